@@ -1,0 +1,1 @@
+//! The configuration file: text to a checked Config, or complaints.

@@ -1,0 +1,1 @@
+//! FastCGI: records, one exchange sans I/O, and a connection that drives it.

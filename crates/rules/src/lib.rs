@@ -1,0 +1,32 @@
+//! What HTTP and WordPress permit, as pure decisions.
+//!
+//! Values in, verdict out: no input or output, no clock (`now` is an argument), no runtime, no state. Every function is
+//! total over any input, because all of its input is hostile: it comes from clients and upstreams.
+//!
+//! Request side: [`facts`] reads a request head once; [`key`], [`forward`] and [`cgi`] work from what it found.
+//! Response side: [`storable`] judges what may be kept and for how long, [`lookup`] whether a kept entry may answer,
+//! [`conditional`], [`range`] and [`encoding`] in which form. [`outcome`] holds the words that explain all of it.
+
+pub mod cache_control;
+pub mod cgi;
+pub mod conditional;
+pub mod cookie;
+pub mod encoding;
+pub mod facts;
+pub mod fields;
+pub mod forward;
+pub mod freshness;
+pub mod key;
+pub mod lookup;
+pub mod outcome;
+pub mod purge;
+pub mod query;
+pub mod range;
+pub mod route;
+pub mod site;
+pub mod storable;
+pub mod tags;
+pub mod time;
+pub mod uri;
+pub mod vary;
+pub mod wordpress;

@@ -1,0 +1,1 @@
+//! Entries in memory, fills, and purging by epochs.

@@ -1,0 +1,1 @@
+//! HTTP/1 towards clients: heads, framing, bodies. Sans I/O, strict.
