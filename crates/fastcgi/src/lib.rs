@@ -1,1 +1,24 @@
-//! FastCGI: records, one exchange sans I/O, and a connection that drives it.
+//! FastCGI 1.0 in the responder role, seen from the web server: Galley asks, PHP-FPM composes.
+//!
+//! - [`record`]: the eight-byte headers and fixed bodies of the protocol;
+//! - [`params`]: the name-value pairs of a request;
+//! - [`exchange`]: one request and its answer, without I/O;
+//! - [`Connection`]: drives an exchange over a stream, both directions at once;
+//! - [`answer`]: cuts standard output into the CGI head block and the body.
+//!
+//! One request at a time per connection, always with id 1: PHP-FPM does not multiplex. Pools, limits, queues, timeouts
+//! and retries are not here, and neither is the meaning of a variable or of an answer's field.
+
+pub mod answer;
+mod connection;
+mod error;
+pub mod exchange;
+mod incoming;
+mod outgoing;
+pub mod params;
+pub mod record;
+
+pub use connection::{BodySource, Connection, NoBody};
+pub use error::Error;
+pub use exchange::{Event, Request};
+pub use record::{BadRecord, EndStatus, ProtocolStatus};

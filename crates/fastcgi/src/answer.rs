@@ -1,0 +1,248 @@
+//! Cuts the standard output of a responder into the CGI head block and the body (RFC 3875 section 6).
+//!
+//! The head block ends at the first empty line; lines end with LF or CRLF, in any mixture. It is not looked into: field
+//! names, `Status` and what may be in a value are for whoever parses it. The result does not depend on how the output was
+//! cut into events.
+
+use bytes::{Bytes, BytesMut};
+use memchr::memchr;
+
+/// Longest head block, without its empty line. PHP has no limit of its own; WordPress with a page full of preload links
+/// and tags stays below a quarter of this.
+pub const MAX_HEAD_BYTES: usize = 64 * 1024;
+
+/// Why the output is not a CGI answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadAnswer {
+    /// No empty line within [`MAX_HEAD_BYTES`].
+    #[error("the head of the CGI answer is longer than {MAX_HEAD_BYTES} bytes")]
+    HeadTooLarge,
+    /// The output ended before the head did.
+    #[error("the CGI answer ended within its head")]
+    Unfinished,
+}
+
+/// What one piece of output brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Split {
+    /// The whole head block, exactly once per answer: its lines with their line ends, without the empty line.
+    pub head: Option<Bytes>,
+    /// The bytes of the body, perhaps none.
+    pub body: Bytes,
+}
+
+/// Splits the pieces of one answer, in order.
+#[derive(Debug, Default)]
+pub struct Splitter {
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Head { held: BytesMut, scan: Scan },
+    Body,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State::Head {
+            held: BytesMut::new(),
+            scan: Scan::default(),
+        }
+    }
+}
+
+impl Splitter {
+    /// For a new answer.
+    pub fn new() -> Splitter {
+        Splitter::default()
+    }
+
+    /// Takes the next piece. A head that lies in one piece, and every body, is handed on without a copy.
+    pub fn push(&mut self, piece: Bytes) -> Result<Split, BadAnswer> {
+        let State::Head { held, scan } = &mut self.state else {
+            return Ok(Split {
+                head: None,
+                body: piece,
+            });
+        };
+        let is_first = held.is_empty();
+        if !is_first {
+            held.extend_from_slice(&piece);
+        }
+        let seen: &[u8] = if is_first { &piece } else { held };
+        match scan.find_end(seen) {
+            Some(end) if end.head > MAX_HEAD_BYTES => Err(BadAnswer::HeadTooLarge),
+            // An empty line after the longest head would be whole with two bytes more.
+            None if seen.len() >= MAX_HEAD_BYTES + 2 => Err(BadAnswer::HeadTooLarge),
+            Some(end) => {
+                let mut whole = if is_first {
+                    piece
+                } else {
+                    std::mem::take(held).freeze()
+                };
+                self.state = State::Body;
+                let body = whole.split_off(end.body);
+                whole.truncate(end.head);
+                Ok(Split {
+                    head: Some(whole),
+                    body,
+                })
+            }
+            None => {
+                if is_first {
+                    held.extend_from_slice(&piece);
+                }
+                Ok(Split::default())
+            }
+        }
+    }
+
+    /// The output has ended; an error if that was before the end of the head.
+    pub fn finish(self) -> Result<(), BadAnswer> {
+        match self.state {
+            State::Head { .. } => Err(BadAnswer::Unfinished),
+            State::Body => Ok(()),
+        }
+    }
+}
+
+/// Where the empty line begins and where the body does.
+struct HeadEnd {
+    head: usize,
+    body: usize,
+}
+
+/// How far the head has been looked through; no byte is looked at twice.
+#[derive(Clone, Copy, Debug, Default)]
+struct Scan {
+    /// Where the line that is not yet complete begins.
+    line: usize,
+    /// No line end lies between `line` and this.
+    searched: usize,
+}
+
+impl Scan {
+    /// Looks for the empty line. `bytes` is everything from the start of the answer.
+    fn find_end(&mut self, bytes: &[u8]) -> Option<HeadEnd> {
+        while let Some(length) = memchr(b'\n', bytes.get(self.searched..)?) {
+            let (line, feed) = (self.line, self.searched + length);
+            *self = Scan {
+                line: feed + 1,
+                searched: feed + 1,
+            };
+            if matches!(bytes.get(line..feed), Some(b"" | b"\r")) {
+                return Some(HeadEnd {
+                    head: line,
+                    body: feed + 1,
+                });
+            }
+        }
+        self.searched = bytes.len();
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Pushes the pieces between the cuts and joins what comes out.
+    fn split(bytes: &[u8], cuts: &[usize]) -> Result<(Bytes, Vec<u8>), BadAnswer> {
+        let mut splitter = Splitter::new();
+        let (mut head, mut body) = (None, Vec::new());
+        let mut from = 0;
+        for &cut in cuts.iter().chain([&bytes.len()]) {
+            let piece = splitter.push(Bytes::copy_from_slice(&bytes[from..cut]))?;
+            assert!(head.is_none() || piece.head.is_none(), "two heads");
+            assert!(
+                head.is_some() || piece.head.is_some() || piece.body.is_empty(),
+                "body before head"
+            );
+            head = head.or(piece.head);
+            body.extend_from_slice(&piece.body);
+            from = cut;
+        }
+        splitter.finish()?;
+        Ok((head.expect("finish succeeds only after a head"), body))
+    }
+
+    #[test]
+    fn heads_end_at_the_first_empty_line() {
+        for (bytes, head, body) in [
+            ("A: b\r\n\r\nbody", "A: b\r\n", "body"),
+            ("A: b\n\nbody", "A: b\n", "body"),
+            ("A: b\r\n\nbody", "A: b\r\n", "body"),
+            ("A: b\n\r\nbody", "A: b\n", "body"),
+            ("A: b\r\n\r\n\r\n\r\n", "A: b\r\n", "\r\n\r\n"),
+            ("A: b\r\n\r\n", "A: b\r\n", ""),
+            ("\r\nbody", "", "body"),
+            ("\nbody", "", "body"),
+            ("A: b\r\n \r\n\r\nbody", "A: b\r\n \r\n", "body"),
+            ("A: b\r\rC: d\r\n\r\nx", "A: b\r\rC: d\r\n", "x"),
+            ("A: b\n\r\r\n\nx", "A: b\n\r\r\n", "x"),
+        ] {
+            let expected = Ok((Bytes::from(head), body.as_bytes().to_vec()));
+            assert_eq!(split(bytes.as_bytes(), &[]), expected, "{bytes:?}");
+            for cut in 0..bytes.len() {
+                assert_eq!(
+                    split(bytes.as_bytes(), &[cut]),
+                    expected,
+                    "{bytes:?} cut at {cut}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn unfinished_heads_are_refused() {
+        for bytes in ["", "A: b", "A: b\r\n", "A: b\r\n\r", "A: b\r\r"] {
+            assert_eq!(
+                split(bytes.as_bytes(), &[]),
+                Err(BadAnswer::Unfinished),
+                "{bytes:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_limit_does_not_depend_on_the_cut() {
+        for (length, fits) in [
+            (MAX_HEAD_BYTES - 1, true),
+            (MAX_HEAD_BYTES, true),
+            (MAX_HEAD_BYTES + 1, false),
+        ] {
+            for end in ["\r\n", "\n"] {
+                let mut bytes = vec![b'x'; length - 1];
+                bytes.push(b'\n');
+                bytes.extend_from_slice(end.as_bytes());
+                bytes.extend_from_slice(b"body");
+                for cut in [1, length - 1, length, length + 1, length + 2] {
+                    let result = split(&bytes, &[cut]);
+                    assert_eq!(result.is_ok(), fits, "{length} bytes cut at {cut}");
+                    assert_eq!(result.is_err(), split(&bytes, &[]).is_err());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_head_in_one_piece_is_not_copied() {
+        let piece = Bytes::from_static(b"A: b\n\nbody");
+        let split = Splitter::new().push(piece.clone()).unwrap();
+        assert_eq!(split.head.unwrap().as_ptr(), piece.as_ptr());
+        assert_eq!(split.body.as_ptr(), piece[6..].as_ptr());
+    }
+
+    proptest! {
+        #[test]
+        fn any_cut_gives_the_same(bytes in proptest::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'a'), any::<u8>()], 0..60),
+                                  cuts in proptest::collection::vec(0_usize..60, 0..8)) {
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+            cuts.sort_unstable();
+            prop_assert_eq!(split(&bytes, &cuts), split(&bytes, &[]));
+        }
+    }
+}

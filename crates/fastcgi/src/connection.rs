@@ -1,0 +1,239 @@
+//! Drives an [`Exchange`] over a stream, writing and reading whatever is possible at each turn.
+//!
+//! Reading never waits for writing nor the other way round: a script that prints while it reads, or that answers without
+//! reading, cannot lock up with an upload. Backpressure is the caller's pace: nothing is read or written between calls of
+//! [`Connection::event`], so the caller goes on calling until [`Event::End`], or drops the connection, which aborts the
+//! request (PHP-FPM notices a closed connection; it does not look for `ABORT_REQUEST`). Timeouts are the caller's.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+
+use crate::Error;
+use crate::exchange::{Event, Exchange, Request};
+
+/// Where the request body comes from.
+pub trait BodySource {
+    /// The next chunk, of any size and counted in [`Request::body_length`]; `None` at the end. Not called again after the
+    /// declared length has been given. A pending call must wake the task when it can go on.
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>>;
+}
+
+/// The source for requests without a body.
+#[derive(Clone, Copy, Debug)]
+pub struct NoBody;
+
+impl BodySource for NoBody {
+    fn poll_chunk(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        Poll::Ready(Ok(None))
+    }
+}
+
+/// A connection to a responder: one request at a time, kept between requests. `S` must not hold back written bytes until
+/// it is flushed; sockets do not.
+#[derive(Debug)]
+pub struct Connection<S> {
+    stream: S,
+    exchange: Exchange,
+    /// Why writing ended, kept while the answer may still come.
+    write_error: Option<io::Error>,
+    /// Something was received since the last `send`.
+    received: bool,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Takes a connected stream.
+    pub fn new(stream: S) -> Connection<S> {
+        Connection {
+            stream,
+            exchange: Exchange::new(),
+            write_error: None,
+            received: false,
+        }
+    }
+
+    /// Begins a request. Without a body it is written at once as far as the stream takes it, without waiting; with one,
+    /// the first [`Connection::event`] writes it together with what the source has ready, so that begin, variables and a
+    /// small body leave in one write.
+    ///
+    /// [`Error::Stale`]: a kept connection has ended meanwhile, nothing was sent. [`Error::OutOfTurn`]: not reusable.
+    /// Cancel-safe: it never suspends.
+    pub async fn send(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        poll_fn(|cx| Poll::Ready(self.begin(request, cx))).await
+    }
+
+    /// The next event of the answer, while the body is sent. Returns what is ready before it waits; see [`Event`] for the
+    /// pieces. After [`Event::End`] or an error another call gives [`Error::OutOfTurn`].
+    ///
+    /// Cancel-safe: dropped while it waits, nothing is lost, and a later call goes on (with the same `body`).
+    pub async fn event(&mut self, body: &mut impl BodySource) -> Result<Event, Error> {
+        poll_fn(|cx| self.poll_event(body, cx)).await
+    }
+
+    /// A new request may be sent: none is under way, the last one was sent whole, nothing came after its `END_REQUEST`. The
+    /// peer may have closed since; [`Connection::poll_idle`] tells.
+    pub fn is_reusable(&self) -> bool {
+        self.exchange.is_reusable()
+    }
+
+    /// Some byte was received since the last `send`. If not, and the method is safe, a failed request may be tried again.
+    pub fn has_received(&self) -> bool {
+        self.received
+    }
+
+    /// Ready when an idle connection has become useless: closed by the peer, broken, or not silent. Wakes the task when
+    /// that happens. Call only between exchanges; during one it is ready at once.
+    pub fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.exchange.is_reusable() {
+            return Poll::Ready(());
+        }
+        // Whatever comes, end or bytes, is wrong here.
+        let _ = std::task::ready!(self.poll_read(cx));
+        self.exchange.spend();
+        Poll::Ready(())
+    }
+
+    /// The stream, for its address or its options.
+    pub fn stream(&self) -> &S {
+        &self.stream
+    }
+
+    fn begin(&mut self, request: &Request<'_>, cx: &mut Context<'_>) -> Result<(), Error> {
+        if !self.exchange.is_reusable() {
+            return Err(Error::OutOfTurn);
+        }
+        if self.poll_idle(cx).is_ready() {
+            return Err(Error::Stale);
+        }
+        self.received = false;
+        self.write_error = None;
+        self.exchange.begin(request)?;
+        if request.body_length == 0 {
+            self.write(&mut NoBody, cx)?;
+        }
+        Ok(())
+    }
+
+    fn poll_event(
+        &mut self,
+        body: &mut impl BodySource,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Event, Error>> {
+        for _ in 0..TURNS {
+            if let Some(event) = self.exchange.event()? {
+                return Poll::Ready(Ok(event));
+            }
+            let written = self.write(body, cx)?;
+            match (self.poll_read(cx), written) {
+                (Poll::Ready(Ok(0)), _) => return Poll::Ready(Err(self.ended(Error::Closed))),
+                (Poll::Ready(Ok(_)), _) => self.received = true,
+                (Poll::Ready(Err(error)), _) => {
+                    return Poll::Ready(Err(self.ended(Error::Read(error))));
+                }
+                (Poll::Pending, Written::More) => {}
+                (Poll::Pending, Written::Blocked) => return Poll::Pending,
+            }
+        }
+        // Others on this thread first; both directions are tried again at the next turn.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Takes from the body and writes until one of them makes us wait, or a few writes are done. A failed write is not an
+    /// error yet: a responder that refuses an upload answers and closes, and the answer is worth reading.
+    fn write(
+        &mut self,
+        body: &mut impl BodySource,
+        cx: &mut Context<'_>,
+    ) -> Result<Written, Error> {
+        for _ in 0..WRITES {
+            self.take_body(body, cx)?;
+            if !self.exchange.outgoing().has_remaining() {
+                return Ok(Written::Blocked);
+            }
+            match self.poll_write(cx) {
+                Poll::Pending => return Ok(Written::Blocked),
+                Poll::Ready(Ok(count)) => {
+                    self.exchange.outgoing().advance(count);
+                    self.exchange.frame();
+                }
+                Poll::Ready(Err(error)) => {
+                    self.write_error = Some(error);
+                    self.exchange.abandon_output();
+                    return Ok(Written::Blocked);
+                }
+            }
+        }
+        Ok(Written::More)
+    }
+
+    fn take_body(&mut self, body: &mut impl BodySource, cx: &mut Context<'_>) -> Result<(), Error> {
+        while self.exchange.wants_body() {
+            match body.poll_chunk(cx) {
+                Poll::Pending => return Ok(()),
+                // An empty chunk ends the turn too, lest a source that gives nothing else spins here.
+                Poll::Ready(Ok(Some(chunk))) if chunk.is_empty() => {
+                    cx.waker().wake_by_ref();
+                    return Ok(());
+                }
+                Poll::Ready(Ok(Some(chunk))) => self.exchange.give_body(chunk)?,
+                Poll::Ready(Ok(None)) => self.exchange.end_body()?,
+                Poll::Ready(Err(error)) => {
+                    self.exchange.spend();
+                    return Err(Error::Body(error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One write, of several pieces at once if the stream can.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let stream = Pin::new(&mut self.stream);
+        let outgoing = self.exchange.outgoing();
+        let written = if stream.is_write_vectored() {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let count = outgoing.chunks_vectored(&mut slices);
+            stream.poll_write_vectored(cx, slices.get(..count).unwrap_or_default())
+        } else {
+            stream.poll_write(cx, outgoing.chunk())
+        };
+        written.map(|result| match result {
+            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+            other => other,
+        })
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        pin!(self.stream.read_buf(self.exchange.input())).poll(cx)
+    }
+
+    /// The answer ended too early. If writing failed first, that is why.
+    fn ended(&mut self, error: Error) -> Error {
+        self.exchange.spend();
+        self.write_error.take().map_or(error, Error::Write)
+    }
+}
+
+/// How [`Connection::write`] left off.
+#[derive(Clone, Copy, Debug)]
+enum Written {
+    /// More could be written at once.
+    More,
+    /// The stream or the body source will wake us, or nothing is left to write.
+    Blocked,
+}
+
+/// Rounds of writing and reading in one poll, before other tasks of the thread get their turn. Rounds without an event
+/// are uploads: 16 rounds of 4 writes are some 6 MB at most.
+const TURNS: usize = 16;
+
+/// Writes before looking whether something can be read.
+const WRITES: usize = 4;
+
+/// Pieces in one vectored write: headers and contents of a full output buffer.
+const SLICES: usize = 8;

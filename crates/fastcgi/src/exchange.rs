@@ -1,0 +1,281 @@
+//! One request and its answer after another, without I/O: bytes to write come out of it, bytes read go into it.
+//!
+//! Both directions advance independently. The body is asked for only while little waits to be written, so memory stays
+//! within [`OUTPUT_BYTES`] plus one record plus the one chunk the source gave. `END_REQUEST` ends the exchange also when the
+//! body has not been sent whole (PHP may answer early); such a connection is not reusable, since the responder might take
+//! the rest for a new request. The same holds when anything follows `END_REQUEST`: bytes that no request asked for must
+//! never become the beginning of the next answer.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::Error;
+use crate::incoming::Incoming;
+use crate::outgoing::Outgoing;
+use crate::record::{self, EndStatus, Kind, ProtocolStatus};
+
+/// A request to a responder.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// CGI variables, name and value, sent in this order. With a body, `CONTENT_LENGTH` must be among them and equal
+    /// `body_length`; this crate does not look.
+    pub variables: &'a [(Vec<u8>, Vec<u8>)],
+    /// Exact number of bytes the body source will give, 0 for no body.
+    pub body_length: u64,
+}
+
+/// What came from the responder, in its order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Some bytes of the CGI answer, never empty, cut anywhere. The bytes share a read buffer of 64 KiB with their
+    /// neighbours: who keeps a small piece for long should copy it.
+    Stdout(Bytes),
+    /// Some bytes for the log, never empty, cut anywhere.
+    Stderr(Bytes),
+    /// The exchange is over. Nothing follows.
+    End(EndStatus),
+}
+
+/// The state of one connection's protocol.
+#[derive(Debug)]
+pub struct Exchange {
+    phase: Phase,
+    incoming: Incoming,
+    input: BytesMut,
+    outgoing: Outgoing,
+    /// Given by the body source, not yet framed.
+    chunk: Bytes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// No request yet, or the last one ended with nothing left over.
+    Ready,
+    /// A request is under way. `owed`: bytes of the body the source has not given; `stdin`: its stream to the responder.
+    Open {
+        declared: u64,
+        owed: u64,
+        stdin: Stdin,
+    },
+    /// No further request may be sent.
+    Spent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stdin {
+    Open,
+    /// The ending record has been queued.
+    Ended,
+    /// Writing failed; the answer may still come.
+    Abandoned,
+}
+
+impl Default for Exchange {
+    fn default() -> Exchange {
+        Exchange::new()
+    }
+}
+
+impl Exchange {
+    /// A connection on which nothing has been said.
+    pub fn new() -> Exchange {
+        Exchange {
+            phase: Phase::Ready,
+            incoming: Incoming::new(),
+            input: BytesMut::new(),
+            outgoing: Outgoing::default(),
+            chunk: Bytes::new(),
+        }
+    }
+
+    /// Queues `BEGIN_REQUEST` and the variables; without a body also the end of STDIN.
+    pub fn begin(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        if self.phase != Phase::Ready {
+            return Err(Error::OutOfTurn);
+        }
+        let written = self.outgoing.encode(|out| {
+            record::write_begin(out);
+            crate::params::write(out, request.variables)
+        });
+        if let Err(error) = written {
+            self.outgoing.clear();
+            return Err(error);
+        }
+        let declared = request.body_length;
+        self.phase = Phase::Open {
+            declared,
+            owed: declared,
+            stdin: Stdin::Open,
+        };
+        self.frame();
+        Ok(())
+    }
+
+    /// A request is under way: `END_REQUEST` has not come.
+    pub fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Open { .. })
+    }
+
+    /// The next chunk of the body may be given: some is owed and little waits to be written.
+    pub fn wants_body(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Open {
+                owed: 1..,
+                stdin: Stdin::Open,
+                ..
+            }
+        ) && self.chunk.is_empty()
+            && self.outgoing.remaining() < OUTPUT_BYTES
+    }
+
+    /// Takes a chunk of any size; call only when [`Exchange::wants_body`]. Fails with [`Error::BodyLength`] if it is
+    /// more than was declared. After the last byte the stream is ended without being asked.
+    pub fn give_body(&mut self, chunk: Bytes) -> Result<(), Error> {
+        let Phase::Open {
+            declared,
+            owed,
+            stdin,
+        } = self.phase
+        else {
+            return Err(Error::OutOfTurn);
+        };
+        if !self.chunk.is_empty() {
+            return Err(Error::OutOfTurn);
+        }
+        let length = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
+        let Some(owed) = owed.checked_sub(length) else {
+            return Err(self.bad_body_length(declared, (declared - owed).saturating_add(length)));
+        };
+        self.phase = Phase::Open {
+            declared,
+            owed,
+            stdin,
+        };
+        self.chunk = chunk;
+        self.frame();
+        Ok(())
+    }
+
+    /// The source has no more; [`Error::BodyLength`] if some is still owed.
+    pub fn end_body(&mut self) -> Result<(), Error> {
+        match self.phase {
+            Phase::Open {
+                declared,
+                owed: owed @ 1..,
+                ..
+            } => Err(self.bad_body_length(declared, declared - owed)),
+            Phase::Open { .. } | Phase::Ready | Phase::Spent => Ok(()),
+        }
+    }
+
+    /// Bytes to write, oldest first. After advancing it, call [`Exchange::frame`].
+    pub fn outgoing(&mut self) -> &mut (impl Buf + use<>) {
+        &mut self.outgoing
+    }
+
+    /// Cuts the chunk at hand into records while there is room. Also ends STDIN after the body's last byte.
+    pub fn frame(&mut self) {
+        let Phase::Open {
+            owed,
+            stdin: Stdin::Open,
+            ..
+        } = self.phase
+        else {
+            return;
+        };
+        while !self.chunk.is_empty() && self.outgoing.remaining() < OUTPUT_BYTES {
+            let piece = self
+                .chunk
+                .split_to(self.chunk.len().min(usize::from(STDIN_RECORD_BYTES)));
+            let length = u16::try_from(piece.len()).unwrap_or(STDIN_RECORD_BYTES);
+            self.outgoing
+                .encode(|out| record::write_header(out, Kind::Stdin, length));
+            self.outgoing.push(piece);
+        }
+        if owed == 0 && self.chunk.is_empty() {
+            self.outgoing
+                .encode(|out| record::write_stream_end(out, Kind::Stdin));
+            if let Phase::Open { stdin, .. } = &mut self.phase {
+                *stdin = Stdin::Ended;
+            }
+        }
+    }
+
+    /// Nothing more can be written. The answer may still be read (a responder that refuses an upload answers and
+    /// closes), but the connection is spent.
+    pub fn abandon_output(&mut self) {
+        if let Phase::Open { stdin, .. } = &mut self.phase {
+            *stdin = Stdin::Abandoned;
+        }
+        self.outgoing.clear();
+        self.chunk = Bytes::new();
+    }
+
+    /// No further request may use this connection. What lies in the buffers is dropped.
+    pub fn spend(&mut self) {
+        self.phase = Phase::Spent;
+        self.outgoing.clear();
+        self.chunk = Bytes::new();
+        self.input.clear();
+    }
+
+    /// The buffer to read into, with room for a good read. Call only after [`Exchange::event`] gave `None`; then it holds
+    /// less than a header, so the whole stays at [`INPUT_BYTES`].
+    pub fn input(&mut self) -> &mut BytesMut {
+        if self.input.capacity() - self.input.len() < LEAST_READ_BYTES {
+            self.input
+                .reserve(INPUT_BYTES - self.input.len().min(INPUT_BYTES));
+        }
+        &mut self.input
+    }
+
+    /// The next event among the bytes read; `None` when more are needed. A bad record spends the connection.
+    pub fn event(&mut self) -> Result<Option<Event>, Error> {
+        let Phase::Open { stdin, .. } = self.phase else {
+            return Err(Error::OutOfTurn);
+        };
+        match self.incoming.next(&mut self.input) {
+            Ok(Some(Event::End(status))) => {
+                let clean = stdin == Stdin::Ended
+                    && !self.outgoing.has_remaining()
+                    && self.input.is_empty()
+                    && self.incoming.is_between_records()
+                    && status.protocol_status == ProtocolStatus::RequestComplete;
+                if clean {
+                    self.phase = Phase::Ready;
+                } else {
+                    self.spend();
+                }
+                Ok(Some(Event::End(status)))
+            }
+            Ok(event) => Ok(event),
+            Err(bad) => {
+                self.spend();
+                Err(Error::Record(bad))
+            }
+        }
+    }
+
+    /// A new request may be sent: none is under way, everything of the last one was sent and nothing came after its end.
+    pub fn is_reusable(&self) -> bool {
+        self.phase == Phase::Ready
+    }
+
+    fn bad_body_length(&mut self, declared: u64, given: u64) -> Error {
+        self.spend();
+        Error::BodyLength { declared, given }
+    }
+}
+
+/// Below this, more of the body is taken. With the record that crosses it, at most 96 KiB wait to be written.
+pub const OUTPUT_BYTES: usize = 64 * 1024;
+
+/// Size of the read buffer.
+pub const INPUT_BYTES: usize = 64 * 1024;
+
+/// Content of a full STDIN record: two make a chunk of 64 KiB, where the largest possible record would leave one byte
+/// for a second.
+const STDIN_RECORD_BYTES: u16 = 32 * 1024;
+
+/// With less room than this in the read buffer, a new one is cheaper than reading in small pieces.
+const LEAST_READ_BYTES: usize = 8 * 1024;

@@ -1,0 +1,147 @@
+//! From bytes of the responder to events, record by record.
+//!
+//! Content is handed on as it arrives, without waiting for the end of its record and without a copy. Only STDOUT, STDERR
+//! and `END_REQUEST` of request 1 mean anything; management records (id 0, types `GET_VALUES_RESULT` and `UNKNOWN_TYPE`) are
+//! skipped, although Galley never asks for them; everything else is refused, because a record for another id may be part
+//! of somebody else's answer. How the bytes were cut never matters.
+
+use bytes::{Buf, BytesMut};
+
+use crate::exchange::Event;
+use crate::record::{BadRecord, EndStatus, HEADER_BYTES, Header, Kind, REQUEST_ID};
+
+/// Where in a record the input stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Incoming {
+    at: At,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum At {
+    Header,
+    /// `left` bytes of content, then `padding`.
+    Content {
+        stream: Stream,
+        left: usize,
+        padding: usize,
+    },
+    /// The eight bytes of `END_REQUEST`, then padding.
+    End {
+        padding: usize,
+    },
+    /// Bytes that mean nothing: padding, management records.
+    Skip {
+        left: usize,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stream {
+    Stdout,
+    Stderr,
+}
+
+impl Incoming {
+    pub(crate) fn new() -> Incoming {
+        Incoming { at: At::Header }
+    }
+
+    /// Takes the next event out of `input`; `None` when more bytes are needed. Events of streams are never empty.
+    pub(crate) fn next(&mut self, input: &mut BytesMut) -> Result<Option<Event>, BadRecord> {
+        loop {
+            match self.at {
+                At::Header => {
+                    let Some(bytes) = input.first_chunk::<HEADER_BYTES>() else {
+                        return Ok(None);
+                    };
+                    let header = Header::decode(*bytes)?;
+                    self.at = after(header)?;
+                    input.advance(HEADER_BYTES);
+                }
+                At::Content {
+                    left: 0, padding, ..
+                } => self.at = At::Skip { left: padding },
+                At::Content {
+                    stream,
+                    left,
+                    padding,
+                } => {
+                    if input.is_empty() {
+                        return Ok(None);
+                    }
+                    let piece = input.split_to(left.min(input.len())).freeze();
+                    self.at = At::Content {
+                        stream,
+                        left: left - piece.len(),
+                        padding,
+                    };
+                    return Ok(Some(match stream {
+                        Stream::Stdout => Event::Stdout(piece),
+                        Stream::Stderr => Event::Stderr(piece),
+                    }));
+                }
+                At::End { padding } => {
+                    let Some(body) = input.first_chunk::<END_BYTES>() else {
+                        return Ok(None);
+                    };
+                    let status = EndStatus::decode(*body);
+                    input.advance(END_BYTES);
+                    self.at = At::Skip { left: padding };
+                    self.skip(input);
+                    return Ok(Some(Event::End(status)));
+                }
+                At::Skip { .. } => {
+                    if !self.skip(input) {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The last record, with its padding, has been taken whole.
+    pub(crate) fn is_between_records(&self) -> bool {
+        matches!(self.at, At::Header)
+    }
+
+    /// Drops skippable bytes; true when all of them are gone.
+    fn skip(&mut self, input: &mut BytesMut) -> bool {
+        if let At::Skip { left } = self.at {
+            let here = left.min(input.len());
+            input.advance(here);
+            self.at = if here == left {
+                At::Header
+            } else {
+                At::Skip { left: left - here }
+            };
+        }
+        self.is_between_records()
+    }
+}
+
+fn after(header: Header) -> Result<At, BadRecord> {
+    let (left, padding) = (usize::from(header.content), usize::from(header.padding));
+    let kind = Kind::from_code(header.code);
+    match (header.id, kind) {
+        (0, Some(Kind::GetValuesResult | Kind::UnknownType)) => Ok(At::Skip {
+            left: left + padding,
+        }),
+        (REQUEST_ID, Some(Kind::Stdout)) => Ok(At::Content {
+            stream: Stream::Stdout,
+            left,
+            padding,
+        }),
+        (REQUEST_ID, Some(Kind::Stderr)) => Ok(At::Content {
+            stream: Stream::Stderr,
+            left,
+            padding,
+        }),
+        (REQUEST_ID, Some(Kind::EndRequest)) if left == END_BYTES => Ok(At::End { padding }),
+        (REQUEST_ID, Some(Kind::EndRequest)) => Err(BadRecord::EndLength(header.content)),
+        (0 | REQUEST_ID, _) => Err(BadRecord::Type(header.code)),
+        (id, _) => Err(BadRecord::Id(id)),
+    }
+}
+
+/// Body of `END_REQUEST`.
+const END_BYTES: usize = 8;

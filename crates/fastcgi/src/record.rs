@@ -1,0 +1,393 @@
+//! Records of FastCGI 1.0 (specification section 3.3): the eight-byte header, and the fixed bodies of `BEGIN_REQUEST` and
+//! `END_REQUEST`.
+//!
+//! ```text
+//! offset 0        1       2..3       4..5             6               7
+//!        version  type    requestId  contentLength    paddingLength   reserved
+//!        (1)              big-endian big-endian 0..=65535             then content, then padding
+//! ```
+//!
+//! Only shapes are checked here (the version, a known length); which record may come when is decided by the exchange.
+//! [`parse`] and the `write` functions serve both sides, so that a scripted responder can be written with them.
+
+use bytes::BufMut;
+
+/// Length of a record's header.
+pub const HEADER_BYTES: usize = 8;
+/// Most content one record can carry.
+pub const MAX_CONTENT: usize = 65_535;
+/// The only version there is.
+pub const VERSION: u8 = 1;
+/// The id of every request of ours; id 0 is for management records.
+pub const REQUEST_ID: u16 = 1;
+/// `FCGI_KEEP_CONN`: the responder does not close the connection after `END_REQUEST`.
+pub const KEEP_CONNECTION: u8 = 1;
+
+/// Type of a record, by its number in the specification (section 8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// 1, to the responder: a request starts.
+    BeginRequest,
+    /// 2, to the responder. Galley aborts by closing instead, since PHP-FPM does not look for this record.
+    AbortRequest,
+    /// 3, from the responder: the request has ended.
+    EndRequest,
+    /// 4, to the responder: a stream of name-value pairs.
+    Params,
+    /// 5, to the responder: the request body.
+    Stdin,
+    /// 6, from the responder: the CGI answer.
+    Stdout,
+    /// 7, from the responder: messages for the log.
+    Stderr,
+    /// 8, to a filter; unused by responders.
+    Data,
+    /// 9, management: a query for limits.
+    GetValues,
+    /// 10, management: its answer.
+    GetValuesResult,
+    /// 11, management: a type was not understood.
+    UnknownType,
+}
+
+impl Kind {
+    const ALL: [Kind; 11] = [
+        Kind::BeginRequest,
+        Kind::AbortRequest,
+        Kind::EndRequest,
+        Kind::Params,
+        Kind::Stdin,
+        Kind::Stdout,
+        Kind::Stderr,
+        Kind::Data,
+        Kind::GetValues,
+        Kind::GetValuesResult,
+        Kind::UnknownType,
+    ];
+
+    /// The kind of a type number, or `None` for numbers the specification does not know.
+    pub fn from_code(code: u8) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+
+    /// The type number.
+    pub fn code(self) -> u8 {
+        match self {
+            Kind::BeginRequest => 1,
+            Kind::AbortRequest => 2,
+            Kind::EndRequest => 3,
+            Kind::Params => 4,
+            Kind::Stdin => 5,
+            Kind::Stdout => 6,
+            Kind::Stderr => 7,
+            Kind::Data => 8,
+            Kind::GetValues => 9,
+            Kind::GetValuesResult => 10,
+            Kind::UnknownType => 11,
+        }
+    }
+}
+
+/// A record's header, decoded. The type stays a number, since an unknown one is not an error by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Type number; see [`Kind::from_code`].
+    pub code: u8,
+    /// Request id; 0 for management records.
+    pub id: u16,
+    /// Content bytes that follow.
+    pub content: u16,
+    /// Padding bytes after the content.
+    pub padding: u8,
+}
+
+impl Header {
+    /// Decodes eight bytes. Fails only on another version than 1; the reserved byte is ignored.
+    pub fn decode(bytes: [u8; HEADER_BYTES]) -> Result<Header, BadRecord> {
+        let [
+            version,
+            code,
+            id_1,
+            id_0,
+            content_1,
+            content_0,
+            padding,
+            _reserved,
+        ] = bytes;
+        if version != VERSION {
+            return Err(BadRecord::Version(version));
+        }
+        Ok(Header {
+            code,
+            id: u16::from_be_bytes([id_1, id_0]),
+            content: u16::from_be_bytes([content_1, content_0]),
+            padding,
+        })
+    }
+
+    /// The eight bytes.
+    pub fn encode(self) -> [u8; HEADER_BYTES] {
+        let [id_1, id_0] = self.id.to_be_bytes();
+        let [content_1, content_0] = self.content.to_be_bytes();
+        [
+            VERSION,
+            self.code,
+            id_1,
+            id_0,
+            content_1,
+            content_0,
+            self.padding,
+            0,
+        ]
+    }
+}
+
+/// What was wrong with a record from the responder. Such a connection is closed: what follows cannot be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadRecord {
+    /// Another version than 1; usually the peer does not speak FastCGI at all.
+    #[error("version {0} instead of 1")]
+    Version(u8),
+    /// A record for a request that was never asked: an answer may have been mixed up with another one.
+    #[error("request id {0} instead of 1")]
+    Id(u16),
+    /// A type that a responder may not send.
+    #[error("type {0} is not a responder's")]
+    Type(u8),
+    /// `END_REQUEST` with another length than 8.
+    #[error("END_REQUEST of {0} bytes instead of 8")]
+    EndLength(u16),
+}
+
+/// What `END_REQUEST` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndStatus {
+    /// The program's exit status; PHP-FPM gives PHP's.
+    pub app_status: u32,
+    /// Whether the request was served at all.
+    pub protocol_status: ProtocolStatus,
+}
+
+impl EndStatus {
+    /// Decodes the body of `END_REQUEST` (section 5.5); the three reserved bytes are ignored.
+    pub fn decode(body: [u8; 8]) -> EndStatus {
+        let [a, b, c, d, protocol, ..] = body;
+        EndStatus {
+            app_status: u32::from_be_bytes([a, b, c, d]),
+            protocol_status: ProtocolStatus::from_code(protocol),
+        }
+    }
+}
+
+/// The protocol's part of `END_REQUEST`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtocolStatus {
+    /// 0: normal end.
+    RequestComplete,
+    /// 1: a second request on one connection was refused.
+    CannotMultiplex,
+    /// 2: out of some resource.
+    Overloaded,
+    /// 3: the responder role is unknown to the program.
+    UnknownRole,
+    /// A number that the specification does not know.
+    Other(u8),
+}
+
+impl ProtocolStatus {
+    /// By number.
+    pub fn from_code(code: u8) -> ProtocolStatus {
+        match code {
+            0 => ProtocolStatus::RequestComplete,
+            1 => ProtocolStatus::CannotMultiplex,
+            2 => ProtocolStatus::Overloaded,
+            3 => ProtocolStatus::UnknownRole,
+            other => ProtocolStatus::Other(other),
+        }
+    }
+
+    /// The number.
+    pub fn code(self) -> u8 {
+        match self {
+            ProtocolStatus::RequestComplete => 0,
+            ProtocolStatus::CannotMultiplex => 1,
+            ProtocolStatus::Overloaded => 2,
+            ProtocolStatus::UnknownRole => 3,
+            ProtocolStatus::Other(code) => code,
+        }
+    }
+}
+
+/// Result of [`parse`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed<'b> {
+    /// More bytes are needed.
+    Partial,
+    /// One whole record with its padding.
+    Whole {
+        /// The header.
+        header: Header,
+        /// The content without the padding.
+        content: &'b [u8],
+        /// Bytes taken: header, content and padding.
+        length: usize,
+    },
+}
+
+/// Parses one whole record at the start of `bytes`; for the responder's side, where records are small.
+pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, BadRecord> {
+    let Some((head, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+        return Ok(Parsed::Partial);
+    };
+    let header = Header::decode(*head)?;
+    let (content, padding) = (usize::from(header.content), usize::from(header.padding));
+    match rest.get(..content) {
+        Some(slice) if rest.len() >= content + padding => Ok(Parsed::Whole {
+            header,
+            content: slice,
+            length: HEADER_BYTES + content + padding,
+        }),
+        _ => Ok(Parsed::Partial),
+    }
+}
+
+/// Appends the header of a record of ours without padding. `content` is cut to [`MAX_CONTENT`] by its type.
+pub fn write_header(out: &mut impl BufMut, kind: Kind, content: u16) {
+    out.put_slice(
+        &Header {
+            code: kind.code(),
+            id: REQUEST_ID,
+            content,
+            padding: 0,
+        }
+        .encode(),
+    );
+}
+
+/// Appends `content` as records of `kind`, as many as its length needs; nothing at all for empty content, because an
+/// empty record ends a stream (section 3.3) and is written by [`write_stream_end`] alone.
+pub fn write_stream(out: &mut impl BufMut, kind: Kind, content: &[u8]) {
+    for piece in content.chunks(MAX_CONTENT) {
+        write_header(out, kind, u16::try_from(piece.len()).unwrap_or(u16::MAX));
+        out.put_slice(piece);
+    }
+}
+
+/// Appends the empty record that ends the stream `kind`.
+pub fn write_stream_end(out: &mut impl BufMut, kind: Kind) {
+    write_header(out, kind, 0);
+}
+
+/// Appends `BEGIN_REQUEST` for the responder role with `FCGI_KEEP_CONN` (section 5.1).
+pub fn write_begin(out: &mut impl BufMut) {
+    const ROLE_RESPONDER: u8 = 1;
+    write_header(out, Kind::BeginRequest, 8);
+    out.put_slice(&[0, ROLE_RESPONDER, KEEP_CONNECTION, 0, 0, 0, 0, 0]);
+}
+
+/// Appends `END_REQUEST`; the responder's side.
+pub fn write_end(out: &mut impl BufMut, status: EndStatus) {
+    write_header(out, Kind::EndRequest, 8);
+    out.put_u32(status.app_status);
+    out.put_slice(&[status.protocol_status.code(), 0, 0, 0]);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn headers_match_the_specification() {
+        let mut out = Vec::new();
+        write_begin(&mut out);
+        assert_eq!(out, [1, 1, 0, 1, 0, 8, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0]);
+        out.clear();
+        write_stream_end(&mut out, Kind::Params);
+        assert_eq!(out, [1, 4, 0, 1, 0, 0, 0, 0]);
+        out.clear();
+        write_end(
+            &mut out,
+            EndStatus {
+                app_status: 0x0102_0304,
+                protocol_status: ProtocolStatus::Overloaded,
+            },
+        );
+        assert_eq!(out, [1, 3, 0, 1, 0, 8, 0, 0, 1, 2, 3, 4, 2, 0, 0, 0]);
+    }
+
+    #[test]
+    fn kinds_and_statuses_round_trip() {
+        for code in 0..=u8::MAX {
+            assert_eq!(Kind::from_code(code).is_some(), (1..=11).contains(&code));
+            assert_eq!(Kind::from_code(code).map_or(code, Kind::code), code);
+            assert_eq!(ProtocolStatus::from_code(code).code(), code);
+        }
+    }
+
+    #[test]
+    fn another_version_is_refused() {
+        for version in [0, 2, b'H'] {
+            assert_eq!(
+                Header::decode([version, 6, 0, 1, 0, 0, 0, 0]),
+                Err(BadRecord::Version(version))
+            );
+        }
+    }
+
+    #[test]
+    fn a_record_is_whole_only_with_its_padding() {
+        let bytes = [1, 6, 0, 1, 0, 2, 3, 9, b'a', b'b', 0, 0, 0, b'?'];
+        for end in 0..13 {
+            assert_eq!(parse(&bytes[..end]), Ok(Parsed::Partial), "{end} bytes");
+        }
+        let header = Header {
+            code: 6,
+            id: 1,
+            content: 2,
+            padding: 3,
+        };
+        assert_eq!(
+            parse(&bytes),
+            Ok(Parsed::Whole {
+                header,
+                content: b"ab",
+                length: 13
+            })
+        );
+    }
+
+    #[test]
+    fn long_streams_are_split_and_empty_ones_write_nothing() {
+        let mut out = Vec::new();
+        write_stream(&mut out, Kind::Stdin, &[]);
+        assert!(out.is_empty());
+        write_stream(&mut out, Kind::Stdin, &vec![7; MAX_CONTENT + 1]);
+        let Ok(Parsed::Whole { header, length, .. }) = parse(&out) else {
+            panic!("first record")
+        };
+        assert_eq!(
+            (header.content, length),
+            (u16::MAX, HEADER_BYTES + MAX_CONTENT)
+        );
+        assert!(
+            matches!(parse(&out[length..]), Ok(Parsed::Whole { header, .. }) if header.content == 1 && header.code == 5)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn parse_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+            if let Ok(Parsed::Whole { content, length, .. }) = parse(&bytes) {
+                prop_assert!(length <= bytes.len() && content.len() + HEADER_BYTES <= length);
+            }
+        }
+
+        #[test]
+        fn headers_round_trip(code: u8, id: u16, content: u16, padding: u8) {
+            let header = Header { code, id, content, padding };
+            prop_assert_eq!(Header::decode(header.encode()), Ok(header));
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! The exchange without I/O: cuts, refusals, when a connection may be used again.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+use bytes::{Buf, Bytes, BytesMut};
+use galley_fastcgi::exchange::{Exchange, OUTPUT_BYTES};
+use galley_fastcgi::record::{self, Header, Kind, Parsed};
+use galley_fastcgi::{BadRecord, EndStatus, Error, Event, ProtocolStatus, Request};
+use proptest::prelude::*;
+
+const COMPLETE: EndStatus = EndStatus {
+    app_status: 0,
+    protocol_status: ProtocolStatus::RequestComplete,
+};
+
+/// A record as a responder writes it.
+fn record(id: u16, code: u8, content: &[u8], padding: u8) -> Vec<u8> {
+    let header = Header {
+        code,
+        id,
+        content: u16::try_from(content.len()).unwrap(),
+        padding,
+    };
+    let mut out = header.encode().to_vec();
+    out.extend_from_slice(content);
+    out.resize(out.len() + usize::from(padding), 0xAA);
+    out
+}
+
+fn end() -> Vec<u8> {
+    record(1, 3, &[0; 8], 0)
+}
+
+/// An exchange whose request without a body has been written.
+fn sent() -> Exchange {
+    let mut exchange = Exchange::new();
+    exchange
+        .begin(&Request {
+            variables: &[],
+            body_length: 0,
+        })
+        .unwrap();
+    drain(&mut exchange);
+    exchange
+}
+
+/// Writes everything that waits.
+fn drain(exchange: &mut Exchange) -> Vec<u8> {
+    let mut written = Vec::new();
+    while exchange.outgoing().has_remaining() {
+        let bytes = exchange.outgoing().chunk().to_vec();
+        exchange.outgoing().advance(bytes.len());
+        exchange.frame();
+        written.extend(bytes);
+    }
+    written
+}
+
+/// What an exchange made of the bytes: both streams joined, the end, and whether it could go on.
+#[derive(Debug, Default, PartialEq)]
+struct Heard {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    end: Option<EndStatus>,
+    bad: Option<BadRecord>,
+}
+
+fn hear(exchange: &mut Exchange, pieces: &[&[u8]]) -> Heard {
+    let mut heard = Heard::default();
+    for piece in pieces {
+        exchange.input().extend_from_slice(piece);
+        loop {
+            match exchange.event() {
+                Ok(None) => break,
+                Ok(Some(Event::Stdout(bytes))) => heard.stdout.extend_from_slice(&bytes),
+                Ok(Some(Event::Stderr(bytes))) => heard.stderr.extend_from_slice(&bytes),
+                Ok(Some(Event::End(status))) => {
+                    heard.end = Some(status);
+                    return heard;
+                }
+                Err(Error::Record(bad)) => {
+                    heard.bad = Some(bad);
+                    return heard;
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+    }
+    heard
+}
+
+#[test]
+fn an_answer_is_heard_the_same_at_every_cut() {
+    let bytes = [
+        record(1, 7, b"notice", 2),
+        record(1, 6, b"A: b\r\n\r\n", 0),
+        record(0, 10, b"\x0e\x01FCGI_MAX_CONNS1", 3),
+        record(1, 6, b"body", 4),
+        record(1, 7, b" again", 0),
+        record(1, 6, b"", 0),
+        record(0, 11, &[99, 0, 0, 0, 0, 0, 0, 0], 0),
+        record(1, 3, &[0, 0, 0, 5, 0, 0, 0, 0], 7),
+    ]
+    .concat();
+    for cut in 0..=bytes.len() {
+        let mut exchange = sent();
+        let heard = hear(&mut exchange, &[&bytes[..cut], &bytes[cut..]]);
+        assert_eq!(heard.stdout, b"A: b\r\n\r\nbody", "cut at {cut}");
+        assert_eq!(heard.stderr, b"notice again", "cut at {cut}");
+        assert_eq!(
+            heard.end,
+            Some(EndStatus {
+                app_status: 5,
+                ..COMPLETE
+            }),
+            "cut at {cut}"
+        );
+        // Padding that has not come with the end would be read as a header later.
+        assert_eq!(
+            exchange.is_reusable(),
+            cut <= bytes.len() - 8 || cut == bytes.len(),
+            "cut at {cut}"
+        );
+    }
+}
+
+#[test]
+fn content_is_handed_on_before_its_record_is_whole() {
+    let mut exchange = sent();
+    let bytes = record(1, 6, b"0123456789", 0);
+    exchange.input().extend_from_slice(&bytes[..11]);
+    assert_eq!(
+        exchange.event().unwrap(),
+        Some(Event::Stdout(Bytes::from_static(b"012")))
+    );
+    assert_eq!(exchange.event().unwrap(), None);
+}
+
+#[test]
+fn foreign_records_are_refused() {
+    for (bytes, bad) in [
+        (record(2, 6, b"other", 0), BadRecord::Id(2)),
+        (record(256, 6, b"other", 0), BadRecord::Id(256)),
+        (record(2, 3, &[0; 8], 0), BadRecord::Id(2)),
+        (record(0, 6, b"x", 0), BadRecord::Type(6)),
+        (record(0, 9, b"", 0), BadRecord::Type(9)),
+        (record(1, 1, &[0; 8], 0), BadRecord::Type(1)),
+        (record(1, 5, b"x", 0), BadRecord::Type(5)),
+        (record(1, 11, &[0; 8], 0), BadRecord::Type(11)),
+        (record(1, 200, b"", 0), BadRecord::Type(200)),
+        (record(1, 3, &[0; 7], 0), BadRecord::EndLength(7)),
+        (record(1, 3, &[0; 16], 0), BadRecord::EndLength(16)),
+        (b"HTTP/1.1 200 OK\r\n".to_vec(), BadRecord::Version(b'H')),
+    ] {
+        let mut exchange = sent();
+        let heard = hear(&mut exchange, &[&bytes]);
+        assert_eq!(heard.bad, Some(bad));
+        assert!(!exchange.is_reusable());
+        assert!(matches!(exchange.event(), Err(Error::OutOfTurn)));
+    }
+}
+
+#[test]
+fn reuse_needs_a_clean_end() {
+    let overloaded = record(1, 3, &[0, 0, 0, 0, 2, 0, 0, 0], 0);
+    let extra = [end(), record(1, 6, b"Status: 200\r\n\r\nmore", 0)].concat();
+    for (bytes, reusable) in [
+        (end(), true),
+        (overloaded, false),
+        (extra, false),
+        ([end(), vec![1]].concat(), false),
+    ] {
+        let mut exchange = sent();
+        assert!(!exchange.is_reusable());
+        assert!(hear(&mut exchange, &[&bytes]).end.is_some());
+        assert_eq!(exchange.is_reusable(), reusable);
+        assert_eq!(
+            exchange
+                .begin(&Request {
+                    variables: &[],
+                    body_length: 0
+                })
+                .is_ok(),
+            reusable
+        );
+    }
+}
+
+#[test]
+fn an_early_end_spends_the_connection() {
+    let request = Request {
+        variables: &[],
+        body_length: 10,
+    };
+    // Body not given whole; given but not written; written whole.
+    for (given, written, reusable) in [(4, true, false), (10, false, false), (10, true, true)] {
+        let mut exchange = Exchange::new();
+        exchange.begin(&request).unwrap();
+        drain(&mut exchange);
+        exchange.give_body(Bytes::from(vec![b'x'; given])).unwrap();
+        if written {
+            drain(&mut exchange);
+        }
+        assert!(hear(&mut exchange, &[&end()]).end.is_some());
+        assert_eq!(
+            exchange.is_reusable(),
+            reusable,
+            "{given} given, written: {written}"
+        );
+        assert!(!exchange.outgoing().has_remaining() || reusable);
+    }
+}
+
+#[test]
+fn a_request_is_laid_out_as_the_specification_says() {
+    let variables = [(b"SCRIPT_FILENAME".to_vec(), b"/srv/index.php".to_vec())];
+    let mut exchange = Exchange::new();
+    exchange
+        .begin(&Request {
+            variables: &variables,
+            body_length: 5,
+        })
+        .unwrap();
+    exchange.give_body(Bytes::from_static(b"hello")).unwrap();
+    assert!(!exchange.wants_body());
+    let mut expected = Vec::new();
+    record::write_begin(&mut expected);
+    galley_fastcgi::params::write(&mut expected, &variables).unwrap();
+    record::write_stream(&mut expected, Kind::Stdin, b"hello");
+    record::write_stream_end(&mut expected, Kind::Stdin);
+    assert_eq!(exchange.outgoing().chunk(), expected);
+}
+
+#[test]
+fn the_body_must_have_its_declared_length() {
+    let request = Request {
+        variables: &[],
+        body_length: 10,
+    };
+    let mut long = Exchange::new();
+    long.begin(&request).unwrap();
+    long.give_body(Bytes::from_static(b"1234")).unwrap();
+    let error = long.give_body(Bytes::from_static(b"5678901")).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::BodyLength {
+                declared: 10,
+                given: 11
+            }
+        ),
+        "{error:?}"
+    );
+    let mut short = Exchange::new();
+    short.begin(&request).unwrap();
+    short.give_body(Bytes::from_static(b"1234")).unwrap();
+    let error = short.end_body().unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::BodyLength {
+                declared: 10,
+                given: 4
+            }
+        ),
+        "{error:?}"
+    );
+    assert!(!short.is_reusable() && !long.is_reusable());
+    // Neither may have ended STDIN: PHP would run the script with half a form.
+    assert!(!short.outgoing().has_remaining() && !long.outgoing().has_remaining());
+}
+
+#[test]
+fn too_large_variables_leave_the_connection_untouched() {
+    let mut exchange = Exchange::new();
+    let variables = [(b"A".to_vec(), vec![0; galley_fastcgi::params::MAX_BYTES])];
+    let error = exchange
+        .begin(&Request {
+            variables: &variables,
+            body_length: 0,
+        })
+        .unwrap_err();
+    assert!(error.is_before_request());
+    assert!(exchange.is_reusable() && !exchange.outgoing().has_remaining());
+}
+
+#[test]
+fn output_is_bounded() {
+    let mut exchange = Exchange::new();
+    exchange
+        .begin(&Request {
+            variables: &[],
+            body_length: 1 << 40,
+        })
+        .unwrap();
+    let mut most = 0;
+    for _ in 0..200 {
+        while exchange.wants_body() {
+            exchange.give_body(Bytes::from_static(&[0; 9000])).unwrap();
+        }
+        most = most.max(exchange.outgoing().remaining());
+        exchange.outgoing().advance(5000);
+        exchange.frame();
+    }
+    assert!(
+        (OUTPUT_BYTES..OUTPUT_BYTES + 33 * 1024).contains(&most),
+        "{most} bytes waited"
+    );
+    // One chunk far larger than the limit is kept by reference and framed as room appears.
+    let mut exchange = Exchange::new();
+    exchange
+        .begin(&Request {
+            variables: &[],
+            body_length: 1 << 23,
+        })
+        .unwrap();
+    exchange.give_body(Bytes::from(vec![3; 1 << 23])).unwrap();
+    assert!(exchange.outgoing().remaining() < OUTPUT_BYTES + 33 * 1024);
+    let written = drain(&mut exchange);
+    let mut rest = &written[..];
+    let mut body = 0;
+    while let Ok(Parsed::Whole {
+        header,
+        content,
+        length,
+    }) = record::parse(rest)
+    {
+        if header.code == Kind::Stdin.code() {
+            body += content.len();
+        }
+        rest = &rest[length..];
+    }
+    assert!(rest.is_empty());
+    assert_eq!(body, 1 << 23);
+}
+
+#[test]
+fn the_read_buffer_stays_small() {
+    let mut exchange = sent();
+    let record = record(1, 6, &vec![b'x'; 60_000], 0);
+    for _ in 0..50 {
+        for piece in record.chunks(5000) {
+            let input: &mut BytesMut = exchange.input();
+            assert!(input.capacity() <= 64 * 1024 && input.capacity() - input.len() >= 8 * 1024);
+            input.extend_from_slice(piece);
+            while exchange.event().unwrap().is_some() {}
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        hear(&mut sent(), &[&bytes]);
+    }
+
+    /// Records that are nearly right, joined and cut anywhere: always the same result as uncut.
+    #[test]
+    fn any_cut_gives_the_same(
+        records in proptest::collection::vec(
+            (prop_oneof![8 => Just(1_u16), 1 => Just(0_u16), 1 => 0_u16..3], prop_oneof![8 => 6_u8..8, 1 => 10_u8..12, 1 => any::<u8>()],
+             proptest::collection::vec(any::<u8>(), 0..40), 0_u8..10), 0..8),
+        has_end: bool,
+        cuts in proptest::collection::vec(0_usize..400, 0..10),
+    ) {
+        let mut bytes: Vec<u8> = records.iter().flat_map(|(id, code, content, padding)| record(*id, *code, content, *padding)).collect();
+        if has_end { bytes.extend(end()) }
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+        cuts.sort_unstable();
+        let mut pieces = Vec::new();
+        let mut from = 0;
+        for cut in cuts { pieces.push(&bytes[from..cut]); from = cut; }
+        pieces.push(&bytes[from..]);
+        prop_assert_eq!(hear(&mut sent(), &pieces), hear(&mut sent(), &[&bytes]));
+    }
+}
