@@ -1,0 +1,48 @@
+//! How long to wait before PHP-FPM is started again: 100 ms, doubled each time up to 10 s. A master that lived for a
+//! minute starts the row anew, so that a rare crash costs a tenth of a second and a broken installation little CPU.
+
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct Backoff {
+    next: Duration,
+}
+
+impl Backoff {
+    pub(super) fn new() -> Backoff {
+        Backoff { next: FIRST }
+    }
+
+    /// The pause after a master that lived for `lived`; zero for one that could not be started.
+    pub(super) fn pause(&mut self, lived: Duration) -> Duration {
+        if lived >= STABLE {
+            self.next = FIRST;
+        }
+        let pause = self.next;
+        self.next = pause.saturating_mul(2).min(LAST);
+        pause
+    }
+}
+
+const FIRST: Duration = Duration::from_millis(100);
+const LAST: Duration = Duration::from_secs(10);
+const STABLE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_and_start_anew_after_a_good_life() {
+        let mut backoff = Backoff::new();
+        let pauses: Vec<u128> = [0, 1, 59, 0, 0, 0, 0, 0, 0, 60, 0]
+            .map(|lived| backoff.pause(Duration::from_secs(lived)).as_millis())
+            .into();
+        assert_eq!(
+            pauses,
+            [
+                100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000, 100, 200
+            ]
+        );
+    }
+}

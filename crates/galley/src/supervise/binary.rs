@@ -1,0 +1,94 @@
+//! Which PHP-FPM to run when none is named: among `php-fpm*` in the usual places, one without a version in its name (the
+//! administrator's or the container image's choice), else the newest version. `8.10` is newer than `8.9`; Alpine's `83`
+//! means 8.3.
+
+use std::path::{Path, PathBuf};
+
+/// The program found on this machine.
+pub(super) fn find() -> Option<PathBuf> {
+    let found = PLACES
+        .iter()
+        .flat_map(|place| std::fs::read_dir(place).into_iter().flatten());
+    newest(
+        found
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.is_file()),
+    )
+}
+
+fn newest(paths: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
+    paths
+        .filter_map(|path| Some((rank(&path)?, path)))
+        .max()
+        .map(|(_, path)| path)
+}
+
+/// Order of choice; `None` for a name that is not one of PHP-FPM's.
+fn rank(path: &Path) -> Option<(bool, u32, u32)> {
+    let version = path.file_name()?.to_str()?.strip_prefix("php-fpm")?;
+    if version.is_empty() {
+        return Some((true, 0, 0));
+    }
+    let version = version.strip_prefix('-').unwrap_or(version);
+    let (major, minor) = version
+        .split_once('.')
+        .or_else(|| version.split_at_checked(1))?;
+    Some((false, number(major)?, number(minor)?))
+}
+
+fn number(digits: &str) -> Option<u32> {
+    digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| digits.parse().ok())?
+}
+
+const PLACES: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_is_chosen_unless_one_has_no_version() {
+        for (names, chosen) in [
+            (&["/usr/sbin/php-fpm8.2"][..], Some("/usr/sbin/php-fpm8.2")),
+            (
+                &[
+                    "/usr/sbin/php-fpm8.9",
+                    "/usr/sbin/php-fpm8.10",
+                    "/usr/sbin/php-fpm7.4",
+                ],
+                Some("/usr/sbin/php-fpm8.10"),
+            ),
+            (
+                &["/usr/sbin/php-fpm82", "/usr/sbin/php-fpm83"],
+                Some("/usr/sbin/php-fpm83"),
+            ),
+            (
+                &["/usr/sbin/php-fpm8.2", "/usr/local/sbin/php-fpm"],
+                Some("/usr/local/sbin/php-fpm"),
+            ),
+            (
+                &[
+                    "/usr/sbin/php-fpm8.2",
+                    "/usr/sbin/php-fpm8.3.dpkg-old",
+                    "/usr/sbin/php-fpm-",
+                ],
+                Some("/usr/sbin/php-fpm8.2"),
+            ),
+            (
+                &["/usr/sbin/php", "/usr/sbin/nginx", "/usr/sbin/php-fpmx.y"],
+                None,
+            ),
+            (&[], None),
+        ] {
+            assert_eq!(
+                newest(names.iter().map(PathBuf::from)),
+                chosen.map(PathBuf::from),
+                "{names:?}"
+            );
+        }
+    }
+}

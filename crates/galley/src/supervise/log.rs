@@ -1,0 +1,179 @@
+//! PHP-FPM's own log (its stderr): each line goes on to Galley's diagnostics at its level, and the last few are kept for
+//! saying why a start failed. What scripts complain about comes over FastCGI with the request, not here.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+
+/// The last lines.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Said {
+    lines: Arc<Mutex<VecDeque<String>>>,
+}
+
+impl Said {
+    /// In one line, oldest first.
+    pub(super) fn text(&self) -> String {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.is_empty() {
+            return "it said nothing".to_owned();
+        }
+        lines
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+
+    fn push(&self, line: String) {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() == KEPT_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+}
+
+/// Passes the lines on until the last process has closed the pipe.
+pub(super) async fn forward(pipe: impl AsyncRead + Unpin, site: String, said: Said) {
+    let mut pipe = BufReader::new(pipe);
+    let mut line = Vec::new();
+    loop {
+        // No line may grow without end: a longer one goes on in pieces.
+        let (taken, is_whole) = match pipe.fill_buf().await {
+            Ok([]) | Err(_) => break,
+            Ok(bytes) => {
+                let bytes = bytes
+                    .get(..LINE_BYTES.saturating_sub(line.len()))
+                    .unwrap_or(bytes);
+                let end = bytes.iter().position(|&byte| byte == b'\n');
+                line.extend_from_slice(end.and_then(|end| bytes.get(..end)).unwrap_or(bytes));
+                match end {
+                    Some(end) => (end + 1, true),
+                    None => (bytes.len(), line.len() >= LINE_BYTES),
+                }
+            }
+        };
+        pipe.consume(taken);
+        if is_whole {
+            pass_on(&line, &site, &said);
+            line.clear();
+        }
+    }
+    if !line.is_empty() {
+        pass_on(&line, &site, &said);
+    }
+}
+
+fn pass_on(line: &[u8], site: &str, said: &Said) {
+    let text = String::from_utf8_lossy(line);
+    let entry = parse(&text);
+    match entry.level {
+        Level::Error => tracing::error!(site, "php-fpm: {}", entry.message),
+        Level::Warning => tracing::warn!(site, "php-fpm: {}", entry.message),
+        Level::Notice => tracing::debug!(site, "php-fpm: {}", entry.message),
+    }
+    if entry.level != Level::Notice {
+        said.push(entry.message.to_owned());
+    }
+}
+
+/// One line, `[date] LEVEL: message`; without that shape the whole line is a warning.
+#[derive(Debug, PartialEq, Eq)]
+struct Line<'a> {
+    level: Level,
+    message: &'a str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    Error,
+    Warning,
+    /// Starts and ends of processes, which Galley reports in its own words.
+    Notice,
+}
+
+fn parse(line: &str) -> Line<'_> {
+    let whole = Line {
+        level: Level::Warning,
+        message: line.trim(),
+    };
+    let Some((_, rest)) = line
+        .strip_prefix('[')
+        .and_then(|line| line.split_once("] "))
+    else {
+        return whole;
+    };
+    let Some((level, message)) = rest.split_once(": ") else {
+        return whole;
+    };
+    let level = match level {
+        "ALERT" | "ERROR" => Level::Error,
+        "WARNING" => Level::Warning,
+        "NOTICE" | "DEBUG" => Level::Notice,
+        _ => return whole,
+    };
+    Line {
+        level,
+        message: message.trim(),
+    }
+}
+
+const KEPT_LINES: usize = 5;
+
+/// PHP-FPM cuts its lines at 1,024 bytes by itself.
+const LINE_BYTES: usize = 8 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_read() {
+        for (line, level, message) in [
+            (
+                "[21-Nov-2026 07:56:32] NOTICE: fpm is running, pid 1",
+                Level::Notice,
+                "fpm is running, pid 1",
+            ),
+            (
+                "[21-Nov-2026 07:56:32] ERROR: FPM initialization failed",
+                Level::Error,
+                "FPM initialization failed",
+            ),
+            (
+                "[21-Nov-2026 07:56:32] ALERT: [pool a] x: y",
+                Level::Error,
+                "[pool a] x: y",
+            ),
+            ("[21-Nov-2026 07:56:32] WARNING: a\r", Level::Warning, "a"),
+            (
+                "[21-Nov-2026 07:56:32] OTHER: a",
+                Level::Warning,
+                "[21-Nov-2026 07:56:32] OTHER: a",
+            ),
+            (
+                "error while loading shared libraries: x",
+                Level::Warning,
+                "error while loading shared libraries: x",
+            ),
+            ("", Level::Warning, ""),
+        ] {
+            assert_eq!(parse(line), Line { level, message });
+        }
+    }
+
+    #[tokio::test]
+    async fn long_lines_are_cut_and_the_last_ones_kept() {
+        let said = Said::default();
+        assert_eq!(said.text(), "it said nothing");
+        let mut log = vec![b'x'; LINE_BYTES + 10];
+        log.extend_from_slice(b"\n[now] NOTICE: left out\none\ntwo\nthree\nfour");
+        forward(&log[..], "site".to_owned(), said.clone()).await;
+        assert_eq!(
+            said.text(),
+            format!("{}; one; two; three; four", "x".repeat(10))
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! One master process of PHP-FPM from its start to its end, with its workers and with the watcher beside it.
+//!
+//! The master leads a process group of its own, in which its workers stay. So one signal reaches all that belongs to it,
+//! also when the master is gone (its workers would wait for connections for ever), and an interrupt typed at the terminal
+//! does not reach it before Galley has drained.
+//!
+//! If Galley is killed, nobody can clean up in its place but another process: a shell waits on a pipe whose other end
+//! only Galley holds. The kernel closes that end however Galley dies; the shell then ends the group and removes the files.
+//! A parent-death signal would need code between fork and exec, which is unsafe, and it would fire when the thread that
+//! started the master ends, not the process.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
+
+use super::StartError;
+use super::log::{self, Said};
+
+/// What it takes to start a master, again and again.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) binary: PathBuf,
+    /// Holds the two files below and nothing else; removed with the plan.
+    pub(super) directory: tempfile::TempDir,
+    pub(super) config: PathBuf,
+    pub(super) socket: PathBuf,
+    pub(super) root: PathBuf,
+    pub(super) site: String,
+}
+
+/// A running master. Dropped, it and its group are killed.
+#[derive(Debug)]
+pub(super) struct Master {
+    child: Child,
+    group: Pid,
+    watcher: Child,
+    log: JoinHandle<()>,
+    said: Said,
+}
+
+impl Master {
+    /// Starts one and waits until its socket accepts. Dropped midway, nothing is left.
+    pub(super) async fn start(plan: &Plan) -> Result<Master, StartError> {
+        // A master that was killed leaves its socket, and the next would take it for that of a living one.
+        match tokio::fs::remove_file(&plan.socket).await {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(StartError::Files {
+                    path: plan.socket.clone(),
+                    source: error,
+                });
+            }
+            _ => {}
+        }
+        let mut master = Master::spawn(plan)?;
+        tokio::select! {
+            () = accepts(&plan.socket) => Ok(master),
+            status = master.child.wait() => {
+                // All it said is in the pipe; the pipe ends with the last process of the group.
+                master.kill_group();
+                let _ = tokio::time::timeout(LOG_PATIENCE, &mut master.log).await;
+                let status = status.map_err(|source| StartError::Spawn { program: plan.binary.clone(), source })?;
+                Err(StartError::Exited { status, said: master.said.text() })
+            }
+            () = tokio::time::sleep(START_PATIENCE) => {
+                Err(StartError::NotReady { patience: START_PATIENCE, said: master.said.text() })
+            }
+        }
+    }
+
+    /// Process id of the master.
+    pub(super) fn pid(&self) -> u32 {
+        self.group.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Waits for its end. Cancel-safe.
+    pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+
+    /// Ends it: SIGQUIT, on which workers finish their requests, then SIGKILL for whatever is left.
+    pub(super) async fn end(mut self) {
+        if self.child.id().is_some() {
+            // An error says that it has just ended.
+            let _ = rustix::process::kill_process(self.group, Signal::QUIT);
+            let _ = tokio::time::timeout(END_PATIENCE, self.child.wait()).await;
+        }
+        self.bury().await;
+    }
+
+    /// Removes what a dead or dying master leaves: workers, process table entry, watcher.
+    pub(super) async fn bury(mut self) {
+        self.kill_group();
+        let _ = self.child.wait().await;
+        let _ = self.watcher.kill().await;
+        // What its last words were is worth a moment.
+        let _ = tokio::time::timeout(LOG_PATIENCE, &mut self.log).await;
+    }
+
+    fn spawn(plan: &Plan) -> Result<Master, StartError> {
+        let failed = |program: &Path| {
+            let program = program.to_owned();
+            |source| StartError::Spawn { program, source }
+        };
+        let mut command = Command::new(&plan.binary);
+        command
+            .args(["--nodaemonize", "--fpm-config"])
+            .arg(&plan.config)
+            .current_dir(&plan.root);
+        for name in NOT_FOR_PHP {
+            command.env_remove(name);
+        }
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        let mut child = command.spawn().map_err(failed(&plan.binary))?;
+        let missing = || io::Error::other("it ended before it was looked at");
+        let id = child
+            .id()
+            .ok_or_else(missing)
+            .map_err(failed(&plan.binary))?;
+        let group = i32::try_from(id)
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or_else(missing)
+            .map_err(failed(&plan.binary))?;
+        // From here on an early return must not leave a group: `kill_on_drop` ends a master that has no workers yet.
+        let watcher = watcher(id, plan.directory.path()).map_err(failed(Path::new(SHELL)))?;
+        let said = Said::default();
+        let pipe = child.stderr.take();
+        let (site, kept) = (plan.site.clone(), said.clone());
+        let log = tokio::spawn(async move {
+            if let Some(pipe) = pipe {
+                log::forward(pipe, site, kept).await;
+            }
+        });
+        Ok(Master {
+            child,
+            group,
+            watcher,
+            log,
+            said,
+        })
+    }
+
+    /// Also reaches the workers of a master that is gone; the group's number is theirs as long as one of them lives. With
+    /// none left the kernel says so, and the number cannot have been given out anew within the moment since.
+    fn kill_group(&self) {
+        let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
+    }
+}
+
+impl Drop for Master {
+    fn drop(&mut self) {
+        // After `bury` nothing answers to the id of the master, and the group is empty.
+        if self.child.id().is_some() {
+            self.kill_group();
+        }
+        self.log.abort();
+    }
+}
+
+/// Starts the shell that ends `group` when Galley is gone. Its own group, for the terminal's interrupt again.
+fn watcher(group: u32, directory: &Path) -> io::Result<Child> {
+    let mut command = Command::new(SHELL);
+    command
+        .args(["-c", WATCH, "galley-php-watcher"])
+        .arg(group.to_string())
+        .arg(directory)
+        .current_dir("/");
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .kill_on_drop(true);
+    command.spawn()
+}
+
+/// Returns when a connection is accepted. Asking is the only sign that does not depend on the wording of a log.
+async fn accepts(socket: &Path) {
+    while UnixStream::connect(socket).await.is_err() {
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+const SHELL: &str = "/bin/sh";
+
+/// Nothing is ever written into the pipe, so `read` ends when Galley does. `$1`: the group, `$2`: the directory. SIGQUIT to
+/// the master alone: it lets its workers finish what they are writing to the database. Only commands that every POSIX
+/// shell has built in, and `sleep` and `rm`.
+const WATCH: &str = r#"
+read -r line
+kill -s QUIT "$1"
+left=15
+while [ "$left" -gt 0 ] && kill -s 0 -- "-$1"; do sleep 1; left=$((left - 1)); done
+kill -s KILL -- "-$1"
+rm -f -- "$2/fpm.sock" "$2/fpm.conf"
+rmdir -- "$2"
+"#;
+
+/// Galley's place with the service manager: PHP-FPM would report readiness in our name, or take our sockets for its own.
+const NOT_FOR_PHP: [&str; 7] = [
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "LISTEN_FDNAMES",
+    "FPM_SOCKETS",
+];
+
+/// Starting takes 50 ms on an idle machine; opcache preloading and slow disks take seconds.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Longer than twice `process_control_timeout` of the pool, so that PHP-FPM's own escalation comes first.
+const END_PATIENCE: Duration = Duration::from_secs(12);
+
+const ASK_AGAIN: Duration = Duration::from_millis(10);
+
+const LOG_PATIENCE: Duration = Duration::from_secs(1);

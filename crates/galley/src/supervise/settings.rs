@@ -1,0 +1,77 @@
+//! What a site wants of its PHP-FPM, and why it could not be started.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+/// What a site wants of its PHP-FPM.
+#[derive(Clone, Debug)]
+pub struct PhpSettings {
+    /// The program; `None`: the one found in the usual places, see [`StartError::NoBinary`].
+    pub binary: Option<PathBuf>,
+    /// Worker processes; 0: from memory and cores, between 2 and 32.
+    pub workers: usize,
+    /// Whom the workers run as. `None`: `www-data` if Galley runs as root. Only root can change it.
+    pub user: Option<String>,
+    /// Where a directory for the socket and the pool's configuration is made; created if it is missing.
+    pub runtime_dir: PathBuf,
+    /// For names and log lines.
+    pub site_name: String,
+    /// Largest request body in bytes that Galley lets through; PHP's own limits are set to it.
+    pub request_body: u64,
+    /// Root of the site; the working directory of the processes.
+    pub root: PathBuf,
+}
+
+/// Why PHP-FPM is not running.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No program was named and none is installed where it was looked for.
+    #[error(
+        "no php-fpm found in /usr/sbin, /usr/local/sbin: install PHP-FPM (Debian: package `php-fpm`) or name the program"
+    )]
+    NoBinary,
+    /// A setting cannot be written into the pool's configuration.
+    #[error("{what} `{value}` cannot be used for php-fpm: {why}")]
+    Setting {
+        /// Which one.
+        what: &'static str,
+        /// As given.
+        value: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The directory or the configuration could not be written.
+    #[error("cannot prepare php-fpm in `{}`", path.display())]
+    Files {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A program could not be started at all.
+    #[error("cannot start `{}`", program.display())]
+    Spawn {
+        /// PHP-FPM, or the shell that watches over it.
+        program: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It ended before its socket accepted connections.
+    #[error("php-fpm ended at once ({status}): {said}")]
+    Exited {
+        /// How.
+        status: ExitStatus,
+        /// The last lines of its log.
+        said: String,
+    },
+    /// Its socket did not accept connections in time.
+    #[error("php-fpm did not accept connections within {patience:?}: {said}")]
+    NotReady {
+        /// How long it was waited for.
+        patience: Duration,
+        /// The last lines of its log.
+        said: String,
+    },
+}
