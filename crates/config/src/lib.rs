@@ -1,1 +1,63 @@
-//! The configuration file: text to a checked Config, or complaints.
+//! The configuration file: text to a checked [`Config`], or complaints.
+//!
+//! One table of options ([`options`]) drives all of it: which names exist, how a value is read, its bounds and its
+//! default, the reference page and the sample file. A file is read once and wholly; every complaint of all files comes
+//! in one run, each with its place, the reason and a way out. Nothing is guessed, capped or dropped in silence: what
+//! comes out of here as a [`Config`] can be started without further questions.
+//!
+//! This crate looks at the file system (includes, roots, token files) but opens no socket and starts nothing.
+
+mod assemble;
+mod check;
+mod complaint;
+mod config;
+mod include;
+mod machine;
+mod options;
+mod quantity;
+mod read;
+mod reference;
+mod root;
+mod site;
+mod table;
+mod text;
+mod tree;
+mod value;
+mod walk;
+
+use std::path::Path;
+
+pub use complaint::{Colour, Complaint, Complaints};
+pub use config::{
+    Admin, AdminListen, Cache, Config, HttpUpstream, Level, Log, LogFormat, LogTarget, ManagedPhp,
+    PhpAddress, Server, Site, Upstream, UpstreamLimits,
+};
+pub use options::{Fallback, Kind, OptionRow, Section, Status};
+pub use quantity::{parse_duration, parse_size, write_duration, write_size};
+pub use reference::{reference, sample};
+
+/// Reads a configuration file and everything it includes.
+///
+/// Errors: all complaints of all files, in the order of files and lines.
+pub fn load(path: &Path) -> Result<Config, Complaints> {
+    include::read_file(path).finish(&machine::Surroundings::here())
+}
+
+/// Reads a configuration from `text`; `name` is shown in complaints, and relative paths and includes start at its folder.
+///
+/// Errors: as [`load`].
+pub fn from_text(name: &str, text: &str) -> Result<Config, Complaints> {
+    include::read_text(name, text).finish(&machine::Surroundings::here())
+}
+
+/// The configuration without a file: one site for every host on port 8080, from the WordPress folder `dir`, with managed PHP.
+///
+/// Errors: `dir` is not a folder, or holds neither `wp-config.php`, `wp-load.php` nor `index.php`.
+pub fn for_root(dir: &Path) -> Result<Config, Complaints> {
+    root::for_root(dir).finish(&machine::Surroundings::here())
+}
+
+/// All options in the order of the reference page.
+pub fn options() -> &'static [OptionRow] {
+    table::TABLE
+}

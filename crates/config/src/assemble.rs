@@ -1,0 +1,146 @@
+//! From the [`Document`] to the [`Config`]: every option is read here or in `site`, and what options mean together is
+//! checked.
+//!
+//! A configuration always comes out; the caller drops it when there are complaints.
+
+use std::net::SocketAddr;
+
+use crate::check;
+use crate::complaint::{Complaints, Place};
+use crate::config::{Admin, AdminListen, Cache, Config, Level, Log, LogFormat, LogTarget, Server};
+use crate::machine::Surroundings;
+use crate::quantity::write_size;
+use crate::site;
+use crate::tree::{Document, Given};
+
+/// The configuration that a document means; complaints are added to the document's.
+pub(crate) fn assemble(document: &mut Document, here: &Surroundings) -> Config {
+    let mut complaints = std::mem::take(&mut document.complaints);
+    let server = server(&document.server, &mut complaints);
+    let sites: Vec<_> = document
+        .sites
+        .iter()
+        .map(|given| site::site(given, &server.listen, &mut complaints))
+        .collect();
+    let config = Config {
+        admin: admin(&document.admin, here, &mut complaints),
+        cache: cache(&document.cache, here, &mut complaints),
+        log: log(&document.log, &mut complaints),
+        files: std::mem::take(&mut document.files),
+        server,
+        sites,
+    };
+    if config.sites.is_empty() && !document.torn {
+        complaints.add(
+            &document.whole,
+            "site",
+            "there is no `[[site]]`, so nothing could be served",
+            NO_SITE,
+        );
+    }
+    check::hosts(&document.sites, &config.sites, &mut complaints);
+    check::admin_address(&document.admin, &config, &mut complaints);
+    document.complaints = complaints;
+    config
+}
+
+fn server(given: &Given, complaints: &mut Complaints) -> Server {
+    check::not_empty(given, "listen", "an address", complaints);
+    check::no_address_twice(given, complaints);
+    Server {
+        listen: given.value("listen"),
+        workers: given.value("workers"),
+        request_body: given.value("request_body"),
+        head_size: given.value("head_size"),
+        head_timeout: given.value("head_timeout"),
+        idle_timeout: given.value("idle_timeout"),
+        body_timeout: given.value("body_timeout"),
+        write_timeout: given.value("write_timeout"),
+        drain_timeout: given.value("drain_timeout"),
+        max_connections: given.value("max_connections"),
+    }
+}
+
+fn admin(given: &Given, here: &Surroundings, complaints: &mut Complaints) -> Admin {
+    check::token_file(given, complaints);
+    let listen: Option<AdminListen> = given.given("listen");
+    if let Some(AdminListen::Tcp(address)) = listen
+        && !given.has("token_file")
+    {
+        let message = format!(
+            "`admin.listen` is `{address}`, which every user of the machine can reach, without `token_file`"
+        );
+        complaints.add(
+            given.place("listen"),
+            "admin.listen",
+            message,
+            "add `token_file = \"...\"`, or listen on a socket: `unix:/run/galley/admin.sock`",
+        );
+    }
+    Admin {
+        listen: listen.unwrap_or_else(|| AdminListen::Unix(here.runtime.join("admin.sock"))),
+        token_file: given.given("token_file"),
+    }
+}
+
+fn cache(given: &Given, here: &Surroundings, complaints: &mut Complaints) -> Cache {
+    let memory = given
+        .given("memory")
+        .unwrap_or_else(|| (here.memory / 4).max(LEAST_MEMORY));
+    let max_object = match given.given::<u64>("max_object") {
+        Some(bytes) => bytes,
+        None => (memory / 4).min(MOST_OBJECT),
+    };
+    if max_object > memory {
+        let message = format!(
+            "`cache.max_object` is `{}`, but all of `cache.memory` is `{}`",
+            write_size(max_object),
+            write_size(memory)
+        );
+        complaints.add(
+            given.place("max_object"),
+            "cache.max_object",
+            message,
+            "lower `max_object`, or raise `memory`",
+        );
+    }
+    Cache { memory, max_object }
+}
+
+fn log(given: &Given, complaints: &mut Complaints) -> Log {
+    check::log_folders(given, complaints);
+    Log {
+        access: given.value::<LogTarget>("access"),
+        format: match given.value::<String>("format").as_str() {
+            "json" => LogFormat::Json,
+            _ => LogFormat::Combined,
+        },
+        error: given.value("error"),
+        level: level(&given.value::<String>("level")),
+    }
+}
+
+/// The words are those of the table's row.
+fn level(word: &str) -> Level {
+    match word {
+        "error" => Level::Error,
+        "warn" => Level::Warn,
+        "debug" => Level::Debug,
+        "trace" => Level::Trace,
+        _ => Level::Info,
+    }
+}
+
+/// What a server site listens on: its own list, else the server's.
+pub(crate) fn listen(given: &Given, server: &[SocketAddr]) -> Vec<SocketAddr> {
+    let own: Option<Vec<(Place, SocketAddr)>> = given.given("listen");
+    own.map_or_else(
+        || server.to_owned(),
+        |own| own.into_iter().map(|(_, address)| address).collect(),
+    )
+}
+
+const NO_SITE: &str = "add a `[[site]]` with `hosts`, `root` and `php`, or start without a file: `galley run --root DIR`";
+/// The least that the table allows.
+const LEAST_MEMORY: u64 = 16 << 20;
+const MOST_OBJECT: u64 = 64 << 20;

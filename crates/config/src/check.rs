@@ -1,0 +1,362 @@
+//! Checks that need more than one value: options that exclude or need each other, hosts of several sites, and what the
+//! file system has.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use galley_rules::route::HostPattern;
+
+use crate::complaint::{Complaints, Place, shown};
+use crate::config::{AdminListen, Config, LogTarget, Site, Upstream};
+use crate::tree::{Given, GivenSite};
+
+/// The option must be there.
+pub(crate) fn required(given: &Given, name: &str, help: &str, complaints: &mut Complaints) {
+    if !given.has(name) {
+        let message = format!("`{}` is missing", path(given, name));
+        complaints.add(&given.place, path(given, name), message, help);
+    }
+}
+
+/// A list that is given must hold something.
+pub(crate) fn not_empty(given: &Given, name: &str, what: &str, complaints: &mut Complaints) {
+    if given.list_len(name) == Some(0) {
+        let message = format!("`{}` is `[]`, an empty list", path(given, name));
+        complaints.add(
+            given.place(name),
+            path(given, name),
+            message,
+            format!("name {what}, or leave the option out where it has a default"),
+        );
+    }
+}
+
+/// `listen` may not name an address twice. Port 0 is another port each time.
+pub(crate) fn no_address_twice(given: &Given, complaints: &mut Complaints) {
+    let list: Vec<(Place, SocketAddr)> = given.given("listen").unwrap_or_default();
+    for (index, (place, address)) in list.iter().enumerate() {
+        if let Some((first, _)) = list
+            .iter()
+            .take(index)
+            .find(|(_, other)| other == address && address.port() != 0)
+        {
+            let message = format!(
+                "`{}` names `{address}` a second time; the first stands at {}",
+                path(given, "listen"),
+                complaints.spot(first)
+            );
+            complaints.add(
+                place,
+                path(given, "listen"),
+                message,
+                "take one of the two out",
+            );
+        }
+    }
+}
+
+/// A root must be a folder.
+pub(crate) fn root(given: &Given, complaints: &mut Complaints) {
+    let Some(root) = given.given::<PathBuf>("root") else {
+        return;
+    };
+    let why = match fs::metadata(&root) {
+        Ok(found) if found.is_dir() => return,
+        Ok(_) => "which is not a folder".to_owned(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            "which is not there".to_owned()
+        }
+        Err(error) => format!("which cannot be read: {error}"),
+    };
+    let message = format!("`{}` is {}, {why}", path(given, "root"), shown_path(&root));
+    complaints.add(
+        given.place("root"),
+        path(given, "root"),
+        message,
+        "name the folder with the site's files",
+    );
+}
+
+/// A token file must be a secret: there, private, and long enough not to be guessed.
+pub(crate) fn token_file(given: &Given, complaints: &mut Complaints) {
+    let Some(file) = given.given::<PathBuf>("token_file") else {
+        return;
+    };
+    let Err((why, help)) = token(&file) else {
+        return;
+    };
+    let message = format!(
+        "`{}` is {}, {why}",
+        path(given, "token_file"),
+        shown_path(&file)
+    );
+    complaints.add(
+        given.place("token_file"),
+        path(given, "token_file"),
+        message,
+        help,
+    );
+}
+
+fn token(file: &Path) -> Result<(), (String, String)> {
+    let make = || {
+        format!(
+            "make one: `openssl rand -hex 32 > {0}; chmod 600 {0}`",
+            file.display()
+        )
+    };
+    let unreadable = |error: std::io::Error| (format!("which cannot be read: {error}"), make());
+    let opened = fs::File::open(file).map_err(unreadable)?;
+    let found = opened.metadata().map_err(unreadable)?;
+    if !found.is_file() {
+        return Err(("which is not a file".to_owned(), make()));
+    }
+    if found.mode() & 0o077 != 0 {
+        let why = format!("which others can reach (mode {:03o})", found.mode() & 0o777);
+        return Err((
+            why,
+            format!(
+                "keep it to its owner: `chmod 600 {}`, and change the token if it was seen",
+                file.display()
+            ),
+        ));
+    }
+    let mut token = Vec::new();
+    opened
+        .take(MOST_TOKEN + 1)
+        .read_to_end(&mut token)
+        .map_err(unreadable)?;
+    match token.trim_ascii().len() {
+        0..LEAST_TOKEN => Err((
+            format!("whose token is shorter than {LEAST_TOKEN} bytes"),
+            make(),
+        )),
+        length if length as u64 > MOST_TOKEN => Err((
+            format!("whose token is longer than {MOST_TOKEN} bytes"),
+            make(),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Folders of log files must exist, because a missing one is found only when the first line is lost.
+pub(crate) fn log_folders(given: &Given, complaints: &mut Complaints) {
+    for name in ["access", "error"] {
+        let Some(LogTarget::File(file)) = given.given(name) else {
+            continue;
+        };
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        if !folder.is_dir() || file.is_dir() {
+            let why = if file.is_dir() {
+                "which is a folder"
+            } else {
+                "whose folder is not there"
+            };
+            let message = format!("`{}` is {}, {why}", path(given, name), shown_path(&file));
+            complaints.add(
+                given.place(name),
+                path(given, name),
+                message,
+                format!(
+                    "make the folder, or name a file in another one; `{name} = {}` needs none",
+                    if name == "access" {
+                        "\"stdout\""
+                    } else {
+                        "\"stderr\""
+                    }
+                ),
+            );
+        }
+    }
+}
+
+/// A site must have something to answer with, and PHP needs a root.
+pub(crate) fn composes(given: &GivenSite, upstream: &Upstream, complaints: &mut Complaints) {
+    let own = &given.own;
+    let (has_root, has_php) = (own.has("root"), own.has("php"));
+    if !has_root && !has_php && !own.has("upstream") {
+        let message = "the site has neither `root` nor `php` nor `upstream`, so it has nothing to answer with";
+        complaints.add(
+            &own.place,
+            "site.root",
+            message,
+            "add `root` and `php`, or `upstream`",
+        );
+    }
+    if has_php && !has_root {
+        needs_root(own, upstream, complaints);
+    }
+    let managed = matches!(upstream, Upstream::Managed)
+        || given
+            .rules
+            .iter()
+            .any(|rule| matches!(rule.given("php"), Some(Upstream::Managed)));
+    for name in ["php_workers", "php_user", "php_binary"] {
+        if own.stands(name) && !managed && own.stands("php") == has_php {
+            let message =
+                format!("`site.{name}` is given, but counts only for a PHP that Galley runs");
+            complaints.add(
+                own.place(name),
+                format!("site.{name}"),
+                message,
+                "write `php = \"managed\"`, or take it out",
+            );
+        }
+    }
+}
+
+fn needs_root(given: &Given, php: &Upstream, complaints: &mut Complaints) {
+    let text = match php {
+        Upstream::Managed => "`managed`",
+        _ => "given",
+    };
+    let option = path(given, "php");
+    let message = format!(
+        "`{option}` is {text}, but the site has no `root`, and PHP is told which file to run"
+    );
+    complaints.add(
+        given.place("php"),
+        option,
+        message,
+        "add `root = \"/var/www/example.com\"` to the site",
+    );
+}
+
+/// A rule that contradicts itself, or asks for PHP where the site has no root.
+pub(crate) fn rule(given: &Given, site: &Given, complaints: &mut Complaints) {
+    if let Some(php) = given.given::<Upstream>("php")
+        && !site.has("root")
+    {
+        needs_root(given, &php, complaints);
+    }
+    if given.given("cache") == Some(false) && given.has("ttl") {
+        let message = "`site.rule.ttl` is given beside `cache = false`, but what is never kept has no lifetime";
+        complaints.add(
+            given.place("ttl"),
+            "site.rule.ttl",
+            message,
+            "take one of the two out",
+        );
+    }
+}
+
+/// No host may mean two sites at one address. Named twice in one site it is a mistake too.
+pub(crate) fn hosts(given: &[GivenSite], sites: &[Site], complaints: &mut Complaints) {
+    let mut claims: BTreeMap<String, Vec<(usize, Place)>> = BTreeMap::new();
+    for (index, one) in given.iter().enumerate() {
+        for (place, host) in one
+            .own
+            .given::<Vec<(Place, HostPattern)>>("hosts")
+            .unwrap_or_default()
+        {
+            let text = host_text(&host);
+            let earlier = claims.entry(text.clone()).or_default();
+            let clash = earlier
+                .iter()
+                .find(|(other, _)| *other == index || may_meet(sites, *other, index));
+            if let Some((other, first)) = clash {
+                let spot = complaints.spot(first);
+                let (message, help) = if *other == index {
+                    (
+                        format!(
+                            "`site.hosts` names `{text}` a second time; the first stands at {spot}"
+                        ),
+                        "take one of the two out",
+                    )
+                } else {
+                    (
+                        format!("`site.hosts` names `{text}`, which another site has at {spot}"),
+                        "leave the host to one of the sites, or give them different `listen` addresses",
+                    )
+                };
+                complaints.add(&place, "site.hosts", message, help);
+            }
+            earlier.push((index, place));
+        }
+    }
+}
+
+fn may_meet(sites: &[Site], a: usize, b: usize) -> bool {
+    let (Some(a), Some(b)) = (sites.get(a), sites.get(b)) else {
+        return false;
+    };
+    a.listen
+        .iter()
+        .any(|x| b.listen.iter().any(|y| overlap(*x, *y)))
+}
+
+/// Whether one connection can arrive at both. `[::]` may take IPv4 too, depending on the system.
+fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+    let takes = |all: SocketAddr, one: SocketAddr| {
+        all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
+    };
+    a.port() == b.port() && (a.ip() == b.ip() || takes(a, b) || takes(b, a))
+}
+
+/// Admin and sites cannot share an address.
+pub(crate) fn admin_address(given: &Given, config: &Config, complaints: &mut Complaints) {
+    let AdminListen::Tcp(admin) = config.admin.listen else {
+        return;
+    };
+    let mut public = config
+        .server
+        .listen
+        .iter()
+        .chain(config.sites.iter().flat_map(|site| &site.listen));
+    if let Some(taken) = public.find(|address| admin.port() != 0 && overlap(**address, admin)) {
+        let message = format!("`admin.listen` is `{admin}`, but sites answer at `{taken}`");
+        complaints.add(
+            given.place("listen"),
+            "admin.listen",
+            message,
+            "give it another port, or a socket: `unix:/run/galley/admin.sock`",
+        );
+    }
+}
+
+/// A host pattern as the file writes it.
+pub(crate) fn host_text(host: &HostPattern) -> String {
+    match host {
+        HostPattern::Exact(name) => name.clone(),
+        HostPattern::Wildcard(rest) => format!("*{rest}"),
+        HostPattern::Any => "*".to_owned(),
+    }
+}
+
+fn path(given: &Given, name: &str) -> String {
+    format!("{}.{name}", given.section.prefix())
+}
+
+fn shown_path(path: &Path) -> String {
+    shown(&path.display().to_string())
+}
+
+/// 128 bits, if every byte is random.
+const LEAST_TOKEN: usize = 16;
+/// What fits a request head with room for everything else.
+const MOST_TOKEN: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_one_connection_can_reach() {
+        for (a, b, want) in [
+            ("0.0.0.0:80", "0.0.0.0:80", true),
+            ("0.0.0.0:80", "127.0.0.1:80", true),
+            ("0.0.0.0:80", "127.0.0.1:81", false),
+            ("127.0.0.1:80", "127.0.0.2:80", false),
+            ("[::]:80", "127.0.0.1:80", true),
+            ("[::]:80", "[::1]:80", true),
+            ("0.0.0.0:80", "[::1]:80", false),
+        ] {
+            let (a, b) = (a.parse().unwrap(), b.parse().unwrap());
+            assert_eq!((overlap(a, b), overlap(b, a)), (want, want), "{a} {b}");
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Complaints: what is wrong, where, why, and the way out.
+//!
+//! They are collected, never returned early, so that one run tells everything. Text from the file is shown in backticks,
+//! cut and with control characters escaped, because a complaint ends on somebody's terminal.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use annotate_snippets::{
+    AnnotationKind, Group, Level, Origin, Renderer, Snippet, normalize_untrusted_str,
+};
+
+/// One complaint.
+#[derive(Clone, Debug)]
+pub struct Complaint {
+    /// The file as it was named, or the folder for a configuration without a file.
+    pub file: PathBuf,
+    /// Line, from 1; 0: the file as a whole.
+    pub line: usize,
+    /// Column in characters, from 1; 0: the file as a whole.
+    pub column: usize,
+    /// The option with its section, such as `site.root`; empty where the complaint is about the form of the file.
+    pub option: String,
+    /// What is wrong and why.
+    pub message: String,
+    /// The way out.
+    pub help: String,
+    place: Place,
+}
+
+/// All complaints of one run, in the order of files and lines. Never empty as an error.
+#[derive(Debug, Default)]
+pub struct Complaints {
+    list: Vec<Complaint>,
+    sources: Vec<Source>,
+}
+
+/// Whether a rendering carries terminal colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colour {
+    /// Text only: for files, pipes and journals.
+    Plain,
+    /// ANSI sequences: for a terminal.
+    Styled,
+}
+
+/// Where something stands: a source, and a byte range in it or the whole of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub source: usize,
+    pub span: Option<Range<usize>>,
+}
+
+/// One file that was read.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// As it was named.
+    pub name: PathBuf,
+    pub text: Arc<str>,
+}
+
+impl Complaints {
+    /// The complaints, in the order of files and lines.
+    pub fn iter(&self) -> impl Iterator<Item = &Complaint> {
+        self.list.iter()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there is none, which no caller of this crate ever sees.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// All complaints as text for people, an empty line between two.
+    pub fn render(&self, colour: Colour) -> String {
+        let renderer = match colour {
+            Colour::Plain => Renderer::plain(),
+            Colour::Styled => Renderer::styled(),
+        };
+        let blocks: Vec<String> = self
+            .list
+            .iter()
+            .map(|one| self.render_one(one, &renderer))
+            .collect();
+        blocks.join("\n\n") + "\n"
+    }
+
+    /// Takes in a file; the result names it in places.
+    pub(crate) fn add_source(&mut self, name: &Path, text: &str) -> usize {
+        self.sources.push(Source {
+            name: name.to_owned(),
+            text: text.into(),
+        });
+        self.sources.len() - 1
+    }
+
+    /// The text of a source that [`Self::add_source`] named.
+    pub(crate) fn text(&self, source: usize) -> Arc<str> {
+        self.sources
+            .get(source)
+            .map_or_else(|| "".into(), |source| Arc::clone(&source.text))
+    }
+
+    /// Notes a complaint.
+    pub(crate) fn add(
+        &mut self,
+        place: &Place,
+        option: impl Into<String>,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        let (line, column) = self.position(place);
+        self.list.push(Complaint {
+            file: self
+                .sources
+                .get(place.source)
+                .map_or_else(PathBuf::new, |source| source.name.clone()),
+            line,
+            column,
+            option: option.into(),
+            message: message.into(),
+            help: help.into(),
+            place: place.clone(),
+        });
+    }
+
+    /// `file:line`, to be named in a complaint about another place.
+    pub(crate) fn spot(&self, place: &Place) -> String {
+        let name = self
+            .sources
+            .get(place.source)
+            .map_or_else(String::new, |source| source.name.display().to_string());
+        match self.position(place).0 {
+            0 => name,
+            line => format!("{name}:{line}"),
+        }
+    }
+
+    /// Line and column from 1, both 0 for a whole file.
+    pub(crate) fn position(&self, place: &Place) -> (usize, usize) {
+        let (Some(span), Some(source)) = (&place.span, self.sources.get(place.source)) else {
+            return (0, 0);
+        };
+        let before = &source.text[..floor(&source.text, span.start)];
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let line = before.matches('\n').count() + 1;
+        (line, before[line_start..].chars().count() + 1)
+    }
+
+    /// Drops, of the complaints behind the first `from`, those of `source` that stand on a line of which `echoes` says
+    /// that it was not read as it was meant.
+    pub(crate) fn drop_echoes(
+        &mut self,
+        from: usize,
+        source: usize,
+        echoes: impl Fn(usize) -> bool,
+    ) {
+        let mut index = 0;
+        self.list.retain(|one| {
+            index += 1;
+            index <= from || one.place.source != source || !echoes(one.line)
+        });
+    }
+
+    /// Itself in order; the sort is stable, so that two complaints about one place stay as they came.
+    pub(crate) fn sorted(mut self) -> Self {
+        self.list.sort_by_key(|one| {
+            (
+                one.place.source,
+                one.place.span.as_ref().map_or(0, |span| span.start),
+            )
+        });
+        self
+    }
+
+    fn render_one(&self, one: &Complaint, renderer: &Renderer) -> String {
+        let title = Level::ERROR.primary_title(one.message.as_str());
+        let help = Level::HELP.message(normalize_untrusted_str(&one.help));
+        let name = one.file.display().to_string();
+        let group = match (&one.place.span, self.sources.get(one.place.source)) {
+            (Some(span), Some(source)) => {
+                let start = floor(&source.text, span.start);
+                let end = floor(&source.text, span.end).max(start);
+                // A value that spans lines would be drawn whole; its first line is enough to find it.
+                let first_line = source.text[start..end]
+                    .split(['\n', '\r'])
+                    .next()
+                    .map_or(start, |line| start + line.len());
+                let mark = AnnotationKind::Primary.span(start..first_line);
+                title.element(Snippet::source(&*source.text).path(name).annotation(mark))
+            }
+            _ => Group::with_title(title).element(Origin::path(name)),
+        };
+        renderer.render(&[group.element(help)])
+    }
+}
+
+impl fmt::Display for Complaints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(Colour::Plain))
+    }
+}
+
+impl std::error::Error for Complaints {}
+
+/// A text of the file as it is shown: in backticks, without control characters, at most 80 characters.
+pub(crate) fn shown(text: &str) -> String {
+    const MOST: usize = 80;
+    let mut out = String::from("`");
+    for (count, c) in text.chars().enumerate() {
+        if count == MOST {
+            out.push_str("...");
+            break;
+        }
+        match c {
+            c if c.is_control() || is_format(c) => out.extend(c.escape_default()),
+            c => out.push(c),
+        }
+    }
+    out.push('`');
+    out
+}
+
+/// The known word that is nearest to `given`, if one is near enough to be meant.
+pub(crate) fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let given = given.to_lowercase();
+    known
+        .map(|word| (strsim::jaro_winkler(&given, &word.to_lowercase()), word))
+        .filter(|(likeness, _)| *likeness > 0.82)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, word)| word)
+}
+
+/// Characters that turn or hide text on a terminal (Trojan Source, CVE-2021-42574).
+fn is_format(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// The last character boundary at or before `at`.
+fn floor(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_shown_safely() {
+        assert_eq!(shown("a\u{1b}[31mb"), "`a\\u{1b}[31mb`");
+        assert_eq!(shown("a\u{202e}b"), "`a\\u{202e}b`");
+        assert_eq!(shown("größe"), "`größe`");
+        assert_eq!(shown(&"x".repeat(100)), format!("`{}...`", "x".repeat(80)));
+    }
+
+    #[test]
+    fn nearest_names() {
+        let known = || ["listen", "workers", "head_timeout"].into_iter();
+        assert_eq!(nearest("lisen", known()), Some("listen"));
+        assert_eq!(nearest("worker", known()), Some("workers"));
+        assert_eq!(nearest("HEAD_TIMEOUT", known()), Some("head_timeout"));
+        assert_eq!(nearest("colour", known()), None);
+    }
+
+    #[test]
+    fn colour_only_when_asked_for() {
+        let mut complaints = Complaints::default();
+        let source = complaints.add_source(Path::new("a.toml"), "x = 1\n");
+        complaints.add(
+            &Place {
+                source,
+                span: Some(0..1),
+            },
+            "x",
+            "unknown option `x`",
+            "leave it out",
+        );
+        assert!(!complaints.to_string().contains('\u{1b}'));
+        assert!(complaints.render(Colour::Styled).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn places_count_lines_and_characters() {
+        let mut complaints = Complaints::default();
+        let source = complaints.add_source(Path::new("a.toml"), "ä = 1\nöö = 2\n");
+        let place = |at: usize| Place {
+            source,
+            span: Some(at..at),
+        };
+        assert_eq!(complaints.position(&place(0)), (1, 1));
+        assert_eq!(complaints.position(&place(7)), (2, 1));
+        assert_eq!(complaints.position(&place(9)), (2, 2));
+        assert_eq!(complaints.position(&place(10_000)), (3, 1));
+        assert_eq!(complaints.spot(&place(7)), "a.toml:2");
+        assert_eq!(complaints.spot(&Place { source, span: None }), "a.toml");
+    }
+}

@@ -1,0 +1,226 @@
+//! What the rest of Galley sees of the configuration: values that have been checked.
+//!
+//! Every path is absolute, every default is filled in, every pair of options that exclude each other has been refused.
+//! Nothing in here knows where a value came from.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use galley_rules::route::HostPattern;
+use galley_rules::site::SiteRules;
+use ipnet::IpNet;
+
+/// A checked configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `[server]`: listeners and limits towards clients.
+    pub server: Server,
+    /// `[admin]`: where orders and questions of the operator arrive.
+    pub admin: Admin,
+    /// `[cache]`: what may be kept.
+    pub cache: Cache,
+    /// `[log]`: what is written, and where.
+    pub log: Log,
+    /// The sites in file order; never empty.
+    pub sites: Vec<Site>,
+    /// Every file that was read, absolute, the first one first; empty for a configuration without a file.
+    pub files: Vec<PathBuf>,
+}
+
+/// `[server]`.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Where sites without `listen` of their own answer; no address twice, unless its port is 0.
+    pub listen: Vec<SocketAddr>,
+    /// Front threads; 0: one per core.
+    pub workers: usize,
+    /// Largest request body, in bytes.
+    pub request_body: u64,
+    /// Largest request head, in bytes.
+    pub head_size: usize,
+    /// From the first byte of a head to its last.
+    pub head_timeout: Duration,
+    /// How long a connection may wait for its next request.
+    pub idle_timeout: Duration,
+    /// Longest silence inside a request body.
+    pub body_timeout: Duration,
+    /// Longest time without progress in sending an answer.
+    pub write_timeout: Duration,
+    /// How long requests in flight may take to end at a stop.
+    pub drain_timeout: Duration,
+    /// Connections at one time; 0: from the descriptor limit.
+    pub max_connections: usize,
+}
+
+/// `[admin]`.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    /// Where it listens.
+    pub listen: AdminListen,
+    /// The file with the token; always present for [`AdminListen::Tcp`].
+    pub token_file: Option<PathBuf>,
+}
+
+/// Where the admin interface listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdminListen {
+    /// An address; the token is asked for.
+    Tcp(SocketAddr),
+    /// A socket in the file system; its folder's permissions protect it. The default may lie below `/tmp`: whoever
+    /// binds it makes the folder with mode 0700 and refuses one that belongs to somebody else.
+    Unix(PathBuf),
+    /// Not at all.
+    Off,
+}
+
+/// `[cache]`.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    /// Budget for everything kept in memory, in bytes.
+    pub memory: u64,
+    /// Largest body that is kept, in bytes; at most `memory`.
+    pub max_object: u64,
+}
+
+/// `[log]`.
+#[derive(Clone, Debug)]
+pub struct Log {
+    /// Where access lines go: `Stdout`, `Off` or `File`.
+    pub access: LogTarget,
+    /// The form of access lines.
+    pub format: LogFormat,
+    /// Where messages go: `Stderr` or `File`.
+    pub error: LogTarget,
+    /// The least severe message that is written.
+    pub level: Level,
+}
+
+/// Where lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Standard output (access lines only).
+    Stdout,
+    /// Standard error (messages only).
+    Stderr,
+    /// Nowhere (access lines only).
+    Off,
+    /// A file, appended to; its folder exists.
+    File(PathBuf),
+}
+
+/// The form of access lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// The NCSA combined line, followed by Galley's own words.
+    Combined,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Severity of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// A request or the service suffered.
+    Error,
+    /// Recovered; someone should look.
+    Warn,
+    /// The life of the process.
+    Info,
+    /// For developers.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// One `[[site]]`.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// The first host, as the file writes it: how people name the site.
+    pub name: String,
+    /// The hosts it answers for; never empty, and no other site with an overlapping `listen` has one of them.
+    pub hosts: Vec<HostPattern>,
+    /// Where it answers: its own addresses, or those of [`Server::listen`] where it names none.
+    pub listen: Vec<SocketAddr>,
+    /// The folder with its files; always present with `Php` and `Managed`.
+    pub root: Option<PathBuf>,
+    /// Who composes its pages.
+    pub upstream: Upstream,
+    /// Upstreams that rules name; `Rule::upstream` is an index into it.
+    pub further: Vec<Upstream>,
+    /// Everything that decides about caching.
+    pub rules: SiteRules,
+    /// The file with the token that purge requests must carry.
+    pub token_file: Option<PathBuf>,
+    /// Networks that may purge without a token.
+    pub purge_allow: Vec<IpNet>,
+    /// Whether WordPress runs as a network in sub-directories.
+    pub multisite: bool,
+    /// Limits towards its upstreams.
+    pub limits: UpstreamLimits,
+    /// How PHP is run, for [`Upstream::Managed`].
+    pub managed: ManagedPhp,
+    /// Access log of its own.
+    pub access: Option<LogTarget>,
+    /// Error log of its own.
+    pub error: Option<LogTarget>,
+}
+
+/// Who composes a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Upstream {
+    /// PHP-FPM that somebody else runs.
+    Php(PhpAddress),
+    /// PHP-FPM that Galley runs.
+    Managed,
+    /// HTTP/1.1 servers; never empty.
+    Http(Vec<HttpUpstream>),
+    /// Nobody: files below the root only.
+    Files,
+}
+
+/// Where PHP-FPM listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PhpAddress {
+    /// A socket in the file system.
+    Unix(PathBuf),
+    /// `host:port`, with `[...]` around an IPv6 address.
+    Tcp(String),
+}
+
+/// One HTTP/1.1 upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpUpstream {
+    /// Name or address, canonical, with `[...]` around an IPv6 address.
+    pub host: String,
+    /// Port; 80 where the file names none.
+    pub port: u16,
+}
+
+/// Limits towards the upstreams of a site.
+#[derive(Clone, Debug)]
+pub struct UpstreamLimits {
+    /// Requests at one time; 0 only with [`Upstream::Managed`]: as many as PHP workers.
+    pub in_flight: usize,
+    /// Requests that may wait for a place.
+    pub queue: usize,
+    /// How long one may wait for a place.
+    pub queue_timeout: Duration,
+    /// How long a connection may take to stand.
+    pub connect_timeout: Duration,
+    /// From the request's last byte to the answer's first.
+    pub first_byte_timeout: Duration,
+    /// Longest silence inside an answer.
+    pub read_timeout: Duration,
+}
+
+/// PHP-FPM as Galley runs it.
+#[derive(Clone, Debug)]
+pub struct ManagedPhp {
+    /// Workers; 0: from memory and cores.
+    pub workers: usize,
+    /// The user it runs as.
+    pub user: Option<String>,
+    /// The program; without it, it is looked for.
+    pub binary: Option<PathBuf>,
+}

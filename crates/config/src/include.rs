@@ -1,0 +1,366 @@
+//! Reading files: the first one, and what it includes.
+//!
+//! A file is read once; a second time is a complaint, and a cycle is one that names the way round. A pattern may match
+//! nothing, a plain path must exist. Files are taken in the order in which they are named, matches of a pattern by name.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
+
+use toml::de::DeTable;
+
+use crate::complaint::{Complaints, Place, shown};
+use crate::read::Reader;
+use crate::tree::{Document, Given};
+use crate::walk;
+
+/// Everything that `path` and its includes say.
+pub(crate) fn read_file(path: &Path) -> Document {
+    let mut complaints = Complaints::default();
+    match text_of(path) {
+        Ok(text) => start(complaints, path, &text),
+        Err(error) => {
+            let source = complaints.add_source(path, "");
+            let whole = Place { source, span: None };
+            let message = format!(
+                "the configuration file {} cannot be read: {error}",
+                shown(&path.display().to_string())
+            );
+            complaints.add(
+                &whole,
+                "",
+                message,
+                "name a file that exists and that this user may read",
+            );
+            torn(Document::new(complaints, whole))
+        }
+    }
+}
+
+/// Everything that `text` and its includes say.
+pub(crate) fn read_text(name: &str, text: &str) -> Document {
+    start(Complaints::default(), Path::new(name), text)
+}
+
+fn start(mut complaints: Complaints, name: &Path, text: &str) -> Document {
+    let source = complaints.add_source(name, text);
+    let document = Document::new(complaints, Place { source, span: None });
+    let path = std::path::absolute(name).unwrap_or_else(|_| name.to_owned());
+    let mut loader = Loader {
+        document,
+        seen: Vec::new(),
+        chain: Vec::new(),
+    };
+    loader.file(source, path);
+    loader.document
+}
+
+struct Loader {
+    document: Document,
+    /// Every file read, canonical.
+    seen: Vec<PathBuf>,
+    /// From the first file to the one being read, canonical.
+    chain: Vec<PathBuf>,
+}
+
+impl Loader {
+    /// Takes in one source; `path` is absolute.
+    fn file(&mut self, source: usize, path: PathBuf) {
+        let canonical = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        let base = path
+            .parent()
+            .map_or_else(|| PathBuf::from("/"), Path::to_owned);
+        self.document.files.push(path);
+        self.seen.push(canonical.clone());
+        self.chain.push(canonical);
+        let top = self.parse(source, &base);
+        for (place, pattern) in top.value::<Vec<(Place, String)>>("include") {
+            for found in self.expand(&place, &base.join(pattern)) {
+                self.include(&place, found);
+            }
+        }
+        self.chain.pop();
+    }
+
+    /// Walks the text of a source. Where a line cannot be parsed, further complaints about that line are noise; where
+    /// the header of a section cannot, so are all below it, because they were read into the wrong section.
+    fn parse(&mut self, source: usize, base: &Path) -> Given {
+        let text = self.document.complaints.text(source);
+        let (tree, errors) = DeTable::parse_recoverable(&text);
+        let bad = self.syntax_errors(source, &text, errors);
+        let torn_header = bad.iter().find(|line| {
+            text.lines()
+                .nth(**line - 1)
+                .is_some_and(|line| line.trim_start().starts_with('['))
+        });
+        let mut complaints = std::mem::take(&mut self.document.complaints);
+        let before = complaints.len();
+        let mut reader = Reader {
+            base,
+            source,
+            complaints: &mut complaints,
+        };
+        let top = walk::walk(tree.get_ref(), &mut self.document, &mut reader);
+        complaints.drop_echoes(before, source, |line| {
+            bad.contains(&line) || torn_header.is_some_and(|torn| line > *torn)
+        });
+        self.document.complaints = complaints;
+        top
+    }
+
+    /// Complains about each line that is not TOML, once, and gives those lines. A list that is not closed makes every
+    /// further line of the file miss a comma; the first says it all.
+    fn syntax_errors(
+        &mut self,
+        source: usize,
+        text: &str,
+        errors: Vec<toml::de::Error>,
+    ) -> Vec<usize> {
+        let mut lines = Vec::new();
+        let mut open_list = false;
+        for error in errors {
+            let place = Place {
+                source,
+                span: Some(error.span().unwrap_or(text.len()..text.len())),
+            };
+            let (line, _) = self.document.complaints.position(&place);
+            let misses_comma = error.message().contains("missing comma");
+            let follows = open_list && misses_comma;
+            if !follows && !lines.contains(&line) {
+                let (message, help) = syntax(error.message());
+                self.document.complaints.add(&place, "", message, help);
+            }
+            open_list |= misses_comma;
+            lines.push(line);
+        }
+        self.document.torn |= !lines.is_empty();
+        lines
+    }
+
+    fn include(&mut self, place: &Place, path: PathBuf) {
+        let shown_path = shown(&path.display().to_string());
+        let complaint =
+            match fs::canonicalize(&path).and_then(|canonical| Ok((canonical, text_of(&path)?))) {
+                Ok((canonical, _)) if self.chain.contains(&canonical) => (
+                    format!(
+                        "`include` goes round: {} {}",
+                        self.way_to(&canonical),
+                        shown_path
+                    ),
+                    "take one of the includes out",
+                ),
+                Ok((canonical, _)) if self.seen.contains(&canonical) => (
+                    format!("`include` names {shown_path}, which has been read already"),
+                    "name each file once",
+                ),
+                Ok(_) if self.seen.len() >= MOST_FILES => (
+                    format!("`include` names {shown_path}, but {MOST_FILES} files are the most"),
+                    "put several sites into one file",
+                ),
+                Ok(_) if self.chain.len() >= MOST_LEVELS => (
+                    format!(
+                        "`include` names {shown_path}, which is more than {MOST_LEVELS} levels down"
+                    ),
+                    "include it from the first file",
+                ),
+                Ok((_, text)) => {
+                    let source = self.document.complaints.add_source(&path, &text);
+                    self.file(source, path);
+                    return;
+                }
+                Err(error) => (
+                    format!("`include` names {shown_path}, which cannot be read: {error}"),
+                    "correct the path, or write a pattern, which may match nothing",
+                ),
+            };
+        self.document.torn = true;
+        self.document
+            .complaints
+            .add(place, "include", complaint.0, complaint.1);
+    }
+
+    /// `a.toml -> b.toml ->`, from the file that is included again.
+    fn way_to(&self, canonical: &Path) -> String {
+        let from = self
+            .chain
+            .iter()
+            .position(|one| one == canonical)
+            .unwrap_or(0);
+        self.chain
+            .iter()
+            .skip(from)
+            .map(|one| format!("{} ->", shown(&one.display().to_string())))
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    /// The files that a pattern means, by name; the path itself where it is plain.
+    fn expand(&mut self, place: &Place, pattern: &Path) -> Vec<PathBuf> {
+        let mut found = vec![PathBuf::new()];
+        let mut plain = true;
+        for part in pattern.components() {
+            let text = part.as_os_str().to_string_lossy();
+            if !matches!(part, Component::Normal(_)) || !text.contains(['*', '?']) {
+                for path in &mut found {
+                    path.push(part);
+                }
+                continue;
+            }
+            plain = false;
+            let mut next = Vec::new();
+            for folder in &found {
+                match matches_in(folder, &text) {
+                    Ok(names) => next.extend(names),
+                    Err(error) => {
+                        let message = format!(
+                            "`include` looks into {}, which cannot be read: {error}",
+                            shown(&folder.display().to_string())
+                        );
+                        self.document.complaints.add(
+                            place,
+                            "include",
+                            message,
+                            "let this user read the folder",
+                        );
+                    }
+                }
+            }
+            found = next;
+        }
+        if !plain {
+            found.retain(|path| path.is_file());
+        }
+        found
+    }
+}
+
+/// Entries of a folder whose names match, by name. A folder that does not exist has none. Hidden files are meant only by
+/// a pattern that starts with a dot.
+fn matches_in(folder: &Path, pattern: &str) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(error),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        let text = name.to_string_lossy();
+        if matches(pattern.as_bytes(), text.as_bytes())
+            && (pattern.starts_with('.') || !text.starts_with('.'))
+        {
+            names.push(folder.join(&name));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// `*`: any number of bytes; `?`: one. Linear in both: only the last `*` is ever tried again.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut p, mut n) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, n));
+                p += 1;
+            }
+            Some(&byte) if byte == b'?' || Some(&byte) == name.get(n) => {
+                p += 1;
+                n += 1;
+            }
+            _ => match star {
+                Some((at, taken)) => {
+                    p = at + 1;
+                    n = taken + 1;
+                    star = Some((at, n));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern.iter().skip(p).all(|byte| *byte == b'*')
+}
+
+fn text_of(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?
+        .take(MOST_BYTES + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(io::Error::other("it is larger than 4 MiB"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let good = error.utf8_error().valid_up_to();
+        let line = error
+            .as_bytes()
+            .iter()
+            .take(good)
+            .filter(|byte| **byte == b'\n')
+            .count()
+            + 1;
+        io::Error::other(format!("line {line} is not UTF-8"))
+    })
+}
+
+/// A parser's message in the form of ours, and a way out.
+fn syntax(message: &str) -> (String, &'static str) {
+    let message = message.lines().collect::<Vec<_>>().join(", ");
+    let help = if message.contains("duplicate key") {
+        "keep one of the two"
+    } else if message.contains("missing comma") || message.contains("unclosed array") {
+        "close the list above this line with `]`, or put a comma between its values"
+    } else if message.contains("unclosed table") {
+        "close the section's name: `[server]`, `[[site]]`"
+    } else if message.contains("unclosed") || message.contains("string") {
+        "texts stand between double quotes: `name = \"text\"`"
+    } else {
+        "write one `name = value` a line; texts stand between double quotes, lists between brackets"
+    };
+    (format!("this is not TOML: {message}"), help)
+}
+
+fn torn(mut document: Document) -> Document {
+    document.torn = true;
+    document
+}
+
+/// Far above what a person writes; a whole disk image named by mistake stops here.
+const MOST_BYTES: u64 = 4 << 20;
+const MOST_FILES: usize = 10_000;
+const MOST_LEVELS: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, name, want) in [
+            ("*.toml", "a.toml", true),
+            ("*.toml", "a.toml~", false),
+            ("*.toml", ".toml", true),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("*a*b", "xaxxb", true),
+            ("*a*b", "xaxx", false),
+            ("**", "", true),
+            ("", "", true),
+            ("", "a", false),
+        ] {
+            assert_eq!(
+                matches(pattern.as_bytes(), name.as_bytes()),
+                want,
+                "{pattern} {name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! What one row of the option table says.
+//!
+//! A row is the only place that knows an option: reading, bounds, default, reference page and sample follow from it.
+//! The rows themselves are in `table`.
+
+use std::time::Duration;
+
+use crate::quantity::{write_duration, write_size};
+
+/// One option.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionRow {
+    /// Where it stands.
+    pub section: Section,
+    /// Its name there.
+    pub name: &'static str,
+    /// What its value is, with bounds.
+    pub kind: Kind,
+    /// What holds when the file is silent.
+    pub fallback: Fallback,
+    /// What a plain number counts; empty where the kind says it.
+    pub unit: &'static str,
+    /// A value as the file may write it, for sample and help.
+    pub example: &'static str,
+    /// What it is for, in whole sentences.
+    pub text: &'static str,
+    /// Whether it does anything yet.
+    pub status: Status,
+}
+
+/// The part of the file in which an option stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Section {
+    /// Before the first section.
+    Top,
+    /// `[server]`.
+    Server,
+    /// `[admin]`.
+    Admin,
+    /// `[cache]`.
+    Cache,
+    /// `[log]`.
+    Log,
+    /// `[[site]]`.
+    Site,
+    /// `[site.ttl]`.
+    SiteTtl,
+    /// `[[site.rule]]`.
+    SiteRule,
+    /// `[site.log]`.
+    SiteLog,
+}
+
+/// What a value is.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// `true` or `false`.
+    Flag,
+    /// A whole number, bounds included.
+    Count {
+        /// Smallest allowed.
+        least: u64,
+        /// Largest allowed.
+        most: u64,
+    },
+    /// A number of bytes, bounds included.
+    Size {
+        /// Smallest allowed, in bytes.
+        least: u64,
+        /// Largest allowed, in bytes.
+        most: u64,
+    },
+    /// A duration, bounds included.
+    Time {
+        /// Shortest allowed.
+        least: Duration,
+        /// Longest allowed.
+        most: Duration,
+    },
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// Any text that is not empty.
+    Text,
+    /// A path; a relative one starts at the folder of the file that names it.
+    Path,
+    /// A path whose last parts may hold `*` and `?`.
+    Glob,
+    /// `ip:port`.
+    Address,
+    /// `ip:port`, `unix:/path` or `off`.
+    AdminAddress,
+    /// `unix:/path`, `host:port` or `managed`.
+    PhpAddress,
+    /// `http://host:port`.
+    UpstreamUrl,
+    /// A host, `*.example.com` or `*`.
+    Host,
+    /// An address or a network.
+    Network,
+    /// A name, or `prefix*`.
+    Name,
+    /// A name, `prefix*`, or `*` for all.
+    NameOrAll,
+    /// A path of a URL, perhaps with `*` at its end.
+    UrlPath,
+    /// `stdout`, `off` or a path.
+    AccessLog,
+    /// `stderr` or a path.
+    ErrorLog,
+    /// A list of these.
+    List(&'static Kind),
+    /// Not read, because the option is not yet built; the text says what it will be.
+    Later(&'static str),
+}
+
+/// What holds when the file is silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// This value, as the file would write it.
+    Value(&'static str),
+    /// A value that depends on the machine or on other options; the text says how.
+    Computed(&'static str),
+    /// Nothing: the option is simply absent.
+    Absent,
+    /// The file must say it.
+    Required,
+}
+
+/// Whether an option does anything yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It works.
+    Built,
+    /// It is refused.
+    NotYetBuilt {
+        /// What it will be for.
+        purpose: &'static str,
+        /// What to do until then.
+        meanwhile: &'static str,
+    },
+}
+
+impl OptionRow {
+    /// Its name with the section: `site.ttl.default`.
+    pub fn path(&self) -> String {
+        match self.section.prefix() {
+            "" => self.name.to_owned(),
+            prefix => format!("{prefix}.{}", self.name),
+        }
+    }
+
+    /// A built row without default; the other functions refine it.
+    pub(crate) const fn new(
+        section: Section,
+        name: &'static str,
+        kind: Kind,
+        text: &'static str,
+    ) -> Self {
+        Self {
+            section,
+            name,
+            kind,
+            fallback: Fallback::Absent,
+            unit: "",
+            example: "",
+            text,
+            status: Status::Built,
+        }
+    }
+
+    /// With a default, which is the example too.
+    pub(crate) const fn or(mut self, value: &'static str) -> Self {
+        self.fallback = Fallback::Value(value);
+        self.example = value;
+        self
+    }
+
+    /// With a default that is found out at start.
+    pub(crate) const fn computed(mut self, how: &'static str) -> Self {
+        self.fallback = Fallback::Computed(how);
+        self
+    }
+
+    /// Must be in the file.
+    pub(crate) const fn required(mut self) -> Self {
+        self.fallback = Fallback::Required;
+        self
+    }
+
+    /// With an example value.
+    pub(crate) const fn example(mut self, value: &'static str) -> Self {
+        self.example = value;
+        self
+    }
+
+    /// With the thing a plain number counts.
+    pub(crate) const fn unit(mut self, unit: &'static str) -> Self {
+        self.unit = unit;
+        self
+    }
+
+    /// Refused until it is built.
+    pub(crate) const fn later(mut self, meanwhile: &'static str) -> Self {
+        self.status = Status::NotYetBuilt {
+            purpose: self.text,
+            meanwhile,
+        };
+        self
+    }
+}
+
+impl Section {
+    /// All of them, in the order of the reference page.
+    pub const ALL: [Self; 9] = [
+        Self::Top,
+        Self::Server,
+        Self::Admin,
+        Self::Cache,
+        Self::Log,
+        Self::Site,
+        Self::SiteTtl,
+        Self::SiteRule,
+        Self::SiteLog,
+    ];
+
+    /// How the file opens it: `[server]`, `[[site.rule]]`; empty for the top.
+    pub fn header(self) -> &'static str {
+        match self {
+            Self::Top => "",
+            Self::Server => "[server]",
+            Self::Admin => "[admin]",
+            Self::Cache => "[cache]",
+            Self::Log => "[log]",
+            Self::Site => "[[site]]",
+            Self::SiteTtl => "[site.ttl]",
+            Self::SiteRule => "[[site.rule]]",
+            Self::SiteLog => "[site.log]",
+        }
+    }
+
+    /// What stands before the name of an option in complaints: `site.rule`; empty for the top.
+    pub fn prefix(self) -> &'static str {
+        self.header().trim_matches(['[', ']'])
+    }
+
+    /// One sentence for the reference page and the sample.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Top => "Before the first section.",
+            Self::Server => "Listeners, and limits towards clients.",
+            Self::Admin => {
+                "Where `galley purge`, `galley status` and other tools of the operator connect."
+            }
+            Self::Cache => "What may be kept. One budget for all sites.",
+            Self::Log => "What is written, and where. Files are opened again at SIGUSR1.",
+            Self::Site => {
+                "One site: its hosts, its files, and who composes its pages. Repeat it for each."
+            }
+            Self::SiteTtl => {
+                "How long responses of the site are fresh where they say nothing themselves. A response whose status \
+                 is neither named here nor cacheable by default (RFC 9110 section 15.1) is never stored."
+            }
+            Self::SiteRule => {
+                "An exception for some paths of the site. The first rule that matches applies, alone."
+            }
+            Self::SiteLog => "Logs of the site's own, in place of those of `[log]`.",
+        }
+    }
+}
+
+impl Kind {
+    /// What a value must be, to stand after "wants" or in the reference page.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Flag => "`true` or `false`".to_owned(),
+            Self::Count { .. } => "a whole number".to_owned(),
+            Self::Size { .. } => "a size such as `\"32MiB\"`".to_owned(),
+            Self::Time { .. } => "a duration such as `\"30s\"`".to_owned(),
+            Self::Word(words) => one_of(words),
+            Self::Text => "a text".to_owned(),
+            Self::Path => "a path".to_owned(),
+            Self::Glob => "a path, `*` and `?` allowed".to_owned(),
+            Self::Address => "`\"address:port\"`".to_owned(),
+            Self::AdminAddress => "`\"address:port\"`, `\"unix:/path\"` or `\"off\"`".to_owned(),
+            Self::PhpAddress => "`\"unix:/path\"`, `\"host:port\"` or `\"managed\"`".to_owned(),
+            Self::UpstreamUrl => "`\"http://host:port\"`".to_owned(),
+            Self::Host => "a host, `\"*.example.com\"` or `\"*\"`".to_owned(),
+            Self::Network => "an address or a network such as `\"10.0.0.0/8\"`".to_owned(),
+            Self::Name => "a name, or `\"prefix*\"`".to_owned(),
+            Self::NameOrAll => "a name, `\"prefix*\"`, or `\"*\"` for all".to_owned(),
+            Self::UrlPath => "a path such as `\"/form\"` or `\"/form*\"`".to_owned(),
+            Self::AccessLog => "`\"stdout\"`, `\"off\"` or a path".to_owned(),
+            Self::ErrorLog => "`\"stderr\"` or a path".to_owned(),
+            Self::List(each) => format!("a list, each {}", each.describe()),
+            Self::Later(text) => (*text).to_owned(),
+        }
+    }
+
+    /// Smallest and largest value as the file would write them.
+    pub fn bounds(&self) -> Option<(String, String)> {
+        match *self {
+            Self::Count { least, most } => Some((least.to_string(), most.to_string())),
+            Self::Size { least, most } => Some((write_size(least), write_size(most))),
+            Self::Time { least, most } => Some((write_duration(least), write_duration(most))),
+            _ => None,
+        }
+    }
+}
+
+/// `"a"`, `"b"` or `"c"`, each in backticks.
+pub(crate) fn one_of(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => quoted.concat(),
+    }
+}

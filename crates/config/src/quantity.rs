@@ -1,0 +1,157 @@
+//! Sizes and durations as people write them.
+//!
+//! A size is a whole number with `B`, `KiB`, `MiB`, `GiB` (powers of 1024) or `kB`, `MB`, `GB` (powers of 1000), or a
+//! plain number of bytes. A duration is a whole number with `ms`, `s`, `m`, `h` or `d`; it never goes without a unit,
+//! because nobody remembers which one would be meant.
+
+use std::time::Duration;
+
+/// Reads a size in bytes. `None`: no such form, or more than 2^64 - 1.
+pub fn parse_size(text: &str) -> Option<u64> {
+    let (number, unit) = split(text)?;
+    let factor = match unit {
+        "" => 1,
+        _ => SIZES.iter().find(|(name, _)| *name == unit)?.1,
+    };
+    number.checked_mul(factor)
+}
+
+/// Reads a duration. `None`: no such form, or more than 2^64 - 1 milliseconds.
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    let (number, unit) = split(text)?;
+    let factor = TIMES.iter().find(|(name, _)| *name == unit)?.1;
+    number.checked_mul(factor).map(Duration::from_millis)
+}
+
+/// Writes a size with the largest binary unit that keeps it whole: `32MiB`.
+pub fn write_size(bytes: u64) -> String {
+    let fits = |factor: u64| bytes != 0 && bytes.is_multiple_of(factor);
+    match SIZES
+        .iter()
+        .find(|(name, factor)| name.ends_with("iB") && fits(*factor))
+    {
+        Some((name, factor)) => format!("{}{name}", bytes / factor),
+        None => format!("{bytes}B"),
+    }
+}
+
+/// Writes a duration with the largest unit that keeps it whole: `10m`. Parts of a millisecond are left out.
+pub fn write_duration(time: Duration) -> String {
+    let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    if ms == 0 {
+        return "0s".to_owned();
+    }
+    match TIMES.iter().find(|(_, factor)| ms.is_multiple_of(*factor)) {
+        Some((name, factor)) => format!("{}{name}", ms / factor),
+        None => format!("{ms}ms"),
+    }
+}
+
+/// The number in front and the unit behind it; one space may stand between them.
+fn split(text: &str) -> Option<(u64, &str)> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at_checked(end)?;
+    Some((number.parse().ok()?, unit.strip_prefix(' ').unwrap_or(unit)))
+}
+
+/// Largest first, so that writing finds the largest that fits.
+const SIZES: &[(&str, u64)] = &[
+    ("GiB", 1 << 30),
+    ("GB", 1_000_000_000),
+    ("MiB", 1 << 20),
+    ("MB", 1_000_000),
+    ("KiB", 1 << 10),
+    ("kB", 1_000),
+    ("B", 1),
+];
+
+/// In milliseconds, largest first.
+const TIMES: &[(&str, u64)] = &[
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1_000),
+    ("ms", 1),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [
+            ("0", Some(0)),
+            ("512", Some(512)),
+            ("512B", Some(512)),
+            ("1kB", Some(1_000)),
+            ("1KiB", Some(1_024)),
+            ("32MiB", Some(33_554_432)),
+            ("32 MiB", Some(33_554_432)),
+            ("2MB", Some(2_000_000)),
+            ("1GiB", Some(1_073_741_824)),
+            ("1GB", Some(1_000_000_000)),
+            ("32M", None),
+            ("32mib", None),
+            ("MiB", None),
+            ("", None),
+            ("-1", None),
+            ("1.5GiB", None),
+            ("1  MiB", None),
+            ("99999999999GiB", None),
+            ("99999999999999999999999", None),
+        ] {
+            assert_eq!(parse_size(text), bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        for (text, ms) in [
+            ("250ms", Some(250)),
+            ("0s", Some(0)),
+            ("30s", Some(30_000)),
+            ("10m", Some(600_000)),
+            ("2h", Some(7_200_000)),
+            ("7d", Some(604_800_000)),
+            ("30", None),
+            ("1h30m", None),
+            ("1w", None),
+            ("s", None),
+            ("999999999999999999d", None),
+        ] {
+            assert_eq!(
+                parse_duration(text),
+                ms.map(Duration::from_millis),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn writing_takes_the_largest_whole_unit() {
+        assert_eq!(write_size(32 << 20), "32MiB");
+        assert_eq!(write_size(1_500), "1500B");
+        assert_eq!(write_size(0), "0B");
+        assert_eq!(write_duration(Duration::from_secs(90)), "90s");
+        assert_eq!(write_duration(Duration::from_secs(7_200)), "2h");
+        assert_eq!(write_duration(Duration::ZERO), "0s");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(bytes: u64, ms in 0..u64::MAX / 2) {
+            prop_assert_eq!(parse_size(&write_size(bytes)), Some(bytes));
+            let time = Duration::from_millis(ms);
+            prop_assert_eq!(parse_duration(&write_duration(time)), Some(time));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text: String) {
+            let _ = (parse_size(&text), parse_duration(&text));
+        }
+    }
+}

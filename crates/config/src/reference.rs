@@ -1,0 +1,134 @@
+//! The reference page and the sample file, written from the table.
+
+use std::fmt::Write as _;
+
+use crate::options::{Fallback, OptionRow, Section, Status};
+use crate::table::{self, STATUS};
+
+/// The reference page, in Markdown.
+pub fn reference() -> String {
+    let mut out = String::from(REFERENCE_HEAD);
+    for section in Section::ALL {
+        let title = match section {
+            Section::Top => "Top of the file".to_owned(),
+            other => format!("`{}`", other.header()),
+        };
+        let _ = write!(out, "\n## {title}\n\n{}\n\n", section.text());
+        out.push_str("| option | value | default | meaning |\n|---|---|---|---|\n");
+        for row in table::rows(section) {
+            let cells = [
+                format!("`{}`", name(row)),
+                value(row),
+                fallback(row),
+                meaning(row),
+            ];
+            let _ = writeln!(
+                out,
+                "| {} |",
+                cells.map(|cell| cell.replace('|', "\\|")).join(" | ")
+            );
+        }
+    }
+    out
+}
+
+/// A sample file: the least that works, and every option that exists as a comment.
+pub fn sample() -> String {
+    let mut out = String::from(SAMPLE_HEAD);
+    for section in Section::ALL {
+        if section != Section::Top {
+            // The plain site at the end of the sample is the one header that is meant.
+            let mark = if section == Section::Site { "" } else { "# " };
+            let _ = write!(out, "\n# {}\n{mark}{}\n", section.text(), section.header());
+        }
+        for row in table::rows(section).filter(|row| row.status == Status::Built) {
+            let mark = if SAMPLE_SITE.contains(&row.name) && section == Section::Site {
+                ""
+            } else {
+                "# "
+            };
+            let line = format!("{mark}{} = {}", sample_name(row), row.example);
+            let _ = writeln!(out, "{line:<55} # {}", first_sentence(row.text));
+        }
+    }
+    out
+}
+
+fn name(row: &OptionRow) -> &'static str {
+    if row.name == STATUS {
+        "\"200\", \"404\", ..."
+    } else {
+        row.name
+    }
+}
+
+fn sample_name(row: &OptionRow) -> &'static str {
+    if row.name == STATUS {
+        "\"404\""
+    } else {
+        row.name
+    }
+}
+
+fn value(row: &OptionRow) -> String {
+    let unit = if row.unit.is_empty() {
+        String::new()
+    } else {
+        format!(" of {}", row.unit)
+    };
+    let bounds = row
+        .kind
+        .bounds()
+        .map_or_else(String::new, |(least, most)| format!(", {least} to {most}"));
+    format!("{}{unit}{bounds}", row.kind.describe())
+}
+
+fn fallback(row: &OptionRow) -> String {
+    match (row.status, row.fallback) {
+        (Status::NotYetBuilt { .. }, _) => "not yet built".to_owned(),
+        (Status::Built, Fallback::Value(text)) => format!("`{text}`"),
+        (Status::Built, Fallback::Computed(how)) => how.to_owned(),
+        (Status::Built, Fallback::Absent) => "none".to_owned(),
+        (Status::Built, Fallback::Required) => "must be given".to_owned(),
+    }
+}
+
+fn meaning(row: &OptionRow) -> String {
+    match row.status {
+        Status::Built => row.text.to_owned(),
+        Status::NotYetBuilt { purpose, meanwhile } => {
+            format!("{purpose} Refused for now; {meanwhile}.")
+        }
+    }
+}
+
+/// A sentence ends at a full stop before a space: `*.example.com` has none.
+fn first_sentence(text: &str) -> &str {
+    text.find(". ")
+        .map_or(text, |end| text.split_at(end).0)
+        .trim_end_matches('.')
+}
+
+const SAMPLE_SITE: [&str; 3] = ["hosts", "root", "php"];
+
+const REFERENCE_HEAD: &str = "# The configuration file
+
+<!-- Written from the table of options by the tests of galley-config; change the table. -->
+
+The file is TOML. Options that do not exist are refused, with the nearest name; `galley check` tells everything that is
+wrong in one run. A size is a whole number with `KiB`, `MiB`, `GiB`, `kB`, `MB` or `GB`, or a plain number of bytes. A
+duration is a whole number with `ms`, `s`, `m`, `h` or `d`. A relative path starts at the folder of the file that names
+it. A site needs three lines:
+
+```toml
+[[site]]
+hosts = [\"example.com\", \"www.example.com\"]
+root = \"/var/www/example.com\"
+php = \"unix:/run/php/php-fpm.sock\"
+```
+";
+
+const SAMPLE_HEAD: &str = "# A sample of Galley's configuration file, with every option. Lines without `#` in front are the least that works; the
+# others show the default or an example.
+
+";

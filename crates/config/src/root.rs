@@ -1,0 +1,47 @@
+//! A configuration from nothing but a WordPress folder.
+
+use std::path::Path;
+
+use galley_rules::route::HostPattern;
+
+use crate::complaint::{Complaints, Place, shown};
+use crate::config::Upstream;
+use crate::tree::{Document, GivenSite};
+use crate::value::Value;
+
+/// One site for every host, from `dir`, with managed PHP; everything else as the table has it.
+pub(crate) fn for_root(dir: &Path) -> Document {
+    let mut complaints = Complaints::default();
+    let source = complaints.add_source(dir, "");
+    let whole = Place { source, span: None };
+    let path = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    if path.is_dir() && !FILES.iter().any(|name| path.join(name).is_file()) {
+        let message = format!(
+            "{} does not look like WordPress: none of {} is in it",
+            shown(&dir.display().to_string()),
+            names()
+        );
+        complaints.add(
+            &whole,
+            "root",
+            message,
+            "name the folder that WordPress was unpacked into, or write a configuration file",
+        );
+    }
+    let mut document = Document::new(complaints, whole.clone());
+    let mut site = GivenSite::new(&whole);
+    let every_host = Value::List(vec![(whole.clone(), Value::Host(HostPattern::Any))]);
+    site.own.set("hosts", whole.clone(), Some(every_host));
+    site.own.set("root", whole.clone(), Some(Value::Path(path)));
+    site.own
+        .set("php", whole, Some(Value::Php(Upstream::Managed)));
+    document.sites.push(site);
+    document
+}
+
+fn names() -> String {
+    FILES.map(|name| format!("`{name}`")).join(", ")
+}
+
+/// One of them is in every WordPress folder; `wp-config.php` may also lie one level higher, so it is not asked for alone.
+const FILES: [&str; 3] = ["wp-config.php", "wp-load.php", "index.php"];

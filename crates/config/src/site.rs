@@ -1,0 +1,193 @@
+//! One `[[site]]`: from what the file gives to a [`Site`].
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use galley_rules::route::HostPattern;
+use galley_rules::site::{Ignore, Preset, Rule, SiteRules, TtlTable};
+
+use crate::assemble::listen;
+use crate::check;
+use crate::complaint::Complaints;
+use crate::config::{HttpUpstream, ManagedPhp, Site, Upstream, UpstreamLimits};
+use crate::tree::{Given, GivenSite};
+use crate::value::FromValue;
+
+/// The site that the file means; `server` is where sites without `listen` answer.
+pub(crate) fn site(given: &GivenSite, server: &[SocketAddr], complaints: &mut Complaints) -> Site {
+    let own = &given.own;
+    check::required(
+        own,
+        "hosts",
+        "add `hosts = [\"example.com\"]`, or `hosts = [\"*\"]` for every host",
+        complaints,
+    );
+    check::not_empty(
+        own,
+        "hosts",
+        "a host, or `\"*\"` for every host",
+        complaints,
+    );
+    check::not_empty(own, "listen", "an address", complaints);
+    check::no_address_twice(own, complaints);
+    check::root(own, complaints);
+    check::token_file(own, complaints);
+    check::log_folders(&given.log, complaints);
+    let hosts: Vec<HostPattern> = own.given("hosts").unwrap_or_default();
+    let upstream = upstream(own, complaints);
+    check::composes(given, &upstream, complaints);
+    let mut further = Vec::new();
+    let rules = site_rules(given, &mut further, complaints);
+    Site {
+        name: hosts.first().map_or_else(String::new, check::host_text),
+        hosts,
+        listen: listen(own, server),
+        root: own.given::<PathBuf>("root"),
+        limits: limits(own, &upstream),
+        upstream,
+        further,
+        rules,
+        token_file: own.given("token_file"),
+        purge_allow: own.value("purge_allow"),
+        multisite: own.value("multisite"),
+        managed: ManagedPhp {
+            workers: own.value("php_workers"),
+            user: own.given("php_user"),
+            binary: own.given("php_binary"),
+        },
+        access: given.log.given("access"),
+        error: given.log.given("error"),
+    }
+}
+
+/// `php` or `upstream` of a site or a rule; `Files` when neither is given.
+fn upstream(given: &Given, complaints: &mut Complaints) -> Upstream {
+    let prefix = given.section.prefix();
+    if given.has("php") && given.has("upstream") {
+        let message = format!(
+            "`{prefix}.php` and `{prefix}.upstream` are both given, but one of them composes the pages"
+        );
+        complaints.add(
+            given.place("upstream"),
+            format!("{prefix}.upstream"),
+            message,
+            "keep `php` for PHP-FPM, or `upstream` for a web server with PHP in it",
+        );
+    }
+    check::not_empty(given, "upstream", "a URL", complaints);
+    if let Some(php) = given.given("php") {
+        return php;
+    }
+    match given.given::<Vec<HttpUpstream>>("upstream") {
+        Some(list) => Upstream::Http(list),
+        None => Upstream::Files,
+    }
+}
+
+fn limits(own: &Given, upstream: &Upstream) -> UpstreamLimits {
+    let in_flight = match (own.value("in_flight"), upstream) {
+        (0, Upstream::Php(_) | Upstream::Http(_) | Upstream::Files) => DEFAULT_IN_FLIGHT,
+        (count, _) => count,
+    };
+    UpstreamLimits {
+        in_flight,
+        queue: own.value("queue"),
+        queue_timeout: own.value("queue_timeout"),
+        connect_timeout: own.value("connect_timeout"),
+        first_byte_timeout: own.value("first_byte_timeout"),
+        read_timeout: own.value("read_timeout"),
+    }
+}
+
+fn site_rules(
+    given: &GivenSite,
+    further: &mut Vec<Upstream>,
+    complaints: &mut Complaints,
+) -> SiteRules {
+    let own = &given.own;
+    SiteRules {
+        preset: match own.value::<String>("preset").as_str() {
+            "none" => Preset::None,
+            _ => Preset::WordPress,
+        },
+        device_variants: own.value("device_variants"),
+        harmless_cookies: own.value("harmless_cookies"),
+        vary_cookies: own.value("vary_cookies"),
+        bypass_cookies: own.value("bypass_cookies"),
+        ignore_query: own.value("ignore_query"),
+        ttl: ttl(given),
+        rules: given
+            .rules
+            .iter()
+            .map(|one| rule(one, own, further, complaints))
+            .collect(),
+    }
+}
+
+/// Statuses of the file are added to the preset's, and win over them.
+fn ttl(given: &GivenSite) -> TtlTable {
+    let mut by_status = TtlTable::default().by_status;
+    for (status, value) in &given.statuses {
+        if let Some(lifetime) = Duration::from_value(value) {
+            by_status.retain(|(known, _)| known != status);
+            by_status.push((*status, lifetime));
+        }
+    }
+    by_status.sort_unstable();
+    TtlTable {
+        by_status,
+        default: given.ttl.value("default"),
+        stale_while_revalidate: given.ttl.value("stale_while_revalidate"),
+        stale_if_error: given.ttl.value("stale_if_error"),
+    }
+}
+
+fn rule(
+    given: &Given,
+    site: &Given,
+    further: &mut Vec<Upstream>,
+    complaints: &mut Complaints,
+) -> Rule {
+    check::required(
+        given,
+        "path",
+        "add `path = \"/form\"`, or `path = \"/*\"` for every path",
+        complaints,
+    );
+    check::not_empty(given, "methods", "a method", complaints);
+    check::rule(given, site, complaints);
+    let ignored: Vec<String> = given.value("ignore");
+    let ignores = |word: &str| ignored.iter().any(|one| one == word);
+    Rule {
+        path: given.given("path").unwrap_or_default(),
+        methods: given.given("methods").unwrap_or_default(),
+        cache: given.given("cache"),
+        ttl: given.given("ttl"),
+        ignore: Ignore {
+            cache_control: ignores("cache-control"),
+            expires: ignores("expires"),
+            set_cookie: ignores("set-cookie"),
+            cookie: ignores("cookie"),
+            vary: ignores("vary"),
+        },
+        upstream: match upstream(given, complaints) {
+            Upstream::Files => None,
+            other => Some(place_of(other, further)),
+        },
+    }
+}
+
+/// Where an upstream stands among the further ones; equal ones share a place, and so their connections and limits.
+fn place_of(upstream: Upstream, further: &mut Vec<Upstream>) -> usize {
+    further
+        .iter()
+        .position(|known| *known == upstream)
+        .unwrap_or_else(|| {
+            further.push(upstream);
+            further.len() - 1
+        })
+}
+
+/// Four times the five workers that PHP-FPM's own default has; in the middle of what small servers run.
+const DEFAULT_IN_FLIGHT: usize = 20;

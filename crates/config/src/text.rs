@@ -1,0 +1,328 @@
+//! What a text in the file means: addresses, hosts, paths, names, words.
+//!
+//! Sees nothing but the text and the folder that relative paths start at; looks nothing up. A text that cannot be meant
+//! comes back as the reason and, where it can be told, as the text that was probably meant.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use galley_rules::route::{HostPattern, canonical_host};
+use galley_rules::site::NamePattern;
+use ipnet::IpNet;
+
+use crate::complaint::nearest;
+use crate::config::{AdminListen, HttpUpstream, LogTarget, PhpAddress, Upstream};
+use crate::options::{Kind, one_of};
+use crate::quantity::{parse_duration, parse_size};
+use crate::read::{Problem, bounded_number, out_of_bounds, problem};
+use crate::value::Value;
+
+/// The value that `text` means; `base` is the absolute folder that relative paths start at.
+pub(crate) fn parse_text(kind: &Kind, text: &str, base: &Path) -> Result<Value, Problem> {
+    if text.is_empty() {
+        return problem("an empty text", "give a value, or leave the option out");
+    }
+    if text.contains('\0') {
+        return problem("which has a NUL character in it", "remove the character");
+    }
+    match kind {
+        Kind::Size { .. } => match parse_size(text) {
+            Some(bytes) => bounded_number(kind, bytes),
+            None => problem(
+                "which is not a size",
+                "write a whole number with KiB, MiB or GiB (or kB, MB, GB): `\"32MiB\"`",
+            ),
+        },
+        Kind::Time { least, most } => match parse_duration(text) {
+            Some(time) if time < *least || time > *most => Err(out_of_bounds(kind, time < *least)),
+            Some(time) => Ok(Value::Time(time)),
+            None => problem(
+                "which is not a duration",
+                "write a whole number with its unit, ms, s, m, h or d: `\"30s\"`",
+            ),
+        },
+        Kind::Word(words) => word(words, text),
+        Kind::Text | Kind::Glob => Ok(Value::Text(text.to_owned())),
+        Kind::Path => Ok(Value::Path(base.join(text))),
+        Kind::Address => address(text).map(Value::Address),
+        Kind::AdminAddress => admin(text, base).map(Value::Admin),
+        Kind::PhpAddress => php(text, base).map(Value::Php),
+        Kind::UpstreamUrl => url(text).map(Value::Url),
+        Kind::Host => host(text).map(Value::Host),
+        Kind::Network => network(text).map(Value::Network),
+        Kind::Name => name(text, false),
+        Kind::NameOrAll => name(text, true),
+        Kind::UrlPath => url_path(text),
+        Kind::AccessLog => Ok(Value::Log(match text {
+            "stdout" => LogTarget::Stdout,
+            "off" => LogTarget::Off,
+            _ => LogTarget::File(log_path(text, "stdout` or `off", base)?),
+        })),
+        Kind::ErrorLog => Ok(Value::Log(match text {
+            "stderr" => LogTarget::Stderr,
+            _ => LogTarget::File(log_path(text, "stderr", base)?),
+        })),
+        Kind::Flag | Kind::Count { .. } | Kind::List(_) | Kind::Later(_) => {
+            problem("a text where none is meant", "see the reference page")
+        }
+    }
+}
+
+/// A bare word is far more often a word meant for something else (`stderr`, `none`) than a file beside the configuration.
+fn log_path(text: &str, words: &str, base: &Path) -> Result<PathBuf, Problem> {
+    if text.contains('/') {
+        return Ok(base.join(text));
+    }
+    problem(
+        "which is neither a path nor a known word",
+        format!("write `{words}`, or a path with a `/` in it: `./{text}`"),
+    )
+}
+
+fn address(text: &str) -> Result<SocketAddr, Problem> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return problem(
+            "which has no port",
+            format!("add one: `{}`", SocketAddr::new(ip, 8080)),
+        );
+    }
+    if let Some(port) = text
+        .strip_prefix(':')
+        .or(Some(text))
+        .and_then(|port| port.parse::<u16>().ok())
+    {
+        return problem(
+            "which has no address",
+            format!("for all addresses write `0.0.0.0:{port}`"),
+        );
+    }
+    if let Some(port) = text.strip_prefix("*:") {
+        return problem(
+            "which has no address",
+            format!("for all addresses write `0.0.0.0:{port}`"),
+        );
+    }
+    problem(
+        "which is not an address with a port",
+        "write `0.0.0.0:8080`, or `[::]:8080` for IPv6; names are not looked up",
+    )
+}
+
+fn admin(text: &str, base: &Path) -> Result<AdminListen, Problem> {
+    match text.strip_prefix("unix:") {
+        Some(path) => socket(path, base).map(AdminListen::Unix),
+        None if text == "off" => Ok(AdminListen::Off),
+        None if text.starts_with('/') => {
+            problem("a bare path", format!("for a socket write `unix:{text}`"))
+        }
+        None => address(text).map(AdminListen::Tcp),
+    }
+}
+
+fn php(text: &str, base: &Path) -> Result<Upstream, Problem> {
+    if text == "managed" {
+        return Ok(Upstream::Managed);
+    }
+    if let Some(path) = text.strip_prefix("unix:") {
+        return socket(path, base).map(|path| Upstream::Php(PhpAddress::Unix(path)));
+    }
+    if text.starts_with('/') {
+        return problem("a bare path", format!("for a socket write `unix:{text}`"));
+    }
+    let text = text.strip_prefix("tcp:").unwrap_or(text);
+    match host_and_port(text) {
+        Some((host, Some(port))) => Ok(Upstream::Php(PhpAddress::Tcp(format!("{host}:{port}")))),
+        _ => problem(
+            "which is neither a socket nor an address with a port",
+            "write `unix:/run/php/php-fpm.sock`, `127.0.0.1:9000` or `managed`",
+        ),
+    }
+}
+
+/// A socket's path; the kernel's `sun_path` holds 108 bytes with the closing NUL.
+fn socket(path: &str, base: &Path) -> Result<PathBuf, Problem> {
+    let path = base.join(path);
+    if path.as_os_str().len() > 107 {
+        return problem(
+            "too long for a socket, whose path has at most 107 bytes",
+            "put the socket into a folder with a shorter name",
+        );
+    }
+    if path == base {
+        return problem(
+            "which names no socket",
+            "write `unix:` and the path of a socket",
+        );
+    }
+    Ok(path)
+}
+
+fn url(text: &str) -> Result<HttpUpstream, Problem> {
+    if text.starts_with("https://") {
+        return problem(
+            "but TLS towards upstreams is not yet built",
+            "reach the upstream in plain on an inner network: `http://host:port`",
+        );
+    }
+    let Some(rest) = text.strip_prefix("http://") else {
+        return problem(
+            "which is not a URL",
+            format!(
+                "write it with its scheme: `http://{}`",
+                text.trim_start_matches('/')
+            ),
+        );
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority != rest {
+        return problem(
+            "which has a path, but the path of the request is used",
+            format!("write `http://{authority}`"),
+        );
+    }
+    match host_and_port(authority) {
+        Some((host, port)) => Ok(HttpUpstream {
+            host,
+            port: port.unwrap_or(80),
+        }),
+        None => problem(
+            "which has no usable host and port",
+            "write `http://127.0.0.1:8080`",
+        ),
+    }
+}
+
+/// `host`, `host:port`, `[v6]`, `[v6]:port`, with the host canonical. Port 0 is nobody's.
+fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => {
+            let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+            (
+                host,
+                Some(port.parse().ok().filter(|number| digits && *number != 0)?),
+            )
+        }
+        _ => (text, None),
+    };
+    let bracketed = host.starts_with('[') && host.ends_with(']');
+    if host.is_empty() || (host.contains(':') && !bracketed) {
+        return None;
+    }
+    Some((canonical_host(host.as_bytes()).ok()?, port))
+}
+
+fn host(text: &str) -> Result<HostPattern, Problem> {
+    if let Some((_, rest)) = text.split_once("://") {
+        let name = rest.split(['/', ':']).next().unwrap_or_default();
+        return problem(
+            "a URL, not a host",
+            format!("write the name alone: `{name}`"),
+        );
+    }
+    if text.contains('*') && text != "*" {
+        let rest = text.strip_prefix("*.").unwrap_or("*");
+        if rest.contains('*') || rest.is_empty() {
+            return problem(
+                "whose `*` is not in front",
+                "a `*` stands alone for every host, or in front for every name below: `*.example.com`",
+            );
+        }
+    }
+    if !text.is_ascii() {
+        return problem(
+            "which has other letters than those of DNS",
+            "write the name as DNS has it, in its `xn--` form",
+        );
+    }
+    if !text.ends_with(']') && text.contains(':') {
+        return problem(
+            "which has a port",
+            "write the host alone; ports belong to `listen`",
+        );
+    }
+    HostPattern::parse(text).or_else(|error| {
+        problem(
+            format!("which is no host: {error}"),
+            "write a name such as `example.com`, `*.example.com`, or `*` for every host",
+        )
+    })
+}
+
+fn network(text: &str) -> Result<IpNet, Problem> {
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Ok(IpNet::from(ip));
+    }
+    match text.parse::<IpNet>() {
+        Ok(network) if network == network.trunc() => Ok(network),
+        Ok(network) => problem(
+            "whose address goes beyond its network part",
+            format!("write `{}`", network.trunc()),
+        ),
+        Err(_) => problem(
+            "which is neither an address nor a network",
+            "write `127.0.0.1`, `10.0.0.0/8` or `fd00::/8`",
+        ),
+    }
+}
+
+fn name(text: &str, all: bool) -> Result<Value, Problem> {
+    let stem = text.strip_suffix('*').unwrap_or(text);
+    if stem.contains('*') {
+        return problem(
+            "whose `*` is not at the end",
+            "write a whole name, or its beginning and `*`",
+        );
+    }
+    if stem.is_empty() && !all {
+        return problem(
+            "which would mean every name",
+            "write the names, or their beginnings and `*`",
+        );
+    }
+    if stem
+        .bytes()
+        .any(|byte| byte <= b' ' || byte == 0x7f || b"=;,&".contains(&byte))
+    {
+        return problem(
+            "which is no name",
+            "write the name alone, without value, space, `=`, `;`, `,` or `&`",
+        );
+    }
+    Ok(Value::Name(NamePattern::parse(text)))
+}
+
+fn url_path(text: &str) -> Result<Value, Problem> {
+    if !text.starts_with('/') {
+        return problem(
+            "which does not start with `/`",
+            format!("write `/{}`", text.trim_start_matches("./")),
+        );
+    }
+    if text.contains(['?', '#']) {
+        return problem(
+            "which has a query in it, but rules see the path alone",
+            "write the path alone",
+        );
+    }
+    if text.trim_end_matches('*').contains('*') || text.ends_with("**") {
+        return problem(
+            "whose `*` is not at the end",
+            "write a whole path, or its beginning and one `*`",
+        );
+    }
+    Ok(Value::Text(text.to_owned()))
+}
+
+fn word(words: &[&str], text: &str) -> Result<Value, Problem> {
+    if words.contains(&text) {
+        return Ok(Value::Text(text.to_owned()));
+    }
+    let help = match nearest(text, words.iter().copied()) {
+        Some(word) => format!("did you mean `{word}`?"),
+        None => format!("write {}", one_of(words)),
+    };
+    problem("which is none of the known words", help)
+}

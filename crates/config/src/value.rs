@@ -1,0 +1,107 @@
+//! A value that has been read, and how it becomes a Rust type.
+//!
+//! The table says for each option which variant its value has; asking for another type is a mistake in this crate, not
+//! in a file, and the test that assembles all defaults finds it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use galley_rules::route::HostPattern;
+use galley_rules::site::NamePattern;
+use ipnet::IpNet;
+
+use crate::complaint::Place;
+use crate::config::{AdminListen, HttpUpstream, LogTarget, Upstream};
+
+/// A value of some kind.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Flag(bool),
+    /// A count, or a size in bytes.
+    Number(u64),
+    Time(Duration),
+    /// A word, a text, a URL path or a glob.
+    Text(String),
+    /// Absolute.
+    Path(PathBuf),
+    Address(SocketAddr),
+    Admin(AdminListen),
+    Php(Upstream),
+    Url(HttpUpstream),
+    Host(HostPattern),
+    Network(IpNet),
+    Name(NamePattern),
+    Log(LogTarget),
+    /// Only the members that could be read; the others have been complained about.
+    List(Vec<(Place, Value)>),
+}
+
+/// A Rust type that values become.
+pub(crate) trait FromValue: Sized {
+    /// `None`: the value has another variant.
+    fn from_value(value: &Value) -> Option<Self>;
+}
+
+macro_rules! from_value {
+    ($($variant:ident => $type:ty),* $(,)?) => {$(
+        impl FromValue for $type {
+            fn from_value(value: &Value) -> Option<Self> {
+                match value {
+                    Value::$variant(inner) => Some(inner.clone()),
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+from_value! {
+    Flag => bool,
+    Number => u64,
+    Time => Duration,
+    Text => String,
+    Path => PathBuf,
+    Address => SocketAddr,
+    Admin => AdminListen,
+    Php => Upstream,
+    Url => HttpUpstream,
+    Host => HostPattern,
+    Network => IpNet,
+    Name => NamePattern,
+    Log => LogTarget,
+}
+
+impl FromValue for usize {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Number(number) => usize::try_from(*number).ok(),
+            _ => None,
+        }
+    }
+}
+
+impl<T: FromValue> FromValue for Vec<T> {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::List(members) => members
+                .iter()
+                .map(|(_, member)| T::from_value(member))
+                .collect(),
+            _ => None,
+        }
+    }
+}
+
+/// A list with the place of each member, for checks that complain about one of them.
+impl<T: FromValue> FromValue for Vec<(Place, T)> {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::List(members) => members
+                .iter()
+                .map(|(place, member)| Some((place.clone(), T::from_value(member)?)))
+                .collect(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! From the tree of one TOML file into the [`Document`]: names are looked up in the table, values are read.
+//!
+//! Unknown names, options that are not yet built, sections of the wrong form and options given twice are complained about
+//! here. What values mean together is not looked at.
+
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::complaint::{Place, nearest, shown};
+use crate::options::{OptionRow, Section, Status};
+use crate::read::Reader;
+use crate::table::{self, STATUS};
+use crate::tree::{Document, Given, GivenSite};
+use crate::value::Value;
+
+/// Takes in one file. The result is what it includes, as given.
+pub(crate) fn walk(table: &DeTable<'_>, document: &mut Document, reader: &mut Reader<'_>) -> Given {
+    let whole = Place {
+        source: reader.source,
+        span: None,
+    };
+    let mut top = Given::new(Section::Top, whole);
+    for (key, value) in table {
+        let name: &str = key.get_ref();
+        match name {
+            "server" => fill(&mut document.server, reader, value),
+            "admin" => fill(&mut document.admin, reader, value),
+            "cache" => fill(&mut document.cache, reader, value),
+            "log" => fill(&mut document.log, reader, value),
+            "site" => {
+                for (span, table) in tables(reader, Section::Site, value) {
+                    document.sites.push(site(reader, span, table));
+                }
+            }
+            _ => option(&mut top, reader, key, value),
+        }
+    }
+    top
+}
+
+fn site(reader: &mut Reader<'_>, span: Range<usize>, table: &DeTable<'_>) -> GivenSite {
+    let mut site = GivenSite::new(&reader.place(span));
+    for (key, value) in table {
+        let name: &str = key.get_ref();
+        match name {
+            "ttl" => ttl(&mut site, reader, value),
+            "log" => fill(&mut site.log, reader, value),
+            "rule" => {
+                for (span, table) in tables(reader, Section::SiteRule, value) {
+                    let mut rule = Given::new(Section::SiteRule, reader.place(span));
+                    options(&mut rule, reader, table);
+                    site.rules.push(rule);
+                }
+            }
+            _ => option(&mut site.own, reader, key, value),
+        }
+    }
+    site
+}
+
+/// `[site.ttl]`: beside its options, every status is a name.
+fn ttl(site: &mut GivenSite, reader: &mut Reader<'_>, value: &Spanned<DeValue<'_>>) {
+    let Some(table) = one_table(reader, Section::SiteTtl, value) else {
+        return;
+    };
+    site.ttl.place = reader.place(value.span());
+    for (key, value) in table {
+        let name: &str = key.get_ref();
+        if !name.bytes().all(|byte| byte.is_ascii_digit()) || name.is_empty() {
+            option(&mut site.ttl, reader, key, value);
+            continue;
+        }
+        let Some(status) = status(reader, key) else {
+            continue;
+        };
+        if let Some(lifetime) =
+            table::find(Section::SiteTtl, STATUS).and_then(|row| reader.read(row, value))
+        {
+            site.statuses.push((status, lifetime));
+        }
+    }
+}
+
+fn status(reader: &mut Reader<'_>, key: &Spanned<std::borrow::Cow<'_, str>>) -> Option<u16> {
+    let why = match key.get_ref().parse::<u16>() {
+        Ok(206 | 304) => "which is part of another answer and never stored by itself",
+        Ok(status @ 200..=599) => return Some(status),
+        _ => "which is not a status that ends a request",
+    };
+    let place = reader.place(key.span());
+    let message = format!("`site.ttl` names {}, {why}", shown(key.get_ref()));
+    reader.complaints.add(
+        &place,
+        format!("site.ttl.{STATUS}"),
+        message,
+        "name a status from 200 to 599, but not 206 or 304",
+    );
+    None
+}
+
+/// A section that stands once: its options are added to what other files said.
+fn fill(given: &mut Given, reader: &mut Reader<'_>, value: &Spanned<DeValue<'_>>) {
+    if let Some(table) = one_table(reader, given.section, value) {
+        given.place = reader.place(value.span());
+        options(given, reader, table);
+    }
+}
+
+fn options(given: &mut Given, reader: &mut Reader<'_>, table: &DeTable<'_>) {
+    for (key, value) in table {
+        option(given, reader, key, value);
+    }
+}
+
+fn option(
+    given: &mut Given,
+    reader: &mut Reader<'_>,
+    key: &Spanned<std::borrow::Cow<'_, str>>,
+    value: &Spanned<DeValue<'_>>,
+) {
+    let place = reader.place(key.span());
+    let row = table::find(given.section, key.get_ref()).filter(|row| row.name != STATUS);
+    let Some(row) = row else {
+        unknown(
+            given.section,
+            reader,
+            &place,
+            key.get_ref(),
+            value.get_ref(),
+        );
+        return;
+    };
+    if let Status::NotYetBuilt { purpose, meanwhile } = row.status {
+        let purpose = purpose.trim_end_matches('.');
+        let message = format!(
+            "`{}` is not yet built; it will say: {}",
+            row.path(),
+            lower_first(purpose)
+        );
+        reader
+            .complaints
+            .add(&place, row.path(), message, meanwhile);
+        return;
+    }
+    let read: Option<Value> = reader.read(row, value);
+    let at = reader.place(value.span());
+    if let Some(earlier) = given.set(row.name, at, read) {
+        twice(row, reader, &place, &earlier);
+    }
+}
+
+fn twice(row: &OptionRow, reader: &mut Reader<'_>, place: &Place, earlier: &Place) {
+    let message = format!(
+        "`{}` is given a second time; the first stands at {}",
+        row.path(),
+        reader.complaints.spot(earlier)
+    );
+    reader
+        .complaints
+        .add(place, row.path(), message, "keep one of the two");
+}
+
+fn unknown(
+    section: Section,
+    reader: &mut Reader<'_>,
+    place: &Place,
+    name: &str,
+    value: &DeValue<'_>,
+) {
+    let message = match (section, value) {
+        (Section::Top, DeValue::Table(_)) => format!("unknown section {}", shown(name)),
+        (Section::Top, _) => format!("unknown option {} before the first section", shown(name)),
+        (other, _) => format!("unknown option {} in `{}`", shown(name), other.header()),
+    };
+    let known = known_in(section);
+    let elsewhere = table::TABLE.iter().find(|row| row.name == name);
+    let help = if let Some(word) = nearest(name, known.iter().copied()) {
+        format!("did you mean `{word}`?")
+    } else if let Some(row) = elsewhere {
+        match row.section {
+            Section::Top => format!("`{name}` stands before the first section"),
+            other => format!("`{name}` belongs to `{}`", other.header()),
+        }
+    } else if let Some(row) = nearest(name, table::TABLE.iter().map(|row| row.name))
+        .and_then(|near| table::TABLE.iter().find(|row| row.name == near))
+    {
+        format!("did you mean `{}`?", row.path())
+    } else {
+        format!("known here: {}", known.join(", "))
+    };
+    let option = match section.prefix() {
+        "" => name.to_owned(),
+        prefix => format!("{prefix}.{name}"),
+    };
+    reader.complaints.add(place, option, message, help);
+}
+
+/// Names that may stand in a section: its options and the sections inside it.
+fn known_in(section: Section) -> Vec<&'static str> {
+    let inner: &[&str] = match section {
+        Section::Top => &["server", "admin", "cache", "log", "site"],
+        Section::Site => &["ttl", "rule", "log"],
+        _ => &[],
+    };
+    table::rows(section)
+        .map(|row| row.name)
+        .chain(inner.iter().copied())
+        .collect()
+}
+
+fn one_table<'v, 'i>(
+    reader: &mut Reader<'_>,
+    section: Section,
+    value: &'v Spanned<DeValue<'i>>,
+) -> Option<&'v DeTable<'i>> {
+    if let DeValue::Table(table) = value.get_ref() {
+        return Some(table);
+    }
+    wrong_form(reader, section, value);
+    None
+}
+
+fn tables<'v, 'i>(
+    reader: &mut Reader<'_>,
+    section: Section,
+    value: &'v Spanned<DeValue<'i>>,
+) -> Vec<(Range<usize>, &'v DeTable<'i>)> {
+    let DeValue::Array(members) = value.get_ref() else {
+        wrong_form(reader, section, value);
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    for member in members {
+        match member.get_ref() {
+            DeValue::Table(table) => all.push((member.span(), table)),
+            _ => wrong_form(reader, section, member),
+        }
+    }
+    all
+}
+
+fn wrong_form(reader: &mut Reader<'_>, section: Section, value: &Spanned<DeValue<'_>>) {
+    let place = reader.place(value.span());
+    let message = format!(
+        "`{}` is a section and does not have this form",
+        section.prefix()
+    );
+    let help = format!(
+        "write `{}` on a line of its own and the options below it",
+        section.header()
+    );
+    reader
+        .complaints
+        .add(&place, section.prefix(), message, help);
+}
+
+fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| {
+        first.to_lowercase().chain(chars).collect()
+    })
+}

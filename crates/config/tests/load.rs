@@ -1,0 +1,149 @@
+//! The front doors: a folder alone, text, a missing file; the interface of complaints; hostile text.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use galley_config::{AdminListen, Colour, Upstream, for_root, from_text, load};
+use galley_rules::route::HostPattern;
+use proptest::prelude::*;
+
+#[test]
+fn a_folder_alone_is_a_site() {
+    for name in ["wp-config.php", "wp-load.php", "index.php"] {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join(name), "<?php\n").unwrap();
+        let config = for_root(root.path()).unwrap_or_else(|complaints| panic!("{complaints}"));
+        assert_eq!(config.server.listen, ["0.0.0.0:8080".parse().unwrap()]);
+        assert!(config.files.is_empty());
+        let [site] = config.sites.as_slice() else {
+            panic!("{:?}", config.sites)
+        };
+        assert_eq!(site.hosts, [HostPattern::Any]);
+        assert_eq!(
+            (site.name.as_str(), &site.upstream),
+            ("*", &Upstream::Managed)
+        );
+        assert_eq!(site.root.as_deref(), Some(root.path()));
+        assert_eq!(site.limits.in_flight, 0);
+    }
+}
+
+#[test]
+fn a_folder_without_wordpress_is_refused_with_what_was_looked_for() {
+    let root = tempfile::tempdir().unwrap();
+    let complaints = for_root(root.path()).unwrap_err();
+    assert_eq!(complaints.len(), 1);
+    let text = complaints.to_string();
+    for name in ["wp-config.php", "wp-load.php", "index.php"] {
+        assert!(text.contains(name), "{text}");
+    }
+    let complaints = for_root(&root.path().join("none")).unwrap_err();
+    assert_eq!(complaints.len(), 1, "{complaints}");
+    assert!(
+        complaints.to_string().contains("which is not there"),
+        "{complaints}"
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    let complaints = load(Path::new("/nowhere/galley.toml")).unwrap_err();
+    let all: Vec<_> = complaints.iter().collect();
+    assert_eq!(all.len(), 1, "{complaints}");
+    assert_eq!((all[0].line, all[0].column), (0, 0));
+    assert_eq!(all[0].file, Path::new("/nowhere/galley.toml"));
+    assert!(all[0].message.contains("cannot be read"));
+}
+
+#[test]
+fn a_file_that_is_not_utf8() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("galley.toml");
+    fs::write(&file, b"[server]\n# \xff\n").unwrap();
+    let complaints = load(&file).unwrap_err();
+    assert!(
+        complaints.to_string().contains("line 2 is not UTF-8"),
+        "{complaints}"
+    );
+}
+
+#[test]
+fn complaints_know_their_place() {
+    let complaints = from_text(
+        "a.toml",
+        "[server]\n  worker = 3\n[[site]]\nhosts = [\"a\"]\nroot = \"/\"\n",
+    )
+    .unwrap_err();
+    let all: Vec<_> = complaints.iter().collect();
+    assert_eq!(all.len(), 1, "{complaints}");
+    assert_eq!((all[0].line, all[0].column), (2, 3));
+    assert_eq!(all[0].option, "server.worker");
+    assert_eq!(all[0].help, "did you mean `workers`?");
+    assert!(complaints.render(Colour::Styled).contains("\u{1b}["));
+}
+
+#[test]
+fn defaults() {
+    let config = from_text("a.toml", "[[site]]\nhosts = [\"a\"]\nroot = \"/\"\n").unwrap();
+    let server = &config.server;
+    assert_eq!((server.workers, server.max_connections), (0, 0));
+    assert_eq!(
+        (server.request_body, server.head_size),
+        (32 << 20, 32 << 10)
+    );
+    let times = [
+        server.head_timeout,
+        server.idle_timeout,
+        server.body_timeout,
+        server.write_timeout,
+        server.drain_timeout,
+    ];
+    assert_eq!(times, [10, 60, 30, 30, 25].map(Duration::from_secs));
+    assert!(
+        matches!(&config.admin.listen, AdminListen::Unix(path) if path.ends_with("admin.sock") && path.is_absolute())
+    );
+    assert!(config.cache.memory >= 16 << 20 && config.cache.max_object <= config.cache.memory);
+    let limits = &config.sites[0].limits;
+    assert_eq!((limits.in_flight, limits.queue), (20, 200));
+    assert_eq!(config.sites[0].upstream, Upstream::Files);
+    assert_eq!(config.sites[0].listen, server.listen);
+}
+
+/// Pieces from which files are made that are nearly right.
+fn piece() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just("[[site]]\n".to_owned()),
+        Just("[server]\n".to_owned()),
+        Just("[[site.rule]]\n".to_owned()),
+        Just("[site.ttl]\n".to_owned()),
+        Just("[cache]\n".to_owned()),
+        ("[a-z_]{1,8}", "[ -~äß\n\t\u{202e}]{0,12}")
+            .prop_map(|(name, value)| format!("{name} = \"{value}\"\n")),
+        (
+            "(hosts|listen|upstream|methods|ignore|purge_allow|ignore_query)",
+            "[ -~é]{0,12}"
+        )
+            .prop_map(|(name, value)| format!("{name} = ['{value}', \"{value}\"]\n")),
+        (
+            "(php|root|path|ttl|memory|token_file|level|access)",
+            "[ -~é]{0,12}"
+        )
+            .prop_map(|(name, value)| format!("{name} = '{value}'\n")),
+        ("\"?[0-9]{1,5}\"?", "\"?[0-9]{1,22}[a-zA-Z]{0,3}\"?")
+            .prop_map(|(name, value)| format!("{name} = {value}\n")),
+        "[ -~\u{0}-\u{1f}é]{0,20}",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_configuration_or_complaints(pieces in prop::collection::vec(piece(), 0..12)) {
+        if let Err(complaints) = from_text("/nowhere/a.toml", &pieces.concat()) {
+            prop_assert!(!complaints.is_empty());
+            prop_assert!(complaints.iter().all(|one| !one.help.is_empty()));
+            let escapes = complaints.to_string().contains('\u{1b}');
+            prop_assert!(!escapes);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The reference page and the sample are those of the table, and the sample works.
+//!
+//! With `UPDATE_GOLDEN=1` both files are written anew.
+
+use std::fs;
+use std::path::Path;
+
+use galley_config::{Fallback, Section, Status, from_text, options, reference, sample};
+
+#[test]
+fn pages_are_those_of_the_table() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    for (name, text) in [
+        ("reference.md", reference()),
+        ("galley.toml.sample", sample()),
+    ] {
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(docs.join(name), &text).unwrap();
+        }
+        let found = fs::read_to_string(docs.join(name)).unwrap_or_default();
+        assert!(
+            found == text,
+            "docs/{name} is not what the table says; run with UPDATE_GOLDEN=1"
+        );
+    }
+}
+
+/// The sample as it stands, with a root that exists, is accepted.
+#[test]
+fn the_sample_is_accepted() {
+    let root = tempfile::tempdir().unwrap();
+    let text = sample().replace("/var/www/example.com", root.path().to_str().unwrap());
+    let config =
+        from_text("galley.toml", &text).unwrap_or_else(|complaints| panic!("{complaints}"));
+    assert_eq!(config.sites.len(), 1);
+    assert_eq!(config.sites[0].name, "example.com");
+}
+
+/// With every line of the sample in force, only what contradicts and what this machine lacks is complained about: no
+/// unknown name, no value out of bounds.
+#[test]
+fn every_example_of_the_sample_can_be_read() {
+    let text: String = sample()
+        .lines()
+        .map(|line| match line.strip_prefix("# ") {
+            Some(rest) if rest.starts_with('[') || rest.contains(" = ") => format!("{rest}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let complaints = from_text("/nowhere/galley.toml", &text).unwrap_err();
+    let allowed = [
+        "which is not there",
+        "cannot be read",
+        "are both given",
+        "is not there",
+        "counts only",
+        "never kept",
+    ];
+    for one in complaints.iter() {
+        assert!(
+            allowed.iter().any(|text| one.message.contains(text)),
+            "{}",
+            one.message
+        );
+    }
+    for row in options().iter().filter(|row| row.status == Status::Built) {
+        let name = if row.name.starts_with('<') {
+            "\"404\""
+        } else {
+            row.name
+        };
+        assert!(
+            text.contains(&format!("{name} = {}", row.example)),
+            "{}",
+            row.path()
+        );
+    }
+}
+
+#[test]
+fn rows_are_whole() {
+    for (index, row) in options().iter().enumerate() {
+        let path = row.path();
+        assert!(row.text.ends_with('.') && !row.example.is_empty(), "{path}");
+        assert!(
+            !options()[..index].iter().any(|other| other.path() == path),
+            "{path} has two rows"
+        );
+        if let Status::NotYetBuilt { purpose, meanwhile } = row.status {
+            assert!(!purpose.is_empty() && !meanwhile.is_empty(), "{path}");
+            let section = match row.section {
+                Section::Top => String::new(),
+                Section::SiteRule => format!("[[site]]\n{}\npath = \"/\"", row.section.header()),
+                other => other.header().to_owned(),
+            };
+            let text = format!("{section}\n{} = {}\n", row.name, row.example);
+            let complaints = from_text("a.toml", &text).unwrap_err();
+            let one = complaints
+                .iter()
+                .find(|one| one.option == path)
+                .unwrap_or_else(|| panic!("{complaints}"));
+            assert!(
+                one.message.contains("is not yet built") && one.help == meanwhile,
+                "{one:?}"
+            );
+        }
+        if row.fallback == Fallback::Required {
+            assert!(
+                matches!(row.section, Section::Site | Section::SiteRule),
+                "{path}"
+            );
+        }
+    }
+}
