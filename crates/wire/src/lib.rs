@@ -1,1 +1,21 @@
-//! HTTP/1 towards clients: heads, framing, bodies. Sans I/O, strict.
+//! HTTP/1.0 and HTTP/1.1 towards clients: heads, framing, bodies, answers. Sans I/O, strict.
+//!
+//! Bytes in, meaning or a [`head::Refusal`] out. The crate owns one decision above all: where one request ends and the
+//! next begins (RFC 9112). It makes that decision once, so nobody behind it reads framing fields again. It does not read
+//! sockets, keep timers, judge targets beyond their form, or know what an answer means.
+//!
+//! Invariants: the same bytes give the same result however they are cut into reads; every refusal ends the connection;
+//! reading allocates nothing.
+//!
+//! The way of a request: [`head::resume`] until it is whole, [`framing::frame`], [`body::BodyReader`],
+//! [`framing::Framing::answer`], [`answer::write_head`].
+
+pub mod answer;
+pub mod body;
+pub mod framing;
+pub mod head;
+
+mod host;
+mod refusal;
+mod scan;
+mod token;

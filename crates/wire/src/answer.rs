@@ -1,0 +1,135 @@
+//! Writes the head of an answer and the frames of its chunks.
+//!
+//! The framing fields and Connection are written here alone, from [`Length`] and [`Connection`]; the same fields from
+//! upstream are dropped. A field with a name or value that could end its line early is dropped whole, so an upstream
+//! cannot split an answer in two (RFC 9110 section 5.5, RFC 9112 section 11.1).
+//!
+//! It does not know Date, Server or what a status means, and it does not see the body: that it has the length that was
+//! announced is the caller's duty.
+
+use std::io::Write;
+
+use http::StatusCode;
+
+use crate::token::{is_token, is_value_byte};
+
+/// How the answer's body is delimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// Content-Length of so many bytes; for HEAD without them.
+    Known(u64),
+    /// Transfer-Encoding: chunked. Only towards HTTP/1.1.
+    Chunked,
+    /// The end of the connection ends the body: `Connection: close` is written whatever was asked.
+    UntilClose,
+    /// No body and no field about it: 1xx, 204 and 304. For those statuses any other length is read as this one.
+    None,
+}
+
+/// What the answer says about the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// Lives on; an HTTP/1.0 client must be told.
+    KeepAlive10,
+    /// Lives on, which HTTP/1.1 takes for granted: nothing is written.
+    KeepAlive,
+    /// Ends after this answer.
+    Close,
+    /// `101 Switching Protocols`: `Connection: upgrade`, and the Upgrade field passes.
+    Upgrade,
+}
+
+/// Invites the client to send the body that it announced with `Expect: 100-continue`.
+pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+/// Stands after the data of every chunk.
+pub const CHUNK_END: &[u8] = b"\r\n";
+/// Ends a chunked body: the empty chunk and no trailers.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// Appends status line, fields and the empty line to `out`.
+///
+/// A status outside of 100..=999 becomes 500. Of `fields` those pass whose name is a token and whose value holds no control
+/// character but HTAB; hop-by-hop fields (RFC 9110 section 7.6.1) and Content-Length never do. The version is always 1.1
+/// (RFC 9110 section 6.2), also towards HTTP/1.0 clients.
+pub fn write_head<'a>(
+    out: &mut Vec<u8>,
+    status: u16,
+    fields: impl Iterator<Item = (&'a str, &'a [u8])>,
+    length: Length,
+    connection: Connection,
+) {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let length = match status.as_u16() {
+        100..=199 | 204 | 304 => Length::None,
+        _ => length,
+    };
+    let connection = match length {
+        Length::UntilClose => Connection::Close,
+        _ => connection,
+    };
+    write_status_line(out, status);
+    for (name, value) in fields {
+        if may_pass(name, value, connection) {
+            write_field(out, name.as_bytes(), value);
+        }
+    }
+    match length {
+        Length::Known(bytes) => {
+            write!(out, "Content-Length: {bytes}\r\n").expect("a Vec takes every write");
+        }
+        Length::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        Length::UntilClose | Length::None => {}
+    }
+    match connection {
+        Connection::KeepAlive10 => out.extend_from_slice(b"Connection: keep-alive\r\n"),
+        Connection::KeepAlive => {}
+        Connection::Close => out.extend_from_slice(b"Connection: close\r\n"),
+        Connection::Upgrade => out.extend_from_slice(b"Connection: upgrade\r\n"),
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the size line of a chunk of `len` bytes; the data and [`CHUNK_END`] follow. Nothing for zero, which would end the
+/// body: then no data and no [`CHUNK_END`] may follow either.
+pub fn write_chunk_head(out: &mut Vec<u8>, len: usize) {
+    if len == 0 {
+        return;
+    }
+    write!(out, "{len:x}\r\n").expect("a Vec takes every write");
+}
+
+fn write_status_line(out: &mut Vec<u8>, status: StatusCode) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(status.as_str().as_bytes());
+    // The space stands also before an empty reason (RFC 9112 section 4).
+    out.push(b' ');
+    out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn may_pass(name: &str, value: &[u8], connection: Connection) -> bool {
+    is_token(name.as_bytes())
+        && value.iter().all(|&byte| is_value_byte(byte))
+        && !is_framing(name, connection)
+}
+
+/// Whether the field belongs to this crate: about this connection, or about how the body is delimited.
+fn is_framing(name: &str, connection: Connection) -> bool {
+    let is = |known: &str| name.eq_ignore_ascii_case(known);
+    match name.len() {
+        2 => is("te"),
+        7 => is("trailer") || (is("upgrade") && connection != Connection::Upgrade),
+        10 => is("connection") || is("keep-alive"),
+        14 => is("content-length"),
+        16 => is("proxy-connection"),
+        17 => is("transfer-encoding"),
+        _ => false,
+    }
+}

@@ -1,0 +1,228 @@
+//! Decides where a request's body ends, whether the connection lives on, and whom the request is for.
+//!
+//! RFC 9112 section 6.3, read strictly: whatever two readers could take for different lengths is refused, and the
+//! connection ends. This is the only place that reads Content-Length, Transfer-Encoding, Connection, Expect and Host
+//! for their framing; whoever is behind it works from [`Framing`] and writes messages anew.
+
+use crate::answer::{Connection, Length};
+use crate::head::{Head, Refusal, Version};
+use crate::host::{host_and_port, target_authority};
+use crate::token::{is_token, members};
+
+pub use crate::host::Host;
+
+/// How the body behind a head is delimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyKind {
+    /// Neither Content-Length nor Transfer-Encoding: the next request follows at once.
+    None,
+    /// So many bytes; zero when the client said zero.
+    Length(u64),
+    /// `Transfer-Encoding: chunked`.
+    Chunked,
+}
+
+impl BodyKind {
+    /// Whether no byte of a body follows the head.
+    pub fn is_empty(self) -> bool {
+        matches!(self, Self::None | Self::Length(0))
+    }
+}
+
+/// What the head says about the message and the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Framing<'b> {
+    /// From the request line.
+    pub version: Version,
+    /// How the body ends.
+    pub body: BodyKind,
+    /// Whether the client wants the connection to live on after this exchange.
+    pub keep_alive: bool,
+    /// The client may wait for `100 Continue` before it sends the body. Only with a body, only in HTTP/1.1.
+    pub expect_continue: bool,
+    /// HTTP/1.1 with an Upgrade field that Connection names. What to, stands in the field.
+    pub upgrade: bool,
+    /// Whom the request is for.
+    pub host: Host<'b>,
+}
+
+/// How an answer to a request is delimited and what it says about the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerFraming {
+    /// For [`crate::answer::write_head`].
+    pub length: Length,
+    /// For [`crate::answer::write_head`]; the connection ends after the answer when it is `Close`.
+    pub connection: Connection,
+}
+
+impl Framing<'_> {
+    /// How to answer with a body of `known` bytes, or of a length that only its end will tell. HTTP/1.0 knows no chunks
+    /// (RFC 9112 section 7.1): there the end of the connection is the end of the body.
+    ///
+    /// An answer to HEAD asks with the length that GET would have had.
+    pub fn answer(&self, known: Option<u64>) -> AnswerFraming {
+        let length = match (known, self.version) {
+            (Some(bytes), _) => Length::Known(bytes),
+            (None, Version::H11) => Length::Chunked,
+            (None, Version::H10) => Length::UntilClose,
+        };
+        let connection = match self.version {
+            _ if !self.keep_alive || length == Length::UntilClose => Connection::Close,
+            Version::H10 => Connection::KeepAlive10,
+            Version::H11 => Connection::KeepAlive,
+        };
+        AnswerFraming { length, connection }
+    }
+}
+
+/// Reads the framing of a whole head.
+///
+/// Errors: `Target`, `Host`, `ContentLength`, `TransferEncoding`, `UnknownCoding`, `AmbiguousLength`, `Expectation`.
+/// Cost: one pass over the fields, no allocation.
+pub fn frame<'b>(head: &Head<'b>) -> Result<Framing<'b>, Refusal> {
+    let seen = Seen::gather(head)?;
+    let authority = target_authority(head.method, head.target)?;
+    let is_h11 = head.version == Version::H11;
+    let host = match (authority, seen.host) {
+        // Also with an absolute-form target HTTP/1.1 must send Host (RFC 9112 section 3.2).
+        (_, None) if is_h11 => return Err(Refusal::Host),
+        (Some(text), _) => Host::Target(text),
+        (None, Some(text)) => Host::Field(text),
+        (None, None) => Host::Missing,
+    };
+    let body = seen.body(head.version)?;
+    Ok(Framing {
+        version: head.version,
+        body,
+        keep_alive: !seen.close && (is_h11 || seen.keep_alive),
+        // RFC 9110 section 10.1.1: ignored in HTTP/1.0, pointless without a body.
+        expect_continue: seen.expect_continue && is_h11 && !body.is_empty(),
+        // RFC 9110 section 7.8: ignored in HTTP/1.0; without the connection option it was not meant for us.
+        upgrade: seen.upgrade && seen.upgrade_option && is_h11,
+        host,
+    })
+}
+
+/// The framing fields of one head, as they came.
+#[derive(Default)]
+struct Seen<'b> {
+    host: Option<&'b str>,
+    length: Option<u64>,
+    codings: Codings,
+    close: bool,
+    keep_alive: bool,
+    upgrade_option: bool,
+    upgrade: bool,
+    expect_continue: bool,
+}
+
+impl<'b> Seen<'b> {
+    fn gather(head: &Head<'b>) -> Result<Self, Refusal> {
+        let mut seen = Self::default();
+        for (name, value) in head.fields() {
+            // The length sorts out nearly every other field without a comparison.
+            match name.len() {
+                4 if name.eq_ignore_ascii_case("host") => seen.add_host(value)?,
+                6 if name.eq_ignore_ascii_case("expect") => seen.add_expect(value)?,
+                7 if name.eq_ignore_ascii_case("upgrade") => seen.upgrade |= !value.is_empty(),
+                10 if name.eq_ignore_ascii_case("connection") => seen.add_connection(value),
+                14 if name.eq_ignore_ascii_case("content-length") => seen.add_length(value)?,
+                17 if name.eq_ignore_ascii_case("transfer-encoding") => seen.codings.add(value),
+                _ => {}
+            }
+        }
+        Ok(seen)
+    }
+
+    /// RFC 9112 section 3.2: two Host lines or an invalid value are 400, whatever the version.
+    fn add_host(&mut self, value: &'b [u8]) -> Result<(), Refusal> {
+        let text = host_and_port(value).ok_or(Refusal::Host)?;
+        match self.host.replace(text) {
+            None => Ok(()),
+            Some(_) => Err(Refusal::Host),
+        }
+    }
+
+    fn add_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        let length = content_length(value).ok_or(Refusal::ContentLength)?;
+        match self.length.replace(length) {
+            None => Ok(()),
+            // Also two equal ones: RFC 9110 section 8.6 permits either way.
+            Some(_) => Err(Refusal::ContentLength),
+        }
+    }
+
+    fn add_expect(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        if !value.eq_ignore_ascii_case(b"100-continue") {
+            return Err(Refusal::Expectation);
+        }
+        self.expect_continue = true;
+        Ok(())
+    }
+
+    fn add_connection(&mut self, value: &[u8]) {
+        for option in members(value) {
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+            self.upgrade_option |= option.eq_ignore_ascii_case(b"upgrade");
+        }
+    }
+
+    /// RFC 9112 section 6.3, rules 3, 4, 6 and 7.
+    fn body(&self, version: Version) -> Result<BodyKind, Refusal> {
+        match (self.codings.lines, self.length) {
+            (false, None) => Ok(BodyKind::None),
+            (false, Some(length)) => Ok(BodyKind::Length(length)),
+            (true, Some(_)) => Err(Refusal::AmbiguousLength),
+            // RFC 9112 section 6.1: faulty framing, since HTTP/1.0 has no transfer codings.
+            (true, None) if version == Version::H10 => Err(Refusal::TransferEncoding),
+            (true, None) if self.codings.malformed => Err(Refusal::TransferEncoding),
+            (true, None) if self.codings.unknown => Err(Refusal::UnknownCoding),
+            (true, None) => Ok(BodyKind::Chunked),
+        }
+    }
+}
+
+/// The members of all Transfer-Encoding lines together, in order (RFC 9112 section 6.1).
+#[derive(Default)]
+struct Codings {
+    lines: bool,
+    chunked: bool,
+    unknown: bool,
+    malformed: bool,
+}
+
+impl Codings {
+    fn add(&mut self, value: &[u8]) {
+        self.lines = true;
+        for member in members(value) {
+            // Nothing may follow `chunked`, itself least of all. Empty members, which lists may have by RFC 9110
+            // section 5.6.1, are malformed here: `chunked,` is read in two ways out there.
+            self.malformed |= self.chunked;
+            if member.eq_ignore_ascii_case(b"chunked") {
+                self.chunked = true;
+                continue;
+            }
+            let mut parts = member.splitn(2, |&byte| byte == b';');
+            let name = crate::token::trim(parts.next().unwrap_or_default());
+            // `chunked` has no parameters (RFC 9112 section 7.1).
+            self.malformed |= !is_token(name) || name.eq_ignore_ascii_case(b"chunked");
+            self.unknown = true;
+        }
+    }
+}
+
+/// `1*DIGIT` (RFC 9110 section 8.6): no sign, no white space, no list. Leading zeros are digits. Above `i64::MAX` nothing
+/// that exists is so long, and the number is where others overflow.
+fn content_length(value: &[u8]) -> Option<u64> {
+    if value.is_empty() {
+        return None;
+    }
+    value
+        .iter()
+        .try_fold(0_u64, |sum, byte| {
+            let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+            sum.checked_mul(10)?.checked_add(digit)
+        })
+        .filter(|&length| i64::try_from(length).is_ok())
+}

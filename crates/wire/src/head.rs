@@ -1,0 +1,193 @@
+//! Reads one request head: request line and field lines (RFC 9112 sections 2 to 5), nothing of their meaning.
+//!
+//! `httparse` with all leniency off does the grammar; the scanner before it refuses what httparse lets pass (bare line
+//! feeds, endless empty lines) and what is too long. A head is parsed once, when all of it is here.
+//!
+//! Invariants: no allocation; all text of a [`Head`] lies in the caller's buffer; names are tokens, values hold no
+//! control character but HTAB, the target is visible ASCII.
+
+use std::fmt;
+
+use crate::scan::Extent;
+
+pub use crate::refusal::Refusal;
+pub use crate::scan::HeadScanner;
+
+/// Most bytes of a method. The longest registered one, `UPDATEREDIRECTREF`, has 17.
+pub const METHOD_BYTES: usize = 32;
+/// Most field lines a [`Head`] has room for; [`Limits::fields`] above it counts as this.
+pub const MAX_FIELDS: usize = 100;
+
+/// What a request head may measure. Each limit is refused when it is passed, not when the head ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the whole head, empty lines before it and after it included: 431.
+    pub head_bytes: usize,
+    /// Field lines, at most [`MAX_FIELDS`]: 431.
+    pub fields: usize,
+    /// Bytes of the request target: 414.
+    pub target_bytes: usize,
+}
+
+impl Default for Limits {
+    /// 32 KiB of head (large cookies of shops fit), 100 fields, 8 KiB of target (RFC 9112 section 3 asks for 8000 bytes).
+    fn default() -> Self {
+        Self {
+            head_bytes: 32 * 1024,
+            fields: MAX_FIELDS,
+            target_bytes: 8 * 1024,
+        }
+    }
+}
+
+/// The two versions that are spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// HTTP/1.0.
+    H10,
+    /// HTTP/1.1.
+    H11,
+}
+
+/// A whole request head as it lies in the buffer.
+///
+/// About 3 KiB, all on the stack, so that reading needs no allocation: take from it what is needed and let it go before
+/// waiting for anything; a future that keeps one over an `.await` grows by as much.
+#[derive(Clone)]
+pub struct Head<'b> {
+    /// Case-sensitive token of 1 to [`METHOD_BYTES`] bytes.
+    pub method: &'b str,
+    /// As sent: visible ASCII, not empty, not decoded. Its form is checked by [`crate::framing::frame`].
+    pub target: &'b [u8],
+    /// From the request line.
+    pub version: Version,
+    fields: [httparse::Header<'b>; MAX_FIELDS],
+    count: usize,
+}
+
+impl<'b> Head<'b> {
+    /// The field lines in the order sent: name as sent (a token), value without the white space around it (may be
+    /// empty, may hold bytes above 0x7f).
+    pub fn fields(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> + Clone {
+        let lines = self.fields.get(..self.count).unwrap_or_default();
+        lines.iter().map(|field| (field.name, field.value))
+    }
+
+    /// How many field lines there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+}
+
+impl fmt::Debug for Head<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Head")
+            .field("method", &self.method)
+            .field("target", &self.target.escape_ascii().to_string())
+            .field("version", &self.version)
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a buffer's beginning holds.
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "boxing the head would be the one allocation of the way of a hit"
+)]
+pub enum Parsed<'b> {
+    /// Not a whole head yet, and no reason to refuse it so far.
+    Partial,
+    /// A whole head; `length` bytes of the buffer belong to it, skipped empty lines included.
+    Whole {
+        /// What was read.
+        head: Head<'b>,
+        /// Where the body, or the next request, begins.
+        length: usize,
+    },
+}
+
+/// Reads the head at the beginning of `bytes`, from scratch. For buffers that grow use [`resume`].
+///
+/// Errors: every [`Refusal`] of the head's grammar and limits; those of meaning come from [`crate::framing::frame`].
+/// Cost: two passes over the head, no allocation.
+pub fn parse<'b>(bytes: &'b [u8], limits: &Limits) -> Result<Parsed<'b>, Refusal> {
+    resume(&mut HeadScanner::new(), bytes, limits)
+}
+
+/// Reads the head at the beginning of `bytes`, which starts with all bytes of the calls before that gave
+/// [`Parsed::Partial`]. A head that comes in many small reads costs one pass for its end and one parse, not a pass per read.
+///
+/// After [`Parsed::Whole`] the scanner stands for the next head: drop `length` bytes (and the body) before the next call.
+pub fn resume<'b>(
+    scanner: &mut HeadScanner,
+    bytes: &'b [u8],
+    limits: &Limits,
+) -> Result<Parsed<'b>, Refusal> {
+    let Some(Extent { start, end }) = scanner.scan(bytes, limits)? else {
+        return Ok(Parsed::Partial);
+    };
+    let head = read(bytes.get(start..end).unwrap_or_default(), limits)?;
+    Ok(Parsed::Whole { head, length: end })
+}
+
+/// `head` is exactly one head whose lines all end with CRLF.
+fn read<'b>(head: &'b [u8], limits: &Limits) -> Result<Head<'b>, Refusal> {
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    let room = limits.fields.min(MAX_FIELDS);
+    let mut request = httparse::Request::new(fields.get_mut(..room).unwrap_or_default());
+    let parsed = request
+        .parse(head)
+        .map_err(|error| refusal_of(error, head))?;
+    let count = request.headers.len();
+    // Partial or missing parts cannot be: the scanner saw the empty line. If they were, the head is not one.
+    let (Some(method), Some(target), Some(minor), true) = (
+        request.method,
+        request.path,
+        request.version,
+        parsed == httparse::Status::Complete(head.len()),
+    ) else {
+        return Err(Refusal::RequestLine);
+    };
+    if method.len() > METHOD_BYTES {
+        return Err(Refusal::Method);
+    }
+    if target.len() > limits.target_bytes {
+        return Err(Refusal::TargetTooLong);
+    }
+    // RFC 3986 knows no byte above 0x7f; httparse lets UTF-8 pass.
+    if !target.is_ascii() {
+        return Err(Refusal::Target);
+    }
+    let version = if minor == 0 {
+        Version::H10
+    } else {
+        Version::H11
+    };
+    Ok(Head {
+        method,
+        target: target.as_bytes(),
+        version,
+        fields,
+        count,
+    })
+}
+
+fn refusal_of(error: httparse::Error, head: &[u8]) -> Refusal {
+    match error {
+        httparse::Error::HeaderName | httparse::Error::HeaderValue => Refusal::Field,
+        httparse::Error::TooManyHeaders => Refusal::TooManyFields,
+        httparse::Error::Version if names_other_version(head) => Refusal::Version,
+        _ => Refusal::RequestLine,
+    }
+}
+
+/// Whether the third word of the request line is a version by its form (RFC 9112 section 2.3), to tell 505 from 400.
+/// `PRI * HTTP/2.0`, the greeting of HTTP/2, is one.
+fn names_other_version(head: &[u8]) -> bool {
+    let line = head.split(|&byte| byte == b'\r').next();
+    let word = line.and_then(|line| line.splitn(3, |&byte| byte == b' ').nth(2));
+    matches!(word, Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor])
+        if major.is_ascii_digit() && minor.is_ascii_digit())
+}

@@ -1,0 +1,211 @@
+//! Finds the end of a request head, and remembers how far the search went.
+//!
+//! Owns three rules that need no parsing: every line ends with CRLF, the request line and the head stay within their
+//! limits, at most two empty lines stand before the head. It looks at each byte once, however slowly the head trickles in.
+//!
+//! Invariant: each verdict depends on the position of a byte, never on where a read ended. So a stream that is cut
+//! anywhere gives what it gives whole.
+
+use memchr::memchr;
+
+use crate::head::Limits;
+use crate::refusal::Refusal;
+use crate::token::is_token_byte;
+
+/// How far the search for a head's end has come in a buffer that grows. One per connection; it begins anew by itself
+/// when a head is whole, and must be replaced when the buffer is cleared otherwise.
+#[derive(Clone, Debug, Default)]
+pub struct HeadScanner {
+    /// Where the request line begins, after the skipped empty lines.
+    start: usize,
+    /// Where the line begins whose end is searched.
+    line: usize,
+    /// No line feed that was not seen stands before this.
+    searched: usize,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Leading,
+    RequestLine,
+    Fields,
+}
+
+/// Where a whole head lies in the buffer, its empty line included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub start: usize,
+    pub end: usize,
+}
+
+impl HeadScanner {
+    /// Begins at the buffer's first byte.
+    pub const fn new() -> Self {
+        Self {
+            start: 0,
+            line: 0,
+            searched: 0,
+            phase: Phase::Leading,
+        }
+    }
+
+    /// Whether the first byte of a request line was seen. Empty lines before it do not count: a connection that only
+    /// sent those is still idle.
+    pub fn has_begun(&self) -> bool {
+        self.phase != Phase::Leading
+    }
+
+    /// Searches on. `bytes` must begin with the bytes of the calls before. Gives the head's place when it is whole.
+    pub(crate) fn scan(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+    ) -> Result<Option<Extent>, Refusal> {
+        if self.phase == Phase::Leading && !self.skip_empty_lines(bytes)? {
+            return Ok(None);
+        }
+        if self.phase == Phase::RequestLine && !self.pass_request_line(bytes, limits)? {
+            return Ok(None);
+        }
+        while let Some(at) = self.next_line_feed(bytes, limits.head_bytes)? {
+            if at == self.line + 1 {
+                let start = self.start;
+                *self = Self::new();
+                return Ok(Some(Extent { start, end: at + 1 }));
+            }
+            self.line = at + 1;
+        }
+        if bytes.len() >= limits.head_bytes {
+            return Err(Refusal::HeadTooLarge);
+        }
+        Ok(None)
+    }
+
+    /// RFC 9112 section 2.2: empty lines before a request line are to be ignored. Two are enough for every old client
+    /// that sends one after a body. A byte that begins no method (TLS, noise) is refused at once.
+    fn skip_empty_lines(&mut self, bytes: &[u8]) -> Result<bool, Refusal> {
+        loop {
+            match bytes.get(self.start..).unwrap_or_default() {
+                [] | [b'\r'] => return Ok(false),
+                [b'\r', b'\n', ..] if self.start < LEADING_BYTES => self.start += 2,
+                [b'\n', ..] => return Err(Refusal::BareLineFeed),
+                [first, ..] if is_token_byte(*first) => {
+                    self.line = self.start;
+                    self.searched = self.start;
+                    self.phase = Phase::RequestLine;
+                    return Ok(true);
+                }
+                _ => return Err(Refusal::RequestLine),
+            }
+        }
+    }
+
+    fn pass_request_line(&mut self, bytes: &[u8], limits: &Limits) -> Result<bool, Refusal> {
+        let longest = limits.target_bytes.saturating_add(REQUEST_LINE_FRAME);
+        let line_end = self.start.saturating_add(longest);
+        let end = line_end.min(limits.head_bytes);
+        if let Some(at) = self.next_line_feed(bytes, end)? {
+            self.line = at + 1;
+            self.phase = Phase::Fields;
+            return Ok(true);
+        }
+        if bytes.len() < end {
+            return Ok(false);
+        }
+        if line_end <= limits.head_bytes {
+            return Err(Refusal::TargetTooLong);
+        }
+        Err(Refusal::HeadTooLarge)
+    }
+
+    /// The place of the next line feed before `end`, which must follow a carriage return.
+    fn next_line_feed(&mut self, bytes: &[u8], end: usize) -> Result<Option<usize>, Refusal> {
+        let until = bytes.len().min(end);
+        let window = bytes.get(self.searched..until).unwrap_or_default();
+        let Some(offset) = memchr(b'\n', window) else {
+            self.searched = self.searched.max(until);
+            return Ok(None);
+        };
+        let at = self.searched + offset;
+        let before = at.checked_sub(1).and_then(|before| bytes.get(before));
+        if before != Some(&b'\r') {
+            return Err(Refusal::BareLineFeed);
+        }
+        self.searched = at + 1;
+        Ok(Some(at))
+    }
+}
+
+/// Two empty lines.
+const LEADING_BYTES: usize = 4;
+/// What a request line has besides the target: the longest method, two spaces, the version, CRLF.
+const REQUEST_LINE_FRAME: usize = crate::head::METHOD_BYTES + b"  HTTP/1.1\r\n".len();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        head_bytes: 32 * 1024,
+        fields: 100,
+        target_bytes: 8 * 1024,
+    };
+
+    #[test]
+    fn looks_at_every_byte_once() {
+        let mut head = b"GET / HTTP/1.1\r\n".to_vec();
+        while head.len() < 32_000 {
+            head.extend_from_slice(b"Name: value value value value value value value value\r\n");
+        }
+        head.extend_from_slice(b"Last: x\r\n\r\n");
+        let mut scanner = HeadScanner::new();
+        for end in 1..head.len() {
+            assert_eq!(scanner.scan(&head[..end], &LIMITS), Ok(None));
+            assert_eq!(
+                scanner.searched, end,
+                "bytes before {end} are searched again"
+            );
+        }
+        let whole = Extent {
+            start: 0,
+            end: head.len(),
+        };
+        assert_eq!(scanner.scan(&head, &LIMITS), Ok(Some(whole)));
+        assert!(!scanner.has_begun(), "begins anew after a whole head");
+    }
+
+    #[test]
+    fn skips_two_empty_lines_only() {
+        let scan = |bytes: &[u8]| HeadScanner::new().scan(bytes, &LIMITS);
+        let found = scan(b"\r\n\r\nG\r\n\r\n");
+        assert_eq!(found, Ok(Some(Extent { start: 4, end: 9 })));
+        assert_eq!(scan(b"\r\n\r\n\r\nG"), Err(Refusal::RequestLine));
+        assert_eq!(scan(b"\nG"), Err(Refusal::BareLineFeed));
+        assert_eq!(scan(b"\rG"), Err(Refusal::RequestLine));
+        assert_eq!(scan(b"\r\n\r"), Ok(None));
+    }
+
+    #[test]
+    fn idle_until_the_first_byte_of_a_method() {
+        let mut scanner = HeadScanner::new();
+        assert_eq!(scanner.scan(b"\r\n", &LIMITS), Ok(None));
+        assert!(!scanner.has_begun());
+        assert_eq!(scanner.scan(b"\r\nG", &LIMITS), Ok(None));
+        assert!(scanner.has_begun());
+    }
+
+    #[test]
+    fn refuses_the_first_byte_of_a_tls_hello() {
+        let found = HeadScanner::new().scan(b"\x16", &LIMITS);
+        assert_eq!(found, Err(Refusal::RequestLine));
+    }
+
+    #[test]
+    fn a_shorter_buffer_than_before_is_not_a_panic() {
+        let mut scanner = HeadScanner::new();
+        assert_eq!(scanner.scan(b"GET / HTTP/1.1\r\nA", &LIMITS), Ok(None));
+        assert_eq!(scanner.scan(b"", &LIMITS), Ok(None));
+    }
+}
