@@ -1,1 +1,37 @@
 //! Starts the real things that tests, demo and bench need: PHP-FPM, MariaDB, Apache, WordPress, Galley itself.
+//!
+//! Every part has its own directory (usually below a [`Scratch`]), its own unix socket or a free TCP port on 127.0.0.1, and
+//! ends with its handle; if the process that started it dies without a word, a watcher ends it. Nothing here touches
+//! the services, data or ports of the machine. Works as root (workers run as `www-data`, the database as `mysql`) and as
+//! an ordinary user (everything runs as oneself).
+//!
+//! What real parts cannot do on command is scripted: [`origin`] answers byte by byte, [`client`] asks byte by byte.
+
+mod account;
+mod apache;
+pub mod client;
+mod fcgiwrap;
+mod galley;
+mod mariadb;
+pub mod origin;
+mod php_fpm;
+mod place;
+mod process;
+mod scratch;
+mod template;
+mod trouble;
+mod wait;
+mod wordpress;
+
+pub use account::{require_reachable, runs_as_root};
+pub use apache::{Apache, ApacheOptions};
+pub use fcgiwrap::FcgiWrap;
+pub use galley::Galley;
+pub use mariadb::{Durability, MariaDb};
+pub use php_fpm::{FpmListen, FpmOptions, PhpFpm};
+pub use rustix::process::Signal;
+pub use scratch::Scratch;
+pub use template::wordpress_from_template;
+pub use trouble::Trouble;
+pub use wait::wait_for;
+pub use wordpress::{Cron, Options, SampleContent, WordPress};

@@ -1,0 +1,235 @@
+//! One TCP connection: requests and raw bytes out, answers in, each with a deadline.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, SocketAddr, TcpStream},
+    time::{Duration, Instant},
+};
+
+use super::{
+    Request, Response,
+    request::PATIENCE,
+    response::{Framing, bad, chunk_size, framing, parse_head},
+};
+use crate::trouble::{During, Trouble};
+
+/// A connection that stays open between requests.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TcpStream,
+    addr: SocketAddr,
+    patience: Duration,
+    deadline: Instant,
+    /// Received and not yet part of an answer.
+    buffer: Vec<u8>,
+    /// All bytes taken from the buffer for the answer that is being read.
+    raw: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects with a patience of 20 seconds for this and for each answer.
+    pub fn open(addr: SocketAddr) -> Result<Self, Trouble> {
+        Self::within(addr, PATIENCE)
+    }
+
+    /// Connects with another patience.
+    pub fn within(addr: SocketAddr, patience: Duration) -> Result<Self, Trouble> {
+        let stream = TcpStream::connect_timeout(&addr, patience)
+            .during(format_args!("connect to {addr}"))?;
+        stream.set_nodelay(true).during("set no-delay")?;
+        stream
+            .set_write_timeout(Some(patience))
+            .during("set a deadline")?;
+        Ok(Self {
+            stream,
+            addr,
+            patience,
+            deadline: Instant::now() + patience,
+            buffer: Vec::new(),
+            raw: Vec::new(),
+        })
+    }
+
+    /// Sends a request and reads its answer.
+    pub fn exchange(&mut self, request: &Request) -> Result<Response, Trouble> {
+        self.send(request)?;
+        self.receive(&request.method)
+    }
+
+    /// Sends a request without waiting for its answer: pipelining.
+    pub fn send(&mut self, request: &Request) -> Result<(), Trouble> {
+        let bytes = request.to_bytes(&self.addr.to_string());
+        self.write(&bytes)
+    }
+
+    /// Sends these bytes, whatever they mean.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+        self.stream
+            .write_all(bytes)
+            .during(format_args!("write to {}", self.addr))
+    }
+
+    /// Says that no more bytes will be sent.
+    pub fn finish_writing(&mut self) -> Result<(), Trouble> {
+        self.stream
+            .shutdown(Shutdown::Write)
+            .during("shut down the writing side")
+    }
+
+    /// Reads the next answer; `method` is that of its request, since an answer to HEAD has no body.
+    ///
+    /// # Errors
+    /// [`Trouble::Io`] when time runs out or the connection ends before the answer does; [`Trouble::Malformed`] when the
+    /// answer breaks the protocol.
+    pub fn receive(&mut self, method: &str) -> Result<Response, Trouble> {
+        self.deadline = Instant::now() + self.patience;
+        self.raw.clear();
+        let mut interim = Vec::new();
+        let mut response = loop {
+            let head = self.take_through(b"\r\n\r\n")?;
+            let response = parse_head(&head)?;
+            // 101 is final: what follows is another protocol.
+            if !(100..=199).contains(&response.status) || response.status == 101 {
+                break response;
+            }
+            interim.push(response.status);
+        };
+        response.body = self.body(framing(&response, method)?)?;
+        response.interim = interim;
+        response.raw = std::mem::take(&mut self.raw);
+        if response.closes() {
+            self.expect_end()?;
+        }
+        Ok(response)
+    }
+
+    /// Everything that still comes until the other side closes.
+    pub fn read_to_end(&mut self) -> Result<Vec<u8>, Trouble> {
+        self.deadline = Instant::now() + self.patience;
+        while self.fill()? > 0 {}
+        Ok(std::mem::take(&mut self.buffer))
+    }
+
+    /// True when the other side closes (or resets) without a further byte; false when bytes come or `patience` passes.
+    pub fn is_closed_within(&mut self, patience: Duration) -> bool {
+        self.deadline = Instant::now() + patience;
+        self.buffer.is_empty()
+            && match self.fill() {
+                Ok(count) => count == 0,
+                Err(trouble) => !trouble.is_timeout(),
+            }
+    }
+
+    /// Our own address, as the other side sees it.
+    pub fn local_addr(&self) -> Result<SocketAddr, Trouble> {
+        self.stream.local_addr().during("ask for our address")
+    }
+
+    /// The stream itself, for what this type does not offer (small receive buffers, resets).
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    fn body(&mut self, framing: Framing) -> Result<Vec<u8>, Trouble> {
+        match framing {
+            Framing::None => Ok(Vec::new()),
+            Framing::Length(length) => self.take(length),
+            Framing::Chunked => self.chunks(),
+            Framing::UntilClose => {
+                while self.fill()? > 0 {}
+                let length = self.buffer.len();
+                self.take(length)
+            }
+        }
+    }
+
+    fn chunks(&mut self) -> Result<Vec<u8>, Trouble> {
+        let mut body = Vec::new();
+        loop {
+            let line = self.take_through(b"\r\n")?;
+            let size = chunk_size(line.strip_suffix(b"\r\n").unwrap_or(&line))?;
+            if size == 0 {
+                // Trailers, up to the empty line.
+                while self.take_through(b"\r\n")? != b"\r\n" {}
+                return Ok(body);
+            }
+            body.extend_from_slice(&self.take(size)?);
+            if self.take(2)? != b"\r\n" {
+                return Err(bad("a chunk is longer than its size"));
+            }
+        }
+    }
+
+    /// After `Connection: close` nothing may follow.
+    fn expect_end(&mut self) -> Result<(), Trouble> {
+        while self.buffer.is_empty() {
+            // A reset after the whole answer is an end like another.
+            match self.fill() {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(trouble) if trouble.is_timeout() => return Err(trouble),
+                Err(_) => return Ok(()),
+            }
+        }
+        Err(bad("bytes after the last answer"))
+    }
+
+    fn take(&mut self, count: usize) -> Result<Vec<u8>, Trouble> {
+        while self.buffer.len() < count {
+            self.fill_or_fail()?;
+        }
+        let rest = self.buffer.split_off(count);
+        let taken = std::mem::replace(&mut self.buffer, rest);
+        self.raw.extend_from_slice(&taken);
+        Ok(taken)
+    }
+
+    fn take_through(&mut self, end: &[u8]) -> Result<Vec<u8>, Trouble> {
+        let mut from = 0;
+        loop {
+            let window = self.buffer.get(from..).unwrap_or_default();
+            if let Some(found) = window.windows(end.len()).position(|window| window == end) {
+                return self.take(from + found + end.len());
+            }
+            from = self.buffer.len().saturating_sub(end.len() - 1);
+            if self.buffer.len() > LONGEST_HEAD {
+                return Err(bad("a head without end"));
+            }
+            self.fill_or_fail()?;
+        }
+    }
+
+    fn fill_or_fail(&mut self) -> Result<(), Trouble> {
+        if self.fill()? > 0 {
+            return Ok(());
+        }
+        let so_far = self.raw.len() + self.buffer.len();
+        Err(io::Error::from(io::ErrorKind::UnexpectedEof))
+            .during(format_args!("{} closed after {so_far} bytes", self.addr))
+    }
+
+    /// Reads once; 0 means that the other side has closed.
+    fn fill(&mut self) -> Result<usize, Trouble> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let what = format_args!("read from {}", self.addr).to_string();
+        if left.is_zero() {
+            return Err(io::Error::from(io::ErrorKind::TimedOut)).during(what);
+        }
+        self.stream
+            .set_read_timeout(Some(left))
+            .during("set a deadline")?;
+        let mut piece = [0; 16 * 1024];
+        let count = loop {
+            match self.stream.read(&mut piece) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                other => break other.during(&what)?,
+            }
+        };
+        self.buffer
+            .extend_from_slice(piece.get(..count).unwrap_or_default());
+        Ok(count)
+    }
+}
+
+/// No head or chunk line that a server sends may be longer.
+const LONGEST_HEAD: usize = 256 * 1024;

@@ -1,0 +1,115 @@
+//! Cookies as a browser keeps them for one host: by name and path, deleted by `Max-Age=0`.
+
+use std::collections::BTreeMap;
+
+use super::Response;
+
+/// The cookies of one host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Jar {
+    /// (path, name) to value.
+    cookies: BTreeMap<(String, String), String>,
+}
+
+impl Jar {
+    /// An empty jar.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes over what an answer sets and deletes.
+    pub fn store(&mut self, response: &Response) {
+        for line in response.all("set-cookie") {
+            self.store_line(line);
+        }
+    }
+
+    fn store_line(&mut self, line: &str) {
+        let mut parts = line.split(';').map(str::trim);
+        let Some((name, value)) = parts.next().and_then(|pair| pair.split_once('=')) else {
+            return;
+        };
+        let (mut path, mut dead) = ("/".to_owned(), false);
+        for attribute in parts {
+            let (key, value) = attribute.split_once('=').unwrap_or((attribute, ""));
+            if key.eq_ignore_ascii_case("path") && value.starts_with('/') {
+                value.clone_into(&mut path);
+            } else if key.eq_ignore_ascii_case("max-age") {
+                dead = value.parse::<i64>().is_ok_and(|seconds| seconds <= 0);
+            }
+        }
+        let key = (path, name.to_owned());
+        if dead {
+            self.cookies.remove(&key);
+        } else {
+            self.cookies.insert(key, value.to_owned());
+        }
+    }
+
+    /// Sets a cookie for all paths.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.cookies
+            .insert(("/".to_owned(), name.to_owned()), value.to_owned());
+    }
+
+    /// Value of the first cookie whose name begins so: WordPress puts a hash behind its names.
+    pub fn starting_with(&self, prefix: &str) -> Option<&str> {
+        self.cookies
+            .iter()
+            .find(|((_, name), _)| name.starts_with(prefix))
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The `Cookie` field for a target; `None` when no cookie belongs to it. Longer paths come first (RFC 6265 section 5.4).
+    pub fn field(&self, target: &str) -> Option<String> {
+        let path = target.split('?').next().unwrap_or(target);
+        let mut all: Vec<_> = self
+            .cookies
+            .iter()
+            .filter(|((folder, _), _)| covers(folder, path))
+            .collect();
+        all.sort_by_key(|((folder, _), _)| std::cmp::Reverse(folder.len()));
+        let pairs: Vec<String> = all
+            .into_iter()
+            .map(|((_, name), value)| format!("{name}={value}"))
+            .collect();
+        if pairs.is_empty() {
+            None
+        } else {
+            Some(pairs.join("; "))
+        }
+    }
+}
+
+/// RFC 6265 section 5.1.4.
+fn covers(folder: &str, path: &str) -> bool {
+    path.strip_prefix(folder)
+        .is_some_and(|rest| rest.is_empty() || folder.ends_with('/') || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookies_are_kept_sent_and_deleted() {
+        let mut jar = Jar::new();
+        jar.store_line("a=1; path=/; HttpOnly");
+        jar.store_line("b=2; Path=/wp-admin");
+        jar.store_line("c=x=y");
+        jar.store_line("nonsense");
+        let rows = [
+            ("/", Some("a=1; c=x=y")),
+            ("/wp-admin", Some("b=2; a=1; c=x=y")),
+            ("/wp-admin/post.php?x=/wp", Some("b=2; a=1; c=x=y")),
+            ("/wp-administrator", Some("a=1; c=x=y")),
+        ];
+        for (target, wanted) in rows {
+            assert_eq!(jar.field(target).as_deref(), wanted, "{target}");
+        }
+        jar.store_line("a=+; expires=Thu, 01-Jan-1970 00:00:01 GMT; Max-Age=0; path=/");
+        jar.store_line("c=; Max-Age=-5");
+        assert_eq!(jar.field("/"), None);
+        assert_eq!(jar.starting_with("b"), Some("2"));
+    }
+}

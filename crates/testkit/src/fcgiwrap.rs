@@ -1,0 +1,99 @@
+//! fcgiwrap of its own: CGI scripts behind a unix socket, the simplest FastCGI application that is not PHP.
+//!
+//! Started by root it runs as `www-data`, as on a real machine.
+
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt, net::UnixStream, process::CommandExt},
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use crate::{
+    account, place,
+    process::{Farewell, Service, write_executable},
+    trouble::{During, Trouble},
+};
+
+/// A running fcgiwrap with a folder of scripts.
+#[derive(Debug)]
+pub struct FcgiWrap {
+    service: Service,
+    socket: PathBuf,
+    scripts: PathBuf,
+}
+
+impl FcgiWrap {
+    /// Starts `workers` processes that share a socket in `dir`; the scripts belong into `dir/scripts`.
+    ///
+    /// # Errors
+    /// [`Trouble::Missing`] without the package, [`Trouble::Unreachable`] when root gave a directory that `www-data`
+    /// cannot enter, [`Trouble::Ended`] or [`Trouble::Late`] with the log when it does not start.
+    pub fn start(dir: &Path, workers: usize) -> Result<Self, Trouble> {
+        let scripts = dir.join("scripts");
+        fs::create_dir_all(&scripts).during(format_args!("make {}", scripts.display()))?;
+        let dir = fs::canonicalize(dir).during(format_args!("find {}", dir.display()))?;
+        account::require_reachable(&dir)?;
+        let run_dir = dir.join("run");
+        fs::create_dir_all(&run_dir).during("make a directory for a socket")?;
+        let socket = place::socket_path(&run_dir, "fcgiwrap.sock")?;
+        let _ = fs::remove_file(&socket);
+        let mut command = Command::new(place::program(&["fcgiwrap"])?);
+        command
+            .arg("-f")
+            .args(["-c", &workers.max(1).to_string()])
+            .arg("-s")
+            .arg(format!("unix:{}", socket.display()));
+        if let Some(user) = account::for_web() {
+            user.own(&run_dir)?;
+            command.uid(user.uid).gid(user.gid);
+        }
+        let mut service = Service::spawn(
+            "fcgiwrap",
+            &mut command,
+            &dir.join("fcgiwrap.log"),
+            Farewell::Ask(PATIENCE),
+        )?;
+        service.wait_until("fcgiwrap to accept", PATIENCE, || {
+            UnixStream::connect(&socket).is_ok()
+        })?;
+        // Its workers follow umask; whoever runs the server under test must be able to connect.
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o666))
+            .during("open the socket to others")?;
+        Ok(Self {
+            service,
+            socket,
+            scripts: dir.join("scripts"),
+        })
+    }
+
+    /// Writes an executable script, for example Perl beginning with `#!/usr/bin/perl`, and returns its path.
+    pub fn script(&self, name: &str, text: &str) -> Result<PathBuf, Trouble> {
+        let path = self.scripts.join(name);
+        write_executable(&path, text)?;
+        Ok(path)
+    }
+
+    /// The folder of the scripts: the document root.
+    pub fn root(&self) -> &Path {
+        &self.scripts
+    }
+
+    /// The socket.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The address as Galley's configuration wants it: `unix:/path`.
+    pub fn address(&self) -> String {
+        format!("unix:{}", self.socket.display())
+    }
+
+    /// Process id of the first process.
+    pub fn pid(&self) -> u32 {
+        self.service.pid()
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(10);

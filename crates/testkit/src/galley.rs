@@ -1,0 +1,370 @@
+//! The server under test: starts the binary with a configuration, reads the addresses it prints, collects what it says.
+//!
+//! The binary is the one of `$GALLEY_BIN`, else of `$CARGO_BIN_EXE_galley`, else the one beside the test program. Its stderr
+//! announces `galley: listening on http://ADDR` for each listener, `galley: admin on WHERE`, then `galley: ready`; all of
+//! it, with the configuration, is printed when the owning test fails.
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus, Output, Stdio},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::Signal;
+
+use crate::{
+    process::{Farewell, Service},
+    trouble::{During, Trouble},
+    wait::came_true,
+};
+
+/// A running Galley.
+#[derive(Debug)]
+pub struct Galley {
+    service: Service,
+    binary: PathBuf,
+    dir: PathBuf,
+    config: PathBuf,
+    heard: Arc<Mutex<Heard>>,
+    listener: Option<thread::JoinHandle<()>>,
+}
+
+/// What stderr has said so far.
+#[derive(Debug, Default)]
+struct Heard {
+    text: String,
+    urls: Vec<String>,
+    admin: Option<String>,
+    ready: bool,
+}
+
+impl Galley {
+    /// Writes `config` to `dir/galley.toml` and runs `galley run --config` with it. Ready when this returns.
+    ///
+    /// # Errors
+    /// [`Trouble::Missing`] without a binary, [`Trouble::Ended`] or [`Trouble::Late`] with what it said when it does not
+    /// become ready.
+    pub fn start(dir: &Path, config: &str) -> Result<Self, Trouble> {
+        Self::start_binary(&binary()?, dir, config)
+    }
+
+    /// The same for a given program.
+    pub fn start_binary(binary: &Path, dir: &Path, config: &str) -> Result<Self, Trouble> {
+        fs::create_dir_all(dir).during(format_args!("make {}", dir.display()))?;
+        let file = dir.join("galley.toml");
+        fs::write(&file, config).during(format_args!("write {}", file.display()))?;
+        Self::start_config(binary, dir, &file)
+    }
+
+    /// The same for a configuration file that exists. `dir` takes the log of stdout and the admin socket.
+    pub fn start_config(binary: &Path, dir: &Path, config: &Path) -> Result<Self, Trouble> {
+        let mut command = command(binary, dir);
+        command.arg("run").arg("--config").arg(config);
+        let out = fs::File::create(dir.join(STDOUT)).during("open the log of stdout")?;
+        command.stdout(out).stderr(Stdio::piped());
+        let mut service =
+            Service::spawn_as_is("galley", &mut command, Farewell::Ask(STOP_PATIENCE))?;
+        let heard = Arc::new(Mutex::new(Heard::default()));
+        let listener = service.child().stderr.take().map(|stderr| {
+            let heard = Arc::clone(&heard);
+            thread::spawn(move || listen(BufReader::new(stderr), &heard))
+        });
+        let mut galley = Self {
+            service,
+            binary: binary.to_owned(),
+            dir: dir.to_owned(),
+            config: config.to_owned(),
+            heard,
+            listener,
+        };
+        galley.wait_until_ready()?;
+        Ok(galley)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), Trouble> {
+        let heard = Arc::clone(&self.heard);
+        let outcome = self
+            .service
+            .wait_until("`galley: ready`", START_PATIENCE, || lock(&heard).ready);
+        outcome.map_err(|trouble| {
+            self.service.kill();
+            self.join_listener();
+            match trouble {
+                Trouble::Ended {
+                    program, status, ..
+                } => Trouble::Ended {
+                    program,
+                    status,
+                    log: self.log(),
+                },
+                Trouble::Late { what, patience, .. } => Trouble::Late {
+                    what,
+                    patience,
+                    log: self.log(),
+                },
+                other => other,
+            }
+        })
+    }
+
+    /// `http://127.0.0.1:port` of the first listener, without a slash at the end.
+    ///
+    /// # Panics
+    /// When it announced no listener.
+    pub fn url(&self) -> String {
+        self.urls()
+            .first()
+            .cloned()
+            .expect("no listener was announced")
+    }
+
+    /// The URLs of all listeners, in the order announced.
+    pub fn urls(&self) -> Vec<String> {
+        lock(&self.heard).urls.clone()
+    }
+
+    /// Address of the first listener.
+    ///
+    /// # Panics
+    /// When it announced no listener.
+    pub fn addr(&self) -> SocketAddr {
+        let url = self.url();
+        let authority = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+        authority
+            .trim_end_matches('/')
+            .parse()
+            .expect("a listener is announced by its address")
+    }
+
+    /// Where the admin interface is, as announced: `unix:/path` or `http://ADDR`.
+    pub fn admin(&self) -> Option<String> {
+        lock(&self.heard).admin.clone()
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.service.pid()
+    }
+
+    /// The configuration file.
+    pub fn config(&self) -> &Path {
+        &self.config
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        self.service.signal(signal);
+    }
+
+    /// SIGKILL; returns when it is gone.
+    pub fn kill(&mut self) {
+        self.service.kill();
+        self.join_listener();
+    }
+
+    /// True once it has ended, by itself or not.
+    pub fn has_ended(&self) -> bool {
+        self.service.has_ended()
+    }
+
+    /// Sends SIGTERM and waits; returns how it ended.
+    ///
+    /// # Panics
+    /// When it does not end within 30 seconds; it is killed then.
+    pub fn stop(&mut self) -> ExitStatus {
+        let ended = self.service.stop(DRAIN_PATIENCE);
+        self.join_listener();
+        ended.unwrap_or_else(|trouble| panic!("{trouble}\n{}", self.log()))
+    }
+
+    /// Runs `galley SUBCOMMAND --config FILE REST` with the same configuration: `cli(&["purge", "--all"])`.
+    pub fn cli(&self, arguments: &[&str]) -> Result<Output, Trouble> {
+        let mut command = command(&self.binary, &self.dir);
+        let (subcommand, rest) = arguments
+            .split_first()
+            .map_or((None, arguments), |(first, rest)| (Some(first), rest));
+        command
+            .args(subcommand)
+            .arg("--config")
+            .arg(&self.config)
+            .args(rest);
+        command
+            .stdin(Stdio::null())
+            .output()
+            .during(format_args!("run galley {}", arguments.join(" ")))
+    }
+
+    /// All that stderr has said so far.
+    pub fn log(&self) -> String {
+        lock(&self.heard).text.clone()
+    }
+
+    /// All that stdout has said so far: the access log, unless the configuration sends it elsewhere.
+    pub fn stdout(&self) -> String {
+        fs::read_to_string(self.dir.join(STDOUT)).unwrap_or_default()
+    }
+
+    /// Waits until stderr has a line with `words`.
+    ///
+    /// # Panics
+    /// When `patience` has passed first.
+    #[track_caller]
+    pub fn wait_for_log(&self, words: &str, patience: Duration) {
+        assert!(
+            came_true(patience, || self.log().contains(words)),
+            "waited {patience:?} for `{words}` in\n{}",
+            self.log()
+        );
+    }
+
+    fn join_listener(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            let _ = listener.join();
+        }
+    }
+}
+
+impl Drop for Galley {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("---- {} ----", self.config.display());
+            eprintln!("{}", fs::read_to_string(&self.config).unwrap_or_default());
+            eprintln!("---- galley's stderr ----\n{}", self.log());
+            eprintln!(
+                "---- galley's stdout, end ----\n{}",
+                crate::process::tail(&self.dir.join(STDOUT))
+            );
+            // What it would still say while ending is of no interest, and a stuck server must not hold up the report.
+            self.service.kill();
+        }
+    }
+}
+
+fn command(binary: &Path, dir: &Path) -> Command {
+    let mut command = Command::new(binary);
+    // The default admin socket lies in the runtime directory: each server gets its own.
+    command.current_dir(dir).env("RUNTIME_DIRECTORY", dir);
+    command
+}
+
+fn listen(lines: impl BufRead, heard: &Mutex<Heard>) {
+    // Bytes, not text: a log line may quote anything a client sent.
+    for line in lines.split(b'\n') {
+        let Ok(line) = line else { return };
+        let line = String::from_utf8_lossy(&line);
+        let mut heard = lock(heard);
+        if let Some(url) = line.strip_prefix("galley: listening on ") {
+            heard.urls.push(url.trim().to_owned());
+        } else if let Some(admin) = line.strip_prefix("galley: admin on ") {
+            heard.admin = Some(admin.trim().to_owned());
+        } else if line.trim_end() == "galley: ready" {
+            heard.ready = true;
+        }
+        heard.text.push_str(&line);
+        heard.text.push('\n');
+    }
+}
+
+fn binary() -> Result<PathBuf, Trouble> {
+    let given = ["GALLEY_BIN", "CARGO_BIN_EXE_galley"]
+        .iter()
+        .find_map(env::var_os)
+        .map(PathBuf::from);
+    let beside = || {
+        let program = env::current_exe().ok()?;
+        let folder = program.parent()?;
+        [folder.join("galley"), folder.parent()?.join("galley")]
+            .into_iter()
+            .find(|path| path.is_file())
+    };
+    given.or_else(beside).ok_or_else(|| Trouble::Missing {
+        program: "galley (build it, or set GALLEY_BIN)".to_owned(),
+    })
+}
+
+fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+    heard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const STDOUT: &str = "galley.stdout";
+const START_PATIENCE: Duration = Duration::from_secs(30);
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+const DRAIN_PATIENCE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Scratch;
+
+    /// A program that talks like Galley.
+    fn stand_in(scratch: &Scratch, body: &str) -> PathBuf {
+        let text = format!(
+            "#!/bin/sh\nif [ \"$1\" != run ]; then echo \"args: $*\"; exit 7; fi\n\
+             echo 'galley: listening on http://127.0.0.1:34567' >&2\n\
+             echo 'galley: listening on http://[::1]:34568' >&2\n\
+             echo 'galley: admin on unix:/run/x.sock' >&2\n{body}\n"
+        );
+        let path = scratch.join("galley");
+        crate::process::write_executable(&path, &text).unwrap();
+        path
+    }
+
+    const POLITE: &str = "echo 'galley: ready' >&2; trap 'echo bye >&2; exit 0' TERM; echo GET /; while :; do sleep 0.02; done";
+
+    #[test]
+    fn addresses_are_read_from_what_it_says() {
+        let scratch = Scratch::new().unwrap();
+        let binary = stand_in(&scratch, POLITE);
+        let mut galley = Galley::start_binary(&binary, scratch.path(), "[server]\n").unwrap();
+        assert_eq!(galley.url(), "http://127.0.0.1:34567");
+        assert_eq!(galley.addr().port(), 34567);
+        assert_eq!(galley.urls().len(), 2);
+        assert_eq!(galley.admin().as_deref(), Some("unix:/run/x.sock"));
+        assert_eq!(fs::read_to_string(galley.config()).unwrap(), "[server]\n");
+        crate::wait_for("the access line", Duration::from_secs(5), || {
+            galley.stdout() == "GET /\n"
+        });
+        let output = galley.cli(&["purge", "--all"]).unwrap();
+        assert_eq!(output.status.code(), Some(7));
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(
+            said,
+            format!("args: purge --config {} --all\n", galley.config().display())
+        );
+        assert_eq!(galley.stop().code(), Some(0));
+        assert!(
+            galley.log().ends_with("bye\n"),
+            "what is said at the end is heard: {}",
+            galley.log()
+        );
+        assert!(galley.has_ended());
+    }
+
+    #[test]
+    fn a_refused_configuration_is_shown() {
+        let scratch = Scratch::new().unwrap();
+        let binary = stand_in(&scratch, "echo 'unknown option `lisetn`' >&2; exit 2");
+        let trouble = Galley::start_binary(&binary, scratch.path(), "")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            trouble.contains("unknown option `lisetn`") && trouble.contains('2'),
+            "{trouble}"
+        );
+    }
+
+    #[test]
+    fn kill_takes_it_at_once() {
+        let scratch = Scratch::new().unwrap();
+        let binary = stand_in(&scratch, POLITE);
+        let mut galley = Galley::start_binary(&binary, scratch.path(), "").unwrap();
+        galley.kill();
+        assert!(galley.has_ended());
+        assert!(!galley.log().contains("bye"));
+    }
+}
