@@ -1,1 +1,266 @@
-//! (to be written)
+//! Field values that are lists, and which fields end at each hop.
+//!
+//! Owns the one reading of `a, b;q=1, "c, d"` (RFC 9110 section 5.6) and the set of fields that never travel on
+//! (RFC 9110 section 7.6.1). A `Connection` field names further ones, but it comes from strangers: it may not name
+//! away what carries identity or meaning (`Connection: Cookie` would turn a member's page into a stranger's).
+//! Does not know what any list means.
+
+/// Elements of a comma-separated list, without surrounding whitespace and without empty ones.
+///
+/// A comma inside a quoted string does not separate; an unterminated quoted string runs to the end.
+#[derive(Clone, Debug)]
+pub struct Members<'a> {
+    rest: Option<&'a [u8]>,
+    separator: u8,
+}
+
+/// Reads a comma-separated list (RFC 9110 section 5.6.1).
+pub fn members(value: &[u8]) -> Members<'_> {
+    Members {
+        rest: Some(value),
+        separator: b',',
+    }
+}
+
+/// Reads what stands between semicolons: a value first, then its parameters (RFC 9110 section 5.6.6).
+pub fn parts(member: &[u8]) -> Members<'_> {
+    Members {
+        rest: Some(member),
+        separator: b';',
+    }
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        while let Some(rest) = self.rest {
+            let (member, tail) = match unquoted(rest, self.separator) {
+                Some(at) => (rest.get(..at).unwrap_or_default(), rest.get(at + 1..)),
+                None => (rest, None),
+            };
+            self.rest = tail;
+            let member = member.trim_ascii();
+            if !member.is_empty() {
+                return Some(member);
+            }
+        }
+        None
+    }
+}
+
+/// Position of the first `separator` outside a quoted string.
+fn unquoted(value: &[u8], separator: u8) -> Option<usize> {
+    let mut is_quoted = false;
+    let mut is_escaped = false;
+    value.iter().position(|&byte| {
+        if is_escaped {
+            is_escaped = false;
+        } else if is_quoted && byte == b'\\' {
+            is_escaped = true;
+        } else if byte == b'"' {
+            is_quoted = !is_quoted;
+        } else {
+            return byte == separator && !is_quoted;
+        }
+        false
+    })
+}
+
+/// Splits `name=value` at the first `=`; the value loses the quotes around it, escapes stay as they are.
+pub fn name_value(part: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let Some(at) = memchr::memchr(b'=', part) else {
+        return (part, None);
+    };
+    let name = part.get(..at).unwrap_or_default().trim_ascii_end();
+    let value = part.get(at + 1..).unwrap_or_default().trim_ascii_start();
+    let bare = value
+        .strip_prefix(b"\"")
+        .and_then(|v| v.strip_suffix(b"\""))
+        .unwrap_or(value);
+    (name, Some(bare))
+}
+
+/// The names that `Connection` lines list, at most [`MAX_CONNECTION_TOKENS`] of them.
+pub fn connection_tokens<'a, I>(lines: I) -> impl Iterator<Item = &'a [u8]> + Clone
+where
+    I: Iterator<Item = &'a [u8]> + Clone,
+{
+    lines.flat_map(members).take(MAX_CONNECTION_TOKENS)
+}
+
+/// Whether a field ends at this hop: always (RFC 9110 section 7.6.1), or because `Connection` names it and it is not
+/// one of those that nobody may name away.
+///
+/// Departs: RFC 9110 requires the removal of whatever `Connection` lists. Protected fields stay, because a stranger
+/// could otherwise take the cookie or the forwarding fields out of somebody's request; the tests pin this.
+pub fn is_hop_by_hop<'t>(
+    name: &str,
+    mut connection_tokens: impl Iterator<Item = &'t [u8]>,
+) -> bool {
+    if HOP_BY_HOP
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known))
+    {
+        return true;
+    }
+    connection_tokens.any(|token| token.eq_ignore_ascii_case(name.as_bytes()))
+        && !is_protected(name)
+}
+
+/// Whether `Connection` has no power over this field.
+fn is_protected(name: &str) -> bool {
+    PROTECTED
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known))
+        || PROTECTED_PREFIXES.iter().any(|prefix| {
+            name.get(..prefix.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+        })
+}
+
+/// Whether a field name can become a CGI variable without meeting another: letters, digits and `-` only.
+///
+/// `X_Forwarded_For` and `X.Forwarded.For` would both become `HTTP_X_FORWARDED_FOR` (the collision behind several
+/// advisories against front ends of PHP), so names with anything else go nowhere.
+pub fn is_plain_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+}
+
+/// Each token is compared with each field; honest senders name two or three.
+pub const MAX_CONNECTION_TOKENS: usize = 64;
+
+const HOP_BY_HOP: &[&str] = &[
+    "connection",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+const PROTECTED: &[&str] = &[
+    "accept",
+    "age",
+    "authorization",
+    "cache-control",
+    "cookie",
+    "date",
+    "etag",
+    "expires",
+    "forwarded",
+    "host",
+    "last-modified",
+    "location",
+    "nonce",
+    "origin",
+    "pragma",
+    "range",
+    "referer",
+    "set-cookie",
+    "status",
+    "surrogate-control",
+    "user-agent",
+    "vary",
+    "via",
+    "x-http-method-override",
+    "x-real-ip",
+    "x-request-id",
+    "x-requested-with",
+];
+
+const PROTECTED_PREFIXES: &[&str] = &[
+    "accept-",
+    "content-",
+    "if-",
+    "sec-",
+    "x-accel-",
+    "x-forwarded-",
+    "x-litespeed-",
+    "x-wp-",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn list(value: &str) -> Vec<String> {
+        members(value.as_bytes())
+            .map(|m| String::from_utf8_lossy(m).into_owned())
+            .collect()
+    }
+
+    #[test]
+    fn lists_are_read_with_quotes_and_without_empty_members() {
+        assert_eq!(list("a, b ,,c"), ["a", "b", "c"]);
+        assert_eq!(list(r#"no-cache="a, b", x"#), [r#"no-cache="a, b""#, "x"]);
+        assert_eq!(list(r#""a\", b", c"#), [r#""a\", b""#, "c"]);
+        assert_eq!(list(r#"a, "b, c"#), ["a", r#""b, c"#]);
+        assert!(list(" , ,").is_empty());
+    }
+
+    #[test]
+    fn parameters_lose_their_quotes() {
+        assert_eq!(
+            name_value(b"max-age=\"5\""),
+            (&b"max-age"[..], Some(&b"5"[..]))
+        );
+        assert_eq!(name_value(b"no-store"), (&b"no-store"[..], None));
+        assert_eq!(name_value(b"a = b=c"), (&b"a"[..], Some(&b"b=c"[..])));
+    }
+
+    #[test]
+    fn connection_removes_only_what_it_may() {
+        let line: &[u8] =
+            b"close, X-Own, Cookie, Host, X-Forwarded-For, Authorization, Content-Type, X-WP-Nonce";
+        let tokens = connection_tokens(std::iter::once(line));
+        for (name, expected) in [
+            ("x-own", true),
+            ("X-Own", true),
+            ("Keep-Alive", true),
+            ("te", true),
+            ("Cookie", false),
+            ("host", false),
+            ("X-Forwarded-For", false),
+            ("Authorization", false),
+            ("Content-Type", false),
+            ("X-WP-Nonce", false),
+            ("X-Other", false),
+        ] {
+            assert_eq!(is_hop_by_hop(name, tokens.clone()), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_plain_names_may_become_variables() {
+        assert!(is_plain_name("X-Forwarded-For"));
+        for name in [
+            "X_Forwarded_For",
+            "X.Forwarded.For",
+            "",
+            "a b",
+            "a\u{e9}",
+            "~x",
+            "x!",
+        ] {
+            assert!(!is_plain_name(name), "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_list(value in proptest::collection::vec(any::<u8>(), 0..200), name in "\\PC{0,20}") {
+            for member in members(&value) {
+                prop_assert!(!member.is_empty());
+                for part in parts(member) {
+                    let _ = name_value(part);
+                }
+            }
+            let _ = is_hop_by_hop(&name, connection_tokens(std::iter::once(value.as_slice())));
+        }
+    }
+}

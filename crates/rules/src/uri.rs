@@ -1,1 +1,406 @@
-//! (to be written)
+//! Request targets: taken apart, and brought to the one form that key, files and upstream all see.
+//!
+//! Identity follows RFC 3986 section 6.2.2: escapes in upper case, unreserved characters decoded, dot segments removed.
+//! Case, `//` and `%2F` are kept, because an upstream may tell them apart. What could mean one thing here and another
+//! there (control characters, backslashes, fragments, broken escapes) is refused, not repaired.
+//! Does not read the query: see [`crate::query`].
+
+use std::fmt;
+
+/// Why a request target was refused. `Display` gives a text that a client may see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadTarget {
+    /// Neither origin-form, absolute-form nor `*` with OPTIONS (RFC 9112 section 3.2).
+    Form,
+    /// A control character or a space, raw or (in the path) escaped.
+    Control,
+    /// `%` without two hexadecimal digits in the path.
+    Escape,
+    /// A raw `#`: fragments stay at the client.
+    Fragment,
+    /// A backslash, raw or escaped, in the path.
+    Backslash,
+    /// A raw byte above 127 in the path.
+    NotAscii,
+    /// `.` or `..` between slashes that were escaped.
+    Dots,
+}
+
+impl fmt::Display for BadTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Form => "unknown form of request target",
+            Self::Control => "control character in request target",
+            Self::Escape => "broken percent-encoding in path",
+            Self::Fragment => "fragment in request target",
+            Self::Backslash => "backslash in path",
+            Self::NotAscii => "path is not ASCII",
+            Self::Dots => "dot segment between encoded slashes",
+        })
+    }
+}
+
+impl std::error::Error for BadTarget {}
+
+/// A request target in parts, still as the client sent them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target<'a> {
+    /// Of absolute-form only: `host[:port]`. It overrides `Host` (RFC 9112 section 3.2.2).
+    pub authority: Option<&'a [u8]>,
+    /// Begins with `/`, or is `*`.
+    pub path: &'a [u8],
+    /// What follows the first `?`; may be empty.
+    pub query: Option<&'a [u8]>,
+}
+
+/// Takes a target apart. No raw control character, space or `#` is left in what it returns.
+pub fn split(target: &[u8]) -> Result<Target<'_>, BadTarget> {
+    for &byte in target {
+        match byte {
+            0..=b' ' | 0x7f => return Err(BadTarget::Control),
+            b'#' => return Err(BadTarget::Fragment),
+            _ => {}
+        }
+    }
+    if target == b"*" {
+        return Ok(Target {
+            authority: None,
+            path: target,
+            query: None,
+        });
+    }
+    if target.first() == Some(&b'/') {
+        let (path, query) = cut_query(target);
+        return Ok(Target {
+            authority: None,
+            path,
+            query,
+        });
+    }
+    split_absolute(target)
+}
+
+fn split_absolute(target: &[u8]) -> Result<Target<'_>, BadTarget> {
+    let rest = [&b"http://"[..], b"https://"]
+        .iter()
+        .find(|scheme| {
+            target
+                .get(..scheme.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+        })
+        .and_then(|scheme| target.get(scheme.len()..))
+        .ok_or(BadTarget::Form)?;
+    let end = rest
+        .iter()
+        .position(|b| matches!(b, b'/' | b'?'))
+        .unwrap_or(rest.len());
+    let (authority, rest) = rest.split_at_checked(end).ok_or(BadTarget::Form)?;
+    // User information in an http URI is an error (RFC 9110 section 4.2.4) and a way to disguise hosts.
+    if authority.is_empty() || authority.iter().any(|b| matches!(b, b'@' | b'\\')) {
+        return Err(BadTarget::Form);
+    }
+    let (path, query) = cut_query(rest);
+    // An empty path is `/` (RFC 9110 section 4.2.3); keyed otherwise it would be a second identity of the same page.
+    let path = if path.is_empty() { b"/" } else { path };
+    Ok(Target {
+        authority: Some(authority),
+        path,
+        query,
+    })
+}
+
+fn cut_query(target: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match memchr::memchr(b'?', target) {
+        Some(at) => (target.get(..at).unwrap_or_default(), target.get(at + 1..)),
+        None => (target, None),
+    }
+}
+
+/// Writes the canonical raw path to `out`, which is cleared first.
+pub fn canonical_path(raw: &[u8], out: &mut Vec<u8>) -> Result<(), BadTarget> {
+    out.clear();
+    append_canonical(raw, out)
+}
+
+/// Writes the path as files and the gate see it to `out`, which is cleared first: decoded once, runs of `/` merged.
+///
+/// Takes a canonical path. A dot segment that only decoding brings to light (`..%2F`) is refused.
+pub fn decoded_path(canonical: &[u8], out: &mut Vec<u8>) -> Result<(), BadTarget> {
+    out.clear();
+    append_decoded(canonical, out)
+}
+
+/// [`canonical_path`] behind what `out` already holds.
+pub(crate) fn append_canonical(raw: &[u8], out: &mut Vec<u8>) -> Result<(), BadTarget> {
+    let Some((b'/', mut rest)) = raw.split_first() else {
+        return Err(BadTarget::Form);
+    };
+    let root = out.len();
+    out.push(b'/');
+    let mut segment = out.len();
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        match byte {
+            b'/' => {
+                if !close_dots(out, root, &mut segment) {
+                    out.push(b'/');
+                    segment = out.len();
+                }
+            }
+            b'%' => {
+                let (value, tail) = escape(tail).ok_or(BadTarget::Escape)?;
+                rest = tail;
+                refuse(value)?;
+                push_normal(value, out);
+            }
+            0x80.. => return Err(BadTarget::NotAscii),
+            b'#' => return Err(BadTarget::Fragment),
+            b'?' => return Err(BadTarget::Form),
+            b' ' => return Err(BadTarget::Control),
+            _ => {
+                refuse(byte)?;
+                if is_pchar(byte) {
+                    out.push(byte);
+                } else {
+                    push_escape(byte, out);
+                }
+            }
+        }
+    }
+    close_dots(out, root, &mut segment);
+    Ok(())
+}
+
+/// Where the segment that ends here is `.` or `..`, takes it out (RFC 3986 section 5.2.4) and says so.
+fn close_dots(out: &mut Vec<u8>, root: usize, segment: &mut usize) -> bool {
+    match out.get(*segment..) {
+        Some(b".") => out.truncate(*segment),
+        Some(b"..") => {
+            // The slash before this segment is at `segment - 1`; the parent begins behind the slash before that one.
+            let before = out.get(root..segment.saturating_sub(1)).unwrap_or_default();
+            if let Some(slash) = memchr::memrchr(b'/', before) {
+                *segment = root + slash + 1;
+            }
+            out.truncate(*segment);
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// [`decoded_path`] behind what `out` already holds.
+pub(crate) fn append_decoded(canonical: &[u8], out: &mut Vec<u8>) -> Result<(), BadTarget> {
+    if canonical.first() != Some(&b'/') {
+        return Err(BadTarget::Form);
+    }
+    let root = out.len();
+    let mut rest = canonical;
+    let mut last = 0;
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        let value = if byte == b'%' {
+            let (value, tail) = escape(tail).ok_or(BadTarget::Escape)?;
+            rest = tail;
+            value
+        } else {
+            byte
+        };
+        refuse(value)?;
+        if value != b'/' || last != b'/' {
+            out.push(value);
+        }
+        last = value;
+    }
+    let path = out.get(root..).unwrap_or_default();
+    if path
+        .split(|&b| b == b'/')
+        .any(|segment| matches!(segment, b"." | b".."))
+    {
+        return Err(BadTarget::Dots);
+    }
+    Ok(())
+}
+
+/// What no path may contain in any spelling: `%00` ends names in C, `%0a` once ended a regular expression in front of
+/// PHP-FPM (CVE-2019-11043), and `\` is `/` elsewhere.
+fn refuse(value: u8) -> Result<(), BadTarget> {
+    match value {
+        0..=0x1f | 0x7f => Err(BadTarget::Control),
+        b'\\' => Err(BadTarget::Backslash),
+        _ => Ok(()),
+    }
+}
+
+/// The value of the two hexadecimal digits at the start, and what follows them.
+pub(crate) fn escape(bytes: &[u8]) -> Option<(u8, &[u8])> {
+    let (&[high, low], rest) = bytes.split_first_chunk::<2>()?;
+    Some((hex(high)? << 4 | hex(low)?, rest))
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// Writes an escaped byte in its normal form: unreserved as itself, anything else as an upper-case escape.
+pub(crate) fn push_normal(value: u8, out: &mut Vec<u8>) {
+    if value.is_ascii_alphanumeric() || matches!(value, b'-' | b'.' | b'_' | b'~') {
+        out.push(value);
+    } else {
+        push_escape(value, out);
+    }
+}
+
+/// Writes `%XX`.
+pub(crate) fn push_escape(value: u8, out: &mut Vec<u8>) {
+    let digit = |nibble: u8| {
+        if nibble < 10 {
+            b'0' + nibble
+        } else {
+            b'A' + nibble - 10
+        }
+    };
+    out.extend_from_slice(&[b'%', digit(value >> 4), digit(value & 15)]);
+}
+
+/// RFC 3986 section 3.3, without the escape itself.
+fn is_pchar(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn canonical(raw: &str) -> Result<String, BadTarget> {
+        let mut out = Vec::new();
+        canonical_path(raw.as_bytes(), &mut out)?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    fn decoded(raw: &str) -> Result<Vec<u8>, BadTarget> {
+        let (mut path, mut out) = (Vec::new(), Vec::new());
+        canonical_path(raw.as_bytes(), &mut path)?;
+        decoded_path(&path, &mut out)?;
+        Ok(out)
+    }
+
+    #[test]
+    fn targets_are_taken_apart() {
+        let target = split(b"/a?b?c").unwrap();
+        assert_eq!((target.path, target.query), (&b"/a"[..], Some(&b"b?c"[..])));
+        assert_eq!(split(b"/a?").unwrap().query, Some(&b""[..]));
+        let target = split(b"HTTP://Example.com:80?x").unwrap();
+        assert_eq!(
+            target,
+            Target {
+                authority: Some(b"Example.com:80"),
+                path: b"/",
+                query: Some(b"x")
+            }
+        );
+        assert_eq!(split(b"https://h/p/").unwrap().path, b"/p/");
+        assert_eq!(split(b"*").unwrap().path, b"*");
+    }
+
+    #[test]
+    fn bad_targets_are_refused() {
+        for (target, why) in [
+            (&b""[..], BadTarget::Form),
+            (b"a/b", BadTarget::Form),
+            (b"example.com:443", BadTarget::Form),
+            (b"http://", BadTarget::Form),
+            (b"http:///x", BadTarget::Form),
+            (b"http://u@h/", BadTarget::Form),
+            (b"ftp://h/", BadTarget::Form),
+            (b"/a#b", BadTarget::Fragment),
+            (b"/a?x#b", BadTarget::Fragment),
+            (b"/a b", BadTarget::Control),
+            (b"/a?\r\nX: y", BadTarget::Control),
+            (b"/\0", BadTarget::Control),
+        ] {
+            assert_eq!(split(target), Err(why), "{}", target.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn paths_have_one_form() {
+        for (raw, expected) in [
+            ("/", "/"),
+            ("/%7euser/%41", "/~user/A"),
+            ("/%d0%bf", "/%D0%BF"),
+            ("/a%2fb%3f%23", "/a%2Fb%3F%23"),
+            ("/Case//kept/", "/Case//kept/"),
+            ("/a/./b/../c", "/a/c"),
+            ("/a/%2e%2E/b", "/b"),
+            ("/../../x", "/x"),
+            ("/a/..", "/"),
+            ("/a/b/.", "/a/b/"),
+            ("/a//../b", "/a/b"),
+            ("/..a/.b/c..", "/..a/.b/c.."),
+            ("/a|b{c}\"<>^`[]", "/a%7Cb%7Bc%7D%22%3C%3E%5E%60%5B%5D"),
+            ("/a%7cb", "/a%7Cb"),
+            ("/%252e%252e/", "/%252e%252e/"),
+            ("/a;b=c,d:e@f", "/a;b=c,d:e@f"),
+        ] {
+            assert_eq!(canonical(raw).as_deref(), Ok(expected), "{raw}");
+        }
+    }
+
+    #[test]
+    fn bad_paths_are_refused() {
+        for (raw, why) in [
+            ("", BadTarget::Form),
+            ("a", BadTarget::Form),
+            ("/%00", BadTarget::Control),
+            ("/a%0Ab", BadTarget::Control),
+            ("/a%0d", BadTarget::Control),
+            ("/%7F", BadTarget::Control),
+            ("/a\\b", BadTarget::Backslash),
+            ("/a%5cb", BadTarget::Backslash),
+            ("/a%", BadTarget::Escape),
+            ("/a%4", BadTarget::Escape),
+            ("/a%zz", BadTarget::Escape),
+            ("/\u{e9}", BadTarget::NotAscii),
+            ("/a?b", BadTarget::Form),
+            ("/a#b", BadTarget::Fragment),
+        ] {
+            assert_eq!(canonical(raw), Err(why), "{raw}");
+        }
+    }
+
+    #[test]
+    fn decoding_happens_once() {
+        assert_eq!(decoded("/a%2Fb//c%20%25").unwrap(), b"/a/b/c %");
+        assert_eq!(decoded("//wp-admin%2F%2Fx").unwrap(), b"/wp-admin/x");
+        assert_eq!(decoded("/%252e%252e/x").unwrap(), b"/%2e%2e/x");
+        for raw in ["/a/..%2fb", "/a%2f..%2fb", "/a%2F%2E%2e", "/.%2Fx"] {
+            assert_eq!(decoded(raw), Err(BadTarget::Dots), "{raw}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_judged(raw in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _ = split(&raw);
+            let _ = decoded_path(&raw, &mut Vec::new());
+            let _ = canonical_path(&raw, &mut Vec::new());
+        }
+
+        #[test]
+        fn the_form_is_a_fixed_point_without_dots(raw in "(/([.a%]|%2[eEfF]|%41|[{;]){0,5}){1,6}") {
+            let mut once = Vec::new();
+            if canonical_path(raw.as_bytes(), &mut once).is_ok() {
+                let mut twice = Vec::new();
+                canonical_path(&once, &mut twice).unwrap();
+                prop_assert_eq!(&once, &twice);
+                prop_assert!(!once.split(|&b| b == b'/').any(|s| s == b"." || s == b".."));
+            }
+        }
+    }
+}
