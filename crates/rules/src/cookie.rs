@@ -1,1 +1,148 @@
-//! (to be written)
+//! Cookies of a request: taken apart as PHP takes them, and sorted into three classes.
+//!
+//! *Bypass* cookies mean a person, whose requests travel whole and whose pages are never shared. *Vary* cookies select a
+//! variant: their values are keyed and sent upstream. *Ignored* cookies are neither, so on a cacheable fetch the
+//! upstream never sees them. A cookie that hides its name from this file is ignored and thereby unseen.
+//! Does not look at `Set-Cookie`.
+
+use crate::site::{NamePattern, Preset, SiteRules};
+use crate::wordpress;
+
+/// What a cookie of a request means to the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// A person: the request passes.
+    Bypass,
+    /// Part of the key, and sent upstream.
+    Vary,
+    /// As if it were not there.
+    Ignored,
+}
+
+/// One `name=value` of a `Cookie` line, without surrounding whitespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair<'a> {
+    /// Up to the first `=`; never empty.
+    pub name: &'a [u8],
+    /// What follows it; empty where there is no `=`.
+    pub value: &'a [u8],
+}
+
+/// The pairs of a `Cookie` line. Only `;` separates: neither quotes nor commas mean anything to PHP here.
+pub fn pairs(line: &[u8]) -> impl Iterator<Item = Pair<'_>> {
+    line.split(|&b| b == b';').filter_map(|part| {
+        let (name, value) = match memchr::memchr(b'=', part) {
+            Some(at) => (part.get(..at)?, part.get(at + 1..)?),
+            None => (part, &b""[..]),
+        };
+        let name = name.trim_ascii();
+        (!name.is_empty()).then_some(Pair {
+            name,
+            value: value.trim_ascii(),
+        })
+    })
+}
+
+/// The class of a cookie. A reason to pass beats a reason to vary, since the first protects people and the second speed.
+pub fn classify(name: &[u8], site: &SiteRules) -> Class {
+    let is_listed = |list: &[NamePattern]| list.iter().any(|pattern| pattern.matches(name));
+    if is_listed(&site.bypass_cookies) {
+        return Class::Bypass;
+    }
+    match site.preset {
+        Preset::WordPress => {
+            if wordpress::is_bypass_cookie(name) {
+                Class::Bypass
+            } else if is_listed(&site.vary_cookies) || wordpress::is_vary_cookie(name) {
+                Class::Vary
+            } else {
+                Class::Ignored
+            }
+        }
+        // Without knowledge of the application each unknown cookie may mean a person.
+        Preset::None if is_listed(&site.vary_cookies) => Class::Vary,
+        Preset::None if is_listed(&site.harmless_cookies) => Class::Ignored,
+        Preset::None => Class::Bypass,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn names(line: &str) -> Vec<(String, String)> {
+        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+        pairs(line.as_bytes())
+            .map(|p| (text(p.name), text(p.value)))
+            .collect()
+    }
+
+    #[test]
+    fn lines_are_taken_apart_as_php_does() {
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(
+            names("a=1; b=2;c = 3 "),
+            [pair("a", "1"), pair("b", "2"), pair("c", "3")]
+        );
+        assert_eq!(
+            names("a=b=c; flag;; =x;  "),
+            [pair("a", "b=c"), pair("flag", "")]
+        );
+        assert_eq!(names("a=\"x; b=y\""), [pair("a", "\"x"), pair("b", "y\"")]);
+        assert_eq!(names("a=1, b=2"), [pair("a", "1, b=2")]);
+        assert_eq!(names("a=1; a=2"), [pair("a", "1"), pair("a", "2")]);
+    }
+
+    #[test]
+    fn the_file_adds_to_the_preset() {
+        let one = |text: &str| vec![NamePattern::parse(text)];
+        let site = SiteRules {
+            vary_cookies: one("lang*"),
+            bypass_cookies: one("member"),
+            harmless_cookies: one("consent"),
+            ..SiteRules::default()
+        };
+        for (name, wordpress, none) in [
+            ("member", Class::Bypass, Class::Bypass),
+            ("language", Class::Vary, Class::Vary),
+            ("consent", Class::Ignored, Class::Ignored),
+            ("other", Class::Ignored, Class::Bypass),
+            ("Member", Class::Ignored, Class::Bypass),
+            ("wordpress_logged_in_x", Class::Bypass, Class::Bypass),
+            ("akm_mobile", Class::Vary, Class::Bypass),
+        ] {
+            assert_eq!(classify(name.as_bytes(), &site), wordpress, "{name}");
+            let site = SiteRules {
+                preset: Preset::None,
+                ..site.clone()
+            };
+            assert_eq!(classify(name.as_bytes(), &site), none, "{name}");
+        }
+    }
+
+    #[test]
+    fn varying_cannot_share_what_means_a_person() {
+        let site = SiteRules {
+            vary_cookies: vec![
+                NamePattern::parse("wordpress_*"),
+                NamePattern::parse("both"),
+            ],
+            bypass_cookies: vec![NamePattern::parse("both")],
+            ..SiteRules::default()
+        };
+        assert_eq!(classify(b"wordpress_logged_in_x", &site), Class::Bypass);
+        assert_eq!(classify(b"both", &site), Class::Bypass);
+        assert_eq!(classify(b"wordpress_theme", &site), Class::Vary);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_line(line in proptest::collection::vec(any::<u8>(), 0..200)) {
+            for pair in pairs(&line) {
+                prop_assert!(!pair.name.is_empty());
+                let _ = classify(pair.name, &SiteRules::default());
+            }
+        }
+    }
+}

@@ -1,1 +1,245 @@
-//! (to be written)
+//! What the WordPress preset knows: cookies, parameters and paths, as sorted tables.
+//!
+//! Drawn from what the page caches for WordPress agree on. Passing too much only costs speed, so doubtful cases pass;
+//! an ignored name is never seen by PHP on a cacheable fetch, so it may only be one that PHP does not use.
+//! Sites add to these lists in their file ([`crate::site::SiteRules`]).
+
+mod lists;
+
+use lists::{BYPASS_COOKIES, BYPASS_PARAMETERS, BYPASS_SEGMENTS, TRACKING, VARY_COOKIES};
+
+/// Whether a cookie of this name means a person: its bearer's requests pass the cache whole.
+pub fn is_bypass_cookie(name: &[u8]) -> bool {
+    BYPASS_COOKIES.contains(name) || is_auth_cookie(name)
+}
+
+/// Whether a cookie of this name selects a variant of a page (currency, theme for phones), so that its value is keyed.
+pub fn is_vary_cookie(name: &[u8]) -> bool {
+    VARY_COOKIES.contains(name)
+}
+
+/// Whether a cookie of this name is what `is_user_logged_in()` goes by.
+pub fn is_login_cookie(name: &[u8]) -> bool {
+    name.starts_with(b"wordpress_logged_in_")
+}
+
+/// `wordpress_` and an MD5: the admin cookie (`AUTH_COOKIE`). Other names that begin so, as `wordpress_test_cookie` and
+/// those of consent banners, mean nobody.
+fn is_auth_cookie(name: &[u8]) -> bool {
+    name.strip_prefix(b"wordpress_")
+        .is_some_and(|hash| hash.len() == 32 && hash.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// Whether a query parameter only tells analytics where a visitor came from. `name` is decoded.
+pub fn is_tracking(name: &[u8]) -> bool {
+    TRACKING.contains(name)
+}
+
+/// Whether a query parameter sends the request past the cache. `variable` is the name that PHP gives it.
+pub fn is_bypass_parameter(variable: &[u8], value: impl Iterator<Item = u8>) -> bool {
+    match variable {
+        b"action" => value.eq(b"elementor".iter().copied()),
+        b"rest_route" => is_private_route(value),
+        _ => BYPASS_PARAMETERS.contains(variable),
+    }
+}
+
+/// The WooCommerce Store API (`/wc/store/...`) speaks of the visitor's own cart.
+fn is_private_route(mut route: impl Iterator<Item = u8>) -> bool {
+    let mut segments = b"wc/store".iter();
+    let Some(first) = route.find(|&byte| byte != b'/') else {
+        return false;
+    };
+    segments.next() == Some(&first) && segments.all(|&byte| route.next() == Some(byte))
+}
+
+/// Whether a path is dynamic for each visitor: administration, login, scripts called directly, private interfaces.
+///
+/// `path` is decoded with `//` merged. Segments count at any depth, since WordPress may live in a directory and a
+/// network may hold sites in directories (`/site2/wp-admin/`).
+pub fn is_bypass_path(path: &[u8]) -> bool {
+    let mut before: &[u8] = b"";
+    for (depth, segment) in path.split(|&b| b == b'/').skip(1).enumerate() {
+        if BYPASS_SEGMENTS.binary_search(&segment).is_ok()
+            || (segment == b"acme-challenge" && before == b".well-known")
+            || (segment == b"store" && before == b"wc")
+            || (is_script(segment) && !is_front_page(segment, before, depth))
+        {
+            return true;
+        }
+        before = segment;
+    }
+    false
+}
+
+fn is_script(segment: &[u8]) -> bool {
+    let end = segment.len().saturating_sub(4);
+    segment
+        .get(end..)
+        .is_some_and(|ending| ending.eq_ignore_ascii_case(b".php"))
+}
+
+/// `/index.php` and `/site2/index.php` are the pages themselves; `/wp-content/index.php` is not.
+fn is_front_page(segment: &[u8], before: &[u8], depth: usize) -> bool {
+    segment == b"index.php" && depth <= 1 && !before.starts_with(b"wp-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lists::Names;
+    use super::*;
+
+    #[test]
+    fn tables_are_sorted_and_prefixes_do_not_nest() {
+        for names in [BYPASS_COOKIES, VARY_COOKIES, TRACKING, BYPASS_PARAMETERS] {
+            assert!(names.exact.is_sorted_by(|a, b| a < b));
+            assert!(
+                names
+                    .prefixes
+                    .is_sorted_by(|a, b| a < b && !b.starts_with(a))
+            );
+            // Each entry must be found by the search itself, not only lie in order.
+            assert!(
+                names
+                    .exact
+                    .iter()
+                    .chain(names.prefixes)
+                    .all(|name| names.contains(name))
+            );
+        }
+        assert!(BYPASS_SEGMENTS.is_sorted_by(|a, b| a < b));
+    }
+
+    #[test]
+    fn no_name_is_both_tracking_and_reason_to_pass() {
+        let all = |names: Names| {
+            names
+                .exact
+                .iter()
+                .chain(names.prefixes)
+                .copied()
+                .collect::<Vec<_>>()
+        };
+        assert!(
+            !all(TRACKING)
+                .iter()
+                .any(|name| BYPASS_PARAMETERS.contains(name))
+        );
+        assert!(
+            !all(BYPASS_PARAMETERS)
+                .iter()
+                .any(|name| TRACKING.contains(name))
+        );
+        assert!(!all(VARY_COOKIES).iter().any(|name| is_bypass_cookie(name)));
+    }
+
+    #[test]
+    fn cookies_are_classed() {
+        for name in [
+            "wordpress_logged_in_0123",
+            "wordpress_0123456789abcdef0123456789abcdef",
+            "wordpress_sec_x",
+            "wp-postpass_x",
+            "comment_author_email_x",
+            "woocommerce_cart_hash",
+            "wp_woocommerce_session_x",
+            "SimpleSAMLAuthToken",
+        ] {
+            assert!(is_bypass_cookie(name.as_bytes()), "{name}");
+        }
+        for name in [
+            "wordpress_test_cookie",
+            "wordpress_gdpr_terms",
+            "wordpress_0123456789abcdef0123456789abcdeg",
+            "wp-settings-1",
+            "wp-settings-time-1",
+            "PHPSESSID",
+            "_ga",
+            "woocommerce_recently_viewed",
+            "tk_ai",
+            "",
+        ] {
+            assert!(
+                !is_bypass_cookie(name.as_bytes()) && !is_vary_cookie(name.as_bytes()),
+                "{name}"
+            );
+        }
+        assert!(is_vary_cookie(b"woocs_current") && is_vary_cookie(b"akm_mobile"));
+    }
+
+    #[test]
+    fn paths_are_classed() {
+        for path in [
+            "/wp-admin",
+            "/wp-admin/",
+            "/wp-admin/admin-ajax.php",
+            "/site2/wp-admin/x",
+            "/wp/wp-login.php",
+            "/wp-login.php",
+            "/wp-login.php/x",
+            "/xmlrpc.php",
+            "/wp-cron.php",
+            "/XMLRPC.PHP",
+            "/wp-content/index.php",
+            "/a/b/index.php",
+            "/wp-content/plugins/x/y.php",
+            "/.well-known/acme-challenge/t",
+            "/wc-api/x/",
+            "/edd-sl/",
+            "/wp-json/wc/store/v1/cart",
+        ] {
+            assert!(is_bypass_path(path.as_bytes()), "{path}");
+        }
+        for path in [
+            "/",
+            "*",
+            "",
+            "/index.php",
+            "/index.php/2020/hello/",
+            "/site2/index.php",
+            "/wp-json/wp/v2/posts",
+            "/feed/",
+            "/about-wp-admin/",
+            "/php",
+            "/.well-known/security.txt",
+            "/wp-sitemap.xml",
+            "/store/",
+            "/acme-challenge",
+        ] {
+            assert!(!is_bypass_path(path.as_bytes()), "{path}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_classed() {
+        let passes = |name: &str, value: &str| is_bypass_parameter(name.as_bytes(), value.bytes());
+        assert!(
+            passes("preview", "true") && passes("preview_id", "") && passes("customize_theme", "x")
+        );
+        assert!(
+            passes("action", "elementor")
+                && !passes("action", "x")
+                && !passes("action", "elementor2")
+        );
+        assert!(passes("rest_route", "/wc/store/v1/cart") && passes("rest_route", "wc/store"));
+        assert!(
+            !passes("rest_route", "/wp/v2/posts")
+                && !passes("rest_route", "/")
+                && !passes("rest_route", "/wc/v3")
+        );
+        assert!(!passes("s", "x") && !passes("paged", "2") && !passes("", ""));
+        for name in [
+            "utm_source",
+            "utm_",
+            "fbclid",
+            "mtm_group",
+            "_bta_tid",
+            "__hssc",
+        ] {
+            assert!(is_tracking(name.as_bytes()), "{name}");
+        }
+        for name in ["utm", "ref", "replytocom", "s", "fbclid2", "v", ""] {
+            assert!(!is_tracking(name.as_bytes()), "{name}");
+        }
+    }
+}

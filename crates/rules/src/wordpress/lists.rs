@@ -1,0 +1,183 @@
+//! The tables of the WordPress preset.
+//!
+//! Sorted; and among prefixes none is the beginning of another, so that a look-up is one binary search. Tests beside
+//! the front door hold the order.
+
+/// Names, and beginnings of names.
+pub(super) struct Names {
+    pub(super) exact: &'static [&'static [u8]],
+    pub(super) prefixes: &'static [&'static [u8]],
+}
+
+impl Names {
+    pub(super) fn contains(&self, name: &[u8]) -> bool {
+        self.exact.binary_search(&name).is_ok() || self.has_prefix_of(name)
+    }
+
+    /// In a sorted list without nested beginnings, only the last entry not above `name` can be its beginning.
+    fn has_prefix_of(&self, name: &[u8]) -> bool {
+        let above = self.prefixes.partition_point(|prefix| *prefix <= name);
+        above
+            .checked_sub(1)
+            .and_then(|at| self.prefixes.get(at))
+            .is_some_and(|prefix| name.starts_with(prefix))
+    }
+}
+
+pub(super) const BYPASS_COOKIES: Names = Names {
+    exact: &[
+        b"NO_CACHE",
+        b"bp_completed_create_steps",
+        b"bp_new_group_id",
+        b"duo_secure_wordpress_auth_cookie",
+        b"duo_wordpress_auth_cookie",
+        b"edd_items_in_cart",
+        b"mp_session",
+        b"woocommerce_cart_hash",
+        b"woocommerce_items_in_cart",
+        b"wordpress_no_cache",
+        b"wpsc_customer_cookie",
+        b"xf_session",
+        b"xf_user",
+    ],
+    prefixes: &[
+        b"SimpleSAML",
+        b"bp-message",
+        b"comment_author_",
+        b"ecwid",
+        b"it_exchange_session_",
+        b"mp_globalcart_",
+        b"wordpress_logged_in_",
+        b"wordpress_rec_",
+        b"wordpress_sec_",
+        b"wordpresspass_",
+        b"wordpressuser_",
+        b"wp-postpass_",
+        b"wp-resetpass-",
+        b"wp_woocommerce_session_",
+        b"yith_wcwl_session_",
+    ],
+};
+
+pub(super) const VARY_COOKIES: Names = Names {
+    exact: &[
+        b"aelia_cs_selected_currency",
+        b"aelia_customer_country",
+        b"akm_mobile",
+        b"wcml_client_currency",
+        b"wptouch_switch_toggle",
+    ],
+    prefixes: &[b"woocs_"],
+};
+
+pub(super) const TRACKING: Names = Names {
+    exact: &[
+        b"_branch_match_id",
+        b"_ga",
+        b"_gl",
+        b"_hsenc",
+        b"_hsmi",
+        b"_ke",
+        b"_kx",
+        b"_openstat",
+        b"adgroupid",
+        b"adid",
+        b"age-verified",
+        b"campaignid",
+        b"cjevent",
+        b"ck_subscriber_id",
+        b"cn-reloaded",
+        b"dclid",
+        b"dm_i",
+        b"ef_id",
+        b"epik",
+        b"fb_action_ids",
+        b"fb_action_types",
+        b"fb_source",
+        b"fbclid",
+        b"gad_campaignid",
+        b"gad_source",
+        b"gbraid",
+        b"gclid",
+        b"gclsrc",
+        b"gdffi",
+        b"gdfms",
+        b"gdftrk",
+        b"hsCtaTracking",
+        b"igsh",
+        b"igshid",
+        b"irclickid",
+        b"li_fat_id",
+        b"mc_cid",
+        b"mc_eid",
+        b"mkt_tok",
+        b"mkwid",
+        b"msclkid",
+        b"oly_anon_id",
+        b"oly_enc_id",
+        b"pcrid",
+        b"rb_clickid",
+        b"redirect_log_mongo_id",
+        b"redirect_mongo_id",
+        b"s_kwcid",
+        b"sb_referer_host",
+        b"srsltid",
+        b"sscid",
+        b"ttclid",
+        b"twclid",
+        b"usqp",
+        b"vero_conv",
+        b"vero_id",
+        b"wbraid",
+        b"wickedid",
+        b"yclid",
+        b"ysclid",
+    ],
+    prefixes: &[
+        b"__hsfp", b"__hssc", b"__hstc", b"_bta_", b"hsa_", b"matomo_", b"mtm_", b"piwik_", b"pk_",
+        b"sc_", b"trk_", b"utm_",
+    ],
+};
+
+/// In PHP's spelling: `.` and space are `_` there.
+pub(super) const BYPASS_PARAMETERS: Names = Names {
+    exact: &[
+        b"LSCWP_CTRL",
+        // The REST server takes the method from here, so a GET with it may be anything.
+        b"_method",
+        b"_ppp",
+        b"_wpnonce",
+        b"add-to-cart",
+        b"bricks",
+        b"brizy-edit",
+        b"ct_builder",
+        b"doing_wp_cron",
+        b"download_file",
+        b"edd-api",
+        b"edd_action",
+        b"elementor-preview",
+        b"et_fb",
+        b"et_pb_preview",
+        b"fl_builder",
+        b"gf-download",
+        b"gf-signature",
+        b"logout",
+        b"moderation-hash",
+        b"nocache",
+        b"order-pay",
+        b"preview",
+        b"preview_id",
+        b"preview_nonce",
+        b"remove_item",
+        b"tve",
+        b"unapproved",
+        b"undo_item",
+        b"vc_editable",
+        b"wc-ajax",
+        b"wc-api",
+        b"wp_customize",
+    ],
+    prefixes: &[b"customize_"],
+};
+
+pub(super) const BYPASS_SEGMENTS: &[&[u8]] = &[b"edd-sl", b"wc-api", b"wp-admin"];
