@@ -1,1 +1,237 @@
-//! (to be written)
+//! Content codings: which ones a client takes, and which of ours suits it best.
+//!
+//! Reads `Accept-Encoding` (RFC 9110 §12.5.3) with its weights, `q=0`, `*` and the implied identity. A request without
+//! the field gets identity alone: the RFC would permit anything, but a client that is silent may not decode anything.
+//! Decides nothing about whether a body is worth compressing, and never fails: a member that is not understood is as
+//! if it were not there.
+
+/// A content coding that Galley stores or sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Coding {
+    /// No coding.
+    Identity,
+    /// RFC 1952; `x-gzip` is read as the same.
+    Gzip,
+    /// RFC 7932.
+    Brotli,
+    /// RFC 8878.
+    Zstd,
+}
+
+impl Coding {
+    /// Every coding, the one that is usually the smallest for text first: the order in which ties are broken.
+    pub const BY_DENSITY: [Self; 4] = [Self::Brotli, Self::Zstd, Self::Gzip, Self::Identity];
+
+    /// The word of `Content-Encoding`; `identity` never appears there.
+    pub const fn token(self) -> &'static str {
+        match self {
+            Self::Identity => "identity",
+            Self::Gzip => "gzip",
+            Self::Brotli => "br",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// The coding of a word, in any case; `None` for those that Galley does not know.
+    pub fn parse(token: &[u8]) -> Option<Self> {
+        if token.eq_ignore_ascii_case(b"x-gzip") {
+            return Some(Self::Gzip);
+        }
+        Self::BY_DENSITY
+            .into_iter()
+            .find(|coding| token.eq_ignore_ascii_case(coding.token().as_bytes()))
+    }
+}
+
+/// What a client accepts. The default, a request without `Accept-Encoding`, is identity alone.
+///
+/// Weights are thousandths; several lines add up as one list, as RFC 9110 §5.3 asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Codings {
+    identity: Option<u16>,
+    gzip: Option<u16>,
+    brotli: Option<u16>,
+    zstd: Option<u16>,
+    others: Option<u16>,
+}
+
+impl Codings {
+    /// Takes in one `Accept-Encoding` line. Where a coding is named twice, the smaller weight counts.
+    pub fn read(&mut self, accept_encoding_line: &[u8]) {
+        for member in accept_encoding_line.split(|&byte| byte == b',') {
+            let Some((token, weight)) = weighted(member) else {
+                continue;
+            };
+            let slot = if token == b"*" {
+                &mut self.others
+            } else if let Some(coding) = Coding::parse(token) {
+                self.slot(coding)
+            } else {
+                continue;
+            };
+            *slot = Some(slot.map_or(weight, |before| before.min(weight)));
+        }
+    }
+
+    /// The most welcome of `available`: by weight, then by [`Coding::BY_DENSITY`]. `None`: the client refuses all.
+    pub fn best(self, available: &[Coding]) -> Option<Coding> {
+        let mut best: Option<(u16, Coding)> = None;
+        for coding in Coding::BY_DENSITY {
+            let weight = self.weight(coding);
+            if weight > best.map_or(0, |(most, _)| most) && available.contains(&coding) {
+                best = Some((weight, coding));
+            }
+        }
+        best.map(|(_, coding)| coding)
+    }
+
+    /// Whether `coding` may be sent at all.
+    pub fn accepts(self, coding: Coding) -> bool {
+        self.weight(coding) > 0
+    }
+
+    /// Thousandths; 0 refuses. Identity that nobody mentioned is welcome, but less than anything that was named.
+    fn weight(self, coding: Coding) -> u16 {
+        let named = match coding {
+            Coding::Identity => self.identity,
+            Coding::Gzip => self.gzip,
+            Coding::Brotli => self.brotli,
+            Coding::Zstd => self.zstd,
+        };
+        match (named.or(self.others), coding) {
+            (Some(0), _) => 0,
+            // Scaled by two, so that the implied identity fits below the least weight that can be written.
+            (Some(weight), _) => weight.saturating_mul(2),
+            (None, Coding::Identity) => 1,
+            (None, _) => 0,
+        }
+    }
+
+    fn slot(&mut self, coding: Coding) -> &mut Option<u16> {
+        match coding {
+            Coding::Identity => &mut self.identity,
+            Coding::Gzip => &mut self.gzip,
+            Coding::Brotli => &mut self.brotli,
+            Coding::Zstd => &mut self.zstd,
+        }
+    }
+}
+
+/// `token [;q=0.5]` as token and thousandths; `None` if the member is empty or its weight is malformed.
+fn weighted(member: &[u8]) -> Option<(&[u8], u16)> {
+    let mut parts = member.split(|&byte| byte == b';');
+    let token = parts.next()?.trim_ascii();
+    let mut weight = 1000;
+    for parameter in parts {
+        let parameter = parameter.trim_ascii();
+        let (name, value) = parameter.split_at_checked(2)?;
+        if !name.eq_ignore_ascii_case(b"q=") {
+            return None;
+        }
+        weight = thousandths(value)?;
+    }
+    (!token.is_empty()).then_some((token, weight))
+}
+
+/// `qvalue` of RFC 9110 §12.4.2: `0`, `1`, at most three decimals, nothing above 1.
+fn thousandths(value: &[u8]) -> Option<u16> {
+    let (whole, decimals) = match value {
+        [whole] => (*whole, &[][..]),
+        [whole, b'.', decimals @ ..] if decimals.len() <= 3 => (*whole, decimals),
+        _ => return None,
+    };
+    let mut sum: u16 = match whole {
+        b'0' => 0,
+        b'1' => 1000,
+        _ => return None,
+    };
+    for (digit, unit) in decimals.iter().zip([100, 10, 1]) {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        sum = sum.saturating_add(u16::from(digit.saturating_sub(b'0')).saturating_mul(unit));
+    }
+    (sum <= 1000).then_some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ALL: &[Coding] = &[Coding::Identity, Coding::Gzip, Coding::Brotli, Coding::Zstd];
+
+    fn codings(lines: &[&str]) -> Codings {
+        let mut codings = Codings::default();
+        for line in lines {
+            codings.read(line.as_bytes());
+        }
+        codings
+    }
+
+    #[test]
+    fn best_follows_weights_then_density() {
+        let table: &[(&[&str], Option<Coding>)] = &[
+            (&[], Some(Coding::Identity)),
+            (&[""], Some(Coding::Identity)),
+            (&["gzip"], Some(Coding::Gzip)),
+            (&["GZip"], Some(Coding::Gzip)),
+            (&["x-gzip"], Some(Coding::Gzip)),
+            (&["gzip, deflate, br, zstd"], Some(Coding::Brotli)),
+            (&["gzip, deflate, zstd"], Some(Coding::Zstd)),
+            (&["gzip", "br"], Some(Coding::Brotli)),
+            (&["gzip;q=1.0, br;q=0.9"], Some(Coding::Gzip)),
+            (&["gzip ; q=0.001"], Some(Coding::Gzip)),
+            (&["identity;q=0.5, gzip;q=0.4"], Some(Coding::Identity)),
+            (&["gzip, identity"], Some(Coding::Gzip)),
+            (&["br;q=0, gzip"], Some(Coding::Gzip)),
+            (&["br, br;q=0, gzip"], Some(Coding::Gzip)),
+            (&["*"], Some(Coding::Brotli)),
+            (&["*;q=0"], None),
+            (&["*;q=0, identity"], Some(Coding::Identity)),
+            (&["gzip;q=0, *;q=0.1"], Some(Coding::Brotli)),
+            (&["identity;q=0"], None),
+            (&["gzip;q=2"], Some(Coding::Identity)),
+            (&["gzip;q=0.1234"], Some(Coding::Identity)),
+            (&["gzip;q=1.001"], Some(Coding::Identity)),
+            (&["gzip;level=9"], Some(Coding::Identity)),
+            (&["gzip;q=-1, br;q=0,1"], Some(Coding::Identity)),
+            (&["compress, deflate"], Some(Coding::Identity)),
+        ];
+        for (lines, wanted) in table {
+            assert_eq!(codings(lines).best(ALL), *wanted, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn best_is_one_of_the_available() {
+        let browser = codings(&["gzip, deflate, br, zstd"]);
+        assert_eq!(
+            browser.best(&[Coding::Identity, Coding::Gzip]),
+            Some(Coding::Gzip)
+        );
+        assert_eq!(browser.best(&[Coding::Identity]), Some(Coding::Identity));
+        assert_eq!(browser.best(&[]), None);
+        assert_eq!(Codings::default().best(&[Coding::Gzip]), None);
+        assert!(!Codings::default().accepts(Coding::Gzip));
+        assert!(codings(&["gzip;q=0.2"]).accepts(Coding::Identity));
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics_and_never_picks_what_is_refused(line in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let mut codings = Codings::default();
+            codings.read(&line);
+            if let Some(coding) = codings.best(ALL) {
+                prop_assert!(codings.accepts(coding));
+            }
+        }
+
+        #[test]
+        fn never_panics_on_near_misses(line in "([a-z*-]{0,5}(; ?[qQ]=[0-9.]{0,6})?,? ?){0,6}") {
+            let mut codings = Codings::default();
+            codings.read(line.as_bytes());
+            prop_assert!(codings.best(&[]).is_none());
+        }
+    }
+}

@@ -1,1 +1,505 @@
-//! (to be written)
+//! The words that explain an answer: one stable word for every way a request can go, and why.
+//!
+//! The same word stands in `Cache-Status` (RFC 9211), in the access log and as a metric's label. A word, once released,
+//! does not change. Words are structured-field tokens (RFC 9651 §3.3.4): lower case, letters and hyphens.
+//! This file decides nothing; it names what others decided.
+
+/// An enum of which each variant has a word, a list of all variants, and nothing else.
+macro_rules! words {
+    ($(#[$outer:meta])* $name:ident { $($(#[$inner:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$outer])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$inner])* $variant,)+ }
+
+        impl $name {
+            /// Every variant, in the order of declaration.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The stable word.
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word,)+ }
+            }
+        }
+    };
+}
+
+words! {
+    /// Why a request travelled past the cache, whole.
+    PassWhy {
+        /// Neither GET nor HEAD.
+        Method = "method",
+        /// It carried `Authorization`.
+        Authorization = "authorization",
+        /// It carried a cookie of the bypass class.
+        Cookie = "cookie",
+        /// The path is one that never is the same for two visitors.
+        Path = "path",
+        /// A query parameter asks for a personal or unpublished view.
+        Query = "query",
+        /// It asked for another protocol.
+        Upgrade = "upgrade",
+        /// A GET with a body.
+        Body = "body",
+        /// `Origin` of another host: the answer may depend on it.
+        Origin = "origin",
+        /// A REST nonce together with a login.
+        Nonce = "nonce",
+        /// A rule of the site says `cache = false`.
+        Rule = "rule",
+        /// The request said `no-store`.
+        NoStore = "no-store",
+        /// The page was found not storable a moment ago.
+        Remembered = "remembered",
+    }
+}
+
+words! {
+    /// Why a response was not kept.
+    NotStored {
+        /// Its status is not one that may be stored here.
+        Status = "status",
+        /// It sets a cookie that is not declared harmless.
+        SetCookie = "set-cookie",
+        /// `no-store`.
+        NoStore = "no-store",
+        /// `private`, or a reply to a request with a session.
+        Private = "private",
+        /// `no-cache`.
+        NoCache = "no-cache",
+        /// `Vary` names what is not part of the key.
+        Vary = "vary",
+        /// A part of a representation (206, `Content-Range`).
+        Partial = "partial",
+        /// Larger than an object may be.
+        TooLarge = "too-large",
+        /// It ended before its end.
+        Incomplete = "incomplete",
+        /// A page without content.
+        Empty = "empty",
+        /// A redirect to the address that was asked for.
+        Loop = "loop",
+        /// Its content was purged while it was being composed.
+        Purged = "purged",
+        /// Nothing says, or nothing is left of, how long it lives.
+        NoLifetime = "no-lifetime",
+        /// A maintenance page.
+        Maintenance = "maintenance",
+        /// A page that reports an error under a status of success.
+        ErrorPage = "error-page",
+        /// No memory for it.
+        Memory = "memory",
+        /// Only answers to GET are kept.
+        Method = "method",
+    }
+}
+
+words! {
+    /// Why a stale copy answered.
+    StaleWhy {
+        /// A refresh is under way.
+        Revalidating = "revalidating",
+        /// The upstream failed.
+        UpstreamError = "upstream-error",
+        /// The upstream's queue was full.
+        Overload = "overload",
+    }
+}
+
+words! {
+    /// Why the upstream was asked for a page that may be cached.
+    MissWhy {
+        /// Nothing is stored under this key.
+        Uri = "uri-miss",
+        /// What is stored is too old.
+        Stale = "stale",
+        /// What was stored has been purged.
+        Purged = "purged",
+    }
+}
+
+words! {
+    /// Why Galley answered with an error of its own.
+    RefusedWhy {
+        /// No site has this host.
+        UnknownHost = "unknown-host",
+        /// Not HTTP as we read it.
+        BadRequest = "bad-request",
+        /// The head is larger than allowed.
+        HeadTooLarge = "head-too-large",
+        /// The body is larger than allowed.
+        BodyTooLarge = "body-too-large",
+        /// The client took too long.
+        Timeout = "timeout",
+        /// Not allowed.
+        Denied = "denied",
+        /// A method that is not served.
+        Method = "method",
+        /// No such file, and nothing behind us to ask.
+        NotFound = "not-found",
+        /// `only-if-cached`, and it was not.
+        OnlyIfCached = "only-if-cached",
+        /// The upstream's queue is full.
+        Overload = "overload",
+        /// The upstream cannot be reached.
+        UpstreamDown = "upstream-down",
+        /// The upstream took too long.
+        UpstreamTimeout = "upstream-timeout",
+        /// The upstream's answer cannot be understood.
+        BadUpstream = "bad-upstream",
+        /// A fault of ours.
+        Internal = "internal",
+    }
+}
+
+/// What became of a response that came in for a cacheable request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kept {
+    /// It is in the store, or goes there as it arrives.
+    Stored,
+    /// It is not, and why.
+    NotStored(NotStored),
+}
+
+/// The way one request went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// A fresh copy answered.
+    Hit,
+    /// A stale copy answered, within its window.
+    Stale(StaleWhy),
+    /// The upstream answered a request that may be cached.
+    Miss {
+        /// Why it was asked.
+        why: MissWhy,
+        /// Whether its answer was kept.
+        kept: Kept,
+        /// Whether this request waited for an answer that another request had ordered.
+        collapsed: bool,
+    },
+    /// The upstream answered a request that may not be cached.
+    Pass(PassWhy),
+    /// A file below the root answered.
+    File,
+    /// Galley redirected.
+    Redirect,
+    /// A purge order, obeyed.
+    Purge,
+    /// Galley refused.
+    Refused(RefusedWhy),
+}
+
+impl Outcome {
+    /// The first word: `hit`, `stale`, `miss`, `pass`, `file`, `redirect`, `purge` or `refused`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Stale(_) => "stale",
+            Self::Miss { .. } => "miss",
+            Self::Pass(_) => "pass",
+            Self::File => "file",
+            Self::Redirect => "redirect",
+            Self::Purge => "purge",
+            Self::Refused(_) => "refused",
+        }
+    }
+
+    /// The second word, where there is more to say. For a miss: why it was not kept, else `purged` if that caused it.
+    pub const fn detail(self) -> Option<&'static str> {
+        match self {
+            Self::Hit
+            | Self::File
+            | Self::Redirect
+            | Self::Purge
+            | Self::Miss {
+                why: MissWhy::Uri | MissWhy::Stale,
+                kept: Kept::Stored,
+                ..
+            } => None,
+            Self::Stale(why) => Some(why.word()),
+            Self::Miss {
+                kept: Kept::NotStored(why),
+                ..
+            } => Some(why.word()),
+            Self::Miss {
+                why: MissWhy::Purged,
+                kept: Kept::Stored,
+                ..
+            } => Some(MissWhy::Purged.word()),
+            Self::Pass(why) => Some(why.word()),
+            Self::Refused(why) => Some(why.word()),
+        }
+    }
+
+    /// Appends this cache's member of `Cache-Status` to `out`: `galley; hit; ttl=31`,
+    /// `galley; fwd=uri-miss; collapsed; stored`, `galley; fwd=bypass; detail=cookie`, `galley; detail=file`.
+    ///
+    /// `ttl_s`: freshness left in seconds, negative when stale (RFC 9211 §2.5); written for what the store answers or
+    /// keeps, ignored elsewhere. `hit` and `fwd` exclude one another (§2.1). The key is never shown.
+    pub fn write_cache_status(self, ttl_s: Option<i64>, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"galley");
+        match self {
+            Self::Hit | Self::Stale(_) => out.extend_from_slice(b"; hit"),
+            Self::Miss {
+                why,
+                kept,
+                collapsed,
+            } => {
+                parameter(out, "fwd", why.forwarded());
+                if collapsed {
+                    out.extend_from_slice(b"; collapsed");
+                }
+                if kept == Kept::Stored {
+                    out.extend_from_slice(b"; stored");
+                }
+            }
+            Self::Pass(why) => parameter(out, "fwd", why.forwarded()),
+            Self::File | Self::Redirect | Self::Purge | Self::Refused(_) => {}
+        }
+        if let Some(ttl_s) = ttl_s.filter(|_| self.has_lifetime()) {
+            write_ttl(ttl_s, out);
+        }
+        match self.detail() {
+            Some(detail) => parameter(out, "detail", detail),
+            None if matches!(self, Self::File | Self::Redirect | Self::Purge) => {
+                parameter(out, "detail", self.word());
+            }
+            None => {}
+        }
+    }
+
+    const fn has_lifetime(self) -> bool {
+        matches!(
+            self,
+            Self::Hit
+                | Self::Stale(_)
+                | Self::Miss {
+                    kept: Kept::Stored,
+                    ..
+                }
+        )
+    }
+}
+
+impl MissWhy {
+    /// The word of RFC 9211 §2.2; a purged copy was there and could not be used, which it calls `stale`.
+    const fn forwarded(self) -> &'static str {
+        match self {
+            Self::Uri => "uri-miss",
+            Self::Stale | Self::Purged => "stale",
+        }
+    }
+}
+
+impl PassWhy {
+    /// The word of RFC 9211 §2.2.
+    const fn forwarded(self) -> &'static str {
+        match self {
+            Self::Method => "method",
+            Self::NoStore => "request",
+            Self::Authorization
+            | Self::Cookie
+            | Self::Path
+            | Self::Query
+            | Self::Upgrade
+            | Self::Body
+            | Self::Origin
+            | Self::Nonce
+            | Self::Rule
+            | Self::Remembered => "bypass",
+        }
+    }
+}
+
+fn parameter(out: &mut Vec<u8>, name: &str, value: &str) {
+    out.extend_from_slice(b"; ");
+    out.extend_from_slice(name.as_bytes());
+    out.push(b'=');
+    out.extend_from_slice(value.as_bytes());
+}
+
+/// Writes digits by hand: this runs for every hit, and must not allocate.
+fn write_ttl(ttl_s: i64, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"; ttl=");
+    if ttl_s < 0 {
+        out.push(b'-');
+    }
+    // Structured-field integers have at most 15 digits (RFC 9651 §3.3.1).
+    let mut rest = ttl_s.unsigned_abs().min(999_999_999_999_999);
+    let start = out.len();
+    loop {
+        out.push(b'0' + u8::try_from(rest % 10).unwrap_or(0));
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if let Some(digits) = out.get_mut(start..) {
+        digits.reverse();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn status(outcome: Outcome, ttl_s: Option<i64>) -> String {
+        let mut out = Vec::new();
+        outcome.write_cache_status(ttl_s, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn every_outcome() -> Vec<Outcome> {
+        let mut all = vec![
+            Outcome::Hit,
+            Outcome::File,
+            Outcome::Redirect,
+            Outcome::Purge,
+        ];
+        all.extend(StaleWhy::ALL.iter().copied().map(Outcome::Stale));
+        all.extend(PassWhy::ALL.iter().copied().map(Outcome::Pass));
+        all.extend(RefusedWhy::ALL.iter().copied().map(Outcome::Refused));
+        for &why in MissWhy::ALL {
+            for collapsed in [false, true] {
+                all.push(Outcome::Miss {
+                    why,
+                    kept: Kept::Stored,
+                    collapsed,
+                });
+                for &not in NotStored::ALL {
+                    all.push(Outcome::Miss {
+                        why,
+                        kept: Kept::NotStored(not),
+                        collapsed,
+                    });
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn cache_status_of_each_kind() {
+        let miss = |why, kept, collapsed| Outcome::Miss {
+            why,
+            kept,
+            collapsed,
+        };
+        let table = [
+            (Outcome::Hit, None, "galley; hit"),
+            (Outcome::Hit, Some(31), "galley; hit; ttl=31"),
+            (Outcome::Hit, Some(0), "galley; hit; ttl=0"),
+            (
+                Outcome::Stale(StaleWhy::UpstreamError),
+                Some(-12),
+                "galley; hit; ttl=-12; detail=upstream-error",
+            ),
+            (
+                Outcome::Stale(StaleWhy::Revalidating),
+                None,
+                "galley; hit; detail=revalidating",
+            ),
+            (
+                miss(MissWhy::Uri, Kept::Stored, false),
+                None,
+                "galley; fwd=uri-miss; stored",
+            ),
+            (
+                miss(MissWhy::Uri, Kept::Stored, true),
+                Some(60),
+                "galley; fwd=uri-miss; collapsed; stored; ttl=60",
+            ),
+            (
+                miss(MissWhy::Stale, Kept::Stored, false),
+                None,
+                "galley; fwd=stale; stored",
+            ),
+            (
+                miss(MissWhy::Purged, Kept::Stored, false),
+                None,
+                "galley; fwd=stale; stored; detail=purged",
+            ),
+            (
+                miss(MissWhy::Uri, Kept::NotStored(NotStored::SetCookie), false),
+                Some(9),
+                "galley; fwd=uri-miss; detail=set-cookie",
+            ),
+            (
+                Outcome::Pass(PassWhy::Cookie),
+                Some(1),
+                "galley; fwd=bypass; detail=cookie",
+            ),
+            (
+                Outcome::Pass(PassWhy::Method),
+                None,
+                "galley; fwd=method; detail=method",
+            ),
+            (
+                Outcome::Pass(PassWhy::NoStore),
+                None,
+                "galley; fwd=request; detail=no-store",
+            ),
+            (Outcome::File, Some(3), "galley; detail=file"),
+            (Outcome::Redirect, None, "galley; detail=redirect"),
+            (Outcome::Purge, None, "galley; detail=purge"),
+            (
+                Outcome::Refused(RefusedWhy::Overload),
+                None,
+                "galley; detail=overload",
+            ),
+        ];
+        for (outcome, ttl_s, wanted) in table {
+            assert_eq!(status(outcome, ttl_s), wanted, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn hit_and_forward_exclude_one_another() {
+        for outcome in every_outcome() {
+            let text = status(outcome, Some(5));
+            assert!(
+                !(text.contains("; hit") && text.contains("; fwd=")),
+                "{text}"
+            );
+            assert_eq!(
+                text.contains("; ttl="),
+                text.contains("; hit") || text.contains("; stored"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn words_are_tokens_and_tell_variants_apart() {
+        fn check<T>(all: &[T], word: impl Fn(&T) -> &'static str) {
+            let mut seen = std::collections::BTreeSet::new();
+            for word in all.iter().map(word) {
+                assert!(word.starts_with(|c: char| c.is_ascii_lowercase()), "{word}");
+                assert!(
+                    word.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'),
+                    "{word}"
+                );
+                assert!(seen.insert(word), "`{word}` twice");
+            }
+        }
+        check(PassWhy::ALL, |w| w.word());
+        check(NotStored::ALL, |w| w.word());
+        check(StaleWhy::ALL, |w| w.word());
+        check(MissWhy::ALL, |w| w.word());
+        check(RefusedWhy::ALL, |w| w.word());
+    }
+
+    proptest! {
+        #[test]
+        fn ttl_reads_back(ttl_s in -999_999_999_999_999_i64..=999_999_999_999_999) {
+            let text = status(Outcome::Hit, Some(ttl_s));
+            prop_assert_eq!(text.strip_prefix("galley; hit; ttl=").unwrap().parse::<i64>().unwrap(), ttl_s);
+        }
+
+        #[test]
+        fn ttl_keeps_to_fifteen_digits(ttl_s in any::<i64>()) {
+            let text = status(Outcome::Hit, Some(ttl_s));
+            prop_assert!(text.rsplit(['=', '-']).next().unwrap().len() <= 15);
+        }
+    }
+}
