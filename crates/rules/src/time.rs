@@ -1,1 +1,147 @@
-//! (to be written)
+//! The two clocks, as values: ticks of a monotonic clock for ages, dates for header fields.
+//!
+//! Ages are differences of [`Tick`]s, so that a step of the wall clock (a virtual machine that resumes, a correction by
+//! NTP) neither kills nor resurrects what is stored. Wall time appears only where a field carries it. Nothing here reads
+//! a clock, and no arithmetic overflows: it stops at the ends.
+
+use std::io::Write as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Milliseconds of a monotonic clock since the process began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tick(pub u64);
+
+impl Tick {
+    /// The time from `earlier` to here; zero if `earlier` is later.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The moment `d` later, in whole milliseconds.
+    #[must_use]
+    pub fn plus(self, d: Duration) -> Self {
+        Self(
+            self.0
+                .saturating_add(u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
+        )
+    }
+}
+
+/// A date of HTTP (RFC 9110 §5.6.7) in any of its three forms, in any case, as RFC 9111 §4.2 asks of caches.
+///
+/// `None`: not a date. Other zones than GMT, a wrong day of the week and years before 1970 are not dates.
+pub fn parse_date(value: &[u8]) -> Option<SystemTime> {
+    let value = value.trim_ascii();
+    let mut spelled = [0; LONGEST_DATE];
+    let spelled = spelled.get_mut(..value.len())?;
+    spelled.copy_from_slice(value);
+    spelled.make_ascii_lowercase();
+    let zone = if spelled.ends_with(b"gmt") {
+        spelled.len().saturating_sub(3)
+    } else {
+        spelled.len()
+    };
+    let mut inside_word = false;
+    for (position, byte) in spelled.iter_mut().enumerate() {
+        if !inside_word || position >= zone {
+            byte.make_ascii_uppercase();
+        }
+        inside_word = byte.is_ascii_alphabetic();
+    }
+    httpdate::parse_http_date(std::str::from_utf8(spelled).ok()?).ok()
+}
+
+/// Appends `t` as IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`. Times before 1970 or after 9999 are written as the nearest end.
+pub fn write_date(t: SystemTime, out: &mut Vec<u8>) {
+    let since_epoch = t.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let writable = UNIX_EPOCH + since_epoch.min(Duration::from_secs(LAST_SECOND_OF_9999));
+    // Writing into a Vec cannot fail.
+    let _ = write!(out, "{}", httpdate::HttpDate::from(writable));
+}
+
+/// `Wednesday, 06-Nov-94 08:49:37 GMT` has 33 bytes; a little more, for doubled spaces that are no date anyway.
+const LONGEST_DATE: usize = 40;
+
+const LAST_SECOND_OF_9999: u64 = 253_402_300_799;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOV_1994: u64 = 784_111_777;
+
+    #[test]
+    fn dates_in_all_forms() {
+        let table: &[(&str, Option<u64>)] = &[
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(NOV_1994)),
+            ("  Sun, 06 Nov 1994 08:49:37 GMT ", Some(NOV_1994)),
+            ("sun, 06 nov 1994 08:49:37 gmt", Some(NOV_1994)),
+            ("SUN, 06 NOV 1994 08:49:37 GMT", Some(NOV_1994)),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", Some(NOV_1994)),
+            ("Sun Nov  6 08:49:37 1994", Some(NOV_1994)),
+            ("Wed, 11 Jan 1984 05:00:00 GMT", Some(442_645_200)),
+            ("Sun, 06 Nov 1994 08:49:37 UTC", None),
+            ("Sun, 06 Nov 1994 08:49:37 +0100", None),
+            ("Sun, 06 Nov 94 08:49:37 GMT", None),
+            ("Mon, 06 Nov 1994 08:49:37 GMT", None),
+            ("Sun, 06 Nov 1994 08:49:37", None),
+            ("Thu, 31 Feb 1994 08:49:37 GMT", None),
+            ("0", None),
+            ("-1", None),
+            ("", None),
+            (
+                "Sun, 06 Nov 1994 08:49:37 GMT, Sun, 06 Nov 1994 08:49:37 GMT",
+                None,
+            ),
+        ];
+        for (text, wanted) in table {
+            let found = parse_date(text.as_bytes());
+            assert_eq!(
+                found,
+                wanted.map(|s| UNIX_EPOCH + Duration::from_secs(s)),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn dates_at_the_ends() {
+        let mut out = Vec::new();
+        write_date(UNIX_EPOCH - Duration::from_secs(5), &mut out);
+        assert_eq!(out, b"Thu, 01 Jan 1970 00:00:00 GMT");
+        out.clear();
+        write_date(
+            UNIX_EPOCH + Duration::from_secs(u64::from(u32::MAX) * 1000),
+            &mut out,
+        );
+        assert_eq!(out, b"Fri, 31 Dec 9999 23:59:59 GMT");
+    }
+
+    #[test]
+    fn ticks_stop_at_the_ends() {
+        assert_eq!(Tick(5).since(Tick(3)), Duration::from_millis(2));
+        assert_eq!(Tick(3).since(Tick(5)), Duration::ZERO);
+        assert_eq!(Tick(3).plus(Duration::from_micros(2_999)), Tick(5));
+        assert_eq!(Tick(3).plus(Duration::MAX), Tick(u64::MAX));
+    }
+
+    proptest! {
+        #[test]
+        fn parsing_never_panics(value in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let _ = parse_date(&value);
+        }
+
+        #[test]
+        fn near_dates_never_panic(value in "[A-Za-z]{3,9},? [0-9]{2}[ -][A-Za-z]{3}[ -][0-9]{2,4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT") {
+            let _ = parse_date(value.as_bytes());
+        }
+
+        #[test]
+        fn written_dates_read_back(seconds in 0..LAST_SECOND_OF_9999) {
+            let mut out = Vec::new();
+            write_date(UNIX_EPOCH + Duration::from_secs(seconds), &mut out);
+            prop_assert_eq!(parse_date(&out), Some(UNIX_EPOCH + Duration::from_secs(seconds)));
+        }
+    }
+}

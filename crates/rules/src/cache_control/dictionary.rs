@@ -1,0 +1,252 @@
+//! Dictionaries of structured fields (RFC 9651 §4.2.2), as far as cache directives need them.
+//!
+//! Everything of the grammar is recognised, so that a malformed field is told from an unusual one; of the values only
+//! what a directive can mean is kept. Input is any bytes; nothing panics; the work is linear.
+
+/// What a member's value is, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    /// A boolean, or a key alone.
+    Flag(bool),
+    /// An integer of at most 15 digits.
+    Integer(i64),
+    /// Any other type: decimal, string, token, bytes, date, display string, inner list.
+    Other,
+}
+
+/// The members in order, each key once with its last value. `None`: not a dictionary. An empty field: no members.
+pub(super) fn parse(text: &[u8]) -> Option<Vec<(String, Value)>> {
+    let mut input = Input {
+        rest: text.trim_ascii(),
+    };
+    let mut members: Vec<(String, Value)> = Vec::new();
+    while !input.rest.is_empty() {
+        let key = input.key()?;
+        let value = if input.accept(b'=') {
+            input.member_value()?
+        } else {
+            Value::Flag(true)
+        };
+        input.parameters()?;
+        members.retain(|(name, _)| *name != key);
+        if members.len() == MOST_MEMBERS {
+            return None;
+        }
+        members.push((key, value));
+        input.skip_blanks();
+        if input.rest.is_empty() {
+            break;
+        }
+        if !input.accept(b',') {
+            return None;
+        }
+        input.skip_blanks();
+        if input.rest.is_empty() {
+            return None;
+        }
+    }
+    Some(members)
+}
+
+struct Input<'a> {
+    rest: &'a [u8],
+}
+
+impl Input<'_> {
+    fn accept(&mut self, wanted: u8) -> bool {
+        match self.rest {
+            [first, behind @ ..] if *first == wanted => {
+                self.rest = behind;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn next(&mut self) -> Option<u8> {
+        let (first, behind) = self.rest.split_first()?;
+        self.rest = behind;
+        Some(*first)
+    }
+
+    fn skip_blanks(&mut self) {
+        self.take_while(|byte| matches!(byte, b' ' | b'\t'));
+    }
+
+    fn take_while(&mut self, wanted: impl Fn(u8) -> bool) -> &[u8] {
+        let end = self
+            .rest
+            .iter()
+            .position(|&byte| !wanted(byte))
+            .unwrap_or(self.rest.len());
+        let (taken, behind) = self.rest.split_at(end);
+        self.rest = behind;
+        taken
+    }
+
+    fn key(&mut self) -> Option<String> {
+        if !self
+            .rest
+            .first()
+            .is_some_and(|first| first.is_ascii_lowercase() || *first == b'*')
+        {
+            return None;
+        }
+        let key = self
+            .take_while(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-.*".contains(&b));
+        std::str::from_utf8(key).ok().map(str::to_owned)
+    }
+
+    fn member_value(&mut self) -> Option<Value> {
+        if !self.accept(b'(') {
+            return self.bare_item();
+        }
+        loop {
+            self.take_while(|byte| byte == b' ');
+            if self.accept(b')') {
+                return Some(Value::Other);
+            }
+            self.bare_item()?;
+            self.parameters()?;
+            if !matches!(self.rest.first(), Some(b' ' | b')')) {
+                return None;
+            }
+        }
+    }
+
+    fn parameters(&mut self) -> Option<()> {
+        while self.accept(b';') {
+            self.take_while(|byte| byte == b' ');
+            self.key()?;
+            if self.accept(b'=') {
+                self.bare_item()?;
+            }
+        }
+        Some(())
+    }
+
+    fn bare_item(&mut self) -> Option<Value> {
+        match self.rest.first()? {
+            b'-' | b'0'..=b'9' => self.number(),
+            b'?' => match self.rest {
+                [_, digit @ (b'0' | b'1'), behind @ ..] => {
+                    let flag = Value::Flag(*digit == b'1');
+                    self.rest = behind;
+                    Some(flag)
+                }
+                _ => None,
+            },
+            b'"' => self.string(),
+            b':' => self.byte_sequence(),
+            b'@' => {
+                self.next();
+                matches!(self.number()?, Value::Integer(_)).then_some(Value::Other)
+            }
+            b'%' => {
+                self.next();
+                self.string()
+            }
+            b'*' | b'A'..=b'Z' | b'a'..=b'z' => {
+                self.take_while(|byte| super::is_token_byte(byte) || matches!(byte, b':' | b'/'));
+                Some(Value::Other)
+            }
+            _ => None,
+        }
+    }
+
+    fn number(&mut self) -> Option<Value> {
+        let negative = self.accept(b'-');
+        let digits = self.take_while(|byte| byte.is_ascii_digit());
+        let whole = digits.len();
+        let magnitude: i64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+        if self.accept(b'.') {
+            let decimals = self.take_while(|byte| byte.is_ascii_digit()).len();
+            return (whole <= 12 && (1..=3).contains(&decimals)).then_some(Value::Other);
+        }
+        (whole <= 15).then_some(Value::Integer(if negative {
+            -magnitude
+        } else {
+            magnitude
+        }))
+    }
+
+    fn string(&mut self) -> Option<Value> {
+        if !self.accept(b'"') {
+            return None;
+        }
+        loop {
+            match self.next()? {
+                b'"' => return Some(Value::Other),
+                b'\\' if !matches!(self.next()?, b'"' | b'\\') => return None,
+                b'\\' | b' '..=b'~' => {}
+                _ => return None,
+            }
+        }
+    }
+
+    fn byte_sequence(&mut self) -> Option<Value> {
+        self.next();
+        self.take_while(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
+        self.accept(b':').then_some(Value::Other)
+    }
+}
+
+/// Far more than there are directives; a bound, because each key is compared with those before it.
+const MOST_MEMBERS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dictionaries() {
+        let one = |name: &str, value| Some(vec![(name.to_owned(), value)]);
+        let table = [
+            ("", Some(vec![])),
+            ("a", one("a", Value::Flag(true))),
+            ("a;p=1;q", one("a", Value::Flag(true))),
+            ("a=?1", one("a", Value::Flag(true))),
+            ("a=?0", one("a", Value::Flag(false))),
+            ("a=-15", one("a", Value::Integer(-15))),
+            ("a=1.25", one("a", Value::Other)),
+            ("a=\"x\\\"y, b\"", one("a", Value::Other)),
+            ("a=tok/en:1", one("a", Value::Other)),
+            ("a=:aGk=:", one("a", Value::Other)),
+            ("a=@1659578233", one("a", Value::Other)),
+            ("a=%\"caf%c3%a9\"", one("a", Value::Other)),
+            ("a=(1  \"x\";p b)", one("a", Value::Other)),
+            ("a=(), a=2", one("a", Value::Integer(2))),
+            ("*x.y_z-1", one("*x.y_z-1", Value::Flag(true))),
+            ("a=?2", None),
+            ("a=", None),
+            ("A", None),
+            ("1a", None),
+            ("a=1.", None),
+            ("a=1.2345", None),
+            ("a=-", None),
+            ("a=@1.5", None),
+            ("a=(1", None),
+            ("a=(1\"x\")", None),
+            ("a=\"\\x\"", None),
+            ("a=\"\x7f\"", None),
+            ("a=:x", None),
+            ("a,", None),
+            (",a", None),
+            ("a b", None),
+            ("a;", None),
+        ];
+        for (text, wanted) in table {
+            assert_eq!(parse(text.as_bytes()), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn members_are_bounded() {
+        let many: Vec<String> = (0..=MOST_MEMBERS).map(|n| format!("k{n}")).collect();
+        assert_eq!(parse(many.join(",").as_bytes()), None);
+        assert_eq!(
+            parse(many[1..].join(",").as_bytes()).map(|m| m.len()),
+            Some(MOST_MEMBERS)
+        );
+    }
+}
