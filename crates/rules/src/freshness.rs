@@ -1,1 +1,240 @@
-//! (to be written)
+//! How long a response lives: which of its fields speaks, what it says, and what holds where none does.
+//!
+//! The first of these fields that is there speaks, alone: `Galley-Cache-Control`, `CDN-Cache-Control` (RFC 9213),
+//! `Surrogate-Control`, `X-LiteSpeed-Cache-Control`, `X-Accel-Expires`; then `Cache-Control` with `Expires`
+//! (RFC 9111 §4.2.1). Directives of two voices are never mixed. Without a preset the three of other products say
+//! nothing. An explicit lifetime is obeyed even when it is zero; the site's table answers only for silence.
+//! Whether the response may be stored at all is decided in [`crate::storable`].
+
+use std::time::{Duration, SystemTime};
+
+use http::header::{AGE, CACHE_CONTROL, DATE, EXPIRES, LAST_MODIFIED};
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use crate::cache_control::{CacheControl, delta_seconds};
+use crate::site::{Ignore, Preset, SiteRules, TtlTable};
+use crate::storable::Answered;
+use crate::time::parse_date;
+
+/// Which field speaks for a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Voice {
+    /// `Galley-Cache-Control`: the plugin.
+    Galley,
+    /// `CDN-Cache-Control`.
+    Cdn,
+    /// `Surrogate-Control`.
+    Surrogate,
+    /// `X-LiteSpeed-Cache-Control`.
+    LiteSpeed,
+    /// `X-Accel-Expires`.
+    Accel,
+    /// `Cache-Control`, with `Expires` where it names no lifetime itself.
+    CacheControl,
+    /// `Expires` alone.
+    Expires,
+    /// None of them.
+    Nobody,
+}
+
+/// What a response says about its own life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statement {
+    /// Who says it.
+    pub voice: Voice,
+    /// The directives; empty where the voice has none.
+    pub control: CacheControl,
+    /// The lifetime, counted from the moment of composition. `None`: not said.
+    pub lifetime: Option<Duration>,
+}
+
+/// Reads what a response says. `now`: when it was received.
+pub fn statement(fields: &HeaderMap, preset: Preset, ignore: Ignore, now: SystemTime) -> Statement {
+    let addressed = || targeted(fields).or_else(|| foreign(fields, preset, now));
+    if let Some(statement) = (!ignore.cache_control).then(addressed).flatten() {
+        return statement;
+    }
+    let control = (!ignore.cache_control && speaks(fields, "cache-control"))
+        .then(|| CacheControl::parse(values(fields, CACHE_CONTROL.as_str())));
+    let expires = (!ignore.expires).then(|| expires(fields, now)).flatten();
+    let voice = match (&control, expires) {
+        (Some(_), _) => Voice::CacheControl,
+        (None, Some(_)) => Voice::Expires,
+        (None, None) => Voice::Nobody,
+    };
+    let control = control.unwrap_or_default();
+    let lifetime = control.shared_lifetime().or(expires);
+    Statement {
+        voice,
+        control,
+        lifetime,
+    }
+}
+
+/// How long a stale copy may answer, while one refresh runs and when the upstream fails (RFC 5861).
+///
+/// Nothing after `must-revalidate` and `proxy-revalidate`. `s-maxage` implies the latter (RFC 9111 §5.2.2.10), so that
+/// the site's windows do not apply to it; a window that the same response names is its explicit permission. Errors get
+/// no window from the site: a stale 404 would only hide what has been published since.
+pub fn windows(statement: &Statement, status: StatusCode, ttl: &TtlTable) -> (Duration, Duration) {
+    let control = &statement.control;
+    if control.must_revalidate || control.proxy_revalidate {
+        return (Duration::ZERO, Duration::ZERO);
+    }
+    let unsaid = if control.s_maxage.is_some() || status.as_u16() >= 400 {
+        (Duration::ZERO, Duration::ZERO)
+    } else {
+        (ttl.stale_while_revalidate, ttl.stale_if_error)
+    };
+    (
+        control.stale_while_revalidate.unwrap_or(unsaid.0),
+        control.stale_if_error.unwrap_or(unsaid.1),
+    )
+}
+
+/// The lifetime of a silent response: the site's row for its status; without a preset a tenth of its age
+/// (RFC 9111 §4.2.2, at most an hour) where it tells that; the site's default. `None`: it has none.
+pub fn unsaid(answer: &Answered<'_>, control: &CacheControl, site: &SiteRules) -> Option<Duration> {
+    if let Some(named) = named_lifetime(answer.status, &site.ttl) {
+        return Some(named);
+    }
+    if !is_heuristically_cacheable(answer.status) && !control.public {
+        return None;
+    }
+    let heuristic = match site.preset {
+        Preset::WordPress => None,
+        Preset::None => tenth_of_age(answer.fields, answer.now),
+    };
+    Some(heuristic.unwrap_or(site.ttl.default))
+}
+
+/// The row of the site's table for a status.
+pub fn named_lifetime(status: StatusCode, ttl: &TtlTable) -> Option<Duration> {
+    ttl.by_status
+        .iter()
+        .find(|(named, _)| *named == status.as_u16())
+        .map(|(_, lifetime)| *lifetime)
+}
+
+/// Statuses that may live on a guess (RFC 9110 §15.1).
+pub fn is_heuristically_cacheable(status: StatusCode) -> bool {
+    matches!(
+        status.as_u16(),
+        200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501
+    )
+}
+
+/// How old a response is when it arrives (RFC 9111 §4.2.3): the larger of what its `Date` shows and of what its `Age`
+/// says plus the time that asking took.
+pub fn initial_age(fields: &HeaderMap, response_delay: Duration, now: SystemTime) -> Duration {
+    let apparent = date(fields)
+        .and_then(|date| now.duration_since(date).ok())
+        .unwrap_or_default();
+    let stated = values(fields, AGE.as_str())
+        .next()
+        .and_then(|line| line.split(|&byte| byte == b',').next())
+        .map(<[u8]>::trim_ascii)
+        .filter(|value| value.first() != Some(&b'"'))
+        .and_then(delta_seconds)
+        .unwrap_or_default();
+    apparent.max(stated.saturating_add(response_delay))
+}
+
+fn targeted(fields: &HeaderMap) -> Option<Statement> {
+    [
+        ("galley-cache-control", Voice::Galley),
+        ("cdn-cache-control", Voice::Cdn),
+    ]
+    .into_iter()
+    .find_map(|(name, voice)| {
+        let control = CacheControl::parse_targeted(values(fields, name))?;
+        Some(Statement {
+            voice,
+            lifetime: control.shared_lifetime(),
+            control,
+        })
+    })
+}
+
+/// Fields of other products, which WordPress plugins send.
+fn foreign(fields: &HeaderMap, preset: Preset, now: SystemTime) -> Option<Statement> {
+    if preset == Preset::None {
+        return None;
+    }
+    if speaks(fields, "surrogate-control") {
+        let control = CacheControl::parse_surrogate(values(fields, "surrogate-control"));
+        return Some(Statement {
+            voice: Voice::Surrogate,
+            lifetime: control.shared_lifetime(),
+            control,
+        });
+    }
+    if speaks(fields, "x-litespeed-cache-control") {
+        let control = CacheControl::parse(values(fields, "x-litespeed-cache-control"));
+        return Some(Statement {
+            voice: Voice::LiteSpeed,
+            lifetime: control.shared_lifetime(),
+            control,
+        });
+    }
+    let value = values(fields, "x-accel-expires").next()?.trim_ascii();
+    Some(Statement {
+        voice: Voice::Accel,
+        control: CacheControl::default(),
+        lifetime: Some(accel_lifetime(value, now)),
+    })
+}
+
+/// Seconds, or `@` and a Unix time. What is neither is zero: doubt does not store.
+fn accel_lifetime(value: &[u8], now: SystemTime) -> Duration {
+    let Some(moment) = value.strip_prefix(b"@") else {
+        return delta_seconds(value).unwrap_or_default();
+    };
+    let moment = std::str::from_utf8(moment)
+        .ok()
+        .and_then(|text| text.parse::<u32>().ok())
+        .unwrap_or(0);
+    let moment = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::from(moment));
+    moment.duration_since(now).unwrap_or_default()
+}
+
+/// `Expires` less `Date` (RFC 9111 §4.2.1). Anything that is not one date has expired already (§5.3).
+fn expires(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let mut lines = values(fields, EXPIRES.as_str());
+    let value = lines.next()?;
+    let moment = if lines.next().is_none() {
+        parse_date(value)
+    } else {
+        None
+    };
+    let Some(moment) = moment else {
+        return Some(Duration::ZERO);
+    };
+    Some(
+        moment
+            .duration_since(date(fields).unwrap_or(now))
+            .unwrap_or_default(),
+    )
+}
+
+fn tenth_of_age(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let modified = parse_date(fields.get(LAST_MODIFIED)?.as_bytes())?;
+    let age = date(fields).unwrap_or(now).duration_since(modified).ok()?;
+    Some((age / 10).min(LONGEST_GUESS))
+}
+
+fn date(fields: &HeaderMap) -> Option<SystemTime> {
+    parse_date(fields.get(DATE)?.as_bytes())
+}
+
+/// Whether a field is there and says anything.
+fn speaks(fields: &HeaderMap, name: &str) -> bool {
+    values(fields, name).any(|line| !line.trim_ascii().is_empty())
+}
+
+fn values<'a>(fields: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a [u8]> {
+    fields.get_all(name).into_iter().map(HeaderValue::as_bytes)
+}
+
+/// A guess that turns out wrong is wrong for at most this long.
+const LONGEST_GUESS: Duration = Duration::from_secs(3600);

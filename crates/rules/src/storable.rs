@@ -1,1 +1,310 @@
-//! (to be written)
+//! Whether a response may be kept, for how long, and what of its head.
+//!
+//! RFC 9111 §3, narrowed by the promise that nothing personal is ever shared: only answers to trimmed requests, never
+//! with a cookie that the site's file does not call harmless, never with `private`, `no-store` or `no-cache`, never
+//! partial, never a redirect to itself. The WordPress preset keeps fewer statuses than the RFC permits; without a preset
+//! any final status with an explicit lifetime is kept. Truth is in the response: no decision looks at a URL's ending.
+//! Whether a body came whole is known by who received it; [`judge_body`] judges what it then looks like.
+
+mod fields;
+mod redirect;
+
+use std::time::{Duration, SystemTime};
+
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPIRES, RETRY_AFTER};
+use http::{HeaderMap, StatusCode};
+
+pub use self::fields::{browser_fields, stored_fields};
+use crate::cache_control::CacheControl;
+use crate::facts::{Facts, Gate, Method};
+use crate::freshness::{self, Statement, Voice};
+use crate::outcome::NotStored;
+use crate::site::{Ignore, Preset, Rule, SiteRules};
+use crate::vary::Vary;
+
+/// What to do with a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Keep it, this long.
+    Store(Life),
+    /// Do not, and why.
+    Skip(NotStored),
+}
+
+/// How long an entry lives. Lifetimes count from composition, so the age that it came with is part of its age.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    /// As long as its age is below, it is fresh.
+    pub fresh: Duration,
+    /// From the end of freshness: how long it may answer while one refresh runs.
+    pub stale_while_revalidate: Duration,
+    /// From the end of freshness: how long it may answer when the upstream fails.
+    pub stale_if_error: Duration,
+    /// Its age when it was received (RFC 9111 §4.2.3, `corrected_initial_age`).
+    pub initial_age: Duration,
+}
+
+/// A response's head, as the upstream sent it.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered<'a> {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its fields, none removed.
+    pub fields: &'a HeaderMap,
+    /// From the first byte of the request to the head of the response.
+    pub response_delay: Duration,
+    /// When the head was received.
+    pub now: SystemTime,
+}
+
+/// Judges a response to the trimmed form of the request behind `facts`.
+pub fn judge(facts: &Facts, answer: &Answered<'_>, site: &SiteRules) -> Verdict {
+    let rule = facts.rule().and_then(|index| site.rules.get(index));
+    let ignore = rule.map_or(Ignore::default(), |rule| rule.ignore);
+    let statement = freshness::statement(answer.fields, site.preset, ignore, answer.now);
+    let forbidden = check_request(facts)
+        .and_then(|()| check_status(answer, &statement, site))
+        .and_then(|()| check_cookies(answer.fields, site, ignore))
+        .and_then(|()| check_vary(answer.fields, site, ignore))
+        .and_then(|()| check_content(facts, answer, site));
+    if let Err(why) = forbidden {
+        return Verdict::Skip(why);
+    }
+    if let Some(brief) = missing_page(answer, &statement, site) {
+        return live(answer, brief, (Duration::ZERO, Duration::ZERO));
+    }
+    if let Err(why) = check_directives(&statement.control, site.preset) {
+        return Verdict::Skip(why);
+    }
+    let windows = freshness::windows(&statement, answer.status, &site.ttl);
+    let fresh = statement
+        .lifetime
+        .or_else(|| unsaid(answer, &statement, rule, site));
+    fresh.map_or(Verdict::Skip(NotStored::NoLifetime), |fresh| {
+        live(answer, fresh, windows)
+    })
+}
+
+/// Judges a body that came whole: its length, and its last bytes (at least [`TAIL_BYTES`], or all of it).
+///
+/// For the WordPress preset. PHP that dies late leaves a status of 200 and an empty or very short page without an end;
+/// fragments that are short by intent are not stored either, which costs little.
+pub fn judge_body(
+    answer: &Answered<'_>,
+    site: &SiteRules,
+    length: u64,
+    tail: &[u8],
+) -> Result<(), NotStored> {
+    if site.preset == Preset::None || answer.status != StatusCode::OK || !is_html(answer.fields) {
+        return Ok(());
+    }
+    if length == 0 {
+        return Err(NotStored::Empty);
+    }
+    let has_end = tail
+        .windows(END_OF_PAGE.len())
+        .any(|part| part.eq_ignore_ascii_case(END_OF_PAGE));
+    if length < SHORTEST_PAGE && !has_end {
+        Err(NotStored::ErrorPage)
+    } else {
+        Ok(())
+    }
+}
+
+/// How much of a body's end [`judge_body`] wants to see.
+pub const TAIL_BYTES: usize = 255;
+
+fn check_request(facts: &Facts) -> Result<(), NotStored> {
+    if !matches!(facts.method(), Method::Get | Method::Head) {
+        return Err(NotStored::Method);
+    }
+    if facts.no_store() {
+        return Err(NotStored::NoStore);
+    }
+    match facts.gate() {
+        Gate::Open if !facts.has_session() => Ok(()),
+        // A request that passed went up whole, so its answer may be anybody's.
+        Gate::Open | Gate::Pass(_) => Err(NotStored::Private),
+    }
+}
+
+fn check_status(
+    answer: &Answered<'_>,
+    statement: &Statement,
+    site: &SiteRules,
+) -> Result<(), NotStored> {
+    let status = answer.status.as_u16();
+    if status == 206 || answer.fields.contains_key(CONTENT_RANGE) {
+        return Err(NotStored::Partial);
+    }
+    if status == 503 && answer.fields.contains_key(RETRY_AFTER) {
+        return Err(NotStored::Maintenance);
+    }
+    let named = freshness::named_lifetime(answer.status, &site.ttl).is_some();
+    let may_store = match site.preset {
+        Preset::WordPress => match status {
+            200 | 203 | 301 | 308 | 404 | 410 => true,
+            // Temporary redirects of WordPress depend on who asks and when; 204 and 304 are no pages; the rest
+            // challenges, or asks to come later.
+            204 | 302..=304 | 307 | 401 | 407 | 429 => false,
+            200..=499 => named,
+            _ => false,
+        },
+        Preset::None => match status {
+            304 | 0..=199 => false,
+            _ => {
+                named
+                    || statement.lifetime.is_some()
+                    || statement.control.public
+                    || freshness::is_heuristically_cacheable(answer.status)
+            }
+        },
+    };
+    if may_store {
+        Ok(())
+    } else {
+        Err(NotStored::Status)
+    }
+}
+
+fn check_cookies(fields: &HeaderMap, site: &SiteRules, ignore: Ignore) -> Result<(), NotStored> {
+    if ignore.set_cookie || self::fields::cookies_set(fields).all(|name| is_harmless(name, site)) {
+        Ok(())
+    } else {
+        Err(NotStored::SetCookie)
+    }
+}
+
+/// Only what the site's file names: no preset may decide that a cookie identifies nobody.
+fn is_harmless(name: &[u8], site: &SiteRules) -> bool {
+    site.harmless_cookies
+        .iter()
+        .any(|pattern| pattern.matches(name))
+}
+
+fn check_vary(fields: &HeaderMap, site: &SiteRules, ignore: Ignore) -> Result<(), NotStored> {
+    if ignore.vary || Vary::of(fields).is_covered_by_key(site.preset) {
+        Ok(())
+    } else {
+        Err(NotStored::Vary)
+    }
+}
+
+fn check_content(facts: &Facts, answer: &Answered<'_>, site: &SiteRules) -> Result<(), NotStored> {
+    if site.preset == Preset::WordPress && answer.status == StatusCode::OK {
+        let says_empty = answer
+            .fields
+            .get(CONTENT_LENGTH)
+            .is_some_and(|length| length.as_bytes() == b"0");
+        if says_empty && is_html(answer.fields) {
+            return Err(NotStored::Empty);
+        }
+    }
+    if answer.status.is_redirection() && redirect::leads_back(facts, answer.fields, site) {
+        return Err(NotStored::Loop);
+    }
+    Ok(())
+}
+
+fn check_directives(control: &CacheControl, preset: Preset) -> Result<(), NotStored> {
+    // `must-understand` lifts `no-store` where the status is understood (RFC 9111 §5.2.2.3): all that get here are.
+    let lifts_no_store = control.must_understand && preset == Preset::None;
+    if control.no_store && !lifts_no_store {
+        Err(NotStored::NoStore)
+    } else if control.private {
+        Err(NotStored::Private)
+    } else if control.no_cache {
+        Err(NotStored::NoCache)
+    } else {
+        Ok(())
+    }
+}
+
+/// The lifetime of a 404 that says no more than WordPress always says about one, if the site's file gives it any.
+///
+/// Departs: RFC 9111 §5.2.2.5 forbids to store it, but WordPress sends its no-cache head with every page that it does
+/// not find, and a scan for missing pages would occupy all of PHP. Such a head counts as silence; there is no grace, and
+/// nothing of it is personal because the request was trimmed. Pinned by `missing_pages_live_briefly`.
+fn missing_page(
+    answer: &Answered<'_>,
+    statement: &Statement,
+    site: &SiteRules,
+) -> Option<Duration> {
+    let is_word_press_head = site.preset == Preset::WordPress
+        && answer.status == StatusCode::NOT_FOUND
+        && statement.voice == Voice::CacheControl
+        && answer
+            .fields
+            .get(EXPIRES)
+            .is_some_and(|value| value.as_bytes() == WORDPRESS_EXPIRES)
+        && self::fields::cookies_set(answer.fields).next().is_none();
+    let control = &statement.control;
+    let before_6_8 = CacheControl {
+        no_cache: true,
+        must_revalidate: true,
+        max_age: Some(Duration::ZERO),
+        ..CacheControl::default()
+    };
+    let since_6_8 = CacheControl {
+        no_store: true,
+        private: true,
+        ..before_6_8.clone()
+    };
+    let says_only_that = *control == before_6_8 || *control == since_6_8;
+    (is_word_press_head && says_only_that)
+        .then(|| freshness::named_lifetime(answer.status, &site.ttl))?
+}
+
+/// What holds where the response is silent: the rule's lifetime for what succeeded, else the site's.
+fn unsaid(
+    answer: &Answered<'_>,
+    statement: &Statement,
+    rule: Option<&Rule>,
+    site: &SiteRules,
+) -> Option<Duration> {
+    let of_rule = rule
+        .and_then(|rule| rule.ttl)
+        .filter(|_| answer.status.as_u16() < 400);
+    of_rule.or_else(|| freshness::unsaid(answer, &statement.control, site))
+}
+
+/// An entry that is stale on arrival is not worth its memory.
+fn live(answer: &Answered<'_>, fresh: Duration, windows: (Duration, Duration)) -> Verdict {
+    let initial_age = freshness::initial_age(answer.fields, answer.response_delay, answer.now);
+    if fresh <= initial_age {
+        return Verdict::Skip(NotStored::NoLifetime);
+    }
+    let (stale_while_revalidate, stale_if_error) = windows;
+    Verdict::Store(Life {
+        fresh,
+        stale_while_revalidate,
+        stale_if_error,
+        initial_age,
+    })
+}
+
+fn is_html(fields: &HeaderMap) -> bool {
+    let media_type = media_type(fields);
+    media_type.eq_ignore_ascii_case(b"text/html")
+        || media_type.eq_ignore_ascii_case(b"application/xhtml+xml")
+}
+
+/// `Content-Type` without its parameters; empty where there is none.
+fn media_type(fields: &HeaderMap) -> &[u8] {
+    let value = fields
+        .get(CONTENT_TYPE)
+        .map_or(&b""[..], |value| value.as_bytes());
+    value
+        .split(|&byte| byte == b';')
+        .next()
+        .unwrap_or_default()
+        .trim_ascii()
+}
+
+/// The birthday of a WordPress developer; nothing else sends it.
+const WORDPRESS_EXPIRES: &[u8] = b"Wed, 11 Jan 1984 05:00:00 GMT";
+
+const END_OF_PAGE: &[u8] = b"</html";
+
+/// A page of HTML that is shorter and has no end is a message about an error.
+const SHORTEST_PAGE: u64 = 255;

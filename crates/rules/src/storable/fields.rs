@@ -1,0 +1,261 @@
+//! What of a response's head is kept, and what browsers are told.
+//!
+//! A stored head is given to everybody, so it holds nothing that was meant for one connection (RFC 9111 §3.1), for one
+//! visitor, or for caches like ours. Framing is not kept either: it is made anew for each client.
+
+use http::header::{CACHE_CONTROL, CONNECTION, EXPIRES, SET_COOKIE, VARY};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{is_html, media_type};
+use crate::fields::is_hop_by_hop;
+use crate::site::{Preset, SiteRules};
+use crate::tags::TAG_FIELDS;
+
+/// Takes out of a head what a stored copy must not carry: hop-by-hop and `Connection`-listed fields, every `Set-Cookie`,
+/// `Age`, `Content-Length`, proxy authentication, tags, orders, and what is addressed to surrogates. Also `Vary` where
+/// the request's rule ignores it.
+///
+/// Without a preset the fields of other products are ordinary fields and stay.
+pub fn stored_fields(fields: &HeaderMap, site: &SiteRules, rule: Option<usize>) -> HeaderMap {
+    let ignores_vary = rule
+        .and_then(|index| site.rules.get(index))
+        .is_some_and(|rule| rule.ignore.vary);
+    let listed: Vec<&[u8]> = fields
+        .get_all(CONNECTION)
+        .iter()
+        .flat_map(|line| line.as_bytes().split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .collect();
+    let mut kept = HeaderMap::with_capacity(fields.keys_len());
+    for (name, value) in fields {
+        let is_dropped = is_hop_by_hop(name.as_str(), listed.iter().copied())
+            || NEVER_STORED.contains(&name.as_str())
+            || TAG_FIELDS.contains(&name.as_str())
+            || (site.preset == Preset::WordPress && FOREIGN.contains(&name.as_str()))
+            || (ignores_vary && *name == VARY);
+        if !is_dropped {
+            kept.append(name.clone(), value.clone());
+        }
+    }
+    kept
+}
+
+/// Adds what browsers are to be told where the upstream said nothing: pages are to be asked for again each time, so that
+/// a purge is final for them too; with a strong `ETag` that costs a 304. Never overwrites, and does nothing without a
+/// preset. Besides HTML this is for feeds and JSON, which browsers would otherwise keep on a guess.
+pub fn browser_fields(fields: &mut HeaderMap, site: &SiteRules) {
+    let is_silent = !fields.contains_key(CACHE_CONTROL) && !fields.contains_key(EXPIRES);
+    if site.preset == Preset::WordPress && is_silent && changes_with_content(fields) {
+        fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    }
+}
+
+/// The names of the cookies that a response sets. `Lsc-Cookie` is how the plugin of `LiteSpeed` sets one on cached answers.
+pub(super) fn cookies_set(fields: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    [
+        SET_COOKIE,
+        HeaderName::from_static("set-cookie2"),
+        HeaderName::from_static("lsc-cookie"),
+    ]
+    .into_iter()
+    .flat_map(|name| fields.get_all(name).into_iter())
+    .map(|value| {
+        value
+            .as_bytes()
+            .split(|byte| matches!(byte, b'=' | b';'))
+            .next()
+            .unwrap_or_default()
+            .trim_ascii()
+    })
+}
+
+/// Whether the media type is one of documents: HTML, XML, JSON.
+fn changes_with_content(fields: &HeaderMap) -> bool {
+    let media_type = media_type(fields).to_ascii_lowercase();
+    is_html(fields)
+        || [&b"application/json"[..], b"application/xml", b"text/xml"]
+            .contains(&media_type.as_slice())
+        || (media_type.starts_with(b"application/")
+            && (media_type.ends_with(b"+json") || media_type.ends_with(b"+xml")))
+}
+
+/// Beyond what ends at each hop. Lower case, as names of a `HeaderMap` are.
+const NEVER_STORED: &[&str] = &[
+    "age",
+    "content-length",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-authentication-info",
+    "set-cookie",
+    "set-cookie2",
+    "lsc-cookie",
+    "galley-cache-control",
+    "galley-purge",
+    "cdn-cache-control",
+];
+
+/// Instructions to other products' caches.
+const FOREIGN: &[&str] = &[
+    "surrogate-control",
+    "x-accel-buffering",
+    "x-accel-charset",
+    "x-accel-expires",
+    "x-accel-limit-rate",
+    "x-accel-redirect",
+    "x-litespeed-cache-control",
+    "x-litespeed-purge",
+    "x-litespeed-purge2",
+    "x-litespeed-vary",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::site::{Ignore, Rule};
+
+    fn map(rows: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in rows {
+            map.append(
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            );
+        }
+        map
+    }
+
+    fn none() -> SiteRules {
+        SiteRules {
+            preset: Preset::None,
+            ..SiteRules::default()
+        }
+    }
+
+    fn names(fields: &HeaderMap) -> Vec<&str> {
+        let mut names: Vec<&str> = fields.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn a_stored_head_is_for_everybody() {
+        let rows = map(&[
+            ("content-type", "text/html"),
+            ("content-length", "5"),
+            ("date", "x"),
+            ("age", "3"),
+            ("connection", "close, X-Once,X-Twice"),
+            ("x-once", "1"),
+            ("x-twice", "1"),
+            ("keep-alive", "1"),
+            ("proxy-connection", "1"),
+            ("proxy-authenticate", "1"),
+            ("proxy-authentication-info", "1"),
+            ("te", "1"),
+            ("trailer", "1"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "1"),
+            ("set-cookie", "a=b"),
+            ("set-cookie", "c=d"),
+            ("lsc-cookie", "e=f"),
+            ("galley-cache-control", "max-age=1"),
+            ("cdn-cache-control", "max-age=1"),
+            ("galley-tags", "a"),
+            ("surrogate-key", "a"),
+            ("x-litespeed-tag", "a"),
+            ("link", "1"),
+            ("link", "2"),
+            ("x-wp-total", "7"),
+            ("etag", "\"x\""),
+        ]);
+        let kept = stored_fields(&rows, &SiteRules::default(), None);
+        assert_eq!(
+            names(&kept),
+            ["content-type", "date", "etag", "link", "x-wp-total"]
+        );
+        assert_eq!(kept.get_all("link").iter().count(), 2);
+        assert_eq!(names(&stored_fields(&rows, &none(), None)), names(&kept));
+    }
+
+    #[test]
+    fn fields_of_other_products_stay_without_a_preset() {
+        let rows = map(&[
+            ("x-accel-expires", "1"),
+            ("surrogate-control", "1"),
+            ("x-litespeed-purge", "*"),
+        ]);
+        assert!(stored_fields(&rows, &SiteRules::default(), None).is_empty());
+        assert_eq!(stored_fields(&rows, &none(), None).len(), 3);
+    }
+
+    #[test]
+    fn an_ignored_vary_goes() {
+        let ignore = Ignore {
+            vary: true,
+            ..Ignore::default()
+        };
+        let site = SiteRules {
+            rules: vec![Rule {
+                ignore,
+                ..Rule::default()
+            }],
+            ..SiteRules::default()
+        };
+        let rows = map(&[("vary", "Accept-Language")]);
+        assert!(stored_fields(&rows, &site, Some(0)).is_empty());
+        assert_eq!(stored_fields(&rows, &site, None).len(), 1);
+        assert_eq!(stored_fields(&rows, &site, Some(7)).len(), 1);
+    }
+
+    #[test]
+    fn browsers_ask_again_where_nothing_was_said() {
+        type Rows = &'static [(&'static str, &'static str)];
+        let table: &[(Rows, Option<&str>)] = &[
+            (
+                &[("content-type", "text/html; charset=UTF-8")],
+                Some("no-cache"),
+            ),
+            (
+                &[("content-type", "Application/XHTML+xml")],
+                Some("no-cache"),
+            ),
+            (&[("content-type", "application/rss+xml")], Some("no-cache")),
+            (&[("content-type", "application/json")], Some("no-cache")),
+            (
+                &[
+                    ("content-type", "text/html"),
+                    ("cache-control", "max-age=5"),
+                ],
+                Some("max-age=5"),
+            ),
+            (&[("content-type", "text/html"), ("expires", "0")], None),
+            (&[("content-type", "image/svg+xml")], None),
+            (&[("content-type", "text/css")], None),
+            (&[], None),
+        ];
+        for (rows, wanted) in table {
+            let mut fields = map(rows);
+            browser_fields(&mut fields, &SiteRules::default());
+            assert_eq!(
+                fields.get(CACHE_CONTROL).map(HeaderValue::as_bytes),
+                wanted.map(str::as_bytes),
+                "{rows:?}"
+            );
+            let mut fields = map(rows);
+            browser_fields(&mut fields, &none());
+            assert_eq!(fields, map(rows));
+        }
+    }
+
+    #[test]
+    fn names_of_cookies() {
+        let rows = map(&[
+            ("set-cookie", " a=b; Path=/"),
+            ("set-cookie", "c"),
+            ("set-cookie", "d; e=f"),
+            ("lsc-cookie", "g=h"),
+        ]);
+        let found: Vec<&[u8]> = cookies_set(&rows).collect();
+        assert_eq!(found, [&b"a"[..], b"c", b"d", b"g"]);
+    }
+}
