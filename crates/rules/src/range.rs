@@ -1,1 +1,229 @@
-//! (to be written)
+//! `Range`: which bytes of a representation were asked for (RFC 9110 §14).
+//!
+//! Reads the `bytes` unit only; everything else, everything malformed, and more parts than a fair client needs, means the
+//! whole representation, as if the field were absent. Overlapping and touching ranges are joined, so that an answer is
+//! never larger than the representation, however often a part was asked for (a known way to exhaust servers).
+//! Whether the field applies at all (`If-Range`, method, status) is decided in [`crate::conditional`] and by the caller.
+
+/// Bytes `start..end` of a representation; never empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// The first byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+}
+
+impl Span {
+    /// How many bytes.
+    pub const fn length(self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+}
+
+/// What to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ranges {
+    /// 200 with everything.
+    Whole,
+    /// 416 with `Content-Range: bytes */length`.
+    Unsatisfiable,
+    /// 206 with one part.
+    One(Span),
+    /// 206 as `multipart/byteranges`: 2 to [`MAX_PARTS`] parts, ascending, none touching another.
+    Many(Vec<Span>),
+}
+
+/// Reads a `Range` field for a representation of `length` bytes.
+pub fn parse(value: &[u8], length: u64) -> Ranges {
+    let Some(specs) = after_unit(value.trim_ascii()) else {
+        return Ranges::Whole;
+    };
+    let mut spans = Vec::new();
+    let mut count = 0_usize;
+    for spec in specs
+        .split(|&byte| byte == b',')
+        .map(<[u8]>::trim_ascii)
+        .filter(|spec| !spec.is_empty())
+    {
+        count = count.saturating_add(1);
+        if count > MAX_SPECS {
+            return Ranges::Whole;
+        }
+        match one(spec, length) {
+            Spec::Malformed => return Ranges::Whole,
+            Spec::Outside => {}
+            Spec::Inside(span) => spans.push(span),
+        }
+    }
+    if count == 0 {
+        return Ranges::Whole;
+    }
+    coalesce(&mut spans);
+    match spans.as_slice() {
+        [] => Ranges::Unsatisfiable,
+        [span] => Ranges::One(*span),
+        more if more.len() <= MAX_PARTS => Ranges::Many(spans),
+        _ => Ranges::Whole,
+    }
+}
+
+/// The most parts of one answer, after joining.
+pub const MAX_PARTS: usize = 16;
+
+enum Spec {
+    Malformed,
+    Outside,
+    Inside(Span),
+}
+
+/// `bytes=` in any case (RFC 9110 §14.1: range units are case-insensitive).
+fn after_unit(value: &[u8]) -> Option<&[u8]> {
+    let (unit, specs) = value.split_at_checked(b"bytes=".len())?;
+    unit.eq_ignore_ascii_case(b"bytes=").then_some(specs)
+}
+
+/// One of `first-last`, `first-`, `-suffix`.
+fn one(spec: &[u8], length: u64) -> Spec {
+    let Some(dash) = memchr::memchr(b'-', spec) else {
+        return Spec::Malformed;
+    };
+    let (first, last) = spec.split_at(dash);
+    let last = last.get(1..).unwrap_or_default();
+    let (start, end) = match (number(first), number(last)) {
+        (Some(first), Some(last)) if first > last => return Spec::Malformed,
+        (Some(first), Some(last)) => (first, last.saturating_add(1).min(length)),
+        (Some(first), None) if last.is_empty() => (first, length),
+        (None, Some(suffix)) if first.is_empty() => (length.saturating_sub(suffix), length),
+        _ => return Spec::Malformed,
+    };
+    if start < end {
+        Spec::Inside(Span { start, end })
+    } else {
+        Spec::Outside
+    }
+}
+
+/// Digits only; larger than any file is the largest number.
+fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some(digits.iter().fold(0, |sum: u64, digit| {
+        sum.saturating_mul(10)
+            .saturating_add(u64::from(digit.saturating_sub(b'0')))
+    }))
+}
+
+/// Sorts, and joins what overlaps or touches.
+fn coalesce(spans: &mut Vec<Span>) {
+    spans.sort_unstable_by_key(|span| (span.start, span.end));
+    spans.dedup_by(|next, kept| {
+        let joins = next.start <= kept.end;
+        if joins {
+            kept.end = kept.end.max(next.end);
+        }
+        joins
+    });
+}
+
+/// The most ranges that are looked at; a head of the usual size could hold thousands.
+const MAX_SPECS: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn span(start: u64, end: u64) -> Span {
+        Span { start, end }
+    }
+
+    #[test]
+    fn ranges_of_a_hundred_bytes() {
+        let table: &[(&str, Ranges)] = &[
+            ("bytes=0-0", Ranges::One(span(0, 1))),
+            ("bytes=0-99", Ranges::One(span(0, 100))),
+            ("bytes=10-", Ranges::One(span(10, 100))),
+            ("bytes=-10", Ranges::One(span(90, 100))),
+            ("bytes=-1000", Ranges::One(span(0, 100))),
+            ("bytes=90-1000", Ranges::One(span(90, 100))),
+            ("Bytes=5-6", Ranges::One(span(5, 7))),
+            (" bytes=5-6 ", Ranges::One(span(5, 7))),
+            ("bytes=0-99999999999999999999999", Ranges::One(span(0, 100))),
+            ("bytes=0-1, 4-5", Ranges::Many(vec![span(0, 2), span(4, 6)])),
+            ("bytes=4-5,0-1", Ranges::Many(vec![span(0, 2), span(4, 6)])),
+            (
+                "bytes=,0-1,,4-5,",
+                Ranges::Many(vec![span(0, 2), span(4, 6)]),
+            ),
+            ("bytes=0-1,2-3", Ranges::One(span(0, 4))),
+            ("bytes=0-50,10-20,40-60", Ranges::One(span(0, 61))),
+            ("bytes=0-,0-,0-,0-", Ranges::One(span(0, 100))),
+            ("bytes=0-1,200-300", Ranges::One(span(0, 2))),
+            ("bytes=100-", Ranges::Unsatisfiable),
+            ("bytes=100-200,300-", Ranges::Unsatisfiable),
+            ("bytes=-0", Ranges::Unsatisfiable),
+            ("bytes=99999999999999999999999-", Ranges::Unsatisfiable),
+            ("bytes=5-4", Ranges::Whole),
+            ("bytes=0-1,5-4", Ranges::Whole),
+            ("bytes=", Ranges::Whole),
+            ("bytes=,", Ranges::Whole),
+            ("bytes=-", Ranges::Whole),
+            ("bytes=a-b", Ranges::Whole),
+            ("bytes=1", Ranges::Whole),
+            ("bytes=+1-2", Ranges::Whole),
+            ("bytes=1-2-3", Ranges::Whole),
+            ("bytes = 1-2", Ranges::Whole),
+            ("bytes:1-2", Ranges::Whole),
+            ("items=1-2", Ranges::Whole),
+            ("", Ranges::Whole),
+        ];
+        for (text, wanted) in table {
+            assert_eq!(parse(text.as_bytes(), 100), *wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_has_no_ranges() {
+        assert_eq!(parse(b"bytes=0-", 0), Ranges::Unsatisfiable);
+        assert_eq!(parse(b"bytes=-5", 0), Ranges::Unsatisfiable);
+    }
+
+    #[test]
+    fn parts_are_bounded_after_joining() {
+        let apart = |count: usize| {
+            let specs: Vec<String> = (0..count).map(|n| format!("{}-{}", n * 3, n * 3)).collect();
+            format!("bytes={}", specs.join(","))
+        };
+        assert!(
+            matches!(parse(apart(MAX_PARTS).as_bytes(), 1000), Ranges::Many(parts) if parts.len() == MAX_PARTS)
+        );
+        assert_eq!(parse(apart(MAX_PARTS + 1).as_bytes(), 1000), Ranges::Whole);
+        let same = format!("bytes={}", vec!["0-9"; MAX_SPECS].join(","));
+        assert_eq!(parse(same.as_bytes(), 1000), Ranges::One(span(0, 10)));
+        assert_eq!(parse(format!("{same},0-9").as_bytes(), 1000), Ranges::Whole);
+    }
+
+    proptest! {
+        #[test]
+        fn spans_are_inside_ascending_and_apart(value in "bytes=([0-9]{0,4}-[0-9]{0,4},? ?){1,30}", length in 0..3000_u64) {
+            let spans = match parse(value.as_bytes(), length) {
+                Ranges::Whole | Ranges::Unsatisfiable => vec![],
+                Ranges::One(span) => vec![span],
+                Ranges::Many(spans) => spans,
+            };
+            for span in &spans {
+                prop_assert!(span.start < span.end && span.end <= length);
+            }
+            for pair in spans.windows(2) {
+                prop_assert!(pair[0].end < pair[1].start);
+            }
+        }
+
+        #[test]
+        fn never_panics(value in proptest::collection::vec(any::<u8>(), 0..60), length in any::<u64>()) {
+            let _ = parse(&value, length);
+        }
+    }
+}
