@@ -1,1 +1,178 @@
-//! (to be written)
+//! Tags: the names of the things that a page depends on, as the upstream declares them.
+//!
+//! Existing plugins use many fields; all are read, and none leaves towards clients. `Surrogate-Key` and `xkey` separate
+//! by blanks, the others by commas; as no plugin uses either inside a tag, both separate everywhere, for pages and for
+//! purge orders alike. A page whose tags cannot all be kept gets the single tag `*`, which every purge of its site
+//! touches: it may be purged too often, never too rarely.
+
+use crate::key::tag_id;
+
+/// The most tags of one page.
+pub const MAX_TAGS: usize = 256;
+
+/// The tag of pages whose tags are not known: every order touches it.
+pub const EVERYTHING: &str = "*";
+
+/// The response fields that carry tags, in lower case.
+pub const TAG_FIELDS: &[&str] = &[
+    "galley-tags",
+    "x-litespeed-tag",
+    "surrogate-key",
+    "cache-tag",
+    "cache-tags",
+    "edge-cache-tag",
+    "x-cache-tags",
+    "xkey",
+];
+
+/// The tags of one response.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tags {
+    /// [`tag_id`] of each, ascending, each once.
+    pub ids: Vec<u64>,
+    /// The tags themselves, each once, in the order in which they came.
+    pub names: Vec<String>,
+}
+
+impl Tags {
+    /// The tags of a page that depends on anything.
+    pub fn everything() -> Self {
+        Self {
+            ids: vec![tag_id(EVERYTHING)],
+            names: vec![EVERYTHING.to_owned()],
+        }
+    }
+}
+
+/// Gathers the tags of all [`TAG_FIELDS`].
+pub fn collect(fields: &http::HeaderMap) -> Tags {
+    let mut tags = Tags::default();
+    for name in TAG_FIELDS {
+        for value in fields.get_all(*name) {
+            for tag in split(value.as_bytes()) {
+                // LiteSpeed marks the shared tags of a private response so.
+                let tag = tag.strip_prefix(b"public:").unwrap_or(tag);
+                let Ok(tag) = std::str::from_utf8(tag) else {
+                    return Tags::everything();
+                };
+                if tag == EVERYTHING || tag.len() > MAX_TAG_BYTES || !insert(&mut tags, tag) {
+                    return Tags::everything();
+                }
+            }
+        }
+    }
+    tags
+}
+
+/// The members of a list of tags: separated by commas and blanks, empty ones left out.
+pub(crate) fn split(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|&byte| byte == b',' || byte.is_ascii_whitespace())
+        .filter(|tag| !tag.is_empty())
+}
+
+/// Adds a tag unless it is there. `false`: there would be too many.
+fn insert(tags: &mut Tags, tag: &str) -> bool {
+    let id = tag_id(tag);
+    let Err(place) = tags.ids.binary_search(&id) else {
+        return true;
+    };
+    if tags.ids.len() == MAX_TAGS {
+        return false;
+    }
+    tags.ids.insert(place, id);
+    tags.names.push(tag.to_owned());
+    true
+}
+
+/// The longest tag; plugins use at most some forty bytes.
+const MAX_TAG_BYTES: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderMap, HeaderName, HeaderValue};
+    use proptest::prelude::*;
+
+    fn collected(rows: &[(&'static str, &str)]) -> Tags {
+        let mut fields = HeaderMap::new();
+        for (name, value) in rows {
+            fields.append(
+                HeaderName::from_static(name),
+                HeaderValue::from_str(value).unwrap(),
+            );
+        }
+        collect(&fields)
+    }
+
+    #[test]
+    fn every_field_and_separator() {
+        type Rows<'a> = &'a [(&'static str, &'a str)];
+        let table: &[(Rows<'_>, &[&str])] = &[
+            (&[], &[]),
+            (&[("content-type", "a,b")], &[]),
+            (
+                &[("x-litespeed-tag", "b5f_Po.12,b5f_F,b5f_")],
+                &["b5f_Po.12", "b5f_F", "b5f_"],
+            ),
+            (&[("x-litespeed-tag", "public:b5f_F, b5f_F")], &["b5f_F"]),
+            (&[("surrogate-key", "p-1 t-2  a-3")], &["p-1", "t-2", "a-3"]),
+            (&[("xkey", "a b"), ("xkey", "c")], &["a", "b", "c"]),
+            (&[("cache-tag", "a,b , c,")], &["a", "b", "c"]),
+            (
+                &[
+                    ("cache-tags", "a"),
+                    ("edge-cache-tag", "b"),
+                    ("x-cache-tags", "c"),
+                ],
+                &["a", "b", "c"],
+            ),
+            (
+                &[("galley-tags", "z"), ("surrogate-key", "z y")],
+                &["z", "y"],
+            ),
+            (&[("cache-tag", "a,*")], &["*"]),
+            (&[("cache-tag", "caf\u{e9}")], &["caf\u{e9}"]),
+        ];
+        for (rows, wanted) in table {
+            let tags = collected(rows);
+            assert_eq!(tags.names, *wanted, "{rows:?}");
+            let mut ids: Vec<u64> = wanted.iter().map(|tag| tag_id(tag)).collect();
+            ids.sort_unstable();
+            assert_eq!(tags.ids, ids, "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn too_much_becomes_everything() {
+        let list = |count: usize| {
+            (0..count)
+                .map(|n| format!("t{n}"))
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        assert_eq!(
+            collected(&[("cache-tag", &list(MAX_TAGS))]).names.len(),
+            MAX_TAGS
+        );
+        assert_eq!(
+            collected(&[("cache-tag", &list(MAX_TAGS + 1))]),
+            Tags::everything()
+        );
+        assert_eq!(
+            collected(&[("cache-tag", &"x".repeat(MAX_TAG_BYTES + 1))]),
+            Tags::everything()
+        );
+        let mut fields = HeaderMap::new();
+        fields.append("xkey", HeaderValue::from_bytes(b"a \xff").unwrap());
+        assert_eq!(collect(&fields), Tags::everything());
+    }
+
+    proptest! {
+        #[test]
+        fn ids_are_sorted_unique_and_as_many_as_names(value in "[a-e, *]{0,40}") {
+            let tags = collected(&[("cache-tags", &value)]);
+            prop_assert!(tags.ids.windows(2).all(|pair| pair[0] < pair[1]));
+            prop_assert_eq!(tags.ids.len(), tags.names.len());
+        }
+    }
+}
