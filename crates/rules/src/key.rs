@@ -1,1 +1,140 @@
-//! (to be written)
+//! What identifies an entry, and what a purge can name.
+//!
+//! A key is the whole tuple, each part with its length in front, so that no two different requests share one by moving
+//! a delimiter (RFC 9111 section 2, with the variants that are ours). Everything that [`crate::forward::trimmed`] puts
+//! into a request is in it. The ids of scopes are SipHash-1-3 under fixed keys: the same in every process.
+
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+
+use crate::facts::{AcceptClass, Device, Facts, Scheme};
+
+/// Writes the key to `out`, which is cleared first.
+///
+/// ```text
+/// scheme u8 | accept u8 | device u8 | authority | path | query present u8 [| query] | vary cookies
+/// ```
+/// where each of the last four is its length as LEB128, then its bytes.
+pub fn write_key(facts: &Facts, out: &mut Vec<u8>) {
+    out.clear();
+    out.push(match facts.scheme() {
+        Scheme::Http => 0,
+        Scheme::Https => 1,
+    });
+    out.push(match facts.accept() {
+        AcceptClass::Page => 0,
+        AcceptClass::Json => 1,
+    });
+    out.push(match facts.device() {
+        Device::Any => 0,
+        Device::Desktop => 1,
+        Device::Mobile => 2,
+    });
+    push_part(facts.authority().as_bytes(), out);
+    push_part(facts.path(), out);
+    match facts.query() {
+        None => out.push(0),
+        Some(query) => {
+            out.push(1);
+            push_part(query, out);
+        }
+    }
+    push_part(facts.vary_cookies(), out);
+}
+
+fn push_part(part: &[u8], out: &mut Vec<u8>) {
+    let mut rest = part.len();
+    loop {
+        let low = u8::try_from(rest & 0x7f).unwrap_or_default();
+        rest >>= 7;
+        if rest == 0 {
+            out.push(low);
+            break;
+        }
+        out.push(low | 0x80);
+    }
+    out.extend_from_slice(part);
+}
+
+/// The scope of a URL purge: all variants of a page, under both schemes and every port. Takes the canonical host and
+/// path and the normalised query.
+pub fn url_id(host: &str, path: &[u8], query: Option<&[u8]>) -> u64 {
+    let mut hasher = scope(1);
+    feed(&mut hasher, host.as_bytes());
+    feed(&mut hasher, path);
+    if let Some(query) = query {
+        feed(&mut hasher, query);
+    }
+    hasher.finish()
+}
+
+/// The scope of a host purge. Takes the canonical host.
+pub fn host_id(host: &str) -> u64 {
+    let mut hasher = scope(2);
+    feed(&mut hasher, host.as_bytes());
+    hasher.finish()
+}
+
+/// The scope of a tag purge.
+pub fn tag_id(tag: &str) -> u64 {
+    let mut hasher = scope(3);
+    feed(&mut hasher, tag.as_bytes());
+    hasher.finish()
+}
+
+/// A hasher for one kind of scope; kinds never meet, even for equal text.
+fn scope(kind: u64) -> SipHasher13 {
+    SipHasher13::new_with_keys(SCOPE_KEY, kind)
+}
+
+fn feed(hasher: &mut SipHasher13, part: &[u8]) {
+    hasher.write(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
+    hasher.write(part);
+}
+
+/// Fixed for ever: ids are written to disk and exchanged between nodes.
+const SCOPE_KEY: u64 = 0x6761_6c6c_6579_0001;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_do_not_change_between_versions() {
+        assert_eq!(url_id("example.com", b"/a", Some(b"b=1")), URL_ID);
+        assert_eq!(host_id("example.com"), HOST_ID);
+        assert_eq!(tag_id("post-1"), TAG_ID);
+    }
+
+    #[test]
+    fn scopes_do_not_meet() {
+        let ids = [
+            url_id("ab", b"/c", None),
+            url_id("a", b"b/c", None),
+            url_id("ab", b"/c", Some(b"")),
+            url_id("ab", b"/", Some(b"c")),
+            host_id("ab"),
+            tag_id("ab"),
+            host_id(""),
+            tag_id(""),
+        ];
+        for (at, id) in ids.iter().enumerate() {
+            assert!(!ids[at + 1..].contains(id), "{at}");
+        }
+    }
+
+    #[test]
+    fn parts_are_told_apart_by_length() {
+        let mut out = Vec::new();
+        push_part(&[b'x'; 300], &mut out);
+        assert_eq!(out[..2], [0xac, 0x02]);
+        out.clear();
+        push_part(b"", &mut out);
+        assert_eq!(out, [0]);
+    }
+
+    const URL_ID: u64 = 3_849_485_179_279_217_926;
+    const HOST_ID: u64 = 17_626_788_163_779_851_061;
+    const TAG_ID: u64 = 12_644_504_021_961_960_882;
+}

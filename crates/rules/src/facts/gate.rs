@@ -1,0 +1,88 @@
+//! Which requests may meet the cache at all.
+//!
+//! Passing is always right and only slow; sharing must be proved. A request passes when its answer may be for one
+//! person, may be for one moment, or may depend on something that is neither in the key nor sent upstream.
+//! `Range`, conditions and, with the WordPress preset, a visitor's wish for a fresh copy do not close the gate.
+
+use super::{Gate, Line, Method};
+use crate::outcome::PassWhy;
+use crate::query::Reading;
+use crate::site::{Preset, Rule, SiteRules};
+use crate::wordpress;
+
+/// What the pass over the fields found that matters here.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) authorization: bool,
+    pub(super) bypass_cookie: bool,
+    pub(super) login_cookie: bool,
+    pub(super) nonce: bool,
+    pub(super) foreign_origin: bool,
+    pub(super) no_store: bool,
+}
+
+pub(super) fn judge(
+    line: &Line<'_>,
+    decoded_path: &[u8],
+    query: Reading,
+    seen: &Seen,
+    rule: Option<&Rule>,
+    site: &SiteRules,
+) -> Gate {
+    match reason(line, decoded_path, query, seen, rule, site) {
+        Some(why) => Gate::Pass(why),
+        None => Gate::Open,
+    }
+}
+
+/// The first reason to pass, in the order in which they are explained to people.
+fn reason(
+    line: &Line<'_>,
+    decoded_path: &[u8],
+    query: Reading,
+    seen: &Seen,
+    rule: Option<&Rule>,
+    site: &SiteRules,
+) -> Option<PassWhy> {
+    let ignores_cookies = rule.is_some_and(|rule| rule.ignore.cookie);
+    let is_wordpress = site.preset == Preset::WordPress;
+    let reasons = [
+        (
+            !matches!(Method::parse(line.method), Method::Get | Method::Head),
+            PassWhy::Method,
+        ),
+        (line.upgrade, PassWhy::Upgrade),
+        (line.has_body, PassWhy::Body),
+        (seen.authorization, PassWhy::Authorization),
+        (
+            rule.is_some_and(|rule| rule.cache == Some(false)),
+            PassWhy::Rule,
+        ),
+        (
+            is_wordpress && wordpress::is_bypass_path(decoded_path),
+            PassWhy::Path,
+        ),
+        (query == Reading::MustPass, PassWhy::Query),
+        (
+            is_wordpress && seen.nonce && seen.login_cookie && !ignores_cookies,
+            PassWhy::Nonce,
+        ),
+        (seen.bypass_cookie && !ignores_cookies, PassWhy::Cookie),
+        // The answer may name the origin (`Access-Control-Allow-Origin`), which a trimmed request does not carry.
+        (seen.foreign_origin, PassWhy::Origin),
+        // RFC 9111 section 5.2.1.5; a visitor's wish where the application has no say of its own.
+        (!is_wordpress && seen.no_store, PassWhy::NoStore),
+    ];
+    reasons
+        .into_iter()
+        .find_map(|(applies, why)| applies.then_some(why))
+}
+
+/// The rule that applies: the first that matches. A HEAD request also goes by the rules for GET, because it is answered
+/// from the page that GET stores.
+pub(super) fn matching_rule(method: &str, decoded_path: &[u8], site: &SiteRules) -> Option<usize> {
+    site.rules.iter().position(|rule| {
+        rule.matches(method, decoded_path)
+            || (method == "HEAD" && rule.matches("GET", decoded_path))
+    })
+}

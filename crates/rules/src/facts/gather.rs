@@ -1,0 +1,301 @@
+//! The one pass over a request head.
+
+use super::accept::{self, AcceptLines};
+use super::gate::{self, Seen};
+use super::{Device, Facts, Gate, Line, Method, Span};
+use crate::cookie::{self, Class};
+use crate::query::{self, Reading};
+use crate::route;
+use crate::site::{Preset, SiteRules};
+use crate::uri::{self, BadTarget};
+use crate::wordpress;
+
+/// A cookie of the vary class, as `name=value` in the work buffer.
+#[derive(Clone, Copy)]
+pub(super) struct VaryCookie {
+    name: Span,
+    end: usize,
+}
+
+impl Facts {
+    pub(super) fn read<'a>(
+        &mut self,
+        line: &Line<'_>,
+        fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
+        site: &SiteRules,
+    ) -> Result<(), BadTarget> {
+        let target = uri::split(line.target)?;
+        self.found.method = Method::parse(line.method);
+        self.found.method_text = self.keep(line.method.as_bytes());
+        self.found.scheme = line.scheme;
+        self.read_path(target.path)?;
+
+        let mut pass = FieldPass {
+            line,
+            site,
+            seen: Seen::default(),
+            accept: AcceptLines::default(),
+            hint: None,
+            port: None,
+        };
+        for (name, value) in fields.clone() {
+            pass.field(self, name, value);
+        }
+        if let Some(authority) = target.authority {
+            pass.port = route::named_port(authority, line.host);
+        }
+        self.finish_fields(&pass);
+        self.join_lists(fields);
+
+        let reading = self.read_query(target.query, site);
+        self.conclude(&pass, reading);
+        Ok(())
+    }
+
+    /// Appends to the arena.
+    fn keep(&mut self, bytes: &[u8]) -> Span {
+        let start = self.arena.len();
+        self.arena.extend_from_slice(bytes);
+        (start, self.arena.len())
+    }
+
+    fn read_path(&mut self, raw: &[u8]) -> Result<(), BadTarget> {
+        if raw == b"*" {
+            if self.found.method != Method::Options {
+                return Err(BadTarget::Form);
+            }
+            self.found.path = self.keep(raw);
+            self.found.decoded_path = self.found.path;
+            return Ok(());
+        }
+        let start = self.arena.len();
+        uri::append_canonical(raw, &mut self.arena)?;
+        self.found.path = (start, self.arena.len());
+        let canonical = self.arena.get(start..).unwrap_or_default();
+        let mut work = std::mem::take(&mut self.scratch.work);
+        let decoded = uri::decoded_path(canonical, &mut work);
+        // Most paths decode to themselves; those are not kept twice.
+        self.found.decoded_path = if canonical == work {
+            self.found.path
+        } else {
+            self.keep(&work)
+        };
+        self.scratch.work = work;
+        decoded
+    }
+
+    fn read_query(&mut self, raw: Option<&[u8]>, site: &SiteRules) -> Reading {
+        let Some(raw) = raw else {
+            return Reading::Cacheable;
+        };
+        self.found.raw_query = Some(self.keep(raw));
+        let scratch = &mut self.scratch;
+        let reading = query::scan(raw, site, &mut scratch.parameters, &mut scratch.work);
+        let start = self.arena.len();
+        if query::write_kept(raw, &mut scratch.parameters, &scratch.work, &mut self.arena) {
+            self.found.query = Some((start, self.arena.len()));
+        }
+        let start = self.arena.len();
+        if query::write_dropped(raw, &mut scratch.parameters, &mut self.arena) {
+            self.found.dropped_query = Some((start, self.arena.len()));
+        }
+        reading
+    }
+
+    fn finish_fields(&mut self, pass: &FieldPass<'_>) {
+        self.found.host = self.keep(pass.line.host.as_bytes());
+        self.found.authority = self.found.host;
+        self.found.port = pass
+            .port
+            .filter(|&port| port != pass.line.scheme.default_port());
+        if let Some(port) = self.found.port {
+            self.arena.push(b':');
+            push_decimal(port, &mut self.arena);
+            self.found.authority.1 = self.arena.len();
+        }
+        self.found.accept = pass.accept.class();
+        if pass.site.device_variants {
+            self.found.device = accept::device(pass.hint, self.user_agent());
+        } else {
+            self.found.device = Device::Any;
+        }
+        if pass.site.preset == Preset::WordPress {
+            self.found.directives = self.found.directives.without_freshness();
+        }
+        self.join_vary_cookies();
+    }
+
+    /// Sorts the vary cookies by name, equal names in their order (PHP goes by the first), and joins them.
+    fn join_vary_cookies(&mut self) {
+        let (work, arena) = (&self.scratch.work, &mut self.arena);
+        let slice = |(start, end): Span| work.get(start..end).unwrap_or_default();
+        self.scratch
+            .cookies
+            .sort_unstable_by(|a, b| slice(a.name).cmp(slice(b.name)).then(a.end.cmp(&b.end)));
+        let start = arena.len();
+        for cookie in &self.scratch.cookies {
+            if arena.len() > start {
+                arena.extend_from_slice(b"; ");
+            }
+            arena.extend_from_slice(slice((cookie.name.0, cookie.end)));
+        }
+        self.found.vary_cookies = (start, arena.len());
+    }
+
+    /// Joins the lines of the conditions that are lists (RFC 9110 section 5.3).
+    fn join_lists<'a>(&mut self, fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone) {
+        if self.found.if_none_match.is_some() {
+            self.found.if_none_match = Some(self.join("if-none-match", fields.clone()));
+        }
+        if self.found.if_match.is_some() {
+            self.found.if_match = Some(self.join("if-match", fields));
+        }
+    }
+
+    fn join<'a>(
+        &mut self,
+        wanted: &str,
+        fields: impl Iterator<Item = (&'a str, &'a [u8])>,
+    ) -> Span {
+        let start = self.arena.len();
+        for (_, value) in fields.filter(|(name, _)| name.eq_ignore_ascii_case(wanted)) {
+            if self.arena.len() > start {
+                self.arena.extend_from_slice(b", ");
+            }
+            self.arena.extend_from_slice(value);
+        }
+        (start, self.arena.len())
+    }
+
+    fn conclude(&mut self, pass: &FieldPass<'_>, reading: Reading) {
+        let rule = gate::matching_rule(pass.line.method, self.decoded_path(), pass.site);
+        self.found.rule = rule;
+        let rule = rule.and_then(|index| pass.site.rules.get(index));
+        let gate = gate::judge(
+            pass.line,
+            self.decoded_path(),
+            reading,
+            &pass.seen,
+            rule,
+            pass.site,
+        );
+        let ignores_cookies = rule.is_some_and(|rule| rule.ignore.cookie);
+        if ignores_cookies {
+            self.found.vary_cookies = Span::default();
+        }
+        self.found.gate = gate;
+        self.found.ignores_cookies = ignores_cookies;
+        let cookies_matter = !ignores_cookies || gate != Gate::Open;
+        self.found.has_session =
+            pass.seen.authorization || (pass.seen.bypass_cookie && cookies_matter);
+    }
+}
+
+/// What the pass collects besides [`super::Found`].
+struct FieldPass<'p> {
+    line: &'p Line<'p>,
+    site: &'p SiteRules,
+    seen: Seen,
+    accept: AcceptLines,
+    /// Of `Sec-CH-UA-Mobile`: whether it says yes.
+    hint: Option<&'static [u8]>,
+    port: Option<u16>,
+}
+
+impl FieldPass<'_> {
+    /// Reads one field. The length tells most apart before any text is compared.
+    fn field(&mut self, facts: &mut Facts, name: &str, value: &[u8]) {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        match name.len() {
+            4 if is("host") => {
+                self.port = self
+                    .port
+                    .or_else(|| route::named_port(value, self.line.host));
+            }
+            5 if is("range") => first(facts, |found| &mut found.range, value),
+            6 if is("accept") => self.accept.read(value),
+            6 if is("cookie") => self.cookies(facts, value),
+            6 if is("origin") => self.seen.foreign_origin |= is_foreign(value, self.line.host),
+            7 if is("referer") => first(facts, |found| &mut found.referer, value),
+            8 if is("if-match") => facts.found.if_match = Some(Span::default()),
+            8 if is("if-range") => first(facts, |found| &mut found.if_range, value),
+            10 if is("user-agent") => first(facts, |found| &mut found.user_agent, value),
+            10 if is("x-wp-nonce") => self.seen.nonce = true,
+            13 if is("if-none-match") => facts.found.if_none_match = Some(Span::default()),
+            13 if is("authorization") => self.seen.authorization = true,
+            13 if is("cache-control") => {
+                facts.found.directives.read(value);
+                self.seen.no_store = facts.found.directives.no_store;
+            }
+            15 if is("accept-encoding") => facts.found.codings.read(value),
+            16 if is("sec-ch-ua-mobile") => {
+                self.hint = Some(if value.trim_ascii() == b"?1" {
+                    b"?1"
+                } else {
+                    b"?0"
+                });
+            }
+            17 if is("if-modified-since") => {
+                first(facts, |found| &mut found.if_modified_since, value);
+            }
+            19 if is("if-unmodified-since") => {
+                first(facts, |found| &mut found.if_unmodified_since, value);
+            }
+            _ => {}
+        }
+    }
+
+    fn cookies(&mut self, facts: &mut Facts, line: &[u8]) {
+        for pair in cookie::pairs(line) {
+            match cookie::classify(pair.name, self.site) {
+                Class::Bypass => {
+                    self.seen.bypass_cookie = true;
+                    self.seen.login_cookie |= wordpress::is_login_cookie(pair.name);
+                }
+                Class::Vary if is_sendable(pair.name) && is_sendable(pair.value) => {
+                    let work = &mut facts.scratch.work;
+                    let start = work.len();
+                    work.extend_from_slice(pair.name);
+                    let name = (start, work.len());
+                    work.push(b'=');
+                    work.extend_from_slice(pair.value);
+                    facts.scratch.cookies.push(VaryCookie {
+                        name,
+                        end: work.len(),
+                    });
+                }
+                // What cannot be sent must not be keyed either.
+                Class::Vary | Class::Ignored => {}
+            }
+        }
+    }
+}
+
+/// Keeps the first of several values.
+fn first(facts: &mut Facts, slot: impl Fn(&mut super::Found) -> &mut Option<Span>, value: &[u8]) {
+    if slot(&mut facts.found).is_none() {
+        let span = facts.keep(value);
+        *slot(&mut facts.found) = Some(span);
+    }
+}
+
+/// Whether `Origin` (RFC 6454 section 7) names another host than ours; `null` does.
+fn is_foreign(origin: &[u8], host: &str) -> bool {
+    let authority = memchr::memmem::find(origin, b"://").and_then(|at| origin.get(at + 3..));
+    !authority.is_some_and(|authority| route::is_same_host(authority, host))
+}
+
+fn is_sendable(bytes: &[u8]) -> bool {
+    !bytes.iter().any(u8::is_ascii_control)
+}
+
+fn push_decimal(number: u16, out: &mut Vec<u8>) {
+    let mut divisor = 10_000;
+    while divisor > 1 && number / divisor == 0 {
+        divisor /= 10;
+    }
+    while divisor > 0 {
+        out.extend(u8::try_from(number / divisor % 10).map(|digit| b'0' + digit));
+        divisor /= 10;
+    }
+}

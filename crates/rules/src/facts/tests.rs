@@ -1,0 +1,544 @@
+//! Table tests of the pass over a head.
+
+use super::*;
+use crate::encoding::Coding;
+use crate::site::{Ignore, NamePattern, Preset, Rule};
+
+const LINE: Line<'static> = Line {
+    method: "GET",
+    target: b"/",
+    scheme: Scheme::Https,
+    host: "example.com",
+    has_body: false,
+    upgrade: false,
+};
+
+fn gather_with(
+    line: &Line<'_>,
+    fields: &[(&str, &str)],
+    site: &SiteRules,
+) -> Result<Facts, BadTarget> {
+    let mut facts = Facts::default();
+    facts.gather(
+        line,
+        fields.iter().map(|(name, value)| (*name, value.as_bytes())),
+        site,
+    )?;
+    Ok(facts)
+}
+
+fn gather(target: &str, fields: &[(&str, &str)]) -> Facts {
+    gather_with(
+        &Line {
+            target: target.as_bytes(),
+            ..LINE
+        },
+        fields,
+        &SiteRules::default(),
+    )
+    .unwrap()
+}
+
+fn text(bytes: Option<&[u8]>) -> Option<&str> {
+    bytes.map(|bytes| std::str::from_utf8(bytes).unwrap())
+}
+
+#[test]
+fn the_line_is_read() {
+    let facts = gather("/a%2fb/../%7e?b&utm_source=x&a=1&fbclid=%41", &[]);
+    assert_eq!((facts.method(), facts.method_text()), (Method::Get, "GET"));
+    assert_eq!(
+        (facts.scheme(), facts.host()),
+        (Scheme::Https, "example.com")
+    );
+    assert_eq!(
+        (facts.path(), facts.decoded_path()),
+        (&b"/~"[..], &b"/~"[..])
+    );
+    assert_eq!(text(facts.query()), Some("a=1&b"));
+    assert_eq!(
+        text(facts.raw_query()),
+        Some("b&utm_source=x&a=1&fbclid=%41")
+    );
+    assert_eq!(text(facts.dropped_query()), Some("utm_source=x&fbclid=%41"));
+    let mut out = vec![1];
+    facts.path_query(&mut out);
+    assert_eq!(out, b"/~?a=1&b");
+    assert_eq!(
+        facts.url_id(),
+        key::url_id("example.com", b"/~", Some(b"a=1&b"))
+    );
+    assert_eq!(facts.host_id(), key::host_id("example.com"));
+
+    let facts = gather("/x%20y//z?", &[]);
+    assert_eq!(
+        (facts.path(), facts.decoded_path()),
+        (&b"/x%20y//z"[..], &b"/x y/z"[..])
+    );
+    assert_eq!(
+        (facts.query(), facts.raw_query(), facts.dropped_query()),
+        (None, Some(&b""[..]), None)
+    );
+    assert_eq!(gather("/?gclid=1", &[]).query(), None);
+}
+
+#[test]
+fn the_fields_are_read() {
+    let facts = gather(
+        "/",
+        &[
+            ("Accept-Encoding", "gzip"),
+            ("accept-encoding", "br"),
+            ("If-None-Match", "\"a\""),
+            ("IF-NONE-MATCH", "\"b\", \"c\""),
+            ("If-Match", "*"),
+            ("If-Modified-Since", "Mon"),
+            ("If-Modified-Since", "Tue"),
+            ("If-Unmodified-Since", "Wed"),
+            ("If-Range", "\"r\""),
+            ("Range", "bytes=0-1"),
+            ("Referer", "https://r/"),
+            ("User-Agent", "Mobile"),
+            ("Cache-Control", "max-age=0, only-if-cached"),
+            ("Cache-Control", "no-store"),
+            ("Accept", "application/json"),
+        ],
+    );
+    assert!(facts.codings().accepts(Coding::Gzip) && facts.codings().accepts(Coding::Brotli));
+    assert_eq!(text(facts.if_none_match()), Some("\"a\", \"b\", \"c\""));
+    assert_eq!(text(facts.if_match()), Some("*"));
+    assert_eq!(text(facts.if_modified_since()), Some("Mon"));
+    assert_eq!(text(facts.if_unmodified_since()), Some("Wed"));
+    assert_eq!(text(facts.if_range()), Some("\"r\""));
+    assert_eq!(text(facts.range()), Some("bytes=0-1"));
+    assert_eq!(text(facts.referer()), Some("https://r/"));
+    assert_eq!(text(facts.user_agent()), Some("Mobile"));
+    assert!(facts.only_if_cached() && facts.no_store());
+    assert_eq!(
+        facts.directives().max_age,
+        None,
+        "visitors do not decide about freshness"
+    );
+    assert_eq!(
+        (facts.accept(), facts.device()),
+        (AcceptClass::Json, Device::Any)
+    );
+    assert_eq!(facts.gate(), Gate::Open);
+}
+
+#[test]
+fn the_gate_has_reasons() {
+    let cookie = |value| vec![("Cookie", value)];
+    for (target, fields, expected) in [
+        ("/", vec![], None),
+        ("/?s=x&paged=2", vec![], None),
+        (
+            "/",
+            vec![("Range", "bytes=0-1"), ("If-None-Match", "\"a\"")],
+            None,
+        ),
+        ("/", vec![("Cache-Control", "no-cache, no-store")], None),
+        (
+            "/",
+            cookie("PHPSESSID=1; _ga=2; wordpress_test_cookie=WP; wp-settings-1=x"),
+            None,
+        ),
+        ("/", vec![("X-WP-Nonce", "abc")], None),
+        ("/", vec![("Origin", "https://EXAMPLE.com:8443")], None),
+        (
+            "/",
+            vec![("Authorization", "")],
+            Some(PassWhy::Authorization),
+        ),
+        (
+            "/",
+            cookie("a=1; wordpress_logged_in_x=1"),
+            Some(PassWhy::Cookie),
+        ),
+        (
+            "/",
+            vec![("cookie", "a=1"), ("COOKIE", "woocommerce_cart_hash=1")],
+            Some(PassWhy::Cookie),
+        ),
+        ("/", cookie("wp-postpass_x=1"), Some(PassWhy::Cookie)),
+        (
+            "/",
+            vec![("X-WP-Nonce", "1"), ("Cookie", "wordpress_logged_in_x=1")],
+            Some(PassWhy::Nonce),
+        ),
+        (
+            "/",
+            vec![("Origin", "https://other.com")],
+            Some(PassWhy::Origin),
+        ),
+        ("/", vec![("Origin", "null")], Some(PassWhy::Origin)),
+        (
+            "/",
+            vec![("Origin", "https://example.com@other.com")],
+            Some(PassWhy::Origin),
+        ),
+        ("/wp-admin%2fx", vec![], Some(PassWhy::Path)),
+        ("//wp-login.php", vec![], Some(PassWhy::Path)),
+        ("/site2/wp-admin/", vec![], Some(PassWhy::Path)),
+        ("/x/%2e%2e/wp-login.php", vec![], Some(PassWhy::Path)),
+        ("/?pre%76iew=1", vec![], Some(PassWhy::Query)),
+    ] {
+        let expected = expected.map_or(Gate::Open, Gate::Pass);
+        assert_eq!(
+            gather(target, &fields).gate(),
+            expected,
+            "{target} {fields:?}"
+        );
+    }
+}
+
+#[test]
+fn the_line_has_reasons() {
+    for (line, expected) in [
+        (
+            Line {
+                method: "HEAD",
+                ..LINE
+            },
+            Gate::Open,
+        ),
+        (
+            Line {
+                method: "POST",
+                ..LINE
+            },
+            Gate::Pass(PassWhy::Method),
+        ),
+        (
+            Line {
+                method: "get",
+                ..LINE
+            },
+            Gate::Pass(PassWhy::Method),
+        ),
+        (
+            Line {
+                method: "PURGE",
+                ..LINE
+            },
+            Gate::Pass(PassWhy::Method),
+        ),
+        (
+            Line {
+                has_body: true,
+                ..LINE
+            },
+            Gate::Pass(PassWhy::Body),
+        ),
+        (
+            Line {
+                upgrade: true,
+                ..LINE
+            },
+            Gate::Pass(PassWhy::Upgrade),
+        ),
+        (
+            Line {
+                method: "OPTIONS",
+                target: b"*",
+                ..LINE
+            },
+            Gate::Pass(PassWhy::Method),
+        ),
+    ] {
+        assert_eq!(
+            gather_with(&line, &[], &SiteRules::default())
+                .unwrap()
+                .gate(),
+            expected,
+            "{line:?}"
+        );
+    }
+}
+
+#[test]
+fn without_a_preset_unknown_cookies_pass() {
+    let site = SiteRules {
+        preset: Preset::None,
+        vary_cookies: vec![NamePattern::parse("lang")],
+        harmless_cookies: vec![NamePattern::parse("_*")],
+        ..SiteRules::default()
+    };
+    for (fields, expected) in [
+        (vec![], Gate::Open),
+        (vec![("Cookie", "lang=de; _ga=1")], Gate::Open),
+        (
+            vec![("Cookie", "lang=de; x=1")],
+            Gate::Pass(PassWhy::Cookie),
+        ),
+        (vec![("Cookie", "x")], Gate::Pass(PassWhy::Cookie)),
+        (
+            vec![("Authorization", "Basic x")],
+            Gate::Pass(PassWhy::Authorization),
+        ),
+        (
+            vec![("Cache-Control", "no-store")],
+            Gate::Pass(PassWhy::NoStore),
+        ),
+        (vec![("Cache-Control", "no-cache")], Gate::Open),
+    ] {
+        let line = Line {
+            target: b"/wp-admin/?preview=1",
+            ..LINE
+        };
+        assert_eq!(
+            gather_with(&line, &fields, &site).unwrap().gate(),
+            expected,
+            "{fields:?}"
+        );
+    }
+    let facts = gather_with(&LINE, &[("Cache-Control", "no-cache")], &site).unwrap();
+    assert!(facts.directives().no_cache);
+}
+
+#[test]
+fn sessions_are_seen_whatever_the_gate_says() {
+    for (fields, expected) in [
+        (vec![("Authorization", "Basic x")], true),
+        (vec![("Cookie", "wordpress_logged_in_x=1")], true),
+        (vec![("Cookie", "comment_author_x=1")], true),
+        (
+            vec![("Cookie", "PHPSESSID=1; wordpress_test_cookie=1")],
+            false,
+        ),
+        (vec![], false),
+    ] {
+        assert_eq!(gather("/", &fields).has_session(), expected, "{fields:?}");
+        let post = Line {
+            method: "POST",
+            ..LINE
+        };
+        assert_eq!(
+            gather_with(&post, &fields, &SiteRules::default())
+                .unwrap()
+                .has_session(),
+            expected
+        );
+    }
+}
+
+#[test]
+fn vary_cookies_are_sorted_and_clean() {
+    let site = SiteRules {
+        vary_cookies: vec![NamePattern::parse("v*")],
+        ..SiteRules::default()
+    };
+    let fields = [
+        ("Cookie", "vb=2; x=1; va = 1 "),
+        ("Cookie", "vb=1;vc;vd=\u{1}"),
+    ];
+    let facts = gather_with(&LINE, &fields, &site).unwrap();
+    assert_eq!(facts.vary_cookies(), b"va=1; vb=2; vb=1; vc=");
+    assert_eq!((facts.gate(), facts.has_session()), (Gate::Open, false));
+}
+
+#[test]
+fn rules_decide_first() {
+    let rule = |path: &str| Rule {
+        path: path.to_owned(),
+        ..Rule::default()
+    };
+    let no_cookies = Ignore {
+        cookie: true,
+        ..Ignore::default()
+    };
+    let site = SiteRules {
+        vary_cookies: vec![NamePattern::parse("lang")],
+        rules: vec![
+            Rule {
+                cache: Some(false),
+                methods: vec!["GET".to_owned()],
+                ..rule("/form a*")
+            },
+            Rule {
+                ignore: no_cookies,
+                ..rule("/open")
+            },
+            rule("/*"),
+        ],
+        ..SiteRules::default()
+    };
+    let at = |line: Line<'_>| {
+        let fields = [
+            ("Cookie", "lang=de; wordpress_logged_in_x=1"),
+            ("X-WP-Nonce", "1"),
+        ];
+        gather_with(&line, &fields, &site).unwrap()
+    };
+    let facts = at(Line {
+        target: b"/form%20a/x",
+        ..LINE
+    });
+    assert_eq!(
+        (facts.rule(), facts.gate()),
+        (Some(0), Gate::Pass(PassWhy::Rule))
+    );
+    let facts = at(Line {
+        target: b"/form%20a/x",
+        method: "HEAD",
+        ..LINE
+    });
+    assert_eq!(
+        (facts.rule(), facts.gate()),
+        (Some(0), Gate::Pass(PassWhy::Rule))
+    );
+    let facts = at(Line {
+        target: b"/form%20a/x",
+        method: "POST",
+        ..LINE
+    });
+    assert_eq!(
+        (facts.rule(), facts.gate()),
+        (Some(2), Gate::Pass(PassWhy::Method))
+    );
+    let facts = at(Line {
+        target: b"/open",
+        ..LINE
+    });
+    assert_eq!((facts.rule(), facts.gate()), (Some(1), Gate::Open));
+    assert!(!facts.has_session() && facts.ignores_cookies() && facts.vary_cookies().is_empty());
+    let facts = at(Line {
+        target: b"/open?preview=1",
+        ..LINE
+    });
+    assert_eq!(
+        (facts.gate(), facts.has_session()),
+        (Gate::Pass(PassWhy::Query), true)
+    );
+    let facts = at(Line {
+        target: b"/else",
+        ..LINE
+    });
+    assert_eq!(
+        (facts.rule(), facts.gate()),
+        (Some(2), Gate::Pass(PassWhy::Nonce))
+    );
+}
+
+#[test]
+fn only_the_ports_of_our_host_count() {
+    for (line, fields, authority) in [
+        (LINE, vec![("Host", "example.com")], "example.com"),
+        (LINE, vec![("Host", "Example.com:443")], "example.com"),
+        (LINE, vec![("Host", "example.com:8443")], "example.com:8443"),
+        (LINE, vec![("Host", "example.com:80")], "example.com:80"),
+        (LINE, vec![("Host", "other.com:8443")], "example.com"),
+        (LINE, vec![("Host", "example.com:x")], "example.com"),
+        (LINE, vec![], "example.com"),
+        (
+            Line {
+                target: b"https://example.com:1/",
+                ..LINE
+            },
+            vec![("Host", "example.com:2")],
+            "example.com:1",
+        ),
+        (
+            Line {
+                target: b"https://example.com/",
+                ..LINE
+            },
+            vec![("Host", "example.com:2")],
+            "example.com",
+        ),
+    ] {
+        let facts = gather_with(&line, &fields, &SiteRules::default()).unwrap();
+        assert_eq!(
+            (facts.authority(), facts.host()),
+            (authority, "example.com"),
+            "{fields:?}"
+        );
+    }
+}
+
+#[test]
+fn devices_count_where_the_site_says_so() {
+    let site = SiteRules {
+        device_variants: true,
+        ..SiteRules::default()
+    };
+    let device = |fields: &[(&str, &str)]| gather_with(&LINE, fields, &site).unwrap().device();
+    assert_eq!(device(&[]), Device::Desktop);
+    assert_eq!(device(&[("User-Agent", "x Mobile y")]), Device::Mobile);
+    assert_eq!(
+        device(&[("User-Agent", "x Mobile y"), ("Sec-CH-UA-Mobile", "?0")]),
+        Device::Desktop
+    );
+}
+
+#[test]
+fn a_refused_head_leaves_nothing() {
+    let mut facts = gather("/a?b", &[("Cookie", "wordpress_logged_in_x=1")]);
+    for (method, target, why) in [
+        ("GET", "/a\\b", BadTarget::Backslash),
+        ("GET", "*", BadTarget::Form),
+        ("CONNECT", "example.com:443", BadTarget::Form),
+        ("GET", "/a%2f..%2fb", BadTarget::Dots),
+        ("GET", "/a?x\0", BadTarget::Control),
+    ] {
+        let line = Line {
+            method,
+            target: target.as_bytes(),
+            ..LINE
+        };
+        assert_eq!(
+            facts.gather(&line, std::iter::empty(), &SiteRules::default()),
+            Err(why),
+            "{target}"
+        );
+        assert_eq!(
+            (facts.path(), facts.query(), facts.host()),
+            (&b""[..], None, "")
+        );
+        assert_eq!(facts.gate(), Gate::Pass(PassWhy::Method));
+    }
+}
+
+#[test]
+fn buffers_are_used_again() {
+    let site = SiteRules {
+        vary_cookies: vec![NamePattern::parse("v*")],
+        ..SiteRules::default()
+    };
+    let long = format!(
+        "/%20/{}?{}",
+        "a/".repeat(200),
+        "c=1&b=2&utm_source=3&a=4&".repeat(20)
+    );
+    let line = Line {
+        target: long.as_bytes(),
+        ..LINE
+    };
+    let fields = [
+        ("Cookie", "vb=1; va=2; x=3".as_bytes()),
+        ("If-None-Match", b"\"a\""),
+        ("Host", b"example.com:81"),
+    ];
+    let mut facts = Facts::default();
+    let shape = |facts: &Facts| {
+        let scratch = &facts.scratch;
+        (
+            facts.arena.as_ptr(),
+            scratch.work.as_ptr(),
+            scratch.parameters.as_ptr(),
+            scratch.cookies.as_ptr(),
+        )
+    };
+    facts.gather(&line, fields.into_iter(), &site).unwrap();
+    let warm = shape(&facts);
+    for target in [&b"/"[..], line.target, b"/x?y"] {
+        facts
+            .gather(&Line { target, ..line }, fields.into_iter(), &site)
+            .unwrap();
+        assert_eq!(shape(&facts), warm);
+        assert_eq!(
+            (facts.vary_cookies(), facts.authority()),
+            (&b"va=2; vb=1"[..], "example.com:81")
+        );
+    }
+}
