@@ -1,1 +1,296 @@
-//! (to be written)
+//! CGI: the variables of a request, and the head of an answer (RFC 3875).
+//!
+//! Variables come from typed values only. Fields of clients appear as `HTTP_*` and nothing else, so none can pose as
+//! `PHP_VALUE` or `SCRIPT_FILENAME`; no two field names share a variable; `HTTP_PROXY` never exists (CVE-2016-5385).
+//! Answers are read strictly: a malformed line is an error, not a guess.
+//! Does not look for scripts and does not frame records.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use crate::facts::Scheme;
+use crate::fields::{connection_tokens, is_hop_by_hop, is_plain_name};
+use crate::forward::{BodyLength, Client, UpstreamRequest};
+use crate::route;
+
+/// A script that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// `SCRIPT_FILENAME`: absolute path of the file.
+    pub filename: Vec<u8>,
+    /// `SCRIPT_NAME`: its path on the site, decoded.
+    pub name: Vec<u8>,
+    /// `PATH_INFO`: what follows the script in the path, decoded, with its slash.
+    pub path_info: Option<Vec<u8>>,
+    /// `DOCUMENT_ROOT`: absolute.
+    pub document_root: Vec<u8>,
+}
+
+/// Where a request came in.
+#[derive(Clone, Copy, Debug)]
+pub struct Connection<'a> {
+    /// Who asks.
+    pub client: Client<'a>,
+    /// The port that accepted the connection. Not sent: `SERVER_PORT` is the port that the client named, because two
+    /// requests with one key may come in at two ports.
+    pub server_port: u16,
+    /// `SERVER_ADDR`.
+    pub server_address: Option<IpAddr>,
+}
+
+/// The variables that PHP gets for a request.
+///
+/// Source: RFC 3875 section 4.1, and what nginx adds and WordPress reads: `HTTPS`, `REQUEST_URI`, `DOCUMENT_ROOT`.
+pub fn variables(
+    request: &UpstreamRequest,
+    script: &Script,
+    connection: &Connection<'_>,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut out = Vec::with_capacity(request.fields.len() + 28);
+    request_variables(request, &mut out);
+    script_variables(script, &mut out);
+    let mut set =
+        |name: &str, value: String| out.push((name.as_bytes().to_vec(), value.into_bytes()));
+    set(
+        "REMOTE_ADDR",
+        connection.client.address.to_canonical().to_string(),
+    );
+    set("REMOTE_PORT", connection.client.port.to_string());
+    if let Some(address) = connection.server_address {
+        set("SERVER_ADDR", address.to_canonical().to_string());
+    }
+    field_variables(request, &mut out);
+    out
+}
+
+fn request_variables(request: &UpstreamRequest, out: &mut Vec<(Vec<u8>, Vec<u8>)>) {
+    let mut set = |name: &str, value: &[u8]| out.push((name.as_bytes().to_vec(), value.to_vec()));
+    let query = request.query.as_deref().unwrap_or_default();
+    let mut uri = request.path.clone();
+    if request.query.is_some() {
+        uri.push(b'?');
+        uri.extend_from_slice(query);
+    }
+    let host = route::canonical_host(request.host.as_bytes()).unwrap_or_default();
+    let port =
+        route::named_port(request.host.as_bytes(), &host).unwrap_or(request.scheme.default_port());
+
+    set("GATEWAY_INTERFACE", b"CGI/1.1");
+    set("SERVER_SOFTWARE", SOFTWARE.as_bytes());
+    set("SERVER_PROTOCOL", b"HTTP/1.1");
+    set("SERVER_NAME", host.as_bytes());
+    set("SERVER_PORT", port.to_string().as_bytes());
+    set("REQUEST_METHOD", request.method.as_bytes());
+    set("REQUEST_SCHEME", request.scheme.as_str().as_bytes());
+    set("REQUEST_URI", &uri);
+    set("QUERY_STRING", query);
+    if request.scheme == Scheme::Https {
+        // `is_ssl()` of WordPress looks at nothing else.
+        set("HTTPS", b"on");
+    }
+    if let BodyLength::Known(length) = request.body_length {
+        set("CONTENT_LENGTH", length.to_string().as_bytes());
+    }
+    if !request.host.is_empty() {
+        set("HTTP_HOST", request.host.as_bytes());
+    }
+}
+
+fn script_variables(script: &Script, out: &mut Vec<(Vec<u8>, Vec<u8>)>) {
+    let mut set = |name: &str, value: &[u8]| out.push((name.as_bytes().to_vec(), value.to_vec()));
+    // An empty PATH_INFO is left out: with a script that has a suffix it once made PHP-FPM write before its buffer
+    // (CVE-2019-11043).
+    let path_info = script.path_info.as_deref().filter(|info| !info.is_empty());
+    let mut document_uri = script.name.clone();
+    document_uri.extend_from_slice(path_info.unwrap_or_default());
+
+    set("DOCUMENT_ROOT", &script.document_root);
+    set("DOCUMENT_URI", &document_uri);
+    set("SCRIPT_FILENAME", &script.filename);
+    set("SCRIPT_NAME", &script.name);
+    if let Some(info) = path_info {
+        set("PATH_INFO", info);
+    }
+    // php-cgi refuses to run without it (`cgi.force_redirect`).
+    set("REDIRECT_STATUS", b"200");
+}
+
+/// `HTTP_*`, with the lines of one field joined.
+fn field_variables(request: &UpstreamRequest, out: &mut Vec<(Vec<u8>, Vec<u8>)>) {
+    let first = out.len();
+    for (name, value) in &request.fields {
+        let Some(variable) = variable_name(name.as_str()) else {
+            continue;
+        };
+        let earlier = out
+            .iter_mut()
+            .skip(first)
+            .find(|(known, _)| *known == variable);
+        match earlier {
+            None => out.push((variable, value.as_bytes().to_vec())),
+            // CONTENT_TYPE has one meaning only; the first counts.
+            Some(_) if variable == b"CONTENT_TYPE" => {}
+            Some((_, known)) => {
+                known.extend_from_slice(if name == http::header::COOKIE {
+                    b"; "
+                } else {
+                    b", "
+                });
+                known.extend_from_slice(value.as_bytes());
+            }
+        }
+    }
+}
+
+/// The variable of a field, if it may have one.
+fn variable_name(name: &str) -> Option<Vec<u8>> {
+    if name == "content-type" {
+        return Some(b"CONTENT_TYPE".to_vec());
+    }
+    let is_barred = matches!(
+        name,
+        "proxy" | "host" | "content-length" | "transfer-encoding"
+    );
+    if is_barred || !is_plain_name(name) || is_hop_by_hop(name, std::iter::empty()) {
+        return None;
+    }
+    let upper = name.bytes().map(|b| {
+        if b == b'-' {
+            b'_'
+        } else {
+            b.to_ascii_uppercase()
+        }
+    });
+    Some(b"HTTP_".iter().copied().chain(upper).collect())
+}
+
+/// WordPress writes no `.htaccess` and offers plain permalinks where this contains `nginx`; it must not contain
+/// `Apache` or `LiteSpeed`, which promise a rewriter that reads such files.
+const SOFTWARE: &str = concat!("galley/", env!("CARGO_PKG_VERSION"), " (nginx)");
+
+/// Why the head of a CGI answer was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadCgiHead {
+    /// A line that is not `name: value`.
+    Line,
+    /// A field name that is not a token, or a value with control characters.
+    Field,
+    /// `Status` is not a final status from 200 to 599, or there are two that differ.
+    Status,
+    /// More fields than [`MAX_FIELDS`].
+    TooMany,
+    /// Something follows the empty line.
+    Trailing,
+}
+
+impl fmt::Display for BadCgiHead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Line => "malformed line in CGI answer head",
+            Self::Field => "malformed field in CGI answer head",
+            Self::Status => "invalid status in CGI answer head",
+            Self::TooMany => "too many fields in CGI answer head",
+            Self::Trailing => "bytes after CGI answer head",
+        })
+    }
+}
+
+impl std::error::Error for BadCgiHead {}
+
+/// Most fields that an answer may have: plugins set dozens of cookies and links, no page sets this many.
+pub const MAX_FIELDS: usize = 512;
+
+/// Reads the head of an answer, with or without the empty line that ends it; lines end with LF or CRLF.
+///
+/// `Status` gives the status; without it `Location` means 302, anything else 200 (RFC 3875 section 6.2). Hop-by-hop
+/// fields are dropped: framing is ours.
+pub fn answer(head: &[u8]) -> Result<(StatusCode, HeaderMap), BadCgiHead> {
+    let mut status = None;
+    let mut fields = HeaderMap::new();
+    let mut rest = head;
+    while let Some((line, tail)) = next_line(rest) {
+        rest = tail;
+        if line.is_empty() {
+            if tail.is_empty() {
+                break;
+            }
+            return Err(BadCgiHead::Trailing);
+        }
+        let colon = memchr::memchr(b':', line).ok_or(BadCgiHead::Line)?;
+        let (name, value) = line.split_at_checked(colon).ok_or(BadCgiHead::Line)?;
+        let value = value.get(1..).unwrap_or_default().trim_ascii();
+        // Refuses also leading blanks: a folded line is not the start of a field.
+        let name = HeaderName::from_bytes(name).map_err(|_| BadCgiHead::Field)?;
+        if name == "status" {
+            let code = parse_status(value)?;
+            if status.is_some_and(|known| known != code) {
+                return Err(BadCgiHead::Status);
+            }
+            status = Some(code);
+            continue;
+        }
+        if fields.len() >= MAX_FIELDS {
+            return Err(BadCgiHead::TooMany);
+        }
+        let value = HeaderValue::from_bytes(value).map_err(|_| BadCgiHead::Field)?;
+        fields
+            .try_append(name, value)
+            .map_err(|_| BadCgiHead::TooMany)?;
+    }
+    drop_hop_by_hop(&mut fields);
+    let status = status.unwrap_or_else(|| {
+        if fields.contains_key(http::header::LOCATION) {
+            StatusCode::FOUND
+        } else {
+            StatusCode::OK
+        }
+    });
+    Ok((status, fields))
+}
+
+/// The first line without its end, and what follows. A last line may lack its end.
+fn next_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    if bytes.is_empty() {
+        return None;
+    }
+    let end = memchr::memchr(b'\n', bytes).unwrap_or(bytes.len());
+    let line = bytes.get(..end).unwrap_or_default();
+    Some((
+        line.strip_suffix(b"\r").unwrap_or(line),
+        bytes.get(end + 1..).unwrap_or_default(),
+    ))
+}
+
+/// `404 Not Found`: three digits, then nothing or a blank and a reason.
+fn parse_status(value: &[u8]) -> Result<StatusCode, BadCgiHead> {
+    let (digits, reason) = value.split_first_chunk::<3>().ok_or(BadCgiHead::Status)?;
+    if !matches!(reason.first(), None | Some(b' ' | b'\t')) {
+        return Err(BadCgiHead::Status);
+    }
+    let code = StatusCode::from_bytes(digits).map_err(|_| BadCgiHead::Status)?;
+    // 1xx is not an answer, and what lies above 599 no client understands.
+    if (200..600).contains(&code.as_u16()) {
+        Ok(code)
+    } else {
+        Err(BadCgiHead::Status)
+    }
+}
+
+fn drop_hop_by_hop(fields: &mut HeaderMap) {
+    let connection: Vec<HeaderValue> = fields
+        .get_all(http::header::CONNECTION)
+        .iter()
+        .cloned()
+        .collect();
+    let tokens = connection_tokens(connection.iter().map(HeaderValue::as_bytes));
+    let doomed: Vec<HeaderName> = fields
+        .keys()
+        .filter(|name| is_hop_by_hop(name.as_str(), tokens.clone()))
+        .cloned()
+        .collect();
+    for name in doomed {
+        fields.remove(name);
+    }
+}

@@ -1,1 +1,239 @@
-//! (to be written)
+//! What a request looks like to the upstream.
+//!
+//! Two forms. *Trimmed*, for fetches whose answer may be shared: a closed list, made from facts that are all in the key,
+//! so equal keys give equal bytes and nothing unkeyed can shape a stored page. *Whole*, for everything else: what the
+//! client sent, less what belongs to the connection, what claims to come from a proxy, and what could collide as a CGI
+//! variable. In both, forwarding fields are our own.
+//! Does not write bytes: FastCGI and HTTP each put this into their form.
+
+use std::net::IpAddr;
+
+use http::header::{ACCEPT, ACCEPT_ENCODING, COOKIE, USER_AGENT};
+use http::{HeaderName, HeaderValue};
+
+use crate::facts::{AcceptClass, Device, Facts, Method, Scheme};
+use crate::fields::{connection_tokens, is_hop_by_hop, is_plain_name};
+
+/// A request as the upstream gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamRequest {
+    /// As the client sent it; of a trimmed request always `GET`.
+    pub method: String,
+    /// How the client reached us.
+    pub scheme: Scheme,
+    /// For `Host`: the canonical host, with the port where it is not the scheme's own.
+    pub host: String,
+    /// The canonical raw path.
+    pub path: Vec<u8>,
+    /// Without its `?`; normalised for trimmed, as sent for whole requests.
+    pub query: Option<Vec<u8>>,
+    /// Without `Host`, `Content-Length` and `Transfer-Encoding`; one `Cookie` at most.
+    pub fields: Vec<(HeaderName, HeaderValue)>,
+    /// How long the body is.
+    pub body_length: BodyLength,
+}
+
+/// The length of a request body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyLength {
+    /// There is none, and nothing said so.
+    None,
+    /// This many bytes, maybe none.
+    Known(u64),
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Client<'a> {
+    /// Address of the client.
+    pub address: IpAddr,
+    /// Its port.
+    pub port: u16,
+    /// Our name for this request, in logs and for PHP.
+    pub request_id: &'a str,
+}
+
+/// The request for a cacheable fetch. A function of what [`crate::key::write_key`] writes.
+pub fn trimmed(facts: &Facts) -> UpstreamRequest {
+    let mut request = UpstreamRequest {
+        method: "GET".to_owned(),
+        scheme: facts.scheme(),
+        host: facts.authority().to_owned(),
+        path: facts.path().to_vec(),
+        query: facts.query().map(<[u8]>::to_vec),
+        fields: Vec::with_capacity(TRIMMED_FIELDS),
+        body_length: BodyLength::None,
+    };
+    let accept = match facts.accept() {
+        AcceptClass::Page => "text/html,application/xhtml+xml,*/*;q=0.8",
+        AcceptClass::Json => "application/json",
+    };
+    let agent = match facts.device() {
+        Device::Any | Device::Desktop => DESKTOP_AGENT,
+        Device::Mobile => MOBILE_AGENT,
+    };
+    request
+        .fields
+        .push((ACCEPT, HeaderValue::from_static(accept)));
+    request
+        .fields
+        .push((ACCEPT_ENCODING, HeaderValue::from_static("identity")));
+    request
+        .fields
+        .push((USER_AGENT, HeaderValue::from_static(agent)));
+    if !facts.vary_cookies().is_empty() {
+        push(&mut request, COOKIE, facts.vary_cookies());
+    }
+    push_forwarded(&mut request, facts);
+    request
+}
+
+/// The request for everything that is not shared: end-to-end fields in their order, then our own.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "iterators are cheap to clone and read better by value"
+)]
+pub fn whole<'a>(
+    facts: &Facts,
+    fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
+    client: &Client<'_>,
+    body: BodyLength,
+) -> UpstreamRequest {
+    let mut request = UpstreamRequest {
+        method: facts.method_text().to_owned(),
+        scheme: facts.scheme(),
+        host: facts.authority().to_owned(),
+        path: facts.path().to_vec(),
+        query: facts.raw_query().map(<[u8]>::to_vec),
+        fields: Vec::new(),
+        body_length: body,
+    };
+    let named = |wanted: &'static str| {
+        fields
+            .clone()
+            .filter(move |(name, _)| name.eq_ignore_ascii_case(wanted))
+            .map(|(_, value)| value)
+    };
+    let tokens = connection_tokens(named("connection"));
+    for (name, value) in fields.clone() {
+        if may_travel(name, facts.method())
+            && !is_hop_by_hop(name, tokens.clone())
+            && let Ok(name) = HeaderName::from_bytes(name.as_bytes())
+        {
+            push(&mut request, name, value);
+        }
+    }
+    if !facts.ignores_cookies() {
+        // HTTP/2 splits cookies over lines (RFC 9113 section 8.2.3); upstreams want one.
+        let cookies: Vec<_> = named("cookie").collect();
+        if !cookies.is_empty() {
+            push(&mut request, COOKIE, &cookies.join(&b"; "[..]));
+        }
+    }
+    push_forwarded(&mut request, facts);
+    address(&mut request, client);
+    request
+}
+
+/// Adds what is declared unkeyed: the client's address and the request id. Replaces what was there.
+pub fn address(request: &mut UpstreamRequest, client: &Client<'_>) {
+    request
+        .fields
+        .retain(|(name, _)| ![X_FORWARDED_FOR, X_REAL_IP, X_REQUEST_ID].contains(name));
+    let address = client.address.to_canonical().to_string();
+    push(request, X_FORWARDED_FOR, address.as_bytes());
+    push(request, X_REAL_IP, address.as_bytes());
+    push(request, X_REQUEST_ID, client.request_id.as_bytes());
+}
+
+/// What an upstream that makes addresses of itself must know: how it was reached.
+fn push_forwarded(request: &mut UpstreamRequest, facts: &Facts) {
+    let port = facts.port().unwrap_or(facts.scheme().default_port());
+    push(request, X_FORWARDED_HOST, facts.authority().as_bytes());
+    push(request, X_FORWARDED_PORT, port.to_string().as_bytes());
+    push(
+        request,
+        X_FORWARDED_PROTO,
+        facts.scheme().as_str().as_bytes(),
+    );
+}
+
+/// Adds a field; a value that cannot stand in a head goes nowhere.
+fn push(request: &mut UpstreamRequest, name: HeaderName, value: &[u8]) {
+    if let Ok(value) = HeaderValue::from_bytes(value) {
+        request.fields.push((name, value));
+    }
+}
+
+/// Whether a client's field may go upstream at all.
+fn may_travel(name: &str, method: Method) -> bool {
+    let is_one_of = |list: &[&str]| list.iter().any(|known| name.eq_ignore_ascii_case(known));
+    let is_override = is_one_of(METHOD_OVERRIDES);
+    // On a safe method an override would turn a read into a write, or into a page for another method.
+    let is_withheld = is_override && method.is_safe();
+    let is_forwarding = name
+        .get(..11)
+        .is_some_and(|start| start.eq_ignore_ascii_case("x-forwarded"));
+    let is_claim = is_forwarding || is_one_of(CLAIMS);
+    is_plain_name(name) && !is_one_of(REPLACED) && !is_claim && !is_withheld
+}
+
+/// Written by us, or by whoever frames the message.
+const REPLACED: &[&str] = &[
+    "content-length",
+    "cookie",
+    "expect",
+    "host",
+    "transfer-encoding",
+    "x-real-ip",
+    "x-request-id",
+];
+
+/// What only a proxy that we trust could say: addresses, hosts, schemes and paths other than the request's own; and
+/// `Proxy`, which CGI turns into `HTTP_PROXY` (CVE-2016-5385). `X-Forwarded*` goes by its beginning.
+const CLAIMS: &[&str] = &[
+    "cf-connecting-ip",
+    "client-ip",
+    "fastly-client-ip",
+    "forwarded",
+    "forwarded-for",
+    "front-end-https",
+    "proxy",
+    "true-client-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-host",
+    "x-http-host-override",
+    "x-original-forwarded-for",
+    "x-original-host",
+    "x-original-url",
+    "x-originating-ip",
+    "x-remote-addr",
+    "x-remote-ip",
+    "x-rewrite-url",
+    "x-scheme",
+    "x-url-scheme",
+];
+
+const METHOD_OVERRIDES: &[&str] = &[
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+];
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// One for all visitors of a class. Shaped as a browser's, since themes and security plugins look for that; the last
+/// word is ours.
+const DESKTOP_AGENT: &str =
+    "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Galley";
+const MOBILE_AGENT: &str =
+    "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Mobile Galley";
+
+/// Four of the closed list, three forwarding fields, and three that [`address`] adds.
+const TRIMMED_FIELDS: usize = 10;
