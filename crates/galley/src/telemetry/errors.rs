@@ -1,0 +1,293 @@
+//! Messages for the operator: `2026-01-01T00:00:00.000Z level message key=value`.
+//!
+//! Times are UTC, so that messages of several machines can be put together. Messages are written at once by the thread
+//! that has one: they are rare, and the last one before a crash is the one that matters. Those that a client can cause
+//! go through [`RateLimited`]. Values are quoted where they would otherwise run into the next one.
+
+use std::fmt::{self, Write as _};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use galley_config::{Level, LogTarget};
+use jiff::Timestamp;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::{FmtContext, MakeWriter};
+use tracing_subscriber::registry::LookupSpan;
+
+use super::sink::Sink;
+
+pub use super::rate::RateLimited;
+
+/// A handle on the error log.
+#[derive(Clone, Debug)]
+pub struct ErrorLog {
+    output: Output,
+}
+
+/// Opens the error log and sends all messages of the process to it, from `level` up.
+///
+/// Errors: the file cannot be opened, or the process has an error log already.
+pub fn start(target: &LogTarget, level: Level) -> io::Result<ErrorLog> {
+    let output = Output::open(target)?;
+    tracing::subscriber::set_global_default(subscriber(output.clone(), level))
+        .map_err(io::Error::other)?;
+    Ok(ErrorLog { output })
+}
+
+impl ErrorLog {
+    /// Opens the file again, after it was moved away. On an error the old file stays in use, and says so.
+    pub fn reopen(&self) {
+        let reopened = self.output.lock().reopen();
+        if let Err(cause) = reopened {
+            tracing::error!(%cause, "the error log could not be opened again; the old file stays in use");
+        }
+    }
+}
+
+fn subscriber(output: Output, level: Level) -> impl Subscriber + Send + Sync {
+    let level = match level {
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
+    };
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(output)
+        .log_internal_errors(false)
+        .event_format(Lines)
+        .finish()
+}
+
+/// The shared target. The lock is held for one write.
+#[derive(Clone, Debug)]
+struct Output(Arc<Mutex<Sink>>);
+
+/// The target for one message.
+struct Turn<'a>(MutexGuard<'a, Sink>);
+
+impl Output {
+    fn open(target: &LogTarget) -> io::Result<Self> {
+        let sink = Sink::open(target)?.unwrap_or(Sink::Stderr);
+        Ok(Self(Arc::new(Mutex::new(sink))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sink> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<'a> MakeWriter<'a> for Output {
+    type Writer = Turn<'a>;
+
+    fn make_writer(&'a self) -> Turn<'a> {
+        Turn(self.lock())
+    }
+}
+
+impl io::Write for Turn<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The form of a line.
+struct Lines;
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut out: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let level = match *event.metadata().level() {
+            tracing::Level::ERROR => "error",
+            tracing::Level::WARN => "warn",
+            tracing::Level::INFO => "info",
+            tracing::Level::DEBUG => "debug",
+            tracing::Level::TRACE => "trace",
+        };
+        writeln!(
+            out,
+            "{:.3} {level} {}{}",
+            Timestamp::now(),
+            fields.message,
+            fields.rest
+        )
+    }
+}
+
+#[derive(Default)]
+struct Fields {
+    message: String,
+    /// ` key=value` for each.
+    rest: String,
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.take(field, &format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.take(field, value);
+    }
+}
+
+impl Fields {
+    fn take(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            // What cannot be printed is escaped; quotes and letters of all languages stay.
+            for c in value.chars() {
+                match c {
+                    '"' | '\'' | '\\' => self.message.push(c),
+                    c => self.message.extend(c.escape_debug()),
+                }
+            }
+            return;
+        }
+        let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '=' | '\\');
+        let written = if !value.is_empty() && value.chars().all(is_plain) {
+            write!(self.rest, " {}={value}", field.name())
+        } else {
+            write!(self.rest, " {}={value:?}", field.name())
+        };
+        debug_assert!(written.is_ok(), "writing to a string cannot fail");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn lines(level: Level, act: impl FnOnce(&ErrorLog)) -> Vec<String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("error.log");
+        let output = Output::open(&LogTarget::File(path.clone())).unwrap();
+        let log = ErrorLog {
+            output: output.clone(),
+        };
+        tracing::subscriber::with_default(subscriber(output, level), || act(&log));
+        fs::read_to_string(path)
+            .unwrap()
+            .lines()
+            .map(str::to_owned)
+            .collect()
+    }
+
+    #[test]
+    fn form_of_a_line() {
+        let lines = lines(Level::Info, |_| {
+            tracing::info!(site = "example.com", count = 3, path = %"/a b", empty = "", "it's up");
+            tracing::error!(note = "a\n2026 error \"forged\"", "a\nb\u{1b}[31m ä");
+        });
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        let (time, rest) = lines[0].split_once(' ').unwrap();
+        assert!(
+            time.len() == "2026-01-01T00:00:00.000Z".len() && time.ends_with('Z'),
+            "{time}"
+        );
+        assert!(time.parse::<Timestamp>().is_ok(), "{time}");
+        assert_eq!(
+            rest,
+            "info it's up site=example.com count=3 path=\"/a b\" empty=\"\""
+        );
+        let (_, rest) = lines[1].split_once(' ').unwrap();
+        assert_eq!(
+            rest,
+            r#"error a\nb\u{1b}[31m ä note="a\n2026 error \"forged\"""#
+        );
+    }
+
+    #[test]
+    fn levels_below_are_not_written() {
+        for (level, count) in [
+            (Level::Error, 1),
+            (Level::Warn, 2),
+            (Level::Info, 3),
+            (Level::Debug, 4),
+            (Level::Trace, 5),
+        ] {
+            let lines = lines(level, |_| {
+                tracing::error!("e");
+                tracing::warn!("w");
+                tracing::info!("i");
+                tracing::debug!("d");
+                tracing::trace!("t");
+            });
+            assert_eq!(lines.len(), count, "{level:?}");
+        }
+    }
+
+    #[test]
+    fn a_moved_file_is_left_at_reopen() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, moved) = (dir.path().join("error.log"), dir.path().join("error.log.1"));
+        let output = Output::open(&LogTarget::File(path.clone())).unwrap();
+        let log = ErrorLog {
+            output: output.clone(),
+        };
+        tracing::subscriber::with_default(subscriber(output, Level::Info), || {
+            tracing::info!("old");
+            fs::rename(&path, &moved).unwrap();
+            log.reopen();
+            tracing::info!("new");
+        });
+        assert!(fs::read_to_string(&path).unwrap().ends_with("info new\n"));
+        assert!(fs::read_to_string(&moved).unwrap().ends_with("info old\n"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_again_stays_in_use() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("logs");
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("error.log");
+        let output = Output::open(&LogTarget::File(path)).unwrap();
+        let log = ErrorLog {
+            output: output.clone(),
+        };
+        let moved = dir.path().join("moved");
+        tracing::subscriber::with_default(subscriber(output, Level::Info), || {
+            fs::rename(&folder, &moved).unwrap();
+            log.reopen();
+        });
+        let text = fs::read_to_string(moved.join("error.log")).unwrap();
+        assert!(
+            text.contains("error the error log could not be opened again"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_was_held_back_is_told() {
+        let lines = lines(Level::Info, |_| {
+            let limit = RateLimited::new("tests", 1);
+            limit.report(limit.admit_at(0).1);
+            limit.report(limit.admit_at(0).1);
+            limit.report(limit.settle_at(1));
+        });
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(
+            lines[0]
+                .ends_with("warn more messages of this kind were held back about=tests count=1"),
+            "{lines:?}"
+        );
+    }
+}

@@ -1,0 +1,60 @@
+//! Where lines end: a standard stream, or a file that can be opened again after it was moved away.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use galley_config::LogTarget;
+
+/// An open target. Every write is one whole line or several.
+#[derive(Debug)]
+pub(super) enum Sink {
+    Stdout,
+    Stderr,
+    File { path: PathBuf, file: File },
+}
+
+impl Sink {
+    /// Opens a target; `None` for [`LogTarget::Off`].
+    pub(super) fn open(target: &LogTarget) -> io::Result<Option<Self>> {
+        Ok(match target {
+            LogTarget::Stdout => Some(Self::Stdout),
+            LogTarget::Stderr => Some(Self::Stderr),
+            LogTarget::Off => None,
+            LogTarget::File(path) => {
+                let file = append_to(path)?;
+                Some(Self::File {
+                    path: path.clone(),
+                    file,
+                })
+            }
+        })
+    }
+
+    /// Opens the file at its path again. On an error the open file stays in use: lines in a moved file are better than
+    /// no lines.
+    pub(super) fn reopen(&mut self) -> io::Result<()> {
+        if let Self::File { path, file } = self {
+            *file = append_to(path)?;
+        }
+        Ok(())
+    }
+
+    /// Writes all of it.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Stdout => {
+                let mut out = io::stdout().lock();
+                out.write_all(bytes)?;
+                out.flush()
+            }
+            Self::Stderr => io::stderr().lock().write_all(bytes),
+            Self::File { file, .. } => file.write_all(bytes),
+        }
+    }
+}
+
+/// `O_APPEND`, so that several processes and `copytruncate` do not overwrite one another.
+fn append_to(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
+}
