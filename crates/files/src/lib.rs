@@ -1,1 +1,22 @@
 //! Files below a site's root: which one is meant, whether it may leave, and in what form.
+//!
+//! [`Root::resolve`] does for WordPress what `try_files` does elsewhere, and never opens anything
+//! outside the root, anything but regular files, or anything that the names' deny list or a
+//! `.htaccess` closes. Everything in [`Root`] may block
+//! on the disk: callers run it off the threads that serve connections.
+//!
+//! The order of reading: `resolve` (what a path means), `tree` (how anything is opened), `deny` and
+//! `htaccess` (what is closed), `asset` (an opened file).
+
+mod asset;
+mod deny;
+mod htaccess;
+mod path;
+mod resolve;
+mod root;
+mod tree;
+mod types;
+
+pub use asset::Asset;
+pub use resolve::Found;
+pub use root::{Options, Root};

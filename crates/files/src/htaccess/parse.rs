@@ -1,0 +1,392 @@
+//! Reads the text of a `.htaccess`.
+//!
+//! Line by line, total over any bytes; a line that is not understood is ignored, as is everything
+//! that is not about access. Sections nest on an explicit stack. An unclosed section reaches to the
+//! end of the file.
+
+use super::Rules;
+use super::access::{Access, Section};
+use super::pattern::{Case, Pattern};
+use super::rewrite::{Conditions, Rewrite};
+
+/// Reads a whole file. One with more patterns or deeper sections than anybody writes by hand closes
+/// its directory.
+pub(super) fn parse(text: &[u8]) -> Rules {
+    let text = String::from_utf8_lossy(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text));
+    let mut parser = Parser::default();
+    let mut line = String::new();
+    for part in text.lines() {
+        if let Some(continued) = part.strip_suffix('\\') {
+            line.push_str(continued);
+            continue;
+        }
+        line.push_str(part);
+        parser.line(line.trim());
+        line.clear();
+    }
+    parser.line(line.trim());
+    parser.finish()
+}
+
+#[derive(Default)]
+struct Parser {
+    rules: Rules,
+    frames: Vec<Frame>,
+    /// `Require` lines outside of containers, of the directory and of each section.
+    base_requires: Vec<Option<Access>>,
+    requires: Vec<Vec<Option<Access>>>,
+    has_require: bool,
+    is_rewriting: Option<bool>,
+    conditions: Conditions,
+    is_chained: bool,
+    patterns: usize,
+    is_too_much: bool,
+}
+
+/// An open section.
+struct Frame {
+    /// Lower case, as its end will say it.
+    name: String,
+    kind: Kind,
+}
+
+enum Kind {
+    /// As if it were not there: `<IfModule>`.
+    Transparent,
+    /// What is inside does not concern `GET`.
+    Ignored,
+    /// One of `Rules::sections`.
+    Section(usize),
+    /// `<RequireAll>` and its kin, with what was required inside; `None` for what neither grants
+    /// nor denies.
+    Require(Vec<Option<Access>>),
+}
+
+impl Parser {
+    fn line(&mut self, line: &str) {
+        if line.is_empty() || line.starts_with('#') {
+            return;
+        }
+        if let Some(end) = line.strip_prefix("</") {
+            let name = end.split('>').next().unwrap_or_default();
+            self.close(&name.trim().to_ascii_lowercase());
+        } else if let Some(start) = line.strip_prefix('<') {
+            let start = start.rsplit_once('>').map_or(start, |(inside, _)| inside);
+            let mut words = words(start);
+            if !words.is_empty() {
+                let name = words.remove(0).to_ascii_lowercase();
+                self.open(name, &words);
+            }
+        } else if !self.is_ignoring() {
+            let mut words = words(line);
+            if !words.is_empty() {
+                let name = words.remove(0).to_ascii_lowercase();
+                self.directive(&name, &words);
+            }
+        }
+    }
+
+    fn open(&mut self, name: String, arguments: &[String]) {
+        if self.frames.len() >= MAX_DEPTH {
+            self.is_too_much = true;
+            return;
+        }
+        let kind = match name.as_str() {
+            _ if self.is_ignoring() => Kind::Ignored,
+            "ifmodule" | "ifdefine" | "ifversion" | "ifdirective" | "iffile" | "ifsection" => {
+                Kind::Transparent
+            }
+            "files" | "filesmatch" => self.open_files(&name, arguments),
+            "requireall" | "requireany" | "requirenone" => Kind::Require(Vec::new()),
+            "limit" if !names_get(arguments) => Kind::Ignored,
+            "limitexcept" if names_get(arguments) => Kind::Ignored,
+            "limit" | "limitexcept" => Kind::Transparent,
+            // `<If>` and whatever else hangs on something that is not known here.
+            _ => self.open_section(None, true),
+        };
+        self.frames.push(Frame { name, kind });
+    }
+
+    fn open_files(&mut self, name: &str, arguments: &[String]) -> Kind {
+        let pattern = match arguments {
+            [tilde, regex, ..] if tilde == "~" => self.regex(regex, Case::Exact),
+            [regex, ..] if name == "filesmatch" => self.regex(regex, Case::Exact),
+            [glob, ..] => {
+                self.count_pattern();
+                Pattern::glob(glob)
+            }
+            [] => None,
+        };
+        let is_uncertain = pattern.is_none();
+        self.open_section(pattern, is_uncertain)
+    }
+
+    fn open_section(&mut self, pattern: Option<Pattern>, is_uncertain: bool) -> Kind {
+        self.count_pattern();
+        let around = self
+            .section_index()
+            .and_then(|index| self.rules.sections.get(index));
+        let mut section = Section {
+            is_uncertain,
+            ..Section::default()
+        };
+        if let Some(around) = around {
+            section.names.clone_from(&around.names);
+            section.is_uncertain |= around.is_uncertain;
+        }
+        section.names.extend(pattern);
+        self.rules.sections.push(section);
+        self.requires.push(Vec::new());
+        Kind::Section(self.rules.sections.len() - 1)
+    }
+
+    fn close(&mut self, name: &str) {
+        if !self.frames.iter().any(|frame| frame.name == name) {
+            return;
+        }
+        while let Some(frame) = self.frames.pop() {
+            if let Kind::Require(inside) = frame.kind {
+                let access = match frame.name.as_str() {
+                    "requireall" => all(&inside),
+                    "requireany" => any(&inside),
+                    _ => none(&inside),
+                };
+                self.require(access);
+            }
+            if frame.name == name {
+                return;
+            }
+        }
+    }
+
+    fn directive(&mut self, name: &str, arguments: &[String]) {
+        match name {
+            "require" => {
+                self.has_require = true;
+                self.require(required(arguments));
+            }
+            "order" | "allow" | "deny" => self.compat(name, arguments),
+            "satisfy" => self.section().satisfy_any = Some(first_is(arguments, "any")),
+            "authtype" => self.section().has_login = !first_is(arguments, "none"),
+            "rewriteengine" => self.is_rewriting = Some(first_is(arguments, "on")),
+            "rewritecond" => self.conditions.push(arguments),
+            "rewriterule" => self.rewrite(arguments),
+            "redirect" => {
+                if let [status, path, ..] = arguments
+                    && is_refusal(status)
+                {
+                    self.count_pattern();
+                    self.rules.refused.extend(Pattern::below(path));
+                }
+            }
+            "redirectmatch" => {
+                if let [status, regex, ..] = arguments
+                    && is_refusal(status)
+                {
+                    let pattern = self
+                        .regex(regex, Case::Exact)
+                        .or_else(|| Pattern::below("/"));
+                    self.rules.refused.extend(pattern);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// `Order allow,deny`, `Allow from all`, `Deny from 10.0.0.1`.
+    fn compat(&mut self, name: &str, arguments: &[String]) {
+        let compat = self.section().compat.get_or_insert_default();
+        if name == "order" {
+            let order = arguments.concat().to_ascii_lowercase();
+            compat.is_allow_deny = order != "deny,allow";
+            return;
+        }
+        let whom = arguments
+            .iter()
+            .skip(usize::from(first_is(arguments, "from")));
+        for word in whom {
+            match (name, word.eq_ignore_ascii_case("all")) {
+                ("allow", true) => compat.allow_all = true,
+                ("allow", false) => compat.allow_some = true,
+                (_, true) => compat.deny_all = true,
+                (_, false) => {}
+            }
+        }
+    }
+
+    fn rewrite(&mut self, arguments: &[String]) {
+        let mut condition = self.conditions.take();
+        let hangs_on_the_last =
+            std::mem::replace(&mut self.is_chained, Rewrite::is_chained(arguments));
+        if hangs_on_the_last || self.is_chained || self.section_index().is_some() {
+            condition = super::rewrite::Condition::Other;
+        }
+        self.count_pattern();
+        if !self.is_too_much {
+            self.rules
+                .rewrites
+                .extend(Rewrite::parse(arguments, condition));
+        }
+    }
+
+    fn require(&mut self, access: Option<Access>) {
+        for frame in self.frames.iter_mut().rev() {
+            match &mut frame.kind {
+                Kind::Require(inside) => return inside.push(access),
+                Kind::Section(index) => {
+                    if let Some(requires) = self.requires.get_mut(*index) {
+                        requires.push(access);
+                    }
+                    return;
+                }
+                Kind::Transparent | Kind::Ignored => {}
+            }
+        }
+        self.base_requires.push(access);
+    }
+
+    fn section_index(&self) -> Option<usize> {
+        self.frames.iter().rev().find_map(|frame| match frame.kind {
+            Kind::Section(index) => Some(index),
+            Kind::Transparent | Kind::Ignored | Kind::Require(_) => None,
+        })
+    }
+
+    fn section(&mut self) -> &mut Section {
+        let index = self.section_index();
+        match index.and_then(|index| self.rules.sections.get_mut(index)) {
+            Some(section) => section,
+            None => &mut self.rules.base,
+        }
+    }
+
+    fn is_ignoring(&self) -> bool {
+        self.frames
+            .iter()
+            .any(|frame| matches!(frame.kind, Kind::Ignored))
+    }
+
+    fn regex(&mut self, text: &str, case: Case) -> Option<Pattern> {
+        self.count_pattern();
+        if self.is_too_much {
+            return None;
+        }
+        Pattern::regex(text, case)
+    }
+
+    fn count_pattern(&mut self) {
+        self.patterns += 1;
+        self.is_too_much |= self.patterns > MAX_PATTERNS;
+    }
+
+    fn finish(mut self) -> Rules {
+        if self.is_too_much {
+            return Rules::closed();
+        }
+        while let Some(name) = self.frames.last().map(|frame| frame.name.clone()) {
+            self.close(&name);
+        }
+        let mut rules = self.rules;
+        let requires = std::iter::once(&self.base_requires).chain(&self.requires);
+        let sections = std::iter::once(&mut rules.base).chain(&mut rules.sections);
+        for (section, requires) in sections.zip(requires) {
+            if !requires.is_empty() {
+                // Only negations, or nothing in a container: Apache refuses such a file as a whole.
+                section.require = any(requires).or(Some(Access::Denied));
+            } else if section.has_login && !self.has_require {
+                // Who may come in is said elsewhere, in the server's own file.
+                section.require = Some(Access::Unchecked);
+            }
+        }
+        if self.is_rewriting == Some(false) {
+            rules.rewrites.clear();
+        }
+        rules
+    }
+}
+
+/// One `Require` line.
+fn required(arguments: &[String]) -> Option<Access> {
+    let lower: Vec<String> = arguments
+        .iter()
+        .map(|word| word.to_ascii_lowercase())
+        .collect();
+    let words: Vec<&str> = lower.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["all", "granted", ..] => Some(Access::Public),
+        ["all", ..] | ["not", "all", "granted", ..] => Some(Access::Denied),
+        // Keeps out some, grants nothing.
+        ["not", ..] => None,
+        ["method", methods @ ..] if methods.contains(&"get") => Some(Access::Public),
+        _ => Some(Access::Unchecked),
+    }
+}
+
+fn all(inside: &[Option<Access>]) -> Option<Access> {
+    inside.iter().flatten().min().copied()
+}
+
+fn any(inside: &[Option<Access>]) -> Option<Access> {
+    inside.iter().flatten().max().copied()
+}
+
+/// `<RequireNone>`: denies those that one of its lines would let in. Who they are is unknown unless
+/// it is everybody.
+fn none(inside: &[Option<Access>]) -> Option<Access> {
+    inside
+        .contains(&Some(Access::Public))
+        .then_some(Access::Denied)
+}
+
+fn names_get(methods: &[String]) -> bool {
+    methods
+        .iter()
+        .any(|method| method.eq_ignore_ascii_case("GET"))
+}
+
+fn first_is(arguments: &[String], word: &str) -> bool {
+    arguments
+        .first()
+        .is_some_and(|first| first.eq_ignore_ascii_case(word))
+}
+
+/// The status of a `Redirect` that refuses.
+fn is_refusal(status: &str) -> bool {
+    ["403", "404", "410", "gone"]
+        .iter()
+        .any(|refusal| status.eq_ignore_ascii_case(refusal))
+}
+
+/// Words of a line; quotes hold one together, and a backslash in quotes holds a quote.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut letters = line.chars().peekable();
+    loop {
+        while letters.next_if(|letter| letter.is_whitespace()).is_some() {}
+        let Some(first) = letters.peek().copied() else {
+            return words;
+        };
+        let mut word = String::new();
+        if first == '"' || first == '\'' {
+            letters.next();
+            while let Some(letter) = letters.next() {
+                match letter {
+                    '\\' if letters.peek() == Some(&first) => word.extend(letters.next()),
+                    _ if letter == first => break,
+                    _ => word.push(letter),
+                }
+            }
+        } else {
+            while let Some(letter) = letters.next_if(|letter| !letter.is_whitespace()) {
+                word.push(letter);
+            }
+        }
+        words.push(word);
+    }
+}
+
+/// Sections in sections.
+const MAX_DEPTH: usize = 16;
+
+/// Patterns in one file: the largest published rule sets have about a hundred.
+const MAX_PATTERNS: usize = 512;

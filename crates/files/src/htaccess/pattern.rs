@@ -1,0 +1,115 @@
+//! Patterns of `<Files>`, `<FilesMatch>`, `RewriteRule` and `RedirectMatch`.
+//!
+//! Apache uses PCRE. Here matching takes linear time, so what needs backtracking (look-around, back
+//! references) does not compile; the one form of it that site owners do write, a leading
+//! `^(?!...)`, is taken apart into two patterns.
+
+use regex::bytes::{Regex, RegexBuilder};
+
+/// One compiled pattern.
+#[derive(Clone, Debug)]
+pub(super) struct Pattern {
+    is: Regex,
+    /// `^(?!...)`: this must not match.
+    is_not: Option<Regex>,
+}
+
+/// Whether letters of both cases are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Case {
+    Exact,
+    Ignored,
+}
+
+impl Pattern {
+    /// Compiles a regular expression; `None` when it is broken, too large, or needs backtracking.
+    pub(super) fn regex(text: &str, case: Case) -> Option<Self> {
+        if let Some((not, rest)) = split_negation(text) {
+            return Some(Self {
+                is: compile(&format!("^(?:{rest})"), case)?,
+                is_not: Some(compile(&format!("^(?:{not})"), case)?),
+            });
+        }
+        Some(Self {
+            is: compile(text, case)?,
+            is_not: None,
+        })
+    }
+
+    /// Compiles a file name with `*`, `?` and `[...]`.
+    pub(super) fn glob(text: &str) -> Option<Self> {
+        let mut regex = String::from("^");
+        let mut letters = text.chars().peekable();
+        while let Some(letter) = letters.next() {
+            match letter {
+                '*' => regex.push_str(".*"),
+                '?' => regex.push('.'),
+                '[' => {
+                    regex.push('[');
+                    if letters.next_if(|next| *next == '!').is_some() {
+                        regex.push('^');
+                    }
+                    for inside in letters.by_ref() {
+                        regex.push(inside);
+                        if inside == ']' {
+                            break;
+                        }
+                    }
+                }
+                other => regex.push_str(&regex::escape(other.encode_utf8(&mut [0; 4]))),
+            }
+        }
+        regex.push('$');
+        Self::regex(&regex, Case::Exact)
+    }
+
+    /// A path of the URL and everything below it.
+    pub(super) fn below(path: &str) -> Option<Self> {
+        let path = regex::escape(path.trim_end_matches('/'));
+        Self::regex(&format!("^{path}(?:/|$)"), Case::Exact)
+    }
+
+    pub(super) fn matches(&self, text: &[u8]) -> bool {
+        self.is.is_match(text) && !self.is_not.as_ref().is_some_and(|not| not.is_match(text))
+    }
+}
+
+fn compile(text: &str, case: Case) -> Option<Regex> {
+    RegexBuilder::new(text)
+        .unicode(false)
+        .case_insensitive(case == Case::Ignored)
+        .dot_matches_new_line(true)
+        .size_limit(MAX_SIZE)
+        .dfa_size_limit(MAX_SIZE)
+        .build()
+        .ok()
+}
+
+/// Takes `^(?!A)B` apart into `A` and `B`.
+fn split_negation(text: &str) -> Option<(&str, &str)> {
+    let inside = text.strip_prefix("^(?!")?;
+    let mut depth = 1_usize;
+    let mut in_class = false;
+    let mut is_escaped = false;
+    for (at, letter) in inside.char_indices() {
+        match letter {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '(' if !in_class => depth += 1,
+            ')' if !in_class => depth -= 1,
+            // Then `B` is not all that the caret holds for.
+            '|' if depth == 0 => return None,
+            _ => {}
+        }
+        if depth == 0 {
+            let rest = inside.get(at + 1..)?;
+            return Some((inside.get(..at)?, rest));
+        }
+    }
+    None
+}
+
+/// Bytes that one compiled pattern may take; a list of a few hundred words fits.
+const MAX_SIZE: usize = 1 << 18;

@@ -1,0 +1,213 @@
+//! Rewrite rules, as far as they refuse.
+//!
+//! Nothing is rewritten here. A rule counts when it refuses (`[F]`, `[G]`, `[R=403]` and the like)
+//! without conditions, or with conditions that the file's being there decides; rules before it
+//! count as far as they end or skip the pass. Conditions about the visitor (referer, agent, cookie)
+//! keep out some and not the public: a rule with one is passed over. And a file that every request
+//! for it hands to a script (`RewriteRule ^(.*)$ guard.php?file=$1`) is one that the script guards:
+//! sending it directly would go around the guard, so it is refused.
+
+use super::access::Subject;
+use super::pattern::{Case, Pattern};
+
+/// One `RewriteRule` with its conditions.
+#[derive(Debug)]
+pub(super) struct Rewrite {
+    /// `None`: the pattern did not compile.
+    pattern: Option<Pattern>,
+    is_negated: bool,
+    condition: Condition,
+    action: Action,
+}
+
+/// What conditions come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Condition {
+    /// There are none.
+    None,
+    /// They hold for a regular file that is there.
+    HoldsForFile,
+    /// They fail for it, or look at what is not known here.
+    Other,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Refuse,
+    End,
+    Skip(usize),
+    /// Rewritten to a script of this site.
+    ToScript,
+    Nothing,
+}
+
+/// Whether `rules`, for the path relative to their directory, refuse the subject.
+pub(super) fn refuses(rules: &[Rewrite], path: &[u8], subject: Subject) -> bool {
+    let mut at = 0;
+    while let Some(rule) = rules.get(at) {
+        at += 1;
+        if !rule.condition.holds(subject) || !rule.matches(path) {
+            continue;
+        }
+        match rule.action {
+            Action::Refuse => return true,
+            Action::End => return false,
+            Action::Skip(count) => at = at.saturating_add(count),
+            Action::ToScript if subject == Subject::File => return true,
+            Action::ToScript | Action::Nothing => {}
+        }
+    }
+    false
+}
+
+impl Condition {
+    fn holds(self, subject: Subject) -> bool {
+        match self {
+            Self::None => true,
+            Self::HoldsForFile => subject != Subject::Requested,
+            Self::Other => false,
+        }
+    }
+}
+
+impl Rewrite {
+    /// Reads the arguments of a `RewriteRule`; `None` when there are too few.
+    pub(super) fn parse(arguments: &[String], condition: Condition) -> Option<Self> {
+        let [pattern, substitution, flags @ ..] = arguments else {
+            return None;
+        };
+        let flags = Flags::parse(&flags.join(" "));
+        let (pattern, is_negated) = match pattern.strip_prefix('!') {
+            Some(pattern) => (pattern, true),
+            None => (pattern.as_str(), false),
+        };
+        let action = if flags.refuses {
+            Action::Refuse
+        } else if is_script(substitution) {
+            Action::ToScript
+        } else if substitution != "-" {
+            Action::Nothing
+        } else if flags.skip > 0 {
+            Action::Skip(flags.skip)
+        } else if flags.ends {
+            Action::End
+        } else {
+            Action::Nothing
+        };
+        Some(Self {
+            pattern: Pattern::regex(pattern, flags.case),
+            is_negated,
+            condition,
+            action,
+        })
+    }
+
+    /// Whether the rule is chained to the next one, which then hangs on it.
+    pub(super) fn is_chained(arguments: &[String]) -> bool {
+        arguments
+            .get(2..)
+            .is_some_and(|flags| Flags::parse(&flags.join(" ")).is_chained)
+    }
+
+    fn matches(&self, path: &[u8]) -> bool {
+        match &self.pattern {
+            Some(pattern) => pattern.matches(path) != self.is_negated,
+            None => self.action == Action::Refuse,
+        }
+    }
+}
+
+struct Flags {
+    refuses: bool,
+    ends: bool,
+    is_chained: bool,
+    skip: usize,
+    case: Case,
+}
+
+impl Flags {
+    fn parse(text: &str) -> Self {
+        let mut flags = Self {
+            refuses: false,
+            ends: false,
+            is_chained: false,
+            skip: 0,
+            case: Case::Exact,
+        };
+        let list = text
+            .trim()
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_ascii_lowercase();
+        for flag in list.split(',').map(str::trim) {
+            let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
+            match name {
+                "f" | "forbidden" | "g" | "gone" => flags.refuses = true,
+                "r" | "redirect" if ["403", "404", "410"].contains(&value) => flags.refuses = true,
+                "l" | "last" | "end" => flags.ends = true,
+                "c" | "chain" => flags.is_chained = true,
+                "s" | "skip" => flags.skip = value.parse().unwrap_or(0),
+                "nc" | "nocase" => flags.case = Case::Ignored,
+                _ => {}
+            }
+        }
+        flags
+    }
+}
+
+/// Whether a substitution is a script of this site.
+fn is_script(substitution: &str) -> bool {
+    let path = substitution.split('?').next().unwrap_or_default();
+    path.as_bytes().ends_with(b".php") && !path.contains("://")
+}
+
+/// The `RewriteCond` lines before a rule: groups joined by `[OR]`, all of which must hold.
+#[derive(Debug, Default)]
+pub(super) struct Conditions {
+    /// Whether it holds for a regular file that is there, and whether it is joined to the next by
+    /// `[OR]`.
+    lines: Vec<(bool, bool)>,
+}
+
+impl Conditions {
+    /// Adds one `RewriteCond`.
+    pub(super) fn push(&mut self, arguments: &[String]) {
+        let is_or = arguments.get(2..).is_some_and(|flags| {
+            let flags = flags.join(" ").to_ascii_lowercase();
+            let mut flags = flags.trim_matches(['[', ']', ' ']).split(',');
+            flags.any(|flag| ["or", "ornext"].contains(&flag.trim()))
+        });
+        self.lines.push((holds_for_file(arguments), is_or));
+    }
+
+    /// What they come to; empties the list.
+    pub(super) fn take(&mut self) -> Condition {
+        let lines = std::mem::take(&mut self.lines);
+        if lines.is_empty() {
+            return Condition::None;
+        }
+        let mut groups = lines.split_inclusive(|(_, is_or)| !is_or);
+        if groups.all(|group| group.iter().any(|(holds, _)| *holds)) {
+            return Condition::HoldsForFile;
+        }
+        Condition::Other
+    }
+}
+
+/// Whether a condition is known to hold for every request for a regular file that is there.
+fn holds_for_file(arguments: &[String]) -> bool {
+    let [subject, test, ..] = arguments else {
+        return false;
+    };
+    let is_about_the_file = FILE_VARIABLES.contains(&subject.to_ascii_uppercase().as_str());
+    // `-s` nearly always: an empty file has nothing to guard.
+    is_about_the_file && ["-f", "-e", "-s", "!-d"].contains(&test.as_str())
+}
+
+/// Ways to write the path of the file that was asked for.
+const FILE_VARIABLES: [&str; 4] = [
+    "%{REQUEST_FILENAME}",
+    "%{SCRIPT_FILENAME}",
+    "%{DOCUMENT_ROOT}%{REQUEST_URI}",
+    "%{DOCUMENT_ROOT}/%{REQUEST_URI}",
+];

@@ -1,0 +1,164 @@
+//! The `.htaccess` files of a root, read once and looked at again for change.
+//!
+//! One entry per directory that exists, so that nobody can fill the shelf by asking for directories
+//! that do not; and bounded all the same. An entry holds for a second; then the file's stamp
+//! decides, and its absence is a stamp too. A file that is there and cannot be read, or is larger
+//! than any real one, closes its directory.
+
+use std::collections::HashMap;
+use std::fs::Metadata;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use rustix::io::Errno;
+
+use super::{Rules, parse};
+use crate::root::RECHECK;
+use crate::tree::{self, Tree};
+
+/// What has been read, by the directory's relative path.
+#[derive(Default)]
+pub(crate) struct Shelf {
+    entries: Mutex<HashMap<Vec<u8>, Entry>>,
+}
+
+struct Entry {
+    checked: Instant,
+    stamp: Stamp,
+    rules: Arc<Rules>,
+}
+
+/// What must stay the same for a file to be the one that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stamp {
+    Absent,
+    Unreadable,
+    Present {
+        device: u64,
+        inode: u64,
+        size: u64,
+        modified: (i64, i64),
+        changed: (i64, i64),
+    },
+}
+
+/// The rules in force in the directory `relative`; `None` when it is not a directory.
+pub(crate) fn rules_of(tree: &Tree, relative: &[u8], now: Instant) -> Option<Arc<Rules>> {
+    if let Some(rules) = tree.shelf.held(relative, now) {
+        return Some(rules);
+    }
+    let directory = match tree.open_directory(relative) {
+        Ok(directory) => directory,
+        Err(Errno::ACCESS) => return Some(Arc::new(Rules::closed())),
+        Err(_) => {
+            tree.shelf.forget(relative);
+            return None;
+        }
+    };
+    let stamp = Stamp::of(&tree::look_in(directory.as_fd(), NAME));
+    if let Some(rules) = tree.shelf.unchanged(relative, stamp, now) {
+        return Some(rules);
+    }
+    let (stamp, rules) = read(directory.as_fd(), stamp);
+    let rules = Arc::new(rules);
+    let entry = Entry {
+        checked: now,
+        stamp,
+        rules: Arc::clone(&rules),
+    };
+    tree.shelf.put(relative, entry);
+    Some(rules)
+}
+
+/// Reads the file that `seen` was the stamp of; answers with the stamp of what was really read.
+fn read(directory: BorrowedFd<'_>, seen: Stamp) -> (Stamp, Rules) {
+    match seen {
+        Stamp::Absent => return (seen, Rules::default()),
+        Stamp::Unreadable => return (seen, Rules::closed()),
+        Stamp::Present { .. } => {}
+    }
+    match tree::read_rule_file(directory, NAME, MAX_SIZE) {
+        Ok(Some((metadata, text))) => (Stamp::of(&Ok(metadata)), parse::parse(&text)),
+        // Not a regular file, or too large: as long as it stays so.
+        Ok(None) => (seen, Rules::closed()),
+        Err(error) if is_absence(&error) => (Stamp::Absent, Rules::default()),
+        // No permission, or a failing disk. The stamp of the file that was seen does not hold for
+        // this: mode changes show in it, a disk that works again does not.
+        Err(_) => (Stamp::Unreadable, Rules::closed()),
+    }
+}
+
+impl Shelf {
+    /// What was checked less than a second ago.
+    fn held(&self, relative: &[u8], now: Instant) -> Option<Arc<Rules>> {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = entries.get(relative)?;
+        let is_recent = now.saturating_duration_since(entry.checked) < RECHECK;
+        is_recent.then(|| Arc::clone(&entry.rules))
+    }
+
+    /// What was read from a file with this very stamp; holds for another second.
+    fn unchanged(&self, relative: &[u8], stamp: Stamp, now: Instant) -> Option<Arc<Rules>> {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = entries.get_mut(relative)?;
+        if entry.stamp != stamp || stamp == Stamp::Unreadable {
+            return None;
+        }
+        entry.checked = now;
+        Some(Arc::clone(&entry.rules))
+    }
+
+    fn put(&self, relative: &[u8], entry: Entry) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() >= MAX_ENTRIES && !entries.contains_key(relative) {
+            // All at once: simple, and what is needed is read again within a few requests.
+            entries.clear();
+        }
+        entries.insert(relative.to_vec(), entry);
+    }
+
+    fn forget(&self, relative: &[u8]) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.remove(relative);
+    }
+
+    /// How many directories are held.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.entries.lock().unwrap().len()
+    }
+}
+
+impl Stamp {
+    fn of(looked: &io::Result<Metadata>) -> Self {
+        match looked {
+            Ok(metadata) => Self::Present {
+                device: metadata.dev(),
+                inode: metadata.ino(),
+                size: metadata.size(),
+                modified: (metadata.mtime(), metadata.mtime_nsec()),
+                changed: (metadata.ctime(), metadata.ctime_nsec()),
+            },
+            Err(error) if is_absence(error) => Self::Absent,
+            Err(_) => Self::Unreadable,
+        }
+    }
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+const NAME: &str = ".htaccess";
+
+/// Larger files are not written by hand or by any plugin known.
+const MAX_SIZE: u64 = 64 * 1024;
+
+/// Directories whose rules are held: more than a large site has.
+pub(crate) const MAX_ENTRIES: usize = 4096;

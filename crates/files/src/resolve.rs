@@ -1,0 +1,314 @@
+//! What a request path means below a root: `try_files` for WordPress.
+//!
+//! In this order: a file that is there; a script with what follows it (`/x.php/info`); a
+//! directory's index; on a multisite the same without the site's name; else the front controller,
+//! `/index.php`. Nothing is guessed from a URL's ending: a path is a static file if a regular file
+//! is there, and only then.
+//!
+//! Two looks decide whether it may leave: at the names (`deny`) and at the `.htaccess` files
+//! (`htaccess`), each for the path asked for, for what it turned out to mean, and for what that is
+//! behind its symbolic links.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use galley_rules::cgi::Script;
+use galley_rules::encoding::Codings;
+
+use crate::asset::Asset;
+use crate::deny::{self, ScriptName};
+use crate::htaccess::{self, Access, Subject};
+use crate::path::RelPath;
+use crate::root::Options;
+use crate::tree::{Node, Tree};
+
+/// What a path means.
+#[derive(Debug)]
+pub enum Found {
+    /// A regular file, opened.
+    File(Asset),
+    /// A script for PHP: it exists, is a regular file below the root and ends in `.php`.
+    Script(Script),
+    /// A directory asked for without its slash: the decoded path with it.
+    Redirect(Vec<u8>),
+    /// Nothing that is answered here: no such file, or a script while scripts run elsewhere.
+    Missing,
+    /// Not to be answered at all.
+    Denied,
+}
+
+/// See [`crate::Root::resolve`].
+pub(crate) fn resolve(
+    tree: &Tree,
+    options: Options,
+    decoded_path: &[u8],
+    codings: Codings,
+    now: Instant,
+) -> Found {
+    let look = Look {
+        tree,
+        options,
+        codings,
+        now,
+    };
+    let Some(path) = RelPath::parse(decoded_path) else {
+        return Found::Denied;
+    };
+    if let Some(found) = look.attempt(&path) {
+        return found;
+    }
+    if options.multisite
+        && let Some(inner) = without_site(&path)
+        && let Some(found) = look.attempt(&inner)
+    {
+        return match found {
+            Found::Redirect(_) => Found::Redirect(with_slash(&path)),
+            Found::File(_) | Found::Script(_) | Found::Missing | Found::Denied => found,
+        };
+    }
+    look.front_controller()
+}
+
+/// What a path names, before it is known whether it may leave.
+enum Target {
+    File(RelPath, Option<Vec<u8>>),
+    Script {
+        at: RelPath,
+        real: Option<Vec<u8>>,
+        path_info: Option<Vec<u8>>,
+    },
+    /// A directory with an index, asked for without its slash.
+    Directory,
+    /// Behind a link that leaves the root.
+    Outside,
+    /// There, but not for us: a device, or no permission.
+    Closed,
+    Nothing,
+}
+
+struct Look<'t> {
+    tree: &'t Tree,
+    options: Options,
+    codings: Codings,
+    now: Instant,
+}
+
+impl Look<'_> {
+    /// `None`: nothing is there, and the path is not closed.
+    fn attempt(&self, path: &RelPath) -> Option<Found> {
+        if deny::forbids(path, self.options.multisite) {
+            return Some(Found::Denied);
+        }
+        let target = self.target(path);
+        // What is asked for by its own name is judged below. Where scripts run elsewhere, so does
+        // the check of what is not sent from here.
+        let is_judged_here = match &target {
+            Target::File(at, _) => at.text() != path.text(),
+            Target::Script { at, .. } => self.options.php && at.text() != path.text(),
+            Target::Directory => true,
+            Target::Outside | Target::Closed | Target::Nothing => self.options.php,
+        };
+        if is_judged_here {
+            match self.access(path, Subject::Requested) {
+                Access::Public => {}
+                Access::Unchecked if !self.options.php => return Some(Found::Missing),
+                Access::Unchecked | Access::Denied => return Some(Found::Denied),
+            }
+        }
+        match target {
+            Target::File(at, real) => Some(self.file(&at, real.as_deref())),
+            Target::Script {
+                at,
+                real,
+                path_info,
+            } => Some(self.script(&at, real.as_deref(), path_info)),
+            Target::Directory => Some(Found::Redirect(with_slash(path))),
+            Target::Outside => Some(Found::Missing),
+            Target::Closed => Some(Found::Denied),
+            Target::Nothing => None,
+        }
+    }
+
+    fn target(&self, path: &RelPath) -> Target {
+        if let Some(script) = self.script_with_info(path) {
+            return script;
+        }
+        match self.tree.look(path.text()) {
+            Node::Regular(_) if path.has_slash() => Target::Nothing,
+            Node::Regular(located)
+                if path.last().map(deny::script_name) == Some(ScriptName::Runs) =>
+            {
+                Target::Script {
+                    at: path.clone(),
+                    real: located.real,
+                    path_info: None,
+                }
+            }
+            Node::Regular(located) => Target::File(path.clone(), located.real),
+            Node::Directory => self.index(path),
+            Node::Special | Node::Refused => Target::Closed,
+            Node::Outside => Target::Outside,
+            Node::Absent => Target::Nothing,
+        }
+    }
+
+    /// `/x.php/info`: split behind the first segment that is a script, and never by a pattern
+    /// (CVE-2019-11043).
+    fn script_with_info(&self, path: &RelPath) -> Option<Target> {
+        let names = path.segments().enumerate();
+        for (index, _) in names.filter(|(_, name)| deny::script_name(name) == ScriptName::Runs) {
+            let count = index + 1;
+            if count == path.len() && !path.has_slash() {
+                break;
+            }
+            if let Node::Regular(located) = self.tree.look(path.first(count)) {
+                let mut path_info = vec![b'/'];
+                path_info.extend_from_slice(&path.after(count));
+                return Some(Target::Script {
+                    at: path.up_to(count),
+                    real: located.real,
+                    path_info: Some(path_info),
+                });
+            }
+        }
+        None
+    }
+
+    fn index(&self, directory: &RelPath) -> Target {
+        let is_asked_for = directory.has_slash() || directory.len() == 0;
+        for name in INDEXES {
+            let at = directory.child(name);
+            let Node::Regular(located) = self.tree.look(at.text()) else {
+                continue;
+            };
+            return match (is_asked_for, deny::script_name(name)) {
+                (false, _) => Target::Directory,
+                (true, ScriptName::Runs) => Target::Script {
+                    at,
+                    real: located.real,
+                    path_info: None,
+                },
+                (true, ScriptName::No | ScriptName::Never) => Target::File(at, located.real),
+            };
+        }
+        Target::Nothing
+    }
+
+    fn front_controller(&self) -> Found {
+        let at = RelPath::from_relative(b"index.php");
+        match at.map(|at| (self.tree.look(at.text()), at)) {
+            Some((Node::Regular(located), at)) if self.options.php => {
+                self.script(&at, located.real.as_deref(), None)
+            }
+            _ => Found::Missing,
+        }
+    }
+
+    fn script(&self, at: &RelPath, real: Option<&[u8]>, path_info: Option<Vec<u8>>) -> Found {
+        if self.is_denied(at, real, ScriptName::Runs) {
+            return Found::Denied;
+        }
+        if !self.options.php {
+            return Found::Missing;
+        }
+        if self.access_to(at, real, Subject::Script) != Access::Public {
+            return Found::Denied;
+        }
+        Found::Script(Script {
+            filename: self.tree.absolute(at.text()),
+            name: at.absolute(),
+            path_info,
+            document_root: self.tree.path().to_vec(),
+        })
+    }
+
+    fn file(&self, at: &RelPath, real: Option<&[u8]>) -> Found {
+        let name = at.last().unwrap_or_default();
+        if deny::script_name(name) == ScriptName::Never && !self.options.php {
+            // The upstream may take it for a script; what it may not be is sent from here.
+            return Found::Missing;
+        }
+        if self.is_denied(at, real, ScriptName::No) {
+            return Found::Denied;
+        }
+        match self.access_to(at, real, Subject::File) {
+            Access::Public => {}
+            // An upstream with a `.htaccess` of its own can check what is not checked here.
+            Access::Unchecked if !self.options.php => return Found::Missing,
+            Access::Unchecked | Access::Denied => return Found::Denied,
+        }
+        let real = real.unwrap_or(at.text());
+        match Asset::open(self.tree, real, name, self.codings) {
+            Ok(asset) => Found::File(asset),
+            Err(_) => Found::Denied,
+        }
+    }
+
+    /// Whether the names forbid it, before and behind the links, or the names before and behind do
+    /// not mean the same kind.
+    fn is_denied(&self, at: &RelPath, real: Option<&[u8]>, kind: ScriptName) -> bool {
+        let forbidden = |path: &RelPath| {
+            deny::forbids(path, self.options.multisite)
+                || path.last().map(deny::script_name) != Some(kind)
+        };
+        forbidden(at)
+            || real.is_some_and(|real| {
+                RelPath::from_relative(real).is_none_or(|path| forbidden(&path))
+            })
+    }
+
+    /// What the `.htaccess` files say, before and behind the links.
+    fn access_to(&self, at: &RelPath, real: Option<&[u8]>, subject: Subject) -> Access {
+        let asked = self.access(at, subject);
+        match real.map(RelPath::from_relative) {
+            None => asked,
+            Some(None) => Access::Denied,
+            Some(Some(real)) => asked.min(self.access(&real, subject)),
+        }
+    }
+
+    fn access(&self, path: &RelPath, subject: Subject) -> Access {
+        // Of a file that is there it is known which segment is no directory.
+        let most = match subject {
+            Subject::Requested => path.len(),
+            Subject::File | Subject::Script => path.len().saturating_sub(1),
+        };
+        let chain: Vec<Arc<_>> = (0..=most)
+            .map_while(|depth| htaccess::rules_of(self.tree, path.first(depth), self.now))
+            .collect();
+        if chain.is_empty() {
+            // The root itself has gone.
+            return Access::Denied;
+        }
+        let name = path.segment(chain.len() - 1).unwrap_or_default();
+        htaccess::judge(&chain, path, name, subject)
+    }
+}
+
+/// The path without the name of a site, where WordPress's own rules for sub-directory multisites
+/// take that away: `[_0-9a-zA-Z-]+/` before `wp-content`, `wp-admin`, `wp-includes` or anything
+/// that ends in `.php`.
+fn without_site(path: &RelPath) -> Option<RelPath> {
+    let is_name = |site: &[u8]| {
+        site.iter()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+    };
+    if !is_name(path.segment(0)?) {
+        return None;
+    }
+    let second = path.segment(1)?;
+    let is_core = [b"wp-content".as_slice(), b"wp-admin", b"wp-includes"]
+        .iter()
+        .any(|directory| second.starts_with(directory));
+    let is_script = !path.has_slash() && path.last()?.ends_with(b".php");
+    (is_core || is_script).then(|| path.without_first())?
+}
+
+/// Built from segments, so that it never begins with two slashes: that would lead to another host.
+fn with_slash(path: &RelPath) -> Vec<u8> {
+    let mut text = path.absolute();
+    text.push(b'/');
+    text
+}
+
+const INDEXES: [&[u8]; 3] = [b"index.php", b"index.html", b"index.htm"];

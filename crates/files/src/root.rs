@@ -1,0 +1,91 @@
+//! A site's root: the directory as configured, and the one that is open now.
+//!
+//! A deployment often swaps a symbolic link from one release to the next. So the configured path is
+//! looked at again, at most once a second, and the directory behind it is opened anew when it has
+//! become another one; requests under way keep the old one. When the path names nothing for a
+//! moment, the directory that is open stays.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use galley_rules::encoding::Codings;
+
+use crate::resolve::{self, Found};
+use crate::tree::Tree;
+
+/// What kind of site lives below a root.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Scripts run here, over FastCGI. `false`: the upstream speaks HTTP, or there is none.
+    pub php: bool,
+    /// WordPress multisite in sub-directories: `/site2/wp-admin/` means `/wp-admin/`.
+    pub multisite: bool,
+}
+
+/// The directory that a site's files come from. Shared by all threads; every call may block on the
+/// disk.
+pub struct Root {
+    configured: PathBuf,
+    options: Options,
+    state: Mutex<State>,
+}
+
+struct State {
+    tree: Arc<Tree>,
+    checked: Instant,
+}
+
+impl Root {
+    /// Opens `path`, which must be a directory.
+    pub fn open(path: &Path, options: Options) -> io::Result<Self> {
+        let tree = Arc::new(Tree::open(path)?);
+        Ok(Self {
+            configured: std::path::absolute(path)?,
+            options,
+            state: Mutex::new(State {
+                tree,
+                checked: Instant::now(),
+            }),
+        })
+    }
+
+    /// Finds what a decoded request path means here, as `try_files` does for WordPress. `codings`:
+    /// what the client accepts, for choosing a precompressed sibling. Blocks on the disk; total
+    /// over any bytes.
+    pub fn resolve(&self, decoded_path: &[u8], codings: Codings) -> Found {
+        self.resolve_at(decoded_path, codings, Instant::now())
+    }
+
+    pub(crate) fn resolve_at(&self, decoded_path: &[u8], codings: Codings, now: Instant) -> Found {
+        resolve::resolve(&self.tree(now), self.options, decoded_path, codings, now)
+    }
+
+    /// The directory that is open now, after a look at the configured path when one is due.
+    pub(crate) fn tree(&self, now: Instant) -> Arc<Tree> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let tree = Arc::clone(&state.tree);
+        if now.saturating_duration_since(state.checked) < RECHECK {
+            return tree;
+        }
+        state.checked = now;
+        drop(state);
+        // Outside the lock: a hanging disk then holds this request only.
+        if std::fs::metadata(&self.configured).map_or(true, |metadata| tree.is(&metadata)) {
+            return tree;
+        }
+        let Ok(renewed) = Tree::open(&self.configured).map(Arc::new) else {
+            return tree;
+        };
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.tree = Arc::clone(&renewed);
+        renewed
+    }
+}
+
+/// How long a look at the configured path, or at a `.htaccess`, holds.
+pub(crate) const RECHECK: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

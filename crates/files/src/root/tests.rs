@@ -1,0 +1,176 @@
+//! What changes with time, told by the clock that is handed in; and the way without `openat2`.
+
+use super::*;
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use tempfile::TempDir;
+
+fn site(files: &[(&str, &str)]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    dir
+}
+
+fn open(path: &Path) -> Root {
+    Root::open(
+        path,
+        Options {
+            php: true,
+            multisite: false,
+        },
+    )
+    .unwrap()
+}
+
+fn content(found: Found) -> String {
+    match found {
+        Found::File(asset) => std::io::read_to_string(asset.file).unwrap(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn ask(root: &Root, path: &str, now: Instant) -> String {
+    content(root.resolve_at(path.as_bytes(), Codings::default(), now))
+}
+
+#[test]
+fn a_root_that_was_swapped_is_opened_anew_within_a_second() {
+    let dir = site(&[
+        ("1/a.txt", "one"),
+        ("2/a.txt", "two"),
+        ("2/.htaccess", "<Files b.txt>\nDeny from all\n</Files>"),
+        ("2/b.txt", "b"),
+    ]);
+    let current = dir.path().join("current");
+    symlink("1", &current).unwrap();
+    let root = open(&current);
+    let start = Instant::now();
+    assert_eq!(ask(&root, "/a.txt", start), "one");
+    fs::remove_file(&current).unwrap();
+    assert_eq!(
+        ask(&root, "/a.txt", start + 2 * RECHECK),
+        "one",
+        "a moment without a root keeps the old one"
+    );
+    symlink("2", &current).unwrap();
+    assert_eq!(
+        ask(&root, "/a.txt", start + 2 * RECHECK + RECHECK / 2),
+        "one"
+    );
+    assert_eq!(ask(&root, "/a.txt", start + 3 * RECHECK), "two");
+    assert_eq!(
+        ask(&root, "/b.txt", start + 3 * RECHECK),
+        "Denied",
+        "with the rules of the new one"
+    );
+}
+
+#[test]
+fn a_directory_that_was_replaced_is_seen_too() {
+    let dir = site(&[("site/a.txt", "one"), ("next/a.txt", "two")]);
+    let root = open(&dir.path().join("site"));
+    let start = Instant::now();
+    fs::rename(dir.path().join("site"), dir.path().join("old")).unwrap();
+    fs::rename(dir.path().join("next"), dir.path().join("site")).unwrap();
+    assert_eq!(ask(&root, "/a.txt", start + 2 * RECHECK), "two");
+}
+
+#[test]
+fn a_htaccess_is_looked_at_again_after_a_second() {
+    let dir = site(&[("d/a.txt", "a")]);
+    let htaccess = dir.path().join("d/.htaccess");
+    let root = open(dir.path());
+    let start = Instant::now();
+    let after = |halves: u32| start + RECHECK / 2 * halves;
+    assert_eq!(ask(&root, "/d/a.txt", start), "a");
+    fs::write(&htaccess, "Deny from all").unwrap();
+    assert_eq!(
+        ask(&root, "/d/a.txt", after(1)),
+        "a",
+        "absence holds for a second"
+    );
+    assert_eq!(ask(&root, "/d/a.txt", after(3)), "Denied");
+    fs::write(&htaccess, "# Deny from all").unwrap();
+    assert_eq!(ask(&root, "/d/a.txt", after(4)), "Denied");
+    assert_eq!(ask(&root, "/d/a.txt", after(6)), "a", "another size");
+    fs::write(dir.path().join("new"), "Deny from all\n#").unwrap();
+    fs::rename(dir.path().join("new"), &htaccess).unwrap();
+    assert_eq!(
+        ask(&root, "/d/a.txt", after(8)),
+        "Denied",
+        "another inode of the same size"
+    );
+    fs::remove_file(&htaccess).unwrap();
+    assert_eq!(ask(&root, "/d/a.txt", after(10)), "a", "absent again");
+    assert_eq!(ask(&root, "/d/a.txt", after(12)), "a");
+    fs::write(&htaccess, "Deny from all").unwrap();
+    assert_eq!(
+        ask(&root, "/d/a.txt", after(13)),
+        "a",
+        "a look that found no change holds for a second too"
+    );
+    assert_eq!(ask(&root, "/d/a.txt", after(14)), "Denied");
+    fs::remove_dir_all(dir.path().join("d")).unwrap();
+    fs::write(dir.path().join("d"), "file").unwrap();
+    assert_eq!(ask(&root, "/d", after(16)), "file", "no directory any more");
+}
+
+#[test]
+fn only_directories_that_exist_are_remembered() {
+    let dir = site(&[("index.php", ""), ("a/b/c.txt", "c")]);
+    let root = open(dir.path());
+    let now = Instant::now();
+    for n in 0..50 {
+        ask(&root, &format!("/nothing-{n}/x/y"), now);
+        ask(&root, &format!("/a/nothing-{n}/y"), now);
+    }
+    ask(&root, "/a/b/c.txt", now);
+    assert_eq!(root.tree(now).shelf.len(), 3);
+}
+
+#[test]
+fn without_openat2_the_same_is_found() {
+    let dir = site(&[
+        ("out/secret.txt", "secret"),
+        ("site/d/a.txt", "a"),
+        ("site/d/e/b.txt", "b"),
+        ("site/index.php", ""),
+    ]);
+    let base = dir.path().join("site");
+    symlink("d", base.join("link")).unwrap();
+    symlink("a.txt", base.join("d/file-link.txt")).unwrap();
+    symlink("../../d/a.txt", base.join("d/e/up.txt")).unwrap();
+    symlink("../out", base.join("leaving")).unwrap();
+    symlink(dir.path().join("out/secret.txt"), base.join("leaving.txt")).unwrap();
+    symlink(base.join("d/e"), base.join("absolute")).unwrap();
+    symlink("loop", base.join("loop")).unwrap();
+    let [with, without] = [open(&base), open(&base)];
+    let now = Instant::now();
+    without.tree(now).forget_openat2();
+    for (path, expected) in [
+        ("/d/a.txt", "a"),
+        ("/d/e/b.txt", "b"),
+        ("/link/a.txt", "a"),
+        ("/link/e/b.txt", "b"),
+        ("/d/file-link.txt", "a"),
+        ("/link/file-link.txt", "a"),
+        ("/d/e/up.txt", "a"),
+        ("/absolute/b.txt", "b"),
+        ("/absolute/up.txt", "a"),
+        ("/leaving/secret.txt", "Missing"),
+        ("/leaving.txt", "Missing"),
+        ("/leaving/nothing.txt", "Missing"),
+    ] {
+        assert_eq!(ask(&with, path, now), expected, "{path}");
+        assert_eq!(ask(&without, path, now), expected, "{path}");
+    }
+    for path in ["/loop", "/loop/x", "/d/a.txt/x", "/d/nothing"] {
+        assert!(ask(&with, path, now).starts_with("Script"), "{path}");
+        assert!(ask(&without, path, now).starts_with("Script"), "{path}");
+    }
+}

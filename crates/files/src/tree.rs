@@ -1,0 +1,306 @@
+//! An opened root directory, and the only place that opens anything below it.
+//!
+//! Nothing outside the root is ever opened: a path is opened relative to the root's descriptor with
+//! every symbolic link refused by the kernel (`openat2`, or step by step where the kernel lacks
+//! it). Only if a link is met, the path is resolved link by link here, staying inside, and the
+//! resulting link-free path is opened in the same strict way, so that a link swapped in between is
+//! refused and not followed. What is not a regular file or a directory is looked at through
+//! `O_PATH` only: opening a FIFO or a device may block or have effects.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::htaccess::Shelf;
+
+/// One opened root with what has been learnt about its directories; replaced whole when the root
+/// is.
+pub(crate) struct Tree {
+    dir: OwnedFd,
+    /// Canonical absolute path, without a trailing slash unless it is `/`.
+    path: Vec<u8>,
+    /// The absolute path as configured; links inside the root may name it.
+    configured: Vec<u8>,
+    device: u64,
+    inode: u64,
+    /// Set once the kernel has said that it has no `openat2`.
+    stepwise: AtomicBool,
+    /// The `.htaccess` files read so far.
+    pub(crate) shelf: Shelf,
+}
+
+/// What a path below the root names.
+pub(crate) enum Node {
+    /// A regular file.
+    Regular(Located),
+    /// A directory.
+    Directory,
+    /// A FIFO, socket or device: never opened.
+    Special,
+    /// Reached only through a link that leaves the root.
+    Outside,
+    /// The process may not look, or looking failed.
+    Refused,
+    /// Nothing is there.
+    Absent,
+}
+
+/// Where something really is.
+pub(crate) struct Located {
+    /// The link-free relative path, where it differs from the one asked for.
+    pub(crate) real: Option<Vec<u8>>,
+}
+
+impl Tree {
+    /// Opens the directory that `configured` names now.
+    pub(crate) fn open(configured: &Path) -> io::Result<Self> {
+        let path = std::fs::canonicalize(configured)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::openat(rustix::fs::CWD, &path, flags, Mode::empty())?;
+        let dir = File::from(dir);
+        let metadata = dir.metadata()?;
+        Ok(Self {
+            dir: dir.into(),
+            path: path.into_os_string().into_vec(),
+            configured: std::path::absolute(configured)?.into_os_string().into_vec(),
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            stepwise: AtomicBool::new(false),
+            shelf: Shelf::default(),
+        })
+    }
+
+    /// Whether this is the directory that `metadata` speaks of.
+    pub(crate) fn is(&self, metadata: &Metadata) -> bool {
+        (self.device, self.inode) == (metadata.dev(), metadata.ino())
+    }
+
+    /// Canonical absolute path of the root.
+    pub(crate) fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// Absolute path of something below the root.
+    pub(crate) fn absolute(&self, relative: &[u8]) -> Vec<u8> {
+        let root = self.path.strip_suffix(b"/").unwrap_or(&self.path);
+        [root, b"/", relative].concat()
+    }
+
+    /// Looks at what `relative` names, without opening it.
+    pub(crate) fn look(&self, relative: &[u8]) -> Node {
+        let (found, real) = match self.open_strict(relative, OFlags::PATH) {
+            Err(Errno::LOOP) => match self.real_path(relative) {
+                Ok(real) => (self.open_strict(&real, OFlags::PATH), Some(real)),
+                Err(errno) => (Err(errno), None),
+            },
+            found => (found, None),
+        };
+        let kind = match found {
+            Ok(descriptor) => File::from(descriptor).metadata(),
+            Err(errno) => return Node::from_errno(errno),
+        };
+        match kind.map(|metadata| metadata.file_type()) {
+            Ok(kind) if kind.is_file() => Node::Regular(Located { real }),
+            Ok(kind) if kind.is_dir() => Node::Directory,
+            Ok(_) => Node::Special,
+            Err(_) => Node::Refused,
+        }
+    }
+
+    /// Opens a regular file by its link-free path for reading.
+    pub(crate) fn open_file(&self, real: &[u8]) -> io::Result<(File, Metadata)> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = File::from(self.open_strict(real, flags)?);
+        let metadata = file.metadata()?;
+        if metadata.is_file() {
+            return Ok((file, metadata));
+        }
+        Err(io::Error::from(io::ErrorKind::InvalidInput))
+    }
+
+    /// Opens a directory below the root (links that stay inside are followed), only to reach into
+    /// it.
+    pub(crate) fn open_directory(&self, relative: &[u8]) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        match self.open_strict(relative, flags) {
+            Err(Errno::LOOP) => self.open_strict(&self.real_path(relative)?, flags),
+            found => found,
+        }
+    }
+
+    /// Opens a path that must not hold a single link (`ELOOP` if it does).
+    fn open_strict(&self, relative: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = flags | OFlags::CLOEXEC;
+        let relative = if relative.is_empty() { b"." } else { relative };
+        if !self.stepwise.load(Ordering::Relaxed) {
+            let resolve =
+                ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
+            match rustix::fs::openat2(&self.dir, relative, flags, Mode::empty(), resolve) {
+                Err(Errno::NOSYS) => self.stepwise.store(true, Ordering::Relaxed),
+                // A seccomp filter that does not know the call answers so.
+                Err(Errno::PERM) => {}
+                found => return found,
+            }
+        }
+        self.open_stepwise(relative, flags)
+    }
+
+    /// The same for kernels without `openat2` (before 5.6) and for sandboxes that forbid it.
+    fn open_stepwise(&self, relative: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut segments = relative.split(|b| *b == b'/').peekable();
+        let mut at: Option<OwnedFd> = None;
+        while let Some(segment) = segments.next() {
+            if segment.is_empty() || segment == b".." {
+                return Err(Errno::XDEV);
+            }
+            let from = at.as_ref().map_or(self.dir.as_fd(), AsFd::as_fd);
+            // First through `O_PATH`: it opens nothing, and a link shows itself as one.
+            let here = rustix::fs::openat(from, segment, step, Mode::empty())?;
+            if is_link(here.as_fd())? {
+                return Err(Errno::LOOP);
+            }
+            if segments.peek().is_none() {
+                return rustix::fs::openat(from, segment, flags | OFlags::NOFOLLOW, Mode::empty());
+            }
+            at = Some(here);
+        }
+        Err(Errno::NOENT)
+    }
+
+    /// The link-free path of `relative`; `EXDEV` when a link leaves the root, `ELOOP` when there
+    /// are too many.
+    fn real_path(&self, relative: &[u8]) -> Result<Vec<u8>, Errno> {
+        // Segments still to walk, the next one last; and the directories walked so far, with their
+        // names.
+        let mut ahead: Vec<Vec<u8>> = reversed(relative);
+        let mut behind: Vec<(Vec<u8>, OwnedFd)> = Vec::new();
+        let mut links = 0;
+        while let Some(segment) = ahead.pop() {
+            if segment == b".." {
+                behind.pop().ok_or(Errno::XDEV)?;
+                continue;
+            }
+            let from = behind
+                .last()
+                .map_or(self.dir.as_fd(), |(_, dir)| dir.as_fd());
+            let target = match rustix::fs::readlinkat(from, segment.as_slice(), Vec::new()) {
+                Ok(target) => target.into_bytes(),
+                // Not a link.
+                Err(Errno::INVAL) => {
+                    if behind.len() == MAX_DEPTH {
+                        return Err(Errno::LOOP);
+                    }
+                    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                    let here = rustix::fs::openat(from, segment.as_slice(), flags, Mode::empty())?;
+                    behind.push((segment, here));
+                    continue;
+                }
+                Err(errno) => return Err(errno),
+            };
+            links += 1;
+            if links > MAX_LINKS {
+                return Err(Errno::LOOP);
+            }
+            if target.starts_with(b"/") {
+                ahead.extend(reversed(self.inside(&target).ok_or(Errno::XDEV)?));
+                behind.clear();
+            } else {
+                ahead.extend(reversed(&target));
+            }
+        }
+        Ok(behind
+            .iter()
+            .map(|(name, _)| name.as_slice())
+            .collect::<Vec<_>>()
+            .join(&b'/'))
+    }
+
+    /// The part of an absolute link target that lies below the root.
+    fn inside<'t>(&self, target: &'t [u8]) -> Option<&'t [u8]> {
+        [&self.path, &self.configured].into_iter().find_map(|root| {
+            let root = root.strip_suffix(b"/").unwrap_or(root);
+            let rest = target.strip_prefix(root)?;
+            (rest.is_empty() || rest.starts_with(b"/")).then_some(rest)
+        })
+    }
+
+    /// Behaves as on a kernel without `openat2`.
+    #[cfg(test)]
+    pub(crate) fn forget_openat2(&self) {
+        self.stepwise.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Node {
+    fn from_errno(errno: Errno) -> Self {
+        match errno {
+            Errno::NOENT
+            | Errno::NOTDIR
+            | Errno::NAMETOOLONG
+            | Errno::LOOP
+            | Errno::INVAL
+            | Errno::ILSEQ => Self::Absent,
+            Errno::XDEV => Self::Outside,
+            // No permission, no descriptors left, a failing disk: not a reason to say that nothing
+            // is there.
+            _ => Self::Refused,
+        }
+    }
+}
+
+/// Opens and reads at most `limit` bytes of the regular file `name` in `dir`, wherever links lead:
+/// for rule files, whose bytes never leave. `Ok(None)`: there is none.
+pub(crate) fn read_rule_file(
+    dir: BorrowedFd<'_>,
+    name: &str,
+    limit: u64,
+) -> io::Result<Option<(Metadata, Vec<u8>)>> {
+    use std::io::Read as _;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::openat(dir, name, flags, Mode::empty())?);
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() > limit {
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    file.take(limit + 1).read_to_end(&mut text)?;
+    Ok((u64::try_from(text.len()).is_ok_and(|len| len <= limit)).then_some((metadata, text)))
+}
+
+/// Looks at `name` in `dir` without opening it, following links.
+pub(crate) fn look_in(dir: BorrowedFd<'_>, name: &str) -> io::Result<Metadata> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    File::from(rustix::fs::openat(dir, name, flags, Mode::empty())?).metadata()
+}
+
+fn is_link(descriptor: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let stat = rustix::fs::fstat(descriptor)?;
+    Ok(rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Symlink)
+}
+
+/// Segments of a path, the first one last; empty ones and `.` are left out.
+fn reversed(path: &[u8]) -> Vec<Vec<u8>> {
+    let plain = |segment: &&[u8]| !segment.is_empty() && *segment != b".";
+    let mut segments: Vec<Vec<u8>> = path
+        .split(|b| *b == b'/')
+        .filter(plain)
+        .map(<[u8]>::to_vec)
+        .collect();
+    segments.reverse();
+    segments
+}
+
+/// As the kernel's own limit.
+const MAX_LINKS: usize = 40;
+
+/// Directories below a root on a path with links; each one is a descriptor while the path is
+/// walked.
+const MAX_DEPTH: usize = 64;

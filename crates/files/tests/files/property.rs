@@ -1,0 +1,108 @@
+//! For any bytes: no panic, and nothing from outside the root.
+
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::symlink;
+use std::sync::OnceLock;
+
+use crate::site::{self, MULTISITE, PHP, STATIC, Site};
+use galley_files::Found;
+use proptest::prelude::*;
+
+/// A tree full of links in and out, with a file of the same name outside.
+fn tree() -> &'static Site {
+    static SITE: OnceLock<Site> = OnceLock::new();
+    SITE.get_or_init(|| {
+        let site = Site::new(&[
+            ("index.php", ""),
+            ("a/b.txt", "in"),
+            ("a/c/b.txt", "in"),
+            ("a/c/x.php", ""),
+            ("wp-content/b.txt", "in"),
+            ("wp-content/uploads/x.php", ""),
+        ]);
+        let base = site.path();
+        let outside = base.parent().unwrap();
+        std::fs::write(outside.join("b.txt"), "out").unwrap();
+        std::fs::write(outside.join("x.php"), "out").unwrap();
+        for (target, link) in [
+            ("..", "up"),
+            ("../..", "a/up"),
+            ("/", "top"),
+            ("a/c", "in"),
+            (".", "self"),
+            ("../site/a", "around"),
+            ("../b.txt", "out.txt"),
+            ("../x.php", "out.php"),
+            ("/proc/self/fd", "fd"),
+            ("/proc/self/cwd", "cwd"),
+        ] {
+            symlink(target, base.join(link)).unwrap();
+        }
+        site
+    })
+}
+
+fn paths() -> impl Strategy<Value = Vec<u8>> {
+    let word = prop::sample::select(vec![
+        "a",
+        "b.txt",
+        "c",
+        "up",
+        "in",
+        "self",
+        "top",
+        "around",
+        "out.txt",
+        "out.php",
+        "fd",
+        "cwd",
+        "..",
+        ".",
+        "",
+        "x.php",
+        "index.php",
+        "site",
+        "wp-content",
+        "uploads",
+        "%2e%2e",
+        "..\\",
+        "\0",
+        "proc",
+        "self",
+        "environ",
+        "3",
+    ]);
+    let made = prop::collection::vec(word, 0..10)
+        .prop_map(|words| format!("/{}", words.join("/")).into_bytes());
+    prop_oneof![4 => made, 1 => prop::collection::vec(any::<u8>(), 0..40)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn nothing_from_outside(path in paths(), accept in "(gzip|br|, ){0,3}") {
+        let base = std::fs::canonicalize(tree().path()).unwrap();
+        for options in [PHP, STATIC, MULTISITE] {
+            let root = tree().root(options);
+            match root.resolve(&path, site::codings(&accept)) {
+                Found::File(asset) => {
+                    let real = std::fs::read_link(format!("/proc/self/fd/{}", asset.file.as_raw_fd())).unwrap();
+                    prop_assert!(real.starts_with(&base), "{real:?}");
+                    prop_assert!(real.extension().is_none_or(|extension| extension != "php"));
+                }
+                Found::Script(script) => {
+                    prop_assert!(options.php);
+                    let real = std::fs::canonicalize(String::from_utf8(script.filename).unwrap()).unwrap();
+                    prop_assert!(real.starts_with(&base), "{real:?}");
+                    prop_assert!(real.is_file() && real.extension().is_some_and(|extension| extension == "php"));
+                    prop_assert_ne!(script.path_info, Some(Vec::new()));
+                }
+                Found::Redirect(to) => {
+                    prop_assert!(to.starts_with(b"/") && !to.starts_with(b"//") && to.ends_with(b"/"));
+                }
+                Found::Missing | Found::Denied => {}
+            }
+        }
+    }
+}

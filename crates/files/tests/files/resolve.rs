@@ -1,0 +1,422 @@
+//! Which file, script or refusal a path means, on real directories.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::site::{self, MULTISITE, PHP, STATIC, Site};
+use galley_files::Found;
+use galley_rules::encoding::{Coding, Codings};
+
+/// The files of a WordPress, as far as they matter here.
+const WORDPRESS: &[(&str, &str)] = &[
+    ("index.php", "<?php"),
+    ("wp-login.php", "<?php"),
+    ("wp-config.php", "<?php secret"),
+    ("readme.html", "readme"),
+    ("license.txt", "license"),
+    ("robots.txt", "robots"),
+    (".env", "secret"),
+    (".well-known/acme-challenge/token", "proof"),
+    ("wp-admin/index.php", "<?php"),
+    ("wp-admin/admin-ajax.php", "<?php"),
+    ("wp-includes/version.php", "<?php"),
+    ("wp-includes/ms-files.php", "<?php"),
+    ("wp-includes/js/tinymce/wp-tinymce.php", "<?php"),
+    ("wp-includes/js/x.js", "x"),
+    ("wp-content/index.php", "<?php"),
+    ("wp-content/debug.log", "secret"),
+    ("wp-content/uploads/a.jpg", "jpg"),
+    ("wp-content/uploads/a b\u{e9}.txt", "name"),
+    ("wp-content/uploads/x.php", "<?php"),
+    ("wp-content/plugins/p/x.phtml", "<?php"),
+    ("wp-content/plugins/p/index.php", "<?php"),
+    ("static/index.html", "index"),
+    ("empty/keep.txt", ""),
+    ("backup.sql", "secret"),
+];
+
+#[test]
+fn wordpress_with_php() {
+    let site = Site::new(WORDPRESS);
+    let root = site.root(PHP);
+    for (path, expected) in [
+        ("/", "script /index.php"),
+        ("/index.php", "script /index.php"),
+        ("/2020/01/post/", "script /index.php"),
+        ("/my-account/x.css", "script /index.php"),
+        ("/wp-content/uploads/nothing.jpg", "script /index.php"),
+        ("/wp-login.php", "script /wp-login.php"),
+        ("/wp-admin/", "script /wp-admin/index.php"),
+        ("/wp-admin", "redirect /wp-admin/"),
+        ("//wp-admin", "redirect /wp-admin/"),
+        (
+            "/wp-admin/admin-ajax.php",
+            "script /wp-admin/admin-ajax.php",
+        ),
+        (
+            "/index.php/2020/01/post",
+            "script /index.php info /2020/01/post",
+        ),
+        ("/index.php/2020/01/", "script /index.php info /2020/01/"),
+        ("/index.php/", "script /index.php info /"),
+        (
+            "/wp-login.php/a.php/b",
+            "script /wp-login.php info /a.php/b",
+        ),
+        ("/nothing.php/wp-login.php", "script /index.php"),
+        ("/nothing.php", "script /index.php"),
+        ("/robots.txt", "file robots"),
+        ("/robots.txt/", "script /index.php"),
+        ("/robots.txt/x.php", "script /index.php"),
+        ("/readme.html", "file readme"),
+        ("/license.txt", "file license"),
+        ("/.well-known/acme-challenge/token", "file proof"),
+        ("/wp-includes/js/x.js", "file x"),
+        (
+            "/wp-includes/ms-files.php",
+            "script /wp-includes/ms-files.php",
+        ),
+        (
+            "/wp-includes/js/tinymce/wp-tinymce.php",
+            "script /wp-includes/js/tinymce/wp-tinymce.php",
+        ),
+        ("/wp-content/uploads/a.jpg", "file jpg"),
+        ("/wp-content/uploads/a b\u{e9}.txt", "file name"),
+        ("/static/", "file index"),
+        ("/static", "redirect /static/"),
+        ("/empty/", "script /index.php"),
+        ("/empty", "script /index.php"),
+        ("/wp-includes/", "script /index.php"),
+        ("/site2/wp-admin/", "script /index.php"),
+        ("/wp-config.php", "denied"),
+        ("/wp-config.php/x", "denied"),
+        ("/wp-includes/version.php", "denied"),
+        ("/wp-content/debug.log", "denied"),
+        ("/wp-content/uploads/x.php", "denied"),
+        ("/wp-content/uploads/a.jpg/x.php", "denied"),
+        ("/wp-content/plugins/p/x.phtml", "denied"),
+        ("/.env", "denied"),
+        ("/.git/config", "denied"),
+        ("/backup.sql", "denied"),
+        ("/no-backup.sql", "denied"),
+    ] {
+        assert_eq!(site::say(&root, path.as_bytes()), expected, "{path}");
+    }
+}
+
+#[test]
+fn without_php_scripts_are_the_upstreams() {
+    let site = Site::new(WORDPRESS);
+    let root = site.root(STATIC);
+    for (path, expected) in [
+        ("/", "missing"),
+        ("/2020/01/post/", "missing"),
+        ("/wp-login.php", "missing"),
+        ("/index.php/a", "missing"),
+        ("/wp-admin/", "missing"),
+        ("/wp-admin", "redirect /wp-admin/"),
+        ("/robots.txt", "file robots"),
+        ("/static/", "file index"),
+        ("/wp-content/plugins/p/x.phtml", "missing"),
+        ("/wp-content/uploads/x.php", "denied"),
+        ("/wp-config.php", "denied"),
+    ] {
+        assert_eq!(site::say(&root, path.as_bytes()), expected, "{path}");
+    }
+}
+
+#[test]
+fn a_script_is_named_in_full() {
+    let site = Site::new(WORDPRESS);
+    let base = fs::canonicalize(site.path()).unwrap();
+    let Found::Script(script) = site
+        .root(PHP)
+        .resolve(b"/wp-login.php/x/", Codings::default())
+    else {
+        panic!("no script");
+    };
+    let base = base.to_str().unwrap();
+    assert_eq!(script.filename, format!("{base}/wp-login.php").into_bytes());
+    assert_eq!(script.document_root, base.as_bytes());
+    assert_eq!(script.name, b"/wp-login.php");
+    assert_eq!(script.path_info.as_deref(), Some(b"/x/".as_slice()));
+}
+
+#[test]
+fn no_front_controller_is_missing() {
+    let site = Site::new(&[("a.txt", "a"), ("d/index.htm", "htm")]);
+    let root = site.root(PHP);
+    for (path, expected) in [
+        ("/", "missing"),
+        ("/x", "missing"),
+        ("/a.txt", "file a"),
+        ("/d/", "file htm"),
+    ] {
+        assert_eq!(site::say(&root, path.as_bytes()), expected, "{path}");
+    }
+}
+
+#[test]
+fn multisite_in_sub_directories() {
+    let site = Site::new(WORDPRESS);
+    let root = site.root(MULTISITE);
+    for (path, expected) in [
+        ("/site2/", "script /index.php"),
+        ("/site2/2020/post/", "script /index.php"),
+        ("/site2/wp-admin/", "script /wp-admin/index.php"),
+        ("/site2/wp-admin", "redirect /site2/wp-admin/"),
+        ("/site_2-x/wp-login.php", "script /wp-login.php"),
+        ("/site2/wp-content/uploads/a.jpg", "file jpg"),
+        ("/site2/wp-includes/js/x.js", "file x"),
+        ("/site2/robots.txt", "script /index.php"),
+        ("/a.b/wp-admin/", "script /index.php"),
+        ("/a/b/wp-admin/", "script /index.php"),
+        ("/wp-admin/", "script /wp-admin/index.php"),
+        ("/site2/wp-config.php", "denied"),
+        ("/site2/wp-content/uploads/x.php", "denied"),
+        ("/site2/wp-content/debug.log", "denied"),
+        ("/site2/files/x.php", "denied"),
+        ("/site2/composer.json", "script /index.php"),
+    ] {
+        assert_eq!(site::say(&root, path.as_bytes()), expected, "{path}");
+    }
+}
+
+#[test]
+fn traversal_and_odd_bytes() {
+    let site = Site::new(WORDPRESS);
+    fs::write(site.path().parent().unwrap().join("outside.txt"), "outside").unwrap();
+    let root = site.root(PHP);
+    let denied: &[&[u8]] = &[
+        b"",
+        b"*",
+        b"index.php",
+        b"../outside.txt",
+        b"/..",
+        b"/../outside.txt",
+        b"/static/../../outside.txt",
+        b"/static/..",
+        b"/./outside.txt",
+        b"/..\\outside.txt",
+        b"/\\..\\outside.txt",
+        b"/robots.txt\0",
+        b"/robots.txt\0.php",
+        b"/a\nb.php/x",
+        b"/index.php/\n",
+        b"/index.php\r",
+        b"/...",
+        b"/..;/outside.txt",
+        b"/.../outside.txt",
+        b"/\x01",
+    ];
+    for path in denied {
+        assert_eq!(site::say(&root, path), "denied", "{path:?}");
+    }
+    let elsewhere: &[&[u8]] = &[
+        b"/%2e%2e/outside.txt",
+        b"/%2e%2e%2foutside.txt",
+        b"/\xc0\xae\xc0\xae/outside.txt",
+        b"/\xe0\x80\xae/outside.txt",
+        b"/~/outside.txt",
+        b"/;/outside.txt",
+        b"/c:/outside.txt",
+        b"/proc/self/environ",
+        b"/etc/passwd",
+        b"/\xff\xfe",
+    ];
+    for path in elsewhere {
+        assert_eq!(site::say(&root, path), "script /index.php", "{path:?}");
+    }
+    let long = [b"/".as_slice(), &b"a".repeat(5000)].concat();
+    assert_eq!(site::say(&root, &long), "script /index.php");
+    let deep = b"/a".repeat(4000);
+    assert_eq!(site::say(&root, &deep), "script /index.php");
+}
+
+#[test]
+fn links_may_stay_and_may_not_leave() {
+    let site = Site::new(WORDPRESS);
+    let base = site.path();
+    fs::create_dir(base.parent().unwrap().join("out")).unwrap();
+    fs::write(base.parent().unwrap().join("out/x.txt"), "outside").unwrap();
+    fs::write(base.parent().unwrap().join("out/x.php"), "<?php").unwrap();
+    for (target, link) in [
+        ("robots.txt", "in.txt"),
+        ("wp-includes/js", "in-dir"),
+        ("../../robots.txt", "wp-includes/js/up.txt"),
+        ("../out/x.txt", "out.txt"),
+        ("../out", "out-dir"),
+        ("../out/x.php", "out.php"),
+        ("/etc/passwd", "passwd.txt"),
+        ("/proc/self/root/etc/passwd", "magic.txt"),
+        ("wp-config.php", "config.txt"),
+        ("wp-login.php", "login.txt"),
+        ("robots.txt", "robots.php"),
+        ("wp-login.php", "entry.php"),
+        (".env", "env.txt"),
+        ("nothing", "dangling.txt"),
+        ("loop-b", "loop-a"),
+        ("loop-a", "loop-b"),
+    ] {
+        symlink(target, base.join(link)).unwrap();
+    }
+    symlink(base.join("robots.txt"), base.join("absolute.txt")).unwrap();
+    // Not below the root, though its path begins with the root's.
+    site.write("2/near.txt", "wrong");
+    let near = format!("{}2/near.txt", base.to_str().unwrap());
+    symlink(near, base.join("near.txt")).unwrap();
+    let root = site.root(PHP);
+    for (path, expected) in [
+        ("/in.txt", "file robots"),
+        ("/in-dir/x.js", "file x"),
+        ("/in-dir/up.txt", "file robots"),
+        ("/absolute.txt", "file robots"),
+        ("/entry.php", "script /entry.php"),
+        ("/near.txt", "missing"),
+        ("/out.txt", "missing"),
+        ("/out-dir/x.txt", "missing"),
+        ("/out-dir/", "missing"),
+        ("/passwd.txt", "missing"),
+        ("/magic.txt", "missing"),
+        ("/out.php", "missing"),
+        ("/config.txt", "denied"),
+        ("/login.txt", "denied"),
+        ("/robots.php", "denied"),
+        ("/env.txt", "denied"),
+        ("/dangling.txt", "script /index.php"),
+        ("/loop-a", "script /index.php"),
+    ] {
+        assert_eq!(site::say(&root, path.as_bytes()), expected, "{path}");
+    }
+}
+
+#[test]
+fn what_is_no_file_is_never_opened() {
+    let site = Site::new(WORDPRESS);
+    let mode = rustix::fs::Mode::from_raw_mode(0o644);
+    for name in ["fifo.txt", "fifo.php", "d/index.php", "d/index.html"] {
+        let path = site.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    }
+    let _socket = std::os::unix::net::UnixListener::bind(site.path().join("socket.txt")).unwrap();
+    let root = site.root(PHP);
+    for path in ["/fifo.txt", "/fifo.php", "/socket.txt"] {
+        assert_eq!(site::say(&root, path.as_bytes()), "denied", "{path}");
+    }
+    assert_eq!(site::say(&root, b"/d/"), "script /index.php");
+    assert_eq!(site::say(&root, b"/fifo.php/x"), "script /index.php");
+}
+
+#[test]
+fn what_may_not_be_read_is_denied() {
+    let site = Site::new(WORDPRESS);
+    site.forbid("robots.txt");
+    site.forbid("static");
+    site.forbid("wp-login.php");
+    site::as_nobody_special(|| {
+        let root = site.root(PHP);
+        assert_eq!(site::say(&root, b"/robots.txt"), "denied");
+        assert_eq!(site::say(&root, b"/static/index.html"), "denied");
+        // PHP may be another user, who may read it.
+        assert_eq!(site::say(&root, b"/wp-login.php"), "script /wp-login.php");
+        assert_eq!(site::say(&root, b"/readme.html"), "file readme");
+    });
+    site.allow("static");
+}
+
+#[test]
+fn compressed_siblings() {
+    let site = Site::new(&[
+        ("a.css", "identity"),
+        ("a.css.br", "brotli"),
+        ("a.css.gz", "gzip"),
+        ("a.css.zst", "zstd"),
+        ("b.css", "identity"),
+        ("b.css.gz", "old"),
+        ("c.png", "identity"),
+        ("c.png.gz", "gzip"),
+        ("d.js", "identity"),
+        ("d.js.gz", ""),
+        ("e.js", "identity"),
+        ("secret.txt", "secret"),
+        ("f.js", "identity"),
+    ]);
+    symlink("secret.txt", site.path().join("e.js.br")).unwrap();
+    fs::create_dir(site.path().join("f.js.gz")).unwrap();
+    for (name, seconds) in [
+        ("a.css", 10),
+        ("a.css.br", 10),
+        ("a.css.gz", 11),
+        ("a.css.zst", 10),
+        ("b.css", 20),
+        ("b.css.gz", 19),
+    ] {
+        site.age(name, seconds);
+    }
+    let root = site.root(STATIC);
+    let mut tags = Vec::new();
+    for (path, accept, content, coding, vary) in [
+        ("/a.css", "gzip, br, zstd", "brotli", Coding::Brotli, true),
+        ("/a.css", "gzip, zstd;q=0.1", "gzip", Coding::Gzip, true),
+        ("/a.css", "zstd", "zstd", Coding::Zstd, true),
+        ("/a.css", "", "identity", Coding::Identity, true),
+        ("/b.css", "gzip", "identity", Coding::Identity, false),
+        ("/c.png", "gzip", "identity", Coding::Identity, false),
+        ("/d.js", "gzip", "identity", Coding::Identity, false),
+        ("/e.js", "br", "identity", Coding::Identity, false),
+        ("/f.js", "gzip", "identity", Coding::Identity, false),
+    ] {
+        let Found::File(asset) = root.resolve(path.as_bytes(), site::codings(accept)) else {
+            panic!("{path} is no file");
+        };
+        assert_eq!(
+            (asset.coding, asset.vary_encoding),
+            (coding, vary),
+            "{path} {accept}"
+        );
+        assert_eq!(asset.length, u64::try_from(content.len()).unwrap());
+        assert_eq!(
+            asset.content_type.split(';').next(),
+            Some(if path == "/c.png" {
+                "image/png"
+            } else if path.ends_with("css") {
+                "text/css"
+            } else {
+                "text/javascript"
+            })
+        );
+        assert!(asset.etag.starts_with('"') && asset.etag.ends_with('"'));
+        tags.push(asset.etag);
+        assert_eq!(
+            std::io::read_to_string(asset.file).unwrap(),
+            content,
+            "{path} {accept}"
+        );
+    }
+    tags.sort();
+    tags.dedup();
+    assert_eq!(tags.len(), 9);
+    // Asked for by its own name, a sibling is a file like any other.
+    assert_eq!(site::say(&root, b"/a.css.gz"), "file gzip");
+}
+
+#[test]
+fn another_content_has_another_tag() {
+    let site = Site::new(&[("a.txt", "one")]);
+    let root = site.root(STATIC);
+    let tag = || match root.resolve(b"/a.txt", Codings::default()) {
+        Found::File(asset) => asset.etag,
+        other => panic!("{other:?}"),
+    };
+    site.age("a.txt", 10);
+    let first = tag();
+    assert_eq!(tag(), first);
+    site.age("a.txt", 11);
+    let second = tag();
+    fs::write(site.path().join("b"), "two").unwrap();
+    fs::rename(site.path().join("b"), site.path().join("a.txt")).unwrap();
+    site.age("a.txt", 11);
+    let third = tag();
+    assert!(first != second && second != third && first != third);
+}
