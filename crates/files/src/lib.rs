@@ -2,12 +2,13 @@
 //!
 //! [`Root::resolve`] does for WordPress what `try_files` does elsewhere, and never opens anything
 //! outside the root, anything but regular files, or anything that the names' deny list or a
-//! `.htaccess` closes. Everything in [`Root`] may block
+//! `.htaccess` closes. [`answer()`] turns a file into a response. Everything in [`Root`] may block
 //! on the disk: callers run it off the threads that serve connections.
 //!
 //! The order of reading: `resolve` (what a path means), `tree` (how anything is opened), `deny` and
-//! `htaccess` (what is closed), `asset` (an opened file).
+//! `htaccess` (what is closed), `asset` (an opened file), `answer`.
 
+mod answer;
 mod asset;
 mod deny;
 mod htaccess;
@@ -17,6 +18,7 @@ mod root;
 mod tree;
 mod types;
 
+pub use answer::{Answer, Part, answer};
 pub use asset::Asset;
 pub use resolve::Found;
 pub use root::{Options, Root};
