@@ -1,1 +1,19 @@
 //! Entries in memory, fills, and purging by epochs.
+//!
+//! [`entry::Entry`] is one stored response, found by its [`key::Key`] in [`memory::Memory`]. [`epochs::Epochs`] says
+//! whether it may still answer: purging never searches, it raises numbers that entries are compared with.
+//! [`fill::Fill`] is a response being received, read by many while one writes. [`budget::Budget`] is the one limit on
+//! memory for all of them.
+//!
+//! Nothing here reads a clock, starts a thread or knows a runtime; freshness is decided in `galley_rules::lookup`.
+
+pub mod body;
+pub mod budget;
+pub mod entry;
+pub mod epochs;
+pub mod fill;
+pub mod key;
+pub mod memory;
+mod proof;
+#[cfg(test)]
+mod testing;

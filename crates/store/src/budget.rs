@@ -1,0 +1,152 @@
+//! One limit on memory for everything that holds bodies.
+//!
+//! Bytes are reserved before they are used and given back when the [`Reservation`] is dropped, so the limit holds when
+//! a thing is admitted, not when a janitor comes by. Residents, fills and bodies that slow readers still hold draw from
+//! the same [`Budget`].
+//!
+//! It does not evict: who gets no reservation does without (streams, and does not store).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// No room below the limit for so many bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the memory limit is reached")]
+pub struct OutOfBudget;
+
+/// A number of bytes that may be in use together. Clones share the same limit.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    limit: u64,
+    /// Changed by whoever reserves or gives back; never above `limit`.
+    used: AtomicU64,
+}
+
+impl Budget {
+    /// A budget of `limit_bytes`, all of it free.
+    pub fn new(limit_bytes: u64) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                limit: limit_bytes,
+                used: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// The most bytes that may be reserved together.
+    pub fn limit(&self) -> u64 {
+        self.shared.limit
+    }
+
+    /// Bytes reserved now.
+    pub fn used(&self) -> u64 {
+        self.shared.used.load(Ordering::Relaxed)
+    }
+
+    /// Reserves `bytes`, or `None` when that would pass the limit. Never waits.
+    pub fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
+        self.take(bytes).ok()?;
+        Some(Reservation {
+            budget: self.clone(),
+            bytes,
+        })
+    }
+
+    fn take(&self, bytes: u64) -> Result<(), OutOfBudget> {
+        let fits = |used: u64| {
+            used.checked_add(bytes)
+                .filter(|&sum| sum <= self.shared.limit)
+        };
+        match self
+            .shared
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
+        {
+            Ok(_) => Ok(()),
+            Err(_) => Err(OutOfBudget),
+        }
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.shared.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Bytes taken from a [`Budget`]; dropping it gives them back.
+#[derive(Debug)]
+pub struct Reservation {
+    budget: Budget,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// How many bytes it holds.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Takes `more` bytes; unchanged when they do not fit.
+    pub fn try_grow(&mut self, more: u64) -> Result<(), OutOfBudget> {
+        self.budget.take(more)?;
+        self.bytes += more;
+        Ok(())
+    }
+
+    /// Gives back what is above `bytes`.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        let surplus = self.bytes.saturating_sub(bytes);
+        self.bytes -= surplus;
+        self.budget.give_back(surplus);
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.give_back(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_holds_when_reserving() {
+        let budget = Budget::new(100);
+        let first = budget.try_reserve(60).unwrap();
+        assert!(budget.try_reserve(41).is_none());
+        assert!(budget.try_reserve(u64::MAX).is_none(), "no overflow");
+        let mut second = budget.try_reserve(40).unwrap();
+        assert_eq!(second.try_grow(1), Err(OutOfBudget));
+        assert_eq!(second.bytes(), 40);
+        drop(first);
+        assert_eq!(second.try_grow(60), Ok(()));
+        second.shrink_to(10);
+        second.shrink_to(90);
+        assert_eq!((second.bytes(), budget.used()), (10, 10));
+        drop(second);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn threads_together_never_pass_it() {
+        let budget = Budget::new(1_000);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for size in 0..5_000_u64 {
+                        let held = budget.try_reserve(size % 400);
+                        assert!(budget.used() <= 1_000);
+                        drop(held);
+                    }
+                });
+            }
+        });
+        assert_eq!(budget.used(), 0);
+    }
+}

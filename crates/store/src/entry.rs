@@ -1,0 +1,225 @@
+//! One stored response.
+//!
+//! Immutable once made, but for three atomics: up to which purge order it was proved, how often it was hit, and the
+//! reservation that pays for it. What changes about a page is a new entry in the same place. Its weight is fixed when it
+//! is made, because the table that holds it relies on that.
+//!
+//! Whether it may answer is not decided here: purges in [`crate::epochs`], freshness in `galley_rules::lookup`.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use galley_rules::storable::Life;
+use galley_rules::time::Tick;
+use http::{HeaderMap, StatusCode};
+
+use crate::body::Body;
+use crate::budget::{Budget, OutOfBudget, Reservation};
+use crate::epochs::Touch;
+use crate::key::Key;
+use crate::proof::Proof;
+
+/// What purge orders can reach an entry by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scopes {
+    /// `galley_rules::key::host_id` of the canonical host.
+    pub host: u64,
+    /// `galley_rules::key::url_id`: all variants and both schemes of one URL.
+    pub url: u64,
+    /// Canonical path and normalised query, `/a/b?x`; no `?` where there is no query. For prefix and pattern orders.
+    pub path_query: Box<[u8]>,
+    /// `galley_rules::key::tag_id` of each tag; `tag_id("*")` alone when there were more than allowed.
+    pub tags: Box<[u64]>,
+}
+
+impl Scopes {
+    /// The same as borrowed, tags included.
+    pub fn touch(&self) -> Touch<'_> {
+        Touch {
+            host: self.host,
+            url: self.url,
+            path_query: &self.path_query,
+            tags: Some(&self.tags),
+        }
+    }
+}
+
+/// Whether an entry answers requests or only remembers something about a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A response to be sent.
+    Page,
+    /// A marker without a body: what this URL answers may not be stored, so each request travels whole.
+    TravelsWhole,
+}
+
+/// What an entry is made from; see the fields of [`Entry`].
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// Identity.
+    pub key: Key,
+    /// Page or marker.
+    pub kind: Kind,
+    /// Status of the response.
+    pub status: StatusCode,
+    /// Header fields as they are stored.
+    pub fields: HeaderMap,
+    /// The body, with its reservation where it came out of a fill.
+    pub body: Body,
+    /// When the response was received.
+    pub stored_at: Tick,
+    /// Lifetimes.
+    pub life: Life,
+    /// What purge orders reach it by.
+    pub scopes: Scopes,
+    /// The tags' names, for people.
+    pub tags: Vec<String>,
+    /// The site's counter immediately before the first byte of the upstream request was sent.
+    pub born: u64,
+}
+
+/// One stored response, shared between all cores.
+pub struct Entry {
+    /// Identity.
+    pub key: Key,
+    /// Page or marker.
+    pub kind: Kind,
+    /// Status of the response.
+    pub status: StatusCode,
+    /// Header fields as they are stored: end-to-end, without what a stored copy must not carry.
+    pub fields: HeaderMap,
+    /// The body. Clones of it may outlive the entry where it came out of a fill (its reservation is inside); else keep
+    /// the `Arc<Entry>` while sending, because the entry's reservation pays for it.
+    pub body: Bytes,
+    /// When the response was received.
+    pub stored_at: Tick,
+    /// Lifetimes, counted from `stored_at`.
+    pub life: Life,
+    /// What purge orders reach it by.
+    pub scopes: Scopes,
+    /// The tags' names, for people.
+    pub tags: Vec<String>,
+    /// The site's purge counter immediately before the first byte of the upstream request was sent.
+    pub born: u64,
+    /// Written by whoever proves the entry; see [`Proof`].
+    pub(crate) proof: Proof,
+    /// Written by look-ups that found it; stops at [`HITS_COUNTED`].
+    hits: AtomicU32,
+    weight: u64,
+    /// How much of the weight the body's own reservation pays for.
+    body_reserved: u64,
+    /// Pays for the rest; written once, by the first `put`.
+    held: OnceLock<Reservation>,
+}
+
+impl Entry {
+    /// An entry that counts as proved up to `born`, so that an order that came between is seen at its first hit.
+    pub fn new(parts: Parts) -> Self {
+        let weight = weigh(&parts);
+        let (body, body_reserved) = parts.body.into_parts();
+        Self {
+            key: parts.key,
+            kind: parts.kind,
+            status: parts.status,
+            fields: parts.fields,
+            body,
+            stored_at: parts.stored_at,
+            life: parts.life,
+            scopes: parts.scopes,
+            tags: parts.tags,
+            born: parts.born,
+            proof: Proof::born(parts.born),
+            hits: AtomicU32::new(0),
+            weight,
+            body_reserved,
+            held: OnceLock::new(),
+        }
+    }
+
+    /// Age in the sense of RFC 9111 section 4.2.3: what it had when it came, and the time since.
+    pub fn age(&self, now: Tick) -> Duration {
+        self.life
+            .initial_age
+            .saturating_add(now.since(self.stored_at))
+    }
+
+    /// Bytes it occupies, with its place in the table. Never changes.
+    pub fn weight(&self) -> u64 {
+        self.weight
+    }
+
+    /// How often it was found, up to [`HITS_COUNTED`].
+    pub fn hits(&self) -> u64 {
+        u64::from(self.hits.load(Ordering::Relaxed))
+    }
+
+    /// The stored `ETag`.
+    pub fn etag(&self) -> Option<&[u8]> {
+        self.fields
+            .get(http::header::ETAG)
+            .map(http::HeaderValue::as_bytes)
+    }
+
+    /// Counts one hit.
+    pub(crate) fn hit(&self) {
+        // Two hits at once may pass the mark by a few; what matters is that a hot entry's line stops being written.
+        if self.hits.load(Ordering::Relaxed) < HITS_COUNTED {
+            self.hits.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Reserves what is not paid for yet; a second call has nothing left to do.
+    pub(crate) fn hold(&self, budget: &Budget) -> Result<(), OutOfBudget> {
+        if self.held.get().is_some() {
+            return Ok(());
+        }
+        let unpaid = self.weight.saturating_sub(self.body_reserved);
+        let reservation = budget.try_reserve(unpaid).ok_or(OutOfBudget)?;
+        // Losing a race gives this reservation back: the entry is paid for once.
+        let _ = self.held.set(reservation);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("key", &self.key)
+            .field("kind", &self.kind)
+            .field("status", &self.status)
+            .field("body_bytes", &self.body.len())
+            .field("born", &self.born)
+            .field("proved", &self.proof.load())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where hits stop being counted: enough to call a page hot, and then its cache line is no longer written by every core.
+pub const HITS_COUNTED: u32 = 10_000;
+
+/// Counters of the `Arc`s around entry and key, and of the shared body.
+const SHARED_HEADERS: u64 = 16 + 16 + 56;
+/// Slot and hash of the table, spare capacity included.
+const INDEX: u64 = 80;
+/// One field in a `HeaderMap`: a bucket and its place in the map's index.
+const FIELD: u64 = 112;
+
+fn weigh(parts: &Parts) -> u64 {
+    let names: usize = parts
+        .tags
+        .iter()
+        .map(|tag| tag.capacity() + size_of::<String>())
+        .sum();
+    let values: usize = parts.fields.values().map(http::HeaderValue::len).sum();
+    let counted = size_of::<Entry>()
+        + parts.key.bytes().len()
+        + parts.body.bytes().len()
+        + parts.scopes.path_query.len()
+        + size_of_val(&*parts.scopes.tags)
+        + names
+        + values;
+    counted as u64 + parts.fields.capacity() as u64 * FIELD + SHARED_HEADERS + INDEX
+}

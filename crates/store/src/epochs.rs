@@ -1,0 +1,175 @@
+//! Purging by epochs: a purge never searches.
+//!
+//! Each site has a counter of purge orders. An order raises it and leaves its number with the scope it names; an entry
+//! carries `born`, the counter from just before its upstream request. The entry is dead if a hard order with a greater
+//! number touches it, soft-stale if a soft one does. A hit compares one number: the counter with the one the entry was
+//! last proved at. A purge costs the same for one page as for a million.
+//!
+//! The protocol: publishing is one short critical section that writes the tables and then stores the counter (release).
+//! A reader loads the counter (acquire) after it has the whole request, and notes *that* value as proved, never a later
+//! one. A hit takes no lock when nothing is newer, and only tries it otherwise: [`Standing::Busy`] sends it the slow way.
+//!
+//! The durable log is not here; neither is removing what is dead (`Memory::sweep`).
+
+mod mark;
+mod tables;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock, TryLockError};
+
+use galley_rules::purge::Order;
+
+pub use self::mark::{BadPattern, Touch};
+use self::tables::{Limits, Tables};
+use crate::entry::Entry;
+use crate::proof::Verdict;
+
+/// Whether an entry may answer, as far as purges go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// No order touches it.
+    Alive,
+    /// A soft order touches it: stale, but usable while it is refreshed.
+    Soft,
+    /// A hard order touches it: never to be served again, not even on errors.
+    Dead,
+    /// Not known without waiting for a writer. Not to be served; ask again with [`Epochs::prove_waiting`] on the slow way.
+    Busy,
+}
+
+/// Whether orders newer than a fill touch it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touched {
+    /// None does: a request may join.
+    No,
+    /// One does: the fill is doomed for requests that begin now.
+    Yes,
+    /// None does by host, URL or path, but newer orders exist and the tags are not known yet. Wait for the head and ask
+    /// again with its tags. (Any newer order counts here: the head may carry the tag `*`, which all of them touch.)
+    OnlyTags,
+}
+
+/// The purge orders of one site.
+#[derive(Debug)]
+pub struct Epochs {
+    /// Number of the newest order; stored with release, last of all, by [`Epochs::publish`] inside the critical section.
+    current: AtomicU64,
+    /// Written by [`Epochs::publish`] only.
+    tables: RwLock<Tables>,
+}
+
+impl Epochs {
+    /// No orders yet; the counter is 0.
+    pub fn new() -> Self {
+        Self::with_limits(Limits::default())
+    }
+
+    fn with_limits(limits: Limits) -> Self {
+        Self {
+            current: AtomicU64::new(0),
+            tables: RwLock::new(Tables::new(limits)),
+        }
+    }
+
+    /// Number of the newest order. What a fill takes as `born`, just before it sends the first byte upstream.
+    pub fn current(&self) -> u64 {
+        self.current.load(Ordering::Acquire)
+    }
+
+    /// Publishes an order and returns its number. When it has returned, no [`Epochs::prove`] that begins later calls an
+    /// older entry alive that the order touches.
+    pub fn publish(&self, order: &Order) -> Result<u64, BadPattern> {
+        // Whatever takes long, as compiling a pattern, before the lock.
+        let mark = mark::Mark::of(&order.scope)?;
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let number = tables.record(mark, order.strength);
+        self.current.store(number, Ordering::Release);
+        Ok(number)
+    }
+
+    /// Whether `entry` may answer a request whose head was read before this call. One compare when nothing is newer
+    /// than its last proof; never waits.
+    pub fn prove(&self, entry: &Entry) -> Standing {
+        self.prove_by(entry, Patience::None)
+    }
+
+    /// The same, but waits for a writer: never [`Standing::Busy`]. For the slow way only.
+    pub fn prove_waiting(&self, entry: &Entry) -> Standing {
+        self.prove_by(entry, Patience::Waits)
+    }
+
+    /// Whether orders newer than `born` touch a fill. Waits for a writer. Soft orders count: who begins after one does
+    /// not join what was begun before it.
+    pub fn newer_than(&self, born: u64, touch: Touch<'_>) -> Touched {
+        if self.current() <= born {
+            return Touched::No;
+        }
+        let looked = self
+            .tables
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .look(born, &touch);
+        let is_untouched = looked.settle(&touch) == Verdict::Untouched;
+        match (is_untouched, touch.tags) {
+            (false, _) => Touched::Yes,
+            (true, None) => Touched::OnlyTags,
+            (true, Some(_)) => Touched::No,
+        }
+    }
+
+    fn prove_by(&self, entry: &Entry, patience: Patience) -> Standing {
+        let now = self.current();
+        let proved = entry.proof.load();
+        if proved.number >= now {
+            return proved.verdict.into();
+        }
+        self.prove_at(entry, now, patience)
+    }
+
+    /// Compares `entry` with what is newer than its last proof and notes `now`, the counter as the caller loaded it.
+    fn prove_at(&self, entry: &Entry, now: u64, patience: Patience) -> Standing {
+        let proved = entry.proof.load();
+        let touch = entry.scopes.touch();
+        let looked = {
+            let tables = match (self.tables.try_read(), patience) {
+                (Ok(tables), _) => tables,
+                (Err(TryLockError::Poisoned(poisoned)), _) => poisoned.into_inner(),
+                (Err(TryLockError::WouldBlock), Patience::None) => return Standing::Busy,
+                (Err(TryLockError::WouldBlock), Patience::Waits) => {
+                    self.tables.read().unwrap_or_else(PoisonError::into_inner)
+                }
+            };
+            tables.look(proved.number, &touch)
+        };
+        // Patterns are tested here, after the lock, so that they do not hold a purge back.
+        let verdict = looked.settle(&touch).max(proved.verdict);
+        entry.proof.note(now, verdict);
+        verdict.into()
+    }
+}
+
+impl Default for Epochs {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl From<Verdict> for Standing {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Untouched => Self::Alive,
+            Verdict::Soft => Self::Soft,
+            Verdict::Hard => Self::Dead,
+        }
+    }
+}
+
+/// What to do when a writer holds the lock.
+#[derive(Clone, Copy)]
+enum Patience {
+    None,
+    Waits,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Who reads a fill: how far each has come, and how to wake it.
+//!
+//! Each reader has a numbered place, used again when it has left, and at most one waker, registered while it waits.
+//! Wakers that are replaced or left behind go to [`After`]: dropping one may drop a task, and with it a reader.
+
+use std::task::{Context, Waker};
+
+use super::Failure;
+use super::state::After;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Readers {
+    places: Vec<Option<Reader>>,
+    free: Vec<usize>,
+    joined: u64,
+}
+
+struct Reader {
+    /// Bytes it has had.
+    position: u64,
+    /// Registered while it waits, once; taken when it is woken.
+    waker: Option<Waker>,
+    /// Which one it was to join, from 0.
+    joined: u64,
+    excluded: Option<Failure>,
+}
+
+impl Readers {
+    pub(super) fn add(&mut self) -> usize {
+        let reader = Reader {
+            position: 0,
+            waker: None,
+            joined: self.joined,
+            excluded: None,
+        };
+        self.joined += 1;
+        let slot = self.free.pop().unwrap_or(self.places.len());
+        if slot == self.places.len() {
+            self.places.push(None);
+        }
+        self.places[slot] = Some(reader);
+        slot
+    }
+
+    pub(super) fn remove(&mut self, slot: usize, after: &mut After) {
+        if let Some(reader) = self.places.get_mut(slot).and_then(Option::take) {
+            after.drop_wakers.extend(reader.waker);
+            self.free.push(slot);
+        }
+    }
+
+    pub(super) fn register(&mut self, slot: usize, cx: &Context<'_>, after: &mut After) {
+        let Some(reader) = self.places.get_mut(slot).and_then(Option::as_mut) else {
+            return;
+        };
+        if reader
+            .waker
+            .as_ref()
+            .is_some_and(|waker| waker.will_wake(cx.waker()))
+        {
+            return;
+        }
+        after
+            .drop_wakers
+            .extend(reader.waker.replace(cx.waker().clone()));
+    }
+
+    pub(super) fn wake(&mut self, after: &mut After) {
+        after.wake.extend(
+            self.places
+                .iter_mut()
+                .flatten()
+                .filter_map(|reader| reader.waker.take()),
+        );
+    }
+
+    pub(super) fn exclude_all_but_first(&mut self, failure: Failure) {
+        for reader in self
+            .places
+            .iter_mut()
+            .flatten()
+            .filter(|reader| reader.joined != 0)
+        {
+            reader.excluded = Some(failure);
+        }
+    }
+
+    pub(super) fn excluded(&self, slot: usize) -> Option<Failure> {
+        self.places.get(slot)?.as_ref()?.excluded
+    }
+
+    pub(super) fn position(&self, slot: usize) -> u64 {
+        self.places
+            .get(slot)
+            .and_then(Option::as_ref)
+            .map_or(0, |reader| reader.position)
+    }
+
+    pub(super) fn advance(&mut self, slot: usize, position: u64) {
+        if let Some(reader) = self.places.get_mut(slot).and_then(Option::as_mut) {
+            reader.position = position;
+        }
+    }
+
+    /// Position of the one furthest behind, of those that may read.
+    pub(super) fn slowest(&self) -> Option<u64> {
+        self.reading().map(|reader| reader.position).min()
+    }
+
+    pub(super) fn has_any(&self) -> bool {
+        self.reading().next().is_some()
+    }
+
+    pub(super) fn had_any(&self) -> bool {
+        self.joined > 0
+    }
+
+    fn reading(&self) -> impl Iterator<Item = &Reader> {
+        self.places
+            .iter()
+            .flatten()
+            .filter(|reader| reader.excluded.is_none())
+    }
+}

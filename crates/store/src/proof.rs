@@ -1,0 +1,96 @@
+//! Up to which order an entry has been compared with the purge orders, and what came out.
+//!
+//! One number, so that a hit needs one load and one compare: the order's number shifted left by one, the lowest bit set
+//! when a soft order touched the entry; all bits set when a hard one did. It only ever rises: soft stays soft, dead
+//! stays dead, and of two threads that prove at once the one that saw more wins.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the orders that were looked at do to an entry; the greater wins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Verdict {
+    /// None touches it.
+    #[default]
+    Untouched,
+    /// A soft order touches it.
+    Soft,
+    /// A hard order touches it.
+    Hard,
+}
+
+/// The number as it was read: order number and verdict so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Proved {
+    /// All orders up to this one have been looked at.
+    pub(crate) number: u64,
+    /// What they did.
+    pub(crate) verdict: Verdict,
+}
+
+/// The shared number of an entry. Readers on all cores write it, without a lock: it guards nothing but itself, so
+/// relaxed order is enough; what orders a proof after a purge is the counter's acquire load.
+#[derive(Debug)]
+pub(crate) struct Proof(AtomicU64);
+
+const DEAD: u64 = u64::MAX;
+
+impl Proof {
+    /// An entry composed when the counter was `born` has been compared with the orders up to `born`, and no other.
+    pub(crate) fn born(born: u64) -> Self {
+        Self(AtomicU64::new(born << 1))
+    }
+
+    pub(crate) fn load(&self) -> Proved {
+        let packed = self.0.load(Ordering::Relaxed);
+        let verdict = match packed {
+            DEAD => Verdict::Hard,
+            _ if packed & 1 == 1 => Verdict::Soft,
+            _ => Verdict::Untouched,
+        };
+        Proved {
+            number: packed >> 1,
+            verdict,
+        }
+    }
+
+    /// Notes that orders up to `number` have been looked at, with `verdict` for all of them together.
+    pub(crate) fn note(&self, number: u64, verdict: Verdict) {
+        let packed = match verdict {
+            Verdict::Untouched => number << 1,
+            Verdict::Soft => number << 1 | 1,
+            Verdict::Hard => DEAD,
+        };
+        self.0.fetch_max(packed, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_only_rises() {
+        let proof = Proof::born(5);
+        assert_eq!(
+            proof.load(),
+            Proved {
+                number: 5,
+                verdict: Verdict::Untouched
+            }
+        );
+        proof.note(7, Verdict::Soft);
+        proof.note(7, Verdict::Untouched);
+        assert_eq!(
+            proof.load(),
+            Proved {
+                number: 7,
+                verdict: Verdict::Soft
+            }
+        );
+        proof.note(6, Verdict::Untouched);
+        assert_eq!(proof.load().number, 7, "who saw less does not undo");
+        proof.note(8, Verdict::Hard);
+        proof.note(9, Verdict::Soft);
+        assert_eq!(proof.load().verdict, Verdict::Hard);
+    }
+}
