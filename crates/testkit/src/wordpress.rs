@@ -201,15 +201,21 @@ fn copy_package(dir: &Path) -> Result<(), Trouble> {
             program: "wordpress".to_owned(),
         });
     }
-    copy_following(Path::new(PACKAGE), dir)?;
+    // Beside the final place first: an interrupted copy is never taken for a whole one.
+    let unfinished = dir.with_extension("unfinished");
+    if unfinished.exists() {
+        fs::remove_dir_all(&unfinished).during("remove an unfinished copy")?;
+    }
+    copy_following(Path::new(PACKAGE), &unfinished)?;
     for name in [".htaccess", "wp-config.php"] {
-        let path = dir.join(name);
+        let path = unfinished.join(name);
         if path.exists() {
             fs::remove_file(&path).during(format_args!("remove {}", path.display()))?;
         }
     }
-    let uploads = dir.join("wp-content/uploads");
-    fs::create_dir_all(&uploads).during(format_args!("make {}", uploads.display()))
+    let uploads = unfinished.join("wp-content/uploads");
+    fs::create_dir_all(&uploads).during(format_args!("make {}", uploads.display()))?;
+    fs::rename(&unfinished, dir).during(format_args!("move a copy to {}", dir.display()))
 }
 
 fn copy_following(from: &Path, to: &Path) -> Result<(), Trouble> {
