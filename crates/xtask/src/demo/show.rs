@@ -1,0 +1,128 @@
+//! What the demo shows: its steps on stderr while it works, and on stdout the box with the address at the end.
+
+use std::{
+    fmt::Write as _,
+    io::IsTerminal,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use galley_testkit::WordPress;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Steps with their times: a spinner on a terminal, plain lines elsewhere.
+pub(super) struct Talk {
+    began: Instant,
+    current: Option<(String, Instant, Option<ProgressBar>)>,
+    terminal: bool,
+}
+
+impl Talk {
+    pub(super) fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            current: None,
+            terminal: std::io::stderr().is_terminal(),
+        }
+    }
+
+    /// Ends the step before and begins the next.
+    pub(super) fn step(&mut self, what: &str) {
+        self.finish();
+        let bar = self.terminal.then(|| {
+            let bar = ProgressBar::new_spinner();
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+                bar.set_style(style);
+            }
+            bar.set_message(what.to_owned());
+            bar.enable_steady_tick(Duration::from_millis(100));
+            bar
+        });
+        self.current = Some((what.to_owned(), Instant::now(), bar));
+    }
+
+    /// Ends the last step.
+    pub(super) fn done(&mut self) {
+        self.finish();
+        eprintln!("  {:>5.1} s in all", self.began.elapsed().as_secs_f64());
+    }
+
+    fn finish(&mut self) {
+        if let Some((what, since, bar)) = self.current.take() {
+            if let Some(bar) = bar {
+                bar.finish_and_clear();
+            }
+            eprintln!("  {:>5.1} s {what}", since.elapsed().as_secs_f64());
+        }
+    }
+}
+
+impl Drop for Talk {
+    fn drop(&mut self) {
+        // A step that failed leaves no spinner behind.
+        if let Some((_, _, Some(bar))) = self.current.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// The box with everything a person needs now.
+pub(super) fn sign(
+    url: &str,
+    accounts: Option<&WordPress>,
+    binary: &Path,
+    config: &Path,
+) -> String {
+    let mut lines = vec![format!("Galley serves WordPress at  {url}/"), String::new()];
+    if let Some(site) = accounts {
+        lines.push(format!("Log in at   {url}/wp-login.php"));
+        lines.push(format!("User        {}  (also: editor)", site.user));
+        lines.push(format!("Password    {}", site.password));
+        lines.push(String::new());
+    }
+    let (binary, config) = (shown(binary), shown(config));
+    lines.push("In another terminal:".to_owned());
+    lines.push(format!("{binary} why {url}/ --config {config}"));
+    lines.push(format!("{binary} purge --all --config {config}"));
+    lines.push(String::new());
+    lines.push("Ctrl-C ends everything.".to_owned());
+    framed(&lines)
+}
+
+/// Relative to the current directory where it lies below it, and so that a shell finds it.
+fn shown(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    match path.strip_prefix(here) {
+        Ok(below) => Path::new(".").join(below).display().to_string(),
+        Err(_) => path.display().to_string(),
+    }
+}
+
+fn framed(lines: &[String]) -> String {
+    let width = lines
+        .iter()
+        .map(|line| line.chars().count())
+        .max()
+        .unwrap_or(0);
+    let bar = "─".repeat(width + 2);
+    let mut out = format!("┌{bar}┐\n");
+    for line in lines {
+        let _ = writeln!(out, "│ {line:<width$} │");
+    }
+    let _ = write!(out, "└{bar}┘");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_lines_of_the_box_are_equally_wide() {
+        let text = framed(&["a".into(), String::new(), "für alle".into()]);
+        assert_eq!(
+            text,
+            "┌──────────┐\n│ a        │\n│          │\n│ für alle │\n└──────────┘"
+        );
+    }
+}
