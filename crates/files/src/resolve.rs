@@ -69,6 +69,29 @@ pub(crate) fn resolve(
     look.front_controller()
 }
 
+/// See [`crate::Root::program`].
+pub(crate) fn program(tree: &Tree, options: Options, decoded_path: &[u8], now: Instant) -> Found {
+    let look = Look {
+        tree,
+        options,
+        codings: Codings::default(),
+        now,
+    };
+    let Some(path) = RelPath::parse(decoded_path) else {
+        return Found::Denied;
+    };
+    for count in 1..=path.len() {
+        let Node::Regular(located) = tree.look(path.first(count)) else {
+            continue;
+        };
+        let rest = path.after(count);
+        let has_rest = count < path.len() || path.has_slash();
+        let path_info = has_rest.then(|| [b"/".as_slice(), &rest].concat());
+        return look.run(&path.up_to(count), located.real.as_deref(), path_info);
+    }
+    Found::Missing
+}
+
 /// What a path names, before it is known whether it may leave.
 enum Target {
     File(RelPath, Option<Vec<u8>>),
@@ -211,6 +234,28 @@ impl Look<'_> {
         if !self.options.php {
             return Found::Missing;
         }
+        self.run_if_public(at, real, path_info)
+    }
+
+    /// A program of any ending, for a FastCGI server that the site's rules name.
+    fn run(&self, at: &RelPath, real: Option<&[u8]>, path_info: Option<Vec<u8>>) -> Found {
+        let forbidden = |path: &RelPath| deny::forbids(path, self.options.multisite);
+        let is_denied = forbidden(at)
+            || real.is_some_and(|real| {
+                RelPath::from_relative(real).is_none_or(|path| forbidden(&path))
+            });
+        if is_denied {
+            return Found::Denied;
+        }
+        self.run_if_public(at, real, path_info)
+    }
+
+    fn run_if_public(
+        &self,
+        at: &RelPath,
+        real: Option<&[u8]>,
+        path_info: Option<Vec<u8>>,
+    ) -> Found {
         if self.access_to(at, real, Subject::Script) != Access::Public {
             return Found::Denied;
         }

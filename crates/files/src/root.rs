@@ -58,6 +58,14 @@ impl Root {
         self.resolve_at(decoded_path, codings, Instant::now())
     }
 
+    /// Finds the program that a decoded request path means for a FastCGI server of its own (`fcgiwrap`, say): the first
+    /// prefix of the path that is a regular file, of whatever ending, with the rest as its `PATH_INFO`. The deny list
+    /// and `.htaccess` hold as for scripts. Never [`Found::File`]. Blocks on the disk.
+    pub fn program(&self, decoded_path: &[u8]) -> Found {
+        let now = Instant::now();
+        resolve::program(&self.tree(now), self.options, decoded_path, now)
+    }
+
     pub(crate) fn resolve_at(&self, decoded_path: &[u8], codings: Codings, now: Instant) -> Found {
         resolve::resolve(&self.tree(now), self.options, decoded_path, codings, now)
     }

@@ -420,3 +420,33 @@ fn another_content_has_another_tag() {
     let third = tag();
     assert!(first != second && second != third && first != third);
 }
+
+#[test]
+fn programs_of_another_fastcgi_server() {
+    let site = Site::new(&[
+        ("cgi-bin/hello.pl", "#!/usr/bin/perl"),
+        ("cgi-bin/.htsecret", "secret"),
+        ("cgi-bin/closed/x.pl", "#!/usr/bin/perl"),
+        ("cgi-bin/closed/.htaccess", "Require all denied\n"),
+        ("index.php", "<?php"),
+    ]);
+    symlink("/etc/passwd", site.path().join("cgi-bin/out.pl")).unwrap();
+    let root = site.root(STATIC);
+    for (path, expected) in [
+        ("/cgi-bin/hello.pl", "script /cgi-bin/hello.pl"),
+        (
+            "/cgi-bin/hello.pl/a/b",
+            "script /cgi-bin/hello.pl info /a/b",
+        ),
+        ("/cgi-bin/hello.pl/", "script /cgi-bin/hello.pl info /"),
+        ("/cgi-bin/none.pl", "missing"),
+        ("/cgi-bin/", "missing"),
+        ("/cgi-bin/out.pl", "missing"),
+        ("/cgi-bin/.htsecret", "denied"),
+        ("/cgi-bin/closed/x.pl", "denied"),
+        ("/cgi-bin/../index.php", "denied"),
+    ] {
+        let found = root.program(path.as_bytes());
+        assert_eq!(site::word(found), expected, "{path}");
+    }
+}
