@@ -44,6 +44,8 @@ words! {
         Origin = "origin",
         /// A REST nonce together with a login.
         Nonce = "nonce",
+        /// A script asked (`X-Requested-With: XMLHttpRequest`), and themes answer those with a part of the page.
+        Ajax = "ajax",
         /// A rule of the site says `cache = false`.
         Rule = "rule",
         /// The request said `no-store`.
@@ -304,6 +306,7 @@ impl PassWhy {
             | Self::Body
             | Self::Origin
             | Self::Nonce
+            | Self::Ajax
             | Self::Rule
             | Self::Remembered => "bypass",
         }

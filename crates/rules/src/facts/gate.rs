@@ -17,6 +17,7 @@ pub(super) struct Seen {
     pub(super) bypass_cookie: bool,
     pub(super) login_cookie: bool,
     pub(super) nonce: bool,
+    pub(super) ajax: bool,
     pub(super) foreign_origin: bool,
     pub(super) no_store: bool,
 }
@@ -70,6 +71,7 @@ fn reason(
         (seen.bypass_cookie && !ignores_cookies, PassWhy::Cookie),
         // The answer may name the origin (`Access-Control-Allow-Origin`), which a trimmed request does not carry.
         (seen.foreign_origin, PassWhy::Origin),
+        (is_wordpress && seen.ajax, PassWhy::Ajax),
         // RFC 9111 section 5.2.1.5; a visitor's wish where the application has no say of its own.
         (!is_wordpress && seen.no_store, PassWhy::NoStore),
     ];

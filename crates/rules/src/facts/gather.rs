@@ -228,6 +228,10 @@ impl FieldPass<'_> {
                 self.seen.no_store = facts.found.directives.no_store;
             }
             15 if is("accept-encoding") => facts.found.codings.read(value),
+            // Android's web view sends its package's name here; only the script's mark counts.
+            16 if is("x-requested-with") => {
+                self.seen.ajax |= value.trim_ascii().eq_ignore_ascii_case(b"xmlhttprequest");
+            }
             16 if is("sec-ch-ua-mobile") => {
                 self.hint = Some(if value.trim_ascii() == b"?1" {
                     b"?1"

@@ -168,6 +168,12 @@ fn the_gate_has_reasons() {
         ),
         (
             "/",
+            vec![("X-Requested-With", "xmlhttprequest")],
+            Some(PassWhy::Ajax),
+        ),
+        ("/", vec![("X-Requested-With", "com.android.browser")], None),
+        (
+            "/",
             vec![("Origin", "https://other.com")],
             Some(PassWhy::Origin),
         ),
