@@ -162,8 +162,6 @@ pub struct Site {
     pub managed: ManagedPhp,
     /// Access log of its own.
     pub access: Option<LogTarget>,
-    /// Error log of its own.
-    pub error: Option<LogTarget>,
 }
 
 /// Who composes a page.

@@ -57,7 +57,6 @@ pub(crate) fn site(given: &GivenSite, server: &[SocketAddr], complaints: &mut Co
             binary: own.given("php_binary"),
         },
         access: given.log.given("access"),
-        error: given.log.given("error"),
     }
 }
 
@@ -106,17 +105,18 @@ fn site_rules(
     complaints: &mut Complaints,
 ) -> SiteRules {
     let own = &given.own;
+    let preset = match own.value::<String>("preset").as_str() {
+        "none" => Preset::None,
+        _ => Preset::WordPress,
+    };
     SiteRules {
-        preset: match own.value::<String>("preset").as_str() {
-            "none" => Preset::None,
-            _ => Preset::WordPress,
-        },
+        preset,
         device_variants: own.value("device_variants"),
         harmless_cookies: own.value("harmless_cookies"),
         vary_cookies: own.value("vary_cookies"),
         bypass_cookies: own.value("bypass_cookies"),
         ignore_query: own.value("ignore_query"),
-        ttl: ttl(given),
+        ttl: ttl(given, preset),
         rules: given
             .rules
             .iter()
@@ -125,9 +125,20 @@ fn site_rules(
     }
 }
 
-/// Statuses of the file are added to the preset's, and win over them.
-fn ttl(given: &GivenSite) -> TtlTable {
-    let mut by_status = TtlTable::default().by_status;
+/// Statuses of the file are added to the preset's, and win over them. Without a preset the RFC alone decides, so that only
+/// what the file names is there.
+fn ttl(given: &GivenSite, preset: Preset) -> TtlTable {
+    let preset_ttl = match preset {
+        Preset::WordPress => TtlTable::default(),
+        Preset::None => TtlTable {
+            by_status: Vec::new(),
+            default: Duration::ZERO,
+            stale_while_revalidate: Duration::ZERO,
+            stale_if_error: Duration::ZERO,
+        },
+    };
+    let window = |name, preset| given.ttl.given(name).unwrap_or(preset);
+    let mut by_status = preset_ttl.by_status;
     for (status, value) in &given.statuses {
         if let Some(lifetime) = Duration::from_value(value) {
             by_status.retain(|(known, _)| known != status);
@@ -137,9 +148,9 @@ fn ttl(given: &GivenSite) -> TtlTable {
     by_status.sort_unstable();
     TtlTable {
         by_status,
-        default: given.ttl.value("default"),
-        stale_while_revalidate: given.ttl.value("stale_while_revalidate"),
-        stale_if_error: given.ttl.value("stale_if_error"),
+        default: window("default", preset_ttl.default),
+        stale_while_revalidate: window("stale_while_revalidate", preset_ttl.stale_while_revalidate),
+        stale_if_error: window("stale_if_error", preset_ttl.stale_if_error),
     }
 }
 

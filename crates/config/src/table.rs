@@ -37,7 +37,7 @@ pub(crate) static TABLE: &[OptionRow] = &[
     row(Section::Server, "write_timeout", time(ms(100), HOUR), "How long a client may accept no byte of its answer.")
         .or(r#""30s""#),
     row(Section::Server, "drain_timeout", time(ms(0), HOUR), "How long requests may take to end when Galley stops.")
-        .or(r#""25s""#),
+        .or(r#""15s""#),
     row(Section::Server, "max_connections", Count { least: 0, most: 10_000_000 }, "Connections of clients at one time. 0: as many as the descriptor limit allows.")
         .or("0").unit("connections"),
 
@@ -104,7 +104,7 @@ pub(crate) static TABLE: &[OptionRow] = &[
     row(Section::Site, "php_workers", Count { least: 0, most: 4096 }, "Workers of a managed PHP. 0: from memory and cores.")
         .or("0").unit("workers"),
     row(Section::Site, "php_user", Text, "The user that a managed PHP runs as.")
-        .computed("the owner of `root` when Galley runs as root, else the same user").example(r#""www-data""#),
+        .computed("when Galley runs as root, the owner of `root`, or `www-data` where root owns it; else the same user").example(r#""www-data""#),
     row(Section::Site, "php_binary", Path, "The program of a managed PHP.")
         .computed("the newest php-fpm found").example(r#""/usr/sbin/php-fpm8.4""#),
     row(Section::Site, "in_flight", Count { least: 0, most: 65_536 }, "Requests at the upstream at one time. It should fit the number of PHP workers. 0: as many as workers of a managed PHP, else 20.")
@@ -123,11 +123,11 @@ pub(crate) static TABLE: &[OptionRow] = &[
     row(Section::SiteTtl, STATUS, lifetime(), "Lifetime of responses with this status, from `200` to `599`; as many as needed.")
         .computed(r#"`"404" = "60s"`"#).example(r#""60s""#),
     row(Section::SiteTtl, "default", lifetime(), "Lifetime for every other status that is cacheable by default.")
-        .or(r#""60s""#),
+        .computed(r#"`"60s"`; without a preset none"#).example(r#""60s""#),
     row(Section::SiteTtl, "stale_while_revalidate", lifetime(), "How long after its lifetime a copy still answers while one refresh runs.")
-        .or(r#""10m""#),
+        .computed(r#"`"10m"`; without a preset none"#).example(r#""10m""#),
     row(Section::SiteTtl, "stale_if_error", lifetime(), "How long after its lifetime a copy still answers when the upstream fails.")
-        .or(r#""1d""#),
+        .computed(r#"`"1d"`; without a preset none"#).example(r#""1d""#),
 
     row(Section::SiteRule, "path", Kind::UrlPath, "Which paths: `/form` is that path, `/form*` everything that begins so.")
         .required().example(r#""/form-example*""#),
@@ -152,8 +152,9 @@ pub(crate) static TABLE: &[OptionRow] = &[
 
     row(Section::SiteLog, "access", Kind::AccessLog, "Where access lines of the site go.")
         .computed("`log.access`").example(r#""/var/log/galley/example.com.log""#),
-    row(Section::SiteLog, "error", Kind::ErrorLog, "Where messages about the site go.")
-        .computed("`log.error`").example(r#""/var/log/galley/example.com.error.log""#),
+    row(Section::SiteLog, "error", Later("a path"), "Where messages about the site go.")
+        .example(r#""/var/log/galley/example.com.error.log""#)
+        .later("`log.error` has the messages of all sites; each names its site"),
 ];
 
 /// The name of the row that stands for every status in `[site.ttl]`.

@@ -99,7 +99,7 @@ fn defaults() {
         server.write_timeout,
         server.drain_timeout,
     ];
-    assert_eq!(times, [10, 60, 30, 30, 25].map(Duration::from_secs));
+    assert_eq!(times, [10, 60, 30, 30, 15].map(Duration::from_secs));
     assert!(
         matches!(&config.admin.listen, AdminListen::Unix(path) if path.ends_with("admin.sock") && path.is_absolute())
     );

@@ -91,6 +91,7 @@ fn rows_are_whole() {
             let section = match row.section {
                 Section::Top => String::new(),
                 Section::SiteRule => format!("[[site]]\n{}\npath = \"/\"", row.section.header()),
+                Section::SiteLog => format!("[[site]]\n{}", row.section.header()),
                 other => other.header().to_owned(),
             };
             let text = format!("{section}\n{} = {}\n", row.name, row.example);
