@@ -1,1 +1,12 @@
 //! The web server for WordPress.
+//!
+//! Modules in ranks, each importing only from ranks below it (`tests/layers.rs` holds that):
+//! `clock` `fault` `body` `telemetry` < `sys` `supervise` < `upstream` < `compositor` < `serve` < `front` `admin` < `app` < `cli`.
+//! A request's way is told in [`serve`]; `ARCHITECTURE.md` draws the whole.
+
+pub mod body;
+pub mod clock;
+pub mod fault;
+pub mod supervise;
+pub mod sys;
+pub mod telemetry;

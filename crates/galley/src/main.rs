@@ -1,2 +1,3 @@
-//! The command.
+//! The `galley` command.
+
 fn main() {}

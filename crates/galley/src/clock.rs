@@ -1,0 +1,40 @@
+//! Time as the server sees it.
+//!
+//! Ages and deadlines come from a monotonic clock, so that a step of the wall clock (a resumed machine, NTP) neither
+//! revives nor expires anything; the wall clock is for header fields and logs only. Decisions never read a clock: they
+//! are given what this module returns.
+
+use std::time::{Instant, SystemTime};
+
+use galley_rules::time::Tick;
+
+/// The process's clock; copies of it agree.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    started: Instant,
+}
+
+impl Clock {
+    /// A clock whose tick 0 is now.
+    pub fn start() -> Self {
+        Self {
+            started: Instant::now(),
+        }
+    }
+
+    /// Monotonic milliseconds since the start.
+    pub fn tick(self) -> Tick {
+        let elapsed = self.started.elapsed().as_millis();
+        Tick(u64::try_from(elapsed).unwrap_or(u64::MAX))
+    }
+
+    /// The wall clock.
+    pub fn wall(self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    /// Seconds since the start, for `status`.
+    pub fn uptime_s(self) -> u64 {
+        self.started.elapsed().as_secs()
+    }
+}

@@ -1,0 +1,134 @@
+//! What went wrong on the way to an answer, and what the client is told about it.
+//!
+//! A [`Fault`] ends an exchange; not being cached, being stale or not being modified are outcomes, never faults. Each
+//! fault names one [`RefusedWhy`], and this module alone maps those to statuses and to the text a client may see. Paths,
+//! addresses and causes stay in `note`, which goes to the log.
+
+use std::borrow::Cow;
+
+use galley_rules::outcome::RefusedWhy;
+use galley_store::fill::Failure;
+
+/// An exchange that cannot be answered as asked.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// The reason, in the words of log and header.
+    pub why: RefusedWhy,
+    /// For the operator; never sent to the client.
+    pub note: Cow<'static, str>,
+    /// Seconds after which asking again makes sense.
+    pub retry_after_s: Option<u32>,
+}
+
+impl Fault {
+    /// A fault with a note for the log.
+    pub fn new(why: RefusedWhy, note: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            why,
+            note: note.into(),
+            retry_after_s: None,
+        }
+    }
+
+    /// The HTTP status for it.
+    pub fn status(&self) -> u16 {
+        status(self.why)
+    }
+
+    /// Whether the upstream is the reason, so that a stale copy may answer instead.
+    pub fn is_upstream(&self) -> bool {
+        match self.why {
+            RefusedWhy::Overload
+            | RefusedWhy::UpstreamDown
+            | RefusedWhy::UpstreamTimeout
+            | RefusedWhy::BadUpstream => true,
+            RefusedWhy::UnknownHost
+            | RefusedWhy::BadRequest
+            | RefusedWhy::HeadTooLarge
+            | RefusedWhy::BodyTooLarge
+            | RefusedWhy::Timeout
+            | RefusedWhy::Denied
+            | RefusedWhy::Method
+            | RefusedWhy::NotFound
+            | RefusedWhy::OnlyIfCached
+            | RefusedWhy::Internal => false,
+        }
+    }
+}
+
+impl From<Failure> for Fault {
+    fn from(failure: Failure) -> Self {
+        let (why, note) = match failure {
+            Failure::Connect => (RefusedWhy::UpstreamDown, "no connection to the upstream"),
+            Failure::Timeout => (RefusedWhy::UpstreamTimeout, "the upstream took too long"),
+            Failure::Closed => (
+                RefusedWhy::BadUpstream,
+                "the upstream ended its answer too early",
+            ),
+            Failure::Malformed => (
+                RefusedWhy::BadUpstream,
+                "the upstream's answer cannot be read",
+            ),
+            Failure::Overload => (
+                RefusedWhy::Overload,
+                "too many requests wait for the upstream",
+            ),
+            Failure::Aborted => (
+                RefusedWhy::Internal,
+                "the exchange with the upstream was given up",
+            ),
+            Failure::Unstorable(_) | Failure::Purged => (
+                RefusedWhy::Internal,
+                "the page could not be composed for this request",
+            ),
+        };
+        let mut fault = Self::new(why, note);
+        if fault.why == RefusedWhy::Overload {
+            fault.retry_after_s = Some(RETRY_AFTER_S);
+        }
+        fault
+    }
+}
+
+/// The status that tells a client about `why`.
+pub fn status(why: RefusedWhy) -> u16 {
+    match why {
+        RefusedWhy::UnknownHost => 421,
+        RefusedWhy::BadRequest => 400,
+        RefusedWhy::HeadTooLarge => 431,
+        RefusedWhy::BodyTooLarge => 413,
+        RefusedWhy::Timeout => 408,
+        RefusedWhy::Denied => 403,
+        RefusedWhy::Method => 405,
+        RefusedWhy::NotFound => 404,
+        RefusedWhy::OnlyIfCached | RefusedWhy::UpstreamTimeout => 504,
+        RefusedWhy::Overload => 503,
+        RefusedWhy::UpstreamDown | RefusedWhy::BadUpstream => 502,
+        RefusedWhy::Internal => 500,
+    }
+}
+
+/// The sentence on the page that a client sees.
+pub fn public_text(status: u16) -> &'static str {
+    match status {
+        400 => "The request could not be understood.",
+        403 => "This address is not open to visitors.",
+        404 => "There is nothing at this address.",
+        405 => "This method is not possible here.",
+        408 => "The request took too long to arrive.",
+        413 => "The request is larger than this site accepts.",
+        414 => "The address is too long.",
+        417 => "The expectation cannot be met.",
+        421 => "This server does not serve that host.",
+        431 => "The request's header fields are too large.",
+        501 => "The request asks for something that is not supported.",
+        502 => "The site could not answer. Please try again in a moment.",
+        503 => "The site is very busy. Please try again in a moment.",
+        504 => "The site took too long to answer. Please try again in a moment.",
+        505 => "This version of HTTP is not supported.",
+        _ => "The request could not be answered.",
+    }
+}
+
+/// What a client is asked to wait after an overload: long enough for a queue of ten seconds to have emptied.
+const RETRY_AFTER_S: u32 = 10;

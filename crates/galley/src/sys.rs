@@ -1,0 +1,147 @@
+//! What is asked of the operating system: descriptors, listening sockets, cores, signals' numbers.
+//!
+//! Every call here is made at start or on the control thread, never while answering.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Raises the soft limit of open descriptors to the hard one and returns it.
+///
+/// Every connection takes one descriptor, and one that waits for PHP takes two; distributions start programs with 1,024.
+pub fn raise_descriptor_limit() -> u64 {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        };
+        if setrlimit(Resource::Nofile, raised).is_ok() {
+            limit = raised;
+        }
+    }
+    limit.current.unwrap_or(UNLIMITED_DESCRIPTORS)
+}
+
+/// One listening socket per core for `address`, all on the same port, also when it asks for port 0.
+///
+/// The kernel spreads new connections over them (`SO_REUSEPORT`), so that cores share no accept queue.
+pub fn listen(address: SocketAddr, cores: usize) -> io::Result<Vec<TcpListener>> {
+    let first = listener(address)?;
+    let bound = first.local_addr()?;
+    let mut all = vec![first];
+    for _ in 1..cores {
+        all.push(listener(bound)?);
+    }
+    Ok(all)
+}
+
+/// How many cores this process may use (cgroup quotas counted).
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Whether `error` says that no descriptor is left, for this process or for the machine.
+pub fn is_out_of_descriptors(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    code == Some(rustix::io::Errno::MFILE.raw_os_error())
+        || code == Some(rustix::io::Errno::NFILE.raw_os_error())
+        || code == Some(rustix::io::Errno::NOMEM.raw_os_error())
+        || code == Some(rustix::io::Errno::NOBUFS.raw_os_error())
+}
+
+/// Where sockets and generated files of this process live: what systemd gives, else the user's runtime directory, else a
+/// folder that names the user.
+pub fn runtime_dir() -> PathBuf {
+    let named = |name| {
+        std::env::var_os(name)
+            .filter(|dir| !dir.is_empty())
+            .map(PathBuf::from)
+    };
+    if let Some(dir) = named("RUNTIME_DIRECTORY") {
+        return dir;
+    }
+    let user = rustix::process::geteuid();
+    if user.is_root() {
+        return PathBuf::from("/run/galley");
+    }
+    match named("XDG_RUNTIME_DIR") {
+        Some(dir) => dir.join("galley"),
+        None => std::env::temp_dir().join(format!("galley-{}", user.as_raw())),
+    }
+}
+
+/// The name of the user who owns `path`; `None` for root, and for a number without a name.
+///
+/// PHP runs as who owns the site's files, so that WordPress can write its uploads and nothing else.
+pub fn owner(path: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let id = std::fs::metadata(path).ok()?.uid();
+    let accounts = std::fs::read_to_string("/etc/passwd").ok()?;
+    let mut rows = accounts.lines().map(|line| line.split(':'));
+    let name = rows.find_map(|mut row| {
+        let name = row.next()?;
+        let number: u32 = row.nth(1)?.parse().ok()?;
+        (number == id).then_some(name)
+    })?;
+    (id != 0).then(|| name.to_owned())
+}
+
+/// Random bytes from the kernel; the start of request ids.
+pub fn random_bytes() -> [u8; 8] {
+    let mut bytes = [0_u8; 8];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    if filled.is_err() {
+        let fallback = std::process::id().to_ne_bytes();
+        bytes[..fallback.len()].copy_from_slice(&fallback);
+    }
+    bytes
+}
+
+fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    if address.is_ipv6() {
+        // `[::]` next to `0.0.0.0` in one file must not collide.
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Connections that the kernel keeps for us while all cores are busy; it cuts this to `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// What an unlimited number of descriptors is taken for.
+const UNLIMITED_DESCRIPTORS: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_share_the_port_that_zero_became() {
+        let all = listen("127.0.0.1:0".parse().unwrap(), 3).unwrap();
+        let ports: Vec<u16> = all.iter().map(|l| l.local_addr().unwrap().port()).collect();
+        assert_eq!(ports.len(), 3);
+        assert!(ports[0] != 0 && ports.iter().all(|p| *p == ports[0]));
+    }
+
+    #[test]
+    fn the_soft_limit_reaches_the_hard_one() {
+        let raised = raise_descriptor_limit();
+        let limit = getrlimit(Resource::Nofile);
+        assert_eq!(limit.current, limit.maximum);
+        assert_eq!(limit.current.unwrap_or(UNLIMITED_DESCRIPTORS), raised);
+    }
+}
