@@ -10,3 +10,4 @@ pub mod fault;
 pub mod supervise;
 pub mod sys;
 pub mod telemetry;
+pub mod upstream;

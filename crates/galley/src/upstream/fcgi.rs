@@ -1,0 +1,438 @@
+//! FastCGI towards PHP-FPM and the like: kept connections, one attempt, the answer's pieces.
+//!
+//! The variables come from typed values only (`galley_rules::cgi`); what PHP writes to its error stream goes to the log with
+//! the request's id. A kept idle connection occupies a PHP worker, hence [`Keep`].
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use galley_fastcgi::answer::{Split, Splitter};
+use galley_fastcgi::{BodySource, Connection, EndStatus, Error, Event, ProtocolStatus, Request};
+use galley_rules::cgi;
+use galley_store::fill::Failure;
+use http::{HeaderMap, StatusCode};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+
+use super::{Ask, Broken, Incoming, IncomingBody, Keep, PoolSpec, Retry};
+use crate::body::BodyReader;
+
+/// Where a FastCGI application listens.
+#[derive(Clone, Debug)]
+pub enum Address {
+    /// A socket in the file system.
+    Unix(PathBuf),
+    /// `host:port`.
+    Tcp(String),
+}
+
+/// Kept connections to one application.
+pub(super) struct Connections {
+    address: Address,
+    shared: Rc<Shared>,
+    connect_timeout: Duration,
+    first_byte_timeout: Duration,
+}
+
+struct Shared {
+    idle: RefCell<Vec<Connection<Socket>>>,
+    keep: Keep,
+    /// Exchanges that wait for their first byte.
+    unanswered: Cell<usize>,
+    read_timeout: Duration,
+    most_idle: usize,
+}
+
+impl Connections {
+    pub(super) fn new(address: Address, keep: Keep, spec: &PoolSpec) -> Self {
+        Self {
+            address,
+            shared: Rc::new(Shared {
+                idle: RefCell::new(Vec::new()),
+                keep,
+                unanswered: Cell::new(0),
+                read_timeout: spec.read_timeout,
+                most_idle: spec.in_flight,
+            }),
+            connect_timeout: spec.connect_timeout,
+            first_byte_timeout: spec.first_byte_timeout,
+        }
+    }
+
+    /// One attempt: a kept connection where there is a live one, else a new one.
+    pub(super) async fn send(&self, ask: &Ask) -> Result<Incoming, Broken> {
+        let never = |failure| Broken {
+            failure,
+            retry: Retry::Never,
+        };
+        let Some(script) = &ask.script else {
+            return Err(never(Failure::Malformed));
+        };
+        let connection = cgi::Connection {
+            client: ask.client(),
+            server_port: ask.server_port,
+            server_address: ask.server_address,
+        };
+        let variables = cgi::variables(&ask.request, script, &connection);
+        let request = Request {
+            variables: &variables,
+            body_length: ask.body.length(),
+        };
+        let body = Source(ask.body.reader().map_err(|_| never(Failure::Aborted))?);
+        let unanswered = Unanswered::begin(&self.shared);
+        let connection = self.begin(&request).await?;
+        let reading = Reading {
+            connection: Some(connection),
+            body,
+            splitter: Splitter::new(),
+            first: Bytes::new(),
+            ended: None,
+            shared: Rc::clone(&self.shared),
+            errors: Errors::new(&ask.request.host, &ask.request_id),
+        };
+        let answered = timeout(self.first_byte_timeout, reading.head()).await;
+        drop(unanswered);
+        match answered {
+            Err(_elapsed) => Err(Broken::sent(Failure::Timeout, ask)),
+            Ok(Err((failure, received))) if received => Err(never(failure)),
+            Ok(Err((failure, _))) => Err(Broken::sent(failure, ask)),
+            Ok(Ok((status, fields, reading))) => {
+                let is_head = ask.request.method == "HEAD";
+                Ok(Incoming::new(
+                    status,
+                    fields,
+                    IncomingBody::FastCgi(Box::new(reading)),
+                    is_head,
+                ))
+            }
+        }
+    }
+
+    async fn begin(&self, request: &Request<'_>) -> Result<Connection<Socket>, Broken> {
+        loop {
+            let kept = self.shared.idle.borrow_mut().pop();
+            let Some(mut kept) = kept else { break };
+            match kept.send(request).await {
+                Ok(()) => return Ok(kept),
+                Err(error)
+                    if error.is_before_request() && !matches!(error, Error::Variables { .. }) => {}
+                Err(error) => {
+                    return Err(Broken {
+                        failure: failure(&error),
+                        retry: Retry::Never,
+                    });
+                }
+            }
+        }
+        let mut fresh = self.connect().await.map_err(|failure| Broken {
+            failure,
+            retry: Retry::Never,
+        })?;
+        match fresh.send(request).await {
+            Ok(()) => Ok(fresh),
+            Err(Error::Variables { .. }) => Err(Broken {
+                failure: Failure::Malformed,
+                retry: Retry::Never,
+            }),
+            Err(error) => Err(Broken::unsent(failure(&error))),
+        }
+    }
+
+    /// Connects, trying again for a moment: an application that restarts is away for less than a second, and a full listen
+    /// queue of a unix socket answers at once instead of making us wait.
+    async fn connect(&self) -> Result<Connection<Socket>, Failure> {
+        let attempts = async {
+            let mut refused = 0;
+            loop {
+                let error = match Socket::connect(&self.address).await {
+                    Ok(socket) => return Ok(Connection::new(socket)),
+                    Err(error) => error,
+                };
+                let queue_full = error.kind() == io::ErrorKind::WouldBlock;
+                refused += u32::from(!queue_full);
+                if refused > RESTART_PATIENCE {
+                    return Err(Failure::Connect);
+                }
+                tokio::time::sleep(CONNECT_PAUSE).await;
+            }
+        };
+        timeout(self.connect_timeout, attempts)
+            .await
+            .unwrap_or(Err(Failure::Connect))
+    }
+}
+
+impl Shared {
+    fn give_back(&self, connection: Connection<Socket>) {
+        let quiet = match self.keep {
+            Keep::Always => true,
+            Keep::WhenQuiet => self.unanswered.get() == 0,
+        };
+        let mut idle = self.idle.borrow_mut();
+        if quiet && connection.is_reusable() && idle.len() < self.most_idle {
+            idle.push(connection);
+        }
+    }
+}
+
+/// The answer under way.
+pub(super) struct Reading {
+    connection: Option<Connection<Socket>>,
+    body: Source,
+    splitter: Splitter,
+    first: Bytes,
+    ended: Option<EndStatus>,
+    shared: Rc<Shared>,
+    errors: Errors,
+}
+
+impl Reading {
+    /// Reads up to the end of the CGI head. The flag of an error: whether something of the answer was received.
+    async fn head(mut self) -> Result<(StatusCode, HeaderMap, Self), (Failure, bool)> {
+        loop {
+            match self.event().await {
+                Ok(Event::Stdout(piece)) => {
+                    let Split { head, body } = self
+                        .splitter
+                        .push(piece)
+                        .map_err(|_| (Failure::Malformed, true))?;
+                    if let Some(head) = head {
+                        self.first = body;
+                        let (status, fields) =
+                            cgi::answer(&head).map_err(|_| (Failure::Malformed, true))?;
+                        return Ok((status, fields, self));
+                    }
+                }
+                Ok(Event::Stderr(text)) => self.errors.push(&text),
+                Ok(Event::End(end)) => {
+                    let overloaded = end.protocol_status == ProtocolStatus::Overloaded;
+                    return Err((
+                        if overloaded {
+                            Failure::Overload
+                        } else {
+                            Failure::Malformed
+                        },
+                        true,
+                    ));
+                }
+                Err(error) => {
+                    let received = self
+                        .connection
+                        .as_ref()
+                        .is_some_and(Connection::has_received);
+                    return Err((failure(&error), received));
+                }
+            }
+        }
+    }
+
+    /// The next piece of the body.
+    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, Failure> {
+        if !self.first.is_empty() {
+            return Ok(Some(std::mem::take(&mut self.first)));
+        }
+        if self.ended.is_some() {
+            return Ok(None);
+        }
+        let patience = self.shared.read_timeout;
+        loop {
+            match timeout(patience, self.event()).await {
+                Err(_elapsed) => return Err(Failure::Timeout),
+                Ok(Err(error)) => return Err(failure(&error)),
+                Ok(Ok(Event::Stdout(piece))) => return Ok(Some(piece)),
+                Ok(Ok(Event::Stderr(text))) => self.errors.push(&text),
+                Ok(Ok(Event::End(end))) => {
+                    self.ended = Some(end);
+                    if let Some(connection) = self.connection.take() {
+                        self.shared.give_back(connection);
+                    }
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// PHP ends with another status than 0 after a fatal error: what it printed until then is not a whole page.
+    pub(super) fn ended_well(&self) -> bool {
+        self.ended.is_some_and(|end| {
+            end.app_status == 0 && end.protocol_status == ProtocolStatus::RequestComplete
+        })
+    }
+
+    async fn event(&mut self) -> Result<Event, Error> {
+        match &mut self.connection {
+            Some(connection) => connection.event(&mut self.body).await,
+            None => Err(Error::OutOfTurn),
+        }
+    }
+}
+
+/// What the application writes to its error stream, line by line into the log.
+struct Errors {
+    host: String,
+    request_id: String,
+    line: Vec<u8>,
+    lines: usize,
+}
+
+impl Errors {
+    fn new(host: &str, request_id: &str) -> Self {
+        Self {
+            host: host.to_owned(),
+            request_id: request_id.to_owned(),
+            line: Vec::new(),
+            lines: 0,
+        }
+    }
+
+    fn push(&mut self, text: &[u8]) {
+        for byte in text {
+            match byte {
+                b'\n' => self.flush(),
+                _ if self.line.len() < LONGEST_LINE => self.line.push(*byte),
+                _ => {}
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.line.is_empty() && self.lines < MOST_LINES {
+            let text = String::from_utf8_lossy(&self.line);
+            tracing::warn!(
+                host = self.host,
+                request = self.request_id,
+                "upstream says: {}",
+                text.trim_end()
+            );
+            self.lines += 1;
+        }
+        self.line.clear();
+    }
+}
+
+impl Drop for Errors {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+struct Source(BodyReader);
+
+impl BodySource for Source {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        self.0.poll_chunk(cx)
+    }
+}
+
+/// A stream of either kind.
+enum Socket {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Socket {
+    async fn connect(address: &Address) -> io::Result<Self> {
+        match address {
+            Address::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
+            Address::Tcp(address) => {
+                let stream = TcpStream::connect(address.as_str()).await?;
+                stream.set_nodelay(true)?;
+                Ok(Self::Tcp(stream))
+            }
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+struct Unanswered(Rc<Shared>);
+
+impl Unanswered {
+    fn begin(shared: &Rc<Shared>) -> Self {
+        shared.unanswered.set(shared.unanswered.get() + 1);
+        Self(Rc::clone(shared))
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        self.0.unanswered.set(self.0.unanswered.get() - 1);
+    }
+}
+
+fn failure(error: &Error) -> Failure {
+    match error {
+        Error::Stale | Error::Closed | Error::Read(_) | Error::Write(_) => Failure::Closed,
+        Error::Record(_) | Error::Variables { .. } => Failure::Malformed,
+        Error::Body(_) | Error::BodyLength { .. } | Error::OutOfTurn => Failure::Aborted,
+    }
+}
+
+/// Between two attempts to connect.
+const CONNECT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Refused connections that are taken for a restart under way: 150 ms, so that a dead PHP is told soon.
+const RESTART_PATIENCE: u32 = 3;
+
+/// Bytes of one line from the error stream.
+const LONGEST_LINE: usize = 4096;
+
+/// Lines of one request: a plugin that warns in a loop does not fill the disk.
+const MOST_LINES: usize = 50;

@@ -1,0 +1,278 @@
+//! The side that composes: PHP over FastCGI, or Apache over HTTP.
+//!
+//! A [`Pool`] belongs to one compositor thread. It keeps connections, and it holds the one limit that matters: as many
+//! exchanges at once as the upstream has workers, over all front cores together, with a bounded queue and a deadline in
+//! front. What it returns, an [`Incoming`], occupies its place until it has been read to the end or dropped.
+//!
+//! One retry, and only where nothing was received and the method is safe, or where the request was never sent.
+
+mod fcgi;
+mod http1;
+mod limit;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use galley_rules::cgi::Script;
+use galley_rules::forward::{Client, UpstreamRequest};
+use galley_store::fill::Failure;
+use http::{HeaderMap, StatusCode};
+
+use crate::body::RequestBody;
+use limit::{Limit, Place};
+
+pub use fcgi::Address;
+
+/// One request for an upstream, complete.
+pub struct Ask {
+    /// Method, path and fields as they are to be sent.
+    pub request: UpstreamRequest,
+    /// The script that FastCGI is to run; HTTP upstreams do not look at it.
+    pub script: Option<Script>,
+    /// The client's address.
+    pub client_address: IpAddr,
+    /// The client's port.
+    pub client_port: u16,
+    /// The request's id.
+    pub request_id: String,
+    /// The port that the client came in by.
+    pub server_port: u16,
+    /// The address that the client came in by.
+    pub server_address: Option<IpAddr>,
+    /// The body, arrived completely.
+    pub body: RequestBody,
+}
+
+impl Ask {
+    fn client(&self) -> Client<'_> {
+        Client {
+            address: self.client_address,
+            port: self.client_port,
+            request_id: &self.request_id,
+        }
+    }
+
+    /// Whether the method is safe (RFC 9110 §9.2.1), so that sending it twice does no harm.
+    pub fn is_safe(&self) -> bool {
+        matches!(self.request.method.as_str(), "GET" | "HEAD" | "OPTIONS")
+    }
+}
+
+/// Which upstream a pool talks to, and how much of it.
+#[derive(Clone, Debug)]
+pub struct PoolSpec {
+    /// Where it is.
+    pub target: Target,
+    /// Exchanges at once.
+    pub in_flight: usize,
+    /// Requests that may wait for a place.
+    pub queue: usize,
+    /// How long they may wait.
+    pub queue_timeout: Duration,
+    /// For a connection.
+    pub connect_timeout: Duration,
+    /// From the request sent to the first byte of the answer.
+    pub first_byte_timeout: Duration,
+    /// Between two pieces of the answer.
+    pub read_timeout: Duration,
+}
+
+/// Where an upstream is.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A FastCGI application.
+    FastCgi {
+        /// Its socket.
+        address: Address,
+        /// When connections are kept.
+        keep: Keep,
+    },
+    /// HTTP/1.1 servers, asked in turn: host and port.
+    Http(Vec<(String, u16)>),
+}
+
+/// When a connection is kept after an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Always: there are as many workers as exchanges at once.
+    Always,
+    /// Only while nobody else waits for a first byte. A kept idle connection occupies a worker (PHP-FPM, prefork Apache):
+    /// with fewer workers than connections, those in the listen queue would wait for one that never comes free.
+    WhenQuiet,
+}
+
+/// Connections to one upstream, and the limit on them.
+pub struct Pool {
+    limit: Limit,
+    kind: Kind,
+}
+
+enum Kind {
+    FastCgi(fcgi::Connections),
+    Http(http1::Connections),
+}
+
+impl Pool {
+    /// A pool that has not connected yet.
+    pub fn new(spec: &PoolSpec) -> Self {
+        let limit = Limit::new(spec.in_flight, spec.queue, spec.queue_timeout);
+        let kind = match spec.target.clone() {
+            Target::FastCgi { address, keep } => {
+                Kind::FastCgi(fcgi::Connections::new(address, keep, spec))
+            }
+            Target::Http(servers) => Kind::Http(http1::Connections::new(servers, spec)),
+        };
+        Self { limit, kind }
+    }
+
+    /// Exchanges under way and requests waiting, for `status`.
+    pub fn load(&self) -> (usize, usize) {
+        self.limit.load()
+    }
+
+    /// Sends `ask` and returns when the answer's head has arrived.
+    ///
+    /// `sending` is called immediately before the first byte of each attempt: what a purge orders before that moment is
+    /// composed in. Cancel-safe: dropping it closes the connection, which PHP-FPM takes as an abort.
+    pub async fn send(&self, ask: &Ask, sending: &dyn Fn()) -> Result<Incoming, Failure> {
+        let place = self.limit.enter().await?;
+        let mut retried = false;
+        loop {
+            sending();
+            let attempt = match &self.kind {
+                Kind::FastCgi(connections) => connections.send(ask).await,
+                Kind::Http(connections) => connections.send(ask).await,
+            };
+            match attempt {
+                Ok(incoming) => return Ok(incoming.holding(place)),
+                Err(broken) if broken.retry == Retry::Harmless && !retried => retried = true,
+                Err(broken) => return Err(broken.failure),
+            }
+        }
+    }
+}
+
+/// An answer whose head has arrived.
+pub struct Incoming {
+    /// Final status.
+    pub status: StatusCode,
+    /// End-to-end fields.
+    pub fields: HeaderMap,
+    body: IncomingBody,
+    expected: Option<u64>,
+    received: u64,
+    place: Option<Place>,
+}
+
+enum IncomingBody {
+    FastCgi(Box<fcgi::Reading>),
+    Http(http1::Reading),
+}
+
+impl Incoming {
+    fn new(status: StatusCode, fields: HeaderMap, body: IncomingBody, is_head: bool) -> Self {
+        let expected = if is_head {
+            None
+        } else {
+            content_length(&fields)
+        };
+        Self {
+            status,
+            fields,
+            body,
+            expected,
+            received: 0,
+            place: None,
+        }
+    }
+
+    fn holding(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
+    }
+
+    /// Length of the body, where the upstream announced one.
+    pub fn length(&self) -> Option<u64> {
+        self.expected
+    }
+
+    /// The next piece of the body, `None` when it is complete.
+    ///
+    /// Errors: [`Failure::Closed`] when it ends before its announced length, [`Failure::Malformed`] when it is longer,
+    /// [`Failure::Timeout`] when no byte comes in time. After an error or the end the place is free again. Cancel-safe.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Failure> {
+        let next = match &mut self.body {
+            IncomingBody::FastCgi(reading) => reading.chunk().await,
+            IncomingBody::Http(reading) => reading.chunk().await,
+        };
+        let judged = next.and_then(|chunk| self.count(chunk));
+        if !matches!(judged, Ok(Some(_))) {
+            self.place = None;
+        }
+        judged
+    }
+
+    /// Whether the program that composed it said that it ended well; asked after the end.
+    pub fn ended_well(&self) -> bool {
+        match &self.body {
+            IncomingBody::FastCgi(reading) => reading.ended_well(),
+            IncomingBody::Http(_) => true,
+        }
+    }
+
+    fn count(&mut self, chunk: Option<Bytes>) -> Result<Option<Bytes>, Failure> {
+        let Some(chunk) = chunk else {
+            return match self.expected {
+                Some(expected) if self.received < expected => Err(Failure::Closed),
+                _ => Ok(None),
+            };
+        };
+        self.received += chunk.len() as u64;
+        match self.expected {
+            Some(expected) if self.received > expected => Err(Failure::Malformed),
+            _ => Ok(Some(chunk)),
+        }
+    }
+}
+
+/// An attempt that gave no answer.
+struct Broken {
+    failure: Failure,
+    retry: Retry,
+}
+
+/// Whether an attempt may be made again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Retry {
+    /// Nothing was received, and the request was not sent or is safe.
+    Harmless,
+    /// It may have been carried out.
+    Never,
+}
+
+impl Broken {
+    fn unsent(failure: Failure) -> Self {
+        Self {
+            failure,
+            retry: Retry::Harmless,
+        }
+    }
+
+    fn sent(failure: Failure, ask: &Ask) -> Self {
+        let retry = match (&failure, ask.is_safe()) {
+            (Failure::Closed, true) => Retry::Harmless,
+            _ => Retry::Never,
+        };
+        Self { failure, retry }
+    }
+}
+
+fn content_length(fields: &HeaderMap) -> Option<u64> {
+    fields
+        .get(http::header::CONTENT_LENGTH)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
+}
