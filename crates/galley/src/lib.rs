@@ -6,6 +6,7 @@
 
 pub mod body;
 pub mod clock;
+pub mod compositor;
 pub mod fault;
 pub mod supervise;
 pub mod sys;

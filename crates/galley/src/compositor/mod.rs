@@ -1,0 +1,241 @@
+//! Compositors: the threads that own the upstream side.
+//!
+//! One thread per few cores, each with its own runtime, owns whole sites: their pools, the limit that fits PHP's workers, the
+//! fills under way. Front cores send an [`Order`] and get a reader of the fill. Because one thread owns a key, one
+//! composition per page needs no lock: the table of flights is plain memory of this thread.
+//!
+//! An exchange with the upstream belongs to the compositor, not to the client: unsafe methods run to their end, so that
+//! what they change is heard of also when the client has gone.
+
+mod page;
+mod pass;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use galley_rules::facts::Facts;
+use galley_rules::purge::Order as Purge;
+use galley_rules::site::SiteRules;
+use galley_rules::time::Tick;
+use galley_store::entry::Entry;
+use galley_store::epochs::Epochs;
+use galley_store::fill::{Failure, FillReader};
+use galley_store::key::Key;
+use galley_store::memory::Memory;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinSet, LocalSet};
+
+use crate::clock::Clock;
+use crate::upstream::{Ask, Pool, PoolSpec};
+
+/// What composing needs to know of a site.
+pub struct Site {
+    /// The site's name: its first host.
+    pub name: String,
+    /// Its caching rules.
+    pub rules: SiteRules,
+    /// Its purge orders.
+    pub epochs: Epochs,
+}
+
+/// A cacheable page that is wanted.
+pub struct PageOrder {
+    /// Whose page.
+    pub site: Arc<Site>,
+    /// Which of the compositor's pools.
+    pub pool: usize,
+    /// Its key.
+    pub key: Key,
+    /// The request that wants it.
+    pub facts: Facts,
+    /// The trimmed request for the upstream.
+    pub ask: Ask,
+}
+
+/// A request that travels whole.
+pub struct PassOrder {
+    /// Whose.
+    pub site: Arc<Site>,
+    /// Which of the compositor's pools.
+    pub pool: usize,
+    /// The request.
+    pub facts: Facts,
+    /// The whole request for the upstream.
+    pub ask: Ask,
+}
+
+/// What a page order gives.
+pub enum Composed {
+    /// A fill to read from; `collapsed` when somebody else's order had begun it.
+    Fill {
+        /// The reader.
+        reader: FillReader,
+        /// Whether this order joined a fill under way.
+        collapsed: bool,
+    },
+    /// It was stored while the order travelled.
+    Entry(Arc<Entry>),
+    /// It was found not storable while the order travelled: ask whole.
+    TravelsWhole,
+}
+
+enum Order {
+    Page(Box<PageOrder>, oneshot::Sender<Result<Composed, Failure>>),
+    Pass(Box<PassOrder>, oneshot::Sender<FillReader>),
+    Refresh(Box<PageOrder>),
+}
+
+/// Sends orders to one compositor. Cheap to clone.
+#[derive(Clone)]
+pub struct Handle {
+    orders: mpsc::Sender<Order>,
+    load: Arc<Load>,
+}
+
+/// What a compositor is busy with, for `status`; written by it alone.
+#[derive(Debug, Default)]
+pub struct Load {
+    /// Exchanges under way.
+    pub in_flight: AtomicUsize,
+    /// Requests waiting for a place.
+    pub waiting: AtomicUsize,
+}
+
+impl Handle {
+    /// Orders a page and returns how to read it. Cancel-safe: the fill goes on without this reader.
+    pub async fn page(&self, order: PageOrder) -> Result<Composed, Failure> {
+        let (reply, answer) = oneshot::channel();
+        self.orders
+            .try_send(Order::Page(Box::new(order), reply))
+            .map_err(|_| Failure::Overload)?;
+        answer.await.map_err(|_| Failure::Aborted)?
+    }
+
+    /// Sends a request through, whole.
+    pub async fn pass(&self, order: PassOrder) -> Result<FillReader, Failure> {
+        let (reply, answer) = oneshot::channel();
+        self.orders
+            .try_send(Order::Pass(Box::new(order), reply))
+            .map_err(|_| Failure::Overload)?;
+        answer.await.map_err(|_| Failure::Aborted)
+    }
+
+    /// Asks for a page to be composed anew in the background; nothing happens when it is under way or nobody has room.
+    pub fn refresh(&self, order: PageOrder) {
+        let _ = self.orders.try_send(Order::Refresh(Box::new(order)));
+    }
+
+    /// What it is busy with.
+    pub fn load(&self) -> &Load {
+        &self.load
+    }
+}
+
+/// Starts compositor number `index` with its pools. It ends, after the exchanges under way, when all handles are gone.
+pub fn start(
+    index: usize,
+    pools: Vec<PoolSpec>,
+    memory: Arc<Memory>,
+    clock: Clock,
+) -> io::Result<(Handle, JoinHandle<()>)> {
+    let (orders, incoming) = mpsc::channel(MOST_ORDERS);
+    let load = Arc::new(Load::default());
+    let handle = Handle {
+        orders,
+        load: Arc::clone(&load),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let thread = std::thread::Builder::new()
+        .name(format!("compositor-{index}"))
+        .spawn(move || {
+            let desk = Rc::new(Desk {
+                pools: pools.iter().map(Pool::new).collect(),
+                memory,
+                clock,
+                flights: RefCell::new(HashMap::new()),
+                failed: RefCell::new(HashMap::new()),
+                load,
+            });
+            LocalSet::new().block_on(&runtime, work(desk, incoming));
+        })?;
+    Ok((handle, thread))
+}
+
+/// A compositor's own state; lives on its thread.
+struct Desk {
+    pools: Vec<Pool>,
+    memory: Arc<Memory>,
+    clock: Clock,
+    /// Pages being composed.
+    flights: RefCell<HashMap<Key, Rc<page::Flight>>>,
+    /// Pages whose refresh failed, and when: they are left alone for a moment.
+    failed: RefCell<HashMap<Key, Tick>>,
+    load: Arc<Load>,
+}
+
+async fn work(desk: Rc<Desk>, mut incoming: mpsc::Receiver<Order>) {
+    let mut tasks = JoinSet::new();
+    let mut tick = tokio::time::interval(LOAD_TICK);
+    loop {
+        tokio::select! {
+            order = incoming.recv() => match order {
+                Some(order) => { tasks.spawn_local(Rc::clone(&desk).take(order)); }
+                None => break,
+            },
+            Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "an exchange with the upstream ended in a panic");
+                }
+            }
+            _ = tick.tick() => desk.tell_load(),
+        }
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+impl Desk {
+    async fn take(self: Rc<Self>, order: Order) {
+        match order {
+            Order::Page(order, reply) => self.page(*order, reply).await,
+            Order::Pass(order, reply) => self.pass(*order, reply).await,
+            Order::Refresh(order) => self.refresh(*order).await,
+        }
+    }
+
+    fn pool(&self, index: usize) -> Result<&Pool, Failure> {
+        self.pools.get(index).ok_or(Failure::Connect)
+    }
+
+    fn tell_load(&self) {
+        let (taken, waiting) = self
+            .pools
+            .iter()
+            .map(Pool::load)
+            .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        self.load.in_flight.store(taken, Ordering::Relaxed);
+        self.load.waiting.store(waiting, Ordering::Relaxed);
+    }
+}
+
+/// Obeys orders for one site; what they touch is dead when this returns.
+fn publish(site: &Site, orders: &[Purge]) {
+    for order in orders {
+        if let Err(error) = site.epochs.publish(order) {
+            tracing::warn!(site = site.name, %error, "a purge order in an answer cannot be obeyed");
+        }
+    }
+}
+
+/// Orders that may lie in a compositor's inbox; beyond it the upstream is overloaded by any measure.
+const MOST_ORDERS: usize = 16_384;
+
+/// How often the load is told.
+const LOAD_TICK: Duration = Duration::from_millis(250);

@@ -1,0 +1,437 @@
+//! One composition per page: joining, leading, storing.
+//!
+//! At most one request per key is at the upstream, two for the moment in which a purge has doomed the first. Each flight
+//! notes the purge counter as it was immediately before its request was sent (`born`); what was ordered later is not in
+//! its answer, so no request that came after such an order joins it.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use galley_rules::purge;
+use galley_rules::storable::{self, Answered, Life, Verdict};
+use galley_rules::tags::{self, Tags};
+use galley_rules::time::Tick;
+use galley_store::body::Body;
+use galley_store::entry::{Entry, Kind, Parts, Scopes};
+use galley_store::epochs::{Standing, Touch, Touched};
+use galley_store::fill::{self, Failure, Fill, FillHead, FillWriter, Finished, Share};
+use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderValue};
+use tokio::sync::oneshot;
+
+use super::{Composed, Desk, PageOrder, publish};
+use crate::upstream::Incoming;
+
+/// A page being composed.
+pub(super) struct Flight {
+    fill: Arc<Fill>,
+    /// The purge counter before the upstream was asked; [`NOT_SENT`] until then: nothing ordered so far can be missing.
+    born: Cell<u64>,
+}
+
+/// What a composition came to.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one per composition, moved twice"
+)]
+enum Page {
+    Storable {
+        status: StatusCode,
+        fields: HeaderMap,
+        life: Life,
+        tags: Tags,
+    },
+    NotKept,
+}
+
+enum Joining {
+    Joined(fill::FillReader),
+    Lead,
+    LookAgain,
+}
+
+impl Desk {
+    pub(super) async fn page(
+        self: Rc<Self>,
+        order: PageOrder,
+        reply: oneshot::Sender<Result<Composed, Failure>>,
+    ) {
+        loop {
+            if let Some(entry) = self.usable(&order) {
+                let _ = reply.send(Ok(match entry.kind {
+                    Kind::Page => Composed::Entry(entry),
+                    Kind::TravelsWhole => Composed::TravelsWhole,
+                }));
+                return;
+            }
+            let flight = self.flights.borrow().get(&order.key).map(Rc::clone);
+            match self.try_join(flight, &order).await {
+                Joining::Joined(reader) => {
+                    let _ = reply.send(Ok(Composed::Fill {
+                        reader,
+                        collapsed: true,
+                    }));
+                    return;
+                }
+                Joining::LookAgain => {}
+                Joining::Lead => return self.lead(order, Some(reply)).await,
+            }
+        }
+    }
+
+    pub(super) async fn refresh(self: Rc<Self>, order: PageOrder) {
+        let under_way = self.flights.borrow().contains_key(&order.key);
+        if under_way || self.usable(&order).is_some() || self.failed_lately(&order) {
+            return;
+        }
+        self.lead(order, None).await;
+    }
+
+    /// An entry that was stored since the order was sent and may answer as fresh.
+    fn usable(&self, order: &PageOrder) -> Option<Arc<Entry>> {
+        let entry = self.memory.get(order.key.bytes())?;
+        let fresh = entry.age(self.clock.tick()) < entry.life.fresh;
+        (fresh && order.site.epochs.prove_waiting(&entry) == Standing::Alive).then_some(entry)
+    }
+
+    async fn try_join(&self, flight: Option<Rc<Flight>>, order: &PageOrder) -> Joining {
+        let Some(flight) = flight else {
+            return Joining::Lead;
+        };
+        let Some(mut reader) = flight.fill.reader() else {
+            return Joining::Lead;
+        };
+        match touched(&flight, order, None) {
+            Touched::No => return Joining::Joined(reader),
+            Touched::Yes => return self.lead_unless_replaced(&flight, order),
+            Touched::OnlyTags => {}
+        }
+        // Tag orders came after it was sent, and which tags it has is known with its head.
+        let Ok(head) = reader.head().await else {
+            return Joining::LookAgain;
+        };
+        match &head.share {
+            Share::Shared { tags, .. } if touched(&flight, order, Some(tags)) == Touched::No => {
+                Joining::Joined(reader)
+            }
+            _ => self.lead_unless_replaced(&flight, order),
+        }
+    }
+
+    fn lead_unless_replaced(&self, flight: &Rc<Flight>, order: &PageOrder) -> Joining {
+        match self.flights.borrow().get(&order.key) {
+            Some(now) if !Rc::ptr_eq(now, flight) => Joining::LookAgain,
+            _ => Joining::Lead,
+        }
+    }
+
+    /// Asks the upstream. No await lies between the look at the table and the entry into it.
+    async fn lead(
+        &self,
+        order: PageOrder,
+        reply: Option<oneshot::Sender<Result<Composed, Failure>>>,
+    ) {
+        let (mut writer, fill) = fill::fill(WINDOW, Some(self.memory.keep()));
+        let flight = Rc::new(Flight {
+            fill: Arc::clone(&fill),
+            born: Cell::new(NOT_SENT),
+        });
+        self.flights
+            .borrow_mut()
+            .insert(order.key.clone(), Rc::clone(&flight));
+        if let (Some(reply), Some(reader)) = (reply, fill.reader()) {
+            let _ = reply.send(Ok(Composed::Fill {
+                reader,
+                collapsed: false,
+            }));
+        }
+        let composed = self.compose(&order, &flight, &mut writer).await;
+        match composed {
+            // Stored before it lands, so that who looks finds one or the other.
+            Ok(page) => self.keep(&order, &flight, page, writer.finish()),
+            Err(failure) => {
+                self.note_failure(&order, failure);
+                self.land(&order, &flight);
+                writer.fail(failure);
+            }
+        }
+        self.land(&order, &flight);
+    }
+
+    async fn compose(
+        &self,
+        order: &PageOrder,
+        flight: &Flight,
+        writer: &mut FillWriter,
+    ) -> Result<Page, Failure> {
+        let sent = Cell::new(self.clock.tick());
+        let sending = || {
+            flight.born.set(order.site.epochs.current());
+            sent.set(self.clock.tick());
+        };
+        let incoming = self.pool(order.pool)?.send(&order.ask, &sending).await?;
+        let answered = Answered {
+            status: incoming.status,
+            fields: &incoming.fields,
+            response_delay: self.clock.tick().since(sent.get()),
+            now: self.clock.wall(),
+        };
+        let orders = purge::from_answer(&incoming.fields, &order.site.rules);
+        publish(&order.site, &orders);
+        let page = match storable::judge(&order.facts, &answered, &order.site.rules) {
+            Verdict::Store(life) => self.fill(order, writer, incoming, life).await,
+            Verdict::Skip(_) if incoming.status.is_server_error() => {
+                pour(order, writer, incoming).await
+            }
+            Verdict::Skip(why) => {
+                self.remember_whole(order, flight.born.get());
+                Err(Failure::Unstorable(why))
+            }
+        };
+        // Once more at the end: PHP may commit what it announced only then.
+        publish(&order.site, &orders);
+        page
+    }
+
+    /// Streams a storable answer to all readers.
+    async fn fill(
+        &self,
+        order: &PageOrder,
+        writer: &mut FillWriter,
+        mut incoming: Incoming,
+        life: Life,
+    ) -> Result<Page, Failure> {
+        let tags = tags::collect(&incoming.fields);
+        let mut fields =
+            storable::stored_fields(&incoming.fields, &order.site.rules, order.facts.rule());
+        storable::browser_fields(&mut fields, &order.site.rules);
+        self.date(&mut fields);
+        let status = incoming.status;
+        writer.head(FillHead {
+            status,
+            fields: fields.clone(),
+            share: Share::Shared {
+                life,
+                tags: tags.ids.clone(),
+            },
+            length: incoming.length(),
+        });
+        while let Some(chunk) = incoming.chunk().await? {
+            if writer.push(chunk).await.is_err() {
+                return Err(Failure::Aborted);
+            }
+        }
+        if incoming.ended_well() {
+            Ok(Page::Storable {
+                status,
+                fields,
+                life,
+                tags,
+            })
+        } else {
+            Ok(Page::NotKept)
+        }
+    }
+
+    fn keep(&self, order: &PageOrder, flight: &Flight, page: Page, finished: Finished) {
+        let Page::Storable {
+            status,
+            mut fields,
+            life,
+            tags,
+        } = page
+        else {
+            return;
+        };
+        let Some(body) = finished.body else {
+            // Too large for memory: it was streamed, and the next visitor's request need not try again.
+            return self.remember_whole(order, flight.born.get());
+        };
+        let answered = Answered {
+            status,
+            fields: &fields,
+            response_delay: Duration::ZERO,
+            now: self.clock.wall(),
+        };
+        let tail_from = body.bytes().len().saturating_sub(storable::TAIL_BYTES);
+        let tail = body.bytes().get(tail_from..).unwrap_or_default();
+        if let Err(why) = storable::judge_body(&answered, &order.site.rules, finished.length, tail)
+        {
+            tracing::debug!(
+                site = order.site.name,
+                why = why.word(),
+                "a page was not stored"
+            );
+            return;
+        }
+        if !fields.contains_key(header::ETAG) {
+            fields.insert(header::ETAG, strong_etag(body.bytes()));
+        }
+        self.store(
+            order,
+            Parts {
+                key: order.key.clone(),
+                kind: Kind::Page,
+                status,
+                fields,
+                body,
+                stored_at: self.clock.tick(),
+                life,
+                scopes: scopes(order, tags.ids),
+                tags: tags.names,
+                born: flight.born.get(),
+            },
+        );
+    }
+
+    fn store(&self, order: &PageOrder, parts: Parts) {
+        let entry = Arc::new(Entry::new(parts));
+        if order.site.epochs.prove_waiting(&entry) == Standing::Dead {
+            return;
+        }
+        if let Err(error) = self.memory.put(entry) {
+            tracing::debug!(site = order.site.name, %error, "a page was not stored");
+        }
+    }
+
+    /// Notes that the page may not be stored, so that the next request for it travels whole at once.
+    fn remember_whole(&self, order: &PageOrder, born: u64) {
+        self.store(
+            order,
+            Parts {
+                key: order.key.clone(),
+                kind: Kind::TravelsWhole,
+                status: StatusCode::OK,
+                fields: HeaderMap::new(),
+                body: Body::default(),
+                stored_at: self.clock.tick(),
+                life: Life {
+                    fresh: REMEMBERED,
+                    ..Life::default()
+                },
+                scopes: scopes(order, Vec::new()),
+                tags: Vec::new(),
+                born,
+            },
+        );
+    }
+
+    fn date(&self, fields: &mut HeaderMap) {
+        // RFC 9110 §6.6.1: who receives an answer without Date and has a clock adds it.
+        if !fields.contains_key(header::DATE) {
+            let mut text = Vec::with_capacity(29);
+            galley_rules::time::write_date(self.clock.wall(), &mut text);
+            if let Ok(value) = HeaderValue::from_bytes(&text) {
+                fields.insert(header::DATE, value);
+            }
+        }
+    }
+
+    fn land(&self, order: &PageOrder, flight: &Rc<Flight>) {
+        let mut flights = self.flights.borrow_mut();
+        if flights
+            .get(&order.key)
+            .is_some_and(|now| Rc::ptr_eq(now, flight))
+        {
+            flights.remove(&order.key);
+        }
+    }
+
+    fn note_failure(&self, order: &PageOrder, failure: Failure) {
+        if matches!(failure, Failure::Unstorable(_)) {
+            return;
+        }
+        let mut failed = self.failed.borrow_mut();
+        if failed.len() >= MOST_FAILED {
+            failed.clear();
+        }
+        failed.insert(order.key.clone(), self.clock.tick());
+    }
+
+    fn failed_lately(&self, order: &PageOrder) -> bool {
+        let failed = self.failed.borrow();
+        let since = |when: &Tick| self.clock.tick().since(*when);
+        failed
+            .get(&order.key)
+            .is_some_and(|when| since(when) < FAILED_PAUSE)
+    }
+}
+
+/// Streams an upstream's own error page to everyone who waits. It was composed from what is in the key alone, so it holds
+/// nothing personal; cookies it might set are taken out all the same.
+async fn pour(
+    order: &PageOrder,
+    writer: &mut FillWriter,
+    mut incoming: Incoming,
+) -> Result<Page, Failure> {
+    let mut fields =
+        storable::stored_fields(&incoming.fields, &order.site.rules, order.facts.rule());
+    fields.remove(header::SET_COOKIE);
+    writer.head(FillHead {
+        status: incoming.status,
+        fields,
+        share: Share::Shared {
+            life: Life::default(),
+            tags: Vec::new(),
+        },
+        length: incoming.length(),
+    });
+    while let Some(chunk) = incoming.chunk().await? {
+        if writer.push(chunk).await.is_err() {
+            return Err(Failure::Aborted);
+        }
+    }
+    Ok(Page::NotKept)
+}
+
+fn touched(flight: &Flight, order: &PageOrder, tags: Option<&[u64]>) -> Touched {
+    let born = flight.born.get();
+    if born == NOT_SENT {
+        return Touched::No;
+    }
+    let scopes = scopes(order, Vec::new());
+    order.site.epochs.newer_than(
+        born,
+        Touch {
+            tags,
+            ..scopes.touch()
+        },
+    )
+}
+
+fn scopes(order: &PageOrder, tags: Vec<u64>) -> Scopes {
+    let mut path_query = Vec::new();
+    order.facts.path_query(&mut path_query);
+    Scopes {
+        host: order.facts.host_id(),
+        url: order.facts.url_id(),
+        path_query: path_query.into(),
+        tags: tags.into(),
+    }
+}
+
+/// A strong validator from the body: it names these bytes in this coding (RFC 9110 §8.8.3).
+fn strong_etag(body: &[u8]) -> HeaderValue {
+    use std::hash::Hasher;
+    let mut hasher = siphasher::sip128::SipHasher24::new();
+    hasher.write(body);
+    let sum = siphasher::sip128::Hasher128::finish128(&hasher).as_u128();
+    HeaderValue::try_from(format!("\"{sum:032x}\"")).unwrap_or(HeaderValue::from_static("\"\""))
+}
+
+/// `born` of a flight whose request is not sent.
+const NOT_SENT: u64 = u64::MAX;
+
+/// What one slow reader may lag behind once a body is too large to be kept.
+const WINDOW: usize = 1024 * 1024;
+
+/// How long it is remembered that a page may not be stored.
+const REMEMBERED: Duration = Duration::from_secs(120);
+
+/// How long a page whose refresh failed is left alone: long enough not to hammer a dead upstream with each visit.
+const FAILED_PAUSE: Duration = Duration::from_secs(1);
+
+/// Failed refreshes remembered at most.
+const MOST_FAILED: usize = 10_000;
