@@ -1,0 +1,116 @@
+//! One request on its way, and its admission.
+//!
+//! Admission is everything that is decided before a byte of the body is taken in: the host is served here, the target is
+//! well formed, the body is not larger than the site accepts.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use galley_rules::facts::{Facts, Line, Scheme};
+use galley_rules::outcome::RefusedWhy;
+use galley_rules::route;
+use galley_wire::framing::{BodyKind, Framing};
+use galley_wire::head::Head;
+
+use super::site::{Site, Sites};
+use crate::body::RequestBody;
+use crate::fault::Fault;
+
+/// One request, from its head to its answer.
+pub struct Exchange<'h> {
+    /// The head as it came; only facts and forwarding read it.
+    pub head: &'h Head<'h>,
+    /// What one pass over it found.
+    pub facts: Facts,
+    /// Whose request it is.
+    pub site: Arc<Site>,
+    /// The body, once it has arrived.
+    pub body: RequestBody,
+    /// Who asks.
+    pub client: SocketAddr,
+    /// Where it was asked.
+    pub local: SocketAddr,
+    /// For log, upstream and error page.
+    pub request_id: String,
+    /// The entry's key, where one was looked up.
+    pub key: Vec<u8>,
+}
+
+impl Exchange<'_> {
+    /// Writes the entry's key: what identifies the page among those of its site, then the site's number.
+    pub fn write_key(&mut self) {
+        galley_rules::key::write_key(&self.facts, &mut self.key);
+        self.key.extend_from_slice(&self.site.number.to_be_bytes());
+    }
+}
+
+/// The number of the site that a key belongs to.
+pub fn site_number(key: &[u8]) -> Option<u32> {
+    key.last_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+/// Where a request came in.
+pub struct Admission<'a> {
+    /// The hosts of the listener.
+    pub sites: &'a Sites,
+    /// Who asks.
+    pub client: SocketAddr,
+    /// Where it was asked.
+    pub local: SocketAddr,
+    /// For log, upstream and error page.
+    pub request_id: String,
+    /// Buffers of an earlier exchange, to be used again.
+    pub facts: Facts,
+}
+
+/// Refuses a head, or makes an exchange of it.
+pub fn admit<'h>(
+    admission: Admission<'_>,
+    head: &'h Head<'h>,
+    framing: &Framing<'h>,
+) -> Result<Exchange<'h>, (Fault, String)> {
+    let Admission {
+        sites,
+        client,
+        local,
+        request_id,
+        mut facts,
+    } = admission;
+    let refuse = |why, note: String| (Fault::new(why, note), request_id.clone());
+    let raw_host = framing.host.text().unwrap_or_default();
+    let host = route::canonical_host(raw_host.as_bytes())
+        .map_err(|e| refuse(RefusedWhy::UnknownHost, e.to_string()))?;
+    let site = sites
+        .find(&host)
+        .ok_or_else(|| refuse(RefusedWhy::UnknownHost, String::new()))?;
+    let has_body = !framing.body.is_empty();
+    let line = Line {
+        method: head.method,
+        target: head.target,
+        scheme: Scheme::Http,
+        host: &host,
+        has_body,
+        upgrade: framing.upgrade,
+    };
+    facts
+        .gather(&line, head.fields(), &site.core.rules)
+        .map_err(|e| refuse(RefusedWhy::BadRequest, e.to_string()))?;
+    if let BodyKind::Length(length) = framing.body
+        && length > site.request_body
+    {
+        return Err(refuse(
+            RefusedWhy::BodyTooLarge,
+            format!("a body of {length} bytes is announced"),
+        ));
+    }
+    Ok(Exchange {
+        head,
+        facts,
+        site,
+        body: RequestBody::Empty,
+        client,
+        local,
+        request_id,
+        key: Vec::new(),
+    })
+}

@@ -1,0 +1,245 @@
+//! Asking the upstream: a page for everyone, or one request whole.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use galley_rules::cgi::Script;
+use galley_rules::facts::Method;
+use galley_rules::forward::{self, BodyLength, Client, UpstreamRequest};
+use galley_rules::outcome::{Kept, MissWhy, NotStored, Outcome, PassWhy, RefusedWhy, StaleWhy};
+use galley_store::entry::Entry;
+use galley_store::fill::{Failure, FillHead, FillReader, Share};
+use galley_store::key::Key;
+
+use super::answer::{Answer, Body};
+use super::exchange::Exchange;
+use super::page;
+use super::site::{Pool, Services, Upstream};
+use crate::body::RequestBody;
+use crate::compositor::{Composed, PageOrder, PassOrder};
+use crate::fault::Fault;
+use crate::upstream::Ask;
+
+/// A cacheable page that is not in memory, or only as a copy to fall back on.
+pub async fn page(
+    services: &Services,
+    exchange: &mut Exchange<'_>,
+    script: Option<Script>,
+    stale: Option<Arc<Entry>>,
+) -> Result<Answer, Fault> {
+    let (pool, script) = upstream(exchange, script)?;
+    let began = Instant::now();
+    let order = page_order(exchange, &pool, script.clone());
+    let composed = pool.compositor.page(order).await;
+    let why = if stale.is_some() {
+        MissWhy::Stale
+    } else {
+        MissWhy::Uri
+    };
+    let (reader, head, collapsed) = match composed {
+        Ok(Composed::Entry(entry)) => {
+            return Ok(page::from_entry(services, exchange, entry, Outcome::Hit));
+        }
+        Ok(Composed::TravelsWhole) => {
+            let outcome = Outcome::Pass(PassWhy::Remembered);
+            return whole(services, exchange, script, outcome).await;
+        }
+        Ok(Composed::Fill {
+            mut reader,
+            collapsed,
+        }) => match reader.head().await {
+            Ok(head) => (reader, head, collapsed),
+            Err(Failure::Unstorable(kept)) => {
+                let outcome = Outcome::Miss {
+                    why,
+                    kept: Kept::NotStored(kept),
+                    collapsed: false,
+                };
+                return whole(services, exchange, script, outcome).await;
+            }
+            Err(failure) => return fall_back(services, exchange, stale, failure),
+        },
+        Err(failure) => return fall_back(services, exchange, stale, failure),
+    };
+    let upstream_time = began.elapsed();
+    let outcome = Outcome::Miss {
+        why,
+        kept: kept(&head),
+        collapsed,
+    };
+    let mut answer = match stale {
+        None => page::from_fill(exchange, &head, reader, outcome),
+        // A copy exists: the new page is taken whole before its first byte leaves, so that no failure is met.
+        Some(entry) if head.status.is_server_error() => {
+            return Ok(page::from_entry(
+                services,
+                exchange,
+                entry,
+                Outcome::Stale(StaleWhy::UpstreamError),
+            ));
+        }
+        Some(entry) => match collect(reader).await {
+            Ok(body) => page::from_whole(exchange, &head, body, outcome),
+            Err(failure) => return fall_back(services, exchange, Some(entry), failure),
+        },
+    };
+    answer.upstream_time = Some(upstream_time);
+    Ok(answer)
+}
+
+/// A request that travels whole, with the outcome that says why.
+pub async fn whole(
+    _services: &Services,
+    exchange: &mut Exchange<'_>,
+    script: Option<Script>,
+    outcome: Outcome,
+) -> Result<Answer, Fault> {
+    let (pool, script) = upstream(exchange, script)?;
+    let began = Instant::now();
+    let body = std::mem::take(&mut exchange.body);
+    let length = match body.length() {
+        0 if !method_has_body(exchange.facts.method()) => BodyLength::None,
+        length => BodyLength::Known(length),
+    };
+    let request = forward::whole(
+        &exchange.facts,
+        exchange.head.fields(),
+        &client(exchange),
+        length,
+    );
+    let order = PassOrder {
+        site: Arc::clone(&exchange.site.core),
+        pool: pool.index,
+        facts: exchange.facts.clone(),
+        ask: ask(exchange, request, script, body),
+    };
+    let mut reader = pool.compositor.pass(order).await?;
+    let head = reader.head().await?;
+    let mut answer = page::from_fill_whole(exchange, &head, reader, outcome);
+    answer.upstream_time = Some(began.elapsed());
+    Ok(answer)
+}
+
+/// Asks for a stale page to be composed anew, without this visitor waiting for it.
+pub async fn refresh(services: &Services, exchange: &Exchange<'_>) {
+    let script = match super::file::find(exchange).await {
+        Ok(super::file::Found::Script(script)) => Some(script),
+        Ok(super::file::Found::Missing) => None,
+        // What is a file now is no page any more; the entry lives out its time.
+        Ok(super::file::Found::Answer(_)) | Err(_) => return,
+    };
+    let Ok((pool, script)) = upstream(exchange, script) else {
+        return;
+    };
+    let mut order = page_order(exchange, &pool, script);
+    // Galley's own address and id: nothing of this visitor goes along (design: unkeyed means unseen).
+    order.ask.client_address = exchange.local.ip();
+    order.ask.request_id = format!("{}-refresh", exchange.request_id);
+    let _ = services;
+    pool.compositor.refresh(order);
+}
+
+fn page_order(exchange: &Exchange<'_>, pool: &Pool, script: Option<Script>) -> PageOrder {
+    let mut request = forward::trimmed(&exchange.facts);
+    forward::address(&mut request, &client(exchange));
+    PageOrder {
+        site: Arc::clone(&exchange.site.core),
+        pool: pool.index,
+        key: Key::new(&exchange.key),
+        facts: exchange.facts.clone(),
+        ask: ask(exchange, request, script, RequestBody::Empty),
+    }
+}
+
+fn ask(
+    exchange: &Exchange<'_>,
+    request: UpstreamRequest,
+    script: Option<Script>,
+    body: RequestBody,
+) -> Ask {
+    Ask {
+        request,
+        script,
+        client_address: exchange.client.ip(),
+        client_port: exchange.client.port(),
+        request_id: exchange.request_id.clone(),
+        server_port: exchange.local.port(),
+        server_address: Some(exchange.local.ip()),
+        body,
+    }
+}
+
+fn client<'a>(exchange: &'a Exchange<'_>) -> Client<'a> {
+    Client {
+        address: exchange.client.ip(),
+        port: exchange.client.port(),
+        request_id: &exchange.request_id,
+    }
+}
+
+/// Who composes this request, with the script where it needs one.
+fn upstream(
+    exchange: &Exchange<'_>,
+    script: Option<Script>,
+) -> Result<(Pool, Option<Script>), Fault> {
+    match exchange.upstream() {
+        Upstream::Http(pool) => Ok((pool.clone(), None)),
+        Upstream::Php(pool) if script.is_some() => Ok((pool.clone(), script)),
+        Upstream::Php(_) | Upstream::Files => Err(Fault::new(RefusedWhy::NotFound, "no such file")),
+    }
+}
+
+fn kept(head: &FillHead) -> Kept {
+    match &head.share {
+        Share::Shared { .. } if !head.status.is_server_error() => Kept::Stored,
+        Share::Shared { .. } | Share::Private => Kept::NotStored(NotStored::ErrorPage),
+    }
+}
+
+/// The copy, where there is one; the failure otherwise.
+fn fall_back(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    stale: Option<Arc<Entry>>,
+    failure: Failure,
+) -> Result<Answer, Fault> {
+    let why = if matches!(failure, Failure::Overload) {
+        StaleWhy::Overload
+    } else {
+        StaleWhy::UpstreamError
+    };
+    match stale {
+        Some(entry) => Ok(page::from_entry(
+            services,
+            exchange,
+            entry,
+            Outcome::Stale(why),
+        )),
+        None => Err(failure.into()),
+    }
+}
+
+async fn collect(mut reader: FillReader) -> Result<Bytes, Failure> {
+    let mut whole = BytesMut::new();
+    while let Some(chunk) = reader.next().await? {
+        whole.extend_from_slice(&chunk);
+    }
+    Ok(whole.freeze())
+}
+
+fn method_has_body(method: Method) -> bool {
+    matches!(method, Method::Post | Method::Put | Method::Patch)
+}
+
+impl Body {
+    /// For HEAD: the length stays, the bytes do not.
+    pub(super) fn unsent(self) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::Bytes(bytes) => Self::Unsent(Some(bytes.len() as u64)),
+            Self::Unsent(length) | Self::Fill(_, length) => Self::Unsent(length),
+            Self::File { length, .. } => Self::Unsent(Some(length)),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! From a request to its answer: the page to read first.
+//!
+//! [`admit`] refuses or normalises a head and finds its site; the front then takes the body in; [`handle`] answers, from
+//! memory, from a file, or from the upstream. Any fault on the way becomes an answer here, once: stale if allowed, else a status
+//! page. Nothing in here knows sockets; the front writes what an [`Answer`] says.
+
+mod answer;
+mod exchange;
+mod fetch;
+mod file;
+mod page;
+mod purge;
+mod site;
+
+use std::sync::Arc;
+
+use galley_rules::facts::{Gate, Method};
+use galley_rules::lookup::{self, Plan};
+use galley_rules::outcome::{Outcome, PassWhy, RefusedWhy, StaleWhy};
+use galley_store::entry::{Entry, Kind};
+
+use crate::fault::Fault;
+
+pub use answer::{Answer, Body, Fields};
+pub use exchange::{Admission, Exchange, admit, site_number};
+pub use site::{Pool, Services, Site, Sites, Upstream, UpstreamWarnings};
+
+/// Answers an exchange whose body has arrived. Never fails: what goes wrong is told to the client.
+pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Answer {
+    match respond(services, exchange).await {
+        Ok(answer) => answer,
+        Err(fault) => {
+            if fault.is_upstream() {
+                services.upstream_warnings.warn(
+                    &exchange.site.core.name,
+                    &exchange.request_id,
+                    &fault.note,
+                );
+            }
+            Answer::fault(&fault, &exchange.request_id)
+        }
+    }
+}
+
+async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Answer, Fault> {
+    match exchange.facts.method() {
+        Method::Purge | Method::Ban => return purge::answer(services, exchange),
+        Method::Trace | Method::Connect => {
+            return Err(Fault::new(RefusedWhy::Method, "TRACE or CONNECT"));
+        }
+        _ => {}
+    }
+    let kept = look(services, exchange);
+    let why = match (exchange.facts.gate(), &kept) {
+        (Gate::Pass(why), _) => Some(why),
+        (Gate::Open, Kept::TravelsWhole) => Some(PassWhy::Remembered),
+        (Gate::Open, _) => None,
+    };
+    let stale = match kept {
+        Kept::Fresh(entry) => return Ok(page::from_entry(services, exchange, entry, Outcome::Hit)),
+        Kept::Usable(entry) => {
+            fetch::refresh(services, exchange).await;
+            return Ok(page::from_entry(
+                services,
+                exchange,
+                entry,
+                Outcome::Stale(StaleWhy::Revalidating),
+            ));
+        }
+        Kept::OnError(entry) => Some(entry),
+        Kept::Nothing | Kept::TravelsWhole => None,
+    };
+    let script = match file::find(exchange).await? {
+        file::Found::Answer(answer) => return Ok(answer),
+        file::Found::Script(script) => Some(script),
+        file::Found::Missing => None,
+    };
+    if exchange.facts.only_if_cached() {
+        return Err(Fault::new(
+            RefusedWhy::OnlyIfCached,
+            "only-if-cached, and not in the cache",
+        ));
+    }
+    match why {
+        Some(why) => fetch::whole(services, exchange, script, Outcome::Pass(why)).await,
+        None => fetch::page(services, exchange, script, stale).await,
+    }
+}
+
+/// What memory holds for a request.
+enum Kept {
+    Nothing,
+    /// Known as not storable.
+    TravelsWhole,
+    Fresh(Arc<Entry>),
+    /// Stale, to be sent while one refresh runs.
+    Usable(Arc<Entry>),
+    /// Stale, to be sent only if the upstream fails.
+    OnError(Arc<Entry>),
+}
+
+fn look(services: &Services, exchange: &mut Exchange<'_>) -> Kept {
+    use galley_store::epochs::Standing;
+    if !matches!(exchange.facts.gate(), Gate::Open) {
+        return Kept::Nothing;
+    }
+    exchange.write_key();
+    let Some(entry) = services.memory.get(&exchange.key) else {
+        return Kept::Nothing;
+    };
+    let epochs = &exchange.site.core.epochs;
+    let standing = match epochs.prove(&entry) {
+        // A purge is being written at this moment: this is the slow way, so it may wait for it.
+        Standing::Busy => epochs.prove_waiting(&entry),
+        standing => standing,
+    };
+    let soft_purged = match standing {
+        Standing::Alive => false,
+        Standing::Soft => true,
+        Standing::Dead | Standing::Busy => {
+            services.memory.remove_if_same(&entry);
+            return Kept::Nothing;
+        }
+    };
+    let standing = lookup::Standing {
+        age: entry.age(services.clock.tick()),
+        life: &entry.life,
+        soft_purged,
+    };
+    match lookup::plan(&exchange.facts, Some(&standing)) {
+        Plan::Fresh if entry.kind == Kind::TravelsWhole => Kept::TravelsWhole,
+        _ if entry.kind == Kind::TravelsWhole => Kept::Nothing,
+        Plan::Fresh => Kept::Fresh(entry),
+        Plan::ServeStaleAndRefresh => Kept::Usable(entry),
+        Plan::Fetch {
+            stale_on_error: true,
+        } => Kept::OnError(entry),
+        Plan::Fetch {
+            stale_on_error: false,
+        }
+        | Plan::OnlyIfCachedMiss => Kept::Nothing,
+    }
+}

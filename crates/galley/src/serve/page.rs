@@ -1,0 +1,222 @@
+//! Pages into answers: from an entry, from a fill, from a fill that was taken whole.
+//!
+//! Conditionals and ranges are answered here, from what is stored; the upstream never sees those of a client on a
+//! cacheable fetch. `Date` is the composition's and `Age` counts from it (RFC 9111 §4.2.3, §5.1).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use galley_rules::conditional::{self, Condition, Validators};
+use galley_rules::facts::Method;
+use galley_rules::outcome::Outcome;
+use galley_rules::range::{self, Ranges};
+use galley_rules::time;
+use galley_store::entry::Entry;
+use galley_store::fill::{FillHead, FillReader};
+use http::header::{self, HeaderMap, HeaderValue};
+
+use super::answer::{Answer, Body, Fields};
+use super::exchange::Exchange;
+use super::site::Services;
+
+/// The answer of a stored page.
+pub fn from_entry(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    entry: Arc<Entry>,
+    outcome: Outcome,
+) -> Answer {
+    let age = entry.age(services.clock.tick());
+    let status = entry.status.as_u16();
+    let ttl = i64::try_from(entry.life.fresh.as_secs()).unwrap_or(i64::MAX)
+        - i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
+    let shown_ttl = matches!(outcome, Outcome::Stale(_)).then_some(ttl);
+    let body = Body::Bytes(entry.body.clone());
+    let mut answer = Answer {
+        status,
+        fields: Fields::Stored(entry),
+        extra: Vec::with_capacity(4),
+        body,
+        outcome,
+        upstream_time: None,
+    };
+    answer
+        .extra
+        .push((header::AGE, HeaderValue::from(age.as_secs())));
+    let mut answer = answer.explained(shown_ttl);
+    let map = answer.fields.map();
+    match condition(exchange, status, map) {
+        Condition::NotModified => not_modified(&mut answer),
+        Condition::Proceed | Condition::Failed => {
+            if status == 200 {
+                apply_range(exchange, &mut answer);
+            }
+        }
+    }
+    finish(exchange, answer)
+}
+
+/// The answer of a page that is arriving and shared with others.
+pub fn from_fill(
+    exchange: &Exchange<'_>,
+    head: &FillHead,
+    reader: FillReader,
+    outcome: Outcome,
+) -> Answer {
+    let body = Body::Fill(reader, head.length);
+    let mut answer = Answer::new(head.status.as_u16(), head.fields.clone(), body, outcome);
+    if matches!(
+        condition(exchange, head.status.as_u16(), &head.fields),
+        Condition::NotModified
+    ) {
+        not_modified(&mut answer);
+    }
+    finish(exchange, answer)
+}
+
+/// The answer of one client's own exchange: passed on as it is.
+pub fn from_fill_whole(
+    exchange: &Exchange<'_>,
+    head: &FillHead,
+    reader: FillReader,
+    outcome: Outcome,
+) -> Answer {
+    let status = head.status.as_u16();
+    let body = match status {
+        204 | 304 => Body::None,
+        _ => Body::Fill(reader, head.length),
+    };
+    let answer = Answer::new(status, head.fields.clone(), body, outcome);
+    if exchange.facts.method() == Method::Head {
+        Answer {
+            body: answer.body.unsent(),
+            ..answer
+        }
+    } else {
+        answer
+    }
+}
+
+/// The answer of a page that was taken whole before anything left.
+pub fn from_whole(
+    exchange: &Exchange<'_>,
+    head: &FillHead,
+    body: Bytes,
+    outcome: Outcome,
+) -> Answer {
+    let answer = Answer::new(
+        head.status.as_u16(),
+        head.fields.clone(),
+        Body::Bytes(body),
+        outcome,
+    );
+    finish(exchange, answer)
+}
+
+fn condition(exchange: &Exchange<'_>, status: u16, fields: &HeaderMap) -> Condition {
+    if status != 200 {
+        return Condition::Proceed;
+    }
+    conditional::evaluate_stored(&exchange.facts, &validators(fields))
+}
+
+fn validators(fields: &HeaderMap) -> Validators<'_> {
+    Validators {
+        etag: fields.get(header::ETAG).map(HeaderValue::as_bytes),
+        last_modified: fields
+            .get(header::LAST_MODIFIED)
+            .and_then(|v| time::parse_date(v.as_bytes())),
+    }
+}
+
+/// RFC 9110 §15.4.5: what a 304 carries.
+fn not_modified(answer: &mut Answer) {
+    let mut fields = HeaderMap::new();
+    for name in [
+        header::CACHE_CONTROL,
+        header::CONTENT_LOCATION,
+        header::DATE,
+        header::ETAG,
+        header::EXPIRES,
+        header::LAST_MODIFIED,
+        header::VARY,
+    ] {
+        for value in answer.fields.map().get_all(&name) {
+            fields.append(name.clone(), value.clone());
+        }
+    }
+    answer.fields = Fields::Own(fields);
+    answer.status = 304;
+    answer.body = Body::None;
+}
+
+/// One range of a stored page (RFC 9110 §14.2); several are answered with the whole, which is always allowed.
+fn apply_range(exchange: &Exchange<'_>, answer: &mut Answer) {
+    let Body::Bytes(body) = &answer.body else {
+        return;
+    };
+    let (Some(wanted), Method::Get) = (exchange.facts.range(), exchange.facts.method()) else {
+        return;
+    };
+    if !conditional::range_applies(exchange.facts.if_range(), &validators(answer.fields.map())) {
+        return;
+    }
+    let length = body.len() as u64;
+    match range::parse(wanted, length) {
+        Ranges::Whole | Ranges::Many(_) => {}
+        Ranges::Unsatisfiable => {
+            answer.status = 416;
+            answer.body = Body::Bytes(Bytes::new());
+            push(answer, header::CONTENT_RANGE, &format!("bytes */{length}"));
+        }
+        Ranges::One(span) => {
+            let (Ok(start), Ok(end)) = (usize::try_from(span.start), usize::try_from(span.end))
+            else {
+                return;
+            };
+            if start < end && end <= body.len() {
+                let part = body.slice(start..end);
+                answer.status = 206;
+                answer.body = Body::Bytes(part);
+                push(
+                    answer,
+                    header::CONTENT_RANGE,
+                    &format!("bytes {start}-{}/{length}", end - 1),
+                );
+            }
+        }
+    }
+}
+
+fn push(answer: &mut Answer, name: header::HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        answer.extra.push((name, value));
+    }
+}
+
+/// HEAD, and what was taken from the address on the way up and belongs back on a redirect.
+fn finish(exchange: &Exchange<'_>, mut answer: Answer) -> Answer {
+    if exchange.facts.method() == Method::Head {
+        answer.body = answer.body.unsent();
+    }
+    if (300..400).contains(&answer.status)
+        && answer.status != 304
+        && let Some(dropped) = exchange.facts.dropped_query()
+        && let Some(location) = redirected(answer.fields.map(), dropped)
+    {
+        let mut own = answer.fields.map().clone();
+        own.insert(header::LOCATION, location);
+        answer.fields = Fields::Own(own);
+    }
+    answer
+}
+
+fn redirected(fields: &HeaderMap, dropped: &[u8]) -> Option<HeaderValue> {
+    let location = fields.get(header::LOCATION)?.as_bytes();
+    let (target, fragment) = match location.iter().position(|b| *b == b'#') {
+        Some(at) => location.split_at(at),
+        None => (location, &b""[..]),
+    };
+    let glue: &[u8] = if target.contains(&b'?') { b"&" } else { b"?" };
+    HeaderValue::from_bytes(&[target, glue, dropped, fragment].concat()).ok()
+}

@@ -1,0 +1,64 @@
+//! `PURGE` and `BAN` from plugins, and what every purge order does.
+
+use bytes::Bytes;
+use galley_rules::outcome::{Outcome, RefusedWhy};
+use galley_rules::purge::{self, Scope};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+use super::answer::{Answer, Body};
+use super::exchange::Exchange;
+use super::site::Services;
+use crate::fault::Fault;
+
+/// Obeys a purge request from an allowed address; to others the method does not exist.
+pub fn answer(_services: &Services, exchange: &Exchange<'_>) -> Result<Answer, Fault> {
+    let client = canonical(exchange.client.ip());
+    if !exchange
+        .site
+        .purge_allow
+        .iter()
+        .any(|net| net.contains(&client))
+    {
+        return Err(Fault::new(
+            RefusedWhy::Method,
+            "PURGE from an address that `purge_allow` does not name",
+        ));
+    }
+    let core = &exchange.site.core;
+    let orders = purge::orders_from_request(&exchange.facts, exchange.head.fields(), &core.rules)
+        .map_err(|e| Fault::new(RefusedWhy::BadRequest, e.to_string()))?;
+    for order in &orders {
+        core.epochs
+            .publish(order)
+            .map_err(|e| Fault::new(RefusedWhy::BadRequest, e.to_string()))?;
+        tracing::info!(site = core.name, scope = ?order.scope, "purged by request");
+    }
+    let word = match orders.first().map(|order| &order.scope) {
+        Some(Scope::Site | Scope::Host(_)) | None => "all",
+        Some(Scope::Url { .. }) => "exact",
+        Some(Scope::Prefix(_) | Scope::Pattern(_)) => "wildcard",
+        Some(Scope::Tag(_)) => "tags",
+    };
+    let mut fields = HeaderMap::new();
+    fields.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    if let Ok(value) = HeaderValue::from_str(&format!("{word}; count={}", orders.len())) {
+        fields.insert(PURGE_RESULT, value);
+    }
+    Ok(Answer::new(
+        200,
+        fields,
+        Body::Bytes(Bytes::from_static(b"purged\n")),
+        Outcome::Purge,
+    ))
+}
+
+/// An IPv4 client on an IPv6 socket is an IPv4 client.
+fn canonical(ip: std::net::IpAddr) -> std::net::IpAddr {
+    ip.to_canonical()
+}
+
+/// What Proxy Cache Purge reads to tell an editor what happened.
+const PURGE_RESULT: HeaderName = HeaderName::from_static("cache-purge-result");

@@ -1,0 +1,107 @@
+//! What the server knows while it runs: sites by host, and the services that all exchanges share.
+
+use std::sync::Arc;
+
+use galley_files::Root;
+use galley_rules::route::{HostPattern, HostTable};
+use galley_store::memory::Memory;
+use ipnet::IpNet;
+
+use crate::clock::Clock;
+use crate::compositor;
+use crate::telemetry::errors::RateLimited;
+
+/// One site, as requests meet it.
+pub struct Site {
+    /// What compositors know of it too.
+    pub core: Arc<compositor::Site>,
+    /// The files below its root.
+    pub root: Option<Arc<Root>>,
+    /// Who composes its pages.
+    pub upstream: Upstream,
+    /// Those that its rules name, in the order of [`galley_rules::site::Rule::upstream`].
+    pub further: Vec<Upstream>,
+    /// Largest request body in bytes.
+    pub request_body: u64,
+    /// Who may send `PURGE`.
+    pub purge_allow: Vec<IpNet>,
+    /// The secret that reaches this site over the admin API.
+    pub token: Option<String>,
+    /// Its hosts, for the admin API.
+    pub hosts: Vec<HostPattern>,
+    /// Its number; part of every key, because two sites may have one host on different listeners.
+    pub number: u32,
+    /// Which access log its requests go to: an index into each core's.
+    pub log: usize,
+}
+
+/// Who composes pages.
+#[derive(Clone)]
+pub enum Upstream {
+    /// Nobody: files only.
+    Files,
+    /// PHP over FastCGI.
+    Php(Pool),
+    /// HTTP/1.1.
+    Http(Pool),
+}
+
+/// A pool at a compositor.
+#[derive(Clone)]
+pub struct Pool {
+    /// The compositor.
+    pub compositor: compositor::Handle,
+    /// The pool's index there.
+    pub index: usize,
+}
+
+/// The sites of one listener.
+pub struct Sites {
+    table: HostTable,
+    all: Arc<Vec<Arc<Site>>>,
+}
+
+impl Sites {
+    /// Sites by host; `rows` are patterns with the index of their site in `all`.
+    pub fn new(rows: impl Iterator<Item = (HostPattern, usize)>, all: Arc<Vec<Arc<Site>>>) -> Self {
+        Self {
+            table: HostTable::new(rows),
+            all,
+        }
+    }
+
+    /// The site of a canonical host.
+    pub fn find(&self, host: &str) -> Option<Arc<Site>> {
+        self.table
+            .find(host)
+            .and_then(|index| self.all.get(index))
+            .map(Arc::clone)
+    }
+}
+
+/// What all exchanges share; outlives any configuration.
+pub struct Services {
+    /// Stored pages.
+    pub memory: Arc<Memory>,
+    /// Time.
+    pub clock: Clock,
+    /// Warnings about upstreams, which any visitor's request can cause.
+    pub upstream_warnings: UpstreamWarnings,
+}
+
+/// Warns about failing upstreams without filling the log.
+pub struct UpstreamWarnings(RateLimited);
+
+impl UpstreamWarnings {
+    /// At most `per_second` lines.
+    pub fn new(per_second: u32) -> Self {
+        Self(RateLimited::new("upstream", per_second))
+    }
+
+    /// Notes that a request could not be answered because of the upstream.
+    pub fn warn(&self, site: &str, request_id: &str, note: &str) {
+        if self.0.admit() {
+            tracing::error!(site, request = request_id, "{note}");
+        }
+    }
+}
