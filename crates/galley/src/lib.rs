@@ -8,6 +8,7 @@ pub mod body;
 pub mod clock;
 pub mod compositor;
 pub mod fault;
+pub mod front;
 pub mod serve;
 pub mod supervise;
 pub mod sys;

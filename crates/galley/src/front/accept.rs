@@ -1,0 +1,91 @@
+//! Taking connections in.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use super::{Core, h1};
+use crate::serve::Sites;
+use crate::sys;
+
+/// Accepts until the server is to stop; what the kernel has taken in by then is still answered.
+pub(super) async fn run(
+    core: Rc<Core>,
+    listener: StdListener,
+    sites: Arc<Sites>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let listener = match TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(%error, "a listener could not be used");
+            return;
+        }
+    };
+    let mut paused = false;
+    loop {
+        while core.connections.get() >= core.limits.connections && !core.stopping.get() {
+            core.connection_ended.notified().await;
+        }
+        let accepted = tokio::select! {
+            biased;
+            accepted = listener.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => return,
+        };
+        match accepted {
+            Ok((stream, client)) => {
+                paused = false;
+                spawn(&core, stream, client, Arc::clone(&sites));
+            }
+            Err(error) if sys::is_out_of_descriptors(&error) => {
+                if !paused {
+                    tracing::warn!(%error, "accepting slows down: no descriptor is left; raise `ulimit -n`");
+                }
+                paused = true;
+                tokio::time::sleep(OUT_OF_DESCRIPTORS_PAUSE).await;
+            }
+            // The client was gone before we looked, or the network stumbled: the next may be fine.
+            Err(error) => tracing::debug!(%error, "a connection could not be accepted"),
+        }
+    }
+}
+
+fn spawn(core: &Rc<Core>, stream: TcpStream, client: SocketAddr, sites: Arc<Sites>) {
+    let Ok(local) = prepare(&stream) else { return };
+    let counted = Counted::begin(core);
+    let core = Rc::clone(core);
+    tokio::task::spawn_local(async move {
+        h1::connection(core, stream, sites, h1::Ends { client, local }).await;
+        drop(counted);
+    });
+}
+
+fn prepare(stream: &TcpStream) -> io::Result<SocketAddr> {
+    // Answers leave in whole writes: waiting to fill a segment would only delay the last one.
+    stream.set_nodelay(true)?;
+    stream.local_addr()
+}
+
+struct Counted(Rc<Core>);
+
+impl Counted {
+    fn begin(core: &Rc<Core>) -> Self {
+        core.connections.set(core.connections.get() + 1);
+        Self(Rc::clone(core))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.set(self.0.connections.get() - 1);
+        self.0.connection_ended.notify_waiters();
+    }
+}
+
+/// How long accepting rests when no descriptor is left: some connection ends meanwhile, and the kernel keeps the queue.
+const OUT_OF_DESCRIPTORS_PAUSE: Duration = Duration::from_millis(20);

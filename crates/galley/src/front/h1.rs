@@ -1,0 +1,302 @@
+//! One HTTP/1 connection: heads in, answers out, one after the other.
+//!
+//! One parser and one framing decision per request (`galley-wire`); what follows a request in the buffer is the next
+//! request, or the connection ends. A body is taken in whole before anybody composes; an answer whose request was not
+//! read to its end closes the connection, because what follows could not be told apart.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Buf, Bytes};
+use galley_rules::facts::Facts;
+use galley_rules::outcome::{Outcome, RefusedWhy};
+use galley_wire::body::BodyReader;
+use galley_wire::framing::{self, BodyKind, Framing};
+use galley_wire::head::{self, Head, HeadScanner, Parsed, Refusal};
+use tokio::net::TcpStream;
+
+use super::Core;
+use super::io::{Gone, Wire};
+use super::record::{End, Open};
+use super::write::{self, Peer};
+use crate::body::{RequestBody, Spool};
+use crate::fault::Fault;
+use crate::serve::{self, Admission, Answer, Exchange, Sites};
+
+/// The two ends of a connection.
+#[derive(Clone, Copy)]
+pub(super) struct Ends {
+    pub(super) client: SocketAddr,
+    pub(super) local: SocketAddr,
+}
+
+/// Whether the connection serves another request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    Request,
+    Close,
+    /// Nobody is there to be polite to.
+    Drop,
+}
+
+/// Serves a connection to its end.
+pub(super) async fn connection(core: Rc<Core>, stream: TcpStream, sites: Arc<Sites>, ends: Ends) {
+    let mut wire = Wire::new(
+        stream,
+        core.timers.register(),
+        Rc::clone(&core.date),
+        core.limits.write_timeout,
+    );
+    let mut facts = Facts::default();
+    loop {
+        let head = match next_head(&core, &mut wire).await {
+            Ok(head) => head,
+            Err(NoHead::Nothing) => return,
+            Err(NoHead::Refused(status)) => {
+                refuse(&core, &mut wire, ends, status).await;
+                return wire.leave().await;
+            }
+        };
+        let turn = Turn {
+            core: &core,
+            sites: &sites,
+            ends,
+        };
+        match turn.request(&mut wire, &head, &mut facts).await {
+            Next::Request => {}
+            Next::Close => return wire.leave().await,
+            Next::Drop => return,
+        }
+    }
+}
+
+enum NoHead {
+    /// The client left or stayed silent.
+    Nothing,
+    /// What came is no head, or came too slowly: the status that says so.
+    Refused(u16),
+}
+
+/// The bytes of the next head; what follows it stays in the buffer.
+async fn next_head(core: &Core, wire: &mut Wire) -> Result<Bytes, NoHead> {
+    let limits = head::Limits {
+        head_bytes: core.limits.head_bytes,
+        ..head::Limits::default()
+    };
+    let mut scanner = HeadScanner::default();
+    if wire.input.is_empty() {
+        if core.stopping.get() {
+            return Err(NoHead::Nothing);
+        }
+        wire.fill_idle(core.limits.idle_timeout)
+            .await
+            .map_err(|_| NoHead::Nothing)?;
+    }
+    // One deadline for the whole head: a byte now and then does not prolong it.
+    let deadline = wire.timer.deadline(core.limits.head_timeout);
+    loop {
+        let parsed = head::resume(&mut scanner, &wire.input, &limits);
+        let length = match parsed.map_err(|refusal| NoHead::Refused(refusal.status()))? {
+            Parsed::Whole { length, .. } => Some(length),
+            Parsed::Partial => None,
+        };
+        if let Some(length) = length {
+            return Ok(wire.input.split_to(length).freeze());
+        }
+        match wire.fill_before(deadline).await {
+            Ok(()) => {}
+            Err(Gone::Late) if scanner.has_begun() => return Err(NoHead::Refused(408)),
+            Err(Gone::Late | Gone::Closed) => return Err(NoHead::Nothing),
+        }
+    }
+}
+
+struct Turn<'c> {
+    core: &'c Rc<Core>,
+    sites: &'c Sites,
+    ends: Ends,
+}
+
+impl Turn<'_> {
+    /// Answers one request and writes its record.
+    async fn request(&self, wire: &mut Wire, bytes: &Bytes, facts: &mut Facts) -> Next {
+        let limits = head::Limits {
+            head_bytes: usize::MAX,
+            ..head::Limits::default()
+        };
+        let head = match head::parse(bytes, &limits) {
+            Ok(Parsed::Whole { head, .. }) => head,
+            Ok(Parsed::Partial) => return self.refused(wire, 400).await,
+            Err(refusal) => return self.refused(wire, refusal.status()).await,
+        };
+        let framing = match framing::frame(&head) {
+            Ok(framing) => framing,
+            Err(refusal) => return self.refused(wire, refusal.status()).await,
+        };
+        let mut open = self.open(Some(&head));
+        let peer = Peer {
+            version: head.version,
+            keep_alive: framing.keep_alive && !self.core.stopping.get(),
+        };
+        let admission = Admission {
+            sites: self.sites,
+            client: self.ends.client,
+            local: self.ends.local,
+            request_id: std::mem::take(&mut open.request_id),
+            facts: std::mem::take(facts),
+        };
+        let mut exchange = match serve::admit(admission, &head, &framing) {
+            Ok(exchange) => exchange,
+            Err((fault, request_id)) => {
+                open.request_id = request_id;
+                let has_body = !matches!(framing.body, BodyKind::None);
+                let answer = Answer::fault(&fault, &open.request_id);
+                return self
+                    .finish(wire, open, answer, peer.closing_if(has_body))
+                    .await;
+            }
+        };
+        open.request_id.clone_from(&exchange.request_id);
+        open.log = exchange.site.log;
+        let taken = take_body(self.core, wire, &framing, &mut exchange).await;
+        let answered = match taken {
+            Ok(()) => self
+                .answer(wire, &mut exchange)
+                .await
+                .map(|answer| (answer, peer)),
+            Err(Untaken::Gone) => None,
+            Err(Untaken::Fault(fault)) => Some((
+                Answer::fault(&fault, &open.request_id),
+                peer.closing_if(true),
+            )),
+        };
+        let Some((answer, peer)) = answered else {
+            open.close(self.core, &End::vanished());
+            return Next::Drop;
+        };
+        *facts = std::mem::take(&mut exchange.facts);
+        drop(exchange);
+        self.finish(wire, open, answer, peer).await
+    }
+
+    /// The answer, or nothing when the client left before there was one.
+    async fn answer(&self, wire: &mut Wire, exchange: &mut Exchange<'_>) -> Option<Answer> {
+        // An unsafe request goes on at the compositor when this ends; a safe one is given up there too.
+        tokio::select! {
+            biased;
+            answer = serve::handle(&self.core.services, exchange) => Some(answer),
+            () = wire.vanished() => None,
+        }
+    }
+
+    async fn finish(&self, wire: &mut Wire, open: Open<'_>, answer: Answer, peer: Peer) -> Next {
+        let (end, next) = write::answer(wire, answer, peer).await;
+        open.close(self.core, &end);
+        next
+    }
+
+    async fn refused(&self, wire: &mut Wire, status: u16) -> Next {
+        refuse(self.core, wire, self.ends, status).await;
+        Next::Close
+    }
+
+    fn open<'h>(&self, head: Option<&'h Head<'h>>) -> Open<'h> {
+        open(self.core, self.ends, head)
+    }
+}
+
+fn open<'h>(core: &Core, ends: Ends, head: Option<&'h Head<'h>>) -> Open<'h> {
+    Open {
+        head,
+        client: ends.client.ip(),
+        request_id: core.request_id(),
+        began: Instant::now(),
+        log: 0,
+    }
+}
+
+/// Answers what is no request, and counts it as one.
+async fn refuse(core: &Core, wire: &mut Wire, ends: Ends, status: u16) {
+    let open = open(core, ends, None);
+    let why = match status {
+        408 => RefusedWhy::Timeout,
+        413 => RefusedWhy::BodyTooLarge,
+        414 | 431 => RefusedWhy::HeadTooLarge,
+        _ => RefusedWhy::BadRequest,
+    };
+    let answer = Answer::status_page(status, Outcome::Refused(why), &open.request_id);
+    let (end, _) = write::answer(wire, answer, Peer::closing()).await;
+    open.close(core, &end);
+}
+
+enum Untaken {
+    Gone,
+    Fault(Fault),
+}
+
+impl From<Fault> for Untaken {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// Takes the body in: into memory, then into a file, never beyond the site's limit.
+async fn take_body(
+    core: &Core,
+    wire: &mut Wire,
+    framing: &Framing<'_>,
+    exchange: &mut Exchange<'_>,
+) -> Result<(), Untaken> {
+    if matches!(framing.body, BodyKind::None) {
+        return Ok(());
+    }
+    let mut reader = BodyReader::new(framing.body, exchange.site.request_body);
+    let mut spool = Spool::default();
+    if framing.expect_continue && wire.input.is_empty() {
+        wire.output.extend_from_slice(galley_wire::answer::CONTINUE);
+        wire.send(&[]).await.map_err(|_| Untaken::Gone)?;
+    }
+    while !reader.is_done() {
+        let decoded = reader.decode(&wire.input).map_err(body_fault)?;
+        let consumed = decoded.consumed;
+        if !decoded.data.is_empty() {
+            spool
+                .push(decoded.data)
+                .await
+                .map_err(|e| spool_fault(&e))?;
+        }
+        wire.input.advance(consumed);
+        if consumed == 0 && !reader.is_done() {
+            match wire.fill_within(core.limits.body_timeout).await {
+                Ok(()) => {}
+                Err(Gone::Closed) => return Err(Untaken::Gone),
+                Err(Gone::Late) => {
+                    return Err(Fault::new(RefusedWhy::Timeout, "the body came too slowly").into());
+                }
+            }
+        }
+    }
+    exchange.body = match spool.finish().await.map_err(|e| spool_fault(&e))? {
+        RequestBody::Empty => RequestBody::Memory(Bytes::new()),
+        body => body,
+    };
+    Ok(())
+}
+
+fn body_fault(refusal: Refusal) -> Fault {
+    let why = if refusal.status() == 413 {
+        RefusedWhy::BodyTooLarge
+    } else {
+        RefusedWhy::BadRequest
+    };
+    Fault::new(why, refusal.to_string())
+}
+
+fn spool_fault(error: &std::io::Error) -> Fault {
+    Fault::new(
+        RefusedWhy::Internal,
+        format!("the request's body could not be kept: {error}"),
+    )
+}

@@ -1,0 +1,235 @@
+//! A client's socket with its buffers: reading what comes, writing whole answers, leaving politely.
+
+use std::cell::Cell;
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::timer::{Late, Timer};
+
+/// A connection to a client.
+pub(super) struct Wire {
+    stream: TcpStream,
+    /// Bytes that have come and are not used yet.
+    pub(super) input: BytesMut,
+    /// A head being written; kept for its memory.
+    pub(super) output: Vec<u8>,
+    pub(super) timer: Timer,
+    /// The core's `Date`, for answers that have none of their own.
+    pub(super) date: Rc<Cell<HttpDate>>,
+    write_timeout: Duration,
+}
+
+/// An IMF-fixdate (RFC 9110 §5.6.7).
+pub(super) type HttpDate = [u8; 29];
+
+/// Why a connection gave no more bytes, or took none.
+#[derive(Debug)]
+pub(super) enum Gone {
+    /// Closed, reset, or broken.
+    Closed,
+    /// Not in time.
+    Late,
+}
+
+impl From<Late> for Gone {
+    fn from(_: Late) -> Self {
+        Self::Late
+    }
+}
+
+impl From<io::Error> for Gone {
+    fn from(_: io::Error) -> Self {
+        Self::Closed
+    }
+}
+
+impl Wire {
+    pub(super) fn new(
+        stream: TcpStream,
+        timer: Timer,
+        date: Rc<Cell<HttpDate>>,
+        write_timeout: Duration,
+    ) -> Self {
+        Self {
+            stream,
+            input: BytesMut::new(),
+            output: Vec::new(),
+            timer,
+            date,
+            write_timeout,
+        }
+    }
+
+    /// Reads what is there into `input`, waiting for at least one byte; `Closed` at the end. Cancel-safe.
+    pub(super) async fn fill(stream: &mut TcpStream, input: &mut BytesMut) -> Result<(), Gone> {
+        input.reserve(READ_AT_ONCE);
+        match stream.read_buf(input).await? {
+            0 => Err(Gone::Closed),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`Wire::fill`], within a limit.
+    pub(super) async fn fill_within(&mut self, limit: Duration) -> Result<(), Gone> {
+        let Self {
+            stream,
+            input,
+            timer,
+            ..
+        } = self;
+        timer.within(limit, Self::fill(stream, input)).await?
+    }
+
+    /// As [`Wire::fill`], for the first byte of a request, which may never come.
+    pub(super) async fn fill_idle(&mut self, limit: Duration) -> Result<(), Gone> {
+        if self.input.is_empty() && self.input.capacity() > 0 {
+            // An idle connection gives its buffer back; the first byte of the next request gets a new one.
+            self.input = BytesMut::new();
+            self.output = Vec::new();
+        }
+        let Self {
+            stream,
+            input,
+            timer,
+            ..
+        } = self;
+        let wait = async {
+            stream.readable().await?;
+            Self::fill(stream, input).await
+        };
+        timer.idle_within(limit, wait).await?
+    }
+
+    /// As [`Wire::fill`], until a deadline.
+    pub(super) async fn fill_before(
+        &mut self,
+        deadline: super::timer::Deadline,
+    ) -> Result<(), Gone> {
+        let Self {
+            stream,
+            input,
+            timer,
+            ..
+        } = self;
+        timer.before(deadline, Self::fill(stream, input)).await?
+    }
+
+    /// Waits until the client leaves, taking in what it sends meanwhile up to a bound. Never returns otherwise. Cancel-safe.
+    pub(super) async fn vanished(&mut self) {
+        while self.input.len() < MOST_AHEAD {
+            if Self::fill(&mut self.stream, &mut self.input).await.is_err() {
+                return;
+            }
+        }
+        std::future::pending::<()>().await;
+    }
+
+    /// Writes the head in `output`, then `body`, in as few calls as the socket allows; a write without progress for the
+    /// limit ends it.
+    pub(super) async fn send(&mut self, body: &[Bytes]) -> Result<(), Gone> {
+        let Self {
+            stream,
+            output,
+            timer,
+            write_timeout,
+            ..
+        } = self;
+        let mut head = output.as_slice();
+        let mut body = body.iter().cloned().collect::<Pieces>();
+        while !head.is_empty() || !body.is_empty() {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let used = body.slices(head, &mut slices);
+            let writing = stream.write_vectored(slices.get(..used).unwrap_or_default());
+            let mut written = timer.within(*write_timeout, writing).await??;
+            if written == 0 {
+                return Err(Gone::Closed);
+            }
+            let of_head = written.min(head.len());
+            head = head.get(of_head..).unwrap_or_default();
+            written -= of_head;
+            body.advance(written);
+        }
+        output.clear();
+        Ok(())
+    }
+
+    /// Ends the connection so that the last answer arrives: half-closes, then reads on for a moment, because closing with
+    /// unread bytes makes the kernel send a reset that can overtake the answer.
+    pub(super) async fn leave(mut self) {
+        if self.stream.shutdown().await.is_err() {
+            return;
+        }
+        let mut drained = 0;
+        let deadline = self.timer.deadline(LINGER);
+        while drained < LINGER_BYTES {
+            self.input.clear();
+            if self.fill_before(deadline).await.is_err() {
+                return;
+            }
+            drained += self.input.len();
+        }
+    }
+}
+
+/// Body pieces not yet written.
+#[derive(Default)]
+struct Pieces(smallvec::SmallVec<[Bytes; 4]>);
+
+impl FromIterator<Bytes> for Pieces {
+    fn from_iter<T: IntoIterator<Item = Bytes>>(pieces: T) -> Self {
+        // Reversed, so that the next piece can be popped.
+        let mut all: smallvec::SmallVec<[Bytes; 4]> =
+            pieces.into_iter().filter(|p| !p.is_empty()).collect();
+        all.reverse();
+        Self(all)
+    }
+}
+
+impl Pieces {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn slices<'a>(&'a self, head: &'a [u8], out: &mut [IoSlice<'a>; SLICES]) -> usize {
+        let pieces = std::iter::once(head)
+            .filter(|h| !h.is_empty())
+            .chain(self.0.iter().rev().map(Bytes::as_ref));
+        let mut used = 0;
+        for (slot, piece) in out.iter_mut().zip(pieces) {
+            *slot = IoSlice::new(piece);
+            used += 1;
+        }
+        used
+    }
+
+    fn advance(&mut self, mut written: usize) {
+        while let Some(piece) = self.0.last_mut() {
+            if written < piece.len() {
+                piece.advance(written);
+                return;
+            }
+            written -= piece.len();
+            self.0.pop();
+        }
+    }
+}
+
+/// Room for one read: a browser's head is 600 to 900 bytes, and a pipeline or a body comes in larger pieces.
+const READ_AT_ONCE: usize = 16 * 1024;
+
+/// What a client may send ahead while its answer is being made.
+const MOST_AHEAD: usize = 64 * 1024;
+
+/// Slices of one vectored write.
+const SLICES: usize = 8;
+
+/// How long unread bytes are drained on closing.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// How many of them.
+const LINGER_BYTES: usize = 256 * 1024;

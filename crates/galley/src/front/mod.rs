@@ -1,0 +1,174 @@
+//! Front cores: the threads that talk to clients.
+//!
+//! Each has its own runtime, its own listeners (`SO_REUSEPORT`), its own timers and log buffer. A connection never leaves its
+//! core. Running out of descriptors, or reaching the limit of connections, slows accepting down; it ends nothing.
+
+mod accept;
+mod h1;
+mod io;
+mod record;
+mod timer;
+mod write;
+
+use std::cell::{Cell, RefCell};
+use std::io as std_io;
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinSet, LocalSet};
+
+use crate::serve::{Services, Sites};
+use crate::telemetry::access::LogWriter;
+use crate::telemetry::counters::CoreCounters;
+use io::HttpDate;
+use timer::{SWEEP, Timers};
+
+/// Limits on clients; from `[server]`.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bytes of a request head.
+    pub head_bytes: usize,
+    /// For a whole head, from its first byte.
+    pub head_timeout: Duration,
+    /// For the first byte of the next request.
+    pub idle_timeout: Duration,
+    /// Between two pieces of a body.
+    pub body_timeout: Duration,
+    /// Without any progress in writing.
+    pub write_timeout: Duration,
+    /// For exchanges under way when the server is told to end.
+    pub drain_timeout: Duration,
+    /// Connections per core.
+    pub connections: usize,
+}
+
+/// A core's share of the listeners: sockets with the sites that are reached by them.
+pub type Listeners = Vec<(TcpListener, Arc<Sites>)>;
+
+/// What one front core is started with.
+pub struct Spec {
+    /// Its number, for the thread's name and request ids.
+    pub index: usize,
+    /// Its listeners.
+    pub listeners: Listeners,
+    /// Limits.
+    pub limits: Limits,
+    /// Shared services.
+    pub services: Arc<Services>,
+    /// Its access log buffers: the server's, then those of sites with their own.
+    pub logs: Vec<LogWriter>,
+    /// Its counters.
+    pub counters: CoreCounters,
+    /// Start of all request ids of this process.
+    pub id_prefix: String,
+    /// Becomes `true` when the server is to drain.
+    pub stop: watch::Receiver<bool>,
+}
+
+/// A core's own state; lives on its thread.
+struct Core {
+    index: usize,
+    limits: Limits,
+    services: Arc<Services>,
+    timers: Rc<Timers>,
+    /// Renewed with each sweep, so that no request reads a clock for it.
+    date: Rc<Cell<HttpDate>>,
+    logs: RefCell<Vec<LogWriter>>,
+    counters: CoreCounters,
+    id_prefix: String,
+    requests: Cell<u64>,
+    connections: Cell<usize>,
+    connection_ended: Notify,
+    stopping: Cell<bool>,
+}
+
+/// Starts a front core. It ends when told to stop and its connections are done, or when the drain takes too long.
+pub fn start(spec: Spec) -> std_io::Result<JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    std::thread::Builder::new()
+        .name(format!("front-{}", spec.index))
+        .spawn(move || LocalSet::new().block_on(&runtime, run(spec)))
+}
+
+async fn run(spec: Spec) {
+    let mut stop = spec.stop;
+    let clock = spec.services.clock;
+    let drain_timeout = spec.limits.drain_timeout;
+    let core = Rc::new(Core {
+        index: spec.index,
+        limits: spec.limits,
+        services: spec.services,
+        timers: Rc::new(Timers::default()),
+        date: Rc::new(Cell::new(http_date(clock.wall()))),
+        logs: RefCell::new(spec.logs),
+        counters: spec.counters,
+        id_prefix: spec.id_prefix,
+        requests: Cell::new(0),
+        connections: Cell::new(0),
+        connection_ended: Notify::new(),
+        stopping: Cell::new(false),
+    });
+    let sweeping = tokio::task::spawn_local(sweep(Rc::clone(&core)));
+    let mut accepting = JoinSet::new();
+    for (listener, sites) in spec.listeners {
+        accepting.spawn_local(accept::run(Rc::clone(&core), listener, sites, stop.clone()));
+    }
+    // An error means that the sender is gone, and with it whoever could end us properly.
+    let _ = stop.wait_for(|stop| *stop).await;
+    core.stopping.set(true);
+    core.connection_ended.notify_waiters();
+    let drained = async {
+        while accepting.join_next().await.is_some() {}
+        core.timers.end_idle();
+        core.all_ended().await;
+    };
+    let _ = tokio::time::timeout(drain_timeout, drained).await;
+    sweeping.abort();
+    core.flush_logs();
+}
+
+async fn sweep(core: Rc<Core>) {
+    let mut interval = tokio::time::interval(SWEEP);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        core.timers.sweep(core.services.clock.tick());
+        core.date.set(http_date(core.services.clock.wall()));
+        core.flush_logs();
+    }
+}
+
+fn http_date(now: std::time::SystemTime) -> HttpDate {
+    let mut text = Vec::with_capacity(29);
+    galley_rules::time::write_date(now, &mut text);
+    // A clock beyond the year 9999 gives another length; then the epoch is as good.
+    text.try_into().unwrap_or(*b"Thu, 01 Jan 1970 00:00:00 GMT")
+}
+
+impl Core {
+    fn request_id(&self) -> String {
+        let number = self.requests.get();
+        self.requests.set(number + 1);
+        format!("{}{:x}-{number:x}", self.id_prefix, self.index)
+    }
+
+    fn flush_logs(&self) {
+        self.logs.borrow_mut().iter_mut().for_each(LogWriter::flush);
+    }
+
+    async fn all_ended(&self) {
+        while self.connections.get() > 0 {
+            let ended = self.connection_ended.notified();
+            if self.connections.get() == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Deadlines of a core's connections, coarse and cheap.
+//!
+//! A connection owns one timer and sets its deadline by writing a number; no system call, no queue, no allocation. Four times
+//! a second the core looks at all of them and wakes those that are late. Precision is that of the sweep, which is plenty for
+//! deadlines of seconds.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use galley_rules::time::Tick;
+
+/// All timers of one core.
+#[derive(Default)]
+pub struct Timers {
+    all: RefCell<Vec<Rc<State>>>,
+    now: Cell<u64>,
+}
+
+struct State {
+    /// Milliseconds; [`NEVER`] when nothing is waited for.
+    deadline: Cell<u64>,
+    late: Cell<bool>,
+    /// Whether its connection waits for a request that may never come.
+    idle: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+    place: Cell<usize>,
+}
+
+/// One connection's timer; it leaves the core's list when dropped.
+pub struct Timer {
+    state: Rc<State>,
+    timers: Rc<Timers>,
+}
+
+/// A deadline passed before the awaited thing happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Late;
+
+impl Timers {
+    /// A timer for a new connection.
+    pub fn register(self: &Rc<Self>) -> Timer {
+        let mut all = self.all.borrow_mut();
+        let state = Rc::new(State {
+            deadline: Cell::new(NEVER),
+            late: Cell::new(false),
+            idle: Cell::new(false),
+            waker: RefCell::new(None),
+            place: Cell::new(all.len()),
+        });
+        all.push(Rc::clone(&state));
+        Timer {
+            state,
+            timers: Rc::clone(self),
+        }
+    }
+
+    /// Wakes what is late at `now`; to be called every [`SWEEP`].
+    pub fn sweep(&self, now: Tick) {
+        self.now.set(now.0);
+        self.wake(|state| state.deadline.get() <= now.0);
+    }
+
+    /// Ends the wait of every connection that has no request under way.
+    pub fn end_idle(&self) {
+        self.wake(|state| state.idle.get());
+    }
+
+    fn wake(&self, is_due: impl Fn(&State) -> bool) {
+        let mut wakers = Vec::new();
+        for state in self.all.borrow().iter().filter(|state| is_due(state)) {
+            state.late.set(true);
+            wakers.extend(state.waker.borrow_mut().take());
+        }
+        // Outside the borrow: a woken task may register or drop timers.
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Timer {
+    /// Waits for `work`, at most for `limit` (give or take a sweep).
+    pub async fn within<T>(
+        &self,
+        limit: Duration,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Late> {
+        let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(NEVER);
+        self.until(self.timers.now.get().saturating_add(limit_ms), work)
+            .await
+    }
+
+    /// The deadline that lies `limit` from now, for several waits under one limit.
+    pub fn deadline(&self, limit: Duration) -> Deadline {
+        let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(NEVER);
+        Deadline(self.timers.now.get().saturating_add(limit_ms))
+    }
+
+    /// Waits for `work` until a deadline made before.
+    pub async fn before<T>(
+        &self,
+        deadline: Deadline,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Late> {
+        self.until(deadline.0, work).await
+    }
+
+    /// As [`Timer::within`], for a wait that a drain may cut short.
+    pub async fn idle_within<T>(
+        &self,
+        limit: Duration,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Late> {
+        self.state.idle.set(true);
+        let result = self.within(limit, work).await;
+        self.state.idle.set(false);
+        result
+    }
+
+    async fn until<T>(&self, deadline: u64, work: impl Future<Output = T>) -> Result<T, Late> {
+        let mut work = pin!(work);
+        self.state.late.set(false);
+        self.state.deadline.set(deadline);
+        let result = poll_fn(|cx| {
+            if let Poll::Ready(value) = work.as_mut().poll(cx) {
+                return Poll::Ready(Ok(value));
+            }
+            if self.state.late.get() {
+                return Poll::Ready(Err(Late));
+            }
+            let mut waker = self.state.waker.borrow_mut();
+            if !waker.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
+                *waker = Some(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+        self.state.deadline.set(NEVER);
+        result
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        let mut all = self.timers.all.borrow_mut();
+        let place = self.state.place.get();
+        all.swap_remove(place);
+        if let Some(moved) = all.get(place) {
+            moved.place.set(place);
+        }
+    }
+}
+
+/// A moment on the core's clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline(u64);
+
+/// How often a core looks at its timers.
+pub const SWEEP: Duration = Duration::from_millis(250);
+
+const NEVER: u64 = u64::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn late_work_is_ended_and_other_timers_stay() {
+        let timers = Rc::new(Timers::default());
+        let (first, second) = (timers.register(), timers.register());
+        let sweep = async {
+            tokio::task::yield_now().await;
+            timers.sweep(Tick(1_001));
+        };
+        let (outcome, ()) = tokio::join!(
+            first.within(Duration::from_secs(1), std::future::pending::<()>()),
+            sweep
+        );
+        assert_eq!(outcome, Err(Late));
+        drop(first);
+        assert_eq!(timers.all.borrow().len(), 1);
+        assert_eq!(
+            second.within(Duration::from_secs(1), async { 5 }).await,
+            Ok(5)
+        );
+        drop(second);
+        assert_eq!(timers.all.borrow().len(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_drain_ends_idle_waits_only() {
+        let timers = Rc::new(Timers::default());
+        let (idle, busy) = (timers.register(), timers.register());
+        let end = async {
+            tokio::task::yield_now().await;
+            timers.end_idle();
+        };
+        let work = async {
+            tokio::task::yield_now().await;
+            tokio::task::yield_now().await;
+            7
+        };
+        let (one, two, ()) = tokio::join!(
+            idle.idle_within(Duration::from_secs(60), std::future::pending::<()>()),
+            busy.within(Duration::from_secs(60), work),
+            end
+        );
+        assert_eq!((one, two), (Err(Late), Ok(7)));
+    }
+}

@@ -1,0 +1,260 @@
+//! Answers onto the wire: framing, connection persistence, bodies from memory, from a fill or from a file.
+
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use galley_files::Part;
+use galley_store::fill::FillReader;
+use galley_wire::answer::{self, CHUNK_END, Connection, LAST_CHUNK, Length};
+use galley_wire::head::Version;
+use tokio::task::spawn_blocking;
+
+use super::h1::Next;
+use super::io::{Gone, Wire};
+use super::record::End;
+use crate::serve::{Answer, Body};
+
+/// What the client can take.
+#[derive(Clone, Copy)]
+pub(super) struct Peer {
+    pub(super) version: Version,
+    pub(super) keep_alive: bool,
+}
+
+impl Peer {
+    pub(super) fn closing() -> Self {
+        Self {
+            version: Version::H11,
+            keep_alive: false,
+        }
+    }
+
+    pub(super) fn closing_if(self, closes: bool) -> Self {
+        Self {
+            keep_alive: self.keep_alive && !closes,
+            ..self
+        }
+    }
+
+    fn connection(self) -> Connection {
+        match (self.keep_alive, self.version) {
+            (false, _) => Connection::Close,
+            (true, Version::H10) => Connection::KeepAlive10,
+            (true, Version::H11) => Connection::KeepAlive,
+        }
+    }
+}
+
+/// Writes an answer. The record's end says what left, also when the client vanished on the way.
+pub(super) async fn answer(wire: &mut Wire, mut answer: Answer, mut peer: Peer) -> (End, Next) {
+    let body = std::mem::replace(&mut answer.body, Body::None);
+    let mut sent = 0;
+    let result = match body {
+        Body::None => plain(wire, &answer, peer, Length::None, &[]).await,
+        Body::Unsent(length) => {
+            let length = length.map_or(Length::None, Length::Known);
+            plain(wire, &answer, peer, length, &[]).await
+        }
+        Body::Bytes(bytes) => {
+            sent = bytes.len() as u64;
+            plain(wire, &answer, peer, Length::Known(sent), &[bytes]).await
+        }
+        Body::Fill(reader, length) => {
+            fill(
+                wire,
+                &answer,
+                &mut peer,
+                Arriving { reader, length },
+                &mut sent,
+            )
+            .await
+        }
+        Body::File {
+            file,
+            parts,
+            length,
+        } => {
+            head(wire, &answer, peer, Length::Known(length));
+            file_parts(wire, file, parts, &mut sent).await
+        }
+    };
+    let next = match (&result, peer.keep_alive) {
+        (Err(_), _) => Next::Drop,
+        (Ok(()), true) => Next::Request,
+        (Ok(()), false) => Next::Close,
+    };
+    let end = End {
+        status: answer.status,
+        outcome: answer.outcome,
+        body_bytes: sent,
+        upstream_time: answer.upstream_time,
+        vanished: result.is_err(),
+    };
+    (end, next)
+}
+
+fn head(wire: &mut Wire, answer: &Answer, peer: Peer, length: Length) {
+    let stored = answer.fields.map().iter();
+    let extra = answer.extra.iter().map(|(name, value)| (name, value));
+    let date = wire.date.get();
+    // RFC 9110 §6.6.1: an answer composed here is dated here; a stored one keeps the date of its composition.
+    let undated = !answer.fields.map().contains_key(http::header::DATE);
+    let fields = stored
+        .chain(extra)
+        .map(|(name, value)| (name.as_str(), value.as_bytes()))
+        .chain(undated.then_some(("date", date.as_slice())));
+    wire.output.clear();
+    answer::write_head(
+        &mut wire.output,
+        answer.status,
+        fields,
+        length,
+        peer.connection(),
+    );
+}
+
+async fn plain(
+    wire: &mut Wire,
+    answer: &Answer,
+    peer: Peer,
+    length: Length,
+    body: &[Bytes],
+) -> Result<(), Gone> {
+    head(wire, answer, peer, length);
+    wire.send(body).await
+}
+
+struct Arriving {
+    reader: FillReader,
+    length: Option<u64>,
+}
+
+/// A body that is still arriving: by its length where that is known, in chunks to HTTP/1.1, and to HTTP/1.0 whole, or, when it
+/// is too long for that, until the connection closes.
+async fn fill(
+    wire: &mut Wire,
+    answer: &Answer,
+    peer: &mut Peer,
+    mut body: Arriving,
+    sent: &mut u64,
+) -> Result<(), Gone> {
+    let mut ahead = BytesMut::new();
+    let mut ended = false;
+    if body.length.is_none() && peer.version == Version::H10 {
+        ended = take_ahead(&mut body.reader, &mut ahead).await?;
+    }
+    let length = match (body.length, peer.version) {
+        (Some(length), _) => Length::Known(length),
+        (None, Version::H10) if ended => Length::Known(ahead.len() as u64),
+        (None, Version::H10) => {
+            peer.keep_alive = false;
+            Length::UntilClose
+        }
+        (None, Version::H11) => Length::Chunked,
+    };
+    let chunked = matches!(length, Length::Chunked);
+    head(wire, answer, *peer, length);
+    if !ahead.is_empty() {
+        *sent += ahead.len() as u64;
+        wire.send(&[ahead.freeze()]).await?;
+    }
+    if !ended {
+        pump(wire, &mut body.reader, chunked, sent).await?;
+    }
+    let last = if chunked {
+        Bytes::from_static(LAST_CHUNK)
+    } else {
+        Bytes::new()
+    };
+    wire.send(&[last]).await
+}
+
+/// Sends a body on as it arrives.
+async fn pump(
+    wire: &mut Wire,
+    reader: &mut FillReader,
+    chunked: bool,
+    sent: &mut u64,
+) -> Result<(), Gone> {
+    loop {
+        let Ok(next) = reader.next().await else {
+            // Nothing can be said any more but by breaking off: what has left ends short of its framing, so the client knows.
+            if !wire.output.is_empty() {
+                wire.send(&[]).await?;
+            }
+            return Err(Gone::Closed);
+        };
+        let Some(chunk) = next else { return Ok(()) };
+        *sent += chunk.len() as u64;
+        if chunked {
+            answer::write_chunk_head(&mut wire.output, chunk.len());
+            wire.send(&[chunk, Bytes::from_static(CHUNK_END)]).await?;
+        } else {
+            wire.send(&[chunk]).await?;
+        }
+    }
+}
+
+/// Reads a body for HTTP/1.0, up to a bound; true when that was all of it.
+async fn take_ahead(reader: &mut FillReader, ahead: &mut BytesMut) -> Result<bool, Gone> {
+    while ahead.len() < MOST_AHEAD {
+        match reader.next().await {
+            Ok(Some(chunk)) => ahead.extend_from_slice(&chunk),
+            Ok(None) => return Ok(true),
+            Err(_) => return Err(Gone::Closed),
+        }
+    }
+    Ok(false)
+}
+
+/// Parts of a file, read on helper threads while the last piece is being sent.
+async fn file_parts(
+    wire: &mut Wire,
+    file: Arc<std::fs::File>,
+    parts: Vec<Part>,
+    sent: &mut u64,
+) -> Result<(), Gone> {
+    for part in parts {
+        match part {
+            Part::Bytes(bytes) => {
+                *sent += bytes.len() as u64;
+                wire.send(&[bytes.into()]).await?;
+            }
+            Part::Span { start, end } => {
+                let mut at = start;
+                while at < end {
+                    let piece = read_piece(Arc::clone(&file), at, end).await?;
+                    at += piece.len() as u64;
+                    *sent += piece.len() as u64;
+                    wire.send(&[piece]).await?;
+                }
+            }
+        }
+    }
+    if wire.output.is_empty() {
+        Ok(())
+    } else {
+        wire.send(&[]).await
+    }
+}
+
+async fn read_piece(file: Arc<std::fs::File>, at: u64, end: u64) -> Result<Bytes, Gone> {
+    let wanted = usize::try_from(end - at)
+        .unwrap_or(FILE_PIECE)
+        .min(FILE_PIECE);
+    let piece = spawn_blocking(move || {
+        let mut piece = vec![0; wanted];
+        // The file may have been cut since its length was told; then the connection ends short.
+        file.read_exact_at(&mut piece, at).map(|()| piece)
+    })
+    .await
+    .map_err(|_| Gone::Closed)??;
+    Ok(piece.into())
+}
+
+/// What is collected for an HTTP/1.0 client so that its connection can be kept: any page, not a download.
+const MOST_AHEAD: usize = 1024 * 1024;
+
+/// Bytes of a file per read.
+const FILE_PIECE: usize = 256 * 1024;
