@@ -4,7 +4,10 @@
 //! `clock` `fault` `body` `telemetry` < `sys` `supervise` < `upstream` < `compositor` < `serve` < `front` `admin` < `app` < `cli`.
 //! A request's way is told in [`serve`]; `ARCHITECTURE.md` draws the whole.
 
+pub mod admin;
+pub mod app;
 pub mod body;
+pub mod cli;
 pub mod clock;
 pub mod compositor;
 pub mod fault;

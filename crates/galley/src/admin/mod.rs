@@ -1,0 +1,201 @@
+//! The operator's door: purge orders and questions, on a listener and a thread of its own.
+//!
+//! It runs where load cannot starve it. A unix socket is protected by its folder and mode; a TCP listener asks for a token in
+//! any case. The server's token reaches every site, a site's token only that site.
+
+mod auth;
+mod orders;
+mod status;
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post};
+use galley_config::AdminListen;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::oneshot;
+
+use crate::compositor::Handle;
+use crate::serve::{Services, Site};
+use crate::telemetry::counters::CounterReader;
+
+/// What the admin thread is started with.
+pub struct Spec {
+    /// Where it listens.
+    pub listen: AdminListen,
+    /// The token that reaches every site.
+    pub token: Option<String>,
+    /// All sites.
+    pub sites: Arc<Vec<Arc<Site>>>,
+    /// Shared services.
+    pub services: Arc<Services>,
+    /// The front cores' counters.
+    pub counters: Vec<CounterReader>,
+    /// The compositors.
+    pub compositors: Vec<Handle>,
+}
+
+/// What the handlers see.
+struct State {
+    token: Option<String>,
+    /// Whether who can connect is the operator already: a unix socket of mode 0600.
+    trusted: bool,
+    sites: Arc<Vec<Arc<Site>>>,
+    services: Arc<Services>,
+    counters: Vec<CounterReader>,
+    compositors: Vec<Handle>,
+}
+
+/// The admin thread, or nothing where it is off.
+pub struct Running {
+    address: Option<String>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    socket: Option<PathBuf>,
+}
+
+impl Running {
+    /// `unix:/path` or `http://address`.
+    pub fn address(&self) -> Option<&str> {
+        self.address.as_deref()
+    }
+
+    /// Ends the thread and removes the socket.
+    pub fn end(mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        if let Some(socket) = self.socket.take() {
+            let _ = std::fs::remove_file(socket);
+        }
+    }
+}
+
+enum Door {
+    Tcp(std::net::TcpListener),
+    Unix(std::os::unix::net::UnixListener),
+}
+
+/// Opens the listener and starts the thread.
+pub fn start(spec: Spec) -> io::Result<Running> {
+    let (door, address, socket) = match &spec.listen {
+        AdminListen::Off => {
+            return Ok(Running {
+                address: None,
+                stop: None,
+                thread: None,
+                socket: None,
+            });
+        }
+        AdminListen::Tcp(address) => {
+            let listener = std::net::TcpListener::bind(address)?;
+            let bound = listener.local_addr()?;
+            (Door::Tcp(listener), format!("http://{bound}"), None)
+        }
+        AdminListen::Unix(path) => (
+            Door::Unix(bind_unix(path)?),
+            format!("unix:{}", path.display()),
+            Some(path.clone()),
+        ),
+    };
+    let trusted = matches!(door, Door::Unix(_));
+    let state = Arc::new(State {
+        token: spec.token,
+        trusted,
+        sites: spec.sites,
+        services: spec.services,
+        counters: spec.counters,
+        compositors: spec.compositors,
+    });
+    let router = Router::new()
+        .route("/purge", post(orders::purge))
+        .route("/status", get(status::status))
+        .layer(DefaultBodyLimit::max(MOST_BODY))
+        .with_state(state);
+    let (stop, stopped) = oneshot::channel();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let thread = std::thread::Builder::new()
+        .name("admin".to_owned())
+        .spawn(move || runtime.block_on(serve(door, router, stopped)))?;
+    Ok(Running {
+        address: Some(address),
+        stop: Some(stop),
+        thread: Some(thread),
+        socket,
+    })
+}
+
+async fn serve(door: Door, router: Router, stopped: oneshot::Receiver<()>) {
+    let result = tokio::select! {
+        result = listen(door, router) => result,
+        _ = stopped => Ok(()),
+    };
+    if let Err(error) = result {
+        tracing::error!(%error, "the admin interface ended");
+    }
+}
+
+async fn listen(door: Door, router: Router) -> io::Result<()> {
+    match door {
+        Door::Tcp(listener) => {
+            listener.set_nonblocking(true)?;
+            axum::serve(TcpListener::from_std(listener)?, router).await
+        }
+        Door::Unix(listener) => {
+            listener.set_nonblocking(true)?;
+            axum::serve(UnixListener::from_std(listener)?, router).await
+        }
+    }
+}
+
+/// Binds a socket that only this user can connect to, in place of one that a dead server left behind.
+fn bind_unix(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+    if let Some(folder) = path.parent() {
+        private_folder(folder)?;
+    }
+    let old = std::fs::symlink_metadata(path);
+    if old.is_ok_and(|meta| meta.file_type().is_socket()) {
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "another galley answers there",
+            ));
+        }
+        std::fs::remove_file(path)?;
+    }
+    let listener = std::os::unix::net::UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Makes a folder that only this user can enter; one that exists must belong to this user, since it may lie below `/tmp`.
+fn private_folder(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    if !folder.exists() {
+        return std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder);
+    }
+    let owner = std::fs::symlink_metadata(folder)?.uid();
+    let me = rustix::process::geteuid().as_raw();
+    if owner == me || owner == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "its folder belongs to another user",
+        ))
+    }
+}
+
+/// Bytes of an order: thousands of addresses.
+const MOST_BODY: usize = 1024 * 1024;

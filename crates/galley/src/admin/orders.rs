@@ -1,0 +1,197 @@
+//! `POST /purge`: purge orders as JSON.
+//!
+//! ```json
+//! { "site": "example.com", "all": true, "urls": ["https://example.com/a/"], "tags": ["p12"],
+//!   "prefixes": ["/blog/"], "patterns": ["^/shop/.*"], "soft": false }
+//! ```
+//! `site` may be any host of the site; without it an order goes to the site of its URL, the token's site, or all sites. The answer
+//! comes when every order holds: `{"ok": true, "orders": 3}`. Orders that cannot be understood are named, and then none is obeyed.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State as Extract;
+use axum::http::{HeaderMap, StatusCode};
+use galley_rules::purge::{self, Order, Scope, Strength};
+use galley_rules::route::{HostTable, canonical_host};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::State;
+use super::auth::{Reach, reach};
+use crate::serve::Site;
+
+/// The body of a purge order.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Wanted {
+    site: Option<String>,
+    all: bool,
+    urls: Vec<String>,
+    tags: Vec<String>,
+    prefixes: Vec<String>,
+    patterns: Vec<String>,
+    soft: bool,
+}
+
+type Reply = (StatusCode, Json<Value>);
+
+/// Handles `POST /purge`.
+pub(super) async fn purge(
+    Extract(state): Extract<Arc<State>>,
+    headers: HeaderMap,
+    body: Json<Wanted>,
+) -> Reply {
+    let wanted = body.0;
+    let targets = match targets(&state, reach(&state, &headers), wanted.site.as_deref()) {
+        Ok(targets) => targets,
+        Err(reply) => return reply,
+    };
+    let orders = match orders(&state, &targets, &wanted) {
+        Ok(orders) if orders.is_empty() => {
+            return refuse(
+                StatusCode::BAD_REQUEST,
+                "nothing to purge: give `all`, `urls`, `tags`, `prefixes` or `patterns`",
+            );
+        }
+        Ok(orders) => orders,
+        Err(complaints) => return refuse(StatusCode::BAD_REQUEST, &complaints.join("; ")),
+    };
+    let mut refused = Vec::new();
+    for (site, order) in &orders {
+        match site.core.epochs.publish(order) {
+            Ok(_) => {
+                tracing::info!(site = site.core.name, scope = ?order.scope, strength = ?order.strength, "purged");
+            }
+            Err(error) => refused.push(format!("`{:?}`: {error}", order.scope)),
+        }
+    }
+    if refused.is_empty() {
+        (
+            StatusCode::OK,
+            Json(json!({ "ok": true, "orders": orders.len() })),
+        )
+    } else {
+        refuse(StatusCode::BAD_REQUEST, &refused.join("; "))
+    }
+}
+
+fn refuse(status: StatusCode, error: &str) -> Reply {
+    (status, Json(json!({ "ok": false, "error": error })))
+}
+
+/// The sites that an order may go to.
+fn targets(state: &State, reach: Reach, site: Option<&str>) -> Result<Vec<Arc<Site>>, Reply> {
+    let named = match site {
+        None => None,
+        Some(host) => Some(find(state, host).ok_or_else(|| {
+            refuse(
+                StatusCode::NOT_FOUND,
+                &format!("no site `{host}`: see `galley status` for the sites there are"),
+            )
+        })?),
+    };
+    let within = |index: &usize| match reach {
+        Reach::All => true,
+        Reach::Site(own) => own == *index,
+        Reach::None => false,
+    };
+    let all = match named {
+        Some(index) => vec![index],
+        None => (0..state.sites.len()).collect(),
+    };
+    let open: Vec<usize> = all.into_iter().filter(within).collect();
+    if open.is_empty() {
+        let status = if matches!(reach, Reach::None) {
+            StatusCode::UNAUTHORIZED
+        } else {
+            StatusCode::FORBIDDEN
+        };
+        return Err(refuse(status, "this token does not reach that site"));
+    }
+    Ok(open
+        .into_iter()
+        .filter_map(|index| state.sites.get(index).map(Arc::clone))
+        .collect())
+}
+
+fn find(state: &State, host: &str) -> Option<usize> {
+    let host = canonical_host(host.as_bytes()).ok()?;
+    let by_name = state.sites.iter().position(|site| site.core.name == host);
+    by_name.or_else(|| table(&state.sites).find(&host))
+}
+
+fn table(sites: &[Arc<Site>]) -> HostTable {
+    let rows = sites.iter().enumerate();
+    HostTable::new(
+        rows.flat_map(|(index, site)| site.hosts.iter().map(move |host| (host.clone(), index))),
+    )
+}
+
+/// Every order for every site that it concerns.
+fn orders(
+    state: &State,
+    targets: &[Arc<Site>],
+    wanted: &Wanted,
+) -> Result<Vec<(Arc<Site>, Order)>, Vec<String>> {
+    let strength = if wanted.soft {
+        Strength::Soft
+    } else {
+        Strength::Hard
+    };
+    let hosts = table(&state.sites);
+    let (mut orders, mut complaints) = (Vec::new(), Vec::new());
+    for site in targets {
+        let mut scopes = Vec::new();
+        if wanted.all {
+            scopes.push(Scope::Site);
+        }
+        for url in &wanted.urls {
+            match purge::url_scope(url, &site.core.rules) {
+                Ok(scope) if concerns(&scope, site, state, &hosts) => scopes.push(scope),
+                Ok(_) => {}
+                Err(error) => complaints.push(format!("`{url}`: {error}")),
+            }
+        }
+        for prefix in &wanted.prefixes {
+            match purge::prefix_scope(prefix) {
+                Ok(scope) => scopes.push(scope),
+                Err(error) => complaints.push(format!("`{prefix}`: {error}")),
+            }
+        }
+        scopes.extend(wanted.tags.iter().map(|tag| Scope::Tag(tag.clone())));
+        scopes.extend(
+            wanted
+                .patterns
+                .iter()
+                .map(|pattern| Scope::Pattern(pattern.clone())),
+        );
+        orders.extend(
+            scopes
+                .into_iter()
+                .map(|scope| (Arc::clone(site), Order { scope, strength })),
+        );
+    }
+    if orders.is_empty() && !wanted.urls.is_empty() && complaints.is_empty() {
+        complaints.push("no site here serves the host of these urls".to_owned());
+    }
+    complaints.dedup();
+    if complaints.is_empty() {
+        Ok(orders)
+    } else {
+        Err(complaints)
+    }
+}
+
+/// Whether a URL's host, where it names one, is this site's.
+fn concerns(scope: &Scope, site: &Arc<Site>, state: &State, hosts: &HostTable) -> bool {
+    match scope {
+        Scope::Url {
+            host: Some(host), ..
+        } => hosts
+            .find(host)
+            .and_then(|index| state.sites.get(index))
+            .is_some_and(|found| Arc::ptr_eq(found, site)),
+        _ => true,
+    }
+}

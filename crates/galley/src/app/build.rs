@@ -1,0 +1,366 @@
+//! From a configuration to the parts that run: pools, compositors, sites, listeners, logs.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use galley_config::{Config, LogTarget, PhpAddress, Site as SiteConfig, Upstream as Configured};
+use galley_files::{Options, Root};
+use galley_rules::route::HostPattern;
+use galley_store::epochs::Epochs;
+use galley_store::memory::Memory;
+
+use super::StartError;
+use crate::clock::Clock;
+use crate::compositor::{self, Handle};
+use crate::front::{Limits, Listeners};
+use crate::serve::{Pool, Services, Site, Sites, Upstream, UpstreamWarnings};
+use crate::supervise::{Managed, PhpSettings};
+use crate::sys;
+use crate::telemetry::access::AccessLog;
+use crate::upstream::{Address, Keep, PoolSpec, Target};
+
+/// What was built.
+pub(super) struct Built {
+    pub(super) services: Arc<Services>,
+    pub(super) sites: Arc<Vec<Arc<Site>>>,
+    pub(super) compositors: Vec<Handle>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Built {
+    pub(super) fn take_threads(&self) -> Vec<JoinHandle<()>> {
+        std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Pools and sites of a configuration; `php` are its managed PHPs in the order of the sites.
+pub(super) fn build(
+    config: &Config,
+    php: &[Option<Managed>],
+    clock: Clock,
+) -> Result<Built, StartError> {
+    let memory = Arc::new(Memory::new(config.cache.memory, config.cache.max_object));
+    let services = Arc::new(Services {
+        memory: Arc::clone(&memory),
+        clock,
+        upstream_warnings: UpstreamWarnings::new(UPSTREAM_WARNINGS_PER_S),
+    });
+    let count = sys::cores().div_ceil(CORES_PER_COMPOSITOR);
+    let mut plan = Plan {
+        pools: vec![Vec::new(); count],
+    };
+    let planned: Vec<Planned> = config
+        .sites
+        .iter()
+        .zip(php)
+        .enumerate()
+        .map(|(index, (site, php))| plan.site(index % count, site, php.as_ref()))
+        .collect();
+    let mut compositors = Vec::with_capacity(count);
+    let mut threads = Vec::with_capacity(count);
+    for (index, pools) in plan.pools.into_iter().enumerate() {
+        let (handle, thread) = compositor::start(index, pools, Arc::clone(&memory), clock)?;
+        compositors.push(handle);
+        threads.push(thread);
+    }
+    let mut sites = Vec::with_capacity(config.sites.len());
+    let mut next_log = 1;
+    for (number, (site, planned)) in (0..).zip(config.sites.iter().zip(planned)) {
+        let log = if site.access.is_some() { next_log } else { 0 };
+        next_log += usize::from(site.access.is_some());
+        sites.push(Arc::new(build_site(
+            config,
+            site,
+            &planned,
+            &compositors,
+            &Numbers { site: number, log },
+        )?));
+    }
+    Ok(Built {
+        services,
+        sites: Arc::new(sites),
+        compositors,
+        threads: Mutex::new(threads),
+    })
+}
+
+/// Which pools each compositor gets.
+struct Plan {
+    pools: Vec<Vec<PoolSpec>>,
+}
+
+/// A site's pools: where they are.
+struct Planned {
+    compositor: usize,
+    primary: Kind,
+    further: Vec<Kind>,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Files,
+    Php(usize),
+    Http(usize),
+}
+
+impl Plan {
+    fn site(&mut self, compositor: usize, site: &SiteConfig, php: Option<&Managed>) -> Planned {
+        let primary = self.pool(compositor, site, &site.upstream, php);
+        let further = site
+            .further
+            .iter()
+            .map(|u| self.pool(compositor, site, u, php))
+            .collect();
+        Planned {
+            compositor,
+            primary,
+            further,
+        }
+    }
+
+    fn pool(
+        &mut self,
+        compositor: usize,
+        site: &SiteConfig,
+        upstream: &Configured,
+        php: Option<&Managed>,
+    ) -> Kind {
+        let limits = &site.limits;
+        let (target, in_flight) = match upstream {
+            Configured::Files => return Kind::Files,
+            Configured::Php(address) => (
+                Target::FastCgi {
+                    address: php_address(address),
+                    keep: Keep::WhenQuiet,
+                },
+                limits.in_flight,
+            ),
+            Configured::Managed => match php {
+                Some(php) => {
+                    let address = Address::Unix(php.socket().to_path_buf());
+                    (
+                        Target::FastCgi {
+                            address,
+                            keep: Keep::Always,
+                        },
+                        php.workers(),
+                    )
+                }
+                None => return Kind::Files,
+            },
+            Configured::Http(servers) => {
+                let servers = servers.iter().map(|s| (s.host.clone(), s.port)).collect();
+                (Target::Http(servers), limits.in_flight)
+            }
+        };
+        let kind: fn(usize) -> Kind = match target {
+            Target::FastCgi { .. } => Kind::Php,
+            Target::Http(_) => Kind::Http,
+        };
+        let Some(pools) = self.pools.get_mut(compositor) else {
+            return Kind::Files;
+        };
+        pools.push(PoolSpec {
+            target,
+            in_flight,
+            queue: limits.queue,
+            queue_timeout: limits.queue_timeout,
+            connect_timeout: limits.connect_timeout,
+            first_byte_timeout: limits.first_byte_timeout,
+            read_timeout: limits.read_timeout,
+        });
+        kind(pools.len() - 1)
+    }
+}
+
+fn php_address(address: &PhpAddress) -> Address {
+    match address {
+        PhpAddress::Unix(path) => Address::Unix(path.clone()),
+        PhpAddress::Tcp(address) => Address::Tcp(address.clone()),
+    }
+}
+
+fn build_site(
+    config: &Config,
+    site: &SiteConfig,
+    planned: &Planned,
+    compositors: &[Handle],
+    numbers: &Numbers,
+) -> Result<Site, StartError> {
+    let upstream = |kind: Kind| match (kind, compositors.get(planned.compositor)) {
+        (Kind::Php(index), Some(c)) => Upstream::Php(Pool {
+            compositor: c.clone(),
+            index,
+        }),
+        (Kind::Http(index), Some(c)) => Upstream::Http(Pool {
+            compositor: c.clone(),
+            index,
+        }),
+        (Kind::Files, _) | (_, None) => Upstream::Files,
+    };
+    let options = Options {
+        php: matches!(planned.primary, Kind::Php(_)),
+        multisite: site.multisite,
+    };
+    let root = site
+        .root
+        .as_ref()
+        .map(|path| {
+            Root::open(path, options)
+                .map(Arc::new)
+                .map_err(|cause| (path.clone(), cause))
+        })
+        .transpose()
+        .map_err(|(path, cause)| StartError::Root {
+            site: site.name.clone(),
+            path,
+            cause,
+        })?;
+    Ok(Site {
+        core: Arc::new(compositor::Site {
+            name: site.name.clone(),
+            rules: site.rules.clone(),
+            epochs: Epochs::new(),
+        }),
+        root,
+        upstream: upstream(planned.primary),
+        further: planned.further.iter().map(|kind| upstream(*kind)).collect(),
+        request_body: config.server.request_body,
+        purge_allow: site.purge_allow.clone(),
+        token: token(site.token_file.as_ref())?,
+        hosts: site.hosts.clone(),
+        number: numbers.site,
+        log: numbers.log,
+    })
+}
+
+/// A site's own number and that of its access log.
+struct Numbers {
+    site: u32,
+    log: usize,
+}
+
+/// The listeners of each core, and the addresses that they have.
+pub(super) fn listeners(
+    config: &Config,
+    built: &Built,
+    cores: usize,
+) -> Result<(Vec<Listeners>, Vec<SocketAddr>), StartError> {
+    let mut rows: BTreeMap<SocketAddr, Vec<(HostPattern, usize)>> = BTreeMap::new();
+    for (index, site) in config.sites.iter().enumerate() {
+        for address in &site.listen {
+            let hosts = site.hosts.iter().map(|host| (host.clone(), index));
+            rows.entry(*address).or_default().extend(hosts);
+        }
+    }
+    let mut per_core: Vec<Listeners> = (0..cores).map(|_| Vec::new()).collect();
+    let mut addresses = Vec::with_capacity(rows.len());
+    for (address, rows) in rows {
+        let failed = |cause| StartError::Listen {
+            address: address.to_string(),
+            cause,
+        };
+        let sites = Arc::new(Sites::new(rows.into_iter(), Arc::clone(&built.sites)));
+        let sockets = sys::listen(address, cores).map_err(failed)?;
+        addresses.push(
+            sockets
+                .first()
+                .map_or(Ok(address), std::net::TcpListener::local_addr)
+                .map_err(failed)?,
+        );
+        for (core, socket) in per_core.iter_mut().zip(sockets) {
+            core.push((socket, Arc::clone(&sites)));
+        }
+    }
+    Ok((per_core, addresses))
+}
+
+/// Limits towards clients.
+pub(super) fn front_limits(config: &Config, connections: usize) -> Limits {
+    let server = &config.server;
+    Limits {
+        head_bytes: server.head_size,
+        head_timeout: server.head_timeout,
+        idle_timeout: server.idle_timeout,
+        body_timeout: server.body_timeout,
+        write_timeout: server.write_timeout,
+        drain_timeout: server.drain_timeout,
+        connections,
+    }
+}
+
+/// How to run PHP for a site that asks for it.
+pub(super) fn php_settings(config: &Config, site: &SiteConfig) -> Option<PhpSettings> {
+    if site.upstream != Configured::Managed {
+        return None;
+    }
+    let root = site.root.as_ref()?;
+    Some(PhpSettings {
+        binary: site.managed.binary.clone(),
+        workers: site.managed.workers,
+        user: site.managed.user.clone().or_else(|| sys::owner(root)),
+        runtime_dir: sys::runtime_dir(),
+        site_name: site.name.clone(),
+        request_body: config.server.request_body,
+        root: root.clone(),
+    })
+}
+
+/// What a token file holds, without the line end.
+pub(super) fn token(path: Option<&PathBuf>) -> Result<Option<String>, StartError> {
+    path.map(|path| {
+        std::fs::read_to_string(path)
+            .map(|text| text.trim().to_owned())
+            .map_err(|cause| StartError::Token {
+                path: path.clone(),
+                cause,
+            })
+    })
+    .transpose()
+}
+
+/// The start of all request ids of one core: random, so that ids of several runs differ.
+pub(super) fn id_prefix() -> String {
+    let random = u64::from_ne_bytes(sys::random_bytes());
+    format!("{:010x}", random & 0xff_ffff_ffff)
+}
+
+/// The access logs: the server's first, then those of sites with one of their own, in the order of the sites.
+pub(super) struct Logs {
+    pub(super) all: Vec<AccessLog>,
+}
+
+impl Logs {
+    pub(super) fn open(config: &Config) -> Result<Self, StartError> {
+        let own = config.sites.iter().filter_map(|site| site.access.as_ref());
+        let all = std::iter::once(&config.log.access)
+            .chain(own)
+            .map(|target| open_log(target, config))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { all })
+    }
+
+    pub(super) fn reopen(&self) {
+        self.all.iter().for_each(AccessLog::reopen);
+    }
+
+    pub(super) fn close(self) {
+        self.all.into_iter().for_each(AccessLog::close);
+    }
+}
+
+fn open_log(target: &LogTarget, config: &Config) -> Result<AccessLog, StartError> {
+    AccessLog::open(target, config.log.format).map_err(|cause| StartError::Log {
+        path: format!("{target:?}"),
+        cause,
+    })
+}
+
+/// One compositor thread serves this many cores: it moves PHP's answers, which come a thousand times more slowly than hits go.
+const CORES_PER_COMPOSITOR: usize = 4;
+
+/// Lines about failing upstreams per second; an outage under load would otherwise fill the disk.
+const UPSTREAM_WARNINGS_PER_S: u32 = 5;

@@ -1,0 +1,278 @@
+//! The running server: builds its parts, wires them, watches signals, drains.
+//!
+//! The control thread (this one) owns what outlives a request: managed PHP, the log's threads, the admin thread, the front and
+//! compositor threads. It answers nothing itself, so no load can keep it from ending the process.
+
+mod build;
+mod signals;
+mod sweep;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use galley_config::Config;
+use tokio::sync::watch;
+
+use crate::admin;
+use crate::clock::Clock;
+use crate::compositor;
+use crate::front;
+use crate::supervise::Managed;
+use crate::sys;
+use crate::telemetry::access::AccessLog;
+use crate::telemetry::errors;
+use build::{Built, Logs};
+
+/// Why the server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listener could not be had.
+    #[error("cannot listen on `{address}`: {cause}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The admin listener could not be had.
+    #[error("cannot open the admin interface on `{address}`: {cause}")]
+    Admin {
+        /// The address or socket.
+        address: String,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// A log file could not be opened.
+    #[error("cannot open the log `{path}`: {cause}")]
+    Log {
+        /// The file.
+        path: String,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// A token file could not be read.
+    #[error("cannot read the token file `{path}`: {cause}")]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// A site's root could not be opened.
+    #[error("cannot open the root `{path}` of site `{site}`: {cause}")]
+    Root {
+        /// The site.
+        site: String,
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// Managed PHP did not come up.
+    #[error("cannot start PHP for site `{site}`: {cause}")]
+    Php {
+        /// The site.
+        site: String,
+        /// What went wrong.
+        cause: crate::supervise::StartError,
+    },
+    /// A thread or runtime could not be made.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// Runs the server until it is told to end. `tell` gets one line per listener, for people and scripts.
+pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
+    let clock = Clock::start();
+    let error_log =
+        errors::start(&config.log.error, config.log.level).map_err(|cause| StartError::Log {
+            path: format!("{:?}", config.log.error),
+            cause,
+        })?;
+    let descriptors = sys::raise_descriptor_limit();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let signals = signals::Signals::new()?;
+        let logs = Logs::open(config)?;
+        let php = start_php(config).await?;
+        let built = build::build(config, &php, clock)?;
+        let (stop, stopped) = watch::channel(false);
+        let running = Running::start(
+            config,
+            &built,
+            &logs,
+            &stopped,
+            &Share::new(config, descriptors),
+        )?;
+        for address in &running.addresses {
+            tell(&format!("listening on http://{address}"));
+        }
+        if let Some(address) = running.admin.address() {
+            tell(&format!("admin on {address}"));
+        }
+        tell("ready");
+        let reopen = || {
+            logs.reopen();
+            error_log.reopen();
+        };
+        tokio::select! {
+            () = signals.until_stop(reopen) => {}
+            () = sweep::run(Arc::clone(&built.services), &built.sites) => {}
+        }
+        tracing::info!("draining");
+        let _ = stop.send(true);
+        drop(built);
+        running.end(config.server.drain_timeout).await;
+        for managed in php.into_iter().flatten() {
+            managed.stop().await;
+        }
+        logs.close();
+        Ok(())
+    })
+}
+
+/// Connections per core, from the configuration or from the descriptors there are.
+struct Share {
+    cores: usize,
+    connections: usize,
+}
+
+impl Share {
+    fn new(config: &Config, descriptors: u64) -> Self {
+        let cores = match config.server.workers {
+            0 => sys::cores(),
+            workers => workers,
+        };
+        let all = match config.server.max_connections {
+            0 => usize::try_from(descriptors)
+                .unwrap_or(usize::MAX)
+                .saturating_sub(RESERVED_DESCRIPTORS)
+                .max(64),
+            connections => connections,
+        };
+        Self {
+            cores,
+            connections: (all / cores).max(1),
+        }
+    }
+}
+
+/// One managed PHP per site that asks for it, in the order of the sites.
+async fn start_php(config: &Config) -> Result<Vec<Option<Managed>>, StartError> {
+    let mut all = Vec::with_capacity(config.sites.len());
+    for site in &config.sites {
+        all.push(match build::php_settings(config, site) {
+            Some(settings) => {
+                Some(
+                    Managed::start(settings)
+                        .await
+                        .map_err(|cause| StartError::Php {
+                            site: site.name.clone(),
+                            cause,
+                        })?,
+                )
+            }
+            None => None,
+        });
+    }
+    Ok(all)
+}
+
+struct Running {
+    addresses: Vec<std::net::SocketAddr>,
+    fronts: Vec<JoinHandle<()>>,
+    admin: admin::Running,
+    compositors: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(
+        config: &Config,
+        built: &Built,
+        logs: &Logs,
+        stop: &watch::Receiver<bool>,
+        share: &Share,
+    ) -> Result<Self, StartError> {
+        let (listeners, addresses) = build::listeners(config, built, share.cores)?;
+        let mut fronts = Vec::with_capacity(share.cores);
+        let mut counters = Vec::with_capacity(share.cores);
+        for (index, listeners) in listeners.into_iter().enumerate() {
+            let (writer, reader) = crate::telemetry::counters::counters();
+            counters.push(reader);
+            fronts.push(front::start(front::Spec {
+                index,
+                listeners,
+                limits: build::front_limits(config, share.connections),
+                services: Arc::clone(&built.services),
+                logs: logs.all.iter().map(AccessLog::writer).collect(),
+                counters: writer,
+                id_prefix: build::id_prefix(),
+                stop: stop.clone(),
+            })?);
+        }
+        let admin = admin::start(admin::Spec {
+            listen: config.admin.listen.clone(),
+            token: build::token(config.admin.token_file.as_ref())?,
+            sites: Arc::clone(&built.sites),
+            services: Arc::clone(&built.services),
+            counters,
+            compositors: built.compositors.clone(),
+        })
+        .map_err(|cause| StartError::Admin {
+            address: format!("{:?}", config.admin.listen),
+            cause,
+        })?;
+        let compositors = built.take_threads();
+        Ok(Self {
+            addresses,
+            fronts,
+            admin,
+            compositors,
+        })
+    }
+
+    /// Waits for exchanges under way, then for the threads; never longer than the drain allows and a little.
+    async fn end(self, drain: Duration) {
+        let Self {
+            fronts,
+            admin,
+            compositors,
+            ..
+        } = self;
+        let all = async move {
+            join(fronts).await;
+            admin.end();
+            join(compositors).await;
+        };
+        if tokio::time::timeout(drain + DRAIN_SLACK, all)
+            .await
+            .is_err()
+        {
+            tracing::warn!("ended with exchanges still under way: `drain_timeout` was over");
+        }
+    }
+}
+
+async fn join(threads: Vec<JoinHandle<()>>) {
+    for thread in threads {
+        if !matches!(
+            tokio::task::spawn_blocking(move || thread.join()).await,
+            Ok(Ok(()))
+        ) {
+            tracing::error!("a thread ended in a panic");
+        }
+    }
+}
+
+/// Handles to the compositors, for `status`.
+pub type Compositors = Vec<compositor::Handle>;
+
+/// Descriptors that are not for clients: files, upstreams, logs.
+const RESERVED_DESCRIPTORS: usize = 256;
+
+/// What ending may take beyond the drain itself.
+const DRAIN_SLACK: Duration = Duration::from_secs(2);

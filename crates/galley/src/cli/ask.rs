@@ -1,0 +1,194 @@
+//! Asking a running server over its admin interface.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use galley_config::{AdminListen, Complaints};
+use http::{Request, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1::handshake;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+use super::options::AdminOptions;
+
+/// Where a running server takes orders.
+pub(super) struct Admin {
+    door: Door,
+    token: Option<String>,
+}
+
+enum Door {
+    Tcp(String),
+    Unix(PathBuf),
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    #[error("{0}")]
+    Config(Complaints),
+    #[error("the admin interface is off in `{0}`: set `[admin] listen`, or give --admin")]
+    Off(PathBuf),
+    #[error("`{0}` is no admin address: say unix:/path or http://address:port")]
+    Address(String),
+    #[error("cannot read the token file `{path}`: {cause}")]
+    Token {
+        path: PathBuf,
+        cause: std::io::Error,
+    },
+    #[error("cannot reach the server at {address}: {cause}; is it running?")]
+    Unreachable {
+        address: String,
+        cause: std::io::Error,
+    },
+    #[error("the server did not answer within {0:?}")]
+    Late(Duration),
+    #[error("the server's answer cannot be read: {0}")]
+    Answer(String),
+    #[error("refused ({status}): {error}")]
+    Refused { status: u16, error: String },
+}
+
+/// Finds the admin interface from the options or the configuration that they name.
+pub(super) fn admin(options: &AdminOptions) -> Result<Admin, Trouble> {
+    let (door, configured_token) = if let Some(text) = &options.admin {
+        (parse(text)?, None)
+    } else {
+        let path = options
+            .config
+            .as_deref()
+            .unwrap_or(Path::new(super::DEFAULT_CONFIG));
+        let config = super::configuration(path).map_err(Trouble::Config)?;
+        let door = match config.admin.listen {
+            AdminListen::Off => return Err(Trouble::Off(path.to_path_buf())),
+            AdminListen::Tcp(address) => Door::Tcp(address.to_string()),
+            AdminListen::Unix(path) => Door::Unix(path),
+        };
+        (door, config.admin.token_file)
+    };
+    let token = options
+        .token_file
+        .clone()
+        .or(configured_token)
+        .map(|path| std::fs::read_to_string(&path).map_err(|cause| Trouble::Token { path, cause }))
+        .transpose()?
+        .map(|text| text.trim().to_owned());
+    Ok(Admin { door, token })
+}
+
+fn parse(text: &str) -> Result<Door, Trouble> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return Ok(Door::Unix(path.into()));
+    }
+    let address = text
+        .strip_prefix("http://")
+        .map(|rest| rest.trim_end_matches('/'));
+    match address {
+        Some(address) if !address.is_empty() && !address.contains('/') => {
+            Ok(Door::Tcp(address.to_owned()))
+        }
+        _ => Err(Trouble::Address(text.to_owned())),
+    }
+}
+
+impl Admin {
+    /// Asks a question.
+    pub(super) fn get(&self, path: &str) -> Result<Value, Trouble> {
+        self.ask("GET", path, Bytes::new())
+    }
+
+    /// Gives an order.
+    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, Trouble> {
+        self.ask("POST", path, body.to_string().into())
+    }
+
+    fn ask(&self, method: &str, path: &str, body: Bytes) -> Result<Value, Trouble> {
+        let unreachable = |cause| Trouble::Unreachable {
+            address: self.address(),
+            cause,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(unreachable)?;
+        runtime.block_on(async {
+            let exchange = async {
+                match &self.door {
+                    Door::Tcp(address) => {
+                        let stream = TcpStream::connect(address).await.map_err(unreachable)?;
+                        self.exchange(stream, method, path, body).await
+                    }
+                    Door::Unix(socket) => {
+                        let stream = UnixStream::connect(socket).await.map_err(unreachable)?;
+                        self.exchange(stream, method, path, body).await
+                    }
+                }
+            };
+            tokio::time::timeout(PATIENCE, exchange)
+                .await
+                .map_err(|_| Trouble::Late(PATIENCE))?
+        })
+    }
+
+    async fn exchange(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        method: &str,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Value, Trouble> {
+        let unreadable = |error: &dyn std::fmt::Display| Trouble::Answer(error.to_string());
+        let (mut sender, connection) = handshake(TokioIo::new(stream))
+            .await
+            .map_err(|e| unreadable(&e))?;
+        let driving = tokio::spawn(connection);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "galley")
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request.body(Full::new(body)).map_err(|e| unreadable(&e))?;
+        let answer = sender
+            .send_request(request)
+            .await
+            .map_err(|e| unreadable(&e))?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), MOST_ANSWER)
+            .collect()
+            .await
+            .map_err(|e| unreadable(&e))?;
+        driving.abort();
+        let bytes = body.to_bytes();
+        let value: Option<Value> = serde_json::from_slice(&bytes).ok();
+        if status.is_success() {
+            return value.ok_or_else(|| Trouble::Answer("it is no JSON".to_owned()));
+        }
+        let error = value
+            .and_then(|v| v["error"].as_str().map(str::to_owned))
+            .unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned());
+        Err(Trouble::Refused {
+            status: status.as_u16(),
+            error,
+        })
+    }
+
+    fn address(&self) -> String {
+        match &self.door {
+            Door::Tcp(address) => format!("http://{address}"),
+            Door::Unix(path) => format!("unix:{}", path.display()),
+        }
+    }
+}
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Bytes of an answer.
+const MOST_ANSWER: usize = 64 * 1024 * 1024;

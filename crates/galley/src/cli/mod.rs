@@ -1,0 +1,133 @@
+//! The command line: `run`, `check`, `purge`, `status`.
+//!
+//! Data goes to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage or configuration.
+
+mod ask;
+mod options;
+mod show;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+use galley_config::{Complaints, Config};
+use serde_json::{Value, json};
+
+use crate::app;
+use options::{Cli, Command, PurgeOptions, RunOptions, StatusOptions};
+
+/// Runs the command that the arguments name.
+pub fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Run(options) => run(&options),
+        Command::Check(options) => check(options.config.as_deref(), options.json),
+        Command::Purge(options) => purge(&options),
+        Command::Status(options) => status(&options),
+    }
+}
+
+fn run(options: &RunOptions) -> ExitCode {
+    let config = match (&options.config, &options.root) {
+        (_, Some(root)) => galley_config::for_root(root),
+        (config, None) => {
+            galley_config::load(config.as_deref().unwrap_or(Path::new(DEFAULT_CONFIG)))
+        }
+    };
+    let config = match config {
+        Ok(config) => config,
+        Err(complaints) => return complain(&complaints),
+    };
+    match app::run(&config, &talk) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+fn check(path: Option<&Path>, as_json: bool) -> ExitCode {
+    let path = path.unwrap_or(Path::new(DEFAULT_CONFIG));
+    match galley_config::load(path) {
+        Ok(config) => {
+            show::checked(path, &config, as_json);
+            ExitCode::SUCCESS
+        }
+        Err(complaints) if as_json => {
+            show::data(&show::complaints(&complaints));
+            ExitCode::from(EXIT_USAGE)
+        }
+        Err(complaints) => complain(&complaints),
+    }
+}
+
+fn purge(options: &PurgeOptions) -> ExitCode {
+    let admin = match ask::admin(&options.admin) {
+        Ok(admin) => admin,
+        Err(ask::Trouble::Config(complaints)) => return complain(&complaints),
+        Err(trouble) => return fail(&trouble.to_string()),
+    };
+    let order = json!({
+        "site": options.site,
+        "all": options.all,
+        "urls": options.url,
+        "tags": options.tag,
+        "prefixes": options.prefix,
+        "patterns": options.pattern,
+        "soft": options.soft,
+    });
+    answer(admin.post("/purge", &order), |value| {
+        if options.json {
+            show::data(value);
+        } else {
+            talk(&format!("purged: {} order(s) in force", value["orders"]));
+        }
+    })
+}
+
+fn status(options: &StatusOptions) -> ExitCode {
+    let admin = match ask::admin(&options.admin) {
+        Ok(admin) => admin,
+        Err(ask::Trouble::Config(complaints)) => return complain(&complaints),
+        Err(trouble) => return fail(&trouble.to_string()),
+    };
+    answer(admin.get("/status"), |value| {
+        if options.json {
+            show::data(value);
+        } else {
+            show::status(value);
+        }
+    })
+}
+
+fn answer(result: Result<Value, ask::Trouble>, show: impl FnOnce(&Value)) -> ExitCode {
+    match result {
+        Ok(value) => {
+            show(&value);
+            ExitCode::SUCCESS
+        }
+        Err(trouble) => fail(&trouble.to_string()),
+    }
+}
+
+fn complain(complaints: &Complaints) -> ExitCode {
+    show::talk_lines(&complaints.to_string());
+    ExitCode::from(EXIT_USAGE)
+}
+
+fn fail(message: &str) -> ExitCode {
+    talk(message);
+    ExitCode::FAILURE
+}
+
+fn talk(line: &str) {
+    show::talk_lines(&format!("galley: {line}"));
+}
+
+/// A configuration that the file system package installs.
+const DEFAULT_CONFIG: &str = "/etc/galley/galley.toml";
+
+/// Wrong usage or configuration; clap's own code for wrong arguments is the same.
+const EXIT_USAGE: u8 = 2;
+
+/// The configuration for commands that ask a running server.
+fn configuration(path: &Path) -> Result<Config, Complaints> {
+    galley_config::load(path)
+}

@@ -1,0 +1,114 @@
+//! What the command line takes.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// The web server for WordPress.
+#[derive(Debug, Parser)]
+#[command(name = "galley", version, about, max_term_width = 100)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Serve
+    Run(RunOptions),
+    /// Read the configuration and say everything that is wrong with it
+    Check(CheckOptions),
+    /// Tell a running server that content has changed
+    Purge(PurgeOptions),
+    /// Show what a running server does
+    Status(StatusOptions),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct RunOptions {
+    /// Configuration file [default: /etc/galley/galley.toml]
+    #[arg(long, value_name = "FILE", conflicts_with = "root")]
+    pub(super) config: Option<PathBuf>,
+    /// Serve this WordPress directory on port 8080, with PHP managed by Galley and no file
+    #[arg(long, value_name = "DIR")]
+    pub(super) root: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct CheckOptions {
+    /// Configuration file [default: /etc/galley/galley.toml]
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// Print the findings as JSON on stdout
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// How to find the running server.
+#[derive(Args, Debug)]
+pub(super) struct AdminOptions {
+    /// The running server's configuration file [default: /etc/galley/galley.toml]
+    #[arg(long, value_name = "FILE", conflicts_with = "admin")]
+    pub(super) config: Option<PathBuf>,
+    /// Its admin interface: `unix:/path` or `http://address:port`
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) admin: Option<String>,
+    /// File with the token [default: the configuration's]
+    #[arg(long, value_name = "FILE")]
+    pub(super) token_file: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct PurgeOptions {
+    #[command(flatten)]
+    pub(super) admin: AdminOptions,
+    /// Only this site, named by one of its hosts [default: the URL's site, else all]
+    #[arg(long, value_name = "HOST")]
+    pub(super) site: Option<String>,
+    #[command(flatten)]
+    pub(super) what: What,
+    /// Keep serving the old page while the new one is composed
+    #[arg(long)]
+    pub(super) soft: bool,
+    /// Print the answer as JSON on stdout
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl std::ops::Deref for PurgeOptions {
+    type Target = What;
+
+    fn deref(&self) -> &What {
+        &self.what
+    }
+}
+
+/// At least one of these is needed; each but `--all` may be given several times.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = true)]
+pub(super) struct What {
+    /// Everything
+    #[arg(long)]
+    pub(super) all: bool,
+    /// One page, by its address
+    #[arg(long, value_name = "URL")]
+    pub(super) url: Vec<String>,
+    /// Every page that carries this tag
+    #[arg(long, value_name = "TAG")]
+    pub(super) tag: Vec<String>,
+    /// Every page at this path and below it
+    #[arg(long, value_name = "PATH")]
+    pub(super) prefix: Vec<String>,
+    /// Every page whose path and query match this regular expression
+    #[arg(long, value_name = "REGEX")]
+    pub(super) pattern: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct StatusOptions {
+    #[command(flatten)]
+    pub(super) admin: AdminOptions,
+    /// Print it as JSON on stdout
+    #[arg(long)]
+    pub(super) json: bool,
+}

@@ -1,0 +1,137 @@
+//! How commands print: data to stdout, talk to stderr.
+
+use std::io::Write;
+use std::path::Path;
+
+use galley_config::{Complaints, Config, Upstream};
+use serde_json::{Value, json};
+
+/// One JSON value on stdout.
+pub(super) fn data(value: &Value) {
+    line(&value.to_string());
+}
+
+/// Lines on stderr.
+pub(super) fn talk_lines(text: &str) {
+    // A closed stderr is no reason to fail.
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// What `check` says of a good file.
+pub(super) fn checked(path: &Path, config: &Config, as_json: bool) {
+    if as_json {
+        let sites: Vec<Value> = config
+            .sites
+            .iter()
+            .map(|site| json!({ "name": site.name, "upstream": upstream(&site.upstream) }))
+            .collect();
+        return data(&json!({ "ok": true, "files": config.files.len(), "sites": sites }));
+    }
+    talk_lines(&format!("galley: `{}` is in order", path.display()));
+    for site in &config.sites {
+        let listen: Vec<String> = site.listen.iter().map(ToString::to_string).collect();
+        line(&format!(
+            "{}\t{}\t{}",
+            site.name,
+            upstream(&site.upstream),
+            listen.join(",")
+        ));
+    }
+}
+
+/// Complaints for scripts.
+pub(super) fn complaints(complaints: &Complaints) -> Value {
+    let all: Vec<Value> = complaints
+        .iter()
+        .map(|c| {
+            json!({
+                "file": c.file, "line": c.line, "column": c.column, "option": c.option,
+                "message": c.message, "help": c.help,
+            })
+        })
+        .collect();
+    json!({ "ok": false, "complaints": all })
+}
+
+/// The status as a table.
+pub(super) fn status(value: &Value) {
+    let memory = &value["memory"];
+    line(&format!(
+        "galley {}, up {}",
+        text(&value["version"]),
+        duration(value["uptime_s"].as_u64().unwrap_or(0))
+    ));
+    line(&format!(
+        "memory    {} of {} in {} entries, {} evicted",
+        size(&memory["bytes"]),
+        size(&memory["limit"]),
+        memory["entries"],
+        memory["evictions"]
+    ));
+    line(&format!(
+        "upstream  {} under way, {} waiting",
+        value["upstream"]["in_flight"], value["upstream"]["waiting"]
+    ));
+    let answers: Vec<String> = value["answers"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(word, count)| format!("{word} {count}"))
+        .collect();
+    line(&format!("answers   {}", answers.join(", ")));
+    line("");
+    line(&format!(
+        "{:<32} {:<10} {:>8}",
+        "SITE", "UPSTREAM", "PURGES"
+    ));
+    for site in value["sites"].as_array().into_iter().flatten() {
+        line(&format!(
+            "{:<32} {:<10} {:>8}",
+            text(&site["name"]),
+            text(&site["upstream"]),
+            site["purges"]
+        ));
+    }
+}
+
+fn line(text: &str) {
+    // `galley status | head -1` closes the pipe: no reason to fail.
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+}
+
+fn upstream(upstream: &Upstream) -> &'static str {
+    match upstream {
+        Upstream::Php(_) => "php",
+        Upstream::Managed => "php managed",
+        Upstream::Http(_) => "http",
+        Upstream::Files => "files",
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or("-")
+}
+
+fn size(value: &Value) -> String {
+    let bytes = value.as_u64().unwrap_or(0);
+    match bytes {
+        0..1_048_576 => format!("{} KiB", bytes / 1024),
+        1_048_576..1_073_741_824 => format!("{} MiB", bytes / 1_048_576),
+        _ => format!(
+            "{}.{} GiB",
+            bytes / 1_073_741_824,
+            bytes % 1_073_741_824 * 10 / 1_073_741_824
+        ),
+    }
+}
+
+fn duration(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    if days > 0 {
+        format!("{days}d {hours}h")
+    } else if hours > 0 {
+        format!("{hours}h {minutes}m")
+    } else {
+        format!("{minutes}m {}s", seconds % 60)
+    }
+}

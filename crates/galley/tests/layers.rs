@@ -1,0 +1,238 @@
+//! Holds the architecture: modules import downward only, files and functions stay readable, house rules are kept.
+//!
+//! Read from the source text, so it needs no tool and sees every target.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Modules of the server from the bottom up; a module may use those of lower rank only, and itself.
+const RANKS: &[(u32, &[&str])] = &[
+    (0, &["clock", "fault", "body", "telemetry"]),
+    (1, &["sys", "supervise"]),
+    (2, &["upstream"]),
+    (3, &["compositor"]),
+    (4, &["serve"]),
+    (5, &["front", "admin"]),
+    (6, &["app"]),
+    (7, &["cli"]),
+];
+
+/// Which crates of ours each crate may name.
+const CRATES: &[(&str, &[&str])] = &[
+    ("rules", &[]),
+    ("wire", &[]),
+    ("fastcgi", &[]),
+    ("store", &["rules"]),
+    ("config", &["rules"]),
+    ("files", &["rules"]),
+    ("testkit", &["fastcgi"]),
+    ("xtask", &["testkit"]),
+];
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn all_sources() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    sources(&workspace().join("crates"), &mut found);
+    found.retain(|path| !path.components().any(|c| c.as_os_str() == "target"));
+    found.sort();
+    assert!(found.len() > 50, "only {} source files found", found.len());
+    found
+}
+
+fn rank(module: &str) -> Option<u32> {
+    RANKS
+        .iter()
+        .find(|(_, names)| names.contains(&module))
+        .map(|(rank, _)| *rank)
+}
+
+fn is_test(path: &Path) -> bool {
+    let text = path.to_string_lossy();
+    text.contains("/tests/") || text.ends_with("/tests.rs") || text.contains("/testkit/")
+}
+
+#[test]
+fn modules_import_downward_only() {
+    let root = workspace().join("crates/galley/src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    let mut complaints = Vec::new();
+    for file in files {
+        let inner = file.strip_prefix(&root).unwrap();
+        let first = inner.iter().next().unwrap().to_string_lossy();
+        let module = first.trim_end_matches(".rs");
+        let Some(own) = rank(module) else {
+            if !["lib", "main"].contains(&module) {
+                complaints.push(format!(
+                    "{}: module `{module}` has no rank in this test",
+                    inner.display()
+                ));
+            }
+            continue;
+        };
+        for (number, line) in fs::read_to_string(&file).unwrap().lines().enumerate() {
+            for used in line.split("crate::").skip(1) {
+                let name: String = used
+                    .chars()
+                    .take_while(|c| c.is_alphanumeric() || *c == '_')
+                    .collect();
+                match rank(&name) {
+                    Some(other) if name != module && other >= own => complaints.push(format!(
+                        "{}:{}: `{module}` (rank {own}) uses `{name}` (rank {other})",
+                        inner.display(),
+                        number + 1
+                    )),
+                    _ => {}
+                }
+            }
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[test]
+fn crates_name_only_crates_below_them() {
+    for (name, allowed) in CRATES {
+        let manifest =
+            fs::read_to_string(workspace().join("crates").join(name).join("Cargo.toml")).unwrap();
+        let dependencies = manifest.split("[dev-dependencies]").next().unwrap();
+        for line in dependencies
+            .lines()
+            .filter(|line| line.starts_with("galley-"))
+        {
+            let used = line
+                .trim_start_matches("galley-")
+                .split(['.', ' ', '='])
+                .next()
+                .unwrap();
+            assert!(
+                allowed.contains(&used),
+                "`{name}` may not depend on `{used}`"
+            );
+        }
+    }
+}
+
+#[test]
+fn files_and_functions_stay_readable() {
+    let mut complaints = Vec::new();
+    for path in all_sources() {
+        let text = fs::read_to_string(&path).unwrap();
+        let limit = if is_test(&path) { 800 } else { 500 };
+        let lines: Vec<&str> = if is_test(&path) {
+            text.lines().collect()
+        } else {
+            text.split("#[cfg(test)]\nmod tests {")
+                .next()
+                .unwrap()
+                .lines()
+                .collect()
+        };
+        if lines.len() > limit {
+            complaints.push(format!(
+                "{}: {} lines, split at {limit}",
+                path.display(),
+                lines.len()
+            ));
+        }
+        if !is_test(&path) {
+            complaints.extend(long_functions(&path, &lines));
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+fn long_functions(path: &Path, lines: &[&str]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let trimmed = line.trim_start();
+        let is_function = ["fn ", "pub fn ", "async fn ", "pub async fn "]
+            .iter()
+            .any(|p| trimmed.starts_with(p))
+            || (trimmed.starts_with("pub(") && trimmed.contains(" fn "));
+        if !is_function || trimmed.ends_with(';') {
+            continue;
+        }
+        let close = format!("{}}}", &line[..line.len() - trimmed.len()]);
+        let length = lines[start..]
+            .iter()
+            .position(|l| *l == close)
+            .map_or(0, |n| n + 1);
+        if length > 100 {
+            complaints.push(format!(
+                "{}:{}: function of {length} lines, split at 100",
+                path.display(),
+                start + 1
+            ));
+        }
+    }
+    complaints
+}
+
+#[test]
+fn every_source_file_says_what_it_is() {
+    for path in all_sources() {
+        let text = fs::read_to_string(&path).unwrap();
+        let first = text
+            .lines()
+            .find(|line| !line.starts_with("#![") && !line.is_empty())
+            .unwrap_or_default();
+        assert!(
+            first.starts_with("//!"),
+            "{} does not open with a module text",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn nothing_is_left_for_later_and_nothing_unsafe() {
+    for path in all_sources()
+        .into_iter()
+        .filter(|path| !path.ends_with("galley/tests/layers.rs"))
+    {
+        let text = fs::read_to_string(&path).unwrap();
+        for word in ["TODO", "FIXME", "todo!(", "unimplemented!(", "dbg!("] {
+            assert!(!text.contains(word), "{} contains `{word}`", path.display());
+        }
+        let has_unsafe = text.lines().any(|line| {
+            let code = line.split("//").next().unwrap_or_default();
+            code.contains("unsafe {") || code.contains("unsafe fn") || code.contains("unsafe impl")
+        });
+        assert!(!has_unsafe, "{} contains unsafe code", path.display());
+    }
+}
+
+#[test]
+fn ignored_tests_and_allowed_lints_carry_a_reason() {
+    for path in all_sources()
+        .into_iter()
+        .filter(|path| !path.ends_with("galley/tests/layers.rs"))
+    {
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(
+            !text.contains("#[ignore]"),
+            "{}: an ignored test without a reason",
+            path.display()
+        );
+        assert!(
+            !text.contains("#[allow("),
+            "{}: say #[expect(lint, reason = ..)]",
+            path.display()
+        );
+    }
+}
