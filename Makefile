@@ -1,0 +1,41 @@
+# The two commands that matter: `make demo` and `make test`. Both install what is missing first.
+
+.PHONY: help demo demo-clean test bench build check setup-demo setup-test setup-bench
+
+PORT ?= 8080
+DEMO_ARGS = --port $(PORT) $(if $(WP),--wp $(WP))
+
+help:
+	@echo 'make demo             a real WordPress, served by Galley, on http://localhost:$(PORT)'
+	@echo 'make demo WP=DIR      the same with a WordPress that you have'
+	@echo 'make demo-clean       removes what the demo made'
+	@echo 'make test             everything: format, lints, unit and end-to-end tests, licences'
+	@echo 'make bench            Galley next to Apache and nginx, in one run (QUICK=1: a short one)'
+	@echo 'make build            the release binary, target/release/galley'
+
+setup-%:
+	@scripts/setup $*
+
+build:
+	cargo build --release --bin galley
+
+demo: setup-demo build
+	@cargo build --quiet --release --package xtask
+	@target/release/xtask demo --galley target/release/galley $(DEMO_ARGS)
+
+demo-clean:
+	@cargo run --quiet --release --package xtask -- demo-clean
+
+check:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo deny --log-level error check licenses bans sources
+
+test: setup-test check
+	cargo build --quiet --workspace --all-targets
+	cargo test --quiet --workspace
+	RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps
+
+bench: setup-bench build
+	@cargo build --quiet --release --package xtask
+	@target/release/xtask bench --galley target/release/galley $(if $(QUICK),--quick)
