@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
     }
     println!(
         "{}",
-        show::sign(&galley.url(), accounts.as_ref(), &binary, &config)
+        show::sign(&address(&galley), accounts.as_ref(), &binary, &config)
     );
     signals.wait(|| galley.has_ended());
     let by_itself = galley.has_ended();
@@ -222,6 +222,11 @@ fn quoted(text: &str) -> String {
     }
     out.push('"');
     out
+}
+
+/// The address as a person types it.
+fn address(galley: &Galley) -> String {
+    galley.url().replace("//127.0.0.1:", "//localhost:")
 }
 
 #[cfg(test)]
