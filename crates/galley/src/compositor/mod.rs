@@ -25,14 +25,14 @@ use galley_rules::site::SiteRules;
 use galley_rules::time::Tick;
 use galley_store::entry::Entry;
 use galley_store::epochs::Epochs;
-use galley_store::fill::{Failure, FillReader};
+use galley_store::fill::{Failure, FillReader, FillWriter};
 use galley_store::key::Key;
 use galley_store::memory::Memory;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::clock::Clock;
-use crate::upstream::{Ask, Pool, PoolSpec};
+use crate::upstream::{Ask, Incoming, Pool, PoolSpec};
 
 /// What composing needs to know of a site.
 pub struct Site {
@@ -222,6 +222,22 @@ impl Desk {
             .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         self.load.in_flight.store(taken, Ordering::Relaxed);
         self.load.waiting.store(waiting, Ordering::Relaxed);
+    }
+}
+
+/// Hands a body on to its end, or until nobody wants it any more: an upstream that is silent must not hold its place for a
+/// client that has left.
+async fn relay(incoming: &mut Incoming, writer: &mut FillWriter) -> Result<(), Failure> {
+    loop {
+        let chunk = tokio::select! {
+            biased;
+            chunk = incoming.chunk() => chunk?,
+            () = writer.readers_gone() => return Err(Failure::Aborted),
+        };
+        let Some(chunk) = chunk else { return Ok(()) };
+        if writer.push(chunk).await.is_err() {
+            return Err(Failure::Aborted);
+        }
     }
 }
 

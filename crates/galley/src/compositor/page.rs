@@ -21,7 +21,7 @@ use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderValue};
 use tokio::sync::oneshot;
 
-use super::{Composed, Desk, PageOrder, publish};
+use super::{Composed, Desk, PageOrder, publish, relay};
 use crate::upstream::Incoming;
 
 /// A page being composed.
@@ -218,11 +218,7 @@ impl Desk {
             },
             length: incoming.length(),
         });
-        while let Some(chunk) = incoming.chunk().await? {
-            if writer.push(chunk).await.is_err() {
-                return Err(Failure::Aborted);
-            }
-        }
+        relay(&mut incoming, writer).await?;
         if incoming.ended_well() {
             Ok(Page::Storable {
                 status,
@@ -378,11 +374,7 @@ async fn pour(
         },
         length: incoming.length(),
     });
-    while let Some(chunk) = incoming.chunk().await? {
-        if writer.push(chunk).await.is_err() {
-            return Err(Failure::Aborted);
-        }
-    }
+    relay(&mut incoming, writer).await?;
     Ok(Page::NotKept)
 }
 

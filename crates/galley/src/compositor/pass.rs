@@ -11,7 +11,7 @@ use galley_store::fill::{self, Failure, FillHead, FillReader, FillWriter, Share}
 use http::header;
 use tokio::sync::oneshot;
 
-use super::{Desk, PassOrder, publish};
+use super::{Desk, PassOrder, publish, relay};
 use crate::upstream::Incoming;
 
 impl Desk {
@@ -50,12 +50,12 @@ impl Desk {
             share: Share::Private,
             length: incoming.length(),
         });
-        let mut reading = true;
-        while let Some(chunk) = incoming.chunk().await? {
-            reading = reading && writer.push(chunk).await.is_ok();
+        if order.ask.is_safe() {
+            relay(&mut incoming, writer).await?;
+        } else {
             // A client that left does not end an unsafe exchange: the rest is read and dropped.
-            if !reading && order.ask.is_safe() {
-                return Err(Failure::Aborted);
+            while let Some(chunk) = incoming.chunk().await? {
+                let _ = writer.push(chunk).await;
             }
         }
         publish(&order.site, &ordered);

@@ -122,8 +122,18 @@ impl Wire {
     /// Waits until the client leaves, taking in what it sends meanwhile up to a bound. Never returns otherwise. Cancel-safe.
     pub(super) async fn vanished(&mut self) {
         while self.input.len() < MOST_AHEAD {
-            if Self::fill(&mut self.stream, &mut self.input).await.is_err() {
-                return;
+            self.input.reserve(READ_AT_ONCE);
+            match self.stream.read_buf(&mut self.input).await {
+                Ok(0) => {
+                    // It may only have said that it sends no more: what is ready in a moment still reaches it.
+                    let _ = self
+                        .timer
+                        .within(HALF_CLOSED, std::future::pending::<()>())
+                        .await;
+                    return;
+                }
+                Ok(_) => {}
+                Err(_) => return,
             }
         }
         std::future::pending::<()>().await;
@@ -227,6 +237,10 @@ const MOST_AHEAD: usize = 64 * 1024;
 
 /// Slices of one vectored write.
 const SLICES: usize = 8;
+
+/// How long an answer may still take for a client that has closed its sending side: a file or a page from memory leaves
+/// at once, and PHP is not held for somebody who has gone.
+const HALF_CLOSED: Duration = Duration::from_secs(1);
 
 /// How long unread bytes are drained on closing.
 const LINGER: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use galley_files::Part;
-use galley_store::fill::FillReader;
+use galley_store::fill::{Failure, FillReader};
 use galley_wire::answer::{self, CHUNK_END, Connection, LAST_CHUNK, Length};
 use galley_wire::head::Version;
 use tokio::task::spawn_blocking;
@@ -142,7 +142,7 @@ async fn fill(
     let mut ahead = BytesMut::new();
     let mut ended = false;
     if body.length.is_none() && peer.version == Version::H10 {
-        ended = take_ahead(&mut body.reader, &mut ahead).await?;
+        ended = take_ahead(wire, &mut body.reader, &mut ahead).await?;
     }
     let length = match (body.length, peer.version) {
         (Some(length), _) => Length::Known(length),
@@ -178,7 +178,7 @@ async fn pump(
     sent: &mut u64,
 ) -> Result<(), Gone> {
     loop {
-        let Ok(next) = reader.next().await else {
+        let Ok(next) = next(wire, reader).await? else {
             // Nothing can be said any more but by breaking off: what has left ends short of its framing, so the client knows.
             if !wire.output.is_empty() {
                 wire.send(&[]).await?;
@@ -196,10 +196,26 @@ async fn pump(
     }
 }
 
+/// The next piece of a body, or the news that its client has left, which ends the exchange also while the upstream is silent.
+async fn next(
+    wire: &mut Wire,
+    reader: &mut FillReader,
+) -> Result<Result<Option<Bytes>, Failure>, Gone> {
+    tokio::select! {
+        biased;
+        next = reader.next() => Ok(next),
+        () = wire.vanished() => Err(Gone::Closed),
+    }
+}
+
 /// Reads a body for HTTP/1.0, up to a bound; true when that was all of it.
-async fn take_ahead(reader: &mut FillReader, ahead: &mut BytesMut) -> Result<bool, Gone> {
+async fn take_ahead(
+    wire: &mut Wire,
+    reader: &mut FillReader,
+    ahead: &mut BytesMut,
+) -> Result<bool, Gone> {
     while ahead.len() < MOST_AHEAD {
-        match reader.next().await {
+        match next(wire, reader).await? {
             Ok(Some(chunk)) => ahead.extend_from_slice(&chunk),
             Ok(None) => return Ok(true),
             Err(_) => return Err(Gone::Closed),

@@ -101,12 +101,16 @@ impl Answer {
                 .push((header::RETRY_AFTER, HeaderValue::from(seconds)));
         }
         if fault.status() == 405 {
-            answer.extra.push((
-                header::ALLOW,
-                HeaderValue::from_static("GET, HEAD, POST, OPTIONS"),
-            ));
+            answer.extra.push((header::ALLOW, METHODS));
         }
         answer
+    }
+
+    /// What may be asked of the server as a whole (RFC 9110 §9.3.7).
+    pub fn methods() -> Self {
+        let mut fields = HeaderMap::new();
+        fields.insert(header::ALLOW, METHODS);
+        Self::new(204, fields, Body::None, Outcome::File)
     }
 
     /// A small page with the status's public text and the request's id.
@@ -131,6 +135,9 @@ impl Answer {
         Self::new(status, fields, Body::Bytes(page.into()), outcome)
     }
 }
+
+/// For `Allow`.
+const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, OPTIONS");
 
 /// RFC 9211.
 pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");

@@ -78,8 +78,12 @@ pub fn admit<'h>(
     } = admission;
     let refuse = |why, note: String| (Fault::new(why, note), request_id.clone());
     let raw_host = framing.host.text().unwrap_or_default();
-    let host = route::canonical_host(raw_host.as_bytes())
-        .map_err(|e| refuse(RefusedWhy::UnknownHost, e.to_string()))?;
+    // HTTP/1.0 without a host: a site that takes every host takes that as well.
+    let host = match raw_host {
+        "" => Ok(String::new()),
+        text => route::canonical_host(text.as_bytes()),
+    };
+    let host = host.map_err(|e| refuse(RefusedWhy::UnknownHost, e.to_string()))?;
     let site = sites
         .find(&host)
         .ok_or_else(|| refuse(RefusedWhy::UnknownHost, String::new()))?;

@@ -234,7 +234,7 @@ fn method_has_body(method: Method) -> bool {
 
 impl Body {
     /// For HEAD: the length stays, the bytes do not.
-    pub(super) fn unsent(self) -> Self {
+    pub(crate) fn unsent(self) -> Self {
         match self {
             Self::None => Self::None,
             Self::Bytes(bytes) => Self::Unsent(Some(bytes.len() as u64)),

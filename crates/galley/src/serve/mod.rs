@@ -45,6 +45,7 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Answer 
 async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Answer, Fault> {
     match exchange.facts.method() {
         Method::Purge | Method::Ban => return purge::answer(services, exchange),
+        Method::Options if exchange.facts.path() == b"*" => return Ok(Answer::methods()),
         Method::Trace | Method::Connect => {
             return Err(Fault::new(RefusedWhy::Method, "TRACE or CONNECT"));
         }
