@@ -100,6 +100,10 @@ impl Desk {
         let Some(flight) = flight else {
             return Joining::Lead;
         };
+        // It lands in the same breath in which it ends; one that did not was given up in a panic.
+        if flight.fill.has_ended() {
+            return Joining::Lead;
+        }
         let Some(mut reader) = flight.fill.reader() else {
             return Joining::Lead;
         };

@@ -103,5 +103,5 @@ fn ordered(order: &PassOrder, incoming: &Incoming) -> Vec<Purge> {
     orders
 }
 
-/// What a slow client may lag behind PHP.
-const WINDOW: usize = 1024 * 1024;
+/// What a slow client may lag behind PHP: any page, so that its worker is free at once; a download goes at the client's pace.
+const WINDOW: usize = 256 * 1024;
