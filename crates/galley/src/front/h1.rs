@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use super::Core;
 use super::io::{Gone, Wire};
 use super::record::{End, Open};
-use super::write::{self, Peer};
+use super::write::{self, Next, Peer};
 use crate::body::{RequestBody, Spool};
 use crate::fault::Fault;
 use crate::serve::{self, Admission, Answer, Exchange, Sites};
@@ -30,15 +30,6 @@ use crate::serve::{self, Admission, Answer, Exchange, Sites};
 pub(super) struct Ends {
     pub(super) client: SocketAddr,
     pub(super) local: SocketAddr,
-}
-
-/// Whether the connection serves another request.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
-    Request,
-    Close,
-    /// Nobody is there to be polite to.
-    Drop,
 }
 
 /// Serves a connection to its end.

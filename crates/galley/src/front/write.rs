@@ -10,10 +10,18 @@ use galley_wire::answer::{self, CHUNK_END, Connection, LAST_CHUNK, Length};
 use galley_wire::head::Version;
 use tokio::task::spawn_blocking;
 
-use super::h1::Next;
 use super::io::{Gone, Wire};
 use super::record::End;
 use crate::serve::{Answer, Body};
+
+/// Whether the connection serves another request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    Request,
+    Close,
+    /// Nobody is there to be polite to.
+    Drop,
+}
 
 /// What the client can take.
 #[derive(Clone, Copy)]
