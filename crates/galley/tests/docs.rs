@@ -1,0 +1,475 @@
+//! Holds the manual to the code: configuration blocks are loaded, command lines compared with `--help`, words and options
+//! compared with their tables, links followed.
+//!
+//! Conventions of the pages: a `toml` block must be accepted, a `toml,broken` block refused. Before that, folders below
+//! `/var/www`, token files below `/etc/galley` and folders of logs below `/var/log` become real ones in a temporary folder,
+//! and a block without `[[site]]` gets a small site.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use galley_config::{Fallback, Status, from_text, options};
+use galley_rules::outcome::{MissWhy, NotStored, PassWhy, RefusedWhy, StaleWhy};
+
+struct Page {
+    /// Relative to the repository.
+    name: String,
+    text: String,
+}
+
+struct Block {
+    /// Page and line, for messages.
+    place: String,
+    /// What stands behind the fence.
+    info: String,
+    text: String,
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// All pages: those at the top, and the manual.
+fn pages() -> Vec<Page> {
+    let mut names: Vec<String> = Vec::new();
+    for folder in ["", "docs/"] {
+        for entry in fs::read_dir(repository().join(folder)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if Path::new(&name).extension().is_some_and(|e| e == "md") {
+                names.push(format!("{folder}{name}"));
+            }
+        }
+    }
+    names.sort();
+    assert!(names.len() > 10, "only {} pages found", names.len());
+    names
+        .into_iter()
+        .map(|name| Page {
+            text: fs::read_to_string(repository().join(&name)).unwrap(),
+            name,
+        })
+        .collect()
+}
+
+fn page(name: &str) -> String {
+    fs::read_to_string(repository().join(name)).unwrap()
+}
+
+/// The fenced blocks of a page.
+fn blocks(page: &Page) -> Vec<Block> {
+    let mut found = Vec::new();
+    let mut open: Option<Block> = None;
+    for (number, line) in page.text.lines().enumerate() {
+        match (line.trim_start().strip_prefix("```"), &mut open) {
+            (Some(info), None) => {
+                open = Some(Block {
+                    place: format!("{}:{}", page.name, number + 1),
+                    info: info.trim().to_owned(),
+                    text: String::new(),
+                });
+            }
+            (Some(_), Some(_)) => found.extend(open.take()),
+            (None, Some(block)) => {
+                block.text.push_str(line);
+                block.text.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "{}: a block is not closed", page.name);
+    found
+}
+
+fn all_blocks() -> Vec<Block> {
+    pages().iter().flat_map(blocks).collect()
+}
+
+/// The text from a heading to the next of its level or above.
+fn section<'t>(text: &'t str, heading: &str) -> &'t str {
+    let start = text
+        .find(&format!("\n{heading}\n"))
+        .unwrap_or_else(|| panic!("no heading `{heading}`"));
+    let body = &text[start + heading.len() + 2..];
+    let level = heading.bytes().take_while(|b| *b == b'#').count();
+    let ends = (1..=level).filter_map(|l| body.find(&format!("\n{} ", "#".repeat(l))));
+    &body[..ends.min().unwrap_or(body.len())]
+}
+
+/// The first cells of a section's tables, as far as they are one word in backticks.
+fn first_cells(section: &str) -> BTreeSet<String> {
+    section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` |"))
+        .map(|(word, _)| word.to_owned())
+        .collect()
+}
+
+/// Everything in single backticks, blocks left out.
+fn code_words(text: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut is_fenced = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            is_fenced = !is_fenced;
+        } else if !is_fenced {
+            words.extend(line.split('`').skip(1).step_by(2));
+        }
+    }
+    words
+}
+
+/// The text with paths of the examples replaced by paths that exist.
+fn with_real_paths(text: &str, dir: &Path) -> String {
+    let parts: Vec<String> = text
+        .split('"')
+        .enumerate()
+        .map(|(index, part)| match index % 2 {
+            1 => real_path(part, dir),
+            _ => part.to_owned(),
+        })
+        .collect();
+    parts.join("\"")
+}
+
+fn real_path(value: &str, dir: &Path) -> String {
+    let path = if let Some(rest) = value.strip_prefix("/var/www/") {
+        let path = dir.join("www").join(rest);
+        fs::create_dir_all(&path).unwrap();
+        path
+    } else if let Some(rest) = value.strip_prefix("/var/log/") {
+        let path = dir.join("log").join(rest);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        path
+    } else if let Some(rest) = value.strip_prefix("/etc/galley/")
+        && Path::new(rest).extension().is_some_and(|e| e == "token")
+    {
+        let path = dir.join(rest);
+        fs::write(&path, "0123456789abcdef0123456789abcdef\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    } else {
+        return value.to_owned();
+    };
+    path.into_os_string().into_string().unwrap()
+}
+
+#[test]
+fn every_configuration_block_does_what_the_page_says() {
+    const SITE: &str = "\n[[site]]\nhosts = [\"example.com\"]\nroot = \"/var/www/example.com\"\n";
+    let (mut accepted, mut refused) = (0, 0);
+    let mut complaints = String::new();
+    for block in all_blocks() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut text = block.text.clone();
+        if !text.contains("[[site]]") {
+            text.push_str(SITE);
+        }
+        let text = with_real_paths(&text, dir.path());
+        let name = dir.path().join("galley.toml");
+        let loaded = from_text(name.to_str().unwrap(), &text);
+        match (block.info.as_str(), loaded) {
+            ("toml", Ok(_)) => accepted += 1,
+            ("toml,broken", Err(_)) => refused += 1,
+            ("toml", Err(why)) => {
+                writeln!(complaints, "{}: refused:\n{why}", block.place).unwrap();
+            }
+            ("toml,broken", Ok(_)) => writeln!(complaints, "{}: accepted", block.place).unwrap(),
+            (info, _) if info.starts_with("toml") => {
+                writeln!(complaints, "{}: unknown mark `{info}`", block.place).unwrap();
+            }
+            _ => {}
+        }
+    }
+    assert!(complaints.is_empty(), "{complaints}");
+    assert!(
+        accepted > 10 && refused > 1,
+        "{accepted} accepted, {refused} refused"
+    );
+}
+
+/// What `galley [command] --help` prints.
+fn help(command: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_galley"))
+        .args(command)
+        .arg("--help")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "galley {command:?} --help");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Words of a command line from the command of galley on; `None` where it does not call galley.
+fn call(line: &str) -> Option<Vec<&str>> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let at = words.windows(2).position(|pair| {
+        (pair[0] == "galley" || pair[0].ends_with("/galley"))
+            && pair[1].bytes().all(|b| b.is_ascii_lowercase())
+    })?;
+    let of_galley = words[at + 1..].iter().copied();
+    Some(
+        of_galley
+            .take_while(|word| !["|", "&&", ";", ">", "2>&1"].contains(word))
+            .collect(),
+    )
+}
+
+#[test]
+fn every_command_line_is_one_that_galley_takes() {
+    let commands = help(&[]);
+    let mut complaints = Vec::new();
+    let mut calls = 0;
+    for block in all_blocks().iter().filter(|b| b.info == "console") {
+        let text = block.text.replace("\\\n", " ");
+        for line in text.lines().filter_map(|line| line.strip_prefix("$ ")) {
+            let Some(words) = call(line) else { continue };
+            calls += 1;
+            let (command, rest) = words.split_first().unwrap();
+            if !commands
+                .lines()
+                .any(|l| l.trim_start().starts_with(&format!("{command} ")))
+            {
+                complaints.push(format!("{}: no command `{command}`", block.place));
+                continue;
+            }
+            let known = help(&[command]);
+            for option in rest.iter().filter(|word| word.starts_with('-')) {
+                let option = option.split('=').next().unwrap();
+                let mut listed = known
+                    .split_whitespace()
+                    .map(|w| w.trim_matches([',', '[', ']', '<', '>', '|']));
+                if !listed.any(|word| word == option) {
+                    complaints.push(format!("{}: `{command}` has no `{option}`", block.place));
+                }
+            }
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(calls > 10, "only {calls} calls found");
+}
+
+#[test]
+fn every_cache_status_word_is_in_the_manual() {
+    fn words<T: Copy>(all: &[T], word: impl Fn(T) -> &'static str) -> BTreeSet<String> {
+        all.iter().map(|one| word(*one).to_owned()).collect()
+    }
+    const FIRST: [&str; 8] = [
+        "hit", "stale", "miss", "pass", "file", "redirect", "purge", "refused",
+    ];
+    let text = page("docs/caching.md");
+    for (heading, wanted) in [
+        (
+            "### The way a request went",
+            FIRST.map(str::to_owned).into(),
+        ),
+        (
+            "### Why a request passed",
+            words(PassWhy::ALL, PassWhy::word),
+        ),
+        ("### Why PHP was asked", words(MissWhy::ALL, MissWhy::word)),
+        (
+            "### Why an answer was not kept",
+            words(NotStored::ALL, NotStored::word),
+        ),
+        (
+            "### Why a stale copy answered",
+            words(StaleWhy::ALL, StaleWhy::word),
+        ),
+        (
+            "### Why Galley refused",
+            words(RefusedWhy::ALL, RefusedWhy::word),
+        ),
+    ] {
+        let listed = first_cells(section(&text, heading));
+        assert_eq!(listed, wanted, "{heading}");
+    }
+}
+
+#[test]
+fn every_option_is_explained() {
+    let reference = page("docs/reference.md");
+    let manual: String = pages()
+        .into_iter()
+        .filter(|page| page.name != "docs/reference.md")
+        .map(|page| page.text)
+        .collect();
+    let words = code_words(&manual);
+    let mut complaints = Vec::new();
+    for row in options().iter().filter(|row| !row.name.starts_with('<')) {
+        let name = row.name;
+        if !reference.contains(&format!("`{name}`")) {
+            complaints.push(format!("`{}` is not in docs/reference.md", row.path()));
+        }
+        let set = format!("{name} = ");
+        let is_mentioned = words
+            .iter()
+            .any(|word| *word == name || *word == row.path() || word.starts_with(&set))
+            || manual.lines().any(|line| line.starts_with(&set));
+        if row.status == Status::Built && !is_mentioned {
+            complaints.push(format!("`{}` is not in the manual", row.path()));
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[test]
+fn what_is_not_there_yet_is_said_and_nothing_else() {
+    let readme = page("README.md");
+    let listed: BTreeSet<String> = code_words(section(&readme, "## What is not there yet"))
+        .into_iter()
+        .filter(|word| options().iter().any(|row| row.path() == *word))
+        .map(str::to_owned)
+        .collect();
+    let missing: BTreeSet<String> = options()
+        .iter()
+        .filter(|row| row.status != Status::Built)
+        .map(galley_config::OptionRow::path)
+        .collect();
+    assert_eq!(listed, missing);
+}
+
+/// Rows of tables with the columns option and default.
+#[test]
+fn defaults_are_those_of_the_table() {
+    let mut rows = 0;
+    for page in pages()
+        .iter()
+        .filter(|page| page.name != "docs/reference.md")
+    {
+        for table in page.text.split("| option | default |").skip(1) {
+            for line in table.lines().skip(1).take_while(|l| l.starts_with('|')) {
+                let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+                let (name, default) = (cells[1].trim_matches('`'), cells[2].replace(' ', ""));
+                let Some(row) = options().iter().find(|row| row.name == name) else {
+                    continue;
+                };
+                rows += 1;
+                match row.fallback {
+                    // Zero stands for a number that is found out.
+                    Fallback::Value("0") => {}
+                    Fallback::Value(value) => {
+                        assert_eq!(default, value.trim_matches('"'), "{}: {name}", page.name);
+                    }
+                    other => panic!("{}: `{name}` has {other:?}", page.name),
+                }
+            }
+        }
+    }
+    assert!(rows > 4, "only {rows} rows found");
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let pages = pages();
+    let anchors = |name: &str| -> Option<BTreeSet<String>> {
+        let page = pages.iter().find(|page| page.name == name)?;
+        Some(headings(&page.text).map(anchor).collect())
+    };
+    let mut complaints = Vec::new();
+    for page in &pages {
+        let folder = Path::new(&page.name).parent().unwrap();
+        for link in page
+            .text
+            .split("](")
+            .skip(1)
+            .filter_map(|l| l.split(')').next())
+        {
+            if link.starts_with("http") {
+                continue;
+            }
+            let (path, fragment) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() {
+                page.name.clone()
+            } else {
+                plain(&folder.join(path))
+            };
+            let is_there = repository().join(&target).exists();
+            let has_anchor =
+                fragment.is_empty() || anchors(&target).is_some_and(|all| all.contains(fragment));
+            if !is_there || !has_anchor {
+                complaints.push(format!("{}: `{link}` leads nowhere", page.name));
+            }
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+fn headings(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_fenced = false;
+    text.lines().filter_map(move |line| {
+        if line.trim_start().starts_with("```") {
+            is_fenced = !is_fenced;
+        }
+        let heading = line.trim_start_matches('#');
+        (!is_fenced && heading.len() < line.len()).then(|| heading.trim())
+    })
+}
+
+/// What a heading is linked by: as the usual viewers make it.
+fn anchor(heading: &str) -> String {
+    let lower = heading.to_lowercase();
+    let kept = lower
+        .chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// A relative path without `..`.
+fn plain(path: &Path) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::ParentDir => {
+                parts.pop();
+            }
+            other => parts.push(other.as_os_str().to_string_lossy().into_owned()),
+        }
+    }
+    parts.join("/")
+}
+
+/// Names with two underscores or more are those of tests or other functions.
+#[test]
+fn tests_that_the_architecture_names_exist() {
+    let mut sources = String::new();
+    gather_sources(&repository().join("crates"), &mut sources);
+    let text = page("ARCHITECTURE.md");
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let pinned = flat
+        .split("Pinned by `")
+        .skip(1)
+        .filter_map(|rest| rest.split('`').next());
+    let is_name = |word: &&str| {
+        word.bytes().filter(|b| *b == b'_').count() > 1
+            && word
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+    };
+    let named: BTreeSet<&str> = code_words(&text)
+        .into_iter()
+        .filter(is_name)
+        .chain(pinned)
+        .collect();
+    assert!(named.len() > 30, "only {} names found", named.len());
+    let missing: Vec<&str> = named
+        .into_iter()
+        .filter(|name| !sources.contains(&format!("fn {name}(")))
+        .collect();
+    assert!(missing.is_empty(), "no such test: {missing:?}");
+}
+
+fn gather_sources(folder: &Path, out: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            gather_sources(&path, out);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            out.push_str(&fs::read_to_string(&path).unwrap());
+        }
+    }
+}
