@@ -21,6 +21,7 @@ use galley_rules::purge::Order;
 
 pub use self::mark::{BadPattern, Touch};
 use self::tables::{Limits, Tables};
+pub use self::tables::{OrderKind, Touching};
 use crate::entry::Entry;
 use crate::proof::Verdict;
 
@@ -115,6 +116,15 @@ impl Epochs {
             (true, None) => Touched::OnlyTags,
             (true, Some(_)) => Touched::No,
         }
+    }
+
+    /// The newest order above `born` that touches something, for people who ask what purged it; `None` if there is none.
+    /// Proves nothing and changes nothing. Waits for a writer; tests patterns under the lock, so not for a hot way.
+    pub fn newest_touching(&self, born: u64, touch: &Touch<'_>) -> Option<Touching> {
+        self.tables
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .newest_touching(born, touch)
     }
 
     fn prove_by(&self, entry: &Entry, patience: Patience) -> Standing {

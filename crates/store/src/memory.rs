@@ -111,6 +111,17 @@ impl Memory {
         }
     }
 
+    /// The entry under a key, for who only looks: it counts as no hit and does not keep the entry from leaving.
+    pub fn peek(&self, key_bytes: &[u8]) -> Option<Arc<Entry>> {
+        self.cache.peek(&KeyRef::new(key_bytes))
+    }
+
+    /// All entries, in no order that means anything. Holds a shard's lock for the moment of each step only, so it may be
+    /// kept and gone on with later; entries that come or go meanwhile may be missed.
+    pub fn entries(&self) -> impl Iterator<Item = Arc<Entry>> + Send + '_ {
+        self.cache.iter().map(|(_, entry)| entry)
+    }
+
     /// Stores an entry; others leave for it where needed. Refuses to replace an entry that was born later: its request
     /// was sent later, so it may have seen a change that this one has not.
     pub fn put(&self, entry: Arc<Entry>) -> Result<(), NoRoom> {
@@ -166,7 +177,7 @@ impl Memory {
     /// Removes every entry that `dead` names. Holds no lock while `dead` runs, so it may pause to pace itself; entries
     /// that come or go meanwhile may be missed.
     pub fn sweep(&self, mut dead: impl FnMut(&Entry) -> bool) {
-        for (_, entry) in self.cache.iter() {
+        for entry in self.entries() {
             if dead(&entry) {
                 self.remove_if_same(&entry);
             }

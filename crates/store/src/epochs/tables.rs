@@ -7,6 +7,8 @@
 //! touched by a hard order, so nothing is ever forgotten, only remembered more coarsely. For the same reason paths are
 //! kept as hashes: two that collide purge too much, never too little.
 
+mod touching;
+
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -16,6 +18,8 @@ use galley_rules::purge::Strength;
 
 use super::mark::{Mark, Pattern, Touch, is_below, prefixes};
 use crate::proof::Verdict;
+
+pub use self::touching::{OrderKind, Touching};
 
 /// How much is remembered exactly.
 #[derive(Clone, Copy, Debug)]

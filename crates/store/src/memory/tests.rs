@@ -386,3 +386,24 @@ proptest! {
         assert_eq!(memory.usage().reserved, 0);
     }
 }
+
+#[test]
+fn a_look_is_no_hit_and_finds_all() {
+    let memory = Memory::new(8 << 20, 1 << 20);
+    for page in 0..200 {
+        let entry = Entry::new(parts(&format!("/{page}"), 0));
+        memory.put(Arc::new(entry)).unwrap();
+    }
+    let mut entries = memory.entries();
+    let mut seen: Vec<_> = entries.by_ref().take(120).collect();
+    // A step holds no lock, so writers go on meanwhile.
+    memory.put(Arc::new(Entry::new(parts("/0", 1)))).unwrap();
+    seen.extend(entries);
+    let keys: std::collections::BTreeSet<_> = seen
+        .iter()
+        .map(|entry| entry.key.bytes().to_vec())
+        .collect();
+    assert_eq!(keys.len(), 200);
+    assert!(memory.peek(b"/7").is_some() && memory.peek(b"/none").is_none());
+    assert!(memory.entries().all(|entry| entry.hits() == 0));
+}
