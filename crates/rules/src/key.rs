@@ -4,11 +4,15 @@
 //! a delimiter (RFC 9111 section 2, with the variants that are ours). Everything that [`crate::forward::trimmed`] puts
 //! into a request is in it. The ids of scopes are SipHash-1-3 under fixed keys: the same in every process.
 
+mod parts;
+
 use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
 use crate::facts::{AcceptClass, Device, Facts, Scheme};
+
+pub use self::parts::{Parts, read_key};
 
 /// Writes the key to `out`, which is cleared first.
 ///

@@ -1,0 +1,161 @@
+//! A key taken apart again, for people who ask what is stored.
+//!
+//! The exact inverse of [`super::write_key`]; total over any bytes. Nothing on a request's way needs it.
+
+use crate::facts::{AcceptClass, Device, Scheme};
+
+/// What a key says, borrowed from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts<'a> {
+    /// How the client reached us.
+    pub scheme: Scheme,
+    /// The class of `Accept`.
+    pub accept: AcceptClass,
+    /// The class of device.
+    pub device: Device,
+    /// `host` or `host:port`.
+    pub authority: &'a [u8],
+    /// The canonical path.
+    pub path: &'a [u8],
+    /// The normalised query.
+    pub query: Option<&'a [u8]>,
+    /// The vary cookies with their values: not for every eye.
+    pub vary_cookies: &'a [u8],
+    /// What follows: the caller's own.
+    pub rest: &'a [u8],
+}
+
+/// Takes a key apart; `None` where it is none.
+pub fn read_key(key: &[u8]) -> Option<Parts<'_>> {
+    let (&[scheme, accept, device], mut rest) = key.split_first_chunk()?;
+    let scheme = match scheme {
+        0 => Scheme::Http,
+        1 => Scheme::Https,
+        _ => return None,
+    };
+    let accept = match accept {
+        0 => AcceptClass::Page,
+        1 => AcceptClass::Json,
+        _ => return None,
+    };
+    let device = match device {
+        0 => Device::Any,
+        1 => Device::Desktop,
+        2 => Device::Mobile,
+        _ => return None,
+    };
+    let authority = take(&mut rest)?;
+    let path = take(&mut rest)?;
+    let (&has_query, tail) = rest.split_first()?;
+    rest = tail;
+    let query = match has_query {
+        0 => None,
+        1 => Some(take(&mut rest)?),
+        _ => return None,
+    };
+    let vary_cookies = take(&mut rest)?;
+    Some(Parts {
+        scheme,
+        accept,
+        device,
+        authority,
+        path,
+        query,
+        vary_cookies,
+        rest,
+    })
+}
+
+/// A part behind its length as LEB128.
+fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let mut length = 0_usize;
+    for shift in (0..usize::BITS).step_by(7) {
+        let (&byte, tail) = rest.split_first()?;
+        *rest = tail;
+        length |= usize::from(byte & 0x7f).checked_shl(shift)?;
+        if byte & 0x80 == 0 {
+            let (part, tail) = rest.split_at_checked(length)?;
+            *rest = tail;
+            return Some(part);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{Facts, Line};
+    use crate::key::write_key;
+    use crate::site::{NamePattern, SiteRules};
+    use proptest::prelude::*;
+
+    fn key_of(target: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+        let site = SiteRules {
+            device_variants: true,
+            vary_cookies: vec![NamePattern::parse("lang")],
+            ..SiteRules::default()
+        };
+        let line = Line {
+            method: "GET",
+            target: target.as_bytes(),
+            scheme: Scheme::Https,
+            host: "example.com",
+            has_body: false,
+            upgrade: false,
+        };
+        let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
+        let mut facts = Facts::default();
+        facts.gather(&line, fields, &site).unwrap();
+        let mut key = Vec::new();
+        write_key(&facts, &mut key);
+        key
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let long = format!("/{}", "x".repeat(300));
+        for (target, path, query) in [
+            ("/a?b=1&utm_source=x", "/a", Some("b=1")),
+            ("/a", "/a", None),
+            (long.as_str(), long.as_str(), None),
+        ] {
+            let mut key = key_of(
+                target,
+                &[
+                    ("host", "example.com:8443"),
+                    ("accept", "application/json"),
+                    ("cookie", "x=1; lang=de"),
+                    ("sec-ch-ua-mobile", "?1"),
+                ],
+            );
+            key.extend_from_slice(b"rest");
+            let wanted = Parts {
+                scheme: Scheme::Https,
+                accept: AcceptClass::Json,
+                device: Device::Mobile,
+                authority: b"example.com:8443",
+                path: path.as_bytes(),
+                query: query.map(str::as_bytes),
+                vary_cookies: b"lang=de",
+                rest: b"rest",
+            };
+            assert_eq!(read_key(&key), Some(wanted), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_key_is_none() {
+        let key = key_of("/a?b=1", &[]);
+        for end in 0..key.len() {
+            assert_eq!(read_key(&key[..end]), None, "{end}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read(key in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let _ = read_key(&key);
+        }
+    }
+}
