@@ -47,6 +47,7 @@ impl Fault {
             | RefusedWhy::HeadTooLarge
             | RefusedWhy::BodyTooLarge
             | RefusedWhy::Timeout
+            | RefusedWhy::ClientGone
             | RefusedWhy::Denied
             | RefusedWhy::Method
             | RefusedWhy::NotFound
@@ -97,7 +98,7 @@ pub fn status(why: RefusedWhy) -> u16 {
         RefusedWhy::BadRequest => 400,
         RefusedWhy::HeadTooLarge => 431,
         RefusedWhy::BodyTooLarge => 413,
-        RefusedWhy::Timeout => 408,
+        RefusedWhy::Timeout | RefusedWhy::ClientGone => 408,
         RefusedWhy::Denied => 403,
         RefusedWhy::Method => 405,
         RefusedWhy::NotFound => 404,

@@ -132,6 +132,8 @@ words! {
         BodyTooLarge = "body-too-large",
         /// The client took too long.
         Timeout = "timeout",
+        /// The client left before it had an answer; in the log only.
+        ClientGone = "client-gone",
         /// Not allowed.
         Denied = "denied",
         /// A method that is not served.

@@ -49,6 +49,27 @@ pub enum Scope {
     Pattern(String),
 }
 
+impl std::fmt::Display for Scope {
+    /// For logs, in the words of the command line.
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match self {
+            Self::Site => write!(out, "all"),
+            Self::Host(host) => write!(out, "host {host}"),
+            Self::Url { host, path, query } => {
+                let host = host.as_deref().unwrap_or_default();
+                write!(out, "url {host}{}", text(path))?;
+                query
+                    .as_ref()
+                    .map_or(Ok(()), |query| write!(out, "?{}", text(query)))
+            }
+            Self::Prefix(path) => write!(out, "prefix {}", text(path)),
+            Self::Tag(tag) => write!(out, "tag {}", tag.escape_debug()),
+            Self::Pattern(pattern) => write!(out, "pattern {}", pattern.escape_debug()),
+        }
+    }
+}
+
 /// One order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Order {

@@ -118,9 +118,8 @@ fn check_request(facts: &Facts) -> Result<(), NotStored> {
     if !matches!(facts.method(), Method::Get | Method::Head) {
         return Err(NotStored::Method);
     }
-    if facts.no_store() {
-        return Err(NotStored::NoStore);
-    }
+    // A visitor's `no-store` is judged at the gate, and only without a preset: judged here it would mark the page as not
+    // storable for everybody.
     match facts.gate() {
         Gate::Open if !facts.has_session() => Ok(()),
         // A request that passed went up whole, so its answer may be anybody's.

@@ -340,12 +340,6 @@ fn requests_whose_answers_are_never_stored() {
         ),
         ("GET", "/wp-login.php", &[], NotStored::Private),
         ("GET", "/?preview=true", &[], NotStored::Private),
-        (
-            "GET",
-            "/",
-            &[("cache-control", "no-store")],
-            NotStored::NoStore,
-        ),
     ];
     for (method, target, rows, why) in table {
         let found = verdict(
@@ -360,6 +354,12 @@ fn requests_whose_answers_are_never_stored() {
         verdict(&wordpress(), ("HEAD", "/", &[]), 200, &[]),
         store(60, 10, 100)
     );
+}
+
+#[test]
+fn one_visitors_no_store_does_not_end_caching_for_all() {
+    let visit = ("GET", "/", &[("cache-control", "no-store")][..]);
+    assert_eq!(verdict(&wordpress(), visit, 200, &[]), store(60, 10, 100));
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl End {
         Self {
             // nginx's number for "the client closed the request"; it is in the log only.
             status: 499,
-            outcome: Outcome::Refused(RefusedWhy::Timeout),
+            outcome: Outcome::Refused(RefusedWhy::ClientGone),
             body_bytes: 0,
             upstream_time: None,
             vanished: true,
