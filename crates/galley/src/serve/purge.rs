@@ -13,15 +13,16 @@ use crate::fault::Fault;
 /// Obeys a purge request from an allowed address; to others the method does not exist.
 pub fn answer(_services: &Services, exchange: &Exchange<'_>) -> Result<Answer, Fault> {
     let client = canonical(exchange.client.ip());
-    if !exchange
-        .site
-        .purge_allow
-        .iter()
-        .any(|net| net.contains(&client))
-    {
+    // Behind a proxy on this machine every visitor comes from loopback: what was passed on is nobody's own order.
+    let passed_on = exchange
+        .head
+        .fields()
+        .any(|(name, _)| FORWARDED.iter().any(|f| name.eq_ignore_ascii_case(f)));
+    let allow = &exchange.site.purge_allow;
+    if passed_on || !allow.iter().any(|net| net.contains(&client)) {
         return Err(Fault::new(
             RefusedWhy::Method,
-            "PURGE from an address that `purge_allow` does not name",
+            "PURGE through a proxy, or from an address that `purge_allow` does not name",
         ));
     }
     let core = &exchange.site.core;
@@ -31,7 +32,7 @@ pub fn answer(_services: &Services, exchange: &Exchange<'_>) -> Result<Answer, F
         core.epochs
             .publish(order)
             .map_err(|e| Fault::new(RefusedWhy::BadRequest, e.to_string()))?;
-        tracing::info!(site = core.name, scope = ?order.scope, "purged by request");
+        tracing::info!(site = core.name, scope = %order.scope, "purged by request");
     }
     let word = match orders.first().map(|order| &order.scope) {
         Some(Scope::Site | Scope::Host(_)) | None => "all",
@@ -59,6 +60,9 @@ pub fn answer(_services: &Services, exchange: &Exchange<'_>) -> Result<Answer, F
 fn canonical(ip: std::net::IpAddr) -> std::net::IpAddr {
     ip.to_canonical()
 }
+
+/// Fields that proxies add to what they pass on.
+const FORWARDED: &[&str] = &["x-forwarded-for", "forwarded", "via", "x-real-ip"];
 
 /// What Proxy Cache Purge reads to tell an editor what happened.
 const PURGE_RESULT: HeaderName = HeaderName::from_static("cache-purge-result");
