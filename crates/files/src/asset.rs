@@ -35,6 +35,11 @@ pub struct Asset {
 }
 
 impl Asset {
+    /// Whether its ending names a media type. What has none may be a program.
+    pub fn has_known_type(&self) -> bool {
+        self.content_type != types::BYTES
+    }
+
     /// Opens the file at a link-free path. `name`: how it was asked for, which decides about its
     /// type.
     pub(crate) fn open(

@@ -30,7 +30,8 @@ pub(crate) fn is_compressible(content_type: &str) -> bool {
         || COMPRESSIBLE.contains(&content_type)
 }
 
-const BYTES: &str = "application/octet-stream";
+/// What is sent without knowing what it is.
+pub(crate) const BYTES: &str = "application/octet-stream";
 
 const COMPRESSIBLE: [&str; 9] = [
     "application/wasm",

@@ -40,11 +40,10 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<Found, Fault> {
     let facts = exchange.facts.clone();
     let runs_program = exchange.names_program();
     let looked = spawn_blocking(move || {
-        let found = if runs_program {
-            root.program(facts.decoded_path())
-        } else {
-            root.resolve(facts.decoded_path(), facts.codings())
-        };
+        let mut found = root.resolve(facts.decoded_path(), facts.codings());
+        if runs_program {
+            found = program(&root, facts.decoded_path(), found);
+        }
         match found {
             files::Found::File(asset) => {
                 let answer = files::answer(&asset, &facts);
@@ -69,6 +68,23 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<Found, Fault> {
         Looked::Other(files::Found::Denied) => {
             Err(Fault::new(RefusedWhy::Denied, "denied below the root"))
         }
+    }
+}
+
+/// Where a rule names a FastCGI server of its own, a file that is no page's part is a program of that server: its source is
+/// never sent. Stylesheets and images beside it are sent as everywhere.
+fn program(root: &files::Root, path: &[u8], found: files::Found) -> files::Found {
+    match found {
+        files::Found::File(asset) if asset.has_known_type() => files::Found::File(asset),
+        files::Found::File(_) | files::Found::Missing => root.program(path),
+        // The front controller stands in for what is not there; a program with a PATH_INFO is.
+        files::Found::Script(script) if !path.starts_with(&script.name) => {
+            match root.program(path) {
+                files::Found::Missing => files::Found::Script(script),
+                found => found,
+            }
+        }
+        found => found,
     }
 }
 
