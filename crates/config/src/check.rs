@@ -190,11 +190,7 @@ pub(crate) fn composes(given: &GivenSite, upstream: &Upstream, complaints: &mut 
     if has_php && !has_root {
         needs_root(own, upstream, complaints);
     }
-    let managed = matches!(upstream, Upstream::Managed)
-        || given
-            .rules
-            .iter()
-            .any(|rule| matches!(rule.given("php"), Some(Upstream::Managed)));
+    let managed = matches!(upstream, Upstream::Managed);
     for name in ["php_workers", "php_user", "php_binary"] {
         if own.stands(name) && !managed && own.stands("php") == has_php {
             let message =
@@ -232,6 +228,15 @@ pub(crate) fn rule(given: &Given, site: &Given, complaints: &mut Complaints) {
         && !site.has("root")
     {
         needs_root(given, &php, complaints);
+    }
+    let runs_php = matches!(site.given("php"), Some(Upstream::Managed));
+    if matches!(given.given("php"), Some(Upstream::Managed)) && !runs_php {
+        complaints.add(
+            given.place("php"),
+            "site.rule.php",
+            "`site.rule.php` is `managed`, but Galley runs no PHP for this site",
+            "write `php = \"managed\"` in the site, or give the rule a socket",
+        );
     }
     if given.given("cache") == Some(false) && given.has("ttl") {
         let message = "`site.rule.ttl` is given beside `cache = false`, but what is never kept has no lifetime";

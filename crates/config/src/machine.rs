@@ -15,6 +15,12 @@ pub(crate) struct Surroundings {
     pub memory: u64,
 }
 
+/// Where sockets and generated files of this process live, absolute: what systemd gives, else the user's runtime directory,
+/// else `/run/galley` for root and `/tmp/galley-<uid>` for others.
+pub fn runtime_dir() -> PathBuf {
+    Surroundings::here().runtime
+}
+
 impl Surroundings {
     /// Of this process.
     pub fn here() -> Self {

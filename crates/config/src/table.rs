@@ -85,9 +85,9 @@ pub(crate) static TABLE: &[OptionRow] = &[
     row(Section::Site, "tls", Later(r#"`"auto"` or a certificate with its key"#), "How the site gets its certificate.")
         .example(r#""auto""#)
         .later("let a proxy that speaks TLS stand in front, and listen in plain on an inner address"),
-    row(Section::Site, "token_file", Path, "A file with the token that purge requests must carry when they do not come from `purge_allow`: at least 16 bytes, readable by its owner only.")
+    row(Section::Site, "token_file", Path, "A file with a token that reaches this site, and no other, over the admin interface: at least 16 bytes, readable by its owner only.")
         .example(r#""/etc/galley/example.com.token""#),
-    row(Section::Site, "purge_allow", List(&Kind::Network), "Networks whose purge requests need no token.")
+    row(Section::Site, "purge_allow", List(&Kind::Network), "Networks that may send `PURGE` and `BAN` to the site itself. What a proxy has passed on is refused in any case.")
         .or(r#"["127.0.0.1", "::1"]"#),
     row(Section::Site, "device_variants", Flag, "Whether phones and desktops get copies of their own. Only for themes that send them different HTML.")
         .or("false"),
@@ -139,7 +139,7 @@ pub(crate) static TABLE: &[OptionRow] = &[
         .example(r#""7d""#),
     row(Section::SiteRule, "ignore", List(&Word(&["cache-control", "expires", "set-cookie", "cookie", "vary"])), "What to ignore: these fields of the response, and with `cookie` the cookies of the request.")
         .or("[]").example(r#"["cache-control", "expires"]"#),
-    row(Section::SiteRule, "php", Kind::PhpAddress, "Another PHP-FPM for these paths. Not together with `upstream`.")
+    row(Section::SiteRule, "php", Kind::PhpAddress, "Another FastCGI server for these paths. A file there without a known media type is its program; what is not there goes to `/index.php` as everywhere. Not together with `upstream`.")
         .example(r#""127.0.0.1:9001""#),
     row(Section::SiteRule, "upstream", List(&Kind::UpstreamUrl), "Other HTTP servers for these paths. Not together with `php`.")
         .example(r#"["http://127.0.0.1:8090"]"#),

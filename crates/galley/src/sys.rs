@@ -4,7 +4,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -24,6 +24,12 @@ pub fn raise_descriptor_limit() -> u64 {
         }
     }
     limit.current.unwrap_or(UNLIMITED_DESCRIPTORS)
+}
+
+/// Whether `address` can be had. To be asked for every address before the first listener is opened: those of several cores
+/// share a port, and so would those of two servers, without a word.
+pub fn is_free(address: SocketAddr) -> io::Result<()> {
+    socket(address)?.bind(&address.into())
 }
 
 /// One listening socket per core for `address`, all on the same port, also when it asks for port 0.
@@ -53,27 +59,6 @@ pub fn is_out_of_descriptors(error: &io::Error) -> bool {
         || code == Some(rustix::io::Errno::NOBUFS.raw_os_error())
 }
 
-/// Where sockets and generated files of this process live: what systemd gives, else the user's runtime directory, else a
-/// folder that names the user.
-pub fn runtime_dir() -> PathBuf {
-    let named = |name| {
-        std::env::var_os(name)
-            .filter(|dir| !dir.is_empty())
-            .map(PathBuf::from)
-    };
-    if let Some(dir) = named("RUNTIME_DIRECTORY") {
-        return dir;
-    }
-    let user = rustix::process::geteuid();
-    if user.is_root() {
-        return PathBuf::from("/run/galley");
-    }
-    match named("XDG_RUNTIME_DIR") {
-        Some(dir) => dir.join("galley"),
-        None => std::env::temp_dir().join(format!("galley-{}", user.as_raw())),
-    }
-}
-
 /// The name of the user who owns `path`; `None` for root, and for a number without a name.
 ///
 /// PHP runs as who owns the site's files, so that WordPress can write its uploads and nothing else.
@@ -101,7 +86,7 @@ pub fn random_bytes() -> [u8; 8] {
     bytes
 }
 
-fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+fn socket(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
@@ -112,6 +97,11 @@ fn listener(address: SocketAddr) -> io::Result<TcpListener> {
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
+    Ok(socket)
+}
+
+fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = socket(address)?;
     socket.set_reuse_port(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;

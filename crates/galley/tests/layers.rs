@@ -2,6 +2,11 @@
 //!
 //! Read from the source text, so it needs no tool and sees every target.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "tests: what cannot be read is a failure"
+)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -112,7 +112,11 @@ impl Plan {
         let further = site
             .further
             .iter()
-            .map(|u| self.pool(compositor, site, u, php))
+            .map(|upstream| match upstream {
+                // The same PHP, so the same limit.
+                Configured::Managed => primary,
+                other => self.pool(compositor, site, other, php),
+            })
             .collect();
         Planned {
             compositor,
@@ -146,7 +150,10 @@ impl Plan {
                             address,
                             keep: Keep::Always,
                         },
-                        php.workers(),
+                        match limits.in_flight {
+                            0 => php.workers(),
+                            less => less.min(php.workers()),
+                        },
                     )
                 }
                 None => return Kind::Files,
@@ -302,7 +309,7 @@ pub(super) fn php_settings(config: &Config, site: &SiteConfig) -> Option<PhpSett
         binary: site.managed.binary.clone(),
         workers: site.managed.workers,
         user: site.managed.user.clone().or_else(|| sys::owner(root)),
-        runtime_dir: sys::runtime_dir(),
+        runtime_dir: galley_config::runtime_dir(),
         site_name: site.name.clone(),
         request_body: config.server.request_body,
         root: root.clone(),

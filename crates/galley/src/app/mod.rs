@@ -95,7 +95,7 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async {
+    let result = runtime.block_on(async {
         let signals = signals::Signals::new()?;
         let logs = Logs::open(config)?;
         let php = start_php(config).await?;
@@ -132,7 +132,10 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
         }
         logs.close();
         Ok(())
-    })
+    });
+    // Threads that are still waited for must not hold the end up: the drain is over.
+    runtime.shutdown_background();
+    result
 }
 
 /// Connections per core, from the configuration or from the descriptors there are.

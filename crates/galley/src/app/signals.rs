@@ -1,6 +1,6 @@
-//! Signals: SIGTERM and SIGINT drain and end, SIGUSR1 opens the logs anew.
+//! Signals: SIGTERM and SIGINT drain and end, SIGUSR1 opens the logs anew, SIGHUP is answered with a word.
 
-use std::io;
+use std::io::{self, IsTerminal};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -9,6 +9,7 @@ pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     reopen: Signal,
+    hangup: Signal,
 }
 
 impl Signals {
@@ -18,6 +19,7 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             reopen: signal(SignalKind::user_defined1())?,
+            hangup: signal(SignalKind::hangup())?,
         })
     }
 
@@ -28,6 +30,13 @@ impl Signals {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
                 _ = self.reopen.recv() => reopen(),
+                // On a terminal the signal says that it has been closed; elsewhere it is an operator who expects a reload.
+                _ = self.hangup.recv() => {
+                    if io::stderr().is_terminal() {
+                        return;
+                    }
+                    tracing::warn!("SIGHUP changes nothing: there is no reload, restart to read the configuration again");
+                }
             }
         }
     }

@@ -133,7 +133,7 @@ pub async fn refresh(services: &Services, exchange: &Exchange<'_>) {
         return;
     };
     let mut order = page_order(exchange, &pool, script);
-    // Galley's own address and id: nothing of this visitor goes along (design: unkeyed means unseen).
+    // Galley's own address and id: nothing of this visitor goes along, since what is not in the key is not seen.
     order.ask.client_address = exchange.local.ip();
     order.ask.request_id = format!("{}-refresh", exchange.request_id);
     let _ = services;

@@ -74,6 +74,10 @@ impl Connections {
         };
         drop(unanswered);
         let (parts, body) = answer.into_parts();
+        if parts.status.is_informational() {
+            // 101 to a request that asked for no other protocol: what follows is nobody's answer.
+            return Err(Broken::sent(Failure::Malformed, ask));
+        }
         let reading = Reading {
             body,
             connection: Some(connection),
@@ -240,6 +244,6 @@ impl Drop for Unanswered {
     }
 }
 
-/// Idle connections kept at most: a prefork Apache of the seeds' size has 20 children, and a quarter of them is plenty to
+/// Idle connections kept at most: a small prefork Apache has 20 children, and a quarter of them is plenty to
 /// save the handshake while most stay free for others.
 const MOST_IDLE: usize = 5;
