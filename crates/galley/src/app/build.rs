@@ -231,6 +231,7 @@ fn build_site(
             name: site.name.clone(),
             rules: site.rules.clone(),
             epochs: Epochs::new(),
+            tally: compositor::tally::Tally::default(),
         }),
         root,
         upstream: upstream(planned.primary),

@@ -7,8 +7,10 @@
 //! An exchange with the upstream belongs to the compositor, not to the client: unsafe methods run to their end, so that
 //! what they change is heard of also when the client has gone.
 
+pub mod marker;
 mod page;
 mod pass;
+pub mod tally;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -42,6 +44,8 @@ pub struct Site {
     pub rules: SiteRules,
     /// Its purge orders.
     pub epochs: Epochs,
+    /// What was composed for it.
+    pub tally: tally::Tally,
 }
 
 /// A cacheable page that is wanted.

@@ -9,18 +9,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use galley_rules::outcome::NotStored;
 use galley_rules::purge;
 use galley_rules::storable::{self, Answered, Life, Verdict};
 use galley_rules::tags::{self, Tags};
 use galley_rules::time::Tick;
-use galley_store::body::Body;
 use galley_store::entry::{Entry, Kind, Parts, Scopes};
 use galley_store::epochs::{Standing, Touch, Touched};
 use galley_store::fill::{self, Failure, Fill, FillHead, FillWriter, Finished, Share};
+use galley_store::memory::NoRoom;
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderValue};
 use tokio::sync::oneshot;
 
+use super::marker::Unkept;
 use super::{Composed, Desk, PageOrder, publish, relay};
 use crate::upstream::Incoming;
 
@@ -151,6 +153,7 @@ impl Desk {
                 collapsed: false,
             }));
         }
+        order.site.tally.begun();
         let composed = self.compose(&order, &flight, &mut writer).await;
         match composed {
             // Stored before it lands, so that who looks finds one or the other.
@@ -186,11 +189,18 @@ impl Desk {
         publish(&order.site, &orders);
         let page = match storable::judge(&order.facts, &answered, &order.site.rules) {
             Verdict::Store(life) => self.fill(order, writer, incoming, life).await,
-            Verdict::Skip(_) if incoming.status.is_server_error() => {
+            Verdict::Skip(why) if incoming.status.is_server_error() => {
+                self.note_not_kept(order, why);
                 pour(order, writer, incoming).await
             }
             Verdict::Skip(why) => {
-                self.remember_whole(order, flight.born.get());
+                let (status, fields) = (incoming.status, &incoming.fields);
+                let unkept = Unkept {
+                    why,
+                    status,
+                    fields,
+                };
+                self.remember_whole(order, flight.born.get(), &unkept);
                 Err(Failure::Unstorable(why))
             }
         };
@@ -231,6 +241,7 @@ impl Desk {
                 tags,
             })
         } else {
+            self.note_not_kept(order, NotStored::Incomplete);
             Ok(Page::NotKept)
         }
     }
@@ -247,7 +258,12 @@ impl Desk {
         };
         let Some(body) = finished.body else {
             // Too large for memory: it was streamed, and the next visitor's request need not try again.
-            return self.remember_whole(order, flight.born.get());
+            let unkept = Unkept {
+                why: NotStored::TooLarge,
+                status,
+                fields: &fields,
+            };
+            return self.remember_whole(order, flight.born.get(), &unkept);
         };
         let answered = Answered {
             status,
@@ -259,12 +275,7 @@ impl Desk {
         let tail = body.bytes().get(tail_from..).unwrap_or_default();
         if let Err(why) = storable::judge_body(&answered, &order.site.rules, finished.length, tail)
         {
-            tracing::debug!(
-                site = order.site.name,
-                why = why.word(),
-                "a page was not stored"
-            );
-            return;
+            return self.note_not_kept(order, why);
         }
         if !fields.contains_key(header::ETAG) {
             fields.insert(header::ETAG, strong_etag(body.bytes()));
@@ -286,36 +297,30 @@ impl Desk {
         );
     }
 
-    fn store(&self, order: &PageOrder, parts: Parts) {
+    pub(super) fn store(&self, order: &PageOrder, parts: Parts) {
+        let kind = parts.kind;
         let entry = Arc::new(Entry::new(parts));
         if order.site.epochs.prove_waiting(&entry) == Standing::Dead {
-            return;
+            return self.note_not_kept(order, NotStored::Purged);
         }
-        if let Err(error) = self.memory.put(entry) {
-            tracing::debug!(site = order.site.name, %error, "a page was not stored");
+        match self.memory.put(entry) {
+            Ok(()) if kind == Kind::Page => order.site.tally.stored(),
+            // What was born later took its place: nothing is missing.
+            Ok(()) | Err(NoRoom::Superseded) => {}
+            Err(NoRoom::TooLarge) => self.note_not_kept(order, NotStored::TooLarge),
+            Err(NoRoom::Full) => self.note_not_kept(order, NotStored::Memory),
         }
     }
 
-    /// Notes that the page may not be stored, so that the next request for it travels whole at once.
-    fn remember_whole(&self, order: &PageOrder, born: u64) {
-        self.store(
-            order,
-            Parts {
-                key: order.key.clone(),
-                kind: Kind::TravelsWhole,
-                status: StatusCode::OK,
-                fields: HeaderMap::new(),
-                body: Body::default(),
-                stored_at: self.clock.tick(),
-                life: Life {
-                    fresh: REMEMBERED,
-                    ..Life::default()
-                },
-                scopes: scopes(order, Vec::new()),
-                tags: Vec::new(),
-                born,
-            },
+    /// Notes for who asks why; the next request for the page is made like this one.
+    fn note_not_kept(&self, order: &PageOrder, why: NotStored) {
+        tracing::debug!(
+            site = order.site.name,
+            why = why.word(),
+            "a page was not stored"
         );
+        let now = self.clock.tick();
+        order.site.tally.not_kept(&order.key, why, now);
     }
 
     fn date(&self, fields: &mut HeaderMap) {
@@ -343,6 +348,7 @@ impl Desk {
         if matches!(failure, Failure::Unstorable(_)) {
             return;
         }
+        order.site.tally.failed();
         let mut failed = self.failed.borrow_mut();
         if failed.len() >= MOST_FAILED {
             failed.clear();
@@ -397,7 +403,7 @@ fn touched(flight: &Flight, order: &PageOrder, tags: Option<&[u64]>) -> Touched 
     )
 }
 
-fn scopes(order: &PageOrder, tags: Vec<u64>) -> Scopes {
+pub(super) fn scopes(order: &PageOrder, tags: Vec<u64>) -> Scopes {
     let mut path_query = Vec::new();
     order.facts.path_query(&mut path_query);
     Scopes {
@@ -422,9 +428,6 @@ const NOT_SENT: u64 = u64::MAX;
 
 /// What one slow reader may lag behind once a body is too large to be kept.
 const WINDOW: usize = 1024 * 1024;
-
-/// How long it is remembered that a page may not be stored.
-const REMEMBERED: Duration = Duration::from_secs(120);
 
 /// How long a page whose refresh failed is left alone: long enough not to hammer a dead upstream with each visit.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);

@@ -1,0 +1,109 @@
+//! What a compositor did for one site: counts for metrics, and why pages were lately not kept.
+//!
+//! Written where a page has been composed, which is a thousand times rarer than a hit; read by the admin thread. What
+//! leaves a marker in the store is not repeated here: this is for answers after which the next visitor's request is made
+//! like the first one.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use galley_rules::outcome::NotStored;
+use galley_rules::time::Tick;
+use galley_store::key::Key;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Tally {
+    fills: AtomicU64,
+    stored: AtomicU64,
+    failed: AtomicU64,
+    /// The newest last; at most [`MOST_LATELY`].
+    lately: Mutex<VecDeque<(Key, Lately)>>,
+}
+
+/// A page that was composed and not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lately {
+    /// Why.
+    pub why: NotStored,
+    /// When.
+    pub at: Tick,
+}
+
+/// Counts since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fills {
+    /// Pages asked of the upstream, refreshes included.
+    pub begun: u64,
+    /// Those that were stored.
+    pub stored: u64,
+    /// Those that the upstream failed to compose.
+    pub failed: u64,
+}
+
+impl Tally {
+    /// The counts now.
+    pub fn fills(&self) -> Fills {
+        Fills {
+            begun: self.fills.load(Ordering::Relaxed),
+            stored: self.stored.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Why the page of `key` was not kept the last time, as far as that is remembered.
+    pub fn lately(&self, key: &[u8]) -> Option<Lately> {
+        let lately = self.lock();
+        let found = lately.iter().rev().find(|(known, _)| known.bytes() == key);
+        found.map(|(_, lately)| *lately)
+    }
+
+    pub(super) fn begun(&self) {
+        self.fills.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn stored(&self) {
+        self.stored.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn failed(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn not_kept(&self, key: &Key, why: NotStored, at: Tick) {
+        let mut lately = self.lock();
+        lately.retain(|(known, _)| known != key);
+        if lately.len() >= MOST_LATELY {
+            lately.pop_front();
+        }
+        lately.push_back((key.clone(), Lately { why, at }));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Key, Lately)>> {
+        self.lately.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Pages of one site: who asks why asks soon.
+const MOST_LATELY: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_reason_of_each_page_is_remembered_within_bounds() {
+        let tally = Tally::default();
+        let key = |number: usize| Key::new(number.to_string().as_bytes());
+        for number in 0..200 {
+            tally.not_kept(&key(number), NotStored::Empty, Tick(number as u64));
+            tally.not_kept(&key(199), NotStored::Memory, Tick(number as u64));
+        }
+        assert_eq!(tally.lock().len(), MOST_LATELY);
+        assert_eq!(tally.lately(b"0"), None);
+        let newest = tally.lately(b"199").unwrap();
+        assert_eq!((newest.why, newest.at), (NotStored::Memory, Tick(199)));
+        assert_eq!(tally.lately(b"198").unwrap().why, NotStored::Empty);
+    }
+}
