@@ -1,0 +1,75 @@
+//! Which core the server gets and which the client, so that neither takes time from the other.
+//!
+//! A process inherits the cores of the thread that starts it: a program is pinned by pinning this thread while it starts.
+//! With one core only nothing is pinned, and the report says so.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::Serialize;
+
+use crate::demo::Complaint;
+
+/// The cores of both sides; `None`: wherever the kernel puts them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) struct Cores {
+    pub(super) server: Option<usize>,
+    pub(super) client: Option<usize>,
+}
+
+impl Cores {
+    /// The first two cores that this process may use.
+    pub(super) fn choose() -> Self {
+        let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+        let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
+        match (cores.next(), cores.next()) {
+            (Some(server), Some(client)) => Self {
+                server: Some(server),
+                client: Some(client),
+            },
+            _ => Self {
+                server: None,
+                client: None,
+            },
+        }
+    }
+}
+
+/// Does `work` with this thread on that core alone, then gives it its cores back.
+pub(super) fn on_core<T>(core: Option<usize>, work: impl FnOnce() -> T) -> Result<T, Complaint> {
+    let Some(core) = core else {
+        return Ok(work());
+    };
+    let before = sched_getaffinity(None)?;
+    let mut only = CpuSet::new();
+    only.set(core);
+    sched_setaffinity(None, &only)?;
+    let result = work();
+    sched_setaffinity(None, &before)?;
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_child_stays_on_the_core_and_the_thread_gets_its_own_back() {
+        let before = sched_getaffinity(None).unwrap();
+        let core = (0..CpuSet::MAX_CPU)
+            .find(|core| before.is_set(*core))
+            .unwrap();
+        let status = on_core(Some(core), || {
+            Command::new("cat").arg("/proc/self/status").output()
+        });
+        let text = String::from_utf8(status.unwrap().unwrap().stdout).unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("Cpus_allowed_list"));
+        assert_eq!(
+            line.unwrap().split_whitespace().nth(1),
+            Some(core.to_string().as_str())
+        );
+        assert_eq!(sched_getaffinity(None).unwrap(), before);
+    }
+}

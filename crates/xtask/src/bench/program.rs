@@ -1,0 +1,156 @@
+//! A program in front of the backend: nginx, Galley and whoever comes later, all started by the same hand.
+//!
+//! It leads its own process group, its outputs go to one log file, and it ends with its handle. Should this process die
+//! without a word, the kernel sends it SIGTERM (`setpriv --pdeathsig`).
+
+use std::{
+    fs::{self, File},
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU16, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+};
+
+use crate::demo::Complaint;
+
+/// A running program with its log.
+#[derive(Debug)]
+pub(super) struct Program {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Program {
+    /// Starts it in `dir`, on the cores that this thread has.
+    pub(super) fn start(line: &[String], dir: &Path) -> Result<Self, Complaint> {
+        let log = dir.join("front.log");
+        let out = File::create(&log)?;
+        let child = ending_with_us(line)
+            .current_dir(dir)
+            .env("RUNTIME_DIRECTORY", dir)
+            .stdin(Stdio::null())
+            .stderr(out.try_clone()?)
+            .stdout(out)
+            .process_group(0)
+            .spawn()?;
+        Ok(Self { child, log })
+    }
+
+    /// Its process id and that of its group.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until something accepts connections at `addr`.
+    ///
+    /// # Errors
+    /// With its log when it ends instead, or does not listen in time.
+    pub(super) fn wait_until_listening(&mut self, addr: SocketAddr) -> Result<(), Complaint> {
+        let deadline = Instant::now() + START_PATIENCE;
+        while TcpStream::connect(addr).is_err() {
+            if let Some(status) = self.child.try_wait()? {
+                return Err(format!("it ended with {status}:\n{}", self.log()).into());
+            }
+            if Instant::now() > deadline {
+                return Err(format!("it does not listen on {addr}:\n{}", self.log()).into());
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// All that it has written to its outputs.
+    pub(super) fn log(&self) -> String {
+        let bytes = fs::read(&self.log).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let pid = Pid::from_child(&self.child);
+        let _ = kill_process(pid, Signal::TERM);
+        let deadline = Instant::now() + STOP_PATIENCE;
+        // Not reaped yet: until the group is killed its number must not go to a stranger.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        while matches!(waitid(WaitId::Pid(pid), options), Ok(None)) && Instant::now() < deadline {
+            thread::sleep(PAUSE);
+        }
+        // Workers whose parent has gone, or all of them.
+        let _ = kill_process_group(pid, Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// A command that the kernel ends when this thread does.
+pub(super) fn ending_with_us(line: &[String]) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM", "--"]).args(line);
+    command.env("PATH", with_sbin());
+    command
+}
+
+/// Ordinary users of Debian have no sbin in their PATH, and servers are there.
+pub(super) fn with_sbin() -> String {
+    let path = std::env::var("PATH").unwrap_or_default();
+    format!("{path}:/usr/local/sbin:/usr/sbin:/sbin")
+}
+
+/// A port that nothing listens on, below those that the kernel takes for outgoing connections, and another one each
+/// time: connections of one turn that the kernel still remembers do not meet those of the next.
+pub(super) fn free_port() -> Result<u16, Complaint> {
+    (0..PORTS)
+        .map(|_| FIRST_PORT + NEXT_PORT.fetch_add(1, Ordering::Relaxed) % PORTS)
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .ok_or_else(|| "no free port".into())
+}
+
+const FIRST_PORT: u16 = 20_000;
+const PORTS: u16 = 1_000;
+static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
+const START_PATIENCE: Duration = Duration::from_secs(30);
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use galley_testkit::Scratch;
+
+    use super::*;
+
+    fn shell(script: &str) -> Vec<String> {
+        ["sh", "-c", script].map(str::to_owned).to_vec()
+    }
+
+    #[test]
+    fn a_program_that_ends_early_shows_its_log() {
+        let scratch = Scratch::new().unwrap();
+        let mut program = Program::start(&shell("echo no luck; exit 3"), scratch.path()).unwrap();
+        let nobody = SocketAddr::from(([127, 0, 0, 1], free_port().unwrap()));
+        let complaint = program
+            .wait_until_listening(nobody)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            complaint.contains("no luck") && complaint.contains('3'),
+            "{complaint}"
+        );
+    }
+
+    #[test]
+    fn it_ends_with_its_handle() {
+        let scratch = Scratch::new().unwrap();
+        let program = Program::start(&shell("exec sleep 600"), scratch.path()).unwrap();
+        let place = PathBuf::from(format!("/proc/{}", program.pid()));
+        assert!(place.exists());
+        drop(program);
+        assert!(!place.exists());
+    }
+}
