@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use galley_files as files;
 use galley_rules::cgi::Script;
+use galley_rules::facts::Facts;
 use galley_rules::outcome::{Outcome, RefusedWhy};
 use http::header::{self, HeaderMap, HeaderValue};
 use tokio::task::spawn_blocking;
@@ -40,11 +41,7 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<Found, Fault> {
     let facts = exchange.facts.clone();
     let runs_program = exchange.names_program();
     let looked = spawn_blocking(move || {
-        let mut found = root.resolve(facts.decoded_path(), facts.codings());
-        if runs_program {
-            found = program(&root, facts.decoded_path(), found);
-        }
-        match found {
+        match below(&root, &facts, runs_program) {
             files::Found::File(asset) => {
                 let answer = files::answer(&asset, &facts);
                 let mut file = asset.file;
@@ -68,6 +65,16 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<Found, Fault> {
         Looked::Other(files::Found::Denied) => {
             Err(Fault::new(RefusedWhy::Denied, "denied below the root"))
         }
+    }
+}
+
+/// What the path means below a root; `runs_program`: see [`Exchange::names_program`]. Blocks on the disk.
+pub fn below(root: &files::Root, facts: &Facts, runs_program: bool) -> files::Found {
+    let found = root.resolve(facts.decoded_path(), facts.codings());
+    if runs_program {
+        program(root, facts.decoded_path(), found)
+    } else {
+        found
     }
 }
 
@@ -151,7 +158,7 @@ impl Exchange<'_> {
     }
 
     /// Whether a rule sends the request to a FastCGI program of its own, so that any file may be the script.
-    fn names_program(&self) -> bool {
+    pub fn names_program(&self) -> bool {
         let by_rule = !std::ptr::eq(self.upstream(), &raw const self.site.upstream);
         by_rule && matches!(self.upstream(), Upstream::Php(_))
     }
