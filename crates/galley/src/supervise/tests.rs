@@ -201,7 +201,7 @@ async fn a_kept_connection_cannot_hold_up_the_end() {
     tokio::time::timeout(Duration::from_secs(20), managed.stop())
         .await
         .expect("stop did not end");
-    assert_eq!(group(master), vec![]);
+    assert_eq!(group(master), Vec::<u32>::new());
     drop(connection);
 }
 
