@@ -11,7 +11,7 @@ mod redirect;
 
 use std::time::{Duration, SystemTime};
 
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPIRES, RETRY_AFTER};
+use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPIRES, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 
 pub use self::fields::{browser_fields, stored_fields};
@@ -71,15 +71,15 @@ pub fn judge(facts: &Facts, answer: &Answered<'_>, site: &SiteRules) -> Verdict 
         return Verdict::Skip(why);
     }
     if let Some(brief) = missing_page(answer, &statement, site) {
+        let brief = from_arrival(answer, brief);
         return live(answer, brief, (Duration::ZERO, Duration::ZERO));
     }
     if let Err(why) = check_directives(&statement.control, site.preset) {
         return Verdict::Skip(why);
     }
     let windows = freshness::windows(&statement, answer.status, &site.ttl);
-    let fresh = statement
-        .lifetime
-        .or_else(|| unsaid(answer, &statement, rule, site));
+    let own = || unsaid(answer, &statement, rule, site).map(|own| from_arrival(answer, own));
+    let fresh = statement.lifetime.or_else(own);
     fresh.map_or(Verdict::Skip(NotStored::NoLifetime), |fresh| {
         live(answer, fresh, windows)
     })
@@ -265,6 +265,19 @@ fn unsaid(
         .and_then(|rule| rule.ttl)
         .filter(|_| answer.status.as_u16() < 400);
     of_rule.or_else(|| freshness::unsaid(answer, &statement.control, site))
+}
+
+/// A lifetime of ours counts from the arrival of the answer, unless its `Age` says that it lay in another cache.
+///
+/// Age counts from before the composition (RFC 9111 §4.2.3), and `Date` is cut to seconds. A lifetime shorter than PHP takes
+/// would thus never begin, and the pages that most need to be composed once would travel whole. How long a silent answer
+/// lives is the cache's own choice (§4.2.2).
+fn from_arrival(answer: &Answered<'_>, lifetime: Duration) -> Duration {
+    if lifetime.is_zero() || answer.fields.contains_key(AGE) {
+        return lifetime;
+    }
+    let age = freshness::initial_age(answer.fields, answer.response_delay, answer.now);
+    lifetime.saturating_add(age)
 }
 
 /// An entry that is stale on arrival is not worth its memory.

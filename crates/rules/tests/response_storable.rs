@@ -254,6 +254,45 @@ fn age_on_arrival_counts() {
 }
 
 #[test]
+fn composing_does_not_use_up_a_lifetime_of_ours() {
+    const SLOW: u64 = 9;
+    let brief = SiteRules {
+        ttl: TtlTable {
+            by_status: vec![(404, Duration::from_secs(1))],
+            default: Duration::from_secs(1),
+            ..wordpress().ttl
+        },
+        ..SiteRules::default()
+    };
+    let facts = facts("GET", "/page/", &[], &brief);
+    let judged = |status: u16, rows: Rows<'_>| {
+        let answer = Answered {
+            status: StatusCode::from_u16(status).unwrap(),
+            fields: &map(rows),
+            response_delay: Duration::from_secs(SLOW),
+            now: now(),
+        };
+        match judge(&facts, &answer, &brief) {
+            Verdict::Store(life) => Ok((life.fresh.as_secs(), life.initial_age.as_secs())),
+            Verdict::Skip(why) => Err(why),
+        }
+    };
+    // Apache's Date is of the request.
+    let date = ("date", "Sun, 06 Nov 1994 08:49:27 GMT");
+    assert_eq!(judged(200, &[]), Ok((1 + SLOW, SLOW)));
+    assert_eq!(judged(200, &[date]), Ok((11, 10)));
+    assert_eq!(judged(404, &[]), Ok((1 + SLOW, SLOW)));
+    // What the answer says, and what lay in another cache, counts as RFC 9111 has it.
+    for rows in [
+        &[("cache-control", "max-age=9")][..],
+        &[("age", "0")],
+        &[("age", "5"), date],
+    ] {
+        assert_eq!(judged(200, rows), Err(NotStored::NoLifetime), "{rows:?}");
+    }
+}
+
+#[test]
 fn cookies_forbid_unless_named_by_the_site() {
     let site = SiteRules {
         harmless_cookies: vec![
