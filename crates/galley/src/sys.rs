@@ -32,6 +32,13 @@ pub fn is_free(address: SocketAddr) -> io::Result<()> {
     socket(address)?.bind(&address.into())
 }
 
+/// Descriptors that are open, and how many may be; 0 open where `/proc` does not tell. Looks at a folder: not for a core.
+pub fn descriptors() -> (u64, u64) {
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let limit = getrlimit(Resource::Nofile).current;
+    (open as u64, limit.unwrap_or(UNLIMITED_DESCRIPTORS))
+}
+
 /// One listening socket per core for `address`, all on the same port, also when it asks for port 0.
 ///
 /// The kernel spreads new connections over them (`SO_REUSEPORT`), so that cores share no accept queue.

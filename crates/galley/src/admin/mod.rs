@@ -4,13 +4,17 @@
 //! any case. The server's token reaches every site, a site's token only that site.
 
 mod auth;
+mod history;
+mod metrics;
 mod orders;
+mod query;
 mod status;
+mod target;
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use axum::Router;
@@ -21,8 +25,10 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::oneshot;
 
 use crate::compositor::Handle;
-use crate::serve::{Services, Site};
+use crate::serve::{Services, Site, Sites};
+use crate::telemetry::access::AccessLog;
 use crate::telemetry::counters::CounterReader;
+use crate::telemetry::history::History;
 
 /// What the admin thread is started with.
 pub struct Spec {
@@ -38,6 +44,8 @@ pub struct Spec {
     pub counters: Vec<CounterReader>,
     /// The compositors.
     pub compositors: Vec<Handle>,
+    /// The access logs.
+    pub logs: Vec<AccessLog>,
 }
 
 /// What the handlers see.
@@ -46,9 +54,14 @@ struct State {
     /// Whether who can connect is the operator already: a unix socket of mode 0600.
     trusted: bool,
     sites: Arc<Vec<Arc<Site>>>,
+    /// The same by host, of all listeners together.
+    hosts: Sites,
     services: Arc<Services>,
     counters: Vec<CounterReader>,
     compositors: Vec<Handle>,
+    logs: Vec<AccessLog>,
+    /// One for each site, in their order; written by [`history::keep`].
+    history: Mutex<Vec<History>>,
 }
 
 /// The admin thread, or nothing where it is off.
@@ -106,25 +119,30 @@ pub fn start(spec: Spec) -> io::Result<Running> {
     };
     let trusted = matches!(door, Door::Unix(_));
     let state = Arc::new(State {
+        history: Mutex::new(history::begin(&spec)),
         token: spec.token,
         trusted,
+        hosts: hosts(&spec.sites),
         sites: spec.sites,
         services: spec.services,
         counters: spec.counters,
         compositors: spec.compositors,
+        logs: spec.logs,
     });
     let router = Router::new()
         .route("/purge", post(orders::purge))
         .route("/status", get(status::status))
+        .route("/history", get(history::history))
+        .route("/metrics", get(metrics::metrics))
         .layer(DefaultBodyLimit::max(MOST_BODY))
-        .with_state(state);
+        .with_state(Arc::clone(&state));
     let (stop, stopped) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let thread = std::thread::Builder::new()
         .name("admin".to_owned())
-        .spawn(move || runtime.block_on(serve(door, router, stopped)))?;
+        .spawn(move || runtime.block_on(serve(door, router, state, stopped)))?;
     Ok(Running {
         address: Some(address),
         stop: Some(stop),
@@ -133,9 +151,17 @@ pub fn start(spec: Spec) -> io::Result<Running> {
     })
 }
 
-async fn serve(door: Door, router: Router, stopped: oneshot::Receiver<()>) {
+fn hosts(sites: &Arc<Vec<Arc<Site>>>) -> Sites {
+    let rows = sites.iter().enumerate();
+    let rows =
+        rows.flat_map(|(index, site)| site.hosts.iter().map(move |host| (host.clone(), index)));
+    Sites::new(rows, Arc::clone(sites))
+}
+
+async fn serve(door: Door, router: Router, state: Arc<State>, stopped: oneshot::Receiver<()>) {
     let result = tokio::select! {
         result = listen(door, router) => result,
+        () = history::keep(&state) => Ok(()),
         _ = stopped => Ok(()),
     };
     if let Err(error) = result {

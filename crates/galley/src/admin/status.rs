@@ -1,4 +1,7 @@
 //! `GET /status`: what the server is and does, as JSON.
+//!
+//! A site's token sees its own site and what was answered for it; memory, the upstream's load and the counts of all sites
+//! are for the server's token.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,64 +10,96 @@ use axum::Json;
 use axum::extract::State as Extract;
 use axum::http::{HeaderMap, StatusCode};
 use galley_rules::route::HostPattern;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::State;
-use super::auth::{Reach, reach};
+use super::history::recent;
+use super::target::{Reply, View, target};
+use crate::compositor::Handle;
 use crate::serve::{Site, Upstream};
 use crate::telemetry::counters::CounterReader;
+use crate::telemetry::history::Minute;
+use crate::telemetry::totals::Totals;
 
 /// Handles `GET /status`.
-pub(super) async fn status(
-    Extract(state): Extract<Arc<State>>,
-    headers: HeaderMap,
-) -> (StatusCode, Json<Value>) {
-    let visible: Vec<&Arc<Site>> = match reach(&state, &headers) {
-        Reach::All => state.sites.iter().collect(),
-        Reach::Site(index) => state.sites.get(index).into_iter().collect(),
-        Reach::None => {
-            return (
-                StatusCode::UNAUTHORIZED,
-                Json(json!({ "ok": false, "error": "a token is needed" })),
-            );
+pub(super) async fn status(Extract(state): Extract<Arc<State>>, headers: HeaderMap) -> Reply {
+    let target = match target(&state, &headers, None) {
+        Ok(target) => target,
+        Err(reply) => return reply,
+    };
+    let sites: Vec<Value> = target.sites.iter().map(|s| of_site(&state, s)).collect();
+    let mut body = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptime_s": state.services.clock.uptime_s(),
+        "sites": sites,
+    });
+    let answers = match target.view {
+        View::Server => {
+            let usage = state.services.memory.usage();
+            let (in_flight, waiting) = load(&state.compositors);
+            body["memory"] = json!({
+                "entries": usage.entries, "bytes": usage.bytes, "limit": usage.limit, "evictions": usage.evictions,
+            });
+            body["upstream"] = json!({ "in_flight": in_flight, "waiting": waiting });
+            body["connections"] = json!(CounterReader::connections(&state.counters));
+            CounterReader::all(&state.counters)
+        }
+        View::Sites => {
+            let number = target.sites.first().map(|site| site.number);
+            CounterReader::site(&state.counters, number)
         }
     };
-    let usage = state.services.memory.usage();
-    let load = state.compositors.iter().map(|compositor| {
+    body["answers"] = Value::Object(words(&answers));
+    (StatusCode::OK, Json(body))
+}
+
+/// Exchanges under way at the upstreams, and requests that wait for a place there.
+pub(super) fn load(compositors: &[Handle]) -> (usize, usize) {
+    let load = compositors.iter().map(|compositor| {
         let load = compositor.load();
         (
             load.in_flight.load(Ordering::Relaxed),
             load.waiting.load(Ordering::Relaxed),
         )
     });
-    let (in_flight, waiting) = load.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-    let answers: serde_json::Map<String, Value> = CounterReader::sum(&state.counters)
-        .into_iter()
-        .map(|(word, count)| (word.to_owned(), json!(count)))
-        .collect();
-    let body = json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "uptime_s": state.services.clock.uptime_s(),
-        "memory": {
-            "entries": usage.entries, "bytes": usage.bytes, "limit": usage.limit, "evictions": usage.evictions,
+    load.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+}
+
+fn of_site(state: &State, site: &Site) -> Value {
+    let totals = CounterReader::site(&state.counters, Some(site.number));
+    let lately = recent(state, site, LATELY_MINUTES);
+    let lately = lately.iter().fold(Minute::default(), Minute::plus);
+    json!({
+        "name": site.core.name,
+        "hosts": site.hosts.iter().map(written).collect::<Vec<_>>(),
+        "upstream": match site.upstream {
+            Upstream::Files => "files",
+            Upstream::Php(_) => "php",
+            Upstream::Http(_) => "http",
         },
-        "upstream": { "in_flight": in_flight, "waiting": waiting },
-        "answers": answers,
-        "sites": visible.iter().map(|site| json!({
-            "name": site.core.name,
-            "hosts": site.hosts.iter().map(written).collect::<Vec<_>>(),
-            "upstream": match site.upstream { Upstream::Files => "files", Upstream::Php(_) => "php", Upstream::Http(_) => "http" },
-            "purges": site.core.epochs.current(),
-        })).collect::<Vec<_>>(),
-    });
-    (StatusCode::OK, Json(body))
+        "purges": site.core.epochs.current(),
+        "requests": totals.requests(),
+        "answers": words(&totals),
+        "hit_ratio": Minute::all(&totals).hit_ratio(),
+        "last_10_minutes": { "requests": lately.requests, "hit_ratio": lately.hit_ratio() },
+    })
+}
+
+fn words(totals: &Totals) -> Map<String, Value> {
+    let words = totals.words().into_iter();
+    words
+        .map(|(word, count)| (word.to_owned(), json!(count)))
+        .collect()
 }
 
 /// A host as the configuration writes it.
-fn written(host: &HostPattern) -> String {
+pub(super) fn written(host: &HostPattern) -> String {
     match host {
         HostPattern::Exact(name) => name.clone(),
         HostPattern::Wildcard(suffix) => format!("*{suffix}"),
         HostPattern::Any => "*".to_owned(),
     }
 }
+
+/// What "lately" means in the table.
+const LATELY_MINUTES: u64 = 10;

@@ -204,7 +204,7 @@ impl Running {
         let mut fronts = Vec::with_capacity(share.cores);
         let mut counters = Vec::with_capacity(share.cores);
         for (index, listeners) in listeners.into_iter().enumerate() {
-            let (writer, reader) = crate::telemetry::counters::counters();
+            let (writer, reader) = crate::telemetry::counters::counters(built.sites.len());
             counters.push(reader);
             fronts.push(front::start(front::Spec {
                 index,
@@ -224,6 +224,7 @@ impl Running {
             services: Arc::clone(&built.services),
             counters,
             compositors: built.compositors.clone(),
+            logs: logs.all.clone(),
         })
         .map_err(|cause| StartError::Admin {
             address: format!("{:?}", config.admin.listen),

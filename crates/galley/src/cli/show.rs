@@ -55,23 +55,26 @@ pub(super) fn complaints(complaints: &Complaints) -> Value {
 
 /// The status as a table.
 pub(super) fn status(value: &Value) {
-    let memory = &value["memory"];
     line(&format!(
         "galley {}, up {}",
         text(&value["version"]),
         duration(value["uptime_s"].as_u64().unwrap_or(0))
     ));
-    line(&format!(
-        "memory    {} of {} in {} entries, {} evicted",
-        size(&memory["bytes"]),
-        size(&memory["limit"]),
-        memory["entries"],
-        memory["evictions"]
-    ));
-    line(&format!(
-        "upstream  {} under way, {} waiting",
-        value["upstream"]["in_flight"], value["upstream"]["waiting"]
-    ));
+    // A site's token is not told about the server.
+    if let Some(memory) = value.get("memory") {
+        line(&format!(
+            "memory    {} of {} in {} entries, {} evicted",
+            size(&memory["bytes"]),
+            size(&memory["limit"]),
+            memory["entries"],
+            memory["evictions"]
+        ));
+        line(&format!(
+            "upstream  {} under way, {} waiting",
+            value["upstream"]["in_flight"], value["upstream"]["waiting"]
+        ));
+        line(&format!("clients   {} connections", value["connections"]));
+    }
     let answers: Vec<String> = value["answers"]
         .as_object()
         .into_iter()
@@ -80,18 +83,33 @@ pub(super) fn status(value: &Value) {
         .collect();
     line(&format!("answers   {}", answers.join(", ")));
     line("");
+    let sites: Vec<&Value> = value["sites"].as_array().into_iter().flatten().collect();
+    let widest = sites.iter().map(|site| text(&site["name"]).chars().count());
+    let width = widest.max().unwrap_or(0).max("SITE".len());
     line(&format!(
-        "{:<32} {:<10} {:>8}",
-        "SITE", "UPSTREAM", "PURGES"
+        "{:<width$}  {:<8} {:>8} {:>12} {:>8} {:>12} {:>8}",
+        "SITE", "UPSTREAM", "PURGES", "REQUESTS", "HITS", "LAST 10 MIN", "HITS"
     ));
-    for site in value["sites"].as_array().into_iter().flatten() {
+    for site in sites {
+        let lately = &site["last_10_minutes"];
         line(&format!(
-            "{:<32} {:<10} {:>8}",
+            "{:<width$}  {:<8} {:>8} {:>12} {:>8} {:>12} {:>8}",
             text(&site["name"]),
             text(&site["upstream"]),
-            site["purges"]
+            site["purges"].to_string(),
+            site["requests"].to_string(),
+            percent(&site["hit_ratio"]),
+            lately["requests"].to_string(),
+            percent(&lately["hit_ratio"])
         ));
     }
+}
+
+/// A ratio for people; `-` where there was nothing to hit.
+fn percent(ratio: &Value) -> String {
+    ratio
+        .as_f64()
+        .map_or_else(|| "-".to_owned(), |ratio| format!("{:.1}%", ratio * 100.0))
 }
 
 fn line(text: &str) {

@@ -76,6 +76,7 @@ struct Counted(Rc<Core>);
 impl Counted {
     fn begin(core: &Rc<Core>) -> Self {
         core.connections.set(core.connections.get() + 1);
+        core.counters.connections(core.connections.get());
         Self(Rc::clone(core))
     }
 }
@@ -83,6 +84,7 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.connections.set(self.0.connections.get() - 1);
+        self.0.counters.connections(self.0.connections.get());
         self.0.connection_ended.notify_waiters();
     }
 }

@@ -152,6 +152,7 @@ impl Turn<'_> {
         };
         open.request_id.clone_from(&exchange.request_id);
         open.log = exchange.site.log;
+        open.site = Some(exchange.site.number);
         let taken = take_body(self.core, wire, &framing, &mut exchange).await;
         let answered = match taken {
             Ok(()) => self
@@ -216,6 +217,7 @@ fn open<'h>(core: &Core, ends: Ends, head: Option<&'h Head<'h>>) -> Open<'h> {
         request_id: core.request_id(),
         began: Instant::now(),
         log: 0,
+        site: None,
     }
 }
 

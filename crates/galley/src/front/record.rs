@@ -8,6 +8,7 @@ use galley_wire::head::{Head, Version};
 
 use super::Core;
 use crate::telemetry::access::Record;
+use crate::telemetry::counters::Answered;
 
 /// What is known of a request while it runs.
 pub(super) struct Open<'h> {
@@ -17,6 +18,8 @@ pub(super) struct Open<'h> {
     pub(super) began: Instant,
     /// Which of the core's logs.
     pub(super) log: usize,
+    /// The site's number, once it is found.
+    pub(super) site: Option<u32>,
 }
 
 /// What is known at its end.
@@ -76,6 +79,12 @@ impl Open<'_> {
         if let Some(log) = core.logs.borrow_mut().get_mut(self.log) {
             log.write(&record);
         }
-        core.counters.count(end.outcome, end.body_bytes);
+        core.counters.count(&Answered {
+            site: self.site,
+            outcome: end.outcome,
+            body_bytes: end.body_bytes,
+            total_time: record.total_time,
+            upstream_time: end.upstream_time,
+        });
     }
 }

@@ -1,14 +1,18 @@
-//! Counters of answers, one set per core.
+//! Counters of answers, one set per core and in it one row per site.
 //!
-//! Each set has one writer, the core that owns it, which therefore needs no atomic addition: a plain load and store, on a
-//! cache line that no other core writes. Readers sum all sets; a sum taken while cores count is a moment old, no more.
+//! Each set has one writer, the core that owns it, which therefore needs no atomic addition: a plain load and store, on
+//! lines that no other core writes. A hit costs four of them. Readers sum all sets into [`Totals`]; a sum taken while
+//! cores count is a moment old, no more.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use galley_rules::outcome::{Kept, Outcome};
+use galley_rules::outcome::Outcome;
+
+use super::totals::{Totals, slots};
 
 /// The writing side of one core; may be moved to its thread, but not shared between two.
 #[derive(Debug)]
@@ -24,9 +28,27 @@ pub struct CounterReader {
     set: Arc<Set>,
 }
 
-/// Both sides of a new set, all zero.
-pub fn counters() -> (CoreCounters, CounterReader) {
-    let set = Arc::new(Set::default());
+/// One answer, to be counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered {
+    /// The site's number; `None` where the request never found one.
+    pub site: Option<u32>,
+    /// How it came to be.
+    pub outcome: Outcome,
+    /// Bytes of its body that were sent.
+    pub body_bytes: u64,
+    /// From the request's head to the end of the answer.
+    pub total_time: Duration,
+    /// What the upstream took until its head, where it was asked.
+    pub upstream_time: Option<Duration>,
+}
+
+/// Both sides of a new set for so many sites, all zero.
+pub fn counters(sites: usize) -> (CoreCounters, CounterReader) {
+    let set = Arc::new(Set {
+        rows: (0..=sites).map(|_| Row::default()).collect(),
+        connections: AtomicU64::new(0),
+    });
     (
         CoreCounters {
             set: Arc::clone(&set),
@@ -37,102 +59,128 @@ pub fn counters() -> (CoreCounters, CounterReader) {
 }
 
 impl CoreCounters {
-    /// Counts one answer with its body bytes.
-    pub fn count(&self, outcome: Outcome, body_bytes: u64) {
-        self.add(REQUESTS, 1);
-        self.add(BYTES, body_bytes);
-        self.add(slot(outcome), 1);
-        if let Outcome::Miss {
-            kept, collapsed, ..
-        } = outcome
-        {
-            if kept == Kept::Stored {
-                self.add(STORED, 1);
-            }
-            if collapsed {
-                self.add(COLLAPSED, 1);
-            }
+    /// Counts one answer.
+    pub fn count(&self, answered: &Answered) {
+        let Some(row) = self.set.row(answered.site) else {
+            return;
+        };
+        let (requests, bytes) = slots::of_outcome(answered.outcome);
+        row.add(requests, 1);
+        row.add(bytes, answered.body_bytes);
+        for slot in slots::of_reasons(answered.outcome).into_iter().flatten() {
+            row.add(slot, 1);
+        }
+        row.time(slots::TOTAL_TIME, answered.total_time);
+        if let Some(time) = answered.upstream_time {
+            row.time(slots::UPSTREAM_TIME, time);
         }
     }
 
+    /// Tells how many connections are open on this core.
+    pub fn connections(&self, open: usize) {
+        self.set.connections.store(open as u64, Ordering::Relaxed);
+    }
+}
+
+impl CounterReader {
+    /// The sums of one site over all cores; `None`: of requests that found no site.
+    pub fn site(cores: &[CounterReader], site: Option<u32>) -> Totals {
+        Totals::sum(
+            cores
+                .iter()
+                .filter_map(|core| core.set.row(site))
+                .map(Row::now),
+        )
+    }
+
+    /// The sums of everything.
+    pub fn all(cores: &[CounterReader]) -> Totals {
+        Totals::sum(cores.iter().flat_map(|core| &core.set.rows).map(Row::now))
+    }
+
+    /// Connections that are open on all cores.
+    pub fn connections(cores: &[CounterReader]) -> u64 {
+        let open = |core: &CounterReader| core.set.connections.load(Ordering::Relaxed);
+        cores.iter().map(open).sum()
+    }
+}
+
+#[derive(Debug)]
+struct Set {
+    /// One for each site, then that of requests that found none.
+    rows: Box<[Row]>,
+    /// Written by the owning core only.
+    connections: AtomicU64,
+}
+
+impl Set {
+    fn row(&self, site: Option<u32>) -> Option<&Row> {
+        let none = self.rows.len().saturating_sub(1);
+        let index = site.map_or(none, |site| usize::try_from(site).unwrap_or(none));
+        self.rows.get(index)
+    }
+}
+
+/// Begins at two lines of 64 bytes: the hardware fetches them in pairs, so that sets of two cores would disturb one
+/// another.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Row {
+    /// Written by the owning core only.
+    counts: [AtomicU64; slots::COUNT],
+}
+
+impl Default for Row {
+    fn default() -> Self {
+        Self {
+            counts: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+}
+
+impl Row {
     fn add(&self, slot: usize, count: u64) {
-        if let Some(counter) = self.set.counts.get(slot) {
+        if let Some(counter) = self.counts.get(slot) {
             counter.store(
                 counter.load(Ordering::Relaxed).wrapping_add(count),
                 Ordering::Relaxed,
             );
         }
     }
-}
 
-impl CounterReader {
-    /// The sums over all cores, by word, always the same words in the same order: `requests`, `bytes` (of bodies), the
-    /// first word of each outcome, and of the misses `stored` and `collapsed`.
-    pub fn sum(cores: &[CounterReader]) -> Vec<(&'static str, u64)> {
-        let total = |slot: usize| {
-            let counts = cores.iter().filter_map(|core| core.set.counts.get(slot));
-            counts.fold(0_u64, |sum, count| {
-                sum.wrapping_add(count.load(Ordering::Relaxed))
-            })
-        };
-        WORDS
-            .iter()
-            .enumerate()
-            .map(|(slot, word)| (*word, total(slot)))
-            .collect()
+    fn time(&self, first: usize, time: Duration) {
+        let (bucket, sum_us) = slots::of_time(time);
+        self.add(first + bucket, 1);
+        self.add(first + slots::SUM, sum_us);
+    }
+
+    fn now(&self) -> [u64; slots::COUNT] {
+        self.counts
+            .each_ref()
+            .map(|count| count.load(Ordering::Relaxed))
     }
 }
-
-/// Two lines of 64 bytes: the hardware fetches them in pairs, so that sets of two cores would disturb one another.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Set {
-    /// Written by the owning core only.
-    counts: [AtomicU64; WORDS.len()],
-}
-
-fn slot(outcome: Outcome) -> usize {
-    match outcome {
-        Outcome::Hit => 2,
-        Outcome::Stale(_) => 3,
-        Outcome::Miss { .. } => 4,
-        Outcome::Pass(_) => 5,
-        Outcome::File => 6,
-        Outcome::Redirect => 7,
-        Outcome::Purge => 8,
-        Outcome::Refused(_) => 9,
-    }
-}
-
-const REQUESTS: usize = 0;
-const BYTES: usize = 1;
-const STORED: usize = 10;
-const COLLAPSED: usize = 11;
-const WORDS: [&str; 12] = [
-    "requests",
-    "bytes",
-    "hit",
-    "stale",
-    "miss",
-    "pass",
-    "file",
-    "redirect",
-    "purge",
-    "refused",
-    "stored",
-    "collapsed",
-];
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galley_rules::outcome::{MissWhy, NotStored, PassWhy, RefusedWhy, StaleWhy};
+    use galley_rules::outcome::{Kept, MissWhy, NotStored, PassWhy, RefusedWhy, StaleWhy};
 
     fn miss(kept: Kept, collapsed: bool) -> Outcome {
         Outcome::Miss {
             why: MissWhy::Uri,
             kept,
             collapsed,
+        }
+    }
+
+    fn answered(site: Option<u32>, outcome: Outcome, body_bytes: u64) -> Answered {
+        Answered {
+            site,
+            outcome,
+            body_bytes,
+            total_time: Duration::from_micros(300),
+            upstream_time: None,
         }
     }
 
@@ -149,9 +197,10 @@ mod tests {
             Outcome::Refused(RefusedWhy::Denied),
         ];
         for outcome in all {
-            let (writer, reader) = counters();
-            writer.count(outcome, 7);
-            let counted: Vec<_> = CounterReader::sum(&[reader])
+            let (writer, reader) = counters(1);
+            writer.count(&answered(Some(0), outcome, 7));
+            let counted: Vec<_> = CounterReader::all(&[reader])
+                .words()
                 .into_iter()
                 .filter(|(_, count)| *count > 0)
                 .collect();
@@ -163,19 +212,79 @@ mod tests {
     }
 
     #[test]
+    fn each_site_has_its_row() {
+        let (writer, reader) = counters(2);
+        let cores = [reader];
+        for (site, times) in [(Some(0), 1), (Some(1), 2), (None, 3), (Some(9), 4)] {
+            for _ in 0..times {
+                writer.count(&answered(site, Outcome::Hit, 1));
+            }
+        }
+        let requests = |site| CounterReader::site(&cores, site).requests();
+        assert_eq!((requests(Some(0)), requests(Some(1))), (1, 2));
+        assert_eq!(
+            requests(None),
+            3,
+            "a number that no site has is no request of another"
+        );
+        assert_eq!(CounterReader::all(&cores).requests(), 6);
+    }
+
+    #[test]
+    fn reasons_and_times_are_counted() {
+        let (writer, reader) = counters(1);
+        let cores = [reader];
+        for (outcome, upstream_ms) in [
+            (Outcome::Pass(PassWhy::Cookie), Some(20)),
+            (Outcome::Pass(PassWhy::Cookie), Some(11_000)),
+            (miss(Kept::NotStored(NotStored::SetCookie), true), Some(20)),
+            (Outcome::Hit, None),
+        ] {
+            writer.count(&Answered {
+                upstream_time: upstream_ms.map(Duration::from_millis),
+                ..answered(Some(0), outcome, 0)
+            });
+        }
+        let totals = CounterReader::site(&cores, Some(0));
+        let of = |all: Vec<(&'static str, u64)>| {
+            all.into_iter()
+                .filter(|(_, count)| *count > 0)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(totals.passes().collect()), [("cookie", 2)]);
+        assert_eq!(of(totals.misses().collect()), [("uri-miss", 1)]);
+        assert_eq!(of(totals.not_stored().collect()), [("set-cookie", 1)]);
+        assert_eq!(totals.collapsed(), 1);
+        let upstream = totals.upstream_time();
+        assert_eq!(upstream.count(), 3);
+        assert_eq!(upstream.sum_us(), 11_040_000);
+        let below = |bound: u64| {
+            let mut all = upstream.cumulative();
+            all.find(|(us, _)| *us == Some(bound)).unwrap().1
+        };
+        assert_eq!((below(10_000), below(25_000), below(10_000_000)), (0, 2, 2));
+        assert_eq!(upstream.cumulative().last(), Some((None, 3)));
+        assert_eq!(totals.total_time().count(), 4);
+        assert_eq!(totals.total_time().sum_us(), 1_200);
+    }
+
+    #[test]
     fn cores_are_summed() {
-        let (one, one_reader) = counters();
-        let (two, two_reader) = counters();
+        let (one, one_reader) = counters(1);
+        let (two, two_reader) = counters(1);
+        one.connections(2);
+        two.connections(3);
         let thread = std::thread::spawn(move || {
             for _ in 0..1_000 {
-                two.count(miss(Kept::Stored, true), 10);
+                two.count(&answered(Some(0), miss(Kept::Stored, true), 10));
             }
         });
         for _ in 0..500 {
-            one.count(Outcome::Hit, 1);
+            one.count(&answered(Some(0), Outcome::Hit, 1));
         }
         thread.join().unwrap();
-        let sums = CounterReader::sum(&[one_reader, two_reader]);
+        let cores = [one_reader, two_reader];
+        let sums = CounterReader::site(&cores, Some(0)).words();
         let of = |word: &str| {
             sums.iter()
                 .find(|(name, _)| *name == word)
@@ -188,5 +297,6 @@ mod tests {
             (Some(500), Some(1_000), Some(1_000), Some(1_000))
         );
         assert_eq!(of("pass"), Some(0));
+        assert_eq!(CounterReader::connections(&cores), 5);
     }
 }

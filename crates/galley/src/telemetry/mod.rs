@@ -7,6 +7,8 @@
 pub mod access;
 pub mod counters;
 pub mod errors;
+pub mod history;
+pub mod totals;
 
 mod escape;
 mod line;

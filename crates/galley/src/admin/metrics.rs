@@ -1,0 +1,375 @@
+//! `GET /metrics`: counters in the text format of Prometheus (version 0.0.4).
+//!
+//! Written by hand: the counters are sums of plain arrays that cores own, read when asked for, and a metrics library would
+//! want to own them, with atomic additions on every core's way. Names and labels do not change once released. Reasons
+//! that never happened are left out; outcomes and histograms are always there.
+//! A site's token gets its site's families only. What no site was found for stands under the site `-`.
+
+use std::fmt::{Display, Write as _};
+use std::sync::Arc;
+
+use axum::extract::State as Extract;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+
+use super::State;
+use super::status::load;
+use super::target::{Target, View, target};
+use crate::compositor::tally::Fills;
+use crate::serve::Site;
+use crate::sys;
+use crate::telemetry::access::AccessLog;
+use crate::telemetry::counters::CounterReader;
+use crate::telemetry::totals::{Histogram, Totals};
+
+/// Handles `GET /metrics`.
+pub(super) async fn metrics(Extract(state): Extract<Arc<State>>, headers: HeaderMap) -> Response {
+    let target = match target(&state, &headers, None) {
+        Ok(target) => target,
+        Err(reply) => return reply.into_response(),
+    };
+    let descriptors = match target.view {
+        View::Server => tokio::task::spawn_blocking(sys::descriptors).await.ok(),
+        View::Sites => None,
+    };
+    let mut text = Text::default();
+    if target.view == View::Server {
+        server(&state, &mut text);
+    }
+    if let Some((open, limit)) = descriptors {
+        text.family("galley_descriptors", Kind::Gauge, "open file descriptors");
+        text.sample("galley_descriptors", &[], open);
+        text.family(
+            "galley_descriptors_limit",
+            Kind::Gauge,
+            "file descriptors that may be open",
+        );
+        text.sample("galley_descriptors_limit", &[], limit);
+    }
+    sites(&rows(&state, &target), &mut text);
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], text.0).into_response()
+}
+
+/// One site's numbers.
+struct Row {
+    /// For the label.
+    site: String,
+    totals: Totals,
+    /// `None` for what belongs to no site.
+    own: Option<Own>,
+}
+
+struct Own {
+    purges: u64,
+    fills: Fills,
+}
+
+fn rows(state: &State, target: &Target) -> Vec<Row> {
+    let name = |site: &Arc<Site>| {
+        let same = state.sites.iter().filter(|s| s.core.name == site.core.name);
+        // Two sites may have one host on two listeners, and a series may stand here once only.
+        match same.count() {
+            0 | 1 => site.core.name.clone(),
+            _ => format!("{}#{}", site.core.name, site.number),
+        }
+    };
+    let mut rows: Vec<Row> = target
+        .sites
+        .iter()
+        .map(|site| Row {
+            site: name(site),
+            totals: CounterReader::site(&state.counters, Some(site.number)),
+            own: Some(Own {
+                purges: site.core.epochs.current(),
+                fills: site.core.tally.fills(),
+            }),
+        })
+        .collect();
+    if target.view == View::Server {
+        rows.push(Row {
+            site: "-".to_owned(),
+            totals: CounterReader::site(&state.counters, None),
+            own: None,
+        });
+    }
+    rows
+}
+
+fn server(state: &State, text: &mut Text) {
+    let usage = state.services.memory.usage();
+    let (in_flight, waiting) = load(&state.compositors);
+    text.family("galley_info", Kind::Gauge, "1, with the version as a label");
+    text.sample(
+        "galley_info",
+        &[("version", env!("CARGO_PKG_VERSION"))],
+        1_u8,
+    );
+    let dropped: u64 = state.logs.iter().map(AccessLog::dropped).sum();
+    let connections = CounterReader::connections(&state.counters);
+    let gauges = [
+        (
+            "uptime_seconds",
+            state.services.clock.uptime_s(),
+            "seconds since the start",
+        ),
+        ("connections", connections, "client connections open"),
+        (
+            "store_entries",
+            usage.entries,
+            "stored pages, and markers of pages that are not stored",
+        ),
+        ("store_bytes", usage.bytes, "bytes of stored pages"),
+        (
+            "store_reserved_bytes",
+            usage.reserved,
+            "bytes of stored pages, pages arriving and bodies being sent",
+        ),
+        (
+            "store_limit_bytes",
+            usage.limit,
+            "bytes that all of these may have",
+        ),
+        (
+            "upstream_in_flight",
+            in_flight as u64,
+            "exchanges under way with upstreams",
+        ),
+        (
+            "upstream_waiting",
+            waiting as u64,
+            "requests waiting for a place at an upstream",
+        ),
+    ];
+    for (name, value, help) in gauges {
+        let name = format!("galley_{name}");
+        text.family(&name, Kind::Gauge, help);
+        text.sample(&name, &[], value);
+    }
+    let counters = [
+        (
+            "store_evictions_total",
+            usage.evictions,
+            "entries that had to leave for others",
+        ),
+        (
+            "log_lines_dropped_total",
+            dropped,
+            "access lines that could not be written",
+        ),
+    ];
+    for (name, value, help) in counters {
+        let name = format!("galley_{name}");
+        text.family(&name, Kind::Counter, help);
+        text.sample(&name, &[], value);
+    }
+}
+
+fn sites(rows: &[Row], text: &mut Text) {
+    let name = "galley_requests_total";
+    text.family(name, Kind::Counter, "requests by how they went");
+    for row in rows {
+        for (outcome, requests, _) in row.totals.outcomes() {
+            let labels = [("site", row.site.as_str()), ("outcome", outcome)];
+            text.sample(name, &labels, requests);
+        }
+    }
+    let name = "galley_body_bytes_total";
+    text.family(
+        name,
+        Kind::Counter,
+        "bytes of bodies sent, by how the request went",
+    );
+    for row in rows {
+        for (outcome, _, bytes) in row.totals.outcomes() {
+            let labels = [("site", row.site.as_str()), ("outcome", outcome)];
+            text.sample(name, &labels, bytes);
+        }
+    }
+    reasons(rows, text);
+    let name = "galley_misses_collapsed_total";
+    text.family(
+        name,
+        Kind::Counter,
+        "misses that shared what another request had asked for",
+    );
+    for row in rows {
+        text.sample(name, &[("site", &row.site)], row.totals.collapsed());
+    }
+    owned(rows, text);
+    times(
+        rows,
+        text,
+        "galley_request_duration_seconds",
+        "from the request's head to the end of the answer",
+        Totals::total_time,
+    );
+    times(
+        rows,
+        text,
+        "galley_upstream_duration_seconds",
+        "from asking the upstream to the head of its answer",
+        Totals::upstream_time,
+    );
+}
+
+fn reasons(rows: &[Row], text: &mut Text) {
+    type Of = fn(&Totals) -> Vec<(&'static str, u64)>;
+    let families: [(&str, Of, &str); 5] = [
+        (
+            "galley_misses_total",
+            |t| t.misses().collect(),
+            "misses by reason",
+        ),
+        (
+            "galley_not_stored_total",
+            |t| t.not_stored().collect(),
+            "misses that were not stored, by reason",
+        ),
+        (
+            "galley_stale_total",
+            |t| t.stale().collect(),
+            "stale answers by reason",
+        ),
+        (
+            "galley_passes_total",
+            |t| t.passes().collect(),
+            "requests that travelled whole, by reason",
+        ),
+        (
+            "galley_refused_total",
+            |t| t.refused().collect(),
+            "refused requests by reason",
+        ),
+    ];
+    for (name, of, help) in families {
+        text.family(name, Kind::Counter, help);
+        for row in rows {
+            for (reason, count) in of(&row.totals).into_iter().filter(|(_, count)| *count > 0) {
+                text.sample(name, &[("site", &row.site), ("reason", reason)], count);
+            }
+        }
+    }
+}
+
+fn owned(rows: &[Row], text: &mut Text) {
+    type Of = fn(&Own) -> u64;
+    let families: [(&str, Of, &str); 4] = [
+        (
+            "galley_purges_total",
+            |own| own.purges,
+            "purge orders obeyed",
+        ),
+        (
+            "galley_fills_total",
+            |own| own.fills.begun,
+            "pages asked of the upstream to be stored, refreshes included",
+        ),
+        (
+            "galley_fills_stored_total",
+            |own| own.fills.stored,
+            "of these, stored",
+        ),
+        (
+            "galley_fills_failed_total",
+            |own| own.fills.failed,
+            "of these, failed by the upstream",
+        ),
+    ];
+    for (name, of, help) in families {
+        text.family(name, Kind::Counter, help);
+        for (row, own) in rows.iter().filter_map(|row| Some((row, row.own.as_ref()?))) {
+            text.sample(name, &[("site", &row.site)], of(own));
+        }
+    }
+}
+
+fn times(
+    rows: &[Row],
+    text: &mut Text,
+    name: &str,
+    help: &str,
+    of: for<'t> fn(&'t Totals) -> Histogram<'t>,
+) {
+    text.family(name, Kind::Histogram, help);
+    let (bucket, sum, count) = (
+        format!("{name}_bucket"),
+        format!("{name}_sum"),
+        format!("{name}_count"),
+    );
+    for row in rows {
+        let histogram = of(&row.totals);
+        let site = ("site", row.site.as_str());
+        for (bound, below) in histogram.cumulative() {
+            let bound = bound.map_or_else(|| "+Inf".to_owned(), |us| seconds(us).to_string());
+            text.sample(&bucket, &[site, ("le", &bound)], below);
+        }
+        text.sample(&sum, &[site], seconds(histogram.sum_us()));
+        text.sample(&count, &[site], histogram.count());
+    }
+}
+
+fn seconds(us: u64) -> f64 {
+    std::time::Duration::from_micros(us).as_secs_f64()
+}
+
+/// The format: each family once, its samples behind it.
+#[derive(Default)]
+struct Text(String);
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Text {
+    fn family(&mut self, name: &str, kind: Kind, help: &str) {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.0.push_str(name);
+        for (index, (label, text)) in labels.iter().enumerate() {
+            self.0.push(if index == 0 { '{' } else { ',' });
+            let _ = write!(self.0, "{label}=\"");
+            for c in text.chars() {
+                match c {
+                    '\\' => self.0.push_str("\\\\"),
+                    '"' => self.0.push_str("\\\""),
+                    '\n' => self.0.push_str("\\n"),
+                    c => self.0.push(c),
+                }
+            }
+            self.0.push('"');
+        }
+        if !labels.is_empty() {
+            self.0.push('}');
+        }
+        let _ = writeln!(self.0, " {value}");
+    }
+}
+
+const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn form_of_the_text() {
+        let mut text = Text::default();
+        text.family("a_total", Kind::Counter, "what");
+        text.sample("a_total", &[], 3_u8);
+        text.sample("a_total", &[("site", "x\"y\\\n"), ("le", "0.5")], 0.25);
+        assert_eq!(
+            text.0,
+            "# HELP a_total what\n# TYPE a_total counter\na_total 3\na_total{site=\"x\\\"y\\\\\\n\",le=\"0.5\"} 0.25\n"
+        );
+    }
+}

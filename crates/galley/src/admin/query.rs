@@ -1,0 +1,80 @@
+//! Query parameters of the admin interface: few, named, and unknown ones refused.
+
+use std::collections::BTreeMap;
+
+use axum::http::StatusCode;
+use percent_encoding::percent_decode;
+
+use super::target::{Reply, refuse};
+
+/// What a question's query says.
+#[derive(Debug, Default)]
+pub(super) struct Query(BTreeMap<String, String>);
+
+impl Query {
+    /// Reads `a=1&b=2` (form encoding); a name that is not `known`, or given twice, is refused.
+    pub(super) fn read(raw: Option<&str>, known: &[&str]) -> Result<Self, Reply> {
+        let mut found = BTreeMap::new();
+        for part in raw.unwrap_or_default().split('&').filter(|p| !p.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let (name, value) = (decoded(name), decoded(value));
+            if !known.contains(&name.as_str()) {
+                let message = format!("no parameter `{name}`: there are `{}`", known.join("`, `"));
+                return Err(refuse(StatusCode::BAD_REQUEST, &message));
+            }
+            if found.insert(name.clone(), value).is_some() {
+                let message = format!("`{name}` is given twice");
+                return Err(refuse(StatusCode::BAD_REQUEST, &message));
+            }
+        }
+        Ok(Self(found))
+    }
+
+    /// The value of a parameter; empty ones count as not given.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        let value = self.0.get(name).map(String::as_str);
+        value.filter(|value| !value.is_empty())
+    }
+
+    /// A number from 1 to `most`, or `otherwise`.
+    pub(super) fn number(&self, name: &str, otherwise: u64, most: u64) -> Result<u64, Reply> {
+        let Some(text) = self.get(name) else {
+            return Ok(otherwise);
+        };
+        let number = text.parse().ok().filter(|n| (1..=most).contains(n));
+        number.ok_or_else(|| {
+            let message = format!("`{name}` is a number from 1 to {most}, not `{text}`");
+            refuse(StatusCode::BAD_REQUEST, &message)
+        })
+    }
+}
+
+fn decoded(text: &str) -> String {
+    let text = text.replace('+', " ");
+    percent_decode(text.as_bytes())
+        .decode_utf8_lossy()
+        .into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_or_refused() {
+        let known = ["site", "limit"];
+        let read = |raw| Query::read(Some(raw), &known);
+        let query = read("site=a%2Fb+c&limit=7&").unwrap();
+        assert_eq!(query.get("site"), Some("a/b c"));
+        assert_eq!(query.number("limit", 1, 10).unwrap(), 7);
+        assert_eq!(query.number("other", 3, 10).unwrap(), 3);
+        assert_eq!(read("site=").unwrap().get("site"), None);
+        for bad in ["sites=a", "site=a&site=b"] {
+            assert_eq!(read(bad).unwrap_err().0, StatusCode::BAD_REQUEST, "{bad}");
+        }
+        for bad in ["limit=0", "limit=11", "limit=-1", "limit=x"] {
+            let query = read(bad).unwrap();
+            assert!(query.number("limit", 1, 10).is_err(), "{bad}");
+        }
+    }
+}

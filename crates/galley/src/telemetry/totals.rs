@@ -1,0 +1,239 @@
+//! Which counters there are, and what their sums mean.
+//!
+//! The slots follow the words of `galley_rules::outcome`: a word more there is a counter more here, without anything to
+//! be kept in step by hand. Times go into fixed buckets, so that histograms of many machines can be added.
+
+use std::time::Duration;
+
+use galley_rules::outcome::{Kept, MissWhy, NotStored, Outcome, PassWhy, RefusedWhy, StaleWhy};
+
+/// Where each count lies.
+pub(super) mod slots {
+    use super::{
+        BOUNDS_US, Duration, Kept, MissWhy, NotStored, OUTCOMES, Outcome, PassWhy, RefusedWhy,
+        StaleWhy,
+    };
+
+    pub(super) const REQUESTS: usize = 0;
+    pub(super) const BYTES: usize = REQUESTS + OUTCOMES.len();
+    pub(super) const STORED: usize = BYTES + OUTCOMES.len();
+    pub(super) const COLLAPSED: usize = STORED + 1;
+    pub(super) const MISS: usize = COLLAPSED + 1;
+    pub(super) const NOT_STORED: usize = MISS + MissWhy::ALL.len();
+    pub(super) const STALE: usize = NOT_STORED + NotStored::ALL.len();
+    pub(super) const PASS: usize = STALE + StaleWhy::ALL.len();
+    pub(super) const REFUSED: usize = PASS + PassWhy::ALL.len();
+    /// First bucket of the time that requests took.
+    pub(in crate::telemetry) const TOTAL_TIME: usize = REFUSED + RefusedWhy::ALL.len();
+    /// First bucket of the time until the upstream's head.
+    pub(in crate::telemetry) const UPSTREAM_TIME: usize = TOTAL_TIME + TIMES;
+    /// All of them.
+    pub(in crate::telemetry) const COUNT: usize = UPSTREAM_TIME + TIMES;
+
+    /// From the first bucket of a histogram: its sum, in microseconds.
+    pub(in crate::telemetry) const SUM: usize = BOUNDS_US.len() + 1;
+    /// Slots of one histogram: buckets, the one above all bounds, the sum.
+    pub(super) const TIMES: usize = SUM + 1;
+
+    /// The slots of an outcome's requests and bytes.
+    pub(in crate::telemetry) fn of_outcome(outcome: Outcome) -> (usize, usize) {
+        let index = match outcome {
+            Outcome::Hit => 0,
+            Outcome::Stale(_) => 1,
+            Outcome::Miss { .. } => 2,
+            Outcome::Pass(_) => 3,
+            Outcome::File => 4,
+            Outcome::Redirect => 5,
+            Outcome::Purge => 6,
+            Outcome::Refused(_) => 7,
+        };
+        (REQUESTS + index, BYTES + index)
+    }
+
+    /// The slots of its reasons.
+    pub(in crate::telemetry) fn of_reasons(outcome: Outcome) -> [Option<usize>; 3] {
+        match outcome {
+            Outcome::Hit | Outcome::File | Outcome::Redirect | Outcome::Purge => [None; 3],
+            Outcome::Stale(why) => [Some(STALE + why as usize), None, None],
+            Outcome::Pass(why) => [Some(PASS + why as usize), None, None],
+            Outcome::Refused(why) => [Some(REFUSED + why as usize), None, None],
+            Outcome::Miss {
+                why,
+                kept,
+                collapsed,
+            } => {
+                let kept = match kept {
+                    Kept::Stored => STORED,
+                    Kept::NotStored(why) => NOT_STORED + why as usize,
+                };
+                [
+                    Some(MISS + why as usize),
+                    Some(kept),
+                    collapsed.then_some(COLLAPSED),
+                ]
+            }
+        }
+    }
+
+    /// Which bucket, and what to add to the sum. What most answers take is in the first ones.
+    pub(in crate::telemetry) fn of_time(time: Duration) -> (usize, u64) {
+        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let bucket = BOUNDS_US.iter().position(|bound| us <= *bound);
+        (bucket.unwrap_or(BOUNDS_US.len()), us)
+    }
+}
+
+/// Sums of one site or of all, since the start.
+#[derive(Clone, Debug)]
+pub struct Totals([u64; slots::COUNT]);
+
+impl Totals {
+    pub(super) fn sum(rows: impl Iterator<Item = [u64; slots::COUNT]>) -> Self {
+        let mut sums = [0_u64; slots::COUNT];
+        for row in rows {
+            for (sum, count) in sums.iter_mut().zip(row) {
+                *sum = sum.wrapping_add(count);
+            }
+        }
+        Self(sums)
+    }
+
+    /// The main sums by word, always the same words in the same order: `requests`, `bytes` (of bodies), the first word
+    /// of each outcome, and of the misses `stored` and `collapsed`.
+    pub fn words(&self) -> Vec<(&'static str, u64)> {
+        let mut words = vec![("requests", self.requests()), ("bytes", self.bytes())];
+        words.extend(self.outcomes().map(|(word, requests, _)| (word, requests)));
+        words.push(("stored", self.stored()));
+        words.push(("collapsed", self.collapsed()));
+        words
+    }
+
+    /// All requests.
+    pub fn requests(&self) -> u64 {
+        self.outcomes().map(|(_, requests, _)| requests).sum()
+    }
+
+    /// Bytes of all bodies.
+    pub fn bytes(&self) -> u64 {
+        self.outcomes().map(|(_, _, bytes)| bytes).sum()
+    }
+
+    /// Requests and bytes of each outcome's first word.
+    pub fn outcomes(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
+        let all = OUTCOMES.iter().enumerate();
+        all.map(|(index, word)| {
+            let requests = self.at(slots::REQUESTS + index);
+            (*word, requests, self.at(slots::BYTES + index))
+        })
+    }
+
+    /// Requests of one outcome.
+    pub fn of(&self, word: &str) -> u64 {
+        let mut all = self.outcomes();
+        all.find(|(known, ..)| *known == word)
+            .map_or(0, |(_, requests, _)| requests)
+    }
+
+    /// Misses whose answer was stored.
+    pub fn stored(&self) -> u64 {
+        self.at(slots::STORED)
+    }
+
+    /// Misses that waited for what another request had ordered.
+    pub fn collapsed(&self) -> u64 {
+        self.at(slots::COLLAPSED)
+    }
+
+    /// Misses by why.
+    pub fn misses(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.reasons(slots::MISS, MissWhy::ALL.iter().map(|why| why.word()))
+    }
+
+    /// Misses that were not stored, by why.
+    pub fn not_stored(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let words = NotStored::ALL.iter().map(|why| why.word());
+        self.reasons(slots::NOT_STORED, words)
+    }
+
+    /// Stale answers by why.
+    pub fn stale(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.reasons(slots::STALE, StaleWhy::ALL.iter().map(|why| why.word()))
+    }
+
+    /// Passes by why.
+    pub fn passes(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.reasons(slots::PASS, PassWhy::ALL.iter().map(|why| why.word()))
+    }
+
+    /// Refusals by why.
+    pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let words = RefusedWhy::ALL.iter().map(|why| why.word());
+        self.reasons(slots::REFUSED, words)
+    }
+
+    /// From request heads to the ends of answers.
+    pub fn total_time(&self) -> Histogram<'_> {
+        self.times(slots::TOTAL_TIME)
+    }
+
+    /// From asking the upstream to its heads, as requests waited for it.
+    pub fn upstream_time(&self) -> Histogram<'_> {
+        self.times(slots::UPSTREAM_TIME)
+    }
+
+    fn reasons(
+        &self,
+        first: usize,
+        words: impl Iterator<Item = &'static str>,
+    ) -> impl Iterator<Item = (&'static str, u64)> {
+        words
+            .enumerate()
+            .map(move |(index, word)| (word, self.at(first + index)))
+    }
+
+    fn times(&self, first: usize) -> Histogram<'_> {
+        let slots = self.0.get(first..first + slots::TIMES).unwrap_or_default();
+        Histogram(slots)
+    }
+
+    fn at(&self, slot: usize) -> u64 {
+        self.0.get(slot).copied().unwrap_or(0)
+    }
+}
+
+/// Times in fixed buckets.
+#[derive(Clone, Copy, Debug)]
+pub struct Histogram<'t>(&'t [u64]);
+
+impl Histogram<'_> {
+    /// How many times were measured.
+    pub fn count(&self) -> u64 {
+        self.0.iter().take(slots::SUM).sum()
+    }
+
+    /// Their sum in microseconds.
+    pub fn sum_us(&self) -> u64 {
+        self.0.get(slots::SUM).copied().unwrap_or(0)
+    }
+
+    /// How many were at most each bound, in microseconds; the last bound is `None`, above all.
+    pub fn cumulative(&self) -> impl Iterator<Item = (Option<u64>, u64)> {
+        let bounds = BOUNDS_US.iter().copied().map(Some).chain([None]);
+        let sums = self.0.iter().scan(0_u64, |sum, count| {
+            *sum = sum.wrapping_add(*count);
+            Some(*sum)
+        });
+        bounds.zip(sums)
+    }
+}
+
+/// First words of the outcomes, in the order of their slots.
+const OUTCOMES: [&str; 8] = [
+    "hit", "stale", "miss", "pass", "file", "redirect", "purge", "refused",
+];
+
+/// Upper bounds of the buckets in microseconds: a hit is in the first, PHP in the middle, trouble in the last ones.
+const BOUNDS_US: [u64; 14] = [
+    100, 500, 1_000, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
+    2_500_000, 5_000_000, 10_000_000,
+];
