@@ -13,7 +13,8 @@ help:
 	@echo 'make bench            Galley next to Apache and nginx, in one run (QUICK=1: a short one)'
 	@echo 'make build            the release binary, target/release/galley'
 
-setup-%:
+# A static pattern: make does not look for implicit rules for phony targets.
+setup-demo setup-test setup-bench: setup-%:
 	@scripts/setup $*
 
 build:
