@@ -14,6 +14,7 @@ use axum::extract::State as Extract;
 use axum::http::{HeaderMap, StatusCode};
 use galley_rules::purge::{self, Order, Scope, Strength};
 use galley_rules::route::{HostTable, canonical_host};
+use galley_store::epochs::Epochs;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -57,23 +58,33 @@ pub(super) async fn purge(
         Ok(orders) => orders,
         Err(complaints) => return refuse(StatusCode::BAD_REQUEST, &complaints.join("; ")),
     };
-    let mut refused = Vec::new();
+    if let Some(complaints) = unreadable_patterns(&orders) {
+        return refuse(StatusCode::BAD_REQUEST, &complaints);
+    }
     for (site, order) in &orders {
-        match site.core.epochs.publish(order) {
-            Ok(_) => {
-                tracing::info!(site = site.core.name, scope = ?order.scope, strength = ?order.strength, "purged");
-            }
-            Err(error) => refused.push(format!("`{:?}`: {error}", order.scope)),
+        if let Err(error) = site.core.epochs.publish(order) {
+            return refuse(StatusCode::BAD_REQUEST, &error.to_string());
         }
+        tracing::info!(site = site.core.name, scope = %order.scope, strength = ?order.strength, "purged");
     }
-    if refused.is_empty() {
-        (
-            StatusCode::OK,
-            Json(json!({ "ok": true, "orders": orders.len() })),
-        )
-    } else {
-        refuse(StatusCode::BAD_REQUEST, &refused.join("; "))
-    }
+    (
+        StatusCode::OK,
+        Json(json!({ "ok": true, "orders": orders.len() })),
+    )
+}
+
+/// What is wrong with the patterns, tried on counters that nobody reads: an order is obeyed as a whole or not at all.
+fn unreadable_patterns(orders: &[(Arc<Site>, Order)]) -> Option<String> {
+    let trial = Epochs::new();
+    let complaints: Vec<String> = orders
+        .iter()
+        .filter(|(_, order)| matches!(order.scope, Scope::Pattern(_)))
+        .filter_map(|(_, order)| {
+            let error = trial.publish(order).err()?;
+            Some(format!("`{}`: {error}", order.scope))
+        })
+        .collect();
+    (!complaints.is_empty()).then(|| complaints.join("; "))
 }
 
 fn refuse(status: StatusCode, error: &str) -> Reply {
