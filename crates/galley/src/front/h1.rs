@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use galley_rules::facts::Facts;
@@ -79,12 +79,13 @@ async fn next_head(core: &Core, wire: &mut Wire) -> Result<Bytes, NoHead> {
     };
     let mut scanner = HeadScanner::default();
     if wire.input.is_empty() {
-        if core.stopping.get() {
-            return Err(NoHead::Nothing);
-        }
-        wire.fill_idle(core.limits.idle_timeout)
-            .await
-            .map_err(|_| NoHead::Nothing)?;
+        // At the end of the server, a connection that the kernel had taken in gets what it has asked already.
+        let limit = if core.stopping.get() {
+            Duration::ZERO
+        } else {
+            core.limits.idle_timeout
+        };
+        wire.fill_idle(limit).await.map_err(|_| NoHead::Nothing)?;
     }
     // One deadline for the whole head: a byte now and then does not prolong it.
     let deadline = wire.timer.deadline(core.limits.head_timeout);
@@ -195,6 +196,8 @@ impl Turn<'_> {
         if open.head.is_some_and(|head| head.method == "HEAD") {
             answer.body = answer.body.unsent();
         }
+        // Told to end meanwhile: the client hears it with its answer.
+        let peer = peer.closing_if(self.core.stopping.get());
         let (end, next) = write::answer(wire, answer, peer).await;
         open.close(self.core, &end);
         next
