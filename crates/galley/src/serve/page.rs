@@ -199,6 +199,10 @@ fn finish(exchange: &Exchange<'_>, mut answer: Answer) -> Answer {
     if exchange.facts.method() == Method::Head {
         answer.body = answer.body.unsent();
     }
+    if answer.status == 204 {
+        // PHP may print behind any status; this one has no body (RFC 9110 §15.3.5), and bytes would be taken for the next answer.
+        answer.body = Body::None;
+    }
     if (300..400).contains(&answer.status)
         && answer.status != 304
         && let Some(dropped) = exchange.facts.dropped_query()
