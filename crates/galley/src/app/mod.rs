@@ -151,10 +151,7 @@ impl Share {
             workers => workers,
         };
         let all = match config.server.max_connections {
-            0 => usize::try_from(descriptors)
-                .unwrap_or(usize::MAX)
-                .saturating_sub(RESERVED_DESCRIPTORS)
-                .max(64),
+            0 => connections_within(usize::try_from(descriptors).unwrap_or(usize::MAX)),
             connections => connections,
         };
         Self {
@@ -162,6 +159,12 @@ impl Share {
             connections: (all / cores).max(1),
         }
     }
+}
+
+/// How many connections so many descriptors are enough for: each takes one for itself and, while it is answered, one for
+/// its file or for PHP.
+fn connections_within(descriptors: usize) -> usize {
+    (descriptors - RESERVED_DESCRIPTORS.min(descriptors / 2)) / 2
 }
 
 /// One managed PHP per site that asks for it, in the order of the sites.
