@@ -264,6 +264,12 @@ pub(super) fn listeners(
             rows.entry(*address).or_default().extend(hosts);
         }
     }
+    for address in rows.keys() {
+        sys::is_free(*address).map_err(|cause| StartError::Listen {
+            address: address.to_string(),
+            cause,
+        })?;
+    }
     let mut per_core: Vec<Listeners> = (0..cores).map(|_| Vec::new()).collect();
     let mut addresses = Vec::with_capacity(rows.len());
     for (address, rows) in rows {
