@@ -131,6 +131,8 @@ fn create_data(dir: &Path, user: Option<&Account>) -> Result<(), Trouble> {
             &format!("--auth-root-socket-user={}", me.trim()),
             "--skip-test-db",
             "--skip-name-resolve",
+            // Without it the script gives up where the machine's own name has no address, as in many containers.
+            "--force",
             "--innodb-log-file-size=4M",
             "--innodb-flush-method=nosync",
         ]);
