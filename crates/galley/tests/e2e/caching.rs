@@ -1,0 +1,643 @@
+//! Pages that are kept: what is shared, what never is, how long, and what a visitor is told.
+
+use std::time::{Duration, Instant};
+
+use galley_testkit::client::Request;
+use galley_testkit::wait_for;
+
+use crate::support::{Is, PATIENCE, Plan, said};
+
+const MISS: &str = "galley; fwd=uri-miss; stored";
+
+#[test]
+fn a_page_is_stored_and_given_again() {
+    let stage = Plan::php().start();
+    let first = stage.get("/page").expect_status(200);
+    assert_eq!(first.cache_status(), MISS);
+    let second = stage.get("/page").expect_status(200);
+    assert_eq!(second.cache_status(), "galley; hit");
+    assert_eq!(first.body, second.body);
+    assert_eq!(stage.runs("/page"), 1);
+    assert!(
+        second.age().is_some_and(|age| age < 10),
+        "{}",
+        second.beginning()
+    );
+    assert_eq!(second.field("content-type"), first.field("content-type"));
+    assert_eq!(
+        second.field("cache-control"),
+        Some("no-cache"),
+        "browsers ask each time"
+    );
+    wait_for("the page to age", PATIENCE, || {
+        stage.get("/page").age().is_some_and(|age| age >= 1)
+    });
+    assert_eq!(
+        stage.get("/page").field("date"),
+        first.field("date"),
+        "the date of its composition"
+    );
+}
+
+#[test]
+fn conditions_are_answered_from_what_is_stored() {
+    let stage = Plan::php().start();
+    stage.head(
+        "/dated",
+        &[
+            "Last-Modified: Tue, 01 Oct 2024 10:00:00 GMT",
+            "ETag: \"php\"",
+        ],
+    );
+    for page in ["/page", "/dated"] {
+        stage.get(page);
+        let etag = stage.get(page).field("etag").unwrap().to_owned();
+        let same = stage
+            .ask(Request::get(page).field("If-None-Match", &etag))
+            .expect_status(304);
+        assert!(same.body.is_empty() && same.is_hit());
+        assert_eq!(same.field("etag"), Some(etag.as_str()));
+        stage
+            .ask(Request::get(page).field("If-None-Match", format!("\"x\", W/{etag}")))
+            .is(304);
+        stage
+            .ask(Request::get(page).field("If-None-Match", "*"))
+            .is(304);
+        stage
+            .ask(Request::get(page).field("If-None-Match", "\"x\""))
+            .is(200);
+    }
+    stage
+        .ask(Request::get("/dated").field("If-Modified-Since", "Tue, 01 Oct 2024 10:00:00 GMT"))
+        .is(304);
+    stage
+        .ask(Request::get("/dated").field("If-Modified-Since", "Tue, 01 Oct 2024 09:59:59 GMT"))
+        .is(200);
+    // A condition never reaches PHP on a cacheable fetch, and never makes an empty copy.
+    stage
+        .ask(
+            Request::get("/new")
+                .field("If-None-Match", "\"x\"")
+                .field("If-Modified-Since", "Tue, 01 Oct 2024 10:00:00 GMT")
+                .field("Range", "bytes=0-1"),
+        )
+        .is(200);
+    let hit = stage.get("/new").expect_status(200);
+    assert!(
+        hit.is_hit() && !hit.text().contains("HTTP_IF_") && !hit.text().contains("HTTP_RANGE"),
+        "{}",
+        hit.text()
+    );
+    let whole = hit.body;
+    let part = stage
+        .ask(Request::get("/new").field("Range", "bytes=2-5"))
+        .expect_status(206);
+    assert_eq!(part.body, whole[2..6]);
+    stage
+        .ask(Request::get("/new").field("Range", "bytes=99999-"))
+        .is(416);
+}
+
+#[test]
+fn tracking_parameters_share_a_page_and_stay_unseen() {
+    let stage = Plan::php().start();
+    let first = stage
+        .get("/page?utm_source=canary1&b=2&fbclid=canary2&a=1")
+        .expect_status(200);
+    assert_eq!(first.cache_status(), MISS);
+    let first = first.text();
+    assert!(!first.contains("canary"), "{first}");
+    assert_eq!(said(&first, "query"), "a=1&b=2");
+    for target in [
+        "/page?a=1&b=2",
+        "/page?b=2&a=1",
+        "/page?a=1&b=2&utm_source=canary3",
+        "/page?utm%5Fsource=canary4&a=1&b=2",
+        "/page?%75tm_source=canary5&a=1&%66bclid=x&b=2&gclid=canary6",
+        "/page?&&a=1&&b=2&",
+        "/%70age?a=1&b=2",
+        "/x/../page?a=1&b=2",
+        "/./page?a=%31&b=2",
+    ] {
+        let answer = stage.get(target).expect_status(200);
+        assert!(answer.is_hit(), "{target}: {}", answer.cache_status());
+        assert_eq!(answer.text(), first, "{target}");
+    }
+    for target in [
+        "/page?a=1&b=3",
+        "/page?a=1",
+        "/page",
+        "/Page?a=1&b=2",
+        "/page/?a=1&b=2",
+        "/page?a=1&b=2&utm=1",
+        "/page?A=1&b=2",
+    ] {
+        assert!(!stage.get(target).is_hit(), "{target} is another page");
+    }
+    assert_eq!(
+        stage
+            .get("/clean?utm_source=canary")
+            .expect_status(200)
+            .text()
+            .matches("canary")
+            .count(),
+        0
+    );
+    assert!(stage.get("/clean").is_hit());
+}
+
+#[test]
+fn what_is_not_in_the_key_is_not_seen_by_php() {
+    let stage = Plan::php().start();
+    let request = Request::get("/page")
+        .cookie("_ga=canary; wordpress_test_cookie=canary; PHPSESSID=canary; theme=canary")
+        .field("User-Agent", "canary")
+        .field("Accept-Language", "canary")
+        .field("Referer", "http://canary.test/")
+        .field("X-Forwarded-Host", "canary.test")
+        .field("X-Forwarded-Proto", "https")
+        .field("X-Forwarded-Scheme", "canary")
+        .field("X-Host", "canary.test")
+        .field("X-Original-URL", "/canary")
+        .field("X-Rewrite-URL", "/canary")
+        .field("X-HTTP-Method-Override", "DELETE")
+        .field("X-Canary", "canary")
+        .field("Accept", "text/html;canary=1")
+        .field("Accept-Encoding", "canary")
+        .field("Cache-Control", "no-cache")
+        .field("Pragma", "no-cache");
+    let first = stage.ask(request).expect_status(200);
+    assert_eq!(first.cache_status(), MISS);
+    assert!(
+        !first.text().contains("canary")
+            && !first.text().contains("DELETE")
+            && !first.text().contains("HTTP_COOKIE"),
+        "{}",
+        first.text()
+    );
+    let second = stage.get("/page");
+    assert!(second.is_hit());
+    assert_eq!(second.body, first.body);
+}
+
+#[test]
+fn personal_answers_are_never_shared() {
+    let stage = Plan::php().start();
+    let table: &[(&str, &[&str])] = &[
+        ("/cookie", &["Set-Cookie: session={run}; Path=/"]),
+        ("/private", &["Cache-Control: private, max-age=600"]),
+        ("/nostore", &["Cache-Control: no-store"]),
+        ("/nocache", &["Cache-Control: no-cache, must-revalidate"]),
+        ("/quoted", &["Cache-Control: max-age=600, private=\"x-y\""]),
+        ("/caps", &["CACHE-CONTROL: PRIVATE"]),
+        (
+            "/twice",
+            &["Cache-Control: max-age=600", "Cache-Control: no-store"],
+        ),
+        ("/vary", &["Vary: *", "Cache-Control: max-age=600"]),
+        (
+            "/varyother",
+            &[
+                "Vary: Accept-Encoding, X-Tenant",
+                "Cache-Control: max-age=600",
+            ],
+        ),
+        (
+            "/galley",
+            &[
+                "Galley-Cache-Control: no-store",
+                "Cache-Control: max-age=600",
+            ],
+        ),
+        (
+            "/cdn",
+            &["CDN-Cache-Control: private", "Cache-Control: max-age=600"],
+        ),
+        ("/zero", &["Cache-Control: max-age=0"]),
+        ("/smaxage", &["Cache-Control: s-maxage=0, max-age=600"]),
+        ("/expired", &["Expires: Wed, 11 Jan 1984 05:00:00 GMT"]),
+        (
+            "/cookiemax",
+            &["Set-Cookie: id={run}", "Cache-Control: public, max-age=600"],
+        ),
+    ];
+    for (page, head) in table {
+        stage.head(page, head);
+        let mut runs = Vec::new();
+        for round in 0..4 {
+            let answer = stage
+                .ask(Request::get(page).cookie(&format!("visitor={round}")))
+                .expect_status(200);
+            assert!(!answer.is_hit(), "{page}: {}", answer.cache_status());
+            let text = answer.text();
+            let run = said(&text, "run").to_owned();
+            if let Some(cookie) = answer.field("set-cookie") {
+                assert!(
+                    cookie.contains(&format!("={run}")),
+                    "{page}: the cookie of another visitor: {cookie} with run {run}"
+                );
+            }
+            // A request that was trimmed for nothing is asked again, whole.
+            assert_eq!(
+                said(&text, "HTTP_COOKIE"),
+                format!("visitor={round}"),
+                "{page}"
+            );
+            if round > 0 {
+                assert_eq!(
+                    answer.cache_status(),
+                    "galley; fwd=bypass; detail=remembered",
+                    "{page}"
+                );
+            }
+            runs.push(run);
+        }
+        runs.dedup();
+        assert_eq!(
+            runs.len(),
+            4,
+            "{page}: two visitors got one answer: {runs:?}"
+        );
+    }
+}
+
+#[test]
+fn sessions_pass_and_leave_nothing_behind() {
+    let stage = Plan::php().start();
+    stage.get("/page");
+    for (field, value, detail) in [
+        ("Cookie", "wordpress_logged_in_abc=1", "cookie"),
+        (
+            "Cookie",
+            "a=b; wordpress_0123456789abcdef0123456789abcdef=x",
+            "cookie",
+        ),
+        ("Cookie", "comment_author_abc=me", "cookie"),
+        ("Cookie", "wp-postpass_abc=x", "cookie"),
+        ("Cookie", "woocommerce_items_in_cart=1", "cookie"),
+        ("Authorization", "Basic eDp5", "authorization"),
+        ("Origin", "http://elsewhere.test", "origin"),
+    ] {
+        for page in ["/page", "/unseen"] {
+            let answer = stage
+                .ask(Request::get(page).field(field, value))
+                .expect_status(200);
+            assert_eq!(
+                answer.cache_status(),
+                format!("galley; fwd=bypass; detail={detail}"),
+                "{page} {value}"
+            );
+            let text = answer.text();
+            let name = format!("HTTP_{}", field.to_uppercase());
+            assert_eq!(said(&text, &name), value, "{page}: a session travels whole");
+        }
+    }
+    // Two cookie lines are one list of cookies.
+    let split = stage.ask(
+        Request::get("/page")
+            .cookie("a=b")
+            .cookie("wordpress_logged_in_abc=1"),
+    );
+    assert_eq!(split.cache_status(), "galley; fwd=bypass; detail=cookie");
+    assert_eq!(
+        stage.get("/unseen").cache_status(),
+        MISS,
+        "nothing of a session was kept"
+    );
+    assert!(stage.get("/page").is_hit());
+    for (target, detail) in [
+        ("/wp-admin/", "path"),
+        ("/wp-login.php", "path"),
+        ("/page?preview=true", "query"),
+        ("/site2/wp-admin/x", "path"),
+        ("/WP-LOGIN.php", "path"),
+        ("/%77p-admin/", "path"),
+        ("/x/../wp-admin/", "path"),
+        ("//wp-admin/", "path"),
+    ] {
+        for _ in 0..2 {
+            let answer = stage.get(target);
+            if answer.status != 403 && answer.status != 404 {
+                assert_eq!(
+                    answer.cache_status(),
+                    format!("galley; fwd=bypass; detail={detail}"),
+                    "{target}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn statuses_that_may_not_be_kept() {
+    let stage = Plan::php().start();
+    for status in [500, 501, 503, 403, 401, 429, 302, 303, 307, 204, 206, 418] {
+        let page = format!("/s{status}");
+        let mut head = vec!["Cache-Control: max-age=600".to_owned()];
+        if (300..400).contains(&status) {
+            head.push("Location: /elsewhere".to_owned());
+        }
+        head.push(format!("Status: {status}"));
+        stage.head(&page, &head.iter().map(String::as_str).collect::<Vec<_>>());
+        for _ in 0..2 {
+            let answer = stage.get(&page).expect_status(status);
+            assert!(!answer.is_hit(), "{status}: {}", answer.cache_status());
+        }
+        assert!(stage.runs(&page) >= 2, "{status}");
+    }
+    for (status, location) in [(301, true), (308, true), (404, false), (410, false)] {
+        let page = format!("/s{status}");
+        let line = format!("Status: {status}");
+        let head = if location {
+            vec!["Location: /elsewhere", &line]
+        } else {
+            vec![line.as_str()]
+        };
+        stage.head(&page, &head);
+        assert_eq!(
+            stage.get(&page).expect_status(status).cache_status(),
+            MISS,
+            "{status}"
+        );
+        let hit = stage.get(&page).expect_status(status);
+        assert!(hit.is_hit(), "{status}");
+        assert_eq!(
+            hit.field("location"),
+            location.then_some("/elsewhere"),
+            "{status}"
+        );
+    }
+}
+
+#[test]
+fn pages_that_are_broken_are_not_kept() {
+    let stage = Plan::php()
+        .file("empty.php", "<?php")
+        .file("index.php", "<?php if ($_SERVER['REQUEST_URI'] == '/empty') exit; if ($_SERVER['REQUEST_URI'] == '/short') { echo 'Error establishing a database connection'; exit; } echo '<html></html>';")
+        .start();
+    for page in ["/empty", "/short"] {
+        stage.get(page);
+        assert!(!stage.get(page).is_hit(), "{page}");
+    }
+    stage.get("/fine");
+    assert!(stage.get("/fine").is_hit());
+}
+
+#[test]
+fn redirects_keep_what_was_taken_from_the_address() {
+    let stage = Plan::php().start();
+    stage.head(
+        "/old",
+        &["Location: http://example.test/new?x=1#part", "Status: 301"],
+    );
+    let first = stage
+        .get("/old?utm_source=news&utm_medium=mail")
+        .expect_status(301);
+    assert_eq!(
+        first.field("location"),
+        Some("http://example.test/new?x=1&utm_source=news&utm_medium=mail#part")
+    );
+    let hit = stage.get("/old").expect_status(301);
+    assert!(hit.is_hit());
+    assert_eq!(
+        hit.field("location"),
+        Some("http://example.test/new?x=1#part")
+    );
+    let other = stage.get("/old?fbclid=zzz").expect_status(301);
+    assert!(other.is_hit());
+    assert_eq!(
+        other.field("location"),
+        Some("http://example.test/new?x=1&fbclid=zzz#part")
+    );
+    // A redirect that leads to the address without what we took away would lead in a circle.
+    stage.head("/loop", &["Location: /loop", "Status: 301"]);
+    for _ in 0..2 {
+        let answer = stage.get("/loop?utm_source=x");
+        assert!(!answer.is_hit(), "{}", answer.beginning());
+    }
+}
+
+#[test]
+fn post_is_never_kept_and_purges_its_target() {
+    let stage = Plan::php().start();
+    stage.get("/page");
+    stage.get("/other");
+    for round in 0..2 {
+        let answer = stage
+            .ask(Request::form("/page", &[("a", "b")]))
+            .expect_status(200);
+        assert_eq!(
+            answer.cache_status(),
+            "galley; fwd=method; detail=method",
+            "{round}"
+        );
+        assert!(answer.text().contains("body=a=b\n"));
+    }
+    assert!(
+        !stage.get("/page").is_hit(),
+        "what was posted to has changed"
+    );
+    assert!(stage.get("/page").is_hit());
+    assert!(stage.get("/other").is_hit());
+    // One that fails changes nothing.
+    stage.head("/fails", &[]);
+    stage.get("/fails");
+    stage.head("/fails", &["Status: 403"]);
+    stage.ask(Request::form("/fails", &[("a", "b")])).is(403);
+    assert!(stage.get("/fails").is_hit());
+    // Where it leads is purged as well.
+    stage.head("/comment", &["Location: /other#c1", "Status: 302"]);
+    stage.ask(Request::form("/comment", &[("a", "b")])).is(302);
+    assert!(!stage.get("/other").is_hit());
+    for method in ["PUT", "DELETE", "PATCH"] {
+        stage.get("/page");
+        stage.ask(Request::new(method, "/page").body("x")).is(200);
+        assert!(!stage.get("/page").is_hit(), "{method}");
+    }
+}
+
+#[test]
+fn lifetimes_of_the_table_and_of_the_answer() {
+    let stage = Plan::php().more("[site.ttl]\n\"200\" = \"1s\"\n\"404\" = \"1h\"\n\"403\" = \"1h\"\nstale_while_revalidate = \"0s\"\nstale_if_error = \"0s\"\n").start();
+    stage.head("/gone", &["Status: 404"]);
+    stage.head("/closed", &["Status: 403"]);
+    stage.head("/long", &["Cache-Control: max-age=600"]);
+    stage.head(
+        "/longer",
+        &[
+            "Galley-Cache-Control: max-age=600",
+            "Cache-Control: no-store",
+        ],
+    );
+    stage.head("/accel", &["X-Accel-Expires: 600"]);
+    stage.head("/aged", &["Cache-Control: max-age=600", "Age: 599"]);
+    for page in [
+        "/short", "/gone", "/closed", "/long", "/longer", "/accel", "/aged",
+    ] {
+        let first = stage.get(page);
+        let second = stage.get(page);
+        assert!(
+            second.is_hit(),
+            "{page}: {} then {}",
+            first.cache_status(),
+            second.cache_status()
+        );
+    }
+    wait_for("the short page to be stale", PATIENCE, || {
+        stage.runs("/short") > 1 || !stage.get("/short").is_hit()
+    });
+    wait_for("the aged page to be stale", PATIENCE, || {
+        stage.runs("/aged") > 1 || !stage.get("/aged").is_hit()
+    });
+    for page in ["/gone", "/closed", "/long", "/longer", "/accel"] {
+        assert!(stage.get(page).is_hit(), "{page}");
+        assert_eq!(stage.runs(page), 1, "{page}");
+    }
+}
+
+#[test]
+fn a_stale_page_answers_while_one_refresh_runs() {
+    let stage = Plan::php()
+        .workers(4)
+        .more("[site.ttl]\ndefault = \"1s\"\nstale_while_revalidate = \"1h\"\n")
+        .start();
+    let first = stage.get("/page");
+    stage.hold("/page");
+    wait_for("the refresh to begin", PATIENCE, || {
+        let answer = stage.get("/page");
+        assert!(answer.is_hit(), "nobody waits: {}", answer.cache_status());
+        stage.notes().join("held_page").exists()
+    });
+    for _ in 0..20 {
+        let began = Instant::now();
+        let answer = stage.get("/page");
+        assert_eq!(answer.body, first.body);
+        assert!(
+            answer.cache_status().starts_with("galley; hit; ttl=")
+                && answer.cache_status().ends_with("; detail=revalidating"),
+            "{}",
+            answer.cache_status()
+        );
+        assert!(began.elapsed() < Duration::from_secs(2));
+    }
+    assert_eq!(stage.runs("/page"), 2, "one refresh, however many visitors");
+    stage.release("/page");
+    wait_for("the new page", PATIENCE, || {
+        said(&stage.get("/page").text(), "run") == "2"
+    });
+    // The refresh is nobody's request.
+    let text = stage.ask(Request::get("/page").cookie("_ga=canary")).text();
+    assert!(!text.contains("canary"), "{text}");
+}
+
+#[test]
+fn a_stale_page_answers_while_php_is_down() {
+    let mut stage = Plan::php()
+        .site("connect_timeout = \"500ms\"")
+        .more("[site.ttl]\ndefault = \"1s\"\nstale_while_revalidate = \"0s\"\nstale_if_error = \"1h\"\n")
+        .start();
+    let first = stage.get("/page");
+    stage.head("/failing", &[]);
+    let failing = stage.get("/failing");
+    stage.head("/failing", &["Status: 500"]);
+    // Errors of PHP that lives.
+    wait_for("the failing page to be stale", PATIENCE, || {
+        stage
+            .get("/failing")
+            .cache_status()
+            .contains("upstream-error")
+    });
+    assert_eq!(stage.get("/failing").expect_status(200).body, failing.body);
+    stage.fpm.as_mut().unwrap().kill();
+    for _ in 0..3 {
+        let answer = stage.get("/page").expect_status(200);
+        assert_eq!(answer.body, first.body);
+    }
+    wait_for("an honest word", PATIENCE, || {
+        let answer = stage.get("/page").expect_status(200);
+        let status = answer.cache_status().to_owned();
+        status.starts_with("galley; hit; ttl=-") && status.ends_with("; detail=upstream-error")
+    });
+    stage.get("/never-seen").is(502);
+    stage.fpm.as_mut().unwrap().restart().unwrap();
+    wait_for("the new page", PATIENCE, || {
+        let answer = stage.get("/page").expect_status(200);
+        said(&answer.text(), "run") == "2"
+    });
+    stage.get("/never-seen").is(200);
+}
+
+#[test]
+fn only_if_cached() {
+    let stage = Plan::php().start();
+    let ask = || stage.ask(Request::get("/page").field("Cache-Control", "only-if-cached"));
+    ask().is(504);
+    assert_eq!(stage.runs("/page"), 0);
+    stage.get("/page");
+    assert!(ask().is_hit());
+}
+
+#[test]
+fn what_is_large_passes_through_and_is_remembered() {
+    let script = "<?php header('Cache-Control: max-age=600'); for ($i = 0; $i < 300; $i++) { echo str_repeat('x', 10000); } file_put_contents(__DIR__ . '/../notes/runs', 'x', FILE_APPEND);";
+    let plan = Plan::php().file("index.php", script);
+    let (scratch, _fpm, config) = plan.prepare();
+    let config = config.replace(
+        "memory = \"64MiB\"",
+        "memory = \"64MiB\"\nmax_object = \"1MiB\"",
+    );
+    let galley = galley_testkit::Galley::start_binary(
+        crate::support::binary(),
+        &scratch.join("galley"),
+        &config,
+    )
+    .unwrap();
+    for round in 0..3 {
+        let answer = Request::get("/large")
+            .host(crate::support::HOST)
+            .send(galley.addr())
+            .unwrap()
+            .expect_status(200);
+        assert_eq!(answer.body.len(), 3_000_000, "{round}");
+        assert!(!answer.is_hit(), "{round}");
+    }
+}
+
+#[test]
+fn many_pages_stay_within_the_memory() {
+    // 16 MiB is the least; 300 pages of 200 KB are four times as much.
+    let script = "<?php header('Cache-Control: max-age=600'); echo '<html>', $_SERVER['REQUEST_URI'], str_repeat('x', 200000), '</html>';";
+    let plan = Plan::php().file("index.php", script);
+    let (scratch, fpm, config) = plan.prepare();
+    let config = config.replace("memory = \"64MiB\"", "memory = \"16MiB\"");
+    let galley = galley_testkit::Galley::start_binary(
+        crate::support::binary(),
+        &scratch.join("galley"),
+        &config,
+    )
+    .unwrap();
+    let stage = crate::support::Stage {
+        galley,
+        fpm,
+        scratch,
+    };
+    let mut connection = stage.connect();
+    for number in 0..300 {
+        let answer = connection
+            .exchange(&crate::support::hosted(Request::get(&format!(
+                "/p{number}"
+            ))))
+            .unwrap()
+            .expect_status(200);
+        assert!(answer.text().contains(&format!("<html>/p{number}x")));
+        assert!(stage.peak_memory() < 80 * 1024 * 1024);
+    }
+    let status = stage.status();
+    let memory = status.split("\"memory\":").nth(1).unwrap();
+    assert!(
+        crate::support::number_in(memory, "bytes") <= 16 * 1024 * 1024,
+        "{status}"
+    );
+    assert!(stage.status_number("evictions") > 100);
+    stage.get("/p299").is(200);
+}

@@ -1,0 +1,560 @@
+//! Files below the root: what is sent, how, and above all what never is.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use galley_testkit::client::Request;
+use galley_testkit::wait_for;
+
+use crate::support::{HOST, Is, PATIENCE, Plan, Stage, hosted, noise};
+
+#[test]
+fn types_validators_and_conditions() {
+    let names = [
+        ("a.css", "text/css"),
+        ("a.js", "text/javascript"),
+        ("a.png", "image/png"),
+        ("a.svg", "image/svg+xml"),
+        ("a.webp", "image/webp"),
+        ("a.woff2", "font/woff2"),
+        ("a.txt", "text/plain"),
+        ("a.html", "text/html"),
+        ("a.pdf", "application/pdf"),
+        ("a.unknown", "application/octet-stream"),
+        ("noending", "application/octet-stream"),
+    ];
+    let mut plan = Plan::files();
+    for (name, _) in names {
+        plan = plan.file(name, "content");
+    }
+    let stage = plan.start();
+    for (name, wanted) in names {
+        let answer = stage.get(&format!("/{name}")).expect_status(200);
+        let found = answer.field("content-type").unwrap_or_default();
+        let accepted = found.starts_with(wanted)
+            || (wanted == "text/javascript" && found.starts_with("application/javascript"));
+        assert!(accepted, "{name}: {found}");
+        assert_eq!(answer.cache_status(), "galley; detail=file");
+        let etag = answer.field("etag").unwrap().to_owned();
+        assert!(
+            etag.starts_with('"') && etag.ends_with('"'),
+            "strong: {etag}"
+        );
+        let modified = answer.field("last-modified").unwrap().to_owned();
+        let not_modified = stage
+            .ask(Request::get(&format!("/{name}")).field("If-None-Match", &etag))
+            .expect_status(304);
+        assert_eq!(not_modified.field("etag"), Some(etag.as_str()));
+        assert!(not_modified.body.is_empty());
+        stage
+            .ask(Request::get(&format!("/{name}")).field("If-Modified-Since", &modified))
+            .is(304);
+        stage
+            .ask(
+                Request::get(&format!("/{name}"))
+                    .field("If-Modified-Since", &modified)
+                    .field("If-None-Match", "\"other\""),
+            )
+            .is(200);
+        stage
+            .ask(Request::get(&format!("/{name}")).field("If-Match", "\"other\""))
+            .is(412);
+    }
+}
+
+#[test]
+fn parts_of_a_file() {
+    let content: String = (0..1000)
+        .map(|n| char::from(b'a' + u8::try_from(n % 26).unwrap()))
+        .collect();
+    let stage = Plan::files().file("a.txt", &content).start();
+    let part = |range: &str| stage.ask(Request::get("/a.txt").field("Range", range));
+    for (range, from, to) in [
+        ("bytes=0-0", 0, 1),
+        ("bytes=10-19", 10, 20),
+        ("bytes=990-", 990, 1000),
+        ("bytes=-5", 995, 1000),
+        ("bytes=900-5000", 900, 1000),
+    ] {
+        let answer = part(range).expect_status(206);
+        assert_eq!(answer.text(), &content[from..to], "{range}");
+        assert_eq!(
+            answer.field("content-range"),
+            Some(format!("bytes {from}-{}/1000", to - 1).as_str()),
+            "{range}"
+        );
+    }
+    for range in ["bytes=1000-", "bytes=5000-6000", "bytes=-0"] {
+        let answer = part(range).expect_status(416);
+        assert_eq!(
+            answer.field("content-range"),
+            Some("bytes */1000"),
+            "{range}"
+        );
+    }
+    for range in ["lines=1-2", "bytes=5-2", "bytes=a-b", "bytes=", "0-5"] {
+        assert_eq!(part(range).expect_status(200).text(), content, "{range}");
+    }
+    let several = part("bytes=0-1,10-11").expect_status(206);
+    let kind = several.field("content-type").unwrap_or_default().to_owned();
+    let boundary = kind
+        .strip_prefix("multipart/byteranges; boundary=")
+        .unwrap_or_else(|| panic!("{kind}"))
+        .trim_matches('"');
+    let text = several.text();
+    assert_eq!(text.matches(&format!("--{boundary}")).count(), 3, "{text}");
+    assert!(
+        text.contains("bytes 0-1/1000\r\n") && text.contains("bytes 10-11/1000\r\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\r\n\r\nab\r\n") && text.contains("\r\n\r\nkl\r\n"),
+        "{text}"
+    );
+    let many: Vec<String> = (0..400).map(|n| format!("{}-{}", n * 2, n * 2)).collect();
+    let answer = part(&format!("bytes={}", many.join(",")));
+    assert!(
+        answer.body.len() < 40_000,
+        "a request cannot blow an answer up: {}",
+        answer.body.len()
+    );
+    let etag = stage.get("/a.txt").field("etag").unwrap().to_owned();
+    let if_range = |value: &str| {
+        stage
+            .ask(
+                Request::get("/a.txt")
+                    .field("Range", "bytes=0-0")
+                    .field("If-Range", value),
+            )
+            .status
+    };
+    assert_eq!((if_range(&etag), if_range("\"other\"")), (206, 200));
+}
+
+#[test]
+fn compressed_siblings_are_chosen_by_what_the_client_takes() {
+    let stage = Plan::files()
+        .file("app.css", "body { color: red }")
+        .file("app.css.gz", "GZIPPED")
+        .file("app.css.br", "BROTLI")
+        .start();
+    let ask = |accepts: &str| stage.ask(Request::get("/app.css").field("Accept-Encoding", accepts));
+    for (accepts, coding, body) in [
+        ("gzip, deflate, br", Some("br"), "BROTLI"),
+        ("gzip", Some("gzip"), "GZIPPED"),
+        ("br;q=0, gzip;q=0.5", Some("gzip"), "GZIPPED"),
+        ("deflate", None, "body { color: red }"),
+        ("", None, "body { color: red }"),
+        ("gzip;q=0, br;q=0", None, "body { color: red }"),
+    ] {
+        let answer = ask(accepts).expect_status(200);
+        assert_eq!(answer.field("content-encoding"), coding, "{accepts}");
+        assert_eq!(answer.text(), body, "{accepts}");
+        assert!(
+            answer
+                .field("content-type")
+                .unwrap()
+                .starts_with("text/css"),
+            "{accepts}"
+        );
+        assert!(
+            answer
+                .all("vary")
+                .iter()
+                .any(|vary| vary.to_ascii_lowercase().contains("accept-encoding")),
+            "{accepts}"
+        );
+    }
+    assert_ne!(
+        ask("gzip").field("etag"),
+        ask("br").field("etag"),
+        "each coding is a representation of its own"
+    );
+}
+
+#[test]
+fn directories_lead_to_their_slash_and_are_never_listed() {
+    let stage = Plan::files()
+        .file("dir/index.html", "<html>index</html>")
+        .file("plain/a.txt", "a")
+        .start();
+    let redirect = stage.get("/dir?x=1").expect_status(301);
+    let location = redirect.field("location").unwrap();
+    assert!(
+        location == "/dir/?x=1" || location == format!("http://{HOST}/dir/?x=1"),
+        "{location}"
+    );
+    assert_eq!(
+        stage.get("/dir/").expect_status(200).text(),
+        "<html>index</html>"
+    );
+    for target in ["/plain/", "/plain"] {
+        let answer = stage.get(target);
+        assert!(
+            [403, 404].contains(&answer.status) && !answer.text().contains("a.txt"),
+            "{target}: {}",
+            answer.text()
+        );
+    }
+    // A redirect never leads to another host.
+    let odd = stage.get("//dir");
+    assert!(
+        odd.field("location")
+            .is_none_or(|location| !location.starts_with("//")),
+        "{}",
+        odd.beginning()
+    );
+    let evil = stage.get("//evil.test/%2e%2e/dir");
+    assert!(
+        evil.field("location")
+            .is_none_or(|location| !location.starts_with("//")),
+        "{}",
+        evil.beginning()
+    );
+}
+
+const SECRET: &str = "the secret beside the root";
+
+fn guarded(plan: Plan) -> Stage {
+    plan.scratch.write("secret.txt", SECRET).unwrap();
+    plan.scratch.write("rootless/secret.txt", SECRET).unwrap();
+    let plan = plan
+        .file("a.txt", "a")
+        .file("dir/b.txt", "b")
+        .file(".env", SECRET)
+        .file(".git/config", SECRET)
+        .file(
+            "wp-config.php",
+            format!("<?php /* {SECRET} */ echo 'config ran';"),
+        )
+        .file("wp-config.php.bak", SECRET)
+        .file("wp-config.php~", SECRET)
+        .file("dump.sql", SECRET)
+        .file("wp-content/debug.log", SECRET)
+        .file(
+            "wp-content/uploads/shell.php",
+            format!("<?php /* {SECRET} */ echo '{SECRET}';"),
+        );
+    let root = plan.scratch.join("root");
+    symlink(plan.scratch.join("secret.txt"), root.join("link.txt")).unwrap();
+    symlink(plan.scratch.path(), root.join("up")).unwrap();
+    symlink("/etc", root.join("etc")).unwrap();
+    symlink("../secret.txt", root.join("relative.txt")).unwrap();
+    plan.start()
+}
+
+#[test]
+fn nothing_outside_the_root_ever_leaves() {
+    for stage in [guarded(Plan::files()), guarded(Plan::php())] {
+        let mut targets: Vec<String> = [
+            "/../secret.txt",
+            "/%2e%2e/secret.txt",
+            "/%2E%2E/secret.txt",
+            "/.%2e/secret.txt",
+            "/%2e./secret.txt",
+            "/..%2fsecret.txt",
+            "/%2e%2e%2fsecret.txt",
+            "/..%5csecret.txt",
+            "/..\\secret.txt",
+            "/%5c../secret.txt",
+            "/dir/../../secret.txt",
+            "/dir/%2e%2e/%2e%2e/secret.txt",
+            "/dir/..%2f..%2fsecret.txt",
+            "/./../secret.txt",
+            "//../secret.txt",
+            "/a.txt/../../secret.txt",
+            "/..;/secret.txt",
+            "/%252e%252e/secret.txt",
+            "/%c0%ae%c0%ae/secret.txt",
+            "/%uff0e%uff0e/secret.txt",
+            "/..%00/secret.txt",
+            "/a.txt%00.html",
+            "/%00",
+            "/%2e%2e%00/secret.txt",
+            "/link.txt",
+            "/relative.txt",
+            "/up/secret.txt",
+            "/up/rootless/secret.txt",
+            "/etc/passwd",
+            "/etc/hostname",
+            "/.env",
+            "/.git/config",
+            "/%2egit/config",
+            "/.GIT/config",
+            "/wp-config.php",
+            "/wp-config.php.bak",
+            "/wp-config.php~",
+            "/wp-config.php/",
+            "/WP-CONFIG.PHP",
+            "/dump.sql",
+            "/dump.sql/",
+            "/wp-content/debug.log",
+            "/wp-content/uploads/shell.php",
+            "/wp-content/uploads/shell.php/x.jpg",
+            "/wp-content//uploads/shell.php",
+            "/wp-content/./uploads/shell.php",
+            "/wp-content/uploads/shell%2ephp",
+            "/wp-content/uploads%2fshell.php",
+            "/dir/../wp-content/uploads/shell.php",
+            "http://example.test/../secret.txt",
+            "/../rootless/secret.txt",
+            "/../root/../secret.txt",
+            "/a.txt/../../rootless/secret.txt",
+            "/%2e%2e/notes/",
+            "/?x=/../secret.txt",
+            "/a.txt?../../secret.txt",
+        ]
+        .map(str::to_owned)
+        .into();
+        targets.push(format!("/{}secret.txt", "../".repeat(40)));
+        targets.push(format!("/{}etc/passwd", "%2e%2e/".repeat(40)));
+        targets.push(format!("/{}", stage.scratch.join("secret.txt").display()));
+        for target in &targets {
+            let bytes =
+                format!("GET {target} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
+            let answer = stage.all_of(bytes.as_bytes());
+            let text = String::from_utf8_lossy(&answer);
+            let status: u16 = text
+                .get(9..12)
+                .and_then(|digits| digits.parse().ok())
+                .unwrap_or(0);
+            assert!(
+                !text.contains(SECRET) && !text.contains("root:x:"),
+                "{target}\n{text}"
+            );
+            assert!(
+                !text.contains("<?php") && !text.contains("config ran"),
+                "{target}\n{text}"
+            );
+            // PHP's front page answers what is no file; a plain site has nothing else.
+            let allowed = if stage.fpm.is_some() {
+                200..500
+            } else {
+                301..500
+            };
+            assert!(
+                allowed.contains(&status) || target.contains("a.txt?"),
+                "{target}\n{text}"
+            );
+            if target.contains("%00")
+                || target.contains('\\')
+                || target.to_lowercase().contains("%5c")
+            {
+                assert_eq!(status, 400, "{target}\n{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn denied_names_are_denied_whether_or_not_they_are_there() {
+    let stage = guarded(Plan::files());
+    for (there, missing) in [
+        ("/.env", "/.missing"),
+        ("/.git/config", "/.git/nothing"),
+        ("/dump.sql", "/other.sql"),
+        ("/wp-content/debug.log", "/wp-content/other.log"),
+    ] {
+        let (first, second) = (stage.get(there), stage.get(missing));
+        assert_eq!(first.status, 403, "{there}");
+        assert_eq!(first.status, second.status, "{there} and {missing} differ");
+        assert!(
+            !first
+                .text()
+                .contains(stage.scratch.path().to_str().unwrap()),
+            "{}",
+            first.text()
+        );
+    }
+}
+
+#[test]
+fn the_source_of_scripts_is_never_sent() {
+    let source = "<?php /* source */ echo 'ran';";
+    let with_scripts = |plan: Plan| {
+        [
+            "x.php",
+            "x.php.bak",
+            "X.PHP",
+            "x.phtml",
+            "x.php5",
+            "x.phar",
+            "x.Php",
+            "x.php.txt",
+            "x.php~",
+            "x.php.swp",
+            "x.inc.php",
+        ]
+        .into_iter()
+        .fold(plan, |plan, name| plan.file(name, source))
+    };
+    let targets = [
+        "/x.php",
+        "/x.php/",
+        "/x.php/info",
+        "/x.php.bak",
+        "/X.PHP",
+        "/x.phtml",
+        "/x.php5",
+        "/x.phar",
+        "/x.Php",
+        "/x.php.txt",
+        "/x.php~",
+        "/x.php.swp",
+        "/x.php%00.txt",
+        "/x.php%20",
+        "/x.php.",
+        "/x.php::$DATA",
+        "/x%2ephp",
+        "/x.php?y",
+        "/x.php%2f",
+        "/x.inc.php",
+        "/./x.php",
+        "//x.php",
+        "/x.ph%70",
+        "/x.php;.txt",
+        "/x.php%0a",
+    ];
+    let origin =
+        galley_testkit::origin::Origin::constant(&[("Content-Type", "text/plain")], "upstream")
+            .unwrap();
+    let stages = [
+        with_scripts(Plan::files()).start(),
+        with_scripts(Plan::php()).start(),
+        with_scripts(Plan::behind(&format!("upstream = [\"{}\"]", origin.url()))).start(),
+    ];
+    for stage in &stages {
+        for target in targets {
+            for method in ["GET", "HEAD", "POST"] {
+                for accepts in ["identity", "gzip, br"] {
+                    let answer =
+                        stage.ask(Request::new(method, target).field("Accept-Encoding", accepts));
+                    assert!(
+                        !answer.text().contains("source"),
+                        "{method} {target}: {}",
+                        answer.beginning()
+                    );
+                }
+            }
+        }
+    }
+    let php = &stages[1];
+    assert_eq!(php.get("/x.php").expect_status(200).text(), "ran");
+    assert_eq!(php.get("/x.php/info").expect_status(200).text(), "ran");
+}
+
+#[test]
+fn htaccess_files_deny_and_changes_are_seen() {
+    let stage = Plan::files()
+        .file("private/a.txt", "private")
+        .file("private/.htaccess", "Require all denied\n")
+        .start();
+    stage.get("/private/a.txt").is(403);
+    let rules = stage.scratch.join("root/private/.htaccess");
+    let within = Duration::from_secs(4);
+    fs::write(&rules, "# open\n").unwrap();
+    wait_for("the opened folder", within, || {
+        stage.get("/private/a.txt").status == 200
+    });
+    fs::write(&rules, "Order deny,allow\nDeny from all\n").unwrap();
+    wait_for("the closed folder", within, || {
+        stage.get("/private/a.txt").status == 403
+    });
+    fs::remove_file(&rules).unwrap();
+    wait_for("the folder without rules", within, || {
+        stage.get("/private/a.txt").status == 200
+    });
+    assert_eq!(stage.get("/private/.htaccess").status, 403);
+}
+
+#[test]
+fn a_large_file_arrives_whole() {
+    let content = noise(50 * 1024 * 1024);
+    let stage = Plan::files().file("large.bin", &content).start();
+    let mut connection = stage.connect();
+    let answer = connection
+        .exchange(&hosted(Request::get("/large.bin")))
+        .unwrap()
+        .expect_status(200);
+    assert!(answer.body == content, "50 MB came changed");
+    drop(answer);
+    let (from, to) = (20_000_000, 31_234_567);
+    let range = format!("bytes={from}-{}", to - 1);
+    let part = connection
+        .exchange(&hosted(Request::get("/large.bin")).field("Range", &range))
+        .unwrap()
+        .expect_status(206);
+    assert!(part.body == content[from..to], "the part is another one");
+    assert!(
+        stage.peak_memory() < 64 * 1024 * 1024,
+        "{} bytes for a file",
+        stage.peak_memory()
+    );
+}
+
+#[test]
+fn a_replaced_file_is_seen_at_once() {
+    let stage = Plan::files().file("a.txt", "first").start();
+    let first = stage.get("/a.txt");
+    stage.scratch.write("root/new.txt", "after").unwrap();
+    fs::rename(
+        stage.scratch.join("root/new.txt"),
+        stage.scratch.join("root/a.txt"),
+    )
+    .unwrap();
+    let second = stage.get("/a.txt").expect_status(200);
+    assert_eq!(
+        (first.text().as_str(), second.text().as_str()),
+        ("first", "after")
+    );
+    assert_ne!(first.field("etag"), second.field("etag"));
+    fs::remove_file(stage.scratch.join("root/a.txt")).unwrap();
+    stage.get("/a.txt").is(404);
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_sent_ends_short() {
+    let stage = Plan::files()
+        .file("large.bin", noise(40 * 1024 * 1024))
+        .start();
+    let mut connection = stage.connect();
+    connection
+        .send(&hosted(Request::get("/large.bin")))
+        .unwrap();
+    let mut first = [0; 1024];
+    std::io::Read::read_exact(&mut connection.stream(), &mut first).unwrap();
+    fs::OpenOptions::new()
+        .write(true)
+        .open(stage.scratch.join("root/large.bin"))
+        .unwrap()
+        .set_len(1024 * 1024)
+        .unwrap();
+    let rest = connection.read_to_end().unwrap_or_default();
+    assert!(
+        rest.len() < 39 * 1024 * 1024,
+        "bytes that are not there were sent: {}",
+        rest.len()
+    );
+    stage.get("/large.bin").is(200);
+}
+
+#[test]
+fn other_methods_of_a_file() {
+    let stage = Plan::files().file("a.txt", "a").start();
+    for method in ["POST", "PUT", "DELETE", "PATCH"] {
+        let answer = stage.ask(Request::new(method, "/a.txt").body("x"));
+        assert!(
+            [404, 405].contains(&answer.status),
+            "{method}: {}",
+            answer.beginning()
+        );
+    }
+    assert_eq!(
+        fs::read_to_string(stage.scratch.join("root/a.txt")).unwrap(),
+        "a"
+    );
+    wait_for("records of all of them", PATIENCE, || {
+        stage.access().lines().count() == 4
+    });
+}

@@ -1,0 +1,262 @@
+//! Access records: one for each request, whatever became of it, in both formats.
+
+use std::fs;
+
+use galley_testkit::client::Request;
+use galley_testkit::{Signal, wait_for};
+
+use crate::support::{HOST, Is, PATIENCE, Plan, hosted};
+
+#[test]
+fn each_request_is_one_line() {
+    let stage = Plan::php()
+        .file("a.txt", "a file")
+        .server("head_timeout = \"500ms\"")
+        .start();
+    stage
+        .ask(
+            Request::get("/a.txt")
+                .field("User-Agent", "agent \"x\"")
+                .field("Referer", "http://r.test/"),
+        )
+        .is(200);
+    stage.get("/page?q=1").is(200);
+    stage.get("/page?q=1").is(200);
+    stage.get("/.env").is(403);
+    stage
+        .ask(Request::get("/other").host("nobody.test"))
+        .is(421);
+    stage.ask(Request::form("/form", &[("a", "b")])).is(200);
+    stage.all_of(b"GARBAGE\r\n\r\n");
+    stage.all_of(format!("GET /two HTTP/1.1\r\nHost: {HOST}\r\nHost: x\r\n\r\n").as_bytes());
+    stage.all_of(format!("GET /slow HTTP/1.1\r\nHost: {HOST}\r\n").as_bytes());
+    stage.ask(Request::new("PURGE", "/page")).is(200);
+    wait_for("ten records", PATIENCE, || {
+        stage.access().lines().count() >= 10
+    });
+    let log = stage.access();
+    assert_eq!(log.lines().count(), 10, "{log}");
+    for (words, end) in [
+        (
+            "\"GET /a.txt HTTP/1.1\" 200 6 \"http://r.test/\" \"agent \\x22x\\x22\" outcome=file upstream=- time=",
+            "",
+        ),
+        (
+            "\"GET /page?q=1 HTTP/1.1\" 200 ",
+            "outcome=miss upstream=0.",
+        ),
+        ("\"GET /page?q=1 HTTP/1.1\" 200 ", "outcome=hit upstream=- "),
+        ("\"GET /.env HTTP/1.1\" 403 ", "outcome=refused:denied "),
+        (
+            "\"GET /other HTTP/1.1\" 421 ",
+            "outcome=refused:unknown-host ",
+        ),
+        (
+            "\"POST /form HTTP/1.1\" 200 ",
+            "outcome=pass:method upstream=0.",
+        ),
+        ("\"- - HTTP/1.1\" 400 ", "outcome=refused:bad-request "),
+        ("\"- - HTTP/1.1\" 408 ", "outcome=refused:timeout "),
+        ("\"PURGE /page HTTP/1.1\" 200 ", "outcome=purge "),
+    ] {
+        assert!(
+            log.lines()
+                .any(|line| line.contains(words) && line.contains(end)),
+            "{words}..{end} is not in\n{log}"
+        );
+    }
+    let mut ids: Vec<&str> = log
+        .lines()
+        .map(|line| {
+            line.split(" id=")
+                .nth(1)
+                .unwrap()
+                .split(' ')
+                .next()
+                .unwrap()
+        })
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 10, "ids are of one request each:\n{log}");
+    assert!(
+        log.lines().all(|line| line.starts_with("127.0.0.1 - - [")),
+        "{log}"
+    );
+}
+
+#[test]
+fn who_left_is_noted_once() {
+    let stage = Plan::php().workers(4).start();
+    stage.hold("/held");
+    stage.pause("/paused");
+    for page in ["/held", "/paused"] {
+        let mut connection = stage.connect();
+        connection
+            .send(&hosted(
+                Request::get(page).cookie("wordpress_logged_in_x=1"),
+            ))
+            .unwrap();
+        if page == "/held" {
+            stage.wait_until_held(page);
+        } else {
+            stage.wait_until_paused(page);
+        }
+    }
+    let mut upload = stage.connect();
+    upload
+        .write(
+            format!("POST /upload HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 100\r\n\r\nhalf")
+                .as_bytes(),
+        )
+        .unwrap();
+    drop(upload);
+    wait_for("three records", PATIENCE, || {
+        stage.access().lines().count() >= 3
+    });
+    stage.release("/held");
+    stage.resume("/paused");
+    stage.get("/after").is(200);
+    stage.access_line(" /after ");
+    let log = stage.access();
+    assert_eq!(log.lines().count(), 4, "{log}");
+    for page in ["/held", "/paused", "/upload"] {
+        let line = log
+            .lines()
+            .find(|line| line.contains(&format!(" {page} ")))
+            .unwrap_or_else(|| panic!("{page} is not in\n{log}"));
+        assert!(line.contains("vanished=1"), "{line}");
+    }
+}
+
+#[test]
+fn json_lines() {
+    let stage = Plan::php().log("format = \"json\"").start();
+    stage
+        .ask(Request::get("/p\u{e4}ge?x=\"1\"").field("User-Agent", b"\xff\xfe\"\\"))
+        .is(400);
+    stage
+        .ask(Request::get("/page").field("User-Agent", b"a\xff\"\\b\tc"))
+        .is(200);
+    stage.get("/page").is(200);
+    wait_for("three records", PATIENCE, || {
+        stage.access().lines().count() >= 3
+    });
+    let log = stage.access();
+    // Every line is read by a JSON reader, PHP's own.
+    let script = "while (($l = fgets(STDIN)) !== false) { $o = json_decode($l); if ($o === null) { echo \"bad: $l\"; exit(1); } echo $o->status, ' ', $o->outcome, ' ', $o->host, ' ', $o->upstream_time === null ? 'null' : 'time', ' ', strlen($o->id) > 5 ? 'id' : '-', \"\\n\"; }";
+    let Ok(mut child) = std::process::Command::new("php")
+        .args(["-r", script])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+    else {
+        panic!("php is not installed: run `scripts/setup`");
+    };
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), log.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let read = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{read}\n{log}");
+    let lines: Vec<&str> = read.lines().collect();
+    assert_eq!(lines.len(), 3, "{read}\n{log}");
+    assert!(
+        lines.contains(&"200 miss example.test time id")
+            && lines.contains(&"200 hit example.test null id"),
+        "{read}\n{log}"
+    );
+    assert!(
+        lines.iter().any(|line| line.starts_with("400 refused ")),
+        "{read}\n{log}"
+    );
+}
+
+#[test]
+fn the_file_is_opened_anew_at_the_signal() {
+    let stage = Plan::files().file("a.txt", "a").start();
+    stage.get("/a.txt?before").is(200);
+    stage.access_line("?before");
+    let moved = stage.scratch.join("access.log.1");
+    fs::rename(stage.scratch.join("access.log"), &moved).unwrap();
+    stage.galley.signal(Signal::USR1);
+    let mut number = 0;
+    wait_for("a new file", PATIENCE, || {
+        number += 1;
+        stage.get(&format!("/a.txt?after{number}")).is(200);
+        stage.access().contains("?after")
+    });
+    let old = fs::read_to_string(&moved).unwrap();
+    assert!(old.contains("?before") && !stage.access().contains("?before"));
+    // Each record is in one of the two.
+    wait_for("all records", PATIENCE, || {
+        let both = fs::read_to_string(&moved).unwrap() + &stage.access();
+        both.lines().count() == number + 1
+    });
+}
+
+#[test]
+fn a_site_may_have_a_log_of_its_own() {
+    let plan = Plan::files().file("a.txt", "a").more("[site.log]\naccess = \"{root}/../own.log\"\n[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}\"\n");
+    let stage = plan.start();
+    stage.get("/a.txt?own").is(200);
+    stage
+        .ask(Request::get("/a.txt?other").host("other.test"))
+        .is(200);
+    stage.access_line("?other");
+    wait_for("the site's own record", PATIENCE, || {
+        fs::read_to_string(stage.scratch.join("own.log"))
+            .unwrap_or_default()
+            .contains("?own")
+    });
+    assert!(!stage.access().contains("?own"));
+}
+
+#[test]
+fn standard_output_and_off() {
+    let stage = Plan::files()
+        .file("a.txt", "a")
+        .log("access = \"stdout\"")
+        .start();
+    stage.get("/a.txt").is(200);
+    wait_for("a line on stdout", PATIENCE, || {
+        stage
+            .galley
+            .stdout()
+            .contains("\"GET /a.txt HTTP/1.1\" 200 1 ")
+    });
+    let mut silent = Plan::files()
+        .file("a.txt", "a")
+        .log("access = \"off\"")
+        .start();
+    silent.get("/a.txt").is(200);
+    silent.galley.stop();
+    assert_eq!(silent.galley.stdout(), "");
+}
+
+#[test]
+fn hostile_clients_do_not_fill_the_error_log() {
+    let stage = Plan::files().file("a.txt", "a").start();
+    for number in 0..300 {
+        stage.all_of(format!("BAD{number}\u{7}\r\n\r\n").as_bytes());
+    }
+    wait_for("their records", PATIENCE, || {
+        stage.access().lines().count() >= 300
+    });
+    let loud = stage
+        .galley
+        .log()
+        .lines()
+        .filter(|line| line.contains("ERROR") || line.contains("WARN"))
+        .count();
+    assert!(
+        loud < 20,
+        "{loud} lines for 300 bad heads:\n{}",
+        stage.galley.log()
+    );
+    assert!(
+        stage
+            .access()
+            .bytes()
+            .all(|byte| byte == b'\n' || (32..127).contains(&byte)),
+        "raw control bytes in the log"
+    );
+}

@@ -1,0 +1,24 @@
+//! The server as a whole: the real binary, real PHP and Apache, raw clients. Each module tries to break one side of it.
+
+#![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
+#![expect(
+    clippy::format_collect,
+    reason = "a few hundred fields, written to be read"
+)]
+
+mod caching;
+mod caching_rules;
+mod fastcgi;
+mod fastcgi_broken;
+mod files;
+mod flight;
+mod hosts;
+mod http;
+mod http_limits;
+mod http_upstream;
+mod logs;
+mod managed;
+mod process;
+mod purge;
+mod support;
+mod uploads;

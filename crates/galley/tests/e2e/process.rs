@@ -1,0 +1,448 @@
+//! The process: commands and their exit codes, starting, draining, running out of descriptors, asking for its status.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use galley_testkit::client::{Connection, Request};
+use galley_testkit::{Galley, Scratch, Signal, wait_for};
+
+use crate::support::{HOST, Is, PATIENCE, Plan, Stage, binary, hosted, number_in, words};
+
+fn galley(arguments: &[&str]) -> Output {
+    // A server that should not start but does must not hang the test.
+    Command::new("timeout")
+        .arg("20")
+        .arg(binary())
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn check_says_what_is_wrong() {
+    let scratch = Scratch::new().unwrap();
+    let root = scratch.dir("root").unwrap();
+    let good = scratch
+        .write(
+            "good.toml",
+            format!(
+                "[[site]]\nhosts = [\"a.test\"]\nroot = \"{}\"\n",
+                root.display()
+            ),
+        )
+        .unwrap();
+    let bad = scratch.write("bad.toml", "[server]\nlisen = [\"x\"]\n[[site]]\nhosts = [\"a b\"]\nroot = \"/nowhere\"\nin_flight = -1\n").unwrap();
+    let broken = scratch.write("broken.toml", "[server\n").unwrap();
+    let path = |path: &std::path::Path| path.display().to_string();
+    let fine = galley(&["check", "--config", &path(&good)]);
+    assert_eq!(fine.status.code(), Some(0), "{}", words(&fine));
+    assert!(text(&fine.stdout).contains("a.test"));
+    let json = galley(&["check", "--json", "--config", &path(&good)]);
+    assert!(
+        json.status.success() && text(&json.stdout).contains("\"ok\":true"),
+        "{}",
+        words(&json)
+    );
+    let wrong = galley(&["check", "--config", &path(&bad)]);
+    assert_eq!(wrong.status.code(), Some(2), "{}", words(&wrong));
+    assert!(wrong.stdout.is_empty());
+    let said = text(&wrong.stderr);
+    for word in [
+        "lisen",
+        "listen",
+        "a b",
+        "/nowhere",
+        "in_flight",
+        "bad.toml",
+    ] {
+        assert!(said.contains(word), "`{word}` is not in\n{said}");
+    }
+    let json = galley(&["check", "--json", "--config", &path(&bad)]);
+    assert_eq!(json.status.code(), Some(2));
+    let found = text(&json.stdout);
+    assert!(
+        found.contains("\"ok\":false") && found.contains("\"line\":2") && found.contains("lisen"),
+        "{found}"
+    );
+    for file in [
+        path(&broken),
+        path(&scratch.join("missing.toml")),
+        path(&root),
+    ] {
+        for command in ["check", "run", "purge", "status"] {
+            let rest: &[&str] = if command == "purge" { &["--all"] } else { &[] };
+            let output = galley(&[&[command, "--config", &file], rest].concat());
+            assert_eq!(
+                output.status.code(),
+                Some(2),
+                "{command} {file}: {}",
+                words(&output)
+            );
+            assert!(!output.stderr.is_empty() && output.stdout.is_empty());
+        }
+    }
+    let output = galley(&["run", "--config", &path(&bad)]);
+    assert_eq!(output.status.code(), Some(2));
+    for usage in [&["fly"][..], &["run", "--nothing"], &["purge"], &[]] {
+        assert_eq!(galley(usage).status.code(), Some(2), "{usage:?}");
+    }
+    let version = galley(&["--version"]);
+    assert!(version.status.success() && text(&version.stdout).starts_with("galley "));
+}
+
+#[test]
+fn a_port_in_use_is_said() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let plan = Plan::files().server(&format!("listen = [\"{address}\"]"));
+    let (scratch, _, config) = plan.prepare();
+    let file = scratch.write("galley.toml", config).unwrap();
+    let output = galley(&["run", "--config", &file.display().to_string()]);
+    assert_eq!(output.status.code(), Some(1), "{}", words(&output));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains(&address) && said.to_lowercase().contains("in use"),
+        "{said}"
+    );
+}
+
+#[test]
+fn two_servers_do_not_share_a_port_by_accident() {
+    let stage = Plan::files().file("a.txt", "first").start();
+    let address = stage.addr().to_string();
+    let (scratch, _, config) = Plan::files()
+        .file("a.txt", "second")
+        .server(&format!("listen = [\"{address}\"]"))
+        .prepare();
+    let file = scratch.write("galley.toml", config).unwrap();
+    let output = galley(&["run", "--config", &file.display().to_string()]);
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "two servers answer at one port: {}",
+        words(&output)
+    );
+    assert!(
+        text(&output.stderr).contains(&address),
+        "{}",
+        words(&output)
+    );
+}
+
+#[test]
+fn a_stopped_server_leaves_its_port_and_its_socket() {
+    let mut stage = Plan::files().file("a.txt", "a").start();
+    stage.get("/a.txt").is(200);
+    let kept = stage.connect();
+    let address = stage.addr().to_string();
+    assert_eq!(stage.galley.stop().code(), Some(0));
+    assert!(!stage.scratch.join("galley/admin.sock").exists());
+    drop(kept);
+    let again = Plan::files()
+        .file("a.txt", "again")
+        .server(&format!("listen = [\"{address}\"]"))
+        .start();
+    assert_eq!(again.get("/a.txt").expect_status(200).text(), "again");
+}
+
+#[test]
+fn a_request_under_way_is_finished_before_the_end() {
+    let mut stage = Plan::php().workers(2).start();
+    stage.get("/warm").is(200);
+    stage.hold("/slow");
+    stage.pause("/half");
+    let addr = stage.addr();
+    let slow = std::thread::spawn(move || {
+        hosted(Request::form("/slow", &[("a", "b")]))
+            .send(addr)
+            .unwrap()
+    });
+    let half = std::thread::spawn(move || hosted(Request::get("/half")).send(addr).unwrap());
+    stage.wait_until_held("/slow");
+    stage.wait_until_paused("/half");
+    let mut idle = stage.connect();
+    let mut used = stage.connect();
+    used.exchange(&hosted(Request::get("/warm")))
+        .unwrap()
+        .is(200);
+    stage.galley.signal(Signal::TERM);
+    let began = Instant::now();
+    assert!(
+        idle.is_closed_within(Duration::from_secs(5))
+            && used.is_closed_within(Duration::from_secs(5)),
+        "idle connections end at once"
+    );
+    wait_for("new connections to be refused", PATIENCE, || {
+        TcpStream::connect(addr).is_err()
+    });
+    assert!(!stage.galley.has_ended(), "two are still served");
+    stage.release("/slow");
+    stage.resume("/half");
+    let slow = slow.join().unwrap().expect_status(200);
+    assert!(
+        slow.text().contains("body=a=b\n") && slow.field("connection") == Some("close"),
+        "{}",
+        slow.beginning()
+    );
+    assert!(
+        half.join()
+            .unwrap()
+            .expect_status(200)
+            .text()
+            .ends_with("</html>\n")
+    );
+    assert_eq!(stage.galley.stop().code(), Some(0));
+    assert!(
+        began.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        began.elapsed()
+    );
+    // Their records were written before the end.
+    assert_eq!(
+        stage
+            .access()
+            .lines()
+            .filter(|line| line.contains(" /slow ") || line.contains(" /half "))
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn draining_has_an_end() {
+    let mut stage = Plan::php().server("drain_timeout = \"700ms\"").start();
+    stage.hold("/slow");
+    let mut stuck = stage.connect();
+    stuck
+        .send(&hosted(Request::form("/slow", &[("a", "b")])))
+        .unwrap();
+    stage.wait_until_held("/slow");
+    let began = Instant::now();
+    assert_eq!(stage.galley.stop().code(), Some(0));
+    assert!(
+        (Duration::from_millis(600)..Duration::from_secs(5)).contains(&began.elapsed()),
+        "{:?}",
+        began.elapsed()
+    );
+    stage.release("/slow");
+}
+
+#[test]
+fn what_the_kernel_had_taken_in_is_answered_at_the_end() {
+    let mut stage = Plan::files().file("a.txt", "a").start();
+    stage.get("/a.txt").is(200);
+    // While the server stands still, clients connect and ask, and the signal arrives.
+    stage.galley.signal(Signal::STOP);
+    let mut waiting: Vec<Connection> = (0..10).map(|_| stage.connect()).collect();
+    for connection in &mut waiting {
+        connection.send(&hosted(Request::get("/a.txt"))).unwrap();
+    }
+    stage.galley.signal(Signal::TERM);
+    stage.galley.signal(Signal::CONT);
+    for connection in &mut waiting {
+        let answer = connection.receive("GET").unwrap().expect_status(200);
+        assert_eq!(answer.text(), "a");
+    }
+    assert_eq!(stage.galley.stop().code(), Some(0));
+}
+
+#[test]
+fn few_descriptors_slow_it_down_and_end_nothing() {
+    let plan = Plan::files().file("a.txt", "a");
+    // 64 descriptors, soft and hard, for the server itself.
+    let script = format!(
+        "#!/bin/sh\nulimit -n 64\nexec '{}' \"$@\"\n",
+        binary().display()
+    );
+    let wrapper = plan.scratch.join("few");
+    let made = Command::new("/bin/sh")
+        .args([
+            "-c",
+            "printf '%s' \"$1\" > \"$2\" && chmod 755 \"$2\"",
+            "sh",
+            &script,
+        ])
+        .arg(&wrapper)
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let (scratch, fpm, config) = plan.prepare();
+    let galley = Galley::start_binary(&wrapper, &scratch.join("galley"), &config).unwrap();
+    let stage = Stage {
+        galley,
+        fpm,
+        scratch,
+    };
+    let addr = stage.addr();
+    let mut many: Vec<TcpStream> = Vec::new();
+    for _ in 0..200 {
+        let Ok(mut stream) = TcpStream::connect_timeout(&addr, PATIENCE) else {
+            continue;
+        };
+        let _ = stream.write_all(format!("GET /a.txt HTTP/1.1\r\nHost: {HOST}\r\n").as_bytes());
+        many.push(stream);
+    }
+    assert!(many.len() >= 100, "{}", many.len());
+    assert!(!stage.galley.has_ended());
+    drop(many);
+    for _ in 0..5 {
+        assert_eq!(stage.get("/a.txt").expect_status(200).text(), "a");
+    }
+    // A second wave that is served to its end.
+    let mut served = crate::support::together(100, |_| stage.get("/a.txt").status);
+    served.sort_unstable();
+    served.dedup();
+    assert_eq!(served, [200]);
+}
+
+#[test]
+fn max_connections_holds() {
+    let stage = Plan::files()
+        .file("a.txt", "a")
+        .server("max_connections = 10\nworkers = 1")
+        .start();
+    let mut first: Vec<Connection> = (0..10).map(|_| stage.connect()).collect();
+    for connection in &mut first {
+        connection
+            .exchange(&hosted(Request::get("/a.txt")))
+            .unwrap()
+            .is(200);
+    }
+    let mut late = stage.connect();
+    late.send(&hosted(Request::get("/a.txt"))).unwrap();
+    late.stream()
+        .set_read_timeout(Some(Duration::from_millis(400)))
+        .unwrap();
+    let mut byte = [0; 1];
+    assert!(
+        (&mut late.stream()).read(&mut byte).is_err(),
+        "the eleventh waits in the kernel"
+    );
+    first.pop();
+    late.receive("GET").unwrap().is(200);
+}
+
+#[test]
+fn status_tells_what_there_is() {
+    let stage = Plan::php()
+        .file("a.txt", "a")
+        .more("[[site]]\nhosts = [\"*.files.test\"]\nroot = \"{root}\"\n")
+        .start();
+    stage.get("/page").is(200);
+    stage.get("/page").is(200);
+    stage.get("/a.txt").is(200);
+    stage.get("/wp-login.php").is(200);
+    stage.purge(&["--url", "/other"]);
+    wait_for("counters", PATIENCE, || {
+        let json = stage.status();
+        ["hit", "miss", "file", "pass"]
+            .iter()
+            .all(|word| number_in(&json, word) == 1)
+    });
+    let json = stage.status();
+    for word in [
+        "\"version\":",
+        "\"uptime_s\":",
+        "\"example.test\"",
+        "\"*.files.test\"",
+        "\"php\"",
+        "\"files\"",
+    ] {
+        assert!(json.contains(word), "{word} is not in {json}");
+    }
+    assert_eq!(number_in(&json, "entries"), 1);
+    let output = stage.galley.cli(&["status"]).unwrap();
+    let said = text(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("example.test") && said.contains("in 1 entries"),
+        "{said}"
+    );
+    assert!(said.contains("hit 1"), "{said}");
+}
+
+#[test]
+fn commands_say_when_no_server_is_there() {
+    let mut stage = Plan::files().start();
+    stage.galley.stop();
+    for arguments in [&["status"][..], &["status", "--json"], &["purge", "--all"]] {
+        let output = stage.galley.cli(arguments).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", words(&output));
+        assert!(
+            output.stdout.is_empty() && text(&output.stderr).contains("running"),
+            "{}",
+            words(&output)
+        );
+    }
+}
+
+#[test]
+fn a_dead_servers_socket_is_taken_over_and_a_living_ones_is_not() {
+    let mut stage = Plan::files().file("a.txt", "a").start();
+    let (_scratch, _, config) = Plan::files()
+        .admin(&format!(
+            "listen = \"unix:{}/galley/admin.sock\"",
+            stage.scratch.path().display()
+        ))
+        .prepare();
+    let file = stage.scratch.write("second.toml", &config).unwrap();
+    let second = galley(&["run", "--config", &file.display().to_string()]);
+    assert_eq!(second.status.code(), Some(1), "{}", words(&second));
+    assert!(text(&second.stderr).contains("admin"), "{}", words(&second));
+    assert!(!stage.status().is_empty(), "the first is still asked");
+    stage.galley.kill();
+    let third = Galley::start_binary(binary(), &stage.scratch.join("third"), &config).unwrap();
+    assert!(third.cli(&["status"]).unwrap().status.success());
+}
+
+#[test]
+fn a_wordpress_directory_needs_no_file() {
+    // The port is fixed; where somebody has it already, there is nothing to see.
+    if TcpListener::bind("0.0.0.0:8080").is_err() {
+        eprintln!("skipped: port 8080 is taken");
+        return;
+    }
+    let scratch = Scratch::new().unwrap();
+    scratch
+        .write(
+            "root/index.php",
+            "<?php echo '<html>', $_SERVER['REQUEST_URI'], '</html>';",
+        )
+        .unwrap();
+    scratch.write("root/a.txt", "a").unwrap();
+    let mut command = Command::new(binary());
+    command
+        .args(["run", "--root"])
+        .arg(scratch.join("root"))
+        .env("RUNTIME_DIRECTORY", scratch.dir("run").unwrap());
+    command
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let addr = "127.0.0.1:8080".parse().unwrap();
+    let mut said = String::new();
+    let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap());
+    while !said.contains("galley: ready\n")
+        && std::io::BufRead::read_line(&mut stderr, &mut said).unwrap() > 0
+    {}
+    let page = Request::get("/hello/").send(addr);
+    let hit = Request::get("/hello/").send(addr);
+    let file = Request::get("/a.txt").send(addr);
+    let ended = Command::new("kill").arg(child.id().to_string()).status();
+    let status = child.wait().unwrap();
+    assert!(ended.unwrap().success());
+    assert_eq!(
+        page.unwrap_or_else(|trouble| panic!("{trouble}\n{said}"))
+            .text(),
+        "<html>/hello/</html>",
+        "{said}"
+    );
+    assert!(hit.unwrap().is_hit());
+    assert_eq!(file.unwrap().text(), "a");
+    assert_eq!(status.code(), Some(0), "{said}");
+}

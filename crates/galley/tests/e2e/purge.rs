@@ -1,0 +1,489 @@
+//! A purge is final: by whatever way it comes, whatever is under way, nothing older is served afterwards.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use galley_testkit::client::{Request, Response};
+
+use crate::support::{Is, Plan, Stage, hosted, said};
+
+fn tagged() -> Stage {
+    let stage = Plan::php().workers(4).start();
+    stage.head("/a", &["Galley-Tags: p1, front"]);
+    stage.head("/b", &["Galley-Tags: p2, front"]);
+    stage.head("/blog/one", &["X-LiteSpeed-Tag: p3"]);
+    stage.head("/blog/two", &["Cache-Tag: p4"]);
+    fill(&stage);
+    stage
+}
+
+const PAGES: [&str; 6] = ["/a", "/b", "/blog/one", "/blog/two", "/blogger", "/a?x=1"];
+
+fn fill(stage: &Stage) {
+    for page in PAGES {
+        stage.get(page);
+        assert!(stage.get(page).is_hit(), "{page}");
+    }
+}
+
+/// Which pages the cache still has, asked without composing anything.
+fn left(stage: &Stage) -> Vec<&'static str> {
+    PAGES
+        .into_iter()
+        .filter(|page| {
+            stage
+                .ask(Request::get(page).field("Cache-Control", "only-if-cached"))
+                .status
+                == 200
+        })
+        .collect()
+}
+
+fn without(gone: &[&str]) -> Vec<&'static str> {
+    PAGES
+        .into_iter()
+        .filter(|page| !gone.contains(page))
+        .collect()
+}
+
+#[test]
+fn the_command_purges_what_it_names_and_nothing_else() {
+    let stage = tagged();
+    for (arguments, gone) in [
+        (&["--url", "http://example.test/a"][..], &["/a"][..]),
+        (&["--url", "/a"], &["/a"]),
+        (&["--url", "https://EXAMPLE.test:443/%61"], &["/a"]),
+        (
+            &["--url", "http://example.test/a?x=1&utm_source=q"],
+            &["/a?x=1"],
+        ),
+        (&["--url", "http://example.test/nothing"], &[]),
+        (&["--tag", "p1"], &["/a", "/a?x=1"]),
+        (&["--tag", "front"], &["/a", "/b", "/a?x=1"]),
+        (&["--tag", "p3", "--tag", "p4"], &["/blog/one", "/blog/two"]),
+        (&["--tag", "p"], &[]),
+        (&["--prefix", "/blog"], &["/blog/one", "/blog/two"]),
+        (&["--prefix", "/blog/"], &["/blog/one", "/blog/two"]),
+        (
+            &["--pattern", "^/blog"],
+            &["/blog/one", "/blog/two", "/blogger"],
+        ),
+        (&["--pattern", "o$"], &["/blog/two"]),
+        (&["--all"], &PAGES),
+        (&["--site", "example.test", "--all"], &PAGES),
+    ] {
+        stage.purge(arguments);
+        assert_eq!(left(&stage), without(gone), "{arguments:?}");
+        for page in PAGES {
+            assert_eq!(
+                stage.get(page).is_hit(),
+                !gone.contains(&page),
+                "{arguments:?} {page}"
+            );
+        }
+        fill(&stage);
+    }
+}
+
+#[test]
+fn wrong_orders_are_refused_and_change_nothing() {
+    let stage = tagged();
+    for arguments in [
+        &["purge"][..],
+        &["purge", "--url", "not a url"],
+        &["purge", "--pattern", "(unclosed"],
+        &["purge", "--site", "nobody.test", "--all"],
+        &["purge", "--url", "http://nobody.test/a"],
+        &["purge", "--everything"],
+    ] {
+        let output = stage.galley.cli(arguments).unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(
+            !output.stderr.is_empty() && output.stdout.is_empty(),
+            "{arguments:?}"
+        );
+    }
+    assert_eq!(left(&stage), PAGES);
+}
+
+#[test]
+fn a_soft_purge_lets_the_old_page_answer_once_more() {
+    let stage = tagged();
+    stage.purge(&["--soft", "--url", "/a"]);
+    let stale = stage.get("/a");
+    assert!(
+        stale.cache_status().contains("detail=revalidating"),
+        "{}",
+        stale.cache_status()
+    );
+    assert_eq!(said(&stale.text(), "run"), "1");
+    galley_testkit::wait_for("the new page", crate::support::PATIENCE, || {
+        said(&stage.get("/a").text(), "run") != "1"
+    });
+    // A hard one that follows is stronger, and one that came before stays.
+    stage.purge(&["--url", "/a"]);
+    stage.purge(&["--soft", "--url", "/a"]);
+    assert_eq!(left(&stage), without(&["/a"]));
+}
+
+fn token_file(plan: &Plan, name: &str, token: &str) -> String {
+    let path = plan.scratch.write(name, token).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    path.display().to_string()
+}
+
+fn order(stage: &Stage, token: Option<&str>, body: &str) -> Response {
+    let admin = stage.galley.admin().unwrap();
+    let addr = admin.trim_start_matches("http://").parse().unwrap();
+    let request = Request::post("/purge", "application/json", body).host("localhost");
+    let request = match token {
+        Some(token) => request.field("Authorization", format!("Bearer {token}")),
+        None => request,
+    };
+    request.send(addr).unwrap()
+}
+
+#[test]
+fn the_admin_interface_asks_for_a_token_and_keeps_to_its_site() {
+    let plan = Plan::php();
+    let (all, own) = (
+        "a-token-of-the-server-0123456789",
+        "a-token-of-the-site-0123456789",
+    );
+    let server = token_file(&plan, "server.token", all);
+    let site = token_file(&plan, "site.token", &format!("{own}\n"));
+    let stage = plan
+        .admin(&format!("listen = \"127.0.0.1:0\"\ntoken_file = \"{server}\""))
+        .more(&format!("[[site]]\nhosts = [\"other.test\"]\nroot = \"{{root}}\"\nphp = \"{{php}}\"\ntoken_file = \"{site}\"\n"))
+        .start();
+    let ours = || stage.get("/page").is_hit();
+    let theirs = || stage.ask(Request::get("/page").host("other.test")).is_hit();
+    let fill = || while !(ours() && theirs()) {};
+    fill();
+    for token in [
+        None,
+        Some(""),
+        Some("wrong"),
+        Some(&all[1..]),
+        Some("a-token-of-the-server-012345678"),
+    ] {
+        let answer = order(&stage, token, "{\"all\": true}").expect_status(401);
+        assert!(!answer.text().contains(all) && !answer.text().contains(own));
+        assert!(ours() && theirs(), "{token:?}");
+    }
+    order(&stage, Some(own), "{\"all\": true}").is(200);
+    assert!(ours(), "a site's token reached another site");
+    assert!(!theirs());
+    fill();
+    order(
+        &stage,
+        Some(own),
+        "{\"site\": \"example.test\", \"all\": true}",
+    )
+    .is(403);
+    order(
+        &stage,
+        Some(own),
+        "{\"urls\": [\"http://example.test/page\"]}",
+    );
+    assert!(ours() && theirs());
+    order(
+        &stage,
+        Some(all),
+        "{\"urls\": [\"http://example.test/page\"]}",
+    )
+    .is(200);
+    assert!(!ours() && theirs());
+    fill();
+    order(&stage, Some(all), "{\"all\": true}").is(200);
+    assert!(!ours() && !theirs());
+    for body in [
+        "",
+        "{}",
+        "[]",
+        "{\"al\": true}",
+        "{\"urls\": [\"http://example.test/a\", \"::\"]}",
+        "{\"patterns\": [\"(\"]}",
+        "\u{0}",
+    ] {
+        let answer = order(&stage, Some(all), body);
+        assert!(
+            (400..500).contains(&answer.status),
+            "{body}: {}",
+            answer.beginning()
+        );
+    }
+    // Of several orders all hold or none.
+    fill();
+    let mixed = order(
+        &stage,
+        Some(all),
+        "{\"urls\": [\"/page\"], \"patterns\": [\"(\"]}",
+    );
+    assert!((400..500).contains(&mixed.status));
+    assert!(
+        ours() && theirs(),
+        "an order that was refused was obeyed in part"
+    );
+    // The command finds the token in the configuration; a port 0 it is told.
+    let admin = stage.galley.admin().unwrap();
+    let output = std::process::Command::new(crate::support::binary())
+        .args(["purge", "--admin", &admin, "--token-file", &server, "--all"])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        crate::support::words(&output)
+    );
+    assert!(!ours());
+    let output = std::process::Command::new(crate::support::binary())
+        .args(["purge", "--admin", &admin, "--all"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "without a token: {}",
+        crate::support::words(&output)
+    );
+}
+
+#[test]
+fn the_method_of_plugins_is_obeyed_from_allowed_addresses() {
+    let stage = tagged();
+    let purge = |target: &str, fields: &[(&str, &str)]| {
+        let request = fields
+            .iter()
+            .fold(Request::new("PURGE", target), |request, (name, value)| {
+                request.field(name, value)
+            });
+        let answer = stage.ask(request).expect_status(200);
+        assert_eq!(answer.cache_status(), "galley; detail=purge");
+    };
+    purge("/a", &[]);
+    assert_eq!(left(&stage), without(&["/a"]));
+    fill(&stage);
+    purge("/blog/.*", &[("X-Purge-Method", "regex")]);
+    assert_eq!(left(&stage), without(&["/blog/one", "/blog/two"]));
+    fill(&stage);
+    purge("/", &[("X-Purge-Method", "tags"), ("X-Cache-Tags", "p1")]);
+    assert_eq!(left(&stage), without(&["/a", "/a?x=1"]));
+    fill(&stage);
+    purge("/.*", &[]);
+    assert_eq!(left(&stage), Vec::<&str>::new());
+    fill(&stage);
+    stage.ask(Request::new("BAN", "/blog")).is(200);
+    assert!(!left(&stage).contains(&"/blog/one"));
+}
+
+#[test]
+fn the_method_does_not_exist_for_others() {
+    let stage = Plan::php().site("purge_allow = [\"10.0.0.0/8\"]").start();
+    stage.get("/page");
+    for method in ["PURGE", "BAN"] {
+        for target in ["/page", "/.*"] {
+            let answer = stage.ask(
+                Request::new(method, target)
+                    .field("X-Forwarded-For", "10.0.0.1")
+                    .field("X-Real-IP", "10.0.0.1"),
+            );
+            assert_eq!(
+                answer.status,
+                405,
+                "{method} {target}: {}",
+                answer.beginning()
+            );
+            assert!(answer.has("allow"));
+        }
+    }
+    assert!(stage.get("/page").is_hit());
+    assert_eq!(stage.runs("/page"), 1, "PHP does not see it either");
+}
+
+#[test]
+fn a_page_composed_during_a_purge_is_not_served_after_it() {
+    for arguments in [
+        &["--url", "/page"][..],
+        &["--all"],
+        &["--prefix", "/"],
+        &["--pattern", "page"],
+        &["--tag", "t1"],
+    ] {
+        for held in [true, false] {
+            let stage = Plan::php().workers(4).start();
+            stage.head("/page", &["Galley-Tags: t1, t2"]);
+            // Held before the head, or in the middle of the body with the head already out.
+            if held {
+                stage.hold("/page");
+            } else {
+                stage.pause("/page");
+            }
+            std::thread::scope(|scope| {
+                let early = scope.spawn(|| stage.get("/page"));
+                if held {
+                    stage.wait_until_held("/page");
+                } else {
+                    stage.wait_until_paused("/page");
+                }
+                stage.purge(arguments);
+                stage.release("/page");
+                stage.resume("/page");
+                let early = early.join().unwrap().expect_status(200);
+                assert_eq!(said(&early.text(), "run"), "1");
+            });
+            let after = stage.get("/page").expect_status(200);
+            assert!(
+                !after.is_hit(),
+                "{arguments:?} held={held}: {}",
+                after.cache_status()
+            );
+            assert_eq!(said(&after.text(), "run"), "2", "{arguments:?} held={held}");
+            assert!(
+                stage.get("/page").is_hit(),
+                "{arguments:?}: the new one is kept"
+            );
+        }
+    }
+}
+
+#[test]
+fn who_comes_after_a_purge_does_not_join_what_began_before_it() {
+    for arguments in [&["--url", "/page"][..], &["--all"], &["--tag", "t1"]] {
+        for held in [true, false] {
+            if held && arguments.contains(&"--tag") {
+                // Which tags the running page has is known with its head only: that one is waited for.
+                continue;
+            }
+            let stage = Plan::php().workers(4).start();
+            stage.head("/page", &["Galley-Tags: t1"]);
+            if held {
+                stage.hold("/page");
+            } else {
+                stage.pause("/page");
+            }
+            std::thread::scope(|scope| {
+                let early = scope.spawn(|| stage.get("/page"));
+                if held {
+                    stage.wait_until_held("/page");
+                } else {
+                    stage.wait_until_paused("/page");
+                }
+                stage.purge(arguments);
+                if held {
+                    stage.unhold("/page");
+                } else {
+                    stage.unpause("/page");
+                }
+                let late = stage.get("/page").expect_status(200);
+                assert_eq!(said(&late.text(), "run"), "2", "{arguments:?} held={held}");
+                assert!(!early.is_finished());
+                stage.release("/page");
+                stage.resume("/page");
+                assert_eq!(said(&early.join().unwrap().text(), "run"), "1");
+            });
+            // And the older one, which ended later, did not take the place of the newer.
+            let after = stage.get("/page");
+            assert_eq!(
+                said(&after.text(), "run"),
+                "2",
+                "{arguments:?} held={held}: {}",
+                after.cache_status()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_tag_purge_waits_for_the_head_of_what_is_under_way() {
+    let stage = Plan::php().workers(4).start();
+    stage.head("/page", &["Galley-Tags: t1"]);
+    stage.hold("/page");
+    std::thread::scope(|scope| {
+        let early = scope.spawn(|| stage.get("/page"));
+        stage.wait_until_held("/page");
+        stage.purge(&["--tag", "t1"]);
+        let late = scope.spawn(|| stage.get("/page"));
+        stage.release("/page");
+        assert_eq!(said(&early.join().unwrap().text(), "run"), "1");
+        assert_eq!(said(&late.join().unwrap().text(), "run"), "2");
+    });
+    assert_eq!(said(&stage.get("/page").text(), "run"), "2");
+}
+
+#[test]
+fn a_refresh_that_raced_a_purge_is_not_kept() {
+    let stage = Plan::php()
+        .workers(4)
+        .more("[site.ttl]\ndefault = \"1s\"\nstale_while_revalidate = \"1h\"\n")
+        .start();
+    stage.get("/page");
+    stage.hold("/page");
+    galley_testkit::wait_for("the refresh", crate::support::PATIENCE, || {
+        stage.get("/page");
+        stage.notes().join("held_page").exists()
+    });
+    stage.purge(&["--url", "/page"]);
+    stage.unhold("/page");
+    let after = stage.get("/page");
+    assert!(!after.is_hit());
+    assert_eq!(said(&after.text(), "run"), "3");
+    stage.release("/page");
+    galley_testkit::wait_for("the old refresh to end", crate::support::PATIENCE, || {
+        stage.status_number("in_flight") == 0
+    });
+    assert_ne!(
+        said(&stage.get("/page").text(), "run"),
+        "2",
+        "the refresh that began before the purge"
+    );
+}
+
+#[test]
+fn an_answer_may_order_purges_of_its_own_site() {
+    let stage = tagged();
+    stage.head("/save", &["X-LiteSpeed-Purge: tag=p1", "Galley-Purge: p3"]);
+    let answer = stage
+        .ask(Request::form("/save", &[("a", "b")]))
+        .expect_status(200);
+    assert!(
+        !answer.has("x-litespeed-purge") && !answer.has("galley-purge"),
+        "{}",
+        answer.beginning()
+    );
+    assert_eq!(left(&stage), without(&["/a", "/a?x=1", "/blog/one"]));
+    fill(&stage);
+    stage.head("/everything", &["X-LiteSpeed-Purge: *"]);
+    stage
+        .ask(hosted(Request::form("/everything", &[("a", "b")])))
+        .is(200);
+    assert_eq!(left(&stage), Vec::<&str>::new());
+}
+
+#[test]
+fn purges_under_load_never_let_an_old_page_through() {
+    let stage = Plan::php().workers(4).start();
+    let ending = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (stage, ending) = (&stage, &ending);
+        for _ in 0..4 {
+            scope.spawn(move || {
+                let mut connection = stage.connect();
+                while !ending.load(std::sync::atomic::Ordering::SeqCst) {
+                    connection.exchange(&hosted(Request::get("/page"))).unwrap();
+                }
+            });
+        }
+        for round in 0..60 {
+            let before = stage.runs("/page");
+            stage.ask(Request::new("PURGE", "/page")).is(200);
+            let run: usize = said(&stage.get("/page").text(), "run").parse().unwrap();
+            // What had been begun when the purge was acknowledged may not answer; `before` was begun before it.
+            assert!(
+                run > before,
+                "{round}: run {run} answered after a purge that saw {before}"
+            );
+        }
+        ending.store(true, std::sync::atomic::Ordering::SeqCst);
+    });
+}

@@ -1,0 +1,183 @@
+//! Large request bodies: whole, without memory, and without a place at PHP while they come.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use galley_testkit::client::Request;
+use galley_testkit::origin::Responder;
+
+use crate::support::{HOST, Is, PATIENCE, Plan, hosted, noise, sha256};
+
+const HASH: &str = "<?php header('Content-Type: text/plain'); $h = hash_init('sha256'); $in = fopen('php://input', 'r'); $n = 0; \
+    while (!feof($in)) { $d = fread($in, 65536); $n += strlen($d); hash_update($h, $d); } echo $n, ' ', hash_final($h);";
+
+#[test]
+fn a_hundred_megabytes_arrive_whole_and_cost_no_memory() {
+    let stage = Plan::php()
+        .file("hash.php", HASH)
+        .server("request_body = \"200MiB\"")
+        .ini("post_max_size", "300M")
+        .ini("memory_limit", "64M")
+        .start();
+    stage
+        .ask(Request::post(
+            "/hash.php",
+            "application/octet-stream",
+            noise(200_000),
+        ))
+        .is(200);
+    let before = stage.peak_memory();
+    let body = noise(100 * 1024 * 1024);
+    let wanted = format!("{} {}", body.len(), sha256(&body));
+    let mut stream = TcpStream::connect(stage.addr()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    let head = format!(
+        "POST /hash.php HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&body).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.contains(&wanted),
+        "wanted {wanted}, got\n{answer}"
+    );
+    let grown = stage.peak_memory() - before;
+    assert!(grown < 16 * 1024 * 1024, "{grown} bytes for one upload");
+}
+
+#[test]
+fn chunked_uploads_of_every_size_arrive_whole() {
+    let stage = Plan::php().file("hash.php", HASH).start();
+    for length in [
+        0, 1, 65_535, 65_536, 65_537, 131_072, 262_144, 1_000_003, 3_000_000,
+    ] {
+        let body = noise(length);
+        let pieces: Vec<&[u8]> = body.chunks(50_021).collect();
+        let wanted = format!("{length} {}", sha256(&body));
+        let chunked = stage.ask(
+            Request::new("POST", "/hash.php")
+                .field("Content-Type", "application/octet-stream")
+                .chunked(&pieces),
+        );
+        assert_eq!(
+            chunked.expect_status(200).text(),
+            wanted,
+            "{length} in chunks"
+        );
+        let whole = stage.ask(Request::post("/hash.php", "application/octet-stream", body));
+        assert_eq!(
+            whole.expect_status(200).text(),
+            wanted,
+            "{length} by length"
+        );
+    }
+}
+
+#[test]
+fn files_of_forms_reach_php() {
+    use galley_testkit::client::Part;
+    let script = "<?php echo $_POST['title'], ' ', $_FILES['f']['name'], ' ', $_FILES['f']['size'], ' ', hash_file('sha256', $_FILES['f']['tmp_name']);";
+    let stage = Plan::php()
+        .file("upload.php", script)
+        .ini("upload_max_filesize", "50M")
+        .ini("post_max_size", "60M")
+        .start();
+    let content = noise(5_000_000);
+    let parts = [
+        Part {
+            name: "title",
+            file: None,
+            content: b"a picture",
+        },
+        Part {
+            name: "f",
+            file: Some(("p.png", "image/png")),
+            content: &content,
+        },
+    ];
+    let answer = stage
+        .ask(Request::multipart("/upload.php", &parts))
+        .expect_status(200);
+    assert_eq!(
+        answer.text(),
+        format!("a picture p.png 5000000 {}", sha256(&content))
+    );
+}
+
+#[test]
+fn an_answer_before_the_upload_is_read_is_an_answer() {
+    // One that ends the request at once, one that closes at once, and one that keeps the connection unread.
+    let responder = Responder::start(|asked, app| {
+        let closes = asked.param("REQUEST_URI").contains("close");
+        app.answer("Status: 403 Forbidden\r\nContent-Type: text/plain", b"no");
+        app.end(0, 0);
+        if closes {
+            app.close();
+        }
+    })
+    .unwrap();
+    let stage = Plan::behind(&format!("php = \"{}\"", responder.address()))
+        .file("index.php", "")
+        .site("in_flight = 1")
+        .start();
+    for target in ["/early", "/early?close", "/early", "/early?close"] {
+        let answer = stage.ask(Request::post(
+            target,
+            "application/octet-stream",
+            noise(20 * 1024 * 1024),
+        ));
+        assert_eq!(answer.expect_status(403).text(), "no", "{target}");
+        let next = stage.ask(Request::post("/next", "text/plain", "small"));
+        assert_eq!(next.expect_status(403).text(), "no", "after {target}");
+    }
+}
+
+#[test]
+fn php_that_ignores_its_input_answers() {
+    let stage = Plan::php()
+        .file("deaf.php", "<?php echo 'deaf';")
+        .site("in_flight = 1")
+        .start();
+    for _ in 0..3 {
+        let answer = stage.ask(Request::post(
+            "/deaf.php",
+            "application/octet-stream",
+            noise(20 * 1024 * 1024),
+        ));
+        assert_eq!(answer.expect_status(200).text(), "deaf");
+    }
+    stage.get("/next").is(200);
+}
+
+#[test]
+fn an_upload_that_stalls_or_breaks_off_holds_no_place() {
+    let stage = Plan::php().workers(1).site("in_flight = 1").start();
+    let head = format!("POST /form HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 1000000\r\n\r\n");
+    let mut stalled = stage.connect();
+    stalled.write(head.as_bytes()).unwrap();
+    stalled.write(&noise(300_000)).unwrap();
+    let began = Instant::now();
+    stage.get("/one").is(200);
+    drop(stalled);
+    for _ in 0..5 {
+        let mut broken = stage.connect();
+        broken.write(head.as_bytes()).unwrap();
+        broken.write(&noise(100_000)).unwrap();
+    }
+    stage.get("/two").is(200);
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(stage.runs("/form"), 0);
+    let mut connection = stage.connect();
+    connection
+        .exchange(&hosted(Request::get("/three")))
+        .unwrap()
+        .is(200);
+}
