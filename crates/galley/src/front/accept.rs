@@ -35,7 +35,7 @@ pub(super) async fn run(
         let accepted = tokio::select! {
             biased;
             accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => return,
+            _ = stop.wait_for(|stop| *stop) => return take_last(&core, listener, &sites),
         };
         match accepted {
             Ok((stream, client)) => {
@@ -51,6 +51,23 @@ pub(super) async fn run(
             }
             // The client was gone before we looked, or the network stumbled: the next may be fine.
             Err(error) => tracing::debug!(%error, "a connection could not be accepted"),
+        }
+    }
+}
+
+/// Takes in what the kernel still holds, of which the runtime may not have heard yet: closing the listener resets it.
+fn take_last(core: &Rc<Core>, listener: TcpListener, sites: &Arc<Sites>) {
+    let Ok(listener) = listener.into_std() else {
+        return;
+    };
+    for _ in 0..MOST_LAST {
+        let Ok((stream, client)) = listener.accept() else {
+            return;
+        };
+        if stream.set_nonblocking(true).is_ok()
+            && let Ok(stream) = TcpStream::from_std(stream)
+        {
+            spawn(core, stream, client, Arc::clone(sites));
         }
     }
 }
@@ -88,6 +105,9 @@ impl Drop for Counted {
         self.0.connection_ended.notify_waiters();
     }
 }
+
+/// As many as the kernel holds back at most; a flood of new ones must not keep the end from coming.
+const MOST_LAST: usize = 4096;
 
 /// How long accepting rests when no descriptor is left: some connection ends meanwhile, and the kernel keeps the queue.
 const OUT_OF_DESCRIPTORS_PAUSE: Duration = Duration::from_millis(20);

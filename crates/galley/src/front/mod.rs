@@ -125,6 +125,8 @@ async fn run(spec: Spec) {
     core.connection_ended.notify_waiters();
     let drained = async {
         while accepting.join_next().await.is_some() {}
+        // What clients have sent by now is heard of before their connections count as idle.
+        tokio::time::sleep(LAST_WORD).await;
         core.timers.end_idle();
         core.all_ended().await;
     };
@@ -172,3 +174,6 @@ impl Core {
         }
     }
 }
+
+/// Some turns of the runtime: between the end of accepting and the end of idle connections.
+const LAST_WORD: Duration = Duration::from_millis(20);
