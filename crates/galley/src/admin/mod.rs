@@ -4,12 +4,14 @@
 //! any case. The server's token reaches every site, a site's token only that site.
 
 mod auth;
+mod entry;
 mod history;
 mod metrics;
 mod orders;
 mod query;
 mod status;
 mod target;
+mod why;
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
@@ -134,6 +136,7 @@ pub fn start(spec: Spec) -> io::Result<Running> {
         .route("/status", get(status::status))
         .route("/history", get(history::history))
         .route("/metrics", get(metrics::metrics))
+        .route("/why", post(why::why))
         .layer(DefaultBodyLimit::max(MOST_BODY))
         .with_state(Arc::clone(&state));
     let (stop, stopped) = oneshot::channel();

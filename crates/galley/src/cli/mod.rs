@@ -1,10 +1,11 @@
-//! The command line: `run`, `check`, `purge`, `status`.
+//! The command line: `run`, `check`, `purge`, `status`, `why`.
 //!
 //! Data goes to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage or configuration.
 
 mod ask;
 mod options;
 mod show;
+mod why;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ pub fn main() -> ExitCode {
         Command::Check(options) => check(options.config.as_deref(), options.json),
         Command::Purge(options) => purge(&options),
         Command::Status(options) => status(&options),
+        Command::Why(options) => why::why(&options),
     }
 }
 

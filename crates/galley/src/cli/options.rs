@@ -22,6 +22,8 @@ pub(super) enum Command {
     Purge(PurgeOptions),
     /// Show what a running server does
     Status(StatusOptions),
+    /// Explain what a running server would do with a request, without asking for the page
+    Why(WhyOptions),
 }
 
 #[derive(Args, Debug)]
@@ -102,6 +104,24 @@ pub(super) struct What {
     /// Every page whose path and query match this regular expression
     #[arg(long, value_name = "REGEX")]
     pub(super) pattern: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct WhyOptions {
+    #[command(flatten)]
+    pub(super) admin: AdminOptions,
+    /// The address, as a browser shows it
+    #[arg(value_name = "URL")]
+    pub(super) url: String,
+    /// A header of the request; may be given several times
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    pub(super) headers: Vec<String>,
+    /// The method
+    #[arg(long, value_name = "METHOD", default_value = "GET")]
+    pub(super) method: String,
+    /// Print it as JSON on stdout
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Args, Debug)]

@@ -112,7 +112,8 @@ fn percent(ratio: &Value) -> String {
         .map_or_else(|| "-".to_owned(), |ratio| format!("{:.1}%", ratio * 100.0))
 }
 
-fn line(text: &str) {
+/// One line of data.
+pub(super) fn line(text: &str) {
     // `galley status | head -1` closes the pipe: no reason to fail.
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
@@ -126,7 +127,8 @@ fn upstream(upstream: &Upstream) -> &'static str {
     }
 }
 
-fn text(value: &Value) -> &str {
+/// A text, or `-`.
+pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("-")
 }
 

@@ -1,0 +1,123 @@
+//! A stored entry in JSON, for listings and explanations. Looks only: counts no hit, removes nothing.
+
+use galley_rules::key::{Parts, read_key};
+use galley_rules::purge::Strength;
+use galley_store::entry::{Entry, Kind};
+use galley_store::epochs::{Standing, Touching};
+use serde_json::{Value, json};
+
+use crate::clock::Clock;
+use crate::serve::Site;
+
+/// What a listing shows of an entry.
+pub(super) fn brief(clock: Clock, site: &Site, entry: &Entry) -> Value {
+    let age_s = entry.age(clock.tick()).as_secs();
+    let fresh_s = entry.life.fresh.as_secs();
+    json!({
+        "url": url(entry),
+        "kind": kind(entry.kind),
+        "status": entry.status.as_u16(),
+        "age_s": age_s,
+        "lifetime_s": fresh_s,
+        "left_s": signed(fresh_s) - signed(age_s),
+        "bytes": entry.body.len(),
+        "tags": entry.tags,
+        "hits": entry.hits(),
+        "standing": standing(site.core.epochs.prove_waiting(entry)),
+    })
+}
+
+/// All of it: the windows, what it weighs, its place among purge orders, the fields that matter.
+pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
+    let mut value = brief(clock, site, entry);
+    let touching = site
+        .core
+        .epochs
+        .newest_touching(entry.born, &entry.scopes.touch());
+    let fields: Vec<Value> = TELLING
+        .iter()
+        .flat_map(|name| entry.fields.get_all(*name).iter().map(move |v| (*name, v)))
+        .map(|(name, value)| json!([name, String::from_utf8_lossy(value.as_bytes())]))
+        .collect();
+    let more = json!({
+        "stale_while_revalidate_s": entry.life.stale_while_revalidate.as_secs(),
+        "stale_if_error_s": entry.life.stale_if_error.as_secs(),
+        "initial_age_s": entry.life.initial_age.as_secs(),
+        "memory_bytes": entry.weight(),
+        "born": entry.born,
+        "purged_by": touching.map(order),
+        // A marker holds the upstream's own words, which are told as the reason.
+        "fields": if entry.kind == Kind::Page { fields } else { Vec::new() },
+    });
+    if let (Some(value), Value::Object(more)) = (value.as_object_mut(), more) {
+        value.extend(more);
+    }
+    value
+}
+
+/// An order that touched something.
+pub(super) fn order(touching: Touching) -> Value {
+    let strength = match touching.strength() {
+        Strength::Hard => "hard",
+        Strength::Soft => "soft",
+    };
+    json!({ "number": touching.number, "kind": touching.kind.word(), "strength": strength })
+}
+
+/// The address that an entry answers to; ASCII, because canonical.
+pub(super) fn url(entry: &Entry) -> String {
+    let Some(parts) = read_key(entry.key.bytes()) else {
+        return String::new();
+    };
+    let Parts {
+        scheme,
+        authority,
+        path,
+        query,
+        ..
+    } = parts;
+    let text = String::from_utf8_lossy;
+    let query = query.map_or_else(String::new, |query| format!("?{}", text(query)));
+    format!(
+        "{}://{}{}{query}",
+        scheme.as_str(),
+        text(authority),
+        text(path)
+    )
+}
+
+/// One stable word.
+pub(super) const fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Page => "page",
+        Kind::TravelsWhole => "travels-whole",
+    }
+}
+
+/// One stable word.
+pub(super) const fn standing(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Alive => "alive",
+        Standing::Soft => "soft",
+        Standing::Dead => "dead",
+        Standing::Busy => "busy",
+    }
+}
+
+/// Seconds that may be compared with others.
+pub(super) fn signed(seconds: u64) -> i64 {
+    i64::try_from(seconds).unwrap_or(i64::MAX)
+}
+
+/// Stored fields that decide something or show what it is.
+const TELLING: &[&str] = &[
+    "content-type",
+    "content-encoding",
+    "date",
+    "etag",
+    "last-modified",
+    "cache-control",
+    "expires",
+    "vary",
+    "location",
+];

@@ -1,0 +1,245 @@
+//! `POST /why`: what would happen to a request now, and why, without doing it.
+//!
+//! ```json
+//! { "url": "https://example.com/hello/", "method": "GET", "headers": [["Cookie", "a=1"]] }
+//! ```
+//! The request goes through the same parser and admission as one from a client, so this is the server's own opinion and not
+//! a second one. Nothing is composed, counted as a hit, moved or removed. Values of cookies and credentials are never sent
+//! back: only names. The answer's keys do not change once released; those that do not apply are null.
+
+mod decide;
+mod head;
+mod show;
+mod upstream;
+mod words;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State as Extract;
+use axum::http::{HeaderMap, StatusCode};
+use galley_rules::facts::Gate;
+use galley_rules::outcome::RefusedWhy;
+use galley_rules::route::canonical_host;
+use galley_store::entry::Entry;
+use galley_store::epochs::{Standing, Touching};
+use galley_wire::framing;
+use galley_wire::head::{self as wire, Parsed};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::State;
+use super::auth::{Reach, reach};
+use super::entry;
+use super::target::{Reply, foreign, is_number, refuse, unknown};
+use crate::compositor::marker::{self, Reason};
+use crate::compositor::tally::Lately;
+use crate::fault;
+use crate::serve::{Admission, Exchange, admit};
+use decide::{Below, Now};
+
+/// The question.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted {
+    url: String,
+    #[serde(default = "get")]
+    method: String,
+    #[serde(default)]
+    headers: Vec<(String, String)>,
+}
+
+fn get() -> String {
+    "GET".to_owned()
+}
+
+/// Handles `POST /why`.
+pub(super) async fn why(
+    Extract(state): Extract<Arc<State>>,
+    headers: HeaderMap,
+    body: Json<Wanted>,
+) -> Reply {
+    let reach = reach(&state, &headers);
+    if reach == Reach::None {
+        return unknown();
+    }
+    // On a helper thread, because it looks for the file.
+    let explained = tokio::task::spawn_blocking(move || explain(&state, reach, &body.0)).await;
+    match explained {
+        Ok(Ok(value)) => (StatusCode::OK, Json(value)),
+        Ok(Err(reply)) => reply,
+        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+fn explain(state: &State, reach: Reach, wanted: &Wanted) -> Result<Value, Reply> {
+    let bytes = head::write(wanted).map_err(|why| refuse(StatusCode::BAD_REQUEST, &why))?;
+    let limits = wire::Limits {
+        head_bytes: usize::MAX,
+        ..wire::Limits::default()
+    };
+    let malformed = |refusal: wire::Refusal| {
+        let status = refusal.status();
+        refused(wanted, RefusedWhy::BadRequest, status, &refusal.to_string())
+    };
+    let head = match wire::parse(&bytes, &limits) {
+        Ok(Parsed::Whole { head, .. }) => head,
+        Ok(Parsed::Partial) => {
+            return Err(refuse(StatusCode::BAD_REQUEST, "that is not one request"));
+        }
+        Err(refusal) => return Ok(malformed(refusal)),
+    };
+    let framing = match framing::frame(&head) {
+        Ok(framing) => framing,
+        Err(refusal) => return Ok(malformed(refusal)),
+    };
+    if let Reach::Site(own) = reach {
+        let host = framing.host.text().unwrap_or_default();
+        let host = canonical_host(host.as_bytes()).unwrap_or_default();
+        let site = state.hosts.find(&host);
+        if !site.is_some_and(|site| is_number(&site, own)) {
+            return Err(foreign());
+        }
+    }
+    let admission = Admission {
+        sites: &state.hosts,
+        client: NOBODY,
+        local: NOBODY,
+        request_id: String::new(),
+        facts: galley_rules::facts::Facts::default(),
+    };
+    Ok(match admit(admission, &head, &framing) {
+        Ok(exchange) => Explanation::of(state, exchange).value(wanted),
+        Err((fault, _)) => refused(wanted, fault.why, fault.status(), &fault.note),
+    })
+}
+
+/// A request that gets no further than its head.
+fn refused(wanted: &Wanted, why: RefusedWhy, status: u16, note: &str) -> Value {
+    let advice = words::refused(why);
+    let advice = match note {
+        "" => advice,
+        note => words::Advice {
+            why: format!("{}: {note}", advice.why),
+            ..advice
+        },
+    };
+    let mut value = json!({
+        "ok": true,
+        "url": wanted.url,
+        "now": {
+            "what": "refused", "why": why.word(), "status": status,
+            "sentence": fault::public_text(status), "upstream": null,
+        },
+        "advice": advice.value(),
+    });
+    for name in SECTIONS {
+        value[*name] = Value::Null;
+    }
+    value
+}
+
+/// Everything that was found out about a request.
+struct Explanation<'s, 'h> {
+    state: &'s State,
+    exchange: Exchange<'h>,
+    /// What its key finds, looked up only if the gate is open.
+    entry: Option<(Arc<Entry>, Standing)>,
+    /// What the marker says, if the entry is one.
+    reason: Option<Reason>,
+    lately: Option<Lately>,
+    /// The newest purge order that touches its address, since the entry was born or ever.
+    touching: Option<Touching>,
+    below: Below,
+}
+
+impl<'s, 'h> Explanation<'s, 'h> {
+    /// Looks at everything. Blocks on the disk.
+    fn of(state: &'s State, mut exchange: Exchange<'h>) -> Self {
+        exchange.write_key();
+        let core = &exchange.site.core;
+        let is_open = matches!(exchange.facts.gate(), Gate::Open);
+        let entry = is_open
+            .then(|| state.services.memory.peek(&exchange.key))
+            .flatten()
+            .map(|entry| {
+                let standing = core.epochs.prove_waiting(&entry);
+                (entry, standing)
+            });
+        let touching = match &entry {
+            Some((entry, _)) => core
+                .epochs
+                .newest_touching(entry.born, &entry.scopes.touch()),
+            None => decide::touching(&exchange),
+        };
+        Self {
+            state,
+            reason: entry.as_ref().and_then(|(entry, _)| marker::reason(entry)),
+            lately: core.tally.lately(&exchange.key),
+            touching,
+            below: Below::look(&exchange),
+            entry,
+            exchange,
+        }
+    }
+
+    fn value(&self, wanted: &Wanted) -> Value {
+        let now = Now::of(self);
+        let (exchange, state) = (&self.exchange, self.state);
+        let clock = state.services.clock;
+        let (what, why) = now.words();
+        let entry = self
+            .entry
+            .as_ref()
+            .map(|(entry, _)| entry::whole(clock, &exchange.site, entry));
+        let lately = self.lately.map(|lately| {
+            let ago_s = clock.tick().since(lately.at).as_secs();
+            json!({ "why": lately.why.word(), "ago_s": ago_s })
+        });
+        json!({
+            "ok": true,
+            "url": wanted.url,
+            "now": {
+                "what": what,
+                "why": why,
+                "status": now.status(),
+                "sentence": now.sentence(self),
+                "upstream": upstream::value(now, self),
+            },
+            "advice": words::advice(now, self).map(|advice| advice.value()),
+            "request": show::request(exchange),
+            "site": show::site(exchange),
+            "cookies": show::cookies(exchange),
+            "rule": show::rule(exchange),
+            "gate": show::gate(exchange),
+            "key": show::key(exchange),
+            "file": self.below.value(),
+            "entry": entry,
+            "not_stored": self.reason.as_ref().map(show::reason),
+            "not_stored_lately": lately,
+            "purges": {
+                "counter": exchange.site.core.epochs.current(),
+                "touching": self.touching.map(entry::order),
+            },
+        })
+    }
+}
+
+/// What a request that is refused at its head has no answers about.
+const SECTIONS: &[&str] = &[
+    "request",
+    "site",
+    "cookies",
+    "rule",
+    "gate",
+    "key",
+    "file",
+    "entry",
+    "not_stored",
+    "not_stored_lately",
+    "purges",
+];
+
+/// Who asks is not part of the question.
+const NOBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

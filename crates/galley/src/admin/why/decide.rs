@@ -1,0 +1,255 @@
+//! What would happen now: the way of `serve`, looked at and not walked.
+//!
+//! Kept in the order of `serve::handle`, whose parts it shares; where it differs from what a client gets, it is wrong, and
+//! the tests with the real server compare the two.
+
+use galley_files as files;
+use galley_rules::cgi::Script;
+use galley_rules::facts::{Gate, Method};
+use galley_rules::lookup::{self, Plan};
+use galley_rules::outcome::{MissWhy, PassWhy, RefusedWhy, StaleWhy};
+use galley_store::entry::Kind;
+use galley_store::epochs::{Standing, Touch, Touching};
+use serde_json::{Value, json};
+
+use super::Explanation;
+use crate::fault;
+use crate::serve::{Exchange, Upstream, below};
+
+/// What the path means below the site's root.
+pub(super) enum Below {
+    /// The site has no root.
+    NoRoot,
+    /// A file that would be sent.
+    File {
+        content_type: &'static str,
+        length: u64,
+    },
+    /// A script for PHP.
+    Script(Script),
+    /// A folder's address without its slash.
+    Redirect(Vec<u8>),
+    /// Nothing.
+    Missing,
+    /// Never sent.
+    Denied,
+}
+
+impl Below {
+    /// Looks. Blocks on the disk.
+    pub(super) fn look(exchange: &Exchange<'_>) -> Self {
+        let Some(root) = &exchange.site.root else {
+            return Self::NoRoot;
+        };
+        match below(root, &exchange.facts, exchange.names_program()) {
+            files::Found::File(asset) => Self::File {
+                content_type: asset.content_type,
+                length: asset.length,
+            },
+            files::Found::Script(script) => Self::Script(script),
+            files::Found::Redirect(path) => Self::Redirect(path),
+            files::Found::Missing => Self::Missing,
+            files::Found::Denied => Self::Denied,
+        }
+    }
+
+    pub(super) fn value(&self) -> Value {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match self {
+            Self::NoRoot => json!({ "kind": "no-root" }),
+            Self::File {
+                content_type,
+                length,
+            } => json!({ "kind": "file", "content_type": content_type, "bytes": length }),
+            Self::Script(script) => json!({
+                "kind": "script",
+                "path": text(&script.filename),
+                "path_info": script.path_info.as_deref().map(text),
+            }),
+            Self::Redirect(path) => json!({ "kind": "redirect", "path": text(path) }),
+            Self::Missing => json!({ "kind": "missing" }),
+            Self::Denied => json!({ "kind": "denied" }),
+        }
+    }
+}
+
+/// What would happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Now {
+    /// Told which methods there are.
+    Methods,
+    /// Obeyed as a purge, from an address that may.
+    Purge,
+    /// A fresh copy answers.
+    Hit,
+    /// A stale copy answers, and one refresh runs.
+    Stale,
+    /// The upstream is asked, trimmed.
+    Miss {
+        why: MissWhy,
+        /// Whether a stale copy stands by.
+        stale_on_error: bool,
+    },
+    /// The upstream is asked, whole.
+    Pass(PassWhy),
+    /// A file answers.
+    File,
+    /// To a folder's slash.
+    Redirect,
+    /// An error of ours.
+    Refused(RefusedWhy),
+}
+
+enum Kept {
+    Nothing,
+    TravelsWhole,
+    Fresh,
+    Usable,
+    OnError,
+}
+
+impl Now {
+    pub(super) fn of(explanation: &Explanation<'_, '_>) -> Self {
+        let exchange = &explanation.exchange;
+        match exchange.facts.method() {
+            Method::Purge | Method::Ban => return Self::Purge,
+            Method::Options if exchange.facts.path() == b"*" => return Self::Methods,
+            Method::Trace | Method::Connect => return Self::Refused(RefusedWhy::Method),
+            _ => {}
+        }
+        let kept = kept(explanation);
+        match kept {
+            Kept::Fresh => return Self::Hit,
+            Kept::Usable => return Self::Stale,
+            Kept::Nothing | Kept::TravelsWhole | Kept::OnError => {}
+        }
+        let script = match &explanation.below {
+            Below::File { .. } => return Self::File,
+            Below::Redirect(_) => return Self::Redirect,
+            Below::Denied => return Self::Refused(RefusedWhy::Denied),
+            Below::Script(script) => Some(script),
+            Below::Missing | Below::NoRoot => None,
+        };
+        if exchange.facts.only_if_cached() {
+            return Self::Refused(RefusedWhy::OnlyIfCached);
+        }
+        match (exchange.upstream(), script) {
+            (Upstream::Http(_), _) | (Upstream::Php(_), Some(_)) => {}
+            (Upstream::Php(_), None) | (Upstream::Files, _) => {
+                return Self::Refused(RefusedWhy::NotFound);
+            }
+        }
+        match (exchange.facts.gate(), kept) {
+            (Gate::Pass(why), _) => Self::Pass(why),
+            (Gate::Open, Kept::TravelsWhole) => Self::Pass(PassWhy::Remembered),
+            (Gate::Open, Kept::OnError) => Self::Miss {
+                why: MissWhy::Stale,
+                stale_on_error: true,
+            },
+            (Gate::Open, Kept::Nothing | Kept::Fresh | Kept::Usable) => Self::Miss {
+                why: MissWhy::Uri,
+                stale_on_error: false,
+            },
+        }
+    }
+
+    /// The words of log and header.
+    pub(super) fn words(self) -> (&'static str, Option<&'static str>) {
+        match self {
+            Self::Purge => ("purge", None),
+            Self::Hit => ("hit", None),
+            Self::Stale => ("stale", Some(StaleWhy::Revalidating.word())),
+            Self::Miss { why, .. } => ("miss", Some(why.word())),
+            Self::Pass(why) => ("pass", Some(why.word())),
+            Self::Methods | Self::File => ("file", None),
+            Self::Redirect => ("redirect", None),
+            Self::Refused(why) => ("refused", Some(why.word())),
+        }
+    }
+
+    /// The status, where it is ours.
+    pub(super) fn status(self) -> Option<u16> {
+        match self {
+            Self::Refused(why) => Some(fault::status(why)),
+            Self::Redirect => Some(301),
+            Self::Methods => Some(204),
+            Self::Purge
+            | Self::Hit
+            | Self::Stale
+            | Self::Miss { .. }
+            | Self::Pass(_)
+            | Self::File => None,
+        }
+    }
+
+    pub(super) fn sentence(self, explanation: &Explanation<'_, '_>) -> String {
+        let entry = explanation.entry.as_ref().map(|(entry, _)| entry);
+        let fixed = match self {
+            Self::Hit => {
+                let age = entry.map(|e| e.age(explanation.state.services.clock.tick()));
+                let left = entry
+                    .zip(age)
+                    .map(|(e, age)| e.life.fresh.saturating_sub(age));
+                let left = left.unwrap_or_default().as_secs();
+                return format!("answered from memory, fresh for another {left} s");
+            }
+            Self::Refused(why) => return fault::public_text(fault::status(why)).to_owned(),
+            Self::Methods => "answered with the methods there are",
+            Self::Purge => "obeyed as a purge, if it comes from an address of `purge_allow`",
+            Self::Stale => "a stale copy answers at once, and one refresh asks the upstream",
+            Self::Miss {
+                stale_on_error: true,
+                ..
+            } => "the upstream composes the page; the stale copy answers if it fails",
+            Self::Miss { .. } => {
+                "the upstream composes the page, once for all who ask meanwhile; it is stored if its answer allows it"
+            }
+            Self::Pass(_) => "goes to the upstream whole, for this visitor alone",
+            Self::File => "a file below the root answers",
+            Self::Redirect => "redirected to the folder's address, with its slash",
+        };
+        fixed.to_owned()
+    }
+}
+
+fn kept(explanation: &Explanation<'_, '_>) -> Kept {
+    let Some((entry, standing)) = &explanation.entry else {
+        return Kept::Nothing;
+    };
+    let soft_purged = match standing {
+        Standing::Alive => false,
+        Standing::Soft => true,
+        Standing::Dead | Standing::Busy => return Kept::Nothing,
+    };
+    let standing = lookup::Standing {
+        age: entry.age(explanation.state.services.clock.tick()),
+        life: &entry.life,
+        soft_purged,
+    };
+    match lookup::plan(&explanation.exchange.facts, Some(&standing)) {
+        Plan::Fresh if entry.kind == Kind::TravelsWhole => Kept::TravelsWhole,
+        _ if entry.kind == Kind::TravelsWhole => Kept::Nothing,
+        Plan::Fresh => Kept::Fresh,
+        Plan::ServeStaleAndRefresh => Kept::Usable,
+        Plan::Fetch {
+            stale_on_error: true,
+        } => Kept::OnError,
+        Plan::Fetch {
+            stale_on_error: false,
+        }
+        | Plan::OnlyIfCachedMiss => Kept::Nothing,
+    }
+}
+
+/// The newest order that touches the request's address; tags are known of entries only.
+pub(super) fn touching(exchange: &Exchange<'_>) -> Option<Touching> {
+    let mut path_query = Vec::new();
+    exchange.facts.path_query(&mut path_query);
+    let touch = Touch {
+        host: exchange.facts.host_id(),
+        url: exchange.facts.url_id(),
+        path_query: &path_query,
+        tags: None,
+    };
+    exchange.site.core.epochs.newest_touching(0, &touch)
+}

@@ -1,0 +1,226 @@
+//! The parts of an explanation in JSON: what was read of the request, and by which line of the configuration it goes.
+//!
+//! Of cookies there are names and classes, never values.
+
+use galley_rules::cookie::{self, Class};
+use galley_rules::facts::{AcceptClass, Device, Facts, Gate};
+use galley_rules::route::HostPattern;
+use galley_rules::site::{NamePattern, Preset, Rule, SiteRules};
+use serde_json::{Value, json};
+
+use super::words;
+use crate::admin::status::written;
+use crate::compositor::marker::Reason;
+use crate::serve::Exchange;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+pub(super) fn request(exchange: &Exchange<'_>) -> Value {
+    let facts = &exchange.facts;
+    json!({
+        "method": facts.method_text(),
+        "scheme": facts.scheme().as_str(),
+        "host": facts.host(),
+        "port": facts.port(),
+        "path": text(facts.path()),
+        "decoded_path": text(facts.decoded_path()),
+        "query": facts.query().map(text),
+        "dropped_query": facts.dropped_query().map(text),
+    })
+}
+
+pub(super) fn site(exchange: &Exchange<'_>) -> Value {
+    let site = &exchange.site;
+    let host = exchange.facts.host();
+    json!({
+        "name": site.core.name,
+        "host_pattern": host_pattern(&site.hosts, host).map(written),
+        "preset": match site.core.rules.preset {
+            Preset::WordPress => "wordpress",
+            Preset::None => "none",
+        },
+    })
+}
+
+/// The pattern that took a host, as `HostTable` prefers them: exact, then the longest wildcard, then any.
+fn host_pattern<'p>(patterns: &'p [HostPattern], host: &str) -> Option<&'p HostPattern> {
+    let rank = |pattern: &HostPattern| match pattern {
+        HostPattern::Exact(name) => (name == host).then_some(usize::MAX),
+        HostPattern::Wildcard(suffix) => host.ends_with(suffix.as_str()).then_some(suffix.len()),
+        HostPattern::Any => Some(0),
+    };
+    let matching = patterns.iter().filter_map(|p| Some((rank(p)?, p)));
+    matching
+        .max_by_key(|(rank, _)| *rank)
+        .map(|(_, pattern)| pattern)
+}
+
+/// The cookies of the request, in their order, without values.
+pub(super) fn cookies(exchange: &Exchange<'_>) -> Vec<Value> {
+    let rules = &exchange.site.core.rules;
+    let shown = |(name, class): (String, Class)| {
+        let by = classed_by(name.as_bytes(), class, rules);
+        json!({ "name": name, "class": word(class), "by": by })
+    };
+    classes(exchange).into_iter().map(shown).collect()
+}
+
+/// Names and classes.
+pub(super) fn classes(exchange: &Exchange<'_>) -> Vec<(String, Class)> {
+    let lines = exchange
+        .head
+        .fields()
+        .filter(|(name, _)| name.eq_ignore_ascii_case("cookie"));
+    let rules = &exchange.site.core.rules;
+    lines
+        .flat_map(|(_, line)| cookie::pairs(line))
+        .map(|pair| (text(pair.name), cookie::classify(pair.name, rules)))
+        .collect()
+}
+
+const fn word(class: Class) -> &'static str {
+    match class {
+        Class::Bypass => "bypass",
+        Class::Vary => "vary",
+        Class::Ignored => "ignored",
+    }
+}
+
+/// Which line of the configuration, or which knowledge, gave a cookie its class.
+fn classed_by(name: &[u8], class: Class, rules: &SiteRules) -> String {
+    let listed = |option: &str, list: &[NamePattern]| {
+        let found = list.iter().find(|pattern| pattern.matches(name))?;
+        Some(match found {
+            NamePattern::Exact(text) => format!("{option} `{text}`"),
+            NamePattern::Prefix(text) => format!("{option} `{text}*`"),
+        })
+    };
+    let by_file = match class {
+        Class::Bypass => listed("bypass_cookies", &rules.bypass_cookies),
+        Class::Vary => listed("vary_cookies", &rules.vary_cookies),
+        Class::Ignored => listed("harmless_cookies", &rules.harmless_cookies),
+    };
+    by_file.unwrap_or_else(|| {
+        let by_preset = match (rules.preset, class) {
+            (Preset::WordPress, Class::Bypass | Class::Vary) => "the WordPress preset",
+            (Preset::WordPress, Class::Ignored) => "nothing names it",
+            (Preset::None, _) => "no preset: an unknown cookie may mean a person",
+        };
+        by_preset.to_owned()
+    })
+}
+
+/// The rule that applies, as the file writes it.
+pub(super) fn rule(exchange: &Exchange<'_>) -> Option<Value> {
+    let (number, rule) = applying(exchange)?;
+    let ignore = rule.ignore;
+    let ignored: Vec<&str> = [
+        (ignore.cache_control, "cache-control"),
+        (ignore.expires, "expires"),
+        (ignore.set_cookie, "set-cookie"),
+        (ignore.cookie, "cookie"),
+        (ignore.vary, "vary"),
+    ]
+    .into_iter()
+    .filter_map(|(is_ignored, name)| is_ignored.then_some(name))
+    .collect();
+    Some(json!({
+        "number": number,
+        "path": rule.path,
+        "methods": rule.methods,
+        "cache": rule.cache,
+        "ttl_s": rule.ttl.map(|ttl| ttl.as_secs()),
+        "ignore": ignored,
+        "upstream": rule.upstream.is_some(),
+    }))
+}
+
+/// The rule that applies, with its number in the file, from 1.
+pub(super) fn applying<'e>(exchange: &'e Exchange<'_>) -> Option<(usize, &'e Rule)> {
+    let index = exchange.facts.rule()?;
+    Some((index + 1, exchange.site.core.rules.rules.get(index)?))
+}
+
+pub(super) fn gate(exchange: &Exchange<'_>) -> Value {
+    match exchange.facts.gate() {
+        Gate::Open => json!({ "open": true, "why": null, "sentence": "the cache may be asked" }),
+        Gate::Pass(why) => {
+            let advice = words::pass(why, exchange);
+            json!({ "open": false, "why": why.word(), "sentence": advice.why })
+        }
+    }
+}
+
+pub(super) fn key(exchange: &Exchange<'_>) -> Value {
+    let facts: &Facts = &exchange.facts;
+    let vary: Vec<String> = cookie::pairs(facts.vary_cookies())
+        .map(|pair| text(pair.name))
+        .collect();
+    json!({
+        "site": exchange.site.number,
+        "scheme": facts.scheme().as_str(),
+        "authority": facts.authority(),
+        "path": text(facts.path()),
+        "query": facts.query().map(text),
+        "accept": match facts.accept() {
+            AcceptClass::Page => "page",
+            AcceptClass::Json => "json",
+        },
+        "device": match facts.device() {
+            Device::Any => "any",
+            Device::Desktop => "desktop",
+            Device::Mobile => "mobile",
+        },
+        "vary_cookies": vary,
+    })
+}
+
+/// Why the page may not be stored, as its marker says.
+pub(super) fn reason(reason: &Reason) -> Value {
+    json!({
+        "why": reason.why.word(),
+        "cookies": reason.cookies,
+        "fields": reason.fields,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pattern_that_took_a_host() {
+        let patterns: Vec<HostPattern> = ["*", "*.b.test", "*.a.b.test", "x.a.b.test"]
+            .iter()
+            .map(|text| HostPattern::parse(text).unwrap())
+            .collect();
+        for (host, wanted) in [
+            ("x.a.b.test", "x.a.b.test"),
+            ("y.a.b.test", "*.a.b.test"),
+            ("c.b.test", "*.b.test"),
+            ("b.test", "*"),
+        ] {
+            let found = host_pattern(&patterns, host).map(written);
+            assert_eq!(found.as_deref(), Some(wanted), "{host}");
+        }
+        assert_eq!(host_pattern(&patterns[1..], "other.test"), None);
+    }
+
+    #[test]
+    fn cookies_name_the_line_that_classed_them() {
+        let rules = SiteRules {
+            bypass_cookies: vec![NamePattern::parse("member*")],
+            ..SiteRules::default()
+        };
+        for (name, by) in [
+            ("member_1", "bypass_cookies `member*`"),
+            ("wordpress_logged_in_x", "the WordPress preset"),
+            ("_ga", "nothing names it"),
+        ] {
+            let class = cookie::classify(name.as_bytes(), &rules);
+            assert_eq!(classed_by(name.as_bytes(), class, &rules), by);
+        }
+    }
+}

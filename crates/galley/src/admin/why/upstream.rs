@@ -1,0 +1,134 @@
+//! The request that would go up, for people: the line, the fields, the script.
+//!
+//! Of fields whose values nobody needs to see, such as cookies and credentials, the names are shown; the list of those that
+//! are shown is closed.
+
+use galley_rules::cookie;
+use galley_rules::forward::{self, BodyLength, Client, UpstreamRequest};
+use http::{HeaderName, HeaderValue};
+use serde_json::{Value, json};
+
+use super::decide::{Below, Now};
+use super::{Explanation, NOBODY};
+use crate::serve::Upstream;
+
+/// The request that would go up now; null where none would.
+pub(super) fn value(now: Now, explanation: &Explanation<'_, '_>) -> Value {
+    let exchange = &explanation.exchange;
+    let client = Client {
+        address: NOBODY.ip(),
+        port: 0,
+        request_id: "",
+    };
+    let (form, request) = match now {
+        Now::Stale | Now::Miss { .. } => {
+            let mut request = forward::trimmed(&exchange.facts);
+            forward::address(&mut request, &client);
+            ("trimmed", request)
+        }
+        Now::Pass(_) => {
+            let fields = exchange.head.fields();
+            let request = forward::whole(&exchange.facts, fields, &client, BodyLength::None);
+            ("whole", request)
+        }
+        Now::Methods | Now::Purge | Now::Hit | Now::File | Now::Redirect | Now::Refused(_) => {
+            return Value::Null;
+        }
+    };
+    let kind = match exchange.upstream() {
+        Upstream::Files => return Value::Null,
+        Upstream::Php(_) => "php",
+        Upstream::Http(_) => "http",
+    };
+    let script = match &explanation.below {
+        Below::Script(script) if kind == "php" => {
+            Some(String::from_utf8_lossy(&script.filename).into_owned())
+        }
+        _ => None,
+    };
+    json!({
+        "kind": kind,
+        "form": form,
+        "line": line(&request),
+        "fields": fields(&request),
+        "script": script,
+    })
+}
+
+fn line(request: &UpstreamRequest) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let query = request.query.as_deref();
+    let query = query.map_or_else(String::new, |query| format!("?{}", text(query)));
+    format!("{} {}{query} HTTP/1.1", request.method, text(&request.path))
+}
+
+/// `[name, value]` of each, the host first.
+fn fields(request: &UpstreamRequest) -> Vec<(String, String)> {
+    let host = ("host".to_owned(), request.host.clone());
+    let fields = request.fields.iter();
+    std::iter::once(host)
+        .chain(fields.map(|(name, value)| (name.to_string(), shown(name, value))))
+        .collect()
+}
+
+fn shown(name: &HeaderName, value: &HeaderValue) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match name.as_str() {
+        "cookie" => {
+            let names = cookie::pairs(value.as_bytes());
+            let names: Vec<String> = names
+                .map(|p| format!("{}={HIDDEN}", text(p.name)))
+                .collect();
+            names.join("; ")
+        }
+        "x-forwarded-for" | "x-real-ip" => "(the client's address)".to_owned(),
+        "x-request-id" => "(the request's id)".to_owned(),
+        name if SHOWN.binary_search(&name).is_ok() => text(value.as_bytes()),
+        _ => HIDDEN.to_owned(),
+    }
+}
+
+const HIDDEN: &str = "…";
+
+/// Fields whose values say nothing about a person beyond what the question said. Sorted.
+const SHOWN: &[&str] = &[
+    "accept",
+    "accept-encoding",
+    "accept-language",
+    "cache-control",
+    "content-length",
+    "content-type",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "origin",
+    "pragma",
+    "range",
+    "user-agent",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+    "x-requested-with",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_shown() {
+        assert!(SHOWN.is_sorted());
+        for (name, value, wanted) in [
+            ("cookie", "a=secret; b", "a=…; b=…"),
+            ("authorization", "Basic secret", "…"),
+            ("x-api-key", "secret", "…"),
+            ("x-wp-nonce", "secret", "…"),
+            ("accept", "text/html", "text/html"),
+        ] {
+            let name = HeaderName::from_static(name);
+            assert_eq!(shown(&name, &HeaderValue::from_static(value)), wanted);
+        }
+    }
+}

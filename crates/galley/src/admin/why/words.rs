@@ -1,0 +1,276 @@
+//! Reasons in sentences that a site's owner understands, each with what to do about it.
+//!
+//! One sentence for each word of `galley_rules::outcome`; a word more does not compile without one.
+
+use galley_rules::cookie::Class;
+use galley_rules::outcome::{NotStored, PassWhy, RefusedWhy};
+use galley_store::epochs::Standing;
+use serde_json::{Value, json};
+
+use super::decide::Now;
+use super::{Explanation, show};
+use crate::compositor::marker::Reason;
+use crate::serve::Exchange;
+
+/// A reason, and what to do.
+pub(super) struct Advice {
+    pub(super) why: String,
+    /// `None`: nothing, it is as it should be.
+    pub(super) what_to_do: Option<&'static str>,
+}
+
+impl Advice {
+    fn new(why: impl Into<String>, what_to_do: &'static str) -> Self {
+        Self {
+            why: why.into(),
+            what_to_do: Some(what_to_do),
+        }
+    }
+
+    fn fine(why: impl Into<String>) -> Self {
+        Self {
+            why: why.into(),
+            what_to_do: None,
+        }
+    }
+
+    pub(super) fn value(&self) -> Value {
+        json!({ "why": self.why, "do": self.what_to_do })
+    }
+}
+
+/// Why the answer does not come from the cache; `None` where it does, or where no cache is meant.
+pub(super) fn advice(now: Now, explanation: &Explanation<'_, '_>) -> Option<Advice> {
+    match now {
+        Now::Hit | Now::File | Now::Redirect | Now::Methods | Now::Purge => None,
+        Now::Refused(why) => Some(refused(why)),
+        Now::Pass(PassWhy::Remembered) => Some(match &explanation.reason {
+            Some(reason) => not_stored(reason.why, Some(reason)),
+            None => pass(PassWhy::Remembered, &explanation.exchange),
+        }),
+        Now::Pass(why) => Some(pass(why, &explanation.exchange)),
+        Now::Stale | Now::Miss { .. } => Some(missed(explanation)),
+    }
+}
+
+fn missed(explanation: &Explanation<'_, '_>) -> Advice {
+    let order = explanation.touching.map(|touching| {
+        let word = touching.kind.word();
+        format!("a purge by {word} (order {})", touching.number)
+    });
+    if let (Some(reason), Some((_, Standing::Alive))) = (&explanation.reason, &explanation.entry) {
+        // Remembered, but for too long: the next answer decides anew.
+        return not_stored(reason.why, Some(reason));
+    }
+    match (&explanation.entry, order) {
+        (Some((_, Standing::Dead)), Some(order)) => {
+            Advice::fine(format!("the stored copy is gone by {order}"))
+        }
+        (Some((_, Standing::Soft)), Some(order)) => {
+            Advice::fine(format!("the stored copy is stale by {order}"))
+        }
+        (Some((entry, _)), _) if explanation.reason.is_none() => Advice::fine(format!(
+            "the stored copy is older than its lifetime of {} s",
+            entry.life.fresh.as_secs()
+        )),
+        (_, order) => match (explanation.lately, order) {
+            (Some(lately), _) => not_stored(lately.why, None),
+            (None, Some(order)) => {
+                Advice::fine(format!("nothing is stored for this address since {order}"))
+            }
+            (None, None) => Advice::new(
+                "nothing is stored for this address",
+                "ask for it once and look again; if it stays so, the answer to this question says why",
+            ),
+        },
+    }
+}
+
+/// Why a request passes.
+pub(super) fn pass(why: PassWhy, exchange: &Exchange<'_>) -> Advice {
+    match why {
+        PassWhy::Method => Advice::fine(format!(
+            "`{}` is neither GET nor HEAD, so it may change something",
+            exchange.facts.method_text()
+        )),
+        PassWhy::Authorization => {
+            Advice::fine("it carries `Authorization`, so the answer may be for one person")
+        }
+        PassWhy::Cookie => Advice::new(
+            format!("{} a person", meaning(&bypassing(exchange))),
+            "log out, or leave the cookie away, to see what visitors get; if the cookie means nobody, look where its name is listed",
+        ),
+        PassWhy::Path => {
+            Advice::fine("administration, login and scripts called directly are never cached")
+        }
+        PassWhy::Query => Advice::new(
+            "a query parameter asks for a personal or unpublished view",
+            "if the parameter means nothing on this site, name it in `ignore_query`",
+        ),
+        PassWhy::Upgrade => Advice::fine("it asks for another protocol on the connection"),
+        PassWhy::Body => Advice::fine("it has a body, which is no part of a page's address"),
+        PassWhy::Origin => {
+            Advice::fine("`Origin` names another host, and the answer may depend on it")
+        }
+        PassWhy::Nonce => Advice::fine("it carries a REST nonce of somebody who is logged in"),
+        PassWhy::Ajax => {
+            Advice::fine("a script asks for it, and themes answer those with a part of the page")
+        }
+        PassWhy::Rule => {
+            let rule = show::applying(exchange);
+            let rule = rule.map_or_else(String::new, |(number, rule)| {
+                format!(" number {number}, for `{}`,", rule.path)
+            });
+            Advice::new(
+                format!("the site's rule{rule} says `cache = false`"),
+                "look at the site's `[[site.rule]]`: the first that matches applies, alone",
+            )
+        }
+        PassWhy::NoStore => Advice::fine("the client says `no-store`"),
+        PassWhy::Remembered => Advice::new(
+            "its answer could not be stored a moment ago",
+            "look again after the next request for it",
+        ),
+    }
+}
+
+fn bypassing(exchange: &Exchange<'_>) -> Vec<String> {
+    let classes = show::classes(exchange).into_iter();
+    classes
+        .filter(|(_, class)| *class == Class::Bypass)
+        .map(|(name, _)| name)
+        .collect()
+}
+
+fn meaning(names: &[String]) -> String {
+    match names {
+        [] => "a cookie means".to_owned(),
+        [one] => format!("the cookie `{one}` means"),
+        several => format!("the cookies `{}` mean", several.join("`, `")),
+    }
+}
+
+/// Why an answer was not stored; `reason` has what of it shows that.
+pub(super) fn not_stored(why: NotStored, reason: Option<&Reason>) -> Advice {
+    let says = |otherwise: &str| {
+        let fields = reason.map_or(&[][..], |reason| &reason.fields);
+        let telling = VOICES
+            .iter()
+            .find_map(|voice| fields.iter().find(|(name, _)| name == voice));
+        telling.map_or_else(
+            || otherwise.to_owned(),
+            |(name, value)| format!("its answer says `{name}: {value}`"),
+        )
+    };
+    match why {
+        NotStored::SetCookie => Advice::new(
+            cookies_set(reason),
+            "name it in `harmless_cookies` if it is the same for everyone, or find the plugin that starts a session",
+        ),
+        NotStored::NoStore => Advice::new(says("its answer says `no-store`"), SILENCE),
+        NotStored::Private => Advice::new(says("its answer says `private`"), SILENCE),
+        NotStored::NoCache => Advice::new(says("its answer says `no-cache`"), SILENCE),
+        NotStored::Vary => {
+            let field = reason.and_then(|r| r.fields.iter().find(|(name, _)| name == "vary"));
+            let value = field.map_or("*", |(_, value)| value.as_str());
+            Advice::new(
+                format!(
+                    "its answer says `vary: {value}`, so it may differ by what is not in the key"
+                ),
+                "if the page does not differ by that, a `[[site.rule]]` with `ignore = [\"vary\"]`",
+            )
+        }
+        NotStored::Status => Advice::new(
+            "its status is not one that is stored",
+            "if it may be stored at all, name the status in `[site.ttl]`",
+        ),
+        NotStored::NoLifetime => Advice::new(
+            "it has expired already when it comes, or nothing says how long it lives",
+            "a lifetime in `[site.ttl]`; if the upstream's clock is wrong, correct it",
+        ),
+        NotStored::Empty => Advice::new("the page has no content", PHP_LOG),
+        NotStored::ErrorPage => {
+            Advice::new("the page looks like a message about an error", PHP_LOG)
+        }
+        NotStored::Incomplete => Advice::new("its answer broke off before its end", PHP_LOG),
+        NotStored::Loop => Advice::new(
+            "it redirects to its own address",
+            "compare the address in WordPress's settings with the one that visitors use, scheme and port included",
+        ),
+        NotStored::Maintenance => Advice::new(
+            "the site is in maintenance mode",
+            "wait; if it stays so, remove `.maintenance` from the site's folder",
+        ),
+        NotStored::TooLarge => Advice::new(
+            "it is larger than `max_object`",
+            "raise `max_object`, if the page is worth the memory",
+        ),
+        NotStored::Memory => {
+            Advice::new("there was no memory for it", "raise `memory` in `[cache]`")
+        }
+        NotStored::Partial => Advice::fine("it is a part of a page"),
+        NotStored::Purged => Advice::fine("it was purged while it was being composed"),
+        NotStored::Method => Advice::fine("only answers to GET are stored"),
+    }
+}
+
+fn cookies_set(reason: Option<&Reason>) -> String {
+    match reason.map_or(&[][..], |reason| &reason.cookies) {
+        [] => "the page sets a cookie".to_owned(),
+        [one] => format!("the page sets the cookie `{one}`"),
+        several => format!("the page sets the cookies `{}`", several.join("`, `")),
+    }
+}
+
+/// Why Galley answers with an error of its own.
+pub(super) fn refused(why: RefusedWhy) -> Advice {
+    match why {
+        RefusedWhy::UnknownHost => Advice::new(
+            "no site has this host",
+            "add it to a site's `hosts`, with and without `www`; if a proxy stands in front, it must pass the host on",
+        ),
+        RefusedWhy::BadRequest => Advice::fine("it is not HTTP as Galley reads it"),
+        RefusedWhy::HeadTooLarge => Advice::new(
+            "its head is larger than allowed",
+            "raise `head_size` in `[server]`; or find out who sends so many cookies",
+        ),
+        RefusedWhy::BodyTooLarge => Advice::new(
+            "its body is larger than allowed",
+            "raise `request_body` in `[server]`, and PHP's own limits",
+        ),
+        RefusedWhy::Timeout => Advice::fine("the client takes too long"),
+        RefusedWhy::ClientGone => Advice::fine("the client has left"),
+        RefusedWhy::Denied => Advice::new(
+            "this name is never sent, or a `.htaccess` closes it",
+            "rename the file, or look into the `.htaccess` files on its way",
+        ),
+        RefusedWhy::Method => Advice::fine("this method is not served here"),
+        RefusedWhy::NotFound => Advice::new(
+            "there is no such file, and no PHP that could answer",
+            "look whether `root` is the folder with WordPress's `index.php`",
+        ),
+        RefusedWhy::OnlyIfCached => {
+            Advice::fine("the client wants a stored answer only, and there is none")
+        }
+        RefusedWhy::Overload => Advice::fine("the queue in front of the upstream is full"),
+        RefusedWhy::UpstreamDown => Advice::fine("the upstream cannot be reached"),
+        RefusedWhy::UpstreamTimeout => Advice::fine("the upstream takes too long"),
+        RefusedWhy::BadUpstream => Advice::fine("the upstream's answer cannot be read"),
+        RefusedWhy::Internal => Advice::fine("a fault of Galley: see the error log"),
+    }
+}
+
+const SILENCE: &str = "find the plugin or the theme that says so; or a `[[site.rule]]` with `ignore = [\"cache-control\"]` and a `ttl`, if the page is the same for everyone";
+
+const PHP_LOG: &str = "look into PHP's error log";
+
+/// Fields that speak about storing, in the order in which they are obeyed.
+const VOICES: &[&str] = &[
+    "galley-cache-control",
+    "cdn-cache-control",
+    "surrogate-control",
+    "x-litespeed-cache-control",
+    "x-accel-expires",
+    "cache-control",
+    "expires",
+];

@@ -1,0 +1,8 @@
+//! What the server says about itself: `why`, the listing of the cache, metrics, history, status. The real binary in front
+//! of a scripted upstream, asked over its admin interface and with its own command.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod numbers;
+mod support;
+mod why;

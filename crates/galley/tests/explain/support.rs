@@ -1,0 +1,187 @@
+//! Two sites in front of one scripted upstream, and ways of asking about them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use galley_testkit::client::{Request, Response};
+use galley_testkit::origin::Origin;
+use galley_testkit::{Galley, Scratch};
+use serde_json::Value;
+
+pub const SERVER: &str = "server-token-0123456789";
+pub const A: &str = "site-a-token-0123456789";
+pub const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The running server. It ends first.
+pub struct Stage {
+    pub galley: Galley,
+    pub origin: Origin,
+    scratch: Scratch,
+}
+
+impl Stage {
+    /// `a.test` and `*.b.test`; `lines` go to the first site.
+    pub fn start(lines: &str) -> Self {
+        let origin = Origin::start(|seen, wire| {
+            let path = seen.path().to_owned();
+            let tag = format!("t{}", path.len() % 7);
+            let mut fields = vec![
+                ("Content-Type", "text/html"),
+                ("Cache-Control", "max-age=600"),
+                ("Cache-Tag", tag.as_str()),
+            ];
+            match path.as_str() {
+                "/session/" => fields.push(("Set-Cookie", "PHPSESSID=topsecret; path=/")),
+                "/private/" => fields[1] = ("Cache-Control", "private, max-age=600"),
+                "/brief/" => {
+                    fields[1] = ("Cache-Control", "max-age=600, stale-while-revalidate=60");
+                }
+                "/empty/" => {
+                    return assert!(wire.answer(200, &fields, b"<html>oops"));
+                }
+                _ => {}
+            }
+            let body = format!("<html>{path}</html>");
+            let _ = wire.answer(200, &fields, body.as_bytes());
+        })
+        .unwrap();
+        let scratch = Scratch::new().unwrap();
+        scratch.write("root/style.css", "body{}").unwrap();
+        scratch.write("root/.env", "SECRET=1").unwrap();
+        scratch.dir("root/folder").unwrap();
+        let token = |name: &str, text: &str| {
+            let path = scratch.join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            path.display().to_string()
+        };
+        let (server, a) = (token("server.token", SERVER), token("a.token", A));
+        let (root, up) = (scratch.join("root"), origin.url());
+        let text = format!(
+            "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken_file = \"{server}\"\n\
+             [cache]\nmemory = \"64MiB\"\n[log]\naccess = \"off\"\n\
+             [[site]]\nhosts = [\"a.test\"]\nroot = \"{}\"\nupstream = [\"{up}\"]\ntoken_file = \"{a}\"\n{lines}\n\
+             [[site]]\nhosts = [\"*.b.test\"]\nupstream = [\"{up}\"]\n",
+            root.display()
+        );
+        let binary = Path::new(env!("CARGO_BIN_EXE_galley"));
+        let galley = Galley::start_binary(binary, &scratch.join("galley"), &text).unwrap();
+        Self {
+            galley,
+            origin,
+            scratch,
+        }
+    }
+
+    /// As a visitor of `a.test`, unless the request names a host.
+    pub fn ask(&self, request: Request) -> Response {
+        let names_host = |(name, _): &(String, Vec<u8>)| name.eq_ignore_ascii_case("host");
+        let request = if request.fields.iter().any(names_host) {
+            request
+        } else {
+            request.host("a.test")
+        };
+        request.send(self.galley.addr()).unwrap()
+    }
+
+    pub fn get(&self, target: &str) -> Response {
+        self.ask(Request::get(target))
+    }
+
+    fn admin_url(&self) -> String {
+        self.galley.admin().unwrap()
+    }
+
+    /// Asks the admin interface.
+    pub fn admin(&self, request: Request, token: &str) -> Response {
+        let address = self.admin_url();
+        let address = address.trim_start_matches("http://").parse().unwrap();
+        let request = request.field("Authorization", format!("Bearer {token}"));
+        request.send(address).unwrap()
+    }
+
+    /// The JSON of a question that is answered.
+    #[track_caller]
+    pub fn json(&self, path: &str, token: &str) -> Value {
+        let answer = self.admin(Request::get(path), token);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        serde_json::from_slice(&answer.body).unwrap()
+    }
+
+    /// `POST /why` as an operator.
+    #[track_caller]
+    pub fn why(&self, url: &str, headers: &[(&str, &str)]) -> Value {
+        self.why_of("GET", url, headers)
+    }
+
+    #[track_caller]
+    pub fn why_of(&self, method: &str, url: &str, headers: &[(&str, &str)]) -> Value {
+        let answer = self.why_as(SERVER, method, url, headers);
+        assert_eq!(answer.status, 200, "{url}: {}", answer.text());
+        serde_json::from_slice(&answer.body).unwrap()
+    }
+
+    pub fn why_as(
+        &self,
+        token: &str,
+        method: &str,
+        url: &str,
+        headers: &[(&str, &str)],
+    ) -> Response {
+        let body = serde_json::json!({ "url": url, "method": method, "headers": headers });
+        let request = Request::post("/why", "application/json", body.to_string());
+        self.admin(request, token)
+    }
+
+    /// Runs a command of the binary against this server; it must succeed. Returns what it printed.
+    #[track_caller]
+    pub fn command(&self, arguments: &[&str]) -> String {
+        let output = Command::new(env!("CARGO_BIN_EXE_galley"))
+            .args(arguments)
+            .arg("--admin")
+            .arg(self.admin_url())
+            .arg("--token-file")
+            .arg(self.token_file())
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
+        text(&output.stdout)
+    }
+
+    fn token_file(&self) -> PathBuf {
+        self.scratch.join("server.token")
+    }
+}
+
+/// The first word of the way a request went, from its `Cache-Status`.
+pub fn word(answer: &Response) -> &'static str {
+    let status = answer.field("cache-status").unwrap_or_default();
+    let has = |text: &str| status.contains(text);
+    if has("; hit") {
+        if has("ttl=-") || has("detail=") {
+            "stale"
+        } else {
+            "hit"
+        }
+    } else if has("fwd=uri-miss") || has("fwd=stale") {
+        "miss"
+    } else if has("fwd=") {
+        "pass"
+    } else if has("detail=file") {
+        "file"
+    } else if has("detail=redirect") {
+        "redirect"
+    } else if has("detail=purge") {
+        "purge"
+    } else {
+        "refused"
+    }
+}
