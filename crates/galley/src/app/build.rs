@@ -20,7 +20,7 @@ use crate::serve::{Pool, Services, Site, Sites, Upstream, UpstreamWarnings};
 use crate::supervise::{Managed, PhpSettings};
 use crate::sys;
 use crate::telemetry::access::AccessLog;
-use crate::upstream::{Address, Keep, PoolSpec, Target};
+use crate::upstream::{Address, PoolSpec, Target};
 
 /// What was built.
 pub(super) struct Built {
@@ -135,21 +135,12 @@ impl Plan {
         let limits = &site.limits;
         let (target, in_flight) = match upstream {
             Configured::Files => return Kind::Files,
-            Configured::Php(address) => (
-                Target::FastCgi {
-                    address: php_address(address),
-                    keep: Keep::WhenQuiet,
-                },
-                limits.in_flight,
-            ),
+            Configured::Php(address) => (Target::FastCgi(php_address(address)), limits.in_flight),
             Configured::Managed => match php {
                 Some(php) => {
                     let address = Address::Unix(php.socket().to_path_buf());
                     (
-                        Target::FastCgi {
-                            address,
-                            keep: Keep::Always,
-                        },
+                        Target::FastCgi(address),
                         match limits.in_flight {
                             0 => php.workers(),
                             less => less.min(php.workers()),

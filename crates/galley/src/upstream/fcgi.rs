@@ -1,13 +1,16 @@
-//! FastCGI towards PHP-FPM and the like: kept connections, one attempt, the answer's pieces.
+//! FastCGI towards PHP-FPM and the like: a connection for each request, one attempt, the answer's pieces.
 //!
 //! The variables come from typed values only (`galley_rules::cgi`); what PHP writes to its error stream goes to the log with
-//! the request's id. A kept idle connection occupies a PHP worker, hence [`Keep`].
+//! the request's id.
+//!
+//! No connection is kept. It would belong to one worker, and nothing on the wire tells whether that worker is free:
+//! after `fastcgi_finish_request()`, as in each run of WordPress's scheduler, an answer has ended and the script works on.
+//! The next request on that connection would wait for it, beside idle workers. Also, a kept idle connection occupies a worker.
+//! A new one goes to whoever is free, and costs some 20 us beside PHP's milliseconds.
 
-use std::cell::{Cell, RefCell};
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -21,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-use super::{Ask, Broken, Incoming, IncomingBody, Keep, PoolSpec, Retry};
+use super::{Ask, Broken, Incoming, IncomingBody, PoolSpec, Retry};
 use crate::body::BodyReader;
 
 /// Where a FastCGI application listens.
@@ -33,40 +36,25 @@ pub enum Address {
     Tcp(String),
 }
 
-/// Kept connections to one application.
+/// Connects to one application.
 pub(super) struct Connections {
     address: Address,
-    shared: Rc<Shared>,
     connect_timeout: Duration,
     first_byte_timeout: Duration,
-}
-
-struct Shared {
-    idle: RefCell<Vec<Connection<Socket>>>,
-    keep: Keep,
-    /// Exchanges that wait for their first byte.
-    unanswered: Cell<usize>,
     read_timeout: Duration,
-    most_idle: usize,
 }
 
 impl Connections {
-    pub(super) fn new(address: Address, keep: Keep, spec: &PoolSpec) -> Self {
+    pub(super) fn new(address: Address, spec: &PoolSpec) -> Self {
         Self {
             address,
-            shared: Rc::new(Shared {
-                idle: RefCell::new(Vec::new()),
-                keep,
-                unanswered: Cell::new(0),
-                read_timeout: spec.read_timeout,
-                most_idle: spec.in_flight,
-            }),
             connect_timeout: spec.connect_timeout,
             first_byte_timeout: spec.first_byte_timeout,
+            read_timeout: spec.read_timeout,
         }
     }
 
-    /// One attempt: a kept connection where there is a live one, else a new one.
+    /// One attempt.
     pub(super) async fn send(&self, ask: &Ask) -> Result<Incoming, Broken> {
         let never = |failure| Broken {
             failure,
@@ -86,7 +74,6 @@ impl Connections {
             body_length: ask.body.length(),
         };
         let body = Source(ask.body.reader().map_err(|_| never(Failure::Aborted))?);
-        let unanswered = Unanswered::begin(&self.shared);
         let connection = self.begin(&request).await?;
         let reading = Reading {
             connection: Some(connection),
@@ -94,11 +81,10 @@ impl Connections {
             splitter: Splitter::new(),
             first: Bytes::new(),
             ended: None,
-            shared: Rc::clone(&self.shared),
+            read_timeout: self.read_timeout,
             errors: Errors::new(&ask.request.host, &ask.request_id),
         };
         let answered = timeout(self.first_byte_timeout, reading.head()).await;
-        drop(unanswered);
         match answered {
             Err(_elapsed) => Err(Broken::sent(Failure::Timeout, ask)),
             Ok(Err((failure, received))) if received => Err(never(failure)),
@@ -116,21 +102,6 @@ impl Connections {
     }
 
     async fn begin(&self, request: &Request<'_>) -> Result<Connection<Socket>, Broken> {
-        loop {
-            let kept = self.shared.idle.borrow_mut().pop();
-            let Some(mut kept) = kept else { break };
-            match kept.send(request).await {
-                Ok(()) => return Ok(kept),
-                Err(error)
-                    if error.is_before_request() && !matches!(error, Error::Variables { .. }) => {}
-                Err(error) => {
-                    return Err(Broken {
-                        failure: failure(&error),
-                        retry: Retry::Never,
-                    });
-                }
-            }
-        }
         let mut fresh = self.connect().await.map_err(|failure| Broken {
             failure,
             retry: Retry::Never,
@@ -169,19 +140,6 @@ impl Connections {
     }
 }
 
-impl Shared {
-    fn give_back(&self, connection: Connection<Socket>) {
-        let quiet = match self.keep {
-            Keep::Always => true,
-            Keep::WhenQuiet => self.unanswered.get() == 0,
-        };
-        let mut idle = self.idle.borrow_mut();
-        if quiet && connection.is_reusable() && idle.len() < self.most_idle {
-            idle.push(connection);
-        }
-    }
-}
-
 /// The answer under way.
 pub(super) struct Reading {
     connection: Option<Connection<Socket>>,
@@ -189,7 +147,7 @@ pub(super) struct Reading {
     splitter: Splitter,
     first: Bytes,
     ended: Option<EndStatus>,
-    shared: Rc<Shared>,
+    read_timeout: Duration,
     errors: Errors,
 }
 
@@ -241,18 +199,15 @@ impl Reading {
         if self.ended.is_some() {
             return Ok(None);
         }
-        let patience = self.shared.read_timeout;
         loop {
-            match timeout(patience, self.event()).await {
+            match timeout(self.read_timeout, self.event()).await {
                 Err(_elapsed) => return Err(Failure::Timeout),
                 Ok(Err(error)) => return Err(failure(&error)),
                 Ok(Ok(Event::Stdout(piece))) => return Ok(Some(piece)),
                 Ok(Ok(Event::Stderr(text))) => self.errors.push(&text),
                 Ok(Ok(Event::End(end))) => {
                     self.ended = Some(end);
-                    if let Some(connection) = self.connection.take() {
-                        self.shared.give_back(connection);
-                    }
+                    self.connection = None;
                     return Ok(None);
                 }
             }
@@ -399,21 +354,6 @@ impl AsyncWrite for Socket {
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
         }
-    }
-}
-
-struct Unanswered(Rc<Shared>);
-
-impl Unanswered {
-    fn begin(shared: &Rc<Shared>) -> Self {
-        shared.unanswered.set(shared.unanswered.get() + 1);
-        Self(Rc::clone(shared))
-    }
-}
-
-impl Drop for Unanswered {
-    fn drop(&mut self) {
-        self.0.unanswered.set(self.0.unanswered.get() - 1);
     }
 }
 

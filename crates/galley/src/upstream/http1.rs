@@ -1,8 +1,9 @@
 //! HTTP/1.1 towards Apache and the like, on hyper's client.
 //!
 //! Requests are written anew from typed parts, never passed through as bytes, so what a client framed oddly cannot reach
-//! the upstream as framing. Connections are kept while the upstream is quiet (see [`Keep::WhenQuiet`]) and tried once more when a
-//! kept one turns out closed.
+//! the upstream as framing. Connections are kept only while nobody else waits for a first byte: a kept idle one occupies a worker
+//! of a prefork Apache, and with fewer workers than connections those in the listen queue would wait for one that never comes
+//! free. A request is tried once more when a kept connection turns out closed.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;

@@ -1,6 +1,6 @@
 //! The side that composes: PHP over FastCGI, or Apache over HTTP.
 //!
-//! A [`Pool`] belongs to one compositor thread. It keeps connections, and it holds the one limit that matters: as many
+//! A [`Pool`] belongs to one compositor thread. It makes connections, and it holds the one limit that matters: as many
 //! exchanges at once as the upstream has workers, over all front cores together, with a bounded queue and a deadline in
 //! front. What it returns, an [`Incoming`], occupies its place until it has been read to the end or dropped.
 //!
@@ -82,27 +82,12 @@ pub struct PoolSpec {
 #[derive(Clone, Debug)]
 pub enum Target {
     /// A FastCGI application.
-    FastCgi {
-        /// Its socket.
-        address: Address,
-        /// When connections are kept.
-        keep: Keep,
-    },
+    FastCgi(Address),
     /// HTTP/1.1 servers, asked in turn: host and port.
     Http(Vec<(String, u16)>),
 }
 
-/// When a connection is kept after an exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    /// Always: there are as many workers as exchanges at once.
-    Always,
-    /// Only while nobody else waits for a first byte. A kept idle connection occupies a worker (PHP-FPM, prefork Apache):
-    /// with fewer workers than connections, those in the listen queue would wait for one that never comes free.
-    WhenQuiet,
-}
-
-/// Connections to one upstream, and the limit on them.
+/// The way to one upstream, and the limit on it.
 pub struct Pool {
     limit: Limit,
     kind: Kind,
@@ -118,9 +103,7 @@ impl Pool {
     pub fn new(spec: &PoolSpec) -> Self {
         let limit = Limit::new(spec.in_flight, spec.queue, spec.queue_timeout);
         let kind = match spec.target.clone() {
-            Target::FastCgi { address, keep } => {
-                Kind::FastCgi(fcgi::Connections::new(address, keep, spec))
-            }
+            Target::FastCgi(address) => Kind::FastCgi(fcgi::Connections::new(address, spec)),
             Target::Http(servers) => Kind::Http(http1::Connections::new(servers, spec)),
         };
         Self { limit, kind }
