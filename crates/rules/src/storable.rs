@@ -85,34 +85,33 @@ pub fn judge(facts: &Facts, answer: &Answered<'_>, site: &SiteRules) -> Verdict 
     })
 }
 
-/// Judges a body that came whole: its length, and its last bytes (at least [`TAIL_BYTES`], or all of it).
+/// Judges a body that came to its end.
 ///
-/// For the WordPress preset. PHP that dies late leaves a status of 200 and an empty or very short page without an end;
-/// fragments that are short by intent are not stored either, which costs little.
-pub fn judge_body(
-    answer: &Answered<'_>,
-    site: &SiteRules,
-    length: u64,
-    tail: &[u8],
-) -> Result<(), NotStored> {
+/// For the WordPress preset. PHP that dies late leaves a status of 200 and nothing, or a short message, or the first part of a
+/// page; neither PHP-FPM nor Apache tells. Fragments that are short by intent, and pages whose theme leaves their end
+/// out, are not stored either: that costs speed, and half a page would cost every visitor.
+pub fn judge_body(answer: &Answered<'_>, site: &SiteRules, body: &[u8]) -> Result<(), NotStored> {
     if site.preset == Preset::None || answer.status != StatusCode::OK || !is_html(answer.fields) {
         return Ok(());
     }
-    if length == 0 {
+    if body.is_empty() {
         return Err(NotStored::Empty);
     }
-    let has_end = tail
-        .windows(END_OF_PAGE.len())
-        .any(|part| part.eq_ignore_ascii_case(END_OF_PAGE));
-    if length < SHORTEST_PAGE && !has_end {
+    let beginning = body.get(..LONGEST_PROLOGUE).unwrap_or(body);
+    let is_suspect = body.len() < SHORTEST_PAGE || has_tag(beginning, BEGIN_OF_PAGE);
+    if is_suspect && !has_tag(body, END_OF_PAGE) {
         Err(NotStored::ErrorPage)
     } else {
         Ok(())
     }
 }
 
-/// How much of a body's end [`judge_body`] wants to see.
-pub const TAIL_BYTES: usize = 255;
+/// Looked for from behind, where the end of a page is.
+fn has_tag(body: &[u8], tag: &[u8]) -> bool {
+    body.windows(tag.len())
+        .rev()
+        .any(|place| place.eq_ignore_ascii_case(tag))
+}
 
 fn check_request(facts: &Facts) -> Result<(), NotStored> {
     if !matches!(facts.method(), Method::Get | Method::Head) {
@@ -316,7 +315,11 @@ fn media_type(fields: &HeaderMap) -> &[u8] {
 /// The birthday of a WordPress developer; nothing else sends it.
 const WORDPRESS_EXPIRES: &[u8] = b"Wed, 11 Jan 1984 05:00:00 GMT";
 
+const BEGIN_OF_PAGE: &[u8] = b"<html";
 const END_OF_PAGE: &[u8] = b"</html";
 
-/// A page of HTML that is shorter and has no end is a message about an error.
-const SHORTEST_PAGE: u64 = 255;
+/// Where a whole page says that it is one: behind a doctype and a comment or two.
+const LONGEST_PROLOGUE: usize = 1024;
+
+/// HTML that is shorter and has no end is a message about an error.
+const SHORTEST_PAGE: usize = 255;

@@ -620,27 +620,51 @@ fn empty_and_broken_pages() {
         store(60, 10, 100)
     );
 
-    let body = |rows, length, tail: &str| {
-        let answer = Answered {
-            status: StatusCode::OK,
-            fields: &map(rows),
-            response_delay: Duration::ZERO,
-            now: now(),
-        };
-        judge_body(&answer, &wordpress(), length, tail.as_bytes())
+    let body = |rows, body: &str| judged_body(&wordpress(), rows, body);
+    let json: Rows<'_> = &[("content-type", "application/json")];
+    assert_eq!(body(&[HTML], ""), Err(NotStored::Empty));
+    let message = "<h1>Error establishing a database";
+    assert_eq!(body(&[HTML], message), Err(NotStored::ErrorPage));
+    assert_eq!(body(&[HTML], "<p>short</p></body></HTML>\n"), Ok(()));
+    assert_eq!(body(&[HTML], &"no page at all ".repeat(20)), Ok(()));
+    assert_eq!(body(json, "[]"), Ok(()));
+    assert_eq!(body(json, ""), Ok(()));
+}
+
+fn judged_body(site: &SiteRules, rows: Rows<'_>, body: &str) -> Result<(), NotStored> {
+    let answer = Answered {
+        status: StatusCode::OK,
+        fields: &map(rows),
+        response_delay: Duration::ZERO,
+        now: now(),
     };
-    assert_eq!(body(&[HTML], 0, ""), Err(NotStored::Empty));
-    assert_eq!(
-        body(&[HTML], 40, "<h1>Error establishing a database"),
-        Err(NotStored::ErrorPage)
-    );
-    assert_eq!(body(&[HTML], 40, "<p>short</p></body></HTML>\n"), Ok(()));
-    assert_eq!(body(&[HTML], 255, "no end, but long"), Ok(()));
-    assert_eq!(
-        body(&[("content-type", "application/json")], 2, "[]"),
-        Ok(())
-    );
-    assert_eq!(body(&[("content-type", "application/json")], 0, ""), Ok(()));
+    judge_body(&answer, site, body.as_bytes())
+}
+
+#[test]
+fn half_a_page_is_not_stored() {
+    let html: Rows<'_> = &[("content-type", "text/html; charset=UTF-8")];
+    let text = "<p>text</p>".repeat(500);
+    let remark = "<!-- served by a plugin -->".repeat(100);
+    let table = [
+        (format!("<!DOCTYPE html>\n<html lang=\"en\">{text}"), false),
+        (
+            format!("<!-- a theme -->\n<!doctype html><HTML>{text}</body>"),
+            false,
+        ),
+        (format!("<html>{text}</html>"), true),
+        (format!("<html>{text}</HTML>\n{remark}"), true),
+        // A part of a page on purpose, and a page that speaks of pages.
+        (text.clone(), true),
+        (format!("{text}&lt;html> and <html"), true),
+    ];
+    for (body, wanted) in table {
+        let found = judged_body(&wordpress(), html, &body);
+        assert_eq!(found.is_ok(), wanted, "{}", &body[..60]);
+        assert_eq!(judged_body(&none(), html, &body), Ok(()));
+    }
+    let feed: Rows<'_> = &[("content-type", "application/rss+xml")];
+    assert_eq!(judged_body(&wordpress(), feed, "<rss>"), Ok(()));
 }
 
 proptest! {

@@ -271,10 +271,7 @@ impl Desk {
             response_delay: Duration::ZERO,
             now: self.clock.wall(),
         };
-        let tail_from = body.bytes().len().saturating_sub(storable::TAIL_BYTES);
-        let tail = body.bytes().get(tail_from..).unwrap_or_default();
-        if let Err(why) = storable::judge_body(&answered, &order.site.rules, finished.length, tail)
-        {
+        if let Err(why) = storable::judge_body(&answered, &order.site.rules, body.bytes()) {
             return self.note_not_kept(order, why);
         }
         if !fields.contains_key(header::ETAG) {

@@ -1,13 +1,14 @@
 //! Asking the upstream: a page for everyone, or one request whole.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use galley_rules::cgi::Script;
 use galley_rules::facts::Method;
 use galley_rules::forward::{self, BodyLength, Client, UpstreamRequest};
 use galley_rules::outcome::{Kept, MissWhy, NotStored, Outcome, PassWhy, RefusedWhy, StaleWhy};
+use galley_rules::storable::{self, Answered};
 use galley_store::entry::Entry;
 use galley_store::fill::{Failure, FillHead, FillReader, Share};
 use galley_store::key::Key;
@@ -80,6 +81,9 @@ pub async fn page(
             ));
         }
         Some(entry) => match collect(reader).await {
+            Ok(body) if is_broken(exchange, &head, &body) => {
+                return fall_back(services, exchange, Some(entry), Failure::Closed);
+            }
             Ok(body) => page::from_whole(exchange, &head, body, outcome),
             Err(failure) => return fall_back(services, exchange, Some(entry), failure),
         },
@@ -195,6 +199,17 @@ fn kept(head: &FillHead) -> Kept {
         Share::Shared { .. } if !head.status.is_server_error() => Kept::Stored,
         Share::Shared { .. } | Share::Private => Kept::NotStored(NotStored::ErrorPage),
     }
+}
+
+/// Whether PHP died over a page that began well.
+fn is_broken(exchange: &Exchange<'_>, head: &FillHead, body: &[u8]) -> bool {
+    let answered = Answered {
+        status: head.status,
+        fields: &head.fields,
+        response_delay: Duration::ZERO,
+        now: SystemTime::UNIX_EPOCH,
+    };
+    storable::judge_body(&answered, &exchange.site.core.rules, body).is_err()
 }
 
 /// The copy, where there is one; the failure otherwise.
