@@ -4,6 +4,7 @@
 //! any case. The server's token reaches every site, a site's token only that site.
 
 mod auth;
+mod cache;
 mod entry;
 mod history;
 mod metrics;
@@ -64,6 +65,7 @@ struct State {
     logs: Vec<AccessLog>,
     /// One for each site, in their order; written by [`history::keep`].
     history: Mutex<Vec<History>>,
+    listings: cache::Listings,
 }
 
 /// The admin thread, or nothing where it is off.
@@ -130,10 +132,12 @@ pub fn start(spec: Spec) -> io::Result<Running> {
         counters: spec.counters,
         compositors: spec.compositors,
         logs: spec.logs,
+        listings: cache::Listings::default(),
     });
     let router = Router::new()
         .route("/purge", post(orders::purge))
         .route("/status", get(status::status))
+        .route("/cache", get(cache::cache))
         .route("/history", get(history::history))
         .route("/metrics", get(metrics::metrics))
         .route("/why", post(why::why))

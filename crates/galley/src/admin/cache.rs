@@ -1,0 +1,242 @@
+//! `GET /cache`: what is stored, in pages.
+//!
+//! `?site=HOST` names the site (by default all that the token reaches), `prefix=/path` whole segments of it, `tag=T` a tag,
+//! `limit=N` how many at once (100, at most 1000). The answer has `entries` and `next`; asking again with `after=NEXT` and
+//! otherwise the same goes on, until `next` is null.
+//!
+//! A listing is a walk through the store that pauses between pages, so each call costs the same however much is stored: it
+//! looks at no more than [`MOST_LOOKED`] entries, and may therefore come back with few, or none, and a `next`. What is
+//! stored or leaves meanwhile may be missed. A walk that nobody goes on with ends by itself.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{RawQuery, State as Extract};
+use axum::http::{HeaderMap, StatusCode};
+use galley_rules::key::{read_key, tag_id};
+use galley_rules::purge::{Scope, prefix_scope};
+use galley_store::entry::Entry;
+use galley_store::memory::Memory;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use super::State;
+use super::entry::brief;
+use super::query::Query;
+use super::target::{Reply, View, refuse, target};
+use crate::clock::Clock;
+use crate::serve::{Site, site_number};
+use crate::sys;
+
+/// The walks under way, the oldest first; at most [`MOST_LISTINGS`].
+#[derive(Default)]
+pub(super) struct Listings(Mutex<VecDeque<Listing>>);
+
+struct Listing {
+    id: String,
+    wanted: Wanted,
+    asks: mpsc::Sender<Ask>,
+}
+
+/// What is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wanted {
+    /// `None`: all sites.
+    site: Option<u32>,
+    /// Canonical, without slashes at its end.
+    prefix: Option<Vec<u8>>,
+    tag: Option<u64>,
+}
+
+struct Ask {
+    /// Which page; a listing never goes back.
+    number: u64,
+    limit: usize,
+    reply: oneshot::Sender<Page>,
+}
+
+#[derive(Debug, Default)]
+struct Page {
+    entries: Vec<Value>,
+    is_last: bool,
+}
+
+/// Handles `GET /cache`.
+pub(super) async fn cache(
+    Extract(state): Extract<Arc<State>>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Reply {
+    match list(&state, &headers, query.as_deref()).await {
+        Ok(body) => (StatusCode::OK, Json(body)),
+        Err(reply) => reply,
+    }
+}
+
+async fn list(state: &State, headers: &HeaderMap, query: Option<&str>) -> Result<Value, Reply> {
+    let query = Query::read(query, &["site", "prefix", "tag", "limit", "after"])?;
+    let target = target(state, headers, query.get("site"))?;
+    let wanted = Wanted {
+        site: match target.view {
+            View::Server => None,
+            View::Sites => target.sites.first().map(|site| site.number),
+        },
+        prefix: query.get("prefix").map(prefix).transpose()?,
+        tag: query.get("tag").map(tag_id),
+    };
+    let limit = usize::try_from(query.number("limit", USUAL_PAGE, LARGEST_PAGE)?).unwrap_or(1);
+    let (id, number, asks) = match query.get("after") {
+        None => {
+            let (id, asks) = state.listings.begin(state, wanted);
+            (id, 0, asks)
+        }
+        Some(cursor) => state.listings.find(cursor, &wanted)?,
+    };
+    let (reply, page) = oneshot::channel();
+    let ask = Ask {
+        number,
+        limit,
+        reply,
+    };
+    asks.send(ask).await.map_err(|_| ended())?;
+    let page = page.await.map_err(|_| ended())?;
+    let next = (!page.is_last).then(|| format!("{id}-{}", number + 1));
+    Ok(json!({ "ok": true, "entries": page.entries, "next": next }))
+}
+
+fn prefix(text: &str) -> Result<Vec<u8>, Reply> {
+    let bad = |why: &str| refuse(StatusCode::BAD_REQUEST, &format!("`{text}`: {why}"));
+    match prefix_scope(text) {
+        Ok(Scope::Prefix(mut path)) => {
+            while path.last() == Some(&b'/') {
+                path.pop();
+            }
+            Ok(path)
+        }
+        Ok(_) => Err(bad("no path")),
+        Err(error) => Err(bad(&error.to_string())),
+    }
+}
+
+fn ended() -> Reply {
+    refuse(
+        StatusCode::GONE,
+        "this listing has ended or gone on: begin again without `after`",
+    )
+}
+
+impl Listings {
+    /// Starts a walk. The oldest one ends where there are too many.
+    fn begin(&self, state: &State, wanted: Wanted) -> (String, mpsc::Sender<Ask>) {
+        let (asks, asked) = mpsc::channel(1);
+        // Not to be guessed: a cursor is all that names a walk.
+        let id = format!("{:016x}", u64::from_ne_bytes(sys::random_bytes()));
+        // Ends when its sender here is dropped, when nobody asks for a while, and with the runtime.
+        tokio::spawn(walk(
+            Arc::clone(&state.services.memory),
+            Arc::clone(&state.sites),
+            state.services.clock,
+            wanted.clone(),
+            asked,
+        ));
+        let mut open = self.lock();
+        open.retain(|listing| !listing.asks.is_closed());
+        if open.len() >= MOST_LISTINGS {
+            open.pop_front();
+        }
+        open.push_back(Listing {
+            id: id.clone(),
+            wanted,
+            asks: asks.clone(),
+        });
+        (id, asks)
+    }
+
+    /// The walk that a cursor names, if it walks for the same question.
+    fn find(
+        &self,
+        cursor: &str,
+        wanted: &Wanted,
+    ) -> Result<(String, u64, mpsc::Sender<Ask>), Reply> {
+        let parts = cursor
+            .split_once('-')
+            .and_then(|(id, number)| Some((id, number.parse().ok()?)));
+        let (id, number) = parts.ok_or_else(ended)?;
+        let open = self.lock();
+        let listing = open
+            .iter()
+            .find(|listing| listing.id == id && listing.wanted == *wanted);
+        let listing = listing.ok_or_else(ended)?;
+        Ok((id.to_owned(), number, listing.asks.clone()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Listing>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Goes through the store, a page for each ask.
+async fn walk(
+    memory: Arc<Memory>,
+    sites: Arc<Vec<Arc<Site>>>,
+    clock: Clock,
+    wanted: Wanted,
+    mut asks: mpsc::Receiver<Ask>,
+) {
+    let mut entries = memory.entries();
+    let mut next = 0;
+    while let Ok(Some(ask)) = tokio::time::timeout(PATIENCE, asks.recv()).await {
+        if ask.number != next {
+            // Its reply is dropped, which says that the walk is not there any more.
+            continue;
+        }
+        next += 1;
+        let mut page = Page::default();
+        let mut looked = 0;
+        while page.entries.len() < ask.limit && looked < MOST_LOOKED && !page.is_last {
+            looked += 1;
+            match entries.next() {
+                Some(entry) => page.entries.extend(wanted.row(&sites, clock, &entry)),
+                None => page.is_last = true,
+            }
+        }
+        let is_last = page.is_last;
+        if ask.reply.send(page).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+impl Wanted {
+    /// The entry's row, if it is wanted.
+    fn row(&self, sites: &[Arc<Site>], clock: Clock, entry: &Entry) -> Option<Value> {
+        let number = site_number(entry.key.bytes())?;
+        let site = sites.get(usize::try_from(number).ok()?)?;
+        let is_wanted = self.site.is_none_or(|site| site == number)
+            && self.tag.is_none_or(|tag| entry.scopes.tags.contains(&tag))
+            && self.prefix.as_ref().is_none_or(|p| is_below(entry, p));
+        is_wanted.then(|| brief(clock, site, entry))
+    }
+}
+
+/// Whether an entry's path is at a prefix or below it, by whole segments.
+fn is_below(entry: &Entry, prefix: &[u8]) -> bool {
+    let path = read_key(entry.key.bytes()).map_or(&b""[..], |parts| parts.path);
+    path.strip_prefix(prefix)
+        .is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+}
+
+/// Entries that one call looks at: a few milliseconds of the admin thread.
+const MOST_LOOKED: usize = 20_000;
+
+/// Entries in an answer.
+const USUAL_PAGE: u64 = 100;
+const LARGEST_PAGE: u64 = 1_000;
+
+/// Walks at once.
+const MOST_LISTINGS: usize = 8;
+
+/// How long a walk waits to be gone on with.
+const PATIENCE: Duration = Duration::from_secs(60);
