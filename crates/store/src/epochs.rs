@@ -9,7 +9,7 @@
 //! A reader loads the counter (acquire) after it has the whole request, and notes *that* value as proved, never a later
 //! one. A hit takes no lock when nothing is newer, and only tries it otherwise: [`Standing::Busy`] sends it the slow way.
 //!
-//! The durable log is not here; neither is removing what is dead (`Memory::sweep`).
+//! Not here: the durable log ([`crate::log`], which publishes through here) and removing the dead (`Memory::sweep`).
 
 mod mark;
 mod tables;
@@ -80,12 +80,41 @@ impl Epochs {
     /// Publishes an order and returns its number. When it has returned, no [`Epochs::prove`] that begins later calls an
     /// older entry alive that the order touches.
     pub fn publish(&self, order: &Order) -> Result<u64, BadPattern> {
+        self.publish_with(order, |number| number)
+    }
+
+    /// The same, and hands the number to `note` inside the critical section: what `note` puts in a queue is there in the
+    /// order of the numbers. `note` must be short and must not come back here.
+    pub(crate) fn publish_with<T>(
+        &self,
+        order: &Order,
+        note: impl FnOnce(u64) -> T,
+    ) -> Result<T, BadPattern> {
         // Whatever takes long, as compiling a pattern, before the lock.
         let mark = mark::Mark::of(&order.scope)?;
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         let number = tables.record(mark, order.strength);
+        let noted = note(number);
         self.current.store(number, Ordering::Release);
-        Ok(number)
+        Ok(noted)
+    }
+
+    /// Records an order of an earlier run under the number it had then; the orders of a site come in rising order, before
+    /// the first request. One that no longer rises gets the next number, and one whose pattern can no longer be compiled
+    /// touches the whole site: both purge more, never less.
+    pub(crate) fn replay(&self, number: u64, order: &Order) {
+        let mark = mark::Mark::of(&order.scope).unwrap_or(mark::Mark::Site);
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let number = tables.record_at(number, mark, order.strength);
+        self.current.store(number, Ordering::Release);
+    }
+
+    /// Lifts the counter to `number`, if it is lower, without an order: what was born before stays as it is, and the
+    /// numbers between are never given out.
+    pub(crate) fn lift(&self, number: u64) {
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let number = tables.lift(number);
+        self.current.store(number, Ordering::Release);
     }
 
     /// Whether `entry` may answer a request whose head was read before this call. One compare when nothing is newer

@@ -3,9 +3,10 @@
 //! [`entry::Entry`] is one stored response, found by its [`key::Key`] in [`memory::Memory`]. [`epochs::Epochs`] says
 //! whether it may still answer: purging never searches, it raises numbers that entries are compared with.
 //! [`fill::Fill`] is a response being received, read by many while one writes. [`budget::Budget`] is the one limit on
-//! memory for all of them.
+//! memory for all of them. [`log::Log`] makes purges outlive a crash.
 //!
-//! Nothing here reads a clock, starts a thread or knows a runtime; freshness is decided in `galley_rules::lookup`.
+//! Nothing here reads the wall clock or knows a runtime, and only the log has a thread; freshness is decided in
+//! `galley_rules::lookup`.
 
 pub mod body;
 pub mod budget;
@@ -13,6 +14,7 @@ pub mod entry;
 pub mod epochs;
 pub mod fill;
 pub mod key;
+pub mod log;
 pub mod memory;
 mod proof;
 #[cfg(test)]

@@ -75,8 +75,14 @@ impl Tables {
 
     /// Takes the next number for an order and writes it everywhere.
     pub(super) fn record(&mut self, mark: Mark, strength: Strength) -> u64 {
-        self.last += 1;
-        let number = self.last;
+        self.record_at(self.last + 1, mark, strength)
+    }
+
+    /// The same with the number it had in an earlier run, or the next one if that does not rise. A gap between numbers
+    /// does no harm: no more orders are newer than a base than the distance of the numbers says.
+    pub(super) fn record_at(&mut self, number: u64, mark: Mark, strength: Strength) -> u64 {
+        let number = number.max(self.last + 1);
+        self.last = number;
         let verdict = match strength {
             Strength::Hard => Verdict::Hard,
             Strength::Soft => Verdict::Soft,
@@ -109,6 +115,12 @@ impl Tables {
             self.fold();
         }
         number
+    }
+
+    /// Gives out no number up to `number`; returns the newest number, which is that or a higher one.
+    pub(super) fn lift(&mut self, number: u64) -> u64 {
+        self.last = self.last.max(number);
+        self.last
     }
 
     /// What orders newer than `base` do to `touch`; patterns are gathered, to be tested after the lock.

@@ -257,6 +257,42 @@ fn a_bad_pattern_publishes_nothing() {
     assert_eq!(epochs.current(), 0);
 }
 
+/// The orders of an earlier run, with their numbers and the gaps between them, through the ring and through the tables.
+#[test]
+fn replayed_orders_touch_what_they_touched() {
+    for ring in [0, 2, 64] {
+        let epochs = Epochs::with_limits(Limits {
+            ring,
+            ..Limits::default()
+        });
+        epochs.replay(10, &hard(tag("t")));
+        epochs.replay(1_000, &soft(tag("u")));
+        epochs.lift(5_000);
+        epochs.lift(20);
+        assert_eq!(epochs.current(), 5_000);
+        let standing = |name, born| epochs.prove(&entry("a.test", "/p", &[name], born));
+        assert_eq!(standing("t", 9), Standing::Dead, "ring {ring}");
+        assert_eq!(standing("t", 10), Standing::Alive, "ring {ring}");
+        assert_eq!(standing("u", 999), Standing::Soft, "ring {ring}");
+        assert_eq!(standing("u", 1_000), Standing::Alive, "ring {ring}");
+        assert_eq!(epochs.publish(&hard(tag("t"))), Ok(5_001));
+        assert_eq!(standing("t", 5_000), Standing::Dead, "ring {ring}");
+        assert_eq!(standing("t", 5_001), Standing::Alive, "ring {ring}");
+    }
+}
+
+#[test]
+fn what_cannot_be_replayed_as_it_was_purges_more() {
+    let epochs = Epochs::new();
+    epochs.replay(7, &hard(tag("t")));
+    epochs.replay(3, &hard(tag("u")));
+    let standing = |name, born| epochs.prove(&entry("a.test", "/p", &[name], born));
+    assert_eq!(standing("u", 7), Standing::Dead, "it got the next number");
+    assert_eq!(standing("t", 7), Standing::Alive);
+    epochs.replay(20, &soft(pattern("(")));
+    assert_eq!(standing("v", 19), Standing::Soft, "the whole site");
+}
+
 #[test]
 fn markers_obey_site_url_and_prefix_orders() {
     let marker = |epochs: &Epochs| {

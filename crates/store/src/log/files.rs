@@ -1,0 +1,121 @@
+//! The few file operations that the log is made of, and the directory they happen in.
+//!
+//! A trait, so that tests can cut the power between any two of them. Names are single components below one directory,
+//! which is held open: renaming the directory, or another mounted over it, changes nothing for who has it open.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+
+use super::OpenError;
+
+/// A directory.
+pub(super) trait Files: Send {
+    /// All of a file, if it has at most `limit` bytes.
+    fn read(&self, name: &str, limit: usize) -> io::Result<Vec<u8>>;
+    /// A new empty file, in place of an old one of that name.
+    fn create(&self, name: &str) -> io::Result<Box<dyn Written>>;
+    /// Gives a file another name, in place of what had that name. Not durable before [`Files::sync`].
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Takes the name away; fine if nothing has it. Not durable before [`Files::sync`].
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Empties a file and makes that durable; fine if nothing has that name.
+    fn empty(&self, name: &str) -> io::Result<()>;
+    /// Makes names durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A file that is being written.
+pub(super) trait Written: Send {
+    /// Writes all of `bytes`, or gives an error and may have written some of them.
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Makes what has been written durable, its length included.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// A real directory that no other process has locked. The lock ends with this value, or with the process.
+#[derive(Debug)]
+pub(super) struct Directory(File);
+
+impl Directory {
+    /// Makes `path`, readable by its owner alone, if it does not exist; takes the lock, without waiting for it. Locked is
+    /// the directory itself: a lock file would need room on a disk that may be full.
+    pub(super) fn lock(path: &Path) -> Result<Self, OpenError> {
+        let mut builder = std::fs::DirBuilder::new();
+        builder
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(OpenError::Directory)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(path, flags, Mode::empty());
+        let directory = opened.map_err(|errno| OpenError::Directory(errno.into()))?;
+        match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self(directory.into())),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::Locked),
+            Err(errno) => Err(OpenError::Directory(errno.into())),
+        }
+    }
+
+    fn open(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        // No symbolic links: what is written here is not to land elsewhere.
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd: OwnedFd = rustix::fs::openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(fd.into())
+    }
+}
+
+impl Files for Directory {
+    fn read(&self, name: &str, limit: usize) -> io::Result<Vec<u8>> {
+        let file = self.open(name, OFlags::RDONLY)?;
+        let mut bytes = Vec::new();
+        let most = u64::try_from(limit).unwrap_or(u64::MAX);
+        file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+        if bytes.len() > limit {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(bytes)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn Written>> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+        Ok(Box::new(self.open(name, flags)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.0, from, &self.0, to)?)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        match rustix::fs::unlinkat(&self.0, name, AtFlags::empty()) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn empty(&self, name: &str) -> io::Result<()> {
+        match self.open(name, OFlags::WRONLY | OFlags::TRUNC) {
+            Ok(file) => file.sync_all(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+}
+
+impl Written for File {
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+}

@@ -1,0 +1,124 @@
+//! Waiting for the disk: one round of orders that become durable together, and the tickets of those who wait for it.
+//!
+//! No runtime is known here: a ticket may be waited for by a thread, or polled by any executor. A dropped ticket changes
+//! nothing for the order.
+
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// What became of an order that is already obeyed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// It is on the disk: it outlives a crash. Acknowledge it.
+    Kept,
+    /// It is obeyed until this process ends, and what happens then is in [`Loss::restart`]. Acknowledge it with a warning.
+    Lost(Loss),
+}
+
+/// Why an order is not on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// What the system said; for the operator, not for clients.
+    pub reason: Arc<str>,
+    /// What a restart does.
+    pub restart: Restart,
+}
+
+/// What a restart does about orders that did not reach the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// The log was taken away, so everything stored so far counts as purged hard: no order is forgotten.
+    PurgesAll,
+    /// Not even that could be done: what was purged may come back from the disk after a restart.
+    MayForget,
+}
+
+/// The place of one order in the log. Ready when its round is on the disk, or lost; what was published before it, whatever
+/// the site, is then on the disk too, or lost as well.
+#[must_use = "an order may be acknowledged only when its ticket says so"]
+#[derive(Debug)]
+pub struct Ticket {
+    round: Arc<Round>,
+}
+
+impl Ticket {
+    /// Blocks until the order is on the disk or known not to come there.
+    pub fn wait(self) -> Durability {
+        let mut waiting = self.round.lock();
+        loop {
+            if let Some(outcome) = &waiting.outcome {
+                return outcome.clone();
+            }
+            waiting = self
+                .round
+                .done
+                .wait(waiting)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// What has become of it so far; `None`: still on its way.
+    pub fn outcome(&self) -> Option<Durability> {
+        self.round.lock().outcome.clone()
+    }
+}
+
+/// The same without a thread: polled, it wakes when the round is done. Cancel-safe; may be polled again afterwards.
+impl Future for Ticket {
+    type Output = Durability;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Durability> {
+        let mut waiting = self.round.lock();
+        if let Some(outcome) = &waiting.outcome {
+            return Poll::Ready(outcome.clone());
+        }
+        if !waiting
+            .wakers
+            .iter()
+            .any(|waker| waker.will_wake(cx.waker()))
+        {
+            waiting.wakers.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+/// Orders that share one fdatasync.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    waiting: Mutex<Waiting>,
+    done: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Written once, by the log's writer.
+    outcome: Option<Durability>,
+    wakers: Vec<Waker>,
+}
+
+impl Round {
+    pub(super) fn ticket(self: &Arc<Self>) -> Ticket {
+        Ticket {
+            round: Arc::clone(self),
+        }
+    }
+
+    /// Tells everyone; a second call changes nothing.
+    pub(super) fn finish(&self, outcome: Durability) {
+        let wakers = {
+            let mut waiting = self.lock();
+            if waiting.outcome.is_none() {
+                waiting.outcome = Some(outcome);
+            }
+            std::mem::take(&mut waiting.wakers)
+        };
+        self.done.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,285 @@
+//! The thread that owns the file.
+//!
+//! One round: take all that is queued, write it at the end, fdatasync, tell the waiting, move the mark. A failed write or
+//! fdatasync is never tried again on the same file (after a failed fdatasync nobody knows what is on the disk): the file
+//! is taken away, so that a restart purges everything, and a new one is begun under a new generation as soon as that
+//! works. In place of the orders until then it says one number for each site below which everything is dead.
+//!
+//! A whole file only ever appears by [`replace`]: a crash leaves the old one or the new one.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::files::{Files, Written};
+use super::fold::fold;
+use super::format::{Chain, Generation, Image, Logged, MARK_AT, Start, mark};
+use super::queue::{Batch, Shared};
+use super::scan::scan;
+use super::ticket::{Durability, Loss, Restart};
+use super::{Limits, NAME};
+
+/// See the module.
+pub(super) struct Writer {
+    pub(super) files: Box<dyn Files>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) limits: Limits,
+    /// Where the counters of this run began.
+    pub(super) start: Start,
+    pub(super) state: State,
+}
+
+/// Whether there is a file to write to.
+pub(super) enum State {
+    Writing(Open),
+    /// There is none; the next try is due at `again`.
+    Lost {
+        loss: Loss,
+        again: Instant,
+    },
+}
+
+/// The file, written up to `length` and durable up to there.
+pub(super) struct Open {
+    file: Box<dyn Written>,
+    length: u64,
+    records: usize,
+    header: Chain,
+    chain: Chain,
+    due: Due,
+}
+
+/// How large the file may become before it is compacted.
+#[derive(Clone, Copy)]
+struct Due {
+    bytes: u64,
+    records: usize,
+}
+
+impl Open {
+    /// A file that holds `image`. It is due when it has doubled, so that what cannot be folded is not folded each time.
+    pub(super) fn new(file: Box<dyn Written>, image: &Image, limits: Limits) -> Self {
+        let length = image.bytes.len() as u64;
+        Self {
+            file,
+            length,
+            records: image.records,
+            header: image.header(),
+            chain: image.chain,
+            due: Due {
+                bytes: limits.file_bytes.max(length.saturating_mul(2)),
+                records: limits.records.max(image.records).saturating_mul(2),
+            },
+        }
+    }
+
+    /// Makes a batch durable.
+    fn append(&mut self, batch: &mut Batch) -> io::Result<()> {
+        batch.settle_overflow();
+        self.chain.seal(&mut batch.bytes);
+        self.file.write_at(&batch.bytes, self.length)?;
+        self.file.sync()?;
+        self.length += batch.bytes.len() as u64;
+        self.records += batch.records;
+        Ok(())
+    }
+
+    /// Notes how much has been acknowledged. It goes to the disk with the next round or when the system likes; a mark that
+    /// is behind, or was not written, only makes a lost end of the file look like one that was never acknowledged.
+    fn move_mark(&mut self) {
+        let bytes = mark(&self.header, self.length);
+        let _ = self.file.write_at(&bytes, MARK_AT as u64);
+    }
+
+    fn is_due(&self) -> bool {
+        self.length > self.due.bytes || self.records > self.due.records
+    }
+}
+
+impl Writer {
+    /// Until the log is closed and the queue is empty.
+    pub(super) fn run(mut self) {
+        while let Some(batch) = self.shared.take(self.patience()) {
+            self.turn(batch);
+        }
+    }
+
+    fn turn(&mut self, mut batch: Batch) {
+        match &mut self.state {
+            State::Writing(open) => match open.append(&mut batch) {
+                Ok(()) => {
+                    batch.finish(Durability::Kept);
+                    open.move_mark();
+                    if open.is_due() {
+                        self.compact();
+                    }
+                }
+                Err(error) => batch.finish(self.lose(&error, Old::IsGone)),
+            },
+            State::Lost { loss, again } => {
+                let outcome = if *again <= Instant::now() {
+                    self.recover()
+                } else {
+                    Durability::Lost(loss.clone())
+                };
+                batch.finish(outcome);
+            }
+        }
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        match &self.state {
+            State::Writing(_) => None,
+            State::Lost { again, .. } => Some(again.saturating_duration_since(Instant::now())),
+        }
+    }
+
+    /// Takes the file away and gives what is now true of every order that is not on the disk.
+    fn lose(&mut self, error: &io::Error, old: Old) -> Durability {
+        let loss = Loss {
+            reason: error.to_string().into(),
+            restart: take_away(&*self.files, old),
+        };
+        let outcome = Durability::Lost(loss.clone());
+        self.state = State::Lost {
+            loss,
+            again: Instant::now() + self.limits.retry,
+        };
+        self.shared
+            .set_status(|status| status.durability = outcome.clone());
+        outcome
+    }
+
+    /// Begins a new file under a new generation. What it says covers all that was published until now.
+    fn recover(&mut self) -> Durability {
+        let (covered, floors) = self.shared.take_floors();
+        let begun = Generation::random()
+            .map_err(Failed::before)
+            .and_then(|generation| {
+                let image = Image::new(generation, self.start, &floors);
+                let file = replace(&*self.files, &image)?;
+                Ok((generation, Open::new(file, &image, self.limits)))
+            });
+        let outcome = match begun {
+            Ok((generation, open)) => {
+                self.state = State::Writing(open);
+                self.shared.set_status(|status| {
+                    status.generation = generation;
+                    status.durability = Durability::Kept;
+                });
+                Durability::Kept
+            }
+            Err(failed) => self.lose(&failed.error, failed.old),
+        };
+        covered.finish(outcome.clone());
+        outcome
+    }
+
+    /// Writes the file anew with what still counts. Where that fails, the file that is there stays, and grows.
+    fn compact(&mut self) {
+        let State::Writing(open) = &mut self.state else {
+            return;
+        };
+        let image = match read_folded(&*self.files, self.limits, open.length) {
+            Ok(image) => image,
+            Err(error) => {
+                // A restart could not read it either.
+                self.lose(&error, Old::IsGone);
+                return;
+            }
+        };
+        match replace(&*self.files, &image) {
+            Ok(file) => *open = Open::new(file, &image, self.limits),
+            Err(Failed {
+                old: Old::IsGone,
+                error: _,
+            }) => {
+                open.due.bytes = open.due.bytes.max(open.length).saturating_mul(2);
+                open.due.records = open.due.records.max(open.records).saturating_mul(2);
+            }
+            Err(failed) => drop(self.lose(&failed.error, failed.old)),
+        }
+    }
+}
+
+/// A writer that ends by a panic leaves orders that are obeyed and not on the disk, now and later.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.bury(take_away(&*self.files, Old::MayReturn));
+        }
+    }
+}
+
+/// What our own file says, folded, under the same generation. `length` is what was written: less or more is damage.
+fn read_folded(files: &dyn Files, limits: Limits, length: u64) -> io::Result<Image> {
+    let bytes = files.read(NAME, limits.believed_bytes)?;
+    let scanned = scan(&bytes).map_err(io::Error::other)?;
+    if scanned.end as u64 != length || bytes.len() as u64 != length {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let newest = scanned.orders.iter().map(|logged| logged.at).max();
+    let now = newest.unwrap_or(SystemTime::UNIX_EPOCH);
+    let orders: Vec<Logged> = fold(scanned.orders, limits.records, now);
+    Ok(Image::new(scanned.generation, scanned.start, &orders))
+}
+
+/// Puts a whole new file in place of what is there. In order: the bytes are durable before they get the name, and the name
+/// is durable before anything is added.
+pub(super) fn replace(files: &dyn Files, image: &Image) -> Result<Box<dyn Written>, Failed> {
+    let written = || -> io::Result<Box<dyn Written>> {
+        let mut file = files.create(NEW_NAME)?;
+        file.write_at(&image.bytes, 0)?;
+        file.sync()?;
+        Ok(file)
+    };
+    let file = written().map_err(|error| {
+        // Half a file takes room that the disk may not have.
+        let _ = files.remove(NEW_NAME);
+        Failed::before(error)
+    })?;
+    let named = files.rename(NEW_NAME, NAME).and_then(|()| files.sync());
+    named.map_err(|error| Failed {
+        error,
+        old: Old::MayReturn,
+    })?;
+    Ok(file)
+}
+
+/// Why a file could not be put in place.
+pub(super) struct Failed {
+    pub(super) error: io::Error,
+    pub(super) old: Old,
+}
+
+impl Failed {
+    fn before(error: io::Error) -> Self {
+        Self {
+            error,
+            old: Old::IsGone,
+        }
+    }
+}
+
+/// Whether a file that lost its name may get it back by a power cut, or be the one that is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Old {
+    /// There is none but the one under the name.
+    IsGone,
+    /// The name was given to another file, and that is not durable.
+    MayReturn,
+}
+
+/// Sees to it that a restart finds no log, or one without a header: both purge everything. Taking away and shortening need
+/// no room; either is enough, and where the directory may not be changed the file often may.
+pub(super) fn take_away(files: &dyn Files, old: Old) -> Restart {
+    let emptied = files.empty(NAME);
+    let removed = files.remove(NAME).and_then(|()| files.sync());
+    match (removed, emptied, old) {
+        (Ok(()), _, _) | (_, Ok(()), Old::IsGone) => Restart::PurgesAll,
+        _ => Restart::MayForget,
+    }
+}
+
+/// Of a file that has not got its name yet; what a crash left is overwritten.
+const NEW_NAME: &str = "purges.new";
