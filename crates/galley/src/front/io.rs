@@ -240,7 +240,7 @@ const SLICES: usize = 8;
 
 /// How long an answer may still take for a client that has closed its sending side: a file or a page from memory leaves
 /// at once, and PHP is not held for somebody who has gone.
-const HALF_CLOSED: Duration = Duration::from_secs(1);
+const HALF_CLOSED: Duration = Duration::from_secs(2);
 
 /// How long unread bytes are drained on closing.
 const LINGER: Duration = Duration::from_secs(1);
