@@ -260,3 +260,26 @@ fn hostile_clients_do_not_fill_the_error_log() {
         "raw control bytes in the log"
     );
 }
+
+#[test]
+fn messages_may_go_to_a_file_that_is_opened_anew_too() {
+    let plan = Plan::php().file(
+        "log.php",
+        "<?php error_log('said-' . $_GET['n']); echo 'ok';",
+    );
+    let path = plan.scratch.join("error.log");
+    let stage = plan.log(&format!("error = \"{}\"", path.display())).start();
+    let read = |path: &std::path::Path| fs::read_to_string(path).unwrap_or_default();
+    stage.get("/log.php?n=first").is(200);
+    wait_for("the first message", PATIENCE, || {
+        read(&path).contains("said-first")
+    });
+    let moved = stage.scratch.join("error.log.1");
+    fs::rename(&path, &moved).unwrap();
+    stage.galley.signal(Signal::USR1);
+    wait_for("messages in a new file", PATIENCE, || {
+        stage.get("/log.php?n=second").is(200);
+        read(&path).contains("said-second")
+    });
+    assert!(!stage.galley.log().contains("said-"));
+}
