@@ -59,7 +59,7 @@ pub(super) async fn connection(core: Rc<Core>, stream: TcpStream, sites: Arc<Sit
         match Box::pin(turn.request(&mut wire, &head, &mut facts)).await {
             Next::Request => {}
             Next::Close => return wire.leave().await,
-            Next::Drop => return,
+            Next::Drop => return wire.reset(),
         }
     }
 }

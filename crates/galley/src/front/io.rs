@@ -186,6 +186,15 @@ impl Wire {
     }
 }
 
+impl Wire {
+    /// Ends the connection at once, by a reset: an answer that broke off must not look complete to a client that knows its
+    /// end by the connection's, and who is gone needs no farewell.
+    pub(super) fn reset(self) {
+        // Where it cannot be set, the kernel closes in its ordinary way.
+        let _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+    }
+}
+
 /// Body pieces not yet written.
 #[derive(Default)]
 struct Pieces(smallvec::SmallVec<[Bytes; 4]>);

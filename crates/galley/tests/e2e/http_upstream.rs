@@ -522,3 +522,22 @@ fn uploads_pass_whole() {
         assert_eq!(answer.text(), wanted);
     }
 }
+
+#[test]
+fn a_long_answer_that_breaks_off_does_not_look_whole_to_http_10() {
+    let origin = Origin::start(|_, wire| {
+        wire.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n180000\r\n");
+        wire.write(&vec![b'x'; 0x18_0000]);
+        wire.write(b"\r\n10\r\nhalf");
+        wire.close();
+    })
+    .unwrap();
+    let stage = behind(&origin, "");
+    let mut client = stage.connect();
+    client
+        .write(format!("GET /download HTTP/1.0\r\nHost: {HOST}\r\n\r\n").as_bytes())
+        .unwrap();
+    let end = client.read_to_end();
+    let trouble = end.expect_err("the end looked like that of a whole answer");
+    assert!(trouble.to_string().contains("reset"), "{trouble}");
+}
