@@ -22,3 +22,4 @@ mod process;
 mod purge;
 mod support;
 mod uploads;
+mod wordpress;
