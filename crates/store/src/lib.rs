@@ -3,13 +3,14 @@
 //! [`entry::Entry`] is one stored response, found by its [`key::Key`] in [`memory::Memory`]. [`epochs::Epochs`] says
 //! whether it may still answer: purging never searches, it raises numbers that entries are compared with.
 //! [`fill::Fill`] is a response being received, read by many while one writes. [`budget::Budget`] is the one limit on
-//! memory for all of them. [`log::Log`] makes purges outlive a crash.
+//! memory for all of them. [`disk::Disk`] keeps entries over a restart, [`log::Log`] makes purges outlive a crash.
 //!
 //! Nothing here reads the wall clock or knows a runtime, and only the log has a thread; freshness is decided in
 //! `galley_rules::lookup`.
 
 pub mod body;
 pub mod budget;
+pub mod disk;
 pub mod entry;
 pub mod epochs;
 pub mod fill;

@@ -1,0 +1,184 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::{life, scopes};
+
+fn seal() -> Seal {
+    Seal::new([9; 16])
+}
+
+fn origin() -> Origin {
+    let site = seal().site("a.test");
+    Origin {
+        generation: [1; 16],
+        name: seal().name(site, b"/a?b"),
+        fingerprint: 77,
+        stamp: Stamp {
+            boot: [2; 16],
+            boot_ms: 3,
+            wall_ms: 4,
+        },
+        age: Duration::from_millis(5_500),
+    }
+}
+
+fn page() -> Parts {
+    let mut fields = HeaderMap::new();
+    for (name, value) in [
+        ("content-type", "text/html"),
+        ("link", "<a>"),
+        ("link", "<b>"),
+    ] {
+        fields.append(name, HeaderValue::from_static(value));
+    }
+    fields.append("x-bytes", HeaderValue::from_bytes(b"\xff\x80").unwrap());
+    Parts {
+        key: Key::new(b"/a?b"),
+        kind: Kind::Page,
+        status: StatusCode::NOT_FOUND,
+        fields,
+        body: Body::default(),
+        stored_at: Tick(0),
+        life: Life {
+            fresh: Duration::MAX,
+            stale_if_error: Duration::from_secs(9),
+            ..life()
+        },
+        scopes: scopes("a.test", "/a?b", &["post-1", "front"]),
+        tags: vec!["post-1".into(), "früh".into()],
+        born: 42,
+    }
+}
+
+fn sealed(parts: Parts, body: &[u8]) -> Vec<u8> {
+    let mut bytes = header(&Entry::new(parts), &origin()).unwrap();
+    let table = table(body, &seal());
+    seal_header(&mut bytes, body.len() as u64, &table, &seal());
+    bytes
+}
+
+#[test]
+fn a_header_reads_back() {
+    let bytes = sealed(page(), b"body");
+    let read = fixed(&bytes).unwrap();
+    assert_eq!((read.generation, read.fingerprint), ([1; 16], 77));
+    assert_eq!(read.name, origin().name);
+    assert_eq!(read.layout.header, bytes.len());
+    assert_eq!(read.layout.total(), bytes.len() as u64 + 4 + 8);
+    let Stored { parts, stamp } = stored(&bytes, &seal()).unwrap();
+    let wanted = page();
+    assert_eq!(stamp, origin().stamp);
+    assert_eq!(parts.key, wanted.key);
+    assert_eq!((parts.kind, parts.status), (wanted.kind, wanted.status));
+    assert_eq!(parts.fields, wanted.fields);
+    assert_eq!(parts.scopes, wanted.scopes);
+    assert_eq!((parts.tags, parts.born), (wanted.tags, wanted.born));
+    assert_eq!(parts.life.initial_age, Duration::from_millis(5_500));
+    assert_eq!(
+        parts.life.fresh,
+        Duration::from_millis(u64::MAX),
+        "longest that can be written"
+    );
+    assert_eq!(parts.life.stale_if_error, Duration::from_secs(9));
+}
+
+#[test]
+fn markers_are_kept_and_what_is_too_long_is_refused() {
+    let marker = Parts {
+        kind: Kind::TravelsWhole,
+        ..page()
+    };
+    let read = stored(&sealed(marker, b""), &seal()).unwrap();
+    assert_eq!(read.parts.kind, Kind::TravelsWhole);
+    let too_long = Parts {
+        key: Key::new(&vec![b'k'; MAX_HEADER]),
+        ..page()
+    };
+    assert!(header(&Entry::new(too_long), &origin()).is_none());
+}
+
+#[test]
+fn every_bit_of_a_header_counts() {
+    let whole = sealed(page(), b"body");
+    for at in 0..whole.len() {
+        for bit in 0..8 {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1 << bit;
+            assert!(stored(&bytes, &seal()).is_err(), "byte {at} bit {bit}");
+        }
+        assert!(stored(&whole[..at], &seal()).is_err(), "cut at {at}");
+    }
+    assert!(stored(&whole, &Seal::new([8; 16])).is_err(), "another key");
+    let longer = [&whole[..], b"x"].concat();
+    assert!(stored(&longer, &seal()).is_err());
+}
+
+#[test]
+fn bodies_are_checked_block_by_block() {
+    let body = vec![7; BLOCK * 2 + 5];
+    let table = table(&body, &seal());
+    let bytes = sealed(page(), &body);
+    let read = fixed(&bytes).unwrap();
+    assert_eq!(read.layout.blocks(), 3);
+    let sums = sums(&table, &read, &seal()).unwrap();
+    assert_eq!(check(&body, &sums, &seal()), Ok(()));
+    assert_eq!(check(&body[..BLOCK], &sums[..1], &seal()), Ok(()));
+    let mut flipped = body.clone();
+    flipped[BLOCK * 2] ^= 1;
+    assert_eq!(check(&flipped, &sums, &seal()), Err(Bad));
+    assert_eq!(check(&flipped[..BLOCK * 2], &sums[..2], &seal()), Ok(()));
+    assert_eq!(check(&body[..BLOCK], &sums, &seal()), Err(Bad), "too few");
+    for at in 0..table.len() {
+        let mut table = table.clone();
+        table[at] ^= 1;
+        assert!(super::sums(&table, &read, &seal()).is_err());
+    }
+    assert!(super::sums(&table[..16], &read, &seal()).is_err());
+}
+
+#[test]
+fn an_empty_body_has_no_table() {
+    assert!(table(b"", &seal()).is_empty());
+    let read = fixed(&sealed(page(), b"")).unwrap();
+    assert_eq!(sums(b"", &read, &seal()), Ok([].into()));
+    assert_eq!(check(b"", &[], &seal()), Ok(()));
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+        let _ = fixed(&bytes);
+        prop_assert!(stored(&bytes, &seal()).is_err());
+    }
+
+    /// The checksum made right again, so that what lies behind it meets wrong lengths, counts and texts too.
+    #[test]
+    fn wrong_contents_below_a_right_checksum_do_not_panic(
+        flips in proptest::collection::vec((0_usize..600, any::<u8>()), 1..6),
+        cut in 0_usize..600,
+    ) {
+        let mut bytes = sealed(page(), b"body");
+        let last = bytes.len() - 1;
+        for (at, value) in flips {
+            bytes[at.min(last)] = value;
+        }
+        bytes.truncate(cut.max(FIXED));
+        let sum = header_sum(&bytes, &seal()).unwrap();
+        bytes[184..192].copy_from_slice(&sum.to_le_bytes());
+        let _ = fixed(&bytes).map(|fixed| fixed.layout.total());
+        if let Ok(read) = stored(&bytes, &seal()) {
+            prop_assert!(read.parts.fields.len() <= 600);
+        }
+    }
+
+    #[test]
+    fn any_counts_do_not_panic(counts in proptest::array::uniform5(any::<u32>())) {
+        let mut bytes = sealed(page(), b"body");
+        for (place, count) in bytes[152..172].chunks_mut(4).zip(counts) {
+            place.copy_from_slice(&count.to_le_bytes());
+        }
+        let sum = header_sum(&bytes, &seal()).unwrap();
+        bytes[184..192].copy_from_slice(&sum.to_le_bytes());
+        prop_assert!(stored(&bytes, &seal()).is_err());
+    }
+}

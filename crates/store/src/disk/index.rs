@@ -1,0 +1,309 @@
+//! What is on the disk, as far as it matters for limits and for the order of eviction: 24 bytes an entry.
+//!
+//! Rows lie in one sorted vector per directory, so that there is no empty slot to pay for and a directory is counted as
+//! one. What leaves first is found by sampling: of some rows under a moving hand, the one that has been unused longest,
+//! where the time of what was never read since it was written counts several times (so that a crawler does not push out
+//! what people read). Space is reserved here before it is written; reserved and resident together never pass a limit.
+//!
+//! It knows no files; the caller keeps one lock around it, held for a few lines.
+
+use std::collections::HashMap;
+
+use super::seal::{BUCKETS, Name, SiteId};
+
+/// One entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) name: Name,
+    /// Size on disk in [`UNIT`]s; the highest bit says that it was read since it was written.
+    blocks: u32,
+    /// Second of its last use.
+    pub(super) used: u32,
+}
+
+impl Row {
+    pub(super) fn new(name: Name, blocks: u32, used: u32) -> Self {
+        Self {
+            name,
+            blocks: blocks & !READ,
+            used,
+        }
+    }
+
+    pub(super) fn blocks(&self) -> u32 {
+        self.blocks & !READ
+    }
+
+    /// The row as a snapshot keeps it: name, size with the bit, second.
+    pub(super) fn packed(&self) -> ([u8; 16], u32, u32) {
+        (self.name.0, self.blocks, self.used)
+    }
+
+    pub(super) fn unpack(name: [u8; 16], blocks: u32, used: u32) -> Self {
+        Self {
+            name: Name(name),
+            blocks,
+            used,
+        }
+    }
+
+    /// How dispensable it is at `second`.
+    fn staleness(&self, second: u32) -> u64 {
+        let unused = u64::from(second.saturating_sub(self.used)) + 1;
+        if self.blocks & READ == 0 {
+            unused * NEVER_READ
+        } else {
+            unused
+        }
+    }
+}
+
+/// What the index knows of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    Resident(Row),
+    /// Its directory was counted, and it is not there.
+    Absent,
+    /// Its directory was not counted yet.
+    Unknown,
+}
+
+/// Which limit has no room; `true` rows of which site help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Short {
+    Total,
+    Site(SiteId),
+}
+
+/// Limits in [`UNIT`]s.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) total: u64,
+    pub(super) site: u64,
+}
+
+/// A search for what is to leave, over several short holds of the lock.
+#[derive(Debug, Default)]
+pub(super) struct Sample {
+    pub(super) best: Option<Row>,
+    rows: usize,
+    buckets: usize,
+}
+
+impl Sample {
+    pub(super) fn is_enough(&self) -> bool {
+        self.rows >= SAMPLED || self.buckets >= BUCKETS
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Index {
+    buckets: Vec<Vec<Row>>,
+    room: Room,
+    rows: u64,
+    resident: u64,
+    reserved: u64,
+    /// Resident and reserved together, of each site that has any.
+    sites: HashMap<SiteId, u64>,
+    /// The bucket where the next search for what leaves begins.
+    hand: usize,
+    /// Directories below this one have been counted.
+    counted: usize,
+}
+
+impl Index {
+    /// Nothing there; `counted` directories are known to be empty.
+    pub(super) fn new(room: Room, counted: usize) -> Self {
+        Self {
+            buckets: vec![Vec::new(); BUCKETS],
+            room,
+            rows: 0,
+            resident: 0,
+            reserved: 0,
+            sites: HashMap::new(),
+            hand: 0,
+            counted,
+        }
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.counted >= BUCKETS
+    }
+
+    /// The directory to be counted next.
+    pub(super) fn counted(&self) -> usize {
+        self.counted
+    }
+
+    pub(super) fn count_next(&mut self) {
+        self.counted += 1;
+    }
+
+    pub(super) fn find(&self, name: &Name) -> Known {
+        let bucket = &self.buckets[name.bucket()];
+        match bucket.binary_search_by_key(name, |row| row.name) {
+            Ok(at) => Known::Resident(bucket[at]),
+            Err(_) if name.bucket() < self.counted => Known::Absent,
+            Err(_) => Known::Unknown,
+        }
+    }
+
+    /// Notes a use; says what is known.
+    pub(super) fn touch(&mut self, name: &Name, second: u32) -> Known {
+        let counted = self.counted;
+        let bucket = &mut self.buckets[name.bucket()];
+        match bucket.binary_search_by_key(name, |row| row.name) {
+            Ok(at) => {
+                let row = &mut bucket[at];
+                row.used = row.used.max(second);
+                row.blocks |= READ;
+                Known::Resident(*row)
+            }
+            Err(_) if name.bucket() < counted => Known::Absent,
+            Err(_) => Known::Unknown,
+        }
+    }
+
+    /// Puts a row in, in place of the one of the same name.
+    pub(super) fn insert(&mut self, row: Row) {
+        self.remove(&row.name);
+        let bucket = &mut self.buckets[row.name.bucket()];
+        let at = bucket.partition_point(|other| other.name < row.name);
+        if bucket.len() == bucket.capacity() {
+            // Small steps: doubling would leave a quarter of the memory unused.
+            bucket.reserve_exact(bucket.len() / 16 + 2);
+        }
+        bucket.insert(at, row);
+        self.rows += 1;
+        self.resident += u64::from(row.blocks());
+        *self.sites.entry(row.name.site()).or_default() += u64::from(row.blocks());
+    }
+
+    pub(super) fn remove(&mut self, name: &Name) -> bool {
+        let bucket = &mut self.buckets[name.bucket()];
+        let Ok(at) = bucket.binary_search_by_key(name, |row| row.name) else {
+            return false;
+        };
+        let row = bucket.remove(at);
+        if bucket.len() * 2 < bucket.capacity() {
+            bucket.shrink_to_fit();
+        }
+        self.rows -= 1;
+        self.resident -= u64::from(row.blocks());
+        self.leave(name.site(), u64::from(row.blocks()));
+        true
+    }
+
+    /// Reserves, or says which limit is in the way.
+    pub(super) fn try_reserve(&mut self, site: SiteId, blocks: u32) -> Result<(), Short> {
+        let blocks = u64::from(blocks);
+        let of_site = self.sites.get(&site).copied().unwrap_or(0) + blocks;
+        if of_site > self.room.site {
+            return Err(Short::Site(site));
+        }
+        if self.resident + self.reserved + blocks > self.room.total {
+            return Err(Short::Total);
+        }
+        self.reserved += blocks;
+        self.sites.insert(site, of_site);
+        Ok(())
+    }
+
+    pub(super) fn give_back(&mut self, site: SiteId, blocks: u32) {
+        self.reserved -= u64::from(blocks);
+        self.leave(site, u64::from(blocks));
+    }
+
+    fn leave(&mut self, site: SiteId, blocks: u64) {
+        if let Some(sum) = self.sites.get_mut(&site) {
+            *sum -= blocks;
+            if *sum == 0 {
+                self.sites.remove(&site);
+            }
+        }
+    }
+
+    /// Goes on with a search, a bounded number of directories further. Of one site only where that is what is short.
+    pub(super) fn sample(&mut self, sample: &mut Sample, short: Short, second: u32) {
+        for _ in 0..BUCKETS_AT_ONCE {
+            if sample.is_enough() {
+                return;
+            }
+            let wanted = |row: &&Row| match short {
+                Short::Total => true,
+                Short::Site(site) => row.name.site() == site,
+            };
+            for row in self.buckets[self.hand].iter().filter(wanted) {
+                sample.rows += 1;
+                let staler = sample
+                    .best
+                    .is_none_or(|best| row.staleness(second) > best.staleness(second));
+                if staler {
+                    sample.best = Some(*row);
+                }
+            }
+            sample.buckets += 1;
+            self.hand = (self.hand + 1) % BUCKETS;
+        }
+    }
+
+    /// A copy of the rows of one directory.
+    pub(super) fn bucket(&self, bucket: usize) -> Vec<Row> {
+        self.buckets.get(bucket).cloned().unwrap_or_default()
+    }
+
+    /// All rows, in the order of directories and names.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Row> {
+        self.buckets.iter().flatten()
+    }
+
+    /// Whether more is there than allowed, as after a limit was lowered.
+    pub(super) fn is_over(&self) -> bool {
+        self.resident + self.reserved > self.room.total
+    }
+
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    pub(super) fn resident(&self) -> u64 {
+        self.resident
+    }
+
+    pub(super) fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    pub(super) fn of_site(&self, site: SiteId) -> u64 {
+        self.sites.get(&site).copied().unwrap_or(0)
+    }
+
+    /// Bytes of memory it takes.
+    pub(super) fn memory(&self) -> u64 {
+        let rows: usize = self.buckets.iter().map(Vec::capacity).sum();
+        let per_bucket = size_of::<Vec<Row>>() + ALLOCATION;
+        (rows * size_of::<Row>() + BUCKETS * per_bucket) as u64
+    }
+}
+
+/// What sizes are counted in: the block of the common file systems.
+pub(super) const UNIT: u64 = 4096;
+/// The highest bit of `blocks`.
+const READ: u32 = 1 << 31;
+/// How much faster what was never read grows stale.
+const NEVER_READ: u64 = 4;
+/// Rows looked at for one that leaves. Ten are known to come near a true least-recently-used order.
+const SAMPLED: usize = 16;
+/// Directories looked at in one hold of the lock: tens of microseconds with a million entries.
+const BUCKETS_AT_ONCE: usize = 64;
+/// What an allocator adds to each vector.
+const ALLOCATION: usize = 16;
+
+/// The size of a file, in units. At least one, so that empty ones count too.
+pub(super) fn units(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(UNIT).max(1)).map_or(!READ, |units| units & !READ)
+}
+
+#[cfg(test)]
+mod tests;

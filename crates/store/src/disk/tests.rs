@@ -1,0 +1,281 @@
+//! What needs the inside: faults of the disk, boots of the machine, races of clean-up with new files.
+
+mod model;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::Bytes;
+use rustix::io::Errno;
+
+use super::files::Change;
+use super::*;
+use crate::budget::Budget;
+use crate::entry::{Entry, Parts};
+use crate::testing::{life, parts};
+
+const LIMITS: Limits = Limits {
+    bytes: 64 << 20,
+    site_bytes: None,
+    object_bytes: 16 << 20,
+    inactive: Duration::from_secs(7 * 86_400),
+    in_memory_bytes: 1 << 20,
+};
+
+fn at(tick_ms: u64) -> Moment {
+    Moment {
+        tick: Tick(tick_ms),
+        wall: UNIX_EPOCH + Duration::from_secs(1_000_000) + Duration::from_millis(tick_ms),
+    }
+}
+
+fn page(path: &str, born: u64, body: &[u8]) -> Entry {
+    Entry::new(Parts {
+        body: Bytes::copy_from_slice(body).into(),
+        ..parts(path, born)
+    })
+}
+
+fn open(dir: &Path) -> (Disk, Site) {
+    let disk = Disk::open(dir, LIMITS, [1; 16], at(0)).unwrap();
+    let site = disk.site("a.test", 0);
+    (disk, site)
+}
+
+fn body(disk: &Disk, site: Site, key: &str, now: Moment) -> Option<(u64, Bytes)> {
+    match disk.get(site, key.as_bytes(), now, &Budget::new(u64::MAX)) {
+        Lookup::Found(OnDisk::Whole(entry)) => Some((entry.born, entry.body.clone())),
+        Lookup::Found(OnDisk::Pieces(..)) => panic!("small bodies come whole"),
+        Lookup::Absent => None,
+    }
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            if entry.file_type().unwrap().is_dir() {
+                dirs.push(entry.path());
+            } else {
+                found.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+fn set_fault(disk: &Disk, fault: Option<(Change, Errno)>) {
+    *disk.shared.files.fault.lock().unwrap() =
+        fault.map(|(change, number)| (change, number.raw_os_error()));
+}
+
+#[test]
+fn a_sick_disk_turns_storing_off_and_is_tried_again() {
+    let table = [
+        (Change::Create, Errno::ACCESS, Reason::Denied),
+        (Change::Create, Errno::ROFS, Reason::ReadOnly),
+        (Change::Write, Errno::NOSPC, Reason::Full),
+        (Change::Write, Errno::DQUOT, Reason::Full),
+        (Change::Write, Errno::IO, Reason::Failing),
+        (Change::Rename, Errno::NOSPC, Reason::Full),
+    ];
+    for (change, number, reason) in table {
+        let dir = tempfile::tempdir().unwrap();
+        let (disk, site) = open(dir.path());
+        disk.put(site, &page("/kept", 0, b"kept"), at(0)).unwrap();
+        assert_eq!(disk.health(), Health::Storing);
+        set_fault(&disk, Some((change, number)));
+        let failed = disk.put(site, &page("/a", 0, b"a"), at(10));
+        assert_eq!(failed, Err(NotStored::Off(reason)), "{change:?} {number}");
+        let Health::Off {
+            reason: why,
+            retry_at,
+        } = disk.health()
+        else {
+            panic!("{:?}", disk.health());
+        };
+        assert_eq!(why, reason);
+        assert_eq!(
+            body(&disk, site, "/kept", at(20)).unwrap().1,
+            "kept",
+            "reading goes on"
+        );
+        set_fault(&disk, None);
+        let soon = disk.put(site, &page("/a", 0, b"a"), at(30));
+        assert_eq!(soon, Err(NotStored::Off(reason)), "not tried yet");
+        assert!(body(&disk, site, "/a", at(40)).is_none());
+        disk.put(site, &page("/a", 0, b"a"), at(retry_at.0))
+            .unwrap();
+        assert_eq!(disk.health(), Health::Storing);
+        assert_eq!(body(&disk, site, "/a", at(retry_at.0)).unwrap().1, "a");
+        assert_eq!(disk.usage().reserved, 0, "nothing is left reserved");
+        assert_eq!(files(&dir.path().join("tmp")), Vec::<PathBuf>::new());
+    }
+}
+
+#[test]
+fn too_many_open_files_say_nothing_about_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, site) = open(dir.path());
+    set_fault(&disk, Some((Change::Create, Errno::MFILE)));
+    assert!(disk.put(site, &page("/a", 0, b"a"), at(0)).is_err());
+    set_fault(&disk, None);
+    assert_eq!(disk.put(site, &page("/a", 0, b"a"), at(0)), Ok(()));
+}
+
+#[test]
+fn what_could_not_be_replaced_does_not_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, site) = open(dir.path());
+    disk.put(site, &page("/a", 1, b"old"), at(0)).unwrap();
+    set_fault(&disk, Some((Change::Write, Errno::NOSPC)));
+    assert!(disk.put(site, &page("/a", 0, b"late"), at(0)).is_err());
+    assert!(
+        body(&disk, site, "/a", at(0)).is_some(),
+        "born later than what failed"
+    );
+    assert!(disk.put(site, &page("/a", 2, b"new"), at(0)).is_err());
+    assert!(body(&disk, site, "/a", at(0)).is_none());
+    assert_eq!(disk.usage().bytes, 0);
+}
+
+#[test]
+fn an_eviction_that_fails_makes_no_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = Limits {
+        bytes: 8 * 4096,
+        ..LIMITS
+    };
+    let disk = Disk::open(dir.path(), limits, [1; 16], at(0)).unwrap();
+    let site = disk.site("a.test", 0);
+    for number in 0..8 {
+        disk.put(site, &page(&format!("/{number}"), 0, b"x"), at(0))
+            .unwrap();
+    }
+    set_fault(&disk, Some((Change::Remove, Errno::ACCESS)));
+    let refused = disk.put(site, &page("/9", 0, b"x"), at(0));
+    assert_eq!(refused, Err(NotStored::Off(Reason::Denied)));
+    assert_eq!(disk.usage().entries, 8, "rows stay as long as their files");
+    assert_eq!(disk.usage().reserved, 0);
+}
+
+#[test]
+fn a_writer_meets_a_full_disk_midway() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, site) = open(dir.path());
+    disk.put(site, &page("/a", 0, b"old"), at(0)).unwrap();
+    let mut writer = disk.begin(site, &page("/a", 1, b""), None, at(0)).unwrap();
+    writer.write(&vec![1; 100_000]).unwrap();
+    set_fault(&disk, Some((Change::Write, Errno::NOSPC)));
+    let full = Err(NotStored::Off(Reason::Full));
+    assert_eq!(writer.write(&vec![1; 100_000]), full);
+    assert_eq!(writer.write(b"more"), full, "stays failed");
+    assert_eq!(disk.usage().reserved, 0, "given back at once");
+    assert!(
+        body(&disk, site, "/a", at(0)).is_some(),
+        "the body may still fail to come"
+    );
+    assert_eq!(writer.commit(), full);
+    assert!(body(&disk, site, "/a", at(0)).is_none());
+}
+
+#[test]
+fn ages_go_on_over_restarts_and_boots() {
+    let dir = tempfile::tempdir().unwrap();
+    let reopen = |now, boot| {
+        let disk = Disk::open_in(dir.path(), LIMITS, [1; 16], now, boot).unwrap();
+        let site = disk.site("a.test", 0);
+        (disk, site)
+    };
+    let age = |disk: &Disk, site, now: Moment| match disk.get(site, b"/a", now, &Budget::new(99)) {
+        Lookup::Found(OnDisk::Whole(entry)) => entry.age(now.tick),
+        other => panic!("{other:?}"),
+    };
+    let s = Duration::from_secs;
+    assert_eq!(
+        (life().initial_age, life().fresh),
+        (s(2), s(60)),
+        "what is counted on below"
+    );
+    let (disk, site) = reopen(at(0), Boot::of([1; 16], 500_000));
+    disk.put(site, &page("/a", 0, b"a"), at(10_000)).unwrap();
+    assert_eq!(age(&disk, site, at(13_000)), s(15));
+    drop(disk);
+    // The process began again 20 s later by the machine's clock; its wall clock was set back a day.
+    let set_back = |tick| Moment {
+        tick: Tick(tick),
+        wall: UNIX_EPOCH + s(1_000_000 - 86_400),
+    };
+    let (disk, site) = reopen(set_back(0), Boot::of([1; 16], 530_000));
+    assert_eq!(age(&disk, site, set_back(0)), s(32));
+    assert_eq!(age(&disk, site, set_back(4_000)), s(36));
+    drop(disk);
+    let (disk, site) = reopen(at(100_000), Boot::of([2; 16], 0));
+    assert_eq!(
+        age(&disk, site, at(100_000)),
+        s(102),
+        "booted: by the wall clock"
+    );
+    drop(disk);
+    let (disk, site) = reopen(set_back(0), Boot::of([3; 16], 0));
+    assert_eq!(
+        age(&disk, site, set_back(0)),
+        s(60),
+        "booted, stored in the future: stale"
+    );
+    assert_eq!(
+        age(&disk, site, set_back(5_000)),
+        s(60),
+        "no younger and no older: it is not known"
+    );
+}
+
+#[test]
+fn a_bad_file_is_not_taken_for_its_successor() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, site) = open(dir.path());
+    disk.put(site, &page("/a", 0, b"old"), at(0)).unwrap();
+    let path = files(&dir.path().join("entries")).remove(0);
+    let old = File::open(&path).unwrap();
+    disk.put(site, &page("/a", 0, b"new"), at(0)).unwrap();
+    let name = disk.shared.seal.name(site.id, b"/a");
+    disk.shared.settle(&name, read::Miss::Bad(old));
+    assert_eq!(body(&disk, site, "/a", at(0)).unwrap().1, "new");
+    disk.shared
+        .settle(&name, read::Miss::Bad(File::open(&path).unwrap()));
+    assert!(body(&disk, site, "/a", at(0)).is_none());
+    assert_eq!((disk.usage().damaged, disk.usage().entries), (1, 0));
+}
+
+#[test]
+fn a_directory_emptied_by_hand_is_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, site) = open(dir.path());
+    disk.put(site, &page("/a", 0, b"a"), at(0)).unwrap();
+    for name in ["entries", "tmp"] {
+        std::fs::remove_dir_all(dir.path().join(name)).unwrap();
+    }
+    assert!(body(&disk, site, "/a", at(0)).is_none());
+    assert_eq!(disk.usage().entries, 0, "its row went too");
+    disk.put(site, &page("/a", 0, b"a"), at(0)).unwrap();
+    assert!(body(&disk, site, "/a", at(0)).is_some());
+}
+
+#[test]
+fn strangers_in_the_directories_are_removed_by_the_scan() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, site) = open(dir.path());
+    disk.put(site, &page("/a", 0, b"a"), at(0)).unwrap();
+    let ours = files(&dir.path().join("entries")).remove(0);
+    let beside = ours.with_file_name("core");
+    let moved = disk.shared.place.bucket(0).join(ours.file_name().unwrap());
+    std::fs::write(&beside, b"x").unwrap();
+    std::fs::create_dir_all(moved.parent().unwrap()).unwrap();
+    std::fs::copy(&ours, &moved).unwrap();
+    drop(disk);
+    let (disk, _) = open(dir.path());
+    while disk.scan_step() == Scan::More {}
+    assert_eq!(files(&dir.path().join("entries")), [ours]);
+    assert_eq!(disk.usage().entries, 1);
+}

@@ -1,0 +1,456 @@
+//! Storing: reserve, write under a temporary name, take the place.
+//!
+//! A file takes its place by a rename, whole or not at all, under the lock of its name; there the one that was born
+//! later stays. Nothing is synced: after a power cut a file may be damaged, and then it is a miss. Where something newer
+//! could not be stored, the older file is removed, so that it does not come back later.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::format::{self, BLOCK, Layout, Origin};
+use super::health::Reason;
+use super::index::{Known, Row, units};
+use super::moment::Moment;
+use super::seal::{Name, Site, SiteId};
+use super::{Disk, Shared};
+use crate::entry::Entry;
+
+/// Why an entry was not stored. The response is served all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotStored {
+    /// Body or head are above the largest allowed.
+    #[error("larger than the largest object allowed")]
+    TooLarge,
+    /// A limit is reached, by entries that are being written or that could not leave.
+    #[error("the limit of the disk cache is reached")]
+    NoRoom,
+    /// The place holds an entry that was born later.
+    #[error("the place holds a newer entry")]
+    Superseded,
+    /// What is on the disk is still being counted.
+    #[error("the disk cache is still being counted")]
+    Scanning,
+    /// The body ended at another length than was announced.
+    #[error("the body ended at another length than announced")]
+    Incomplete,
+    /// The disk does not take it, or did not before and is not tried again yet.
+    #[error("{0}")]
+    Off(Reason),
+    /// `Disk::close` was called.
+    #[error("the disk cache is closed")]
+    Closed,
+}
+
+impl Disk {
+    /// Stores an entry with its whole body. Blocks; for a helper's thread.
+    pub fn put(&self, site: Site, entry: &Entry, now: Moment) -> Result<(), NotStored> {
+        let name = self.shared.seal.name(site.id, entry.key.bytes());
+        let outcome = self.shared.put(site, &name, entry, now);
+        if outcome.is_err_and(|why| why != NotStored::Superseded) {
+            self.shared.forget_older(&name, entry.born);
+        }
+        outcome
+    }
+
+    /// Begins to store a response whose body comes in pieces. `head` is the entry without its body; `length` is the
+    /// body's, where known. Takes 64 KiB of memory.
+    pub fn begin(
+        &self,
+        site: Site,
+        head: &Entry,
+        length: Option<u64>,
+        now: Moment,
+    ) -> Result<Writer, NotStored> {
+        let name = self.shared.seal.name(site.id, head.key.bytes());
+        Writer::begin(&self.shared, site, name, head, length, now)
+    }
+
+    /// Removes what is under a key unless it was born after `born`: when something newer has come, whole, and was not
+    /// handed to [`Disk::put`] or [`Writer::commit`], which do this themselves.
+    pub fn remove_older(&self, site: Site, key_bytes: &[u8], born: u64) {
+        let name = self.shared.seal.name(site.id, key_bytes);
+        self.shared.forget_older(&name, born);
+    }
+}
+
+impl Shared {
+    fn put(
+        self: &Arc<Self>,
+        site: Site,
+        name: &Name,
+        entry: &Entry,
+        now: Moment,
+    ) -> Result<(), NotStored> {
+        let body = entry.body.len() as u64;
+        self.admit(body, now)?;
+        let mut file = self.header(site, name, entry, now)?;
+        let layout = Layout {
+            header: file.len(),
+            body,
+        };
+        let space = Space::reserve(self, site.id, &layout)?;
+        let table = format::table(&entry.body, &self.seal);
+        format::seal_header(&mut file, layout.body, &table, &self.seal);
+        let temporary = Temporary::create(self)?;
+        if layout.total() <= BLOCK as u64 {
+            // One write; the copy costs less than a second call.
+            file.extend_from_slice(&entry.body);
+            file.extend_from_slice(&table);
+            temporary.write(&file, 0)?;
+        } else {
+            temporary.write(&file, 0)?;
+            temporary.write(&entry.body, layout.header as u64)?;
+            temporary.write(&table, layout.table_at())?;
+        }
+        self.land(name, entry.born, &layout, (temporary, space))
+    }
+
+    /// Whether so long a body may be stored now.
+    fn admit(&self, body: u64, now: Moment) -> Result<(), NotStored> {
+        self.at(now);
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(NotStored::Closed);
+        }
+        if !self.index().is_whole() {
+            return Err(NotStored::Scanning);
+        }
+        self.check_size(body)?;
+        self.gate.admit(now.tick).map_err(NotStored::Off)?;
+        // Before the directory grows, the snapshot's removal must be as durable as what follows: a power cut must not
+        // bring back one that knows nothing of it.
+        if !self.synced.load(Ordering::Relaxed) {
+            match self.lock.sync_all() {
+                // Some file systems do not sync directories; then there is nothing better.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                synced => synced.map_err(|error| self.failed(&error))?,
+            }
+            self.synced.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn header(
+        &self,
+        site: Site,
+        name: &Name,
+        head: &Entry,
+        now: Moment,
+    ) -> Result<Vec<u8>, NotStored> {
+        let origin = Origin {
+            generation: self.generation(),
+            name: *name,
+            fingerprint: site.fingerprint,
+            stamp: self.boot.stamp(now),
+            age: head.age(now.tick),
+        };
+        format::header(head, &origin).ok_or(NotStored::TooLarge)
+    }
+
+    fn check_size(&self, body: u64) -> Result<(), NotStored> {
+        if body > self.limits.object_bytes {
+            return Err(NotStored::TooLarge);
+        }
+        Ok(())
+    }
+
+    /// Renames a complete file to its place, unless what is there was born later.
+    fn land(
+        &self,
+        name: &Name,
+        born: u64,
+        layout: &Layout,
+        (mut temporary, mut space): (Temporary, Space),
+    ) -> Result<(), NotStored> {
+        let writer = self.writer(name);
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(NotStored::Closed);
+        }
+        if self.is_resident(name) && self.born(name).is_some_and(|there| there > born) {
+            // Written it was.
+            self.gate.worked();
+            return Err(NotStored::Superseded);
+        }
+        let place = self.place.file(name);
+        let mut renamed = self.files.rename(&temporary.path, &place);
+        if is_missing(&renamed) {
+            // The first one in its directory, or somebody removed it.
+            renamed = self
+                .files
+                .make_dir(&self.place.bucket(name.bucket()))
+                .and_then(|()| self.files.rename(&temporary.path, &place));
+        }
+        renamed.map_err(|error| self.failed(&error))?;
+        temporary.landed = true;
+        space.settle(name, layout);
+        drop(writer);
+        self.gate.worked();
+        Ok(())
+    }
+
+    /// Removes the file under a name if it was born no later than what could not be stored.
+    fn forget_older(&self, name: &Name, born: u64) {
+        if self.index().find(name) == Known::Absent {
+            return;
+        }
+        let _writer = self.writer(name);
+        if self.born(name).is_some_and(|there| there <= born) {
+            self.unlink(name);
+        }
+    }
+
+    fn is_resident(&self, name: &Name) -> bool {
+        matches!(self.index().find(name), Known::Resident(_))
+    }
+
+    /// Notes what a failed call says about the disk.
+    pub(super) fn failed(&self, error: &io::Error) -> NotStored {
+        NotStored::Off(self.gate.failed(error, self.now()))
+    }
+}
+
+/// A body being written. Dropping it abandons it: nothing of it is ever found.
+pub struct Writer {
+    shared: Arc<Shared>,
+    name: Name,
+    born: u64,
+    header: Vec<u8>,
+    length: Option<u64>,
+    /// The block that is not full yet.
+    block: Vec<u8>,
+    /// Body bytes written before it.
+    written: u64,
+    table: Vec<u8>,
+    /// `None` once something failed.
+    open: Option<(Temporary, Space)>,
+    failure: Option<NotStored>,
+}
+
+impl Writer {
+    fn begin(
+        shared: &Arc<Shared>,
+        site: Site,
+        name: Name,
+        head: &Entry,
+        length: Option<u64>,
+        now: Moment,
+    ) -> Result<Self, NotStored> {
+        let body = length.unwrap_or(0);
+        shared.admit(body, now)?;
+        let header = shared.header(site, &name, head, now)?;
+        let layout = Layout {
+            header: header.len(),
+            body,
+        };
+        let space = Space::reserve(shared, site.id, &layout)?;
+        let temporary = Temporary::create(shared)?;
+        Ok(Self {
+            shared: Arc::clone(shared),
+            name,
+            born: head.born,
+            header,
+            length,
+            block: Vec::with_capacity(BLOCK),
+            written: 0,
+            table: Vec::new(),
+            open: Some((temporary, space)),
+            failure: None,
+        })
+    }
+
+    /// Takes the next bytes of the body. After an error nothing is written any more and all calls give that error; the
+    /// caller may drop the writer and go on serving. Blocks while a full block is written.
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), NotStored> {
+        while !bytes.is_empty() {
+            self.check()?;
+            let room = BLOCK - self.block.len();
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.block.extend_from_slice(now);
+            bytes = later;
+            if self.block.len() == BLOCK {
+                let flushed = self.flush();
+                self.note(flushed)?;
+            }
+        }
+        self.check()
+    }
+
+    /// The whole body has come: puts the file in its place. Blocks. To be called after a failed write too, once the
+    /// body has come: it fails again, but sees to it that nothing older stays.
+    pub fn commit(mut self) -> Result<(), NotStored> {
+        let outcome = self.complete();
+        // An incomplete body says nothing against the copy that is there.
+        let is_newer = |why| !matches!(why, NotStored::Superseded | NotStored::Incomplete);
+        if outcome.is_err_and(is_newer) {
+            self.shared.forget_older(&self.name, self.born);
+        }
+        outcome
+    }
+
+    fn complete(&mut self) -> Result<(), NotStored> {
+        self.check()?;
+        if !self.block.is_empty() {
+            self.flush()?;
+        }
+        if self.length.is_some_and(|length| length != self.written) {
+            return Err(NotStored::Incomplete);
+        }
+        let layout = self.layout(self.written);
+        let open = self.open.take().ok_or(NotStored::Incomplete)?;
+        format::seal_header(
+            &mut self.header,
+            self.written,
+            &self.table,
+            &self.shared.seal,
+        );
+        open.0.write(&self.table, layout.table_at())?;
+        open.0.write(&self.header, 0)?;
+        self.shared.land(&self.name, self.born, &layout, open)
+    }
+
+    fn flush(&mut self) -> Result<(), NotStored> {
+        let layout = self.layout(self.written + self.block.len() as u64);
+        if self.length.is_some_and(|length| layout.body > length) {
+            return Err(NotStored::Incomplete);
+        }
+        self.shared.check_size(layout.body)?;
+        let Some((temporary, space)) = self.open.as_mut() else {
+            return Err(NotStored::Incomplete);
+        };
+        space.grow(&layout)?;
+        temporary.write(&self.block, layout.header as u64 + self.written)?;
+        let sum = self.shared.seal.sum_of(&self.block);
+        self.table.extend_from_slice(&sum.to_le_bytes());
+        self.written = layout.body;
+        self.block.clear();
+        Ok(())
+    }
+
+    fn layout(&self, body: u64) -> Layout {
+        Layout {
+            header: self.header.len(),
+            body,
+        }
+    }
+
+    fn check(&self) -> Result<(), NotStored> {
+        self.failure.map_or(Ok(()), Err)
+    }
+
+    fn note(&mut self, outcome: Result<(), NotStored>) -> Result<(), NotStored> {
+        if let Err(why) = outcome {
+            self.failure = Some(why);
+            // Space and memory are of use to others at once.
+            self.open = None;
+            self.block = Vec::new();
+        }
+        outcome
+    }
+}
+
+/// A file under a temporary name; removed unless it landed.
+struct Temporary {
+    shared: Arc<Shared>,
+    path: PathBuf,
+    file: File,
+    landed: bool,
+}
+
+impl Temporary {
+    fn create(shared: &Arc<Shared>) -> Result<Self, NotStored> {
+        let number = shared.temporaries.fetch_add(1, Ordering::Relaxed);
+        let path = shared.place.temporary(number);
+        let mut created = shared.files.create(&path);
+        if is_missing(&created) {
+            created = shared
+                .files
+                .make_dir(&shared.place.temporaries())
+                .and_then(|()| shared.files.create(&path));
+        }
+        Ok(Self {
+            file: created.map_err(|error| shared.failed(&error))?,
+            shared: Arc::clone(shared),
+            path,
+            landed: false,
+        })
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) -> Result<(), NotStored> {
+        self.shared
+            .files
+            .write_at(&self.file, bytes, offset)
+            .map_err(|error| self.shared.failed(&error))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.landed {
+            // A leftover is removed at the next start.
+            let _ = self.shared.files.remove(&self.path);
+        }
+    }
+}
+
+/// Space reserved for one file; given back unless it became a row.
+struct Space {
+    shared: Arc<Shared>,
+    site: SiteId,
+    units: u32,
+}
+
+impl Space {
+    fn reserve(shared: &Arc<Shared>, site: SiteId, layout: &Layout) -> Result<Self, NotStored> {
+        let units = units(layout.total());
+        shared.reserve(site, units)?;
+        Ok(Self {
+            shared: Arc::clone(shared),
+            site,
+            units,
+        })
+    }
+
+    /// Sees to room for a body that is growing: some ahead while there is plenty, so that not each block asks; just
+    /// enough where others have to leave for it.
+    fn grow(&mut self, layout: &Layout) -> Result<(), NotStored> {
+        let missing = units(layout.total()).saturating_sub(self.units);
+        if missing == 0 {
+            return Ok(());
+        }
+        let ahead = missing + STEP;
+        let has_plenty = self.shared.index().try_reserve(self.site, ahead).is_ok();
+        if !has_plenty {
+            self.shared.reserve(self.site, missing)?;
+        }
+        self.units += if has_plenty { ahead } else { missing };
+        Ok(())
+    }
+
+    /// Becomes the row of the file that landed, whose size is what was really used.
+    fn settle(&mut self, name: &Name, layout: &Layout) {
+        let second = self.shared.second();
+        let mut index = self.shared.index();
+        index.give_back(self.site, self.units);
+        self.units = 0;
+        index.insert(Row::new(*name, units(layout.total()), second));
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        if self.units > 0 {
+            self.shared.index().give_back(self.site, self.units);
+        }
+    }
+}
+
+fn is_missing<T>(outcome: &io::Result<T>) -> bool {
+    outcome
+        .as_ref()
+        .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Units that a body of unknown length asks for ahead: a MiB.
+const STEP: u32 = 256;
