@@ -21,7 +21,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use galley_rules::purge::{Order, Scope, Strength};
 
@@ -31,7 +31,7 @@ use self::format::{Image, Stamp, Start};
 use self::queue::{Shared, Status};
 use self::scan::scan;
 pub use self::ticket::{Durability, Loss, Restart, Ticket};
-use self::writer::{Open, State, Writer, replace, take_away};
+use self::writer::{Failed, Names, Open, State, Writer, replace, take_away};
 use crate::epochs::{BadPattern, Epochs};
 
 /// Why a log could not be opened. Damage is no reason: it gives a new generation.
@@ -144,9 +144,11 @@ impl Log {
     }
 
     fn start(files: Box<dyn Files>, limits: Limits, now: SystemTime) -> Result<Opened, OpenError> {
+        // The last run may have ended before its names were durable.
+        let mut names = Names::of(&files.sync());
         let (past, found) = read(&*files, limits);
         let fresh = || Generation::random().map_err(OpenError::System);
-        let generation = past
+        let mut generation = past
             .as_ref()
             .map_or_else(fresh, |past| Ok(past.generation))?;
         let highest = past.as_ref().map_or(0, |past| past.highest);
@@ -163,18 +165,17 @@ impl Log {
                 Durability::Kept,
             ),
             Err(failed) => {
-                let loss = Loss {
-                    reason: failed.error.to_string().into(),
-                    restart: take_away(&*files, failed.old),
+                let (error, before) = match failed {
+                    Failed::Unnamed(error) => (error, names),
+                    Failed::Named(error) => (error, Names::InDoubt),
                 };
-                let again = Instant::now() + limits.retry;
-                (
-                    State::Lost {
-                        loss: loss.clone(),
-                        again,
-                    },
-                    Durability::Lost(loss),
-                )
+                let restart;
+                (restart, names) = take_away(&*files, before);
+                if restart == Restart::MayForget {
+                    // The next run may find the log of the last one, and give the numbers of this run out again.
+                    generation = fresh()?;
+                }
+                State::lost(error.to_string().into(), restart, limits)
             }
         };
         let status = Status {
@@ -192,6 +193,7 @@ impl Log {
             shared: Arc::clone(&shared),
             limits,
             start,
+            names,
             state,
         };
         let thread = std::thread::Builder::new().name("purge-log".to_owned());

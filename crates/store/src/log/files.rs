@@ -23,7 +23,7 @@ pub(super) trait Files: Send {
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Takes the name away; fine if nothing has it. Not durable before [`Files::sync`].
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Empties a file and makes that durable; fine if nothing has that name.
+    /// Empties a file that is there, and makes that durable.
     fn empty(&self, name: &str) -> io::Result<()>;
     /// Makes names durable.
     fn sync(&self) -> io::Result<()>;
@@ -98,11 +98,7 @@ impl Files for Directory {
     }
 
     fn empty(&self, name: &str) -> io::Result<()> {
-        match self.open(name, OFlags::WRONLY | OFlags::TRUNC) {
-            Ok(file) => file.sync_all(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-        }
+        self.open(name, OFlags::WRONLY | OFlags::TRUNC)?.sync_all()
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -7,6 +7,7 @@ mod sim;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Instant;
 
 use self::sim::{Left, Op, Sim};
 use super::*;
@@ -342,6 +343,49 @@ fn a_log_that_can_only_be_read_is_replayed_and_taken_away() {
     assert_eq!(restart(&lost), Restart::PurgesAll);
     let (third, _) = open(&sim.reboot(Left::SYNCED), limits());
     assert_ne!(third.generation, opened.generation);
+}
+
+/// The start of the second run is not on the disk, nor can the log of the first be taken away: the third begins where the
+/// second began, and gives its numbers out again.
+#[test]
+fn what_is_stored_in_a_run_that_left_no_trace_is_dead_in_the_next() {
+    let sim = Sim::default();
+    let (opened, _) = open(&sim, limits());
+    drop(opened.log);
+    sim.fail(&[Op::Create, Op::Remove, Op::Empty]);
+    let (untraced, epochs) = open(&sim, patient());
+    assert_eq!(restart(&untraced.log.durability()), Restart::MayForget);
+    let first = publish(&untraced.log, &epochs, &tag("t")).number;
+    let (next, epochs) = open(&sim.reboot(Left::ALL), limits());
+    assert_eq!(next.generation, opened.generation);
+    assert_eq!(publish(&next.log, &epochs, &tag("t")).number, first);
+    assert_ne!(untraced.generation, next.generation);
+    assert_ne!(untraced.log.generation(), next.generation);
+}
+
+/// The second run takes the log away and cannot make that durable; the third finds none, and must not believe it.
+#[test]
+fn a_log_that_a_power_cut_may_bring_back_is_not_called_gone() {
+    let sim = Sim::default();
+    let (opened, _) = open(&sim, limits());
+    drop(opened.log);
+    sim.fail(&[Op::SyncNames]);
+    let (second, _) = open(&sim, patient());
+    assert_eq!(restart(&second.log.durability()), Restart::MayForget);
+    drop(second.log);
+    assert!(!sim.has(NAME));
+    sim.fail(&[Op::SyncNames, Op::Create]);
+    let (third, epochs) = open(&sim, limits());
+    let outcome = publish(&third.log, &epochs, &tag("t")).ticket.wait();
+    assert_eq!(restart(&outcome), Restart::MayForget);
+    let (next, _) = open(&sim.reboot(Left::SYNCED), limits());
+    assert_eq!(next.generation, opened.generation, "it came back");
+    // Once names are durable again, nothing can come back.
+    sim.fail(&[Op::Create]);
+    let outcome = publish(&third.log, &epochs, &tag("t")).ticket.wait();
+    assert_eq!(restart(&outcome), Restart::PurgesAll);
+    let (next, _) = open(&sim.reboot(Left::SYNCED), limits());
+    assert_ne!(next.generation, opened.generation);
 }
 
 #[test]

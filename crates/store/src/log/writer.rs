@@ -26,6 +26,7 @@ pub(super) struct Writer {
     pub(super) limits: Limits,
     /// Where the counters of this run began.
     pub(super) start: Start,
+    pub(super) names: Names,
     pub(super) state: State,
 }
 
@@ -37,6 +38,21 @@ pub(super) enum State {
         loss: Loss,
         again: Instant,
     },
+}
+
+impl State {
+    /// A lost log, and what its tickets say.
+    pub(super) fn lost(reason: Arc<str>, restart: Restart, limits: Limits) -> (Self, Durability) {
+        let loss = Loss { reason, restart };
+        let again = Instant::now() + limits.retry;
+        (
+            Self::Lost {
+                loss: loss.clone(),
+                again,
+            },
+            Durability::Lost(loss),
+        )
+    }
 }
 
 /// The file, written up to `length` and durable up to there.
@@ -114,7 +130,7 @@ impl Writer {
                         self.compact();
                     }
                 }
-                Err(error) => batch.finish(self.lose(&error, Old::IsGone)),
+                Err(error) => batch.finish(self.lose(&error)),
             },
             State::Lost { loss, again } => {
                 let outcome = if *again <= Instant::now() {
@@ -135,16 +151,15 @@ impl Writer {
     }
 
     /// Takes the file away and gives what is now true of every order that is not on the disk.
-    fn lose(&mut self, error: &io::Error, old: Old) -> Durability {
-        let loss = Loss {
-            reason: error.to_string().into(),
-            restart: take_away(&*self.files, old),
-        };
-        let outcome = Durability::Lost(loss.clone());
-        self.state = State::Lost {
-            loss,
-            again: Instant::now() + self.limits.retry,
-        };
+    fn lose(&mut self, error: &io::Error) -> Durability {
+        let restart;
+        (restart, self.names) = take_away(&*self.files, self.names);
+        self.stay_lost(error, restart)
+    }
+
+    fn stay_lost(&mut self, error: &io::Error, restart: Restart) -> Durability {
+        let (state, outcome) = State::lost(error.to_string().into(), restart, self.limits);
+        self.state = state;
         self.shared
             .set_status(|status| status.durability = outcome.clone());
         outcome
@@ -154,7 +169,7 @@ impl Writer {
     fn recover(&mut self) -> Durability {
         let (covered, floors) = self.shared.take_floors();
         let begun = Generation::random()
-            .map_err(Failed::before)
+            .map_err(Failed::Unnamed)
             .and_then(|generation| {
                 let image = Image::new(generation, self.start, &floors);
                 let file = replace(&*self.files, &image)?;
@@ -163,16 +178,33 @@ impl Writer {
         let outcome = match begun {
             Ok((generation, open)) => {
                 self.state = State::Writing(open);
+                self.names = Names::Durable;
                 self.shared.set_status(|status| {
                     status.generation = generation;
                     status.durability = Durability::Kept;
                 });
                 Durability::Kept
             }
-            Err(failed) => self.lose(&failed.error, failed.old),
+            Err(failed) => self.fail_again(&failed),
         };
         covered.finish(outcome.clone());
         outcome
+    }
+
+    /// Where there was no log to come back, and none got the name, there still is none.
+    fn fail_again(&mut self, failed: &Failed) -> Durability {
+        match (failed, &self.state) {
+            (Failed::Unnamed(error), State::Lost { loss, .. })
+                if loss.restart == Restart::PurgesAll =>
+            {
+                self.stay_lost(error, Restart::PurgesAll)
+            }
+            (Failed::Unnamed(error), _) => self.lose(error),
+            (Failed::Named(error), _) => {
+                self.names = Names::InDoubt;
+                self.lose(error)
+            }
+        }
     }
 
     /// Writes the file anew with what still counts. Where that fails, the file that is there stays, and grows.
@@ -184,20 +216,20 @@ impl Writer {
             Ok(image) => image,
             Err(error) => {
                 // A restart could not read it either.
-                self.lose(&error, Old::IsGone);
+                self.lose(&error);
                 return;
             }
         };
         match replace(&*self.files, &image) {
             Ok(file) => *open = Open::new(file, &image, self.limits),
-            Err(Failed {
-                old: Old::IsGone,
-                error: _,
-            }) => {
+            Err(Failed::Unnamed(_)) => {
                 open.due.bytes = open.due.bytes.max(open.length).saturating_mul(2);
                 open.due.records = open.due.records.max(open.records).saturating_mul(2);
             }
-            Err(failed) => drop(self.lose(&failed.error, failed.old)),
+            Err(Failed::Named(error)) => {
+                self.names = Names::InDoubt;
+                self.lose(&error);
+            }
         }
     }
 }
@@ -206,7 +238,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.shared.bury(take_away(&*self.files, Old::MayReturn));
+            self.shared.bury(take_away(&*self.files, self.names).0);
         }
     }
 }
@@ -236,49 +268,54 @@ pub(super) fn replace(files: &dyn Files, image: &Image) -> Result<Box<dyn Writte
     let file = written().map_err(|error| {
         // Half a file takes room that the disk may not have.
         let _ = files.remove(NEW_NAME);
-        Failed::before(error)
+        Failed::Unnamed(error)
     })?;
     let named = files.rename(NEW_NAME, NAME).and_then(|()| files.sync());
-    named.map_err(|error| Failed {
-        error,
-        old: Old::MayReturn,
-    })?;
+    named.map_err(Failed::Named)?;
     Ok(file)
 }
 
 /// Why a file could not be put in place.
-pub(super) struct Failed {
-    pub(super) error: io::Error,
-    pub(super) old: Old,
+pub(super) enum Failed {
+    /// It never got the name.
+    Unnamed(io::Error),
+    /// It may have got the name, and not durably.
+    Named(io::Error),
 }
 
-impl Failed {
-    fn before(error: io::Error) -> Self {
-        Self {
-            error,
-            old: Old::IsGone,
+/// Whether a power cut may give the name back to a file that had it before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Names {
+    /// What has the name now will have it then.
+    Durable,
+    /// A name was changed since the directory was last synced.
+    InDoubt,
+}
+
+impl Names {
+    pub(super) fn of(synced: &io::Result<()>) -> Self {
+        match synced {
+            Ok(()) => Self::Durable,
+            Err(_) => Self::InDoubt,
         }
     }
 }
 
-/// Whether a file that lost its name may get it back by a power cut, or be the one that is written to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Old {
-    /// There is none but the one under the name.
-    IsGone,
-    /// The name was given to another file, and that is not durable.
-    MayReturn,
-}
-
 /// Sees to it that a restart finds no log, or one without a header: both purge everything. Taking away and shortening need
 /// no room; either is enough, and where the directory may not be changed the file often may.
-pub(super) fn take_away(files: &dyn Files, old: Old) -> Restart {
+pub(super) fn take_away(files: &dyn Files, names: Names) -> (Restart, Names) {
     let emptied = files.empty(NAME);
-    let removed = files.remove(NAME).and_then(|()| files.sync());
-    match (removed, emptied, old) {
-        (Ok(()), _, _) | (_, Ok(()), Old::IsGone) => Restart::PurgesAll,
-        _ => Restart::MayForget,
-    }
+    let removed = files.remove(NAME);
+    let synced = files.sync();
+    let is_gone = removed.is_ok() && synced.is_ok();
+    // What was emptied is what has the name after a power cut too.
+    let is_empty = emptied.is_ok() && (synced.is_ok() || names == Names::Durable);
+    let restart = if is_gone || is_empty {
+        Restart::PurgesAll
+    } else {
+        Restart::MayForget
+    };
+    (restart, Names::of(&synced))
 }
 
 /// Of a file that has not got its name yet; what a crash left is overwritten.

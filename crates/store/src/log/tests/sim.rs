@@ -266,9 +266,8 @@ impl Files for Sim {
         if !std::thread::panicking() {
             world.step(Op::Empty)?;
         }
-        if let Some(&file) = world.names.get(name) {
-            world.files[file] = Inode::default();
-        }
+        let file = *world.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        world.files[file] = Inode::default();
         Ok(())
     }
 
