@@ -73,12 +73,17 @@ fn line(report: &Report, row: &Row) -> String {
     let (Some(figures), Some(last)) = (row.median, row.rounds.last()) else {
         return format!("{head} failed | | | | | | | | | |\n");
     };
+    let disturbed = if figures.others_busy.median > QUIET {
+        "~ "
+    } else {
+        ""
+    };
     let ratio = report.baseline_of(row).map_or_else(
         || "-".to_owned(),
         |base| short(figures.cpu_us.median / base.cpu_us.median),
     );
     format!(
-        "{head} {} | {} | {} | {} | {} | {} | {ratio} | {:.0} % | {} | {} |\n",
+        "{head} {} | {} | {disturbed}{} | {} | {} | {} | {ratio} | {:.0} % | {} | {} |\n",
         last.coding,
         last.bytes,
         with_spread(figures.per_second),
@@ -145,7 +150,8 @@ fn header(baseline: &str) -> String {
 const NOTES: &str = "
 Bytes are head and body of one answer. Where gzip was asked for and identity came, nothing was compressed and more was
 sent. Where the server core is far below 100 %, the client was the limit: there compare CPU per request, not requests per
-second. The database's CPU is not counted. Percentiles are of the answers that came before the end of a measurement.
+second. Rows with ~ were disturbed by other work of the machine. The database's CPU is not counted. Percentiles are of the
+answers that came before the end of a measurement.
 ";
 /// Below this share of the machine other work is not worth a word.
 const QUIET: f64 = 0.05;
@@ -229,7 +235,7 @@ mod tests {
             report.add(nginx, &cells[1], sample(cpu_us));
         }
         let text = markdown(&report);
-        let wanted = "| ab | nginx proxy_cache + Apache | gzip | gzip | 12345 | 4321 | 1.50 | 22.2 | 2000 (1000-3000) | 100 | 100 % | - | 3 |";
+        let wanted = "| ab | nginx proxy_cache + Apache | gzip | gzip | 12345 | ~ 4321 | 1.50 | 22.2 | 2000 (1000-3000) | 100 | 100 % | - | 3 |";
         assert!(text.contains(wanted), "{text}");
         assert!(text.contains("| 20.0 | 1.00 |"), "{text}");
         assert!(text.contains("not quiet: up to 20 %"), "{text}");
