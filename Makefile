@@ -34,7 +34,7 @@ check:
 
 test: setup-test check
 	cargo build --quiet --workspace --all-targets
-	cargo test --quiet --workspace
+	cargo test --quiet --workspace --no-fail-fast
 	RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps
 
 bench: setup-bench build

@@ -1,3 +1,5 @@
+//! The file format: what is written is read, and nothing else is.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The index against a plain model of it.
+
 use proptest::prelude::*;
 
 use super::super::seal::Seal;
