@@ -388,6 +388,41 @@ fn a_log_that_a_power_cut_may_bring_back_is_not_called_gone() {
     assert_ne!(next.generation, opened.generation);
 }
 
+/// A new log has the name and the old one has it after a power cut: emptying the new one is not enough.
+#[test]
+fn emptying_the_file_that_has_the_name_is_not_enough_while_names_are_in_doubt() {
+    let open_unsynced = |sim: &Sim| {
+        let (opened, _) = open(sim, limits());
+        drop(opened.log);
+        sim.fail(&[Op::SyncNames, Op::Remove, Op::Empty]);
+        drop(open(sim, patient()));
+        sim.fail(&[Op::SyncNames, Op::Remove, Op::Create]);
+        (open(sim, patient()).0, opened.generation)
+    };
+    let recover_unsynced = |sim: &Sim| {
+        let (opened, epochs) = open(sim, limits());
+        sim.fail(&[Op::Write, Op::Remove, Op::Empty]);
+        let outcome = publish(&opened.log, &epochs, &tag("t")).ticket.wait();
+        assert_eq!(restart(&outcome), Restart::MayForget);
+        sim.fail(&[Op::SyncNames, Op::Remove]);
+        assert_ne!(
+            publish(&opened.log, &epochs, &tag("t")).ticket.wait(),
+            Durability::Kept
+        );
+        let generation = opened.generation;
+        (opened, generation)
+    };
+    let comes_back = |sim: &Sim, (lost, generation): (Opened, Generation)| {
+        assert_eq!(restart(&lost.log.durability()), Restart::MayForget);
+        let (next, _) = open(&sim.reboot(Left::SYNCED), limits());
+        assert_eq!(next.generation, generation);
+    };
+    let sim = Sim::default();
+    comes_back(&sim, open_unsynced(&sim));
+    let sim = Sim::default();
+    comes_back(&sim, recover_unsynced(&sim));
+}
+
 #[test]
 fn an_overflowing_queue_remembers_coarsely() {
     let sim = Sim::default();
@@ -493,20 +528,25 @@ fn a_compaction_that_fails_changes_nothing() {
     assert!(lost.is_some());
 }
 
+/// Damaged, or an older one that somebody put back.
 #[test]
-fn a_damaged_file_is_found_by_compaction_and_taken_away() {
-    let sim = Sim::default();
-    let narrow = Limits {
-        file_bytes: 300,
-        ..patient()
-    };
-    let (opened, epochs) = open(&sim, narrow);
-    let mut bytes = sim.durable(NAME).unwrap();
-    bytes[60] ^= 1;
-    sim.put(NAME, &bytes);
-    while publish(&opened.log, &epochs, &tag("t")).ticket.wait() == Durability::Kept {}
-    let (again, _) = open(&sim.reboot(Left::ALL), limits());
-    assert_ne!(again.generation, opened.generation);
+fn a_file_that_is_not_what_was_written_is_found_by_compaction_and_taken_away() {
+    for damage in [1, 0] {
+        let sim = Sim::default();
+        let narrow = Limits {
+            file_bytes: 300,
+            ..patient()
+        };
+        let (opened, epochs) = open(&sim, narrow);
+        let mut bytes = sim.durable(NAME).unwrap();
+        bytes[60] ^= damage;
+        sim.put(NAME, &bytes);
+        let mut orders = std::iter::repeat_with(|| publish(&opened.log, &epochs, &tag("t")));
+        let mut outcomes = orders.by_ref().take(100).map(|order| order.ticket.wait());
+        assert!(outcomes.any(|outcome| outcome != Durability::Kept));
+        let (again, _) = open(&sim.reboot(Left::ALL), limits());
+        assert_ne!(again.generation, opened.generation);
+    }
 }
 
 struct Count(AtomicUsize);
