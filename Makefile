@@ -1,6 +1,6 @@
 # The two commands that matter: `make demo` and `make test`. Both install what is missing first.
 
-.PHONY: help demo demo-clean test bench build check setup-demo setup-test setup-bench
+.PHONY: help demo demo-clean test bench conformance build check setup-demo setup-test setup-bench setup-conformance
 
 PORT ?= 8080
 DEMO_ARGS = --port $(PORT) $(if $(WP),--wp $(WP))
@@ -11,10 +11,11 @@ help:
 	@echo 'make demo-clean       removes what the demo made'
 	@echo 'make test             everything: format, lints, unit and end-to-end tests, licences'
 	@echo 'make bench            Galley next to Apache and nginx, in one run (QUICK=1: a short one)'
+	@echo 'make conformance      the public cache suite on Galley and its peers (ONLY=galley: Galley alone)'
 	@echo 'make build            the release binary, target/release/galley'
 
 # A static pattern: make does not look for implicit rules for phony targets.
-setup-demo setup-test setup-bench: setup-%:
+setup-demo setup-test setup-bench setup-conformance: setup-%:
 	@scripts/setup $*
 
 build:
@@ -40,3 +41,7 @@ test: setup-test check
 bench: setup-bench build
 	@cargo build --quiet --release --package xtask
 	@target/release/xtask bench --galley target/release/galley $(if $(QUICK),--quick)
+
+conformance: setup-conformance build
+	@cargo build --quiet --release --package xtask
+	@target/release/xtask conformance --galley target/release/galley $(if $(ONLY),--only $(ONLY))

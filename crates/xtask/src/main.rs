@@ -1,8 +1,9 @@
-//! What the Makefile calls: `xtask demo`, `xtask demo-clean` and `xtask bench`. Builds nothing itself.
+//! What the Makefile calls: `xtask demo`, `demo-clean`, `bench` and `conformance`. Builds nothing itself.
 //!
 //! Results go to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage.
 
 mod bench;
+mod conformance;
 mod demo;
 
 use std::process::ExitCode;
@@ -24,6 +25,8 @@ enum Task {
     DemoClean(demo::CleanArguments),
     /// Measures WordPress's pages from Galley, nginx and Apache in one run
     Bench(bench::Arguments),
+    /// Runs the public cache suite against Galley, nginx, Varnish, httpd and Traffic Server
+    Conformance(conformance::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
         Task::Demo(arguments) => demo::run(&arguments),
         Task::DemoClean(arguments) => demo::clean(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
+        Task::Conformance(arguments) => conformance::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

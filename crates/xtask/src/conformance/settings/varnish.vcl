@@ -1,0 +1,20 @@
+vcl 4.1;
+
+backend default {
+    .host = "127.0.0.1";
+    .port = "{origin_port}";
+}
+
+# As built in, but for cookies, which the RFC does not look at.
+sub vcl_recv {
+    if (req.http.Cookie && (req.method == "GET" || req.method == "HEAD") && !req.http.Authorization) {
+        return (hash);
+    }
+}
+
+sub vcl_backend_response {
+    if (beresp.http.Set-Cookie && beresp.ttl > 0s && beresp.http.Cache-Control !~ "(?i)no-cache|no-store|private"
+        && beresp.http.Vary != "*") {
+        return (deliver);
+    }
+}
