@@ -43,6 +43,11 @@ impl Body {
         &self.bytes
     }
 
+    /// The inverse of [`Body::into_parts`].
+    pub(crate) fn from_parts(bytes: Bytes, reserved: u64) -> Self {
+        Self { bytes, reserved }
+    }
+
     /// The bytes, and how many of them the budget counts already.
     pub(crate) fn into_parts(self) -> (Bytes, u64) {
         (self.bytes, self.reserved)

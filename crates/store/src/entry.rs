@@ -54,6 +54,9 @@ pub enum Kind {
     Page,
     /// A marker without a body: what this URL answers may not be stored, so each request travels whole.
     TravelsWhole,
+    /// A marker for an address whose responses vary: by which fields is in its `Vary`, which variants there are in its
+    /// body, in the caller's form. The variants are entries under keys of their own.
+    Varies,
 }
 
 /// What an entry is made from; see the fields of [`Entry`].
@@ -154,6 +157,11 @@ impl Entry {
     /// How often it was found, up to [`HITS_COUNTED`].
     pub fn hits(&self) -> u64 {
         u64::from(self.hits.load(Ordering::Relaxed))
+    }
+
+    /// The body for another entry that is to hold the same bytes: what pays for them is shared too.
+    pub fn shared_body(&self) -> Body {
+        Body::from_parts(self.body.clone(), self.body_reserved)
     }
 
     /// The stored `ETag`.

@@ -91,6 +91,7 @@ pub(super) const fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Page => "page",
         Kind::TravelsWhole => "travels-whole",
+        Kind::Varies => "varies",
     }
 }
 

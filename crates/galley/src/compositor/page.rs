@@ -64,7 +64,7 @@ impl Desk {
             if let Some(entry) = self.usable(&order) {
                 let _ = reply.send(Ok(match entry.kind {
                     Kind::Page => Composed::Entry(entry),
-                    Kind::TravelsWhole => Composed::TravelsWhole,
+                    Kind::TravelsWhole | Kind::Varies => Composed::TravelsWhole,
                 }));
                 return;
             }

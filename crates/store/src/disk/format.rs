@@ -3,7 +3,7 @@
 //! ```text
 //!    0   4  magic, "GLYE"
 //!    4   2  format version
-//!    6   1  kind: 1 page, 2 travels whole
+//!    6   1  kind: 1 page, 2 travels whole, 3 varies
 //!    7   1  0
 //!    8  16  generation of the purge log
 //!   24  16  the file's own name
@@ -219,6 +219,7 @@ pub(super) fn stored(header: &[u8], seal: &Seal) -> Result<Stored, Bad> {
     let kind = match header.get(6) {
         Some(1) => Kind::Page,
         Some(2) => Kind::TravelsWhole,
+        Some(3) => Kind::Varies,
         _ => return Err(Bad),
     };
     let born = Cursor(header.get(48..).ok_or(Bad)?).number()?;
@@ -349,6 +350,7 @@ fn kind_byte(kind: Kind) -> u8 {
     match kind {
         Kind::Page => 1,
         Kind::TravelsWhole => 2,
+        Kind::Varies => 3,
     }
 }
 
