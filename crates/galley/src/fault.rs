@@ -41,7 +41,8 @@ impl Fault {
             RefusedWhy::Overload
             | RefusedWhy::UpstreamDown
             | RefusedWhy::UpstreamTimeout
-            | RefusedWhy::BadUpstream => true,
+            | RefusedWhy::BadUpstream
+            | RefusedWhy::MustRevalidate => true,
             RefusedWhy::UnknownHost
             | RefusedWhy::BadRequest
             | RefusedWhy::HeadTooLarge
@@ -52,6 +53,7 @@ impl Fault {
             | RefusedWhy::Method
             | RefusedWhy::NotFound
             | RefusedWhy::OnlyIfCached
+            | RefusedWhy::Loop
             | RefusedWhy::Internal => false,
         }
     }
@@ -102,7 +104,8 @@ pub fn status(why: RefusedWhy) -> u16 {
         RefusedWhy::Denied => 403,
         RefusedWhy::Method => 405,
         RefusedWhy::NotFound => 404,
-        RefusedWhy::OnlyIfCached | RefusedWhy::UpstreamTimeout => 504,
+        RefusedWhy::OnlyIfCached | RefusedWhy::UpstreamTimeout | RefusedWhy::MustRevalidate => 504,
+        RefusedWhy::Loop => 508,
         RefusedWhy::Overload => 503,
         RefusedWhy::UpstreamDown | RefusedWhy::BadUpstream => 502,
         RefusedWhy::Internal => 500,
@@ -126,6 +129,7 @@ pub fn public_text(status: u16) -> &'static str {
         502 => "The site could not answer. Please try again in a moment.",
         503 => "The site is very busy. Please try again in a moment.",
         504 => "The site took too long to answer. Please try again in a moment.",
+        508 => "The request goes round in circles.",
         505 => "This version of HTTP is not supported.",
         _ => "The request could not be answered.",
     }

@@ -6,19 +6,25 @@
 //! not separate, the smallest of several lifetimes counts, and a lifetime that is no number is zero.
 //! What the directives lead to is decided in [`crate::storable`] and [`crate::freshness`].
 
-mod dictionary;
+pub(crate) mod dictionary;
+mod qualified;
 
 use std::time::Duration;
+
+use http::HeaderName;
 
 /// The directives that Galley knows, of all lines of one field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheControl {
     /// Must not be stored.
     pub no_store: bool,
-    /// May not be used without asking; the qualified form `no-cache="x"` is read as the plain one.
+    /// May not be used without asking; the qualified form `no-cache="x"` counts as well.
     pub no_cache: bool,
     /// Not for shared caches; qualified as above.
     pub private: bool,
+    /// The fields that every `no-cache` and `private` is confined to (RFC 9111 §5.2.2.4, §5.2.2.7); empty where one of
+    /// them is plain, or names what is no field.
+    pub confined_to: Vec<HeaderName>,
     /// Storable although something else would forbid it.
     pub public: bool,
     /// Never stale, not even on errors.
@@ -43,9 +49,14 @@ impl CacheControl {
     /// Reads all lines of `Cache-Control`, or of a field that looks like it. Never fails.
     pub fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut control = Self::default();
+        let mut confined = qualified::Confined::default();
         for line in lines {
-            for_each_member(line, |member| control.take(member));
+            for_each_member(line, |member| {
+                control.take(member);
+                confined.take(member);
+            });
         }
+        control.confined_to = confined.names();
         control
     }
 
@@ -70,6 +81,30 @@ impl CacheControl {
             });
         }
         control
+    }
+
+    /// The same for who goes by the letter: what is addressed to another surrogate is not for us, and what is addressed
+    /// to us by name counts more than what is for all. `None`: nothing is for us.
+    pub fn parse_surrogate_for(lines: &[&[u8]], name: &[u8]) -> Option<Self> {
+        let addressed = |wanted: Option<&[u8]>| {
+            let mut found = None;
+            for line in lines {
+                for_each_member(line, |member| {
+                    let mut parts = member.splitn(2, |&byte| byte == b';');
+                    let directive = parts.next().unwrap_or_default().trim_ascii();
+                    if parts.next().map(<[u8]>::trim_ascii) == wanted && !directive.is_empty() {
+                        found.get_or_insert_with(Self::default).take(directive);
+                    }
+                });
+            }
+            found
+        };
+        addressed(Some(name)).or_else(|| addressed(None))
+    }
+
+    /// Whether a copy may not be stored or used as it is: `no-cache` or `private` without a list of fields.
+    pub fn is_confined(&self) -> bool {
+        !self.confined_to.is_empty()
     }
 
     /// Reads all lines of a targeted field (RFC 9213 §2.1). `None`: absent, empty or malformed, so it counts as absent.
@@ -331,6 +366,7 @@ mod tests {
             s_maxage: Some(Duration::from_secs(2)),
             stale_while_revalidate: Some(Duration::from_secs(3)),
             stale_if_error: Some(Duration::from_secs(4)),
+            confined_to: Vec::new(),
         };
         assert_eq!(parse(&[text]), wanted);
         assert_eq!(targeted(text).as_ref(), Some(&wanted));

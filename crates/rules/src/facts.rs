@@ -191,6 +191,7 @@ struct Found {
     directives: Directives,
     vary_cookies: Span,
     has_session: bool,
+    has_authorization: bool,
     ignores_cookies: bool,
 }
 
@@ -385,6 +386,11 @@ impl Facts {
     /// not count where a rule ignores them and the gate is open, since then the upstream does not get them.
     pub fn has_session(&self) -> bool {
         self.found.has_session
+    }
+
+    /// Whether the request carried `Authorization`.
+    pub fn has_authorization(&self) -> bool {
+        self.found.has_authorization
     }
 
     /// Whether a rule says that cookies do not matter and are not sent upstream.

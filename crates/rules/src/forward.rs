@@ -6,6 +6,8 @@
 //! variable. In both, forwarding fields are our own.
 //! Does not write bytes: FastCGI and HTTP each put this into their form.
 
+mod unbent;
+
 use std::net::IpAddr;
 
 use http::header::{ACCEPT, ACCEPT_ENCODING, COOKIE, USER_AGENT};
@@ -13,6 +15,8 @@ use http::{HeaderName, HeaderValue};
 
 use crate::facts::{AcceptClass, Device, Facts, Method, Scheme};
 use crate::fields::{connection_tokens, is_hop_by_hop, is_plain_name};
+
+pub use self::unbent::{BY_GALLEY, Credentials, announce, fetch, is_loop, revalidate};
 
 /// A request as the upstream gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //!
 //! The first of these fields that is there speaks, alone: `Galley-Cache-Control`, `CDN-Cache-Control` (RFC 9213),
 //! `Surrogate-Control`, `X-LiteSpeed-Cache-Control`, `X-Accel-Expires`; then `Cache-Control` with `Expires`
-//! (RFC 9111 §4.2.1). Directives of two voices are never mixed. Without a preset the three of other products say
-//! nothing. An explicit lifetime is obeyed even when it is zero; the site's table answers only for silence.
+//! (RFC 9111 §4.2.1). Directives of two voices are never mixed. Without a preset the two of other products say
+//! nothing, and `Surrogate-Control` is read by the letter (Edge Architecture 1.0). An explicit lifetime is obeyed even when it is zero; the site's table answers only for silence.
 //! Whether the response may be stored at all is decided in [`crate::storable`].
 
 use std::time::{Duration, SystemTime};
@@ -50,7 +50,12 @@ pub struct Statement {
 
 /// Reads what a response says. `now`: when it was received.
 pub fn statement(fields: &HeaderMap, preset: Preset, ignore: Ignore, now: SystemTime) -> Statement {
-    let addressed = || targeted(fields).or_else(|| foreign(fields, preset, now));
+    let addressed = || {
+        targeted(fields).or_else(|| match preset {
+            Preset::WordPress => foreign(fields, now),
+            Preset::None => surrogate(fields),
+        })
+    };
     if let Some(statement) = (!ignore.cache_control).then(addressed).flatten() {
         return statement;
     }
@@ -140,6 +145,29 @@ pub fn initial_age(fields: &HeaderMap, response_delay: Duration, now: SystemTime
     apparent.max(stated.saturating_add(response_delay))
 }
 
+/// Whether `Age` is absent, or one line of numbers and commas, of which the first counts (RFC 9111 §5.1). What else it may
+/// be was written by a broken cache, whose idea of time is not to be trusted.
+pub fn has_readable_age(fields: &HeaderMap) -> bool {
+    let mut lines = values(fields, AGE.as_str());
+    match (lines.next(), lines.next()) {
+        (None, _) => true,
+        (Some(value), None) => {
+            let mut members = value.split(|&byte| byte == b',');
+            members.all(|one| !one.is_empty() && one.iter().all(u8::is_ascii_digit))
+        }
+        (Some(_), Some(_)) => false,
+    }
+}
+
+/// Whether a response forbids that a stale copy of it answers, whatever client and site allow (RFC 9111 §4.2.4).
+pub fn forbids_stale(fields: &HeaderMap, preset: Preset) -> bool {
+    let control = statement(fields, preset, Ignore::default(), SystemTime::UNIX_EPOCH).control;
+    control.must_revalidate
+        || control.proxy_revalidate
+        || control.s_maxage.is_some()
+        || (control.no_cache && !control.is_confined())
+}
+
 fn targeted(fields: &HeaderMap) -> Option<Statement> {
     [
         ("galley-cache-control", Voice::Galley),
@@ -157,10 +185,7 @@ fn targeted(fields: &HeaderMap) -> Option<Statement> {
 }
 
 /// Fields of other products, which WordPress plugins send.
-fn foreign(fields: &HeaderMap, preset: Preset, now: SystemTime) -> Option<Statement> {
-    if preset == Preset::None {
-        return None;
-    }
+fn foreign(fields: &HeaderMap, now: SystemTime) -> Option<Statement> {
     if speaks(fields, "surrogate-control") {
         let control = CacheControl::parse_surrogate(values(fields, "surrogate-control"));
         return Some(Statement {
@@ -182,6 +207,17 @@ fn foreign(fields: &HeaderMap, preset: Preset, now: SystemTime) -> Option<Statem
         voice: Voice::Accel,
         control: CacheControl::default(),
         lifetime: Some(accel_lifetime(value, now)),
+    })
+}
+
+/// `Surrogate-Control` as far as it is addressed to all surrogates or to this one.
+fn surrogate(fields: &HeaderMap) -> Option<Statement> {
+    let lines: Vec<&[u8]> = values(fields, "surrogate-control").collect();
+    let control = CacheControl::parse_surrogate_for(&lines, SURROGATE_NAME)?;
+    Some(Statement {
+        voice: Voice::Surrogate,
+        lifetime: control.shared_lifetime(),
+        control,
     })
 }
 
@@ -235,6 +271,9 @@ fn speaks(fields: &HeaderMap, name: &str) -> bool {
 fn values<'a>(fields: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a [u8]> {
     fields.get_all(name).into_iter().map(HeaderValue::as_bytes)
 }
+
+/// How `Surrogate-Control` names Galley; it says so in `Surrogate-Capability`.
+pub const SURROGATE_NAME: &[u8] = b"galley";
 
 /// A guess that turns out wrong is wrong for at most this long.
 const LONGEST_GUESS: Duration = Duration::from_secs(3600);

@@ -6,7 +6,11 @@
 
 use std::time::Duration;
 
-use crate::facts::{Facts, Gate};
+use http::HeaderMap;
+
+use crate::facts::{Directives, Facts, Gate};
+use crate::freshness;
+use crate::site::Preset;
 use crate::storable::Life;
 
 /// An entry as it stands at this moment.
@@ -18,6 +22,8 @@ pub struct Standing<'a> {
     pub life: &'a Life,
     /// Whether a soft purge has touched it.
     pub soft_purged: bool,
+    /// Its stored fields: whether `max-stale` may count.
+    pub fields: &'a HeaderMap,
 }
 
 /// What to do.
@@ -27,6 +33,8 @@ pub enum Plan {
     Fresh,
     /// Answer from the entry, and see that one refresh runs.
     ServeStaleAndRefresh,
+    /// Answer from the stale entry, because the client takes it; nothing is refreshed for that.
+    ServeStale,
     /// Ask the upstream.
     Fetch {
         /// Whether the entry may answer if that fails.
@@ -43,7 +51,7 @@ pub fn plan(facts: &Facts, entry: Option<&Standing<'_>>) -> Plan {
             Plan::Fetch {
                 stale_on_error: false,
             },
-            Standing::use_of,
+            |entry| entry.use_of(&facts.directives()),
         ),
         Gate::Pass(_) => Plan::Fetch {
             stale_on_error: false,
@@ -56,19 +64,33 @@ pub fn plan(facts: &Facts, entry: Option<&Standing<'_>>) -> Plan {
 }
 
 impl Standing<'_> {
-    fn use_of(&self) -> Plan {
+    /// `wishes` are empty with the WordPress preset (RFC 9111 §5.2.1).
+    fn use_of(&self, wishes: &Directives) -> Plan {
         let life = self.life;
+        let fetch = Plan::Fetch {
+            stale_on_error: life.fresh.saturating_add(life.stale_if_error) > self.age,
+        };
+        let left = life.fresh.saturating_sub(self.age);
+        let is_unwanted = wishes.no_cache
+            || wishes.max_age.is_some_and(|oldest| self.age > oldest)
+            || wishes.min_fresh.is_some_and(|wanted| left < wanted);
+        if is_unwanted {
+            return fetch;
+        }
         if life.fresh > self.age && !self.soft_purged {
             return Plan::Fresh;
+        }
+        let staleness = self.age.saturating_sub(life.fresh);
+        let is_taken = wishes.max_stale.is_some_and(|most| staleness <= most);
+        if is_taken && !self.soft_purged && !freshness::forbids_stale(self.fields, Preset::None) {
+            return Plan::ServeStale;
         }
         // Windows count from the end of freshness (RFC 5861 §3), also where a soft purge ended it early: a soft-purged
         // entry never outlives one that nobody purged.
         if life.fresh.saturating_add(life.stale_while_revalidate) > self.age {
             return Plan::ServeStaleAndRefresh;
         }
-        Plan::Fetch {
-            stale_on_error: life.fresh.saturating_add(life.stale_if_error) > self.age,
-        }
+        fetch
     }
 }
 
@@ -113,9 +135,10 @@ mod tests {
                 age: Duration::from_secs(age),
                 life: &life,
                 soft_purged,
+                fields: &HeaderMap::new(),
             };
             assert_eq!(
-                standing.use_of(),
+                standing.use_of(&Directives::default()),
                 wanted,
                 "{fresh} {swr} {sie} {age} {soft_purged}"
             );

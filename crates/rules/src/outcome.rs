@@ -52,6 +52,10 @@ words! {
         NoStore = "no-store",
         /// The page was found not storable a moment ago.
         Remembered = "remembered",
+        /// A part was asked for, and nothing is stored that it could be cut from.
+        Range = "range",
+        /// Only the head was asked for, and nothing stored may answer.
+        Head = "head",
     }
 }
 
@@ -104,6 +108,8 @@ words! {
         UpstreamError = "upstream-error",
         /// The upstream's queue was full.
         Overload = "overload",
+        /// The client said that it takes one (`max-stale`).
+        MaxStale = "max-stale",
     }
 }
 
@@ -150,6 +156,10 @@ words! {
         UpstreamTimeout = "upstream-timeout",
         /// The upstream's answer cannot be understood.
         BadUpstream = "bad-upstream",
+        /// What is stored must not be used without asking, and the upstream does not answer.
+        MustRevalidate = "must-revalidate",
+        /// The request has been here before.
+        Loop = "loop",
         /// A fault of ours.
         Internal = "internal",
     }
@@ -300,6 +310,7 @@ impl PassWhy {
         match self {
             Self::Method => "method",
             Self::NoStore => "request",
+            Self::Range | Self::Head => "miss",
             Self::Authorization
             | Self::Cookie
             | Self::Path

@@ -21,7 +21,7 @@ pub fn normalise(raw: &[u8], site: &SiteRules, out: &mut Vec<u8>) {
     out.clear();
     let (mut pairs, mut work) = (Vec::new(), Vec::new());
     scan(raw, site, &mut pairs, &mut work);
-    write_kept(raw, &mut pairs, &work, out);
+    write_kept(raw, &mut pairs, &work, site, out);
 }
 
 /// One parameter: where it stands in the raw query, and under which name.
@@ -95,19 +95,21 @@ pub(crate) fn scan(
     }
 }
 
-/// Sorts `pairs` and appends the kept ones to `out` in canonical form. Says whether there were any.
+/// Sorts `pairs` (without a preset: leaves their order) and appends the kept ones to `out` in canonical form. Says whether there were any.
 pub(crate) fn write_kept(
     raw: &[u8],
     pairs: &mut [Parameter],
     work: &[u8],
+    site: &SiteRules,
     out: &mut Vec<u8>,
 ) -> bool {
+    let name = |pair: &Parameter| match site.preset {
+        Preset::WordPress => slice(work, pair.name),
+        // Only PHP is known not to care about the order of different names.
+        Preset::None => &[],
+    };
     // The place in the query breaks ties: stable, and without the buffer that a stable sort would allocate.
-    pairs.sort_unstable_by(|a, b| {
-        slice(work, a.name)
-            .cmp(slice(work, b.name))
-            .then(a.raw.0.cmp(&b.raw.0))
-    });
+    pairs.sort_unstable_by(|a, b| name(a).cmp(name(b)).then(a.raw.0.cmp(&b.raw.0)));
     let before = out.len();
     for pair in pairs.iter().filter(|pair| pair.fate == Fate::Keep) {
         separate(before, out);
@@ -360,7 +362,7 @@ mod tests {
             ..SiteRules::default()
         };
         normalise(b"utm_source=1&preview=2", &site, &mut out);
-        assert_eq!(out, b"preview=2&utm_source=1");
+        assert_eq!(out, b"utm_source=1&preview=2");
     }
 
     /// What PHP makes of a query: each variable with its writes in order.

@@ -8,13 +8,16 @@
 
 mod fields;
 mod redirect;
+mod unbent;
 
 use std::time::{Duration, SystemTime};
 
 use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPIRES, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 
-pub use self::fields::{browser_fields, stored_fields};
+pub use self::fields::{add_confined, browser_fields, forwarded_fields, stored_fields};
+pub use self::redirect::{Address, resolve};
+pub use self::unbent::{SharedWith, judge_part, judge_taught, updated_fields};
 use crate::cache_control::CacheControl;
 use crate::facts::{Facts, Gate, Method};
 use crate::freshness::{self, Statement, Voice};
@@ -62,7 +65,7 @@ pub fn judge(facts: &Facts, answer: &Answered<'_>, site: &SiteRules) -> Verdict 
     let rule = facts.rule().and_then(|index| site.rules.get(index));
     let ignore = rule.map_or(Ignore::default(), |rule| rule.ignore);
     let statement = freshness::statement(answer.fields, site.preset, ignore, answer.now);
-    let forbidden = check_request(facts)
+    let forbidden = check_request(facts, &statement, site)
         .and_then(|()| check_status(answer, &statement, site))
         .and_then(|()| check_cookies(answer.fields, site, ignore))
         .and_then(|()| check_vary(answer.fields, site, ignore))
@@ -74,7 +77,10 @@ pub fn judge(facts: &Facts, answer: &Answered<'_>, site: &SiteRules) -> Verdict 
         let brief = from_arrival(answer, brief);
         return live(answer, brief, (Duration::ZERO, Duration::ZERO));
     }
-    if let Err(why) = check_directives(&statement.control, site.preset) {
+    if site.preset == Preset::None {
+        return unbent::judge(answer, &statement, rule, site);
+    }
+    if let Err(why) = check_directives(&statement.control) {
         return Verdict::Skip(why);
     }
     let windows = freshness::windows(&statement, answer.status, &site.ttl);
@@ -113,14 +119,19 @@ fn has_tag(body: &[u8], tag: &[u8]) -> bool {
         .any(|place| place.eq_ignore_ascii_case(tag))
 }
 
-fn check_request(facts: &Facts) -> Result<(), NotStored> {
+fn check_request(facts: &Facts, statement: &Statement, site: &SiteRules) -> Result<(), NotStored> {
     if !matches!(facts.method(), Method::Get | Method::Head) {
         return Err(NotStored::Method);
     }
     // A visitor's `no-store` is judged at the gate, and only without a preset: judged here it would mark the page as not
     // storable for everybody.
+    let may_share = match site.preset {
+        Preset::WordPress => !facts.has_session(),
+        // With an open gate the session is `Authorization` alone.
+        Preset::None => unbent::may_share_authorized(facts, &statement.control),
+    };
     match facts.gate() {
-        Gate::Open if !facts.has_session() => Ok(()),
+        Gate::Open if may_share => Ok(()),
         // A request that passed went up whole, so its answer may be anybody's.
         Gate::Open | Gate::Pass(_) => Err(NotStored::Private),
     }
@@ -132,7 +143,9 @@ fn check_status(
     site: &SiteRules,
 ) -> Result<(), NotStored> {
     let status = answer.status.as_u16();
-    if status == 206 || answer.fields.contains_key(CONTENT_RANGE) {
+    // RFC 9110 §14.4: without a preset the field means nothing but in a 206.
+    let names_part = site.preset == Preset::WordPress && answer.fields.contains_key(CONTENT_RANGE);
+    if status == 206 || names_part {
         return Err(NotStored::Partial);
     }
     if status == 503 && answer.fields.contains_key(RETRY_AFTER) {
@@ -150,6 +163,7 @@ fn check_status(
         },
         Preset::None => match status {
             304 | 0..=199 => false,
+            _ if statement.control.must_understand && !unbent::is_understood(status) => false,
             _ => {
                 named
                     || statement.lifetime.is_some()
@@ -181,7 +195,13 @@ fn is_harmless(name: &[u8], site: &SiteRules) -> bool {
 }
 
 fn check_vary(fields: &HeaderMap, site: &SiteRules, ignore: Ignore) -> Result<(), NotStored> {
-    if ignore.vary || Vary::of(fields).is_covered_by_key(site.preset) {
+    let vary = Vary::of(fields);
+    let is_served = match site.preset {
+        Preset::WordPress => vary.is_covered_by_key(site.preset),
+        // Each variant gets an entry of its own.
+        Preset::None => vary.is_selectable(),
+    };
+    if ignore.vary || is_served {
         Ok(())
     } else {
         Err(NotStored::Vary)
@@ -204,10 +224,8 @@ fn check_content(facts: &Facts, answer: &Answered<'_>, site: &SiteRules) -> Resu
     Ok(())
 }
 
-fn check_directives(control: &CacheControl, preset: Preset) -> Result<(), NotStored> {
-    // `must-understand` lifts `no-store` where the status is understood (RFC 9111 §5.2.2.3): all that get here are.
-    let lifts_no_store = control.must_understand && preset == Preset::None;
-    if control.no_store && !lifts_no_store {
+fn check_directives(control: &CacheControl) -> Result<(), NotStored> {
+    if control.no_store {
         Err(NotStored::NoStore)
     } else if control.private {
         Err(NotStored::Private)

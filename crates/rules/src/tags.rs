@@ -5,6 +5,7 @@
 //! purge orders alike. A page whose tags cannot all be kept gets the single tag `*`, which every purge of its site
 //! touches: it may be purged too often, never too rarely.
 
+use crate::fields;
 use crate::key::tag_id;
 
 /// The most tags of one page.
@@ -44,9 +45,14 @@ impl Tags {
     }
 }
 
-/// Gathers the tags of all [`TAG_FIELDS`].
+/// Gathers the tags of all [`TAG_FIELDS`], and the groups of `Cache-Groups`.
 pub fn collect(fields: &http::HeaderMap) -> Tags {
     let mut tags = Tags::default();
+    for group in groups(fields, CACHE_GROUPS) {
+        if !insert(&mut tags, &group) {
+            return Tags::everything();
+        }
+    }
     for name in TAG_FIELDS {
         for value in fields.get_all(*name) {
             for tag in split(value.as_bytes()) {
@@ -62,6 +68,28 @@ pub fn collect(fields: &http::HeaderMap) -> Tags {
         }
     }
     tags
+}
+
+/// The tags of the groups that a response to an unsafe request invalidates (RFC 9875 §2.2).
+pub fn invalidated_groups(fields: &http::HeaderMap) -> Vec<String> {
+    groups(fields, "cache-group-invalidation")
+}
+
+/// The tags of a list of groups (RFC 9875 §2): strings, case-sensitive. Of what is no list of strings only the strings
+/// count, since a group that is invalidated too often does no harm.
+fn groups(fields: &http::HeaderMap, name: &str) -> Vec<String> {
+    fields
+        .get_all(name)
+        .iter()
+        .flat_map(|line| fields::members(line.as_bytes()))
+        .filter_map(|member| {
+            let item = fields::parts(member).next()?;
+            let text = item.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+            Some(format!("cache-group:{}", std::str::from_utf8(text).ok()?))
+        })
+        .filter(|tag| tag.len() <= MAX_TAG_BYTES)
+        .take(MAX_TAGS)
+        .collect()
 }
 
 /// The members of a list of tags: separated by commas and blanks, empty ones left out.
@@ -84,6 +112,8 @@ fn insert(tags: &mut Tags, tag: &str) -> bool {
     true
 }
 
+const CACHE_GROUPS: &str = "cache-groups";
+
 /// The longest tag; plugins use at most some forty bytes.
 const MAX_TAG_BYTES: usize = 1024;
 
@@ -102,6 +132,21 @@ mod tests {
             );
         }
         collect(&fields)
+    }
+
+    #[test]
+    fn groups_are_tags_of_their_own() {
+        let rows = [("cache-groups", "\"a b\", \"c\";x=1, d"), ("xkey", "c")];
+        assert_eq!(
+            collected(&rows).names,
+            ["cache-group:a b", "cache-group:c", "c"]
+        );
+        let mut fields = HeaderMap::new();
+        fields.insert(
+            "cache-group-invalidation",
+            HeaderValue::from_static("\"c\""),
+        );
+        assert_eq!(invalidated_groups(&fields), ["cache-group:c"]);
     }
 
     #[test]

@@ -2,10 +2,14 @@
 //!
 //! Only trimmed requests are stored from, and what they carry is a function of the key: so members that a trimmed
 //! request sends as a constant of its key are covered. Everything else, and `*` anywhere in the list, is not
-//! (RFC 9111 §4.1, RFC 9110 §12.5.5). Variants by other members are not kept; such a response is not stored.
+//! (RFC 9111 §4.1, RFC 9110 §12.5.5). With the WordPress preset variants by other members are not kept; such a response
+//! is not stored. Without a preset each variant has an entry, found by what [`Selecting`] writes.
+
+mod selecting;
 
 use smallvec::SmallVec;
 
+pub use self::selecting::{LONGEST_SELECTION, Selecting};
 use crate::site::Preset;
 
 /// All `Vary` lines of a response as one list.
@@ -47,6 +51,28 @@ impl Vary {
         )
     }
 
+    /// The names in the order in which variants are stored: sorted, each once. Empty for `*`, and where there is none.
+    pub fn names(&self) -> Vec<http::HeaderName> {
+        let Self::Fields(names) = self else {
+            return Vec::new();
+        };
+        let mut names = names.to_vec();
+        names.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+        names.dedup();
+        names
+    }
+
+    /// Whether requests can be told apart by what they send upstream: not where `*` or our own name for a client stands, and not
+    /// by `User-Agent`, of which there are as many as clients.
+    pub fn is_selectable(&self) -> bool {
+        match self {
+            Self::Any => false,
+            Self::Fields(names) => !names
+                .iter()
+                .any(|name| OF_ONE_CLIENT.contains(&name.as_str())),
+        }
+    }
+
     /// Whether equal keys mean equal values of every named field.
     ///
     /// Departs: RFC 9111 §4.1 compares the fields of the two clients' requests; we compare those of the trimmed
@@ -65,6 +91,9 @@ impl Vary {
 
 /// Upstreams are asked for identity only, and codings are chosen by us.
 const COVERED_ALWAYS: &[http::HeaderName] = &[http::header::ACCEPT_ENCODING];
+
+/// What names the client that happened to ask first, or nearly.
+const OF_ONE_CLIENT: &[&str] = &["user-agent", "x-forwarded-for", "x-real-ip", "x-request-id"];
 
 /// Cookies: the vary class alone goes up, and is in the key. User-Agent: one per device class. Accept: one per class.
 /// Origin: never sent, requests with a foreign one pass.

@@ -148,16 +148,27 @@ fn the_first_voice_speaks_alone() {
 
 #[test]
 fn without_a_preset_only_standards_speak() {
-    let rows = fields(&[
-        ("surrogate-control", "max-age=11"),
-        ("x-litespeed-cache-control", "max-age=9"),
-        ("x-accel-expires", "7"),
-        ("cache-control", "max-age=1"),
-    ]);
-    assert_eq!(
-        seconds(statement(&rows, Preset::None, Ignore::default(), now()).lifetime),
-        Some(1)
-    );
+    let lifetime = |surrogate: &str| {
+        let rows = fields(&[
+            ("surrogate-control", surrogate),
+            ("x-litespeed-cache-control", "max-age=9"),
+            ("x-accel-expires", "7"),
+            ("cache-control", "max-age=1"),
+        ]);
+        seconds(statement(&rows, Preset::None, Ignore::default(), now()).lifetime)
+    };
+    let table = [
+        ("", Some(1)),
+        ("max-age=11", Some(11)),
+        ("no-store", None),
+        ("max-age=11;galley", Some(11)),
+        ("max-age=11;other", Some(1)),
+        ("max-age=11;other, max-age=12", Some(12)),
+        ("max-age=11, max-age=12;galley", Some(12)),
+    ];
+    for (surrogate, wanted) in table {
+        assert_eq!(lifetime(surrogate), wanted, "{surrogate}");
+    }
 }
 
 #[test]

@@ -47,12 +47,14 @@ fn plans() {
             Plan::Fresh,
         ),
     ];
+    let no_fields = http::HeaderMap::new();
     for (method, rows, age, wanted) in table {
         let facts = facts(method, "/", rows, &SiteRules::default());
         let standing = age.map(|age| Standing {
             age: Duration::from_secs(age),
             life: &life,
             soft_purged: false,
+            fields: &no_fields,
         });
         assert_eq!(
             plan(&facts, standing.as_ref()),

@@ -356,7 +356,9 @@ fn vary_has_to_be_in_the_key() {
     assert_eq!(vary(&wordpress(), "Accept-Language"), skip(NotStored::Vary));
     assert_eq!(vary(&wordpress(), "Cookie, *"), skip(NotStored::Vary));
     assert_eq!(vary(&none(), "Accept-Encoding"), store(60, 10, 100));
-    assert_eq!(vary(&none(), "Cookie"), skip(NotStored::Vary));
+    assert_eq!(vary(&none(), "Cookie, Foo"), store(60, 10, 100));
+    assert_eq!(vary(&none(), "Foo, *"), skip(NotStored::Vary));
+    assert_eq!(vary(&none(), "X-Forwarded-For"), skip(NotStored::Vary));
 }
 
 #[test]

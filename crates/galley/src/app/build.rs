@@ -46,6 +46,7 @@ pub(super) fn build(
     let services = Arc::new(Services {
         memory: Arc::clone(&memory),
         clock,
+        identity: format!("galley-{:016x}", u64::from_ne_bytes(sys::random_bytes())),
         upstream_warnings: UpstreamWarnings::new(UPSTREAM_WARNINGS_PER_S),
     });
     let count = sys::cores().div_ceil(CORES_PER_COMPOSITOR);

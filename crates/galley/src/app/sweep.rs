@@ -6,9 +6,12 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use galley_rules::site::Preset;
 use galley_rules::time::Tick;
 use galley_store::entry::Entry;
 use galley_store::epochs::Standing;
+
+use http::header;
 
 use crate::serve::{Services, Site, site_number};
 
@@ -54,8 +57,22 @@ fn sweep(services: &Services, sites: &Weak<Vec<Arc<Site>>>) {
         }
         let site = site_number(entry.key.bytes()).and_then(|n| sites.get(usize::try_from(n).ok()?));
         let purged = site.is_none_or(|s| s.core.epochs.prove_waiting(entry) == Standing::Dead);
-        purged || has_outlived(entry, now)
+        let is_kept =
+            site.is_some_and(|s| s.core.rules.preset == Preset::None) && is_of_use(entry, now);
+        purged || (has_outlived(entry, now) && !is_kept)
     });
+}
+
+/// Without a preset: whether a 304 may still make it young again, or a client may take it stale.
+fn is_of_use(entry: &Entry, now: Tick) -> bool {
+    let has_validator =
+        entry.fields.contains_key(header::ETAG) || entry.fields.contains_key(header::LAST_MODIFIED);
+    let longest = if has_validator {
+        ASKED_ABOUT
+    } else {
+        TAKEN_STALE
+    };
+    entry.age(now) < entry.life.fresh.saturating_add(longest)
 }
 
 /// Beyond every window in which it could still be used.
@@ -72,6 +89,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// A round without purges runs once a minute.
 const ROUNDS_FOR_OUTLIVED: u32 = 60;
+
+/// How long a stale entry with a validator waits to be asked about.
+const ASKED_ABOUT: Duration = Duration::from_secs(86_400);
+
+/// How long one without waits for a client that says `max-stale`.
+const TAKEN_STALE: Duration = Duration::from_secs(600);
 
 /// Entries between two pauses: a few tens of microseconds of work.
 const ENTRIES_AT_ONCE: u32 = 256;

@@ -11,6 +11,7 @@ pub mod marker;
 mod page;
 mod pass;
 pub mod tally;
+pub mod unbent;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -72,6 +73,8 @@ pub struct PassOrder {
     pub facts: Facts,
     /// The whole request for the upstream.
     pub ask: Ask,
+    /// What the store may learn from it.
+    pub learn: Option<unbent::Learn>,
 }
 
 /// What a page order gives.
@@ -93,6 +96,11 @@ enum Order {
     Page(Box<PageOrder>, oneshot::Sender<Result<Composed, Failure>>),
     Pass(Box<PassOrder>, oneshot::Sender<FillReader>),
     Refresh(Box<PageOrder>),
+    Fetch(
+        Box<unbent::Fetch>,
+        oneshot::Sender<Result<Composed, Failure>>,
+    ),
+    Refetch(Box<unbent::Fetch>),
 }
 
 /// Sends orders to one compositor. Cheap to clone.
@@ -121,6 +129,15 @@ impl Handle {
         answer.await.map_err(|_| Failure::Aborted)?
     }
 
+    /// The same for a site without a preset.
+    pub async fn fetch(&self, fetch: unbent::Fetch) -> Result<Composed, Failure> {
+        let (reply, answer) = oneshot::channel();
+        self.orders
+            .try_send(Order::Fetch(Box::new(fetch), reply))
+            .map_err(|_| Failure::Overload)?;
+        answer.await.map_err(|_| Failure::Aborted)?
+    }
+
     /// Sends a request through, whole.
     pub async fn pass(&self, order: PassOrder) -> Result<FillReader, Failure> {
         let (reply, answer) = oneshot::channel();
@@ -133,6 +150,11 @@ impl Handle {
     /// Asks for a page to be composed anew in the background; nothing happens when it is under way or nobody has room.
     pub fn refresh(&self, order: PageOrder) {
         let _ = self.orders.try_send(Order::Refresh(Box::new(order)));
+    }
+
+    /// The same for a site without a preset.
+    pub fn refetch(&self, fetch: unbent::Fetch) {
+        let _ = self.orders.try_send(Order::Refetch(Box::new(fetch)));
     }
 
     /// What it is busy with.
@@ -165,6 +187,7 @@ pub fn start(
                 memory,
                 clock,
                 flights: RefCell::new(HashMap::new()),
+                fetches: RefCell::new(HashMap::new()),
                 failed: RefCell::new(HashMap::new()),
                 load,
             });
@@ -180,6 +203,8 @@ struct Desk {
     clock: Clock,
     /// Pages being composed.
     flights: RefCell<HashMap<Key, Rc<page::Flight>>>,
+    /// The same for sites without a preset, also under the keys of variants.
+    fetches: RefCell<HashMap<Key, Rc<unbent::Flight>>>,
     /// Pages whose refresh failed, and when: they are left alone for a moment.
     failed: RefCell<HashMap<Key, Tick>>,
     load: Arc<Load>,
@@ -211,6 +236,8 @@ impl Desk {
             Order::Page(order, reply) => self.page(*order, reply).await,
             Order::Pass(order, reply) => self.pass(*order, reply).await,
             Order::Refresh(order) => self.refresh(*order).await,
+            Order::Fetch(fetch, reply) => self.fetch(*fetch, reply).await,
+            Order::Refetch(fetch) => self.refetch(*fetch).await,
         }
     }
 

@@ -4,14 +4,19 @@
 //! succeeded, its target and the page it redirects to on the same host are purged (RFC 9111 §4.4), once when the head arrives
 //! and once more when the exchange has ended, since PHP may commit late.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use galley_rules::purge::{self, Order as Purge, Scope, Strength};
+use galley_rules::site::Preset;
+use galley_rules::storable;
+use galley_rules::tags;
 use galley_store::fill::{self, Failure, FillHead, FillReader, FillWriter, Share};
-use http::header;
+use http::header::{self, HeaderMap};
 use tokio::sync::oneshot;
 
-use super::{Desk, PassOrder, publish, relay};
+use super::unbent::publish_own;
+use super::{Desk, PassOrder, relay};
 use crate::upstream::Incoming;
 
 impl Desk {
@@ -30,36 +35,56 @@ impl Desk {
 
     async fn exchange(&self, order: &PassOrder, writer: &mut FillWriter) -> Result<(), Failure> {
         let pool = self.pool(order.pool)?;
+        let began = Cell::new((order.site.epochs.current(), self.clock.tick()));
+        let sending = || began.set((order.site.epochs.current(), self.clock.tick()));
         let mut incoming = if order.ask.is_safe() {
             tokio::select! {
-                incoming = pool.send(&order.ask, &|| ()) => incoming?,
+                incoming = pool.send(&order.ask, &sending) => incoming?,
                 () = writer.readers_gone() => return Err(Failure::Aborted),
             }
         } else {
-            pool.send(&order.ask, &|| ()).await?
+            pool.send(&order.ask, &sending).await?
         };
+        let (born, sent) = began.get();
+        let delay = self.clock.tick().since(sent);
         let ordered = ordered(order, &incoming);
-        publish(&order.site, &ordered);
-        let mut fields = incoming.fields.clone();
-        for name in purge::PURGE_FIELDS {
-            fields.remove(*name);
-        }
+        let calm = publish_own(order, &incoming, &ordered, Some(born));
+        let mut pupil = self.begin_lesson(order, &incoming, born, delay);
         writer.head(FillHead {
             status: incoming.status,
-            fields,
+            fields: self.passed_head(order, &incoming),
             share: Share::Private,
             length: incoming.length(),
         });
-        if order.ask.is_safe() {
+        if order.ask.is_safe() && pupil.is_none() {
             relay(&mut incoming, writer).await?;
         } else {
-            // A client that left does not end an unsafe exchange: the rest is read and dropped.
+            // A client that left does not end an unsafe exchange, nor one that something is learnt from, which is short: the
+            // rest is read and dropped.
             while let Some(chunk) = incoming.chunk().await? {
+                if let Some(pupil) = &mut pupil {
+                    pupil.push(&chunk);
+                }
                 let _ = writer.push(chunk).await;
             }
         }
-        publish(&order.site, &ordered);
+        let calm = publish_own(order, &incoming, &ordered, calm);
+        self.end_lesson(order, &incoming, pupil, calm.unwrap_or(born));
         Ok(())
+    }
+
+    /// The head of an answer as its client gets it.
+    fn passed_head(&self, order: &PassOrder, incoming: &Incoming) -> HeaderMap {
+        match order.site.rules.preset {
+            Preset::None => self.private_head(&incoming.fields),
+            Preset::WordPress => {
+                let mut fields = storable::forwarded_fields(&incoming.fields);
+                for name in purge::PURGE_FIELDS {
+                    fields.remove(*name);
+                }
+                fields
+            }
+        }
     }
 }
 
@@ -80,22 +105,20 @@ fn ordered(order: &PassOrder, incoming: &Incoming) -> Vec<Purge> {
         order.facts.query().map(<[u8]>::to_vec),
     )];
     for name in [header::LOCATION, header::CONTENT_LOCATION] {
-        let text = incoming
+        let address = incoming
             .fields
             .get(name)
-            .and_then(|value| value.to_str().ok());
-        if let Some(Ok(Scope::Url { host, path, query })) =
-            text.map(|t| purge::url_scope(t, &order.site.rules))
-        {
-            // Another host's pages are not this site's to purge (RFC 9111 §4.4).
-            if host
-                .as_deref()
-                .is_none_or(|host| host == order.facts.host())
-            {
-                scopes.push(own(path, query));
-            }
+            .and_then(|value| storable::resolve(&order.facts, value.as_bytes(), &order.site.rules));
+        // Another host's pages are not this site's to purge (RFC 9111 §4.4).
+        if let Some(address) = address.filter(|address| address.is_on_host_of(&order.facts)) {
+            scopes.push(own(address.path, address.query));
         }
     }
+    scopes.extend(
+        tags::invalidated_groups(&incoming.fields)
+            .into_iter()
+            .map(Scope::Tag),
+    );
     orders.extend(scopes.into_iter().map(|scope| Purge {
         scope,
         strength: Strength::Hard,

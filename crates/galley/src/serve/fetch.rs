@@ -117,6 +117,7 @@ pub async fn whole(
         pool: pool.index,
         facts: exchange.facts.clone(),
         ask: ask(exchange, request, script, body),
+        learn: None,
     };
     let mut reader = pool.compositor.pass(order).await?;
     let head = reader.head().await?;
@@ -156,7 +157,7 @@ fn page_order(exchange: &Exchange<'_>, pool: &Pool, script: Option<Script>) -> P
     }
 }
 
-fn ask(
+pub(super) fn ask(
     exchange: &Exchange<'_>,
     request: UpstreamRequest,
     script: Option<Script>,
@@ -174,7 +175,7 @@ fn ask(
     }
 }
 
-fn client<'a>(exchange: &'a Exchange<'_>) -> Client<'a> {
+pub(super) fn client<'a>(exchange: &'a Exchange<'_>) -> Client<'a> {
     Client {
         address: exchange.client.ip(),
         port: exchange.client.port(),
@@ -183,7 +184,7 @@ fn client<'a>(exchange: &'a Exchange<'_>) -> Client<'a> {
 }
 
 /// Who composes this request, with the script where it needs one.
-fn upstream(
+pub(super) fn upstream(
     exchange: &Exchange<'_>,
     script: Option<Script>,
 ) -> Result<(Pool, Option<Script>), Fault> {
@@ -194,7 +195,7 @@ fn upstream(
     }
 }
 
-fn kept(head: &FillHead) -> Kept {
+pub(super) fn kept(head: &FillHead) -> Kept {
     match &head.share {
         Share::Shared { .. } if !head.status.is_server_error() => Kept::Stored,
         Share::Shared { .. } | Share::Private => Kept::NotStored(NotStored::ErrorPage),
@@ -235,7 +236,7 @@ fn fall_back(
     }
 }
 
-async fn collect(mut reader: FillReader) -> Result<Bytes, Failure> {
+pub(super) async fn collect(mut reader: FillReader) -> Result<Bytes, Failure> {
     let mut whole = BytesMut::new();
     while let Some(chunk) = reader.next().await? {
         whole.extend_from_slice(&chunk);
@@ -243,7 +244,7 @@ async fn collect(mut reader: FillReader) -> Result<Bytes, Failure> {
     Ok(whole.freeze())
 }
 
-fn method_has_body(method: Method) -> bool {
+pub(super) fn method_has_body(method: Method) -> bool {
     matches!(method, Method::Post | Method::Put | Method::Patch)
 }
 

@@ -9,14 +9,17 @@ mod exchange;
 mod fetch;
 mod file;
 mod page;
+mod parts;
 mod purge;
 mod site;
+mod unbent;
 
 use std::sync::Arc;
 
 use galley_rules::facts::{Gate, Method};
 use galley_rules::lookup::{self, Plan};
 use galley_rules::outcome::{Outcome, PassWhy, RefusedWhy, StaleWhy};
+use galley_rules::site::Preset;
 use galley_store::entry::{Entry, Kind};
 
 use crate::fault::Fault;
@@ -51,6 +54,9 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Ans
             return Err(Fault::new(RefusedWhy::Method, "TRACE or CONNECT"));
         }
         _ => {}
+    }
+    if exchange.site.core.rules.preset == Preset::None {
+        return unbent::respond(services, exchange).await;
     }
     let kept = look(services, exchange);
     let why = match (exchange.facts.gate(), &kept) {
@@ -128,10 +134,11 @@ fn look(services: &Services, exchange: &mut Exchange<'_>) -> Kept {
         age: entry.age(services.clock.tick()),
         life: &entry.life,
         soft_purged,
+        fields: &entry.fields,
     };
     match lookup::plan(&exchange.facts, Some(&standing)) {
         Plan::Fresh if entry.kind == Kind::TravelsWhole => Kept::TravelsWhole,
-        _ if entry.kind == Kind::TravelsWhole => Kept::Nothing,
+        _ if entry.kind != Kind::Page => Kept::Nothing,
         Plan::Fresh => Kept::Fresh(entry),
         Plan::ServeStaleAndRefresh => Kept::Usable(entry),
         Plan::Fetch {
@@ -140,6 +147,8 @@ fn look(services: &Services, exchange: &mut Exchange<'_>) -> Kept {
         Plan::Fetch {
             stale_on_error: false,
         }
+        // A client's wish for a stale copy counts only without the preset.
+        | Plan::ServeStale
         | Plan::OnlyIfCachedMiss => Kept::Nothing,
     }
 }

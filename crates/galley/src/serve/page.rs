@@ -4,12 +4,14 @@
 //! cacheable fetch. `Date` is the composition's and `Age` counts from it (RFC 9111 §4.2.3, §5.1).
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use galley_rules::conditional::{self, Condition, Validators};
 use galley_rules::facts::Method;
 use galley_rules::outcome::Outcome;
 use galley_rules::range::{self, Ranges};
+use galley_rules::site::Preset;
 use galley_rules::time;
 use galley_store::entry::Entry;
 use galley_store::fill::{FillHead, FillReader};
@@ -17,6 +19,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 
 use super::answer::{Answer, Body, Fields};
 use super::exchange::Exchange;
+use super::parts;
 use super::site::Services;
 
 /// The answer of a stored page.
@@ -117,16 +120,23 @@ fn condition(exchange: &Exchange<'_>, status: u16, fields: &HeaderMap) -> Condit
     if status != 200 {
         return Condition::Proceed;
     }
-    conditional::evaluate_stored(&exchange.facts, &validators(fields))
+    let mut validators = validators(fields);
+    if exchange.site.core.rules.preset == Preset::None && validators.last_modified.is_none() {
+        // RFC 9111 §4.3.2: in its absence, `Date`.
+        validators.last_modified = date(fields, &header::DATE);
+    }
+    conditional::evaluate_stored(&exchange.facts, &validators)
 }
 
 fn validators(fields: &HeaderMap) -> Validators<'_> {
     Validators {
         etag: fields.get(header::ETAG).map(HeaderValue::as_bytes),
-        last_modified: fields
-            .get(header::LAST_MODIFIED)
-            .and_then(|v| time::parse_date(v.as_bytes())),
+        last_modified: date(fields, &header::LAST_MODIFIED),
     }
+}
+
+fn date(fields: &HeaderMap, name: &header::HeaderName) -> Option<SystemTime> {
+    time::parse_date(fields.get(name)?.as_bytes())
 }
 
 /// RFC 9110 §15.4.5: what a 304 carries.
@@ -150,7 +160,7 @@ fn not_modified(answer: &mut Answer) {
     answer.body = Body::None;
 }
 
-/// One range of a stored page (RFC 9110 §14.2); several are answered with the whole, which is always allowed.
+/// The ranges of a stored page (RFC 9110 §14.2).
 fn apply_range(exchange: &Exchange<'_>, answer: &mut Answer) {
     let Body::Bytes(body) = &answer.body else {
         return;
@@ -163,7 +173,17 @@ fn apply_range(exchange: &Exchange<'_>, answer: &mut Answer) {
     }
     let length = body.len() as u64;
     match range::parse(wanted, length) {
-        Ranges::Whole | Ranges::Many(_) => {}
+        Ranges::Whole => {}
+        Ranges::Many(spans) => {
+            let media_type = answer.fields.map().get(header::CONTENT_TYPE);
+            if let Some(parts) = parts::multipart(body, media_type, &spans) {
+                let mut fields = answer.fields.map().clone();
+                fields.insert(header::CONTENT_TYPE, parts.media_type);
+                answer.fields = Fields::Own(fields);
+                answer.status = 206;
+                answer.body = Body::Bytes(parts.body);
+            }
+        }
         Ranges::Unsatisfiable => {
             answer.status = 416;
             answer.body = Body::Bytes(Bytes::new());

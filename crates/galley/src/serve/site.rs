@@ -85,6 +85,8 @@ pub struct Services {
     pub memory: Arc<Memory>,
     /// Time.
     pub clock: Clock,
+    /// Who this process is, for `CDN-Loop`: another name than that of any other.
+    pub identity: String,
     /// Warnings about upstreams, which any visitor's request can cause.
     pub upstream_warnings: UpstreamWarnings,
 }

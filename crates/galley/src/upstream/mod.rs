@@ -155,7 +155,9 @@ enum IncomingBody {
 
 impl Incoming {
     fn new(status: StatusCode, fields: HeaderMap, body: IncomingBody, is_head: bool) -> Self {
-        let expected = if is_head {
+        // A 304 may tell the length that a 200 would have (RFC 9110 §8.6).
+        let is_bare = is_head || status == StatusCode::NOT_MODIFIED;
+        let expected = if is_bare {
             None
         } else {
             content_length(&fields)

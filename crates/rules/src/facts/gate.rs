@@ -54,7 +54,8 @@ fn reason(
         ),
         (line.upgrade, PassWhy::Upgrade),
         (line.has_body, PassWhy::Body),
-        (seen.authorization, PassWhy::Authorization),
+        // Without a preset RFC 9111 section 3.5 decides, from the response ([`crate::storable`]).
+        (is_wordpress && seen.authorization, PassWhy::Authorization),
         (
             rule.is_some_and(|rule| rule.cache == Some(false)),
             PassWhy::Rule,

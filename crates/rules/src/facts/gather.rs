@@ -92,7 +92,13 @@ impl Facts {
         let scratch = &mut self.scratch;
         let reading = query::scan(raw, site, &mut scratch.parameters, &mut scratch.work);
         let start = self.arena.len();
-        if query::write_kept(raw, &mut scratch.parameters, &scratch.work, &mut self.arena) {
+        if query::write_kept(
+            raw,
+            &mut scratch.parameters,
+            &scratch.work,
+            site,
+            &mut self.arena,
+        ) {
             self.found.query = Some((start, self.arena.len()));
         }
         let start = self.arena.len();
@@ -186,6 +192,7 @@ impl Facts {
         self.found.gate = gate;
         self.found.ignores_cookies = ignores_cookies;
         let cookies_matter = !ignores_cookies || gate != Gate::Open;
+        self.found.has_authorization = pass.seen.authorization;
         self.found.has_session =
             pass.seen.authorization || (pass.seen.bypass_cookie && cookies_matter);
     }

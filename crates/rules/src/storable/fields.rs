@@ -7,6 +7,7 @@ use http::header::{CACHE_CONTROL, CONNECTION, EXPIRES, SET_COOKIE, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{is_html, media_type};
+use crate::cache_control::CacheControl;
 use crate::fields::is_hop_by_hop;
 use crate::site::{Preset, SiteRules};
 use crate::tags::TAG_FIELDS;
@@ -15,29 +16,76 @@ use crate::tags::TAG_FIELDS;
 /// `Age`, `Content-Length`, proxy authentication, tags, orders, and what is addressed to surrogates. Also `Vary` where
 /// the request's rule ignores it.
 ///
-/// Without a preset the fields of other products are ordinary fields and stay.
+/// Without a preset the fields of other products are ordinary fields and stay; so do cookies, since then only harmless
+/// ones get here (RFC 9111 §7.3), unless a rule ignores them. What `no-cache="a"` names goes.
 pub fn stored_fields(fields: &HeaderMap, site: &SiteRules, rule: Option<usize>) -> HeaderMap {
-    let ignores_vary = rule
+    let ignore = rule
         .and_then(|index| site.rules.get(index))
-        .is_some_and(|rule| rule.ignore.vary);
-    let listed: Vec<&[u8]> = fields
-        .get_all(CONNECTION)
-        .iter()
-        .flat_map(|line| line.as_bytes().split(|&byte| byte == b','))
-        .map(<[u8]>::trim_ascii)
-        .collect();
+        .map(|rule| rule.ignore)
+        .unwrap_or_default();
+    let is_unbent = site.preset == Preset::None;
+    let keeps_cookies = is_unbent && !ignore.set_cookie;
+    let confined = if is_unbent {
+        confined(fields)
+    } else {
+        Vec::new()
+    };
+    let listed = listed(fields);
     let mut kept = HeaderMap::with_capacity(fields.keys_len());
     for (name, value) in fields {
         let is_dropped = is_hop_by_hop(name.as_str(), listed.iter().copied())
             || NEVER_STORED.contains(&name.as_str())
+            || (!keeps_cookies && COOKIES.contains(&name.as_str()))
+            || (!is_unbent && *name == "cdn-cache-control")
+            || confined.contains(name)
             || TAG_FIELDS.contains(&name.as_str())
             || (site.preset == Preset::WordPress && FOREIGN.contains(&name.as_str()))
-            || (ignores_vary && *name == VARY);
+            || (ignore.vary && *name == VARY);
         if !is_dropped {
             kept.append(name.clone(), value.clone());
         }
     }
     kept
+}
+
+/// Adds back what `no-cache="a"` and `private="a"` name: the one who asked gets it, nobody else (RFC 9111 §5.2.2.4).
+/// Says whether there was any.
+pub fn add_confined(fields: &HeaderMap, kept: &mut HeaderMap) -> bool {
+    let names = confined(fields);
+    let before = kept.len();
+    for name in &names {
+        for value in fields.get_all(name) {
+            kept.append(name.clone(), value.clone());
+        }
+    }
+    kept.len() > before
+}
+
+fn confined(fields: &HeaderMap) -> Vec<HeaderName> {
+    let lines = fields.get_all(CACHE_CONTROL).into_iter();
+    CacheControl::parse(lines.map(HeaderValue::as_bytes)).confined_to
+}
+
+/// A head to be passed on to the one client that it is for: without what belongs to one connection (RFC 9110 §7.6.1).
+pub fn forwarded_fields(fields: &HeaderMap) -> HeaderMap {
+    let listed = listed(fields);
+    let mut kept = HeaderMap::with_capacity(fields.keys_len());
+    for (name, value) in fields {
+        if !is_hop_by_hop(name.as_str(), listed.iter().copied()) {
+            kept.append(name.clone(), value.clone());
+        }
+    }
+    kept
+}
+
+/// The names that `Connection` lists.
+fn listed(fields: &HeaderMap) -> Vec<&[u8]> {
+    fields
+        .get_all(CONNECTION)
+        .iter()
+        .flat_map(|line| line.as_bytes().split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .collect()
 }
 
 /// Adds what browsers are to be told where the upstream said nothing: pages are to be asked for again each time, so that
@@ -86,13 +134,12 @@ const NEVER_STORED: &[&str] = &[
     "proxy-authenticate",
     "proxy-authorization",
     "proxy-authentication-info",
-    "set-cookie",
-    "set-cookie2",
-    "lsc-cookie",
     "galley-cache-control",
     "galley-purge",
-    "cdn-cache-control",
 ];
+
+/// The fields that set cookies.
+const COOKIES: &[&str] = &["set-cookie", "set-cookie2", "lsc-cookie"];
 
 /// Instructions to other products' caches.
 const FOREIGN: &[&str] = &[
@@ -174,7 +221,19 @@ mod tests {
             ["content-type", "date", "etag", "link", "x-wp-total"]
         );
         assert_eq!(kept.get_all("link").iter().count(), 2);
-        assert_eq!(names(&stored_fields(&rows, &none(), None)), names(&kept));
+        assert_eq!(
+            names(&stored_fields(&rows, &none(), None)),
+            [
+                "cdn-cache-control",
+                "content-type",
+                "date",
+                "etag",
+                "link",
+                "lsc-cookie",
+                "set-cookie",
+                "x-wp-total"
+            ]
+        );
     }
 
     #[test]

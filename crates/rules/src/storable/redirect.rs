@@ -1,9 +1,9 @@
-//! Whether a redirect leads back to the address that was asked for.
+//! Where a `Location` or `Content-Location` leads, and whether it leads back to the address that was asked for.
 //!
-//! Such a redirect is right for one visitor in one moment (a cookie to be set, a scheme that the upstream misread) and a
+//! A redirect back is right for one visitor in one moment (a cookie to be set, a scheme that the upstream misread) and a
 //! trap when stored: everybody would be sent round in circles. Addresses are compared as keys are, with the parameters
-//! that Galley ignores left out, but regardless of scheme and port. What cannot be read counts as leading back, because
-//! then nobody knows.
+//! that Galley ignores left out, but regardless of scheme and port. For redirects, what cannot be read counts as leading
+//! back, because then nobody knows.
 
 use http::HeaderMap;
 use http::header::LOCATION;
@@ -14,24 +14,72 @@ use crate::route::canonical_host;
 use crate::site::SiteRules;
 use crate::uri;
 
+/// Where a reference leads, in the form of keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Canonical; `None`: the host that was asked.
+    pub host: Option<String>,
+    /// Canonical path.
+    pub path: Vec<u8>,
+    /// Normalised query.
+    pub query: Option<Vec<u8>>,
+}
+
+impl Address {
+    /// Whether it is on the host that was asked.
+    pub fn is_on_host_of(&self, facts: &Facts) -> bool {
+        self.host.as_deref().is_none_or(|host| host == facts.host())
+    }
+
+    /// Whether it is what was asked for.
+    pub fn is_of(&self, facts: &Facts) -> bool {
+        self.is_on_host_of(facts)
+            && self.path == facts.path()
+            && self.query.as_deref() == facts.query()
+    }
+}
+
+/// Resolves a reference against the address that was asked for (RFC 3986 §5.2, as far as references occur in practice).
+/// `None`: it cannot be read, or it is not of HTTP.
+pub fn resolve(facts: &Facts, reference: &[u8], site: &SiteRules) -> Option<Address> {
+    match follow(facts, reference, site) {
+        Leads::To(address) => Some(address),
+        Leads::Elsewhere | Leads::Unknown => None,
+    }
+}
+
 /// Whether any `Location` names the request's own address. None at all leads nowhere.
 pub(super) fn leads_back(facts: &Facts, fields: &HeaderMap, site: &SiteRules) -> bool {
     fields
         .get_all(LOCATION)
         .iter()
-        .any(|value| is_same_address(facts, value.as_bytes(), site))
+        .any(|value| match follow(facts, value.as_bytes(), site) {
+            Leads::To(address) => address.is_of(facts),
+            Leads::Elsewhere => false,
+            Leads::Unknown => true,
+        })
 }
 
-/// RFC 3986 §5.2, as far as references occur in practice.
-fn is_same_address(facts: &Facts, location: &[u8], site: &SiteRules) -> bool {
-    let reference = location
+enum Leads {
+    To(Address),
+    /// Another scheme.
+    Elsewhere,
+    Unknown,
+}
+
+fn follow(facts: &Facts, reference: &[u8], site: &SiteRules) -> Leads {
+    let reference = reference
         .split(|&byte| byte == b'#')
         .next()
         .unwrap_or_default()
         .trim_ascii();
     if let Some(scheme) = scheme(reference) {
-        return (scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https"))
-            && is_same_target(facts, reference, site);
+        let is_http = scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https");
+        return if is_http {
+            read(reference, site)
+        } else {
+            Leads::Elsewhere
+        };
     }
     let mut absolute = Vec::with_capacity(
         reference
@@ -42,7 +90,11 @@ fn is_same_address(facts: &Facts, location: &[u8], site: &SiteRules) -> bool {
     if reference.starts_with(b"//") {
         absolute.extend_from_slice(b"http:");
     } else if reference.is_empty() {
-        return true;
+        return Leads::To(Address {
+            host: None,
+            path: facts.path().to_vec(),
+            query: facts.query().map(<[u8]>::to_vec),
+        });
     } else if reference.starts_with(b"?") {
         absolute.extend_from_slice(facts.path());
     } else if !reference.starts_with(b"/") {
@@ -51,29 +103,29 @@ fn is_same_address(facts: &Facts, location: &[u8], site: &SiteRules) -> bool {
         absolute.extend_from_slice(facts.path().get(..directory).unwrap_or_default());
     }
     absolute.extend_from_slice(reference);
-    is_same_target(facts, &absolute, site)
+    read(&absolute, site)
 }
 
-fn is_same_target(facts: &Facts, absolute: &[u8], site: &SiteRules) -> bool {
+fn read(absolute: &[u8], site: &SiteRules) -> Leads {
     let Ok(target) = uri::split(absolute) else {
-        return true;
+        return Leads::Unknown;
     };
-    if let Some(authority) = target.authority {
-        match canonical_host(authority) {
-            Ok(host) if host != facts.host() => return false,
-            Ok(_) => {}
-            Err(_) => return true,
-        }
-    }
+    let Ok(host) = target.authority.map(canonical_host).transpose() else {
+        return Leads::Unknown;
+    };
     let mut path = Vec::with_capacity(target.path.len());
     if uri::canonical_path(target.path, &mut path).is_err() {
-        return true;
+        return Leads::Unknown;
     }
-    let mut normal_query = Vec::new();
+    let mut normal = Vec::new();
     if let Some(raw) = target.query {
-        query::normalise(raw, site, &mut normal_query);
+        query::normalise(raw, site, &mut normal);
     }
-    path == facts.path() && normal_query == facts.query().unwrap_or_default()
+    Leads::To(Address {
+        host,
+        path,
+        query: (!normal.is_empty()).then_some(normal),
+    })
 }
 
 /// `http` of `http://..`; a colon behind a slash or in a query is none.

@@ -225,12 +225,13 @@ fn kept(explanation: &Explanation<'_, '_>) -> Kept {
         age: entry.age(explanation.state.services.clock.tick()),
         life: &entry.life,
         soft_purged,
+        fields: &entry.fields,
     };
     match lookup::plan(&explanation.exchange.facts, Some(&standing)) {
         Plan::Fresh if entry.kind == Kind::TravelsWhole => Kept::TravelsWhole,
-        _ if entry.kind == Kind::TravelsWhole => Kept::Nothing,
+        _ if entry.kind != Kind::Page => Kept::Nothing,
         Plan::Fresh => Kept::Fresh,
-        Plan::ServeStaleAndRefresh => Kept::Usable,
+        Plan::ServeStaleAndRefresh | Plan::ServeStale => Kept::Usable,
         Plan::Fetch {
             stale_on_error: true,
         } => Kept::OnError,

@@ -131,6 +131,10 @@ pub(super) fn pass(why: PassWhy, exchange: &Exchange<'_>) -> Advice {
             "its answer could not be stored a moment ago",
             "look again after the next request for it",
         ),
+        PassWhy::Range => {
+            Advice::fine("it asks for a part, and nothing is stored that it could be cut from")
+        }
+        PassWhy::Head => Advice::fine("it asks for the head only, and nothing stored may answer"),
     }
 }
 
@@ -256,6 +260,13 @@ pub(super) fn refused(why: RefusedWhy) -> Advice {
         RefusedWhy::UpstreamDown => Advice::fine("the upstream cannot be reached"),
         RefusedWhy::UpstreamTimeout => Advice::fine("the upstream takes too long"),
         RefusedWhy::BadUpstream => Advice::fine("the upstream's answer cannot be read"),
+        RefusedWhy::MustRevalidate => Advice::fine(
+            "what is stored must not be used without asking, and the upstream does not answer",
+        ),
+        RefusedWhy::Loop => Advice::new(
+            "the upstream sends this request back to Galley",
+            "look whether the site's `upstream` is an address of Galley itself",
+        ),
         RefusedWhy::Internal => Advice::fine("a fault of Galley: see the error log"),
     }
 }

@@ -1,0 +1,163 @@
+//! A 304, or the head of a stored response that came alone: what is stored gets younger (RFC 9111 §4.3.4, §4.3.5).
+//!
+//! The new entry shares the stored bytes, belongs to the tags of both heads, is as old as this exchange's start, and takes
+//! the place only of the very entry that was asked about.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use galley_rules::storable::{self, Answered, Verdict};
+use galley_rules::tags::{self, MAX_TAGS, Tags};
+use galley_store::entry::{Entry, Parts};
+use galley_store::fill::{Failure, FillHead, FillWriter, Share};
+use http::header::{self, HeaderMap};
+
+use super::{Flight, scopes};
+use crate::compositor::{Desk, PageOrder};
+use crate::upstream::Incoming;
+
+/// A head without its content.
+pub(super) struct News {
+    pub(super) incoming: Incoming,
+    pub(super) delay: Duration,
+}
+
+impl Desk {
+    /// Answers from the held entry with what a 304 told.
+    pub(super) async fn freshen(
+        &self,
+        page: &PageOrder,
+        flight: &Flight,
+        writer: &mut FillWriter,
+        held: &Arc<Entry>,
+        mut news: News,
+    ) -> Result<(), Failure> {
+        // To its end, so that the connection can serve again.
+        while news.incoming.chunk().await?.is_some() {}
+        let rules = &page.site.rules;
+        let merged = merged(held, &news.incoming.fields);
+        let answered = Answered {
+            status: held.status,
+            fields: &merged,
+            response_delay: news.delay,
+            now: self.clock.wall(),
+        };
+        let verdict = storable::judge(&page.facts, &answered, rules);
+        let (fields, share) = match verdict {
+            Verdict::Store(life) => {
+                let mut fields = storable::stored_fields(&merged, rules, page.facts.rule());
+                self.finish_head(&mut fields);
+                let tags = both(held, tags::collect(&news.incoming.fields));
+                let share = Share::Shared {
+                    life,
+                    tags: tags.ids.clone(),
+                };
+                let entry = Arc::new(Entry::new(Parts {
+                    key: held.key.clone(),
+                    kind: held.kind,
+                    status: held.status,
+                    fields: fields.clone(),
+                    body: held.shared_body(),
+                    stored_at: self.clock.tick(),
+                    life,
+                    scopes: scopes(&page.facts, tags.ids),
+                    tags: tags.names,
+                    born: flight.born.get(),
+                }));
+                // Something else has taken the place, or there is no room: this answer is as good without.
+                let _ = self.memory.put_if_same(held, entry);
+                (fields, share)
+            }
+            Verdict::Skip(_) => {
+                self.memory.remove_if_same(held);
+                (self.private_head(&merged), Share::Private)
+            }
+        };
+        writer.head(FillHead {
+            status: held.status,
+            fields,
+            share,
+            length: Some(held.body.len() as u64),
+        });
+        let _ = writer.push(held.body.clone()).await;
+        Ok(())
+    }
+
+    /// The head of a `HEAD`'s answer makes a stored response younger, or shows that it is not what the origin has now.
+    pub(super) fn learn_head(&self, order: &Noted<'_>, held: &Arc<Entry>, head: &HeaderMap) {
+        let length = head
+            .get(header::CONTENT_LENGTH)
+            .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+        let differs = |name| {
+            head.get(&name)
+                .is_some_and(|new| held.fields.get(&name) != Some(new))
+        };
+        if differs(header::ETAG)
+            || differs(header::LAST_MODIFIED)
+            || length.is_some_and(|length| length != held.body.len())
+        {
+            self.memory.remove_if_same(held);
+            return;
+        }
+        let rules = &order.site.rules;
+        let merged = merged(held, head);
+        let answered = Answered {
+            status: held.status,
+            fields: &merged,
+            response_delay: order.delay,
+            now: self.clock.wall(),
+        };
+        let Verdict::Store(life) = storable::judge(order.facts, &answered, rules) else {
+            self.memory.remove_if_same(held);
+            return;
+        };
+        let mut fields = storable::stored_fields(&merged, rules, order.facts.rule());
+        self.finish_head(&mut fields);
+        let tags = both(held, tags::collect(head));
+        let entry = Arc::new(Entry::new(Parts {
+            key: held.key.clone(),
+            kind: held.kind,
+            status: held.status,
+            fields,
+            body: held.shared_body(),
+            stored_at: self.clock.tick(),
+            life,
+            scopes: scopes(order.facts, tags.ids),
+            tags: tags.names,
+            born: order.born,
+        }));
+        let _ = self.memory.put_if_same(held, entry);
+    }
+}
+
+/// An exchange that something is learnt from.
+pub(super) struct Noted<'o> {
+    pub(super) site: &'o crate::compositor::Site,
+    pub(super) facts: &'o galley_rules::facts::Facts,
+    pub(super) delay: Duration,
+    pub(super) born: u64,
+}
+
+/// The stored head with the news; the date is the news', so that ages count from it.
+fn merged(held: &Entry, news: &HeaderMap) -> HeaderMap {
+    let mut stored = held.fields.clone();
+    stored.remove(header::DATE);
+    storable::updated_fields(&stored, news)
+}
+
+/// The tags of both, or that of everything.
+fn both(held: &Entry, new: Tags) -> Tags {
+    let mut ids: Vec<u64> = held.scopes.tags.iter().copied().chain(new.ids).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    if ids.len() > MAX_TAGS {
+        return Tags::everything();
+    }
+    let mut names = held.tags.clone();
+    for name in new.names {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    Tags { ids, names }
+}

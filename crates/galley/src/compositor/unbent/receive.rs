@@ -1,0 +1,294 @@
+//! An answer that comes in for a fetch: to everyone and into the store, or to the one who asked.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use galley_rules::forward::BY_GALLEY;
+use galley_rules::outcome::NotStored;
+use galley_rules::purge::PURGE_FIELDS;
+use galley_rules::storable::{self, Answered, Life, Verdict};
+use galley_rules::tags::{self, Tags};
+use galley_store::body::Body;
+use galley_store::entry::{Entry, Kind, Parts};
+use galley_store::epochs::Standing;
+use galley_store::fill::{Failure, FillHead, FillWriter, Finished, Share};
+use galley_store::key::Key;
+use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+use super::{Flight, scopes, variants};
+use crate::compositor::{Desk, PageOrder, relay};
+use crate::upstream::Incoming;
+
+/// What is to be stored when the body is whole.
+pub(super) struct Kept {
+    status: StatusCode,
+    fields: HeaderMap,
+    life: Life,
+    tags: Tags,
+    names: Vec<HeaderName>,
+    selections: Vec<Vec<u8>>,
+}
+
+impl Desk {
+    pub(super) async fn receive(
+        &self,
+        page: &PageOrder,
+        flight: &Rc<Flight>,
+        writer: &mut FillWriter,
+        incoming: Incoming,
+        response_delay: Duration,
+    ) -> Result<Option<Kept>, Failure> {
+        let answered = Answered {
+            status: incoming.status,
+            fields: &incoming.fields,
+            response_delay,
+            now: self.clock.wall(),
+        };
+        let life = match storable::judge(&page.facts, &answered, &page.site.rules) {
+            Verdict::Store(life) => life,
+            Verdict::Skip(why) => return self.hand_over(page, flight, writer, incoming, why).await,
+        };
+        let rules = &page.site.rules;
+        let mut fields = storable::stored_fields(&incoming.fields, rules, page.facts.rule());
+        let names = variants::names(&fields);
+        let Some(selections) = variants::selections(&names, &flight.sent, &fields) else {
+            return self
+                .hand_over(page, flight, writer, incoming, NotStored::Vary)
+                .await;
+        };
+        self.finish_head(&mut fields);
+        let tags = tags::collect(&incoming.fields);
+        if !names.is_empty() {
+            // Those who come now find their own place, and this flight under its variant's.
+            self.note_variants(page, flight, &names, &selections);
+        }
+        let mut head = fields.clone();
+        flight
+            .is_confined
+            .set(storable::add_confined(&incoming.fields, &mut head));
+        writer.head(FillHead {
+            status: incoming.status,
+            fields: head,
+            share: Share::Shared {
+                life,
+                tags: tags.ids.clone(),
+            },
+            length: incoming.length(),
+        });
+        let status = incoming.status;
+        let mut incoming = incoming;
+        relay(&mut incoming, writer).await?;
+        Ok(incoming.ended_well().then_some(Kept {
+            status,
+            fields,
+            life,
+            tags,
+            names,
+            selections,
+        }))
+    }
+
+    /// Gives the answer to the one whose request it answers.
+    pub(super) async fn hand_over(
+        &self,
+        page: &PageOrder,
+        flight: &Flight,
+        writer: &mut FillWriter,
+        mut incoming: Incoming,
+        why: NotStored,
+    ) -> Result<Option<Kept>, Failure> {
+        // An error is no property of the address, and what credentials brought says nothing about other requests.
+        if !incoming.status.is_server_error() && !page.facts.has_authorization() {
+            self.remember(page, flight.born.get(), why);
+        }
+        writer.head(FillHead {
+            status: incoming.status,
+            fields: self.private_head(&incoming.fields),
+            share: Share::Private,
+            length: incoming.length(),
+        });
+        relay(&mut incoming, writer).await?;
+        Ok(None)
+    }
+
+    /// Stores what came, under the address or under its variants.
+    pub(super) fn keep_variants(
+        &self,
+        page: &PageOrder,
+        flight: &Flight,
+        kept: &Kept,
+        finished: Finished,
+    ) {
+        let born = flight.born.get();
+        let Some(body) = finished.body else {
+            return self.remember(page, born, NotStored::TooLarge);
+        };
+        let keys: Vec<Key> = if kept.names.is_empty() {
+            self.forget_variants(page);
+            vec![page.key.clone()]
+        } else {
+            let primary = page.key.bytes();
+            let variant = |selection: &Vec<u8>| Key::new(&variants::key(primary, selection));
+            kept.selections.iter().map(variant).collect()
+        };
+        for key in keys {
+            self.store_unbent(
+                page,
+                Parts {
+                    key,
+                    kind: Kind::Page,
+                    status: kept.status,
+                    fields: kept.fields.clone(),
+                    body: body.clone(),
+                    stored_at: self.clock.tick(),
+                    life: kept.life,
+                    scopes: scopes(&page.facts, kept.tags.ids.clone()),
+                    tags: kept.tags.names.clone(),
+                    born,
+                },
+            );
+        }
+    }
+
+    pub(super) fn store_unbent(&self, page: &PageOrder, parts: Parts) {
+        let entry = Arc::new(Entry::new(parts));
+        if page.site.epochs.prove_waiting(&entry) == Standing::Dead {
+            return;
+        }
+        let is_page = entry.kind == Kind::Page;
+        match self.memory.put(entry) {
+            Ok(()) if is_page => page.site.tally.stored(),
+            Ok(()) => {}
+            Err(error) => {
+                tracing::debug!(site = page.site.name, %error, "a response was not stored");
+            }
+        }
+    }
+
+    /// Writes the marker of an address whose responses vary, and removes what it no longer lists.
+    fn note_variants(
+        &self,
+        page: &PageOrder,
+        flight: &Rc<Flight>,
+        names: &[HeaderName],
+        selections: &[Vec<u8>],
+    ) {
+        let primary = &page.key;
+        let resident = self
+            .memory
+            .get(primary.bytes())
+            .filter(|entry| entry.kind == Kind::Varies);
+        let (list, leaving) = variants::listed(resident.as_deref(), names, selections);
+        for selection in leaving {
+            self.memory
+                .remove(&variants::key(primary.bytes(), &selection));
+        }
+        let marker = marker(page, Kind::Varies, flight.born.get());
+        self.store_unbent(
+            page,
+            Parts {
+                fields: variants::vary(names),
+                body: list.into(),
+                stored_at: self.clock.tick(),
+                life: Life {
+                    fresh: MARKED,
+                    ..Life::default()
+                },
+                ..marker
+            },
+        );
+        if let Some(own) = selections.first() {
+            let place = Key::new(&variants::key(primary.bytes(), own));
+            self.fetches.borrow_mut().insert(place, Rc::clone(flight));
+        }
+    }
+
+    /// A response that does not vary takes the place of all variants.
+    fn forget_variants(&self, page: &PageOrder) {
+        let Some(marker) = self
+            .memory
+            .get(page.key.bytes())
+            .filter(|entry| entry.kind == Kind::Varies)
+        else {
+            return;
+        };
+        for selection in variants::read(&marker.body) {
+            self.memory
+                .remove(&variants::key(page.key.bytes(), &selection));
+        }
+        self.memory.remove_if_same(&marker);
+    }
+
+    /// Notes for a moment that the address gives what may not be stored, so that nobody waits for another's answer.
+    pub(super) fn remember(&self, page: &PageOrder, born: u64, why: NotStored) {
+        tracing::debug!(
+            site = page.site.name,
+            why = why.word(),
+            "a response was not stored"
+        );
+        let now = self.clock.tick();
+        page.site.tally.not_kept(&page.key, why, now);
+        let key = variants::place(&self.memory, &page.key, &page.ask.request.fields);
+        let marker = marker(page, Kind::TravelsWhole, born);
+        self.store_unbent(
+            page,
+            Parts {
+                key,
+                stored_at: self.clock.tick(),
+                life: Life {
+                    fresh: REMEMBERED,
+                    ..Life::default()
+                },
+                ..marker
+            },
+        );
+    }
+
+    /// A head for one client.
+    pub(in crate::compositor) fn private_head(&self, fields: &HeaderMap) -> HeaderMap {
+        let mut fields = storable::forwarded_fields(fields);
+        for name in PURGE_FIELDS {
+            fields.remove(*name);
+        }
+        self.finish_head(&mut fields);
+        fields
+    }
+
+    /// What each head that travels on gets: a date (RFC 9110 §6.6.1), and who passed it on (§7.6.3).
+    pub(super) fn finish_head(&self, fields: &mut HeaderMap) {
+        if !fields.contains_key(header::DATE) {
+            let mut text = Vec::with_capacity(29);
+            galley_rules::time::write_date(self.clock.wall(), &mut text);
+            if let Ok(value) = HeaderValue::from_bytes(&text) {
+                fields.insert(header::DATE, value);
+            }
+        }
+        if fields.get_all(header::VIA).iter().next_back() != Some(&BY_GALLEY) {
+            fields.append(header::VIA, BY_GALLEY);
+        }
+    }
+}
+
+fn marker(page: &PageOrder, kind: Kind, born: u64) -> Parts {
+    Parts {
+        key: page.key.clone(),
+        kind,
+        status: StatusCode::OK,
+        fields: HeaderMap::new(),
+        body: Body::default(),
+        stored_at: galley_rules::time::Tick(0),
+        life: Life::default(),
+        scopes: scopes(&page.facts, Vec::new()),
+        tags: Vec::new(),
+        born,
+    }
+}
+
+/// How long it is remembered that an address gives what may not be stored: long enough for a crowd, and no longer, since
+/// while it lasts nothing of that address is stored.
+const REMEMBERED: Duration = Duration::from_secs(2);
+
+/// A marker of variants outlives them; what is no longer read leaves the memory by itself.
+const MARKED: Duration = Duration::from_secs(365 * 86_400);

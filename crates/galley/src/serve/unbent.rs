@@ -1,0 +1,416 @@
+//! Sites without a preset: RFC 9111 unbent, from a request to its answer.
+//!
+//! The same steps as with the preset - look, serve, fetch - with what only the RFC knows: variants, the client's own
+//! directives, validation before use, requests with credentials, stored parts. Behind it `compositor::unbent` asks.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use galley_rules::cgi::Script;
+use galley_rules::facts::{Facts, Gate, Line, Method};
+use galley_rules::forward::{self, BodyLength, Credentials, UpstreamRequest};
+use galley_rules::freshness;
+use galley_rules::lookup::{self, Plan};
+use galley_rules::outcome::{MissWhy, Outcome, PassWhy, RefusedWhy, StaleWhy};
+use galley_rules::site::Preset;
+use galley_rules::storable::SharedWith;
+use galley_store::entry::{Entry, Kind};
+use galley_store::epochs::Standing;
+use galley_store::fill::{Failure, FillHead, Share};
+use galley_store::key::Key;
+use http::header::{self, HeaderValue};
+
+use super::answer::Answer;
+use super::exchange::Exchange;
+use super::site::Services;
+use super::{fetch, file, page};
+use crate::body::RequestBody;
+use crate::compositor::unbent::{Fetch, Learn, Lesson, variants};
+use crate::compositor::{Composed, PageOrder, PassOrder};
+use crate::fault::Fault;
+
+/// Answers a request.
+pub async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Answer, Fault> {
+    if forward::is_loop(exchange.head.fields(), &services.identity) {
+        return Err(Fault::new(
+            RefusedWhy::Loop,
+            "the upstream has sent this request back to us",
+        ));
+    }
+    exchange.write_key();
+    let found = look(services, exchange);
+    let has_credentials = exchange.facts.has_authorization();
+    match found.plan {
+        Plan::Fresh | Plan::ServeStale | Plan::ServeStaleAndRefresh
+            if !(has_credentials && found.plan == Plan::ServeStaleAndRefresh) =>
+        {
+            if let Some(entry) = found.entry.clone() {
+                return Ok(from_stored(services, exchange, entry, found.plan).await);
+            }
+        }
+        _ => {}
+    }
+    if let Some(part) = stored_part(services, exchange, &found) {
+        return Ok(page::from_entry(services, exchange, part, Outcome::Hit));
+    }
+    let script = match file::find(exchange).await? {
+        file::Found::Answer(answer) => return Ok(answer),
+        file::Found::Script(script) => Some(script),
+        file::Found::Missing => None,
+    };
+    if exchange.facts.only_if_cached() {
+        return Err(Fault::new(
+            RefusedWhy::OnlyIfCached,
+            "only-if-cached, and not in the cache",
+        ));
+    }
+    match reason_to_pass(exchange, &found) {
+        Some(why) => whole(services, exchange, script, found, Outcome::Pass(why)).await,
+        None => fetched(services, exchange, script, found).await,
+    }
+}
+
+/// What memory holds for a request, and what it may be used for.
+struct Found {
+    /// A page, not hard-purged, that this request may have.
+    entry: Option<Arc<Entry>>,
+    travels_whole: bool,
+    plan: Plan,
+}
+
+fn look(services: &Services, exchange: &Exchange<'_>) -> Found {
+    let mut found = Found {
+        entry: None,
+        travels_whole: false,
+        plan: lookup::plan(&exchange.facts, None),
+    };
+    if exchange.facts.gate() != Gate::Open {
+        return found;
+    }
+    let Some(mut entry) = services.memory.get(&exchange.key) else {
+        return found;
+    };
+    if entry.kind == Kind::Varies {
+        let sent = request(exchange, Credentials::OfClient).fields;
+        let Some(variant) = variants::find(&services.memory, &entry, &sent) else {
+            return found;
+        };
+        entry = variant;
+    }
+    let soft_purged = match exchange.site.core.epochs.prove_waiting(&entry) {
+        Standing::Alive => false,
+        Standing::Soft => true,
+        Standing::Dead | Standing::Busy => {
+            services.memory.remove_if_same(&entry);
+            return found;
+        }
+    };
+    let rules = &exchange.site.core.rules;
+    if exchange.facts.has_authorization()
+        && SharedWith::of(&entry.fields, rules) == SharedWith::Anonymous
+    {
+        return found;
+    }
+    let standing = lookup::Standing {
+        age: entry.age(services.clock.tick()),
+        life: &entry.life,
+        soft_purged,
+        fields: &entry.fields,
+    };
+    let plan = lookup::plan(&exchange.facts, Some(&standing));
+    if entry.kind == Kind::Page {
+        found.plan = plan;
+        found.entry = Some(entry);
+    } else {
+        found.travels_whole = plan == Plan::Fresh;
+    }
+    found
+}
+
+async fn from_stored(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    entry: Arc<Entry>,
+    plan: Plan,
+) -> Answer {
+    let outcome = match plan {
+        Plan::ServeStaleAndRefresh => {
+            refresh(services, exchange, &entry).await;
+            Outcome::Stale(StaleWhy::Revalidating)
+        }
+        Plan::ServeStale => Outcome::Stale(StaleWhy::MaxStale),
+        Plan::Fresh | Plan::Fetch { .. } | Plan::OnlyIfCachedMiss => Outcome::Hit,
+    };
+    page::from_entry(services, exchange, entry, outcome)
+}
+
+/// The stored part for this very `Range`, where nothing whole could be cut.
+fn stored_part(services: &Services, exchange: &Exchange<'_>, found: &Found) -> Option<Arc<Entry>> {
+    let facts = &exchange.facts;
+    let range = facts.range()?;
+    let may_look = facts.gate() == Gate::Open
+        && facts.method() == Method::Get
+        && found.entry.is_none()
+        && facts.if_range().is_none();
+    if !may_look {
+        return None;
+    }
+    let key = variants::part_key(&exchange.key, range);
+    let entry = services.memory.get(&key)?;
+    let standing = lookup::Standing {
+        age: entry.age(services.clock.tick()),
+        life: &entry.life,
+        soft_purged: false,
+        fields: &entry.fields,
+    };
+    let rules = &exchange.site.core.rules;
+    let is_usable = exchange.site.core.epochs.prove_waiting(&entry) == Standing::Alive
+        && lookup::plan(facts, Some(&standing)) == Plan::Fresh
+        && !(facts.has_authorization()
+            && SharedWith::of(&entry.fields, rules) == SharedWith::Anonymous);
+    is_usable.then_some(entry)
+}
+
+fn reason_to_pass(exchange: &Exchange<'_>, found: &Found) -> Option<PassWhy> {
+    if let Gate::Pass(why) = exchange.facts.gate() {
+        return Some(why);
+    }
+    let is_part = exchange.facts.range().is_some() && found.entry.is_none();
+    match exchange.facts.method() {
+        _ if found.travels_whole => Some(PassWhy::Remembered),
+        Method::Head => Some(PassWhy::Head),
+        _ if is_part => Some(PassWhy::Range),
+        _ => None,
+    }
+}
+
+/// Asks for what may be stored, about what is stored where something is.
+async fn fetched(
+    services: &Services,
+    exchange: &mut Exchange<'_>,
+    script: Option<Script>,
+    found: Found,
+) -> Result<Answer, Fault> {
+    let began = Instant::now();
+    let (pool, own_script) = fetch::upstream(exchange, script.clone())?;
+    let order = Fetch {
+        page: order(
+            services,
+            exchange,
+            pool.index,
+            own_script,
+            Credentials::OfClient,
+        ),
+        held: found.entry.clone(),
+    };
+    let composed = pool.compositor.fetch(order).await;
+    let (mut reader, collapsed) = match composed {
+        Ok(Composed::Entry(entry)) => {
+            return Ok(page::from_entry(services, exchange, entry, Outcome::Hit));
+        }
+        Ok(Composed::TravelsWhole) => {
+            let outcome = Outcome::Pass(PassWhy::Remembered);
+            return whole(services, exchange, script, found, outcome).await;
+        }
+        Ok(Composed::Fill { reader, collapsed }) => (reader, collapsed),
+        Err(failure) => return fall_back(services, exchange, &found, failure),
+    };
+    let head = match reader.head().await {
+        Ok(head) => head,
+        Err(Failure::Unstorable(_)) => {
+            let outcome = Outcome::Pass(PassWhy::Remembered);
+            return whole(services, exchange, script, found, outcome).await;
+        }
+        Err(failure) => return fall_back(services, exchange, &found, failure),
+    };
+    let upstream_time = began.elapsed();
+    let may_fall_back = matches!(
+        found.plan,
+        Plan::Fetch {
+            stale_on_error: true
+        }
+    );
+    if may_fall_back && is_failure(&head) {
+        return fall_back(services, exchange, &found, Failure::Closed);
+    }
+    let outcome = Outcome::Miss {
+        why: found
+            .entry
+            .as_ref()
+            .map_or(MissWhy::Uri, |_| MissWhy::Stale),
+        kept: fetch::kept(&head),
+        collapsed,
+    };
+    let mut answer = if may_fall_back {
+        // A copy exists: the new response is taken whole before its first byte leaves, so that no failure is met.
+        match fetch::collect(reader).await {
+            Ok(body) => page::from_whole(exchange, &head, body, outcome),
+            Err(failure) => return fall_back(services, exchange, &found, failure),
+        }
+    } else {
+        page::from_fill(exchange, &head, reader, outcome)
+    };
+    if let Share::Shared { life, .. } = &head.share
+        && life.initial_age.as_secs() > 0
+    {
+        answer
+            .extra
+            .push((header::AGE, HeaderValue::from(life.initial_age.as_secs())));
+    }
+    answer.upstream_time = Some(upstream_time);
+    Ok(answer)
+}
+
+/// The statuses of RFC 5861 §4.
+fn is_failure(head: &FillHead) -> bool {
+    matches!(head.status.as_u16(), 500 | 502 | 503 | 504)
+}
+
+/// Sends a request through, whole; the store may learn from the answer.
+async fn whole(
+    services: &Services,
+    exchange: &mut Exchange<'_>,
+    script: Option<Script>,
+    found: Found,
+    outcome: Outcome,
+) -> Result<Answer, Fault> {
+    let (pool, script) = fetch::upstream(exchange, script)?;
+    let began = Instant::now();
+    let learn = lesson(exchange, &found);
+    let body = std::mem::take(&mut exchange.body);
+    let length = match body.length() {
+        0 if !fetch::method_has_body(exchange.facts.method()) => BodyLength::None,
+        length => BodyLength::Known(length),
+    };
+    let client = fetch::client(exchange);
+    let mut request = forward::whole(&exchange.facts, exchange.head.fields(), &client, length);
+    forward::announce(&mut request, &services.identity);
+    let order = PassOrder {
+        site: Arc::clone(&exchange.site.core),
+        pool: pool.index,
+        facts: exchange.facts.clone(),
+        ask: fetch::ask(exchange, request, script, body),
+        learn,
+    };
+    let mut reader = match pool.compositor.pass(order).await {
+        Ok(reader) => reader,
+        Err(failure) => return fall_back(services, exchange, &found, failure),
+    };
+    let head = match reader.head().await {
+        Ok(head) => head,
+        Err(failure) => return fall_back(services, exchange, &found, failure),
+    };
+    let mut answer = page::from_fill_whole(exchange, &head, reader, outcome);
+    answer.upstream_time = Some(began.elapsed());
+    Ok(answer)
+}
+
+/// What the store may learn from a request that travels whole.
+fn lesson(exchange: &Exchange<'_>, found: &Found) -> Option<Learn> {
+    let facts = &exchange.facts;
+    let key = || Key::new(&exchange.key);
+    match (facts.method(), facts.gate()) {
+        (Method::Head, Gate::Open) => found.entry.clone().map(|held| Learn {
+            key: key(),
+            lesson: Lesson::Head(held),
+        }),
+        (Method::Get, Gate::Open) if found.entry.is_none() => facts.range().map(|range| Learn {
+            key: Key::new(&variants::part_key(&exchange.key, range)),
+            lesson: Lesson::Part,
+        }),
+        (Method::Post, Gate::Pass(PassWhy::Method)) => reader(exchange).map(|reader| Learn {
+            key: key(),
+            lesson: Lesson::Taught(Box::new(reader)),
+        }),
+        _ => None,
+    }
+}
+
+/// The facts of a `GET` of the same address with the same fields.
+fn reader(exchange: &Exchange<'_>) -> Option<Facts> {
+    let line = Line {
+        method: "GET",
+        target: exchange.head.target,
+        scheme: exchange.facts.scheme(),
+        host: exchange.facts.host(),
+        has_body: false,
+        upgrade: false,
+    };
+    let mut reader = Facts::default();
+    let rules = &exchange.site.core.rules;
+    reader.gather(&line, exchange.head.fields(), rules).ok()?;
+    (reader.gate() == Gate::Open && !reader.has_authorization()).then_some(reader)
+}
+
+/// Asks about a stale entry that has answered, without this visitor waiting for it.
+async fn refresh(services: &Services, exchange: &Exchange<'_>, entry: &Arc<Entry>) {
+    let script = match file::find(exchange).await {
+        Ok(file::Found::Script(script)) => Some(script),
+        Ok(file::Found::Missing) => None,
+        Ok(file::Found::Answer(_)) | Err(_) => return,
+    };
+    let Ok((pool, script)) = fetch::upstream(exchange, script) else {
+        return;
+    };
+    let mut page = order(services, exchange, pool.index, script, Credentials::None);
+    page.ask.client_address = exchange.local.ip();
+    page.ask.request_id = format!("{}-refresh", exchange.request_id);
+    pool.compositor.refetch(Fetch {
+        page,
+        held: Some(Arc::clone(entry)),
+    });
+}
+
+fn order(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    pool: usize,
+    script: Option<Script>,
+    credentials: Credentials,
+) -> PageOrder {
+    let mut request = request(exchange, credentials);
+    forward::address(&mut request, &fetch::client(exchange));
+    forward::announce(&mut request, &services.identity);
+    PageOrder {
+        site: Arc::clone(&exchange.site.core),
+        pool,
+        key: Key::new(&exchange.key),
+        facts: exchange.facts.clone(),
+        ask: fetch::ask(exchange, request, script, RequestBody::Empty),
+    }
+}
+
+fn request(exchange: &Exchange<'_>, credentials: Credentials) -> UpstreamRequest {
+    forward::fetch(&exchange.facts, exchange.head.fields(), credentials)
+}
+
+/// The copy, where there is one that may be used; 504 where there is one that may not (RFC 9111 §5.2.2.2); else the failure.
+fn fall_back(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    found: &Found,
+    failure: Failure,
+) -> Result<Answer, Fault> {
+    let Some(entry) = &found.entry else {
+        return Err(failure.into());
+    };
+    let why = match failure {
+        Failure::Overload => StaleWhy::Overload,
+        _ => StaleWhy::UpstreamError,
+    };
+    match found.plan {
+        Plan::Fetch {
+            stale_on_error: true,
+        } => Ok(page::from_entry(
+            services,
+            exchange,
+            Arc::clone(entry),
+            Outcome::Stale(why),
+        )),
+        _ if freshness::forbids_stale(&entry.fields, Preset::None) => Err(Fault::new(
+            RefusedWhy::MustRevalidate,
+            "the upstream does not answer, and what is stored must not be used without asking",
+        )),
+        _ => Err(failure.into()),
+    }
+}
