@@ -1,0 +1,310 @@
+//! What messages carry: ages, dates, validators, ranges, framing, and the fields that end at each hop.
+
+use galley_testkit::client::Request;
+use galley_testkit::wait_for;
+
+use crate::stage::{PATIENCE, Stage};
+
+const LONG: (&str, &str) = ("Cache-Control", "max-age=600");
+
+#[test]
+fn trap_12_each_reuse_has_its_age() {
+    let stage = Stage::constant(&[LONG, ("Age", "30")]);
+    assert_eq!(stage.fill("/").age(), Some(30));
+    let hit = stage.get("/");
+    assert!(hit.age() >= Some(30) && hit.all("age").len() == 1);
+}
+
+#[test]
+fn trap_13_a_date_is_kept_or_added_once() {
+    let old = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let stage = Stage::new(move |seen, wire| {
+        let dated = [("Cache-Control", "max-age=2000000000"), ("Date", old)];
+        let fields = if seen.path() == "/dated" {
+            &dated[..]
+        } else {
+            &[LONG]
+        };
+        wire.answer(200, fields, b"x");
+    });
+    stage.get("/dated");
+    assert_eq!(stage.get("/dated").all("date"), [old]);
+    let first = stage.get("/").field("date").unwrap().to_owned();
+    assert_eq!(stage.get("/").all("date"), [first]);
+}
+
+#[test]
+fn trap_20_the_origin_is_asked_for_plain_bytes() {
+    let stage = Stage::constant(&[LONG, ("Vary", "Accept-Encoding")]);
+    stage.ask(&Request::get("/").field("Accept-Encoding", "br, gzip;q=0"));
+    assert_eq!(stage.last().field("accept-encoding"), Some("identity"));
+    assert!(stage.reuses(&Request::get("/").field("Accept-Encoding", "zstd")));
+}
+
+#[test]
+fn trap_22_get_stores_and_head_reads() {
+    let stage = Stage::constant(&[LONG]);
+    let head = stage.ask(&Request::head("/"));
+    assert!(head.body.is_empty() && !head.is_hit());
+    stage.fill("/");
+    let head = stage.ask(&Request::head("/"));
+    assert!(head.is_hit() && head.body.is_empty());
+    assert_eq!(head.field("content-length"), Some("1"));
+    assert!(!stage.reuses(&Request::post("/", "text/plain", "x")));
+}
+
+#[test]
+fn trap_25_a_304_updates_the_head_and_stays_here() {
+    let stage = Stage::new(|seen, wire| {
+        let old = [
+            ("Cache-Control", "max-age=10"),
+            ("Age", "20"),
+            ("ETag", "\"a\""),
+            ("Foo", "old"),
+            ("Bar", "old"),
+        ];
+        let new = [
+            LONG,
+            ("ETag", "\"a\""),
+            ("Foo", "new"),
+            ("Content-Length", "999"),
+            ("Content-Encoding", "gzip"),
+        ];
+        match seen.field("if-none-match") {
+            Some(_) => wire.answer(304, &new, b""),
+            None => wire.answer(200, &old, b"body"),
+        };
+    });
+    stage.fill("/");
+    let unconditional = stage.ask(&Request::get("/").field("If-None-Match", "\"other\""));
+    assert_eq!(
+        stage.last().field("if-none-match"),
+        Some("\"a\""),
+        "the stored validator alone"
+    );
+    assert_eq!(
+        (unconditional.status, unconditional.text()),
+        (200, "body".to_owned())
+    );
+    let hit = stage.fill("/");
+    assert_eq!(
+        (hit.field("foo"), hit.field("bar")),
+        (Some("new"), Some("old"))
+    );
+    assert_eq!(
+        (hit.field("content-length"), hit.field("content-encoding")),
+        (Some("4"), None)
+    );
+    assert_eq!(stage.origin.seen().len(), 2);
+}
+
+#[test]
+fn trap_26_a_head_tells_whether_a_copy_is_still_right() {
+    let stage = Stage::new(|seen, wire| {
+        let etag = if seen.path() == "/same" || seen.method == "GET" {
+            "\"a\""
+        } else {
+            "\"b\""
+        };
+        let young = [LONG, ("ETag", etag)];
+        let stale = [
+            ("Cache-Control", "max-age=10"),
+            ("Age", "20"),
+            ("ETag", etag),
+        ];
+        let fields = if seen.method == "HEAD" {
+            &young[..]
+        } else {
+            &stale
+        };
+        wire.answer(200, fields, b"body");
+    });
+    for (path, is_hit) in [("/same", true), ("/other", false)] {
+        stage.fill(path);
+        stage.ask(&Request::head(path));
+        assert_eq!(stage.reuses(&Request::get(path)), is_hit, "{path}");
+    }
+}
+
+#[test]
+fn trap_27_tags_count_before_dates() {
+    let modified = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let stage = Stage::new(move |_, wire| {
+        wire.answer(
+            200,
+            &[
+                LONG,
+                ("ETag", "W/\"a\""),
+                ("Last-Modified", modified),
+                ("Vary", "Foo"),
+            ],
+            b"x",
+        );
+    });
+    stage.fill("/");
+    let ask = |tag: &str, since: &str| {
+        let request = Request::get("/").field("If-Modified-Since", since);
+        stage.ask(&if tag.is_empty() {
+            request
+        } else {
+            request.field("If-None-Match", tag)
+        })
+    };
+    let later = "Sun, 06 Nov 2094 08:49:37 GMT";
+    assert_eq!(ask("\"b\"", later).status, 200);
+    let matched = ask("\"b\", \"a\"", "Sun, 06 Nov 1983 08:49:37 GMT");
+    assert_eq!(matched.status, 304);
+    for name in ["etag", "vary", "cache-control", "date"] {
+        assert!(matched.has(name), "{name}");
+    }
+    assert_eq!(ask("", modified).status, 304);
+    assert_eq!(ask("", "Sat, 05 Nov 1994 08:49:37 GMT").status, 200);
+    let unmodified = Request::get("/").field("If-Match", "\"zzz\"");
+    assert_eq!(
+        stage.ask(&unmodified).status,
+        200,
+        "not for the cache to answer"
+    );
+}
+
+#[test]
+fn trap_28_the_stored_tag_names_the_stored_bytes() {
+    let stage = Stage::constant(&[LONG, ("ETag", "\"a\""), ("Content-Encoding", "gzip")]);
+    stage.fill("/");
+    let hit = stage.get("/");
+    assert_eq!(
+        (hit.field("etag"), hit.field("content-encoding")),
+        (Some("\"a\""), Some("gzip"))
+    );
+    let bare = Stage::constant(&[LONG]);
+    bare.fill("/");
+    assert!(
+        !bare.get("/").has("etag"),
+        "no tag that the origin does not know"
+    );
+}
+
+#[test]
+fn trap_29_ranges_are_cut_from_what_is_whole() {
+    let stage = Stage::new(|seen, wire| {
+        if seen.path() == "/parts" {
+            wire.answer(206, &[LONG, ("Content-Range", "bytes 2-3/10")], b"23");
+        } else {
+            wire.answer(200, &[LONG, ("ETag", "\"a\"")], b"0123456789");
+        }
+    });
+    stage.fill("/");
+    let part = |range: &str| stage.ask(&Request::get("/").field("Range", range));
+    let one = part("bytes=2-3");
+    assert_eq!(
+        (one.status, one.text(), one.field("content-range")),
+        (206, "23".to_owned(), Some("bytes 2-3/10"))
+    );
+    let none = part("bytes=20-");
+    assert_eq!(
+        (none.status, none.field("content-range")),
+        (416, Some("bytes */10"))
+    );
+    let many = part("bytes=0-0,5-6");
+    assert_eq!(many.status, 206);
+    assert!(
+        many.field("content-type")
+            .unwrap()
+            .starts_with("multipart/byteranges")
+    );
+    assert!(
+        many.text()
+            .contains("Content-Range: bytes 5-6/10\r\n\r\n56\r\n")
+    );
+    assert_eq!(part("lines=1").status, 200);
+    let stale = Request::get("/")
+        .field("Range", "bytes=0-1")
+        .field("If-Range", "\"b\"");
+    assert_eq!(stage.ask(&stale).status, 200);
+    assert_eq!(stage.origin.seen().len(), 1);
+    let again = Request::get("/parts").field("Range", "bytes=2-3");
+    assert_eq!(stage.status(&again), 206);
+    wait_for("the part to be stored", PATIENCE, || stage.reuses(&again));
+    assert_eq!(stage.status(&again), 206);
+    assert!(!stage.reuses(&Request::get("/parts")), "a part is no whole");
+}
+
+#[test]
+fn trap_32_fields_of_one_connection_end_there() {
+    let stage = Stage::constant(&[
+        LONG,
+        ("Connection", "close, X-Once"),
+        ("X-Once", "1"),
+        ("X-Both", "2"),
+        ("Keep-Alive", "x"),
+    ]);
+    let request = Request::get("/")
+        .field("Connection", "x-mine, cookie")
+        .field("X-Mine", "1")
+        .field("TE", "trailers");
+    for _ in 0..2 {
+        let answer = stage.ask(&request);
+        assert!(answer.has("x-both") && !answer.has("x-once") && !answer.has("keep-alive"));
+    }
+    assert_eq!(
+        (stage.last().field("x-mine"), stage.last().field("te")),
+        (None, None)
+    );
+}
+
+#[test]
+fn trap_33_framing_is_made_anew_and_trailers_end_here() {
+    let stage = Stage::new(|_, wire| {
+        wire.chunked(200, &[LONG]);
+        wire.chunk(b"ab");
+        wire.write(b"0\r\nX-Trailer: 1\r\n\r\n");
+    });
+    assert_eq!(stage.fill("/").text(), "ab");
+    let hit = stage.get("/");
+    assert_eq!(
+        (hit.field("content-length"), hit.has("x-trailer")),
+        (Some("2"), false)
+    );
+    assert!(hit.is_hit() && !hit.has("transfer-encoding"));
+}
+
+#[test]
+fn trap_34_each_hop_signs_and_no_request_goes_round() {
+    let stage = Stage::constant(&[LONG]);
+    let answer = stage.ask(&Request::get("/").field("Via", "1.1 edge"));
+    assert_eq!(answer.field("via"), Some("1.1 galley"));
+    let seen = stage.last();
+    let via = seen
+        .fields
+        .iter()
+        .filter(|(name, _)| name == "via")
+        .map(|(_, value)| value.clone());
+    assert_eq!(via.collect::<Vec<_>>(), [&b"1.1 edge"[..], b"1.1 galley"]);
+    let identity = seen.field("cdn-loop").unwrap().to_owned();
+    let asked = stage.origin.seen().len();
+    let again = Request::get("/new").field("CDN-Loop", format!("other; v=1, {identity}"));
+    assert_eq!(stage.status(&again), 508);
+    assert_eq!(stage.origin.seen().len(), asked);
+}
+
+#[test]
+fn what_post_teaches_answers_a_get() {
+    let stage = Stage::new(|seen, wire| {
+        let place = if seen.path() == "/own" {
+            "/own"
+        } else {
+            "/else"
+        };
+        wire.answer(
+            200,
+            &[LONG, ("Content-Location", place)],
+            seen.number.to_string().as_bytes(),
+        );
+    });
+    stage.ask(&Request::post("/other", "text/plain", "x"));
+    assert!(!stage.reuses(&Request::get("/other")));
+    stage.ask(&Request::post("/own", "text/plain", "x"));
+    let stored = Request::get("/own").field("Cache-Control", "only-if-cached");
+    wait_for("the lesson", PATIENCE, || stage.status(&stored) == 200);
+    assert_eq!(stage.origin.seen().len(), 3);
+}

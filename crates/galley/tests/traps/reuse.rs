@@ -1,0 +1,236 @@
+//! What is answered from the store, and what must not be.
+
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::time::Duration;
+
+use galley_testkit::client::Request;
+use galley_testkit::wait_for;
+
+use crate::stage::{PATIENCE, Stage};
+
+const LONG: &[(&str, &str)] = &[("Cache-Control", "max-age=600")];
+
+#[test]
+fn trap_01_credentials_do_not_leak() {
+    let stage = Stage::constant(LONG);
+    let secret = Request::get("/a").field("Authorization", "Basic x");
+    let first = stage.ask(&secret).text();
+    assert_eq!(stage.last().field("authorization"), Some("Basic x"));
+    let anonymous = stage.get("/a");
+    assert!(!anonymous.is_hit() && anonymous.text() != first);
+    assert!(stage.reuses(&Request::get("/a")));
+    assert!(!stage.reuses(&secret), "made without credentials");
+    let public = Stage::constant(&[("Cache-Control", "max-age=600, public")]);
+    public.ask(&secret);
+    assert!(public.reuses(&Request::get("/a")) && public.reuses(&secret));
+}
+
+#[test]
+fn trap_05_only_if_cached_is_answered_without_the_origin() {
+    let stage = Stage::constant(LONG);
+    let only = Request::get("/a").field("Cache-Control", "only-if-cached");
+    assert_eq!(stage.status(&only), 504);
+    assert!(stage.origin.seen().is_empty());
+    stage.get("/a");
+    assert!(stage.reuses(&only));
+    stage.ask(&Request::get("/b").field("Cache-Control", "no-store"));
+    assert!(!stage.reuses(&Request::get("/b")));
+}
+
+#[test]
+fn trap_07_must_revalidate_is_never_served_stale() {
+    let lines = "[site.ttl]\nstale_if_error = \"1h\"";
+    let stage = Stage::with(lines, |seen, wire| {
+        let control = if seen.path() == "/strict" {
+            "max-age=10, must-revalidate"
+        } else {
+            "max-age=10"
+        };
+        match seen.field("if-none-match") {
+            Some(_) => wire.reset(),
+            None => {
+                wire.answer(
+                    200,
+                    &[("Cache-Control", control), ("Age", "20"), ("ETag", "\"a\"")],
+                    b"x",
+                );
+            }
+        }
+    });
+    for (path, status) in [("/strict", 504), ("/lax", 200)] {
+        assert_eq!(stage.get(path).status, 200);
+        wait_for("a stored copy to be asked about", PATIENCE, || {
+            let found = stage.get(path).status;
+            stage.last().field("if-none-match") == Some("\"a\"") && found == status
+        });
+    }
+}
+
+#[test]
+fn trap_18_what_broke_off_is_not_stored() {
+    let stage = Stage::new(|seen, wire| {
+        if seen.number == 0 {
+            wire.write(
+                b"HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: 10\r\n\r\nhalf",
+            );
+            wire.close();
+        } else {
+            wire.answer(200, LONG, b"whole");
+        }
+    });
+    let broken = Request::get("/").send(stage.addr());
+    assert!(broken.map_or(true, |answer| answer.status == 502));
+    assert_eq!(stage.get("/").text(), "whole");
+    assert!(stage.reuses(&Request::get("/")));
+}
+
+#[test]
+fn trap_19_variants_are_told_apart() {
+    let stage = Stage::new(|seen, wire| {
+        let vary = if seen.path() == "/star" {
+            "Foo, *"
+        } else {
+            "Foo"
+        };
+        let fields = [("Cache-Control", "max-age=600"), ("Vary", vary)];
+        wire.answer(200, &fields, seen.number.to_string().as_bytes());
+    });
+    let with = |value: &str| Request::get("/").field("Foo", value);
+    let plain = stage.get("/").text();
+    let one = stage.ask(&with("1")).text();
+    let empty = stage.ask(&with("")).text();
+    assert!(plain != one && one != empty && plain != empty);
+    assert_eq!(stage.ask(&with("1")).text(), one);
+    assert_eq!(stage.get("/").text(), plain);
+    assert_eq!(stage.ask(&with("")).text(), empty);
+    let joined = stage.ask(&with("a").field("Foo", "b")).text();
+    assert_eq!(stage.ask(&with(" a ,b")).text(), joined);
+    assert!(!stage.reuses(&Request::get("/star")) && !stage.reuses(&Request::get("/star")));
+    for value in 0..40 {
+        stage.ask(&with(&format!("v{value}")));
+    }
+    assert!(!stage.reuses(&with("1")), "the oldest variants leave");
+    assert!(stage.reuses(&with("v39")));
+}
+
+#[test]
+fn trap_24_unsafe_methods_invalidate_what_they_name() {
+    let stage = Stage::new(|seen, wire| {
+        let fields = [
+            ("Cache-Control", "max-age=600"),
+            ("Location", "moved"),
+            ("Content-Location", "http://other.example/d/far"),
+        ];
+        match (seen.method.as_str(), seen.path()) {
+            ("GET", _) => wire.answer(200, LONG, b"x"),
+            (_, "/d/bad") => wire.answer(500, &fields, b""),
+            _ => wire.answer(200, &fields, b""),
+        };
+    });
+    let pages = ["/d/own", "/d/moved", "/d/far", "/d/bad"];
+    let fill = || pages.iter().for_each(|page| drop(stage.get(page)));
+    for method in ["POST", "PUT", "DELETE", "PATCH", "M-SEARCH"] {
+        fill();
+        stage.ask(&Request::new(method, "/d/own").body("x"));
+        let hits: Vec<bool> = pages
+            .iter()
+            .map(|page| stage.reuses(&Request::get(page)))
+            .collect();
+        assert_eq!(hits, [false, false, true, true], "{method}");
+        stage.ask(&Request::new(method, "/d/bad").body("x"));
+        assert!(stage.reuses(&Request::get("/d/bad")), "{method} failed");
+    }
+}
+
+#[test]
+fn trap_30_stale_while_revalidate_asks_once_and_for_nobody() {
+    let stage = Stage::new(|seen, wire| {
+        let fields: &[(&str, &str)] = if seen.number == 0 {
+            &[
+                ("Cache-Control", "max-age=10, stale-while-revalidate=60"),
+                ("Age", "20"),
+            ]
+        } else {
+            LONG
+        };
+        wire.answer(200, fields, seen.number.to_string().as_bytes());
+    });
+    stage.fill("/");
+    let stale = stage.ask(&Request::get("/").field("If-None-Match", "\"x\""));
+    assert_eq!(stale.text(), "0");
+    wait_for("the refresh", PATIENCE, || stage.origin.seen().len() == 2);
+    assert_eq!(stage.last().field("if-none-match"), None);
+    wait_for("the new copy", PATIENCE, || stage.get("/").text() == "1");
+    assert_eq!(stage.origin.seen().len(), 2);
+}
+
+#[test]
+fn trap_38_a_fill_that_was_begun_before_a_purge_is_not_kept() {
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let stage = Arc::new(Stage::new(move |seen, wire| {
+        if seen.number == 0 {
+            wait.lock()
+                .unwrap()
+                .recv_timeout(Duration::from_secs(20))
+                .unwrap();
+        }
+        wire.answer(200, LONG, seen.number.to_string().as_bytes());
+    }));
+    let early = Arc::clone(&stage);
+    let first = std::thread::spawn(move || early.get("/").text());
+    wait_for("the first request", PATIENCE, || {
+        !stage.origin.seen().is_empty()
+    });
+    assert_eq!(stage.status(&Request::new("PURGE", "/")), 200);
+    assert_eq!(
+        stage.get("/").text(),
+        "1",
+        "it does not join what the purge has doomed"
+    );
+    go.send(()).unwrap();
+    assert_eq!(first.join().unwrap(), "0");
+    assert_eq!(stage.get("/").text(), "1");
+}
+
+#[test]
+fn trap_39_those_who_waited_do_not_share_what_is_not_shared() {
+    let stage = Arc::new(Stage::constant(&[("Cache-Control", "private")]));
+    let together = Arc::new(Barrier::new(8));
+    let asks: Vec<_> = (0..8)
+        .map(|_| {
+            let (stage, together) = (Arc::clone(&stage), Arc::clone(&together));
+            std::thread::spawn(move || {
+                together.wait();
+                stage.get("/").text()
+            })
+        })
+        .collect();
+    let mut bodies: Vec<String> = asks.into_iter().map(|ask| ask.join().unwrap()).collect();
+    bodies.sort();
+    bodies.dedup();
+    assert_eq!(bodies.len(), 8, "each has an answer of its own: {bodies:?}");
+    assert_eq!(stage.origin.seen().len(), 8, "and nobody asked twice");
+}
+
+#[test]
+fn a_group_is_invalidated_as_a_whole() {
+    let stage = Stage::new(|seen, wire| {
+        let group = if seen.path() == "/c" {
+            "\"y\""
+        } else {
+            "\"x\", \"z\""
+        };
+        let fields = match seen.method.as_str() {
+            "POST" => ("Cache-Group-Invalidation", "\"x\""),
+            _ => ("Cache-Groups", group),
+        };
+        wire.answer(200, &[fields, LONG[0]], b"x");
+    });
+    for path in ["/a", "/b", "/c"] {
+        stage.fill(path);
+    }
+    stage.ask(&Request::post("/form", "text/plain", "x"));
+    let reused = ["/a", "/b", "/c"].map(|path| stage.reuses(&Request::get(path)));
+    assert_eq!(reused, [false, false, true]);
+}
