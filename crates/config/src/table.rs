@@ -91,7 +91,7 @@ pub(crate) static TABLE: &[OptionRow] = &[
         .or(r#"["127.0.0.1", "::1"]"#),
     row(Section::Site, "device_variants", Flag, "Whether phones and desktops get copies of their own. Only for themes that send them different HTML.")
         .or("false"),
-    row(Section::Site, "harmless_cookies", List(&Kind::Name), "Cookies that a response may set and still be stored; the stored copy goes without them. Added to the preset's.")
+    row(Section::Site, "harmless_cookies", List(&Kind::Name), "Cookies that a response may set and still be stored. With the WordPress preset the stored copy goes without them.")
         .or("[]").example(r#"["seen_banner"]"#),
     row(Section::Site, "vary_cookies", List(&Kind::Name), "Cookies whose value makes a copy of its own, such as a currency. Added to the preset's.")
         .or("[]").example(r#"["currency"]"#),

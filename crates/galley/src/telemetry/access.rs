@@ -302,5 +302,4 @@ const MOST_BUFFERS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
-#[path = "access_tests.rs"]
 mod tests;
