@@ -83,6 +83,7 @@ pub(super) fn sign(
     let (binary, config) = (shown(binary), shown(config));
     lines.push("In another terminal:".to_owned());
     lines.push(format!("curl -sI {url}/ | grep -i cache-status"));
+    lines.push(format!("{binary} why {url}/ --config {config}"));
     lines.push(format!("{binary} status --config {config}"));
     lines.push(format!("{binary} purge --all --config {config}"));
     lines.push(String::new());
