@@ -36,7 +36,7 @@ check:
 test: setup-test check
 	cargo build --quiet --workspace --all-targets
 	cargo test --quiet --workspace --no-fail-fast
-	RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps
+	RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --document-private-items
 
 bench: setup-bench build
 	@cargo build --quiet --release --package xtask

@@ -1,6 +1,6 @@
 //! The configuration file: text to a checked [`Config`], or complaints.
 //!
-//! One table of options ([`options`]) drives all of it: which names exist, how a value is read, its bounds and its
+//! One table of options ([`options()`]) drives all of it: which names exist, how a value is read, its bounds and its
 //! default, the reference page and the sample file. A file is read once and wholly; every complaint of all files comes
 //! in one run, each with its place, the reason and a way out. Nothing is guessed, capped or dropped in silence: what
 //! comes out of here as a [`Config`] can be started without further questions.

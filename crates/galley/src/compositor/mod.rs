@@ -1,7 +1,7 @@
 //! Compositors: the threads that own the upstream side.
 //!
 //! One thread per few cores, each with its own runtime, owns whole sites: their pools, the limit that fits PHP's workers, the
-//! fills under way. Front cores send an [`Order`] and get a reader of the fill. Because one thread owns a key, one
+//! fills under way. Front cores send an order and get a reader of the fill. Because one thread owns a key, one
 //! composition per page needs no lock: the table of flights is plain memory of this thread.
 //!
 //! An exchange with the upstream belongs to the compositor, not to the client: unsafe methods run to their end, so that

@@ -134,7 +134,7 @@ impl AccessLog {
             .map_or(0, |open| open.shared.dropped.load(Ordering::Relaxed))
     }
 
-    /// Writes all that was handed over and ends the writer thread. Waits for it, but gives up after [`PATIENCE`]: a
+    /// Writes all that was handed over and ends the writer thread. Waits for it, but gives up after a few seconds: a
     /// reader of standard output that has stopped reading must not keep the process from ending.
     pub fn close(self) {
         let Some(open) = self.open else { return };

@@ -13,7 +13,7 @@ use regex::bytes::{Regex, RegexBuilder};
 /// The pattern of an order that cannot be compiled within bounds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPattern {
-    /// Above [`PATTERN_BYTES`].
+    /// Above 1 KiB.
     #[error("the pattern is longer than {PATTERN_BYTES} bytes")]
     TooLong,
     /// Not a regular expression, or one that grows too large; the text says why.
