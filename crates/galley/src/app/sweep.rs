@@ -21,6 +21,7 @@ pub(super) async fn run(services: Arc<Services>, sites: &Arc<Vec<Arc<Site>>>) {
     let mut seen = Vec::new();
     for round in 1_u32.. {
         tokio::time::sleep(PAUSE).await;
+        services.upstream_warnings.settle();
         let Some(purges) = purges(&sites) else { return };
         if purges == seen && round % ROUNDS_FOR_OUTLIVED != 0 {
             continue;

@@ -100,6 +100,11 @@ impl UpstreamWarnings {
         Self(RateLimited::new("upstream", per_second))
     }
 
+    /// Tells of the lines that were held back; called once a second.
+    pub fn settle(&self) {
+        self.0.settle();
+    }
+
     /// Notes that a request could not be answered because of the upstream.
     pub fn warn(&self, site: &str, request_id: &str, note: &str) {
         if self.0.admit() {
