@@ -583,6 +583,34 @@ fn a_rule_sends_paths_to_another_program() {
 }
 
 #[test]
+fn a_rules_php_composes_pages_and_the_files_beside_them_are_sent() {
+    let other = Responder::start(|asked, application| {
+        let text = format!("other {}", asked.param("SCRIPT_NAME"));
+        application.answer("Content-Type: text/plain\r\n", text.as_bytes());
+    })
+    .unwrap();
+    let stage = Plan::php()
+        .file("other/style.css", "body {}")
+        .file("other/tool.pl", "secret source")
+        .more(&format!(
+            "[[site.rule]]\npath = \"/other*\"\nphp = \"{}\"\n",
+            other.address()
+        ))
+        .start();
+    let css = stage.get("/other/style.css").expect_status(200);
+    assert_eq!((css.text().as_str(), other.count()), ("body {}", 0));
+    for (target, script) in [
+        ("/other/a-permalink/", "/index.php"),
+        ("/other/tool.pl", "/other/tool.pl"),
+        ("/other/tool.pl/info", "/other/tool.pl"),
+    ] {
+        let answer = stage.get(target).expect_status(200);
+        assert_eq!(answer.text(), format!("other {script}"), "{target}");
+    }
+    assert_eq!(said(&stage.get("/elsewhere").text(), "path"), "/elsewhere");
+}
+
+#[test]
 fn connections_that_php_closed_are_not_held_against_a_visitor() {
     let stage = Plan::php().site("in_flight = 2").start();
     let mut stage = stage;

@@ -446,3 +446,11 @@ fn a_wordpress_directory_needs_no_file() {
     assert_eq!(file.unwrap().text(), "a");
     assert_eq!(status.code(), Some(0), "{said}");
 }
+
+#[test]
+fn a_hangup_is_answered_with_a_word_and_ends_nothing() {
+    let stage = Plan::files().file("a.txt", "a").start();
+    stage.galley.signal(Signal::HUP);
+    stage.galley.wait_for_log("SIGHUP", PATIENCE);
+    stage.get("/a.txt").is(200);
+}
