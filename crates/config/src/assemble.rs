@@ -4,10 +4,13 @@
 //! A configuration always comes out; the caller drops it when there are complaints.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use crate::check;
 use crate::complaint::{Complaints, Place};
-use crate::config::{Admin, AdminListen, Cache, Config, Level, Log, LogFormat, LogTarget, Server};
+use crate::config::{
+    Admin, AdminListen, Cache, CacheDisk, Config, Level, Log, LogFormat, LogTarget, Server,
+};
 use crate::machine::Surroundings;
 use crate::quantity::write_size;
 use crate::site;
@@ -91,7 +94,17 @@ fn cache(given: &Given, here: &Surroundings, complaints: &mut Complaints) -> Cac
         Some(bytes) => bytes,
         None => (memory / 4).min(MOST_OBJECT),
     };
-    if max_object > memory {
+    let disk = given.given::<PathBuf>("disk").map(|path| CacheDisk {
+        path,
+        bytes: given.value("disk_size"),
+        site_bytes: given.given("disk_size_per_site"),
+        inactive: given.value("inactive"),
+    });
+    if disk.is_none() {
+        without_disk(given, complaints);
+    }
+    let most = disk.as_ref().map_or(0, |disk| disk.bytes / 2).max(memory);
+    if max_object > most {
         let message = format!(
             "`cache.max_object` is `{}`, but all of `cache.memory` is `{}`",
             write_size(max_object),
@@ -101,10 +114,30 @@ fn cache(given: &Given, here: &Surroundings, complaints: &mut Complaints) -> Cac
             given.place("max_object"),
             "cache.max_object",
             message,
-            "lower `max_object`, or raise `memory`",
+            "lower `max_object`, raise `memory`, or set `disk` and a `disk_size` of twice as much",
         );
     }
-    Cache { memory, max_object }
+    Cache {
+        memory,
+        max_object,
+        disk,
+    }
+}
+
+/// What is said of a disk that is not named would be accepted in silence and do nothing.
+fn without_disk(given: &Given, complaints: &mut Complaints) {
+    for option in ["disk_size", "disk_size_per_site", "inactive"] {
+        if given.has(option) {
+            complaints.add(
+                given.place(option),
+                format!("cache.{option}"),
+                format!(
+                    "`cache.{option}` is set, but `cache.disk` is not, so nothing is kept on disk"
+                ),
+                "add `disk = \"/var/cache/galley\"`, or take the line out",
+            );
+        }
+    }
 }
 
 fn log(given: &Given, complaints: &mut Complaints) -> Log {

@@ -79,8 +79,23 @@ pub enum AdminListen {
 pub struct Cache {
     /// Budget for everything kept in memory, in bytes.
     pub memory: u64,
-    /// Largest body that is kept, in bytes; at most `memory`.
+    /// Largest body that is kept, in bytes; at most `memory`, or half of the disk's budget where that is more.
     pub max_object: u64,
+    /// Where pages survive a restart; `None`: nowhere.
+    pub disk: Option<CacheDisk>,
+}
+
+/// The cache's part on disk.
+#[derive(Clone, Debug)]
+pub struct CacheDisk {
+    /// The folder, which is made where it is missing.
+    pub path: PathBuf,
+    /// Budget for all pages, in bytes.
+    pub bytes: u64,
+    /// What one site may take, in bytes.
+    pub site_bytes: Option<u64>,
+    /// What was unused for so long leaves.
+    pub inactive: Duration,
 }
 
 /// `[log]`.

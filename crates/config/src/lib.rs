@@ -29,8 +29,8 @@ use std::path::Path;
 
 pub use complaint::{Colour, Complaint, Complaints};
 pub use config::{
-    Admin, AdminListen, Cache, Config, HttpUpstream, Level, Log, LogFormat, LogTarget, ManagedPhp,
-    PhpAddress, Server, Site, Upstream, UpstreamLimits,
+    Admin, AdminListen, Cache, CacheDisk, Config, HttpUpstream, Level, Log, LogFormat, LogTarget,
+    ManagedPhp, PhpAddress, Server, Site, Upstream, UpstreamLimits,
 };
 pub use machine::runtime_dir;
 pub use options::{Fallback, Kind, OptionRow, Section, Status};

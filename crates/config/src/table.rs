@@ -49,17 +49,16 @@ pub(crate) static TABLE: &[OptionRow] = &[
 
     row(Section::Cache, "memory", Size { least: 16 * MIB, most: 1024 * GIB }, "Budget for everything that is kept in memory: pages, their compressed forms, pages being received.")
         .computed("a quarter of what the machine or its control group has, at least 16MiB").example(r#""256MiB""#),
-    row(Section::Cache, "max_object", Size { least: KIB, most: 1024 * GIB }, "The largest body that is kept; larger ones pass through. At most `memory`.")
+    row(Section::Cache, "max_object", Size { least: KIB, most: 1024 * GIB }, "The largest body that is kept; larger ones pass through. At most `memory`, or half of `disk_size` where that is more.")
         .computed("a quarter of `memory`, at most 64MiB").example(r#""64MiB""#),
-    row(Section::Cache, "disk", Later("a path"), "A folder in which pages survive a restart.")
-        .example(r#""/var/cache/galley""#)
-        .later("leave it out: pages are kept in memory, `cache.memory` says how many"),
-    row(Section::Cache, "disk_size", Later("a size"), "Budget for the pages on disk.")
-        .example(r#""1GiB""#)
-        .later("leave it out: pages are kept in memory, `cache.memory` says how many"),
-    row(Section::Cache, "inactive", Later("a duration"), "How long a page stays on disk that nobody asks for.")
-        .example(r#""7d""#)
-        .later("leave it out: pages that nobody asks for make room when memory is short"),
+    row(Section::Cache, "disk", Path, "A folder in which pages survive a restart, and the purges that concern them: Galley's alone, on a local disk. Without it pages are kept in memory only.")
+        .example(r#""/var/cache/galley""#),
+    row(Section::Cache, "disk_size", Size { least: 16 * MIB, most: 1024 * GIB }, "Budget for the pages on disk, of all sites together.")
+        .or(r#""1GiB""#),
+    row(Section::Cache, "disk_size_per_site", Size { least: 16 * MIB, most: 1024 * GIB }, "What one site may take of it.")
+        .computed("all of `disk_size`").example(r#""256MiB""#),
+    row(Section::Cache, "inactive", time(Duration::from_secs(60), ms(366 * 86_400_000)), "How long a page stays on disk that nobody asks for.")
+        .or(r#""7d""#),
 
     row(Section::Log, "access", Kind::AccessLog, "Where one line per request goes.")
         .or(r#""stdout""#),
