@@ -7,8 +7,8 @@
 //! Whether it may answer is not decided here: purges in [`crate::epochs`], freshness in `galley_rules::lookup`.
 
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::body::Body;
 use crate::budget::{Budget, OutOfBudget, Reservation};
+use crate::disk::Pieces;
 use crate::epochs::Touch;
 use crate::key::Key;
 use crate::proof::Proof;
@@ -116,6 +117,8 @@ pub struct Entry {
     body_reserved: u64,
     /// Pays for the rest; written once, by the first `put`.
     held: OnceLock<Reservation>,
+    /// Where the body is, if it is not in `body`.
+    pieces: Option<Arc<Pieces>>,
 }
 
 impl Entry {
@@ -139,7 +142,28 @@ impl Entry {
             weight,
             body_reserved,
             held: OnceLock::new(),
+            pieces: None,
         }
+    }
+
+    /// An entry whose body stays on the disk. It holds a file open, so the memory does not take it in.
+    pub(crate) fn in_pieces(parts: Parts, pieces: Arc<Pieces>) -> Self {
+        Self {
+            pieces: Some(pieces),
+            ..Self::new(parts)
+        }
+    }
+
+    /// The body's place on the disk; `None`: it is in `body`.
+    pub fn pieces(&self) -> Option<&Arc<Pieces>> {
+        self.pieces.as_ref()
+    }
+
+    /// Length of the body, wherever it is.
+    pub fn length(&self) -> u64 {
+        self.pieces
+            .as_ref()
+            .map_or(self.body.len() as u64, |pieces| pieces.length())
     }
 
     /// Age in the sense of RFC 9111 section 4.2.3: what it had when it came, and the time since.
@@ -198,7 +222,7 @@ impl fmt::Debug for Entry {
             .field("key", &self.key)
             .field("kind", &self.kind)
             .field("status", &self.status)
-            .field("body_bytes", &self.body.len())
+            .field("body_bytes", &self.length())
             .field("born", &self.born)
             .field("proved", &self.proof.load())
             .finish_non_exhaustive()

@@ -189,7 +189,11 @@ impl Memory {
         entry: Arc<Entry>,
         may: impl FnOnce(Option<&Arc<Entry>>) -> bool,
     ) -> Result<(), NoRoom> {
-        if entry.body.len() as u64 > self.max_object || entry.weight() > self.largest_weight() {
+        let is_elsewhere = entry.pieces().is_some();
+        if is_elsewhere
+            || entry.length() > self.max_object
+            || entry.weight() > self.largest_weight()
+        {
             return Err(NoRoom::TooLarge);
         }
         let writer = self.writer(entry.key.hash());

@@ -37,8 +37,17 @@ pub enum Lookup {
 pub enum OnDisk {
     /// With its body, paid for by the budget: fit for `Memory::put`.
     Whole(Arc<Entry>),
-    /// Without its body, which is to be read from the file.
-    Pieces(Arc<Entry>, Pieces),
+    /// Without its body, which is to be read from the file; the entry knows the same pieces.
+    Pieces(Arc<Entry>, Arc<Pieces>),
+}
+
+impl OnDisk {
+    /// The entry, wherever its body is.
+    pub fn into_entry(self) -> Arc<Entry> {
+        match self {
+            Self::Whole(entry) | Self::Pieces(entry, _) => entry,
+        }
+    }
 }
 
 /// A damaged block, or the disk failed: the body cannot be completed. The entry is removed where it is damaged.
@@ -47,6 +56,12 @@ pub enum OnDisk {
 pub struct Unreadable;
 
 impl Disk {
+    /// Whether [`Disk::get`] may find something. Takes the index's lock for a moment and makes no system call.
+    pub fn may_hold(&self, site: Site, key_bytes: &[u8]) -> bool {
+        let name = self.shared.seal.name(site.id, key_bytes);
+        self.shared.index().find(&name) != Known::Absent
+    }
+
     /// The entry under a key. Blocks; for a helper's thread. Memory for the body comes out of `budget`.
     pub fn get(&self, site: Site, key_bytes: &[u8], now: Moment, budget: &Budget) -> Lookup {
         let shared = &self.shared;
@@ -197,29 +212,34 @@ impl Shared {
             Err(Flaw::Bad) => return Err(Miss::Bad(opened.file)),
             Err(Flaw::Failed(error)) => return Err(Miss::Failed(error)),
         };
-        let entry = self.entry(opened.stored, Body::default(), now);
-        let pieces = Pieces {
+        let parts = self.parts(opened.stored, Body::default(), now);
+        let pieces = Arc::new(Pieces {
             shared: Arc::clone(self),
             name: *name,
             file: opened.file,
             body_at: layout.header as u64,
             length: layout.body,
             sums,
-        };
-        Ok(OnDisk::Pieces(entry, pieces))
+        });
+        let entry = Entry::in_pieces(parts, Arc::clone(&pieces));
+        Ok(OnDisk::Pieces(Arc::new(entry), pieces))
     }
 
     /// An entry whose age goes on from `now`.
     pub(super) fn entry(&self, stored: Stored, body: Body, now: Moment) -> Arc<Entry> {
+        Arc::new(Entry::new(self.parts(stored, body, now)))
+    }
+
+    fn parts(&self, stored: Stored, body: Body, now: Moment) -> Parts {
         let Stored { mut parts, stamp } = stored;
         parts.life.initial_age = self
             .boot
             .age(&stamp, parts.life.initial_age, &parts.life, now);
-        Arc::new(Entry::new(Parts {
+        Parts {
             body,
             stored_at: now.tick,
             ..parts
-        }))
+        }
     }
 
     /// When the file under a name was born; `None` where there is none that could be used.
