@@ -97,7 +97,7 @@ pub fn judge(facts: &Facts, answer: &Answered<'_>, site: &SiteRules) -> Verdict 
 /// page; neither PHP-FPM nor Apache tells. Fragments that are short by intent, and pages whose theme leaves their end
 /// out, are not stored either: that costs speed, and half a page would cost every visitor.
 pub fn judge_body(answer: &Answered<'_>, site: &SiteRules, body: &[u8]) -> Result<(), NotStored> {
-    if site.preset == Preset::None || answer.status != StatusCode::OK || !is_html(answer.fields) {
+    if !is_judged_whole(answer.status, answer.fields, site) {
         return Ok(());
     }
     if body.is_empty() {
@@ -110,6 +110,11 @@ pub fn judge_body(answer: &Answered<'_>, site: &SiteRules, body: &[u8]) -> Resul
     } else {
         Ok(())
     }
+}
+
+/// Whether [`judge_body`] has to see the whole body of such an answer.
+pub fn is_judged_whole(status: StatusCode, fields: &HeaderMap, site: &SiteRules) -> bool {
+    site.preset != Preset::None && status == StatusCode::OK && is_html(fields)
 }
 
 /// Looked for from behind, where the end of a page is.

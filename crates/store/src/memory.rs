@@ -161,6 +161,11 @@ impl Memory {
         }
     }
 
+    /// The longest body that is taken in.
+    pub fn max_object(&self) -> u64 {
+        self.max_object
+    }
+
     /// The limit that residents and fills share.
     pub fn budget(&self) -> &Budget {
         &self.budget

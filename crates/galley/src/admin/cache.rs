@@ -27,7 +27,7 @@ use super::entry::brief;
 use super::query::Query;
 use super::target::{Reply, View, refuse, target};
 use crate::clock::Clock;
-use crate::serve::{Site, site_number};
+use crate::serve::{Site, site_mark};
 use crate::sys;
 
 /// The walks under way, the oldest first; at most [`MOST_LISTINGS`].
@@ -81,7 +81,7 @@ async fn list(state: &State, headers: &HeaderMap, query: Option<&str>) -> Result
     let wanted = Wanted {
         site: match target.view {
             View::Server => None,
-            View::Sites => target.sites.first().map(|site| site.number),
+            View::Sites => target.sites.first().map(|site| site.mark),
         },
         prefix: query.get("prefix").map(prefix).transpose()?,
         tag: query.get("tag").map(tag_id),
@@ -212,11 +212,11 @@ async fn walk(
 impl Wanted {
     /// The entry's row, if it is wanted.
     fn row(&self, sites: &[Arc<Site>], clock: Clock, entry: &Entry) -> Option<Value> {
-        let number = site_number(entry.key.bytes())?;
-        let site = sites.get(usize::try_from(number).ok()?)?;
-        let is_wanted = self.site.is_none_or(|site| site == number)
+        let mark = site_mark(entry.key.bytes())?;
+        let is_wanted = self.site.is_none_or(|site| site == mark)
             && self.tag.is_none_or(|tag| entry.scopes.tags.contains(&tag))
             && self.prefix.as_ref().is_none_or(|p| is_below(entry, p));
+        let site = sites.iter().find(|site| site.mark == mark)?;
         is_wanted.then(|| brief(clock, site, entry))
     }
 }

@@ -80,7 +80,7 @@ fn rows(state: &State, target: &Target) -> Vec<Row> {
             site: name(site),
             totals: CounterReader::site(&state.counters, Some(site.number)),
             own: Some(Own {
-                purges: site.core.epochs.current(),
+                purges: site.core.epochs.given(),
                 fills: site.core.tally.fills(),
             }),
         })

@@ -5,7 +5,7 @@
 //!   "prefixes": ["/blog/"], "patterns": ["^/shop/.*"], "soft": false }
 //! ```
 //! `site` may be any host of the site; without it an order goes to the site of its URL, the token's site, or all sites. The answer
-//! comes when every order holds: `{"ok": true, "orders": 3}`. Orders that cannot be understood are named, and then none is obeyed.
+//! comes when every order holds and is on the disk: `{"ok": true, "orders": 3}`, with a `warning` where it could not be written. Orders that cannot be understood are named, and then none is obeyed.
 
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use super::State;
 use super::auth::{Reach, reach};
+use crate::durable::Receipt;
 use crate::serve::Site;
 
 /// The body of a purge order.
@@ -61,16 +62,22 @@ pub(super) async fn purge(
     if let Some(complaints) = unreadable_patterns(&orders) {
         return refuse(StatusCode::BAD_REQUEST, &complaints);
     }
+    let mut newest = Receipt::default();
     for (site, order) in &orders {
-        if let Err(error) = site.core.epochs.publish(order) {
-            return refuse(StatusCode::BAD_REQUEST, &error.to_string());
+        match site.core.epochs.publish(order) {
+            Ok(receipt) => newest = receipt,
+            Err(error) => return refuse(StatusCode::BAD_REQUEST, &error.to_string()),
         }
         tracing::info!(site = site.core.name, scope = %order.scope, strength = ?order.strength, "purged");
     }
-    (
-        StatusCode::OK,
-        Json(json!({ "ok": true, "orders": orders.len() })),
-    )
+    // One log for all sites: when the last is on the disk, all are.
+    let told = newest.told().await;
+    let mut answer = json!({ "ok": true, "orders": orders.len() });
+    if let Some(warning) = told.warning {
+        told.log(orders.last().map_or("", |(site, _)| &site.core.name));
+        answer["warning"] = json!(warning);
+    }
+    (StatusCode::OK, Json(answer))
 }
 
 /// What is wrong with the patterns, tried on counters that nobody reads: an order is obeyed as a whole or not at all.

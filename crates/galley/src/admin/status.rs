@@ -77,7 +77,7 @@ fn of_site(state: &State, site: &Site) -> Value {
             Upstream::Php(_) => "php",
             Upstream::Http(_) => "http",
         },
-        "purges": site.core.epochs.current(),
+        "purges": site.core.epochs.given(),
         "requests": totals.requests(),
         "answers": words(&totals),
         "hit_ratio": Minute::all(&totals).hit_ratio(),

@@ -9,10 +9,10 @@ use std::thread::JoinHandle;
 use galley_config::{Config, LogTarget, PhpAddress, Site as SiteConfig, Upstream as Configured};
 use galley_files::{Options, Root};
 use galley_rules::route::HostPattern;
-use galley_store::epochs::Epochs;
 use galley_store::memory::Memory;
 
 use super::StartError;
+use super::durable::{self, Identities};
 use crate::clock::Clock;
 use crate::compositor::{self, Handle};
 use crate::front::{Limits, Listeners};
@@ -43,12 +43,15 @@ pub(super) fn build(
     clock: Clock,
 ) -> Result<Built, StartError> {
     let memory = Arc::new(Memory::new(config.cache.memory, config.cache.max_object));
+    let durable = durable::open(config, &memory, clock)?;
     let services = Arc::new(Services {
         memory: Arc::clone(&memory),
         clock,
         identity: format!("galley-{:016x}", u64::from_ne_bytes(sys::random_bytes())),
         upstream_warnings: UpstreamWarnings::new(UPSTREAM_WARNINGS_PER_S),
+        durable: durable.clone(),
     });
+    let identities = Identities::of(&config.sites);
     let count = sys::cores().div_ceil(CORES_PER_COMPOSITOR);
     let mut plan = Plan {
         pools: vec![Vec::new(); count],
@@ -78,6 +81,7 @@ pub(super) fn build(
             &planned,
             &compositors,
             &Numbers { site: number, log },
+            identities.core(number, site, &durable),
         )?));
     }
     Ok(Built {
@@ -188,6 +192,7 @@ fn build_site(
     planned: &Planned,
     compositors: &[Handle],
     numbers: &Numbers,
+    (core, mark): (compositor::Site, u32),
 ) -> Result<Site, StartError> {
     let upstream = |kind: Kind| match (kind, compositors.get(planned.compositor)) {
         (Kind::Php(index), Some(c)) => Upstream::Php(Pool {
@@ -219,12 +224,7 @@ fn build_site(
             cause,
         })?;
     Ok(Site {
-        core: Arc::new(compositor::Site {
-            name: site.name.clone(),
-            rules: site.rules.clone(),
-            epochs: Epochs::new(),
-            tally: compositor::tally::Tally::default(),
-        }),
+        core: Arc::new(core),
         root,
         upstream: upstream(planned.primary),
         further: planned.further.iter().map(|kind| upstream(*kind)).collect(),
@@ -233,6 +233,7 @@ fn build_site(
         token: token(site.token_file.as_ref())?,
         hosts: site.hosts.clone(),
         number: numbers.site,
+        mark,
         log: numbers.log,
     })
 }

@@ -4,8 +4,10 @@
 //! compositor threads. It answers nothing itself, so no load can keep it from ending the process.
 
 mod build;
+mod durable;
 mod signals;
 mod sweep;
+mod upkeep;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -70,6 +72,14 @@ pub enum StartError {
         /// What the system said.
         cause: std::io::Error,
     },
+    /// The cache's folder belongs to somebody else.
+    #[error("cannot use the cache folder `{path}`: {cause}")]
+    Disk {
+        /// The folder.
+        path: PathBuf,
+        /// What went wrong.
+        cause: crate::durable::OpenError,
+    },
     /// Managed PHP did not come up.
     #[error("cannot start PHP for site `{site}`: {cause}")]
     Php {
@@ -101,6 +111,8 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
         let php = start_php(config).await?;
         let built = build::build(config, &php, clock)?;
         let (stop, stopped) = watch::channel(false);
+        let durable = built.services.durable.clone();
+        let upkeep = upkeep::start(durable.clone(), &built.sites)?;
         let running = Running::start(
             config,
             &built,
@@ -127,9 +139,12 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
         let _ = stop.send(true);
         drop(built);
         running.end(config.server.drain_timeout).await;
+        upkeep.stop();
+        let closing = tokio::task::spawn_blocking(move || durable.close(DISK_PATIENCE));
         for managed in php.into_iter().flatten() {
             managed.stop().await;
         }
+        let _ = closing.await;
         logs.close();
         Ok(())
     });
@@ -280,6 +295,9 @@ pub type Compositors = Vec<compositor::Handle>;
 
 /// Descriptors that are not for clients: files, upstreams, logs.
 const RESERVED_DESCRIPTORS: usize = 256;
+
+/// How long what is waiting for the disk may take at the end.
+const DISK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What ending may take beyond the drain itself.
 const DRAIN_SLACK: Duration = Duration::from_secs(2);

@@ -3,6 +3,7 @@
 //! Correctness never waits for this: a dead entry is not served, removed or not. A round runs when purges have come since the
 //! last one, and otherwise now and then for what has outlived all its windows; it pauses as it goes, off every hot thread.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use galley_store::epochs::Standing;
 
 use http::header;
 
-use crate::serve::{Services, Site, site_number};
+use crate::serve::{Services, Site, site_mark};
 
 /// Sweeps until the server has dropped its sites.
 pub(super) async fn run(services: Arc<Services>, sites: &Arc<Vec<Arc<Site>>>) {
@@ -49,6 +50,7 @@ fn purges(sites: &Weak<Vec<Arc<Site>>>) -> Option<Vec<u64>> {
 
 fn sweep(services: &Services, sites: &Weak<Vec<Arc<Site>>>) {
     let Some(sites) = sites.upgrade() else { return };
+    let by_mark: HashMap<u32, &Arc<Site>> = sites.iter().map(|site| (site.mark, site)).collect();
     let now = services.clock.tick();
     let mut looked = 0_u32;
     services.memory.sweep(|entry| {
@@ -56,12 +58,16 @@ fn sweep(services: &Services, sites: &Weak<Vec<Arc<Site>>>) {
         if looked.is_multiple_of(ENTRIES_AT_ONCE) {
             std::thread::sleep(BREATH);
         }
-        let site = site_number(entry.key.bytes()).and_then(|n| sites.get(usize::try_from(n).ok()?));
-        let purged = site.is_none_or(|s| s.core.epochs.prove_waiting(entry) == Standing::Dead);
-        let is_kept =
-            site.is_some_and(|s| s.core.rules.preset == Preset::None) && is_of_use(entry, now);
-        purged || (has_outlived(entry, now) && !is_kept)
+        let site = site_mark(entry.key.bytes()).and_then(|mark| by_mark.get(&mark));
+        site.is_none_or(|site| is_dead(site, entry, now))
     });
+}
+
+/// Purged, or beyond all use.
+pub(super) fn is_dead(site: &Site, entry: &Entry, now: Tick) -> bool {
+    let is_kept = site.core.rules.preset == Preset::None && is_of_use(entry, now);
+    site.core.epochs.prove_waiting(entry) == Standing::Dead
+        || (has_outlived(entry, now) && !is_kept)
 }
 
 /// Without a preset: whether a 304 may still make it young again, or a client may take it stale.

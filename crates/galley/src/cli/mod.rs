@@ -80,6 +80,9 @@ fn purge(options: &PurgeOptions) -> ExitCode {
             show::data(value);
         } else {
             talk(&format!("purged: {} order(s) in force", value["orders"]));
+            if let Some(warning) = value["warning"].as_str() {
+                talk(&format!("warning: {warning}"));
+            }
         }
     })
 }

@@ -26,15 +26,15 @@ use galley_rules::facts::Facts;
 use galley_rules::purge::Order as Purge;
 use galley_rules::site::SiteRules;
 use galley_rules::time::Tick;
-use galley_store::entry::Entry;
-use galley_store::epochs::Epochs;
+use galley_store::entry::{Entry, Kind};
 use galley_store::fill::{Failure, FillReader, FillWriter};
 use galley_store::key::Key;
-use galley_store::memory::Memory;
+use galley_store::memory::{Memory, NoRoom};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::clock::Clock;
+use crate::durable::{Orders, Receipt, Recorder, Shelved};
 use crate::upstream::{Ask, Incoming, Pool, PoolSpec};
 
 /// What composing needs to know of a site.
@@ -44,7 +44,9 @@ pub struct Site {
     /// Its caching rules.
     pub rules: SiteRules,
     /// Its purge orders.
-    pub epochs: Epochs,
+    pub epochs: Orders,
+    /// Its pages on the disk, where there is one.
+    pub shelved: Option<Shelved>,
     /// What was composed for it.
     pub tally: tally::Tally,
 }
@@ -257,26 +259,63 @@ impl Desk {
 }
 
 /// Hands a body on to its end, or until nobody wants it any more: an upstream that is silent must not hold its place for a
-/// client that has left.
-async fn relay(incoming: &mut Incoming, writer: &mut FillWriter) -> Result<(), Failure> {
+/// client that has left. What is being written to the disk is wanted.
+async fn relay(
+    incoming: &mut Incoming,
+    writer: &mut FillWriter,
+    recorder: &mut Recorder,
+) -> Result<(), Failure> {
     loop {
         let chunk = tokio::select! {
             biased;
             chunk = incoming.chunk() => chunk?,
-            () = writer.readers_gone() => return Err(Failure::Aborted),
+            () = writer.readers_gone(), if !recorder.is_writing() => return Err(Failure::Aborted),
         };
         let Some(chunk) = chunk else { return Ok(()) };
-        if writer.push(chunk).await.is_err() {
+        let copy = recorder.is_on().then(|| chunk.clone());
+        let pushed = writer.push(chunk).await;
+        if let Some(copy) = copy {
+            recorder.push(copy, writer.is_kept()).await;
+        }
+        if pushed.is_err() && !recorder.is_writing() {
             return Err(Failure::Aborted);
         }
     }
 }
 
+/// Writes to the disk what was offered to the memory; what may not be kept takes the older copy away there, too.
+fn shelve(site: &Site, entry: &Arc<Entry>, outcome: Result<(), NoRoom>) {
+    let Some(shelved) = &site.shelved else { return };
+    match entry.kind {
+        Kind::TravelsWhole => shelved.forget(&entry.key, entry.born),
+        Kind::Page | Kind::Varies if outcome == Err(NoRoom::Superseded) => {}
+        Kind::Page | Kind::Varies => shelved.keep(entry),
+    }
+}
+
 /// Obeys orders for one site; what they touch is dead when this returns.
-fn publish(site: &Site, orders: &[Purge]) {
+fn publish(site: &Site, orders: &[Purge]) -> Acknowledgement {
+    let mut newest = None;
     for order in orders {
-        if let Err(error) = site.epochs.publish(order) {
-            tracing::warn!(site = site.name, %error, "a purge order in an answer cannot be obeyed");
+        match site.epochs.publish(order) {
+            Ok(receipt) => newest = Some(receipt),
+            Err(error) => {
+                tracing::warn!(site = site.name, %error, "a purge order in an answer cannot be obeyed");
+            }
+        }
+    }
+    Acknowledgement(newest)
+}
+
+/// What an answer that carries orders waits for before it goes on.
+#[must_use = "an answer is the acknowledgement of the orders it carries"]
+struct Acknowledgement(Option<Receipt>);
+
+impl Acknowledgement {
+    /// Waits until the orders are on the disk, or known not to come there; the client of an answer cannot be told which.
+    async fn given(self, site: &Site) {
+        if let Some(receipt) = self.0 {
+            receipt.told().await.log(&site.name);
         }
     }
 }

@@ -14,6 +14,7 @@ use galley_rules::purge;
 use galley_rules::storable::{self, Answered, Life, Verdict};
 use galley_rules::tags::{self, Tags};
 use galley_rules::time::Tick;
+use galley_store::body::Body;
 use galley_store::entry::{Entry, Kind, Parts, Scopes};
 use galley_store::epochs::{Standing, Touch, Touched};
 use galley_store::fill::{self, Failure, Fill, FillHead, FillWriter, Finished, Share};
@@ -23,7 +24,8 @@ use http::header::{self, HeaderMap, HeaderValue};
 use tokio::sync::oneshot;
 
 use super::marker::Unkept;
-use super::{Composed, Desk, PageOrder, publish, relay};
+use super::{Composed, Desk, PageOrder, publish, relay, shelve};
+use crate::durable::Recorder;
 use crate::upstream::Incoming;
 
 /// A page being composed.
@@ -44,6 +46,7 @@ enum Page {
         fields: HeaderMap,
         life: Life,
         tags: Tags,
+        recorder: Recorder,
     },
     NotKept,
 }
@@ -157,7 +160,7 @@ impl Desk {
         let composed = self.compose(&order, &flight, &mut writer).await;
         match composed {
             // Stored before it lands, so that who looks finds one or the other.
-            Ok(page) => self.keep(&order, &flight, page, writer.finish()),
+            Ok(page) => self.keep(&order, &flight, page, writer.finish()).await,
             Err(failure) => {
                 self.note_failure(&order, failure);
                 self.land(&order, &flight);
@@ -186,9 +189,12 @@ impl Desk {
             now: self.clock.wall(),
         };
         let orders = purge::from_answer(&incoming.fields, &order.site.rules);
-        publish(&order.site, &orders);
+        publish(&order.site, &orders).given(&order.site).await;
         let page = match storable::judge(&order.facts, &answered, &order.site.rules) {
-            Verdict::Store(life) => self.fill(order, writer, incoming, life).await,
+            Verdict::Store(life) => {
+                let born = flight.born.get();
+                self.fill(order, writer, incoming, (life, born)).await
+            }
             Verdict::Skip(why) if incoming.status.is_server_error() => {
                 self.note_not_kept(order, why);
                 pour(order, writer, incoming).await
@@ -205,7 +211,7 @@ impl Desk {
             }
         };
         // Once more at the end: PHP may commit what it announced only then.
-        publish(&order.site, &orders);
+        publish(&order.site, &orders).given(&order.site).await;
         page
     }
 
@@ -215,7 +221,7 @@ impl Desk {
         order: &PageOrder,
         writer: &mut FillWriter,
         mut incoming: Incoming,
-        life: Life,
+        (life, born): (Life, u64),
     ) -> Result<Page, Failure> {
         let tags = tags::collect(&incoming.fields);
         let mut fields =
@@ -232,13 +238,16 @@ impl Desk {
             },
             length: incoming.length(),
         });
-        relay(&mut incoming, writer).await?;
+        let parts = self.parts(order, born, status, &fields, life, &tags);
+        let mut recorder = recorder(order, parts, incoming.length());
+        relay(&mut incoming, writer, &mut recorder).await?;
         if incoming.ended_well() {
             Ok(Page::Storable {
                 status,
                 fields,
                 life,
                 tags,
+                recorder,
             })
         } else {
             self.note_not_kept(order, NotStored::Incomplete);
@@ -246,17 +255,21 @@ impl Desk {
         }
     }
 
-    fn keep(&self, order: &PageOrder, flight: &Flight, page: Page, finished: Finished) {
+    async fn keep(&self, order: &PageOrder, flight: &Flight, page: Page, finished: Finished) {
         let Page::Storable {
             status,
             mut fields,
             life,
             tags,
+            recorder,
         } = page
         else {
             return;
         };
         let Some(body) = finished.body else {
+            if recorder.finish().await {
+                return order.site.tally.stored();
+            }
             // Too large for memory: it was streamed, and the next visitor's request need not try again.
             let unkept = Unkept {
                 why: NotStored::TooLarge,
@@ -277,21 +290,32 @@ impl Desk {
         if !fields.contains_key(header::ETAG) {
             fields.insert(header::ETAG, strong_etag(body.bytes()));
         }
-        self.store(
-            order,
-            Parts {
-                key: order.key.clone(),
-                kind: Kind::Page,
-                status,
-                fields,
-                body,
-                stored_at: self.clock.tick(),
-                life,
-                scopes: scopes(order, tags.ids),
-                tags: tags.names,
-                born: flight.born.get(),
-            },
-        );
+        let parts = self.parts(order, flight.born.get(), status, &fields, life, &tags);
+        self.store(order, Parts { body, ..parts });
+    }
+
+    /// An entry without its body.
+    fn parts(
+        &self,
+        order: &PageOrder,
+        born: u64,
+        status: StatusCode,
+        fields: &HeaderMap,
+        life: Life,
+        tags: &Tags,
+    ) -> Parts {
+        Parts {
+            key: order.key.clone(),
+            kind: Kind::Page,
+            status,
+            fields: fields.clone(),
+            body: Body::default(),
+            stored_at: self.clock.tick(),
+            life,
+            scopes: scopes(order, tags.ids.clone()),
+            tags: tags.names.clone(),
+            born,
+        }
     }
 
     pub(super) fn store(&self, order: &PageOrder, parts: Parts) {
@@ -300,8 +324,13 @@ impl Desk {
         if order.site.epochs.prove_waiting(&entry) == Standing::Dead {
             return self.note_not_kept(order, NotStored::Purged);
         }
-        match self.memory.put(entry) {
+        let outcome = self.memory.put(Arc::clone(&entry));
+        shelve(&order.site, &entry, outcome);
+        match outcome {
             Ok(()) if kind == Kind::Page => order.site.tally.stored(),
+            Err(NoRoom::TooLarge | NoRoom::Full) if order.site.shelved.is_some() => {
+                order.site.tally.stored();
+            }
             // What was born later took its place: nothing is missing.
             Ok(()) | Err(NoRoom::Superseded) => {}
             Err(NoRoom::TooLarge) => self.note_not_kept(order, NotStored::TooLarge),
@@ -381,8 +410,19 @@ async fn pour(
         },
         length: incoming.length(),
     });
-    relay(&mut incoming, writer).await?;
+    relay(&mut incoming, writer, &mut Recorder::off()).await?;
     Ok(Page::NotKept)
+}
+
+/// Ready to write to the disk what the memory has no room for; not a page that is judged by its end.
+fn recorder(order: &PageOrder, parts: Parts, length: Option<u64>) -> Recorder {
+    let is_judged_whole = storable::is_judged_whole(parts.status, &parts.fields, &order.site.rules);
+    match &order.site.shelved {
+        Some(shelved) if !is_judged_whole => {
+            Recorder::ready(shelved.clone(), Entry::new(parts), length)
+        }
+        _ => Recorder::off(),
+    }
 }
 
 fn touched(flight: &Flight, order: &PageOrder, tags: Option<&[u64]>) -> Touched {

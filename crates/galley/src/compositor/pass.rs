@@ -7,16 +7,19 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use bytes::Bytes;
 use galley_rules::purge::{self, Order as Purge, Scope, Strength};
 use galley_rules::site::Preset;
 use galley_rules::storable;
 use galley_rules::tags;
+use galley_rules::wordpress;
 use galley_store::fill::{self, Failure, FillHead, FillReader, FillWriter, Share};
 use http::header::{self, HeaderMap};
 use tokio::sync::oneshot;
 
-use super::unbent::publish_own;
+use super::unbent::{Pupil, publish_own};
 use super::{Desk, PassOrder, relay};
+use crate::durable::Recorder;
 use crate::upstream::Incoming;
 
 impl Desk {
@@ -48,7 +51,8 @@ impl Desk {
         let (born, sent) = began.get();
         let delay = self.clock.tick().since(sent);
         let ordered = ordered(order, &incoming);
-        let calm = publish_own(order, &incoming, &ordered, Some(born));
+        let (calm, obeyed) = publish_own(order, &incoming, &ordered, Some(born));
+        obeyed.given(&order.site).await;
         let mut pupil = self.begin_lesson(order, &incoming, born, delay);
         writer.head(FillHead {
             status: incoming.status,
@@ -56,19 +60,15 @@ impl Desk {
             share: Share::Private,
             length: incoming.length(),
         });
-        if order.ask.is_safe() && pupil.is_none() {
-            relay(&mut incoming, writer).await?;
-        } else {
-            // A client that left does not end an unsafe exchange, nor one that something is learnt from, which is short: the
-            // rest is read and dropped.
-            while let Some(chunk) = incoming.chunk().await? {
-                if let Some(pupil) = &mut pupil {
-                    pupil.push(&chunk);
-                }
-                let _ = writer.push(chunk).await;
-            }
+        if order.ask.is_safe() && pupil.is_none() && ordered.is_empty() {
+            return relay(&mut incoming, writer, &mut Recorder::off()).await;
         }
-        let calm = publish_own(order, &incoming, &ordered, calm);
+        let received = receive(&mut incoming, writer, pupil.as_mut(), &ordered).await;
+        let (calm, obeyed) = publish_own(order, &incoming, &ordered, calm);
+        obeyed.given(&order.site).await;
+        if let Some(last) = received? {
+            let _ = writer.push(last).await;
+        }
         self.end_lesson(order, &incoming, pupil, calm.unwrap_or(born));
         Ok(())
     }
@@ -88,6 +88,32 @@ impl Desk {
     }
 }
 
+/// Takes an answer to its end also when its client has left: it is unsafe, or something is learnt from it, which is short.
+/// Where it carries orders its last piece is given back instead of sent, so that who has all of it has also the orders
+/// that are published when it ends.
+async fn receive(
+    incoming: &mut Incoming,
+    writer: &mut FillWriter,
+    mut pupil: Option<&mut Pupil>,
+    ordered: &[Purge],
+) -> Result<Option<Bytes>, Failure> {
+    let mut held = None;
+    while let Some(chunk) = incoming.chunk().await? {
+        if let Some(pupil) = &mut pupil {
+            pupil.push(&chunk);
+        }
+        let ready = if ordered.is_empty() {
+            Some(chunk)
+        } else {
+            held.replace(chunk)
+        };
+        if let Some(chunk) = ready {
+            let _ = writer.push(chunk).await;
+        }
+    }
+    Ok(held)
+}
+
 /// The orders that an answer carries, and what a successful unsafe request has changed for certain.
 fn ordered(order: &PassOrder, incoming: &Incoming) -> Vec<Purge> {
     let mut orders = purge::from_answer(&incoming.fields, &order.site.rules);
@@ -100,10 +126,16 @@ fn ordered(order: &PassOrder, incoming: &Incoming) -> Vec<Purge> {
         path,
         query,
     };
-    let mut scopes = vec![own(
-        order.facts.path().to_vec(),
-        order.facts.query().map(<[u8]>::to_vec),
-    )];
+    let mut scopes = Vec::new();
+    // Nothing is ever stored there, and an order would cost the disk a write for each of the editor's heartbeats.
+    let is_stored_never = order.site.rules.preset == Preset::WordPress
+        && wordpress::is_bypass_path(order.facts.decoded_path());
+    if !is_stored_never {
+        scopes.push(own(
+            order.facts.path().to_vec(),
+            order.facts.query().map(<[u8]>::to_vec),
+        ));
+    }
     for name in [header::LOCATION, header::CONTENT_LOCATION] {
         let address = incoming
             .fields

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use galley_files::Part;
+use galley_store::disk::Pieces;
 use galley_store::fill::{Failure, FillReader};
 use galley_wire::answer::{self, CHUNK_END, Connection, LAST_CHUNK, Length};
 use galley_wire::head::Version;
@@ -84,7 +85,15 @@ pub(super) async fn answer(wire: &mut Wire, mut answer: Answer, mut peer: Peer) 
             length,
         } => {
             head(wire, &answer, peer, Length::Known(length));
-            file_parts(wire, file, parts, &mut sent).await
+            send_parts(wire, &Source::File(file), parts, &mut sent).await
+        }
+        Body::Stored {
+            pieces,
+            parts,
+            length,
+        } => {
+            head(wire, &answer, peer, Length::Known(length));
+            send_parts(wire, &Source::Pieces(pieces), parts, &mut sent).await
         }
     };
     let next = match (&result, peer.keep_alive) {
@@ -232,10 +241,16 @@ async fn take_ahead(
     Ok(false)
 }
 
-/// Parts of a file, read on helper threads while the last piece is being sent.
-async fn file_parts(
+/// Where parts are read from.
+enum Source {
+    File(Arc<std::fs::File>),
+    Pieces(Arc<Pieces>),
+}
+
+/// Parts of a file or of a stored body, read on helper threads.
+async fn send_parts(
     wire: &mut Wire,
-    file: Arc<std::fs::File>,
+    source: &Source,
     parts: Vec<Part>,
     sent: &mut u64,
 ) -> Result<(), Gone> {
@@ -248,7 +263,7 @@ async fn file_parts(
             Part::Span { start, end } => {
                 let mut at = start;
                 while at < end {
-                    let piece = read_piece(Arc::clone(&file), at, end).await?;
+                    let piece = source.read(at, end).await?;
                     at += piece.len() as u64;
                     *sent += piece.len() as u64;
                     wire.send(&[piece]).await?;
@@ -275,6 +290,24 @@ async fn read_piece(file: Arc<std::fs::File>, at: u64, end: u64) -> Result<Bytes
     .await
     .map_err(|_| Gone::Closed)??;
     Ok(piece.into())
+}
+
+impl Source {
+    async fn read(&self, at: u64, end: u64) -> Result<Bytes, Gone> {
+        match self {
+            Self::File(file) => read_piece(Arc::clone(file), at, end).await,
+            Self::Pieces(pieces) => {
+                let pieces = Arc::clone(pieces);
+                // A block that is damaged ends the answer short: what has left cannot be taken back.
+                spawn_blocking(move || pieces.read(&(at..end)))
+                    .await
+                    .ok()
+                    .and_then(Result::ok)
+                    .filter(|piece| !piece.is_empty())
+                    .ok_or(Gone::Closed)
+            }
+        }
+    }
 }
 
 /// What is collected for an HTTP/1.0 client so that its connection can be kept: any page, not a download.

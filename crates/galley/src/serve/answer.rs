@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use galley_rules::outcome::Outcome;
+use galley_store::disk::Pieces;
 use galley_store::entry::Entry;
 use galley_store::fill::FillReader;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -55,6 +56,15 @@ pub enum Body {
     Bytes(Bytes),
     /// Arriving from the upstream; the length where it is known.
     Fill(FillReader, Option<u64>),
+    /// Parts of a stored body that is on the disk.
+    Stored {
+        /// The body.
+        pieces: Arc<Pieces>,
+        /// What of it, in order.
+        parts: Vec<galley_files::Part>,
+        /// Sum of the parts.
+        length: u64,
+    },
     /// Parts of a file.
     File {
         /// The file.

@@ -37,15 +37,15 @@ pub struct Exchange<'h> {
 }
 
 impl Exchange<'_> {
-    /// Writes the entry's key: what identifies the page among those of its site, then the site's number.
+    /// Writes the entry's key: what identifies the page among those of its site, then the site's mark.
     pub fn write_key(&mut self) {
         galley_rules::key::write_key(&self.facts, &mut self.key);
-        self.key.extend_from_slice(&self.site.number.to_be_bytes());
+        self.key.extend_from_slice(&self.site.mark.to_be_bytes());
     }
 }
 
-/// The number of the site that a key belongs to.
-pub fn site_number(key: &[u8]) -> Option<u32> {
+/// The mark of the site that a key belongs to.
+pub fn site_mark(key: &[u8]) -> Option<u32> {
     key.last_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }
 

@@ -255,7 +255,7 @@ impl Body {
             Self::None => Self::None,
             Self::Bytes(bytes) => Self::Unsent(Some(bytes.len() as u64)),
             Self::Unsent(length) | Self::Fill(_, length) => Self::Unsent(length),
-            Self::File { length, .. } => Self::Unsent(Some(length)),
+            Self::File { length, .. } | Self::Stored { length, .. } => Self::Unsent(Some(length)),
         }
     }
 }

@@ -25,7 +25,7 @@ use galley_store::entry::{Entry, Kind};
 use crate::fault::Fault;
 
 pub use answer::{Answer, Body, Fields};
-pub use exchange::{Admission, Exchange, admit, site_number};
+pub use exchange::{Admission, Exchange, admit, site_mark};
 pub use file::below;
 pub use site::{Pool, Services, Site, Sites, Upstream, UpstreamWarnings};
 
@@ -48,7 +48,7 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Answer 
 
 async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Answer, Fault> {
     match exchange.facts.method() {
-        Method::Purge | Method::Ban => return purge::answer(services, exchange),
+        Method::Purge | Method::Ban => return purge::answer(exchange).await,
         Method::Options if exchange.facts.path() == b"*" => return Ok(Answer::methods()),
         Method::Trace | Method::Connect => {
             return Err(Fault::new(RefusedWhy::Method, "TRACE or CONNECT"));
@@ -58,7 +58,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Ans
     if exchange.site.core.rules.preset == Preset::None {
         return unbent::respond(services, exchange).await;
     }
-    let kept = look(services, exchange);
+    let kept = look(services, exchange).await;
     let why = match (exchange.facts.gate(), &kept) {
         (Gate::Pass(why), _) => Some(why),
         (Gate::Open, Kept::TravelsWhole) => Some(PassWhy::Remembered),
@@ -95,7 +95,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Ans
     }
 }
 
-/// What memory holds for a request.
+/// What is stored for a request.
 enum Kept {
     Nothing,
     /// Known as not storable.
@@ -107,13 +107,13 @@ enum Kept {
     OnError(Arc<Entry>),
 }
 
-fn look(services: &Services, exchange: &mut Exchange<'_>) -> Kept {
+async fn look(services: &Services, exchange: &mut Exchange<'_>) -> Kept {
     use galley_store::epochs::Standing;
     if !matches!(exchange.facts.gate(), Gate::Open) {
         return Kept::Nothing;
     }
     exchange.write_key();
-    let Some(entry) = services.memory.get(&exchange.key) else {
+    let Some(entry) = exchange.site.stored(&services.memory, &exchange.key).await else {
         return Kept::Nothing;
     };
     let epochs = &exchange.site.core.epochs;

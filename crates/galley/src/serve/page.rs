@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use galley_files::Part;
 use galley_rules::conditional::{self, Condition, Validators};
 use galley_rules::facts::Method;
 use galley_rules::outcome::Outcome;
 use galley_rules::range::{self, Ranges};
 use galley_rules::site::Preset;
 use galley_rules::time;
+use galley_store::disk::Pieces;
 use galley_store::entry::Entry;
 use galley_store::fill::{FillHead, FillReader};
 use http::header::{self, HeaderMap, HeaderValue};
@@ -34,7 +36,16 @@ pub fn from_entry(
     let ttl = i64::try_from(entry.life.fresh.as_secs()).unwrap_or(i64::MAX)
         - i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
     let shown_ttl = matches!(outcome, Outcome::Stale(_)).then_some(ttl);
-    let body = Body::Bytes(entry.body.clone());
+    let body = match entry.pieces() {
+        None => Body::Bytes(entry.body.clone()),
+        Some(pieces) => stored(
+            pieces,
+            vec![Part::Span {
+                start: 0,
+                end: pieces.length(),
+            }],
+        ),
+    };
     let mut answer = Answer {
         status,
         fields: Fields::Stored(entry),
@@ -162,8 +173,10 @@ fn not_modified(answer: &mut Answer) {
 
 /// The ranges of a stored page (RFC 9110 §14.2).
 fn apply_range(exchange: &Exchange<'_>, answer: &mut Answer) {
-    let Body::Bytes(body) = &answer.body else {
-        return;
+    let whole = match &answer.body {
+        Body::Bytes(bytes) => Whole::Memory(bytes.clone()),
+        Body::Stored { pieces, .. } => Whole::Disk(Arc::clone(pieces)),
+        _ => return,
     };
     let (Some(wanted), Method::Get) = (exchange.facts.range(), exchange.facts.method()) else {
         return;
@@ -171,17 +184,19 @@ fn apply_range(exchange: &Exchange<'_>, answer: &mut Answer) {
     if !conditional::range_applies(exchange.facts.if_range(), &validators(answer.fields.map())) {
         return;
     }
-    let length = body.len() as u64;
+    let length = whole.length();
     match range::parse(wanted, length) {
         Ranges::Whole => {}
         Ranges::Many(spans) => {
             let media_type = answer.fields.map().get(header::CONTENT_TYPE);
-            if let Some(parts) = parts::multipart(body, media_type, &spans) {
+            if let Some(several) = parts::multipart(length, media_type, &spans)
+                && let Some(body) = whole.body(several.parts)
+            {
                 let mut fields = answer.fields.map().clone();
-                fields.insert(header::CONTENT_TYPE, parts.media_type);
+                fields.insert(header::CONTENT_TYPE, several.media_type);
                 answer.fields = Fields::Own(fields);
                 answer.status = 206;
-                answer.body = Body::Bytes(parts.body);
+                answer.body = body;
             }
         }
         Ranges::Unsatisfiable => {
@@ -190,14 +205,10 @@ fn apply_range(exchange: &Exchange<'_>, answer: &mut Answer) {
             push(answer, header::CONTENT_RANGE, &format!("bytes */{length}"));
         }
         Ranges::One(span) => {
-            let (Ok(start), Ok(end)) = (usize::try_from(span.start), usize::try_from(span.end))
-            else {
-                return;
-            };
-            if start < end && end <= body.len() {
-                let part = body.slice(start..end);
+            let (start, end) = (span.start, span.end);
+            if let Some(body) = whole.body(vec![Part::Span { start, end }]) {
                 answer.status = 206;
-                answer.body = Body::Bytes(part);
+                answer.body = body;
                 push(
                     answer,
                     header::CONTENT_RANGE,
@@ -205,6 +216,49 @@ fn apply_range(exchange: &Exchange<'_>, answer: &mut Answer) {
                 );
             }
         }
+    }
+}
+
+/// A stored body, wherever it is.
+enum Whole {
+    Memory(Bytes),
+    Disk(Arc<Pieces>),
+}
+
+impl Whole {
+    fn length(&self) -> u64 {
+        match self {
+            Self::Memory(bytes) => bytes.len() as u64,
+            Self::Disk(pieces) => pieces.length(),
+        }
+    }
+
+    /// Parts of it as a body; `None` where one does not lie in it.
+    fn body(&self, parts: Vec<Part>) -> Option<Body> {
+        let all = self.length();
+        let is_inside = |part: &Part| match part {
+            Part::Bytes(_) => true,
+            Part::Span { start, end } => start < end && *end <= all,
+        };
+        if !parts.iter().all(is_inside) {
+            return None;
+        }
+        match self {
+            Self::Memory(bytes) => parts::cut(bytes, &parts).map(Body::Bytes),
+            Self::Disk(pieces) => Some(stored(pieces, parts)),
+        }
+    }
+}
+
+fn stored(pieces: &Arc<Pieces>, parts: Vec<Part>) -> Body {
+    let length = parts.iter().map(|part| match part {
+        Part::Bytes(bytes) => bytes.len() as u64,
+        Part::Span { start, end } => end.saturating_sub(*start),
+    });
+    Body::Stored {
+        pieces: Arc::clone(pieces),
+        length: length.sum(),
+        parts,
     }
 }
 

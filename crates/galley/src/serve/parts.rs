@@ -5,60 +5,72 @@
 use std::io::Write as _;
 
 use bytes::Bytes;
+use galley_files::Part;
 use galley_rules::range::Span;
 use http::HeaderValue;
 
-/// The body and how it is named.
+/// The parts and how they are named.
 pub struct Multipart {
-    /// All parts with their heads.
-    pub body: Bytes,
+    /// All parts of the stored body, with their heads between.
+    pub parts: Vec<Part>,
     /// With the boundary.
     pub media_type: HeaderValue,
 }
 
-/// Puts the parts of `whole` together; `None` where they do not lie in it.
+/// Puts parts of a body of `length` bytes together.
 pub fn multipart(
-    whole: &Bytes,
+    length: u64,
     media_type: Option<&HeaderValue>,
     spans: &[Span],
 ) -> Option<Multipart> {
-    let boundary = boundary(whole, spans);
-    let mut body = Vec::new();
+    let boundary = boundary(length, spans);
+    let mut parts = Vec::with_capacity(spans.len() * 2 + 1);
     for span in spans {
-        let (start, end) = (
-            usize::try_from(span.start).ok()?,
-            usize::try_from(span.end).ok()?,
-        );
-        let part = whole.get(start..end)?;
-        write!(body, "\r\n--{boundary}\r\n").ok()?;
+        let mut head = Vec::new();
+        write!(head, "\r\n--{boundary}\r\n").ok()?;
         if let Some(media_type) = media_type {
-            body.extend_from_slice(b"Content-Type: ");
-            body.extend_from_slice(media_type.as_bytes());
-            body.extend_from_slice(b"\r\n");
+            head.extend_from_slice(b"Content-Type: ");
+            head.extend_from_slice(media_type.as_bytes());
+            head.extend_from_slice(b"\r\n");
         }
-        let last = span.end.checked_sub(1)?;
-        let length = whole.len();
-        write!(
-            body,
-            "Content-Range: bytes {}-{last}/{length}\r\n\r\n",
-            span.start
-        )
-        .ok()?;
-        body.extend_from_slice(part);
+        let (start, end) = (span.start, span.end);
+        let last = end.checked_sub(1)?;
+        write!(head, "Content-Range: bytes {start}-{last}/{length}\r\n\r\n").ok()?;
+        parts.push(Part::Bytes(head));
+        parts.push(Part::Span { start, end });
     }
-    write!(body, "\r\n--{boundary}--\r\n").ok()?;
+    parts.push(Part::Bytes(format!("\r\n--{boundary}--\r\n").into_bytes()));
     let media_type = format!("multipart/byteranges; boundary={boundary}");
     Some(Multipart {
-        body: body.into(),
+        parts,
         media_type: HeaderValue::from_str(&media_type).ok()?,
     })
 }
 
-/// A line that the parts do not hold: a hash of them, which nobody can have put into them.
-fn boundary(whole: &Bytes, spans: &[Span]) -> String {
+/// The bytes of parts of `whole`; one span alone is not copied. `None` where one does not lie in it.
+pub fn cut(whole: &Bytes, parts: &[Part]) -> Option<Bytes> {
+    let place = |start: u64, end: u64| {
+        let place = usize::try_from(start).ok()?..usize::try_from(end).ok()?;
+        whole.get(place.clone()).map(|_| place)
+    };
+    if let [Part::Span { start, end }] = parts {
+        return place(*start, *end).map(|place| whole.slice(place));
+    }
+    let mut body = Vec::new();
+    for part in parts {
+        match part {
+            Part::Bytes(bytes) => body.extend_from_slice(bytes),
+            Part::Span { start, end } => body.extend_from_slice(whole.get(place(*start, *end)?)?),
+        }
+    }
+    Some(body.into())
+}
+
+/// A line that the parts do not hold: random, so nobody can have put it into them.
+fn boundary(length: u64, spans: &[Span]) -> String {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-    hasher.write_usize(whole.len());
+    hasher.write_u64(length);
     for span in spans {
         hasher.write_u64(span.start);
         hasher.write_u64(span.end);
@@ -75,7 +87,7 @@ mod tests {
         let whole = Bytes::from_static(b"0123456789");
         let spans = [Span { start: 0, end: 2 }, Span { start: 5, end: 10 }];
         let text = HeaderValue::from_static("text/plain");
-        let parts = multipart(&whole, Some(&text), &spans).unwrap();
+        let parts = multipart(10, Some(&text), &spans).unwrap();
         let media_type = parts.media_type.to_str().unwrap();
         let boundary = media_type.rsplit('=').next().unwrap();
         let wanted = format!(
@@ -83,7 +95,8 @@ mod tests {
              \r\n--{boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes 5-9/10\r\n\r\n56789\
              \r\n--{boundary}--\r\n"
         );
-        assert_eq!(parts.body, wanted.as_bytes());
-        assert!(multipart(&whole, None, &[Span { start: 5, end: 11 }]).is_none());
+        assert_eq!(cut(&whole, &parts.parts).unwrap(), wanted.as_bytes());
+        let beyond = multipart(10, None, &[Span { start: 5, end: 11 }]).unwrap();
+        assert!(cut(&whole, &beyond.parts).is_none());
     }
 }

@@ -7,11 +7,11 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::answer::{Answer, Body};
 use super::exchange::Exchange;
-use super::site::Services;
+use crate::durable::Receipt;
 use crate::fault::Fault;
 
-/// Obeys a purge request from an allowed address; to others the method does not exist.
-pub fn answer(_services: &Services, exchange: &Exchange<'_>) -> Result<Answer, Fault> {
+/// Obeys a purge request from an allowed address, and answers when it is on the disk; to others the method does not exist.
+pub async fn answer(exchange: &Exchange<'_>) -> Result<Answer, Fault> {
     let client = canonical(exchange.client.ip());
     // Behind a proxy on this machine every visitor comes from loopback: what was passed on is nobody's own order.
     let passed_on = exchange
@@ -28,12 +28,16 @@ pub fn answer(_services: &Services, exchange: &Exchange<'_>) -> Result<Answer, F
     let core = &exchange.site.core;
     let orders = purge::orders_from_request(&exchange.facts, exchange.head.fields(), &core.rules)
         .map_err(|e| Fault::new(RefusedWhy::BadRequest, e.to_string()))?;
+    let mut newest = Receipt::default();
     for order in &orders {
-        core.epochs
+        newest = core
+            .epochs
             .publish(order)
             .map_err(|e| Fault::new(RefusedWhy::BadRequest, e.to_string()))?;
         tracing::info!(site = core.name, scope = %order.scope, "purged by request");
     }
+    let told = newest.told().await;
+    told.log(&core.name);
     let word = match orders.first().map(|order| &order.scope) {
         Some(Scope::Site | Scope::Host(_)) | None => "all",
         Some(Scope::Url { .. }) => "exact",
@@ -48,12 +52,11 @@ pub fn answer(_services: &Services, exchange: &Exchange<'_>) -> Result<Answer, F
     if let Ok(value) = HeaderValue::from_str(&format!("{word}; count={}", orders.len())) {
         fields.insert(PURGE_RESULT, value);
     }
-    Ok(Answer::new(
-        200,
-        fields,
-        Body::Bytes(Bytes::from_static(b"purged\n")),
-        Outcome::Purge,
-    ))
+    let text = match told.warning {
+        None => Bytes::from_static(b"purged\n"),
+        Some(warning) => format!("purged; {warning}\n").into(),
+    };
+    Ok(Answer::new(200, fields, Body::Bytes(text), Outcome::Purge))
 }
 
 /// An IPv4 client on an IPv6 socket is an IPv4 client.

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use galley_files::Root;
 use galley_rules::route::{HostPattern, HostTable};
+use galley_store::entry::Entry;
 use galley_store::memory::Memory;
 use ipnet::IpNet;
 
 use crate::clock::Clock;
 use crate::compositor;
+use crate::durable::Durable;
 use crate::telemetry::errors::RateLimited;
 
 /// One site, as requests meet it.
@@ -29,10 +31,24 @@ pub struct Site {
     pub token: Option<String>,
     /// Its hosts, for the admin API.
     pub hosts: Vec<HostPattern>,
-    /// Its number; part of every key, because two sites may have one host on different listeners.
+    /// Its place among the sites.
     pub number: u32,
+    /// Part of every key, because two sites may have one host on different listeners. Unlike the number it is the same
+    /// after a restart, wherever in the configuration the site then stands.
+    pub mark: u32,
     /// Which access log its requests go to: an index into each core's.
     pub log: usize,
+}
+
+impl Site {
+    /// What is stored under a key: in memory, or on the disk, from where it comes into the memory if it fits there.
+    pub async fn stored(&self, memory: &Memory, key: &[u8]) -> Option<Arc<Entry>> {
+        if let Some(entry) = memory.get(key) {
+            return Some(entry);
+        }
+        let shelved = self.core.shelved.as_ref()?;
+        shelved.find(key, &self.core.epochs).await
+    }
 }
 
 /// Who composes pages.
@@ -87,6 +103,8 @@ pub struct Services {
     pub clock: Clock,
     /// Who this process is, for `CDN-Loop`: another name than that of any other.
     pub identity: String,
+    /// What survives a restart.
+    pub durable: Durable,
     /// Warnings about upstreams, which any visitor's request can cause.
     pub upstream_warnings: UpstreamWarnings,
 }

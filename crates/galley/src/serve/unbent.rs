@@ -38,7 +38,7 @@ pub async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result
         ));
     }
     exchange.write_key();
-    let found = look(services, exchange);
+    let found = look(services, exchange).await;
     let has_credentials = exchange.facts.has_authorization();
     match found.plan {
         Plan::Fresh | Plan::ServeStale | Plan::ServeStaleAndRefresh
@@ -50,7 +50,7 @@ pub async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result
         }
         _ => {}
     }
-    if let Some(part) = stored_part(services, exchange, &found) {
+    if let Some(part) = stored_part(services, exchange, &found).await {
         return Ok(page::from_entry(services, exchange, part, Outcome::Hit));
     }
     let script = match file::find(exchange).await? {
@@ -78,7 +78,7 @@ struct Found {
     plan: Plan,
 }
 
-fn look(services: &Services, exchange: &Exchange<'_>) -> Found {
+async fn look(services: &Services, exchange: &Exchange<'_>) -> Found {
     let mut found = Found {
         entry: None,
         travels_whole: false,
@@ -87,12 +87,20 @@ fn look(services: &Services, exchange: &Exchange<'_>) -> Found {
     if exchange.facts.gate() != Gate::Open {
         return found;
     }
-    let Some(mut entry) = services.memory.get(&exchange.key) else {
+    let site = &exchange.site;
+    let Some(mut entry) = site.stored(&services.memory, &exchange.key).await else {
         return found;
     };
     if entry.kind == Kind::Varies {
         let sent = request(exchange, Credentials::OfClient).fields;
-        let Some(variant) = variants::find(&services.memory, &entry, &sent) else {
+        let mut variant = None;
+        for key in variants::candidates(&entry, &sent) {
+            variant = site.stored(&services.memory, &key).await;
+            if variant.is_some() {
+                break;
+            }
+        }
+        let Some(variant) = variant else {
             return found;
         };
         entry = variant;
@@ -145,7 +153,11 @@ async fn from_stored(
 }
 
 /// The stored part for this very `Range`, where nothing whole could be cut.
-fn stored_part(services: &Services, exchange: &Exchange<'_>, found: &Found) -> Option<Arc<Entry>> {
+async fn stored_part(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    found: &Found,
+) -> Option<Arc<Entry>> {
     let facts = &exchange.facts;
     let range = facts.range()?;
     let may_look = facts.gate() == Gate::Open
@@ -156,7 +168,7 @@ fn stored_part(services: &Services, exchange: &Exchange<'_>, found: &Found) -> O
         return None;
     }
     let key = variants::part_key(&exchange.key, range);
-    let entry = services.memory.get(&key)?;
+    let entry = exchange.site.stored(&services.memory, &key).await?;
     let standing = lookup::Standing {
         age: entry.age(services.clock.tick()),
         life: &entry.life,
@@ -201,7 +213,7 @@ async fn fetched(
             own_script,
             Credentials::OfClient,
         ),
-        held: found.entry.clone(),
+        held: in_memory(&found),
     };
     let composed = pool.compositor.fetch(order).await;
     let (mut reader, collapsed) = match composed {
@@ -261,6 +273,12 @@ async fn fetched(
     Ok(answer)
 }
 
+/// The stored response, to ask about it. What is on the disk alone is asked for anew: a 304 would have to give it another head
+/// there.
+fn in_memory(found: &Found) -> Option<Arc<Entry>> {
+    found.entry.clone().filter(|entry| entry.pieces().is_none())
+}
+
 /// The statuses of RFC 5861 §4.
 fn is_failure(head: &FillHead) -> bool {
     matches!(head.status.as_u16(), 500 | 502 | 503 | 504)
@@ -310,7 +328,7 @@ fn lesson(exchange: &Exchange<'_>, found: &Found) -> Option<Learn> {
     let facts = &exchange.facts;
     let key = || Key::new(&exchange.key);
     match (facts.method(), facts.gate()) {
-        (Method::Head, Gate::Open) => found.entry.clone().map(|held| Learn {
+        (Method::Head, Gate::Open) => in_memory(found).map(|held| Learn {
             key: key(),
             lesson: Lesson::Head(held),
         }),
@@ -352,13 +370,11 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, entry: &Arc<Entry
     let Ok((pool, script)) = fetch::upstream(exchange, script) else {
         return;
     };
+    let held = entry.pieces().is_none().then(|| Arc::clone(entry));
     let mut page = order(services, exchange, pool.index, script, Credentials::None);
     page.ask.client_address = exchange.local.ip();
     page.ask.request_id = format!("{}-refresh", exchange.request_id);
-    pool.compositor.refetch(Fetch {
-        page,
-        held: Some(Arc::clone(entry)),
-    });
+    pool.compositor.refetch(Fetch { page, held });
 }
 
 fn order(

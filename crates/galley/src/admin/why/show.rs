@@ -159,7 +159,7 @@ pub(super) fn key(exchange: &Exchange<'_>) -> Value {
         .map(|pair| text(pair.name))
         .collect();
     json!({
-        "site": exchange.site.number,
+        "site": exchange.site.mark,
         "scheme": facts.scheme().as_str(),
         "authority": facts.authority(),
         "path": text(facts.path()),

@@ -12,8 +12,9 @@ use galley_store::entry::{Entry, Parts};
 use galley_store::fill::{Failure, FillHead, FillWriter, Share};
 use http::header::{self, HeaderMap};
 
+use super::receive::forget;
 use super::{Flight, scopes};
-use crate::compositor::{Desk, PageOrder};
+use crate::compositor::{Desk, PageOrder, shelve};
 use crate::upstream::Incoming;
 
 /// A head without its content.
@@ -65,11 +66,14 @@ impl Desk {
                     born: flight.born.get(),
                 }));
                 // Something else has taken the place, or there is no room: this answer is as good without.
-                let _ = self.memory.put_if_same(held, entry);
+                if self.memory.put_if_same(held, Arc::clone(&entry)).is_ok() {
+                    shelve(&page.site, &entry, Ok(()));
+                }
                 (fields, share)
             }
             Verdict::Skip(_) => {
                 self.memory.remove_if_same(held);
+                forget(page, &held.key, held.born);
                 (self.private_head(&merged), Share::Private)
             }
         };
@@ -96,8 +100,7 @@ impl Desk {
             || differs(header::LAST_MODIFIED)
             || length.is_some_and(|length| length != held.body.len())
         {
-            self.memory.remove_if_same(held);
-            return;
+            return self.drop_held(order, held);
         }
         let rules = &order.site.rules;
         let merged = merged(held, head);
@@ -108,8 +111,7 @@ impl Desk {
             now: self.clock.wall(),
         };
         let Verdict::Store(life) = storable::judge(order.facts, &answered, rules) else {
-            self.memory.remove_if_same(held);
-            return;
+            return self.drop_held(order, held);
         };
         let mut fields = storable::stored_fields(&merged, rules, order.facts.rule());
         self.finish_head(&mut fields);
@@ -126,7 +128,17 @@ impl Desk {
             tags: tags.names,
             born: order.born,
         }));
-        let _ = self.memory.put_if_same(held, entry);
+        if self.memory.put_if_same(held, Arc::clone(&entry)).is_ok() {
+            shelve(order.site, &entry, Ok(()));
+        }
+    }
+
+    /// What is stored is not what the origin has now.
+    fn drop_held(&self, order: &Noted<'_>, held: &Arc<Entry>) {
+        self.memory.remove_if_same(held);
+        if let Some(shelved) = &order.site.shelved {
+            shelved.forget(&held.key, held.born);
+        }
     }
 }
 

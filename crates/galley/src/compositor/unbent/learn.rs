@@ -19,7 +19,7 @@ use http::{StatusCode, header};
 
 use super::freshen::Noted;
 use super::scopes;
-use crate::compositor::{Desk, PassOrder, publish};
+use crate::compositor::{Acknowledgement, Desk, PassOrder, publish, shelve};
 use crate::upstream::Incoming;
 
 /// What may be learnt from an exchange.
@@ -142,7 +142,8 @@ impl Desk {
             born,
         }));
         if order.site.epochs.prove_waiting(&entry) != Standing::Dead {
-            let _ = self.memory.put(entry);
+            let outcome = self.memory.put(Arc::clone(&entry));
+            shelve(&order.site, &entry, outcome);
         }
     }
 }
@@ -154,7 +155,7 @@ pub(in crate::compositor) fn publish_own(
     incoming: &Incoming,
     orders: &[Purge],
     since: Option<u64>,
-) -> Option<u64> {
+) -> (Option<u64>, Acknowledgement) {
     let epochs = &order.site.epochs;
     let before = epochs.current();
     let is_calm = since
@@ -163,10 +164,11 @@ pub(in crate::compositor) fn publish_own(
             let scopes = scopes(&order.facts, tags::collect(&incoming.fields).ids);
             epochs.newer_than(since, scopes.touch()) == Touched::No
         });
-    publish(&order.site, orders);
+    let obeyed = publish(&order.site, orders);
     let after = epochs.current();
     let own = u64::try_from(orders.len()).unwrap_or(u64::MAX);
-    (is_calm && after == before.saturating_add(own)).then_some(after)
+    let calm = (is_calm && after == before.saturating_add(own)).then_some(after);
+    (calm, obeyed)
 }
 
 /// Whether a part has no more bytes than its range; a shorter one is what the origin gave for this `Range`, and is framed.

@@ -29,8 +29,8 @@ use tokio::sync::oneshot;
 
 use super::{Composed, Desk, PageOrder, publish};
 
-pub(super) use learn::publish_own;
 pub use learn::{Learn, Lesson};
+pub(super) use learn::{Pupil, publish_own};
 
 /// A wish for what a site without a preset may have stored.
 pub struct Fetch {
@@ -212,7 +212,11 @@ impl Desk {
         fetch.page.site.tally.begun();
         match self.ask(&mut fetch, &flight, &mut writer).await {
             // Stored before it lands, so that who looks finds one or the other.
-            Ok(Some(kept)) => self.keep_variants(&fetch.page, &flight, &kept, writer.finish()),
+            Ok(Some(kept)) => {
+                let finished = writer.finish();
+                self.keep_variants(&fetch.page, &flight, kept, finished)
+                    .await;
+            }
             Ok(None) => {
                 writer.finish();
             }
@@ -252,7 +256,7 @@ impl Desk {
             let incoming = self.pool(page.pool)?.send(&page.ask, &sending).await?;
             let delay = self.clock.tick().since(sent_at.get());
             let orders = purge::from_answer(&incoming.fields, &page.site.rules);
-            publish(&page.site, &orders);
+            publish(&page.site, &orders).given(&page.site).await;
             let kept = match (incoming.status, &asked_about) {
                 (StatusCode::NOT_MODIFIED, Some(held)) => {
                     if page.site.epochs.prove_waiting(held) == Standing::Dead {
@@ -269,7 +273,7 @@ impl Desk {
                 _ => self.receive(page, flight, writer, incoming, delay).await,
             };
             // Once more at the end: what was announced may take effect only then.
-            publish(&page.site, &orders);
+            publish(&page.site, &orders).given(&page.site).await;
             return kept;
         }
     }

@@ -18,7 +18,8 @@ use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::{Flight, scopes, variants};
-use crate::compositor::{Desk, PageOrder, relay};
+use crate::compositor::{Desk, PageOrder, relay, shelve};
+use crate::durable::Recorder;
 use crate::upstream::Incoming;
 
 /// What is to be stored when the body is whole.
@@ -29,6 +30,7 @@ pub(super) struct Kept {
     tags: Tags,
     names: Vec<HeaderName>,
     selections: Vec<Vec<u8>>,
+    recorder: Recorder,
 }
 
 impl Desk {
@@ -79,7 +81,24 @@ impl Desk {
         });
         let status = incoming.status;
         let mut incoming = incoming;
-        relay(&mut incoming, writer).await?;
+        let key = keys(page, &names, &selections).into_iter().next();
+        let mut recorder = match (&page.site.shelved, key) {
+            (Some(shelved), Some(key)) => {
+                let entry = Entry::new(Parts {
+                    key,
+                    status,
+                    fields: fields.clone(),
+                    stored_at: self.clock.tick(),
+                    life,
+                    scopes: scopes(&page.facts, tags.ids.clone()),
+                    tags: tags.names.clone(),
+                    ..marker(page, Kind::Page, flight.born.get())
+                });
+                Recorder::ready(shelved.clone(), entry, incoming.length())
+            }
+            _ => Recorder::off(),
+        };
+        relay(&mut incoming, writer, &mut recorder).await?;
         Ok(incoming.ended_well().then_some(Kept {
             status,
             fields,
@@ -87,6 +106,7 @@ impl Desk {
             tags,
             names,
             selections,
+            recorder,
         }))
     }
 
@@ -109,31 +129,29 @@ impl Desk {
             share: Share::Private,
             length: incoming.length(),
         });
-        relay(&mut incoming, writer).await?;
+        relay(&mut incoming, writer, &mut Recorder::off()).await?;
         Ok(None)
     }
 
     /// Stores what came, under the address or under its variants.
-    pub(super) fn keep_variants(
+    pub(super) async fn keep_variants(
         &self,
         page: &PageOrder,
         flight: &Flight,
-        kept: &Kept,
+        kept: Kept,
         finished: Finished,
     ) {
         let born = flight.born.get();
+        if kept.names.is_empty() {
+            self.forget_variants(page);
+        }
         let Some(body) = finished.body else {
+            if kept.recorder.finish().await {
+                return page.site.tally.stored();
+            }
             return self.remember(page, born, NotStored::TooLarge);
         };
-        let keys: Vec<Key> = if kept.names.is_empty() {
-            self.forget_variants(page);
-            vec![page.key.clone()]
-        } else {
-            let primary = page.key.bytes();
-            let variant = |selection: &Vec<u8>| Key::new(&variants::key(primary, selection));
-            kept.selections.iter().map(variant).collect()
-        };
-        for key in keys {
+        for key in keys(page, &kept.names, &kept.selections) {
             self.store_unbent(
                 page,
                 Parts {
@@ -158,7 +176,9 @@ impl Desk {
             return;
         }
         let is_page = entry.kind == Kind::Page;
-        match self.memory.put(entry) {
+        let outcome = self.memory.put(Arc::clone(&entry));
+        shelve(&page.site, &entry, outcome);
+        match outcome {
             Ok(()) if is_page => page.site.tally.stored(),
             Ok(()) => {}
             Err(error) => {
@@ -182,8 +202,9 @@ impl Desk {
             .filter(|entry| entry.kind == Kind::Varies);
         let (list, leaving) = variants::listed(resident.as_deref(), names, selections);
         for selection in leaving {
-            self.memory
-                .remove(&variants::key(primary.bytes(), &selection));
+            let key = variants::key(primary.bytes(), &selection);
+            self.memory.remove(&key);
+            forget(page, &Key::new(&key), flight.born.get());
         }
         let marker = marker(page, Kind::Varies, flight.born.get());
         self.store_unbent(
@@ -268,6 +289,23 @@ impl Desk {
         if fields.get_all(header::VIA).iter().next_back() != Some(&BY_GALLEY) {
             fields.append(header::VIA, BY_GALLEY);
         }
+    }
+}
+
+/// Where a response is stored: under its address, or under those of its variants.
+fn keys(page: &PageOrder, names: &[HeaderName], selections: &[Vec<u8>]) -> Vec<Key> {
+    if names.is_empty() {
+        return vec![page.key.clone()];
+    }
+    let primary = page.key.bytes();
+    let variant = |selection: &Vec<u8>| Key::new(&variants::key(primary, selection));
+    selections.iter().map(variant).collect()
+}
+
+/// Takes the copy on the disk away, unless it was born after `born`.
+pub(super) fn forget(page: &PageOrder, key: &Key, born: u64) {
+    if let Some(shelved) = &page.site.shelved {
+        shelved.forget(key, born);
     }
 }
 

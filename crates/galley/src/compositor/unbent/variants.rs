@@ -29,17 +29,29 @@ pub fn names(fields: &HeaderMap) -> Vec<HeaderName> {
     names
 }
 
-/// The entry that a marker leads a request to: its own variant, else the one in the language that it wants most.
+/// The entry in memory that a marker leads a request to.
 pub fn find(memory: &Memory, marker: &Entry, sent: &Sent) -> Option<Arc<Entry>> {
+    let mut keys = candidates(marker, sent).into_iter();
+    keys.find_map(|key| memory.get(&key))
+}
+
+/// Where a marker leads a request to: its own variant, then the one in the language that it wants most.
+pub fn candidates(marker: &Entry, sent: &Sent) -> Vec<Vec<u8>> {
     let names = names(&marker.fields);
     let selecting = Selecting::new(&names);
     let primary = marker.key.bytes();
-    let own = selecting.of(lines(sent))?;
-    memory.get(&key(primary, &own)).or_else(|| {
+    let Some(own) = selecting.of(lines(sent)) else {
+        return Vec::new();
+    };
+    let in_language = || {
         let language = Selecting::most_wanted(lines(sent))?;
-        let selection = selecting.in_language(lines(sent), &language)?;
-        memory.get(&key(primary, &selection))
-    })
+        selecting.in_language(lines(sent), &language)
+    };
+    [Some(own), in_language()]
+        .into_iter()
+        .flatten()
+        .map(|selection| key(primary, &selection))
+        .collect()
 }
 
 /// The key under which requests like this one are stored, as far as is known now.

@@ -1,0 +1,164 @@
+//! What survives a restart, from the configuration: the folder, and what each site is called in it.
+//!
+//! A site is known by its name there, and by the rules that shape its keys: pages that were written under other rules are
+//! dead. Where the configuration has the site, or what comes before it, does not matter.
+
+use std::collections::HashSet;
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use galley_config::{Config, Site as SiteConfig};
+use galley_rules::site::{SiteRules, TtlTable};
+use galley_store::disk::Limits;
+use galley_store::memory::Memory;
+use siphasher::sip::SipHasher13;
+
+use super::StartError;
+use crate::clock::Clock;
+use crate::compositor::{self, tally::Tally};
+use crate::durable::{Durable, Settings};
+
+/// Opens the folder that the configuration names.
+pub(super) fn open(
+    config: &Config,
+    memory: &Arc<Memory>,
+    clock: Clock,
+) -> Result<Durable, StartError> {
+    let Some(disk) = &config.cache.disk else {
+        return Ok(Durable::nothing(clock));
+    };
+    let settings = Settings {
+        path: disk.path.clone(),
+        limits: Limits {
+            bytes: disk.bytes,
+            site_bytes: disk.site_bytes,
+            object_bytes: config.cache.max_object,
+            inactive: disk.inactive,
+            in_memory_bytes: memory.max_object(),
+        },
+    };
+    Durable::open(&settings, Arc::clone(memory), clock).map_err(|cause| StartError::Disk {
+        path: disk.path.clone(),
+        cause,
+    })
+}
+
+/// What sites are called in logs, files and keys.
+pub(super) struct Identities(Vec<Identity>);
+
+struct Identity {
+    name: String,
+    mark: u32,
+}
+
+impl Identities {
+    /// Names are first hosts, and two sites may have one on different listeners: the second is told apart.
+    pub(super) fn of(sites: &[SiteConfig]) -> Self {
+        let mut names = HashSet::new();
+        let mut marks = HashSet::new();
+        let all = sites.iter().map(|site| {
+            let mut name = site.name.clone();
+            for number in 2_u32.. {
+                if names.insert(name.clone()) {
+                    break;
+                }
+                name = format!("{}#{number}", site.name);
+            }
+            let mut mark = mark(&name);
+            while !marks.insert(mark) {
+                mark = mark.wrapping_add(1);
+            }
+            Identity { name, mark }
+        });
+        Self(all.collect())
+    }
+
+    /// What composing needs of site number `number`, and its mark.
+    pub(super) fn core(
+        &self,
+        number: u32,
+        site: &SiteConfig,
+        durable: &Durable,
+    ) -> (compositor::Site, u32) {
+        let identity = usize::try_from(number).ok().and_then(|at| self.0.get(at));
+        let (name, mark) = identity.map_or((site.name.clone(), number), |identity| {
+            (identity.name.clone(), identity.mark)
+        });
+        let core = compositor::Site {
+            name: site.name.clone(),
+            rules: site.rules.clone(),
+            shelved: durable.shelved(&name, fingerprint(&site.rules)),
+            epochs: durable.orders(name),
+            tally: Tally::default(),
+        };
+        (core, mark)
+    }
+}
+
+/// Tells the rules that shape keys and scopes, and what is stored under them, from any others. Lifetimes are no part of it:
+/// they are written with each page. What the presets bring changes with the version.
+fn fingerprint(rules: &SiteRules) -> u64 {
+    let shaping = SiteRules {
+        ttl: TtlTable::default(),
+        ..rules.clone()
+    };
+    hash(&format!("{} {shaping:?}", env!("CARGO_PKG_VERSION")))
+}
+
+fn mark(name: &str) -> u32 {
+    let [a, b, c, d, ..] = hash(name).to_be_bytes();
+    u32::from_be_bytes([a, b, c, d])
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = SipHasher13::new();
+    hasher.write(text.as_bytes());
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use galley_rules::site::{NamePattern, Preset};
+    use std::time::Duration;
+
+    #[test]
+    fn rules_that_shape_keys_change_the_fingerprint_and_lifetimes_do_not() {
+        let rules = SiteRules::default();
+        let same = SiteRules {
+            ttl: TtlTable {
+                default: Duration::from_secs(7),
+                ..TtlTable::default()
+            },
+            ..rules.clone()
+        };
+        assert_eq!(fingerprint(&rules), fingerprint(&same));
+        let others = [
+            SiteRules {
+                preset: Preset::None,
+                ..rules.clone()
+            },
+            SiteRules {
+                device_variants: true,
+                ..rules.clone()
+            },
+            SiteRules {
+                ignore_query: vec![NamePattern::parse("ref")],
+                ..rules.clone()
+            },
+            SiteRules {
+                vary_cookies: vec![NamePattern::parse("lang")],
+                ..rules.clone()
+            },
+        ];
+        for other in others {
+            assert_ne!(fingerprint(&rules), fingerprint(&other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_sites_mark_is_its_names() {
+        assert_eq!(mark("example.com"), mark("example.com"));
+        assert_ne!(mark("example.com"), mark("example.org"));
+    }
+}

@@ -1,0 +1,155 @@
+//! Looking after the disk: counting what is there after a start, removing what is dead, telling when it fails.
+//!
+//! One thread, in small steps with pauses. After purges the steps follow each other faster, so that what was purged gives
+//! its space back soon; correctness does not wait for it.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use galley_store::disk::{HeaderView, Health, Scan, SiteId};
+use galley_store::log::Durability;
+
+use super::StartError;
+use super::sweep;
+use crate::durable::{Durable, Shelf};
+use crate::serve::Site;
+
+/// The thread, where there is a disk.
+pub(super) struct Upkeep {
+    thread: Option<(SyncSender<()>, JoinHandle<()>)>,
+}
+
+impl Upkeep {
+    /// Ends it after the step it is at.
+    pub(super) fn stop(self) {
+        if let Some((stop, thread)) = self.thread {
+            drop(stop);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Starts looking after the disk.
+pub(super) fn start(durable: Durable, sites: &Arc<Vec<Arc<Site>>>) -> Result<Upkeep, StartError> {
+    let Some(shelf) = durable.shelf().map(Arc::clone) else {
+        return Ok(Upkeep { thread: None });
+    };
+    let (stop, stopped) = sync_channel(0);
+    let round = Round {
+        durable,
+        shelf,
+        sites: Arc::downgrade(sites),
+        told: Told::default(),
+        purges: 0,
+        is_hurried: false,
+    };
+    let thread = std::thread::Builder::new()
+        .name("disk-upkeep".to_owned())
+        .spawn(move || round.run(&stopped))?;
+    Ok(Upkeep {
+        thread: Some((stop, thread)),
+    })
+}
+
+struct Round {
+    durable: Durable,
+    shelf: Arc<Shelf>,
+    sites: Weak<Vec<Arc<Site>>>,
+    told: Told,
+    /// Orders of all sites when the round began.
+    purges: u64,
+    /// Whether there were new ones then.
+    is_hurried: bool,
+}
+
+impl Round {
+    fn run(mut self, stopped: &Receiver<()>) {
+        let mut is_counted = false;
+        loop {
+            let pause = if is_counted {
+                let Some(sites) = self.sites.upgrade() else {
+                    return;
+                };
+                self.sweep(&sites);
+                if self.is_hurried { HURRIED } else { CALM }
+            } else {
+                is_counted = self.shelf.scan_step() == Scan::Done;
+                HURRIED
+            };
+            self.durable.follow_generation();
+            self.told.tell(&self.shelf, &self.durable);
+            if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+        }
+    }
+
+    fn sweep(&mut self, sites: &[Arc<Site>]) {
+        let owners: HashMap<SiteId, &Arc<Site>> = sites
+            .iter()
+            .filter_map(|site| Some((site.core.shelved.as_ref()?.id(), site)))
+            .collect();
+        let swept = self.shelf.sweep_step(|view| is_dead(&owners, view));
+        if swept.ends_round {
+            let purges = sites.iter().map(|site| site.core.epochs.given()).sum();
+            self.is_hurried = purges != self.purges;
+            self.purges = purges;
+        }
+    }
+}
+
+/// A site that is not configured now may come back; what nobody asks for leaves in time.
+fn is_dead(owners: &HashMap<SiteId, &Arc<Site>>, view: &HeaderView) -> bool {
+    let Some(site) = owners.get(&view.site) else {
+        return false;
+    };
+    let is_foreign = site
+        .core
+        .shelved
+        .as_ref()
+        .is_none_or(|shelved| shelved.fingerprint() != view.fingerprint);
+    is_foreign || sweep::is_dead(site, &view.entry, view.entry.stored_at)
+}
+
+/// What the operator was told last.
+#[derive(Default)]
+struct Told {
+    is_off: bool,
+    is_lost: bool,
+}
+
+impl Told {
+    fn tell(&mut self, shelf: &Shelf, durable: &Durable) {
+        let health = shelf.health();
+        let is_off = matches!(health, Health::Off { .. });
+        if let Health::Off { reason, .. } = health
+            && !self.is_off
+        {
+            tracing::error!(%reason, "pages are not written to the disk; they are served, and it is tried again");
+        }
+        if self.is_off && !is_off {
+            tracing::info!("pages are written to the disk again");
+        }
+        self.is_off = is_off;
+        let durability = durable.durability();
+        let is_lost = matches!(durability, Some(Durability::Lost(_)));
+        if let Some(Durability::Lost(loss)) = durability
+            && !self.is_lost
+        {
+            tracing::error!(reason = %loss.reason, "purges are obeyed, and not written to the disk");
+        }
+        if self.is_lost && !is_lost {
+            tracing::info!("purges are written to the disk again");
+        }
+        self.is_lost = is_lost;
+    }
+}
+
+/// Between two steps while there is something to do.
+const HURRIED: Duration = Duration::from_millis(5);
+
+/// Between two steps of a round that looks for what has outlived its time: 4,096 of them in seven minutes.
+const CALM: Duration = Duration::from_millis(100);

@@ -1,0 +1,122 @@
+//! The purge orders of one site: obeyed at once, on the disk before they are acknowledged.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use galley_rules::purge::Order;
+use galley_store::epochs::{BadPattern, Epochs};
+use galley_store::log::{Durability, Opened, Restart, Ticket};
+
+use crate::clock::Clock;
+
+/// Publishes a site's orders and proves its entries: the only way to its [`Epochs`], so that no order goes past the log.
+pub struct Orders {
+    /// The site in the log.
+    site: String,
+    epochs: Epochs,
+    log: Option<Arc<Opened>>,
+    clock: Clock,
+    /// Where the counter began this run.
+    first: u64,
+}
+
+impl Orders {
+    /// Orders that live as long as the process.
+    pub fn in_memory(site: String, clock: Clock) -> Self {
+        Self {
+            site,
+            epochs: Epochs::new(),
+            log: None,
+            clock,
+            first: 0,
+        }
+    }
+
+    /// Orders of a log; `epochs` have been replayed.
+    pub(super) fn logged(site: String, epochs: Epochs, log: Arc<Opened>, clock: Clock) -> Self {
+        let first = epochs.current();
+        Self {
+            site,
+            epochs,
+            log: Some(log),
+            clock,
+            first,
+        }
+    }
+
+    /// Obeys an order: what it touches is dead when this returns. It may be acknowledged when the receipt says so.
+    pub fn publish(&self, order: &Order) -> Result<Receipt, BadPattern> {
+        let Some(log) = &self.log else {
+            return self.epochs.publish(order).map(|_| Receipt::default());
+        };
+        let now = self.clock.wall();
+        let published = log.log.publish(&self.site, &self.epochs, order, now)?;
+        Ok(Receipt(Some(published.ticket)))
+    }
+
+    /// How many orders were obeyed since the start.
+    pub fn given(&self) -> u64 {
+        self.epochs.current().saturating_sub(self.first)
+    }
+}
+
+/// Everything but publishing is the epochs' own.
+impl Deref for Orders {
+    type Target = Epochs;
+
+    fn deref(&self) -> &Epochs {
+        &self.epochs
+    }
+}
+
+/// The acknowledgement of an order, and of all that were published before it.
+#[must_use = "an order may be acknowledged only when its receipt says so"]
+#[derive(Debug, Default)]
+pub struct Receipt(Option<Ticket>);
+
+impl Receipt {
+    /// Waits for the disk; returns at once where there is none.
+    pub async fn told(self) -> Told {
+        match self.0 {
+            None => Told::default(),
+            Some(ticket) => Told::from(ticket.await),
+        }
+    }
+}
+
+/// What may be said about an order that is obeyed.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// Why it is not on the disk, for the log.
+    pub reason: Option<Arc<str>>,
+    /// The same for whoever gave it: what a restart will do.
+    pub warning: Option<&'static str>,
+}
+
+impl Told {
+    /// Warns the operator where there is something to warn of.
+    pub fn log(&self, site: &str) {
+        if let (Some(warning), Some(reason)) = (self.warning, &self.reason) {
+            tracing::warn!(site, %reason, "a purge was {warning}");
+        }
+    }
+}
+
+impl From<Durability> for Told {
+    fn from(durability: Durability) -> Self {
+        match durability {
+            Durability::Kept => Self::default(),
+            Durability::Lost(loss) => Self {
+                reason: Some(loss.reason),
+                warning: Some(match loss.restart {
+                    Restart::PurgesAll => {
+                        "obeyed, but not written to the disk: a restart will purge everything"
+                    }
+                    Restart::MayForget => {
+                        "obeyed, but not written to the disk: after a restart, what was purged may come back"
+                    }
+                }),
+            },
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What is waiting to be written to the disk: bounded, without anybody waiting.
+//!
+//! A page that finds the queue full is not written. Its older copy must not come back after a restart either, so what is
+//! left of it is the order to remove that copy, which takes no memory to speak of.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use galley_store::disk::Site;
+use galley_store::entry::Entry;
+use galley_store::key::Key;
+
+/// One thing to do.
+pub(super) enum Job {
+    /// Write this entry.
+    Put(Site, Arc<Entry>),
+    /// Remove what is under a key unless it was born after `born`.
+    Forget { site: Site, key: Key, born: u64 },
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    filled: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    puts: usize,
+    is_closed: bool,
+}
+
+impl Queue {
+    /// Puts a page in, or what is left of it when there is no room; false: then. Never waits.
+    pub(super) fn put(&self, site: Site, entry: &Arc<Entry>) -> bool {
+        let mut state = self.lock();
+        let has_room = state.puts < MOST_PUTS;
+        if has_room {
+            state.puts += 1;
+            self.push(state, Job::Put(site, Arc::clone(entry)));
+        } else {
+            let (key, born) = (entry.key.clone(), entry.born);
+            self.push(state, Job::Forget { site, key, born });
+        }
+        has_room
+    }
+
+    pub(super) fn forget(&self, site: Site, key: Key, born: u64) {
+        self.push(self.lock(), Job::Forget { site, key, born });
+    }
+
+    /// The next job; `None` when it is closed and empty. Blocks.
+    pub(super) fn next(&self) -> Option<Job> {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                if matches!(job, Job::Put(..)) {
+                    state.puts -= 1;
+                }
+                return Some(job);
+            }
+            if state.is_closed {
+                return None;
+            }
+            state = self
+                .filled
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Takes nothing more; what is in it is still done.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.filled.notify_all();
+    }
+
+    /// Jobs waiting.
+    pub(super) fn len(&self) -> usize {
+        self.lock().jobs.len()
+    }
+
+    fn push(&self, mut state: MutexGuard<'_, State>, job: Job) {
+        if state.is_closed || state.jobs.len() >= MOST_JOBS {
+            return;
+        }
+        state.jobs.push_back(job);
+        drop(state);
+        self.filled.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Pages that may wait; their memory is theirs, and reserved, until they are written.
+const MOST_PUTS: usize = 256;
+
+/// Orders to remove that may wait behind a disk that hangs.
+const MOST_JOBS: usize = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use galley_rules::storable::Life;
+    use galley_rules::time::Tick;
+    use galley_store::body::Body;
+    use galley_store::disk::{Disk, Limits, Moment};
+    use galley_store::entry::{Kind, Parts, Scopes};
+
+    #[test]
+    fn a_page_that_finds_no_room_leaves_the_order_to_remove_its_older_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = Moment {
+            tick: Tick(0),
+            wall: std::time::SystemTime::UNIX_EPOCH,
+        };
+        let limits = Limits {
+            bytes: 1 << 20,
+            site_bytes: None,
+            object_bytes: 1 << 10,
+            inactive: std::time::Duration::from_secs(60),
+            in_memory_bytes: 1 << 10,
+        };
+        let disk = Disk::open(folder.path(), limits, [0; 16], now).unwrap();
+        let site = disk.site("s", 0);
+        let queue = Queue::default();
+        for number in 0..=MOST_PUTS {
+            assert_eq!(queue.put(site, &entry(number)), number < MOST_PUTS);
+        }
+        queue.close();
+        queue.forget(site, Key::new(b"late"), 1);
+        assert_eq!(queue.len(), MOST_PUTS + 1);
+        for _ in 0..MOST_PUTS {
+            assert!(matches!(queue.next(), Some(Job::Put(..))));
+        }
+        match queue.next() {
+            Some(Job::Forget { key, born, .. }) => {
+                assert_eq!((key.bytes(), born), (&b"256"[..], 256));
+            }
+            _ => panic!("the last one is to be removed"),
+        }
+        assert!(queue.next().is_none());
+    }
+
+    fn entry(number: usize) -> Arc<Entry> {
+        Arc::new(Entry::new(Parts {
+            key: Key::new(number.to_string().as_bytes()),
+            kind: Kind::Page,
+            status: http::StatusCode::OK,
+            fields: http::HeaderMap::new(),
+            body: Body::default(),
+            stored_at: Tick(0),
+            life: Life::default(),
+            scopes: Scopes {
+                host: 0,
+                url: 0,
+                path_query: Box::default(),
+                tags: Box::default(),
+            },
+            tags: Vec::new(),
+            born: number as u64,
+        }))
+    }
+}

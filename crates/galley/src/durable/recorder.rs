@@ -1,0 +1,160 @@
+//! A body on its way to readers, written to the disk beside it because the memory has no room for it.
+//!
+//! While the fill keeps all bytes, the recorder only holds the same buffers. When the fill gives up keeping them, it begins
+//! a file with what it holds and writes on, on a helper thread. A disk that cannot follow ends the recording, not the
+//! answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use galley_store::disk::NotStored;
+use galley_store::entry::Entry;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::timeout;
+
+use super::shelf::{Shelf, Shelved};
+
+/// See the module.
+pub struct Recorder {
+    state: State,
+}
+
+enum State {
+    /// Nothing is recorded.
+    Off,
+    /// All bytes so far, in case that the fill does not keep them.
+    Holding(Box<Head>, Vec<Bytes>),
+    Writing(mpsc::Sender<Step>, JoinHandle<Result<(), NotStored>>),
+}
+
+/// What the file begins with.
+struct Head {
+    shelved: Shelved,
+    entry: Entry,
+    length: Option<u64>,
+}
+
+enum Step {
+    Bytes(Bytes),
+    /// The body was whole.
+    End,
+}
+
+impl Recorder {
+    /// Records nothing.
+    pub fn off() -> Self {
+        Self { state: State::Off }
+    }
+
+    /// Ready to record the body of `entry`, which has none yet; `length` where it is known.
+    pub fn ready(shelved: Shelved, entry: Entry, length: Option<u64>) -> Self {
+        let head = Head {
+            shelved,
+            entry,
+            length,
+        };
+        Self {
+            state: State::Holding(Box::new(head), Vec::new()),
+        }
+    }
+
+    /// Whether it wants bytes.
+    pub fn is_on(&self) -> bool {
+        !matches!(self.state, State::Off)
+    }
+
+    /// Whether a file is being written.
+    pub fn is_writing(&self) -> bool {
+        matches!(self.state, State::Writing(..))
+    }
+
+    /// Takes the next bytes; `is_kept`: whether the fill keeps all of them. Waits for the disk for a moment at most.
+    pub async fn push(&mut self, chunk: Bytes, is_kept: bool) {
+        match &mut self.state {
+            State::Off => {}
+            State::Holding(_, chunks) => {
+                chunks.push(chunk);
+                if !is_kept {
+                    self.begin().await;
+                }
+            }
+            State::Writing(..) => self.send(Step::Bytes(chunk)).await,
+        }
+    }
+
+    /// The body is whole. Gives whether it is on the disk now; what the fill has kept is not recorded.
+    pub async fn finish(mut self) -> bool {
+        if matches!(self.state, State::Writing(..)) {
+            self.send(Step::End).await;
+        }
+        match self.state {
+            State::Writing(steps, writing) => {
+                drop(steps);
+                matches!(writing.await, Ok(Ok(())))
+            }
+            State::Off | State::Holding(..) => false,
+        }
+    }
+
+    async fn begin(&mut self) {
+        let State::Holding(head, chunks) = std::mem::replace(&mut self.state, State::Off) else {
+            return;
+        };
+        let (steps, taken) = mpsc::channel(STEPS_AHEAD);
+        let shelf = Arc::clone(&head.shelved.shelf);
+        let writing = spawn_blocking(move || {
+            let outcome = write(&shelf, &head, taken);
+            shelf.count_written(outcome.is_ok());
+            outcome
+        });
+        self.state = State::Writing(steps, writing);
+        for chunk in chunks {
+            self.send(Step::Bytes(chunk)).await;
+        }
+    }
+
+    /// Gives up a disk that cannot follow: nothing is found of what was begun.
+    async fn send(&mut self, step: Step) {
+        let State::Writing(steps, _) = &self.state else {
+            return;
+        };
+        if !matches!(timeout(PATIENCE, steps.send(step)).await, Ok(Ok(()))) {
+            self.state = State::Off;
+        }
+    }
+}
+
+/// Writes what comes, and puts the file in its place if the end comes too.
+fn write(shelf: &Shelf, head: &Head, mut steps: mpsc::Receiver<Step>) -> Result<(), NotStored> {
+    let site = head.shelved.site;
+    let mut begun = shelf
+        .disk
+        .begin(site, &head.entry, head.length, shelf.now());
+    while let Some(step) = steps.blocking_recv() {
+        match (step, &mut begun) {
+            // After an error nothing is written any more; `commit` gives it.
+            (Step::Bytes(bytes), Ok(writer)) => drop(writer.write(&bytes)),
+            (Step::Bytes(_), Err(_)) => {}
+            (Step::End, _) => {
+                return match begun {
+                    Ok(writer) => writer.commit(),
+                    Err(why) => {
+                        // What came is newer than what is there, and is not there.
+                        let (key, born) = (head.entry.key.bytes(), head.entry.born);
+                        shelf.disk.remove_older(site, key, born);
+                        Err(why)
+                    }
+                };
+            }
+        }
+    }
+    Err(NotStored::Incomplete)
+}
+
+/// Chunks that may be on their way to the helper thread.
+const STEPS_AHEAD: usize = 16;
+
+/// How long readers may wait for the disk in all this; beyond it the disk is no good.
+const PATIENCE: Duration = Duration::from_secs(1);
