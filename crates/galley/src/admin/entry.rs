@@ -20,7 +20,7 @@ pub(super) fn brief(clock: Clock, site: &Site, entry: &Entry) -> Value {
         "age_s": age_s,
         "lifetime_s": fresh_s,
         "left_s": signed(fresh_s) - signed(age_s),
-        "bytes": entry.body.len(),
+        "bytes": entry.length(),
         "tags": entry.tags,
         "hits": entry.hits(),
         "standing": standing(site.core.epochs.prove_waiting(entry)),
@@ -44,6 +44,7 @@ pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
         "stale_if_error_s": entry.life.stale_if_error.as_secs(),
         "initial_age_s": entry.life.initial_age.as_secs(),
         "memory_bytes": entry.weight(),
+        "in_memory": entry.pieces().is_none(),
         "born": entry.born,
         "purged_by": touching.map(order),
         // A marker holds the upstream's own words, which are told as the reason.

@@ -5,7 +5,6 @@
 //! that never happened are left out; outcomes and histograms are always there.
 //! A site's token gets its site's families only. What no site was found for stands under the site `-`.
 
-use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 
 use axum::extract::State as Extract;
@@ -13,8 +12,10 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 
 use super::State;
+use super::disk;
 use super::status::load;
 use super::target::{Target, View, target};
+use super::text::{Kind, Text};
 use crate::compositor::tally::Fills;
 use crate::serve::Site;
 use crate::sys;
@@ -47,7 +48,7 @@ pub(super) async fn metrics(Extract(state): Extract<Arc<State>>, headers: Header
         text.sample("galley_descriptors_limit", &[], limit);
     }
     sites(&rows(&state, &target), &mut text);
-    ([(header::CONTENT_TYPE, CONTENT_TYPE)], text.0).into_response()
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], text.into_string()).into_response()
 }
 
 /// One site's numbers.
@@ -162,6 +163,7 @@ fn server(state: &State, text: &mut Text) {
         text.family(&name, Kind::Counter, help);
         text.sample(&name, &[], value);
     }
+    disk::metrics(state, text);
 }
 
 fn sites(rows: &[Row], text: &mut Text) {
@@ -312,64 +314,4 @@ fn seconds(us: u64) -> f64 {
     std::time::Duration::from_micros(us).as_secs_f64()
 }
 
-/// The format: each family once, its samples behind it.
-#[derive(Default)]
-struct Text(String);
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
-impl Text {
-    fn family(&mut self, name: &str, kind: Kind, help: &str) {
-        let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-        };
-        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        self.0.push_str(name);
-        for (index, (label, text)) in labels.iter().enumerate() {
-            self.0.push(if index == 0 { '{' } else { ',' });
-            let _ = write!(self.0, "{label}=\"");
-            for c in text.chars() {
-                match c {
-                    '\\' => self.0.push_str("\\\\"),
-                    '"' => self.0.push_str("\\\""),
-                    '\n' => self.0.push_str("\\n"),
-                    c => self.0.push(c),
-                }
-            }
-            self.0.push('"');
-        }
-        if !labels.is_empty() {
-            self.0.push('}');
-        }
-        let _ = writeln!(self.0, " {value}");
-    }
-}
-
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn form_of_the_text() {
-        let mut text = Text::default();
-        text.family("a_total", Kind::Counter, "what");
-        text.sample("a_total", &[], 3_u8);
-        text.sample("a_total", &[("site", "x\"y\\\n"), ("le", "0.5")], 0.25);
-        assert_eq!(
-            text.0,
-            "# HELP a_total what\n# TYPE a_total counter\na_total 3\na_total{site=\"x\\\"y\\\\\\n\",le=\"0.5\"} 0.25\n"
-        );
-    }
-}

@@ -5,6 +5,7 @@
 
 mod auth;
 mod cache;
+mod disk;
 mod entry;
 mod history;
 mod metrics;
@@ -12,6 +13,7 @@ mod orders;
 mod query;
 mod status;
 mod target;
+mod text;
 mod why;
 
 use std::io;

@@ -13,6 +13,7 @@ use galley_rules::route::HostPattern;
 use serde_json::{Map, Value, json};
 
 use super::State;
+use super::disk;
 use super::history::recent;
 use super::target::{Reply, View, target};
 use crate::compositor::Handle;
@@ -40,6 +41,7 @@ pub(super) async fn status(Extract(state): Extract<Arc<State>>, headers: HeaderM
             body["memory"] = json!({
                 "entries": usage.entries, "bytes": usage.bytes, "limit": usage.limit, "evictions": usage.evictions,
             });
+            body["disk"] = json!(disk::value(&state));
             body["upstream"] = json!({ "in_flight": in_flight, "waiting": waiting });
             body["connections"] = json!(CounterReader::connections(&state.counters));
             CounterReader::all(&state.counters)

@@ -161,7 +161,10 @@ impl<'s, 'h> Explanation<'s, 'h> {
         let core = &exchange.site.core;
         let is_open = matches!(exchange.facts.gate(), Gate::Open);
         let entry = is_open
-            .then(|| state.services.memory.peek(&exchange.key))
+            .then(|| {
+                let on_disk = || core.shelved.as_ref()?.peek(&exchange.key);
+                state.services.memory.peek(&exchange.key).or_else(on_disk)
+            })
             .flatten()
             .map(|entry| {
                 let standing = core.epochs.prove_waiting(&entry);

@@ -69,6 +69,9 @@ pub(super) fn status(value: &Value) {
             memory["entries"],
             memory["evictions"]
         ));
+        if let Some(text) = disk(&value["disk"]) {
+            line(&text);
+        }
         line(&format!(
             "upstream  {} under way, {} waiting",
             value["upstream"]["in_flight"], value["upstream"]["waiting"]
@@ -103,6 +106,27 @@ pub(super) fn status(value: &Value) {
             percent(&lately["hit_ratio"])
         ));
     }
+}
+
+/// The disk's line; none without a disk.
+fn disk(disk: &Value) -> Option<String> {
+    let state = disk["state"].as_str()?;
+    let state = match (state, disk["reason"].as_str()) {
+        ("storing", _) => String::new(),
+        (state, None) => format!(", {state}"),
+        (state, Some(reason)) => format!(", {state}: {reason}"),
+    };
+    let purges = match disk["purges_lost_reason"].as_str() {
+        None => String::new(),
+        Some(reason) => format!(", purges are not written: {reason}"),
+    };
+    Some(format!(
+        "disk      {} of {} in {} pages, {} evicted{state}{purges}",
+        size(&disk["bytes"]),
+        size(&disk["limit"]),
+        disk["entries"],
+        disk["evictions"]
+    ))
 }
 
 /// A ratio for people; `-` where there was nothing to hit.

@@ -14,4 +14,4 @@ mod shelf;
 pub use open::{Durable, OpenError, Settings};
 pub use orders::{Orders, Receipt, Told};
 pub use recorder::Recorder;
-pub use shelf::{Shelf, Shelved};
+pub use shelf::{Counted, Shelf, Shelved};

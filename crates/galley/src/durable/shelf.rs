@@ -197,6 +197,18 @@ impl Shelved {
         Some(entry)
     }
 
+    /// The page of a key, for who only looks. Blocks on the disk.
+    pub fn peek(&self, key: &[u8]) -> Option<Arc<Entry>> {
+        let shelf = &self.shelf;
+        match shelf
+            .disk
+            .get(self.site, key, shelf.now(), shelf.memory.budget())
+        {
+            Lookup::Found(found) => Some(found.into_entry()),
+            Lookup::Absent => None,
+        }
+    }
+
     /// Writes an entry that the memory has taken in, or could not take in; soon, and without anybody waiting.
     pub fn keep(&self, entry: &Arc<Entry>) {
         if !self.shelf.queue.put(self.site, entry) {

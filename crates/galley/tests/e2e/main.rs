@@ -8,6 +8,8 @@
 
 mod caching;
 mod caching_rules;
+mod durable;
+mod durable_large;
 mod fastcgi;
 mod fastcgi_broken;
 mod files;

@@ -34,6 +34,7 @@ pub struct Plan {
     fpm: FpmOptions,
     server: String,
     admin: String,
+    cache: String,
     log: String,
     site: String,
     more: String,
@@ -57,6 +58,7 @@ impl Plan {
             fpm: FpmOptions::default(),
             server: String::new(),
             admin: String::new(),
+            cache: "memory = \"64MiB\"\n".to_owned(),
             log: String::new(),
             site: String::new(),
             more: String::new(),
@@ -88,6 +90,17 @@ impl Plan {
     pub fn admin(mut self, lines: &str) -> Self {
         let _ = writeln!(self.admin, "{lines}");
         self
+    }
+
+    /// Lines of `[cache]`, in place of 64 MiB of memory; `{dir}` stands for a folder of the test's own.
+    pub fn cache(mut self, lines: &str) -> Self {
+        lines.clone_into(&mut self.cache);
+        self
+    }
+
+    /// Pages survive a restart.
+    pub fn disk(self) -> Self {
+        self.cache("memory = \"64MiB\"\ndisk = \"{dir}/cache\"")
     }
 
     /// Lines of `[log]`, beside the access log that goes to `access.log`.
@@ -154,6 +167,7 @@ impl Plan {
         };
         let Self {
             server,
+            cache,
             log,
             site,
             more,
@@ -175,10 +189,11 @@ impl Plan {
             format!("hosts = [\"{HOST}\"]\n")
         };
         let text = format!(
-            "[server]\n{listen}{server}\n[admin]\n{admin}\n[cache]\nmemory = \"64MiB\"\n\n[log]\n{access}{log}\n\
+            "[server]\n{listen}{server}\n[admin]\n{admin}\n[cache]\n{cache}\n[log]\n{access}{log}\n\
              [[site]]\n{hosts}root = \"{dir}/root\"\n{behind}\n{site}\n{more}"
         );
         let text = text
+            .replace("{dir}", &dir.to_string())
             .replace("{php}", &address)
             .replace("{root}", &format!("{dir}/root"));
         (self.scratch, fpm, text)
@@ -206,6 +221,32 @@ pub struct Stage {
 impl Stage {
     pub fn addr(&self) -> SocketAddr {
         self.galley.addr()
+    }
+
+    /// Starts the server anew with the same configuration; what runs is killed if it was not stopped.
+    pub fn restart(&mut self) {
+        let config = fs::read_to_string(self.galley.config()).unwrap();
+        self.restart_with(&config);
+    }
+
+    /// The same with another configuration.
+    pub fn restart_with(&mut self, config: &str) {
+        self.galley.kill();
+        let dir = self.scratch.join("galley");
+        self.galley = Galley::start_binary(binary(), &dir, config).unwrap();
+    }
+
+    /// Waits until so many pages are on the disk and none is waiting to be.
+    pub fn wait_for_disk(&self, pages: u64) {
+        wait_for(&format!("{pages} pages on the disk"), PATIENCE, || {
+            self.status_disk("entries") >= pages && self.status_disk("waiting") == 0
+        });
+    }
+
+    /// The number that follows `"name":` in what the status says of the disk.
+    pub fn status_disk(&self, name: &str) -> u64 {
+        let status = self.status();
+        number_in(status.split("\"disk\":").nth(1).unwrap_or_default(), name)
     }
 
     /// Address of another listener.

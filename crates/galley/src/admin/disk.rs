@@ -1,0 +1,132 @@
+//! What is told of the disk: in the status, and as metrics. Nothing where there is none.
+
+use galley_store::disk::{Health, Usage};
+use galley_store::log::Durability;
+use serde_json::{Value, json};
+
+use super::State;
+use super::text::{Kind, Text};
+use crate::durable::{Counted, Shelf};
+
+/// The disk in the status.
+pub(super) fn value(state: &State) -> Option<Value> {
+    let durable = &state.services.durable;
+    let shelf = durable.shelf()?;
+    let (usage, counted) = (shelf.usage(), shelf.counted());
+    let (word, reason) = health(shelf.health());
+    Some(json!({
+        "state": word,
+        "reason": reason,
+        "entries": usage.entries,
+        "bytes": usage.bytes,
+        "limit": usage.limit,
+        "counted_percent": usage.counted * 100 / Usage::DIRECTORIES,
+        "evictions": usage.evictions,
+        "damaged": usage.damaged,
+        "found": counted.found,
+        "written": counted.written,
+        "refused": counted.refused,
+        "waiting": counted.waiting,
+        "purges_kept": matches!(durable.durability(), Some(Durability::Kept)),
+        "purges_lost_reason": match durable.durability() {
+            Some(Durability::Lost(loss)) => Some(loss.reason.to_string()),
+            Some(Durability::Kept) | None => None,
+        },
+    }))
+}
+
+fn health(health: Health) -> (&'static str, Option<String>) {
+    match health {
+        Health::Storing => ("storing", None),
+        Health::Scanning => ("counting", None),
+        Health::Off { reason, .. } => ("off", Some(reason.to_string())),
+        Health::Closed => ("closed", None),
+    }
+}
+
+/// The same as series.
+pub(super) fn metrics(state: &State, text: &mut Text) {
+    let durable = &state.services.durable;
+    let Some(shelf) = durable.shelf() else {
+        return;
+    };
+    let is_kept = matches!(durable.durability(), Some(Durability::Kept));
+    gauges(shelf, is_kept, text);
+    counters(shelf.usage(), shelf.counted(), text);
+}
+
+fn gauges(shelf: &Shelf, is_kept: bool, text: &mut Text) {
+    let usage = shelf.usage();
+    let is_storing = shelf.health() == Health::Storing;
+    let rows = [
+        (
+            "disk_storing",
+            u64::from(is_storing),
+            "1 while pages are written to the disk",
+        ),
+        (
+            "disk_purges_kept",
+            u64::from(is_kept),
+            "1 while purges reach the disk before they are acknowledged",
+        ),
+        ("disk_entries", usage.entries, "pages on the disk"),
+        (
+            "disk_bytes",
+            usage.bytes,
+            "bytes that they take, in blocks of 4096",
+        ),
+        ("disk_limit_bytes", usage.limit, "bytes that they may take"),
+        (
+            "disk_index_bytes",
+            usage.index_bytes,
+            "bytes of memory that their index takes",
+        ),
+        (
+            "disk_waiting",
+            shelf.counted().waiting,
+            "pages waiting to be written",
+        ),
+    ];
+    for (name, value, help) in rows {
+        let name = format!("galley_{name}");
+        text.family(&name, Kind::Gauge, help);
+        text.sample(&name, &[], value);
+    }
+}
+
+fn counters(usage: Usage, counted: Counted, text: &mut Text) {
+    let rows = [
+        (
+            "disk_found_total",
+            counted.found,
+            "pages that were read from the disk",
+        ),
+        (
+            "disk_late_total",
+            counted.late,
+            "look-ups that were given up because the disk took too long",
+        ),
+        ("disk_written_total", counted.written, "pages written"),
+        (
+            "disk_refused_total",
+            counted.refused,
+            "pages that were not written: no room, or the disk fails",
+        ),
+        (
+            "disk_evictions_total",
+            usage.evictions,
+            "pages removed for others or because nobody asked for them",
+        ),
+        ("disk_damaged_total", usage.damaged, "damaged files removed"),
+        (
+            "disk_failures_total",
+            usage.failures,
+            "reads that the system failed",
+        ),
+    ];
+    for (name, value, help) in rows {
+        let name = format!("galley_{name}");
+        text.family(&name, Kind::Counter, help);
+        text.sample(&name, &[], value);
+    }
+}
