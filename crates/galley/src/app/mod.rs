@@ -139,12 +139,19 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
         let _ = stop.send(true);
         drop(built);
         running.end(config.server.drain_timeout).await;
-        upkeep.stop();
-        let closing = tokio::task::spawn_blocking(move || durable.close(DISK_PATIENCE));
+        let closing = tokio::task::spawn_blocking(move || {
+            upkeep.stop();
+            durable.close(DISK_PATIENCE);
+        });
         for managed in php.into_iter().flatten() {
             managed.stop().await;
         }
-        let _ = closing.await;
+        if tokio::time::timeout(DISK_PATIENCE * 2, closing)
+            .await
+            .is_err()
+        {
+            tracing::warn!("ended while the disk cache was busy; the next start counts it");
+        }
         logs.close();
         Ok(())
     });

@@ -31,7 +31,9 @@ pub struct Shelf {
     /// Who reads for a page while others want it too; striped by its key.
     turns: [Mutex<()>; TURNS],
     /// Helper threads that may read at one time.
-    readers: Semaphore,
+    readers: Arc<Semaphore>,
+    /// The tick until which the disk is not asked: it took too long.
+    rests_until: AtomicU64,
     counts: Counts,
 }
 
@@ -67,7 +69,8 @@ impl Shelf {
             memory,
             queue: Queue::default(),
             turns: std::array::from_fn(|_| Mutex::new(())),
-            readers: Semaphore::new(READERS),
+            readers: Arc::new(Semaphore::new(READERS)),
+            rests_until: AtomicU64::new(0),
             counts: Counts::default(),
         }
     }
@@ -143,6 +146,16 @@ impl Shelf {
         }
     }
 
+    fn rests(&self) -> bool {
+        self.clock.tick().0 < self.rests_until.load(Ordering::Relaxed)
+    }
+
+    /// Visitors do not wait one by one for a disk that hangs.
+    fn rest(&self) {
+        let until = self.clock.tick().plus(REST);
+        self.rests_until.store(until.0, Ordering::Relaxed);
+    }
+
     fn turn(&self, key: &Key) -> &Mutex<()> {
         let stripe = usize::try_from(key.hash() % TURNS as u64).unwrap_or(0);
         &self.turns[stripe]
@@ -160,11 +173,13 @@ impl Shelved {
     /// The page of a key, proved, and in memory if its body fits there. `None` also when the disk takes too long: the
     /// page is then composed as if it were not there.
     pub async fn find(&self, key: &[u8], epochs: &Epochs) -> Option<Arc<Entry>> {
-        if !self.shelf.disk.may_hold(self.site, key) {
+        let shelf = &self.shelf;
+        if !shelf.disk.may_hold(self.site, key) || shelf.rests() {
             return None;
         }
         let Ok(found) = timeout(PATIENCE, self.read(Key::new(key), epochs)).await else {
-            self.shelf.counts.late.fetch_add(1, Ordering::Relaxed);
+            shelf.counts.late.fetch_add(1, Ordering::Relaxed);
+            shelf.rest();
             return None;
         };
         found
@@ -176,9 +191,11 @@ impl Shelved {
         if let Some(entry) = shelf.memory.get(key.bytes()) {
             return Some(entry);
         }
-        let _reader = shelf.readers.acquire().await.ok()?;
+        let reader = Arc::clone(&shelf.readers).acquire_owned().await.ok()?;
         let (reading, site, wanted) = (Arc::clone(shelf), self.site, key.clone());
         let found = spawn_blocking(move || {
+            // Given back when the read has ended, not when nobody waits for it any more.
+            let _reader = reader;
             let budget = reading.memory.budget();
             let now = reading.now();
             match reading.disk.get(site, wanted.bytes(), now, budget) {
@@ -244,6 +261,9 @@ const TURNS: usize = 64;
 
 /// Reads at one time: enough to keep a disk busy, few enough that one that hangs takes no more threads.
 const READERS: usize = 16;
+
+/// How long the disk is not asked after it took too long.
+const REST: Duration = Duration::from_secs(5);
 
 /// What a visitor waits for the disk before PHP is asked instead: less than a page takes to compose.
 const PATIENCE: Duration = Duration::from_millis(500);
