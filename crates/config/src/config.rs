@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use galley_rules::compress::Compress;
 use galley_rules::route::HostPattern;
 use galley_rules::site::SiteRules;
 use ipnet::IpNet;
@@ -165,6 +166,8 @@ pub struct Site {
     pub further: Vec<Upstream>,
     /// Everything that decides about caching.
     pub rules: SiteRules,
+    /// How its stored pages are compressed.
+    pub compress: Compress,
     /// The file with the token that purge requests must carry.
     pub token_file: Option<PathBuf>,
     /// Networks that may purge without a token.

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use galley_rules::compress::Compress;
+use galley_rules::encoding::Coding;
 use galley_rules::route::HostPattern;
 use galley_rules::site::{Ignore, Preset, Rule, SiteRules, TtlTable};
 
@@ -48,6 +50,7 @@ pub(crate) fn site(given: &GivenSite, server: &[SocketAddr], complaints: &mut Co
         upstream,
         further,
         rules,
+        compress: compress(own),
         token_file: own.given("token_file"),
         purge_allow: own.value("purge_allow"),
         multisite: own.value("multisite"),
@@ -96,6 +99,24 @@ fn limits(own: &Given, upstream: &Upstream) -> UpstreamLimits {
         connect_timeout: own.value("connect_timeout"),
         first_byte_timeout: own.value("first_byte_timeout"),
         read_timeout: own.value("read_timeout"),
+    }
+}
+
+fn compress(own: &Given) -> Compress {
+    let codings: Vec<String> = own.value("compress");
+    let types: Vec<String> = own.value("compress_types");
+    // The table's bounds fit.
+    let level = |name| u32::try_from(own.value::<u64>(name)).unwrap_or_default();
+    Compress {
+        codings: codings
+            .iter()
+            .filter_map(|word| Coding::parse(word.as_bytes()))
+            .collect(),
+        types: types.iter().map(|text| text.to_ascii_lowercase()).collect(),
+        min_bytes: own.value("compress_min"),
+        gzip_level: level("gzip_level"),
+        brotli_level: level("brotli_level"),
+        dense_after: own.value("dense_after"),
     }
 }
 

@@ -52,6 +52,14 @@ pub fn listen(address: SocketAddr, cores: usize) -> io::Result<Vec<TcpListener>>
     Ok(all)
 }
 
+/// Lets every other thread go before the calling one. Where that is not allowed it stays as it is.
+pub fn lower_priority() {
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), LOW_PRIORITY);
+}
+
+/// Of 19: it still gets on while others work.
+const LOW_PRIORITY: i32 = 10;
+
 /// How many cores this process may use (cgroup quotas counted).
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)

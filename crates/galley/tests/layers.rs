@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 const RANKS: &[(u32, &[&str])] = &[
     (0, &["clock", "fault", "body", "telemetry"]),
     (1, &["sys", "supervise"]),
-    (2, &["durable", "upstream"]),
+    (2, &["compress", "durable", "upstream"]),
     (3, &["compositor"]),
     (4, &["serve"]),
     (5, &["front", "admin"]),

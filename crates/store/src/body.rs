@@ -43,6 +43,11 @@ impl Body {
         &self.bytes
     }
 
+    /// How many of the bytes a reservation pays for.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.reserved
+    }
+
     /// The inverse of [`Body::into_parts`].
     pub(crate) fn from_parts(bytes: Bytes, reserved: u64) -> Self {
         Self { bytes, reserved }

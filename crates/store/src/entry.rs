@@ -7,11 +7,12 @@
 //! Whether it may answer is not decided here: purges in [`crate::epochs`], freshness in `galley_rules::lookup`.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use galley_rules::encoding::Coding;
 use galley_rules::storable::Life;
 use galley_rules::time::Tick;
 use http::{HeaderMap, StatusCode};
@@ -119,6 +120,35 @@ pub struct Entry {
     held: OnceLock<Reservation>,
     /// Where the body is, if it is not in `body`.
     pieces: Option<Arc<Pieces>>,
+    /// The same response in other codings.
+    coded: Box<[Coded]>,
+    /// How far coding it has come: written by whoever offers it to be coded.
+    press: AtomicU8,
+}
+
+/// A stored response in another coding: a representation of its own.
+#[derive(Clone, Debug)]
+pub struct Coded {
+    /// The coding.
+    pub coding: Coding,
+    /// Header fields, its own validator among them.
+    pub fields: HeaderMap,
+    /// The coded body; its reservation is inside.
+    pub body: Body,
+}
+
+/// How far the coding of an entry has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Press {
+    /// Nobody has looked yet.
+    Untried = 0,
+    /// It was offered, or is not worth it.
+    Tried = 1,
+    /// It has been coded quickly.
+    Quick = 2,
+    /// It has been coded densely, or was offered for that.
+    Dense = 3,
 }
 
 impl Entry {
@@ -143,7 +173,60 @@ impl Entry {
             body_reserved,
             held: OnceLock::new(),
             pieces: None,
+            coded: Box::default(),
+            press: AtomicU8::new(Press::Untried as u8),
         }
+    }
+
+    /// The same entry with its body in other codings too, and `fields` that say so; to take its place by `Memory::put_if_same`. It is proved anew.
+    #[must_use]
+    pub fn with_coded(&self, fields: HeaderMap, coded: Vec<Coded>, press: Press) -> Self {
+        let weight = |coded: &[Coded]| coded.iter().map(Coded::weight).sum::<u64>();
+        let reserved =
+            |coded: &[Coded]| -> u64 { coded.iter().map(|one| one.body.reserved_bytes()).sum() };
+        let plain = self.weight - weight(&self.coded);
+        let plain_reserved = self.body_reserved - reserved(&self.coded);
+        Self {
+            key: self.key.clone(),
+            kind: self.kind,
+            status: self.status,
+            fields,
+            body: self.body.clone(),
+            stored_at: self.stored_at,
+            life: self.life,
+            scopes: self.scopes.clone(),
+            tags: self.tags.clone(),
+            born: self.born,
+            proof: Proof::born(self.born),
+            hits: AtomicU32::new(self.hits.load(Ordering::Relaxed)),
+            weight: plain + weight(&coded),
+            body_reserved: plain_reserved + reserved(&coded),
+            held: OnceLock::new(),
+            pieces: None,
+            coded: coded.into(),
+            press: AtomicU8::new(press as u8),
+        }
+    }
+
+    /// Gives a claim back: nothing came of it, and a later hit may try again.
+    pub fn release_press(&self) {
+        let step = if self.coded.is_empty() {
+            Press::Untried
+        } else {
+            Press::Quick
+        };
+        self.press.store(step as u8, Ordering::Relaxed);
+    }
+
+    /// The other codings that are stored.
+    pub fn coded(&self) -> &[Coded] {
+        &self.coded
+    }
+
+    /// Whether the caller is to have it coded: true once for each step, for one caller.
+    pub fn claim_press(&self, step: Press) -> bool {
+        self.press.load(Ordering::Relaxed) < step as u8
+            && self.press.fetch_max(step as u8, Ordering::Relaxed) < step as u8
     }
 
     /// An entry whose body stays on the disk. It holds a file open, so the memory does not take it in.
@@ -238,6 +321,14 @@ const SHARED_HEADERS: u64 = 16 + 16 + 56;
 const INDEX: u64 = 80;
 /// One field in a `HeaderMap`: a bucket and its place in the map's index.
 const FIELD: u64 = 112;
+
+impl Coded {
+    fn weight(&self) -> u64 {
+        let values: usize = self.fields.values().map(http::HeaderValue::len).sum();
+        let counted = size_of::<Self>() + values + self.body.bytes().len();
+        counted as u64 + self.fields.capacity() as u64 * FIELD + SHARED_HEADERS
+    }
+}
 
 fn weigh(parts: &Parts) -> u64 {
     let names: usize = parts

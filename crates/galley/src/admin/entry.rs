@@ -44,6 +44,7 @@ pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
         "stale_if_error_s": entry.life.stale_if_error.as_secs(),
         "initial_age_s": entry.life.initial_age.as_secs(),
         "memory_bytes": entry.weight(),
+        "codings": entry.coded().iter().map(|coded| coded.coding.token()).collect::<Vec<_>>(),
         "in_memory": entry.pieces().is_none(),
         "born": entry.born,
         "purged_by": touching.map(order),

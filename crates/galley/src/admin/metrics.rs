@@ -163,7 +163,39 @@ fn server(state: &State, text: &mut Text) {
         text.family(&name, Kind::Counter, help);
         text.sample(&name, &[], value);
     }
+    compression(state, text);
     disk::metrics(state, text);
+}
+
+fn compression(state: &State, text: &mut Text) {
+    let counted = state.services.compressor.counted();
+    let counters = [
+        (
+            "pages_total",
+            counted.pages,
+            "stored pages that were compressed",
+        ),
+        (
+            "bytes_in_total",
+            counted.bytes,
+            "plain bytes that were compressed, once for each coding",
+        ),
+        (
+            "bytes_out_total",
+            counted.made,
+            "bytes that they were compressed to",
+        ),
+        (
+            "put_off_total",
+            counted.put_off,
+            "pages that found the queue of the compressors full",
+        ),
+    ];
+    for (name, value, help) in counters {
+        let name = format!("galley_compression_{name}");
+        text.family(&name, Kind::Counter, help);
+        text.sample(&name, &[], value);
+    }
 }
 
 fn sites(rows: &[Row], text: &mut Text) {

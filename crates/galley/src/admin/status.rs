@@ -41,6 +41,11 @@ pub(super) async fn status(Extract(state): Extract<Arc<State>>, headers: HeaderM
             body["memory"] = json!({
                 "entries": usage.entries, "bytes": usage.bytes, "limit": usage.limit, "evictions": usage.evictions,
             });
+            let compressed = state.services.compressor.counted();
+            body["compression"] = json!({
+                "pages_compressed": compressed.pages, "bytes_in": compressed.bytes, "bytes_out": compressed.made,
+                "put_off": compressed.put_off,
+            });
             body["disk"] = json!(disk::value(&state));
             body["upstream"] = json!({ "in_flight": in_flight, "waiting": waiting });
             body["connections"] = json!(CounterReader::connections(&state.counters));

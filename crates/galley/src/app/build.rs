@@ -15,6 +15,7 @@ use super::StartError;
 use super::durable::{self, Identities};
 use crate::clock::Clock;
 use crate::compositor::{self, Handle};
+use crate::compress::Compressor;
 use crate::front::{Limits, Listeners};
 use crate::serve::{Pool, Services, Site, Sites, Upstream, UpstreamWarnings};
 use crate::supervise::{Managed, PhpSettings};
@@ -44,12 +45,14 @@ pub(super) fn build(
 ) -> Result<Built, StartError> {
     let memory = Arc::new(Memory::new(config.cache.memory, config.cache.max_object));
     let durable = durable::open(config, &memory, clock)?;
+    let compressor = Compressor::start(&memory, sys::cores().div_ceil(CORES_PER_COMPRESSOR))?;
     let services = Arc::new(Services {
         memory: Arc::clone(&memory),
         clock,
         identity: format!("galley-{:016x}", u64::from_ne_bytes(sys::random_bytes())),
         upstream_warnings: UpstreamWarnings::new(UPSTREAM_WARNINGS_PER_S),
         durable: durable.clone(),
+        compressor: Arc::clone(&compressor),
     });
     let identities = Identities::of(&config.sites);
     let count = sys::cores().div_ceil(CORES_PER_COMPOSITOR);
@@ -81,7 +84,7 @@ pub(super) fn build(
             &planned,
             &compositors,
             &Numbers { site: number, log },
-            identities.core(number, site, &durable),
+            identities.core(number, site, &durable, &compressor),
         )?));
     }
     Ok(Built {
@@ -365,6 +368,9 @@ fn open_log(target: &LogTarget, config: &Config) -> Result<AccessLog, StartError
         cause,
     })
 }
+
+/// Pages are compressed once, so few threads suffice.
+const CORES_PER_COMPRESSOR: usize = 4;
 
 /// One compositor thread serves this many cores: it moves PHP's answers, which come a thousand times more slowly than hits go.
 const CORES_PER_COMPOSITOR: usize = 4;

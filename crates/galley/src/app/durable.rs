@@ -16,6 +16,7 @@ use siphasher::sip::SipHasher13;
 use super::StartError;
 use crate::clock::Clock;
 use crate::compositor::{self, tally::Tally};
+use crate::compress::{Compressing, Compressor};
 use crate::durable::{Durable, Settings};
 
 /// Opens the folder that the configuration names.
@@ -79,6 +80,7 @@ impl Identities {
         number: u32,
         site: &SiteConfig,
         durable: &Durable,
+        compressor: &Arc<Compressor>,
     ) -> (compositor::Site, u32) {
         let identity = usize::try_from(number).ok().and_then(|at| self.0.get(at));
         let (name, mark) = identity.map_or((site.name.clone(), number), |identity| {
@@ -88,6 +90,7 @@ impl Identities {
             name: site.name.clone(),
             rules: site.rules.clone(),
             shelved: durable.shelved(&name, fingerprint(&site.rules)),
+            compressing: Compressing::new(Arc::clone(compressor), site.compress.clone()),
             epochs: durable.orders(name),
             tally: Tally::default(),
         };

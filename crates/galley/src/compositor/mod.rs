@@ -34,6 +34,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::clock::Clock;
+use crate::compress::Compressing;
 use crate::durable::{Orders, Receipt, Recorder, Shelved};
 use crate::upstream::{Ask, Incoming, Pool, PoolSpec};
 
@@ -47,6 +48,8 @@ pub struct Site {
     pub epochs: Orders,
     /// Its pages on the disk, where there is one.
     pub shelved: Option<Shelved>,
+    /// Its pages in other codings.
+    pub compressing: Compressing,
     /// What was composed for it.
     pub tally: tally::Tally,
 }
@@ -283,8 +286,11 @@ async fn relay(
     }
 }
 
-/// Writes to the disk what was offered to the memory; what may not be kept takes the older copy away there, too.
+/// Sees to what was offered to the memory: has it compressed, and written to the disk; what may not be kept takes the older copy away there, too.
 fn shelve(site: &Site, entry: &Arc<Entry>, outcome: Result<(), NoRoom>) {
+    if outcome.is_ok() {
+        site.compressing.offer(entry);
+    }
     let Some(shelved) = &site.shelved else { return };
     match entry.kind {
         Kind::TravelsWhole => shelved.forget(&entry.key, entry.born),

@@ -34,6 +34,8 @@ pub enum Fields {
     Own(HeaderMap),
     /// Those of a stored entry, shared.
     Stored(Arc<Entry>),
+    /// Those of one of its codings, by its place among them.
+    Coded(Arc<Entry>, usize),
 }
 
 impl Fields {
@@ -42,6 +44,10 @@ impl Fields {
         match self {
             Self::Own(map) => map,
             Self::Stored(entry) => &entry.fields,
+            Self::Coded(entry, at) => entry
+                .coded()
+                .get(*at)
+                .map_or(&entry.fields, |coded| &coded.fields),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use galley_files::Part;
 use galley_rules::conditional::{self, Condition, Validators};
+use galley_rules::encoding::Coding;
 use galley_rules::facts::Method;
 use galley_rules::outcome::Outcome;
 use galley_rules::range::{self, Ranges};
@@ -18,6 +19,7 @@ use galley_store::disk::Pieces;
 use galley_store::entry::Entry;
 use galley_store::fill::{FillHead, FillReader};
 use http::header::{self, HeaderMap, HeaderValue};
+use smallvec::SmallVec;
 
 use super::answer::{Answer, Body, Fields};
 use super::exchange::Exchange;
@@ -36,9 +38,12 @@ pub fn from_entry(
     let ttl = i64::try_from(entry.life.fresh.as_secs()).unwrap_or(i64::MAX)
         - i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
     let shown_ttl = matches!(outcome, Outcome::Stale(_)).then_some(ttl);
-    let body = match entry.pieces() {
-        None => Body::Bytes(entry.body.clone()),
-        Some(pieces) => stored(
+    exchange.site.core.compressing.offer(&entry);
+    let coded = coded(exchange, &entry);
+    let body = match (coded.and_then(|at| entry.coded().get(at)), entry.pieces()) {
+        (Some(coded), _) => Body::Bytes(coded.body.bytes().clone()),
+        (None, None) => Body::Bytes(entry.body.clone()),
+        (None, Some(pieces)) => stored(
             pieces,
             vec![Part::Span {
                 start: 0,
@@ -48,7 +53,10 @@ pub fn from_entry(
     };
     let mut answer = Answer {
         status,
-        fields: Fields::Stored(entry),
+        fields: match coded {
+            Some(at) => Fields::Coded(entry, at),
+            None => Fields::Stored(entry),
+        },
         extra: Vec::with_capacity(4),
         body,
         outcome,
@@ -68,6 +76,18 @@ pub fn from_entry(
         }
     }
     finish(exchange, answer)
+}
+
+/// The coding that this client takes best, where it is not the plain one. Parts are parts of the plain body.
+fn coded(exchange: &Exchange<'_>, entry: &Entry) -> Option<usize> {
+    if entry.coded().is_empty() || exchange.facts.range().is_some() {
+        return None;
+    }
+    let mut available: SmallVec<[Coding; 4]> = SmallVec::new();
+    available.push(Coding::Identity);
+    available.extend(entry.coded().iter().map(|coded| coded.coding));
+    let best = exchange.facts.codings().best(&available)?;
+    entry.coded().iter().position(|coded| coded.coding == best)
 }
 
 /// The answer of a page that is arriving and shared with others.

@@ -10,6 +10,7 @@ use ipnet::IpNet;
 
 use crate::clock::Clock;
 use crate::compositor;
+use crate::compress::Compressor;
 use crate::durable::Durable;
 use crate::telemetry::errors::RateLimited;
 
@@ -105,6 +106,8 @@ pub struct Services {
     pub identity: String,
     /// What survives a restart.
     pub durable: Durable,
+    /// Who compresses pages.
+    pub compressor: Arc<Compressor>,
     /// Warnings about upstreams, which any visitor's request can cause.
     pub upstream_warnings: UpstreamWarnings,
 }

@@ -8,6 +8,7 @@
 
 mod caching;
 mod caching_rules;
+mod compress;
 mod durable;
 mod durable_large;
 mod fastcgi;

@@ -1,0 +1,234 @@
+//! Stored pages in the codings that clients take.
+
+use std::io::Read;
+
+use galley_testkit::client::{Request, Response};
+use galley_testkit::origin::Origin;
+use galley_testkit::wait_for;
+
+use crate::support::{Is, PATIENCE, Plan, Stage};
+
+/// A page of some 30 KB, with whatever fields its query names: `?content-type=image/png`.
+fn origin() -> Origin {
+    Origin::start(|seen, wire| {
+        let query = seen.target.split_once('?').map_or("", |(_, query)| query);
+        let mut fields = vec![("Cache-Control", "max-age=600"), ("ETag", "\"v1\"")];
+        let mut media_type = "text/html; charset=utf-8";
+        for pair in query.split('&') {
+            match pair.split_once('=') {
+                Some(("content-type", value)) => media_type = value,
+                Some(("no-transform", _)) => fields[0].1 = "max-age=600, no-transform",
+                Some(("coded", value)) => fields.push(("Content-Encoding", value)),
+                _ => {}
+            }
+        }
+        fields.push(("Content-Type", media_type));
+        let body = page();
+        let body = match query {
+            "small=1" => &body.as_bytes()[..100],
+            _ => body.as_bytes(),
+        };
+        wire.answer(200, &fields, body);
+    })
+    .unwrap()
+}
+
+fn page() -> String {
+    let rows: Vec<String> = (0..900)
+        .map(|n| format!("<p class=\"row\">Row {n}, {}</p>", n * 7919 % 1000))
+        .collect();
+    format!("<html><body>{}</body></html>", rows.concat())
+}
+
+fn stage(origin: &Origin, site: &str) -> Stage {
+    Plan::behind(&format!("upstream = [\"{}\"]", origin.url()))
+        .site(site)
+        .start()
+}
+
+fn ask(stage: &Stage, target: &str, accept: &str) -> Response {
+    stage.ask(Request::get(target).field("Accept-Encoding", accept))
+}
+
+fn wait_for_coded(stage: &Stage, target: &str, accept: &str) -> Response {
+    let mut found = ask(stage, target, accept);
+    wait_for(&format!("{target} coded"), PATIENCE, || {
+        found = ask(stage, target, accept);
+        found.has("content-encoding")
+    });
+    found
+}
+
+fn plain(response: &Response) -> Vec<u8> {
+    let mut plain = Vec::new();
+    match response.field("content-encoding") {
+        None => plain.clone_from(&response.body),
+        Some("gzip") => {
+            flate2::read::GzDecoder::new(&response.body[..])
+                .read_to_end(&mut plain)
+                .unwrap();
+        }
+        Some("br") => {
+            brotli::BrotliDecompress(&mut &response.body[..], &mut plain).unwrap();
+        }
+        Some(other) => panic!("coded as {other}"),
+    }
+    plain
+}
+
+#[test]
+fn a_stored_page_comes_in_the_coding_that_a_client_takes_best() {
+    let origin = origin();
+    let stage = stage(&origin, "");
+    wait_for_coded(&stage, "/a", "gzip, deflate, br, zstd");
+    for (accept, coding) in [
+        ("gzip, deflate, br, zstd", Some("br")),
+        ("gzip, deflate", Some("gzip")),
+        ("br;q=0.5, gzip", Some("gzip")),
+        ("br;q=0, gzip;q=0.1", Some("gzip")),
+        ("*", Some("br")),
+        ("*;q=0, gzip", Some("gzip")),
+        ("identity", None),
+        ("deflate, zstd", None),
+        ("gzip;q=0", None),
+        ("", None),
+    ] {
+        let answer = ask(&stage, "/a", accept);
+        assert_eq!(answer.field("content-encoding"), coding, "{accept}");
+        assert!(answer.is_hit());
+        assert!(plain(&answer) == page().as_bytes(), "{accept}");
+        assert_eq!(answer.field("vary"), Some("Accept-Encoding"), "{accept}");
+        let etag = match coding {
+            None => "\"v1\"".to_owned(),
+            Some(coding) => format!("\"v1-{coding}\""),
+        };
+        assert_eq!(answer.field("etag"), Some(etag.as_str()));
+        let same = Request::get("/a")
+            .field("Accept-Encoding", accept)
+            .field("If-None-Match", &etag);
+        stage.ask(same).is(304);
+        let head = stage.ask(Request::head("/a").field("Accept-Encoding", accept));
+        assert_eq!(head.field("content-length"), answer.field("content-length"));
+        assert_eq!(head.field("content-encoding"), coding);
+    }
+    // A validator of another coding is no validator of this one.
+    let other = Request::get("/a")
+        .field("Accept-Encoding", "br")
+        .field("If-None-Match", "\"v1-gzip\"");
+    stage.ask(other).is(200);
+    let part = Request::get("/a")
+        .field("Accept-Encoding", "br")
+        .field("Range", "bytes=0-5");
+    let part = stage.ask(part);
+    part.is(206);
+    assert_eq!(
+        (part.text(), part.has("content-encoding")),
+        ("<html>".to_owned(), false)
+    );
+    assert_eq!(origin.seen().len(), 1);
+}
+
+#[test]
+fn what_gains_nothing_or_forbids_it_stays_as_it_is() {
+    let origin = origin();
+    let stage = stage(&origin, "");
+    let never = [
+        "/a?content-type=image/png",
+        "/a?no-transform=1",
+        "/a?coded=gzip",
+        "/a?small=1",
+    ];
+    for target in never {
+        for _ in 0..2 {
+            ask(&stage, target, "br, gzip");
+        }
+    }
+    // Jobs are done in turn: when this one is, theirs would be.
+    wait_for_coded(&stage, "/a", "br");
+    for target in never {
+        let answer = ask(&stage, target, "br");
+        assert_eq!(
+            answer.field("content-encoding"),
+            target.contains("coded").then_some("gzip"),
+            "{target}"
+        );
+        assert_eq!(answer.field("etag"), Some("\"v1\""), "{target}");
+    }
+}
+
+#[test]
+fn a_site_says_what_is_compressed() {
+    let origin = origin();
+    let stage = stage(
+        &origin,
+        "compress = [\"gzip\"]\ncompress_types = [\"image/*\"]\ncompress_min = \"1KiB\"",
+    );
+    let answer = wait_for_coded(&stage, "/a?content-type=image/png", "br, gzip");
+    assert_eq!(answer.field("content-encoding"), Some("gzip"));
+    ask(&stage, "/a", "gzip");
+    assert!(!ask(&stage, "/a", "gzip").has("content-encoding"));
+}
+
+#[test]
+fn without_codings_nothing_is_compressed() {
+    let origin = origin();
+    let stage = stage(&origin, "compress = []");
+    for _ in 0..3 {
+        let answer = ask(&stage, "/a", "br, gzip");
+        assert!(!answer.has("content-encoding") && !answer.has("vary"));
+    }
+    assert_eq!(stage.status_number("pages_compressed"), 0);
+}
+
+#[test]
+fn a_purge_reaches_every_coding_and_what_is_being_made() {
+    let origin = origin();
+    let stage = stage(&origin, "");
+    for round in 0..20 {
+        ask(&stage, "/a", "br");
+        // Often while it is being compressed.
+        stage.purge(&["--url", "http://example.test/a"]);
+        for accept in ["br", "gzip", "identity"] {
+            let count = origin.seen().len();
+            let answer = ask(&stage, "/a", accept);
+            let is_first = accept == "br";
+            assert_eq!(
+                origin.seen().len() - count,
+                usize::from(is_first),
+                "{round}"
+            );
+            assert!(plain(&answer) == page().as_bytes());
+        }
+        stage.purge(&["--url", "http://example.test/a"]);
+    }
+}
+
+#[test]
+fn a_page_that_proved_hot_is_compressed_again_densely() {
+    let origin = origin();
+    let stage = stage(
+        &origin,
+        "compress = [\"gzip\"]\ngzip_level = 1\ndense_after = 5",
+    );
+    let quick = wait_for_coded(&stage, "/a", "gzip").body.len();
+    let mut dense = quick;
+    wait_for("the page to become smaller", PATIENCE, || {
+        dense = ask(&stage, "/a", "gzip").body.len();
+        dense < quick
+    });
+    assert!(plain(&ask(&stage, "/a", "gzip")) == page().as_bytes());
+    assert_eq!(stage.status_number("pages_compressed"), 2);
+}
+
+#[test]
+fn what_comes_back_from_the_disk_is_compressed_again() {
+    let origin = origin();
+    let line = format!("upstream = [\"{}\"]", origin.url());
+    let mut stage = Plan::behind(&line).disk().start();
+    wait_for_coded(&stage, "/a", "br");
+    stage.wait_for_disk(1);
+    stage.restart();
+    let answer = wait_for_coded(&stage, "/a", "br");
+    assert!(plain(&answer) == page().as_bytes());
+    assert_eq!(origin.seen().len(), 1);
+}

@@ -1,0 +1,211 @@
+//! Which responses are worth another content coding, and what changes about their heads with it.
+//!
+//! A coded response is a representation of its own (RFC 9110 §8.4): it has its own strong validator, and `Vary` says that
+//! `Accept-Encoding` chose it. What the origin coded itself, what says `no-transform` (RFC 9111 §5.2.2.6) and parts are left
+//! alone.
+
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{HeaderName, StatusCode};
+
+use crate::encoding::Coding;
+
+/// What a site's file says about compression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compress {
+    /// Codings that are kept beside the plain body.
+    pub codings: Vec<Coding>,
+    /// Media types, lower case; `text/*` is every type of text.
+    pub types: Vec<String>,
+    /// The shortest body.
+    pub min_bytes: u64,
+    /// Level of gzip, 1 to 9, when a page was just stored.
+    pub gzip_level: u32,
+    /// Level of br, 0 to 11, when a page was just stored.
+    pub brotli_level: u32,
+    /// Hits after which a page is compressed again, densely; 0: never.
+    pub dense_after: u64,
+}
+
+impl Compress {
+    /// Whether a response may be, and is worth being, coded.
+    pub fn is_for(&self, status: StatusCode, fields: &HeaderMap, length: u64) -> bool {
+        !self.codings.is_empty()
+            && length >= self.min_bytes
+            && matches!(status.as_u16(), 200 | 203 | 404 | 410)
+            && !fields.contains_key(header::CONTENT_ENCODING)
+            && !fields.contains_key(header::CONTENT_RANGE)
+            && !forbids_transforming(fields)
+            && fields
+                .get(header::CONTENT_TYPE)
+                .is_some_and(|value| self.is_of_types(value.as_bytes()))
+    }
+
+    fn is_of_types(&self, content_type: &[u8]) -> bool {
+        let end = content_type.iter().position(|byte| *byte == b';');
+        let media_type = content_type.get(..end.unwrap_or(content_type.len()));
+        let media_type = media_type.unwrap_or_default().trim_ascii();
+        self.types
+            .iter()
+            .any(|listed| match listed.strip_suffix('*') {
+                Some(prefix) => media_type
+                    .get(..prefix.len())
+                    .is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes())),
+                None => media_type.eq_ignore_ascii_case(listed.as_bytes()),
+            })
+    }
+}
+
+fn forbids_transforming(fields: &HeaderMap) -> bool {
+    let lines = fields.get_all(header::CACHE_CONTROL).iter();
+    lines
+        .flat_map(|line| line.as_bytes().split(|byte| *byte == b','))
+        .any(|directive| directive.trim_ascii().eq_ignore_ascii_case(b"no-transform"))
+}
+
+/// The head of a response under `coding`.
+pub fn coded_fields(plain: &HeaderMap, coding: Coding) -> HeaderMap {
+    let mut fields = plain.clone();
+    fields.remove(header::CONTENT_LENGTH);
+    fields.remove(header::ACCEPT_RANGES);
+    for digest in DIGESTS {
+        fields.remove(digest);
+    }
+    fields.insert(
+        header::CONTENT_ENCODING,
+        HeaderValue::from_static(coding.token()),
+    );
+    if let Some(etag) = plain
+        .get(header::ETAG)
+        .and_then(|etag| etag_of(etag, coding))
+    {
+        fields.insert(header::ETAG, etag);
+    } else {
+        fields.remove(header::ETAG);
+    }
+    vary_on_coding(&mut fields);
+    fields
+}
+
+/// Adds `Accept-Encoding` to `Vary`: the plain response needs it as much as the coded one.
+pub fn vary_on_coding(fields: &mut HeaderMap) {
+    let names = fields.get_all(header::VARY).iter();
+    let is_named = names
+        .flat_map(|line| line.as_bytes().split(|byte| *byte == b','))
+        .any(|name| {
+            let name = name.trim_ascii();
+            name == b"*" || name.eq_ignore_ascii_case(b"accept-encoding")
+        });
+    if !is_named {
+        fields.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+}
+
+/// `"x"` becomes `"x-gzip"`; weak ones stay weak. `None` of what is no entity tag.
+fn etag_of(plain: &HeaderValue, coding: Coding) -> Option<HeaderValue> {
+    let opaque = plain.as_bytes().strip_suffix(b"\"")?;
+    HeaderValue::from_bytes(&[opaque, b"-", coding.token().as_bytes(), b"\""].concat()).ok()
+}
+
+/// Digests of the plain content would be wrong of the coded one (RFC 9530).
+const DIGESTS: [HeaderName; 3] = [
+    HeaderName::from_static("content-md5"),
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("digest"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Compress {
+        Compress {
+            codings: vec![Coding::Brotli, Coding::Gzip],
+            types: vec!["text/*".to_owned(), "application/json".to_owned()],
+            min_bytes: 100,
+            gzip_level: 5,
+            brotli_level: 4,
+            dense_after: 0,
+        }
+    }
+
+    fn fields(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        lines
+            .iter()
+            .map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_static(value),
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_is_worth_a_coding() {
+        let html = ("content-type", "Text/HTML; charset=utf-8");
+        let table: &[(u16, &[(&'static str, &'static str)], u64, bool)] = &[
+            (200, &[html], 100, true),
+            (200, &[html], 99, false),
+            (404, &[html], 100, true),
+            (206, &[html], 100, false),
+            (302, &[html], 100, false),
+            (200, &[("content-type", "application/json")], 100, true),
+            (200, &[("content-type", "application/jsonp")], 100, false),
+            (200, &[("content-type", "image/png")], 100, false),
+            (200, &[("content-type", "tex")], 100, false),
+            (200, &[], 100, false),
+            (200, &[html, ("content-encoding", "gzip")], 100, false),
+            (200, &[html, ("content-range", "bytes 0-1/2")], 100, false),
+            (
+                200,
+                &[html, ("cache-control", "max-age=1, No-Transform")],
+                100,
+                false,
+            ),
+            (200, &[html, ("cache-control", "max-age=1")], 100, true),
+        ];
+        for (status, lines, length, expected) in table {
+            let status = StatusCode::from_u16(*status).unwrap();
+            assert_eq!(
+                settings().is_for(status, &fields(lines), *length),
+                *expected,
+                "{status} {lines:?} {length}"
+            );
+        }
+        let off = Compress {
+            codings: Vec::new(),
+            ..settings()
+        };
+        assert!(!off.is_for(StatusCode::OK, &fields(&[html]), 1000));
+    }
+
+    #[test]
+    fn a_coded_head_has_a_validator_of_its_own_and_says_what_chose_it() {
+        let plain = fields(&[
+            ("etag", "\"x\""),
+            ("vary", "Cookie"),
+            ("content-length", "5"),
+            ("content-md5", "abc"),
+            ("content-type", "text/html"),
+        ]);
+        let coded = coded_fields(&plain, Coding::Gzip);
+        assert_eq!(coded["etag"], "\"x-gzip\"");
+        assert_eq!(coded["content-encoding"], "gzip");
+        assert_eq!(coded["content-type"], "text/html");
+        assert!(!coded.contains_key("content-length") && !coded.contains_key("content-md5"));
+        let vary: Vec<_> = coded.get_all("vary").iter().collect();
+        assert_eq!(vary, ["Cookie", "Accept-Encoding"]);
+        let weak = coded_fields(&fields(&[("etag", "W/\"x\"")]), Coding::Brotli);
+        assert_eq!(weak["etag"], "W/\"x-br\"");
+        let odd = coded_fields(&fields(&[("etag", "x")]), Coding::Brotli);
+        assert!(!odd.contains_key("etag"));
+        let named = fields(&[("vary", "cookie, accept-encoding")]);
+        assert_eq!(
+            coded_fields(&named, Coding::Gzip)
+                .get_all("vary")
+                .iter()
+                .count(),
+            1
+        );
+    }
+}
