@@ -61,6 +61,7 @@ fn server(given: &Given, complaints: &mut Complaints) -> Server {
         write_timeout: given.value("write_timeout"),
         drain_timeout: given.value("drain_timeout"),
         max_connections: given.value("max_connections"),
+        lane: given.value("lane"),
     }
 }
 

@@ -52,6 +52,8 @@ pub struct Server {
     pub drain_timeout: Duration,
     /// Connections at one time; 0: from the descriptor limit.
     pub max_connections: usize,
+    /// Whether hits take the short way.
+    pub lane: bool,
 }
 
 /// `[admin]`.

@@ -38,6 +38,8 @@ pub(crate) static TABLE: &[OptionRow] = &[
         .or(r#""30s""#),
     row(Section::Server, "drain_timeout", time(ms(0), HOUR), "How long requests may take to end when Galley stops.")
         .or(r#""15s""#),
+    row(Section::Server, "lane", Flag, "Whether hits take the short way. `false` is for finding faults: answers are the same, and slower.")
+        .or("true"),
     row(Section::Server, "max_connections", Count { least: 0, most: 10_000_000 }, "Connections of clients at one time. 0: as many as the descriptor limit allows.")
         .or("0").unit("connections"),
 

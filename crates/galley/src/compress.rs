@@ -4,9 +4,9 @@
 //! there. What they make takes the page's place only if the page is still there, and counts against the memory.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
 use std::sync::{Mutex, PoisonError};
 
 use flate2::Compression;
@@ -26,7 +26,8 @@ pub struct Compressor {
 }
 
 struct Job {
-    entry: Arc<Entry>,
+    /// Not held: what left the memory meanwhile need not be compressed, and must not take room there.
+    entry: Weak<Entry>,
     settings: Arc<Compress>,
     step: Press,
 }
@@ -88,7 +89,9 @@ impl Compressor {
         if let Err(error) = self.jobs.try_send(job) {
             let (std::sync::mpsc::TrySendError::Full(job)
             | std::sync::mpsc::TrySendError::Disconnected(job)) = error;
-            job.entry.release_press();
+            if let Some(entry) = job.entry.upgrade() {
+                entry.release_press();
+            }
             self.counts.put_off.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -129,7 +132,7 @@ impl Compressing {
                 .is_for(entry.status, &entry.fields, entry.length())
         {
             self.compressor.offer(Job {
-                entry: Arc::clone(entry),
+                entry: Arc::downgrade(entry),
                 settings: Arc::clone(&self.settings),
                 step,
             });
@@ -147,17 +150,18 @@ fn next(taken: &Mutex<Receiver<Job>>) -> Option<Job> {
 
 impl Job {
     fn work(self, memory: &Memory, counts: &Counts) {
+        let Some(entry) = self.entry.upgrade() else {
+            return;
+        };
         let is_dense = self.step == Press::Dense;
         let mut coded = Vec::new();
         for coding in &self.settings.codings {
-            let Some(bytes) = self.code(*coding, is_dense) else {
+            let Some(bytes) = self.code(&entry.body, *coding, is_dense) else {
                 continue;
             };
-            counts
-                .bytes
-                .fetch_add(self.entry.length(), Ordering::Relaxed);
+            counts.bytes.fetch_add(entry.length(), Ordering::Relaxed);
             counts.made.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-            if !is_gain(self.entry.length(), bytes.len() as u64) {
+            if !is_gain(entry.length(), bytes.len() as u64) {
                 continue;
             }
             let Some(paid) = memory.budget().try_reserve(bytes.len() as u64) else {
@@ -165,7 +169,7 @@ impl Job {
             };
             coded.push(Coded {
                 coding: *coding,
-                fields: coded_fields(&self.entry.fields, *coding),
+                fields: coded_fields(&entry.fields, *coding),
                 body: Body::reserved(bytes, paid),
             });
         }
@@ -173,17 +177,16 @@ impl Job {
             return;
         }
         let reached = if is_dense { Press::Dense } else { Press::Quick };
-        let mut fields = self.entry.fields.clone();
+        let mut fields = entry.fields.clone();
         vary_on_coding(&mut fields);
-        let denser = Arc::new(self.entry.with_coded(fields, coded, reached));
+        let denser = Arc::new(entry.with_coded(fields, coded, reached));
         // Purged, renewed or gone meanwhile: then so is this.
-        if memory.put_if_same(&self.entry, denser).is_ok() {
+        if memory.put_if_same(&entry, denser).is_ok() {
             counts.pages.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn code(&self, coding: Coding, is_dense: bool) -> Option<Vec<u8>> {
-        let body = &self.entry.body;
+    fn code(&self, body: &[u8], coding: Coding, is_dense: bool) -> Option<Vec<u8>> {
         match coding {
             Coding::Gzip if is_dense => gzip(body, DENSE_GZIP),
             Coding::Gzip => gzip(body, self.settings.gzip_level),

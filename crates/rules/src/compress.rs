@@ -142,27 +142,28 @@ mod tests {
 
     #[test]
     fn what_is_worth_a_coding() {
-        let html = ("content-type", "Text/HTML; charset=utf-8");
-        let table: &[(u16, &[(&'static str, &'static str)], u64, bool)] = &[
-            (200, &[html], 100, true),
-            (200, &[html], 99, false),
-            (404, &[html], 100, true),
-            (206, &[html], 100, false),
-            (302, &[html], 100, false),
+        const HTML: (&str, &str) = ("content-type", "Text/HTML; charset=utf-8");
+        type Lines = &'static [(&'static str, &'static str)];
+        let table: &[(u16, Lines, u64, bool)] = &[
+            (200, &[HTML], 100, true),
+            (200, &[HTML], 99, false),
+            (404, &[HTML], 100, true),
+            (206, &[HTML], 100, false),
+            (302, &[HTML], 100, false),
             (200, &[("content-type", "application/json")], 100, true),
             (200, &[("content-type", "application/jsonp")], 100, false),
             (200, &[("content-type", "image/png")], 100, false),
             (200, &[("content-type", "tex")], 100, false),
             (200, &[], 100, false),
-            (200, &[html, ("content-encoding", "gzip")], 100, false),
-            (200, &[html, ("content-range", "bytes 0-1/2")], 100, false),
+            (200, &[HTML, ("content-encoding", "gzip")], 100, false),
+            (200, &[HTML, ("content-range", "bytes 0-1/2")], 100, false),
             (
                 200,
-                &[html, ("cache-control", "max-age=1, No-Transform")],
+                &[HTML, ("cache-control", "max-age=1, No-Transform")],
                 100,
                 false,
             ),
-            (200, &[html, ("cache-control", "max-age=1")], 100, true),
+            (200, &[HTML, ("cache-control", "max-age=1")], 100, true),
         ];
         for (status, lines, length, expected) in table {
             let status = StatusCode::from_u16(*status).unwrap();
@@ -176,7 +177,7 @@ mod tests {
             codings: Vec::new(),
             ..settings()
         };
-        assert!(!off.is_for(StatusCode::OK, &fields(&[html]), 1000));
+        assert!(!off.is_for(StatusCode::OK, &fields(&[HTML]), 1000));
     }
 
     #[test]

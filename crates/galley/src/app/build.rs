@@ -299,6 +299,7 @@ pub(super) fn front_limits(config: &Config, connections: usize) -> Limits {
         write_timeout: server.write_timeout,
         drain_timeout: server.drain_timeout,
         connections,
+        lane: server.lane,
     }
 }
 

@@ -19,7 +19,8 @@ use tokio::net::TcpStream;
 
 use super::Core;
 use super::io::{Gone, Wire};
-use super::record::{End, Open};
+use super::lane::{self, Lane};
+use super::record::{End, Open, Said};
 use super::write::{self, Next, Peer};
 use crate::body::{RequestBody, Spool};
 use crate::fault::Fault;
@@ -38,10 +39,21 @@ pub(super) async fn connection(core: Rc<Core>, stream: TcpStream, sites: Arc<Sit
         stream,
         core.timers.register(),
         Rc::clone(&core.date),
+        Rc::clone(&core.pool),
         core.limits.write_timeout,
     );
     let mut facts = Facts::default();
+    let mut lane = Lane::default();
     loop {
+        if wire.input.is_empty() && first_byte(&core, &mut wire).await.is_err() {
+            return;
+        }
+        match lane::answer(&core, &sites, ends, &mut wire, &mut lane).await {
+            None => {}
+            Some(Next::Request) => continue,
+            Some(Next::Close) => return wire.leave().await,
+            Some(Next::Drop) => return wire.reset(),
+        }
         let head = match next_head(&core, &mut wire).await {
             Ok(head) => head,
             Err(NoHead::Nothing) => return,
@@ -71,22 +83,24 @@ enum NoHead {
     Refused(u16),
 }
 
-/// The bytes of the next head; what follows it stays in the buffer.
+/// Waits for a request to begin.
+async fn first_byte(core: &Core, wire: &mut Wire) -> Result<(), Gone> {
+    // At the end of the server, a connection that the kernel had taken in gets what it has asked already.
+    let limit = if core.stopping.get() {
+        Duration::ZERO
+    } else {
+        core.limits.idle_timeout
+    };
+    wire.fill_idle(limit).await
+}
+
+/// The bytes of the head that has begun; what follows it stays in the buffer.
 async fn next_head(core: &Core, wire: &mut Wire) -> Result<Bytes, NoHead> {
     let limits = head::Limits {
         head_bytes: core.limits.head_bytes,
         ..head::Limits::default()
     };
     let mut scanner = HeadScanner::default();
-    if wire.input.is_empty() {
-        // At the end of the server, a connection that the kernel had taken in gets what it has asked already.
-        let limit = if core.stopping.get() {
-            Duration::ZERO
-        } else {
-            core.limits.idle_timeout
-        };
-        wire.fill_idle(limit).await.map_err(|_| NoHead::Nothing)?;
-    }
     // One deadline for the whole head: a byte now and then does not prolong it.
     let deadline = wire.timer.deadline(core.limits.head_timeout);
     loop {
@@ -193,7 +207,7 @@ impl Turn<'_> {
         peer: Peer,
     ) -> Next {
         // Also a refusal: a body behind the head would be taken for the next answer (RFC 9110 §9.3.2).
-        if open.head.is_some_and(|head| head.method == "HEAD") {
+        if open.said.is_some_and(|said| said.method == "HEAD") {
             answer.body = answer.body.unsent();
         }
         // Told to end meanwhile: the client hears it with its answer.
@@ -208,14 +222,14 @@ impl Turn<'_> {
         Next::Close
     }
 
-    fn open<'h>(&self, head: Option<&'h Head<'h>>) -> Open<'h> {
+    fn open<'h>(&self, head: Option<&Head<'h>>) -> Open<'h> {
         open(self.core, self.ends, head)
     }
 }
 
-fn open<'h>(core: &Core, ends: Ends, head: Option<&'h Head<'h>>) -> Open<'h> {
+fn open<'h>(core: &Core, ends: Ends, head: Option<&Head<'h>>) -> Open<'h> {
     Open {
-        head,
+        said: head.map(Said::of),
         client: ends.client.ip(),
         request_id: core.request_id(),
         began: Instant::now(),

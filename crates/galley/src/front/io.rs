@@ -9,6 +9,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::pool::Pool;
 use super::timer::{Late, Timer};
 
 /// A connection to a client.
@@ -21,6 +22,7 @@ pub(super) struct Wire {
     pub(super) timer: Timer,
     /// The core's `Date`, for answers that have none of their own.
     pub(super) date: Rc<Cell<HttpDate>>,
+    pool: Rc<Pool>,
     write_timeout: Duration,
 }
 
@@ -53,6 +55,7 @@ impl Wire {
         stream: TcpStream,
         timer: Timer,
         date: Rc<Cell<HttpDate>>,
+        pool: Rc<Pool>,
         write_timeout: Duration,
     ) -> Self {
         Self {
@@ -61,6 +64,7 @@ impl Wire {
             output: Vec::new(),
             timer,
             date,
+            pool,
             write_timeout,
         }
     }
@@ -87,19 +91,19 @@ impl Wire {
 
     /// As [`Wire::fill`], for the first byte of a request, which may never come.
     pub(super) async fn fill_idle(&mut self, limit: Duration) -> Result<(), Gone> {
-        if self.input.is_empty() && self.input.capacity() > 0 {
-            // An idle connection gives its buffer back; the first byte of the next request gets a new one.
-            self.input = BytesMut::new();
-            self.output = Vec::new();
-        }
         let Self {
             stream,
             input,
+            output,
             timer,
+            pool,
             ..
         } = self;
+        // An idle connection holds no buffers; the first byte of the next request gets some.
+        pool.give(input, output);
         let wait = async {
             stream.readable().await?;
+            pool.take(input, output);
             Self::fill(stream, input).await
         };
         timer.idle_within(limit, wait).await?
@@ -139,6 +143,53 @@ impl Wire {
         std::future::pending::<()>().await;
     }
 
+    /// The bytes that have come, and beside them what is needed to answer.
+    pub(super) fn parts(&mut self) -> (&BytesMut, Sender<'_>) {
+        let sender = Sender {
+            stream: &mut self.stream,
+            output: &mut self.output,
+            timer: &mut self.timer,
+            date: &self.date,
+            write_timeout: self.write_timeout,
+        };
+        (&self.input, sender)
+    }
+
+    /// Writes the head in `output`, then `body`.
+    pub(super) async fn send(&mut self, body: &[Bytes]) -> Result<(), Gone> {
+        self.parts().1.send(body).await
+    }
+
+    /// Ends the connection so that the last answer arrives: half-closes, then reads on for a moment, because closing with
+    /// unread bytes makes the kernel send a reset that can overtake the answer.
+    pub(super) async fn leave(mut self) {
+        if self.stream.shutdown().await.is_err() {
+            return;
+        }
+        let mut drained = 0;
+        let deadline = self.timer.deadline(LINGER);
+        while drained < LINGER_BYTES {
+            self.input.clear();
+            if self.fill_before(deadline).await.is_err() {
+                return;
+            }
+            drained += self.input.len();
+        }
+    }
+}
+
+/// The half of a connection that answers.
+pub(super) struct Sender<'w> {
+    stream: &'w mut TcpStream,
+    /// A head being written.
+    pub(super) output: &'w mut Vec<u8>,
+    timer: &'w mut Timer,
+    /// The core's `Date`.
+    pub(super) date: &'w Cell<HttpDate>,
+    write_timeout: Duration,
+}
+
+impl Sender<'_> {
     /// Writes the head in `output`, then `body`, in as few calls as the socket allows; a write without progress for the
     /// limit ends it.
     pub(super) async fn send(&mut self, body: &[Bytes]) -> Result<(), Gone> {
@@ -166,23 +217,6 @@ impl Wire {
         }
         output.clear();
         Ok(())
-    }
-
-    /// Ends the connection so that the last answer arrives: half-closes, then reads on for a moment, because closing with
-    /// unread bytes makes the kernel send a reset that can overtake the answer.
-    pub(super) async fn leave(mut self) {
-        if self.stream.shutdown().await.is_err() {
-            return;
-        }
-        let mut drained = 0;
-        let deadline = self.timer.deadline(LINGER);
-        while drained < LINGER_BYTES {
-            self.input.clear();
-            if self.fill_before(deadline).await.is_err() {
-                return;
-            }
-            drained += self.input.len();
-        }
     }
 }
 

@@ -6,11 +6,14 @@
 mod accept;
 mod h1;
 mod io;
+mod lane;
+mod pool;
 mod record;
 mod timer;
 mod write;
 
 use std::cell::{Cell, RefCell};
+use std::fmt::Write as _;
 use std::io as std_io;
 use std::net::TcpListener;
 use std::rc::Rc;
@@ -25,6 +28,7 @@ use crate::serve::{Services, Sites};
 use crate::telemetry::access::LogWriter;
 use crate::telemetry::counters::CoreCounters;
 use io::HttpDate;
+use pool::Pool;
 use timer::{SWEEP, Timers};
 
 /// Limits on clients; from `[server]`.
@@ -44,6 +48,8 @@ pub struct Limits {
     pub drain_timeout: Duration,
     /// Connections per core.
     pub connections: usize,
+    /// Whether hits may take the short way.
+    pub lane: bool,
 }
 
 /// A core's share of the listeners: sockets with the sites that are reached by them.
@@ -77,6 +83,10 @@ struct Core {
     timers: Rc<Timers>,
     /// Renewed with each sweep, so that no request reads a clock for it.
     date: Rc<Cell<HttpDate>>,
+    /// Never borrowed over an await.
+    room: RefCell<lane::Room>,
+    /// Buffers of idle connections.
+    pool: Rc<Pool>,
     logs: RefCell<Vec<LogWriter>>,
     counters: CoreCounters,
     id_prefix: String,
@@ -106,6 +116,8 @@ async fn run(spec: Spec) {
         services: spec.services,
         timers: Rc::new(Timers::default()),
         date: Rc::new(Cell::new(http_date(clock.wall()))),
+        room: RefCell::default(),
+        pool: Rc::default(),
         logs: RefCell::new(spec.logs),
         counters: spec.counters,
         id_prefix: spec.id_prefix,
@@ -155,9 +167,18 @@ fn http_date(now: std::time::SystemTime) -> HttpDate {
 
 impl Core {
     fn request_id(&self) -> String {
+        let mut id = String::new();
+        self.write_request_id(&mut id);
+        id
+    }
+
+    /// The next request's id, in room that is there.
+    fn write_request_id(&self, out: &mut String) {
         let number = self.requests.get();
         self.requests.set(number + 1);
-        format!("{}{:x}-{number:x}", self.id_prefix, self.index)
+        out.clear();
+        // A String takes every write.
+        let _ = write!(out, "{}{:x}-{number:x}", self.id_prefix, self.index);
     }
 
     fn flush_logs(&self) {

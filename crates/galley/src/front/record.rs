@@ -10,9 +10,47 @@ use super::Core;
 use crate::telemetry::access::Record;
 use crate::telemetry::counters::Answered;
 
+/// What a request says about itself, as far as its record tells it.
+#[derive(Clone, Copy)]
+pub(super) struct Said<'h> {
+    pub(super) method: &'h str,
+    target: &'h [u8],
+    version: Version,
+    host: Option<&'h [u8]>,
+    referer: Option<&'h [u8]>,
+    user_agent: Option<&'h [u8]>,
+}
+
+impl<'h> Said<'h> {
+    /// Takes from a head what its record needs.
+    pub(super) fn of(head: &Head<'h>) -> Self {
+        let mut said = Self {
+            method: head.method,
+            target: head.target,
+            version: head.version,
+            host: None,
+            referer: None,
+            user_agent: None,
+        };
+        for (name, value) in head.fields() {
+            let slot = if name.eq_ignore_ascii_case("host") {
+                &mut said.host
+            } else if name.eq_ignore_ascii_case("referer") {
+                &mut said.referer
+            } else if name.eq_ignore_ascii_case("user-agent") {
+                &mut said.user_agent
+            } else {
+                continue;
+            };
+            slot.get_or_insert(value);
+        }
+        said
+    }
+}
+
 /// What is known of a request while it runs.
 pub(super) struct Open<'h> {
-    pub(super) head: Option<&'h Head<'h>>,
+    pub(super) said: Option<Said<'h>>,
     pub(super) client: IpAddr,
     pub(super) request_id: String,
     pub(super) began: Instant,
@@ -48,43 +86,58 @@ impl End {
 impl Open<'_> {
     /// Writes the record and counts it.
     pub(super) fn close(self, core: &Core, end: &End) {
-        let field = |wanted: &str| {
-            let head = self.head?;
-            head.fields()
-                .find(|(name, _)| name.eq_ignore_ascii_case(wanted))
-                .map(|(_, value)| value)
-        };
-        let record = Record {
-            time: core.services.clock.wall(),
+        let about = About {
             client: self.client,
-            method: self.head.map_or("-", |head| head.method),
-            target: self.head.map_or(b"-", |head| head.target),
-            version: match self.head.map(|head| head.version) {
-                Some(Version::H10) => "HTTP/1.0",
-                Some(Version::H11) | None => "HTTP/1.1",
-            },
-            host: field("host")
-                .and_then(|host| std::str::from_utf8(host).ok())
-                .unwrap_or("-"),
-            status: end.status,
-            body_bytes: end.body_bytes,
-            referer: field("referer"),
-            user_agent: field("user-agent"),
-            outcome: end.outcome,
-            upstream_time: end.upstream_time,
-            total_time: self.began.elapsed(),
             request_id: &self.request_id,
-            vanished: end.vanished,
-        };
-        if let Some(log) = core.logs.borrow_mut().get_mut(self.log) {
-            log.write(&record);
-        }
-        core.counters.count(&Answered {
+            began: self.began,
+            log: self.log,
             site: self.site,
-            outcome: end.outcome,
-            body_bytes: end.body_bytes,
-            total_time: record.total_time,
-            upstream_time: end.upstream_time,
-        });
+        };
+        write(core, self.said.as_ref(), &about, end);
     }
+}
+
+/// What a record tells beside the request's own words.
+pub(super) struct About<'a> {
+    pub(super) client: IpAddr,
+    pub(super) request_id: &'a str,
+    pub(super) began: Instant,
+    pub(super) log: usize,
+    pub(super) site: Option<u32>,
+}
+
+/// Writes the record of a request and counts it. `said`: nothing where its head could not be read.
+pub(super) fn write(core: &Core, said: Option<&Said<'_>>, about: &About<'_>, end: &End) {
+    let record = Record {
+        time: core.services.clock.wall(),
+        client: about.client,
+        method: said.map_or("-", |said| said.method),
+        target: said.map_or(b"-", |said| said.target),
+        version: match said.map(|said| said.version) {
+            Some(Version::H10) => "HTTP/1.0",
+            Some(Version::H11) | None => "HTTP/1.1",
+        },
+        host: said
+            .and_then(|said| std::str::from_utf8(said.host?).ok())
+            .unwrap_or("-"),
+        status: end.status,
+        body_bytes: end.body_bytes,
+        referer: said.and_then(|said| said.referer),
+        user_agent: said.and_then(|said| said.user_agent),
+        outcome: end.outcome,
+        upstream_time: end.upstream_time,
+        total_time: about.began.elapsed(),
+        request_id: about.request_id,
+        vanished: end.vanished,
+    };
+    if let Some(log) = core.logs.borrow_mut().get_mut(about.log) {
+        log.write(&record);
+    }
+    core.counters.count(&Answered {
+        site: about.site,
+        outcome: end.outcome,
+        body_bytes: end.body_bytes,
+        total_time: record.total_time,
+        upstream_time: end.upstream_time,
+    });
 }

@@ -37,10 +37,9 @@ pub struct Exchange<'h> {
 }
 
 impl Exchange<'_> {
-    /// Writes the entry's key: what identifies the page among those of its site, then the site's mark.
+    /// Writes the entry's key.
     pub fn write_key(&mut self) {
-        galley_rules::key::write_key(&self.facts, &mut self.key);
-        self.key.extend_from_slice(&self.site.mark.to_be_bytes());
+        self.site.write_key(&self.facts, &mut self.key);
     }
 }
 

@@ -10,15 +10,15 @@ use bytes::Bytes;
 use galley_files::Part;
 use galley_rules::conditional::{self, Condition, Validators};
 use galley_rules::encoding::Coding;
-use galley_rules::facts::Method;
+use galley_rules::facts::{Facts, Method};
 use galley_rules::outcome::Outcome;
 use galley_rules::range::{self, Ranges};
-use galley_rules::site::Preset;
+use galley_rules::site::{Preset, SiteRules};
 use galley_rules::time;
 use galley_store::disk::Pieces;
 use galley_store::entry::Entry;
 use galley_store::fill::{FillHead, FillReader};
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
 use super::answer::{Answer, Body, Fields};
@@ -39,7 +39,7 @@ pub fn from_entry(
         - i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
     let shown_ttl = matches!(outcome, Outcome::Stale(_)).then_some(ttl);
     exchange.site.core.compressing.offer(&entry);
-    let coded = coded(exchange, &entry);
+    let coded = coded(&exchange.facts, &entry);
     let body = match (coded.and_then(|at| entry.coded().get(at)), entry.pieces()) {
         (Some(coded), _) => Body::Bytes(coded.body.bytes().clone()),
         (None, None) => Body::Bytes(entry.body.clone()),
@@ -67,7 +67,7 @@ pub fn from_entry(
         .push((header::AGE, HeaderValue::from(age.as_secs())));
     let mut answer = answer.explained(shown_ttl);
     let map = answer.fields.map();
-    match condition(exchange, status, map) {
+    match condition(&exchange.facts, rules(exchange), status, map) {
         Condition::NotModified => not_modified(&mut answer),
         Condition::Proceed | Condition::Failed => {
             if status == 200 {
@@ -78,15 +78,19 @@ pub fn from_entry(
     finish(exchange, answer)
 }
 
+fn rules<'e>(exchange: &'e Exchange<'_>) -> &'e SiteRules {
+    &exchange.site.core.rules
+}
+
 /// The coding that this client takes best, where it is not the plain one. Parts are parts of the plain body.
-fn coded(exchange: &Exchange<'_>, entry: &Entry) -> Option<usize> {
-    if entry.coded().is_empty() || exchange.facts.range().is_some() {
+pub(super) fn coded(facts: &Facts, entry: &Entry) -> Option<usize> {
+    if entry.coded().is_empty() || facts.range().is_some() {
         return None;
     }
     let mut available: SmallVec<[Coding; 4]> = SmallVec::new();
     available.push(Coding::Identity);
     available.extend(entry.coded().iter().map(|coded| coded.coding));
-    let best = exchange.facts.codings().best(&available)?;
+    let best = facts.codings().best(&available)?;
     entry.coded().iter().position(|coded| coded.coding == best)
 }
 
@@ -100,7 +104,12 @@ pub fn from_fill(
     let body = Body::Fill(reader, head.length);
     let mut answer = Answer::new(head.status.as_u16(), head.fields.clone(), body, outcome);
     if matches!(
-        condition(exchange, head.status.as_u16(), &head.fields),
+        condition(
+            &exchange.facts,
+            rules(exchange),
+            head.status.as_u16(),
+            &head.fields
+        ),
         Condition::NotModified
     ) {
         not_modified(&mut answer);
@@ -147,16 +156,21 @@ pub fn from_whole(
     finish(exchange, answer)
 }
 
-fn condition(exchange: &Exchange<'_>, status: u16, fields: &HeaderMap) -> Condition {
+pub(super) fn condition(
+    facts: &Facts,
+    rules: &SiteRules,
+    status: u16,
+    fields: &HeaderMap,
+) -> Condition {
     if status != 200 {
         return Condition::Proceed;
     }
     let mut validators = validators(fields);
-    if exchange.site.core.rules.preset == Preset::None && validators.last_modified.is_none() {
+    if rules.preset == Preset::None && validators.last_modified.is_none() {
         // RFC 9111 §4.3.2: in its absence, `Date`.
         validators.last_modified = date(fields, &header::DATE);
     }
-    conditional::evaluate_stored(&exchange.facts, &validators)
+    conditional::evaluate_stored(facts, &validators)
 }
 
 fn validators(fields: &HeaderMap) -> Validators<'_> {
@@ -166,25 +180,33 @@ fn validators(fields: &HeaderMap) -> Validators<'_> {
     }
 }
 
-fn date(fields: &HeaderMap, name: &header::HeaderName) -> Option<SystemTime> {
+fn date(fields: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
     time::parse_date(fields.get(name)?.as_bytes())
 }
+
+/// The fields of an answer that a 304 in its place carries (RFC 9110 §15.4.5).
+pub(super) fn of_not_modified<'f>(
+    fields: &'f HeaderMap,
+) -> impl Iterator<Item = (&'f HeaderName, &'f HeaderValue)> {
+    let values = |name: &'f HeaderName| fields.get_all(name).iter().map(move |v| (name, v));
+    OF_NOT_MODIFIED.iter().flat_map(values)
+}
+
+static OF_NOT_MODIFIED: [HeaderName; 7] = [
+    header::CACHE_CONTROL,
+    header::CONTENT_LOCATION,
+    header::DATE,
+    header::ETAG,
+    header::EXPIRES,
+    header::LAST_MODIFIED,
+    header::VARY,
+];
 
 /// RFC 9110 §15.4.5: what a 304 carries.
 fn not_modified(answer: &mut Answer) {
     let mut fields = HeaderMap::new();
-    for name in [
-        header::CACHE_CONTROL,
-        header::CONTENT_LOCATION,
-        header::DATE,
-        header::ETAG,
-        header::EXPIRES,
-        header::LAST_MODIFIED,
-        header::VARY,
-    ] {
-        for value in answer.fields.map().get_all(&name) {
-            fields.append(name.clone(), value.clone());
-        }
+    for (name, value) in of_not_modified(answer.fields.map()) {
+        fields.append(name.clone(), value.clone());
     }
     answer.fields = Fields::Own(fields);
     answer.status = 304;
@@ -282,7 +304,7 @@ fn stored(pieces: &Arc<Pieces>, parts: Vec<Part>) -> Body {
     }
 }
 
-fn push(answer: &mut Answer, name: header::HeaderName, value: &str) {
+fn push(answer: &mut Answer, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         answer.extra.push((name, value));
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use galley_files::Root;
+use galley_rules::facts::Facts;
+use galley_rules::key;
 use galley_rules::route::{HostPattern, HostTable};
 use galley_store::entry::Entry;
 use galley_store::memory::Memory;
@@ -42,6 +44,12 @@ pub struct Site {
 }
 
 impl Site {
+    /// Writes the key of a request: what identifies the page among those of its site, then the site's mark.
+    pub fn write_key(&self, facts: &Facts, out: &mut Vec<u8>) {
+        key::write_key(facts, out);
+        out.extend_from_slice(&self.mark.to_be_bytes());
+    }
+
     /// What is stored under a key: in memory, or on the disk, from where it comes into the memory if it fits there.
     pub async fn stored(&self, memory: &Memory, key: &[u8]) -> Option<Arc<Entry>> {
         if let Some(entry) = memory.get(key) {

@@ -16,9 +16,11 @@ mod fastcgi_broken;
 mod files;
 mod flight;
 mod hosts;
+
 mod http;
 mod http_limits;
 mod http_upstream;
+mod lane;
 mod logs;
 mod managed;
 mod process;

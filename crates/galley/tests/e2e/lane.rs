@@ -1,0 +1,290 @@
+//! The lane answers as the long way does: the same requests to two servers, one without it, byte for byte.
+
+use std::fmt::Write as _;
+
+use galley_testkit::client::Request;
+use galley_testkit::origin::Origin;
+
+use crate::support::{PATIENCE, Plan, Stage};
+
+/// Pages of several kinds, always the same.
+fn origin() -> Origin {
+    Origin::start(|seen, wire| {
+        let mut fields = vec![
+            ("Date", "Sat, 21 Nov 2026 10:00:00 GMT"),
+            ("Content-Type", "text/html; charset=utf-8"),
+            ("X-Powered-By", "origin"),
+        ];
+        let mut status = 200;
+        match seen.path() {
+            "/dated" => fields.push(("Last-Modified", "Fri, 20 Nov 2026 10:00:00 GMT")),
+            "/tagged" => fields.push(("ETag", "\"v1\"")),
+            "/weak" => fields.push(("ETag", "W/\"v1\"")),
+            "/missing" => status = 404,
+            "/moved" => {
+                status = 301;
+                fields.push(("Location", "/tagged"));
+            }
+            "/private" => fields.push(("Cache-Control", "private")),
+            "/cookie" => fields.push(("Set-Cookie", "a=b")),
+            "/passed" => fields.push(("Cache-Control", "max-age=600, must-revalidate")),
+            _ => {}
+        }
+        let body = format!(
+            "<html><body>{}</body></html>",
+            format!("<p>{}</p>", seen.path()).repeat(300)
+        );
+        wire.answer(status, &fields, body.as_bytes());
+    })
+    .unwrap()
+}
+
+const PATHS: [&str; 10] = [
+    "/", "/dated", "/tagged", "/weak", "/missing", "/moved", "/private", "/cookie", "/passed",
+    "/a?x=1",
+];
+
+struct Both {
+    with: Stage,
+    without: Stage,
+    _origin: Origin,
+}
+
+impl Both {
+    fn start() -> Self {
+        let origin = origin();
+        let stage = |server: &str| {
+            Plan::behind(&format!("upstream = [\"{}\"]", origin.url()))
+                .server(server)
+                // Codings come when they come; both have to have the same ones.
+                .site("compress = [\"gzip\"]\ndense_after = 0")
+                .more("[site.ttl]\ndefault = \"1h\"\n\"404\" = \"1h\"")
+                .start()
+        };
+        let both = Self {
+            with: stage("lane = true"),
+            without: stage("lane = false"),
+            _origin: origin,
+        };
+        for stage in [&both.with, &both.without] {
+            for path in PATHS {
+                stage.get(path);
+                galley_testkit::wait_for("the page to be kept and coded", PATIENCE, || {
+                    let again = stage.ask(Request::get(path).field("Accept-Encoding", "gzip"));
+                    !again.is_hit() || again.has("content-encoding") || path == "/moved"
+                });
+            }
+        }
+        both
+    }
+
+    /// Sends the same bytes to both, and compares all that comes back until the connection closes.
+    fn agree_on(&self, bytes: &[u8]) {
+        let [with, without] = [&self.with, &self.without].map(|stage| stage.all_of(bytes));
+        let (with, without) = (comparable(&with), comparable(&without));
+        assert!(
+            with == without,
+            "{}\n--- with the lane:\n{with}\n--- without:\n{without}",
+            bytes.escape_ascii()
+        );
+        assert!(!with.is_empty(), "{}", bytes.escape_ascii());
+    }
+}
+
+/// Without ages, dates of this moment, the ids of error pages and random boundaries.
+fn comparable(answer: &[u8]) -> String {
+    let mut text = String::new();
+    let mut boundary = String::new();
+    let mut skips_length = false;
+    for line in answer.split_inclusive(|byte| *byte == b'\n') {
+        let line = line.escape_ascii().to_string();
+        let lower = line.to_ascii_lowercase();
+        // Error pages hold the request's id, which is longer with the number of requests.
+        let is_error_page = lower.starts_with("cache-control: no-store");
+        if is_error_page {
+            skips_length = true;
+        }
+        let is_length = lower.starts_with("content-length: ");
+        let differs = lower.starts_with("age: ")
+            || (is_length && std::mem::take(&mut skips_length))
+            || (lower.starts_with("date: ") && !lower.contains("21 nov 2026 10:00:00"));
+        if let Some((_, named)) = line.split_once("boundary=") {
+            named.trim_end_matches("\\r\\n").clone_into(&mut boundary);
+        }
+        if !differs {
+            let line = without_id(&line);
+            let line = match boundary.as_str() {
+                "" => line.to_owned(),
+                boundary => line.replace(boundary, "BOUNDARY"),
+            };
+            let _ = writeln!(text, "{line}");
+        }
+    }
+    text
+}
+
+/// Error pages end with the request's id.
+fn without_id(line: &str) -> &str {
+    line.split("<small>").next().unwrap_or(line)
+}
+
+fn request(method: &str, target: &str, fields: &[&str]) -> Vec<u8> {
+    let mut text = format!("{method} {target} HTTP/1.1\r\nHost: example.test\r\n");
+    for field in fields {
+        let _ = write!(text, "{field}\r\n");
+    }
+    text.push_str("\r\n");
+    text.into_bytes()
+}
+
+const FIELDS: [&str; 33] = [
+    "Accept-Encoding: gzip, deflate, br, zstd",
+    "Accept-Encoding: gzip;q=0",
+    "Accept-Encoding: identity;q=0, gzip",
+    "Accept-Encoding: *",
+    "If-None-Match: \"v1\"",
+    "If-None-Match: \"v1-gzip\"",
+    "If-None-Match: W/\"v1\"",
+    "If-None-Match: \"other\", W/\"v1-gzip\"",
+    "If-None-Match: *",
+    "If-None-Match: nonsense",
+    "If-Modified-Since: Fri, 20 Nov 2026 10:00:00 GMT",
+    "If-Modified-Since: Sat, 21 Nov 2026 12:00:00 GMT",
+    "If-Modified-Since: Thu, 19 Nov 2026 10:00:00 GMT",
+    "If-Modified-Since: yesterday",
+    "If-Match: \"v1\"",
+    "If-Match: \"other\"",
+    "If-Unmodified-Since: Thu, 19 Nov 2026 10:00:00 GMT",
+    "Range: bytes=0-9",
+    "Range: bytes=0-9, 20-29",
+    "If-Range: \"v1\"",
+    "Cookie: _ga=1; wordpress_test_cookie=x",
+    "Cookie: wordpress_logged_in_1=me",
+    "Authorization: Basic YTpi",
+    "Cache-Control: no-cache",
+    "Cache-Control: only-if-cached",
+    "Cache-Control: max-age=0",
+    "Accept: application/json",
+    "Origin: https://elsewhere.test",
+    "X-WP-Nonce: abc",
+    "Expect: 100-continue",
+    "Upgrade: h2c",
+    "Content-Length: 0",
+    "X-Forwarded-For: 1.2.3.4",
+];
+
+#[test]
+fn requests_of_every_kind_are_answered_alike() {
+    let both = Both::start();
+    for method in ["GET", "HEAD"] {
+        for path in PATHS {
+            both.agree_on(&request(method, path, &["Connection: close"]));
+            for field in FIELDS {
+                both.agree_on(&request(method, path, &[field, "Connection: close"]));
+            }
+        }
+    }
+    let odd: &[&[u8]] = &[
+        b"GET / HTTP/1.0\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: example.test\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: elsewhere.test\r\nConnection: close\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: EXAMPLE.test.:8080\r\nConnection: close\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: exa mple\r\nConnection: close\r\n\r\n",
+        b"GET http://example.test/tagged HTTP/1.1\r\nHost: other.test\r\nConnection: close\r\n\r\n",
+        b"GET /tagged?utm_source=x&fbclid=y HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+        b"GET /a?utm_source=x&x=1 HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+        b"GET /moved?utm_source=x HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+        b"GET /./x/../tagged HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+        b"GET /%74agged HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+        b"GET /tagged#x HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+        b"GET /tagged HTTP/1.1\r\nHost: example.test\r\nX: a\nb\r\nConnection: close\r\n\r\n",
+        b"GET  /tagged HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+        b"\r\n\r\nGET /tagged HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+        b"get /tagged HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+        b"GET /tagged HTTP/1.1\r\nHost: example.test\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc",
+        b"GET /tagged HTTP/1.1\r\nHost: example.test\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        b"GET /tagged HTTP/2.0\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+    ];
+    for bytes in odd {
+        both.agree_on(bytes);
+    }
+}
+
+#[test]
+fn pipelines_and_random_requests_are_answered_alike() {
+    let both = Both::start();
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    for _ in 0..150 {
+        let mut bytes = Vec::new();
+        for _ in 0..=random.below(5) {
+            let method = ["GET", "HEAD", "GET"][random.below(3)];
+            let count = random.below(4);
+            // What would end the pipeline early stands in the other test.
+            let fields: Vec<&str> = (0..count)
+                .map(|_| FIELDS[random.below(FIELDS.len())])
+                .filter(|field| !field.starts_with("Transfer") && !field.starts_with("Content"))
+                .collect();
+            bytes.extend(request(method, PATHS[random.below(PATHS.len())], &fields));
+        }
+        bytes.extend(request("GET", "/tagged", &["Connection: close"]));
+        both.agree_on(&bytes);
+    }
+}
+
+/// xorshift64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap() % bound
+    }
+}
+
+#[test]
+fn a_hit_of_the_lane_is_counted_and_logged() {
+    let both = Both::start();
+    let before = both.with.status_number("hit");
+    both.with.all_of(&request(
+        "GET",
+        "/tagged",
+        &["User-Agent: lane", "Connection: close"],
+    ));
+    let line = both.with.access_line("\"lane\"");
+    assert!(
+        line.contains("outcome=hit") && line.contains("GET /tagged"),
+        "{line}"
+    );
+    assert_eq!(both.with.status_number("hit"), before + 1);
+}
+
+#[test]
+fn a_client_that_asks_without_end_starves_nobody() {
+    use std::io::{Read, Write};
+    let both = Both::start();
+    let stage = &both.with;
+    // One core serves all connections here.
+    let mut greedy = std::net::TcpStream::connect(stage.addr()).unwrap();
+    let mut reading = greedy.try_clone().unwrap();
+    let many = request("GET", "/tagged", &[]).repeat(2000);
+    std::thread::scope(|scope| {
+        scope.spawn(move || while greedy.write_all(&many).is_ok() {});
+        scope.spawn(move || {
+            let mut sink = vec![0; 1 << 16];
+            let mut left = 64_usize << 20;
+            while left > 0 {
+                match reading.read(&mut sink) {
+                    Ok(count) if count > 0 => left = left.saturating_sub(count),
+                    _ => break,
+                }
+            }
+            let _ = reading.shutdown(std::net::Shutdown::Both);
+        });
+        for _ in 0..20 {
+            assert!(stage.get("/dated").is_hit());
+        }
+    });
+}
