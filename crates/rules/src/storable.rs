@@ -8,6 +8,7 @@
 
 mod fields;
 mod redirect;
+mod spread;
 mod unbent;
 
 use std::time::{Duration, SystemTime};
@@ -17,6 +18,7 @@ use http::{HeaderMap, StatusCode};
 
 pub use self::fields::{add_confined, browser_fields, forwarded_fields, stored_fields};
 pub use self::redirect::{Address, resolve};
+pub use self::spread::spread;
 pub use self::unbent::{SharedWith, judge_part, judge_taught, updated_fields};
 use crate::cache_control::CacheControl;
 use crate::facts::{Facts, Gate, Method};
