@@ -148,6 +148,16 @@ impl Fill {
         })
     }
 
+    /// How many read it or wait for it now.
+    pub fn readers(&self) -> usize {
+        self.shared.with(|state, _| state.readers())
+    }
+
+    /// Whether its head has come.
+    pub fn has_head(&self) -> bool {
+        self.shared.with(|state, _| state.has_head())
+    }
+
     /// Whether it has ended, in one way or the other.
     pub fn has_ended(&self) -> bool {
         self.shared.with(|state, _| state.has_ended())

@@ -50,6 +50,11 @@ impl Readers {
         }
     }
 
+    /// Places that are taken.
+    pub(super) fn count(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
     pub(super) fn register(&mut self, slot: usize, cx: &Context<'_>, after: &mut After) {
         let Some(reader) = self.places.get_mut(slot).and_then(Option::as_mut) else {
             return;

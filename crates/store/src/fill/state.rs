@@ -310,6 +310,14 @@ impl State {
         self.phase != Phase::Open
     }
 
+    pub(super) fn has_head(&self) -> bool {
+        self.head.is_some()
+    }
+
+    pub(super) fn readers(&self) -> usize {
+        self.readers.count()
+    }
+
     pub(super) fn has_readers(&self) -> bool {
         self.readers.has_any()
     }
@@ -361,7 +369,8 @@ impl State {
     /// After a reader moved or left: drops what everyone has had, and lets the writer go on.
     fn make_room(&mut self, after: &mut After) {
         self.trim(after);
-        if self.has_room() {
+        // Looked at last: it asks every reader, of whom a kept fill may have thousands.
+        if !self.room.is_empty() && self.has_room() {
             after.wake.append(&mut self.room);
         }
     }
