@@ -1,13 +1,13 @@
 //! One stored response.
 //!
-//! Immutable once made, but for three atomics: up to which purge order it was proved, how often it was hit, and the
-//! reservation that pays for it. What changes about a page is a new entry in the same place. Its weight is fixed when it
+//! Immutable once made, but for four atomics: up to which purge order it was proved, how often it was hit, when it was
+//! last asked to be renewed, and the reservation that pays for it. What changes about a page is a new entry in the same place. Its weight is fixed when it
 //! is made, because the table that holds it relies on that.
 //!
 //! Whether it may answer is not decided here: purges in [`crate::epochs`], freshness in `galley_rules::lookup`.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -113,6 +113,8 @@ pub struct Entry {
     pub(crate) proof: Proof,
     /// Written by look-ups that found it; stops at [`HITS_COUNTED`].
     hits: AtomicU32,
+    /// Written by [`Entry::claim_renewal`]: the tick from which it may be claimed again.
+    renewal: AtomicU64,
     weight: u64,
     /// How much of the weight the body's own reservation pays for.
     body_reserved: u64,
@@ -169,6 +171,7 @@ impl Entry {
             born: parts.born,
             proof: Proof::born(parts.born),
             hits: AtomicU32::new(0),
+            renewal: AtomicU64::new(0),
             weight,
             body_reserved,
             held: OnceLock::new(),
@@ -199,6 +202,7 @@ impl Entry {
             born: self.born,
             proof: Proof::born(self.born),
             hits: AtomicU32::new(self.hits.load(Ordering::Relaxed)),
+            renewal: AtomicU64::new(self.renewal.load(Ordering::Relaxed)),
             weight: plain + weight(&coded),
             body_reserved: plain_reserved + reserved(&coded),
             held: OnceLock::new(),
@@ -264,6 +268,18 @@ impl Entry {
     /// How often it was found, up to [`HITS_COUNTED`].
     pub fn hits(&self) -> u64 {
         u64::from(self.hits.load(Ordering::Relaxed))
+    }
+
+    /// Whether the caller, and no other until `pause` has passed, is to see to its renewal.
+    pub fn claim_renewal(&self, now: Tick, pause: Duration) -> bool {
+        let from = self.renewal.load(Ordering::Relaxed);
+        let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        let next = now.0.saturating_add(pause);
+        now.0 >= from
+            && self
+                .renewal
+                .compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// The body for another entry that is to hold the same bytes: what pays for them is shared too.
