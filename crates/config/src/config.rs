@@ -224,6 +224,10 @@ pub struct UpstreamLimits {
     pub queue: usize,
     /// How long one may wait for a place.
     pub queue_timeout: Duration,
+    /// How long a page being composed may show no sign of life before it is asked for once more.
+    pub lock_age: Duration,
+    /// Requests that may wait for one page being composed.
+    pub waiters: usize,
     /// How long a connection may take to stand.
     pub connect_timeout: Duration,
     /// From the request's last byte to the answer's first.

@@ -96,6 +96,8 @@ fn limits(own: &Given, upstream: &Upstream) -> UpstreamLimits {
         in_flight,
         queue: own.value("queue"),
         queue_timeout: own.value("queue_timeout"),
+        lock_age: own.value("lock_age"),
+        waiters: own.value("waiters"),
         connect_timeout: own.value("connect_timeout"),
         first_byte_timeout: own.value("first_byte_timeout"),
         read_timeout: own.value("read_timeout"),

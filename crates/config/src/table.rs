@@ -126,6 +126,10 @@ pub(crate) static TABLE: &[OptionRow] = &[
         .or("200").unit("requests"),
     row(Section::Site, "queue_timeout", time(ms(0), HOUR), "How long a request may wait for a place at the upstream.")
         .or(r#""10s""#),
+    row(Section::Site, "lock_age", time(ms(10), DAY), "How long a page being composed may show no sign of life before the next request for it goes to the upstream too. Each further one waits twice as long. From `first_byte_timeout` on it has no effect.")
+        .or(r#""5s""#),
+    row(Section::Site, "waiters", Count { least: 1, most: 1_000_000 }, "Requests that may wait for one page being composed; one more gets a stale copy or 503.")
+        .or("10000").unit("requests"),
     row(Section::Site, "connect_timeout", time(ms(10), HOUR), "How long a connection to the upstream may take to stand.")
         .or(r#""5s""#),
     row(Section::Site, "first_byte_timeout", time(ms(10), DAY), "How long the upstream may compose before its first byte.")

@@ -106,6 +106,10 @@ fn defaults() {
     assert!(config.cache.memory >= 16 << 20 && config.cache.max_object <= config.cache.memory);
     let limits = &config.sites[0].limits;
     assert_eq!((limits.in_flight, limits.queue), (20, 200));
+    assert_eq!(
+        (limits.lock_age, limits.waiters),
+        (Duration::from_secs(5), 10_000)
+    );
     assert_eq!(config.sites[0].upstream, Upstream::Files);
     assert_eq!(config.sites[0].listen, server.listen);
 }
