@@ -1,8 +1,8 @@
 //! One stored response.
 //!
-//! Immutable once made, but for four atomics: up to which purge order it was proved, how often it was hit, when it was
-//! last asked to be renewed, and the reservation that pays for it. What changes about a page is a new entry in the same place. Its weight is fixed when it
-//! is made, because the table that holds it relies on that.
+//! Immutable once made, but for atomics: up to which purge order it was proved, how often it was hit, when it was last
+//! asked to be renewed, its compressed forms, and the reservation that pays for it. What changes about a page is a new entry
+//! in the same place. Its weight is fixed when it is made, because the table that holds it relies on that.
 //!
 //! Whether it may answer is not decided here: purges in [`crate::epochs`], freshness in `galley_rules::lookup`.
 

@@ -15,7 +15,7 @@ use siphasher::sip::SipHasher13;
 
 use super::StartError;
 use crate::clock::Clock;
-use crate::compositor::{self, tally::Tally};
+use crate::compositor::{self, flight, tally::Tally};
 use crate::compress::{Compressing, Compressor};
 use crate::durable::{Durable, Settings};
 
@@ -93,6 +93,10 @@ impl Identities {
             compressing: Compressing::new(Arc::clone(compressor), site.compress.clone()),
             epochs: durable.orders(name),
             tally: Tally::default(),
+            flights: flight::Limits {
+                lock_age: site.limits.lock_age,
+                waiters: site.limits.waiters,
+            },
         };
         (core, mark)
     }

@@ -14,6 +14,7 @@ use galley_store::entry::{Entry, Kind, Parts};
 use http::StatusCode;
 use http::header::{HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
 
+use super::flight::Flight;
 use super::page::scopes;
 use super::{Desk, PageOrder};
 
@@ -59,9 +60,10 @@ pub(super) struct Unkept<'a> {
 
 impl Desk {
     /// Notes that the page may not be stored, so that the next request for it travels whole at once.
-    pub(super) fn remember_whole(&self, order: &PageOrder, born: u64, unkept: &Unkept<'_>) {
+    pub(super) fn remember_whole(&self, order: &PageOrder, flight: &Flight, unkept: &Unkept<'_>) {
         self.store(
             order,
+            flight,
             Parts {
                 key: order.key.clone(),
                 kind: Kind::TravelsWhole,
@@ -75,7 +77,7 @@ impl Desk {
                 },
                 scopes: scopes(order, Vec::new()),
                 tags: Vec::new(),
-                born,
+                born: flight.born.get(),
             },
         );
     }

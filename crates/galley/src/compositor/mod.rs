@@ -7,9 +7,12 @@
 //! An exchange with the upstream belongs to the compositor, not to the client: unsafe methods run to their end, so that
 //! what they change is heard of also when the client has gone.
 
+pub mod flight;
+mod join;
 pub mod marker;
 mod page;
 mod pass;
+pub mod renewal;
 pub mod tally;
 pub mod unbent;
 
@@ -52,6 +55,8 @@ pub struct Site {
     pub compressing: Compressing,
     /// What was composed for it.
     pub tally: tally::Tally,
+    /// What its flights may do.
+    pub flights: flight::Limits,
 }
 
 /// A cacheable page that is wanted.
@@ -100,12 +105,12 @@ pub enum Composed {
 enum Order {
     Page(Box<PageOrder>, oneshot::Sender<Result<Composed, Failure>>),
     Pass(Box<PassOrder>, oneshot::Sender<FillReader>),
-    Refresh(Box<PageOrder>),
+    Refresh(Box<PageOrder>, renewal::When),
     Fetch(
         Box<unbent::Fetch>,
         oneshot::Sender<Result<Composed, Failure>>,
     ),
-    Refetch(Box<unbent::Fetch>),
+    Refetch(Box<unbent::Fetch>, renewal::When),
 }
 
 /// Sends orders to one compositor. Cheap to clone.
@@ -153,13 +158,13 @@ impl Handle {
     }
 
     /// Asks for a page to be composed anew in the background; nothing happens when it is under way or nobody has room.
-    pub fn refresh(&self, order: PageOrder) {
-        let _ = self.orders.try_send(Order::Refresh(Box::new(order)));
+    pub fn refresh(&self, order: PageOrder, when: renewal::When) {
+        let _ = self.orders.try_send(Order::Refresh(Box::new(order), when));
     }
 
     /// The same for a site without a preset.
-    pub fn refetch(&self, fetch: unbent::Fetch) {
-        let _ = self.orders.try_send(Order::Refetch(Box::new(fetch)));
+    pub fn refetch(&self, fetch: unbent::Fetch, when: renewal::When) {
+        let _ = self.orders.try_send(Order::Refetch(Box::new(fetch), when));
     }
 
     /// What it is busy with.
@@ -207,9 +212,9 @@ struct Desk {
     memory: Arc<Memory>,
     clock: Clock,
     /// Pages being composed.
-    flights: RefCell<HashMap<Key, Rc<page::Flight>>>,
+    flights: RefCell<HashMap<Key, Rc<flight::Flight>>>,
     /// The same for sites without a preset, also under the keys of variants.
-    fetches: RefCell<HashMap<Key, Rc<unbent::Flight>>>,
+    fetches: RefCell<HashMap<Key, Rc<flight::Flight>>>,
     /// Pages whose refresh failed, and when: they are left alone for a moment.
     failed: RefCell<HashMap<Key, Tick>>,
     load: Arc<Load>,
@@ -240,9 +245,9 @@ impl Desk {
         match order {
             Order::Page(order, reply) => self.page(*order, reply).await,
             Order::Pass(order, reply) => self.pass(*order, reply).await,
-            Order::Refresh(order) => self.refresh(*order).await,
+            Order::Refresh(order, when) => self.refresh(*order, when).await,
             Order::Fetch(fetch, reply) => self.fetch(*fetch, reply).await,
-            Order::Refetch(fetch) => self.refetch(*fetch).await,
+            Order::Refetch(fetch, when) => self.refetch(*fetch, when).await,
         }
     }
 
@@ -262,11 +267,12 @@ impl Desk {
 }
 
 /// Hands a body on to its end, or until nobody wants it any more: an upstream that is silent must not hold its place for a
-/// client that has left. What is being written to the disk is wanted.
+/// client that has left. What is being written to the disk is wanted. `beat` is called with each piece.
 async fn relay(
     incoming: &mut Incoming,
     writer: &mut FillWriter,
     recorder: &mut Recorder,
+    beat: &dyn Fn(),
 ) -> Result<(), Failure> {
     loop {
         let chunk = tokio::select! {
@@ -275,6 +281,7 @@ async fn relay(
             () = writer.readers_gone(), if !recorder.is_writing() => return Err(Failure::Aborted),
         };
         let Some(chunk) = chunk else { return Ok(()) };
+        beat();
         let copy = recorder.is_on().then(|| chunk.clone());
         let pushed = writer.push(chunk).await;
         if let Some(copy) = copy {

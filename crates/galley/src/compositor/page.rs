@@ -1,10 +1,8 @@
-//! One composition per page: joining, leading, storing.
+//! One composition of one page: asking, streaming, storing. Who asks is decided in [`super::join`].
 //!
-//! At most one request per key is at the upstream, two for the moment in which a purge has doomed the first. Each flight
-//! notes the purge counter as it was immediately before its request was sent (`born`); what was ordered later is not in
-//! its answer, so no request that came after such an order joins it.
+//! Each flight notes the purge counter as it was immediately before its request was sent (`born`); what was ordered later is
+//! not in its answer. What comes behind that of a later flight is not stored.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,24 +14,17 @@ use galley_rules::tags::{self, Tags};
 use galley_rules::time::Tick;
 use galley_store::body::Body;
 use galley_store::entry::{Entry, Kind, Parts, Scopes};
-use galley_store::epochs::{Standing, Touch, Touched};
-use galley_store::fill::{self, Failure, Fill, FillHead, FillWriter, Finished, Share};
+use galley_store::epochs::Standing;
+use galley_store::fill::{Failure, FillHead, FillWriter, Finished, Share};
 use galley_store::memory::NoRoom;
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderValue};
-use tokio::sync::oneshot;
 
+use super::flight::Flight;
 use super::marker::Unkept;
-use super::{Composed, Desk, PageOrder, publish, relay, shelve};
+use super::{Desk, PageOrder, publish, relay, renewal, shelve};
 use crate::durable::Recorder;
 use crate::upstream::Incoming;
-
-/// A page being composed.
-pub(super) struct Flight {
-    fill: Arc<Fill>,
-    /// The purge counter before the upstream was asked; [`NOT_SENT`] until then: nothing ordered so far can be missing.
-    born: Cell<u64>,
-}
 
 /// What a composition came to.
 #[expect(
@@ -51,123 +42,26 @@ enum Page {
     NotKept,
 }
 
-enum Joining {
-    Joined(fill::FillReader),
-    Lead,
-    LookAgain,
-}
-
 impl Desk {
-    pub(super) async fn page(
-        self: Rc<Self>,
-        order: PageOrder,
-        reply: oneshot::Sender<Result<Composed, Failure>>,
-    ) {
-        loop {
-            if let Some(entry) = self.usable(&order) {
-                let _ = reply.send(Ok(match entry.kind {
-                    Kind::Page => Composed::Entry(entry),
-                    Kind::TravelsWhole | Kind::Varies => Composed::TravelsWhole,
-                }));
-                return;
-            }
-            let flight = self.flights.borrow().get(&order.key).map(Rc::clone);
-            match self.try_join(flight, &order).await {
-                Joining::Joined(reader) => {
-                    let _ = reply.send(Ok(Composed::Fill {
-                        reader,
-                        collapsed: true,
-                    }));
-                    return;
-                }
-                Joining::LookAgain => {}
-                Joining::Lead => return self.lead(order, Some(reply)).await,
-            }
-        }
-    }
-
-    pub(super) async fn refresh(self: Rc<Self>, order: PageOrder) {
-        let under_way = self.flights.borrow().contains_key(&order.key);
-        if under_way || self.usable(&order).is_some() || self.failed_lately(&order) {
-            return;
-        }
-        self.lead(order, None).await;
-    }
-
-    /// An entry that was stored since the order was sent and may answer as fresh.
-    fn usable(&self, order: &PageOrder) -> Option<Arc<Entry>> {
-        let entry = self.memory.get(order.key.bytes())?;
-        let fresh = entry.age(self.clock.tick()) < entry.life.fresh;
-        (fresh && order.site.epochs.prove_waiting(&entry) == Standing::Alive).then_some(entry)
-    }
-
-    async fn try_join(&self, flight: Option<Rc<Flight>>, order: &PageOrder) -> Joining {
-        let Some(flight) = flight else {
-            return Joining::Lead;
-        };
-        // It lands in the same breath in which it ends; one that did not was given up in a panic.
-        if flight.fill.has_ended() {
-            return Joining::Lead;
-        }
-        let Some(mut reader) = flight.fill.reader() else {
-            return Joining::Lead;
-        };
-        match touched(&flight, order, None) {
-            Touched::No => return Joining::Joined(reader),
-            Touched::Yes => return self.lead_unless_replaced(&flight, order),
-            Touched::OnlyTags => {}
-        }
-        // Tag orders came after it was sent, and which tags it has is known with its head.
-        let Ok(head) = reader.head().await else {
-            return Joining::LookAgain;
-        };
-        match &head.share {
-            Share::Shared { tags, .. } if touched(&flight, order, Some(tags)) == Touched::No => {
-                Joining::Joined(reader)
-            }
-            _ => self.lead_unless_replaced(&flight, order),
-        }
-    }
-
-    fn lead_unless_replaced(&self, flight: &Rc<Flight>, order: &PageOrder) -> Joining {
-        match self.flights.borrow().get(&order.key) {
-            Some(now) if !Rc::ptr_eq(now, flight) => Joining::LookAgain,
-            _ => Joining::Lead,
-        }
-    }
-
-    /// Asks the upstream. No await lies between the look at the table and the entry into it.
-    async fn lead(
+    /// Asks the upstream.
+    pub(super) async fn lead(
         &self,
-        order: PageOrder,
-        reply: Option<oneshot::Sender<Result<Composed, Failure>>>,
+        order: &PageOrder,
+        flight: &Rc<Flight>,
+        mut writer: FillWriter,
     ) {
-        let (mut writer, fill) = fill::fill(WINDOW, Some(self.memory.keep()));
-        let flight = Rc::new(Flight {
-            fill: Arc::clone(&fill),
-            born: Cell::new(NOT_SENT),
-        });
-        self.flights
-            .borrow_mut()
-            .insert(order.key.clone(), Rc::clone(&flight));
-        if let (Some(reply), Some(reader)) = (reply, fill.reader()) {
-            let _ = reply.send(Ok(Composed::Fill {
-                reader,
-                collapsed: false,
-            }));
-        }
         order.site.tally.begun();
-        let composed = self.compose(&order, &flight, &mut writer).await;
+        let composed = self.compose(order, flight, &mut writer).await;
         match composed {
             // Stored before it lands, so that who looks finds one or the other.
-            Ok(page) => self.keep(&order, &flight, page, writer.finish()).await,
+            Ok(page) => self.keep(order, flight, page, writer.finish()).await,
             Err(failure) => {
-                self.note_failure(&order, failure);
-                self.land(&order, &flight);
+                self.note_failure(order, failure);
+                self.land(order, flight);
                 writer.fail(failure);
             }
         }
-        self.land(&order, &flight);
+        self.land(order, flight);
     }
 
     async fn compose(
@@ -176,28 +70,28 @@ impl Desk {
         flight: &Flight,
         writer: &mut FillWriter,
     ) -> Result<Page, Failure> {
-        let sent = Cell::new(self.clock.tick());
-        let sending = || {
-            flight.born.set(order.site.epochs.current());
-            sent.set(self.clock.tick());
-        };
-        let incoming = self.pool(order.pool)?.send(&order.ask, &sending).await?;
+        let sending = || flight.asks(order.site.epochs.current(), self.clock.tick());
+        let sent_up = self.pool(order.pool)?.send(&order.ask, &sending);
+        let incoming = flight.watch(sent_up).await?;
+        flight.beat();
         let answered = Answered {
             status: incoming.status,
             fields: &incoming.fields,
-            response_delay: self.clock.tick().since(sent.get()),
+            response_delay: flight.delay(self.clock.tick()),
             now: self.clock.wall(),
         };
         let orders = purge::from_answer(&incoming.fields, &order.site.rules);
         publish(&order.site, &orders).given(&order.site).await;
         let page = match storable::judge(&order.facts, &answered, &order.site.rules) {
             Verdict::Store(life) => {
-                let born = flight.born.get();
-                self.fill(order, writer, incoming, (life, born)).await
+                let seed = renewal::seed(&order.key);
+                let rules = &order.site.rules;
+                let life = storable::spread(&order.facts, &answered, rules, life, seed);
+                self.fill(order, flight, writer, incoming, life).await
             }
             Verdict::Skip(why) if incoming.status.is_server_error() => {
                 self.note_not_kept(order, why);
-                pour(order, writer, incoming).await
+                pour(order, flight, writer, incoming).await
             }
             Verdict::Skip(why) => {
                 let (status, fields) = (incoming.status, &incoming.fields);
@@ -206,7 +100,7 @@ impl Desk {
                     status,
                     fields,
                 };
-                self.remember_whole(order, flight.born.get(), &unkept);
+                self.remember_whole(order, flight, &unkept);
                 Err(Failure::Unstorable(why))
             }
         };
@@ -219,9 +113,10 @@ impl Desk {
     async fn fill(
         &self,
         order: &PageOrder,
+        flight: &Flight,
         writer: &mut FillWriter,
         mut incoming: Incoming,
-        (life, born): (Life, u64),
+        life: Life,
     ) -> Result<Page, Failure> {
         let tags = tags::collect(&incoming.fields);
         let mut fields =
@@ -238,9 +133,9 @@ impl Desk {
             },
             length: incoming.length(),
         });
-        let parts = self.parts(order, born, status, &fields, life, &tags);
+        let parts = self.parts(order, flight.born.get(), status, &fields, life, &tags);
         let mut recorder = recorder(order, parts, incoming.length());
-        relay(&mut incoming, writer, &mut recorder).await?;
+        relay(&mut incoming, writer, &mut recorder, &|| flight.beat()).await?;
         if incoming.ended_well() {
             Ok(Page::Storable {
                 status,
@@ -266,6 +161,9 @@ impl Desk {
         else {
             return;
         };
+        if !flight.may_replace(self.memory.peek(order.key.bytes()).as_deref()) {
+            return;
+        }
         let Some(body) = finished.body else {
             if recorder.finish().await {
                 return order.site.tally.stored();
@@ -276,7 +174,7 @@ impl Desk {
                 status,
                 fields: &fields,
             };
-            return self.remember_whole(order, flight.born.get(), &unkept);
+            return self.remember_whole(order, flight, &unkept);
         };
         let answered = Answered {
             status,
@@ -291,7 +189,7 @@ impl Desk {
             fields.insert(header::ETAG, strong_etag(body.bytes()));
         }
         let parts = self.parts(order, flight.born.get(), status, &fields, life, &tags);
-        self.store(order, Parts { body, ..parts });
+        self.store(order, flight, Parts { body, ..parts });
     }
 
     /// An entry without its body.
@@ -318,7 +216,10 @@ impl Desk {
         }
     }
 
-    pub(super) fn store(&self, order: &PageOrder, parts: Parts) {
+    pub(super) fn store(&self, order: &PageOrder, flight: &Flight, parts: Parts) {
+        if !flight.may_replace(self.memory.peek(order.key.bytes()).as_deref()) {
+            return;
+        }
         let kind = parts.kind;
         let entry = Arc::new(Entry::new(parts));
         if order.site.epochs.prove_waiting(&entry) == Standing::Dead {
@@ -382,7 +283,7 @@ impl Desk {
         failed.insert(order.key.clone(), self.clock.tick());
     }
 
-    fn failed_lately(&self, order: &PageOrder) -> bool {
+    pub(super) fn failed_lately(&self, order: &PageOrder) -> bool {
         let failed = self.failed.borrow();
         let since = |when: &Tick| self.clock.tick().since(*when);
         failed
@@ -395,6 +296,7 @@ impl Desk {
 /// nothing personal; cookies it might set are taken out all the same.
 async fn pour(
     order: &PageOrder,
+    flight: &Flight,
     writer: &mut FillWriter,
     mut incoming: Incoming,
 ) -> Result<Page, Failure> {
@@ -410,7 +312,8 @@ async fn pour(
         },
         length: incoming.length(),
     });
-    relay(&mut incoming, writer, &mut Recorder::off()).await?;
+    let beat = || flight.beat();
+    relay(&mut incoming, writer, &mut Recorder::off(), &beat).await?;
     Ok(Page::NotKept)
 }
 
@@ -423,21 +326,6 @@ fn recorder(order: &PageOrder, parts: Parts, length: Option<u64>) -> Recorder {
         }
         _ => Recorder::off(),
     }
-}
-
-fn touched(flight: &Flight, order: &PageOrder, tags: Option<&[u64]>) -> Touched {
-    let born = flight.born.get();
-    if born == NOT_SENT {
-        return Touched::No;
-    }
-    let scopes = scopes(order, Vec::new());
-    order.site.epochs.newer_than(
-        born,
-        Touch {
-            tags,
-            ..scopes.touch()
-        },
-    )
 }
 
 pub(super) fn scopes(order: &PageOrder, tags: Vec<u64>) -> Scopes {
@@ -460,11 +348,8 @@ fn strong_etag(body: &[u8]) -> HeaderValue {
     HeaderValue::try_from(format!("\"{sum:032x}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-/// `born` of a flight whose request is not sent.
-const NOT_SENT: u64 = u64::MAX;
-
 /// What one slow reader may lag behind once a body is too large to be kept.
-const WINDOW: usize = 1024 * 1024;
+pub(super) const WINDOW: usize = 1024 * 1024;
 
 /// How long a page whose refresh failed is left alone: long enough not to hammer a dead upstream with each visit.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);

@@ -61,7 +61,7 @@ impl Desk {
             length: incoming.length(),
         });
         if order.ask.is_safe() && pupil.is_none() && ordered.is_empty() {
-            return relay(&mut incoming, writer, &mut Recorder::off()).await;
+            return relay(&mut incoming, writer, &mut Recorder::off(), &|| ()).await;
         }
         let received = receive(&mut incoming, writer, pupil.as_mut(), &ordered).await;
         let (calm, obeyed) = publish_own(order, &incoming, &ordered, calm);

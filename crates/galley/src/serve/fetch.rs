@@ -18,6 +18,7 @@ use super::exchange::Exchange;
 use super::page;
 use super::site::{Pool, Services, Upstream};
 use crate::body::RequestBody;
+use crate::compositor::renewal::When;
 use crate::compositor::{Composed, PageOrder, PassOrder};
 use crate::fault::Fault;
 use crate::upstream::Ask;
@@ -126,8 +127,8 @@ pub async fn whole(
     Ok(answer)
 }
 
-/// Asks for a stale page to be composed anew, without this visitor waiting for it.
-pub async fn refresh(services: &Services, exchange: &Exchange<'_>) {
+/// Asks for a page to be composed anew, without this visitor waiting for it.
+pub async fn refresh(services: &Services, exchange: &Exchange<'_>, when: When) {
     let script = match super::file::find(exchange).await {
         Ok(super::file::Found::Script(script)) => Some(script),
         Ok(super::file::Found::Missing) => None,
@@ -142,7 +143,7 @@ pub async fn refresh(services: &Services, exchange: &Exchange<'_>) {
     order.ask.client_address = exchange.local.ip();
     order.ask.request_id = format!("{}-refresh", exchange.request_id);
     let _ = services;
-    pool.compositor.refresh(order);
+    pool.compositor.refresh(order, when);
 }
 
 fn page_order(exchange: &Exchange<'_>, pool: &Pool, script: Option<Script>) -> PageOrder {

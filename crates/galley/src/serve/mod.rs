@@ -23,6 +23,7 @@ use galley_rules::outcome::{Outcome, PassWhy, RefusedWhy, StaleWhy};
 use galley_rules::site::Preset;
 use galley_store::entry::{Entry, Kind};
 
+use crate::compositor::renewal::{self, When};
 use crate::fault::Fault;
 
 pub use answer::{Answer, Body, Fields};
@@ -68,8 +69,12 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Ans
     };
     let stale = match kept {
         Kept::Fresh(entry) => return Ok(page::from_entry(services, exchange, entry, Outcome::Hit)),
+        Kept::Ending(entry) => {
+            fetch::refresh(services, exchange, When::Early).await;
+            return Ok(page::from_entry(services, exchange, entry, Outcome::Hit));
+        }
         Kept::Usable(entry) => {
-            fetch::refresh(services, exchange).await;
+            fetch::refresh(services, exchange, When::Stale).await;
             return Ok(page::from_entry(
                 services,
                 exchange,
@@ -103,6 +108,8 @@ enum Kept {
     /// Known as not storable.
     TravelsWhole,
     Fresh(Arc<Entry>),
+    /// Fresh, and to be renewed before it expires.
+    Ending(Arc<Entry>),
     /// Stale, to be sent while one refresh runs.
     Usable(Arc<Entry>),
     /// Stale, to be sent only if the upstream fails.
@@ -132,8 +139,10 @@ async fn look(services: &Services, exchange: &mut Exchange<'_>) -> Kept {
             return Kept::Nothing;
         }
     };
+    let now = services.clock.tick();
+    let age = entry.age(now);
     let standing = lookup::Standing {
-        age: entry.age(services.clock.tick()),
+        age,
         life: &entry.life,
         soft_purged,
         fields: &entry.fields,
@@ -141,6 +150,7 @@ async fn look(services: &Services, exchange: &mut Exchange<'_>) -> Kept {
     match lookup::plan(&exchange.facts, Some(&standing)) {
         Plan::Fresh if entry.kind == Kind::TravelsWhole => Kept::TravelsWhole,
         _ if entry.kind != Kind::Page => Kept::Nothing,
+        Plan::Fresh if renewal::is_due(&entry, age, now) => Kept::Ending(entry),
         Plan::Fresh => Kept::Fresh(entry),
         Plan::ServeStaleAndRefresh => Kept::Usable(entry),
         Plan::Fetch {

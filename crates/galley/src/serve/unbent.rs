@@ -25,6 +25,7 @@ use super::exchange::Exchange;
 use super::site::Services;
 use super::{fetch, file, page};
 use crate::body::RequestBody;
+use crate::compositor::renewal::{self, When};
 use crate::compositor::unbent::{Fetch, Learn, Lesson, variants};
 use crate::compositor::{Composed, PageOrder, PassOrder};
 use crate::fault::Fault;
@@ -45,6 +46,9 @@ pub async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result
             if !(has_credentials && found.plan == Plan::ServeStaleAndRefresh) =>
         {
             if let Some(entry) = found.entry.clone() {
+                if found.is_ending {
+                    refresh(services, exchange, &entry, When::Early).await;
+                }
                 return Ok(from_stored(services, exchange, entry, found.plan).await);
             }
         }
@@ -74,6 +78,8 @@ pub async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result
 struct Found {
     /// A page, not hard-purged, that this request may have.
     entry: Option<Arc<Entry>>,
+    /// Whether that is to be renewed before it expires.
+    is_ending: bool,
     travels_whole: bool,
     plan: Plan,
 }
@@ -81,6 +87,7 @@ struct Found {
 async fn look(services: &Services, exchange: &Exchange<'_>) -> Found {
     let mut found = Found {
         entry: None,
+        is_ending: false,
         travels_whole: false,
         plan: lookup::plan(&exchange.facts, None),
     };
@@ -119,8 +126,10 @@ async fn look(services: &Services, exchange: &Exchange<'_>) -> Found {
     {
         return found;
     }
+    let now = services.clock.tick();
+    let age = entry.age(now);
     let standing = lookup::Standing {
-        age: entry.age(services.clock.tick()),
+        age,
         life: &entry.life,
         soft_purged,
         fields: &entry.fields,
@@ -128,6 +137,9 @@ async fn look(services: &Services, exchange: &Exchange<'_>) -> Found {
     let plan = lookup::plan(&exchange.facts, Some(&standing));
     if entry.kind == Kind::Page {
         found.plan = plan;
+        found.is_ending = plan == Plan::Fresh
+            && !exchange.facts.has_authorization()
+            && renewal::is_due(&entry, age, now);
         found.entry = Some(entry);
     } else {
         found.travels_whole = plan == Plan::Fresh;
@@ -143,7 +155,7 @@ async fn from_stored(
 ) -> Answer {
     let outcome = match plan {
         Plan::ServeStaleAndRefresh => {
-            refresh(services, exchange, &entry).await;
+            refresh(services, exchange, &entry, When::Stale).await;
             Outcome::Stale(StaleWhy::Revalidating)
         }
         Plan::ServeStale => Outcome::Stale(StaleWhy::MaxStale),
@@ -360,8 +372,8 @@ fn reader(exchange: &Exchange<'_>) -> Option<Facts> {
     (reader.gate() == Gate::Open && !reader.has_authorization()).then_some(reader)
 }
 
-/// Asks about a stale entry that has answered, without this visitor waiting for it.
-async fn refresh(services: &Services, exchange: &Exchange<'_>, entry: &Arc<Entry>) {
+/// Asks about an entry that answers, without this visitor waiting for it.
+async fn refresh(services: &Services, exchange: &Exchange<'_>, entry: &Arc<Entry>, when: When) {
     let script = match file::find(exchange).await {
         Ok(file::Found::Script(script)) => Some(script),
         Ok(file::Found::Missing) => None,
@@ -374,7 +386,7 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, entry: &Arc<Entry
     let mut page = order(services, exchange, pool.index, script, Credentials::None);
     page.ask.client_address = exchange.local.ip();
     page.ask.request_id = format!("{}-refresh", exchange.request_id);
-    pool.compositor.refetch(Fetch { page, held });
+    pool.compositor.refetch(Fetch { page, held }, when);
 }
 
 fn order(

@@ -51,6 +51,11 @@ impl Limit {
         }
     }
 
+    /// All places.
+    pub(super) fn total(&self) -> usize {
+        self.total
+    }
+
     /// Places taken and requests waiting.
     pub(super) fn load(&self) -> (usize, usize) {
         (

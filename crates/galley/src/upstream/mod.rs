@@ -53,6 +53,21 @@ impl Ask {
         }
     }
 
+    /// The same request, to be changed and sent without a body.
+    #[must_use]
+    pub fn without_body(&self) -> Self {
+        Self {
+            request: self.request.clone(),
+            script: self.script.clone(),
+            client_address: self.client_address,
+            client_port: self.client_port,
+            request_id: self.request_id.clone(),
+            server_port: self.server_port,
+            server_address: self.server_address,
+            body: RequestBody::Empty,
+        }
+    }
+
     /// Whether the method is safe (RFC 9110 §9.2.1), so that sending it twice does no harm.
     pub fn is_safe(&self) -> bool {
         matches!(self.request.method.as_str(), "GET" | "HEAD" | "OPTIONS")
@@ -112,6 +127,12 @@ impl Pool {
     /// Exchanges under way and requests waiting, for `status`.
     pub fn load(&self) -> (usize, usize) {
         self.limit.load()
+    }
+
+    /// Whether work that can wait may go up: nobody waits for a place, and less than half of them are taken.
+    pub fn has_room(&self) -> bool {
+        let (taken, waiting) = self.limit.load();
+        waiting == 0 && taken * 2 < self.limit.total()
     }
 
     /// Sends `ask` and returns when the answer's head has arrived.

@@ -14,6 +14,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use galley_testkit::client::{Connection, Request, Response};
+use galley_testkit::origin::Origin;
 use galley_testkit::{FpmListen, FpmOptions, Galley, PhpFpm, Scratch, wait_for};
 
 /// The host of the site in these tests.
@@ -78,6 +79,12 @@ impl Plan {
     /// Whatever the line says: `php = "..."` or `upstream = [...]`.
     pub fn behind(line: &str) -> Self {
         Self::new(Behind::Line(line.to_owned()))
+    }
+
+    /// A scripted origin; `preset` is that of the site.
+    pub fn origin(origin: &Origin, preset: &str) -> Self {
+        Self::behind(&format!("upstream = [\"{}\"]", origin.url()))
+            .site(&format!("preset = \"{preset}\""))
     }
 
     /// Lines of `[server]`.
@@ -268,6 +275,21 @@ impl Stage {
 
     pub fn get(&self, target: &str) -> Response {
         self.ask(Request::get(target))
+    }
+
+    /// Asks on a connection of its own and leaves the answer for later.
+    pub fn begin(&self, target: &str) -> Connection {
+        let mut connection = self.connect();
+        connection.send(&hosted(Request::get(target))).unwrap();
+        connection
+    }
+
+    /// Waits until no fresh copy answers any more, without composing one.
+    pub fn wait_until_stale(&self, target: &str) {
+        let only = Request::get(target).field("Cache-Control", "only-if-cached");
+        wait_for("the copy to be stale", PATIENCE, || {
+            self.ask(only.clone()).status == 504
+        });
     }
 
     /// Sends bytes on a connection of its own and returns all that comes until the server closes.

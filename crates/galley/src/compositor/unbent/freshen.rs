@@ -14,7 +14,7 @@ use http::header::{self, HeaderMap};
 
 use super::receive::forget;
 use super::{Flight, scopes};
-use crate::compositor::{Desk, PageOrder, shelve};
+use crate::compositor::{Desk, PageOrder, renewal, shelve};
 use crate::upstream::Incoming;
 
 /// A head without its content.
@@ -46,6 +46,8 @@ impl Desk {
         let verdict = storable::judge(&page.facts, &answered, rules);
         let (fields, share) = match verdict {
             Verdict::Store(life) => {
+                let seed = renewal::seed(&page.key);
+                let life = storable::spread(&page.facts, &answered, rules, life, seed);
                 let mut fields = storable::stored_fields(&merged, rules, page.facts.rule());
                 self.finish_head(&mut fields);
                 let tags = both(held, tags::collect(&news.incoming.fields));

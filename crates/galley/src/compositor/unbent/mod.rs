@@ -10,7 +10,6 @@ mod learn;
 mod receive;
 pub mod variants;
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -21,12 +20,14 @@ use galley_rules::storable::SharedWith;
 use galley_rules::vary::Selecting;
 use galley_store::entry::{Entry, Kind, Scopes};
 use galley_store::epochs::{Standing, Touch, Touched};
-use galley_store::fill::{self, Failure, Fill, FillReader, FillWriter, Share};
+use galley_store::fill::{self, Failure, FillHead, FillWriter, Share};
 use galley_store::key::Key;
 use http::StatusCode;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::HeaderMap;
 use tokio::sync::oneshot;
 
+use super::flight::{Approach, Event, Flight, Judged, NOT_SENT, Seat, Ticket, Wait};
+use super::renewal::When;
 use super::{Composed, Desk, PageOrder, publish};
 
 pub use learn::{Learn, Lesson};
@@ -40,23 +41,11 @@ pub struct Fetch {
     pub held: Option<Arc<Entry>>,
 }
 
-/// A fetch under way.
-pub(super) struct Flight {
-    fill: Arc<Fill>,
-    /// The purge counter before the upstream was asked; [`NOT_SENT`] until then.
-    born: Cell<u64>,
-    /// Whether its head holds what only the one who asked may have.
-    is_confined: Cell<bool>,
-    /// What its request said, for those who would join.
-    sent: Vec<(HeaderName, HeaderValue)>,
-}
-
-enum Joining {
-    Joined(FillReader),
-    Lead,
-    LookAgain,
-    /// What it brings is not for others.
-    Whole,
+/// A request that is to ask: where its answer belongs, and the silent flight whose place its own takes.
+struct ToFly {
+    wait: Wait,
+    place: Key,
+    overtaken: Option<Rc<Flight>>,
 }
 
 impl Desk {
@@ -65,42 +54,84 @@ impl Desk {
         fetch: Fetch,
         reply: oneshot::Sender<Result<Composed, Failure>>,
     ) {
+        let Some(ToFly {
+            wait,
+            place,
+            overtaken,
+        }) = self.await_others(&fetch, Wait::new(reply)).await
+        else {
+            return;
+        };
+        let (flight, writer) = self.take_off_for(&fetch, place, overtaken.as_deref());
+        let wait = wait.leading(&flight);
+        if let Some(overtaken) = overtaken {
+            overtaken.give_way();
+        }
+        tokio::join!(
+            self.fly(&fetch, &flight, writer),
+            self.await_others(&fetch, wait)
+        );
+    }
+
+    /// A fetch in the background, for an entry that has answered.
+    pub(super) async fn refetch(self: Rc<Self>, fetch: Fetch, when: When) {
+        let place = self.place(&fetch);
+        let under_way = self.fetches.borrow().get(&place).map(Rc::clone);
+        let overtaken = under_way.filter(|flight| !flight.fill.has_ended());
+        let is_busy = overtaken.as_ref().is_some_and(|flight| !flight.is_silent());
+        let is_wanted = match when {
+            When::Stale => true,
+            When::Early => self.has_room(fetch.page.pool),
+        };
+        if is_busy || !is_wanted || self.stored_since(&fetch).is_some() {
+            return;
+        }
+        let (flight, writer) = self.take_off_for(&fetch, place, overtaken.as_deref());
+        if let Some(overtaken) = overtaken {
+            overtaken.give_way();
+        }
+        self.fly(&fetch, &flight, writer).await;
+    }
+
+    /// Waits until a flight has a head to give, and joins those that appear meanwhile. What it gives back is to lead one.
+    async fn await_others(&self, fetch: &Fetch, mut wait: Wait) -> Option<ToFly> {
         loop {
-            let place = self.place(&fetch);
-            if let Some(entry) = self.stored_since(&fetch) {
-                let _ = reply.send(Ok(match entry.kind {
+            let place = self.place(fetch);
+            if let Some(entry) = self.stored_since(fetch) {
+                wait.answer(Ok(match entry.kind {
                     Kind::Page => Composed::Entry(entry),
                     Kind::TravelsWhole | Kind::Varies => Composed::TravelsWhole,
                 }));
-                return;
+                return None;
             }
-            let flight = self.fetches.borrow().get(&place).map(Rc::clone);
-            match self.join(flight, &fetch, &place).await {
-                Joining::Joined(reader) => {
-                    let _ = reply.send(Ok(Composed::Fill {
-                        reader,
-                        collapsed: true,
-                    }));
-                    return;
+            match self.look_at(fetch, &place, &mut wait) {
+                Approach::Lead(overtaken) if wait.may_lead() => {
+                    return Some(ToFly {
+                        wait,
+                        place,
+                        overtaken,
+                    });
                 }
-                Joining::Whole => {
-                    let _ = reply.send(Ok(Composed::TravelsWhole));
-                    return;
+                Approach::Whole if wait.may_lead() => {
+                    wait.answer(Ok(Composed::TravelsWhole));
+                    return None;
                 }
-                Joining::LookAgain => {}
-                Joining::Lead => return self.fly(fetch, place, Some(reply)).await,
+                Approach::Refused => {
+                    wait.answer(Err(Failure::Overload));
+                    return None;
+                }
+                Approach::Wait | Approach::Lead(_) | Approach::Whole => {}
             }
+            let (index, head) = match wait.event().await {
+                Event::Came(index, head) => (index, head),
+                Event::Changed => continue,
+                Event::Left => return None,
+            };
+            let judged = wait.seat(index).map_or(Judged::Refuse, |seat| {
+                self.judge_head(seat, fetch, &place, &head)
+            });
+            wait = wait.take(index, &judged)?;
         }
-    }
-
-    /// A fetch in the background, for a stale entry that has answered.
-    pub(super) async fn refetch(self: Rc<Self>, fetch: Fetch) {
-        let place = self.place(&fetch);
-        let under_way = self.fetches.borrow().contains_key(&place);
-        if under_way || self.stored_since(&fetch).is_some() {
-            return;
-        }
-        self.fly(fetch, place, None).await;
     }
 
     fn place(&self, fetch: &Fetch) -> Key {
@@ -135,86 +166,103 @@ impl Desk {
         usable.then_some(entry)
     }
 
-    async fn join(&self, flight: Option<Rc<Flight>>, fetch: &Fetch, place: &Key) -> Joining {
+    /// Looks at the flight under way, and takes a seat where there is one.
+    fn look_at(&self, fetch: &Fetch, place: &Key, wait: &mut Wait) -> Approach {
         let page = &fetch.page;
-        let Some(flight) = flight.filter(|_| !page.facts.directives().no_cache) else {
-            return Joining::Lead;
+        let under_way = self.fetches.borrow().get(place).map(Rc::clone);
+        let Some(flight) = under_way
+            .filter(|flight| !page.facts.directives().no_cache && !flight.fill.has_ended())
+        else {
+            return Approach::Lead(None);
         };
-        if flight.fill.has_ended() {
-            return Joining::Lead;
+        if wait.has_refused(&flight) {
+            return Approach::Lead(None);
         }
-        let Some(mut reader) = flight.fill.reader() else {
-            return Joining::Whole;
-        };
-        if touched(&flight, page, None) == Touched::Yes {
-            return self.fly_unless_replaced(&flight, place);
+        let is_silent = flight.is_silent();
+        let may_come = !(is_silent && flight.fill.has_head());
+        if may_come && !wait.is_at(&flight) {
+            if touched(&flight, page, None) == Touched::Yes {
+                return Approach::Lead(None);
+            }
+            if !is_silent && wait.is_new() && flight.fill.readers() >= page.site.flights.waiters {
+                return Approach::Refused;
+            }
+            if !wait.sit(&flight, Ticket::Joined) {
+                return Approach::Whole;
+            }
         }
-        let head = match reader.head().await {
-            Ok(head) => head,
-            Err(Failure::Unstorable(_)) => return Joining::Whole,
-            // Whoever waited is told as the first one is.
-            Err(_) => return Joining::Joined(reader),
+        if is_silent {
+            Approach::Lead(Some(flight))
+        } else {
+            Approach::Wait
+        }
+    }
+
+    /// What the head of a seat's flight is to the request that waits.
+    fn judge_head(
+        &self,
+        seat: &Seat,
+        fetch: &Fetch,
+        place: &Key,
+        head: &Result<Arc<FillHead>, Failure>,
+    ) -> Judged {
+        let page = &fetch.page;
+        let head = match (head, seat.ticket) {
+            (Ok(_) | Err(Failure::Unstorable(_)), Ticket::Own) => {
+                return Judged::Give;
+            }
+            (Err(Failure::Unstorable(_)), _) => return Judged::Whole,
+            (Err(failure), _) => return Judged::Failed(*failure),
+            (Ok(head), _) => head,
         };
         let Share::Shared { life, tags } = &head.share else {
-            return Joining::Whole;
+            return Judged::Whole;
         };
-        if touched(&flight, page, Some(tags)) != Touched::No {
-            return self.fly_unless_replaced(&flight, place);
+        if touched(&seat.flight, page, Some(tags)) != Touched::No {
+            return Judged::Refuse;
         }
         let names = variants::names(&head.fields);
         let selecting = Selecting::new(&names);
         let ours = selecting.of(variants::lines(&page.ask.request.fields));
-        if ours.is_none() || ours != selecting.of(variants::lines(&flight.sent)) {
+        if ours.is_none() || ours != selecting.of(variants::lines(&seat.flight.sent)) {
             return if self.place(fetch) == *place {
-                Joining::Whole
+                Judged::Whole
             } else {
-                Joining::LookAgain
+                Judged::Refuse
             };
         }
-        if flight.is_confined.get()
+        if seat.flight.is_confined.get()
             || life.fresh <= life.initial_age
             || !may_have(page, &head.fields)
         {
-            return Joining::Whole;
+            return Judged::Whole;
         }
-        Joining::Joined(reader)
+        Judged::Give
     }
 
-    fn fly_unless_replaced(&self, flight: &Rc<Flight>, place: &Key) -> Joining {
-        match self.fetches.borrow().get(place) {
-            Some(now) if !Rc::ptr_eq(now, flight) => Joining::LookAgain,
-            _ => Joining::Lead,
-        }
-    }
-
-    /// Asks the upstream. No await lies between the look at the table and the entry into it.
-    async fn fly(
+    /// Enters a flight into the table. No await may lie between the look at the table and this.
+    fn take_off_for(
         &self,
-        mut fetch: Fetch,
+        fetch: &Fetch,
         place: Key,
-        reply: Option<oneshot::Sender<Result<Composed, Failure>>>,
-    ) {
-        let (mut writer, fill) = fill::fill(WINDOW, Some(self.memory.keep()));
-        let flight = Rc::new(Flight {
-            fill: Arc::clone(&fill),
-            born: Cell::new(NOT_SENT),
-            is_confined: Cell::new(false),
-            sent: fetch.page.ask.request.fields.clone(),
-        });
+        overtaken: Option<&Flight>,
+    ) -> (Rc<Flight>, FillWriter) {
+        let (writer, fill) = fill::fill(WINDOW, Some(self.memory.keep()));
+        let page = &fetch.page;
+        let sent = page.ask.request.fields.clone();
+        let flight = Rc::new(Flight::new(fill, sent, &page.site.flights, overtaken));
         self.fetches.borrow_mut().insert(place, Rc::clone(&flight));
-        if let (Some(reply), Some(reader)) = (reply, fill.reader()) {
-            let _ = reply.send(Ok(Composed::Fill {
-                reader,
-                collapsed: false,
-            }));
-        }
-        drop(fill);
+        (flight, writer)
+    }
+
+    /// Asks the upstream.
+    async fn fly(&self, fetch: &Fetch, flight: &Rc<Flight>, mut writer: FillWriter) {
         fetch.page.site.tally.begun();
-        match self.ask(&mut fetch, &flight, &mut writer).await {
+        match self.ask(fetch, flight, &mut writer).await {
             // Stored before it lands, so that who looks finds one or the other.
             Ok(Some(kept)) => {
                 let finished = writer.finish();
-                self.keep_variants(&fetch.page, &flight, kept, finished)
+                self.keep_variants(&fetch.page, flight, kept, finished)
                     .await;
             }
             Ok(None) => {
@@ -222,49 +270,43 @@ impl Desk {
             }
             Err(failure) => {
                 fetch.page.site.tally.failed();
-                self.land_fetch(&flight);
+                self.land_fetch(flight);
                 writer.fail(failure);
             }
         }
-        self.land_fetch(&flight);
+        self.land_fetch(flight);
     }
 
     /// Asks with the stored validators where there are any; without them again when a purge made the 304 worthless.
     async fn ask(
         &self,
-        fetch: &mut Fetch,
+        fetch: &Fetch,
         flight: &Rc<Flight>,
         writer: &mut FillWriter,
     ) -> Result<Option<receive::Kept>, Failure> {
-        let plain = fetch.page.ask.request.fields.clone();
+        let page = &fetch.page;
+        let epochs = &page.site.epochs;
+        let mut held = fetch.held.as_ref();
         loop {
-            let page = &mut fetch.page;
-            page.ask.request.fields.clone_from(&plain);
-            let epochs = &page.site.epochs;
-            let held = fetch
-                .held
-                .clone()
-                .filter(|held| epochs.prove_waiting(held) != Standing::Dead);
+            let mut asking = page.ask.without_body();
+            held = held.filter(|held| epochs.prove_waiting(held) != Standing::Dead);
             let asked_about =
-                held.filter(|held| forward::revalidate(&mut page.ask.request, &held.fields));
-            let page = &fetch.page;
-            let sent_at = Cell::new(self.clock.tick());
-            let sending = || {
-                flight.born.set(page.site.epochs.current());
-                sent_at.set(self.clock.tick());
-            };
-            let incoming = self.pool(page.pool)?.send(&page.ask, &sending).await?;
-            let delay = self.clock.tick().since(sent_at.get());
+                held.filter(|held| forward::revalidate(&mut asking.request, &held.fields));
+            let sending = || flight.asks(epochs.current(), self.clock.tick());
+            let sent_up = self.pool(page.pool)?.send(&asking, &sending);
+            let incoming = flight.watch(sent_up).await?;
+            flight.beat();
+            let delay = flight.delay(self.clock.tick());
             let orders = purge::from_answer(&incoming.fields, &page.site.rules);
             publish(&page.site, &orders).given(&page.site).await;
-            let kept = match (incoming.status, &asked_about) {
-                (StatusCode::NOT_MODIFIED, Some(held)) => {
-                    if page.site.epochs.prove_waiting(held) == Standing::Dead {
-                        fetch.held = None;
+            let kept = match (incoming.status, asked_about) {
+                (StatusCode::NOT_MODIFIED, Some(asked_about)) => {
+                    if epochs.prove_waiting(asked_about) == Standing::Dead {
+                        held = None;
                         continue;
                     }
                     let news = freshen::News { incoming, delay };
-                    self.freshen(page, flight, writer, held, news)
+                    self.freshen(page, flight, writer, asked_about, news)
                         .await
                         .map(|()| None)
                 }
@@ -314,9 +356,6 @@ fn scopes(facts: &galley_rules::facts::Facts, tags: Vec<u64>) -> Scopes {
         tags: tags.into(),
     }
 }
-
-/// `born` of a flight whose request is not sent.
-const NOT_SENT: u64 = u64::MAX;
 
 /// What one slow reader may lag behind once a body is too large to be kept.
 const WINDOW: usize = 1024 * 1024;

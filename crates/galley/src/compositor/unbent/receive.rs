@@ -18,7 +18,7 @@ use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::{Flight, scopes, variants};
-use crate::compositor::{Desk, PageOrder, relay, shelve};
+use crate::compositor::{Desk, PageOrder, relay, renewal, shelve};
 use crate::durable::Recorder;
 use crate::upstream::Incoming;
 
@@ -49,7 +49,10 @@ impl Desk {
             now: self.clock.wall(),
         };
         let life = match storable::judge(&page.facts, &answered, &page.site.rules) {
-            Verdict::Store(life) => life,
+            Verdict::Store(life) => {
+                let seed = renewal::seed(&page.key);
+                storable::spread(&page.facts, &answered, &page.site.rules, life, seed)
+            }
             Verdict::Skip(why) => return self.hand_over(page, flight, writer, incoming, why).await,
         };
         let rules = &page.site.rules;
@@ -98,7 +101,7 @@ impl Desk {
             }
             _ => Recorder::off(),
         };
-        relay(&mut incoming, writer, &mut recorder).await?;
+        relay(&mut incoming, writer, &mut recorder, &|| flight.beat()).await?;
         Ok(incoming.ended_well().then_some(Kept {
             status,
             fields,
@@ -120,8 +123,9 @@ impl Desk {
         why: NotStored,
     ) -> Result<Option<Kept>, Failure> {
         // An error is no property of the address, and what credentials brought says nothing about other requests.
-        if !incoming.status.is_server_error() && !page.facts.has_authorization() {
-            self.remember(page, flight.born.get(), why);
+        let is_of_address = !incoming.status.is_server_error() && !page.facts.has_authorization();
+        if is_of_address {
+            self.remember(page, flight, why);
         }
         writer.head(FillHead {
             status: incoming.status,
@@ -129,7 +133,8 @@ impl Desk {
             share: Share::Private,
             length: incoming.length(),
         });
-        relay(&mut incoming, writer, &mut Recorder::off()).await?;
+        let beat = || flight.beat();
+        relay(&mut incoming, writer, &mut Recorder::off(), &beat).await?;
         Ok(None)
     }
 
@@ -146,12 +151,18 @@ impl Desk {
             self.forget_variants(page);
         }
         let Some(body) = finished.body else {
+            if !flight.may_replace(self.memory.peek(page.key.bytes()).as_deref()) {
+                return;
+            }
             if kept.recorder.finish().await {
                 return page.site.tally.stored();
             }
-            return self.remember(page, born, NotStored::TooLarge);
+            return self.remember(page, flight, NotStored::TooLarge);
         };
         for key in keys(page, &kept.names, &kept.selections) {
+            if !flight.may_replace(self.memory.peek(key.bytes()).as_deref()) {
+                continue;
+            }
             self.store_unbent(
                 page,
                 Parts {
@@ -243,7 +254,7 @@ impl Desk {
     }
 
     /// Notes for a moment that the address gives what may not be stored, so that nobody waits for another's answer.
-    pub(super) fn remember(&self, page: &PageOrder, born: u64, why: NotStored) {
+    pub(super) fn remember(&self, page: &PageOrder, flight: &Flight, why: NotStored) {
         tracing::debug!(
             site = page.site.name,
             why = why.word(),
@@ -252,7 +263,10 @@ impl Desk {
         let now = self.clock.tick();
         page.site.tally.not_kept(&page.key, why, now);
         let key = variants::place(&self.memory, &page.key, &page.ask.request.fields);
-        let marker = marker(page, Kind::TravelsWhole, born);
+        if !flight.may_replace(self.memory.peek(key.bytes()).as_deref()) {
+            return;
+        }
+        let marker = marker(page, Kind::TravelsWhole, flight.born.get());
         self.store_unbent(
             page,
             Parts {

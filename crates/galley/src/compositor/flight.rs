@@ -1,0 +1,446 @@
+//! A composition under way, and how requests wait for it.
+//!
+//! A [`Flight`] is one request at the upstream with the fill that it writes. Those who want the same page take a seat here
+//! and get a reader when a head has come. A flight that shows no sign of life for its patience has lost its place:
+//! the next request leads one of its own, and who waits for the first waits for both and takes what comes first. Time in the
+//! queue for a place at the upstream does not count: a second request would only stand behind the first.
+//!
+//! Each flight that takes the place of a silent one has twice its patience, so that an upstream that is slow is not asked
+//! over and over for what it is busy with.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use galley_rules::time::Tick;
+use galley_store::entry::Entry;
+use galley_store::fill::{Failure, Fill, FillHead, FillReader};
+use http::header::{HeaderName, HeaderValue};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use super::Composed;
+
+/// What a site allows its flights.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How long the first flight for a page may show no sign of life.
+    pub lock_age: Duration,
+    /// Requests that may wait for or read from one flight.
+    pub waiters: usize,
+}
+
+/// A page being composed.
+pub(super) struct Flight {
+    pub(super) fill: Arc<Fill>,
+    /// The purge counter before the upstream was asked; [`NOT_SENT`] until then: nothing ordered so far can be missing.
+    pub(super) born: Cell<u64>,
+    /// What its request said, for those who would join; empty where the key says all.
+    pub(super) sent: Vec<(HeaderName, HeaderValue)>,
+    /// Whether its head holds what only the one who asked may have.
+    pub(super) is_confined: Cell<bool>,
+    /// When something last went to the upstream or came from it; `None` until its request is sent.
+    alive_at: Cell<Option<Instant>>,
+    patience: Duration,
+    /// Told when it has fallen silent, and when another has taken its place.
+    changed: Notify,
+    /// When its request was sent.
+    asked_at: Cell<Tick>,
+    is_overtaken: Cell<bool>,
+}
+
+impl Flight {
+    /// A flight whose request is not sent yet. `overtaken`: the silent one whose place it takes.
+    pub(super) fn new(
+        fill: Arc<Fill>,
+        sent: Vec<(HeaderName, HeaderValue)>,
+        limits: &Limits,
+        overtaken: Option<&Self>,
+    ) -> Self {
+        Self {
+            fill,
+            born: Cell::new(NOT_SENT),
+            sent,
+            is_confined: Cell::new(false),
+            alive_at: Cell::new(None),
+            patience: overtaken.map_or(limits.lock_age, |other| other.patience.saturating_mul(2)),
+            changed: Notify::new(),
+            asked_at: Cell::new(Tick(0)),
+            is_overtaken: Cell::new(false),
+        }
+    }
+
+    /// Notes that its request is about to be sent, with the purge counter of this moment.
+    pub(super) fn asks(&self, born: u64, now: Tick) {
+        self.born.set(born);
+        self.asked_at.set(now);
+        self.beat();
+    }
+
+    /// How long ago its request was sent.
+    pub(super) fn delay(&self, now: Tick) -> Duration {
+        now.since(self.asked_at.get())
+    }
+
+    /// Notes that the upstream has sent something.
+    pub(super) fn beat(&self) {
+        self.alive_at.set(Some(Instant::now()));
+    }
+
+    /// Whether it has lost its place to the next request.
+    pub(super) fn is_silent(&self) -> bool {
+        self.alive_at
+            .get()
+            .is_some_and(|at| at.elapsed() >= self.patience)
+    }
+
+    /// Waits for `head`, and tells those who wait when the flight falls silent meanwhile. Cancel-safe if `head` is.
+    pub(super) async fn watch<T>(&self, head: impl Future<Output = T>) -> T {
+        let mut head = pin!(head);
+        let mut alarm = pin!(tokio::time::sleep(self.patience));
+        let mut told = None;
+        poll_fn(|cx| {
+            if let Poll::Ready(done) = head.as_mut().poll(cx) {
+                return Poll::Ready(done);
+            }
+            let Some(at) = self.alive_at.get().filter(|at| told != Some(*at)) else {
+                return Poll::Pending;
+            };
+            let due = at + self.patience;
+            if alarm.deadline() != due {
+                alarm.as_mut().reset(due);
+            }
+            if alarm.as_mut().poll(cx).is_ready() {
+                told = Some(at);
+                self.changed.notify_waiters();
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Notes that another has taken its place, and tells those who wait for it.
+    pub(super) fn give_way(&self) {
+        self.is_overtaken.set(true);
+        self.changed.notify_waiters();
+    }
+
+    /// Whether what it brought may take the place of `resident`: a flight that gave way must not undo what was composed
+    /// since its request was sent.
+    pub(super) fn may_replace(&self, resident: Option<&Entry>) -> bool {
+        !self.is_overtaken.get()
+            || resident.is_none_or(|resident| resident.stored_at <= self.asked_at.get())
+    }
+}
+
+/// One way to the answer of a request that waits.
+pub(super) struct Seat {
+    pub(super) flight: Rc<Flight>,
+    pub(super) reader: FillReader,
+    pub(super) ticket: Ticket,
+}
+
+/// On what terms a request waits for a flight.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ticket {
+    /// It leads it.
+    Own,
+    /// It may have what comes.
+    Joined,
+    /// Orders came after the flight's request was sent; what it brings has to be compared with them.
+    ToProve,
+}
+
+/// A request that waits, with all flights that may answer it, the newest last.
+pub(super) struct Wait {
+    reply: oneshot::Sender<Result<Composed, Failure>>,
+    seats: Vec<Seat>,
+    /// A flight that was found not to answer it.
+    refused: Option<Rc<Flight>>,
+    /// Whether it may lead a flight: once, and not after it saw one fail.
+    may_lead: bool,
+    failure: Option<Failure>,
+}
+
+/// What a request that waits met.
+pub(super) enum Event {
+    /// The head of this seat, or that there is none.
+    Came(usize, Result<Arc<FillHead>, Failure>),
+    /// A flight fell silent, or another took its place.
+    Changed,
+    /// The client has gone.
+    Left,
+}
+
+/// What is to be done with a head that came.
+pub(super) enum Judged {
+    /// It answers.
+    Give,
+    /// It does not; another flight may.
+    Refuse,
+    /// It is for one request alone: each goes its own way.
+    Whole,
+    /// It failed.
+    Failed(Failure),
+}
+
+/// What a look at the flight under way says to a request.
+pub(super) enum Approach {
+    /// It has a seat.
+    Wait,
+    /// It is to lead a flight, in the place of this silent one if there is one.
+    Lead(Option<Rc<Flight>>),
+    /// What is under way brings nothing for others.
+    Whole,
+    /// Too many wait already.
+    Refused,
+}
+
+impl Wait {
+    pub(super) fn new(reply: oneshot::Sender<Result<Composed, Failure>>) -> Self {
+        Self {
+            reply,
+            seats: Vec::new(),
+            refused: None,
+            may_lead: true,
+            failure: None,
+        }
+    }
+
+    /// The same, leading a flight from now on.
+    pub(super) fn leading(mut self, flight: &Rc<Flight>) -> Self {
+        self.may_lead = false;
+        self.sit(flight, Ticket::Own);
+        self
+    }
+
+    pub(super) fn may_lead(&self) -> bool {
+        self.may_lead
+    }
+
+    /// Whether it waits for nothing yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.seats.is_empty() && self.refused.is_none()
+    }
+
+    pub(super) fn is_at(&self, flight: &Rc<Flight>) -> bool {
+        self.seats
+            .iter()
+            .any(|seat| Rc::ptr_eq(&seat.flight, flight))
+    }
+
+    pub(super) fn has_refused(&self, flight: &Rc<Flight>) -> bool {
+        self.refused
+            .as_ref()
+            .is_some_and(|refused| Rc::ptr_eq(refused, flight))
+    }
+
+    /// Takes a seat; false where joining is closed.
+    pub(super) fn sit(&mut self, flight: &Rc<Flight>, ticket: Ticket) -> bool {
+        let Some(reader) = flight.fill.reader() else {
+            return false;
+        };
+        self.seats.push(Seat {
+            flight: Rc::clone(flight),
+            reader,
+            ticket,
+        });
+        true
+    }
+
+    /// A seat that [`Event::Came`] named.
+    pub(super) fn seat(&self, index: usize) -> Option<&Seat> {
+        self.seats.get(index)
+    }
+
+    /// What happens next. Cancel-safe.
+    pub(super) async fn event(&mut self) -> Event {
+        let newest = self.seats.last().map(|seat| Rc::clone(&seat.flight));
+        // Made before anything is looked at: it hears what is told from now on.
+        let mut changed = pin!(async {
+            match &newest {
+                Some(flight) => flight.changed.notified().await,
+                None => std::future::pending().await,
+            }
+        });
+        poll_fn(|cx| {
+            for (index, seat) in self.seats.iter_mut().enumerate().rev() {
+                if let Poll::Ready(head) = seat.reader.poll_head(cx) {
+                    return Poll::Ready(Event::Came(index, head));
+                }
+            }
+            if self.reply.poll_closed(cx).is_ready() {
+                return Poll::Ready(Event::Left);
+            }
+            changed.as_mut().poll(cx).map(|()| Event::Changed)
+        })
+        .await
+    }
+
+    /// Acts on what a head was judged; gives itself back where it goes on waiting.
+    pub(super) fn take(mut self, index: usize, judged: &Judged) -> Option<Self> {
+        match judged {
+            Judged::Give => {
+                let seat = self.seats.swap_remove(index);
+                let composed = Composed::Fill {
+                    reader: seat.reader,
+                    collapsed: seat.ticket != Ticket::Own,
+                };
+                self.answer(Ok(composed));
+                return None;
+            }
+            Judged::Whole => {
+                self.answer(Ok(Composed::TravelsWhole));
+                return None;
+            }
+            Judged::Refuse => self.refused = Some(self.seats.remove(index).flight),
+            Judged::Failed(failure) => {
+                // Who saw a flight fail leads none, else a dead upstream would be asked without a pause.
+                self.may_lead = false;
+                self.failure = Some(*failure);
+                self.seats.remove(index);
+            }
+        }
+        if self.seats.is_empty() && !self.may_lead {
+            let failure = self.failure.unwrap_or(Failure::Aborted);
+            self.answer(Err(failure));
+            return None;
+        }
+        Some(self)
+    }
+
+    /// Ends the wait.
+    pub(super) fn answer(self, result: Result<Composed, Failure>) {
+        let _ = self.reply.send(result);
+    }
+}
+
+/// `born` of a flight whose request is not sent.
+pub(super) const NOT_SENT: u64 = u64::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use galley_rules::storable::Life;
+    use galley_store::body::Body;
+    use galley_store::entry::{Kind, Parts, Scopes};
+    use galley_store::fill;
+    use galley_store::key::Key;
+    use std::future::pending;
+
+    const LIMITS: Limits = Limits {
+        lock_age: Duration::from_secs(5),
+        waiters: 10,
+    };
+
+    fn flight(overtaken: Option<&Flight>) -> (fill::FillWriter, Rc<Flight>) {
+        let (writer, fill) = fill::fill(1, None);
+        let flight = Flight::new(fill, Vec::new(), &LIMITS, overtaken);
+        (writer, Rc::new(flight))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_counts_from_the_last_sign_of_life_and_not_in_the_queue() {
+        let (_writer, flight) = flight(None);
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert!(!flight.is_silent(), "not sent yet");
+        flight.beat();
+        tokio::time::advance(Duration::from_secs(4)).await;
+        assert!(!flight.is_silent());
+        flight.beat();
+        tokio::time::advance(Duration::from_secs(4)).await;
+        assert!(!flight.is_silent());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(flight.is_silent());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_is_told_of_silence_once_and_each_next_is_given_twice_the_time() {
+        let (_writer, first) = flight(None);
+        let (reply, _answer) = oneshot::channel();
+        let mut wait = Wait::new(reply);
+        assert!(wait.sit(&first, Ticket::Joined));
+        let began = Instant::now();
+        let sent_late = async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            first.beat();
+            pending::<()>().await;
+        };
+        let event = tokio::select! {
+            () = first.watch(sent_late) => unreachable!("nothing came"),
+            event = wait.event() => event,
+        };
+        assert!(matches!(event, Event::Changed));
+        assert_eq!(began.elapsed().as_secs(), 8);
+        assert!(first.is_silent());
+        let (_writer, second) = flight(Some(&first));
+        let (_writer, third) = flight(Some(&second));
+        assert_eq!(third.patience, Duration::from_secs(20));
+    }
+
+    #[test]
+    fn who_gave_way_does_not_undo_what_was_composed_since() {
+        let stored = |tick| {
+            Entry::new(Parts {
+                key: Key::new(b"k"),
+                kind: Kind::Page,
+                status: http::StatusCode::OK,
+                fields: http::HeaderMap::new(),
+                body: Body::default(),
+                stored_at: Tick(tick),
+                life: Life::default(),
+                scopes: Scopes {
+                    host: 0,
+                    url: 0,
+                    path_query: Box::default(),
+                    tags: Box::default(),
+                },
+                tags: Vec::new(),
+                born: 0,
+            })
+        };
+        let (_writer, flight) = flight(None);
+        flight.asks(0, Tick(100));
+        assert!(flight.may_replace(Some(&stored(200))), "nobody overtook it");
+        flight.give_way();
+        assert!(flight.may_replace(None));
+        assert!(flight.may_replace(Some(&stored(90))));
+        assert!(!flight.may_replace(Some(&stored(200))));
+    }
+
+    #[tokio::test]
+    async fn the_first_head_answers_and_one_failure_of_two_is_not_met() {
+        let (first_writer, first) = flight(None);
+        let (second_writer, second) = flight(Some(&first));
+        let (reply, mut answer) = oneshot::channel();
+        let mut wait = Wait::new(reply);
+        assert!(wait.sit(&first, Ticket::Joined) && wait.sit(&second, Ticket::Joined));
+        second_writer.fail(Failure::Timeout);
+        let Event::Came(index, Err(failure)) = wait.event().await else {
+            panic!("the failure of the second comes first");
+        };
+        let wait = wait.take(index, &Judged::Failed(failure)).unwrap();
+        assert!(!wait.may_lead() && wait.is_at(&first) && !wait.is_at(&second));
+        assert!(answer.try_recv().is_err(), "the first may still answer");
+        first_writer.fail(Failure::Closed);
+        assert!(wait.take(0, &Judged::Failed(Failure::Closed)).is_none());
+        assert!(matches!(answer.await, Ok(Err(Failure::Closed))));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_left_waits_no_longer() {
+        let (_writer, flight) = flight(None);
+        let (reply, answer) = oneshot::channel();
+        let mut wait = Wait::new(reply);
+        wait.sit(&flight, Ticket::Joined);
+        assert_eq!(flight.fill.readers(), 1);
+        drop(answer);
+        assert!(matches!(wait.event().await, Event::Left));
+        drop(wait);
+        assert_eq!(flight.fill.readers(), 0);
+    }
+}

@@ -1,0 +1,118 @@
+//! When entries are renewed: not all at once, and the hottest before they expire.
+//!
+//! Lifetimes that the response does not name are cut by up to a tenth, by a number that belongs to the key, so that
+//! what was stored together does not expire together. An entry that is asked for often is asked about anew shortly before
+//! its end, by one background request that leaves visitors at least half of the upstream's places.
+
+use std::time::Duration;
+
+use galley_rules::storable::Life;
+use galley_rules::time::Tick;
+use galley_store::entry::{Entry, Kind};
+use galley_store::key::Key;
+
+use super::Desk;
+use crate::upstream::Pool;
+
+/// Why a copy is renewed in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// It is stale.
+    Stale,
+    /// It is fresh, and will not be for long.
+    Early,
+}
+
+/// Whether a fresh entry that was found is to be renewed now; true for one caller at a time.
+///
+/// Two comparisons for most entries: `age` is what the caller has looked it up with.
+pub fn is_due(entry: &Entry, age: Duration, now: Tick) -> bool {
+    is_last_part(&entry.life, age)
+        && entry.kind == Kind::Page
+        && entry.hits() >= HOT
+        && entry.claim_renewal(now, PAUSE)
+}
+
+/// Whether little is left of an entry's fresh life: a tenth of what it had when it came, at most [`LONGEST_BEFORE`].
+fn is_last_part(life: &Life, age: Duration) -> bool {
+    let left = life.fresh.saturating_sub(age);
+    if left > LONGEST_BEFORE {
+        return false;
+    }
+    let whole = life.fresh.saturating_sub(life.initial_age);
+    whole >= SHORTEST_LIFE && left < whole / 10
+}
+
+/// The number by which a key's lifetimes are spread; the same in every process.
+pub(super) fn seed(key: &Key) -> u64 {
+    use std::hash::Hasher;
+    let mut hasher = siphasher::sip::SipHasher13::new();
+    hasher.write(key.bytes());
+    hasher.finish()
+}
+
+impl Desk {
+    /// Whether what is under this key will not be fresh for long.
+    pub(super) fn is_ending(&self, key: &Key) -> bool {
+        let now = self.clock.tick();
+        self.memory
+            .peek(key.bytes())
+            .is_some_and(|entry| is_last_part(&entry.life, entry.age(now)))
+    }
+
+    pub(super) fn has_room(&self, pool: usize) -> bool {
+        self.pool(pool).is_ok_and(Pool::has_room)
+    }
+}
+
+/// Hits since it was stored that make an entry hot.
+const HOT: u64 = 10;
+
+/// A tenth of a week would be far too early.
+const LONGEST_BEFORE: Duration = Duration::from_secs(60);
+
+/// What lives shorter than this is about to expire all the time.
+const SHORTEST_LIFE: Duration = Duration::from_secs(5);
+
+/// Between two attempts for one entry, where the upstream had no room.
+const PAUSE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_part_is_a_tenth_of_the_life_here_and_never_long() {
+        let table = [
+            // fresh, age on arrival, age now, whether it is the last part
+            (60, 0, 53, false),
+            (60, 0, 54, false),
+            (60, 0, 55, true),
+            (60, 0, 60, true),
+            (60, 40, 55, false),
+            (60, 40, 59, true),
+            (4, 0, 4, false),
+            (60, 56, 60, false),
+            (86_400, 0, 86_330, false),
+            (86_400, 0, 86_341, true),
+        ];
+        for (fresh, initial_age, age, expected) in table {
+            let life = Life {
+                fresh: Duration::from_secs(fresh),
+                initial_age: Duration::from_secs(initial_age),
+                ..Life::default()
+            };
+            assert_eq!(
+                is_last_part(&life, Duration::from_secs(age)),
+                expected,
+                "{fresh} {initial_age} {age}"
+            );
+        }
+    }
+
+    #[test]
+    fn seeds_do_not_change_with_the_process() {
+        assert_eq!(seed(&Key::new(b"key")), 16_096_343_404_774_037_440);
+        assert_ne!(seed(&Key::new(b"key")), seed(&Key::new(b"kez")));
+    }
+}
