@@ -22,7 +22,7 @@ type ToLead = (Wait, Option<Rc<Flight>>);
 impl Desk {
     pub(super) async fn page(
         self: Rc<Self>,
-        order: PageOrder,
+        order: Box<PageOrder>,
         reply: oneshot::Sender<Result<Composed, Failure>>,
     ) {
         let Some((wait, overtaken)) = self.attend(&order, Wait::new(reply)).await else {
@@ -35,7 +35,7 @@ impl Desk {
         }
         // The flight outlives the wait: what was asked for is kept also when its client has gone.
         tokio::join!(
-            self.lead(&order, &flight, writer),
+            Box::pin(self.lead(&order, &flight, writer)),
             self.attend(&order, wait)
         );
     }

@@ -241,13 +241,15 @@ async fn work(desk: Rc<Desk>, mut incoming: mpsc::Receiver<Order>) {
 }
 
 impl Desk {
+    /// What asks the upstream is boxed: of those who only wait there may be thousands, each with a future as large as the
+    /// largest below.
     async fn take(self: Rc<Self>, order: Order) {
         match order {
-            Order::Page(order, reply) => self.page(*order, reply).await,
-            Order::Pass(order, reply) => self.pass(*order, reply).await,
-            Order::Refresh(order, when) => self.refresh(*order, when).await,
-            Order::Fetch(fetch, reply) => self.fetch(*fetch, reply).await,
-            Order::Refetch(fetch, when) => self.refetch(*fetch, when).await,
+            Order::Page(order, reply) => self.page(order, reply).await,
+            Order::Pass(order, reply) => Box::pin(self.pass(*order, reply)).await,
+            Order::Refresh(order, when) => Box::pin(self.refresh(*order, when)).await,
+            Order::Fetch(fetch, reply) => self.fetch(fetch, reply).await,
+            Order::Refetch(fetch, when) => Box::pin(self.refetch(*fetch, when)).await,
         }
     }
 

@@ -51,7 +51,7 @@ struct ToFly {
 impl Desk {
     pub(super) async fn fetch(
         self: Rc<Self>,
-        fetch: Fetch,
+        fetch: Box<Fetch>,
         reply: oneshot::Sender<Result<Composed, Failure>>,
     ) {
         let Some(ToFly {
@@ -68,7 +68,7 @@ impl Desk {
             overtaken.give_way();
         }
         tokio::join!(
-            self.fly(&fetch, &flight, writer),
+            Box::pin(self.fly(&fetch, &flight, writer)),
             self.await_others(&fetch, wait)
         );
     }
