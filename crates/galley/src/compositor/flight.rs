@@ -124,7 +124,8 @@ impl Flight {
     }
 
     /// Notes that another has taken its place, and tells those who wait for it.
-    pub(super) fn give_way(&self) {
+    pub(super) fn give_way(&self, site: &str) {
+        tracing::debug!(site, "a silent composition has lost its place");
         self.is_overtaken.set(true);
         self.changed.notify_waiters();
     }
@@ -406,7 +407,7 @@ mod tests {
         let (_writer, flight) = flight(None);
         flight.asks(0, Tick(100));
         assert!(flight.may_replace(Some(&stored(200))), "nobody overtook it");
-        flight.give_way();
+        flight.give_way("");
         assert!(flight.may_replace(None));
         assert!(flight.may_replace(Some(&stored(90))));
         assert!(!flight.may_replace(Some(&stored(200))));

@@ -31,7 +31,7 @@ impl Desk {
         let (flight, writer) = self.take_off(&order, overtaken.as_deref());
         let wait = wait.leading(&flight);
         if let Some(overtaken) = overtaken {
-            overtaken.give_way();
+            overtaken.give_way(&order.site.name);
         }
         // The flight outlives the wait: what was asked for is kept also when its client has gone.
         tokio::join!(
@@ -50,7 +50,7 @@ impl Desk {
         }
         let (flight, writer) = self.take_off(&order, overtaken.as_deref());
         if let Some(overtaken) = overtaken {
-            overtaken.give_way();
+            overtaken.give_way(&order.site.name);
         }
         self.lead(&order, &flight, writer).await;
     }

@@ -1,10 +1,14 @@
 //! A composition that shows no sign of life loses its place, once per lock age, and nobody is worse off for it.
 
-use galley_testkit::client::Response;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use galley_testkit::client::{Request, Response};
 use galley_testkit::origin::{Gate, Origin, Seen, Wire};
 use galley_testkit::wait_for;
 
-use crate::support::{PATIENCE, Plan, Stage, together};
+use crate::support::{Is, PATIENCE, Plan, Stage, hosted, together};
 
 const LONG: (&str, &str) = ("Cache-Control", "max-age=600");
 
@@ -219,5 +223,67 @@ fn a_refresh_that_hangs_does_not_keep_a_stale_page_for_ever() {
             answer.text() != "0"
         });
         gate.open();
+    }
+}
+
+#[test]
+fn a_purge_is_final_also_while_compositions_hang_and_are_overtaken() {
+    for preset in PRESETS {
+        let version = Arc::new(AtomicU64::new(0));
+        let known = Arc::clone(&version);
+        let origin = Origin::start(move |seen: &Seen, wire: &mut Wire<'_>| {
+            // Composed when the request comes, sent when it pleases: before the head or amid the body, often beyond the lock age.
+            let body = format!("version {:08}", known.load(Ordering::SeqCst));
+            let number = u64::try_from(seen.number).unwrap();
+            std::thread::sleep(Duration::from_millis(number * 7 % 45));
+            wire.chunked(200, &[LONG, ("Cache-Tag", "t1")]);
+            wire.chunk(&body.as_bytes()[..4]);
+            std::thread::sleep(Duration::from_millis(number * 11 % 35));
+            wire.chunk(&body.as_bytes()[4..]);
+            wire.last_chunk();
+        })
+        .unwrap();
+        let stage = Plan::origin(&origin, preset)
+            .site("lock_age = \"15ms\"\nin_flight = 50")
+            .start();
+        let ending = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut connection = stage.connect();
+                    while !ending.load(Ordering::SeqCst) {
+                        let answer = connection.exchange(&hosted(Request::get("/"))).unwrap();
+                        assert!(
+                            answer.text().starts_with("version "),
+                            "{}",
+                            answer.beginning()
+                        );
+                    }
+                });
+            }
+            for round in 0..60 {
+                let newest = version.fetch_add(1, Ordering::SeqCst) + 1;
+                let order = if round % 2 == 0 {
+                    Request::new("PURGE", "/")
+                } else {
+                    Request::new("PURGE", "/")
+                        .field("X-Purge-Method", "tags")
+                        .field("X-Cache-Tags", "t1")
+                };
+                stage.ask(order).is(200);
+                let answer = stage.get("/").expect_status(200).text();
+                let got: u64 = answer.trim_start_matches("version ").parse().unwrap();
+                if got < newest {
+                    ending.store(true, Ordering::SeqCst);
+                }
+                assert!(
+                    got >= newest,
+                    "{preset}, {round}: {got} after a purge at {newest}"
+                );
+            }
+            ending.store(true, Ordering::SeqCst);
+        });
+        let asked = origin.seen().len();
+        assert!(asked > 60, "{preset}: {asked} compositions");
     }
 }

@@ -65,7 +65,7 @@ impl Desk {
         let (flight, writer) = self.take_off_for(&fetch, place, overtaken.as_deref());
         let wait = wait.leading(&flight);
         if let Some(overtaken) = overtaken {
-            overtaken.give_way();
+            overtaken.give_way(&fetch.page.site.name);
         }
         tokio::join!(
             Box::pin(self.fly(&fetch, &flight, writer)),
@@ -88,7 +88,7 @@ impl Desk {
         }
         let (flight, writer) = self.take_off_for(&fetch, place, overtaken.as_deref());
         if let Some(overtaken) = overtaken {
-            overtaken.give_way();
+            overtaken.give_way(&fetch.page.site.name);
         }
         self.fly(&fetch, &flight, writer).await;
     }
