@@ -308,7 +308,8 @@ async fn pour(
         fields,
         share: Share::Shared {
             life: Life::default(),
-            tags: Vec::new(),
+            // What it was composed of is not known: any newer order may concern it.
+            tags: Tags::everything().ids,
         },
         length: incoming.length(),
     });

@@ -27,10 +27,12 @@ pub enum When {
 ///
 /// Two comparisons for most entries: `age` is what the caller has looked it up with.
 pub fn is_due(entry: &Entry, age: Duration, now: Tick) -> bool {
-    is_last_part(&entry.life, age)
-        && entry.kind == Kind::Page
-        && entry.hits() >= HOT
-        && entry.claim_renewal(now, PAUSE)
+    may_be_due(entry, age) && entry.claim_renewal(now, PAUSE)
+}
+
+/// Whether it is worth asking [`is_due`].
+pub fn may_be_due(entry: &Entry, age: Duration) -> bool {
+    is_last_part(&entry.life, age) && entry.kind == Kind::Page && entry.hits() >= HOT
 }
 
 /// Whether little is left of an entry's fresh life: a tenth of what it had when it came, at most [`LONGEST_BEFORE`].

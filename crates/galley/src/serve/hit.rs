@@ -19,6 +19,7 @@ use http::header::{self, HeaderName, HeaderValue};
 
 use super::page;
 use super::site::{Services, Site};
+use crate::compositor::renewal;
 
 /// A fresh page in memory, in the coding that its client takes best.
 pub struct Hit {
@@ -65,7 +66,9 @@ pub fn hit(services: &Services, site: &Site, facts: &Facts, key: &mut Vec<u8>) -
     let is_fresh = entry.kind == Kind::Page
         && entry.status.as_u16() == 200
         && site.core.epochs.prove(&entry) == Standing::Alive
-        && lookup::plan(facts, Some(&standing)) == Plan::Fresh;
+        && lookup::plan(facts, Some(&standing)) == Plan::Fresh
+        // The long way sees to it.
+        && !renewal::may_be_due(&entry, age);
     if !is_fresh {
         return None;
     }
