@@ -131,7 +131,11 @@ impl CacheControl {
                     );
                 }
                 // A lifetime of the wrong type is no lifetime; a restriction holds whatever it carries.
-                dictionary::Value::Other => control.set(name.as_bytes(), Some(Duration::ZERO)),
+                dictionary::Value::Text(_)
+                | dictionary::Value::Texts(_)
+                | dictionary::Value::Other => {
+                    control.set(name.as_bytes(), Some(Duration::ZERO));
+                }
             }
         }
         (!members.is_empty()).then_some(control)

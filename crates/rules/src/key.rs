@@ -21,6 +21,27 @@ pub use self::parts::{Parts, read_key};
 /// ```
 /// where each of the last four is its length as LEB128, then its bytes.
 pub fn write_key(facts: &Facts, out: &mut Vec<u8>) {
+    write(facts, Query::Is(facts.query()), out);
+}
+
+/// Writes the key that a request would have with another query; `query` is normalised.
+pub fn write_key_with(facts: &Facts, query: Option<&[u8]>, out: &mut Vec<u8>) {
+    write(facts, Query::Is(query), out);
+}
+
+/// Writes what the keys of a path have in common whatever the query. It is no request's key, and [`read_key`] does not
+/// read it.
+pub fn write_path_key(facts: &Facts, out: &mut Vec<u8>) {
+    write(facts, Query::Any, out);
+}
+
+#[derive(Clone, Copy)]
+enum Query<'q> {
+    Is(Option<&'q [u8]>),
+    Any,
+}
+
+fn write(facts: &Facts, query: Query<'_>, out: &mut Vec<u8>) {
     out.clear();
     out.push(match facts.scheme() {
         Scheme::Http => 0,
@@ -37,12 +58,13 @@ pub fn write_key(facts: &Facts, out: &mut Vec<u8>) {
     });
     push_part(facts.authority().as_bytes(), out);
     push_part(facts.path(), out);
-    match facts.query() {
-        None => out.push(0),
-        Some(query) => {
+    match query {
+        Query::Is(None) => out.push(0),
+        Query::Is(Some(query)) => {
             out.push(1);
             push_part(query, out);
         }
+        Query::Any => out.push(2),
     }
     push_part(facts.vary_cookies(), out);
 }

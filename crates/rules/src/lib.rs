@@ -19,6 +19,7 @@ pub mod forward;
 pub mod freshness;
 pub mod key;
 pub mod lookup;
+pub mod no_vary_search;
 pub mod outcome;
 pub mod purge;
 pub mod query;

@@ -139,7 +139,7 @@ fn slice(bytes: &[u8], (start, end): (usize, usize)) -> &[u8] {
     bytes.get(start..end).unwrap_or_default()
 }
 
-fn split_pair(part: &[u8]) -> (&[u8], &[u8]) {
+pub(crate) fn split_pair(part: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr(b'=', part) {
         Some(at) => (
             part.get(..at).unwrap_or_default(),
@@ -181,7 +181,7 @@ fn rename(work: &mut Vec<u8>, start: usize) {
 
 /// Form decoding (`+` is a space); a broken escape is text, as it is to PHP.
 #[derive(Clone)]
-struct Decoded<'a>(&'a [u8]);
+pub(crate) struct Decoded<'a>(pub(crate) &'a [u8]);
 
 impl Iterator for Decoded<'_> {
     type Item = u8;

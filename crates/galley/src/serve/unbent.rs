@@ -26,6 +26,7 @@ use super::site::Services;
 use super::{fetch, file, page};
 use crate::body::RequestBody;
 use crate::compositor::renewal::{self, When};
+use crate::compositor::unbent::search::Asked;
 use crate::compositor::unbent::{Fetch, Learn, Lesson, variants};
 use crate::compositor::{Composed, PageOrder, PassOrder};
 use crate::fault::Fault;
@@ -85,6 +86,52 @@ struct Found {
 }
 
 async fn look(services: &Services, exchange: &Exchange<'_>) -> Found {
+    let mut found = look_at_address(services, exchange).await;
+    if exchange.facts.gate() == Gate::Open
+        && found.entry.is_none()
+        && !found.travels_whole
+        && let Some(entry) = equivalent(services, exchange)
+    {
+        found.entry = Some(entry);
+        found.plan = Plan::Fresh;
+    }
+    found
+}
+
+/// A fresh page of another address that says that this one's difference does not matter (`No-Vary-Search`). A stale one is
+/// left alone: this address is then asked, and gets an entry of its own.
+fn equivalent(services: &Services, exchange: &Exchange<'_>) -> Option<Arc<Entry>> {
+    let asked = Asked {
+        facts: &exchange.facts,
+        key: &exchange.key,
+    };
+    asked.find(
+        &services.memory,
+        || request(exchange, Credentials::OfClient).fields,
+        |entry| {
+            is_fresh_for(services, exchange, entry)
+                && asked.is_untouched(&exchange.site.core.epochs, entry)
+        },
+    )
+}
+
+/// Whether an entry is alive and may answer this request without anybody being asked.
+fn is_fresh_for(services: &Services, exchange: &Exchange<'_>, entry: &Entry) -> bool {
+    let facts = &exchange.facts;
+    let core = &exchange.site.core;
+    let standing = lookup::Standing {
+        age: entry.age(services.clock.tick()),
+        life: &entry.life,
+        soft_purged: false,
+        fields: &entry.fields,
+    };
+    core.epochs.prove_waiting(entry) == Standing::Alive
+        && lookup::plan(facts, Some(&standing)) == Plan::Fresh
+        && !(facts.has_authorization()
+            && SharedWith::of(&entry.fields, &core.rules) == SharedWith::Anonymous)
+}
+
+async fn look_at_address(services: &Services, exchange: &Exchange<'_>) -> Found {
     let mut found = Found {
         entry: None,
         is_ending: false,
@@ -181,18 +228,7 @@ async fn stored_part(
     }
     let key = variants::part_key(&exchange.key, range);
     let entry = exchange.site.stored(&services.memory, &key).await?;
-    let standing = lookup::Standing {
-        age: entry.age(services.clock.tick()),
-        life: &entry.life,
-        soft_purged: false,
-        fields: &entry.fields,
-    };
-    let rules = &exchange.site.core.rules;
-    let is_usable = exchange.site.core.epochs.prove_waiting(&entry) == Standing::Alive
-        && lookup::plan(facts, Some(&standing)) == Plan::Fresh
-        && !(facts.has_authorization()
-            && SharedWith::of(&entry.fields, rules) == SharedWith::Anonymous);
-    is_usable.then_some(entry)
+    is_fresh_for(services, exchange, &entry).then_some(entry)
 }
 
 fn reason_to_pass(exchange: &Exchange<'_>, found: &Found) -> Option<PassWhy> {

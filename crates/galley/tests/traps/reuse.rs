@@ -41,10 +41,12 @@ fn trap_05_only_if_cached_is_answered_without_the_origin() {
 fn trap_07_must_revalidate_is_never_served_stale() {
     let lines = "[site.ttl]\nstale_if_error = \"1h\"";
     let stage = Stage::with(lines, |seen, wire| {
-        let control = if seen.path() == "/strict" {
-            "max-age=10, must-revalidate"
-        } else {
-            "max-age=10"
+        let control = match seen.path() {
+            "/must" => "max-age=10, must-revalidate",
+            "/proxy" => "max-age=10, proxy-revalidate",
+            "/ask" => "max-age=10, no-cache",
+            "/shared" => "max-age=10, s-maxage=10",
+            _ => "max-age=10",
         };
         match seen.field("if-none-match") {
             Some(_) => wire.reset(),
@@ -57,7 +59,14 @@ fn trap_07_must_revalidate_is_never_served_stale() {
             }
         }
     });
-    for (path, status) in [("/strict", 504), ("/lax", 200)] {
+    let table = [
+        ("/must", 504),
+        ("/proxy", 504),
+        ("/ask", 504),
+        ("/shared", 504),
+        ("/lax", 200),
+    ];
+    for (path, status) in table {
         assert_eq!(stage.get(path).status, 200);
         wait_for("a stored copy to be asked about", PATIENCE, || {
             let found = stage.get(path).status;
@@ -162,6 +171,72 @@ fn trap_30_stale_while_revalidate_asks_once_and_for_nobody() {
     assert_eq!(stage.last().field("if-none-match"), None);
     wait_for("the new copy", PATIENCE, || stage.get("/").text() == "1");
     assert_eq!(stage.origin.seen().len(), 2);
+}
+
+#[test]
+fn addresses_that_differ_in_what_does_not_matter_share_a_copy() {
+    let stage = Stage::new(|seen, wire| {
+        let search = match seen.path() {
+            "/utm" => "params=(\"utm\")",
+            "/id" => "params, except=(\"id\"), key-order",
+            "/vary" => "params",
+            _ => "params=broken",
+        };
+        let fields = [
+            ("No-Vary-Search", search),
+            ("Vary", if seen.path() == "/vary" { "Foo" } else { "" }),
+            LONG[0],
+        ];
+        wire.answer(200, &fields, seen.number.to_string().as_bytes());
+    });
+    let table = [
+        ("/utm?a=1&utm=x", "/utm?utm=y&a=1", true),
+        ("/utm?a=2&utm=x", "/utm?a=2", true),
+        ("/utm?utm=x", "/utm", true),
+        ("/utm?a=3&utm=x", "/utm?a=4", false),
+        ("/utm?a=5&b", "/utm?b&a=5", false),
+        ("/id?id=1", "/id?foo&id=1&bar", true),
+        ("/id?id=2", "/id?id=3", false),
+        ("/id?id=4", "/idx?id=4", false),
+        ("/broken?a", "/broken?b", false),
+    ];
+    for (stored, asked, wanted) in table {
+        stage.fill(stored);
+        assert_eq!(
+            stage.reuses(&Request::get(asked)),
+            wanted,
+            "{stored} {asked}"
+        );
+    }
+    let with = |target: &str, value: &str| Request::get(target).field("Foo", value);
+    stage.ask(&with("/vary?1", "a"));
+    wait_for("the variant to be stored", PATIENCE, || {
+        stage.reuses(&with("/vary?1", "a"))
+    });
+    assert!(stage.reuses(&with("/vary?2", "a")));
+    assert!(!stage.reuses(&with("/vary?2", "b")));
+}
+
+#[test]
+fn a_purge_of_either_address_reaches_what_they_share() {
+    let stage = Stage::new(|seen, wire| {
+        let fields = [("No-Vary-Search", "params"), LONG[0]];
+        wire.answer(200, &fields, seen.number.to_string().as_bytes());
+    });
+    for purged in ["/a?1", "/a?2"] {
+        let old = stage.fill("/a?1").text();
+        assert_eq!(stage.get("/a?2").text(), old);
+        assert_eq!(stage.get("/a?3").text(), old);
+        assert_eq!(stage.status(&Request::new("PURGE", purged)), 200);
+        assert_ne!(stage.get(purged).text(), old, "{purged}");
+        stage.status(&Request::new("PURGE", "/a?1"));
+        stage.status(&Request::new("PURGE", "/a?2"));
+        stage.status(&Request::new("PURGE", "/a?3"));
+    }
+    let old = stage.fill("/a?1").text();
+    stage.ask(&Request::post("/a?2", "text/plain", "x"));
+    assert_eq!(stage.get("/a?1").text(), old);
+    assert_ne!(stage.get("/a?2").text(), old, "a form has changed it");
 }
 
 #[test]

@@ -1,21 +1,25 @@
-//! Dictionaries of structured fields (RFC 9651 §4.2.2), as far as cache directives need them.
+//! Dictionaries of structured fields (RFC 9651 §4.2.2), as far as fields about caching need them.
 //!
 //! Everything of the grammar is recognised, so that a malformed field is told from an unusual one; of the values only
-//! what a directive can mean is kept. Input is any bytes; nothing panics; the work is linear.
+//! what those fields can mean is kept. Input is any bytes; nothing panics; the work is linear.
 
 /// What a member's value is, as far as it matters here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
     /// A boolean, or a key alone.
     Flag(bool),
     /// An integer of at most 15 digits.
     Integer(i64),
-    /// Any other type: decimal, string, token, bytes, date, display string, inner list.
+    /// A string without its quotes; printable ASCII.
+    Text(String),
+    /// An inner list of strings alone, whatever their parameters.
+    Texts(Vec<String>),
+    /// Any other type: decimal, token, bytes, date, display string, a list of other things.
     Other,
 }
 
 /// The members in order, each key once with its last value. `None`: not a dictionary. An empty field: no members.
-pub(super) fn parse(text: &[u8]) -> Option<Vec<(String, Value)>> {
+pub(crate) fn parse(text: &[u8]) -> Option<Vec<(String, Value)>> {
     let mut input = Input {
         rest: text.trim_ascii(),
     };
@@ -101,12 +105,16 @@ impl Input<'_> {
         if !self.accept(b'(') {
             return self.bare_item();
         }
+        let mut texts = Some(Vec::new());
         loop {
             self.take_while(|byte| byte == b' ');
             if self.accept(b')') {
-                return Some(Value::Other);
+                return Some(texts.map_or(Value::Other, Value::Texts));
             }
-            self.bare_item()?;
+            match (self.bare_item()?, &mut texts) {
+                (Value::Text(text), Some(texts)) => texts.push(text),
+                _ => texts = None,
+            }
             self.parameters()?;
             if !matches!(self.rest.first(), Some(b' ' | b')')) {
                 return None;
@@ -136,7 +144,7 @@ impl Input<'_> {
                 }
                 _ => None,
             },
-            b'"' => self.string(),
+            b'"' => self.string().map(Value::Text),
             b':' => self.byte_sequence(),
             b'@' => {
                 self.next();
@@ -144,7 +152,7 @@ impl Input<'_> {
             }
             b'%' => {
                 self.next();
-                self.string()
+                self.string().map(|_| Value::Other)
             }
             b'*' | b'A'..=b'Z' | b'a'..=b'z' => {
                 self.take_while(|byte| super::is_token_byte(byte) || matches!(byte, b':' | b'/'));
@@ -170,15 +178,19 @@ impl Input<'_> {
         }))
     }
 
-    fn string(&mut self) -> Option<Value> {
+    fn string(&mut self) -> Option<String> {
         if !self.accept(b'"') {
             return None;
         }
+        let mut text = String::new();
         loop {
             match self.next()? {
-                b'"' => return Some(Value::Other),
-                b'\\' if !matches!(self.next()?, b'"' | b'\\') => return None,
-                b'\\' | b' '..=b'~' => {}
+                b'"' => return Some(text),
+                b'\\' => match self.next()? {
+                    escaped @ (b'"' | b'\\') => text.push(char::from(escaped)),
+                    _ => return None,
+                },
+                byte @ b' '..=b'~' => text.push(char::from(byte)),
                 _ => return None,
             }
         }
@@ -201,6 +213,8 @@ mod tests {
     #[test]
     fn dictionaries() {
         let one = |name: &str, value| Some(vec![(name.to_owned(), value)]);
+        let texts =
+            |texts: &[&str]| Value::Texts(texts.iter().map(|text| (*text).to_owned()).collect());
         let table = [
             ("", Some(vec![])),
             ("a", one("a", Value::Flag(true))),
@@ -209,7 +223,12 @@ mod tests {
             ("a=?0", one("a", Value::Flag(false))),
             ("a=-15", one("a", Value::Integer(-15))),
             ("a=1.25", one("a", Value::Other)),
-            ("a=\"x\\\"y, b\"", one("a", Value::Other)),
+            (
+                "a=\"x\\\"y, b\"",
+                one("a", Value::Text("x\"y, b".to_owned())),
+            ),
+            ("a=(\"x\";p  \"\")", one("a", texts(&["x", ""]))),
+            ("a=()", one("a", texts(&[]))),
             ("a=tok/en:1", one("a", Value::Other)),
             ("a=:aGk=:", one("a", Value::Other)),
             ("a=@1659578233", one("a", Value::Other)),

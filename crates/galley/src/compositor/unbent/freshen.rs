@@ -71,6 +71,7 @@ impl Desk {
                 if self.memory.put_if_same(held, Arc::clone(&entry)).is_ok() {
                     shelve(&page.site, &entry, Ok(()));
                 }
+                self.note_search(page, flight.born.get(), &fields);
                 (fields, share)
             }
             Verdict::Skip(_) => {

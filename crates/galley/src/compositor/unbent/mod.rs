@@ -8,6 +8,7 @@
 mod freshen;
 mod learn;
 mod receive;
+pub mod search;
 pub mod variants;
 
 use std::rc::Rc;

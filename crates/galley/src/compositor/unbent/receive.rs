@@ -179,6 +179,7 @@ impl Desk {
                 },
             );
         }
+        self.note_search(page, born, &kept.fields);
     }
 
     pub(super) fn store_unbent(&self, page: &PageOrder, parts: Parts) {
@@ -323,7 +324,7 @@ pub(super) fn forget(page: &PageOrder, key: &Key, born: u64) {
     }
 }
 
-fn marker(page: &PageOrder, kind: Kind, born: u64) -> Parts {
+pub(super) fn marker(page: &PageOrder, kind: Kind, born: u64) -> Parts {
     Parts {
         key: page.key.clone(),
         kind,
@@ -343,4 +344,4 @@ fn marker(page: &PageOrder, kind: Kind, born: u64) -> Parts {
 const REMEMBERED: Duration = Duration::from_secs(2);
 
 /// A marker of variants outlives them; what is no longer read leaves the memory by itself.
-const MARKED: Duration = Duration::from_secs(365 * 86_400);
+pub(super) const MARKED: Duration = Duration::from_secs(365 * 86_400);

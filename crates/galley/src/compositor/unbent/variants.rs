@@ -144,7 +144,8 @@ pub fn read(mut list: &[u8]) -> Vec<Vec<u8>> {
     found
 }
 
-fn write(selections: &[Vec<u8>]) -> Bytes {
+/// The inverse of [`read`].
+pub(super) fn write(selections: &[Vec<u8>]) -> Bytes {
     let mut out = Vec::new();
     for selection in selections {
         // Longer ones are not kept in the first place.
@@ -170,7 +171,7 @@ pub fn vary(names: &[HeaderName]) -> HeaderMap {
 pub const MOST_VARIANTS: usize = 32;
 
 /// Bytes of the site's number at the end of a key.
-const SITE_NUMBER: usize = 4;
+pub(super) const SITE_NUMBER: usize = 4;
 
 /// What follows is a selection, or a range: one byte apart from one another.
 const VARIANT: u8 = 1;
