@@ -47,7 +47,7 @@ impl Asked<'_> {
         variants::read(&marker.body)
             .iter()
             .rev()
-            .filter_map(|record| split(record))
+            .map(|record| split(record))
             .filter(|query| *query != self.facts.query())
             .find_map(|query| {
                 key::write_key_with(self.facts, query, &mut key);
@@ -130,18 +130,13 @@ fn site_of(key: &[u8]) -> &[u8] {
         .unwrap_or_default()
 }
 
-/// A query as the marker lists it: whether there is one, then its bytes.
+/// A query as the marker lists it: with its `?`, or nothing where the address has none.
 fn join(query: Option<&[u8]>) -> Vec<u8> {
-    let mut record = vec![u8::from(query.is_some())];
-    record.extend_from_slice(query.unwrap_or_default());
-    record
+    query.map_or_else(Vec::new, |query| [b"?", query].concat())
 }
 
-fn split(record: &[u8]) -> Option<Option<&[u8]>> {
-    match record.split_first()? {
-        (0, _) => Some(None),
-        (_, query) => Some(Some(query)),
-    }
+fn split(record: &[u8]) -> Option<&[u8]> {
+    record.strip_prefix(b"?")
 }
 
 /// Queries of one path that are remembered: each is looked at by every request of the path that finds nothing of its own.
@@ -157,8 +152,7 @@ mod tests {
     #[test]
     fn records_keep_whether_there_is_a_query() {
         for query in [None, Some(&b""[..]), Some(&b"a=1&b"[..])] {
-            assert_eq!(split(&join(query)), Some(query));
+            assert_eq!(split(&join(query)), query);
         }
-        assert_eq!(split(b""), None);
     }
 }
