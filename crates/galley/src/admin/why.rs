@@ -108,6 +108,7 @@ fn explain(state: &State, reach: Reach, wanted: &Wanted) -> Result<Value, Reply>
         local: NOBODY,
         request_id: String::new(),
         facts: galley_rules::facts::Facts::default(),
+        mailbox: None,
     };
     Ok(match admit(admission, &head, &framing) {
         Ok(exchange) => Explanation::of(state, exchange).value(wanted),

@@ -5,6 +5,7 @@
 //! read to its end closes the connection, because what follows could not be told apart.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use galley_rules::facts::Facts;
 use galley_rules::outcome::{Outcome, RefusedWhy};
 use galley_wire::body::BodyReader;
 use galley_wire::framing::{self, BodyKind, Framing};
-use galley_wire::head::{self, Head, HeadScanner, Parsed, Refusal};
+use galley_wire::head::{self, Head, HeadScanner, Parsed, Refusal, Version};
 use tokio::net::TcpStream;
 
 use super::Core;
@@ -25,6 +26,7 @@ use super::write::{self, Next, Peer};
 use crate::body::{RequestBody, Spool};
 use crate::fault::Fault;
 use crate::serve::{self, Admission, Answer, Exchange, Sites};
+use crate::upstream::interim::Mailbox;
 
 /// The two ends of a connection.
 #[derive(Clone, Copy)]
@@ -44,6 +46,7 @@ pub(super) async fn connection(core: Rc<Core>, stream: TcpStream, sites: Arc<Sit
     );
     let mut facts = Facts::default();
     let mut lane = Lane::default();
+    let mailbox = Mailbox::default();
     loop {
         if wire.input.is_empty() && first_byte(&core, &mut wire).await.is_err() {
             return;
@@ -66,6 +69,7 @@ pub(super) async fn connection(core: Rc<Core>, stream: TcpStream, sites: Arc<Sit
             core: &core,
             sites: &sites,
             ends,
+            mailbox: &mailbox,
         };
         // Boxed, so that an idle connection does not hold the room that an exchange needs: 14 KB each otherwise.
         match Box::pin(turn.request(&mut wire, &head, &mut facts)).await {
@@ -124,6 +128,7 @@ struct Turn<'c> {
     core: &'c Rc<Core>,
     sites: &'c Sites,
     ends: Ends,
+    mailbox: &'c Mailbox,
 }
 
 impl Turn<'_> {
@@ -153,6 +158,7 @@ impl Turn<'_> {
             local: self.ends.local,
             request_id: std::mem::take(&mut open.request_id),
             facts: std::mem::take(facts),
+            mailbox: (head.version == Version::H11).then(|| self.mailbox.clone()),
         };
         let mut exchange = match serve::admit(admission, &head, &framing) {
             Ok(exchange) => exchange,
@@ -192,11 +198,21 @@ impl Turn<'_> {
     /// The answer, or nothing when the client left before there was one.
     async fn answer(&self, wire: &mut Wire, exchange: &mut Exchange<'_>) -> Option<Answer> {
         // An unsafe request goes on at the compositor when this ends; a safe one is given up there too.
-        tokio::select! {
-            biased;
-            answer = serve::handle(&self.core.services, exchange) => Some(answer),
-            () = wire.vanished() => None,
+        let mut handling = pin!(serve::handle(&self.core.services, exchange));
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = &mut handling => break answer,
+                interim = self.mailbox.next() => write::interim(wire, &interim).await.ok()?,
+                () = wire.vanished() => return None,
+            }
+        };
+        // The last ones may have come together with the answer.
+        while let Some(interim) = self.mailbox.try_next() {
+            write::interim(wire, &interim).await.ok()?;
         }
+        self.mailbox.close();
+        Some(answer)
     }
 
     async fn finish(

@@ -14,6 +14,7 @@ use tokio::task::spawn_blocking;
 use super::io::{Gone, Wire};
 use super::record::End;
 use crate::serve::{Answer, Body};
+use crate::upstream::interim::Interim;
 
 /// Whether the connection serves another request.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -140,6 +141,20 @@ async fn plain(
 ) -> Result<(), Gone> {
     head(wire, answer, peer, length);
     wire.send(body).await
+}
+
+/// Writes an interim response (RFC 9110 §15.2). Only towards HTTP/1.1.
+pub(super) async fn interim(wire: &mut Wire, interim: &Interim) -> Result<(), Gone> {
+    let fields = interim.fields.iter();
+    wire.output.clear();
+    answer::write_head(
+        &mut wire.output,
+        interim.status.as_u16(),
+        fields.map(|(name, value)| (name.as_str(), value.as_bytes())),
+        Length::None,
+        Connection::KeepAlive,
+    );
+    wire.send(&[]).await
 }
 
 struct Arriving {

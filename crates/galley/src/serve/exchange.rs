@@ -15,6 +15,7 @@ use galley_wire::head::Head;
 use super::site::{Site, Sites};
 use crate::body::RequestBody;
 use crate::fault::Fault;
+use crate::upstream::interim::{self, Mailbox};
 
 /// One request, from its head to its answer.
 pub struct Exchange<'h> {
@@ -34,12 +35,18 @@ pub struct Exchange<'h> {
     pub request_id: String,
     /// The entry's key, where one was looked up.
     pub key: Vec<u8>,
+    mailbox: Option<Mailbox>,
 }
 
 impl Exchange<'_> {
     /// Writes the entry's key.
     pub fn write_key(&mut self) {
         self.site.write_key(&self.facts, &mut self.key);
+    }
+
+    /// Where interim responses to this client's own request go; `None` where it takes none.
+    pub fn interim(&self) -> Option<interim::Sender> {
+        self.mailbox.as_ref().map(Mailbox::open)
     }
 }
 
@@ -60,6 +67,8 @@ pub struct Admission<'a> {
     pub request_id: String,
     /// Buffers of an earlier exchange, to be used again.
     pub facts: Facts,
+    /// Where the front looks for interim responses; `None` where the client would not understand them.
+    pub mailbox: Option<Mailbox>,
 }
 
 /// Refuses a head, or makes an exchange of it.
@@ -74,6 +83,7 @@ pub fn admit<'h>(
         local,
         request_id,
         mut facts,
+        mailbox,
     } = admission;
     let refuse = |why, note: String| (Fault::new(why, note), request_id.clone());
     let raw_host = framing.host.text().unwrap_or_default();
@@ -115,5 +125,6 @@ pub fn admit<'h>(
         local,
         request_id,
         key: Vec::new(),
+        mailbox,
     })
 }

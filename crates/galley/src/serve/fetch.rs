@@ -117,7 +117,10 @@ pub async fn whole(
         site: Arc::clone(&exchange.site.core),
         pool: pool.index,
         facts: exchange.facts.clone(),
-        ask: ask(exchange, request, script, body),
+        ask: Ask {
+            interim: exchange.interim(),
+            ..ask(exchange, request, script, body)
+        },
         learn: None,
     };
     let mut reader = pool.compositor.pass(order).await?;
@@ -173,6 +176,7 @@ pub(super) fn ask(
         server_port: exchange.local.port(),
         server_address: Some(exchange.local.ip()),
         body,
+        interim: None,
     }
 }
 

@@ -30,6 +30,7 @@ use crate::compositor::unbent::search::Asked;
 use crate::compositor::unbent::{Fetch, Learn, Lesson, variants};
 use crate::compositor::{Composed, PageOrder, PassOrder};
 use crate::fault::Fault;
+use crate::upstream::Ask;
 
 /// Answers a request.
 pub async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Answer, Fault> {
@@ -253,7 +254,7 @@ async fn fetched(
 ) -> Result<Answer, Fault> {
     let began = Instant::now();
     let (pool, own_script) = fetch::upstream(exchange, script.clone())?;
-    let order = Fetch {
+    let mut order = Fetch {
         page: order(
             services,
             exchange,
@@ -263,6 +264,8 @@ async fn fetched(
         ),
         held: in_memory(&found),
     };
+    // To the one whose request it is; those who join get none.
+    order.page.ask.interim = exchange.interim();
     let composed = pool.compositor.fetch(order).await;
     let (mut reader, collapsed) = match composed {
         Ok(Composed::Entry(entry)) => {
@@ -355,7 +358,10 @@ async fn whole(
         site: Arc::clone(&exchange.site.core),
         pool: pool.index,
         facts: exchange.facts.clone(),
-        ask: fetch::ask(exchange, request, script, body),
+        ask: Ask {
+            interim: exchange.interim(),
+            ..fetch::ask(exchange, request, script, body)
+        },
         learn,
     };
     let mut reader = match pool.compositor.pass(order).await {

@@ -17,6 +17,7 @@ use http::{HeaderValue, Request, header};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming as HyperBody, SizeHint};
 use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::ext::on_informational;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -226,6 +227,11 @@ fn request(ask: &Ask) -> Option<Request<AskBody>> {
     fields.insert(header::HOST, HeaderValue::from_str(&ask.request.host).ok()?);
     for (name, value) in &ask.request.fields {
         fields.append(name.clone(), value.clone());
+    }
+    if let Some(client) = ask.interim.clone() {
+        on_informational(&mut request, move |interim| {
+            client.send(interim.status(), interim.headers());
+        });
     }
     Some(request)
 }

@@ -8,6 +8,7 @@
 
 mod fcgi;
 mod http1;
+pub mod interim;
 mod limit;
 
 use std::net::IpAddr;
@@ -42,6 +43,8 @@ pub struct Ask {
     pub server_address: Option<IpAddr>,
     /// The body, arrived completely.
     pub body: RequestBody,
+    /// Where interim responses go; `None`: nowhere, which is where FastCGI has them from.
+    pub interim: Option<interim::Sender>,
 }
 
 impl Ask {

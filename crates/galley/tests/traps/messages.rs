@@ -1,6 +1,9 @@
 //! What messages carry: ages, dates, validators, ranges, framing, and the fields that end at each hop.
 
-use galley_testkit::client::Request;
+use std::io::Read as _;
+
+use galley_testkit::client::{Connection, Request};
+use galley_testkit::origin::Gate;
 use galley_testkit::wait_for;
 
 use crate::stage::{PATIENCE, Stage};
@@ -307,4 +310,50 @@ fn what_post_teaches_answers_a_get() {
     let stored = Request::get("/own").field("Cache-Control", "only-if-cached");
     wait_for("the lesson", PATIENCE, || stage.status(&stored) == 200);
     assert_eq!(stage.origin.seen().len(), 3);
+}
+
+#[test]
+fn early_hints_reach_the_one_who_asked_before_the_answer() {
+    let hints = "HTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\n\r\n";
+    let gate = Gate::new();
+    let door = gate.clone();
+    let stage = Stage::new(move |seen, wire| {
+        wire.write(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n");
+        wire.write(b"Link: </a.css>; rel=preload\r\nConnection: x-hop\r\nX-Hop: 1\r\n\r\n");
+        if seen.path().contains("gated") {
+            door.pass();
+        }
+        let control = if seen.path().contains("stored") {
+            LONG
+        } else {
+            ("Cache-Control", "no-store")
+        };
+        wire.answer(200, &[control], b"x");
+    });
+    for target in ["/gated/stored", "/gated/passed"] {
+        let mut connection = Connection::open(stage.addr()).unwrap();
+        connection.send(&Request::get(target)).unwrap();
+        let mut head = vec![0; hints.len()];
+        connection.stream().read_exact(&mut head).unwrap();
+        assert_eq!(String::from_utf8_lossy(&head), hints, "{target}");
+        gate.open();
+        let answer = connection.receive("GET").unwrap();
+        assert_eq!((answer.status, answer.interim.len()), (200, 0), "{target}");
+    }
+    // With the answer in one piece, once each, and the connection serves on.
+    let mut connection = Connection::open(stage.addr()).unwrap();
+    for request in [Request::get("/a"), Request::post("/a", "text/plain", "x")] {
+        for _ in 0..3 {
+            let answer = connection.exchange(&request).unwrap();
+            assert_eq!((answer.status, &answer.interim[..]), (200, &[103][..]));
+        }
+    }
+    wait_for("a stored copy", PATIENCE, || {
+        stage.get("/gated/stored").is_hit()
+    });
+    assert!(stage.get("/gated/stored").interim.is_empty(), "not stored");
+    let mut old = Connection::open(stage.addr()).unwrap();
+    old.write(b"GET /old HTTP/1.0\r\nHost: a\r\n\r\n").unwrap();
+    let answer = old.receive("GET").unwrap();
+    assert_eq!((answer.status, answer.interim.len()), (200, 0));
 }

@@ -1,0 +1,183 @@
+//! Interim responses (1xx) on their way from an upstream to the one client whose request they answer.
+//!
+//! A proxy passes them on (RFC 9110 §15.2); `103 Early Hints` (RFC 8297) is the one that matters: a browser fetches what
+//! a page needs while PHP still composes it. They belong to one exchange: who joined a fill gets none, and none is stored.
+//! They are no promise about the answer and may be lost: a client that is slow to take them, or an upstream that sends too
+//! many or too large ones, loses them and nothing else.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use galley_rules::purge::PURGE_FIELDS;
+use galley_rules::storable;
+use http::{HeaderMap, StatusCode};
+use tokio::sync::mpsc;
+
+/// One interim response, as the client may have it.
+#[derive(Debug)]
+pub struct Interim {
+    /// 102 to 199.
+    pub status: StatusCode,
+    /// End-to-end fields.
+    pub fields: HeaderMap,
+}
+
+/// Where a front finds the interim responses of the exchange that it waits for. Nothing is allocated for a request that
+/// asks no upstream. One task may wait.
+#[derive(Clone, Debug, Default)]
+pub struct Mailbox(Arc<Mutex<Option<mpsc::Receiver<Interim>>>>);
+
+impl Mailbox {
+    /// Begins an exchange: what an earlier one still sends is lost from now on.
+    pub fn open(&self) -> Sender {
+        let (letters, receiver) = mpsc::channel(MOST_WAITING);
+        *self.lock() = Some(receiver);
+        Sender {
+            letters,
+            left: Arc::new(AtomicUsize::new(MOST_RESPONSES)),
+        }
+    }
+
+    /// Ends the exchange.
+    pub fn close(&self) {
+        *self.lock() = None;
+    }
+
+    /// The next one; waits for ever where none comes, and is woken only for an exchange that had begun when it was polled
+    /// last. Cancel-safe.
+    pub async fn next(&self) -> Interim {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// The next one that has come already.
+    pub fn try_next(&self) -> Option<Interim> {
+        self.lock().as_mut()?.try_recv().ok()
+    }
+
+    fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Interim> {
+        let mut receiver = self.lock();
+        match receiver.as_mut().map(|receiver| receiver.poll_recv(cx)) {
+            Some(Poll::Ready(Some(interim))) => Poll::Ready(interim),
+            Some(Poll::Ready(None) | Poll::Pending) | None => Poll::Pending,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<mpsc::Receiver<Interim>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The upstream's end, for one exchange.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    letters: mpsc::Sender<Interim>,
+    /// How many more may be sent; lowered by whoever receives from the upstream.
+    left: Arc<AtomicUsize>,
+}
+
+impl Sender {
+    /// Passes one on, or drops it: 100 and 101 are about the connection it came on, and bounds hold. Never waits.
+    pub fn send(&self, status: StatusCode, fields: &HeaderMap) {
+        if !(102..=199).contains(&status.as_u16()) || size(fields) > LARGEST {
+            return;
+        }
+        let is_one_left = self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(1)
+            });
+        if is_one_left.is_err() {
+            return;
+        }
+        let mut fields = storable::forwarded_fields(fields);
+        for name in PURGE_FIELDS {
+            fields.remove(*name);
+        }
+        let _ = self.letters.try_send(Interim { status, fields });
+    }
+}
+
+fn size(fields: &HeaderMap) -> usize {
+    fields
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len())
+        .sum()
+}
+
+/// Interim responses of one exchange; more tell a browser nothing that fewer could not.
+const MOST_RESPONSES: usize = 8;
+
+/// Those that a client has not taken yet.
+const MOST_WAITING: usize = 4;
+
+/// Bytes of the names and values of one: a few dozen links.
+const LARGEST: usize = 8 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::header::{CONNECTION, HeaderValue, LINK};
+
+    fn hints(text: &str) -> HeaderMap {
+        let mut fields = HeaderMap::new();
+        fields.insert(LINK, text.parse().unwrap());
+        fields
+    }
+
+    #[test]
+    fn what_is_about_the_connection_stays_on_it() {
+        let mailbox = Mailbox::default();
+        let sender = mailbox.open();
+        for status in [100, 101, 200] {
+            sender.send(StatusCode::from_u16(status).unwrap(), &hints("</a>"));
+        }
+        assert!(mailbox.try_next().is_none());
+        let mut fields = hints("</a>");
+        fields.insert(CONNECTION, HeaderValue::from_static("x-hop"));
+        fields.insert("x-hop", HeaderValue::from_static("1"));
+        fields.insert("galley-purge", HeaderValue::from_static("*"));
+        sender.send(StatusCode::EARLY_HINTS, &fields);
+        let passed = mailbox.try_next().unwrap();
+        assert_eq!(
+            (passed.status, passed.fields),
+            (StatusCode::EARLY_HINTS, hints("</a>"))
+        );
+    }
+
+    #[test]
+    fn number_and_size_are_bounded() {
+        let mailbox = Mailbox::default();
+        let sender = mailbox.open();
+        sender.send(StatusCode::EARLY_HINTS, &hints(&"x".repeat(LARGEST)));
+        assert!(mailbox.try_next().is_none());
+        for _ in 0..=MOST_WAITING {
+            sender.send(StatusCode::EARLY_HINTS, &hints("</a>"));
+        }
+        let waiting = std::iter::from_fn(|| mailbox.try_next()).count();
+        assert_eq!(waiting, MOST_WAITING);
+        let mut passed = MOST_WAITING + 1;
+        loop {
+            sender.send(StatusCode::PROCESSING, &HeaderMap::new());
+            if mailbox.try_next().is_none() {
+                break;
+            }
+            passed += 1;
+        }
+        assert_eq!(passed, MOST_RESPONSES);
+    }
+
+    #[test]
+    fn an_exchange_that_has_ended_sends_nothing_into_the_next() {
+        let mailbox = Mailbox::default();
+        let before = mailbox.open();
+        before.send(StatusCode::EARLY_HINTS, &hints("</a>"));
+        let now = mailbox.open();
+        before.send(StatusCode::EARLY_HINTS, &hints("</a>"));
+        assert!(mailbox.try_next().is_none());
+        now.send(StatusCode::EARLY_HINTS, &hints("</b>"));
+        mailbox.close();
+        assert!(mailbox.try_next().is_none());
+    }
+}
