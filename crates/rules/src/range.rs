@@ -19,6 +19,43 @@ impl Span {
     pub const fn length(self) -> u64 {
         self.end.saturating_sub(self.start)
     }
+
+    /// Both as one, where they overlap or touch.
+    pub fn union(self, other: Self) -> Option<Self> {
+        (self.start <= other.end && other.start <= self.end).then(|| Self {
+            start: self.start.min(other.start),
+            end: self.end.max(other.end),
+        })
+    }
+}
+
+/// What a 206 with one part says that it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Its bytes.
+    pub span: Span,
+    /// Length of the whole representation, where that is told; never below the span's end.
+    pub complete: Option<u64>,
+}
+
+/// Reads a `Content-Range` of bytes (RFC 9110 §14.4); `None` for an unsatisfied one, another unit and anything malformed.
+pub fn held(value: &[u8]) -> Option<Held> {
+    let (unit, rest) = value.trim_ascii().split_at_checked(b"bytes ".len())?;
+    if !unit.eq_ignore_ascii_case(b"bytes ") {
+        return None;
+    }
+    let (range, complete) = rest.split_at(memchr::memchr(b'/', rest)?);
+    let (first, last) = range.split_at(memchr::memchr(b'-', range)?);
+    let span = Span {
+        start: number(first)?,
+        end: number(last.get(1..)?)?.checked_add(1)?,
+    };
+    let complete = match complete.get(1..)? {
+        b"*" => None,
+        digits => Some(number(digits)?),
+    };
+    let is_sound = span.start < span.end && complete.is_none_or(|length| span.end <= length);
+    is_sound.then_some(Held { span, complete })
 }
 
 /// What to send.
@@ -140,6 +177,48 @@ mod tests {
     }
 
     #[test]
+    fn parts_say_what_they_hold() {
+        let held_of = |start, end, complete| {
+            let span = Span { start, end };
+            Some(Held { span, complete })
+        };
+        let table = [
+            ("bytes 0-3/10", held_of(0, 4, Some(10))),
+            ("Bytes 4-9/10", held_of(4, 10, Some(10))),
+            ("bytes 4-9/*", held_of(4, 10, None)),
+            ("bytes 4-10/10", None),
+            ("bytes 4-3/10", None),
+            ("bytes */10", None),
+            ("bytes=0-3/10", None),
+            ("bytes 0-3", None),
+            ("bytes -3/10", None),
+            ("bytes 0-/10", None),
+            ("bytes +0-3/10", None),
+            ("bytes 0-18446744073709551615/*", None),
+            ("lines 0-3/10", None),
+            ("", None),
+        ];
+        for (text, wanted) in table {
+            assert_eq!(held(text.as_bytes()), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_touches_is_one() {
+        let span = |start, end| Span { start, end };
+        let table = [
+            (span(0, 4), span(4, 6), Some(span(0, 6))),
+            (span(0, 4), span(2, 3), Some(span(0, 4))),
+            (span(0, 4), span(3, 9), Some(span(0, 9))),
+            (span(0, 4), span(5, 6), None),
+        ];
+        for (one, other, wanted) in table {
+            assert_eq!(one.union(other), wanted, "{one:?} {other:?}");
+            assert_eq!(other.union(one), wanted, "{other:?} {one:?}");
+        }
+    }
+
+    #[test]
     fn ranges_of_a_hundred_bytes() {
         let table: &[(&str, Ranges)] = &[
             ("bytes=0-0", Ranges::One(span(0, 1))),
@@ -206,6 +285,11 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn any_content_range_is_read(value in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let _ = held(&value);
+        }
+
         #[test]
         fn spans_are_inside_ascending_and_apart(value in "bytes=([0-9]{0,4}-[0-9]{0,4},? ?){1,30}", length in 0..3000_u64) {
             let spans = match parse(value.as_bytes(), length) {

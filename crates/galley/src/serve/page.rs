@@ -94,6 +94,52 @@ pub(super) fn coded(facts: &Facts, entry: &Entry) -> Option<usize> {
     entry.coded().iter().position(|coded| coded.coding == best)
 }
 
+/// The answer to `wanted`, a `Range`, from a stored part that holds more; `None` where it does not hold all of it.
+pub fn from_stretch(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    entry: Arc<Entry>,
+    wanted: &[u8],
+) -> Option<Answer> {
+    let held = range::held(entry.fields.get(header::CONTENT_RANGE)?.as_bytes())?;
+    let complete = held.complete?;
+    let Ranges::One(span) = range::parse(wanted, complete) else {
+        return None;
+    };
+    let offset = |at: u64| usize::try_from(at.checked_sub(held.span.start)?).ok();
+    let (start, end) = (offset(span.start)?, offset(span.end)?);
+    entry.body.get(start..end)?;
+    let last = span.end.checked_sub(1)?;
+    let text = format!("bytes {}-{last}/{complete}", span.start);
+    let piece = Piece {
+        entry: Arc::clone(&entry),
+        start,
+        end,
+    };
+    let mut answer = from_entry(services, exchange, entry, Outcome::Hit);
+    let mut fields = answer.fields.map().clone();
+    fields.insert(header::CONTENT_RANGE, HeaderValue::from_str(&text).ok()?);
+    answer.fields = Fields::Own(fields);
+    answer.body = Body::Bytes(Bytes::from_owner(piece));
+    Some(answer)
+}
+
+/// Bytes of an entry that stays, and pays for them, until they have left.
+struct Piece {
+    entry: Arc<Entry>,
+    start: usize,
+    end: usize,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        self.entry
+            .body
+            .get(self.start..self.end)
+            .unwrap_or_default()
+    }
+}
+
 /// The answer of a page that is arriving and shared with others.
 pub fn from_fill(
     exchange: &Exchange<'_>,

@@ -56,8 +56,8 @@ pub async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result
         }
         _ => {}
     }
-    if let Some(part) = stored_part(services, exchange, &found).await {
-        return Ok(page::from_entry(services, exchange, part, Outcome::Hit));
+    if let Some(answer) = stored_part(services, exchange, &found).await {
+        return Ok(answer);
     }
     let script = match file::find(exchange).await? {
         file::Found::Answer(answer) => return Ok(answer),
@@ -212,12 +212,13 @@ async fn from_stored(
     page::from_entry(services, exchange, entry, outcome)
 }
 
-/// The stored part for this very `Range`, where nothing whole could be cut.
+/// The stored part for this very `Range`, or what lies in the parts that were put together, where nothing whole could be
+/// cut.
 async fn stored_part(
     services: &Services,
     exchange: &Exchange<'_>,
     found: &Found,
-) -> Option<Arc<Entry>> {
+) -> Option<Answer> {
     let facts = &exchange.facts;
     let range = facts.range()?;
     let may_look = facts.gate() == Gate::Open
@@ -227,9 +228,19 @@ async fn stored_part(
     if !may_look {
         return None;
     }
-    let key = variants::part_key(&exchange.key, range);
-    let entry = exchange.site.stored(&services.memory, &key).await?;
-    is_fresh_for(services, exchange, &entry).then_some(entry)
+    let site = &exchange.site;
+    let own = variants::part_key(&exchange.key, range);
+    if let Some(part) = site.stored(&services.memory, &own).await
+        && is_fresh_for(services, exchange, &part)
+    {
+        return Some(page::from_entry(services, exchange, part, Outcome::Hit));
+    }
+    let joined = variants::joined_key(&exchange.key);
+    let joined = site.stored(&services.memory, &joined).await?;
+    if !is_fresh_for(services, exchange, &joined) {
+        return None;
+    }
+    page::from_stretch(services, exchange, joined, range)
 }
 
 fn reason_to_pass(exchange: &Exchange<'_>, found: &Found) -> Option<PassWhy> {
@@ -388,7 +399,7 @@ fn lesson(exchange: &Exchange<'_>, found: &Found) -> Option<Learn> {
         }),
         (Method::Get, Gate::Open) if found.entry.is_none() => facts.range().map(|range| Learn {
             key: Key::new(&variants::part_key(&exchange.key, range)),
-            lesson: Lesson::Part,
+            lesson: Lesson::Part(key()),
         }),
         (Method::Post, Gate::Pass(PassWhy::Method)) => reader(exchange).map(|reader| Learn {
             key: key(),

@@ -357,3 +357,86 @@ fn early_hints_reach_the_one_who_asked_before_the_answer() {
     let answer = old.receive("GET").unwrap();
     assert_eq!((answer.status, answer.interim.len()), (200, 0));
 }
+
+/// An origin of ten digits that answers ranges, with this tag.
+fn digits(tag: impl Fn(u64) -> &'static str + Send + Sync + 'static) -> Stage {
+    Stage::new(move |seen, wire| {
+        let tagged = [LONG, ("ETag", tag(seen.number as u64))];
+        let range = seen.field("range").and_then(|range| {
+            let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
+            Some((first.parse::<usize>().ok()?, last.parse::<usize>().ok()?))
+        });
+        match range {
+            Some((first, last)) => {
+                let held = format!("bytes {first}-{last}/10");
+                let fields = [tagged[0], tagged[1], ("Content-Range", held.as_str())];
+                wire.answer(206, &fields, &b"0123456789"[first..=last]);
+            }
+            None => {
+                wire.answer(200, &tagged, b"0123456789");
+            }
+        }
+    })
+}
+
+fn part(range: &str) -> Request {
+    Request::get("/").field("Range", format!("bytes={range}"))
+}
+
+/// Asks for a part and waits until it is stored.
+fn take(stage: &Stage, range: &str) {
+    stage.ask(&part(range));
+    wait_for("the part to be stored", PATIENCE, || {
+        stage.reuses(&part(range))
+    });
+}
+
+#[test]
+fn parts_with_one_strong_tag_are_joined() {
+    let stage = digits(|_| "\"a\"");
+    take(&stage, "0-3");
+    assert!(stage.reuses(&part("1-2")));
+    assert!(!stage.reuses(&part("2-5")));
+    take(&stage, "4-7");
+    for (range, held, text) in [
+        ("2-5", "bytes 2-5/10", "2345"),
+        ("0-0", "bytes 0-0/10", "0"),
+        ("1-7", "bytes 1-7/10", "1234567"),
+    ] {
+        let before = stage.origin.seen().len();
+        let answer = stage.ask(&part(range));
+        assert_eq!(stage.origin.seen().len(), before, "{range}");
+        assert_eq!((answer.status, answer.text().as_str()), (206, text));
+        assert_eq!(answer.all("content-range"), [held]);
+    }
+    take(&stage, "6-9");
+    let before = stage.origin.seen().len();
+    let whole = stage.get("/");
+    assert_eq!(stage.origin.seen().len(), before, "all of it is known");
+    assert_eq!((whole.status, whole.text().as_str()), (200, "0123456789"));
+    assert!(!whole.has("content-range") && whole.is_hit());
+    assert_eq!(stage.ask(&part("-2")).text(), "89");
+}
+
+#[test]
+fn parts_of_different_or_weak_tags_stay_apart() {
+    for tag in [
+        |number| if number == 0 { "\"a\"" } else { "\"b\"" },
+        |_| "W/\"a\"",
+    ] {
+        let stage = digits(tag);
+        take(&stage, "0-4");
+        take(&stage, "5-9");
+        assert!(!stage.reuses(&part("3-6")));
+        assert!(!stage.reuses(&Request::get("/")));
+    }
+}
+
+#[test]
+fn a_purge_between_two_parts_keeps_them_apart() {
+    let stage = digits(|_| "\"a\"");
+    take(&stage, "0-4");
+    assert_eq!(stage.status(&Request::new("PURGE", "/")), 200);
+    take(&stage, "5-9");
+    assert!(!stage.reuses(&Request::get("/")));
+}

@@ -76,7 +76,6 @@ pub struct Wishes {
     pub only_if_cached: bool,
     pub max_age: Option<u64>,
     pub min_fresh: Option<u64>,
-    /// `Some(None)`: any staleness.
     pub max_stale: MaxStale,
     pub authorization: bool,
 }

@@ -161,7 +161,7 @@ fn merged(held: &Entry, news: &HeaderMap) -> HeaderMap {
 }
 
 /// The tags of both, or that of everything.
-fn both(held: &Entry, new: Tags) -> Tags {
+pub(super) fn both(held: &Entry, new: Tags) -> Tags {
     let mut ids: Vec<u64> = held.scopes.tags.iter().copied().chain(new.ids).collect();
     ids.sort_unstable();
     ids.dedup();

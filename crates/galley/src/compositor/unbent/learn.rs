@@ -1,6 +1,6 @@
 //! What the store learns from requests that travel whole, on sites without a preset.
 //!
-//! A part answers the same `Range` again (RFC 9111 §3.3); an answer to `POST` may be what a `GET` would give
+//! A part answers the same `Range` again (RFC 9111 §3.3) and is joined with others; an answer to `POST` may be what a `GET` would give
 //! (RFC 9110 §9.3.3); the head that answers a `HEAD` tells about a stored response (RFC 9111 §4.3.5).
 
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use galley_rules::facts::Facts;
 use galley_rules::purge::Order as Purge;
+use galley_rules::range;
 use galley_rules::storable::{self, Answered, Life, Verdict};
 use galley_rules::tags;
 use galley_store::entry::{Entry, Kind, Parts};
@@ -32,8 +33,8 @@ pub struct Learn {
 
 /// Kinds of what may be learnt.
 pub enum Lesson {
-    /// The part that a `Range` asks for.
-    Part,
+    /// The part that a `Range` asks for, of this address.
+    Part(Key),
     /// What a `GET` with these facts would give.
     Taught(Box<Facts>),
     /// The head of this entry.
@@ -80,7 +81,7 @@ impl Desk {
             now: self.clock.wall(),
         };
         let verdict = match &learn.lesson {
-            Lesson::Part => storable::judge_part(&order.facts, &answered, rules),
+            Lesson::Part(_) => storable::judge_part(&order.facts, &answered, rules),
             Lesson::Taught(reader) => storable::judge_taught(reader, &answered, rules),
             Lesson::Head(held) => {
                 let is_usable = incoming.status == StatusCode::OK
@@ -141,10 +142,14 @@ impl Desk {
             tags: tags.names,
             born,
         }));
-        if order.site.epochs.prove_waiting(&entry) != Standing::Dead {
-            let outcome = self.memory.put(Arc::clone(&entry));
-            shelve(&order.site, &entry, outcome);
+        if order.site.epochs.prove_waiting(&entry) == Standing::Dead {
+            return;
         }
+        if let Lesson::Part(address) = &learn.lesson {
+            self.join_part(order, address, &entry);
+        }
+        let outcome = self.memory.put(Arc::clone(&entry));
+        shelve(&order.site, &entry, outcome);
     }
 }
 
@@ -176,13 +181,7 @@ fn is_as_long_as_said(pupil: &Pupil) -> bool {
     let Some(range) = pupil.fields.get(header::CONTENT_RANGE) else {
         return true;
     };
-    let length = range.to_str().ok().and_then(|text| {
-        let (range, _) = text.strip_prefix("bytes ")?.split_once('/')?;
-        let (first, last) = range.split_once('-')?;
-        let (first, last) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);
-        last.checked_sub(first)?.checked_add(1)
-    });
-    length.is_some_and(|length| pupil.body.len() as u64 <= length)
+    range::held(range.as_bytes()).is_some_and(|held| pupil.body.len() as u64 <= held.span.length())
 }
 
 /// The longest body that is learnt on the way: parts of pages and answers of forms.

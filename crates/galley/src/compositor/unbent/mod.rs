@@ -6,6 +6,7 @@
 //! stored and stale is asked about with its own validators (§4.3); variants are told apart by what the response names.
 
 mod freshen;
+mod join;
 mod learn;
 mod receive;
 pub mod search;

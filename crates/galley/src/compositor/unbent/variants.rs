@@ -95,6 +95,11 @@ pub fn part_key(primary: &[u8], range: &[u8]) -> Vec<u8> {
     with_part(primary, PART, range)
 }
 
+/// The key of parts that were put together.
+pub fn joined_key(primary: &[u8]) -> Vec<u8> {
+    with_part(primary, JOINED, b"")
+}
+
 fn with_part(primary: &[u8], kind: u8, part: &[u8]) -> Vec<u8> {
     let end = primary.len().saturating_sub(SITE_NUMBER);
     let (address, site) = primary.split_at(end);
@@ -173,9 +178,10 @@ pub const MOST_VARIANTS: usize = 32;
 /// Bytes of the site's number at the end of a key.
 pub(super) const SITE_NUMBER: usize = 4;
 
-/// What follows is a selection, or a range: one byte apart from one another.
+/// What follows is a selection, a range, or nothing: one byte apart from one another.
 const VARIANT: u8 = 1;
 const PART: u8 = 2;
+const JOINED: u8 = 3;
 
 #[cfg(test)]
 mod tests {
