@@ -208,6 +208,13 @@ fn addresses_that_differ_in_what_does_not_matter_share_a_copy() {
             "{stored} {asked}"
         );
     }
+    for number in 100..117 {
+        stage.fill(&format!("/utm?a={number}&utm=x"));
+    }
+    assert!(stage.reuses(&Request::get("/utm?a=116")));
+    assert!(stage.reuses(&Request::get("/utm?a=101")));
+    let oldest = Request::get("/utm?a=100");
+    assert!(!stage.reuses(&oldest), "beyond the bound it is forgotten");
     let with = |target: &str, value: &str| Request::get(target).field("Foo", value);
     stage.ask(&with("/vary?1", "a"));
     wait_for("the variant to be stored", PATIENCE, || {

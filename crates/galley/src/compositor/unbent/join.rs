@@ -138,3 +138,84 @@ fn tags_of(entry: &Entry) -> Tags {
 
 /// Bytes of what is put together: each part that comes copies all of it.
 const MOST_JOINED: u64 = 4 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use galley_rules::storable::Life;
+    use galley_rules::time::Tick;
+    use http::HeaderMap;
+
+    fn part(etag: &'static str, range: &str, body: &[u8]) -> Entry {
+        let mut fields = HeaderMap::new();
+        fields.insert(header::ETAG, HeaderValue::from_static(etag));
+        let range = HeaderValue::from_str(&format!("bytes {range}")).unwrap();
+        fields.insert(header::CONTENT_RANGE, range);
+        Entry::new(Parts {
+            key: Key::new(b"k"),
+            kind: Kind::Page,
+            status: StatusCode::PARTIAL_CONTENT,
+            fields,
+            body: Bytes::copy_from_slice(body).into(),
+            stored_at: Tick(0),
+            life: Life::default(),
+            scopes: Scopes {
+                host: 0,
+                url: 0,
+                path_query: Box::default(),
+                tags: Box::default(),
+            },
+            tags: Vec::new(),
+            born: 0,
+        })
+    }
+
+    fn joined(one: &Entry, other: &Entry) -> Option<(Span, Bytes)> {
+        Stretch::of(one)?.joined(&Stretch::of(other)?)
+    }
+
+    #[test]
+    fn bytes_of_both_are_known_then() {
+        let whole = b"0123456789";
+        let ours = part("\"a\"", "2-5/10", b"2345");
+        let table = [
+            (part("\"a\"", "6-9/10", b"6789"), Some(2..10)),
+            (part("\"a\"", "4-9/10", b"456789"), Some(2..10)),
+            (part("\"a\"", "0-1/10", b"01"), Some(0..6)),
+            (part("\"a\"", "0-9/10", whole), Some(0..10)),
+            (part("\"a\"", "3-4/10", b"34"), Some(2..6)),
+            (part("\"a\"", "7-9/10", b"789"), None),
+            (part("\"a\"", "6-9/11", b"6789"), None),
+            (part("\"a\"", "6-9/*", b"6789"), None),
+            (part("\"a\"", "6-9/10", b"678"), None),
+            (part("\"b\"", "6-9/10", b"6789"), None),
+            (part("W/\"a\"", "6-9/10", b"6789"), None),
+        ];
+        for (theirs, wanted) in table {
+            for found in [joined(&ours, &theirs), joined(&theirs, &ours)] {
+                let range = found.as_ref().map(|(span, bytes)| {
+                    let range =
+                        usize::try_from(span.start).unwrap()..usize::try_from(span.end).unwrap();
+                    assert_eq!(bytes, &whole[range.clone()], "{theirs:?}");
+                    range
+                });
+                assert_eq!(range, wanted, "{:?}", theirs.fields);
+            }
+        }
+        let weak = part("W/\"a\"", "2-5/10", b"2345");
+        assert!(joined(&weak, &part("W/\"a\"", "6-9/10", b"6789")).is_none());
+    }
+
+    #[test]
+    fn what_would_be_too_large_is_not_joined() {
+        let most = usize::try_from(MOST_JOINED).unwrap();
+        let body = vec![b'x'; most];
+        let range =
+            |first: usize, length: usize| format!("{first}-{}/99999999", first + length - 1);
+        let ours = part("\"a\"", &range(0, most - 1), &body[1..]);
+        let fits = part("\"a\"", &range(most - 1, 1), b"x");
+        let exceeds = part("\"a\"", &range(most - 1, 2), b"xx");
+        assert!(joined(&ours, &fits).is_some());
+        assert!(joined(&ours, &exceeds).is_none());
+    }
+}
