@@ -16,7 +16,7 @@ use galley_store::key::Key;
 use http::{HeaderValue, StatusCode, header};
 
 use super::{freshen, variants};
-use crate::compositor::{Desk, PassOrder};
+use crate::compositor::{Desk, PassOrder, shelve};
 
 /// A part whose bytes are known for certain.
 struct Stretch<'e> {
@@ -122,9 +122,13 @@ impl Desk {
         if order.site.epochs.prove_waiting(&entry) == Standing::Dead {
             return;
         }
-        let stored = self.memory.put(entry);
+        let stored = self.memory.put(Arc::clone(&entry));
+        shelve(&order.site, &entry, stored);
         if is_whole && stored.is_ok() {
             self.memory.remove(&place);
+            if let Some(shelved) = &order.site.shelved {
+                shelved.forget(&Key::new(&place), born);
+            }
         }
     }
 }
