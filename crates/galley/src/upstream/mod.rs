@@ -68,6 +68,7 @@ impl Ask {
             server_port: self.server_port,
             server_address: self.server_address,
             body: RequestBody::Empty,
+            interim: self.interim.clone(),
         }
     }
 
