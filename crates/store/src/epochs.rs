@@ -14,8 +14,8 @@
 mod mark;
 mod tables;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, TryLockError};
+use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, TryLockError};
 
 use galley_rules::purge::Order;
 
@@ -24,6 +24,7 @@ use self::tables::{Limits, Tables};
 pub use self::tables::{OrderKind, Touching};
 use crate::entry::Entry;
 use crate::proof::Verdict;
+use crate::sync::{AtomicU64, RwLock};
 
 /// Whether an entry may answer, as far as purges go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,15 @@ impl Epochs {
     /// No orders yet; the counter is 0.
     pub fn new() -> Self {
         Self::with_limits(Limits::default())
+    }
+
+    /// With so many of the newest orders kept as they came.
+    #[cfg(test)]
+    pub(crate) fn with_ring(ring: usize) -> Self {
+        Self::with_limits(Limits {
+            ring,
+            ..Limits::default()
+        })
     }
 
     fn with_limits(limits: Limits) -> Self {

@@ -15,7 +15,7 @@ mod state;
 mod tests;
 
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -26,6 +26,7 @@ use http::{HeaderMap, StatusCode};
 use self::state::{After, Ended, State};
 use crate::body::Body;
 use crate::budget::Budget;
+use crate::sync::Mutex;
 
 /// Head of a response that is being received.
 #[derive(Clone, Debug)]

@@ -18,5 +18,8 @@ pub mod key;
 pub mod log;
 pub mod memory;
 mod proof;
+mod sync;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;

@@ -144,6 +144,19 @@ impl Log {
     }
 
     fn start(files: Box<dyn Files>, limits: Limits, now: SystemTime) -> Result<Opened, OpenError> {
+        let (mut opened, writer) = Self::begin(files, limits, now)?;
+        let thread = std::thread::Builder::new().name("purge-log".to_owned());
+        let thread = thread.spawn(|| writer.run()).map_err(OpenError::System)?;
+        opened.log.writer = Some(thread);
+        Ok(opened)
+    }
+
+    /// All but the thread.
+    fn begin(
+        files: Box<dyn Files>,
+        limits: Limits,
+        now: SystemTime,
+    ) -> Result<(Opened, Writer), OpenError> {
         // The last run may have ended before its names were durable.
         let mut names = Names::of(&files.sync());
         let (past, found) = read(&*files, limits);
@@ -196,18 +209,18 @@ impl Log {
             names,
             state,
         };
-        let thread = std::thread::Builder::new().name("purge-log".to_owned());
-        let thread = thread.spawn(|| writer.run()).map_err(OpenError::System)?;
-        Ok(Opened {
-            log: Self {
-                shared,
-                writer: Some(thread),
-            },
+        let log = Self {
+            shared,
+            writer: None,
+        };
+        let opened = Opened {
+            log,
             generation,
             start: start.number,
             orders,
             found,
-        })
+        };
+        Ok((opened, writer))
     }
 }
 
@@ -284,4 +297,4 @@ fn read(files: &dyn Files, limits: Limits) -> (Option<scan::Scanned>, Found) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

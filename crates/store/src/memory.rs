@@ -7,7 +7,7 @@
 //! It knows nothing of purges and lifetimes: who finds an entry asks `Epochs::prove` and `galley_rules::lookup`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
@@ -16,6 +16,7 @@ use crate::budget::Budget;
 use crate::entry::Entry;
 use crate::fill::Keep;
 use crate::key::{AsHashed, Key, KeyRef};
+use crate::sync::Mutex;
 
 /// Why an entry was not taken in. The response is served all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,9 @@
 //! when a soft order touched the entry; all bits set when a hard one did. It only ever rises: soft stays soft, dead
 //! stays dead, and of two threads that prove at once the one that saw more wins.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+
+use crate::sync::AtomicU64;
 
 /// What the orders that were looked at do to an entry; the greater wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

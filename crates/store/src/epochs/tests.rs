@@ -1,5 +1,7 @@
 //! Each line of the protocol, one test; then random orders against a model that keeps every order for ever.
 
+use std::sync::atomic::AtomicU64;
+
 use galley_rules::purge::{Order, Scope, Strength};
 use proptest::prelude::*;
 

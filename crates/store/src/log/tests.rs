@@ -1,5 +1,6 @@
 //! Each line of what the log promises, one test. The bytes are in `bytes`, crashes at every operation in `crash`.
 
+pub(crate) mod by_hand;
 mod bytes;
 mod crash;
 mod sim;

@@ -120,7 +120,7 @@ impl Writer {
         }
     }
 
-    fn turn(&mut self, mut batch: Batch) {
+    pub(super) fn turn(&mut self, mut batch: Batch) {
         match &mut self.state {
             State::Writing(open) => match open.append(&mut batch) {
                 Ok(()) => {

@@ -1,0 +1,100 @@
+//! A log whose writer is no thread of the system: a test of interleavings gives it its turns.
+
+use std::io;
+use std::time::Duration;
+
+use super::sim::{Left, Op, Sim};
+use super::{Limits, Log, Opened, now};
+use crate::log::files::{Files, Written};
+use crate::log::writer::Writer;
+use crate::sync::point;
+
+/// The directory of such a log.
+#[derive(Clone, Default)]
+pub(crate) struct Directory(Sim);
+
+impl Directory {
+    /// Opens the log in it. At most `records` orders are kept exactly.
+    pub(crate) fn open(&self, records: usize) -> (Opened, Turns) {
+        let limits = Limits {
+            records,
+            retry: Duration::ZERO,
+            ..Limits::default()
+        };
+        let files = Box::new(Stepped(self.0.clone()));
+        let (opened, writer) = Log::begin(files, limits, now()).unwrap();
+        (opened, Turns(writer))
+    }
+
+    /// As the next start finds it: after `kill -9`, or after a power cut that left one of the things it may leave.
+    pub(crate) fn after_crash(&self, choice: usize) -> Self {
+        let left = Left::every().nth(choice % 16).unwrap_or(Left::SYNCED);
+        Self(self.0.reboot(left))
+    }
+
+    /// Whether files can be synced.
+    pub(crate) fn fails(&self, fails: bool) {
+        let faults: &[Op] = if fails { &[Op::SyncFile] } else { &[] };
+        self.0.fail(faults);
+    }
+}
+
+/// The writer.
+pub(crate) struct Turns(Writer);
+
+impl Turns {
+    /// Writes what is queued.
+    pub(crate) fn turn(&mut self) {
+        if let Some(batch) = self.0.shared.take(Some(Duration::ZERO)) {
+            self.0.turn(batch);
+        }
+    }
+}
+
+/// Others may go on before each operation; none is under way while they do.
+struct Stepped(Sim);
+
+impl Files for Stepped {
+    fn read(&self, name: &str, limit: usize) -> io::Result<Vec<u8>> {
+        self.0.read(name, limit)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn Written>> {
+        point();
+        Ok(Box::new(SteppedFile(self.0.create(name)?)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        point();
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        point();
+        self.0.remove(name)
+    }
+
+    fn empty(&self, name: &str) -> io::Result<()> {
+        point();
+        self.0.empty(name)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        point();
+        self.0.sync()
+    }
+}
+
+struct SteppedFile(Box<dyn Written>);
+
+impl Written for SteppedFile {
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        point();
+        self.0.write_at(bytes, offset)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        point();
+        self.0.sync()
+    }
+}

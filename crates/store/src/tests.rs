@@ -1,0 +1,393 @@
+//! Purges against look-ups, fills, joining, revalidation, sweeping, a crash and a restart, in generated interleavings.
+//!
+//! Actors do at random what the callers of this crate do, with its own Epochs, Memory, Fill and Log; at each use of a
+//! shared primitive (`crate::sync`) and between their own steps a scheduler lets another go on. Laws are held against a
+//! history that knows what each composition shows (`world`). A seed gives everything, the scheduling included.
+//!
+//! Each line of the protocol has a test that fails when the line is taken out. Where the line is the caller's, the test
+//! takes it out itself and sees that a law breaks:
+//!
+//! | line | test |
+//! |---|---|
+//! | a reader loads the counter after the whole head | `the_counter_is_read_after_the_head` |
+//! | the counter is never cached per core | `the_counter_is_never_cached` |
+//! | dead is never served again, not on errors | `the_dead_do_not_answer_on_errors` |
+//! | `born` is the counter before the request is sent | `born_is_read_before_sending` |
+//! | retries reload `born` | `retries_reload_born` |
+//! | who joins asks for newer orders | `joining_asks_for_orders` |
+//! | with newer tag orders it waits for the head | `joining_waits_for_tags` |
+//! | what is dead is fetched without conditions | `the_dead_are_fetched_whole` |
+//! | what a 304 is about is proved again when it came | `what_a_304_renews_is_proved_again` |
+//! | `born` of a revalidation is the counter at its start | `a_revalidation_is_born_at_its_start` |
+//! | a 304 takes the place of what it was asked about only | `a_304_takes_no_others_place` |
+//! | a 304 keeps the old tags / adds the new ones | `a_304_keeps_the_old_tags`, `a_304_adds_the_new_tags` |
+//! | markers obey orders | `markers_obey_orders` |
+//! | more tags than allowed mean all | `too_many_tags_mean_all` |
+//! | orders of an answer count at its head and at its end | `answers_order_with_the_head`, `answers_order_at_the_end` |
+//! | the log is durable before the answer | `orders_are_durable_before_the_answer` |
+//! | entries of another generation are dead | `generations_count` |
+//! | sweeping removes the dead only | `sweeping_removes_the_dead_only` |
+//!
+//! Where the line is in this crate, `laws_hold_in_every_interleaving` fails without it: the tables before the counter, both
+//! in one critical section, the value that was loaded is noted, a fill is proved up to `born`, hard stays hard, `*` is
+//! touched by all, older never replaces newer, numbers rise in the log as in memory, a start lifts the counter, a new
+//! log after a loss begins with floors. Memory orders are not varied here.
+//!
+//! `GALLEY_INTERLEAVINGS` is how many are tried (a long run: 100000), `GALLEY_INTERLEAVING_SEED` where they begin.
+
+mod actors;
+mod restart;
+mod world;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use shuttle::scheduler::RandomScheduler;
+use shuttle::thread::{JoinHandle, spawn};
+use shuttle::{Config, FailurePersistence, Runner};
+
+use self::actors::{draw, one_in};
+use self::restart::{Crash, wait};
+use self::world::{PAGES, World};
+use crate::epochs::Epochs;
+use crate::sync::{point, sticks};
+
+/// A line of the protocol that is a caller's, to be taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Without {
+    CounterAfterTheHead,
+    CounterNeverCached,
+    DeadAlsoOnErrors,
+    BornBeforeSending,
+    RetriesReloadBorn,
+    JoiningAsksForOrders,
+    JoiningWaitsForTags,
+    DeadIsFetchedWhole,
+    ProvedAfterThe304,
+    RevalidationIsBornAtItsStart,
+    OnlyWhatWasAskedAbout,
+    TagsOfTheOld,
+    TagsOfTheNew,
+    MarkersAreEntries,
+    TooManyTagsMeanAll,
+    OrdersWhenTheHeadArrives,
+    OrdersAgainAtTheEnd,
+    DurableBeforeTheAnswer,
+    GenerationsCount,
+    SweepingRemovesTheDeadOnly,
+}
+
+/// How many there are of each actor, at most.
+#[derive(Clone, Copy)]
+struct Cast {
+    visitors: usize,
+    editors: usize,
+    revalidators: usize,
+    posts: usize,
+    sweepers: usize,
+    has_log: bool,
+}
+
+const VISITORS: Cast = Cast {
+    visitors: 3,
+    editors: 2,
+    revalidators: 0,
+    posts: 0,
+    sweepers: 0,
+    has_log: false,
+};
+const REVALIDATORS: Cast = Cast {
+    visitors: 2,
+    revalidators: 2,
+    ..VISITORS
+};
+const POSTS: Cast = Cast {
+    editors: 0,
+    posts: 2,
+    ..VISITORS
+};
+const SWEEPERS: Cast = Cast {
+    sweepers: 2,
+    ..VISITORS
+};
+const CRASH: Cast = Cast {
+    visitors: 2,
+    has_log: true,
+    ..VISITORS
+};
+const ALL: Cast = Cast {
+    revalidators: 1,
+    posts: 1,
+    sweepers: 1,
+    has_log: true,
+    ..VISITORS
+};
+const CASTS: [Cast; 6] = [VISITORS, REVALIDATORS, POSTS, SWEEPERS, CRASH, ALL];
+
+/// What one interleaving came to.
+#[derive(Default)]
+struct Outcome {
+    served: usize,
+    broken: Vec<String>,
+}
+
+/// Plays the interleaving of a seed.
+fn play(seed: u64, cast: Cast, without: Option<Without>) -> Outcome {
+    struct Told(u64);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("GALLEY_INTERLEAVING_SEED={}", self.0);
+            }
+        }
+    }
+    let _told = Told(seed);
+    let outcome = Arc::new(Mutex::new(Outcome::default()));
+    let sink = Arc::clone(&outcome);
+    let mut config = Config::new();
+    config.stack_size = STACK_BYTES;
+    config.failure_persistence = FailurePersistence::None;
+    config.silence_warnings = true;
+    let scheduler = RandomScheduler::new_from_seed(seed, 1);
+    Runner::new(scheduler, config).run(move || {
+        *sink.lock().unwrap() = perform(cast, without);
+    });
+    std::mem::take(&mut *outcome.lock().unwrap())
+}
+
+fn perform(cast: Cast, without: Option<Without>) -> Outcome {
+    sticks([1, 3, 8][draw(3)]);
+    let ring = [0, 1, 64][draw(3)];
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut log_side = None;
+    let world = if cast.has_log {
+        let (directory, opened, turns, epochs) = restart::open(ring);
+        let world = Arc::new(World::new(without, epochs, Some(opened.log)));
+        let writer = {
+            let is_over = Arc::clone(&is_over);
+            spawn(move || restart::write(turns, &is_over))
+        };
+        let disk = directory.clone();
+        let trouble = spawn(move || restart::trouble(&disk));
+        let crash = {
+            let (world, directory) = (Arc::clone(&world), directory.clone());
+            spawn(move || {
+                for _ in 0..draw(6) {
+                    wait();
+                }
+                Crash::now(&world, &directory)
+            })
+        };
+        log_side = Some((writer, trouble, crash));
+        world
+    } else {
+        Arc::new(World::new(without, Epochs::with_ring(ring), None))
+    };
+    for actor in actors(&world, cast) {
+        actor.join().unwrap();
+    }
+    if let Some((writer, trouble, crash)) = log_side {
+        let crash = crash.join().unwrap();
+        trouble.join().unwrap();
+        is_over.store(true, Ordering::Relaxed);
+        writer.join().unwrap();
+        crash.restart(&world);
+    }
+    world.nothing_is_lost();
+    let mut history = world.history();
+    Outcome {
+        served: history.served,
+        broken: std::mem::take(&mut history.broken),
+    }
+}
+
+fn actors(world: &Arc<World>, cast: Cast) -> Vec<JoinHandle<()>> {
+    let pages = 1 + draw(PAGES.len());
+    let offset = draw(PAGES.len());
+    let a_page = move || (draw(pages) + offset) % PAGES.len();
+    let mut actors = Vec::new();
+    for _ in 0..cast.visitors {
+        actors.push(repeat(world, 4, move |world, core| {
+            actors::visit(world, a_page(), core);
+        }));
+    }
+    for _ in 0..cast.editors {
+        actors.push(repeat(world, 2, |world, _| actors::edit(world)));
+    }
+    for _ in 0..cast.revalidators {
+        actors.push(repeat(world, 3, move |world, _| {
+            actors::revalidate(world, a_page());
+        }));
+    }
+    for _ in 0..cast.posts {
+        actors.push(repeat(world, 1, |world, _| actors::post(world)));
+    }
+    for _ in 0..cast.sweepers {
+        actors.push(repeat(world, 3, |world, _| actors::sweep(world)));
+    }
+    actors
+}
+
+/// What a thread remembers from one visit to the next; of use only where it must not.
+type Core = Option<(Arc<crate::entry::Entry>, crate::epochs::Standing)>;
+
+fn repeat(
+    world: &Arc<World>,
+    times: usize,
+    act: impl Fn(&World, &mut Core) + Send + 'static,
+) -> JoinHandle<()> {
+    let world = Arc::clone(world);
+    spawn(move || {
+        let mut core = None;
+        for _ in 0..=draw(times) {
+            if one_in(2) {
+                wait();
+            }
+            act(&world, &mut core);
+            point();
+        }
+    })
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    let text = std::env::var(name).ok();
+    text.map_or(default, |text| {
+        text.parse().unwrap_or_else(|_| panic!("{name}: `{text}`"))
+    })
+}
+
+fn seeds(default: u64) -> impl Iterator<Item = u64> {
+    let first = setting("GALLEY_INTERLEAVING_SEED", 0);
+    let many = setting("GALLEY_INTERLEAVINGS", default);
+    first..first.saturating_add(many)
+}
+
+#[test]
+fn laws_hold_in_every_interleaving() {
+    let mut served = 0;
+    for seed in seeds(6_000) {
+        let cast = CASTS[usize::try_from(seed).unwrap() % CASTS.len()];
+        let outcome = play(seed, cast, None);
+        assert!(
+            outcome.broken.is_empty(),
+            "GALLEY_INTERLEAVING_SEED={seed}: {:#?}",
+            outcome.broken
+        );
+        served += outcome.served;
+    }
+    assert!(served > 0, "somebody was served");
+}
+
+/// Sees that without a line a law breaks.
+fn needs(without: Without, cast: Cast) {
+    let found = (0..ENOUGH).find(|&seed| !play(seed, cast, Some(without)).broken.is_empty());
+    let Some(seed) = found else {
+        panic!("without {without:?} all laws held in {ENOUGH} interleavings");
+    };
+    println!("{without:?}: seed {seed}");
+}
+
+#[test]
+fn the_counter_is_read_after_the_head() {
+    needs(Without::CounterAfterTheHead, VISITORS);
+}
+
+#[test]
+fn the_counter_is_never_cached() {
+    needs(Without::CounterNeverCached, VISITORS);
+}
+
+#[test]
+fn the_dead_do_not_answer_on_errors() {
+    needs(Without::DeadAlsoOnErrors, VISITORS);
+}
+
+#[test]
+fn born_is_read_before_sending() {
+    needs(Without::BornBeforeSending, VISITORS);
+}
+
+#[test]
+fn retries_reload_born() {
+    needs(Without::RetriesReloadBorn, VISITORS);
+}
+
+#[test]
+fn joining_asks_for_orders() {
+    needs(Without::JoiningAsksForOrders, VISITORS);
+}
+
+#[test]
+fn joining_waits_for_tags() {
+    needs(Without::JoiningWaitsForTags, VISITORS);
+}
+
+#[test]
+fn the_dead_are_fetched_whole() {
+    needs(Without::DeadIsFetchedWhole, REVALIDATORS);
+}
+
+#[test]
+fn what_a_304_renews_is_proved_again() {
+    needs(Without::ProvedAfterThe304, REVALIDATORS);
+}
+
+#[test]
+fn a_revalidation_is_born_at_its_start() {
+    needs(Without::RevalidationIsBornAtItsStart, REVALIDATORS);
+}
+
+#[test]
+fn a_304_takes_no_others_place() {
+    needs(Without::OnlyWhatWasAskedAbout, REVALIDATORS);
+}
+
+#[test]
+fn a_304_keeps_the_old_tags() {
+    needs(Without::TagsOfTheOld, REVALIDATORS);
+}
+
+#[test]
+fn a_304_adds_the_new_tags() {
+    needs(Without::TagsOfTheNew, REVALIDATORS);
+}
+
+#[test]
+fn markers_obey_orders() {
+    needs(Without::MarkersAreEntries, VISITORS);
+}
+
+#[test]
+fn too_many_tags_mean_all() {
+    needs(Without::TooManyTagsMeanAll, VISITORS);
+}
+
+#[test]
+fn answers_order_with_the_head() {
+    needs(Without::OrdersWhenTheHeadArrives, POSTS);
+}
+
+#[test]
+fn answers_order_at_the_end() {
+    needs(Without::OrdersAgainAtTheEnd, POSTS);
+}
+
+#[test]
+fn orders_are_durable_before_the_answer() {
+    needs(Without::DurableBeforeTheAnswer, CRASH);
+}
+
+#[test]
+fn generations_count() {
+    needs(Without::GenerationsCount, CRASH);
+}
+
+#[test]
+fn sweeping_removes_the_dead_only() {
+    needs(Without::SweepingRemovesTheDeadOnly, SWEEPERS);
+}
+
+/// Without a line, what breaks is found long before so many; sparing on time only where it holds.
+const ENOUGH: u64 = 20_000;
+/// Compiling a pattern, unoptimised, is what takes most.
+const STACK_BYTES: usize = 512 << 10;
