@@ -30,8 +30,9 @@
 //!
 //! Where the line is in this crate, `laws_hold_in_every_interleaving` fails without it: the tables before the counter, both
 //! in one critical section, the value that was loaded is noted, a fill is proved up to `born`, hard stays hard, `*` is
-//! touched by all, older never replaces newer, numbers rise in the log as in memory, a start lifts the counter, a new
-//! log after a loss begins with floors. Memory orders are not varied here.
+//! touched by all, older never replaces newer, a 304's place is compared, numbers rise in the log as in memory, a start
+//! replays and lifts the counter, an order is synced before it is told, a file that could not be written is taken away.
+//! Not varied here: memory orders, bounds of the tables (`epochs::tests`), what a log begun anew says (`log::tests`).
 //!
 //! `GALLEY_INTERLEAVINGS` is how many are tried (a long run: 100000), `GALLEY_INTERLEAVING_SEED` where they begin.
 

@@ -401,15 +401,19 @@ fn emptying_the_file_that_has_the_name_is_not_enough_while_names_are_in_doubt() 
         (open(sim, patient()).0, opened.generation)
     };
     let recover_unsynced = |sim: &Sim| {
-        let (opened, epochs) = open(sim, limits());
+        // By hand: a writer of its own would try again in between, with faults of both kinds.
+        let (opened, mut turns) = by_hand::open(sim, limits());
+        let epochs = Epochs::new();
+        opened.replay(SITE, &epochs);
+        let mut purge = || {
+            let ticket = publish(&opened.log, &epochs, &tag("t")).ticket;
+            turns.turn();
+            ticket.outcome().unwrap()
+        };
         sim.fail(&[Op::Write, Op::Remove, Op::Empty]);
-        let outcome = publish(&opened.log, &epochs, &tag("t")).ticket.wait();
-        assert_eq!(restart(&outcome), Restart::MayForget);
+        assert_eq!(restart(&purge()), Restart::MayForget);
         sim.fail(&[Op::SyncNames, Op::Remove]);
-        assert_ne!(
-            publish(&opened.log, &epochs, &tag("t")).ticket.wait(),
-            Durability::Kept
-        );
+        assert_ne!(purge(), Durability::Kept);
         let generation = opened.generation;
         (opened, generation)
     };

@@ -22,8 +22,7 @@ impl Directory {
             ..Limits::default()
         };
         let files = Box::new(Stepped(self.0.clone()));
-        let (opened, writer) = Log::begin(files, limits, now()).unwrap();
-        (opened, Turns(writer))
+        begin(files, limits)
     }
 
     /// As the next start finds it: after `kill -9`, or after a power cut that left one of the things it may leave.
@@ -37,6 +36,16 @@ impl Directory {
         let faults: &[Op] = if fails { &[Op::SyncFile] } else { &[] };
         self.0.fail(faults);
     }
+}
+
+/// Opens the log in a directory that is not stepped.
+pub(super) fn open(sim: &Sim, limits: Limits) -> (Opened, Turns) {
+    begin(Box::new(sim.clone()), limits)
+}
+
+fn begin(files: Box<dyn Files>, limits: Limits) -> (Opened, Turns) {
+    let (opened, writer) = Log::begin(files, limits, now()).unwrap();
+    (opened, Turns(writer))
 }
 
 /// The writer.
