@@ -28,15 +28,31 @@
 //! | entries of another generation are dead | `generations_count` |
 //! | sweeping removes the dead only | `sweeping_removes_the_dead_only` |
 //!
-//! Where the line is in this crate, `laws_hold_in_every_interleaving` fails without it: the tables before the counter, both
-//! in one critical section, the value that was loaded is noted, a fill is proved up to `born`, hard stays hard, `*` is
-//! touched by all, older never replaces newer, a 304's place is compared, numbers rise in the log as in memory, a start
-//! replays and lifts the counter, an order is synced before it is told, a file that could not be written is taken away.
-//! Not varied here: memory orders, bounds of the tables (`epochs::tests`), what a log begun anew says (`log::tests`).
+//! Where the line is in this crate, these fail without it:
+//!
+//! | line | test |
+//! |---|---|
+//! | the counter is stored with release, loaded with acquire | `orders::what_is_born_after_an_order_sees_what_changed_before_it` |
+//! | the tables before the counter; both in one critical section | `laws_hold_in_every_interleaving` |
+//! | the value that was loaded is noted, and never a later one | `laws_hold_in_every_interleaving` |
+//! | a stored fill starts as proved at `born` | `laws_hold_in_every_interleaving` |
+//! | host, URL, prefix are looked at before joining, tags later | `laws_hold_in_every_interleaving` |
+//! | hard stays hard, in ring, tables and proof | `laws_hold_in_every_interleaving` |
+//! | `*` is touched by every order | `laws_hold_in_every_interleaving` |
+//! | older never replaces newer; only what was held is replaced or removed | `laws_hold_in_every_interleaving` |
+//! | numbers rise in the log as in memory | `laws_hold_in_every_interleaving` |
+//! | synced before it is told; what could not be written is taken away | `laws_hold_in_every_interleaving` |
+//! | a start replays, and lifts the counter | `laws_hold_in_every_interleaving` |
+//! | bounds of the tables raise a floor | `full_tables_raise_a_floor_and_forget_no_purge` |
+//! | a log begun anew has floors and a generation of its own | `a_lost_log_recovers_by_itself_under_a_new_generation` |
+//! | a torn record is cut, anything else purges all | `damage_anywhere_purges_everything`, `a_torn_record_is_cut_off_at_any_byte` |
+//! | folding keeps hard hard, and drops into a floor | `folding_says_the_same_and_above_the_limit_no_less` |
+//! | files of other generations and rules are dead | `the_store_is_the_model` |
 //!
 //! `GALLEY_INTERLEAVINGS` is how many are tried (a long run: 100000), `GALLEY_INTERLEAVING_SEED` where they begin.
 
 mod actors;
+mod orders;
 mod restart;
 mod world;
 

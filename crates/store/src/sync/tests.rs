@@ -1,4 +1,4 @@
-//! What takes the primitives' place in tests: the same, with points.
+//! What takes the primitives' place in tests: the same, with points; and numbers that can be loom's.
 //!
 //! Threads of an interleaving test are tasks of one thread of the system, so a lock that is taken must not be waited for
 //! in earnest: it is tried, and given way for, until it is free.
@@ -15,6 +15,8 @@ use shuttle::rand::Rng as _;
 thread_local! {
     /// Of how many points one lets others go on.
     static STICKS: Cell<u32> = const { Cell::new(1) };
+    /// Whether new numbers are loom's.
+    static IS_MODELLED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// From now on one of `points` lets others go on: with more of them, threads do more in one go.
@@ -96,26 +98,51 @@ impl<T> RwLock<T> {
     }
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct AtomicU64(std::sync::atomic::AtomicU64);
+/// A number as the processor keeps it or, within [`model`], as loom does: that shows what weak memory may.
+#[derive(Debug)]
+pub(crate) enum AtomicU64 {
+    Real(std::sync::atomic::AtomicU64),
+    Modelled(loom::sync::atomic::AtomicU64),
+}
 
 impl AtomicU64 {
-    pub(crate) const fn new(value: u64) -> Self {
-        Self(std::sync::atomic::AtomicU64::new(value))
+    pub(crate) fn new(value: u64) -> Self {
+        if IS_MODELLED.get() {
+            Self::Modelled(loom::sync::atomic::AtomicU64::new(value))
+        } else {
+            Self::Real(std::sync::atomic::AtomicU64::new(value))
+        }
     }
 
     pub(crate) fn load(&self, order: Ordering) -> u64 {
         point();
-        self.0.load(order)
+        match self {
+            Self::Real(number) => number.load(order),
+            Self::Modelled(number) => number.load(order),
+        }
     }
 
     pub(crate) fn store(&self, value: u64, order: Ordering) {
         point();
-        self.0.store(value, order);
+        match self {
+            Self::Real(number) => number.store(value, order),
+            Self::Modelled(number) => number.store(value, order),
+        }
     }
 
     pub(crate) fn fetch_max(&self, value: u64, order: Ordering) -> u64 {
         point();
-        self.0.fetch_max(value, order)
+        match self {
+            Self::Real(number) => number.fetch_max(value, order),
+            Self::Modelled(number) => number.fetch_max(value, order),
+        }
     }
+}
+
+/// Runs `threads` in every order and with everything that its memory orders allow the numbers to be. Locks are real: a
+/// thread must not wait for one that another holds at a number's use.
+pub(crate) fn model(threads: impl Fn() + Send + Sync + 'static) {
+    IS_MODELLED.set(true);
+    loom::model(threads);
+    IS_MODELLED.set(false);
 }

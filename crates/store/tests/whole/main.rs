@@ -145,7 +145,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 
 fn cases() -> ProptestConfig {
     let text = std::env::var("GALLEY_MODEL_CASES").ok();
-    ProptestConfig::with_cases(text.map_or(40, |text| text.parse().unwrap()))
+    ProptestConfig::with_cases(text.map_or(32, |text| text.parse().unwrap()))
 }
 
 proptest! {
