@@ -16,6 +16,7 @@ use galley_rules::encoding::Coding;
 use galley_store::body::Body;
 use galley_store::entry::{Coded, Entry, Kind, Press};
 use galley_store::memory::Memory;
+use http::{HeaderMap, StatusCode};
 
 use crate::sys;
 
@@ -110,6 +111,15 @@ impl Compressing {
         Self {
             compressor,
             settings: Arc::new(settings),
+        }
+    }
+
+    /// Says in the head of a page that is arriving that its coding is chosen, if it is going to be: its first visitor hears the
+    /// same as all others. `length` where it is known.
+    pub fn announce(&self, status: StatusCode, fields: &mut HeaderMap, length: Option<u64>) {
+        let length = length.unwrap_or(self.settings.min_bytes);
+        if self.settings.is_for(status, fields, length) {
+            vary_on_coding(fields);
         }
     }
 

@@ -124,6 +124,10 @@ impl Desk {
         storable::browser_fields(&mut fields, &order.site.rules);
         self.date(&mut fields);
         let status = incoming.status;
+        order
+            .site
+            .compressing
+            .announce(status, &mut fields, incoming.length());
         writer.head(FillHead {
             status,
             fields: fields.clone(),
