@@ -44,7 +44,10 @@ impl Desk {
     pub(super) async fn refresh(self: Rc<Self>, order: PageOrder, when: When) {
         let under_way = self.flights.borrow().get(&order.key).map(Rc::clone);
         let overtaken = under_way.filter(|flight| !flight.fill.has_ended());
-        let is_busy = overtaken.as_ref().is_some_and(|flight| !flight.is_silent());
+        // One that a purge has doomed does not hold up the next.
+        let is_busy = overtaken.as_ref().is_some_and(|flight| {
+            !flight.is_silent() && touched(flight, &order, None) != Touched::Yes
+        });
         if is_busy || !self.is_wanted(&order, when) || self.failed_lately(&order) {
             return;
         }

@@ -109,3 +109,33 @@ fn a_renewal_that_raced_a_purge_is_not_kept() {
         assert_ne!(stage.get("/").text(), "1", "{preset}");
     }
 }
+
+#[test]
+fn a_refresh_that_an_order_has_doomed_does_not_hold_up_the_next() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let origin = Origin::start(move |seen: &Seen, wire: &mut Wire<'_>| {
+        if seen.number == 1 {
+            held.pass();
+        }
+        wire.answer(200, &[], seen.number.to_string().as_bytes());
+    })
+    .unwrap();
+    let stage = Plan::origin(&origin, "wordpress").start();
+    stage.get("/");
+    let soft = || {
+        stage
+            .ask(Request::new("PURGE", "/").field("X-Purge-Soft", "1"))
+            .is(200);
+    };
+    soft();
+    assert_eq!(stage.get("/").text(), "0");
+    gate.wait_for_arrivals(1);
+    soft();
+    wait_for("the second refresh", PATIENCE, || {
+        stage.get("/").text() == "2"
+    });
+    gate.open();
+    quiet(&stage);
+    assert_eq!(stage.get("/").text(), "2", "what began before is not kept");
+}
