@@ -189,7 +189,7 @@ impl Job {
         let reached = if is_dense { Press::Dense } else { Press::Quick };
         let mut fields = entry.fields.clone();
         vary_on_coding(&mut fields);
-        let denser = Arc::new(entry.with_coded(fields, coded, reached));
+        let denser = Arc::new(entry.with_coded(&fields, coded, reached));
         // Purged, renewed or gone meanwhile: then so is this.
         if memory.put_if_same(&entry, denser).is_ok() {
             counts.pages.fetch_add(1, Ordering::Relaxed);

@@ -21,6 +21,7 @@ use crate::body::Body;
 use crate::budget::{Budget, OutOfBudget, Reservation};
 use crate::disk::Pieces;
 use crate::epochs::Touch;
+use crate::fields;
 use crate::key::Key;
 use crate::proof::Proof;
 
@@ -155,7 +156,8 @@ pub enum Press {
 
 impl Entry {
     /// An entry that counts as proved up to `born`, so that an order that came between is seen at its first hit.
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(mut parts: Parts) -> Self {
+        parts.fields = fields::compact(&parts.fields);
         let weight = weigh(&parts);
         let (body, body_reserved) = parts.body.into_parts();
         Self {
@@ -183,7 +185,7 @@ impl Entry {
 
     /// The same entry with its body in other codings too, and `fields` that say so; to take its place by `Memory::put_if_same`. It is proved anew.
     #[must_use]
-    pub fn with_coded(&self, fields: HeaderMap, coded: Vec<Coded>, press: Press) -> Self {
+    pub fn with_coded(&self, fields: &HeaderMap, coded: Vec<Coded>, press: Press) -> Self {
         let weight = |coded: &[Coded]| coded.iter().map(Coded::weight).sum::<u64>();
         let reserved =
             |coded: &[Coded]| -> u64 { coded.iter().map(|one| one.body.reserved_bytes()).sum() };
@@ -193,7 +195,7 @@ impl Entry {
             key: self.key.clone(),
             kind: self.kind,
             status: self.status,
-            fields,
+            fields: fields::compact(fields),
             body: self.body.clone(),
             stored_at: self.stored_at,
             life: self.life,

@@ -13,6 +13,7 @@ pub mod budget;
 pub mod disk;
 pub mod entry;
 pub mod epochs;
+mod fields;
 pub mod fill;
 pub mod key;
 pub mod log;

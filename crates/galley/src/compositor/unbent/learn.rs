@@ -135,7 +135,7 @@ impl Desk {
             kind: Kind::Page,
             status: pupil.status,
             fields: pupil.fields,
-            body: pupil.body.freeze().into(),
+            body: Bytes::copy_from_slice(&pupil.body).into(),
             stored_at: self.clock.tick(),
             life: pupil.life,
             scopes: scopes(&order.facts, tags.ids),
