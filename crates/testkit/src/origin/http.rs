@@ -10,6 +10,16 @@ use std::{
 use super::socket::{Listening, Serving, Socket, lock};
 use crate::Trouble;
 
+/// What the origin remembers of the requests so far.
+#[derive(Debug, Default)]
+struct Notes {
+    /// How many there were.
+    count: usize,
+    /// All of them, unless `forgets`.
+    seen: Vec<Seen>,
+    forgets: bool,
+}
+
 /// A request as it arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
@@ -50,7 +60,7 @@ impl Seen {
 pub struct Origin {
     serving: Serving,
     addr: SocketAddr,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    notes: Arc<Mutex<Notes>>,
 }
 
 impl Origin {
@@ -58,6 +68,24 @@ impl Origin {
     ///
     /// What the script leaves of the request's body is read and thrown away afterwards, unless it closed the connection.
     pub fn start(
+        script: impl Fn(&Seen, &mut Wire<'_>) + Send + Sync + 'static,
+    ) -> Result<Self, Trouble> {
+        Self::noting(Notes::default(), script)
+    }
+
+    /// The same for any number of requests: it keeps none, and [`seen`](Self::seen) stays empty.
+    pub fn start_forgetting(
+        script: impl Fn(&Seen, &mut Wire<'_>) + Send + Sync + 'static,
+    ) -> Result<Self, Trouble> {
+        let notes = Notes {
+            forgets: true,
+            ..Notes::default()
+        };
+        Self::noting(notes, script)
+    }
+
+    fn noting(
+        notes: Notes,
         script: impl Fn(&Seen, &mut Wire<'_>) + Send + Sync + 'static,
     ) -> Result<Self, Trouble> {
         let listening = Listening::tcp()?;
@@ -69,18 +97,18 @@ impl Origin {
                 ));
             }
         };
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let notes = Arc::clone(&seen);
+        let notes = Arc::new(Mutex::new(notes));
+        let taken = Arc::clone(&notes);
         let serving = Serving::start(listening, move |mut socket, connection| {
             socket.limit_writes(WRITE_PATIENCE);
             let mut unread = Vec::new();
-            while serve_one(&mut socket, &mut unread, connection, &notes, &script) {}
+            while serve_one(&mut socket, &mut unread, connection, &taken, &script) {}
             socket.shut();
         });
         Ok(Self {
             serving,
             addr,
-            seen,
+            notes,
         })
     }
 
@@ -112,12 +140,13 @@ impl Origin {
 
     /// All requests so far, also those whose scripts still run.
     pub fn seen(&self) -> Vec<Seen> {
-        lock(&self.seen).clone()
+        lock(&self.notes).seen.clone()
     }
 
     /// How many requests had this path.
     pub fn count(&self, path: &str) -> usize {
-        lock(&self.seen)
+        lock(&self.notes)
+            .seen
             .iter()
             .filter(|seen| seen.path() == path)
             .count()
@@ -140,7 +169,7 @@ pub struct Wire<'a> {
     socket: &'a mut Socket,
     unread: &'a mut Vec<u8>,
     body: Framing,
-    notes: &'a Mutex<Vec<Seen>>,
+    notes: &'a Mutex<Notes>,
     number: usize,
     head_only: bool,
     closed: bool,
@@ -200,6 +229,7 @@ impl Wire<'_> {
         };
         let body = body.unwrap_or_default();
         if let Some(seen) = lock(self.notes)
+            .seen
             .get_mut(self.number)
             .filter(|_| !body.is_empty())
         {
@@ -234,7 +264,7 @@ fn serve_one(
     socket: &mut Socket,
     unread: &mut Vec<u8>,
     connection: usize,
-    notes: &Mutex<Vec<Seen>>,
+    notes: &Mutex<Notes>,
     script: &impl Fn(&Seen, &mut Wire<'_>),
 ) -> bool {
     let Some(mut seen) = read_head(socket, unread) else {
@@ -243,8 +273,11 @@ fn serve_one(
     seen.connection = connection;
     {
         let mut notes = lock(notes);
-        seen.number = notes.len();
-        notes.push(seen.clone());
+        seen.number = notes.count;
+        notes.count += 1;
+        if !notes.forgets {
+            notes.seen.push(seen.clone());
+        }
     }
     let chunked = seen.field("transfer-encoding").is_some();
     let length = seen

@@ -1,6 +1,7 @@
 //! What both kinds of scripted upstream share: a listener, one thread per connection, and an end that joins them all.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
@@ -138,8 +139,41 @@ pub(super) struct Serving {
 #[derive(Debug, Default)]
 struct Shared {
     ending: AtomicBool,
-    open: Mutex<Vec<Socket>>,
+    /// By number; a connection leaves with its thread, so that thousands may come and go.
+    open: Mutex<BTreeMap<usize, Socket>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Scripts that panicked, of threads that are joined already.
+    failed: AtomicUsize,
+}
+
+impl Shared {
+    /// Starts a thread; takes back the stacks of those that have ended.
+    fn spawn(self: &Arc<Self>, number: usize, serve: impl FnOnce() + Send + 'static) {
+        let shared = Arc::clone(self);
+        let thread = thread::spawn(move || {
+            let _leaving = Leaving { shared, number };
+            serve();
+        });
+        let mut threads = lock(&self.threads);
+        for ended in threads.extract_if(.., |thread| thread.is_finished()) {
+            if ended.join().is_err() {
+                self.failed.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        threads.push(thread);
+    }
+}
+
+/// Takes a connection out of the open ones when its thread ends, also by a panic.
+struct Leaving {
+    shared: Arc<Shared>,
+    number: usize,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        lock(&self.shared.open).remove(&self.number);
+    }
 }
 
 impl Serving {
@@ -167,9 +201,9 @@ impl Serving {
                     let Ok(copy) = socket.try_clone() else {
                         continue;
                     };
-                    lock(&shared.open).push(copy);
+                    lock(&shared.open).insert(number, copy);
                     let serve = Arc::clone(&serve);
-                    lock(&shared.threads).push(thread::spawn(move || serve(socket, number)));
+                    shared.spawn(number, move || serve(socket, number));
                 }
             })
         };
@@ -183,7 +217,7 @@ impl Serving {
 
     /// Ends all connections that are open now, in the middle of what they do.
     pub(super) fn drop_connections(&self) {
-        for socket in lock(&self.shared.open).drain(..) {
+        for socket in lock(&self.shared.open).values() {
             socket.shut();
         }
     }
@@ -204,7 +238,8 @@ impl Drop for Serving {
         }
         let threads: Vec<_> = lock(&self.shared.threads).drain(..).collect();
         let outcomes = threads.into_iter().map(JoinHandle::join).chain(acceptor);
-        let failed = outcomes.filter(Result::is_err).count();
+        let failed =
+            outcomes.filter(Result::is_err).count() + self.shared.failed.load(Ordering::SeqCst);
         assert!(
             failed == 0,
             "{failed} scripts of an origin panicked: see above"
