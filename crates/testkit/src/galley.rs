@@ -8,6 +8,7 @@ use std::{
     env, fs,
     io::{BufRead, BufReader},
     net::SocketAddr,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Output, Stdio},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -32,6 +33,35 @@ pub struct Galley {
     config: PathBuf,
     heard: Arc<Mutex<Heard>>,
     listener: Option<thread::JoinHandle<()>>,
+}
+
+/// Under what circumstances a server starts; by default as its owner, with the owner's environment.
+#[derive(Debug, Clone, Default)]
+pub struct Launch {
+    /// A program with its arguments that becomes the server in the end, by exec: `unshare --time`.
+    pub through: Vec<String>,
+    /// Variables that are added to the environment.
+    pub env: Vec<(String, String)>,
+    /// User and group to run as; only root may say.
+    pub user: Option<(u32, u32)>,
+}
+
+impl Launch {
+    fn command(&self, binary: &Path, dir: &Path) -> Command {
+        let mut made = match self.through.split_first() {
+            None => command(binary, dir),
+            Some((program, arguments)) => {
+                let mut made = command(Path::new(program), dir);
+                made.args(arguments).arg(binary);
+                made
+            }
+        };
+        made.envs(self.env.iter().map(|(name, value)| (name, value)));
+        if let Some((uid, gid)) = self.user {
+            made.uid(uid).gid(gid);
+        }
+        made
+    }
 }
 
 /// What stderr has said so far.
@@ -63,7 +93,17 @@ impl Galley {
 
     /// The same for a configuration file that exists. `dir` takes the log of stdout and the admin socket.
     pub fn start_config(binary: &Path, dir: &Path, config: &Path) -> Result<Self, Trouble> {
-        let mut command = command(binary, dir);
+        Self::start_under(binary, dir, config, &Launch::default())
+    }
+
+    /// The same under circumstances.
+    pub fn start_under(
+        binary: &Path,
+        dir: &Path,
+        config: &Path,
+        launch: &Launch,
+    ) -> Result<Self, Trouble> {
+        let mut command = launch.command(binary, dir);
         command.arg("run").arg("--config").arg(config);
         let out = fs::File::create(dir.join(STDOUT)).during("open the log of stdout")?;
         command.stdout(out).stderr(Stdio::piped());
