@@ -1,6 +1,6 @@
 # The two commands that matter: `make demo` and `make test`. Both install what is missing first.
 
-.PHONY: help demo demo-clean test bench conformance build check setup-demo setup-test setup-bench setup-conformance
+.PHONY: help demo demo-clean test bench conformance faults build check setup-demo setup-test setup-bench setup-conformance setup-faults
 
 PORT ?= 8080
 DEMO_ARGS = --port $(PORT) $(if $(WP),--wp $(WP))
@@ -12,10 +12,11 @@ help:
 	@echo 'make test             everything: format, lints, unit and end-to-end tests, licences'
 	@echo 'make bench            Galley next to Apache and nginx, in one run (QUICK=1: a short one)'
 	@echo 'make conformance      the public cache suite on Galley and its peers (ONLY=galley: Galley alone)'
+	@echo 'make faults           kill -9, full disks, damaged files, broken upstreams: the long form (ONLY=kill: one part)'
 	@echo 'make build            the release binary, target/release/galley'
 
 # A static pattern: make does not look for implicit rules for phony targets.
-setup-demo setup-test setup-bench setup-conformance: setup-%:
+setup-demo setup-test setup-bench setup-conformance setup-faults: setup-%:
 	@scripts/setup $*
 
 build:
@@ -45,3 +46,7 @@ bench: setup-bench build
 conformance: setup-conformance build
 	@cargo build --quiet --release --package xtask
 	@target/release/xtask conformance --galley target/release/galley $(if $(ONLY),--only $(ONLY))
+
+faults: setup-faults build
+	@cargo build --quiet --release --package xtask
+	@target/release/xtask faults --galley target/release/galley $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))

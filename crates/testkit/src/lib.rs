@@ -6,10 +6,12 @@
 //! an ordinary user (everything runs as oneself).
 //!
 //! What real parts cannot do on command is scripted: [`origin`] answers byte by byte, [`client`] asks byte by byte.
+//! [`faults`] does to a running server what must not harm it.
 
 mod account;
 mod apache;
 pub mod client;
+pub mod faults;
 mod fcgiwrap;
 mod galley;
 mod mariadb;
@@ -26,7 +28,7 @@ mod wordpress;
 pub use account::{require_reachable, runs_as_root};
 pub use apache::{Apache, ApacheOptions};
 pub use fcgiwrap::FcgiWrap;
-pub use galley::Galley;
+pub use galley::{Galley, Launch};
 pub use mariadb::{Durability, MariaDb};
 pub use php_fpm::{FpmListen, FpmOptions, PhpFpm};
 pub use rustix::process::Signal;

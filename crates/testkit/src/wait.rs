@@ -35,6 +35,11 @@ pub(crate) fn came_true(patience: Duration, mut condition: impl FnMut() -> bool)
     }
 }
 
+/// Lets time pass where time itself is the script: an upstream that is slow, a moment that is to be a random one.
+pub(crate) fn pause(time: Duration) {
+    thread::sleep(time);
+}
+
 /// Short enough not to be felt, long enough to leave the processor to what is waited for.
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 

@@ -1,10 +1,11 @@
-//! What the Makefile calls: `xtask demo`, `demo-clean`, `bench` and `conformance`. Builds nothing itself.
+//! What the Makefile calls: `xtask demo`, `demo-clean`, `bench`, `conformance` and `faults`. Builds nothing itself.
 //!
 //! Results go to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage.
 
 mod bench;
 mod conformance;
 mod demo;
+mod faults;
 
 use std::process::ExitCode;
 
@@ -27,6 +28,8 @@ enum Task {
     Bench(bench::Arguments),
     /// Runs the public cache suite against Galley, nginx, Varnish, httpd and Traffic Server
     Conformance(conformance::Arguments),
+    /// Does to a running Galley what must not harm it, and counts
+    Faults(faults::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         Task::DemoClean(arguments) => demo::clean(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Conformance(arguments) => conformance::run(&arguments),
+        Task::Faults(arguments) => faults::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
