@@ -97,7 +97,8 @@ pub struct Disk {
 
 impl Disk {
     /// Opens the cache in `dir` and makes it where there is none. `generation` is the purge log's: entries of another one
-    /// are set aside, all at once. Fails where the directory cannot be read, cannot be made, or is in use by another
+    /// are set aside, all at once. Where there is no room to note that, storing is off for a while, and
+    /// [`Disk::is_keyed`] says so. Fails where the directory cannot be read, cannot be made, or is in use by another
     /// process (`WouldBlock`). Takes milliseconds; `scan_step` does the rest.
     pub fn open(dir: &Path, limits: Limits, generation: [u8; 16], now: Moment) -> io::Result<Self> {
         Self::open_in(dir, limits, generation, now, Boot::here(now))
@@ -115,7 +116,12 @@ impl Disk {
             seal,
             lock,
             before,
+            unwritten,
         } = Place::open(dir, generation)?;
+        let gate = Gate::default();
+        if let Some(error) = &unwritten {
+            gate.failed(error, now.tick);
+        }
         let room = Room {
             total: limits.bytes / UNIT,
             site: limits.site_bytes.unwrap_or(u64::MAX) / UNIT,
@@ -143,13 +149,14 @@ impl Disk {
             place,
             lock,
             files: Files::default(),
-            gate: Gate::default(),
+            gate,
             index: Mutex::new(index),
             writers: std::array::from_fn(|_| Mutex::new(())),
             temporaries: AtomicU64::new(0),
             sweep_hand: AtomicUsize::new(0),
             synced: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            is_keyed: AtomicBool::new(unwritten.is_none()),
             counters: Counters::default(),
         };
         Ok(Self {
@@ -161,7 +168,15 @@ impl Disk {
     /// removed when they are met. For a log that was lost and begun anew. Where it fails, the next start finds nothing.
     pub fn begin_generation(&self, generation: [u8; 16]) -> io::Result<()> {
         *locked(&self.shared.generation) = generation;
-        self.shared.place.write_key(generation)
+        self.shared.place.write_key(generation)?;
+        self.shared.is_keyed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether the next start finds what is stored under the generation of the opening. If not, [`Disk::begin_generation`]
+    /// is to be called, with the same one or another, until it works.
+    pub fn is_keyed(&self) -> bool {
+        self.shared.is_keyed.load(Ordering::Relaxed)
     }
 
     /// A site by its name and the fingerprint of the rules that shape its keys and scopes. To be made once, at the
@@ -270,6 +285,8 @@ struct Shared {
     sweep_hand: AtomicUsize,
     /// Set once the directory was synced after the snapshot's removal.
     synced: AtomicBool,
+    /// Whether the key file is there.
+    is_keyed: AtomicBool,
     /// Set by `close`, under all names' locks.
     closed: AtomicBool,
     counters: Counters,

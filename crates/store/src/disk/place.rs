@@ -34,6 +34,8 @@ pub(super) struct Opened {
     /// Locked as long as it is open.
     pub(super) lock: File,
     pub(super) before: Before,
+    /// Why the key could not be written: what is stored counts in this run only, until it is.
+    pub(super) unwritten: Option<io::Error>,
 }
 
 /// What was there before.
@@ -58,13 +60,15 @@ impl Place {
         let kept = std::fs::read(place.key_file())
             .ok()
             .and_then(|bytes| parse_key(&bytes, generation));
+        let mut unwritten = None;
         let before = if let Some(key) = kept {
             place.key = key;
             Before::Entries(place.take_snapshot())
         } else {
             place.set_aside(&place.entries())?;
             remove_if_there(&place.snapshot())?;
-            place.write_key(generation)?;
+            // A full disk is no reason to be without one until somebody starts us again.
+            unwritten = place.write_key(generation).err();
             Before::Nothing
         };
         // Where these fail the disk can still be read; the first entry to be stored says what is wrong.
@@ -77,6 +81,7 @@ impl Place {
             place,
             lock,
             before,
+            unwritten,
         })
     }
 

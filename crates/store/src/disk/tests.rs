@@ -181,6 +181,36 @@ fn a_writer_meets_a_full_disk_midway() {
 }
 
 #[test]
+fn without_room_for_the_key_it_opens_and_the_next_start_finds_nothing_until_there_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, site) = open(dir.path());
+    disk.put(site, &page("/a", 0, b"old"), at(0)).unwrap();
+    drop(disk);
+    let other = || Disk::open(dir.path(), LIMITS, [2; 16], at(0)).unwrap();
+    // What keeps the key from being written, whoever runs the test.
+    let obstacle = dir.path().join("key.new");
+    std::fs::create_dir(&obstacle).unwrap();
+    let disk = other();
+    assert!(!disk.is_keyed());
+    assert_eq!(body(&disk, site, "/a", at(0)), None, "another generation");
+    disk.put(site, &page("/a", 1, b"lost"), at(0)).unwrap();
+    assert!(body(&disk, site, "/a", at(0)).is_some());
+    drop(disk);
+    let disk = other();
+    assert_eq!(body(&disk, site, "/a", at(0)), None, "under no key");
+    assert!(disk.begin_generation([2; 16]).is_err());
+    disk.put(site, &page("/a", 2, b"kept"), at(0)).unwrap();
+    std::fs::remove_dir(obstacle).unwrap();
+    disk.begin_generation([2; 16]).unwrap();
+    assert!(disk.is_keyed());
+    drop(disk);
+    assert_eq!(
+        body(&other(), site, "/a", at(0)),
+        Some((2, Bytes::from_static(b"kept")))
+    );
+}
+
+#[test]
 fn ages_go_on_over_restarts_and_boots() {
     let dir = tempfile::tempdir().unwrap();
     let reopen = |now, boot| {
