@@ -6,12 +6,14 @@ use serde_json::{Value, json};
 
 use super::State;
 use super::text::{Kind, Text};
-use crate::durable::{Counted, Shelf};
+use crate::durable::{Counted, Durable, Shelf};
 
 /// The disk in the status.
 pub(super) fn value(state: &State) -> Option<Value> {
     let durable = &state.services.durable;
-    let shelf = durable.shelf()?;
+    let Some(shelf) = durable.shelf() else {
+        return durable.unusable().map(|reason| unusable(durable, reason));
+    };
     let (usage, counted) = (shelf.usage(), shelf.counted());
     let (word, reason) = health(shelf.health());
     Some(json!({
@@ -27,12 +29,29 @@ pub(super) fn value(state: &State) -> Option<Value> {
         "written": counted.written,
         "refused": counted.refused,
         "waiting": counted.waiting,
-        "purges_kept": matches!(durable.durability(), Some(Durability::Kept)),
-        "purges_lost_reason": match durable.durability() {
-            Some(Durability::Lost(loss)) => Some(loss.reason.to_string()),
-            Some(Durability::Kept) | None => None,
-        },
+        "purges_kept": is_kept(durable),
+        "purges_lost_reason": lost_reason(durable),
     }))
+}
+
+/// The disk that could not be used at the start.
+fn unusable(durable: &Durable, reason: &str) -> Value {
+    json!({
+        "state": "off", "reason": reason, "entries": 0, "bytes": 0, "limit": 0, "evictions": 0,
+        "purges_kept": is_kept(durable),
+        "purges_lost_reason": lost_reason(durable),
+    })
+}
+
+fn is_kept(durable: &Durable) -> bool {
+    matches!(durable.durability(), Some(Durability::Kept))
+}
+
+fn lost_reason(durable: &Durable) -> Option<String> {
+    match durable.durability() {
+        Some(Durability::Lost(loss)) => Some(loss.reason.to_string()),
+        Some(Durability::Kept) | None => None,
+    }
 }
 
 fn health(health: Health) -> (&'static str, Option<String>) {
@@ -48,16 +67,17 @@ fn health(health: Health) -> (&'static str, Option<String>) {
 pub(super) fn metrics(state: &State, text: &mut Text) {
     let durable = &state.services.durable;
     let Some(shelf) = durable.shelf() else {
+        if durable.unusable().is_some() {
+            state_of(false, is_kept(durable), text);
+        }
         return;
     };
-    let is_kept = matches!(durable.durability(), Some(Durability::Kept));
-    gauges(shelf, is_kept, text);
+    state_of(shelf.health() == Health::Storing, is_kept(durable), text);
+    gauges(shelf, text);
     counters(shelf.usage(), shelf.counted(), text);
 }
 
-fn gauges(shelf: &Shelf, is_kept: bool, text: &mut Text) {
-    let usage = shelf.usage();
-    let is_storing = shelf.health() == Health::Storing;
+fn state_of(is_storing: bool, is_kept: bool, text: &mut Text) {
     let rows = [
         (
             "disk_storing",
@@ -69,6 +89,17 @@ fn gauges(shelf: &Shelf, is_kept: bool, text: &mut Text) {
             u64::from(is_kept),
             "1 while purges reach the disk before they are acknowledged",
         ),
+    ];
+    for (name, value, help) in rows {
+        let name = format!("galley_{name}");
+        text.family(&name, Kind::Gauge, help);
+        text.sample(&name, &[], value);
+    }
+}
+
+fn gauges(shelf: &Shelf, text: &mut Text) {
+    let usage = shelf.usage();
+    let rows = [
         ("disk_entries", usage.entries, "pages on the disk"),
         (
             "disk_bytes",

@@ -1,7 +1,9 @@
 //! Opening what survives a restart, in this order: the log, the orders of each site, the disk under the log's generation.
 //!
-//! A folder that cannot be used does not keep the server from serving: it says so and goes on in memory. One that another
-//! process uses does, because two servers that purge past each other would break what each has promised.
+//! A folder that cannot be used does not keep the server from serving: it says so and goes on in memory. Orders are logged
+//! all the same where only the pages' part cannot be used, and else acknowledged with a warning: the pages of the run before
+//! are still there for the next one. A folder that another process uses does keep it from starting, because two servers
+//! that purge past each other would break what each has promised.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use galley_store::disk::{Disk, Limits, Moment};
 use galley_store::epochs::Epochs;
-use galley_store::log::{self, Durability, Found, Log};
+use galley_store::log::{self, Durability, Found, Log, Loss, Restart};
 use galley_store::memory::Memory;
 
 use super::orders::Orders;
@@ -43,53 +45,71 @@ pub enum OpenError {
 pub struct Durable {
     clock: Clock,
     open: Option<Arc<Open>>,
+    /// Why the folder, or the pages' part of it, cannot be used in this run.
+    unusable: Option<Arc<str>>,
 }
 
 struct Open {
     past: Arc<log::Opened>,
+    stored: Option<Stored>,
+}
+
+/// The pages.
+struct Stored {
     shelf: Arc<Shelf>,
     writer: Mutex<Option<JoinHandle<()>>>,
-    /// The generation that the disk was told last.
-    generation: Mutex<[u8; 16]>,
+    /// What the disk was told last.
+    told: Mutex<Told>,
+}
+
+/// The log's generation as the disk knows it.
+struct Told {
+    /// `None`: the next start knows none.
+    generation: Option<[u8; 16]>,
+    /// Not to be tried again before.
+    again: Instant,
 }
 
 impl Durable {
     /// Nothing survives.
     pub fn nothing(clock: Clock) -> Self {
-        Self { clock, open: None }
+        Self {
+            clock,
+            open: None,
+            unusable: None,
+        }
     }
 
     /// Opens the folder; takes a few milliseconds.
     pub fn open(settings: &Settings, memory: Arc<Memory>, clock: Clock) -> Result<Self, OpenError> {
         let path = &settings.path;
-        let Some(past) = open_log(path, clock)? else {
-            return Ok(Self::nothing(clock));
+        let past = match open_log(path, clock)? {
+            Ok(past) => past,
+            Err(why) => {
+                return Ok(Self {
+                    clock,
+                    open: None,
+                    unusable: Some(why),
+                });
+            }
         };
         let generation = past.generation.bytes();
-        let Some(disk) = open_disk(path, settings.limits, generation, clock)? else {
-            return Ok(Self::nothing(clock));
+        let (stored, unusable) = match open_disk(path, settings.limits, generation, clock)? {
+            Ok(disk) => (Some(Stored::start(disk, generation, memory, clock)?), None),
+            Err(why) => (None, Some(why)),
         };
-        let shelf = Arc::new(Shelf::new(disk, memory, clock));
-        let writing = Arc::clone(&shelf);
-        let writer = std::thread::Builder::new()
-            .name("disk-writer".to_owned())
-            .spawn(move || writing.write())
-            .map_err(OpenError::Thread)?;
+        let past = Arc::new(past);
         Ok(Self {
             clock,
-            open: Some(Arc::new(Open {
-                past: Arc::new(past),
-                shelf,
-                writer: Mutex::new(Some(writer)),
-                generation: Mutex::new(generation),
-            })),
+            open: Some(Arc::new(Open { past, stored })),
+            unusable,
         })
     }
 
     /// The orders of a site, those of earlier runs included. `site` is its own among all sites; once for each.
     pub fn orders(&self, site: String) -> Orders {
         let Some(open) = &self.open else {
-            return Orders::in_memory(site, self.clock);
+            return Orders::in_memory(site, self.clock, self.unusable.clone());
         };
         let epochs = Epochs::new();
         open.past.replay(&site, &epochs);
@@ -107,36 +127,51 @@ impl Durable {
 
     /// The disk.
     pub fn shelf(&self) -> Option<&Arc<Shelf>> {
-        self.open.as_ref().map(|open| &open.shelf)
+        self.stored().map(|stored| &stored.shelf)
     }
 
-    /// Whether orders reach the disk; `None`: they live in memory.
+    /// Why there is no disk although one is configured.
+    pub fn unusable(&self) -> Option<&str> {
+        self.unusable.as_deref()
+    }
+
+    /// Whether orders reach the disk; `None`: they live in memory, as they are to.
     pub fn durability(&self) -> Option<Durability> {
-        self.open.as_ref().map(|open| open.past.log.durability())
+        match (&self.open, &self.unusable) {
+            (Some(open), _) => Some(open.past.log.durability()),
+            (None, Some(reason)) => Some(Durability::Lost(forgetful(reason))),
+            (None, None) => None,
+        }
     }
 
-    /// Tells the disk when the log was lost and begun anew: nothing that was written before may come back.
+    fn stored(&self) -> Option<&Stored> {
+        self.open.as_ref()?.stored.as_ref()
+    }
+
+    /// Tells the disk when the log was lost and begun anew: nothing that was written before may come back. Where the disk
+    /// cannot note it, it is tried again after a while.
     pub fn follow_generation(&self) {
         let Some(open) = &self.open else { return };
+        let Some(stored) = &open.stored else { return };
         let now = open.past.log.generation().bytes();
-        let mut told = open
-            .generation
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if *told == now {
+        let mut told = stored.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.generation == Some(now) || Instant::now() < told.again {
             return;
         }
-        match open.shelf.disk.begin_generation(now) {
-            Ok(()) => *told = now,
-            Err(error) => tracing::warn!(%error, "the disk cache cannot follow the purge log"),
+        match stored.shelf.disk.begin_generation(now) {
+            Ok(()) => told.generation = Some(now),
+            Err(error) => {
+                told.again = Instant::now() + RETRY;
+                tracing::warn!(%error, "the disk cache cannot follow the purge log");
+            }
         }
     }
 
     /// Writes what is waiting, for `patience` at most, and what saves the next start its counting. Blocks.
     pub fn close(&self, patience: Duration) {
-        let Some(open) = &self.open else { return };
-        open.shelf.close_queue();
-        let writer = open
+        let Some(stored) = self.stored() else { return };
+        stored.shelf.close_queue();
+        let writer = stored
             .writer
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -148,13 +183,47 @@ impl Durable {
         {
             std::thread::sleep(STEP);
         }
-        if let Err(error) = open.shelf.disk.close() {
+        if let Err(error) = stored.shelf.disk.close() {
             tracing::warn!(%error, "the disk cache could not be closed; the next start counts it");
         }
     }
 }
 
-fn open_log(path: &Path, clock: Clock) -> Result<Option<log::Opened>, OpenError> {
+impl Stored {
+    fn start(
+        disk: Disk,
+        generation: [u8; 16],
+        memory: Arc<Memory>,
+        clock: Clock,
+    ) -> Result<Self, OpenError> {
+        let told = Told {
+            generation: disk.is_keyed().then_some(generation),
+            again: Instant::now(),
+        };
+        let shelf = Arc::new(Shelf::new(disk, memory, clock));
+        let writing = Arc::clone(&shelf);
+        let writer = std::thread::Builder::new()
+            .name("disk-writer".to_owned())
+            .spawn(move || writing.write())
+            .map_err(OpenError::Thread)?;
+        Ok(Self {
+            shelf,
+            writer: Mutex::new(Some(writer)),
+            told: Mutex::new(told),
+        })
+    }
+}
+
+/// What is true of orders without a log while the pages of earlier runs may be there.
+pub(super) fn forgetful(reason: &Arc<str>) -> Loss {
+    Loss {
+        reason: Arc::clone(reason),
+        restart: Restart::MayForget,
+    }
+}
+
+/// The log, or why there is none in this run.
+fn open_log(path: &Path, clock: Clock) -> Result<Result<log::Opened, Arc<str>>, OpenError> {
     match Log::open(&path.join(PURGES), clock.wall()) {
         Ok(opened) => {
             tell_found(&opened.found, path);
@@ -165,12 +234,12 @@ fn open_log(path: &Path, clock: Clock) -> Result<Option<log::Opened>, OpenError>
                     "purges cannot be written to the disk"
                 );
             }
-            Ok(Some(opened))
+            Ok(Ok(opened))
         }
         Err(log::OpenError::Locked) => Err(OpenError::Locked),
         Err(error) => {
             tell_unusable(path, &error);
-            Ok(None)
+            Ok(Err(error.to_string().into()))
         }
     }
 }
@@ -180,17 +249,17 @@ fn open_disk(
     limits: Limits,
     generation: [u8; 16],
     clock: Clock,
-) -> Result<Option<Disk>, OpenError> {
+) -> Result<Result<Disk, Arc<str>>, OpenError> {
     let now = Moment {
         tick: clock.tick(),
         wall: clock.wall(),
     };
     match Disk::open(&path.join(PAGES), limits, generation, now) {
-        Ok(disk) => Ok(Some(disk)),
+        Ok(disk) => Ok(Ok(disk)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(OpenError::Locked),
         Err(error) => {
             tell_unusable(path, &error);
-            Ok(None)
+            Ok(Err(error.to_string().into()))
         }
     }
 }
@@ -222,6 +291,9 @@ const PURGES: &str = "purges";
 
 /// Where the pages are.
 const PAGES: &str = "pages";
+
+/// Between two tries to note a generation: as long as a lost log is left alone.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Between two looks at the writer while the server ends.
 const STEP: Duration = Duration::from_millis(5);

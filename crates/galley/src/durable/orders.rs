@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use galley_rules::purge::Order;
 use galley_store::epochs::{BadPattern, Epochs};
-use galley_store::log::{Durability, Opened, Restart, Ticket};
+use galley_store::log::{Durability, Loss, Opened, Restart, Ticket};
 
+use super::open::forgetful;
 use crate::clock::Clock;
 
 /// Publishes a site's orders and proves its entries: the only way to its [`Epochs`], so that no order goes past the log.
@@ -15,18 +16,21 @@ pub struct Orders {
     site: String,
     epochs: Epochs,
     log: Option<Arc<Opened>>,
+    /// Without a log, why there is none although there is to be one.
+    unusable: Option<Arc<str>>,
     clock: Clock,
     /// Where the counter began this run.
     first: u64,
 }
 
 impl Orders {
-    /// Orders that live as long as the process.
-    pub fn in_memory(site: String, clock: Clock) -> Self {
+    /// Orders that live as long as the process. `unusable`: why, where they were to be logged.
+    pub fn in_memory(site: String, clock: Clock, unusable: Option<Arc<str>>) -> Self {
         Self {
             site,
             epochs: Epochs::new(),
             log: None,
+            unusable,
             clock,
             first: 0,
         }
@@ -39,6 +43,7 @@ impl Orders {
             site,
             epochs,
             log: Some(log),
+            unusable: None,
             clock,
             first,
         }
@@ -47,11 +52,15 @@ impl Orders {
     /// Obeys an order: what it touches is dead when this returns. It may be acknowledged when the receipt says so.
     pub fn publish(&self, order: &Order) -> Result<Receipt, BadPattern> {
         let Some(log) = &self.log else {
-            return self.epochs.publish(order).map(|_| Receipt::default());
+            self.epochs.publish(order)?;
+            return Ok(match &self.unusable {
+                None => Receipt::default(),
+                Some(reason) => Receipt(Outcome::Lost(forgetful(reason))),
+            });
         };
         let now = self.clock.wall();
         let published = log.log.publish(&self.site, &self.epochs, order, now)?;
-        Ok(Receipt(Some(published.ticket)))
+        Ok(Receipt(Outcome::Waits(published.ticket)))
     }
 
     /// How many orders were obeyed since the start.
@@ -72,14 +81,25 @@ impl Deref for Orders {
 /// The acknowledgement of an order, and of all that were published before it.
 #[must_use = "an order may be acknowledged only when its receipt says so"]
 #[derive(Debug, Default)]
-pub struct Receipt(Option<Ticket>);
+pub struct Receipt(Outcome);
+
+#[derive(Debug, Default)]
+enum Outcome {
+    /// There is nothing to wait for.
+    #[default]
+    Done,
+    Waits(Ticket),
+    /// It cannot be kept.
+    Lost(Loss),
+}
 
 impl Receipt {
     /// Waits for the disk; returns at once where there is none.
     pub async fn told(self) -> Told {
         match self.0 {
-            None => Told::default(),
-            Some(ticket) => Told::from(ticket.await),
+            Outcome::Done => Told::default(),
+            Outcome::Waits(ticket) => Told::from(ticket.await),
+            Outcome::Lost(loss) => Told::from(Durability::Lost(loss)),
         }
     }
 }
