@@ -1,7 +1,9 @@
 //! Reading: every byte is verified before it leaves.
 //!
 //! A small body is read whole into memory that was reserved first; a larger one, or one for which there is no memory,
-//! is read block by block from the open file, which stays readable when the entry is removed or replaced meanwhile.
+//! is read block by block from the open file, which stays readable when the entry is removed or replaced meanwhile. Of
+//! such a one the first megabyte is verified before anything leaves, and again as it does: a page that is found to be
+//! damaged on the way cannot be taken back, only broken off.
 //! A file that is not exactly what we wrote, under this key, for this generation and these rules, is a miss and is
 //! removed; one that could not be read is a miss and stays.
 
@@ -213,14 +215,19 @@ impl Shared {
             Err(Flaw::Failed(error)) => return Err(Miss::Failed(error)),
         };
         let parts = self.parts(opened.stored, Body::default(), now);
-        let pieces = Arc::new(Pieces {
+        let pieces = Pieces {
             shared: Arc::clone(self),
             name: *name,
             file: opened.file,
             body_at: layout.header as u64,
             length: layout.body,
             sums,
-        });
+        };
+        if pieces.beginning_is_damaged() {
+            // It has been removed, or counted as a failure of the disk.
+            return Err(Miss::Gone);
+        }
+        let pieces = Arc::new(pieces);
         let entry = Entry::in_pieces(parts, Arc::clone(&pieces));
         Ok(OnDisk::Pieces(Arc::new(entry), pieces))
     }
@@ -368,6 +375,18 @@ impl Pieces {
         Ok(bytes.slice(within(range.start)..within(end.min(ends))))
     }
 
+    fn beginning_is_damaged(&self) -> bool {
+        let mut at = 0;
+        let end = self.length.min(BEGINNING);
+        while at < end {
+            match self.read(&(at..end)) {
+                Ok(piece) => at += piece.len() as u64,
+                Err(Unreadable) => return true,
+            }
+        }
+        false
+    }
+
     fn block(&self, number: u64, begins: u64, ends: u64) -> Result<Bytes, Unreadable> {
         let length = usize::try_from(ends - begins).map_err(|_| Unreadable)?;
         let sum = usize::try_from(number)
@@ -403,3 +422,7 @@ impl std::fmt::Debug for Pieces {
 
 /// A usual page with its header comes in one read.
 const FIRST: usize = 16 * 1024;
+
+/// What is verified before a body is handed out in pieces: pages are far shorter, and a megabyte is hashed in less than one
+/// millisecond.
+const BEGINNING: u64 = 1 << 20;

@@ -211,6 +211,39 @@ fn without_room_for_the_key_it_opens_and_the_next_start_finds_nothing_until_ther
 }
 
 #[test]
+fn the_first_megabyte_is_verified_before_any_of_it_leaves() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, site) = open(dir.path());
+    for (length, flipped, is_found) in [
+        (100, 50, false),
+        (900_000, 899_999, false),
+        (3_000_000, 1_000_000, false),
+        (3_000_000, 2_999_999, true),
+    ] {
+        disk.put(site, &page("/a", 0, &vec![7; length]), at(0))
+            .unwrap();
+        let file = files(&dir.path().join("entries")).pop().unwrap();
+        let mut bytes = std::fs::read(&file).unwrap();
+        let body = bytes.windows(100).position(|w| w == [7; 100]).unwrap();
+        bytes[body + flipped] ^= 1;
+        std::fs::write(&file, bytes).unwrap();
+        let nothing = Budget::new(0);
+        match disk.get(site, b"/a", at(0), &nothing) {
+            Lookup::Found(OnDisk::Pieces(_, pieces)) => {
+                let last = (length as u64 - 1)..length as u64;
+                assert!(
+                    is_found && pieces.read(&last).is_err(),
+                    "{length} {flipped}"
+                );
+            }
+            Lookup::Found(OnDisk::Whole(_)) => panic!("without memory"),
+            Lookup::Absent => assert!(!is_found, "{length} {flipped}"),
+        }
+        assert!(!file.exists(), "a damaged file is removed");
+    }
+}
+
+#[test]
 fn ages_go_on_over_restarts_and_boots() {
     let dir = tempfile::tempdir().unwrap();
     let reopen = |now, boot| {
