@@ -160,7 +160,7 @@ fn set(path: &Path, mode: u32) -> Result<(), Trouble> {
 fn says_off(stage: &Stage) -> bool {
     stage
         .told("/status")
-        .is_ok_and(|status| status.contains(DENIED))
+        .is_ok_and(|status| status.to_lowercase().contains(DENIED))
 }
 
 const PAGES: usize = 150;

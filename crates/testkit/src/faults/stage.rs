@@ -301,7 +301,10 @@ impl Visitor {
         }
         match outcome {
             Ok(answer) => count(truth, page, floor, &answer, tally),
-            Err(trouble) => tally.judge(Verdict::Failed, || format!("{}: {trouble}", path(page))),
+            Err(trouble) => tally.judge(Verdict::Failed, || {
+                let length = truth.length(page);
+                format!("{} of {length} bytes: {trouble}", path(page))
+            }),
         }
     }
 }
