@@ -1,8 +1,8 @@
 //! Upstreams that hang, break off, send too little, too much or rubbish, over HTTP and FastCGI, drawn at random.
 //!
-//! Each step: a page is stored, its content changes, the upstream breaks, and visitors ask together. After a soft purge
-//! every one of them must get the old copy whole; after a hard one they may get an error that can be seen, and never an
-//! answer that looks whole and is not, or is older.
+//! Each step: a page is stored, its content changes, the upstream breaks, and visitors ask together. After a soft purge, or
+//! when the copy's lifetime is over, every one of them must get the old copy whole; after a hard purge they may get an error
+//! that can be seen, and never an answer that looks whole and is not, or is older.
 
 use std::{
     fmt::Write as _,
@@ -11,6 +11,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread::{self, ScopedJoinHandle},
+    time::Duration,
 };
 
 use super::{
@@ -25,6 +26,7 @@ use crate::{
     Scratch, Trouble,
     client::Request,
     origin::{Application, Origin, Responder, Wire},
+    wait::pause,
 };
 
 pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
@@ -106,8 +108,10 @@ impl Script {
 
     fn answer(&self, page: usize) -> (String, Vec<u8>) {
         let version = self.truth.version(page);
+        let lifetime = if is_brief(page) { 1 } else { 86_400 };
         let mut head = format!(
-            "Content-Type: text/plain\r\n{VERSION_FIELD}: {version}\r\nCache-Control: max-age=86400, stale-if-error=864000"
+            "Content-Type: text/plain\r\n{VERSION_FIELD}: {version}\r\n\
+             Cache-Control: max-age={lifetime}, stale-if-error=864000"
         );
         if page % 3 == 2 {
             head.push_str(", stale-while-revalidate=86400");
@@ -230,7 +234,10 @@ fn work(
         script.set(page, fault);
         let changed = script.truth.change(Scope::Url(page));
         let is_soft = !page.is_multiple_of(3);
-        if is_soft {
+        if is_brief(page) && dice.once_in(4) {
+            // Age, not an order, makes it stale: nothing refreshes it beside the visitors.
+            pause(BRIEF);
+        } else if is_soft {
             soften(&mut visitor, page)?;
         } else {
             editor.order(Scope::Url(page), Way::Request)?;
@@ -274,6 +281,11 @@ fn store(
     }
     tally.broken(&format!("{} was not stored", path(page)));
     Ok(())
+}
+
+/// Whether a page's lifetime is over soon.
+fn is_brief(page: usize) -> bool {
+    page % 3 == 1
 }
 
 fn soften(visitor: &mut Visitor, page: usize) -> Result<(), Trouble> {
@@ -433,3 +445,5 @@ fn fastcgi(script: &Script, page: usize, app: &mut Application<'_>) {
 const PAGES: usize = 48;
 const WORKERS: usize = 4;
 const TOGETHER: usize = 3;
+/// A little longer than a brief page's lifetime.
+const BRIEF: Duration = Duration::from_millis(1_100);
