@@ -258,6 +258,7 @@ fn store(
     tally: &mut Tally,
 ) -> Result<(), Trouble> {
     // A purge that a slow end of an exchange still has to bring may take a copy away once more.
+    let mut said = Vec::new();
     for _ in 0..20 {
         let floor = script.truth.floor(page);
         let answer = visitor.ask(&get(page))?;
@@ -273,13 +274,16 @@ fn store(
         if answer.is_hit() && is_newest {
             return Ok(());
         }
+        said.push(answer.cache_status().to_owned());
         if answer.is_hit() {
             // The old copy, while or after a refresh that failed: what is newer is asked for by force.
             let request = Request::new("PURGE", &path(page)).host(HOST);
             visitor.ask(&request)?;
         }
     }
-    tally.broken(&format!("{} was not stored", path(page)));
+    said.dedup();
+    let said = said.join(" / ");
+    tally.broken(&format!("{} was not stored: {said}", path(page)));
     Ok(())
 }
 
