@@ -298,12 +298,7 @@ async fn fetched(
         Err(failure) => return fall_back(services, exchange, &found, failure),
     };
     let upstream_time = began.elapsed();
-    let may_fall_back = matches!(
-        found.plan,
-        Plan::Fetch {
-            stale_on_error: true
-        }
-    );
+    let may_fall_back = may_fall_back(&found);
     if may_fall_back && is_failure(&head) {
         return fall_back(services, exchange, &found, Failure::Closed);
     }
@@ -339,6 +334,10 @@ async fn fetched(
 /// there.
 fn in_memory(found: &Found) -> Option<Arc<Entry>> {
     found.entry.clone().filter(|entry| entry.pieces().is_none())
+}
+
+fn may_fall_back(found: &Found) -> bool {
+    matches!(found.plan, Plan::Fetch { stale_on_error } if stale_on_error)
 }
 
 /// The statuses of RFC 5861 §4.
@@ -383,6 +382,10 @@ async fn whole(
         Ok(head) => head,
         Err(failure) => return fall_back(services, exchange, &found, failure),
     };
+    // Also for one who waited for another's answer, which was an error and nobody else's.
+    if may_fall_back(&found) && is_failure(&head) {
+        return fall_back(services, exchange, &found, Failure::Closed);
+    }
     let mut answer = page::from_fill_whole(exchange, &head, reader, outcome);
     answer.upstream_time = Some(began.elapsed());
     Ok(answer)
