@@ -10,12 +10,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use galley_store::disk::{HeaderView, Health, Scan, SiteId};
+use galley_store::entry::Kind;
 use galley_store::log::Durability;
 
 use super::StartError;
 use super::sweep;
 use crate::durable::{Durable, Shelf};
-use crate::serve::Site;
+use crate::serve::{Site, site_mark};
 
 /// The thread, where there is a disk.
 pub(super) struct Upkeep {
@@ -74,9 +75,14 @@ impl Round {
                     return;
                 };
                 self.sweep(&sites);
+                self.catch_up(&sites);
                 if self.is_hurried { HURRIED } else { CALM }
             } else {
                 is_counted = self.shelf.scan_step() == Scan::Done;
+                if is_counted {
+                    // What came meanwhile was not stored.
+                    self.shelf.owe();
+                }
                 HURRIED
             };
             self.durable.follow_generation();
@@ -85,6 +91,18 @@ impl Round {
                 return;
             }
         }
+    }
+
+    /// Has written what could not be when it came, while the disk has nothing else to do.
+    fn catch_up(&self, sites: &[Arc<Site>]) {
+        let by_mark: HashMap<u32, &Arc<Site>> =
+            sites.iter().map(|site| (site.mark, site)).collect();
+        let now = self.durable.now();
+        self.shelf.catch_up(|entry| {
+            let site = by_mark.get(&site_mark(entry.key.bytes())?)?;
+            let is_wanted = entry.kind != Kind::TravelsWhole && !sweep::is_dead(site, entry, now);
+            is_wanted.then_some(site.core.shelved.as_ref()?)
+        });
     }
 
     fn sweep(&mut self, sites: &[Arc<Site>]) {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use galley_rules::time::Tick;
 use galley_store::disk::{Disk, Limits, Moment};
 use galley_store::epochs::Epochs;
 use galley_store::log::{self, Durability, Found, Log, Loss, Restart};
@@ -123,6 +124,11 @@ impl Durable {
             site: shelf.disk.site(site, fingerprint),
             shelf: Arc::clone(shelf),
         })
+    }
+
+    /// The tick of this moment.
+    pub fn now(&self) -> Tick {
+        self.clock.tick()
     }
 
     /// The disk.

@@ -44,6 +44,8 @@ struct Counts {
     late: AtomicU64,
     written: AtomicU64,
     refused: AtomicU64,
+    /// Pages that found the queue full: they are in memory, and owed to the disk.
+    owed: AtomicU64,
 }
 
 /// The same as numbers.
@@ -106,6 +108,36 @@ impl Shelf {
     /// Looks at some of what is on the disk and removes what `dead` names. Blocks.
     pub fn sweep_step(&self, dead: impl FnMut(&HeaderView) -> bool) -> Swept {
         self.disk.sweep_step(self.now(), dead)
+    }
+
+    /// Has pages written that are in memory and not on the disk: those that found the queue full, and those that came while
+    /// the disk was being counted. `owner`: whose an entry is, unless it is of no use any more. False: there is more to do.
+    pub fn catch_up<'s>(&self, mut owner: impl FnMut(&Entry) -> Option<&'s Shelved>) -> bool {
+        let owed = self.counts.owed.swap(0, Ordering::Relaxed);
+        if owed == 0 {
+            return true;
+        }
+        let mut room = AT_ONCE.saturating_sub(self.queue.len());
+        for entry in self.memory.entries() {
+            let Some(shelved) = owner(&entry) else {
+                continue;
+            };
+            if self.disk.may_hold(shelved.site, entry.key.bytes()) {
+                continue;
+            }
+            if room == 0 {
+                self.counts.owed.fetch_add(1, Ordering::Relaxed);
+                return false;
+            }
+            room -= 1;
+            shelved.keep(&entry);
+        }
+        true
+    }
+
+    /// Notes that pages may be missing on the disk.
+    pub fn owe(&self) {
+        self.counts.owed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Occupation now.
@@ -230,6 +262,7 @@ impl Shelved {
     pub fn keep(&self, entry: &Arc<Entry>) {
         if !self.shelf.queue.put(self.site, entry) {
             self.shelf.count_written(false);
+            self.shelf.owe();
         }
     }
 
@@ -255,6 +288,9 @@ impl Shelved {
         self.site.fingerprint
     }
 }
+
+/// Pages that are made good for at one time: half of what the queue takes.
+const AT_ONCE: usize = 128;
 
 /// Pages that are read at one time rarely share a turn with so many.
 const TURNS: usize = 64;

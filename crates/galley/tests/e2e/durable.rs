@@ -246,7 +246,7 @@ fn a_folder_that_cannot_be_used_keeps_nobody_from_serving() {
     assert!(stage.get("/a").is_hit());
     stage.purge(&["--all"]);
     assert!(!stage.get("/a").is_hit());
-    assert!(stage.status().contains("\"disk\":null"));
+    assert!(stage.status().contains("\"state\":\"off\""));
 }
 
 #[test]
@@ -279,4 +279,29 @@ fn why_knows_what_is_on_the_disk() {
         text.contains("\"what\":\"hit\"") || text.contains("\"what\": \"hit\""),
         "{text}"
     );
+}
+
+#[test]
+fn what_came_faster_than_the_disk_is_written_when_it_has_time() {
+    const PAGES: usize = 1500;
+    let origin = Origin::constant(&[("Cache-Control", "max-age=600")], "<html></html>").unwrap();
+    let line = format!("upstream = [\"{}\"]\nin_flight = 64", origin.url());
+    let mut stage = Plan::behind(&line).disk().start();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let stage = &stage;
+            scope.spawn(move || {
+                let mut connection = stage.connect();
+                for page in (thread..PAGES).step_by(8) {
+                    let request = Request::get(&format!("/{page}")).host(HOST);
+                    connection.exchange(&request).unwrap().is(200);
+                }
+            });
+        }
+    });
+    stage.wait_for_disk(PAGES as u64);
+    stage.again(End::Kill);
+    for page in (0..PAGES).step_by(100) {
+        assert!(stage.get(&format!("/{page}")).is_hit(), "{page}");
+    }
 }
