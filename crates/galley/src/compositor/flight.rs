@@ -1,6 +1,6 @@
 //! A composition under way, and how requests wait for it.
 //!
-//! A [`Flight`] is one request at the upstream with the fill that it writes. Those who want the same page take a seat here
+//! A `Flight` is one request at the upstream with the fill that it writes. Those who want the same page take a seat here
 //! and get a reader when a head has come. A flight that shows no sign of life for its patience has lost its place:
 //! the next request leads one of its own, and who waits for the first waits for both and takes what comes first. Time in the
 //! queue for a place at the upstream does not count: a second request would only stand behind the first.
