@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use galley_testkit::client::Request;
-use galley_testkit::origin::{Origin, Seen, Wire};
+use galley_testkit::origin::{Gate, Origin, Seen, Wire};
 use galley_testkit::{Apache, ApacheOptions, wait_for};
 
 use crate::support::{HOST, Is, LAB, PATIENCE, Plan, Stage, hosted, said, together};
@@ -525,18 +525,26 @@ fn uploads_pass_whole() {
 
 #[test]
 fn a_long_answer_that_breaks_off_does_not_look_whole_to_http_10() {
-    let origin = Origin::start(|_, wire| {
-        wire.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n180000\r\n");
-        wire.write(&vec![b'x'; 0x18_0000]);
-        wire.write(b"\r\n10\r\nhalf");
-        wire.close();
-    })
-    .unwrap();
+    let gate = Gate::new();
+    let origin = {
+        let gate = gate.clone();
+        Origin::start(move |_, wire| {
+            wire.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n180000\r\n");
+            wire.write(&vec![b'x'; 0x18_0000]);
+            gate.pass();
+            wire.write(b"\r\n10\r\nhalf");
+            wire.close();
+        })
+        .unwrap()
+    };
     let stage = behind(&origin, "");
     let mut client = stage.connect();
     client
         .write(format!("GET /download HTTP/1.0\r\nHost: {HOST}\r\n\r\n").as_bytes())
         .unwrap();
+    // Broken off before the head has left, it would be a 502.
+    client.stream().peek(&mut [0]).unwrap();
+    gate.open();
     let end = client.read_to_end();
     let trouble = end.expect_err("the end looked like that of a whole answer");
     assert!(trouble.to_string().contains("reset"), "{trouble}");
