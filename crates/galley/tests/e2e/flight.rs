@@ -125,8 +125,8 @@ fn a_page_whose_only_client_left_is_kept_all_the_same() {
 
 #[test]
 fn what_may_not_be_shared_is_not_queued_one_behind_another() {
-    // Every run takes 100 ms; one behind another fifty visitors would take five seconds.
-    let script = "<?php usleep(100000); header('Cache-Control: private'); header('Set-Cookie: id=' . bin2hex(random_bytes(8))); echo '<html>', $_SERVER['HTTP_COOKIE'] ?? '-', '</html>';";
+    // Every run takes 400 ms; one behind another fifty visitors would take twenty seconds.
+    let script = "<?php usleep(400000); header('Cache-Control: private'); header('Set-Cookie: id=' . bin2hex(random_bytes(8))); echo '<html>', $_SERVER['HTTP_COOKIE'] ?? '-', '</html>';";
     let stage = Plan::php()
         .file("index.php", script)
         .workers(16)
@@ -147,7 +147,7 @@ fn what_may_not_be_shared_is_not_queued_one_behind_another() {
     cookies.sort();
     cookies.dedup();
     assert_eq!(cookies.len(), 50, "two visitors share a cookie");
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert!(took < Duration::from_secs(15), "{took:?}");
 }
 
 #[test]

@@ -261,7 +261,7 @@ fn chunk_lines_and_trailers_cannot_grow() {
             );
         }
         assert!(
-            began.elapsed() < Duration::from_secs(4),
+            began.elapsed() < Duration::from_secs(9),
             "{start:?} was read on and on"
         );
     }
@@ -307,7 +307,7 @@ fn a_head_that_drips_is_ended_at_its_deadline() {
         began.elapsed()
     );
     assert!(
-        began.elapsed() < Duration::from_secs(4),
+        began.elapsed() < Duration::from_secs(9),
         "{:?}",
         began.elapsed()
     );
