@@ -32,7 +32,7 @@ pub use config::{
     Admin, AdminListen, Cache, CacheDisk, Config, HttpUpstream, Level, Log, LogFormat, LogTarget,
     ManagedPhp, PhpAddress, Server, Site, Upstream, UpstreamLimits,
 };
-pub use machine::runtime_dir;
+pub use machine::{memory, runtime_dir};
 pub use options::{Fallback, Kind, OptionRow, Section, Status};
 pub use quantity::{parse_duration, parse_size, write_duration, write_size};
 pub use reference::{reference, sample};

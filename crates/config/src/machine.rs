@@ -49,8 +49,9 @@ fn runtime(own: Option<&OsStr>, session: Option<&OsStr>, user: u32) -> PathBuf {
     }
 }
 
-/// The least of what the machine has and what control groups, version 2 or 1, allow, at every level up the tree.
-fn memory(root: &Path) -> Option<u64> {
+/// Bytes of memory for this process on the machine whose `/` is `root`: the least of what the machine has and what control
+/// groups, version 2 or 1, allow, at every level up the tree. `None`: the kernel does not tell.
+pub fn memory(root: &Path) -> Option<u64> {
     let limits = fs::read_to_string(root.join("proc/self/cgroup"))
         .map(|text| {
             text.lines()

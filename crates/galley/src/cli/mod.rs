@@ -1,8 +1,9 @@
-//! The command line: `run`, `check`, `purge`, `status`, `why`.
+//! The command line: `run`, `check`, `purge`, `status`, `why`, `doctor`.
 //!
 //! Data goes to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage or configuration.
 
 mod ask;
+mod doctor;
 mod options;
 mod show;
 mod why;
@@ -25,6 +26,7 @@ pub fn main() -> ExitCode {
         Command::Purge(options) => purge(&options),
         Command::Status(options) => status(&options),
         Command::Why(options) => why::why(&options),
+        Command::Doctor(options) => doctor::doctor(&options),
     }
 }
 

@@ -24,6 +24,8 @@ pub(super) enum Command {
     Status(StatusOptions),
     /// Explain what a running server would do with a request, without asking for the page
     Why(WhyOptions),
+    /// Look for what is wrong with the machine, with PHP and with WordPress
+    Doctor(DoctorOptions),
 }
 
 #[derive(Args, Debug)]
@@ -131,4 +133,17 @@ pub(super) struct StatusOptions {
     /// Print it as JSON on stdout
     #[arg(long)]
     pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct DoctorOptions {
+    /// Configuration file [default: /etc/galley/galley.toml]
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// Print the findings as JSON on stdout
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Where the machine's `/proc` and `/run` lie
+    #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
+    pub(super) machine: PathBuf,
 }

@@ -43,11 +43,7 @@ impl Managed {
     /// Writes the pool's configuration, starts PHP-FPM and returns when its socket accepts. Later deaths are logged and
     /// mended without further ado. Dropped midway, nothing is left. Call within a tokio runtime that lives as long.
     pub async fn start(settings: PhpSettings) -> Result<Managed, StartError> {
-        let workers = if settings.workers == 0 {
-            size::workers()
-        } else {
-            settings.workers
-        };
+        let workers = size::workers(settings.workers);
         let plan = prepare(settings, workers)?;
         let master = Master::start(&plan).await?;
         tracing::info!(site = plan.site, workers, pid = master.pid(), program = %plan.binary.display(), "php-fpm is running");
@@ -203,6 +199,21 @@ fn prepare(settings: PhpSettings, workers: usize) -> Result<Plan, StartError> {
         root: settings.root,
         site: settings.site_name,
     })
+}
+
+/// The socket of the PHP-FPM that some Galley runs for a site, by what [`prepare`] calls it.
+pub fn socket_of(runtime_dir: &Path, site: &str) -> Option<PathBuf> {
+    let prefix = format!("php-{}-", file_name(site));
+    let folders = std::fs::read_dir(runtime_dir).ok()?.filter_map(Result::ok);
+    folders
+        .filter(|folder| {
+            folder
+                .file_name()
+                .to_str()
+                .is_some_and(|name| name.starts_with(&prefix))
+        })
+        .map(|folder| folder.path().join("fpm.sock"))
+        .find(|socket| socket.exists())
 }
 
 /// A site's name as a part of a file name: short, and without odd characters (`*`, `[::1]`).

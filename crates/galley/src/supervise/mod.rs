@@ -18,5 +18,6 @@ mod size;
 #[cfg(test)]
 mod tests;
 
-pub use managed::{Life, Managed};
+pub use managed::{Life, Managed, socket_of};
 pub use settings::{PhpSettings, StartError};
+pub use size::workers;

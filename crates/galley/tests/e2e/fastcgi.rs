@@ -646,3 +646,17 @@ fn many_clients_at_few_workers() {
         "more connections than workers must not wait for one another"
     );
 }
+
+#[test]
+fn the_doctor_sees_opcodes_that_are_not_kept() {
+    for (enabled, wanted) in [("1", "fine"), ("0", "wrong")] {
+        let stage = Plan::php().ini("opcache.enable", enabled).start();
+        let output = stage.galley.cli(&["doctor", "--json"]).unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let findings = value["findings"].as_array().unwrap();
+        let opcache = findings
+            .iter()
+            .find(|finding| finding["check"] == "opcache");
+        assert_eq!(opcache.unwrap()["level"], wanted, "{value}");
+    }
+}

@@ -30,6 +30,7 @@ macro_rules! both_alone {
 mod addresses;
 mod comments;
 mod devices;
+mod doctor;
 mod failures;
 mod files;
 mod machines;

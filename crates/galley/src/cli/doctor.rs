@@ -1,0 +1,153 @@
+//! `galley doctor`: what is wrong with the machine, with PHP and with WordPress.
+//!
+//! Exit code 1 where something is wrong; notices do not count. The server need not run.
+
+use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use galley_config::{Config, LogTarget, PhpAddress, Site, Upstream};
+use galley_rules::route::HostPattern;
+use serde_json::json;
+
+use super::options::DoctorOptions;
+use super::show::{self, line};
+use super::{complain, talk};
+use crate::doctor::{self, Ask, Finding, Level, Machine, Plan};
+use crate::supervise;
+
+/// Looks and prints.
+pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
+    let path = options.config.as_deref();
+    let config = match super::configuration(path.unwrap_or(Path::new(super::DEFAULT_CONFIG))) {
+        Ok(config) => config,
+        Err(complaints) => return complain(&complaints),
+    };
+    let machine = Machine::at(&options.machine);
+    talk("looking at the machine");
+    let mut findings = doctor::machine(&machine, &plan(&config, &options.machine));
+    for site in &config.sites {
+        if let Some(ask) = ask(site) {
+            talk(&format!("asking PHP of {}", site.name));
+            let answer = runtime().and_then(|runtime| runtime.block_on(doctor::ask(&ask)));
+            findings.extend(doctor::site(&answer).into_iter().map(|finding| Finding {
+                seen: format!("{}: {}", site.name, finding.seen),
+                ..finding
+            }));
+        }
+    }
+    let is_wrong = findings.iter().any(|finding| finding.level == Level::Wrong);
+    if options.json {
+        show::data(
+            &json!({ "ok": !is_wrong, "findings": findings.iter().map(value).collect::<Vec<_>>() }),
+        );
+    } else {
+        findings.iter().for_each(print);
+    }
+    if is_wrong {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+fn value(finding: &Finding) -> serde_json::Value {
+    json!({
+        "check": finding.check, "level": finding.level.word(), "seen": finding.seen, "why": finding.why, "mend": finding.mend,
+    })
+}
+
+fn print(finding: &Finding) {
+    line(&format!(
+        "{:<8} {:<12} {}",
+        finding.level.word(),
+        finding.check,
+        finding.seen
+    ));
+    for (word, text) in [("why", &finding.why), ("do", &finding.mend)] {
+        if !text.is_empty() {
+            line(&format!("{:21} {word}: {text}", ""));
+        }
+    }
+}
+
+/// What the configuration allows, and where it writes. `root`: the machine's `/`.
+fn plan(config: &Config, root: &Path) -> Plan {
+    let roots = config.sites.iter().filter_map(|site| site.root.clone());
+    let logs = config.sites.iter().filter_map(|site| site.access.as_ref());
+    let logs = logs.chain([&config.log.access, &config.log.error]);
+    let logs = logs.filter_map(|target| match target {
+        LogTarget::File(path) => path.parent().map(Path::to_path_buf),
+        LogTarget::Stdout | LogTarget::Stderr | LogTarget::Off => None,
+    });
+    let disk = config.cache.disk.as_ref().map(|disk| disk.path.clone());
+    let disk = disk.filter(|path| path.exists());
+    let folders = one_of_each_disk(roots.chain(logs).chain(disk.clone()).collect());
+    Plan {
+        memory: galley_config::memory(root).unwrap_or(0),
+        cache: config.cache.memory,
+        in_flight: config.sites.iter().map(in_flight).sum(),
+        synced: disk.or_else(|| folders.first().cloned()),
+        folders,
+    }
+}
+
+/// One folder of each file system.
+fn one_of_each_disk(mut folders: Vec<PathBuf>) -> Vec<PathBuf> {
+    folders.sort();
+    let mut seen = HashSet::new();
+    folders.retain(|folder| std::fs::metadata(folder).is_ok_and(|found| seen.insert(found.dev())));
+    folders
+}
+
+/// Requests of a site that may be at its PHP or Apache on this machine at one time.
+fn in_flight(site: &Site) -> u64 {
+    let is_here = match &site.upstream {
+        Upstream::Php(PhpAddress::Unix(_)) | Upstream::Managed => true,
+        Upstream::Php(PhpAddress::Tcp(address)) => {
+            is_loopback(address.rsplit_once(':').map_or(address, |(host, _)| host))
+        }
+        Upstream::Http(all) => all.iter().any(|upstream| is_loopback(&upstream.host)),
+        Upstream::Files => false,
+    };
+    let limit = match (site.limits.in_flight, &site.upstream) {
+        (0, Upstream::Managed) => supervise::workers(site.managed.workers),
+        (limit, _) => limit,
+    };
+    if is_here { limit as u64 } else { 0 }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let address = bare.parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// `None` where PHP cannot be asked: behind Apache, or there is none.
+fn ask(site: &Site) -> Option<Ask> {
+    let address = match &site.upstream {
+        Upstream::Php(address) => address.clone(),
+        Upstream::Managed => PhpAddress::Unix(supervise::socket_of(
+            &galley_config::runtime_dir(),
+            &site.name,
+        )?),
+        Upstream::Http(_) | Upstream::Files => return None,
+    };
+    let host = site.hosts.iter().find_map(|host| match host {
+        HostPattern::Exact(name) => Some(name.clone()),
+        HostPattern::Wildcard(_) | HostPattern::Any => None,
+    });
+    Some(Ask {
+        address,
+        root: site.root.clone()?,
+        host: host.unwrap_or_else(|| "localhost".to_owned()),
+    })
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, String> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| e.to_string())
+}

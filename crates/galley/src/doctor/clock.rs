@@ -1,0 +1,80 @@
+//! The clock: lifetimes, `Age`, scheduled posts and certificates depend on it.
+
+use super::{Finding, Level, Machine};
+
+pub(super) fn finding(machine: &Machine) -> Finding {
+    judge(machine, jiff::Timestamp::now().as_second())
+}
+
+fn judge(machine: &Machine, now: i64) -> Finding {
+    const CHECK: &str = "clock";
+    if now < BUILT_AFTER {
+        return Finding::bad(
+            Level::Wrong,
+            CHECK,
+            format!(
+                "it is {}",
+                jiff::Timestamp::from_second(now).unwrap_or_default()
+            ),
+            "this program is younger: stored pages count as composed in the future, certificates as not yet valid",
+            "apt install systemd-timesyncd && timedatectl set-ntp true",
+        );
+    }
+    let keeper = machine
+        .processes(|name| KEEPERS.contains(&name))
+        .into_iter()
+        .next();
+    if let Some(keeper) = keeper {
+        return Finding::fine(CHECK, format!("kept by {}", keeper.name));
+    }
+    if machine.has("run/systemd/timesync/synchronized") {
+        return Finding::fine(CHECK, "kept by systemd-timesyncd");
+    }
+    // In a container it is the host's.
+    if machine.has(".dockerenv")
+        || machine.has("run/.containerenv")
+        || machine.has("run/systemd/container")
+    {
+        return Finding::fine(CHECK, "kept by the container's host");
+    }
+    Finding::bad(
+        Level::Notice,
+        CHECK,
+        "no program that keeps it right is running",
+        "clocks of rented machines go wrong by seconds a day; scheduled posts, lifetimes and certificates go with them",
+        "apt install systemd-timesyncd && timedatectl set-ntp true",
+    )
+}
+
+/// `comm` has 15 bytes.
+const KEEPERS: &[&str] = &[
+    "chronyd",
+    "ntpd",
+    "ntpd-rs",
+    "openntpd",
+    "systemd-timesyn",
+    "ptp4l",
+];
+
+/// 2026-01-01.
+const BUILT_AFTER: i64 = 1_767_225_600;
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::stand_in::StandIn;
+    use super::*;
+
+    #[test]
+    fn who_keeps_the_clock() {
+        const NOW: i64 = BUILT_AFTER + 1;
+        let level = |files: &[(&str, &str)], now| judge(&StandIn::new(files).machine(), now).level;
+        assert_eq!(level(&[], NOW), Level::Notice);
+        assert_eq!(level(&[("proc/9/comm", "chronyd\n")], NOW), Level::Fine);
+        assert_eq!(
+            level(&[("run/systemd/timesync/synchronized", "")], NOW),
+            Level::Fine
+        );
+        assert_eq!(level(&[(".dockerenv", "")], NOW), Level::Fine);
+        assert_eq!(level(&[("proc/9/comm", "chronyd\n")], 0), Level::Wrong);
+    }
+}

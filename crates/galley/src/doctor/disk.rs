@@ -1,0 +1,133 @@
+//! Disks: room, and how long a write takes to be safe.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::{Finding, Level, percent, size};
+
+/// Room below a folder, in bytes and in files.
+pub(super) fn room(folder: &Path) -> Finding {
+    const CHECK: &str = "room";
+    let stat = match rustix::fs::statvfs(folder) {
+        Ok(stat) => stat,
+        Err(error) => return Finding::unknown(CHECK, format!("{}: {error}", folder.display())),
+    };
+    judge_room(
+        folder,
+        stat.f_frsize,
+        (stat.f_bavail, stat.f_blocks),
+        (stat.f_favail, stat.f_files),
+    )
+}
+
+/// `blocks` and `files`: free and all.
+fn judge_room(folder: &Path, block: u64, blocks: (u64, u64), files: (u64, u64)) -> Finding {
+    const CHECK: &str = "room";
+    let seen = format!(
+        "{}: {} of {} free",
+        folder.display(),
+        size(blocks.0.saturating_mul(block)),
+        size(blocks.1.saturating_mul(block))
+    );
+    // A file system without a fixed number of files says 0.
+    let files_left = if files.1 == 0 {
+        100
+    } else {
+        percent(files.0, files.1)
+    };
+    let (level, seen) = match (percent(blocks.0, blocks.1), files_left) {
+        (_, 0..5) => (
+            Level::Wrong,
+            format!("{seen}, but only {} more files", files.0),
+        ),
+        (0..5, _) => (Level::Wrong, seen),
+        (5..10, _) => (Level::Notice, seen),
+        _ => return Finding::fine(CHECK, seen),
+    };
+    Finding::bad(
+        level,
+        CHECK,
+        seen,
+        "on a full disk the database stops, WordPress cannot store uploads and sessions, and pages are kept in memory only",
+        format!(
+            "see what takes it: du -xh --max-depth=2 {} | sort -h | tail",
+            folder.display()
+        ),
+    )
+}
+
+/// How long `fdatasync` takes below a folder: every acknowledged purge waits for one, and every commit of the database.
+pub(super) fn speed(folder: &Path) -> Finding {
+    const CHECK: &str = "sync";
+    match synced(folder) {
+        Ok(median) => judge_speed(folder, median),
+        Err(error) => Finding::unknown(CHECK, format!("{}: {error}", folder.display())),
+    }
+}
+
+fn judge_speed(folder: &Path, median: Duration) -> Finding {
+    const CHECK: &str = "sync";
+    let seen = format!(
+        "{}: a write of 4 KiB is safe after {:.1} ms",
+        folder.display(),
+        median.as_secs_f64() * 1000.0
+    );
+    let level = match median.as_millis() {
+        0..20 => return Finding::fine(CHECK, seen),
+        20..100 => Level::Notice,
+        _ => Level::Wrong,
+    };
+    Finding::bad(
+        level,
+        CHECK,
+        seen,
+        "every purge waits for one such write and the database for one per change: saving a post becomes slow",
+        "see who writes: iotop -o; an SSD takes under 5 ms. On a rented machine it is the provider's disk",
+    )
+}
+
+/// The median of a few.
+fn synced(folder: &Path) -> io::Result<Duration> {
+    let mut file: File = tempfile::tempfile_in(folder)?;
+    let mut times = Vec::with_capacity(WRITES);
+    for _ in 0..WRITES {
+        let began = Instant::now();
+        file.write_all(&[0; 4096])?;
+        file.sync_data()?;
+        times.push(began.elapsed());
+    }
+    times.sort();
+    Ok(times.get(WRITES / 2).copied().unwrap_or_default())
+}
+
+const WRITES: usize = 9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_in_bytes_and_files() {
+        let judge = |blocks, files| judge_room(Path::new("/"), 4096, blocks, files).level;
+        assert_eq!(judge((50, 100), (50, 100)), Level::Fine);
+        assert_eq!(judge((7, 100), (50, 100)), Level::Notice);
+        assert_eq!(judge((4, 100), (50, 100)), Level::Wrong);
+        assert_eq!(judge((50, 100), (4, 100)), Level::Wrong);
+        assert_eq!(judge((50, 100), (0, 0)), Level::Fine);
+        assert_eq!(room(Path::new("/no/such/folder")).level, Level::Unknown);
+        assert_ne!(room(Path::new("/")).level, Level::Unknown);
+    }
+
+    #[test]
+    fn slow_disks() {
+        let judge = |ms| judge_speed(Path::new("/"), Duration::from_millis(ms)).level;
+        assert_eq!(
+            (judge(3), judge(20), judge(100)),
+            (Level::Fine, Level::Notice, Level::Wrong)
+        );
+        assert!(synced(&std::env::temp_dir()).is_ok());
+        assert_eq!(speed(Path::new("/no/such/folder")).level, Level::Unknown);
+    }
+}

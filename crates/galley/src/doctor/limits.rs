@@ -1,0 +1,133 @@
+//! Descriptors: of the machine, and of the running server.
+
+use super::{Finding, Level, Machine, percent};
+
+pub(super) fn findings(machine: &Machine) -> Vec<Finding> {
+    let mut findings = vec![of_machine(machine)];
+    findings.extend(of_server(machine));
+    findings
+}
+
+fn of_machine(machine: &Machine) -> Finding {
+    const CHECK: &str = "files";
+    let text = machine.text("proc/sys/fs/file-nr").unwrap_or_default();
+    let mut numbers = text.split_whitespace().map(str::parse::<u64>);
+    let (Some(Ok(open)), Some(Ok(_)), Some(Ok(limit))) =
+        (numbers.next(), numbers.next(), numbers.next())
+    else {
+        return Finding::unknown(CHECK, "the kernel does not tell");
+    };
+    let seen = if limit > UNLIMITED {
+        format!("{open} open files on the machine, without a limit")
+    } else {
+        format!("{open} of {limit} open files on the machine")
+    };
+    if percent(open, limit) < 80 {
+        return Finding::fine(CHECK, seen);
+    }
+    Finding::bad(
+        Level::Wrong,
+        CHECK,
+        seen,
+        "when no file can be opened any more, every program fails in its own way",
+        format!(
+            "sysctl -w fs.file-max={}   # and see who holds them: lsof -n | awk '{{print $1}}' | sort | uniq -c | sort -n | tail",
+            limit.saturating_mul(4)
+        ),
+    )
+}
+
+/// `None` where no server runs.
+fn of_server(machine: &Machine) -> Option<Finding> {
+    const CHECK: &str = "descriptors";
+    let server = machine
+        .processes(|name| name == "galley")
+        .into_iter()
+        .find(|process| {
+            let line = machine.text(&format!("proc/{}/cmdline", process.id));
+            line.is_some_and(|line| line.split('\0').nth(1) == Some("run"))
+        })?;
+    let limits = machine.text(&format!("proc/{}/limits", server.id));
+    let limit = limits.and_then(|text| {
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("Max open files"))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    let open = machine.count(&format!("proc/{}/fd", server.id));
+    let (Some(limit), Some(open)) = (limit, open) else {
+        return Some(Finding::unknown(
+            CHECK,
+            "the server's limits may not be read: run this as root or as its user",
+        ));
+    };
+    let seen = format!("{open} of {limit} descriptors of the server");
+    let level = match percent(open, limit) {
+        80.. => Level::Wrong,
+        _ if limit < FEW => Level::Notice,
+        _ => return Some(Finding::fine(CHECK, seen)),
+    };
+    Some(Finding::bad(
+        level,
+        CHECK,
+        seen,
+        "each visitor's connection takes one descriptor, each that waits for PHP two; beyond the limit new ones are not taken",
+        "raise it for the service: LimitNOFILE=1048576 below [Service] (systemctl edit galley), then systemctl restart galley",
+    ))
+}
+
+/// Above, it is no limit.
+const UNLIMITED: u64 = 1 << 40;
+
+/// Fewer do not carry a visit of a few thousand browsers.
+const FEW: u64 = 8192;
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::stand_in::StandIn;
+    use super::*;
+
+    #[test]
+    fn files_of_the_machine() {
+        for (text, level) in [
+            ("500\t0\t1000\n", Level::Fine),
+            ("800\t0\t1000\n", Level::Wrong),
+            ("500\t0\t9223372036854775807\n", Level::Fine),
+            ("nonsense", Level::Unknown),
+        ] {
+            let stand_in = StandIn::new(&[("proc/sys/fs/file-nr", text)]);
+            assert_eq!(of_machine(&stand_in.machine()).level, level, "{text}");
+        }
+    }
+
+    #[test]
+    fn descriptors_of_the_server() {
+        let stand_in = StandIn::new(&[
+            ("proc/5/comm", "galley\n"),
+            ("proc/5/cmdline", "galley\0status\0"),
+            ("proc/7/comm", "galley\n"),
+            ("proc/7/cmdline", "/usr/bin/galley\0run\0"),
+            (
+                "proc/7/limits",
+                "Limit  Soft Limit\nMax open files            10                 20      files\n",
+            ),
+        ]);
+        assert_eq!(
+            of_server(&stand_in.machine()).map(|f| f.level),
+            Some(Level::Unknown)
+        );
+        for number in 0..7 {
+            stand_in.write(&format!("proc/7/fd/{number}"), "");
+        }
+        assert_eq!(
+            of_server(&stand_in.machine()).map(|f| f.level),
+            Some(Level::Notice)
+        );
+        stand_in.write("proc/7/fd/7", "");
+        assert_eq!(
+            of_server(&stand_in.machine()).map(|f| f.level),
+            Some(Level::Wrong)
+        );
+        assert_eq!(of_server(&StandIn::new(&[]).machine()), None);
+    }
+}

@@ -1,0 +1,272 @@
+//! Memory: what is left, what PHP may come to take, what the kernel had to do about it.
+//!
+//! A pool that is larger than the memory works for months, until one busy hour: then the kernel kills the largest process,
+//! which is the database or the web server. So what counts is what all workers together *may* take, measured at the
+//! largest one that runs.
+
+use std::path::PathBuf;
+
+use super::{Finding, Level, Machine, percent, size};
+
+/// What the configuration allows.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Memory that this machine or control group has, in bytes.
+    pub memory: u64,
+    /// Of it, what the cache may take, in bytes.
+    pub cache: u64,
+    /// Requests that may be at PHP or Apache at one time, all sites together.
+    pub in_flight: u64,
+    /// Folders that must have room.
+    pub folders: Vec<PathBuf>,
+    /// The folder whose disk each purge waits for.
+    pub synced: Option<PathBuf>,
+}
+
+pub(super) fn findings(machine: &Machine, plan: &Plan) -> Vec<Finding> {
+    let mut findings = vec![
+        left(machine),
+        pool(machine, plan),
+        killed(machine),
+        swap(machine),
+    ];
+    findings.extend(pressure(machine));
+    findings
+}
+
+fn left(machine: &Machine) -> Finding {
+    const CHECK: &str = "memory";
+    let read = |name| machine.line("proc/meminfo", name);
+    let (Some(total), Some(available)) = (read("MemTotal"), read("MemAvailable")) else {
+        return Finding::unknown(CHECK, "the kernel does not tell");
+    };
+    let seen = format!("{} of {} can be had", size(available), size(total));
+    let level = match percent(available, total) {
+        0..5 => Level::Wrong,
+        5..10 => Level::Notice,
+        _ => return Finding::fine(CHECK, seen),
+    };
+    Finding::bad(
+        level,
+        CHECK,
+        seen,
+        "below it the kernel drops the files it has read from memory, everything becomes slow, and then it kills a process",
+        "see who takes it: ps -eo rss,comm --sort -rss | head; lower the number of PHP's workers, or [cache] memory",
+    )
+}
+
+fn pool(machine: &Machine, plan: &Plan) -> Finding {
+    const CHECK: &str = "pool";
+    let all = machine.processes(|name| is_worker(name) || is_database(name) || name == "galley");
+    let workers = all.iter().filter(|process| is_worker(&process.name));
+    let Some(largest) = workers
+        .map(|process| process.bytes)
+        .max()
+        .filter(|bytes| *bytes > 0)
+    else {
+        return Finding::unknown(CHECK, "no PHP-FPM and no Apache runs here");
+    };
+    let database: u64 = all
+        .iter()
+        .filter(|p| is_database(&p.name))
+        .map(|p| p.bytes)
+        .sum();
+    let workers = largest.saturating_mul(plan.in_flight);
+    let wanted = workers.saturating_add(plan.cache).saturating_add(database);
+    let seen = format!(
+        "{} requests at a time x {} (the largest worker now) + {} of cache + {} of database = {} of {}",
+        plan.in_flight,
+        size(largest),
+        size(plan.cache),
+        size(database),
+        size(wanted),
+        size(plan.memory)
+    );
+    let level = match percent(wanted, plan.memory) {
+        100.. => Level::Wrong,
+        90.. => Level::Notice,
+        _ => return Finding::fine(CHECK, seen),
+    };
+    let left = plan
+        .memory
+        .saturating_sub(plan.cache)
+        .saturating_sub(database);
+    let fitting = (left / 10 * 9).checked_div(largest).unwrap_or(0).max(1);
+    Finding::bad(
+        level,
+        CHECK,
+        seen,
+        "in a busy hour all of them run at once, and the kernel kills the largest process: the database, or the web server",
+        format!(
+            "in the sites' sections together: in_flight = {fitting}; the same in PHP-FPM's pool: pm.max_children (Apache: MaxRequestWorkers)"
+        ),
+    )
+}
+
+fn killed(machine: &Machine) -> Finding {
+    const CHECK: &str = "oom";
+    let Some(count) = machine.word("proc/vmstat", "oom_kill ", "oom_kill") else {
+        return Finding::unknown(CHECK, "the kernel does not tell");
+    };
+    if count == 0 {
+        return Finding::fine(
+            CHECK,
+            "no process was killed for memory since the machine started",
+        );
+    }
+    Finding::bad(
+        Level::Notice,
+        CHECK,
+        format!("{count} processes were killed for memory since the machine started"),
+        "each was a page, a database or a server that broke off in the middle",
+        "see which and when: journalctl -k | grep -i 'killed process'",
+    )
+}
+
+fn swap(machine: &Machine) -> Finding {
+    const CHECK: &str = "swap";
+    let read = |name| machine.line("proc/meminfo", name);
+    let (Some(total), Some(free)) = (read("SwapTotal"), read("SwapFree")) else {
+        return Finding::unknown(CHECK, "the kernel does not tell");
+    };
+    let used = total.saturating_sub(free);
+    let seen = format!("{} of {} in use", size(used), size(total));
+    let level = match percent(used, total) {
+        80.. => Level::Wrong,
+        25.. => Level::Notice,
+        _ => return Finding::fine(CHECK, seen),
+    };
+    Finding::bad(
+        level,
+        CHECK,
+        seen,
+        "what lies in swap has to be read from the disk before it can answer: a page takes seconds",
+        "see who is there: grep -H VmSwap /proc/[0-9]*/status | sort -k2 -n | tail; lower the number of PHP's workers",
+    )
+}
+
+/// Pressure stall information (Linux 4.20): the share of the time in which some process waited for memory.
+fn pressure(machine: &Machine) -> Option<Finding> {
+    const CHECK: &str = "pressure";
+    let text = machine.text("proc/pressure/memory")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    let average = line
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("avg300="))?;
+    let average: f64 = average.parse().ok()?;
+    let seen = format!("{average} % of the last five minutes something waited for memory");
+    if average < 5.0 {
+        return Some(Finding::fine(CHECK, seen));
+    }
+    Some(Finding::bad(
+        if average < 20.0 {
+            Level::Notice
+        } else {
+            Level::Wrong
+        },
+        CHECK,
+        seen,
+        "the machine reads back again and again what it has just thrown out of memory",
+        "lower the number of PHP's workers or [cache] memory, or give the machine more memory",
+    ))
+}
+
+fn is_worker(name: &str) -> bool {
+    ["php-fpm", "php-cgi", "apache2", "httpd"]
+        .iter()
+        .any(|known| name.starts_with(known))
+}
+
+fn is_database(name: &str) -> bool {
+    ["mariadbd", "mysqld"].contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::stand_in::StandIn;
+    use super::*;
+
+    fn meminfo(available: u32, swap_free: u32) -> StandIn {
+        let text = format!(
+            "MemTotal: 1000 kB\nMemAvailable: {available} kB\nSwapTotal: 100 kB\nSwapFree: {swap_free} kB\n"
+        );
+        StandIn::new(&[("proc/meminfo", &text)])
+    }
+
+    #[test]
+    fn memory_that_is_left() {
+        for (available, level) in [(500, Level::Fine), (80, Level::Notice), (49, Level::Wrong)] {
+            assert_eq!(
+                left(&meminfo(available, 0).machine()).level,
+                level,
+                "{available}"
+            );
+        }
+        assert_eq!(left(&StandIn::new(&[]).machine()).level, Level::Unknown);
+    }
+
+    #[test]
+    fn swap_in_use() {
+        for (free, level) in [(100, Level::Fine), (70, Level::Notice), (10, Level::Wrong)] {
+            assert_eq!(swap(&meminfo(500, free).machine()).level, level, "{free}");
+        }
+        let none = StandIn::new(&[("proc/meminfo", "SwapTotal: 0 kB\nSwapFree: 0 kB\n")]);
+        assert_eq!(swap(&none.machine()).level, Level::Fine);
+    }
+
+    #[test]
+    fn a_pool_larger_than_the_memory() {
+        let mib = |count: u64| count << 20;
+        let worker = |kib: u64| {
+            StandIn::new(&[
+                ("proc/3/comm", "php-fpm8.2\n"),
+                ("proc/3/smaps_rollup", &format!("Pss: {kib} kB\n")),
+                ("proc/4/comm", "mariadbd\n"),
+                ("proc/4/smaps_rollup", "Pss: 102400 kB\n"),
+            ])
+        };
+        let plan = Plan {
+            memory: mib(1024),
+            cache: mib(256),
+            in_flight: 10,
+            ..Plan::default()
+        };
+        for (kib, level) in [
+            (40 << 10, Level::Fine),
+            (60 << 10, Level::Notice),
+            (80 << 10, Level::Wrong),
+        ] {
+            let finding = pool(&worker(kib).machine(), &plan);
+            assert_eq!(finding.level, level, "{finding:?}");
+        }
+        let finding = pool(&worker(80 << 10).machine(), &plan);
+        // (1024 - 256 - 100) MiB, nine tenths, by 80 MiB.
+        assert!(finding.mend.contains("in_flight = 7"), "{}", finding.mend);
+        assert_eq!(
+            pool(&StandIn::new(&[]).machine(), &plan).level,
+            Level::Unknown
+        );
+    }
+
+    #[test]
+    fn kills_and_pressure() {
+        for (kills, level) in [(0, Level::Fine), (3, Level::Notice)] {
+            let stand_in = StandIn::new(&[("proc/vmstat", &format!("a 1\noom_kill {kills}\n"))]);
+            assert_eq!(killed(&stand_in.machine()).level, level, "{kills}");
+        }
+        for (average, level) in [
+            ("0.00", Level::Fine),
+            ("7.1", Level::Notice),
+            ("40.00", Level::Wrong),
+        ] {
+            let text =
+                format!("some avg10=0.00 avg60=0.00 avg300={average} total=8\nfull avg10=0\n");
+            let stand_in = StandIn::new(&[("proc/pressure/memory", &text)]);
+            assert_eq!(
+                pressure(&stand_in.machine()).map(|f| f.level),
+                Some(level),
+                "{average}"
+            );
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! PHP: asked through the socket on which it answers visitors, since each pool has an opcode cache and settings of its own.
+//!
+//! The script lies in the temporary folder for the length of one request, readable by PHP's user; it tells nothing to the
+//! web. Where PHP runs behind Apache it cannot be asked so.
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use galley_config::PhpAddress;
+use galley_fastcgi::{Connection, Event, NoBody, Request};
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+
+use super::{Finding, Level, percent};
+
+/// Which PHP is asked about which WordPress.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Where it listens.
+    pub address: PhpAddress,
+    /// The site's root.
+    pub root: PathBuf,
+    /// A host of the site.
+    pub host: String,
+}
+
+/// What PHP says of itself, and of the WordPress at its root; else why it did not.
+pub async fn ask(ask: &Ask) -> Result<Value, String> {
+    timeout(PATIENCE, exchange(ask))
+        .await
+        .unwrap_or_else(|_| Err(format!("PHP did not answer within {PATIENCE:?}")))
+}
+
+async fn exchange(ask: &Ask) -> Result<Value, String> {
+    let mut script = tempfile::Builder::new()
+        .prefix("galley-doctor-")
+        .suffix(".php")
+        .permissions(std::fs::Permissions::from_mode(0o644))
+        .tempfile()
+        .map_err(|e| format!("no script can be written to the temporary folder: {e}"))?;
+    script
+        .write_all(SCRIPT.as_bytes())
+        .map_err(|e| format!("no script can be written to the temporary folder: {e}"))?;
+    let filename = script.path().as_os_str().as_encoded_bytes();
+    let root = ask.root.as_os_str().as_encoded_bytes();
+    let variables: Vec<(Vec<u8>, Vec<u8>)> = [
+        ("GALLEY_DOCTOR", b"1".as_slice()),
+        ("SCRIPT_FILENAME", filename),
+        ("SCRIPT_NAME", b"/galley-doctor.php"),
+        ("DOCUMENT_ROOT", root),
+        // No page cache of WordPress answers it.
+        ("REQUEST_METHOD", b"POST"),
+        ("REQUEST_URI", b"/"),
+        ("QUERY_STRING", b""),
+        ("CONTENT_LENGTH", b"0"),
+        ("SERVER_PROTOCOL", b"HTTP/1.1"),
+        ("GATEWAY_INTERFACE", b"CGI/1.1"),
+        ("SERVER_NAME", ask.host.as_bytes()),
+        ("HTTP_HOST", ask.host.as_bytes()),
+        ("REMOTE_ADDR", b"127.0.0.1"),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec()))
+    .collect();
+    let answer = match &ask.address {
+        PhpAddress::Unix(path) => run(UnixStream::connect(path).await, &variables).await?,
+        PhpAddress::Tcp(address) => run(TcpStream::connect(address).await, &variables).await?,
+    };
+    let text = String::from_utf8_lossy(&answer);
+    let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    serde_json::from_str(body).map_err(|_| {
+        let line = text
+            .lines()
+            .next()
+            .unwrap_or("nothing")
+            .chars()
+            .take(80)
+            .collect::<String>();
+        format!(
+            "PHP answered `{line}`; may it read the temporary folder {}?",
+            std::env::temp_dir().display()
+        )
+    })
+}
+
+async fn run(
+    stream: std::io::Result<impl AsyncRead + AsyncWrite + Unpin>,
+    variables: &[(Vec<u8>, Vec<u8>)],
+) -> Result<Vec<u8>, String> {
+    let broken = |e: galley_fastcgi::Error| format!("PHP's answer broke off: {e}");
+    let stream = stream.map_err(|e| format!("PHP cannot be reached: {e}"))?;
+    let mut connection = Connection::new(stream);
+    let request = Request {
+        variables,
+        body_length: 0,
+    };
+    connection.send(&request).await.map_err(broken)?;
+    let mut answer = Vec::new();
+    loop {
+        match connection.event(&mut NoBody).await.map_err(broken)? {
+            Event::Stdout(bytes) if answer.len() + bytes.len() <= MOST_ANSWER => {
+                answer.extend_from_slice(&bytes);
+            }
+            Event::Stdout(_) => return Err("PHP's answer does not end".to_owned()),
+            Event::Stderr(_) => {}
+            Event::End(_) => return Ok(answer),
+        }
+    }
+}
+
+pub(super) fn findings(value: &Value) -> Vec<Finding> {
+    let php = &value["php"];
+    vec![opcache(&php["opcache"]), extensions(&php["extensions"])]
+}
+
+fn opcache(status: &Value) -> Finding {
+    const CHECK: &str = "opcache";
+    if status["opcache_enabled"] != true {
+        return Finding::bad(
+            Level::Wrong,
+            CHECK,
+            "off",
+            "without it PHP compiles all of WordPress anew for each page: three times the CPU",
+            "in php.ini of PHP-FPM: opcache.enable=1 (Debian: apt install php-opcache), then restart PHP-FPM",
+        );
+    }
+    let number = |group: &str, name: &str| status[group][name].as_u64().unwrap_or(0);
+    let (used, free) = (
+        number("memory_usage", "used_memory"),
+        number("memory_usage", "free_memory"),
+    );
+    let wasted = number("memory_usage", "wasted_memory");
+    let (hits, misses) = (
+        number("opcache_statistics", "hits"),
+        number("opcache_statistics", "misses"),
+    );
+    let (keys, most) = (
+        number("opcache_statistics", "num_cached_keys"),
+        number("opcache_statistics", "max_cached_keys"),
+    );
+    let total = used + free + wasted;
+    let rate = percent(hits, hits + misses);
+    let seen = format!(
+        "{rate} % of {} look-ups hit, {} of {} used, {keys} of {most} scripts",
+        hits + misses,
+        super::size(used + wasted),
+        super::size(total)
+    );
+    let (level, why, mend) = if status["cache_full"] == true || percent(free, total) < 5 {
+        (
+            Level::Wrong,
+            "it is full: what does not fit is compiled for each page",
+            format!(
+                "in php.ini: opcache.memory_consumption={}",
+                (total >> 20) * 2
+            ),
+        )
+    } else if percent(keys, most) >= 95 {
+        (
+            Level::Wrong,
+            "it has no room for further scripts: they are compiled for each page",
+            format!("in php.ini: opcache.max_accelerated_files={}", most * 2),
+        )
+    } else if hits + misses > ENOUGH && rate < 80 {
+        (
+            Level::Wrong,
+            "scripts leave it again before they are used: something empties it, or files change all the time",
+            "look for a plugin that calls opcache_reset, and at opcache.revalidate_freq".to_owned(),
+        )
+    } else {
+        return Finding::fine(CHECK, seen);
+    };
+    Finding::bad(level, CHECK, seen, why, mend)
+}
+
+fn extensions(loaded: &Value) -> Finding {
+    const CHECK: &str = "extensions";
+    let Some(loaded) = loaded.as_array() else {
+        return Finding::unknown(CHECK, "PHP does not tell");
+    };
+    let has = |name: &str| loaded.iter().any(|known| known.as_str() == Some(name));
+    let missing = |all: &[&'static str]| -> Vec<&'static str> {
+        let lacks = |names: &&str| !names.split('|').any(has);
+        all.iter().copied().filter(|names| lacks(names)).collect()
+    };
+    let (needed, wished) = (missing(NEEDED), missing(WISHED));
+    let (level, names, why) = if !needed.is_empty() {
+        (Level::Wrong, needed, "WordPress does not run without")
+    } else if !wished.is_empty() {
+        (
+            Level::Notice,
+            wished,
+            "WordPress works without, with less: no thumbnails, slower text functions, no updates by archive",
+        )
+    } else {
+        return Finding::fine(
+            CHECK,
+            format!("all that WordPress asks for, {} in all", loaded.len()),
+        );
+    };
+    let packages: Vec<String> = names
+        .iter()
+        .map(|names| {
+            let name = names.split('|').next().unwrap_or(names);
+            let package = match name {
+                "mysqli" => "mysql",
+                "dom" => "xml",
+                "imagick" => "gd",
+                other => other,
+            };
+            format!("php-{package}")
+        })
+        .collect();
+    Finding::bad(
+        level,
+        CHECK,
+        format!("missing: {}", names.join(", ")),
+        why,
+        format!("apt install {}, then restart PHP-FPM", packages.join(" ")),
+    )
+}
+
+/// What WordPress cannot do without (its own list of required ones).
+const NEEDED: &[&str] = &["json", "mysqli"];
+
+/// What WordPress recommends and plugins take for granted; any one of those between bars.
+const WISHED: &[&str] = &[
+    "curl",
+    "dom",
+    "exif",
+    "fileinfo",
+    "imagick|gd",
+    "intl",
+    "mbstring",
+    "openssl",
+    "xml",
+    "zip",
+];
+
+const SCRIPT: &str = include_str!("facts.php");
+
+/// Look-ups before their rate says something.
+const ENOUGH: u64 = 20_000;
+
+/// Waiting for a worker included.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Bytes of an answer.
+const MOST_ANSWER: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn status(hits: u64, misses: u64, free: u64, keys: u64) -> Value {
+        json!({
+            "opcache_enabled": true, "cache_full": false,
+            "memory_usage": { "used_memory": 100_u64 << 20, "free_memory": free << 20, "wasted_memory": 0 },
+            "opcache_statistics": { "hits": hits, "misses": misses, "num_cached_keys": keys, "max_cached_keys": 100 },
+        })
+    }
+
+    #[test]
+    fn opcodes() {
+        for (value, level, word) in [
+            (status(90_000, 1_000, 28, 50), Level::Fine, ""),
+            (status(10, 1_000, 28, 50), Level::Fine, ""),
+            (status(10_000, 20_000, 28, 50), Level::Wrong, "empties"),
+            (status(90_000, 1_000, 2, 50), Level::Wrong, "full"),
+            (status(90_000, 1_000, 28, 96), Level::Wrong, "room"),
+            (json!(null), Level::Wrong, "compiles"),
+            (
+                json!({ "opcache_enabled": false }),
+                Level::Wrong,
+                "compiles",
+            ),
+            (
+                json!({ "opcache_enabled": true, "memory_usage": "x" }),
+                Level::Wrong,
+                "",
+            ),
+        ] {
+            let finding = opcache(&value);
+            assert_eq!(finding.level, level, "{value}");
+            assert!(finding.why.contains(word), "{}", finding.why);
+        }
+    }
+
+    #[test]
+    fn extensions_that_are_missing() {
+        let mut all = vec!["json", "mysqli", "gd"];
+        all.extend(WISHED);
+        assert_eq!(extensions(&json!(all)).level, Level::Fine);
+        let finding = extensions(&json!(["json", "gd"]));
+        assert_eq!(
+            (finding.level, finding.seen.as_str()),
+            (Level::Wrong, "missing: mysqli")
+        );
+        assert!(finding.mend.contains("php-mysql"));
+        all.retain(|name| *name != "zip");
+        assert_eq!(extensions(&json!(all)).level, Level::Notice);
+        assert_eq!(extensions(&json!(3)).level, Level::Unknown);
+    }
+}

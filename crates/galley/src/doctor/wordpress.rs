@@ -1,0 +1,152 @@
+//! WordPress: what makes each of its pages slow, and what does not happen although it should.
+
+use serde_json::Value;
+
+use super::{Finding, Level, size};
+
+/// Nothing where the root holds no WordPress.
+pub(super) fn findings(value: &Value) -> Vec<Finding> {
+    let wordpress = &value["wordpress"];
+    if wordpress.is_null() {
+        return Vec::new();
+    }
+    if wordpress["answers"] != true {
+        return vec![Finding::bad(
+            Level::Wrong,
+            "wordpress",
+            "it does not start",
+            "its database cannot be reached, or it is not installed: visitors get what is stored, then an error page",
+            "systemctl status mariadb; then see DB_HOST, DB_USER and DB_PASSWORD in wp-config.php",
+        )];
+    }
+    vec![
+        autoload(wordpress),
+        cron(wordpress),
+        second_cache(wordpress),
+        errors(wordpress),
+    ]
+}
+
+fn autoload(wordpress: &Value) -> Finding {
+    const CHECK: &str = "autoload";
+    let Some(bytes) = wordpress["autoload_bytes"].as_u64() else {
+        return Finding::unknown(CHECK, "WordPress does not tell");
+    };
+    let seen = format!("{} of options are read for each page", size(bytes));
+    let level = match bytes {
+        // WordPress's own Site Health warns from 800,000 on (6.6).
+        0..800_000 => return Finding::fine(CHECK, seen),
+        800_000..3_000_000 => Level::Notice,
+        _ => Level::Wrong,
+    };
+    let largest: Vec<&str> = wordpress["autoload_largest"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    Finding::bad(
+        level,
+        CHECK,
+        format!("{seen}; the largest: {}", largest.join(", ")),
+        "WordPress reads and unpacks all of them before it does anything, also for what no plugin uses any more",
+        "find whose they are; wp option set-autoload NAME no",
+    )
+}
+
+fn cron(wordpress: &Value) -> Finding {
+    const CHECK: &str = "cron";
+    let (Some(count), Some(late)) = (
+        wordpress["cron_overdue"].as_u64(),
+        wordpress["cron_overdue_s"].as_u64(),
+    ) else {
+        return Finding::unknown(CHECK, "WordPress does not tell");
+    };
+    let level = match late {
+        0..900 => return Finding::fine(CHECK, "no task is overdue"),
+        900..7200 => Level::Notice,
+        _ => Level::Wrong,
+    };
+    Finding::bad(
+        level,
+        CHECK,
+        format!(
+            "{count} tasks are overdue, the first by {} minutes",
+            late / 60
+        ),
+        "WordPress does its tasks when a visitor reaches PHP; with a cache in front that is seldom: scheduled posts do not appear",
+        "a line in the crontab of PHP's user: * * * * * php /path/to/wordpress/wp-cron.php; and define('DISABLE_WP_CRON', true); in wp-config.php",
+    )
+}
+
+fn second_cache(wordpress: &Value) -> Finding {
+    const CHECK: &str = "page cache";
+    if wordpress["second_cache"] != true {
+        return Finding::fine(CHECK, "no second one");
+    }
+    Finding::bad(
+        Level::Notice,
+        CHECK,
+        "wp-content/advanced-cache.php is in use",
+        "two caches, one behind the other: what one has purged comes back from the other",
+        "switch off the page cache in that plugin; what else it does may stay",
+    )
+}
+
+fn errors(wordpress: &Value) -> Finding {
+    const CHECK: &str = "errors";
+    if wordpress["shows_errors"] != true {
+        return Finding::fine(CHECK, "not shown to visitors");
+    }
+    Finding::bad(
+        Level::Notice,
+        CHECK,
+        "WP_DEBUG shows them to visitors",
+        "messages with paths of this machine become part of stored pages",
+        "in wp-config.php: define('WP_DEBUG_DISPLAY', false); define('WP_DEBUG_LOG', true);",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn levels(wordpress: &Value) -> Vec<(&'static str, Level)> {
+        let all = findings(&json!({ "wordpress": wordpress }));
+        all.into_iter()
+            .map(|finding| (finding.check, finding.level))
+            .collect()
+    }
+
+    #[test]
+    fn facts_of_wordpress() {
+        let fine = json!({
+            "answers": true, "autoload_bytes": 300_000, "cron_overdue": 1, "cron_overdue_s": 70,
+            "second_cache": false, "shows_errors": false,
+        });
+        assert!(levels(&fine).iter().all(|(_, level)| *level == Level::Fine));
+        let bad = json!({
+            "answers": true, "autoload_bytes": 5_000_000, "autoload_largest": ["a", 3], "cron_overdue": 9,
+            "cron_overdue_s": 90_000, "second_cache": true, "shows_errors": true,
+        });
+        assert_eq!(
+            levels(&bad),
+            [
+                ("autoload", Level::Wrong),
+                ("cron", Level::Wrong),
+                ("page cache", Level::Notice),
+                ("errors", Level::Notice)
+            ]
+        );
+        assert_eq!(
+            levels(&json!({ "answers": false })),
+            [("wordpress", Level::Wrong)]
+        );
+        assert_eq!(levels(&json!(null)), []);
+        assert_eq!(
+            levels(&json!({ "answers": true }))[0],
+            ("autoload", Level::Unknown)
+        );
+    }
+}
