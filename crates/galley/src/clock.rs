@@ -24,7 +24,12 @@ impl Clock {
 
     /// Monotonic milliseconds since the start.
     pub fn tick(self) -> Tick {
-        let elapsed = self.started.elapsed().as_millis();
+        self.tick_at(Instant::now())
+    }
+
+    /// The tick of a moment that was read already.
+    pub fn tick_at(self, at: Instant) -> Tick {
+        let elapsed = at.saturating_duration_since(self.started).as_millis();
         Tick(u64::try_from(elapsed).unwrap_or(u64::MAX))
     }
 

@@ -177,11 +177,8 @@ impl Job {
             let Some(paid) = memory.budget().try_reserve(bytes.len() as u64) else {
                 continue;
             };
-            coded.push(Coded {
-                coding: *coding,
-                fields: coded_fields(&entry.fields, *coding),
-                body: Body::reserved(bytes, paid),
-            });
+            let fields = coded_fields(&entry.fields, *coding);
+            coded.push(Coded::new(*coding, &fields, Body::reserved(bytes, paid)));
         }
         if coded.is_empty() {
             return;

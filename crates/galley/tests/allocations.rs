@@ -18,14 +18,19 @@ static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const HITS: usize = 10_000;
 
-/// A browser's head, with cookies that mean nobody and a tracking parameter.
-const REQUEST: &[u8] = b"GET /post/?utm_source=newsletter&utm_medium=email HTTP/1.1\r\n\
-Host: example.test\r\nConnection: keep-alive\r\nCache-Control: max-age=0\r\n\
+/// What a browser sends besides, with cookies that mean nobody.
+const FIELDS: &str = "Host: example.test\r\nConnection: keep-alive\r\nCache-Control: max-age=0\r\n\
 sec-ch-ua: \"Chromium\";v=\"142\", \"Google Chrome\";v=\"142\"\r\nsec-ch-ua-mobile: ?0\r\n\
 Upgrade-Insecure-Requests: 1\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) \
 Chrome/142.0.0.0 Safari/537.36\r\nAccept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n\
-Sec-Fetch-Site: none\r\nAccept-Encoding: gzip, deflate, br, zstd\r\nAccept-Language: en-GB,en;q=0.9\r\n\
-Cookie: _ga=GA1.1.1234; _gid=GA1.1.99; wordpress_test_cookie=WP%20Cookie%20check\r\n\r\n";
+Sec-Fetch-Site: none\r\nAccept-Language: en-GB,en;q=0.9\r\n\
+Cookie: _ga=GA1.1.1234; _gid=GA1.1.99; wordpress_test_cookie=WP%20Cookie%20check\r\n";
+
+/// A browser's head with a tracking parameter and one further field.
+fn request(method: &str, field: &str) -> Vec<u8> {
+    let target = "/post/?utm_source=newsletter&utm_medium=email";
+    format!("{method} {target} HTTP/1.1\r\n{FIELDS}{field}\r\n\r\n").into_bytes()
+}
 
 #[test]
 fn hits_allocate_nothing() {
@@ -44,7 +49,7 @@ fn hits_allocate_nothing() {
         &file,
         format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\nworkers = 1\n[admin]\nlisten = \"off\"\n[log]\naccess = \"{dir}/access.log\"\n\
-             [cache]\nmemory = \"64MiB\"\n[[site]]\nhosts = [\"example.test\"]\nupstream = [\"{}\"]\ncompress = [\"gzip\"]\n\
+             [cache]\nmemory = \"64MiB\"\n[[site]]\nhosts = [\"example.test\"]\nupstream = [\"{}\"]\ncompress = [\"gzip\", \"br\"]\n\
              dense_after = 0\n",
             origin.url()
         ),
@@ -69,55 +74,90 @@ fn hits_allocate_nothing() {
     client
         .set_read_timeout(Some(Duration::from_secs(15)))
         .unwrap();
-    let mut answer = vec![0; 64 * 1024];
-    // Until it is stored, compressed, and every buffer has its size.
-    let mut coded = 0;
-    while coded < 2000 {
-        let length = exchange(&mut client, &mut answer);
-        coded += usize::from(answer[..length].windows(5).any(|at| at == b"-gzip"));
-    }
-    let counted = Region::new(COUNTING);
-    for _ in 0..HITS {
-        exchange(&mut client, &mut answer);
-    }
-    let change = counted.change();
-    // What goes on beside: logs handed over, the sweep of timers four times a second.
-    let allowed = HITS / 50;
-    assert!(
-        change.allocations + change.reallocations < allowed,
-        "{HITS} hits made {} allocations and {} reallocations",
-        change.allocations,
-        change.reallocations
+    let mut answer = vec![0; 256 * 1024];
+    // Until it is stored and compressed.
+    let (gzip, br) = (
+        "Accept-Encoding: gzip, deflate",
+        "Accept-Encoding: gzip, deflate, br, zstd",
     );
+    let mut tag = String::new();
+    while !tag.ends_with("-br\"") {
+        let length = exchange(&mut client, &request("GET", br), 1, &mut answer);
+        tag = etag(&answer[..length]);
+    }
+    let known = format!("{br}\r\nIf-None-Match: {tag}");
+    let kinds: [(&str, Vec<u8>, usize); 5] = [
+        ("gzip", request("GET", gzip), 1),
+        ("br", request("GET", br), 1),
+        ("HEAD", request("HEAD", br), 1),
+        ("304", request("GET", &known), 1),
+        (
+            "pipelined",
+            [request("GET", br), request("GET", gzip)]
+                .concat()
+                .repeat(8),
+            16,
+        ),
+    ];
+    for (kind, bytes, answers) in kinds {
+        // Until every buffer has its size.
+        for _ in 0..200 {
+            exchange(&mut client, &bytes, answers, &mut answer);
+        }
+        let counted = Region::new(COUNTING);
+        for _ in 0..HITS / answers {
+            exchange(&mut client, &bytes, answers, &mut answer);
+        }
+        let change = counted.change();
+        // What goes on beside: logs handed over, the sweep of timers four times a second.
+        let allowed = HITS / 50;
+        assert!(
+            change.allocations + change.reallocations < allowed,
+            "{HITS} {kind} hits made {} allocations and {} reallocations",
+            change.allocations,
+            change.reallocations
+        );
+    }
     assert_eq!(origin.seen().len(), 1);
 }
 
-/// One request and its whole answer; how long that is.
-fn exchange(client: &mut TcpStream, answer: &mut [u8]) -> usize {
-    client.write_all(REQUEST).unwrap();
-    let mut length = 0;
-    loop {
+/// Requests and their whole answers; how long those are together.
+fn exchange(client: &mut TcpStream, bytes: &[u8], answers: usize, answer: &mut [u8]) -> usize {
+    client.write_all(bytes).unwrap();
+    let has_bodies = bytes.starts_with(b"GET");
+    let (mut length, mut whole, mut seen) = (0, 0, 0);
+    while seen < answers {
         let count = client.read(&mut answer[length..]).unwrap();
         assert!(count > 0, "the server has left");
         length += count;
-        if let Some(end) = whole(&answer[..length]) {
-            assert_eq!(end, length);
-            return length;
+        while let Some(end) = end(&answer[whole..length], has_bodies) {
+            whole += end;
+            seen += 1;
         }
     }
+    assert_eq!((whole, seen), (length, answers));
+    length
 }
 
 /// Where an answer ends, once it is known; allocates nothing.
-fn whole(bytes: &[u8]) -> Option<usize> {
+fn end(bytes: &[u8], has_body: bool) -> Option<usize> {
     let head = bytes.windows(4).position(|at| at == b"\r\n\r\n")? + 4;
     let name = b"Content-Length: ";
     let at = bytes[..head]
         .windows(name.len())
-        .position(|at| at == name)?
-        + name.len();
-    let digits = bytes[at..head]
-        .iter()
-        .take_while(|byte| byte.is_ascii_digit());
-    let length = digits.fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0'));
+        .position(|at| at == name)
+        .filter(|_| has_body);
+    let length = at.map_or(0, |at| {
+        let digits = bytes[at + name.len()..head]
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit());
+        digits.fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0'))
+    });
     (bytes.len() >= head + length).then_some(head + length)
+}
+
+fn etag(answer: &[u8]) -> String {
+    let text = String::from_utf8_lossy(answer);
+    let line = text.lines().find_map(|line| line.strip_prefix("etag: "));
+    line.unwrap_or_default().to_owned()
 }

@@ -8,6 +8,8 @@
 
 use std::time::SystemTime;
 
+use http::header::{self, HeaderName};
+
 use crate::facts::{Facts, Method};
 use crate::time::parse_date;
 
@@ -30,6 +32,17 @@ pub struct Validators<'a> {
     /// `Last-Modified`; fractions of a second do not count.
     pub last_modified: Option<SystemTime>,
 }
+
+/// The fields of a 200 that a 304 in its place carries (RFC 9110 §15.4.5).
+pub static OF_NOT_MODIFIED: [HeaderName; 7] = [
+    header::CACHE_CONTROL,
+    header::CONTENT_LOCATION,
+    header::DATE,
+    header::ETAG,
+    header::EXPIRES,
+    header::LAST_MODIFIED,
+    header::VARY,
+];
 
 /// Evaluates all preconditions, as an origin does.
 pub fn evaluate(facts: &Facts, v: &Validators<'_>) -> Condition {

@@ -330,6 +330,11 @@ impl Facts {
         self.optional(self.found.if_match)
     }
 
+    /// Whether the client has a copy that may still be good: `If-None-Match` or `If-Modified-Since` was there.
+    pub fn is_conditional(&self) -> bool {
+        self.found.if_none_match.is_some() || self.found.if_modified_since.is_some()
+    }
+
     /// `If-Modified-Since`.
     pub fn if_modified_since(&self) -> Option<&[u8]> {
         self.optional(self.found.if_modified_since)

@@ -25,6 +25,8 @@ use crate::fields;
 use crate::key::Key;
 use crate::proof::Proof;
 
+pub use crate::fields::Lines;
+
 /// What purge orders can reach an entry by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scopes {
@@ -123,6 +125,8 @@ pub struct Entry {
     held: OnceLock<Reservation>,
     /// Where the body is, if it is not in `body`.
     pieces: Option<Arc<Pieces>>,
+    /// `fields` as they leave.
+    lines: Lines,
     /// The same response in other codings.
     coded: Box<[Coded]>,
     /// How far coding it has come: written by whoever offers it to be coded.
@@ -138,6 +142,7 @@ pub struct Coded {
     pub fields: HeaderMap,
     /// The coded body; its reservation is inside.
     pub body: Body,
+    lines: Lines,
 }
 
 /// How far the coding of an entry has come.
@@ -157,8 +162,9 @@ pub enum Press {
 impl Entry {
     /// An entry that counts as proved up to `born`, so that an order that came between is seen at its first hit.
     pub fn new(mut parts: Parts) -> Self {
-        parts.fields = fields::compact(&parts.fields);
-        let weight = weigh(&parts);
+        let (fields, lines) = fields::compact(&parts.fields);
+        parts.fields = fields;
+        let weight = weigh(&parts, &lines);
         let (body, body_reserved) = parts.body.into_parts();
         Self {
             key: parts.key,
@@ -178,6 +184,7 @@ impl Entry {
             body_reserved,
             held: OnceLock::new(),
             pieces: None,
+            lines,
             coded: Box::default(),
             press: AtomicU8::new(Press::Untried as u8),
         }
@@ -189,13 +196,15 @@ impl Entry {
         let weight = |coded: &[Coded]| coded.iter().map(Coded::weight).sum::<u64>();
         let reserved =
             |coded: &[Coded]| -> u64 { coded.iter().map(|one| one.body.reserved_bytes()).sum() };
-        let plain = self.weight - weight(&self.coded);
+        let (fields, lines) = fields::compact(fields);
+        let plain = self.weight - weight(&self.coded) - head_weight(&self.fields, &self.lines)
+            + head_weight(&fields, &lines);
         let plain_reserved = self.body_reserved - reserved(&self.coded);
         Self {
             key: self.key.clone(),
             kind: self.kind,
             status: self.status,
-            fields: fields::compact(fields),
+            fields,
             body: self.body.clone(),
             stored_at: self.stored_at,
             life: self.life,
@@ -209,6 +218,7 @@ impl Entry {
             body_reserved: plain_reserved + reserved(&coded),
             held: OnceLock::new(),
             pieces: None,
+            lines,
             coded: coded.into(),
             press: AtomicU8::new(press as u8),
         }
@@ -222,6 +232,11 @@ impl Entry {
             Press::Quick
         };
         self.press.store(step as u8, Ordering::Relaxed);
+    }
+
+    /// The stored head as it leaves.
+    pub fn lines(&self) -> &Lines {
+        &self.lines
     }
 
     /// The other codings that are stored.
@@ -341,26 +356,44 @@ const INDEX: u64 = 80;
 const FIELD: u64 = 112;
 
 impl Coded {
+    /// `body` in `coding`, with the fields of that.
+    pub fn new(coding: Coding, fields: &HeaderMap, body: Body) -> Self {
+        let (fields, lines) = fields::compact(fields);
+        Self {
+            coding,
+            fields,
+            body,
+            lines,
+        }
+    }
+
+    /// Its head as it leaves.
+    pub fn lines(&self) -> &Lines {
+        &self.lines
+    }
+
     fn weight(&self) -> u64 {
-        let values: usize = self.fields.values().map(http::HeaderValue::len).sum();
-        let counted = size_of::<Self>() + values + self.body.bytes().len();
-        counted as u64 + self.fields.capacity() as u64 * FIELD + SHARED_HEADERS
+        let counted = size_of::<Self>() + self.body.bytes().len();
+        counted as u64 + head_weight(&self.fields, &self.lines) + SHARED_HEADERS
     }
 }
 
-fn weigh(parts: &Parts) -> u64 {
+/// What a head holds besides the structs themselves.
+fn head_weight(fields: &HeaderMap, lines: &Lines) -> u64 {
+    lines.bytes() as u64 + fields.capacity() as u64 * FIELD
+}
+
+fn weigh(parts: &Parts, lines: &Lines) -> u64 {
     let names: usize = parts
         .tags
         .iter()
         .map(|tag| tag.capacity() + size_of::<String>())
         .sum();
-    let values: usize = parts.fields.values().map(http::HeaderValue::len).sum();
     let counted = size_of::<Entry>()
         + parts.key.bytes().len()
         + parts.body.bytes().len()
         + parts.scopes.path_query.len()
         + size_of_val(&*parts.scopes.tags)
-        + names
-        + values;
-    counted as u64 + parts.fields.capacity() as u64 * FIELD + SHARED_HEADERS + INDEX
+        + names;
+    counted as u64 + head_weight(&parts.fields, lines) + SHARED_HEADERS + INDEX
 }

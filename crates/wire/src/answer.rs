@@ -41,6 +41,7 @@ pub enum Connection {
 
 /// Invites the client to send the body that it announced with `Expect: 100-continue`.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+const OK_LINE: &[u8] = b"HTTP/1.1 200 OK\r\n";
 /// Stands after the data of every chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
 /// Ends a chunked body: the empty chunk and no trailers.
@@ -59,23 +60,59 @@ pub fn write_head<'a>(
     connection: Connection,
 ) {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let length = match status.as_u16() {
-        100..=199 | 204 | 304 => Length::None,
-        _ => length,
-    };
-    let connection = match length {
-        Length::UntilClose => Connection::Close,
-        _ => connection,
-    };
+    let (length, connection) = settled(status, length, connection);
     write_status_line(out, status);
     for (name, value) in fields {
         if may_pass(name, value, connection) {
             write_field(out, name.as_bytes(), value);
         }
     }
+    write_end(out, length, connection);
+}
+
+/// As [`write_head`], for a head most of which is there in `lines`: `name: value` and CRLF each, which the caller took from
+/// a [`HeaderMap`](http::HeaderMap) and left without the fields of framing. What is in `own` is written behind them as it is.
+pub fn write_stored<'a>(
+    out: &mut Vec<u8>,
+    status: StatusCode,
+    lines: &[u8],
+    own: impl Iterator<Item = (&'a str, &'a [u8])>,
+    length: Length,
+    connection: Connection,
+) {
+    let (length, connection) = settled(status, length, connection);
+    if status == StatusCode::OK {
+        out.extend_from_slice(OK_LINE);
+    } else {
+        write_status_line(out, status);
+    }
+    out.extend_from_slice(lines);
+    for (name, value) in own {
+        write_field(out, name.as_bytes(), value);
+    }
+    write_end(out, length, connection);
+}
+
+/// What may be said of framing under this status.
+fn settled(status: StatusCode, length: Length, connection: Connection) -> (Length, Connection) {
+    let length = match status.as_u16() {
+        100..=199 | 204 | 304 => Length::None,
+        _ => length,
+    };
+    match length {
+        Length::UntilClose => (length, Connection::Close),
+        _ => (length, connection),
+    }
+}
+
+fn write_end(out: &mut Vec<u8>, length: Length, connection: Connection) {
     match length {
         Length::Known(bytes) => {
-            write!(out, "Content-Length: {bytes}\r\n").expect("a Vec takes every write");
+            write_field(
+                out,
+                b"Content-Length",
+                itoa::Buffer::new().format(bytes).as_bytes(),
+            );
         }
         Length::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
         Length::UntilClose | Length::None => {}

@@ -58,7 +58,8 @@ pub(super) async fn connection(core: Rc<Core>, stream: TcpStream, sites: Arc<Sit
             Some(Next::Drop) => return wire.reset(),
         }
         let head = match next_head(&core, &mut wire).await {
-            Ok(head) => head,
+            Ok(Came::Whole(head)) => head,
+            Ok(Came::InPieces) => continue,
             Err(NoHead::Nothing) => return,
             Err(NoHead::Refused(status)) => {
                 refuse(&core, &mut wire, ends, status).await;
@@ -98,13 +99,22 @@ async fn first_byte(core: &Core, wire: &mut Wire) -> Result<(), Gone> {
     wire.fill_idle(limit).await
 }
 
+/// How a head came.
+enum Came {
+    /// It was there, and is taken from the buffer.
+    Whole(Bytes),
+    /// The last of it has come now: it may be a hit, so it is looked at again.
+    InPieces,
+}
+
 /// The bytes of the head that has begun; what follows it stays in the buffer.
-async fn next_head(core: &Core, wire: &mut Wire) -> Result<Bytes, NoHead> {
+async fn next_head(core: &Core, wire: &mut Wire) -> Result<Came, NoHead> {
     let limits = head::Limits {
         head_bytes: core.limits.head_bytes,
         ..head::Limits::default()
     };
     let mut scanner = HeadScanner::default();
+    let mut has_waited = false;
     // One deadline for the whole head: a byte now and then does not prolong it.
     let deadline = wire.timer.deadline(core.limits.head_timeout);
     loop {
@@ -114,8 +124,13 @@ async fn next_head(core: &Core, wire: &mut Wire) -> Result<Bytes, NoHead> {
             Parsed::Partial => None,
         };
         if let Some(length) = length {
-            return Ok(wire.input.split_to(length).freeze());
+            return Ok(if has_waited {
+                Came::InPieces
+            } else {
+                Came::Whole(wire.input.split_to(length).freeze())
+            });
         }
+        has_waited = true;
         match wire.fill_before(deadline).await {
             Ok(()) => {}
             Err(Gone::Late) if scanner.has_begun() => return Err(NoHead::Refused(408)),

@@ -9,6 +9,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::batch::Batch;
 use super::pool::Pool;
 use super::timer::{Late, Timer};
 
@@ -217,6 +218,39 @@ impl Sender<'_> {
         }
         output.clear();
         Ok(())
+    }
+}
+
+impl Sender<'_> {
+    /// Writes the heads in `output`, each before its body, in as few calls as the socket allows. `written` counts what left,
+    /// also where this ends with an error.
+    pub(super) async fn send_batch(
+        &mut self,
+        batch: &Batch<'_>,
+        written: &mut usize,
+    ) -> Result<(), Gone> {
+        let heads = self.output.as_slice();
+        // Nearly always the socket takes all of it, and then there is nothing to wait or to have a limit for.
+        let tried = self
+            .stream
+            .try_write_vectored(&batch.slices(heads, *written));
+        match tried {
+            Ok(count) => *written += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
+        }
+        loop {
+            let slices = batch.slices(heads, *written);
+            if slices.is_empty() {
+                return Ok(());
+            }
+            let writing = self.stream.write_vectored(&slices);
+            let count = self.timer.within(self.write_timeout, writing).await??;
+            if count == 0 {
+                return Err(Gone::Closed);
+            }
+            *written += count;
+        }
     }
 }
 

@@ -1,28 +1,29 @@
 //! The lane: a hit leaves with one read and one write.
 //!
-//! When the buffer begins with one whole head of a plain `GET` or `HEAD` whose page is fresh in memory, the answer is
-//! written from here: no allocation once the connection is warm, no lock that a writer can hold, no system call but the
-//! write. Anything else, and anything that could go wrong, takes the long way, which starts from the same bytes.
+//! When the buffer begins with whole heads of plain `GET`s or `HEAD`s whose pages are fresh in memory, the answers are
+//! written from here, together: no allocation once the connection is warm, no lock that a writer can hold, no system call
+//! but the write. Anything else, and anything that could go wrong, takes the long way, which starts from the same bytes.
 //! Which request is a hit is decided in `serve::hit`, by the rules of the long way.
 
-use std::io::Write as _;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::{Buf, BytesMut};
+use bytes::Buf;
 use galley_rules::facts::{Facts, Line, Scheme};
 use galley_rules::route;
+use galley_rules::time::Tick;
 use galley_wire::answer::{self, Connection, Length};
 use galley_wire::framing::{self, BodyKind, Host};
-use galley_wire::head::{self, Parsed, Version};
+use galley_wire::head::{self, Head, Parsed, Version};
 
 use super::Core;
+use super::batch::{Batch, MOST_ANSWERS, Ready};
 use super::h1::Ends;
 use super::io::{HttpDate, Wire};
 use super::record::{self, End, Said};
 use super::write::Next;
-use crate::serve::{self, Hit, HitBody, Site, Sites};
+use crate::serve::{self, Hit, Site, Sites};
 
 /// Room that a core's hits use in turn.
 #[derive(Default)]
@@ -30,6 +31,8 @@ pub(super) struct Room {
     facts: Facts,
     key: Vec<u8>,
     id: String,
+    /// Taken while a batch is on its way.
+    batch: Vec<Ready<'static>>,
 }
 
 /// What a connection keeps for its next hit.
@@ -37,7 +40,7 @@ pub(super) struct Room {
 pub(super) struct Lane {
     host: Known,
     /// Hits in a row without a pause.
-    turns: u32,
+    turns: usize,
 }
 
 /// The host that the connection asked for last, so that the next request need not look it up.
@@ -61,20 +64,7 @@ impl Known {
     }
 }
 
-/// A hit whose head is in the output buffer.
-struct Ready<'b> {
-    hit: Hit,
-    body: HitBody,
-    said: Said<'b>,
-    /// Bytes of the request.
-    length: usize,
-    keep_alive: bool,
-    began: Instant,
-    log: usize,
-    site: u32,
-}
-
-/// Answers the request at the beginning of the buffer, if it is a plain hit; `None`: nothing has happened.
+/// Answers the requests at the beginning of the buffer, as far as they are plain hits; `None`: nothing has happened.
 pub(super) async fn answer(
     core: &Rc<Core>,
     sites: &Sites,
@@ -82,70 +72,119 @@ pub(super) async fn answer(
     wire: &mut Wire,
     lane: &mut Lane,
 ) -> Option<Next> {
+    if core.stopping.get() || !core.limits.lane || !begins_plainly(&wire.input) {
+        return None;
+    }
+    let began = Instant::now();
     let (input, mut sender) = wire.parts();
-    let ready = prepare(core, sites, input, sender.output, sender.date.get(), lane)?;
-    let (sent, body_bytes) = match &ready.body {
-        HitBody::Bytes(bytes) => {
-            let sent = sender.send(std::slice::from_ref(bytes)).await;
-            (sent, bytes.len() as u64)
-        }
-        HitBody::None | HitBody::Unsent(_) => (sender.send(&[]).await, 0),
+    let mut batch = Batch::within(std::mem::take(&mut core.room.borrow_mut().batch));
+    let head_room = (sender.output as &mut Vec<u8>, sender.date.get());
+    let read = gather(core, sites, input, head_room, (lane, began), &mut batch);
+    let Some(last) = batch.answers().last() else {
+        core.room.borrow_mut().batch = batch.into_room();
+        return None;
     };
-    let end = End {
-        status: ready.hit.status(),
-        outcome: ready.hit.outcome(),
-        body_bytes,
-        upstream_time: None,
-        vanished: sent.is_err(),
-    };
-    write_record(core, ends, &ready, &end);
-    let next = match (sent, ready.keep_alive) {
+    let keep_alive = last.keep_alive;
+    let mut written = 0;
+    let sent = sender.send_batch(&batch, &mut written).await;
+    write_records(core, ends, &batch, began, written);
+    lane.turns += batch.answers().len();
+    core.room.borrow_mut().batch = batch.into_room();
+    wire.output.clear();
+    wire.input.advance(read);
+    lane.pause().await;
+    Some(match (sent, keep_alive) {
         (Err(_), _) => Next::Drop,
         (Ok(()), true) => Next::Request,
         (Ok(()), false) => Next::Close,
-    };
-    let length = ready.length;
-    drop(ready);
-    wire.input.advance(length);
-    lane.pause().await;
-    Some(next)
+    })
 }
 
-fn write_record(core: &Core, ends: Ends, ready: &Ready<'_>, end: &End) {
+fn write_records(core: &Core, ends: Ends, batch: &Batch<'_>, began: Instant, written: usize) {
+    let ended = Instant::now();
+    let time = core.wall(ended);
     let id = &mut core.room.borrow_mut().id;
-    core.write_request_id(id);
-    let about = record::About {
-        client: ends.client.ip(),
-        request_id: id,
-        began: ready.began,
-        log: ready.log,
-        site: Some(ready.site),
-    };
-    record::write(core, Some(&ready.said), &about, end);
+    for (ready, body_bytes, vanished) in batch.ends(written) {
+        core.write_request_id(id);
+        let about = record::About {
+            client: ends.client.ip(),
+            request_id: id,
+            time,
+            total_time: ended.saturating_duration_since(began),
+            log: ready.log,
+            site: Some(ready.site),
+        };
+        let end = End {
+            status: ready.hit.status().as_u16(),
+            outcome: ready.hit.outcome(),
+            body_bytes,
+            upstream_time: None,
+            vanished,
+        };
+        record::write(core, Some(&ready.said), &about, &end);
+    }
 }
 
 impl Lane {
     /// A client that sends one request behind the other does not starve its core's other connections.
     async fn pause(&mut self) {
-        self.turns += 1;
-        if self.turns >= MOST_TURNS {
+        if self.turns >= MOST_ANSWERS {
             self.turns = 0;
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// Finds the hit and writes its head. Everything here is done when it returns: nothing is held over an await but what is
-/// in [`Ready`].
-fn prepare<'b>(
+/// Finds the hits and writes their heads; the first request that is none ends it. Gives the bytes that they were asked with.
+/// Everything here is done when it returns: nothing is held over an await but what is in the batch.
+fn gather<'b>(
     core: &Core,
     sites: &Sites,
-    input: &'b BytesMut,
-    output: &mut Vec<u8>,
-    date: HttpDate,
-    lane: &mut Lane,
-) -> Option<Ready<'b>> {
-    if core.stopping.get() || !core.limits.lane || !begins_plainly(input) {
+    input: &'b [u8],
+    (output, date): (&mut Vec<u8>, HttpDate),
+    (lane, began): (&mut Lane, Instant),
+    batch: &mut Batch<'b>,
+) -> usize {
+    let now = core.services.clock.tick_at(began);
+    let mut room = core.room.borrow_mut();
+    let mut read = 0;
+    output.clear();
+    while batch.has_room() {
+        let rest = input.get(read..).unwrap_or_default();
+        let Some((request, length)) = read_plain(core, rest) else {
+            break;
+        };
+        let Some((hit, site)) = find(core, sites, &request, now, (&mut room, lane)) else {
+            break;
+        };
+        write_head(output, &hit, date, request.keep_alive);
+        batch.push(Ready {
+            hit,
+            said: request.said,
+            head_end: output.len(),
+            keep_alive: request.keep_alive,
+            log: site.log,
+            site: site.number,
+        });
+        read += length;
+        if !request.keep_alive {
+            break;
+        }
+    }
+    read
+}
+
+/// A request that may be a hit.
+struct Plain<'b> {
+    head: Head<'b>,
+    said: Said<'b>,
+    host: &'b str,
+    keep_alive: bool,
+}
+
+/// The request at the beginning, if it is whole, well formed, HTTP/1.1 and has neither body nor upgrade.
+fn read_plain<'b>(core: &Core, input: &'b [u8]) -> Option<(Plain<'b>, usize)> {
+    if !begins_plainly(input) {
         return None;
     }
     let limits = head::Limits {
@@ -155,39 +194,46 @@ fn prepare<'b>(
     let Ok(Parsed::Whole { head, length }) = head::parse(input, &limits) else {
         return None;
     };
-    let began = Instant::now();
     let framing = framing::frame(&head).ok()?;
-    let (Version::H11, BodyKind::None, false, Host::Field(raw)) =
+    let (Version::H11, BodyKind::None, false, Host::Field(host)) =
         (framing.version, framing.body, framing.upgrade, framing.host)
     else {
         return None;
     };
-    let (host, site) = lane.host.find(raw, sites)?;
+    let said = Said::of(&head);
+    let keep_alive = framing.keep_alive;
+    Some((
+        Plain {
+            head,
+            said,
+            host,
+            keep_alive,
+        },
+        length,
+    ))
+}
+
+fn find<'l>(
+    core: &Core,
+    sites: &Sites,
+    request: &Plain<'_>,
+    now: Tick,
+    (room, lane): (&mut Room, &'l mut Lane),
+) -> Option<(Hit, &'l Site)> {
+    let (host, site) = lane.host.find(request.host, sites)?;
     let line = Line {
-        method: head.method,
-        target: head.target,
+        method: request.head.method,
+        target: request.head.target,
         scheme: Scheme::Http,
         host,
         has_body: false,
         upgrade: false,
     };
-    let rules = &site.core.rules;
-    let mut room = core.room.borrow_mut();
-    let Room { facts, key, .. } = &mut *room;
-    facts.gather(&line, head.fields(), rules).ok()?;
-    let hit = serve::hit(&core.services, site, facts, key)?;
-    let body = hit.body();
-    write_head(output, &hit, &body, date, framing.keep_alive);
-    Some(Ready {
-        body,
-        said: Said::of(&head),
-        length,
-        keep_alive: framing.keep_alive,
-        began,
-        log: site.log,
-        site: site.number,
-        hit,
-    })
+    let Room { facts, key, .. } = room;
+    let fields = request.head.fields();
+    facts.gather(&line, fields, &site.core.rules).ok()?;
+    let hit = serve::hit(&core.services, site, facts, now, key)?;
+    Some((hit, site))
 }
 
 /// Spares everything else the reading of its head.
@@ -195,59 +241,35 @@ fn begins_plainly(input: &[u8]) -> bool {
     input.starts_with(b"GET /") || input.starts_with(b"HEAD /")
 }
 
-fn write_head(output: &mut Vec<u8>, hit: &Hit, body: &HitBody, date: HttpDate, keep_alive: bool) {
-    let mut age = [0; MOST_DIGITS];
-    let age = digits(hit.age, &mut age);
-    let own: [(&str, &[u8]); 2] = [("age", age), ("cache-status", CACHE_STATUS)];
+fn write_head(output: &mut Vec<u8>, hit: &Hit, date: HttpDate, keep_alive: bool) {
+    let mut age = itoa::Buffer::new();
+    let own: [(&str, &[u8]); 2] = [
+        ("age", age.format(hit.age).as_bytes()),
+        ("cache-status", CACHE_STATUS),
+    ];
     let undated = (!hit.is_dated()).then_some(("date", date.as_slice()));
-    let fields = hit
-        .fields()
-        .map(|(name, value)| (name.as_str(), value.as_bytes()))
-        .chain(own)
-        .chain(undated);
-    let length = match body {
-        HitBody::None => Length::None,
-        HitBody::Unsent(length) => Length::Known(*length),
-        HitBody::Bytes(bytes) => Length::Known(bytes.len() as u64),
-    };
     let connection = if keep_alive {
         Connection::KeepAlive
     } else {
         Connection::Close
     };
-    output.clear();
-    answer::write_head(output, hit.status(), fields, length, connection);
+    answer::write_stored(
+        output,
+        hit.status(),
+        hit.lines(),
+        own.into_iter().chain(undated),
+        hit.length().map_or(Length::None, Length::Known),
+        connection,
+    );
 }
-
-fn digits(number: u64, room: &mut [u8; MOST_DIGITS]) -> &[u8] {
-    let mut left = &mut room[..];
-    // The room fits every number.
-    let _ = write!(left, "{number}");
-    let unused = left.len();
-    &room[..MOST_DIGITS - unused]
-}
-
-/// Digits of the largest number.
-const MOST_DIGITS: usize = 20;
 
 /// What a fresh hit says of itself (RFC 9211).
 const CACHE_STATUS: &[u8] = b"galley; hit";
-
-/// Hits that one connection gets before others have their turn.
-const MOST_TURNS: u32 = 32;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use galley_rules::outcome::Outcome;
-
-    #[test]
-    fn numbers_are_written_in_full() {
-        for number in [0, 9, 10, 86_400, u64::MAX] {
-            let mut room = [0; MOST_DIGITS];
-            assert_eq!(digits(number, &mut room), number.to_string().as_bytes());
-        }
-    }
 
     #[test]
     fn a_hit_says_what_the_long_way_says() {

@@ -4,6 +4,7 @@
 //! core. Running out of descriptors, or reaching the limit of connections, slows accepting down; it ends nothing.
 
 mod accept;
+mod batch;
 mod h1;
 mod io;
 mod lane;
@@ -13,13 +14,12 @@ mod timer;
 mod write;
 
 use std::cell::{Cell, RefCell};
-use std::fmt::Write as _;
 use std::io as std_io;
 use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinSet, LocalSet};
@@ -77,18 +77,20 @@ pub struct Spec {
 
 /// A core's own state; lives on its thread.
 struct Core {
-    index: usize,
     limits: Limits,
     services: Arc<Services>,
     timers: Rc<Timers>,
     /// Renewed with each sweep, so that no request reads a clock for it.
     date: Rc<Cell<HttpDate>>,
+    /// The wall clock and when it was read; renewed with each sweep too.
+    wall: Cell<(Instant, SystemTime)>,
     /// Never borrowed over an await.
     room: RefCell<lane::Room>,
     /// Buffers of idle connections.
     pool: Rc<Pool>,
     logs: RefCell<Vec<LogWriter>>,
     counters: CoreCounters,
+    /// Start of the core's request ids.
     id_prefix: String,
     requests: Cell<u64>,
     connections: Cell<usize>,
@@ -111,16 +113,16 @@ async fn run(spec: Spec) {
     let clock = spec.services.clock;
     let drain_timeout = spec.limits.drain_timeout;
     let core = Rc::new(Core {
-        index: spec.index,
         limits: spec.limits,
         services: spec.services,
         timers: Rc::new(Timers::default()),
         date: Rc::new(Cell::new(http_date(clock.wall()))),
+        wall: Cell::new((Instant::now(), clock.wall())),
         room: RefCell::default(),
         pool: Rc::default(),
         logs: RefCell::new(spec.logs),
         counters: spec.counters,
-        id_prefix: spec.id_prefix,
+        id_prefix: format!("{}{:x}-", spec.id_prefix, spec.index),
         requests: Cell::new(0),
         connections: Cell::new(0),
         connection_ended: Notify::new(),
@@ -153,7 +155,9 @@ async fn sweep(core: Rc<Core>) {
     loop {
         interval.tick().await;
         core.timers.sweep(core.services.clock.tick());
-        core.date.set(http_date(core.services.clock.wall()));
+        let wall = core.services.clock.wall();
+        core.date.set(http_date(wall));
+        core.wall.set((Instant::now(), wall));
         core.flush_logs();
     }
 }
@@ -177,8 +181,18 @@ impl Core {
         let number = self.requests.get();
         self.requests.set(number + 1);
         out.clear();
-        // A String takes every write.
-        let _ = write!(out, "{}{:x}-{number:x}", self.id_prefix, self.index);
+        out.push_str(&self.id_prefix);
+        let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(1);
+        for place in (0..digits).rev() {
+            let nibble = u32::try_from(number >> (4 * place) & 15).unwrap_or_default();
+            out.push(char::from_digit(nibble, 16).unwrap_or('0'));
+        }
+    }
+
+    /// The wall clock at `at`, a moment ago: no clock is read for it.
+    fn wall(&self, at: Instant) -> SystemTime {
+        let (read, wall) = self.wall.get();
+        wall + at.saturating_duration_since(read)
     }
 
     fn flush_logs(&self) {

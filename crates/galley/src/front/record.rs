@@ -1,7 +1,7 @@
 //! The one access record of a request: written at its end, also when the client vanished or its head was refused.
 
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use galley_rules::outcome::{Outcome, RefusedWhy};
 use galley_wire::head::{Head, Version};
@@ -33,14 +33,11 @@ impl<'h> Said<'h> {
             user_agent: None,
         };
         for (name, value) in head.fields() {
-            let slot = if name.eq_ignore_ascii_case("host") {
-                &mut said.host
-            } else if name.eq_ignore_ascii_case("referer") {
-                &mut said.referer
-            } else if name.eq_ignore_ascii_case("user-agent") {
-                &mut said.user_agent
-            } else {
-                continue;
+            let slot = match name.len() {
+                4 if name.eq_ignore_ascii_case("host") => &mut said.host,
+                7 if name.eq_ignore_ascii_case("referer") => &mut said.referer,
+                10 if name.eq_ignore_ascii_case("user-agent") => &mut said.user_agent,
+                _ => continue,
             };
             slot.get_or_insert(value);
         }
@@ -89,7 +86,8 @@ impl Open<'_> {
         let about = About {
             client: self.client,
             request_id: &self.request_id,
-            began: self.began,
+            time: core.services.clock.wall(),
+            total_time: self.began.elapsed(),
             log: self.log,
             site: self.site,
         };
@@ -101,7 +99,9 @@ impl Open<'_> {
 pub(super) struct About<'a> {
     pub(super) client: IpAddr,
     pub(super) request_id: &'a str,
-    pub(super) began: Instant,
+    /// When it ended.
+    pub(super) time: SystemTime,
+    pub(super) total_time: Duration,
     pub(super) log: usize,
     pub(super) site: Option<u32>,
 }
@@ -109,7 +109,7 @@ pub(super) struct About<'a> {
 /// Writes the record of a request and counts it. `said`: nothing where its head could not be read.
 pub(super) fn write(core: &Core, said: Option<&Said<'_>>, about: &About<'_>, end: &End) {
     let record = Record {
-        time: core.services.clock.wall(),
+        time: about.time,
         client: about.client,
         method: said.map_or("-", |said| said.method),
         target: said.map_or(b"-", |said| said.target),
@@ -117,16 +117,14 @@ pub(super) fn write(core: &Core, said: Option<&Said<'_>>, about: &About<'_>, end
             Some(Version::H10) => "HTTP/1.0",
             Some(Version::H11) | None => "HTTP/1.1",
         },
-        host: said
-            .and_then(|said| std::str::from_utf8(said.host?).ok())
-            .unwrap_or("-"),
+        host: said.and_then(|said| said.host).unwrap_or(b"-"),
         status: end.status,
         body_bytes: end.body_bytes,
         referer: said.and_then(|said| said.referer),
         user_agent: said.and_then(|said| said.user_agent),
         outcome: end.outcome,
         upstream_time: end.upstream_time,
-        total_time: about.began.elapsed(),
+        total_time: about.total_time,
         request_id: about.request_id,
         vanished: end.vanished,
     };

@@ -11,11 +11,11 @@ use galley_rules::facts::{Facts, Gate, Method};
 use galley_rules::lookup::{self, Plan};
 use galley_rules::outcome::Outcome;
 use galley_rules::site::Preset;
-use galley_store::entry::{Entry, Kind};
+use galley_rules::time::Tick;
+use galley_store::entry::{Coded, Entry, Kind, Lines};
 use galley_store::epochs::Standing;
 use galley_store::memory::Lookup;
-use http::HeaderMap;
-use http::header::{self, HeaderName, HeaderValue};
+use http::StatusCode;
 
 use super::page;
 use super::site::{Services, Site};
@@ -23,28 +23,32 @@ use crate::compositor::renewal;
 
 /// A fresh page in memory, in the coding that its client takes best.
 pub struct Hit {
+    /// Pays for the bytes as long as the hit is held.
     entry: Arc<Entry>,
     coded: Option<usize>,
-    /// What the client has is still right.
-    is_known: bool,
-    /// Only the head was asked for.
-    is_head: bool,
+    leaves: Leaves,
     /// In seconds.
     pub age: u64,
 }
 
-/// How a hit's body leaves.
-pub enum HitBody {
-    /// 304: none, and no length either.
-    None,
-    /// HEAD: not sent, but of this length.
-    Unsent(u64),
-    /// These bytes; the entry pays for them as long as the hit is held.
-    Bytes(Bytes),
+/// What of a page leaves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaves {
+    All,
+    /// Only the head was asked for.
+    Head,
+    /// 304: what the client has is still right.
+    NotModified,
 }
 
 /// The hit of a request, if it is one that may go the short way. `key` is room for its key.
-pub fn hit(services: &Services, site: &Site, facts: &Facts, key: &mut Vec<u8>) -> Option<Hit> {
+pub fn hit(
+    services: &Services,
+    site: &Site,
+    facts: &Facts,
+    now: Tick,
+    key: &mut Vec<u8>,
+) -> Option<Hit> {
     let is_plain = facts.gate() == Gate::Open
         && matches!(facts.method(), Method::Get | Method::Head)
         && facts.range().is_none()
@@ -56,7 +60,7 @@ pub fn hit(services: &Services, site: &Site, facts: &Facts, key: &mut Vec<u8>) -
     let Lookup::Found(entry) = services.memory.try_get(key) else {
         return None;
     };
-    let age = entry.age(services.clock.tick());
+    let age = entry.age(now);
     let standing = lookup::Standing {
         age,
         life: &entry.life,
@@ -64,7 +68,7 @@ pub fn hit(services: &Services, site: &Site, facts: &Facts, key: &mut Vec<u8>) -
         fields: &entry.fields,
     };
     let is_fresh = entry.kind == Kind::Page
-        && entry.status.as_u16() == 200
+        && entry.status == StatusCode::OK
         && site.core.epochs.prove(&entry) == Standing::Alive
         && lookup::plan(facts, Some(&standing)) == Plan::Fresh
         // The long way sees to it.
@@ -74,12 +78,17 @@ pub fn hit(services: &Services, site: &Site, facts: &Facts, key: &mut Vec<u8>) -
     }
     site.core.compressing.offer(&entry);
     let coded = page::coded(facts, &entry);
-    let fields = fields(&entry, coded);
+    let fields = coded
+        .and_then(|at| entry.coded().get(at))
+        .map_or(&entry.fields, |coded| &coded.fields);
     let is_known = page::condition(facts, &site.core.rules, 200, fields) == Condition::NotModified;
     Some(Hit {
         coded,
-        is_known,
-        is_head: facts.method() == Method::Head,
+        leaves: match (is_known, facts.method()) {
+            (true, _) => Leaves::NotModified,
+            (false, Method::Head) => Leaves::Head,
+            (false, _) => Leaves::All,
+        },
         age: age.as_secs(),
         entry,
     })
@@ -87,8 +96,11 @@ pub fn hit(services: &Services, site: &Site, facts: &Facts, key: &mut Vec<u8>) -
 
 impl Hit {
     /// Its status.
-    pub fn status(&self) -> u16 {
-        if self.is_known { 304 } else { 200 }
+    pub fn status(&self) -> StatusCode {
+        match self.leaves {
+            Leaves::All | Leaves::Head => StatusCode::OK,
+            Leaves::NotModified => StatusCode::NOT_MODIFIED,
+        }
     }
 
     /// How it went.
@@ -96,35 +108,47 @@ impl Hit {
         Outcome::Hit
     }
 
-    /// The stored fields that leave with it.
-    pub fn fields(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
-        let fields = fields(&self.entry, self.coded);
-        let all = (!self.is_known).then(|| fields.iter());
-        let some = self.is_known.then(|| page::of_not_modified(fields));
-        all.into_iter().flatten().chain(some.into_iter().flatten())
-    }
-
-    /// Whether the stored fields say when it was composed.
-    pub fn is_dated(&self) -> bool {
-        fields(&self.entry, self.coded).contains_key(header::DATE)
-    }
-
-    /// What of the body leaves.
-    pub fn body(&self) -> HitBody {
-        let coded = self.coded.and_then(|at| self.entry.coded().get(at));
-        let bytes = coded.map_or(&self.entry.body, |coded| coded.body.bytes());
-        if self.is_known {
-            HitBody::None
-        } else if self.is_head {
-            HitBody::Unsent(bytes.len() as u64)
-        } else {
-            HitBody::Bytes(bytes.clone())
+    /// The stored lines that leave with it.
+    pub fn lines(&self) -> &[u8] {
+        let lines = self.all_lines();
+        match self.leaves {
+            Leaves::All | Leaves::Head => lines.all(),
+            Leaves::NotModified => lines.of_not_modified(),
         }
     }
-}
 
-fn fields(entry: &Entry, coded: Option<usize>) -> &HeaderMap {
-    coded
-        .and_then(|at| entry.coded().get(at))
-        .map_or(&entry.fields, |coded| &coded.fields)
+    /// Whether the stored lines say when it was composed.
+    pub fn is_dated(&self) -> bool {
+        self.all_lines().is_dated()
+    }
+
+    /// The length that the head tells; a 304 tells none.
+    pub fn length(&self) -> Option<u64> {
+        match self.leaves {
+            Leaves::All | Leaves::Head => Some(self.bytes().len() as u64),
+            Leaves::NotModified => None,
+        }
+    }
+
+    /// What leaves behind the head.
+    pub fn body(&self) -> &[u8] {
+        match self.leaves {
+            Leaves::All => self.bytes(),
+            Leaves::Head | Leaves::NotModified => &[],
+        }
+    }
+
+    fn chosen(&self) -> Option<&Coded> {
+        self.coded.and_then(|at| self.entry.coded().get(at))
+    }
+
+    fn all_lines(&self) -> &Lines {
+        self.chosen()
+            .map_or_else(|| self.entry.lines(), Coded::lines)
+    }
+
+    fn bytes(&self) -> &Bytes {
+        self.chosen()
+            .map_or(&self.entry.body, |coded| coded.body.bytes())
+    }
 }

@@ -29,7 +29,7 @@ use crate::fault::Fault;
 pub use answer::{Answer, Body, Fields};
 pub use exchange::{Admission, Exchange, admit, site_mark};
 pub use file::below;
-pub use hit::{Hit, HitBody, hit};
+pub use hit::{Hit, hit};
 pub use site::{Pool, Services, Site, Sites, Upstream, UpstreamWarnings};
 
 /// Answers an exchange whose body has arrived. Never fails: what goes wrong is told to the client.

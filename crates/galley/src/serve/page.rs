@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use galley_files::Part;
-use galley_rules::conditional::{self, Condition, Validators};
+use galley_rules::conditional::{self, Condition, OF_NOT_MODIFIED, Validators};
 use galley_rules::encoding::Coding;
 use galley_rules::facts::{Facts, Method};
 use galley_rules::outcome::Outcome;
@@ -208,7 +208,7 @@ pub(super) fn condition(
     status: u16,
     fields: &HeaderMap,
 ) -> Condition {
-    if status != 200 {
+    if status != 200 || !facts.is_conditional() {
         return Condition::Proceed;
     }
     let mut validators = validators(fields);
@@ -231,22 +231,12 @@ fn date(fields: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
 }
 
 /// The fields of an answer that a 304 in its place carries (RFC 9110 §15.4.5).
-pub(super) fn of_not_modified<'f>(
+fn of_not_modified<'f>(
     fields: &'f HeaderMap,
 ) -> impl Iterator<Item = (&'f HeaderName, &'f HeaderValue)> {
     let values = |name: &'f HeaderName| fields.get_all(name).iter().map(move |v| (name, v));
     OF_NOT_MODIFIED.iter().flat_map(values)
 }
-
-static OF_NOT_MODIFIED: [HeaderName; 7] = [
-    header::CACHE_CONTROL,
-    header::CONTENT_LOCATION,
-    header::DATE,
-    header::ETAG,
-    header::EXPIRES,
-    header::LAST_MODIFIED,
-    header::VARY,
-];
 
 /// RFC 9110 §15.4.5: what a 304 carries.
 fn not_modified(answer: &mut Answer) {

@@ -1,6 +1,7 @@
 //! What is written can be read as exactly one head, whatever upstream put into it.
 
-use galley_wire::answer::{Connection, Length, write_chunk_head, write_head};
+use galley_wire::answer::{Connection, Length, write_chunk_head, write_head, write_stored};
+use http::StatusCode;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -181,6 +182,26 @@ fn length() -> impl Strategy<Value = Length> {
 }
 
 proptest! {
+    #[test]
+    fn stored_lines_make_the_same_head(
+        status in prop::sample::select(vec![StatusCode::OK, StatusCode::NOT_MODIFIED, StatusCode::NOT_FOUND]),
+        fields in vec(("x-[a-z]{1,8}", "[ -~]{0,20}"), 0..8),
+        length in length(),
+        close in any::<bool>(),
+    ) {
+        let connection = if close { Connection::Close } else { Connection::KeepAlive };
+        let own = [("age", &b"7"[..])];
+        let mut lines = Vec::new();
+        for (name, value) in &fields {
+            lines.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+        }
+        let (mut composed, mut stored) = (Vec::new(), Vec::new());
+        let pairs = fields.iter().map(|(name, value)| (&name[..], value.as_bytes()));
+        write_head(&mut composed, status.as_u16(), pairs.chain(own), length, connection);
+        write_stored(&mut stored, status, &lines, own.into_iter(), length, connection);
+        prop_assert_eq!(stored, composed);
+    }
+
     #[test]
     fn one_head_whatever_the_fields(
         status in any::<u16>(),
