@@ -5,11 +5,15 @@
 //! order names exactly what is stored. Where an order is vague, it is read as the wider one: purging too much costs a
 //! composition, purging too little shows what was to be gone. Who may order is decided by the caller.
 
+mod answer;
 mod dialect;
+mod path;
+mod tag_list;
 
 use std::fmt;
 
-pub use self::dialect::{PURGE_FIELDS, from_answer, from_request, orders_from_request};
+pub use self::answer::{PURGE_FIELDS, from_answer};
+pub use self::dialect::{from_request, orders_from_request};
 use crate::query;
 use crate::route::{BadHost, canonical_host};
 use crate::site::SiteRules;

@@ -1,0 +1,174 @@
+//! Paths as the requests of plugins write them: one page, all below, a pattern.
+//!
+//! A path arrives canonical, so that it names what is stored; where it is meant as a pattern, the punctuation of patterns
+//! comes back. What is vague is read as the wider.
+
+use super::{BadOrder, MAX_PATTERN_BYTES, Scope, url_scope};
+use crate::site::SiteRules;
+
+/// One URL of a host.
+pub(super) fn named(
+    host: &str,
+    path: &[u8],
+    raw_query: Option<&[u8]>,
+    site: &SiteRules,
+) -> Result<Scope, BadOrder> {
+    let mut url = text(path)?.to_owned();
+    if let Some(raw) = raw_query {
+        url.push('?');
+        url.push_str(text(raw)?);
+    }
+    match url_scope(&url, site)? {
+        Scope::Url { path, query, .. } => Ok(Scope::Url {
+            host: Some(host.to_owned()),
+            path,
+            query,
+        }),
+        other => Ok(other),
+    }
+}
+
+/// A canonical path as its sender wrote it: the punctuation of patterns that URLs have to escape comes back. Some write
+/// `^` before the path, which by then stands behind the first slash.
+pub(super) fn pattern_path(path: &str) -> String {
+    let mut plain = path.to_owned();
+    for (escape, punctuation) in ESCAPED_PUNCTUATION {
+        plain = plain.replace(escape, punctuation);
+    }
+    plain
+        .strip_prefix("/^")
+        .filter(|rest| rest.starts_with('/'))
+        .map(str::to_owned)
+        .unwrap_or(plain)
+}
+
+const ESCAPED_PUNCTUATION: &[(&str, &str)] = &[
+    ("%7C", "|"),
+    ("%5E", "^"),
+    ("%5B", "["),
+    ("%5D", "]"),
+    ("%7B", "{"),
+    ("%7D", "}"),
+];
+
+/// Whether a path without a word about its reading is meant for more than one page.
+pub(super) fn looks_wide(path: &str, query: Option<&[u8]>) -> bool {
+    let is_wide = |part: &[u8]| part.ends_with(b"*") || memchr::memmem::find(part, b".*").is_some();
+    is_wide(path.as_bytes())
+        || query.is_some_and(is_wide)
+        || query.unwrap_or(path.as_bytes()).ends_with(b"$")
+}
+
+/// All that begins with a path, or matches it as a pattern. The usual ones are recognised as what costs nothing: `/.*`
+/// as the host, `/shop/.*` as a prefix. Prefixes and patterns hold for all hosts of the site.
+pub(super) fn wide(
+    host: String,
+    path: &str,
+    query: Option<&[u8]>,
+    ending: Option<&[u8]>,
+) -> Result<Scope, BadOrder> {
+    let mut wanted = path.to_owned();
+    match query {
+        // `/a?.*` may be meant as an optional letter, or as any query: the path with anything behind it is both.
+        Some(b".*" | b"*") => wanted.push_str(".*"),
+        Some(query) => {
+            wanted.push_str("\\?");
+            wanted.push_str(text(query)?);
+        }
+        None => {}
+    }
+    if let Some(ending) = ending {
+        wanted.push_str(text(ending)?);
+    }
+    let open = wanted.strip_suffix('$').unwrap_or(&wanted);
+    // A star without a dot is a wildcard as people write them; in a pattern it would repeat what is before it.
+    let start = open.strip_suffix(".*").or_else(|| open.strip_suffix('*'));
+    let beginning = start.unwrap_or(open);
+    let is_plain = beginning
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"/-_~%".contains(&byte));
+    if is_plain && beginning.bytes().all(|byte| byte == b'/') {
+        Ok(Scope::Host(host))
+    } else if is_plain && beginning.ends_with('/') {
+        Ok(Scope::Prefix(beginning.as_bytes().to_owned()))
+    } else if is_plain || start.is_some() {
+        pattern(format!("^{beginning}"))
+    } else {
+        pattern(format!("^{wanted}"))
+    }
+}
+
+pub(super) fn pattern(text: String) -> Result<Scope, BadOrder> {
+    if text.len() > MAX_PATTERN_BYTES {
+        return Err(BadOrder::PatternTooLong);
+    }
+    Ok(Scope::Pattern(text))
+}
+
+pub(super) fn text(bytes: &[u8]) -> Result<&str, BadOrder> {
+    std::str::from_utf8(bytes).map_err(|_| BadOrder::NotText)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn wide_orders() {
+        let host = || Scope::Host("example.com".to_owned());
+        let pattern = |text: &str| Scope::Pattern(text.to_owned());
+        let prefix = |path: &str| Scope::Prefix(path.into());
+        let table: &[(&str, Option<&str>, Option<&str>, Scope)] = &[
+            ("/.*", None, None, host()),
+            ("/*", None, None, host()),
+            ("/", None, None, host()),
+            ("/", None, Some(".*"), host()),
+            ("/blog/.*", None, None, prefix("/blog/")),
+            ("/blog/*", None, None, prefix("/blog/")),
+            ("/blog/.*$", None, None, prefix("/blog/")),
+            ("/blog/", None, None, prefix("/blog/")),
+            ("/blog/", None, Some(".*"), prefix("/blog/")),
+            ("/blog", None, None, pattern("^/blog")),
+            ("/blog.*", None, None, pattern("^/blog")),
+            ("/sitemap.*.xml", None, None, pattern("^/sitemap.*.xml")),
+            ("/(de|fr)/.*", None, None, pattern("^/(de|fr)/")),
+            ("/feed.xml*", None, None, pattern("^/feed.xml")),
+            ("/a", Some("p=1.*"), None, pattern("^/a\\?p=1")),
+            ("/a", Some(".*"), None, pattern("^/a")),
+            ("/a.b$", None, None, pattern("^/a.b$")),
+            ("/a(.*", None, None, pattern("^/a(")),
+        ];
+        for (path, query, ending, wanted) in table {
+            let found = wide(
+                "example.com".to_owned(),
+                path,
+                query.map(str::as_bytes),
+                ending.map(str::as_bytes),
+            );
+            assert_eq!(found.as_ref(), Ok(wanted), "{path}");
+        }
+    }
+
+    #[test]
+    fn punctuation_of_patterns_comes_back() {
+        let table = [
+            ("/%5E/blog/.*", "/blog/.*"),
+            ("/(a%7Cb)/", "/(a|b)/"),
+            ("/a%5B0-9%5D%7B2%7D", "/a[0-9]{2}"),
+            ("/caf%C3%A9", "/caf%C3%A9"),
+            ("/%5Ea", "/^a"),
+        ];
+        for (path, wanted) in table {
+            assert_eq!(pattern_path(path), wanted);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(path in "/[ -~]{0,20}", list in proptest::collection::vec(any::<u8>(), 0..30)) {
+            let _ = wide(String::new(), &pattern_path(&path), Some(&list), None);
+            let _ = looks_wide(&path, Some(&list));
+        }
+    }
+}
