@@ -66,7 +66,7 @@ fn server(given: &Given, complaints: &mut Complaints) -> Server {
 }
 
 fn admin(given: &Given, here: &Surroundings, complaints: &mut Complaints) -> Admin {
-    check::token_file(given, complaints);
+    check::token_file(given, "token_file", complaints);
     let listen: Option<AdminListen> = given.given("listen");
     if let Some(AdminListen::Tcp(address)) = listen
         && !given.has("token_file")

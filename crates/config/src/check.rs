@@ -82,24 +82,28 @@ pub(crate) fn root(given: &Given, complaints: &mut Complaints) {
 }
 
 /// A token file must be a secret: there, private, and long enough not to be guessed.
-pub(crate) fn token_file(given: &Given, complaints: &mut Complaints) {
-    let Some(file) = given.given::<PathBuf>("token_file") else {
+pub(crate) fn token_file(given: &Given, name: &str, complaints: &mut Complaints) {
+    let Some(file) = given.given::<PathBuf>(name) else {
         return;
     };
     let Err((why, help)) = token(&file) else {
         return;
     };
-    let message = format!(
-        "`{}` is {}, {why}",
-        path(given, "token_file"),
-        shown_path(&file)
-    );
-    complaints.add(
-        given.place("token_file"),
-        path(given, "token_file"),
-        message,
-        help,
-    );
+    let message = format!("`{}` is {}, {why}", path(given, name), shown_path(&file));
+    complaints.add(given.place(name), path(given, name), message, help);
+}
+
+/// Without the preset nothing that the plugin says is read.
+pub(crate) fn litespeed(own: &Given, complaints: &mut Complaints) {
+    let is_unbent = own.value::<String>("preset") == "none";
+    if own.value::<bool>("litespeed") && is_unbent {
+        complaints.add(
+            own.place("litespeed"),
+            "site.litespeed",
+            "`site.litespeed` is given, but without the WordPress preset nothing that LiteSpeed Cache says is read",
+            "take it out, or take out `preset = \"none\"`",
+        );
+    }
 }
 
 fn token(file: &Path) -> Result<(), (String, String)> {

@@ -174,6 +174,12 @@ pub struct Site {
     pub token_file: Option<PathBuf>,
     /// Networks that may purge without a token.
     pub purge_allow: Vec<IpNet>,
+    /// The file with the secret that purge requests from elsewhere must carry.
+    pub purge_secret_file: Option<PathBuf>,
+    /// Whether `GET /purge/...` is an order.
+    pub purge_get: bool,
+    /// The folder that is watched for removals.
+    pub purge_directory: Option<PathBuf>,
     /// Whether WordPress runs as a network in sub-directories.
     pub multisite: bool,
     /// Limits towards its upstreams.

@@ -34,7 +34,9 @@ pub(crate) fn site(given: &GivenSite, server: &[SocketAddr], complaints: &mut Co
     check::not_empty(own, "listen", "an address", complaints);
     check::no_address_twice(own, complaints);
     check::root(own, complaints);
-    check::token_file(own, complaints);
+    check::token_file(own, "token_file", complaints);
+    check::token_file(own, "purge_secret_file", complaints);
+    check::litespeed(own, complaints);
     check::log_folders(&given.log, complaints);
     let hosts: Vec<HostPattern> = own.given("hosts").unwrap_or_default();
     let upstream = upstream(own, complaints);
@@ -53,6 +55,9 @@ pub(crate) fn site(given: &GivenSite, server: &[SocketAddr], complaints: &mut Co
         compress: compress(own),
         token_file: own.given("token_file"),
         purge_allow: own.value("purge_allow"),
+        purge_secret_file: own.given("purge_secret_file"),
+        purge_get: own.value("purge_get"),
+        purge_directory: own.given("purge_directory"),
         multisite: own.value("multisite"),
         managed: ManagedPhp {
             workers: own.value("php_workers"),
@@ -135,6 +140,7 @@ fn site_rules(
     SiteRules {
         preset,
         device_variants: own.value("device_variants"),
+        litespeed: own.value("litespeed"),
         harmless_cookies: own.value("harmless_cookies"),
         vary_cookies: own.value("vary_cookies"),
         bypass_cookies: own.value("bypass_cookies"),

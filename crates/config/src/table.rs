@@ -88,8 +88,16 @@ pub(crate) static TABLE: &[OptionRow] = &[
         .later("let a proxy that speaks TLS stand in front, and listen in plain on an inner address"),
     row(Section::Site, "token_file", Path, "A file with a token that reaches this site, and no other, over the admin interface: at least 16 bytes, readable by its owner only.")
         .example(r#""/etc/galley/example.com.token""#),
-    row(Section::Site, "purge_allow", List(&Kind::Network), "Networks that may send `PURGE` and `BAN` to the site itself. What a proxy has passed on is refused in any case.")
+    row(Section::Site, "purge_allow", List(&Kind::Network), "Networks that may send `PURGE` and `BAN` to the site itself. What a proxy has passed on is refused without a secret.")
         .or(r#"["127.0.0.1", "::1"]"#),
+    row(Section::Site, "purge_secret_file", Path, "A file with a secret: whoever sends it may purge from any address, also through a proxy. At least 16 bytes, readable by its owner only.")
+        .example(r#""/etc/galley/example.com.purge""#),
+    row(Section::Site, "purge_get", Flag, "Whether `GET /purge/...` of WordPress purges, as Nginx Helper sends it.")
+        .or("false"),
+    row(Section::Site, "purge_directory", Path, "A folder with a file whose removal purges the site: what Nginx Helper empties when it purges everything. The user of PHP must be able to remove files there.")
+        .example(r#""/var/run/nginx-cache""#),
+    row(Section::Site, "litespeed", Flag, "Whether LiteSpeed Cache is to drive the site's cache: PHP is told that there is one that understands it.")
+        .or("false"),
     row(Section::Site, "device_variants", Flag, "Whether phones and desktops get copies of their own. Only for themes that send them different HTML.")
         .or("false"),
     row(Section::Site, "compress", List(&Word(&["br", "gzip"])), "Codings in which stored pages are kept beside the plain one, for clients that take them. `[]`: none.")

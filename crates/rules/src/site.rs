@@ -22,6 +22,8 @@ pub struct SiteRules {
     pub preset: Preset,
     /// Whether phones and desktops get entries of their own.
     pub device_variants: bool,
+    /// Whether the plugin of `LiteSpeed` is told that this is a cache of its kind.
+    pub litespeed: bool,
     /// Cookies whose `Set-Cookie` does not keep a response from being stored (it is removed from the stored copy).
     pub harmless_cookies: Vec<NamePattern>,
     /// Cookies whose value is part of the key.
