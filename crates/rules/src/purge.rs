@@ -6,14 +6,17 @@
 //! composition, purging too little shows what was to be gone. Who may order is decided by the caller.
 
 mod answer;
+mod api;
 mod dialect;
 mod path;
+mod said;
 mod tag_list;
 
 use std::fmt;
 
 pub use self::answer::{PURGE_FIELDS, from_answer};
-pub use self::dialect::{from_request, orders_from_request};
+pub use self::dialect::{DIALECTS, Dialect, Reply, orders_from_request};
+pub use self::path::is_below_purge;
 use crate::query;
 use crate::route::{BadHost, canonical_host};
 use crate::site::SiteRules;
@@ -98,6 +101,8 @@ pub enum BadOrder {
     PatternTooLong,
     /// More tags than [`MAX_ORDERS`].
     TooMany,
+    /// A body that is not what it should be.
+    Body,
     /// A request that orders nothing.
     NoOrder,
 }
@@ -111,6 +116,9 @@ impl fmt::Display for BadOrder {
             Self::NotText => f.write_str("tags and patterns have to be text"),
             Self::PatternTooLong => write!(f, "a pattern has at most {MAX_PATTERN_BYTES} bytes"),
             Self::TooMany => write!(f, "at most {MAX_ORDERS} tags at once"),
+            Self::Body => f.write_str(
+                "cannot read the body: an object with `type`, `selectors` and `groups` is wanted",
+            ),
             Self::NoOrder => f.write_str("this request orders no purge"),
         }
     }

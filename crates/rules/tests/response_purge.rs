@@ -3,8 +3,8 @@
 mod response_support;
 
 use galley_rules::purge::{
-    BadOrder, MAX_ORDERS, Order, Scope, Strength, from_answer, from_request, orders_from_request,
-    prefix_scope, url_scope,
+    BadOrder, MAX_ORDERS, Order, Scope, Strength, from_answer, orders_from_request, prefix_scope,
+    url_scope,
 };
 use galley_rules::site::SiteRules;
 use http::{HeaderMap, HeaderValue};
@@ -44,13 +44,16 @@ fn tag(name: &str) -> Scope {
 
 fn order(method: &str, target: &str, rows: Rows<'_>) -> Result<Order, BadOrder> {
     let site = SiteRules::default();
-    from_request(&facts(method, target, rows, &site), lines(rows), &site)
+    let mut orders = orders_from_request(&facts(method, target, rows, &site), lines(rows), &site)?;
+    assert_eq!(orders.len(), 1, "{method} {target}: {orders:?}");
+    orders.pop().ok_or(BadOrder::NoOrder)
 }
 
 #[test]
 fn requests_of_plugins() {
     let pattern = |text: &str| Scope::Pattern(text.to_owned());
     let prefix = |path: &str| Scope::Prefix(path.into());
+    const WORDPRESS: (&str, &str) = ("User-Agent", "WordPress/6.8; https://example.com");
     const REGEX: (&str, &str) = ("X-Purge-Method", "regex");
     let table: &[(&str, &str, Rows<'_>, Scope)] = &[
         // W3 Total Cache, WP Rocket, Proxy Cache Purge: one URL.
@@ -119,12 +122,16 @@ fn requests_of_plugins() {
         ),
         ("PURGE", "/", &[("Surrogate-Key", "p-1")], tag("p-1")),
         ("BAN", "/", &[("Cache-Tags", "p-1")], tag("p-1")),
-        ("PURGE", "/", &[("xkey", "p-1 p-2")], Scope::Site),
         // nginx-helper.
-        ("GET", "/purge/a/?b=1", &[], url("/a/", Some("b=1"))),
-        ("GET", "/purge/", &[], url("/", None)),
-        ("GET", "/purge", &[], url("/", None)),
-        ("GET", "/purgeall", &[], host()),
+        (
+            "GET",
+            "/purge/a/?b=1",
+            &[WORDPRESS],
+            url("/a/", Some("b=1")),
+        ),
+        ("GET", "/purge/", &[WORDPRESS], url("/", None)),
+        ("GET", "/purge", &[WORDPRESS], url("/", None)),
+        ("GET", "/purgeall", &[WORDPRESS], host()),
     ];
     for (method, target, rows, wanted) in table {
         assert_eq!(

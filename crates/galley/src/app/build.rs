@@ -233,6 +233,8 @@ fn build_site(
         further: planned.further.iter().map(|kind| upstream(*kind)).collect(),
         request_body: config.server.request_body,
         purge_allow: site.purge_allow.clone(),
+        purge_secret: token(site.purge_secret_file.as_ref())?,
+        purge_get: site.purge_get,
         token: token(site.token_file.as_ref())?,
         hosts: site.hosts.clone(),
         number: numbers.site,

@@ -10,6 +10,7 @@ use galley_rules::conditional::Condition;
 use galley_rules::facts::{Facts, Gate, Method};
 use galley_rules::lookup::{self, Plan};
 use galley_rules::outcome::Outcome;
+use galley_rules::purge::is_below_purge;
 use galley_rules::site::Preset;
 use galley_rules::time::Tick;
 use galley_store::entry::{Coded, Entry, Kind, Lines};
@@ -52,7 +53,9 @@ pub fn hit(
     let is_plain = facts.gate() == Gate::Open
         && matches!(facts.method(), Method::Get | Method::Head)
         && facts.range().is_none()
-        && site.core.rules.preset == Preset::WordPress;
+        && site.core.rules.preset == Preset::WordPress
+        // May be an order.
+        && !(site.purge_get && is_below_purge(facts.path()));
     if !is_plain {
         return None;
     }

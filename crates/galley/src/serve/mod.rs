@@ -50,8 +50,10 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Answer 
 }
 
 async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Answer, Fault> {
+    if let Some(answer) = purge::answer(exchange).await? {
+        return Ok(answer);
+    }
     match exchange.facts.method() {
-        Method::Purge | Method::Ban => return purge::answer(exchange).await,
         Method::Options if exchange.facts.path() == b"*" => return Ok(Answer::methods()),
         Method::Trace | Method::Connect => {
             return Err(Fault::new(RefusedWhy::Method, "TRACE or CONNECT"));

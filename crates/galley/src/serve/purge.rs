@@ -1,71 +1,150 @@
-//! `PURGE` and `BAN` from plugins, and what every purge order does.
+//! Purge requests of plugins: who may send them, and what is answered. What they mean is in [`galley_rules::purge`].
 
 use bytes::Bytes;
 use galley_rules::outcome::{Outcome, RefusedWhy};
-use galley_rules::purge::{self, Scope};
+use galley_rules::purge::{Dialect, Order, Reply, Scope};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use subtle::ConstantTimeEq;
 
 use super::answer::{Answer, Body};
 use super::exchange::Exchange;
-use crate::durable::Receipt;
+use super::site::Site;
+use crate::body::RequestBody;
+use crate::durable::{Receipt, Told};
 use crate::fault::Fault;
 
-/// Obeys a purge request from an allowed address, and answers when it is on the disk; to others the method does not exist.
-pub async fn answer(exchange: &Exchange<'_>) -> Result<Answer, Fault> {
-    let client = canonical(exchange.client.ip());
-    // Behind a proxy on this machine every visitor comes from loopback: what was passed on is nobody's own order.
-    let passed_on = exchange
-        .head
-        .fields()
-        .any(|(name, _)| FORWARDED.iter().any(|f| name.eq_ignore_ascii_case(f)));
-    let allow = &exchange.site.purge_allow;
-    if passed_on || !allow.iter().any(|net| net.contains(&client)) {
-        return Err(Fault::new(
-            RefusedWhy::Method,
-            "PURGE through a proxy, or from an address that `purge_allow` does not name",
-        ));
-    }
+/// Obeys an order of somebody who may give it, and answers when it is on the disk. `None`: an ordinary request. To others
+/// `PURGE` and `BAN` do not exist, and what comes by another method is none of ours.
+pub async fn answer(exchange: &Exchange<'_>) -> Result<Option<Answer>, Fault> {
     let core = &exchange.site.core;
-    let orders = purge::orders_from_request(&exchange.facts, exchange.head.fields(), &core.rules)
-        .map_err(|e| Fault::new(RefusedWhy::BadRequest, e.to_string()))?;
+    let fields = || exchange.head.fields();
+    let Some(dialect) = Dialect::of(&exchange.facts, fields(), &core.rules) else {
+        return Ok(None);
+    };
+    if dialect.is_get() && !exchange.site.purge_get {
+        return Ok(None);
+    }
+    if !may_order(exchange, dialect) {
+        return if dialect.is_method_of_its_own() {
+            Err(Fault::new(
+                RefusedWhy::Method,
+                "PURGE without the secret, and through a proxy or from an address that `purge_allow` does not name",
+            ))
+        } else {
+            Ok(None)
+        };
+    }
+    let refuse = |why: String| Fault::new(RefusedWhy::BadRequest, why);
+    let body = body(&exchange.body).ok_or_else(|| refuse("the body is too long".to_owned()))?;
+    let orders = dialect
+        .orders(&exchange.facts, fields(), body, &core.rules)
+        .map_err(|e| refuse(e.to_string()))?;
+    let told = obey(&exchange.site, dialect, &orders).await?;
+    Ok(Some(reply(dialect.reply, &orders, told)))
+}
+
+async fn obey(site: &Site, dialect: &Dialect, orders: &[Order]) -> Result<Told, Fault> {
     let mut newest = Receipt::default();
-    for order in &orders {
-        newest = core
+    for order in orders {
+        newest = site
+            .core
             .epochs
             .publish(order)
             .map_err(|e| Fault::new(RefusedWhy::BadRequest, e.to_string()))?;
-        tracing::info!(site = core.name, scope = %order.scope, "purged by request");
+        tracing::info!(site = site.core.name, scope = %order.scope, dialect = dialect.name, "purged by request");
     }
     let told = newest.told().await;
-    told.log(&core.name);
+    told.log(&site.core.name);
+    Ok(told)
+}
+
+fn reply(form: Reply, orders: &[Order], told: Told) -> Answer {
     let word = match orders.first().map(|order| &order.scope) {
+        _ if form == Reply::Tags => "tags",
         Some(Scope::Site | Scope::Host(_)) | None => "all",
         Some(Scope::Url { .. }) => "exact",
         Some(Scope::Prefix(_) | Scope::Pattern(_)) => "wildcard",
         Some(Scope::Tag(_)) => "tags",
     };
     let mut fields = HeaderMap::new();
-    fields.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-    );
     if let Ok(value) = HeaderValue::from_str(&format!("{word}; count={}", orders.len())) {
         fields.insert(PURGE_RESULT, value);
     }
-    let text = match told.warning {
-        None => Bytes::from_static(b"purged\n"),
-        Some(warning) => format!("purged; {warning}\n").into(),
+    let (status, media_type, text) = match (form, told.warning) {
+        (Reply::Empty, _) => return Answer::new(204, fields, Body::None, Outcome::Purge),
+        (Reply::Json, _) => (200, "application/json", "{\"status\":\"ok\"}\n".to_owned()),
+        (Reply::Path | Reply::Tags, None) => (200, PLAIN, "purged\n".to_owned()),
+        (Reply::Path | Reply::Tags, Some(warning)) => (200, PLAIN, format!("purged; {warning}\n")),
     };
-    Ok(Answer::new(200, fields, Body::Bytes(text), Outcome::Purge))
+    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    Answer::new(
+        status,
+        fields,
+        Body::Bytes(Bytes::from(text)),
+        Outcome::Purge,
+    )
 }
 
-/// An IPv4 client on an IPv6 socket is an IPv4 client.
-fn canonical(ip: std::net::IpAddr) -> std::net::IpAddr {
-    ip.to_canonical()
+/// Orders fit into what is kept in memory.
+fn body(body: &RequestBody) -> Option<&[u8]> {
+    match body {
+        RequestBody::Empty => Some(b""),
+        RequestBody::Memory(bytes) => Some(bytes),
+        RequestBody::File { .. } => None,
+    }
 }
 
-/// Fields that proxies add to what they pass on.
-const FORWARDED: &[&str] = &["x-forwarded-for", "forwarded", "via", "x-real-ip"];
+/// Whoever has the secret may; without it who asks from an allowed address, and for himself.
+fn may_order(exchange: &Exchange<'_>, dialect: &Dialect) -> bool {
+    let fields = || exchange.head.fields();
+    let has_secret = exchange.site.purge_secret.as_deref().is_some_and(|secret| {
+        fields()
+            .filter_map(|(name, value)| offered(name, value))
+            .any(|offered| bool::from(offered.ct_eq(secret.as_bytes())))
+    });
+    if has_secret {
+        return true;
+    }
+    let is_any = |known: &[&str]| {
+        fields().any(|(name, _)| known.iter().any(|one| name.eq_ignore_ascii_case(one)))
+    };
+    // Behind a proxy on this machine every visitor comes from loopback, and WordPress asks for what a visitor's pingback
+    // names: what was passed on is nobody's own order. Other methods than these two a page can make a browser send.
+    let is_second_hand =
+        is_any(PASSED_ON) || (!dialect.is_method_of_its_own() && is_any(OF_BROWSERS));
+    let client = exchange.client.ip().to_canonical();
+    let allow = &exchange.site.purge_allow;
+    !is_second_hand && allow.iter().any(|net| net.contains(&client))
+}
+
+/// What a field offers as a secret: of our own, as a token, of Fastly's and of `VCaching`'s plugins.
+fn offered<'v>(name: &str, value: &'v [u8]) -> Option<&'v [u8]> {
+    let is = |known: &str| name.eq_ignore_ascii_case(known);
+    let value = value.trim_ascii();
+    if is("authorization") {
+        let (scheme, token) = value.split_at_checked(BEARER.len())?;
+        return scheme
+            .eq_ignore_ascii_case(BEARER)
+            .then_some(token.trim_ascii());
+    }
+    (is("x-purge-secret") || is("fastly-key") || is("x-vc-purge-key")).then_some(value)
+}
+
+const BEARER: &[u8] = b"Bearer ";
+
+/// Fields that proxies add to what they pass on, and WordPress to the request that answers a pingback.
+const PASSED_ON: &[&str] = &[
+    "x-forwarded-for",
+    "forwarded",
+    "via",
+    "x-real-ip",
+    "x-pingback-forwarded-for",
+];
+
+/// Fields of browsers that WordPress does not send.
+const OF_BROWSERS: &[&str] = &["cookie", "origin", "sec-fetch-mode", "sec-fetch-site"];
 
 /// What Proxy Cache Purge reads to tell an editor what happened.
 const PURGE_RESULT: HeaderName = HeaderName::from_static("cache-purge-result");
+
+const PLAIN: &str = "text/plain; charset=utf-8";

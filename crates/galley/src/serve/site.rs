@@ -30,6 +30,10 @@ pub struct Site {
     pub request_body: u64,
     /// Who may send `PURGE`.
     pub purge_allow: Vec<IpNet>,
+    /// The secret of those who may do so from elsewhere.
+    pub purge_secret: Option<String>,
+    /// Whether `GET /purge/...` may be an order.
+    pub purge_get: bool,
     /// The secret that reaches this site over the admin API.
     pub token: Option<String>,
     /// Its hosts, for the admin API.

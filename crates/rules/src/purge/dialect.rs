@@ -1,167 +1,214 @@
-//! How plugins say it: which method, path and fields mean which scope.
+//! The ways in which existing plugins ask for a purge: one table.
 //!
-//! Known: Proxy Cache Purge, WP Rocket, W3 Total Cache, `VCaching` and its fork, nginx-helper, the `BAN` of
-//! `GoDaddy`, xkey,
-//! Fastly's soft purge, and the tag fields of the CDNs.
+//! [`Dialect::of`] finds the row that a request speaks, the first that matches; [`Dialect::orders`] reads what it orders;
+//! [`Dialect::reply`] is what its sender looks for. Whether the sender may order is decided by the caller, with
+//! [`Dialect::is_method_of_its_own`]: a request by a method of everyday use is an ordinary request to whoever may not.
+//! Each row has its literal bytes in `contract/`.
 
-use super::path::{looks_wide, named, pattern, pattern_path, text, wide};
+use super::api::{SOUIN, fastly_key, fastly_request, souin_batch, souin_key};
+use super::path::{below_purge, is_below_purge, path_scope};
+use super::said::{Reading, Said};
 use super::tag_list::tag_scopes;
-use super::{BadOrder, MAX_ORDERS, Order, Scope, Strength};
+use super::{BadOrder, Order, Scope, Strength};
 use crate::facts::{Facts, Method};
-use crate::route::canonical_host;
 use crate::site::SiteRules;
-use crate::tags;
 
-/// The one order of a request. Several tags at once become an order for the whole site, since they touch more than any
-/// one of them: use [`orders_from_request`] to obey each.
-pub fn from_request<'a>(
-    facts: &Facts,
-    fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
-    site: &SiteRules,
-) -> Result<Order, BadOrder> {
-    let mut orders = orders_from_request(facts, fields, site)?;
-    match (orders.pop(), orders.first()) {
-        (Some(only), None) => Ok(only),
-        (Some(last), Some(_)) => Ok(Order {
-            scope: Scope::Site,
-            strength: last.strength,
-        }),
-        (None, _) => Err(BadOrder::NoOrder),
+/// One way of asking for a purge.
+#[derive(Debug)]
+pub struct Dialect {
+    /// What is purged, for the log and the contract.
+    pub name: &'static str,
+    /// What the sender looks for.
+    pub reply: Reply,
+    methods: &'static [Method],
+    matches: fn(&Asked<'_>) -> bool,
+    scopes: fn(&Asked<'_>) -> Result<Vec<Scope>, BadOrder>,
+}
+
+/// What the sender of an order looks for. All of them also get `Cache-Purge-Result`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// 200 and a text. W3 Total Cache wants this status and no other; nginx-helper logs it as purged; Proxy Cache Purge
+    /// wants `exact`, `wildcard` or `all`.
+    Path,
+    /// 200 and a text, the word being `tags`.
+    Tags,
+    /// 200 and `{"status":"ok"}`.
+    Json,
+    /// 204.
+    Empty,
+}
+
+/// The table: the first row that matches counts. The last two take whatever `PURGE` and `BAN` come.
+#[rustfmt::skip]
+pub static DIALECTS: &[Dialect] = &[
+    // nginx-helper: `GET /purge/a/`.
+    row("get", GET, |a| is_below_purge(a.facts.path()) && a.is_from_wordpress(), |a| one(below_purge(a.facts, a.site)), Reply::Path),
+
+    // Souin: its API below the path that it has by default.
+    row("souin-flush", PURGE, |a| a.is_below(SOUIN, b"/flush"), |_| Ok(vec![Scope::Site]), Reply::Empty),
+    row("souin-tags", PURGE, |a| a.is_below(SOUIN, b"") && a.said.by_tags, |a| tag_scopes(&a.said.tags), Reply::Empty),
+    row("souin-key", PURGE, |a| a.starts_below(SOUIN), |a| one(souin_key(a)), Reply::Empty),
+    row("souin-batch", POST, |a| a.is_below(SOUIN, b"") && a.said.is_json, souin_batch, Reply::Json),
+
+    // Fastly: its API. Its plugin always names a key, and no form of a browser can.
+    row("fastly-all", POST, |a| a.said.has_fastly_key && fastly_request(a) == Some(b"purge_all"), |_| Ok(vec![Scope::Site]), Reply::Json),
+    row("fastly-tags", POST, |a| a.said.has_fastly_key && fastly_request(a) == Some(b"purge"), |a| tag_scopes(&a.said.tags), Reply::Json),
+    row("fastly-tag", POST, |a| a.said.has_fastly_key && fastly_key(a).is_some(), |a| tag_scopes(fastly_key(a).as_slice()), Reply::Json),
+
+    // Proxy Cache Purge in its tag mode, VCaching, xkey, and the fields of CDNs.
+    row("tags", OWN, |a| a.said.by_tags, |a| tag_scopes(&a.said.tags), Reply::Tags),
+
+    // nginx-helper for torden's nginx: everything.
+    row("all", PURGE, |a| a.facts.path() == b"/purgeall", |a| one(a.host().map(Scope::Host)), Reply::Path),
+    // VCaching: a path with any query.
+    row("any-query", OWN, |a| a.said.reading == Reading::AnyQuery, |a| one(path_scope(a, Reading::AnyQuery)), Reply::Path),
+    // VCaching, Varnish's own examples: one URL, whatever it looks like.
+    row("exact", OWN, |a| a.said.reading == Reading::Exact, |a| one(path_scope(a, Reading::Exact)), Reply::Path),
+    // Proxy Cache Purge, WP Rocket, o2switch, VCaching: the path is a pattern.
+    row("regex", OWN, |a| a.said.reading == Reading::Regex, |a| one(path_scope(a, Reading::Regex)), Reply::Path),
+    // GoDaddy, WordPress VIP: all that begins so.
+    row("ban", BAN, |_| true, |a| one(path_scope(a, Reading::Beginning)), Reply::Path),
+    // Everybody: one URL, or with `.*` or `*` more than one.
+    row("path", PURGE, |_| true, |a| one(path_scope(a, Reading::Unsaid)), Reply::Path),
+];
+
+const GET: &[Method] = &[Method::Get];
+const POST: &[Method] = &[Method::Post];
+const PURGE: &[Method] = &[Method::Purge];
+const BAN: &[Method] = &[Method::Ban];
+const OWN: &[Method] = &[Method::Purge, Method::Ban];
+
+impl Dialect {
+    /// The row that a request speaks. `None`: it is no order.
+    pub fn of<'a>(
+        facts: &Facts,
+        fields: impl Iterator<Item = (&'a str, &'a [u8])>,
+        site: &SiteRules,
+    ) -> Option<&'static Self> {
+        let of_method = |row: &&Self| row.methods.contains(&facts.method());
+        // Pages are asked for often, so that the one thing that can make an order of a `GET` is looked at first.
+        if facts.method() == Method::Get && !is_below_purge(facts.path()) {
+            return None;
+        }
+        let asked = Asked {
+            facts,
+            // What is too much to be read is an order all the same, and refused when it is read again.
+            said: Said::read(fields).unwrap_or_default(),
+            site,
+            body: b"",
+        };
+        DIALECTS
+            .iter()
+            .filter(of_method)
+            .find(|row| (row.matches)(&asked))
+    }
+
+    /// The orders of a request that speaks this row, at least one; more than one for lists. `body` is the whole body.
+    pub fn orders<'a>(
+        &self,
+        facts: &Facts,
+        fields: impl Iterator<Item = (&'a str, &'a [u8])>,
+        body: &'a [u8],
+        site: &SiteRules,
+    ) -> Result<Vec<Order>, BadOrder> {
+        let said = Said::read(fields)?;
+        let strength = if said.is_soft {
+            Strength::Soft
+        } else {
+            Strength::Hard
+        };
+        let asked = Asked {
+            facts,
+            said,
+            site,
+            body,
+        };
+        let scopes = (self.scopes)(&asked)?;
+        if scopes.is_empty() {
+            return Err(BadOrder::NoOrder);
+        }
+        Ok(scopes
+            .into_iter()
+            .map(|scope| Order { scope, strength })
+            .collect())
+    }
+
+    /// Whether it comes by a method that means nothing else, so that who may not order is told that there is no such
+    /// method. Anything else that is no order of somebody who may is an ordinary request.
+    pub fn is_method_of_its_own(&self) -> bool {
+        self.methods.iter().all(|method| OWN.contains(method))
+    }
+
+    /// Whether it is read only where the site asks for it: anybody can be made to send a `GET`.
+    pub fn is_get(&self) -> bool {
+        self.methods.contains(&Method::Get)
     }
 }
 
-/// The orders of a request, at least one. More than one only for a list of tags.
-///
-/// `PURGE` of a path is that URL; with `.*` or `*` at its end, all below; with tag fields, whatever depends on them.
-/// `BAN` of a path is all that begins with it. `GET /purge/path` is that path. The caller has checked who asks.
+/// The orders of a `PURGE` or `BAN`, or of another request that speaks a dialect.
 pub fn orders_from_request<'a>(
     facts: &Facts,
     fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
     site: &SiteRules,
 ) -> Result<Vec<Order>, BadOrder> {
-    let said = Said::read(fields)?;
-    let strength = if said.is_soft {
-        Strength::Soft
-    } else {
-        Strength::Hard
-    };
-    let scopes = match facts.method() {
-        Method::Get => vec![below_purge(facts, site)?],
-        Method::Purge | Method::Ban if said.by_tags => tag_scopes(said.tags)?,
-        Method::Purge | Method::Ban => vec![path_scope(facts, &said, site)?],
-        _ => return Err(BadOrder::NoOrder),
-    };
-    Ok(scopes
-        .into_iter()
-        .map(|scope| Order { scope, strength })
-        .collect())
+    Dialect::of(facts, fields.clone(), site)
+        .ok_or(BadOrder::NoOrder)?
+        .orders(facts, fields, b"", site)
 }
 
-/// How a path is to be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
-    /// By its looks.
-    Unsaid,
-    /// One URL with its query.
-    Exact,
-    /// One path with any query.
-    AnyQuery,
-    /// A pattern.
-    Regex,
+/// A request as the rows of the table look at it.
+pub(super) struct Asked<'a> {
+    pub(super) facts: &'a Facts,
+    pub(super) said: Said<'a>,
+    pub(super) site: &'a SiteRules,
+    pub(super) body: &'a [u8],
 }
 
-/// What the fields of an order say.
-struct Said<'a> {
-    reading: Reading,
-    by_tags: bool,
-    tags: Vec<&'a [u8]>,
-    is_soft: bool,
-    /// The pattern of `X-Purge-Regex`, which stands for the end of the path.
-    ending: Option<&'a [u8]>,
-    host: Option<&'a [u8]>,
-}
-
-impl<'a> Said<'a> {
-    fn read(fields: impl Iterator<Item = (&'a str, &'a [u8])>) -> Result<Self, BadOrder> {
-        let mut said = Self {
-            reading: Reading::Unsaid,
-            by_tags: false,
-            tags: Vec::new(),
-            is_soft: false,
-            ending: None,
-            host: None,
-        };
-        for (name, value) in fields {
-            let is = |known: &str| name.eq_ignore_ascii_case(known);
-            let value = value.trim_ascii();
-            if is("x-purge-method") || is("x-vc-purge-method") {
-                said.method(value, is("x-vc-purge-method"));
-            } else if is("x-purge-regex") {
-                said.reading = Reading::Regex;
-                said.ending = Some(value);
-            } else if is("x-vc-purge-host") {
-                said.host = Some(value);
-            } else if is("fastly-soft-purge") || is("x-purge-soft") || is("galley-soft-purge") {
-                said.is_soft = value == b"1" || value.eq_ignore_ascii_case(b"true");
-            } else if ORDER_TAG_FIELDS
-                .iter()
-                .chain(tags::TAG_FIELDS)
-                .any(|known| is(known))
-            {
-                said.by_tags = true;
-                said.is_soft |= is("xkey-softpurge");
-                said.tags.push(value);
-                if said.tags.len() > MAX_ORDERS {
-                    return Err(BadOrder::TooMany);
-                }
-            }
-        }
-        Ok(said)
+impl Asked<'_> {
+    /// The host that is meant: `VCaching` may name another than the request's.
+    pub(super) fn host(&self) -> Result<String, BadOrder> {
+        self.said.host.map_or_else(
+            || Ok(self.facts.host().to_owned()),
+            |host| Ok(crate::route::canonical_host(host)?),
+        )
     }
 
-    fn method(&mut self, value: &[u8], is_vc: bool) {
-        let is = |known: &str| value.eq_ignore_ascii_case(known.as_bytes());
-        if is("tags") {
-            self.by_tags = true;
-        } else if is("regex") {
-            self.reading = Reading::Regex;
-        } else if is("exact") {
-            self.reading = Reading::Exact;
-        } else if is("default") && is_vc && self.reading == Reading::Unsaid {
-            // In VCaching's dialect the default leaves the query out of account; elsewhere it means nothing.
-            self.reading = Reading::AnyQuery;
-        }
+    /// Whether the path is `base` and then `rest`, with or without a slash at its end.
+    fn is_below(&self, base: &[u8], rest: &[u8]) -> bool {
+        let path = self.facts.path();
+        let path = path.strip_suffix(b"/").unwrap_or(path);
+        path.strip_prefix(base) == Some(rest)
+    }
+
+    fn starts_below(&self, base: &[u8]) -> bool {
+        let below = self.facts.path().strip_prefix(base);
+        below.is_some_and(|rest| rest.first() == Some(&b'/') && rest.len() > 1)
+    }
+
+    /// Plugins ask by WordPress's own HTTP client, which says so; browsers cannot be made to.
+    fn is_from_wordpress(&self) -> bool {
+        let agent = self.facts.user_agent().unwrap_or_default();
+        agent.starts_with(b"WordPress/")
     }
 }
 
-/// Beyond the fields that carry tags in answers.
-const ORDER_TAG_FIELDS: &[&str] = &["x-cache-tags-pattern", "xkey-purge", "xkey-softpurge"];
-
-/// nginx-helper: `GET /purge/a/b?q` is `/a/b?q`, `/purge` is `/`, `/purgeall` is all of the host.
-fn below_purge(facts: &Facts, site: &SiteRules) -> Result<Scope, BadOrder> {
-    match facts.path().strip_prefix(b"/purge") {
-        Some(b"all") => Ok(Scope::Host(facts.host().to_owned())),
-        Some(b"") => named(facts.host(), b"/", facts.raw_query(), site),
-        Some(rest) if rest.starts_with(b"/") => named(facts.host(), rest, facts.raw_query(), site),
-        _ => Err(BadOrder::NoOrder),
-    }
+fn one(scope: Result<Scope, BadOrder>) -> Result<Vec<Scope>, BadOrder> {
+    Ok(vec![scope?])
 }
 
-fn path_scope(facts: &Facts, said: &Said<'_>, site: &SiteRules) -> Result<Scope, BadOrder> {
-    let host = said
-        .host
-        .map_or_else(|| Ok(facts.host().to_owned()), canonical_host)?;
-    let (path, query) = (facts.path(), facts.raw_query());
-    if path == b"/purgeall" && facts.method() == Method::Purge {
-        return Ok(Scope::Host(host));
-    }
-    let as_pattern = pattern_path(text(path)?);
-    match said.reading {
-        Reading::AnyQuery => pattern(format!("^{}(?:\\?|$)", regex::escape(text(path)?))),
-        Reading::Regex => wide(host, &as_pattern, query, said.ending),
-        Reading::Unsaid if facts.method() == Method::Ban || looks_wide(&as_pattern, query) => {
-            wide(host, &as_pattern, query, None)
-        }
-        Reading::Exact | Reading::Unsaid => named(&host, path, query, site),
+const fn row(
+    name: &'static str,
+    methods: &'static [Method],
+    matches: fn(&Asked<'_>) -> bool,
+    scopes: fn(&Asked<'_>) -> Result<Vec<Scope>, BadOrder>,
+    reply: Reply,
+) -> Dialect {
+    Dialect {
+        name,
+        reply,
+        methods,
+        matches,
+        scopes,
     }
 }

@@ -3,8 +3,41 @@
 //! A path arrives canonical, so that it names what is stored; where it is meant as a pattern, the punctuation of patterns
 //! comes back. What is vague is read as the wider.
 
+use super::dialect::Asked;
+use super::said::Reading;
 use super::{BadOrder, MAX_PATTERN_BYTES, Scope, url_scope};
+use crate::facts::Facts;
 use crate::site::SiteRules;
+
+/// The path of a `PURGE` or `BAN`, read as its dialect says.
+pub(super) fn path_scope(asked: &Asked<'_>, reading: Reading) -> Result<Scope, BadOrder> {
+    let host = asked.host()?;
+    let (path, query) = (asked.facts.path(), asked.facts.raw_query());
+    let as_pattern = pattern_path(text(path)?);
+    match reading {
+        Reading::AnyQuery => pattern(format!("^{}(?:\\?|$)", regex::escape(text(path)?))),
+        Reading::Regex => wide(host, &as_pattern, query, asked.said.ending),
+        Reading::Beginning => wide(host, &as_pattern, query, None),
+        Reading::Unsaid if looks_wide(&as_pattern, query) => wide(host, &as_pattern, query, None),
+        Reading::Exact | Reading::Unsaid => named(&host, path, query, asked.site),
+    }
+}
+
+/// Whether a path is one that nginx-helper asks for: `/purge`, `/purgeall`, `/purge/...`.
+pub fn is_below_purge(path: &[u8]) -> bool {
+    let rest = path.strip_prefix(PURGE_PATH);
+    rest.is_some_and(|rest| matches!(rest, b"" | b"all") || rest.first() == Some(&b'/'))
+}
+
+/// nginx-helper: `GET /purge/a/b?q` is `/a/b?q`, `/purge` is `/`, `/purgeall` is all of the host.
+pub(super) fn below_purge(facts: &Facts, site: &SiteRules) -> Result<Scope, BadOrder> {
+    match facts.path().strip_prefix(PURGE_PATH) {
+        Some(b"all") => Ok(Scope::Host(facts.host().to_owned())),
+        Some(b"") => named(facts.host(), b"/", facts.raw_query(), site),
+        Some(rest) if rest.starts_with(b"/") => named(facts.host(), rest, facts.raw_query(), site),
+        _ => Err(BadOrder::NoOrder),
+    }
+}
 
 /// One URL of a host.
 pub(super) fn named(
@@ -42,6 +75,9 @@ pub(super) fn pattern_path(path: &str) -> String {
         .unwrap_or(plain)
 }
 
+/// Where the paths of nginx-helper begin.
+const PURGE_PATH: &[u8] = b"/purge";
+
 const ESCAPED_PUNCTUATION: &[(&str, &str)] = &[
     ("%7C", "|"),
     ("%5E", "^"),
@@ -49,6 +85,7 @@ const ESCAPED_PUNCTUATION: &[(&str, &str)] = &[
     ("%5D", "]"),
     ("%7B", "{"),
     ("%7D", "}"),
+    ("%5C", "\\"),
 ];
 
 /// Whether a path without a word about its reading is meant for more than one page.
@@ -68,9 +105,23 @@ pub(super) fn wide(
     ending: Option<&[u8]>,
 ) -> Result<Scope, BadOrder> {
     let mut wanted = path.to_owned();
+    // What only some engines of patterns know, such as a look ahead, is read as everything; its `?` may have begun a query.
+    let is_of_others = |text: &str| {
+        ["(?!", "(?=", "(?<"]
+            .iter()
+            .any(|start| text.contains(start))
+    };
+    if is_of_others(path) || (path.ends_with('(') && query.is_some()) {
+        return Ok(Scope::Host(host));
+    }
     match query {
-        // `/a?.*` may be meant as an optional letter, or as any query: the path with anything behind it is both.
-        Some(b".*" | b"*") => wanted.push_str(".*"),
+        // `/a?.*` may be meant as an optional letter, or as any query: the path with anything behind it is both. A slash there
+        // is an optional one.
+        Some(b".*" | b"*") => {
+            let open = wanted.trim_end_matches('/').len();
+            wanted.truncate(open);
+            wanted.push_str(".*");
+        }
         Some(query) => {
             wanted.push_str("\\?");
             wanted.push_str(text(query)?);
@@ -136,8 +187,13 @@ mod tests {
             ("/feed.xml*", None, None, pattern("^/feed.xml")),
             ("/a", Some("p=1.*"), None, pattern("^/a\\?p=1")),
             ("/a", Some(".*"), None, pattern("^/a")),
+            ("/a/", Some(".*"), None, pattern("^/a")),
+            ("/", Some(".*"), None, host()),
             ("/a.b$", None, None, pattern("^/a.b$")),
             ("/a(.*", None, None, pattern("^/a(")),
+            ("/(?!wp-content/).*", None, None, host()),
+            ("/(", Some("!wp-content/).*"), None, host()),
+            ("/a(?:b|c).*", None, None, pattern("^/a(?:b|c)")),
         ];
         for (path, query, ending, wanted) in table {
             let found = wide(

@@ -7,11 +7,11 @@ use crate::tags;
 
 /// `a,b c|d`, also as an alternation of a pattern: `(a|b)`, `^a$`, with escapes. A tag that is a pattern itself means
 /// the whole site, since tags are kept as hashes and cannot be searched.
-pub(super) fn tag_scopes(lists: Vec<&[u8]>) -> Result<Vec<Scope>, BadOrder> {
+pub(super) fn tag_scopes(lists: &[&[u8]]) -> Result<Vec<Scope>, BadOrder> {
     let mut scopes = Vec::new();
     for part in lists
-        .into_iter()
-        .flat_map(tags::split)
+        .iter()
+        .flat_map(|list| tags::split(list))
         .flat_map(|part| part.split(|&byte| byte == b'|'))
     {
         let part = part.strip_prefix(b"^").unwrap_or(part);
@@ -83,7 +83,7 @@ mod tests {
         ];
         for (lists, wanted) in table {
             assert_eq!(
-                tag_scopes(lists.iter().map(|list| list.as_bytes()).collect()),
+                tag_scopes(&lists.iter().map(|list| list.as_bytes()).collect::<Vec<_>>()),
                 *wanted,
                 "{lists:?}"
             );
@@ -93,7 +93,7 @@ mod tests {
     proptest! {
         #[test]
         fn never_panics(list in proptest::collection::vec(any::<u8>(), 0..30)) {
-            let _ = tag_scopes(vec![&list]);
+            let _ = tag_scopes(&[&list]);
         }
     }
 }

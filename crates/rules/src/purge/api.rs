@@ -1,0 +1,113 @@
+//! Orders to the interfaces of other caches: Souin's and Fastly's.
+//!
+//! Paths and fields are theirs. A body is JSON of Souin's batch, which follows an Internet draft
+//! (draft-nottingham-http-invalidation).
+
+use serde_json::Value;
+
+use super::dialect::Asked;
+use super::path::{looks_wide, named, pattern_path, text, wide};
+use super::{BadOrder, MAX_ORDERS, Scope, prefix_scope, url_scope};
+use crate::route::canonical_host;
+use crate::uri;
+
+/// Where Souin's interface is unless its configuration says otherwise.
+pub(super) const SOUIN: &[u8] = b"/souin-api/souin";
+
+/// `PURGE /souin-api/souin/GET-https-example.com-/a/`: the key of one page, or a pattern over keys. A pattern that begins as
+/// keys do is one over the path; any other is read as everything, since there are no such keys here.
+pub(super) fn souin_key(asked: &Asked<'_>) -> Result<Scope, BadOrder> {
+    let path = asked.facts.path();
+    let rest = path.strip_prefix(SOUIN).unwrap_or_default();
+    let key = pattern_path(text(rest)?).replace(".+", ".*");
+    let key = key.trim_start_matches(['/', '^']);
+    let Some((host, path)) = host_and_path(key) else {
+        return Ok(Scope::Site);
+    };
+    let query = asked.facts.raw_query();
+    if looks_wide(&path, query) {
+        wide(host, &path, query, None)
+    } else {
+        named(&host, path.as_bytes(), query, asked.site)
+    }
+}
+
+/// `METHOD-scheme-host-/path`.
+fn host_and_path(key: &str) -> Option<(String, String)> {
+    let (method, rest) = key.split_once('-')?;
+    let (scheme, rest) = rest.split_once('-')?;
+    let (host, path) = rest.split_once("-/")?;
+    let is_method = !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase());
+    let host = canonical_host(host.as_bytes()).ok()?;
+    (is_method && matches!(scheme, "http" | "https")).then(|| (host, format!("/{path}")))
+}
+
+/// `{"type": "uri", "selectors": ["https://example.com/a/"]}`; `uri-prefix`, `origin` and `group` alike. Whether it says
+/// `purge` makes no difference: without, it forbids to use what is stored without asking, which a hard purge does.
+pub(super) fn souin_batch(asked: &Asked<'_>) -> Result<Vec<Scope>, BadOrder> {
+    let order: Value = serde_json::from_slice(asked.body).map_err(|_| BadOrder::Body)?;
+    let list = |name: &str| match order.get(name) {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(list)) => list
+            .iter()
+            .map(|one| one.as_str().ok_or(BadOrder::Body))
+            .collect::<Result<Vec<_>, _>>(),
+        Some(_) => Err(BadOrder::Body),
+    };
+    let (selectors, groups) = (list("selectors")?, list("groups")?);
+    if selectors.len() + groups.len() > MAX_ORDERS {
+        return Err(BadOrder::TooMany);
+    }
+    let each = |scope: &dyn Fn(&str) -> Result<Scope, BadOrder>| {
+        selectors.iter().map(|text| scope(text)).collect()
+    };
+    match order.get("type").and_then(Value::as_str) {
+        Some("uri") => each(&|text| url_scope(text, asked.site)),
+        Some("uri-prefix") => each(&prefix_of),
+        Some("origin") => each(&|text| Ok(Scope::Host(host_of(text)?))),
+        Some("group") => Ok(selectors.iter().chain(&groups).flat_map(of_group).collect()),
+        _ => Err(BadOrder::Body),
+    }
+}
+
+/// A prefix has no host here, and the draft's need not end with a segment: then it is a pattern.
+fn prefix_of(url: &str) -> Result<Scope, BadOrder> {
+    if url.ends_with('/') {
+        return prefix_scope(url);
+    }
+    let mut path = Vec::new();
+    uri::canonical_path(uri::split(url.trim().as_bytes())?.path, &mut path)?;
+    super::path::pattern(format!("^{}", regex::escape(text(&path)?)))
+}
+
+fn host_of(origin: &str) -> Result<String, BadOrder> {
+    let host = uri::split(origin.as_bytes())?
+        .authority
+        .ok_or(BadOrder::Body)?;
+    Ok(canonical_host(host)?)
+}
+
+/// A group may have been named as a tag, or as a group (RFC 9875).
+fn of_group(group: &&str) -> [Scope; 2] {
+    [
+        Scope::Tag((*group).to_owned()),
+        Scope::Tag(format!("cache-group:{group}")),
+    ]
+}
+
+/// What follows the id of a service: `/service/<id>/purge_all` gives `purge_all`.
+pub(super) fn fastly_request<'a>(asked: &Asked<'a>) -> Option<&'a [u8]> {
+    let rest = asked.facts.path().strip_prefix(FASTLY)?;
+    let slash = memchr::memchr(b'/', rest).filter(|&at| at > 0)?;
+    rest.get(slash + 1..)
+}
+
+/// The key of `/service/<id>/purge/<key>`.
+pub(super) fn fastly_key<'a>(asked: &Asked<'a>) -> Option<&'a [u8]> {
+    fastly_request(asked)?
+        .strip_prefix(b"purge/")
+        .filter(|key| !key.is_empty())
+}
+
+/// Where requests to a service of Fastly's begin.
+pub(super) const FASTLY: &[u8] = b"/service/";
