@@ -4,6 +4,7 @@
 //! compositor threads. It answers nothing itself, so no load can keep it from ending the process.
 
 mod build;
+mod canary;
 mod durable;
 mod signals;
 mod sweep;
@@ -80,6 +81,16 @@ pub enum StartError {
         /// What went wrong.
         cause: crate::durable::OpenError,
     },
+    /// A site's purge folder cannot be made or watched.
+    #[error("cannot use the purge folder `{path}` of site `{site}`: {cause}")]
+    PurgeFolder {
+        /// The site.
+        site: String,
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
     /// Managed PHP did not come up.
     #[error("cannot start PHP for site `{site}`: {cause}")]
     Php {
@@ -113,6 +124,7 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
         let (stop, stopped) = watch::channel(false);
         let durable = built.services.durable.clone();
         let upkeep = upkeep::start(durable.clone(), &built.sites)?;
+        let canaries = canary::start(config, &built.sites)?;
         let running = Running::start(
             config,
             &built,
@@ -137,6 +149,7 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
         }
         tracing::info!("draining");
         let _ = stop.send(true);
+        drop(canaries);
         drop(built);
         running.end(config.server.drain_timeout).await;
         let closing = tokio::task::spawn_blocking(move || {

@@ -1,0 +1,261 @@
+//! Folders whose emptying purges a site.
+//!
+//! nginx-helper purges everything by removing what is in nginx's cache folder, with PHP's own functions and without a request.
+//! Galley keeps one file in such a folder and watches it; when anything there is removed the site is purged, hard. The file is put
+//! back *before* that, so that a removal that found nothing to remove, and is not told, is followed by a purge as well.
+//! Where the file is missing at the start, it was removed while nobody watched.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use galley_config::Config;
+use galley_rules::purge::{Order, Scope, Strength};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
+use tokio::io::unix::AsyncFd;
+use tokio::task::JoinSet;
+
+use super::StartError;
+use crate::serve::Site;
+
+/// The watchers of all folders that the configuration names; they end when this is dropped.
+pub(super) fn start(
+    config: &Config,
+    sites: &Arc<Vec<Arc<Site>>>,
+) -> Result<JoinSet<()>, StartError> {
+    let mut watchers = JoinSet::new();
+    for (index, site) in config.sites.iter().enumerate() {
+        let Some(path) = &site.purge_directory else {
+            continue;
+        };
+        let folder =
+            Folder::open(path, site.root.as_deref()).map_err(|cause| StartError::PurgeFolder {
+                site: site.name.clone(),
+                path: path.clone(),
+                cause,
+            })?;
+        watchers.spawn(watch(folder, Arc::downgrade(sites), index));
+    }
+    Ok(watchers)
+}
+
+/// Purges the site whenever something was removed.
+async fn watch(folder: Folder, sites: Weak<Vec<Arc<Site>>>, index: usize) {
+    let mut was_removed = folder.put_back().unwrap_or(true);
+    loop {
+        if was_removed {
+            let site = sites
+                .upgrade()
+                .and_then(|sites| sites.get(index).map(Arc::clone));
+            let Some(site) = site else { return };
+            purge(&site, &folder.path).await;
+        }
+        match folder.news().await {
+            Ok(News::Removed) => {}
+            Ok(News::Gone) => folder.find_again().await,
+            Err(error) => {
+                tracing::error!(path = %folder.path.display(), %error, "the purge folder cannot be watched any more");
+                return;
+            }
+        }
+        if let Err(error) = folder.put_back() {
+            tracing::warn!(path = %folder.path.display(), %error, "cannot write to the purge folder: its emptying will not be noticed");
+        }
+        was_removed = true;
+    }
+}
+
+async fn purge(site: &Site, path: &Path) {
+    let order = Order {
+        scope: Scope::Site,
+        strength: Strength::Hard,
+    };
+    match site.core.epochs.publish(&order) {
+        Ok(receipt) => {
+            tracing::info!(site = site.core.name, path = %path.display(), "purged, because the purge folder was emptied");
+            receipt.told().await.log(&site.core.name);
+        }
+        Err(error) => {
+            tracing::error!(site = site.core.name, %error, "the purge folder was emptied, and the site cannot be purged");
+        }
+    }
+}
+
+/// A folder that is watched.
+struct Folder {
+    path: PathBuf,
+    /// Who is to be able to remove files there, where Galley may give the folder away.
+    owner: Option<(u32, u32)>,
+    events: AsyncFd<OwnedFd>,
+}
+
+/// What came.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum News {
+    /// Something was removed from the folder.
+    Removed,
+    /// The folder itself is not there any more.
+    Gone,
+}
+
+impl Folder {
+    fn open(path: &Path, root: Option<&Path>) -> io::Result<Self> {
+        let is_root = rustix::process::geteuid().is_root();
+        let owner = root
+            .filter(|_| is_root)
+            .map(|root| fs::metadata(root).map(|found| (found.uid(), found.gid())))
+            .transpose()?;
+        let events = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe; the descriptor is owned, and closed by nobody else"
+        )]
+        let events = AsyncFd::new(events)?;
+        let folder = Self {
+            path: path.to_owned(),
+            owner,
+            events,
+        };
+        folder.watch()?;
+        Ok(folder)
+    }
+
+    /// Makes the folder if it is not there, and listens to it.
+    fn watch(&self) -> io::Result<()> {
+        match DirBuilder::new().mode(FOLDER_MODE).create(&self.path) {
+            Ok(()) => {
+                if let Some((user, group)) = self.owner {
+                    std::os::unix::fs::lchown(&self.path, Some(user), Some(group))?;
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        let removals = WatchFlags::DELETE | WatchFlags::MOVED_FROM;
+        let own = WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF | WatchFlags::ONLYDIR;
+        inotify::add_watch(self.events.get_ref(), &self.path, removals | own)?;
+        Ok(())
+    }
+
+    /// Sees to it that there is something to be removed. Says whether there was not.
+    fn put_back(&self) -> io::Result<bool> {
+        // Whoever may write here may have put a link in its place: what is there, of any kind, is left alone.
+        let made = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(FILE_MODE)
+            .open(self.path.join(NAME));
+        match made {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until something was removed. Cancel-safe: what was not read is read next time.
+    async fn news(&self) -> io::Result<News> {
+        loop {
+            let mut ready = self.events.readable().await?;
+            if let Ok(news) = ready.try_io(|events| read(events.get_ref())) {
+                return news;
+            }
+        }
+    }
+
+    /// Until the folder can be made and watched again.
+    async fn find_again(&self) {
+        while let Err(error) = self.watch() {
+            tracing::warn!(path = %self.path.display(), %error, "the purge folder is gone");
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Everything that has come so far, as one; `WouldBlock` where that is nothing.
+fn read(events: &OwnedFd) -> io::Result<News> {
+    let mut buffer = [MaybeUninit::uninit(); BUFFER];
+    let mut reader = Reader::new(events, &mut buffer);
+    let mut news = None;
+    loop {
+        match reader.next() {
+            Ok(event) => {
+                let is_gone = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
+                if event.events().intersects(is_gone) {
+                    news = Some(News::Gone);
+                }
+                news = news.or(Some(News::Removed));
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return news.ok_or(ErrorKind::WouldBlock.into()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The file that is there to be removed; its name is for people who look.
+const NAME: &str = "remove-to-purge-all";
+
+/// For its owner and group, who may be PHP's.
+const FOLDER_MODE: u32 = 0o770;
+const FILE_MODE: u32 = 0o640;
+
+/// Between two attempts to find the folder again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// One event takes at most 272 bytes.
+const BUFFER: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(dir: &tempfile::TempDir) -> Folder {
+        let folder = Folder::open(&dir.path().join("watched"), None).unwrap();
+        assert!(folder.put_back().unwrap());
+        assert!(!folder.put_back().unwrap(), "it is there");
+        folder
+    }
+
+    #[tokio::test]
+    async fn removals_of_any_kind_are_news() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = folder(&dir);
+        let file = folder.path.join(NAME);
+        fs::remove_file(&file).unwrap();
+        assert!(folder.news().await.unwrap() == News::Removed);
+        folder.put_back().unwrap();
+        fs::rename(&file, dir.path().join("elsewhere")).unwrap();
+        assert!(folder.news().await.unwrap() == News::Removed);
+        fs::write(folder.path.join("another"), "").unwrap();
+        fs::remove_file(folder.path.join("another")).unwrap();
+        assert!(folder.news().await.unwrap() == News::Removed);
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_is_removed_is_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = folder(&dir);
+        fs::remove_dir_all(&folder.path).unwrap();
+        assert!(folder.news().await.unwrap() == News::Gone);
+        folder.find_again().await;
+        assert!(folder.put_back().unwrap());
+        fs::remove_file(folder.path.join(NAME)).unwrap();
+        assert!(folder.news().await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_link_in_its_place_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::open(&dir.path().join("watched"), None).unwrap();
+        let target = dir.path().join("target");
+        std::os::unix::fs::symlink(&target, folder.path.join(NAME)).unwrap();
+        assert!(!folder.put_back().unwrap());
+        assert!(!target.exists());
+    }
+}
