@@ -121,6 +121,10 @@ fn script_variables(script: &Script, out: &mut Vec<(Vec<u8>, Vec<u8>)>) {
 fn field_variables(request: &UpstreamRequest, out: &mut Vec<(Vec<u8>, Vec<u8>)>) {
     let first = out.len();
     for (name, value) in &request.fields {
+        if name == "x-lscache" {
+            push_lscache(value, out);
+            continue;
+        }
         let Some(variable) = variable_name(name.as_str()) else {
             continue;
         };
@@ -142,6 +146,13 @@ fn field_variables(request: &UpstreamRequest, out: &mut Vec<(Vec<u8>, Vec<u8>)>)
             }
         }
     }
+}
+
+/// `LiteSpeed`'s plugin takes a cache that it finds in `HTTP_X_LSCACHE` for one that fills in ESI. By these two it knows of a
+/// cache that does not, and leaves ESI alone whatever its settings say.
+fn push_lscache(value: &HeaderValue, out: &mut Vec<(Vec<u8>, Vec<u8>)>) {
+    out.push((b"X-LSCACHE".to_vec(), value.as_bytes().to_vec()));
+    out.push((b"LSWS_EDITION".to_vec(), b"Openlitespeed (Galley)".to_vec()));
 }
 
 /// The variable of a field, if it may have one.

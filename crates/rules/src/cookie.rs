@@ -53,7 +53,10 @@ pub fn classify(name: &[u8], site: &SiteRules) -> Class {
         Preset::WordPress => {
             if wordpress::is_bypass_cookie(name) {
                 Class::Bypass
-            } else if is_listed(&site.vary_cookies) || wordpress::is_vary_cookie(name) {
+            } else if is_listed(&site.vary_cookies)
+                || wordpress::is_vary_cookie(name)
+                || (site.litespeed && name.starts_with(LITESPEED_VARY))
+            {
                 Class::Vary
             } else {
                 Class::Ignored
@@ -65,6 +68,9 @@ pub fn classify(name: &[u8], site: &SiteRules) -> Class {
         Preset::None => Class::Bypass,
     }
 }
+
+/// How the cookies begin in which the plugin of `LiteSpeed` says which variant a visitor gets.
+const LITESPEED_VARY: &[u8] = b"_lscache_vary";
 
 #[cfg(test)]
 mod tests {

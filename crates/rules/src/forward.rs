@@ -15,6 +15,7 @@ use http::{HeaderName, HeaderValue};
 
 use crate::facts::{AcceptClass, Device, Facts, Method, Scheme};
 use crate::fields::{connection_tokens, is_hop_by_hop, is_plain_name};
+use crate::site::SiteRules;
 
 pub use self::unbent::{BY_GALLEY, Credentials, announce, fetch, is_loop, revalidate};
 
@@ -150,6 +151,23 @@ pub fn address(request: &mut UpstreamRequest, client: &Client<'_>) {
     push(request, X_REQUEST_ID, client.request_id.as_bytes());
 }
 
+/// Adds what the site's cache can do, in the words of those plugins that look for it: that it knows tags (Proxy Cache Purge), and
+/// where the site asks for it that it is one of `LiteSpeed`'s kind. A function of the site, so that equal keys still give equal
+/// requests; what a client said of itself goes.
+pub fn capabilities(request: &mut UpstreamRequest, site: &SiteRules) {
+    request
+        .fields
+        .retain(|(name, _)| *name != SURROGATE_CAPABILITY);
+    request
+        .fields
+        .push((SURROGATE_CAPABILITY, HeaderValue::from_static(KNOWS_TAGS)));
+    if site.litespeed {
+        request
+            .fields
+            .push((X_LSCACHE, HeaderValue::from_static("on")));
+    }
+}
+
 /// What an upstream that makes addresses of itself must know: how it was reached.
 fn push_forwarded(request: &mut UpstreamRequest, facts: &Facts) {
     let port = facts.port().unwrap_or(facts.scheme().default_port());
@@ -178,7 +196,11 @@ fn may_travel(name: &str, method: Method) -> bool {
     let is_forwarding = name
         .get(..11)
         .is_some_and(|start| start.eq_ignore_ascii_case("x-forwarded"));
-    let is_claim = is_forwarding || is_one_of(CLAIMS);
+    // `X-LSCACHE`, `X-LSCACHE-Vary-Value`: what the cache in front says to LiteSpeed's plugin.
+    let is_lscache = name
+        .get(..9)
+        .is_some_and(|start| start.eq_ignore_ascii_case("x-lscache"));
+    let is_claim = is_forwarding || is_lscache || is_one_of(CLAIMS);
     is_plain_name(name) && !is_one_of(REPLACED) && !is_claim && !is_withheld
 }
 
@@ -229,8 +251,14 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_LSCACHE: HeaderName = HeaderName::from_static("x-lscache");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+const SURROGATE_CAPABILITY: HeaderName = HeaderName::from_static("surrogate-capability");
+
+/// Proxy Cache Purge compares it as a text. It claims no ESI, which frameworks look for in this field.
+const KNOWS_TAGS: &str = "vhp=\"Surrogate/1.0 tags/1\"";
 
 /// One for all visitors of a class. Shaped as a browser's, since themes and security plugins look for that; the last
 /// word is ours.
@@ -239,5 +267,5 @@ const DESKTOP_AGENT: &str =
 const MOBILE_AGENT: &str =
     "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Mobile Galley";
 
-/// Four of the closed list, three forwarding fields, and three that [`address`] adds.
-const TRIMMED_FIELDS: usize = 10;
+/// Four of the closed list, three forwarding fields, three that [`address`] adds, and two of [`capabilities`].
+const TRIMMED_FIELDS: usize = 12;

@@ -1,8 +1,8 @@
 //! How long a response lives: which of its fields speaks, what it says, and what holds where none does.
 //!
 //! The first of these fields that is there speaks, alone: `Galley-Cache-Control`, `CDN-Cache-Control` (RFC 9213),
-//! `Surrogate-Control`, `X-LiteSpeed-Cache-Control`, `X-Accel-Expires`; then `Cache-Control` with `Expires`
-//! (RFC 9111 §4.2.1). Directives of two voices are never mixed. Without a preset the two of other products say
+//! `Surrogate-Control`, `X-LiteSpeed-Cache-Control`, the fields of `VCaching`, `X-Accel-Expires`; then `Cache-Control` with `Expires`
+//! (RFC 9111 §4.2.1). Directives of two voices are never mixed. Without a preset those of other products say
 //! nothing, and `Surrogate-Control` is read by the letter (Edge Architecture 1.0). An explicit lifetime is obeyed even when it is zero; the site's table answers only for silence.
 //! Whether the response may be stored at all is decided in [`crate::storable`].
 
@@ -27,6 +27,8 @@ pub enum Voice {
     Surrogate,
     /// `X-LiteSpeed-Cache-Control`.
     LiteSpeed,
+    /// `X-VC-Cacheable`, `X-VC-Enabled`, `X-VC-TTL`: the plugin `VCaching`.
+    Vcaching,
     /// `X-Accel-Expires`.
     Accel,
     /// `Cache-Control`, with `Expires` where it names no lifetime itself.
@@ -202,11 +204,33 @@ fn foreign(fields: &HeaderMap, now: SystemTime) -> Option<Statement> {
             control,
         });
     }
+    if let Some(statement) = vcaching(fields) {
+        return Some(statement);
+    }
     let value = values(fields, "x-accel-expires").next()?.trim_ascii();
     Some(Statement {
         voice: Voice::Accel,
         control: CacheControl::default(),
         lifetime: Some(accel_lifetime(value, now)),
+    })
+}
+
+/// `X-VC-Cacheable: NO:reason` and `X-VC-Enabled: false` forbid, `X-VC-TTL` has seconds; anything else says nothing.
+fn vcaching(fields: &HeaderMap) -> Option<Statement> {
+    let value = |name| values(fields, name).next().map(<[u8]>::trim_ascii);
+    let forbids = |name, word: &[u8]| {
+        let start = value(name).and_then(|value| value.get(..word.len()));
+        start.is_some_and(|start| start.eq_ignore_ascii_case(word))
+    };
+    let no_store = forbids("x-vc-cacheable", b"NO") || forbids("x-vc-enabled", b"false");
+    let lifetime = value("x-vc-ttl").map(|text| delta_seconds(text).unwrap_or_default());
+    (no_store || lifetime.is_some()).then(|| Statement {
+        voice: Voice::Vcaching,
+        control: CacheControl {
+            no_store,
+            ..CacheControl::default()
+        },
+        lifetime,
     })
 }
 

@@ -7,6 +7,7 @@
 //! Whether a body came whole is known by who received it; [`judge_body`] judges what it then looks like.
 
 mod fields;
+mod litespeed;
 mod redirect;
 mod spread;
 mod unbent;
@@ -16,7 +17,9 @@ use std::time::{Duration, SystemTime};
 use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPIRES, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 
-pub use self::fields::{add_confined, browser_fields, forwarded_fields, stored_fields};
+pub use self::fields::{
+    add_confined, browser_fields, forwarded_fields, passed_fields, stored_fields,
+};
 pub use self::redirect::{Address, resolve};
 pub use self::spread::spread;
 pub use self::unbent::{SharedWith, judge_part, judge_taught, updated_fields};
@@ -187,7 +190,9 @@ fn check_status(
 }
 
 fn check_cookies(fields: &HeaderMap, site: &SiteRules, ignore: Ignore) -> Result<(), NotStored> {
-    if ignore.set_cookie || self::fields::cookies_set(fields).all(|name| is_harmless(name, site)) {
+    if ignore.set_cookie
+        || self::fields::cookies_set(fields, site).all(|name| is_harmless(name, site))
+    {
         Ok(())
     } else {
         Err(NotStored::SetCookie)
@@ -208,6 +213,9 @@ fn check_vary(fields: &HeaderMap, site: &SiteRules, ignore: Ignore) -> Result<()
         // Each variant gets an entry of its own.
         Preset::None => vary.is_selectable(),
     };
+    if site.preset == Preset::WordPress {
+        litespeed::check(fields, site)?;
+    }
     if ignore.vary || is_served {
         Ok(())
     } else {
@@ -260,7 +268,9 @@ fn missing_page(
             .fields
             .get(EXPIRES)
             .is_some_and(|value| value.as_bytes() == WORDPRESS_EXPIRES)
-        && self::fields::cookies_set(answer.fields).next().is_none();
+        && self::fields::cookies_set(answer.fields, site)
+            .next()
+            .is_none();
     let control = &statement.control;
     let before_6_8 = CacheControl {
         no_cache: true,

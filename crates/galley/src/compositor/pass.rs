@@ -77,13 +77,7 @@ impl Desk {
     fn passed_head(&self, order: &PassOrder, incoming: &Incoming) -> HeaderMap {
         match order.site.rules.preset {
             Preset::None => self.private_head(&incoming.fields),
-            Preset::WordPress => {
-                let mut fields = storable::forwarded_fields(&incoming.fields);
-                for name in purge::PURGE_FIELDS {
-                    fields.remove(*name);
-                }
-                fields
-            }
+            Preset::WordPress => storable::passed_fields(&incoming.fields, &order.site.rules),
         }
     }
 }

@@ -107,12 +107,13 @@ pub async fn whole(
         0 if !method_has_body(exchange.facts.method()) => BodyLength::None,
         length => BodyLength::Known(length),
     };
-    let request = forward::whole(
+    let mut request = forward::whole(
         &exchange.facts,
         exchange.head.fields(),
         &client(exchange),
         length,
     );
+    forward::capabilities(&mut request, &exchange.site.core.rules);
     let order = PassOrder {
         site: Arc::clone(&exchange.site.core),
         pool: pool.index,
@@ -152,6 +153,7 @@ pub async fn refresh(services: &Services, exchange: &Exchange<'_>, when: When) {
 fn page_order(exchange: &Exchange<'_>, pool: &Pool, script: Option<Script>) -> PageOrder {
     let mut request = forward::trimmed(&exchange.facts);
     forward::address(&mut request, &client(exchange));
+    forward::capabilities(&mut request, &exchange.site.core.rules);
     PageOrder {
         site: Arc::clone(&exchange.site.core),
         pool: pool.index,

@@ -8,7 +8,10 @@
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, ETAG, LAST_MODIFIED, VIA};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{UpstreamRequest, connection_tokens, is_hop_by_hop, may_travel, push, push_forwarded};
+use super::{
+    SURROGATE_CAPABILITY, UpstreamRequest, connection_tokens, is_hop_by_hop, may_travel, push,
+    push_forwarded,
+};
 use crate::facts::Facts;
 use crate::fields;
 
@@ -94,7 +97,6 @@ pub fn is_loop<'a>(fields: impl Iterator<Item = (&'a str, &'a [u8])>, identity: 
 pub const BY_GALLEY: HeaderValue = HeaderValue::from_static("1.1 galley");
 
 const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
-const SURROGATE_CAPABILITY: HeaderName = HeaderName::from_static("surrogate-capability");
 
 /// What is answered here from the whole response, or said anew.
 const HELD_BACK: &[&str] = &[

@@ -6,9 +6,11 @@
 use http::header::{CACHE_CONTROL, CONNECTION, EXPIRES, SET_COOKIE, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::litespeed::{self, LSC_COOKIE};
 use super::{is_html, media_type};
 use crate::cache_control::CacheControl;
 use crate::fields::is_hop_by_hop;
+use crate::purge::PURGE_FIELDS;
 use crate::site::{Preset, SiteRules};
 use crate::tags::TAG_FIELDS;
 
@@ -45,6 +47,9 @@ pub fn stored_fields(fields: &HeaderMap, site: &SiteRules, rule: Option<usize>) 
             kept.append(name.clone(), value.clone());
         }
     }
+    if site.litespeed {
+        litespeed::add_cookies(fields, &mut kept);
+    }
     kept
 }
 
@@ -78,6 +83,20 @@ pub fn forwarded_fields(fields: &HeaderMap) -> HeaderMap {
     kept
 }
 
+/// The same for a site with the WordPress preset, whose plugins speak to caches on every page: also without tags, orders and
+/// what is said to us or to the caches of other products. Cookies that are for everybody are this client's too.
+pub fn passed_fields(fields: &HeaderMap, site: &SiteRules) -> HeaderMap {
+    let mut kept = forwarded_fields(fields);
+    for name in PURGE_FIELDS.iter().chain(TAG_FIELDS).chain(SAID_TO_CACHES) {
+        kept.remove(*name);
+    }
+    if site.litespeed {
+        kept.remove(LSC_COOKIE);
+        litespeed::add_cookies(fields, &mut kept);
+    }
+    kept
+}
+
 /// The names that `Connection` lists.
 fn listed(fields: &HeaderMap) -> Vec<&[u8]> {
     fields
@@ -98,15 +117,20 @@ pub fn browser_fields(fields: &mut HeaderMap, site: &SiteRules) {
     }
 }
 
-/// The names of the cookies that a response sets. `Lsc-Cookie` is how the plugin of `LiteSpeed` sets one on cached answers.
-pub(super) fn cookies_set(fields: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+/// The names of the cookies that a response sets. `Lsc-Cookie` is how the plugin of `LiteSpeed` sets one on cached answers: where
+/// it drives the cache, what it sets so is for everybody and does not count.
+pub(super) fn cookies_set<'a>(
+    fields: &'a HeaderMap,
+    site: &'a SiteRules,
+) -> impl Iterator<Item = &'a [u8]> {
     [
         SET_COOKIE,
         HeaderName::from_static("set-cookie2"),
-        HeaderName::from_static("lsc-cookie"),
+        LSC_COOKIE,
     ]
     .into_iter()
     .flat_map(|name| fields.get_all(name).into_iter())
+    .filter(|line| !litespeed::is_for_everybody(line, fields, site))
     .map(|value| {
         value
             .as_bytes()
@@ -153,6 +177,21 @@ const FOREIGN: &[&str] = &[
     "x-litespeed-purge",
     "x-litespeed-purge2",
     "x-litespeed-vary",
+    "x-vc-cacheable",
+    "x-vc-debug",
+    "x-vc-enabled",
+    "x-vc-ttl",
+];
+
+/// Of these, what a page that passes is stripped of: nothing that anybody but a cache would read.
+const SAID_TO_CACHES: &[&str] = &[
+    "galley-cache-control",
+    "x-litespeed-cache-control",
+    "x-litespeed-vary",
+    "x-vc-cacheable",
+    "x-vc-debug",
+    "x-vc-enabled",
+    "x-vc-ttl",
 ];
 
 #[cfg(test)]
@@ -314,7 +353,8 @@ mod tests {
             ("set-cookie", "d; e=f"),
             ("lsc-cookie", "g=h"),
         ]);
-        let found: Vec<&[u8]> = cookies_set(&rows).collect();
+        let plain = SiteRules::default();
+        let found: Vec<&[u8]> = cookies_set(&rows, &plain).collect();
         assert_eq!(found, [&b"a"[..], b"c", b"d", b"g"]);
     }
 }

@@ -5,6 +5,7 @@
 
 use galley_rules::cookie;
 use galley_rules::forward::{self, BodyLength, Client, UpstreamRequest};
+use galley_rules::site::Preset;
 use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
@@ -20,7 +21,7 @@ pub(super) fn value(now: Now, explanation: &Explanation<'_, '_>) -> Value {
         port: 0,
         request_id: "",
     };
-    let (form, request) = match now {
+    let (form, mut request) = match now {
         Now::Stale | Now::Miss { .. } => {
             let mut request = forward::trimmed(&exchange.facts);
             forward::address(&mut request, &client);
@@ -35,6 +36,9 @@ pub(super) fn value(now: Now, explanation: &Explanation<'_, '_>) -> Value {
             return Value::Null;
         }
     };
+    if exchange.site.core.rules.preset == Preset::WordPress {
+        forward::capabilities(&mut request, &exchange.site.core.rules);
+    }
     let kind = match exchange.upstream() {
         Upstream::Files => return Value::Null,
         Upstream::Php(_) => "php",
@@ -106,10 +110,12 @@ const SHOWN: &[&str] = &[
     "origin",
     "pragma",
     "range",
+    "surrogate-capability",
     "user-agent",
     "x-forwarded-host",
     "x-forwarded-port",
     "x-forwarded-proto",
+    "x-lscache",
     "x-requested-with",
 ];
 

@@ -1,0 +1,107 @@
+//! What `LiteSpeed`'s plugin says of an answer beside its lifetime: by which cookies it varies, whether it has holes to be
+//! filled in, and which cookies every visitor is to get with it.
+
+use http::header::SET_COOKIE;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::cookie::{self, Class};
+use crate::fields;
+use crate::outcome::NotStored;
+use crate::site::SiteRules;
+
+/// Whether equal keys mean that this answer is right for everybody. A variant by `cookie=` needs a cookie that is in the key or
+/// that closes the gate; `value=` was chosen from what is in the key, since PHP saw nothing else. A page with `esi=on` has
+/// holes for what is private, and nobody here fills them in.
+pub(super) fn check(head: &HeaderMap, site: &SiteRules) -> Result<(), NotStored> {
+    if members(head, "x-litespeed-cache-control").any(|word| word.eq_ignore_ascii_case(b"esi=on")) {
+        return Err(NotStored::Private);
+    }
+    let is_covered = |member: &[u8]| match fields::name_value(member) {
+        (b"value", _) => true,
+        (b"cookie", Some(name)) => cookie::classify(name, site) != Class::Ignored,
+        _ => false,
+    };
+    if members(head, "x-litespeed-vary").all(is_covered) {
+        Ok(())
+    } else {
+        Err(NotStored::Vary)
+    }
+}
+
+/// Whether a line of `Set-Cookie` is said to be for everybody.
+pub(super) fn is_for_everybody(line: &HeaderValue, head: &HeaderMap, site: &SiteRules) -> bool {
+    site.litespeed && head.get_all(LSC_COOKIE).iter().any(|own| own == line)
+}
+
+/// Makes `Set-Cookie` of the cookies that everybody is to get.
+pub(super) fn add_cookies(head: &HeaderMap, kept: &mut HeaderMap) {
+    for line in head.get_all(LSC_COOKIE) {
+        let is_there = kept.get_all(SET_COOKIE).iter().any(|known| known == line);
+        if !is_there {
+            kept.append(SET_COOKIE, line.clone());
+        }
+    }
+}
+
+fn members<'a>(head: &'a HeaderMap, name: &'static str) -> impl Iterator<Item = &'a [u8]> {
+    head.get_all(name)
+        .into_iter()
+        .flat_map(|line| fields::members(line.as_bytes()))
+}
+
+/// A cookie that goes out with a page also when it comes from the cache.
+pub(super) const LSC_COOKIE: HeaderName = HeaderName::from_static("lsc-cookie");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::site::NamePattern;
+
+    #[test]
+    fn variants_and_holes() {
+        let site = SiteRules {
+            litespeed: true,
+            vary_cookies: vec![NamePattern::parse("currency")],
+            ..SiteRules::default()
+        };
+        let table: &[(&'static str, &str, Result<(), NotStored>)] = &[
+            ("x-litespeed-vary", "cookie=_lscache_vary", Ok(())),
+            (
+                "x-litespeed-vary",
+                "cookie=_lscache_vary_x,cookie=currency",
+                Ok(()),
+            ),
+            ("x-litespeed-vary", "cookie=wp-postpass_abc", Ok(())),
+            (
+                "x-litespeed-vary",
+                "value=ismobile, cookie=currency",
+                Ok(()),
+            ),
+            ("x-litespeed-vary", "cookie=other", Err(NotStored::Vary)),
+            ("x-litespeed-vary", "cookie", Err(NotStored::Vary)),
+            ("x-litespeed-vary", "", Ok(())),
+            ("x-litespeed-cache-control", "public,max-age=60", Ok(())),
+            (
+                "x-litespeed-cache-control",
+                "public,max-age=60,esi=on",
+                Err(NotStored::Private),
+            ),
+            (
+                "x-litespeed-cache-control",
+                "no-cache, ESI=on",
+                Err(NotStored::Private),
+            ),
+        ];
+        for (name, value, wanted) in table {
+            let mut head = HeaderMap::new();
+            head.insert(*name, HeaderValue::from_str(value).unwrap());
+            assert_eq!(check(&head, &site), *wanted, "{name}: {value}");
+        }
+        let mut head = HeaderMap::new();
+        head.insert(
+            "x-litespeed-vary",
+            HeaderValue::from_static("cookie=_lscache_vary"),
+        );
+        assert_eq!(check(&head, &SiteRules::default()), Err(NotStored::Vary));
+    }
+}
