@@ -9,6 +9,7 @@
 mod caching;
 mod caching_rules;
 mod compress;
+mod contract;
 mod durable;
 mod durable_large;
 mod fastcgi;
