@@ -91,6 +91,9 @@ pub fn trimmed(facts: &Facts) -> UpstreamRequest {
     }
     push_forwarded(&mut request, facts);
     request
+        .fields
+        .push((GALLEY_REQUEST, HeaderValue::from_static(SHARED)));
+    request
 }
 
 /// The request for everything that is not shared: end-to-end fields in their order, then our own.
@@ -168,6 +171,17 @@ pub fn capabilities(request: &mut UpstreamRequest, site: &SiteRules) {
     }
 }
 
+/// Tells the plugin that a whole request passes through Galley, so that its answer may carry orders, and which orders
+/// have arrived: the names that [`crate::purge::receipts`] read, newest last.
+pub fn for_plugin(request: &mut UpstreamRequest, heard: &str) {
+    request
+        .fields
+        .push((GALLEY_REQUEST, HeaderValue::from_static(WHOLE)));
+    if !heard.is_empty() {
+        push(request, GALLEY_HEARD, heard.as_bytes());
+    }
+}
+
 /// What an upstream that makes addresses of itself must know: how it was reached.
 fn push_forwarded(request: &mut UpstreamRequest, facts: &Facts) {
     let port = facts.port().unwrap_or(facts.scheme().default_port());
@@ -200,7 +214,11 @@ fn may_travel(name: &str, method: Method) -> bool {
     let is_lscache = name
         .get(..9)
         .is_some_and(|start| start.eq_ignore_ascii_case("x-lscache"));
-    let is_claim = is_forwarding || is_lscache || is_one_of(CLAIMS);
+    // What Galley and its plugin tell each other is for nobody else to say.
+    let is_ours = name
+        .get(..7)
+        .is_some_and(|start| start.eq_ignore_ascii_case("galley-"));
+    let is_claim = is_forwarding || is_lscache || is_ours || is_one_of(CLAIMS);
     is_plain_name(name) && !is_one_of(REPLACED) && !is_claim && !is_withheld
 }
 
@@ -259,6 +277,14 @@ const SURROGATE_CAPABILITY: HeaderName = HeaderName::from_static("surrogate-capa
 
 /// Proxy Cache Purge compares it as a text. It claims no ESI, which frameworks look for in this field.
 const KNOWS_TAGS: &str = "vhp=\"Surrogate/1.0 tags/1\"";
+/// For the plugin: that the request comes from Galley, and whether its answer may be shared.
+const GALLEY_REQUEST: HeaderName = HeaderName::from_static("galley-request");
+/// For the plugin: names of orders that have arrived.
+const GALLEY_HEARD: HeaderName = HeaderName::from_static("galley-heard");
+/// The answer may be stored: the plugin gathers what the page is made of.
+const SHARED: &str = "shared";
+/// The answer is for one client.
+const WHOLE: &str = "whole";
 
 /// One for all visitors of a class. Shaped as a browser's, since themes and security plugins look for that; the last
 /// word is ours.
@@ -267,5 +293,6 @@ const DESKTOP_AGENT: &str =
 const MOBILE_AGENT: &str =
     "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Mobile Galley";
 
-/// Four of the closed list, three forwarding fields, three that [`address`] adds, and two of [`capabilities`].
-const TRIMMED_FIELDS: usize = 12;
+/// Four of the closed list, three forwarding fields, one for the plugin, three that [`address`] adds, and two of
+/// [`capabilities`].
+const TRIMMED_FIELDS: usize = 13;

@@ -14,7 +14,7 @@ mod tag_list;
 
 use std::fmt;
 
-pub use self::answer::{PURGE_FIELDS, from_answer};
+pub use self::answer::{PURGE_FIELDS, from_answer, receipts};
 pub use self::dialect::{DIALECTS, Dialect, Reply, orders_from_request};
 pub use self::path::is_below_purge;
 use crate::query;

@@ -9,7 +9,7 @@ use crate::fields;
 use crate::key::tag_id;
 
 /// The most tags of one page.
-pub const MAX_TAGS: usize = 256;
+pub const MAX_TAGS: usize = 1024;
 
 /// The tag of pages whose tags are not known: every order touches it.
 pub const EVERYTHING: &str = "*";

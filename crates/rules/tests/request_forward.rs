@@ -188,6 +188,9 @@ fn a_whole_request_loses_what_is_not() {
         "X.Own",
         "True-Client-IP",
         "Connection-Named",
+        "Galley-Request",
+        "GALLEY-Heard",
+        "galley-purge",
     ] {
         let request = whole(
             &LINE,
@@ -209,6 +212,22 @@ fn a_whole_request_loses_what_is_not() {
         let values = field(&values, &name.to_ascii_lowercase()).join(",");
         assert!(!values.is_empty() && !values.contains("CANARY"), "{name}");
     }
+}
+
+#[test]
+fn the_plugin_is_told_what_only_galley_can_know() {
+    let claimed = [("Galley-Request", "shared"), ("Galley-Heard", "CANARY")];
+    let shared = forward::trimmed(&facts(&LINE, &claimed));
+    assert_eq!(field(&shared, "galley-request"), ["shared"]);
+    assert!(field(&shared, "galley-heard").is_empty());
+    let mut request = whole(&LINE, &claimed);
+    assert!(field(&request, "galley-request").is_empty());
+    forward::for_plugin(&mut request, "a1 b2");
+    assert_eq!(field(&request, "galley-request"), ["whole"]);
+    assert_eq!(field(&request, "galley-heard"), ["a1 b2"]);
+    let mut request = whole(&LINE, &[]);
+    forward::for_plugin(&mut request, "");
+    assert!(field(&request, "galley-heard").is_empty());
 }
 
 #[test]

@@ -449,6 +449,7 @@ proptest! {
 }
 
 const CLOSED: &[&str] = &[
+    "galley-request",
     "accept",
     "accept-encoding",
     "cookie",

@@ -15,6 +15,7 @@ use siphasher::sip::SipHasher13;
 
 use super::StartError;
 use crate::clock::Clock;
+use crate::compositor::heard::Heard;
 use crate::compositor::{self, flight, tally::Tally};
 use crate::compress::{Compressing, Compressor};
 use crate::durable::{Durable, Settings};
@@ -97,6 +98,7 @@ impl Identities {
                 lock_age: site.limits.lock_age,
                 waiters: site.limits.waiters,
             },
+            heard: Heard::default(),
         };
         (core, mark)
     }

@@ -8,6 +8,7 @@
 //! what they change is heard of also when the client has gone.
 
 pub mod flight;
+pub mod heard;
 mod join;
 pub mod marker;
 mod page;
@@ -57,6 +58,8 @@ pub struct Site {
     pub tally: tally::Tally,
     /// What its flights may do.
     pub flights: flight::Limits,
+    /// The plugin's orders that have arrived.
+    pub heard: heard::Heard,
 }
 
 /// A cacheable page that is wanted.

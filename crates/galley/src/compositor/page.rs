@@ -22,7 +22,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 
 use super::flight::Flight;
 use super::marker::Unkept;
-use super::{Desk, PageOrder, publish, relay, renewal, shelve};
+use super::{Desk, PageOrder, heard, publish, relay, renewal, shelve};
 use crate::durable::Recorder;
 use crate::upstream::Incoming;
 
@@ -81,6 +81,7 @@ impl Desk {
             now: self.clock.wall(),
         };
         let orders = purge::from_answer(&incoming.fields, &order.site.rules);
+        let names = heard::names(&incoming.fields);
         publish(&order.site, &orders).given(&order.site).await;
         let page = match storable::judge(&order.facts, &answered, &order.site.rules) {
             Verdict::Store(life) => {
@@ -106,6 +107,7 @@ impl Desk {
         };
         // Once more at the end: PHP may commit what it announced only then.
         publish(&order.site, &orders).given(&order.site).await;
+        order.site.heard.note(names);
         page
     }
 

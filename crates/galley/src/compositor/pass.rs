@@ -18,7 +18,7 @@ use http::header::{self, HeaderMap};
 use tokio::sync::oneshot;
 
 use super::unbent::{Pupil, publish_own};
-use super::{Desk, PassOrder, relay};
+use super::{Desk, PassOrder, heard, relay};
 use crate::durable::Recorder;
 use crate::upstream::Incoming;
 
@@ -66,6 +66,7 @@ impl Desk {
         let received = receive(&mut incoming, writer, pupil.as_mut(), &ordered).await;
         let (calm, obeyed) = publish_own(order, &incoming, &ordered, calm);
         obeyed.given(&order.site).await;
+        order.site.heard.note(heard::names(&incoming.fields));
         if let Some(last) = received? {
             let _ = writer.push(last).await;
         }

@@ -114,6 +114,7 @@ pub async fn whole(
         length,
     );
     forward::capabilities(&mut request, &exchange.site.core.rules);
+    forward::for_plugin(&mut request, &exchange.site.core.heard.line());
     let order = PassOrder {
         site: Arc::clone(&exchange.site.core),
         pool: pool.index,

@@ -23,6 +23,7 @@ pub fn from_answer(fields: &HeaderMap, site: &SiteRules) -> Vec<Order> {
                     // Private copies are never stored here.
                     b"private" => break,
                     b"stale" => strength = Strength::Soft,
+                    _ if receipt(word).is_some() => {}
                     _ => orders.extend(answered(word, site).map(|scope| Order { scope, strength })),
                 }
                 if orders.len() > MAX_ORDERS {
@@ -37,6 +38,24 @@ pub fn from_answer(fields: &HeaderMap, site: &SiteRules) -> Vec<Order> {
     orders
 }
 
+/// The names by which the plugin knows the orders of an answer: `Galley-Purge: id=k3f9,p12`. They touch nothing.
+pub fn receipts(fields: &HeaderMap) -> impl Iterator<Item = &str> {
+    fields
+        .get_all("galley-purge")
+        .into_iter()
+        .flat_map(|value| tags::split(value.as_bytes()))
+        .filter_map(receipt)
+        .take(MAX_RECEIPTS)
+}
+
+/// The name in `id=name`: short, letters and digits.
+fn receipt(word: &[u8]) -> Option<&str> {
+    let name = std::str::from_utf8(word.strip_prefix(b"id=")?).ok()?;
+    let is_name = (1..=MAX_RECEIPT_BYTES).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_name.then_some(name)
+}
+
 fn answered(word: &[u8], site: &SiteRules) -> Option<Scope> {
     let text = std::str::from_utf8(word).ok()?;
     if text == tags::EVERYTHING {
@@ -46,5 +65,33 @@ fn answered(word: &[u8], site: &SiteRules) -> Option<Scope> {
     } else {
         let tag = text.strip_prefix("tag=").unwrap_or(text);
         (!tag.is_empty()).then(|| Scope::Tag(tag.to_owned()))
+    }
+}
+
+/// An answer carries its own name and those of what was lost before.
+const MAX_RECEIPTS: usize = 16;
+const MAX_RECEIPT_BYTES: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_orders_touch_nothing() {
+        let mut fields = HeaderMap::new();
+        for line in ["id=k3f9,p12", "stale,id=B2 f;id=", "id=a-b"] {
+            fields.append("galley-purge", http::HeaderValue::from_static(line));
+        }
+        fields.append(
+            "x-litespeed-purge",
+            http::HeaderValue::from_static("id=other"),
+        );
+        assert_eq!(receipts(&fields).collect::<Vec<_>>(), ["k3f9", "B2"]);
+        let scopes: Vec<Scope> = from_answer(&fields, &SiteRules::default())
+            .into_iter()
+            .map(|order| order.scope)
+            .collect();
+        let tag = |name: &str| Scope::Tag(name.to_owned());
+        assert_eq!(scopes, [tag("p12"), tag("f"), tag("id="), tag("id=a-b")]);
     }
 }

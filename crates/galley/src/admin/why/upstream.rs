@@ -29,7 +29,10 @@ pub(super) fn value(now: Now, explanation: &Explanation<'_, '_>) -> Value {
         }
         Now::Pass(_) => {
             let fields = exchange.head.fields();
-            let request = forward::whole(&exchange.facts, fields, &client, BodyLength::None);
+            let mut request = forward::whole(&exchange.facts, fields, &client, BodyLength::None);
+            if exchange.site.core.rules.preset == Preset::WordPress {
+                forward::for_plugin(&mut request, "");
+            }
             ("whole", request)
         }
         Now::Methods | Now::Purge | Now::Hit | Now::File | Now::Redirect | Now::Refused(_) => {
@@ -102,6 +105,7 @@ const SHOWN: &[&str] = &[
     "cache-control",
     "content-length",
     "content-type",
+    "galley-request",
     "if-match",
     "if-modified-since",
     "if-none-match",
