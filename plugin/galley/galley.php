@@ -1,0 +1,61 @@
+<?php
+/**
+ * Plugin Name:       Galley
+ * Description:       Tells the Galley web server what each page is made of, and what every edit changes, so that exactly the changed pages are composed anew.
+ * Version:           0.3.0
+ * Requires at least: 6.0
+ * Requires PHP:      7.4
+ * License:           GPL-2.0-or-later
+ * License URI:       https://www.gnu.org/licenses/gpl-2.0.html
+ * Text Domain:       galley
+ *
+ * This file only names the parts; each file in includes/ says what it does. Nothing here changes what a visitor sees.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+const VERSION = '0.3.0';
+
+const PARTS = array(
+	'includes/connection.php',
+	'includes/request.php',
+	'includes/tags.php',
+	'includes/lists.php',
+	'includes/ranks.php',
+	'includes/gather-posts.php',
+	'includes/gather-queries.php',
+	'includes/gather-people.php',
+	'includes/gather-parts.php',
+	'includes/gather-machines.php',
+	'includes/lifetime.php',
+	'includes/answer.php',
+	'includes/orders.php',
+	'includes/pending.php',
+	'includes/delivery.php',
+	'includes/post-state.php',
+	'includes/post-changes.php',
+	'includes/events-posts.php',
+	'includes/events-internal.php',
+	'includes/events-terms.php',
+	'includes/events-comments.php',
+	'includes/events-users.php',
+	'includes/events-options.php',
+	'includes/events-site.php',
+	'includes/shims.php',
+	'includes/nonces.php',
+	'admin/admin.php',
+);
+
+foreach ( PARTS as $galley_part ) {
+	if ( file_exists( __DIR__ . '/' . $galley_part ) ) {
+		require_once __DIR__ . '/' . $galley_part;
+	}
+}
+unset( $galley_part );
+
+register_activation_hook( __FILE__, __NAMESPACE__ . '\\on_activation' );
+register_deactivation_hook( __FILE__, __NAMESPACE__ . '\\on_deactivation' );

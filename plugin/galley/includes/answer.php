@@ -1,0 +1,84 @@
+<?php
+/**
+ * Says of the answer at hand what it is made of and how long it lives, as late as possible: when all of it is there.
+ *
+ * A page that may be stored is buffered, so that its head leaves after its last byte was made. A download that outgrows
+ * the buffer, or a theme that flushes early, sends the head before the page is known; then it depends on everything.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/** What is larger is no page, and must not fill the memory. */
+const BUFFER = 2097152;
+
+if ( is_shared() ) {
+	ob_start( null, BUFFER );
+}
+if ( passes_through() ) {
+	header_register_callback( __NAMESPACE__ . '\\on_head' );
+	// WordPress ends all buffers at priority 1.
+	add_action( 'shutdown', __NAMESPACE__ . '\\on_end', 0 );
+}
+
+/**
+ * The page is complete.
+ */
+function on_end(): void {
+	$GLOBALS['galley_is_complete'] = true;
+	if ( ! headers_sent() ) {
+		on_head();
+	}
+}
+
+/**
+ * The head leaves now, whoever sends it.
+ */
+function on_head(): void {
+	if ( is_shared() ) {
+		describe_page();
+	}
+	carry_orders();
+}
+
+function describe_page(): void {
+	static $done = false;
+	$status = http_response_code();
+	if ( $done || ! in_array( $status, array( 200, 301, 308, 404, 410 ), true ) ) {
+		return;
+	}
+	$done = true;
+	if ( empty( $GLOBALS['galley_is_complete'] ) ) {
+		header( 'Galley-Tags: *' );
+		return;
+	}
+	$why = forbidden();
+	if ( null !== $why ) {
+		header( 'Galley-Cache-Control: no-store' );
+		return;
+	}
+	tag( 'b' );
+	/**
+	 * The tags of the page at hand. Add some of your own, and purge them with the action `galley_purge_tags`.
+	 */
+	$tags = (array) apply_filters( 'galley_tags', array_map( 'strval', array_keys( $GLOBALS['galley_tags'] ) ) );
+	foreach ( lines( collapsed( array_values( array_unique( array_map( __NAMESPACE__ . '\\own_tag', $tags ) ) ) ) ) as $line ) {
+		header( "Galley-Tags: $line", false );
+	}
+	if ( preg_grep( '/^cache-control:.*\b(s-maxage|max-age)=/i', headers_list() ) && 404 !== $status ) {
+		// Who names a lifetime knows why.
+		return;
+	}
+	list( $fresh, $stale ) = lifetime();
+	header( $fresh > 0 ? "Galley-Cache-Control: max-age=$fresh, stale-while-revalidate=$stale, stale-if-error=" . LIFETIME : 'Galley-Cache-Control: no-store' );
+}
+
+/**
+ * A tag that somebody else made, as a field may carry it. Pure.
+ */
+function own_tag( $tag ): string {
+	return preg_match( '/^[\x21-\x2b\x2d-\x3a\x3c-\x7e]{1,200}$/D', (string) $tag ) ? (string) $tag : word( (string) $tag );
+}

@@ -1,0 +1,159 @@
+<?php
+/**
+ * Sends the orders of this request, once and together.
+ *
+ * In the head of the very answer to the edit where that passes through Galley: the server obeys them before it passes the
+ * answer on, so whoever made the edit reads what was written. What comes after the head has left, and all of a command line's
+ * or cron's, goes over the admin interface when the request ends. Nothing here throws or prints.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+add_action( 'shutdown', __NAMESPACE__ . '\\deliver_rest', PHP_INT_MAX );
+
+/** A command line that runs long delivers every so many seconds. */
+const DELIVER_EVERY = 5.0;
+
+/**
+ * Puts the orders that are known now into the head that is leaving.
+ */
+function carry_orders(): void {
+	if ( ! isset( $GLOBALS['galley_order_id'] ) || headers_sent() ) {
+		return;
+	}
+	$orders = take_orders();
+	if ( ! $orders['hard'] && ! $orders['soft'] ) {
+		return;
+	}
+	$id = $GLOBALS['galley_order_id'];
+	write_pending( $id, $orders );
+	foreach ( order_lines( array_merge( array( $id ), $GLOBALS['galley_taken_up'] ?? array() ), $orders ) as $line ) {
+		header( "Galley-Purge: $line", false );
+	}
+	$GLOBALS['galley_carried']   = $orders;
+	$GLOBALS['galley_delivered'] = array_merge( $GLOBALS['galley_delivered'] ?? array(), $orders['hard'], $orders['soft'] );
+}
+
+/**
+ * The lines of the field. Pure.
+ *
+ * @param string[]                              $ids    Names of these orders, ours first.
+ * @param array{hard: string[], soft: string[]} $orders What to say.
+ * @return string[]
+ */
+function order_lines( array $ids, array $orders ): array {
+	$names = array();
+	foreach ( array_slice( $ids, 0, 8 ) as $id ) {
+		$names[] = "id=$id";
+	}
+	return array_merge( lines( array_merge( $names, $orders['hard'] ) ), lines( $orders['soft'], 'stale,' ) );
+}
+
+/**
+ * The request is over: sends what no head carried, and what a head carried that may not be read to its end.
+ */
+function deliver_rest(): void {
+	if ( ! isset( $GLOBALS['galley_order_id'] ) ) {
+		return;
+	}
+	$id      = $GLOBALS['galley_order_id'];
+	$orders  = take_orders();
+	$carried = $GLOBALS['galley_carried'] ?? null;
+	if ( $carried && ! runs_to_its_end() && connection() ) {
+		// Who asks with GET may be gone, and then nobody reads what the answer says.
+		$orders = merged_orders( $carried, $orders );
+	}
+	if ( ! $orders['hard'] && ! $orders['soft'] ) {
+		if ( ! $carried ) {
+			delete_pending( $id );
+		}
+		return;
+	}
+	if ( ! deliver( $orders ) ) {
+		write_pending( $id, $carried ? merged_orders( $carried, $orders ) : $orders );
+		return;
+	}
+	$GLOBALS['galley_delivered'] = array_merge( $GLOBALS['galley_delivered'] ?? array(), $orders['hard'], $orders['soft'] );
+	if ( $carried && runs_to_its_end() ) {
+		return;
+	}
+	foreach ( array_merge( array( $id ), $GLOBALS['galley_taken_up'] ?? array() ) as $done ) {
+		delete_pending( $done );
+	}
+}
+
+/**
+ * Sends orders over the admin interface. True: the server has them all.
+ *
+ * @param array{hard: string[], soft: string[]} $orders What to say.
+ */
+function deliver( array $orders ): bool {
+	if ( ! connection() ) {
+		return false;
+	}
+	foreach ( order_bodies( $orders, (string) wp_parse_url( home_url(), PHP_URL_HOST ) ) as $body ) {
+		$answer = call( 'POST', '/purge', $body, 1.0 );
+		if ( 404 === $answer['status'] ) {
+			// The address of this site is none that the server knows; the token says which site is meant.
+			unset( $body['site'] );
+			$answer = call( 'POST', '/purge', $body, 1.0 );
+		}
+		if ( 200 !== $answer['status'] ) {
+			$GLOBALS['galley_delivery_error'] = $answer['error'];
+			return false;
+		}
+	}
+	return true;
+}
+
+/**
+ * The requests that say it. Pure.
+ *
+ * @return array[]
+ */
+function order_bodies( array $orders, string $host ): array {
+	$bodies = array();
+	foreach ( array( 'hard', 'soft' ) as $strength ) {
+		foreach ( array_chunk( $orders[ $strength ], 1000 ) as $words ) {
+			$body = array( 'soft' => 'soft' === $strength );
+			if ( '' !== $host ) {
+				$body['site'] = $host;
+			}
+			foreach ( $words as $word ) {
+				if ( '*' === $word ) {
+					$body['all'] = true;
+				} else {
+					$body[ '/' === $word[0] ? 'urls' : 'tags' ][] = $word;
+				}
+			}
+			$bodies[] = $body;
+		}
+	}
+	return $bodies;
+}
+
+/**
+ * Pure.
+ */
+function merged_orders( array $one, array $two ): array {
+	return array(
+		'hard' => array_values( array_unique( array_merge( $one['hard'], $two['hard'] ) ) ),
+		'soft' => array_values( array_unique( array_merge( $one['soft'], $two['soft'] ) ) ),
+	);
+}
+
+/**
+ * In a command line or a scheduled task that runs long: sends from time to time what has come together.
+ */
+function deliver_meanwhile(): void {
+	$is_long = ( 'cli' === PHP_SAPI || ( defined( 'DOING_CRON' ) && DOING_CRON ) ) && isset( $GLOBALS['galley_began'] );
+	if ( ! $is_long || microtime( true ) - $GLOBALS['galley_began'] < DELIVER_EVERY ) {
+		return;
+	}
+	deliver_rest();
+	unset( $GLOBALS['galley_order_id'], $GLOBALS['galley_carried'], $GLOBALS['galley_taken_up'] );
+}

@@ -1,0 +1,90 @@
+<?php
+/**
+ * Changes of comments: what is held back or spam changes nothing for anybody else.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+add_action( 'wp_insert_comment', __NAMESPACE__ . '\\on_new_comment', 10, 2 );
+add_filter( 'wp_update_comment_data', __NAMESPACE__ . '\\on_edited_comment', PHP_INT_MAX, 3 );
+add_action( 'transition_comment_status', __NAMESPACE__ . '\\on_comment_status', 10, 3 );
+add_action( 'delete_comment', __NAMESPACE__ . '\\on_deleted_comment', 10, 2 );
+add_action( 'wp_update_comment_count', __NAMESPACE__ . '\\on_comment_count', 10, 3 );
+
+/**
+ * Whether a comment is shown to everybody.
+ */
+function is_shown( $comment ): bool {
+	return $comment instanceof \WP_Comment && '1' === (string) $comment->comment_approved;
+}
+
+function on_new_comment( $id, $comment = null ): void {
+	if ( is_shown( $comment ) ) {
+		order_comment( $comment );
+	}
+}
+
+/**
+ * Runs before the change is written; what is there now is the old state.
+ */
+function on_edited_comment( $data, $comment = array(), $changed = array() ) {
+	$old = get_comment( (int) ( $comment['comment_ID'] ?? 0 ) );
+	if ( ! is_shown( $old ) || ! is_array( $data ) ) {
+		return $data;
+	}
+	$differs = static function ( string ...$fields ) use ( $old, $data ): bool {
+		foreach ( $fields as $field ) {
+			if ( isset( $data[ $field ] ) && (string) wp_unslash( $data[ $field ] ) !== (string) $old->$field ) {
+				return true;
+			}
+		}
+		return false;
+	};
+	if ( $differs( 'comment_author', 'comment_author_url', 'comment_author_email', 'comment_date', 'comment_parent', 'comment_post_ID', 'user_id' ) ) {
+		order_comment( $old );
+		order( 'c' . (int) ( $data['comment_post_ID'] ?? 0 ) );
+	} elseif ( $differs( 'comment_content', 'comment_type', 'comment_karma' ) ) {
+		order( array( "c$old->comment_post_ID", "k$old->comment_ID" ) );
+	}
+	return $data;
+}
+
+function on_comment_status( $new, $old, $comment = null ): void {
+	if ( $new !== $old && ( 'approved' === $new || 'approved' === $old ) && $comment instanceof \WP_Comment ) {
+		order_comment( $comment );
+	}
+}
+
+function on_deleted_comment( $id, $comment = null ): void {
+	$comment = $comment instanceof \WP_Comment ? $comment : get_comment( (int) $id );
+	if ( is_shown( $comment ) ) {
+		order_comment( $comment );
+	}
+}
+
+/**
+ * The number of comments is also what lists may be sorted by.
+ */
+function on_comment_count( $post_id, $new = 0, $old = 0 ): void {
+	if ( (int) $new !== (int) $old ) {
+		order( array( 'cn' . (int) $post_id, 'o.' . word( (string) get_post_type( (int) $post_id ) ) . '.comment_count' ) );
+	}
+}
+
+/**
+ * Orders what shows a comment: its post, the number of its comments, the newest of all if it is among them.
+ */
+function order_comment( \WP_Comment $comment ): void {
+	global $wpdb;
+	$post = (int) $comment->comment_post_ID;
+	order( array( "c$post", "cn$post", "k$comment->comment_ID" ) );
+	$deepest = (int) DEPTHS[ count( DEPTHS ) - 1 ] + 1;
+	$sql     = "SELECT COUNT(*) FROM (SELECT 1 FROM $wpdb->comments WHERE comment_approved = '1' AND comment_date_gmt > %s AND comment_ID <> %d LIMIT $deepest) newer";
+	// phpcs:ignore WordPress.DB -- must be of this moment.
+	$rank = (int) $wpdb->get_var( $wpdb->prepare( $sql, $comment->comment_date_gmt, $comment->comment_ID ) );
+	order( rank_tags( 'lc', $rank ) );
+}

@@ -1,0 +1,110 @@
+<?php
+/**
+ * Changes of what is stored as posts and has no page of its own: menu items, templates and their parts, navigation,
+ * patterns, styles.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+$GLOBALS['galley_internal'] = array();
+
+/**
+ * Takes down such a post that is about to change. False: it is none.
+ */
+function touch_internal( \WP_Post $post, bool $is_new = false ): bool {
+	$known = array( 'nav_menu_item', 'wp_template', 'wp_template_part', 'wp_navigation', 'wp_block', 'wp_global_styles', 'custom_css' );
+	if ( ! in_array( $post->post_type, $known, true ) ) {
+		return false;
+	}
+	if ( 'auto-draft' === $post->post_status ) {
+		return true;
+	}
+	if ( 'nav_menu_item' === $post->post_type ) {
+		order_menus_of( $post->ID );
+		later(
+			"item$post->ID",
+			static function () use ( $post ): void {
+				order_menus_of( $post->ID );
+			}
+		);
+		return true;
+	}
+	$key = touched_key( $post->ID );
+	if ( ! isset( $GLOBALS['galley_internal'][ $key ] ) ) {
+		$GLOBALS['galley_internal'][ $key ] = internal_state( $is_new ? null : $post );
+		later(
+			"post$post->ID",
+			static function () use ( $post ): void {
+				order_internal( $post );
+			}
+		);
+	}
+	return true;
+}
+
+/**
+ * @return array{shown: bool, slug: string, text: string}
+ */
+function internal_state( ?\WP_Post $post ): array {
+	return array(
+		// WordPress makes an empty record of styles when somebody looks at the editor.
+		'shown' => $post && 'publish' === $post->post_status && ( 'wp_global_styles' !== $post->post_type || preg_match( '/"(styles|settings)"/', $post->post_content ) ),
+		'slug'  => $post ? preg_replace( '/__trashed$/', '', $post->post_name ) : '',
+		'text'  => $post ? md5( "$post->post_title\n$post->post_content\n$post->post_modified" ) : '',
+	);
+}
+
+/**
+ * Menus to which an item belongs.
+ */
+function order_menus_of( int $item ): void {
+	$menus = wp_get_object_terms( $item, 'nav_menu', array( 'fields' => 'ids' ) );
+	foreach ( is_array( $menus ) ? $menus : array() as $menu ) {
+		order( 'm' . (int) $menu );
+	}
+}
+
+/**
+ * Orders what has changed of such a post since it was taken down.
+ */
+function order_internal( \WP_Post $post ): void {
+	$key = touched_key( $post->ID );
+	$old = $GLOBALS['galley_internal'][ $key ] ?? internal_state( null );
+	unset( $GLOBALS['galley_internal'][ $key ] );
+	$now = get_post( $post->ID );
+	order( internal_tags( $post->ID, $post->post_type, $old, internal_state( $now instanceof \WP_Post ? $now : null ) ) );
+}
+
+/**
+ * What a change of such a post touches. Pure.
+ *
+ * A template that was there and stays is on pages that use it (`tu.`); one that appears or goes is on all that look for one of
+ * its name (`tp.`).
+ *
+ * @return string[]
+ */
+function internal_tags( int $id, string $type, array $old, array $new ): array {
+	if ( $old === $new || ( ! $old['shown'] && ! $new['shown'] ) ) {
+		return array();
+	}
+	if ( in_array( $type, array( 'wp_global_styles', 'custom_css' ), true ) ) {
+		return array( 'b' );
+	}
+	$appears = $old['shown'] !== $new['shown'] || $old['slug'] !== $new['slug'];
+	$tags    = array( "p$id" );
+	if ( 'wp_template' === $type || 'wp_template_part' === $type ) {
+		foreach ( array_unique( array_filter( array( $old['slug'], $new['slug'] ) ) ) as $slug ) {
+			$tags[] = ( $appears ? 'tp.' : 'tu.' ) . word( $slug );
+		}
+	}
+	if ( $appears ) {
+		$tags[] = "l.$type";
+		$tags[] = "l.$type.q";
+		$tags[] = "l.$type.x";
+	}
+	return $tags;
+}

@@ -1,0 +1,129 @@
+<?php
+/**
+ * Changes of settings: a closed list of what shapes pages, and whatever a person saves on a settings page or in the customizer.
+ *
+ * Settings are written all the time by plugins that keep their records there; those say nothing about pages.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/** Settings that shape every page of a blog. */
+const WHOLE_OPTIONS = array( 'siteurl', 'home', 'permalink_structure', 'category_base', 'tag_base', 'timezone_string', 'gmt_offset', 'WPLANG', 'template', 'stylesheet', 'use_smilies', 'html_type', 'blog_charset', 'thumbnail_size_w', 'thumbnail_size_h', 'medium_size_w', 'medium_size_h', 'large_size_w', 'large_size_h', 'link_manager_enabled', 'woocommerce_permalinks', 'woocommerce_currency', 'woocommerce_currency_pos', 'woocommerce_price_thousand_sep', 'woocommerce_price_decimal_sep', 'woocommerce_price_num_decimals', 'woocommerce_hide_out_of_stock_items', 'woocommerce_tax_display_shop', 'woocommerce_demo_store', 'woocommerce_demo_store_notice', 'woocommerce_shop_page_id', 'woocommerce_coming_soon' );
+
+/** Settings on WordPress's own pages that no page shows. */
+const QUIET_OPTIONS = array( 'admin_email', 'new_admin_email', 'default_category', 'default_email_category', 'default_link_category', 'default_post_format', 'default_role', 'default_pingback_flag', 'default_ping_status', 'default_comment_status', 'comments_notify', 'moderation_notify', 'comment_moderation', 'comment_previously_approved', 'comment_max_links', 'moderation_keys', 'disallowed_keys', 'ping_sites', 'uploads_use_yearmonth_folders', 'upload_path', 'upload_url_path', 'rewrite_rules', 'cron', 'recently_edited', 'recently_activated', 'auto_update_plugins', 'auto_update_themes', 'user_count', 'db_upgraded', 'can_compress_scripts', 'theme_switched', 'category_children', 'finished_splitting_shared_terms', 'finished_updating_comment_type', 'nav_menu_options', 'auto_core_update_notified', 'https_detection_errors', 'galley_connection' );
+
+add_action( 'updated_option', __NAMESPACE__ . '\\on_option', 10, 3 );
+add_action( 'added_option', __NAMESPACE__ . '\\on_new_option', 10, 2 );
+add_action( 'delete_option', __NAMESPACE__ . '\\on_gone_option' );
+
+function on_new_option( $name, $value = null ): void {
+	on_option( $name, null, $value );
+}
+
+function on_gone_option( $name ): void {
+	$name = (string) $name;
+	if ( 0 !== strpos( $name, 'galley_' ) ) {
+		on_option( $name, get_option( $name ), null );
+	}
+}
+
+function on_option( $name, $old = null, $new = null ): void {
+	$name = (string) $name;
+	if ( $old === $new || preg_match( '/^_?(site_)?transient_|^_transient|^galley_pending_|^_?site_transient/', $name ) ) {
+		return;
+	}
+	if ( 'sidebars_widgets' === $name ) {
+		order( sidebar_tags( (array) $old, (array) $new ) );
+	} elseif ( 0 === strpos( $name, 'widget_' ) ) {
+		order( widget_tags( substr( $name, 7 ), (array) $old, (array) $new ) );
+	} elseif ( 'sticky_posts' === $name ) {
+		order_sticky( (array) $old, (array) $new );
+	} elseif ( in_array( $name, array( 'show_on_front', 'page_on_front', 'page_for_posts' ), true ) ) {
+		order_front( $name, $old, $new );
+	} elseif ( in_array( $name, array( 'posts_per_page', 'posts_per_rss' ), true ) || ( in_array( $name, READ_OPTIONS, true ) && ! in_array( $name, WHOLE_OPTIONS, true ) ) ) {
+		order( "op.$name" );
+	} elseif ( in_array( $name, WHOLE_OPTIONS, true ) || 'theme_mods_' . get_option( 'stylesheet' ) === $name ) {
+		on_whole_option( $name, $old, $new );
+	} elseif ( is_saved_by_person() && ! in_array( $name, QUIET_OPTIONS, true ) ) {
+		order( 'b' );
+	}
+}
+
+/**
+ * Settings of all pages. A theme's own list has parts that no page shows.
+ */
+function on_whole_option( string $name, $old, $new ): void {
+	if ( 0 === strpos( $name, 'theme_mods_' ) ) {
+		$quiet = array_fill_keys( array( 'sidebars_widgets', 'custom_css_post_id' ), true );
+		if ( array_diff_key( (array) $old, $quiet ) === array_diff_key( (array) $new, $quiet ) ) {
+			return;
+		}
+	}
+	order( 'b' );
+}
+
+/**
+ * Whether the request is the saving of a settings page or of the customizer.
+ */
+function is_saved_by_person(): bool {
+	/**
+	 * Whether changes of settings that Galley does not know count as changes of all pages in the request at hand.
+	 */
+	return (bool) apply_filters( 'galley_settings_request', did_action( 'customize_save' ) > 0 || ( is_admin() && 'options.php' === ( $GLOBALS['pagenow'] ?? '' ) ) );
+}
+
+/**
+ * Sidebars whose widgets were added, taken away or moved. Pure.
+ *
+ * @return string[]
+ */
+function sidebar_tags( array $old, array $new ): array {
+	$tags = array();
+	foreach ( array_keys( $old + $new ) as $sidebar ) {
+		$is_list = is_array( $old[ $sidebar ] ?? array() ) && is_array( $new[ $sidebar ] ?? array() );
+		if ( $is_list && 'wp_inactive_widgets' !== $sidebar && ( $old[ $sidebar ] ?? array() ) !== ( $new[ $sidebar ] ?? array() ) ) {
+			$tags[] = 'sb.' . word( (string) $sidebar );
+		}
+	}
+	return $tags;
+}
+
+/**
+ * Widgets whose settings differ. Pure.
+ *
+ * @return string[]
+ */
+function widget_tags( string $base, array $old, array $new ): array {
+	$tags = array();
+	foreach ( array_keys( $old + $new ) as $number ) {
+		if ( is_int( $number ) && ( $old[ $number ] ?? null ) !== ( $new[ $number ] ?? null ) ) {
+			$tags[] = 'w.' . word( "$base-$number" );
+		}
+	}
+	return $tags;
+}
+
+function order_sticky( array $old, array $new ): void {
+	order( 'st' );
+	foreach ( array_merge( array_diff( $old, $new ), array_diff( $new, $old ) ) as $id ) {
+		order( array( 'p' . (int) $id, 'pt' . (int) $id ) );
+	}
+}
+
+/**
+ * Another front page, or another page for posts: the old, the new, and what leads to them.
+ */
+function order_front( string $name, $old, $new ): void {
+	order( array( 'home', 'sm.page', "op.$name" ) );
+	foreach ( 'show_on_front' === $name ? array( get_option( 'page_on_front' ), get_option( 'page_for_posts' ) ) : array( $old, $new ) as $id ) {
+		$page = get_post( (int) $id );
+		if ( $page instanceof \WP_Post && (int) $id > 0 ) {
+			order( array_merge( array( "p$page->ID", "pl$page->ID" ), slug_tags( $page->post_name ) ) );
+		}
+	}
+}

@@ -1,0 +1,248 @@
+<?php
+/**
+ * Changes of posts, pages, attachments and custom types: seen before and after, whoever makes them.
+ *
+ * A post's state is taken down before the first change that WordPress announces, and compared when the orders are sent: so a
+ * form, the block editor, quick edit, bulk edit, XML-RPC, an import, cron and the command line are all the same.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+$GLOBALS['galley_touched'] = array();
+
+add_action( 'pre_post_update', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
+add_action( 'before_delete_post', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
+add_action( 'delete_attachment', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
+add_action( 'add_term_relationship', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
+add_action( 'delete_term_relationships', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
+add_action( 'wp_insert_post', __NAMESPACE__ . '\\on_insert', PHP_INT_MIN, 3 );
+add_action( 'add_attachment', __NAMESPACE__ . '\\on_insert', PHP_INT_MIN );
+add_action( 'transition_post_status', __NAMESPACE__ . '\\on_transition', PHP_INT_MIN, 3 );
+add_action( 'update_post_meta', __NAMESPACE__ . '\\on_field', PHP_INT_MIN, 3 );
+add_action( 'delete_post_meta', __NAMESPACE__ . '\\on_field', PHP_INT_MIN, 3 );
+add_action( 'add_post_meta', __NAMESPACE__ . '\\on_new_field', PHP_INT_MIN, 2 );
+add_action( 'wp_save_image_editor_file', __NAMESPACE__ . '\\on_image', 10, 5 );
+
+/**
+ * Takes down the state of a post that is about to change, the first time.
+ */
+function touch_post( $id ): void {
+	$id = (int) $id;
+	if ( array_key_exists( touched_key( $id ), $GLOBALS['galley_touched'] ) ) {
+		return;
+	}
+	$post = get_post( $id );
+	if ( $post instanceof \WP_Post ) {
+		touched( $post, post_state( $post ) );
+	}
+}
+
+/**
+ * Notes a post that changes, with what it was.
+ */
+function touched( \WP_Post $post, ?array $state, bool $is_new = false ): void {
+	if ( touch_internal( $post, $is_new ) || ! is_post_type_viewable( $post->post_type ) || 'auto-draft' === $post->post_status ) {
+		return;
+	}
+	deliver_meanwhile();
+	$GLOBALS['galley_touched'][ touched_key( $post->ID ) ] = $state;
+	later(
+		"post$post->ID",
+		static function () use ( $post ): void {
+			order_post( $post->ID );
+		}
+	);
+}
+
+function touched_key( int $id ): string {
+	return get_current_blog_id() . ".$id";
+}
+
+function on_insert( $id, $post = null, $is_update = false ): void {
+	$id   = (int) $id;
+	$post = $post instanceof \WP_Post ? $post : get_post( $id );
+	if ( $post instanceof \WP_Post && 'revision' === $post->post_type ) {
+		order( 'rv' . (int) $post->post_parent );
+		return;
+	}
+	if ( $post instanceof \WP_Post && ! array_key_exists( touched_key( $id ), $GLOBALS['galley_touched'] ) ) {
+		touched( $post, null, ! $is_update );
+	}
+}
+
+/**
+ * The one moment in which WordPress publishes a scheduled post says what it was.
+ */
+function on_transition( $new, $old, $post ): void {
+	if ( $new === $old || ! $post instanceof \WP_Post || array_key_exists( touched_key( $post->ID ), $GLOBALS['galley_touched'] ) ) {
+		return;
+	}
+	if ( 'revision' !== $post->post_type ) {
+		touched( $post, 'new' === $old ? null : post_state( $post, (string) $old ), 'publish' !== $old );
+	}
+}
+
+function on_new_field( $post_id, $key ): void {
+	on_field( 0, $post_id, $key );
+}
+
+/**
+ * A field of a post. Counters of visits write some while a page is composed: then they change nothing for others.
+ */
+function on_field( $meta_ids, $post_id, $key ): void {
+	$key = (string) $key;
+	if ( is_shared() || ( is_quiet_field( $key ) && ! in_array( $key, array( '_thumbnail_id', '_wp_page_template', '_wp_attachment_metadata', '_wp_attachment_image_alt', '_wp_attached_file' ), true ) ) ) {
+		return;
+	}
+	$post = get_post( (int) $post_id );
+	if ( ! $post instanceof \WP_Post || ! is_post_type_viewable( $post->post_type ) ) {
+		return;
+	}
+	touch_post( $post->ID );
+	$GLOBALS['galley_fields'][ touched_key( $post->ID ) ][ $key ] = true;
+}
+
+/**
+ * A picture that was cropped or turned, or replaced: its own address is a file's, and pages that show it carry its tag.
+ */
+function on_image( $override, $filename = '', $image = null, $mime = '', $post_id = 0 ) {
+	if ( $post_id ) {
+		order( 'p' . (int) $post_id );
+	}
+	return $override;
+}
+
+/**
+ * Orders what has changed of a post since it was taken down.
+ */
+function order_post( int $id ): void {
+	$key    = touched_key( $id );
+	$old    = $GLOBALS['galley_touched'][ $key ] ?? null;
+	$fields = array_keys( $GLOBALS['galley_fields'][ $key ] ?? array() );
+	$post   = get_post( $id );
+	$new    = $post instanceof \WP_Post ? post_state( $post ) : null;
+	unset( $GLOBALS['galley_touched'][ $key ], $GLOBALS['galley_fields'][ $key ] );
+	$change = post_changes( $id, $old, $new );
+	if ( $fields && ( ! empty( $old['visible'] ) || ! empty( $new['visible'] ) ) ) {
+		$type           = word( ( $new ?? $old )['type'] );
+		$change['tags'] = array_merge( $change['tags'], array( "p$id", "pm$id" ) );
+		foreach ( $fields as $field ) {
+			$change['tags'][] = "o.$type." . word( "m_$field" );
+		}
+	}
+	order( $change['tags'] );
+	order_lists( $id, $change['lists'] );
+	if ( $change['moved'] && is_post_type_hierarchical( ( $new ?? $old )['type'] ) ) {
+		order_descendants( $id );
+	}
+	order_products( $id, ( $new ?? $old )['type'] ?? '' );
+}
+
+/**
+ * Orders the lists that a post enters or leaves, as far down as it stands; its neighbours; and what counts posts.
+ */
+function order_lists( int $id, array $lists ): void {
+	foreach ( $lists as $list ) {
+		$about = array(
+			'type'   => $list['type'],
+			'terms'  => $list['term'] ? array_merge( array( $list['term'] ), descendant_terms( $list['term'] ) ) : array(),
+			'author' => $list['author'],
+		);
+		order( $list['ranked'] ? rank_tags( $list['key'], rank( $about, $list['date'], $id ) ) : array( $list['key'] ) );
+		if ( $list['ranked'] ) {
+			note_added( $list['key'], $about, $list['added'] );
+		}
+		if ( 'l.' . word( $list['type'] ) === $list['key'] ) {
+			order_around( $id, $list );
+		}
+		if ( $list['author'] && count_posts( $about, 2, '0000-00-00 00:00:00', $id ) < 1 ) {
+			// The first post of an author, or the last.
+			order( array( 'lu', 'sm.users' ) );
+		}
+	}
+}
+
+/**
+ * Neighbours of a post; the list of months, where it is the only one of its month; the index of sitemaps, where it fills or empties a page.
+ */
+function order_around( int $id, array $list ): void {
+	global $wpdb;
+	$type = word( $list['type'] );
+	foreach ( neighbours( $list['type'], $list['date'], $id ) as $neighbour ) {
+		order( "ad$neighbour" );
+	}
+	$sql = "SELECT 1 FROM $wpdb->posts WHERE post_type = %s AND post_status = 'publish' AND ID <> %d AND post_date LIKE %s LIMIT 1";
+	// phpcs:ignore WordPress.DB -- must be of this moment.
+	if ( ! $wpdb->get_var( $wpdb->prepare( $sql, $list['type'], $id, $wpdb->esc_like( substr( $list['date'], 0, 7 ) ) . '%' ) ) ) {
+		order( "ar.$type" );
+	}
+	$others = count_posts( array( 'type' => $list['type'] ), MOST_COUNTED, '0000-00-00 00:00:00', $id );
+	if ( 0 === $others % 2000 ) {
+		order( 'sm.index' );
+	}
+}
+
+/**
+ * Sums up what lists gain and lose in this request; the number of their pages is asked for when all is known.
+ */
+function note_added( string $key, array $about, int $added ): void {
+	$GLOBALS['galley_added'][ blog_prefix() . $key ] = ( $GLOBALS['galley_added'][ blog_prefix() . $key ] ?? 0 ) + $added;
+	later(
+		"pages$key",
+		static function () use ( $key, $about ): void {
+			$added = $GLOBALS['galley_added'][ blog_prefix() . $key ] ?? 0;
+			unset( $GLOBALS['galley_added'][ blog_prefix() . $key ] );
+			if ( 0 !== $added && changes_pages( $about, $added ) ) {
+				order( "$key.n" );
+			}
+		}
+	);
+}
+
+/**
+ * @return int[]
+ */
+function descendant_terms( int $term_id ): array {
+	$term = get_term( $term_id );
+	if ( ! $term instanceof \WP_Term || ! is_taxonomy_hierarchical( $term->taxonomy ) ) {
+		return array();
+	}
+	$children = get_term_children( $term_id, $term->taxonomy );
+	return is_array( $children ) ? array_map( 'intval', $children ) : array();
+}
+
+/**
+ * The addresses of all pages below one that has moved.
+ */
+function order_descendants( int $id ): void {
+	global $wpdb;
+	$parents = array( $id );
+	for ( $depth = 0; $parents && $depth < 20; $depth++ ) {
+		$list = implode( ',', array_map( 'intval', $parents ) );
+		// phpcs:ignore WordPress.DB -- integers; must be of this moment.
+		$rows    = $wpdb->get_results( "SELECT ID, post_name FROM $wpdb->posts WHERE post_parent IN ($list) AND post_type <> 'revision' LIMIT 501" );
+		$parents = array();
+		if ( count( $rows ) > 500 ) {
+			order( 'b' );
+			return;
+		}
+		foreach ( $rows as $row ) {
+			$parents[] = (int) $row->ID;
+			order( array_merge( array( "p$row->ID", "pl$row->ID" ), slug_tags( (string) $row->post_name ) ) );
+		}
+	}
+}
+
+/**
+ * A variation is shown by its product.
+ */
+function order_products( int $id, string $type ): void {
+	if ( 'product_variation' === $type ) {
+		$parent = (int) wp_get_post_parent_id( $id );
+		order( array( "p$parent", "pm$parent" ) );
+	}
+}

@@ -1,0 +1,175 @@
+<?php
+/**
+ * Changes of categories, tags and other terms, and of menus, which are terms too.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+add_action( 'edit_terms', __NAMESPACE__ . '\\touch_term', PHP_INT_MIN, 2 );
+add_action( 'pre_delete_term', __NAMESPACE__ . '\\touch_term', PHP_INT_MIN, 2 );
+add_action( 'edit_term_taxonomy', __NAMESPACE__ . '\\touch_term_by_place', PHP_INT_MIN, 2 );
+add_action( 'created_term', __NAMESPACE__ . '\\on_new_term', PHP_INT_MIN, 3 );
+add_action( 'delete_term', __NAMESPACE__ . '\\on_deleted_term', PHP_INT_MIN, 5 );
+foreach ( array( 'added_term_meta', 'updated_term_meta', 'deleted_term_meta' ) as $galley_action ) {
+	add_action( $galley_action, __NAMESPACE__ . '\\on_term_field', 10, 2 );
+}
+unset( $galley_action );
+add_action( 'wp_update_nav_menu', __NAMESPACE__ . '\\on_menu' );
+add_action( 'wp_delete_nav_menu', __NAMESPACE__ . '\\on_menu' );
+add_action( 'wp_create_nav_menu', __NAMESPACE__ . '\\on_menu' );
+
+$GLOBALS['galley_terms'] = array();
+
+/**
+ * Takes down the state of a term that is about to change, the first time.
+ */
+function touch_term( $term_id, $taxonomy = '' ): void {
+	$term_id = (int) $term_id;
+	$key     = touched_key( $term_id );
+	if ( isset( $GLOBALS['galley_terms'][ $key ] ) ) {
+		return;
+	}
+	$state = term_state( $term_id, (string) $taxonomy );
+	if ( $state ) {
+		$GLOBALS['galley_terms'][ $key ] = $state;
+		later(
+			"term$term_id",
+			static function () use ( $term_id, $taxonomy, $key ): void {
+				$old = $GLOBALS['galley_terms'][ $key ];
+				unset( $GLOBALS['galley_terms'][ $key ] );
+				order_term( $term_id, $old, term_state( $term_id, (string) $taxonomy ) );
+			}
+		);
+	}
+}
+
+/**
+ * WordPress counts a term's posts by the number of its place in the taxonomy.
+ */
+function touch_term_by_place( $place, $taxonomy = '' ): void {
+	$taxonomy = is_object( $taxonomy ) ? $taxonomy->name : (string) $taxonomy;
+	$term     = get_term_by( 'term_taxonomy_id', (int) $place, $taxonomy );
+	if ( $term instanceof \WP_Term ) {
+		touch_term( $term->term_id, $taxonomy );
+	}
+}
+
+/**
+ * @return array|null Null: no such term, or one of a menu.
+ */
+function term_state( int $term_id, string $taxonomy ): ?array {
+	$term = get_term( $term_id, $taxonomy );
+	if ( ! $term instanceof \WP_Term || 'nav_menu' === $term->taxonomy ) {
+		return null;
+	}
+	return array(
+		'taxonomy'    => $term->taxonomy,
+		'name'        => $term->name,
+		'slug'        => $term->slug,
+		'description' => $term->description,
+		'parent'      => (int) $term->parent,
+		'count'       => (int) $term->count,
+	);
+}
+
+/**
+ * Orders what has changed of a term.
+ */
+function order_term( int $term_id, array $old, ?array $new ): void {
+	order( term_tags( $term_id, $old, $new ) );
+	if ( $new && ( $old['slug'] !== $new['slug'] || $old['parent'] !== $new['parent'] ) ) {
+		// Addresses below it, and of posts that have it in theirs.
+		foreach ( array_merge( array( $term_id ), descendant_terms( $term_id ) ) as $moved ) {
+			order( array( "t$moved", "tl$moved" ) );
+		}
+		if ( false !== strpos( (string) get_option( 'permalink_structure' ), '%category%' ) ) {
+			order( 'b' );
+		}
+	}
+	if ( $new && $old['parent'] !== $new['parent'] ) {
+		foreach ( array_filter( array( $old['parent'], $new['parent'] ) ) as $parent ) {
+			order_archives_of( (int) $parent, $new['taxonomy'] );
+		}
+	}
+}
+
+/**
+ * What a change of a term touches, without its place in the tree. Pure.
+ *
+ * @return string[]
+ */
+function term_tags( int $id, array $old, ?array $new ): array {
+	$taxonomy = word( $old['taxonomy'] );
+	if ( ! $new ) {
+		return array( "t$id", "tl$id", "tc$id", "lt.$taxonomy", "ltc.$taxonomy", "sm.$taxonomy" );
+	}
+	$tags = array();
+	if ( $old['name'] !== $new['name'] || $old['slug'] !== $new['slug'] || $old['parent'] !== $new['parent'] ) {
+		array_push( $tags, "t$id", "tl$id", "lt.$taxonomy", "ltc.$taxonomy" );
+	}
+	if ( $old['slug'] !== $new['slug'] || $old['parent'] !== $new['parent'] ) {
+		$tags[] = "sm.$taxonomy";
+	}
+	if ( $old['description'] !== $new['description'] ) {
+		$tags[] = "t$id";
+	}
+	if ( $old['count'] !== $new['count'] ) {
+		array_push( $tags, "tc$id", "ltc.$taxonomy" );
+		if ( ! $old['count'] || ! $new['count'] ) {
+			array_push( $tags, "lt.$taxonomy", "sm.$taxonomy" );
+		}
+	}
+	return $tags;
+}
+
+/**
+ * The archives of a term and of those above it, of all types of posts.
+ */
+function order_archives_of( int $term_id, string $taxonomy ): void {
+	$object = get_taxonomy( $taxonomy );
+	$terms  = array_merge( array( $term_id ), array_map( 'intval', get_ancestors( $term_id, $taxonomy, 'taxonomy' ) ) );
+	foreach ( $object ? $object->object_type : array() as $type ) {
+		foreach ( $terms as $term ) {
+			$key = 'l.' . word( $type ) . ".t$term";
+			order( array( $key, "$key.q", "$key.n" ) );
+		}
+	}
+}
+
+function on_new_term( $term_id, $place = 0, $taxonomy = '' ): void {
+	if ( 'nav_menu' !== $taxonomy ) {
+		$taxonomy = word( (string) $taxonomy );
+		order( array( 'tl' . (int) $term_id, "lt.$taxonomy", "ltc.$taxonomy", "sm.$taxonomy" ) );
+	}
+}
+
+/**
+ * Posts of a term that goes lose it; WordPress tells which.
+ */
+function on_deleted_term( $term_id, $place = 0, $taxonomy = '', $term = null, $posts = array() ): void {
+	$object = get_taxonomy( (string) $taxonomy );
+	if ( ! $object || ! $object->public ) {
+		return;
+	}
+	foreach ( $object->object_type as $type ) {
+		$key = 'l.' . word( $type ) . '.t' . (int) $term_id;
+		order( array( $key, "$key.q", "$key.n" ) );
+	}
+	foreach ( array_slice( (array) $posts, 0, MOST_ORDERS ) as $id ) {
+		order( array( 'p' . (int) $id, 'pt' . (int) $id ) );
+	}
+}
+
+function on_term_field( $meta_id, $term_id ): void {
+	if ( ! is_shared() ) {
+		order( array( 't' . (int) $term_id, 'tl' . (int) $term_id ) );
+	}
+}
+
+function on_menu( $menu_id ): void {
+	order( 'm' . (int) $menu_id );
+}

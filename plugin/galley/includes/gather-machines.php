@@ -1,0 +1,131 @@
+<?php
+/**
+ * Gathers what the machine-readable pages are made of: REST, sitemaps, comment feeds.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+if ( is_shared() ) {
+	add_action( 'rest_api_init', __NAMESPACE__ . '\\gather_rest', PHP_INT_MAX );
+	add_filter( 'rest_request_before_callbacks', __NAMESPACE__ . '\\gather_route', PHP_INT_MAX, 3 );
+	add_action( 'template_redirect', __NAMESPACE__ . '\\gather_sitemap', -1 );
+	add_action( 'parse_query', __NAMESPACE__ . '\\gather_comment_feed', PHP_INT_MAX );
+}
+
+/**
+ * Whether lists come with the number of all their items, as REST gives it.
+ */
+function machine_counts(): bool {
+	return defined( 'REST_REQUEST' ) && REST_REQUEST;
+}
+
+/**
+ * Whether the request is for a sitemap of WordPress's own: its thousands of addresses have one tag.
+ */
+function is_sitemap_request(): bool {
+	static $is = null;
+	if ( null === $is ) {
+		if ( ! did_action( 'parse_request' ) ) {
+			return false;
+		}
+		$is = '' !== (string) ( $GLOBALS['wp']->query_vars['sitemap'] ?? '' );
+	}
+	return $is;
+}
+
+function gather_rest(): void {
+	foreach ( get_post_types( array( 'show_in_rest' => true ) ) as $type ) {
+		add_filter( "rest_prepare_$type", __NAMESPACE__ . '\\gather_rest_post', PHP_INT_MAX, 2 );
+	}
+	foreach ( get_taxonomies( array( 'show_in_rest' => true ) ) as $taxonomy ) {
+		add_filter( "rest_prepare_$taxonomy", __NAMESPACE__ . '\\gather_rest_term', PHP_INT_MAX, 2 );
+	}
+	add_filter( 'rest_prepare_user', __NAMESPACE__ . '\\gather_rest_user', PHP_INT_MAX, 2 );
+	add_filter( 'rest_prepare_comment', __NAMESPACE__ . '\\gather_rest_comment', PHP_INT_MAX, 2 );
+}
+
+function gather_rest_post( $response, $post = null ) {
+	$id = id_of( $post );
+	tag( "p$id" );
+	tag( "pt$id" );
+	tag( "rv$id" );
+	return $response;
+}
+
+function gather_rest_term( $response, $term = null ) {
+	if ( $term instanceof \WP_Term ) {
+		tag( "t$term->term_id" );
+		tag( "tl$term->term_id" );
+		tag( "tc$term->term_id" );
+	}
+	return $response;
+}
+
+function gather_rest_user( $response, $user = null ) {
+	if ( $user instanceof \WP_User ) {
+		tag( "u$user->ID" );
+	}
+	return $response;
+}
+
+function gather_rest_comment( $response, $comment = null ) {
+	if ( $comment instanceof \WP_Comment ) {
+		tag( "k$comment->comment_ID" );
+		tag( "c$comment->comment_post_ID" );
+	}
+	return $response;
+}
+
+/**
+ * Before a route answers. What is asked for by number and is not there is tagged by its number all the same.
+ */
+function gather_route( $response, $handler = null, $request = null ) {
+	tag( 'b' );
+	$route = $request instanceof \WP_REST_Request ? $request->get_route() : '/';
+	if ( preg_match( '~/(\d+)$~D', $route, $found ) ) {
+		tag( 'pl' . (int) $found[1] );
+		tag( 'tl' . (int) $found[1] );
+		tag( 'k' . (int) $found[1] );
+	}
+	if ( substr_count( trim( $route, '/' ), '/' ) < 2 ) {
+		// An index: of routes, with the site's name and its front page.
+		tag( 'home' );
+	}
+	return $response;
+}
+
+function gather_sitemap(): void {
+	if ( ! is_sitemap_request() ) {
+		return;
+	}
+	$vars                   = $GLOBALS['wp']->query_vars;
+	$GLOBALS['galley_tags'] = array();
+	tag( 'b' );
+	tag( 'op.blog_public' );
+	$kind = word( (string) $vars['sitemap'] );
+	if ( 'posts' === $kind || 'taxonomies' === $kind ) {
+		$kind = word( (string) ( $vars['sitemap-subtype'] ?? '' ) );
+	}
+	tag( "sm.$kind" );
+	// The pages' own links are not gathered: any change of an address is an order for the sitemap of its type.
+	foreach ( array( 'post_link', 'page_link', 'post_type_link' ) as $filter ) {
+		remove_filter( $filter, __NAMESPACE__ . '\\gather_link', PHP_INT_MAX );
+	}
+	remove_filter( 'term_link', __NAMESPACE__ . '\\gather_term_link', PHP_INT_MAX );
+	remove_filter( 'author_link', __NAMESPACE__ . '\\gather_author', PHP_INT_MAX );
+}
+
+/**
+ * The feed of all comments; that of one post is a query of its comments.
+ */
+function gather_comment_feed( $query ): void {
+	if ( $query instanceof \WP_Query && $query->is_comment_feed() ) {
+		$post = (int) ( $query->query_vars['p'] ?? 0 );
+		tag( $post > 0 ? "c$post" : 'lc' );
+		tag( 'f' );
+	}
+}

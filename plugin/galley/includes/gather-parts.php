@@ -1,0 +1,157 @@
+<?php
+/**
+ * Gathers what pages have in common: menus, widgets, templates, patterns, navigation blocks, settings.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/**
+ * Settings of which it is noted which page reads them; those that shape every page are in events-options.php.
+ */
+const READ_OPTIONS = array(
+	'blogname',
+	'blogdescription',
+	'date_format',
+	'time_format',
+	'start_of_week',
+	'rss_use_excerpt',
+	'site_icon',
+	'site_logo',
+	'blog_public',
+	'show_avatars',
+	'avatar_default',
+	'avatar_rating',
+	'comment_order',
+	'comments_per_page',
+	'comment_registration',
+	'close_comments_days_old',
+	'close_comments_for_old_posts',
+	'default_comments_page',
+	'page_comments',
+	'require_name_email',
+	'show_comments_cookies_opt_in',
+	'thread_comments',
+	'thread_comments_depth',
+	'users_can_register',
+	'wp_page_for_privacy_policy',
+);
+
+if ( is_shared() ) {
+	gather_parts();
+}
+
+function gather_parts(): void {
+	$own = __NAMESPACE__ . '\\';
+	add_filter( 'wp_get_nav_menu_items', $own . 'gather_menu', PHP_INT_MAX, 2 );
+	add_filter( 'is_active_sidebar', $own . 'gather_sidebar', PHP_INT_MAX, 2 );
+	add_action( 'dynamic_sidebar_before', $own . 'gather_sidebar_shown', PHP_INT_MAX );
+	add_action( 'dynamic_sidebar', $own . 'gather_widget', PHP_INT_MAX );
+	add_filter( 'get_block_templates', $own . 'gather_templates', PHP_INT_MAX, 3 );
+	add_filter( 'render_block', $own . 'gather_block', PHP_INT_MAX, 2 );
+	add_filter( 'human_time_diff', $own . 'gather_time_difference', PHP_INT_MAX );
+	foreach ( READ_OPTIONS as $option ) {
+		add_filter( "option_$option", $own . 'gather_option', PHP_INT_MAX, 2 );
+	}
+}
+
+function gather_menu( $items, $menu = null ) {
+	if ( isset( $menu->term_id ) ) {
+		tag( 'm' . (int) $menu->term_id );
+	}
+	foreach ( is_array( $items ) ? $items : array() as $item ) {
+		if ( 'post_type' === ( $item->type ?? '' ) ) {
+			tag( 'pl' . (int) $item->object_id );
+		} elseif ( 'taxonomy' === ( $item->type ?? '' ) ) {
+			tag( 'tl' . (int) $item->object_id );
+		}
+	}
+	return $items;
+}
+
+function gather_sidebar( $is_active, $index = '' ) {
+	tag( 'sb.' . word( is_numeric( $index ) ? "sidebar-$index" : sanitize_title( (string) $index ) ) );
+	return $is_active;
+}
+
+function gather_sidebar_shown( $index ): void {
+	tag( 'sb.' . word( (string) $index ) );
+}
+
+function gather_widget( $widget ): void {
+	if ( isset( $widget['id'] ) ) {
+		tag( 'w.' . word( (string) $widget['id'] ) );
+	}
+}
+
+/**
+ * Of the templates that were looked for, in their order: the one found first, and those before it, which would take its place.
+ */
+function gather_templates( $templates, $query = array(), $type = 'wp_template' ) {
+	if ( 'wp_template' !== $type || ! is_array( $templates ) ) {
+		return $templates;
+	}
+	$found = array();
+	foreach ( $templates as $template ) {
+		$found[ (string) ( $template->slug ?? '' ) ] = true;
+	}
+	if ( empty( $query['slug__in'] ) ) {
+		tag( 'l.wp_template' );
+	}
+	foreach ( (array) ( $query['slug__in'] ?? array() ) as $slug ) {
+		tag( 'tp.' . word( (string) $slug ) );
+		if ( isset( $found[ (string) $slug ] ) ) {
+			tag( 'tu.' . word( (string) $slug ) );
+			break;
+		}
+	}
+	return $templates;
+}
+
+/**
+ * Blocks that show what lies elsewhere.
+ */
+function gather_block( $html, $block = array() ) {
+	$with = $block['attrs'] ?? array();
+	switch ( $block['blockName'] ?? '' ) {
+		case 'core/block':
+		case 'core/navigation':
+			if ( ! empty( $with['ref'] ) ) {
+				tag( 'p' . (int) $with['ref'] );
+			}
+			break;
+		case 'core/navigation-link':
+		case 'core/navigation-submenu':
+			if ( ! empty( $with['id'] ) ) {
+				tag( ( 'taxonomy' === ( $with['kind'] ?? '' ) ? 'tl' : 'pl' ) . (int) $with['id'] );
+			}
+			break;
+		case 'core/template-part':
+			tag( 'tu.' . word( (string) ( $with['slug'] ?? '' ) ) );
+			tag( 'tp.' . word( (string) ( $with['slug'] ?? '' ) ) );
+			break;
+		case 'core/query-total':
+			tag( 'l.post' );
+			break;
+		case 'core/rss':
+			at_most( HOUR_IN_SECONDS );
+			break;
+	}
+	return $html;
+}
+
+/**
+ * "Five minutes ago" is true for a while only.
+ */
+function gather_time_difference( $text ) {
+	at_most( HOUR_IN_SECONDS );
+	return $text;
+}
+
+function gather_option( $value, $option = '' ) {
+	tag( "op.$option" );
+	return $value;
+}

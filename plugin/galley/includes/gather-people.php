@@ -1,0 +1,132 @@
+<?php
+/**
+ * Gathers terms, users and comments that a page shows.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+if ( is_shared() ) {
+	gather_people();
+}
+
+function gather_people(): void {
+	$own = __NAMESPACE__ . '\\';
+	add_filter( 'term_link', $own . 'gather_term_link', PHP_INT_MAX, 2 );
+	add_filter( 'get_terms', $own . 'gather_terms', PHP_INT_MAX, 3 );
+	add_filter( 'author_link', $own . 'gather_author', PHP_INT_MAX, 2 );
+	foreach ( array( 'display_name', 'description', 'user_nicename', 'user_url', 'first_name', 'last_name', 'nickname', 'user_email' ) as $field ) {
+		add_filter( "get_the_author_$field", $own . 'gather_author', PHP_INT_MAX, 2 );
+	}
+	add_filter( 'the_author', $own . 'gather_this_author', PHP_INT_MAX );
+	add_filter( 'get_avatar_data', $own . 'gather_avatar', PHP_INT_MAX, 2 );
+	add_filter( 'users_pre_query', $own . 'gather_users', PHP_INT_MAX );
+	add_filter( 'comments_pre_query', $own . 'gather_comments', PHP_INT_MAX, 2 );
+	add_filter( 'get_comments_number', $own . 'gather_number', PHP_INT_MAX, 2 );
+	foreach ( array( 'get_comment_text', 'get_comment_excerpt' ) as $filter ) {
+		add_filter( $filter, $own . 'gather_comment', PHP_INT_MAX, 3 );
+	}
+}
+
+function gather_term_link( $link, $term = null ) {
+	if ( $term instanceof \WP_Term ) {
+		tag( "tl$term->term_id" );
+	}
+	return $link;
+}
+
+/**
+ * Lists of terms; not the terms of a post, and not the look-up of one.
+ */
+function gather_terms( $terms, $taxonomies = array(), $arguments = array() ) {
+	if ( ! empty( $arguments['object_ids'] ) || 'id=>parent' === ( $arguments['fields'] ?? '' ) || is_sitemap_request() ) {
+		return $terms;
+	}
+	foreach ( is_array( $terms ) && count( $terms ) <= 300 ? $terms : array() as $term ) {
+		if ( $term instanceof \WP_Term ) {
+			tag( "tl$term->term_id" );
+		}
+	}
+	if ( ! empty( $arguments['include'] ) || ( ( ! empty( $arguments['slug'] ) || ! empty( $arguments['name'] ) ) && $terms ) ) {
+		return $terms;
+	}
+	$counts = 'count' === ( $arguments['orderby'] ?? '' ) || ! empty( $arguments['show_count'] ) || machine_counts();
+	foreach ( (array) $taxonomies as $taxonomy ) {
+		tag( ( $counts ? 'ltc.' : 'lt.' ) . word( (string) $taxonomy ) );
+	}
+	return $terms;
+}
+
+function gather_author( $value, $user_id = 0 ) {
+	if ( (int) $user_id > 0 ) {
+		tag( 'u' . (int) $user_id );
+	}
+	return $value;
+}
+
+function gather_this_author( $name ) {
+	if ( isset( $GLOBALS['authordata']->ID ) ) {
+		tag( 'u' . (int) $GLOBALS['authordata']->ID );
+	}
+	return $name;
+}
+
+function gather_avatar( $data, $of = null ) {
+	if ( is_numeric( $of ) ) {
+		tag( 'u' . (int) $of );
+	} elseif ( $of instanceof \WP_User ) {
+		tag( "u$of->ID" );
+	} elseif ( $of instanceof \WP_Post ) {
+		tag( 'u' . (int) $of->post_author );
+	} elseif ( $of instanceof \WP_Comment && $of->user_id ) {
+		tag( 'u' . (int) $of->user_id );
+	}
+	return $data;
+}
+
+function gather_users( $users ) {
+	tag( 'lu' );
+	return $users;
+}
+
+/**
+ * Comments of a post, or the newest of all.
+ */
+function gather_comments( $comments, $query = null ) {
+	$vars = $query instanceof \WP_Comment_Query ? $query->query_vars : array();
+	$post = (int) ( $vars['post_id'] ?? 0 );
+	if ( $post > 0 ) {
+		tag( ( empty( $vars['count'] ) ? 'c' : 'cn' ) . $post );
+		return $comments;
+	}
+	$reach = (int) ( $vars['number'] ?? 0 ) + (int) ( $vars['offset'] ?? 0 );
+	$first = in_array( $vars['orderby'] ?? '', array( '', 'comment_date', 'comment_date_gmt' ), true ) && 'ASC' !== strtoupper( (string) ( $vars['order'] ?? '' ) );
+	$depth = $first && ! empty( $vars['number'] ) && ! machine_counts() ? depth( $reach ) : null;
+	if ( null === $depth ) {
+		tag( 'lc' );
+	} else {
+		tag( 'lc.q' );
+		tag( "lc.r$depth" );
+	}
+	return $comments;
+}
+
+function gather_number( $number, $post_id = 0 ) {
+	tag( 'cn' . (int) $post_id );
+	return $number;
+}
+
+/**
+ * The text of one comment, where not all comments of its post are gathered already.
+ */
+function gather_comment( $text, $comment = null, $more = null ) {
+	// `get_comment_excerpt` gives an id, and the comment behind it.
+	$comment = $comment instanceof \WP_Comment ? $comment : ( $more instanceof \WP_Comment ? $more : null );
+	if ( $comment && ! has_tag( "c$comment->comment_post_ID" ) ) {
+		tag( "k$comment->comment_ID" );
+	}
+	return $text;
+}

@@ -1,0 +1,196 @@
+<?php
+/**
+ * Gathers the posts that a page is made of: their text, excerpts, titles, addresses, pictures, fields and terms.
+ *
+ * WordPress passes each of them through a filter as it is printed; the filters here return what they get. They are added
+ * only for answers that may be stored.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+if ( is_shared() ) {
+	gather_posts();
+}
+
+function gather_posts(): void {
+	$own = __NAMESPACE__ . '\\';
+	add_filter( 'the_title', $own . 'gather_title', PHP_INT_MAX, 2 );
+	foreach ( array( 'post_link', 'page_link', 'post_type_link', 'attachment_link', 'post_thumbnail_id' ) as $filter ) {
+		add_filter( $filter, $own . 'gather_link', PHP_INT_MAX, 2 );
+	}
+	foreach ( array( 'get_the_date', 'get_the_time' ) as $filter ) {
+		add_filter( $filter, $own . 'gather_date', PHP_INT_MAX, 3 );
+	}
+	foreach ( array( 'get_the_modified_date', 'get_the_modified_time' ) as $filter ) {
+		add_filter( $filter, $own . 'gather_third', PHP_INT_MAX, 3 );
+	}
+	add_filter( 'the_content', $own . 'gather_content', PHP_INT_MAX );
+	add_filter( 'get_the_excerpt', $own . 'begin_excerpt', PHP_INT_MIN, 2 );
+	add_filter( 'get_the_excerpt', $own . 'end_excerpt', PHP_INT_MAX, 2 );
+	add_filter( 'get_the_terms', $own . 'gather_terms_of_post', PHP_INT_MAX, 2 );
+	add_filter( 'get_post_metadata', $own . 'gather_field', PHP_INT_MAX, 3 );
+	foreach ( array( 'wp_get_attachment_metadata', 'wp_get_attachment_url' ) as $filter ) {
+		add_filter( $filter, $own . 'gather_attachment', PHP_INT_MAX, 2 );
+	}
+	add_filter( 'oembed_response_data', $own . 'gather_embed', PHP_INT_MAX, 2 );
+	add_action( 'wp', $own . 'gather_main', PHP_INT_MAX );
+}
+
+/**
+ * The id of what WordPress hands to filters: a post, or its id.
+ *
+ * @param mixed $post A post, an id, or nothing.
+ */
+function id_of( $post ): int {
+	return $post instanceof \WP_Post ? $post->ID : (int) ( is_scalar( $post ) ? $post : 0 );
+}
+
+function gather_title( $title, $id = 0 ) {
+	$id = id_of( $id );
+	if ( $id > 0 ) {
+		tag( "pl$id" );
+	}
+	return $title;
+}
+
+function gather_link( $link, $post = 0 ) {
+	$id = id_of( $post );
+	if ( $id > 0 ) {
+		tag( "pl$id" );
+	}
+	return $link;
+}
+
+function gather_date( $date, $format = '', $post = null ) {
+	$id = id_of( $post );
+	if ( $id > 0 ) {
+		tag( "pl$id" );
+	}
+	return $date;
+}
+
+function gather_third( $date, $format = '', $post = null ) {
+	$id = id_of( $post );
+	if ( $id > 0 ) {
+		tag( "p$id" );
+	}
+	return $date;
+}
+
+/**
+ * The content of the post at hand, unless it is only looked at for its excerpt.
+ */
+function gather_content( $content ) {
+	$id = (int) get_the_ID();
+	if ( $id > 0 && empty( $GLOBALS['galley_excerpt_of'] ) ) {
+		tag( "p$id" );
+	}
+	return $content;
+}
+
+function begin_excerpt( $excerpt, $post = null ) {
+	$id                           = id_of( $post );
+	$GLOBALS['galley_excerpt_of'] = $id;
+	if ( $id > 0 ) {
+		tag( "pe$id" );
+	}
+	return $excerpt;
+}
+
+function end_excerpt( $excerpt, $post = null ) {
+	unset( $GLOBALS['galley_excerpt_of'] );
+	return $excerpt;
+}
+
+/**
+ * @param mixed $terms Terms, an error, or false.
+ */
+function gather_terms_of_post( $terms, $post_id = 0 ) {
+	tag( 'pt' . (int) $post_id );
+	if ( is_array( $terms ) ) {
+		foreach ( $terms as $term ) {
+			if ( $term instanceof \WP_Term ) {
+				tag( "tl$term->term_id" );
+			}
+		}
+	}
+	return $terms;
+}
+
+/**
+ * A field of a post that is read. WordPress's own hidden fields are told apart: they are known by other filters.
+ */
+function gather_field( $value, $id = 0, $key = '' ) {
+	if ( '' === $key || '_' !== $key[0] ) {
+		tag( 'pm' . (int) $id );
+	} elseif ( '_thumbnail_id' === $key ) {
+		tag( 'pl' . (int) $id );
+	} elseif ( ! is_quiet_field( $key ) ) {
+		tag( 'pm' . (int) $id );
+	}
+	return $value;
+}
+
+/**
+ * Whether a hidden field is one of WordPress's own that pages learn of otherwise, or not at all. Pure.
+ */
+function is_quiet_field( string $key ): bool {
+	return (bool) preg_match( '/^_(edit_|wp_|menu_item_|oembed_|pingme|encloseme|customize_|galley_|thumbnail_id$)/', $key );
+}
+
+function gather_attachment( $data, $id = 0 ) {
+	$id = (int) $id;
+	if ( $id > 0 ) {
+		tag( "p$id" );
+	}
+	return $data;
+}
+
+function gather_embed( $data, $post = null ) {
+	tag( 'p' . id_of( $post ) );
+	return $data;
+}
+
+/**
+ * What the page at hand is about.
+ */
+function gather_main(): void {
+	tag( 'b' );
+	if ( is_front_page() || is_home() ) {
+		tag( 'home' );
+	}
+	$about = get_queried_object();
+	if ( $about instanceof \WP_Post ) {
+		tag( ( is_home() ? 'pl' : 'p' ) . $about->ID );
+	} elseif ( $about instanceof \WP_Term ) {
+		tag( "t$about->term_id" );
+		tag( "tl$about->term_id" );
+	} elseif ( $about instanceof \WP_User ) {
+		tag( "u$about->ID" );
+	}
+	if ( is_404() ) {
+		gather_missing();
+	}
+}
+
+/**
+ * What would have to appear for a missing page to be there: a post whose slug begins so (WordPress guesses), a term, a user.
+ */
+function gather_missing(): void {
+	tag( 'e404' );
+	$slug = basename( (string) ( get_query_var( 'name' ) ? get_query_var( 'name' ) : get_query_var( 'pagename' ) ) );
+	if ( '' !== $slug ) {
+		tag( 'g.' . word( substr( $slug, 0, 3 ) ) );
+	}
+	if ( '' !== (string) get_query_var( 'author_name' ) || '' !== (string) get_query_var( 'author' ) ) {
+		tag( 'lu' );
+	}
+	$taxonomies = array_keys( (array) ( $GLOBALS['wp_query']->tax_query->queried_terms ?? array() ) );
+	foreach ( $taxonomies as $taxonomy ) {
+		tag( 'lt.' . word( (string) $taxonomy ) );
+	}
+}

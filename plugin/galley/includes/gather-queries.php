@@ -1,0 +1,319 @@
+<?php
+/**
+ * Gathers the lists of posts that a page shows: every WP_Query, the lists that WordPress makes without it, neighbours.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+if ( is_shared() ) {
+	gather_queries();
+}
+
+function gather_queries(): void {
+	$own = __NAMESPACE__ . '\\';
+	add_filter( 'posts_pre_query', $own . 'gather_query', PHP_INT_MAX, 2 );
+	add_filter( 'the_posts', $own . 'gather_feed_items', PHP_INT_MAX, 2 );
+	add_filter( 'get_pages', $own . 'gather_pages', PHP_INT_MAX, 2 );
+	add_filter( 'getarchives_where', $own . 'gather_archives', PHP_INT_MAX, 2 );
+	add_filter( 'get_calendar', $own . 'gather_calendar', PHP_INT_MAX );
+	add_filter( 'get_previous_post_where', $own . 'gather_neighbour', PHP_INT_MAX, 5 );
+	add_filter( 'get_next_post_where', $own . 'gather_neighbour', PHP_INT_MAX, 5 );
+}
+
+/** Their pages know them by tags of their own. */
+const UNLISTED_TYPES = array( 'nav_menu_item', 'wp_template', 'wp_template_part', 'wp_global_styles', 'custom_css', 'customize_changeset', 'revision', 'oembed_cache', 'user_request' );
+
+/**
+ * Runs after the query has been understood and before it is asked, whatever it suppresses.
+ */
+function gather_query( $posts, $query = null ) {
+	if ( $query instanceof \WP_Query && ! is_sitemap_request() ) {
+		$list = describe_query( $query );
+		foreach ( list_tags( $list ) as $tag ) {
+			tag( $tag );
+		}
+		if ( $query->is_home() && $query->is_main_query() ) {
+			tag( 'st' );
+		}
+		if ( $list['types'] && ! $query->is_singular() && empty( $query->query['posts_per_page'] ) ) {
+			tag( $query->is_feed() ? 'op.posts_per_rss' : 'op.posts_per_page' );
+		}
+	}
+	return $posts;
+}
+
+/**
+ * What a query asks for, as `list_tags` wants it.
+ */
+function describe_query( \WP_Query $query ): array {
+	$vars  = $query->query_vars;
+	$list  = any_list(
+		array(
+			'types'      => types_of( $query ),
+			'search'     => '' !== (string) ( $vars['s'] ?? '' ),
+			'authors'    => authors_of( $vars ),
+			'dates'      => dates_of( $vars ),
+			'parents'    => parents_of( $vars ),
+			'any_status' => ! empty( $vars['post_status'] ) && array_diff( (array) $vars['post_status'], array( 'publish', 'inherit' ) ),
+			'sorted'     => sorted_by( $vars ),
+		)
+	);
+	$terms = terms_of( $query );
+	if ( null === $terms ) {
+		$list['complex'] = true;
+	} else {
+		$list['terms'] = $terms;
+	}
+	if ( ! empty( $vars['date_query'] ) || ( ! $list['dates'] && ! empty( $vars['monthnum'] ) ) ) {
+		$list['complex'] = true;
+	}
+	foreach ( array( 'p', 'page_id', 'attachment_id' ) as $name ) {
+		if ( ! empty( $vars[ $name ] ) ) {
+			$list['ids'][] = (int) $vars[ $name ];
+		}
+	}
+	if ( ! empty( $vars['post__in'] ) && count( $vars['post__in'] ) <= 200 ) {
+		$list['ids'] = array_merge( $list['ids'], array_map( 'intval', $vars['post__in'] ) );
+	}
+	foreach ( array( 'name', 'pagename', 'attachment' ) as $name ) {
+		if ( ! empty( $vars[ $name ] ) && is_string( $vars[ $name ] ) ) {
+			$list['slugs'][] = basename( $vars[ $name ] );
+		}
+	}
+	$list['slugs'] = array_merge( $list['slugs'], array_map( 'strval', (array) ( $vars['post_name__in'] ?? array() ) ) );
+	return array_merge( $list, depth_of( $query, $list ) );
+}
+
+/**
+ * @return string[]
+ */
+function types_of( \WP_Query $query ): array {
+	$types = array_filter( (array) ( $query->query_vars['post_type'] ?? '' ) );
+	if ( array( 'any' ) === array_values( $types ) ) {
+		$types = get_post_types( array( 'exclude_from_search' => false ) );
+	} elseif ( ! $types && $query->is_tax() ) {
+		$types = array();
+		foreach ( array_keys( (array) ( $query->tax_query->queried_terms ?? array() ) ) as $taxonomy ) {
+			$object = get_taxonomy( (string) $taxonomy );
+			$types  = array_merge( $types, $object ? $object->object_type : array() );
+		}
+	} elseif ( ! $types ) {
+		$types = array( $query->is_page() ? 'page' : ( $query->is_attachment() ? 'attachment' : 'post' ) );
+	}
+	return array_values( array_diff( array_unique( $types ), UNLISTED_TYPES ) );
+}
+
+/**
+ * The terms of one condition that each result fulfils; none where there is no condition, null where it cannot be said.
+ *
+ * @return int[]|null
+ */
+function terms_of( \WP_Query $query ): ?array {
+	$clauses = array();
+	$and     = true;
+	foreach ( (array) ( $query->tax_query->queries ?? array() ) as $key => $clause ) {
+		if ( 'relation' === $key ) {
+			$and = 'OR' !== strtoupper( (string) $clause );
+		} elseif ( is_array( $clause ) ) {
+			$clauses[] = $clause;
+		}
+	}
+	if ( ! $clauses ) {
+		return array();
+	}
+	foreach ( ( $and || 1 === count( $clauses ) ) ? $clauses : array() as $clause ) {
+		if ( in_array( $clause['operator'] ?? 'IN', array( 'IN', 'AND' ), true ) && ! empty( $clause['terms'] ) && count( (array) $clause['terms'] ) <= 50 ) {
+			return term_ids( (array) $clause['terms'], (string) ( $clause['field'] ?? 'term_id' ), (string) ( $clause['taxonomy'] ?? '' ) );
+		}
+	}
+	return null;
+}
+
+/**
+ * @return int[]|null
+ */
+function term_ids( array $terms, string $field, string $taxonomy ): ?array {
+	if ( 'term_id' === $field ) {
+		return array_map( 'intval', array_values( $terms ) );
+	}
+	$ids = array();
+	foreach ( $terms as $value ) {
+		$term = get_term_by( $field, $value, $taxonomy );
+		if ( ! $term instanceof \WP_Term ) {
+			tag( 'lt.' . word( $taxonomy ) );
+			return null;
+		}
+		$ids[] = $term->term_id;
+	}
+	return $ids;
+}
+
+/**
+ * @return int[]
+ */
+function authors_of( array $vars ): array {
+	$authors = (array) ( $vars['author__in'] ?? array() );
+	if ( ! $authors && preg_match( '/^\d+(,\d+)*$/D', (string) ( $vars['author'] ?? '' ) ) ) {
+		$authors = explode( ',', (string) $vars['author'] );
+	}
+	return array_values( array_filter( array_map( 'intval', $authors ) ) );
+}
+
+/**
+ * `2024`, `202405` or `20240531`. Pure.
+ *
+ * @return string[]
+ */
+function dates_of( array $vars ): array {
+	$date = preg_replace( '/\D/', '', (string) ( $vars['m'] ?? '' ) );
+	if ( ! empty( $vars['year'] ) ) {
+		$date = sprintf( '%04d', $vars['year'] );
+		if ( ! empty( $vars['monthnum'] ) ) {
+			$date .= sprintf( '%02d', $vars['monthnum'] );
+			$date .= empty( $vars['day'] ) ? '' : sprintf( '%02d', $vars['day'] );
+		}
+	}
+	$length = strlen( $date );
+	return $length < 4 ? array() : array( substr( $date, 0, min( 8, $length - $length % 2 ) ) );
+}
+
+/**
+ * Pure.
+ *
+ * @return int[]
+ */
+function parents_of( array $vars ): array {
+	if ( ! empty( $vars['post_parent__in'] ) ) {
+		return array_map( 'intval', (array) $vars['post_parent__in'] );
+	}
+	return is_numeric( $vars['post_parent'] ?? '' ) ? array( (int) $vars['post_parent'] ) : array();
+}
+
+/**
+ * What a query sorts or filters by besides dates and conditions. Pure.
+ *
+ * @return string[]
+ */
+function sorted_by( array $vars ): array {
+	$names  = is_array( $vars['orderby'] ?? '' ) ? array_keys( $vars['orderby'] ) : preg_split( '/[\s,]+/', (string) ( $vars['orderby'] ?? '' ) );
+	$fields = array();
+	foreach ( $names as $name ) {
+		$name = preg_replace( '/^post_/', '', (string) $name );
+		if ( in_array( $name, array( 'title', 'name', 'modified', 'menu_order', 'author', 'parent', 'comment_count' ), true ) ) {
+			$fields[] = $name;
+		}
+	}
+	$keys = array( (string) ( $vars['meta_key'] ?? '' ) );
+	$left = array( (array) ( $vars['meta_query'] ?? array() ) );
+	while ( $left ) {
+		$clause = array_pop( $left );
+		$keys[] = is_string( $clause['key'] ?? null ) ? $clause['key'] : '';
+		foreach ( $clause as $part ) {
+			if ( is_array( $part ) ) {
+				$left[] = $part;
+			}
+		}
+	}
+	foreach ( array_unique( array_filter( $keys ) ) as $key ) {
+		$fields[] = "m_$key";
+	}
+	if ( ! empty( $vars['title'] ) ) {
+		$fields[] = 'title';
+	}
+	return $fields;
+}
+
+/**
+ * How far down a list of the newest looks.
+ *
+ * @return array{depth: ?int, pages: string}
+ */
+function depth_of( \WP_Query $query, array $list ): array {
+	$vars  = $query->query_vars;
+	$order = $vars['orderby'] ?? '';
+	$per   = (int) ( $vars['posts_per_page'] ?? 0 );
+	$plain = in_array( $order, array( '', 'date', 'post_date' ), true ) && 'ASC' !== strtoupper( (string) ( $vars['order'] ?? 'DESC' ) );
+	$other = array(
+		'depth' => null,
+		'pages' => 'other',
+	);
+	if ( ! $plain || $per < 1 || ! empty( $vars['nopaging'] ) || $list['sorted'] || $list['any_status'] || machine_counts() ) {
+		return $other;
+	}
+	/**
+	 * Whether pages of a list depend on how far down they look only. Return false where a theme prints how many posts a list has.
+	 */
+	if ( ! apply_filters( 'galley_ranked_lists', true, $query ) ) {
+		return $other;
+	}
+	$pages = 'none';
+	if ( empty( $vars['no_found_rows'] ) && ! $query->is_feed() ) {
+		$pages = (int) get_option( 'posts_per_page' ) === $per ? 'standard' : 'other';
+	}
+	$before = ! empty( $vars['offset'] ) ? (int) $vars['offset'] : ( max( 1, (int) ( $vars['paged'] ?? 1 ) ) - 1 ) * $per;
+	return array(
+		'depth' => $before + $per + count( (array) ( $vars['post__not_in'] ?? array() ) ),
+		'pages' => $pages,
+	);
+}
+
+/**
+ * A feed tells when its items were last changed.
+ */
+function gather_feed_items( $posts, $query = null ) {
+	if ( is_array( $posts ) && $query instanceof \WP_Query && $query->is_feed() && $query->is_main_query() ) {
+		tag( 'f' );
+		foreach ( $posts as $post ) {
+			tag( 'p' . id_of( $post ) );
+		}
+	}
+	return $posts;
+}
+
+function gather_pages( $pages, $arguments = array() ) {
+	$type = word( (string) ( $arguments['post_type'] ?? 'page' ) );
+	tag( "l.$type" );
+	foreach ( is_array( $pages ) ? $pages : array() as $page ) {
+		tag( 'pl' . id_of( $page ) );
+	}
+	if ( ! empty( $arguments['number'] ) ) {
+		tag( "o.$type.title" );
+		tag( "o.$type.menu_order" );
+	}
+	return $pages;
+}
+
+/**
+ * Months with posts change when one gets its first or loses its last; with numbers they change always.
+ */
+function gather_archives( $where, $arguments = array() ) {
+	$type   = word( (string) ( $arguments['post_type'] ?? 'post' ) );
+	$months = in_array( $arguments['type'] ?? '', array( '', 'monthly', 'yearly' ), true ) && empty( $arguments['show_post_count'] );
+	tag( $months ? "ar.$type" : "l.$type" );
+	return $where;
+}
+
+/**
+ * Shows which days have posts, and which day is today.
+ */
+function gather_calendar( $calendar ) {
+	tag( 'l.post' );
+	at_most( until_midnight( (string) wp_date( 'H:i:s' ) ) );
+	return $calendar;
+}
+
+function gather_neighbour( $where, $in_same_term = false, $excluded = '', $taxonomy = 'category', $post = null ) {
+	$id = id_of( $post );
+	if ( ! $in_same_term && ! $excluded ) {
+		tag( "ad$id" );
+		return $where;
+	}
+	$type = word( (string) get_post_type( $id ) );
+	tag( "l.$type.x" );
+	tag( "pt$id" );
+	return $where;
+}

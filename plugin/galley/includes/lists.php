@@ -1,0 +1,152 @@
+<?php
+/**
+ * Lists of posts: from what a query asks for to the narrowest tags that every change of its result touches. Pure.
+ *
+ * A list is named by one of its conditions, since a post that enters or leaves it fulfils all of them:
+ * `l.<type>`, `l.<type>.t<term>`, `.a<author>`, `.d<yyyy[mm[dd]]>`, `.par<parent>`, `.s` for a search, `.x` for what cannot be
+ * said so. Lists of the newest so many also say how far down they look (`.q` and `.r<depth>`), and, where they know the
+ * number of pages, `.n`: a post far down then changes only the pages that reach it. `o.<type>.<field>` stands for what a
+ * list is sorted or filtered by. What an order has to name is the other half: ranks.php and post-changes.php.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/** How far down lists are told apart. */
+const DEPTHS = array( 5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100, 150, 200, 300, 500 );
+
+/**
+ * The tags of a list.
+ *
+ * @param array $list As `describe_query` gives it: types (string[]), terms, authors, dates, parents (lists of values, empty where
+ *                    there is no such condition), ids, slugs, search, complex, any_status (bool), sorted (string[]), depth (?int), pages (string: `none`, `standard`, `other`).
+ * @return string[]
+ */
+function list_tags( array $list ): array {
+	$tags = array();
+	foreach ( $list['ids'] as $id ) {
+		$tags[] = "pl$id";
+	}
+	foreach ( $list['slugs'] as $slug ) {
+		$tags[] = 'n.' . word( $slug );
+	}
+	$is_named = $list['ids'] || $list['slugs'];
+	foreach ( $list['types'] as $type ) {
+		$type = word( $type );
+		foreach ( $list['sorted'] as $field ) {
+			$tags[] = "o.$type." . word( $field );
+		}
+		if ( $list['any_status'] ) {
+			$tags[] = "l.$type.z";
+		}
+		if ( ! $is_named ) {
+			$tags = array_merge( $tags, conditions( $type, $list ) );
+		}
+	}
+	return array_values( array_unique( $tags ) );
+}
+
+/**
+ * The tags of one condition of a list, for one type.
+ *
+ * @return string[]
+ */
+function conditions( string $type, array $list ): array {
+	if ( $list['search'] ) {
+		return array( "l.$type.s" );
+	}
+	foreach ( array( 'terms' => 't', 'authors' => 'a' ) as $kind => $letter ) {
+		if ( $list[ $kind ] ) {
+			$keys = array();
+			foreach ( $list[ $kind ] as $value ) {
+				$keys = array_merge( $keys, deep( "l.$type.$letter$value", $list ) );
+			}
+			return $keys;
+		}
+	}
+	foreach ( array( 'dates' => 'd', 'parents' => 'par' ) as $kind => $letter ) {
+		if ( $list[ $kind ] ) {
+			return array_map(
+				static function ( $value ) use ( $type, $letter ): string {
+					return "l.$type.$letter$value";
+				},
+				$list[ $kind ]
+			);
+		}
+	}
+	return $list['complex'] ? array( "l.$type.x" ) : deep( "l.$type", $list );
+}
+
+/**
+ * A list's tag, or, of the newest so many, how far down it looks.
+ *
+ * @return string[]
+ */
+function deep( string $key, array $list ): array {
+	$depth = null === $list['depth'] || 'other' === $list['pages'] ? null : depth( $list['depth'] );
+	if ( null === $depth ) {
+		return array( $key );
+	}
+	$tags = array( "$key.q", "$key.r$depth" );
+	if ( 'standard' === $list['pages'] ) {
+		$tags[] = "$key.n";
+	}
+	return $tags;
+}
+
+/**
+ * The smallest of the depths that reaches so far down; null where none does.
+ */
+function depth( int $reach ): ?int {
+	foreach ( DEPTHS as $depth ) {
+		if ( $depth >= $reach ) {
+			return $depth;
+		}
+	}
+	return null;
+}
+
+/**
+ * What has to be ordered for a post that has so many newer ones before it in a list.
+ *
+ * @return string[]
+ */
+function rank_tags( string $key, int $rank ): array {
+	if ( $rank < DEPTHS[0] ) {
+		return array( $key, "$key.q" );
+	}
+	$tags = array( $key );
+	foreach ( DEPTHS as $depth ) {
+		if ( $depth > $rank ) {
+			$tags[] = "$key.r$depth";
+		}
+	}
+	return $tags;
+}
+
+/**
+ * A list that nothing is known of; what is known is put over it.
+ */
+function any_list( array $known ): array {
+	return array_merge(
+		array(
+			'types'      => array(),
+			'terms'      => array(),
+			'authors'    => array(),
+			'dates'      => array(),
+			'parents'    => array(),
+			'ids'        => array(),
+			'slugs'      => array(),
+			'search'     => false,
+			'complex'    => false,
+			'any_status' => false,
+			'sorted'     => array(),
+			'depth'      => null,
+			'pages'      => 'none',
+		),
+		$known
+	);
+}

@@ -1,0 +1,137 @@
+<?php
+/**
+ * The purge orders of this request: gathered while it runs, sent once (delivery.php).
+ *
+ * An order is a word: a tag, a path, or `*` for the whole site. Hard orders are final, soft ones let the old page answer
+ * while one refresh runs. What happens is mostly known only when the request is over, so an event may also note what it has
+ * touched and be asked then: `later()`.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/** More orders than that are not sent one by one: the blog as a whole is purged. */
+const MOST_ORDERS = 500;
+
+$GLOBALS['galley_orders'] = array(
+	'hard' => array(),
+	'soft' => array(),
+);
+$GLOBALS['galley_later']  = array();
+
+/**
+ * Orders that pages with one of these tags are composed anew.
+ *
+ * @param string|string[] $tags     Without the prefix of the blog.
+ * @param string          $strength `hard` or `soft`.
+ */
+function order( $tags, string $strength = 'hard' ): void {
+	if ( ! $tags ) {
+		return;
+	}
+	begin_orders();
+	foreach ( with_classes( (array) $tags ) as $tag ) {
+		$GLOBALS['galley_orders'][ $strength ][ blog_prefix() . $tag ] = true;
+	}
+}
+
+/**
+ * Orders that a path, or everything (`*`), is composed anew.
+ */
+function order_word( string $word, string $strength = 'hard' ): void {
+	begin_orders();
+	$GLOBALS['galley_orders'][ $strength ][ $word ] = true;
+}
+
+/**
+ * Has a function asked for its orders when they are about to be sent.
+ *
+ * @param string   $name The same name again does nothing.
+ * @param callable $ask  Calls `order()`.
+ */
+function later( string $name, callable $ask ): void {
+	begin_orders();
+	$GLOBALS['galley_later'][ blog_prefix() . $name ] = array( get_current_blog_id(), $ask );
+}
+
+/**
+ * Tags with the classes of the numbered among them: who carries the class is meant as well. Pure.
+ *
+ * @param string[] $tags As in tags.php.
+ * @return string[]
+ */
+function with_classes( array $tags ): array {
+	$all = array();
+	foreach ( $tags as $tag ) {
+		$all[ $tag ] = true;
+		if ( preg_match( '/^([a-z]+)\d+$/D', $tag, $found ) ) {
+			$all[ $found[1] ] = true;
+		}
+	}
+	return array_map( 'strval', array_keys( $all ) );
+}
+
+/**
+ * Takes what there is to be sent now.
+ *
+ * @return array{hard: string[], soft: string[]}
+ */
+function take_orders(): array {
+	while ( $GLOBALS['galley_later'] ) {
+		list( $blog, $ask ) = array_shift( $GLOBALS['galley_later'] );
+		$elsewhere          = is_multisite() && get_current_blog_id() !== $blog;
+		if ( $elsewhere ) {
+			switch_to_blog( $blog );
+		}
+		$ask();
+		if ( $elsewhere ) {
+			restore_current_blog();
+		}
+	}
+	$orders                   = $GLOBALS['galley_orders'];
+	$GLOBALS['galley_orders'] = array(
+		'hard' => array(),
+		'soft' => array(),
+	);
+	return array(
+		'hard' => compact_orders( array_map( 'strval', array_keys( $orders['hard'] ) ), blog_prefix() ),
+		'soft' => compact_orders( array_map( 'strval', array_keys( $orders['soft'] ) ), blog_prefix() ),
+	);
+}
+
+/**
+ * Orders without those that others include; everything of the blog where there are too many. Pure.
+ *
+ * @param string[] $words  Orders.
+ * @param string   $prefix Of the blog.
+ * @return string[]
+ */
+function compact_orders( array $words, string $prefix = '' ): array {
+	if ( in_array( '*', $words, true ) ) {
+		return array( '*' );
+	}
+	$whole = $prefix . 'b';
+	if ( count( $words ) > MOST_ORDERS ) {
+		foreach ( $words as $word ) {
+			if ( '/' !== $word[0] && 0 !== strpos( $word, $prefix ) ) {
+				// Of several blogs at once.
+				return array( '*' );
+			}
+		}
+		$words[] = $whole;
+	}
+	if ( ! in_array( $whole, $words, true ) ) {
+		return $words;
+	}
+	return array_values(
+		array_filter(
+			$words,
+			static function ( string $word ) use ( $whole, $prefix ): bool {
+				return $word === $whole || '/' === $word[0] || ( '' !== $prefix && 0 !== strpos( $word, $prefix ) );
+			}
+		)
+	);
+}

@@ -1,0 +1,138 @@
+<?php
+/**
+ * Orders that are not known to have arrived, kept in the database.
+ *
+ * Before the first change of a request is ordered, a row says that something will be. When the orders leave, the row holds
+ * them; it is deleted when the server has said that it has them: in its answer on the admin interface, or, of orders in the
+ * head of an answer, by their name in a later request (`Galley-Heard`). Rows that stay are sent again. A row without orders
+ * belongs to a request that died: then everything of the blog is ordered. One row per request, so that requests that run
+ * at the same time take nothing from each other.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/** A request that has not sent its orders after so many seconds has died. */
+const DEAD_AFTER = 120;
+
+/** Orders of an answer are in the next requests' `Galley-Heard` long before. */
+const UNHEARD_AFTER = 10;
+
+/** Rows looked at by one request. */
+const MOST_PENDING = 20;
+
+/**
+ * Notes that orders will come, and begins to listen for the end of the request.
+ */
+function begin_orders(): void {
+	if ( isset( $GLOBALS['galley_order_id'] ) || ! function_exists( 'get_option' ) ) {
+		return;
+	}
+	$id                         = bin2hex( random_bytes( 8 ) );
+	$GLOBALS['galley_order_id'] = $id;
+	$GLOBALS['galley_began']    = microtime( true );
+	write_pending( $id, null );
+}
+
+/**
+ * Writes a row past the options' hooks and caches.
+ *
+ * @param array{hard: string[], soft: string[]}|null $orders What was sent.
+ */
+function write_pending( string $id, ?array $orders ): void {
+	global $wpdb;
+	$row = array(
+		'option_name'  => "galley_pending_$id",
+		'option_value' => (string) wp_json_encode(
+			array(
+				'at'     => time(),
+				'orders' => $orders,
+			)
+		),
+		'autoload'     => 'no',
+	);
+	$hide = $wpdb->suppress_errors( true );
+	// phpcs:ignore WordPress.DB -- rows of our own.
+	$wpdb->replace( $wpdb->options, $row );
+	$wpdb->suppress_errors( $hide );
+}
+
+function delete_pending( string $id ): void {
+	global $wpdb;
+	// phpcs:ignore WordPress.DB -- rows of our own.
+	$wpdb->delete( $wpdb->options, array( 'option_name' => "galley_pending_$id" ) );
+}
+
+/**
+ * The rows that earlier requests left behind.
+ *
+ * @return array<string, array{at: int, orders: ?array}> By id.
+ */
+function read_pending(): array {
+	global $wpdb;
+	$hide = $wpdb->suppress_errors( true );
+	// phpcs:ignore WordPress.DB -- must not come from a cache.
+	$rows = $wpdb->get_results( "SELECT option_name, option_value FROM $wpdb->options WHERE option_name LIKE 'galley\\_pending\\_%' LIMIT " . MOST_PENDING );
+	$wpdb->suppress_errors( $hide );
+	$found = array();
+	foreach ( $rows ? $rows : array() as $row ) {
+		$value                                            = json_decode( $row->option_value, true );
+		$found[ substr( $row->option_name, 15 ) ] = array(
+			'at'     => (int) ( $value['at'] ?? 0 ),
+			'orders' => is_array( $value['orders'] ?? null ) ? $value['orders'] : null,
+		);
+	}
+	return $found;
+}
+
+/**
+ * What to do with a row. Pure.
+ *
+ * @param array $row   As `read_pending` gives it.
+ * @param bool  $heard Whether the server has its orders.
+ * @param int   $now   Unix time.
+ * @return string `keep`, `delete`, `resend` or `everything`.
+ */
+function judge_pending( array $row, bool $heard, int $now ): string {
+	if ( $heard ) {
+		return 'delete';
+	}
+	$age = $now - $row['at'];
+	if ( null === $row['orders'] ) {
+		return $age >= DEAD_AFTER ? 'everything' : 'keep';
+	}
+	return $age >= UNHEARD_AFTER ? 'resend' : 'keep';
+}
+
+/**
+ * Makes good what was lost: takes up the orders of earlier requests into this one.
+ */
+function take_up_pending(): void {
+	// Who cannot deliver leaves them to who can.
+	if ( ! passes_through() && ! connection() ) {
+		return;
+	}
+	$heard = heard();
+	foreach ( read_pending() as $id => $row ) {
+		$verdict = judge_pending( $row, isset( $heard[ $id ] ), time() );
+		if ( 'delete' === $verdict ) {
+			delete_pending( $id );
+		} elseif ( 'keep' !== $verdict ) {
+			// A new moment, so that requests beside this one leave it alone.
+			write_pending( $id, $row['orders'] );
+			$GLOBALS['galley_taken_up'][] = $id;
+			foreach ( $row['orders'] ?? array( 'hard' => array( blog_prefix() . 'b' ) ) as $strength => $words ) {
+				foreach ( array_filter( (array) $words, 'is_string' ) as $word ) {
+					order_word( $word, 'soft' === $strength ? 'soft' : 'hard' );
+				}
+			}
+		}
+	}
+}
+
+if ( passes_through() || ( defined( 'DOING_CRON' ) && DOING_CRON ) ) {
+	add_action( 'wp_loaded', __NAMESPACE__ . '\\take_up_pending', 0 );
+}

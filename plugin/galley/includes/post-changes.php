@@ -1,0 +1,168 @@
+<?php
+/**
+ * From two states of a post to what has to be ordered. Pure: what only the database knows (ranks, neighbours, descendants) is
+ * named here and asked for in events-posts.php.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/**
+ * What a change touches.
+ *
+ * @param int        $id  The post.
+ * @param array|null $old As `post_state` gives it; null: it was not there.
+ * @param array|null $new The same after the change; null: it is gone.
+ * @return array{tags: string[], lists: array[], types: string[], moved: bool} Tags to order; lists that it enters or leaves (`key`, `type`,
+ *               `term`, `author`, `date`, `added`); types of which a list changed; whether its address did.
+ */
+function post_changes( int $id, ?array $old, ?array $new ): array {
+	$was    = $old && $old['visible'];
+	$is     = $new && $new['visible'];
+	$change = array(
+		'tags'  => array(),
+		'lists' => array(),
+		'types' => array(),
+		'moved' => false,
+	);
+	if ( $old === $new ) {
+		return $change;
+	}
+	$types = array_unique( array_filter( array( $old['type'] ?? '', $new['type'] ?? '' ) ) );
+	if ( ( $old['status'] ?? '' ) !== ( $new['status'] ?? '' ) ) {
+		foreach ( $types as $type ) {
+			$change['tags'][] = 'l.' . word( $type ) . '.z';
+		}
+	}
+	if ( ! $was && ! $is ) {
+		return $change;
+	}
+	$left             = $was ? state_lists( $old ) : array();
+	$entered          = $is ? state_lists( $new ) : array();
+	$change['tags'][] = "p$id";
+	$change['moved']  = $was !== $is || $old['link'] !== $new['link'] || $old['slug'] !== $new['slug'];
+	if ( $was && $is ) {
+		$change['tags'] = array_merge( $change['tags'], edit_tags( $id, $old, $new ) );
+		if ( $old['date'] === $new['date'] && $old['type'] === $new['type'] && $old['password'] === $new['password'] ) {
+			list( $left, $entered ) = array( array_diff_key( $left, $entered ), array_diff_key( $entered, $left ) );
+		}
+	} else {
+		array_push( $change['tags'], "pl$id", "pe$id", "pt$id", "pm$id", "cn$id", "c$id" );
+		foreach ( $types as $type ) {
+			$change['tags'][] = 'sm.' . word( $type );
+		}
+	}
+	if ( $change['moved'] ) {
+		foreach ( array_filter( array( $was ? $old : null, $is ? $new : null ) ) as $state ) {
+			$change['tags'] = array_merge( $change['tags'], slug_tags( $state['slug'] ) );
+		}
+	}
+	$searched = $left || $entered || $old['content'] !== $new['content'] || $old['title'] !== $new['title'] || $old['excerpt'] !== $new['excerpt'];
+	foreach ( $types as $type ) {
+		if ( $left || $entered ) {
+			$change['types'][] = $type;
+			$change['tags'][]  = 'l.' . word( $type ) . '.x';
+		}
+		if ( $searched ) {
+			$change['tags'][] = 'l.' . word( $type ) . '.s';
+		}
+	}
+	foreach ( array( -1 => $left, 1 => $entered ) as $added => $lists ) {
+		foreach ( $lists as $list ) {
+			$change['lists'][] = $list + array( 'added' => $added );
+		}
+	}
+	$change['tags'] = array_values( array_unique( $change['tags'] ) );
+	return $change;
+}
+
+/**
+ * The tags of what an edit of a public post touches, besides lists and the post itself.
+ *
+ * @return string[]
+ */
+function edit_tags( int $id, array $old, array $new ): array {
+	$tags    = array();
+	$type    = word( $new['type'] );
+	$differs = static function ( string ...$names ) use ( $old, $new ): bool {
+		foreach ( $names as $name ) {
+			if ( $old[ $name ] !== $new[ $name ] ) {
+				return true;
+			}
+		}
+		return false;
+	};
+	if ( $differs( 'excerpt', 'password' ) ) {
+		$tags[] = "pe$id";
+	}
+	if ( $differs( 'title', 'link', 'slug', 'picture', 'password', 'date', 'author', 'type' ) ) {
+		$tags[] = "pl$id";
+	}
+	if ( $differs( 'terms', 'type' ) ) {
+		$tags[] = "pt$id";
+	}
+	if ( $differs( 'link', 'slug' ) ) {
+		$tags[] = "sm.$type";
+	}
+	foreach ( array( 'title', 'modified', 'menu_order', 'author', 'parent', 'slug' ) as $field ) {
+		if ( $differs( $field ) ) {
+			$tags[] = "o.$type." . ( 'slug' === $field ? 'name' : $field );
+		}
+	}
+	if ( $differs( 'picture' ) ) {
+		$tags[] = "o.$type.m__thumbnail_id";
+	}
+	if ( $differs( 'password' ) ) {
+		$tags[] = "l.$type.x";
+	}
+	return $tags;
+}
+
+/**
+ * The lists that a public post of such a state is in, by their tags.
+ *
+ * @return array<string, array{key: string, type: string, term: int, author: int, date: string, ranked: bool}>
+ */
+function state_lists( array $state ): array {
+	$type  = word( $state['type'] );
+	$about = array(
+		'type'   => $state['type'],
+		'term'   => 0,
+		'author' => 0,
+		'date'   => $state['date'],
+		'ranked' => true,
+	);
+	$lists = array( "l.$type" => $about );
+	foreach ( $state['terms'] as $terms ) {
+		foreach ( $terms as $term ) {
+			$lists[ "l.$type.t$term" ] = array_merge( $about, array( 'term' => $term ) );
+		}
+	}
+	$lists[ "l.$type.a{$state['author']}" ] = array_merge( $about, array( 'author' => $state['author'] ) );
+	$unranked                               = array_merge( $about, array( 'ranked' => false ) );
+	$digits                                 = preg_replace( '/\D/', '', $state['date'] );
+	foreach ( array( 4, 6, 8 ) as $length ) {
+		$lists[ "l.$type.d" . substr( $digits, 0, $length ) ] = $unranked;
+	}
+	$lists[ "l.$type.par{$state['parent']}" ] = $unranked;
+	foreach ( $lists as $key => $list ) {
+		$lists[ $key ]['key'] = $key;
+	}
+	return $lists;
+}
+
+/**
+ * The tags of pages that look for a slug, or for the beginning of one.
+ *
+ * @return string[]
+ */
+function slug_tags( string $slug ): array {
+	$tags = array( 'n.' . word( $slug ) );
+	for ( $length = 1; $length <= min( 3, strlen( $slug ) ); $length++ ) {
+		$tags[] = 'g.' . word( substr( $slug, 0, $length ) );
+	}
+	return $tags;
+}

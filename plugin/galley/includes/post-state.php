@@ -1,0 +1,94 @@
+<?php
+/**
+ * What of a post pages can show, at one moment: compared before and after a change, it says what the change touches.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/**
+ * The state of a post; null of what no list and no page of its own ever shows.
+ *
+ * @param \WP_Post    $post   The post.
+ * @param string|null $status Its status, where the post does not tell it any more.
+ * @return array|null Scalars, and `terms`: taxonomy to ids with their ancestors.
+ */
+function post_state( \WP_Post $post, ?string $status = null ): ?array {
+	if ( ! is_post_type_viewable( $post->post_type ) ) {
+		return null;
+	}
+	if ( null !== $status ) {
+		$post              = clone $post;
+		$post->post_status = $status;
+	}
+	return array(
+		'type'       => $post->post_type,
+		'status'     => $post->post_status,
+		'visible'    => is_public( $post ),
+		'author'     => (int) $post->post_author,
+		'date'       => $post->post_date,
+		'title'      => $post->post_title,
+		'slug'       => $post->post_name,
+		'content'    => md5( $post->post_content ),
+		'excerpt'    => md5( excerpt_basis( $post->post_excerpt, $post->post_content, (int) apply_filters( 'excerpt_length', 55 ) ) ),
+		'parent'     => (int) $post->post_parent,
+		'menu_order' => (int) $post->menu_order,
+		'password'   => $post->post_password,
+		'modified'   => $post->post_modified,
+		'rest'       => md5( $post->comment_status . $post->ping_status . $post->post_mime_type ),
+		'picture'    => (int) get_post_meta( $post->ID, '_thumbnail_id', true ),
+		'link'       => (string) get_permalink( $post ),
+		'terms'      => post_terms( $post ),
+	);
+}
+
+/**
+ * Whether anybody may see a post.
+ */
+function is_public( \WP_Post $post ): bool {
+	$status = $post->post_status;
+	if ( 'inherit' === $status ) {
+		$parent = $post->post_parent ? get_post( $post->post_parent ) : null;
+		$status = $parent && 'attachment' === $post->post_type && 'inherit' !== $parent->post_status ? $parent->post_status : 'publish';
+	}
+	return is_post_status_viewable( $status );
+}
+
+/**
+ * What an excerpt is made from: the one that was written, or the first words of the text. Pure, but for WordPress's strippers.
+ */
+function excerpt_basis( string $written, string $content, int $words ): string {
+	if ( '' !== $written ) {
+		return "=$written";
+	}
+	$more  = strpos( $content, '<!--more' );
+	$plain = wp_strip_all_tags( false === $more ? $content : substr( $content, 0, $more ) );
+	$parts = preg_split( '/\s+/', $plain, max( 1, $words ) + 2, PREG_SPLIT_NO_EMPTY );
+	// One word more than is shown: whether there is more is shown, too.
+	return ( false === $more ? '' : '+' ) . implode( ' ', array_slice( $parts, 0, max( 1, $words ) + 1 ) );
+}
+
+/**
+ * The terms of a post, of all taxonomies, with their ancestors: their archives show it as well.
+ *
+ * @return array<string, int[]>
+ */
+function post_terms( \WP_Post $post ): array {
+	$terms = array();
+	foreach ( get_object_taxonomies( $post->post_type ) as $taxonomy ) {
+		$found = get_the_terms( $post->ID, $taxonomy );
+		foreach ( is_array( $found ) ? $found : array() as $term ) {
+			$terms[ $taxonomy ][] = $term->term_id;
+			foreach ( get_ancestors( $term->term_id, $taxonomy, 'taxonomy' ) as $ancestor ) {
+				$terms[ $taxonomy ][] = (int) $ancestor;
+			}
+		}
+		if ( isset( $terms[ $taxonomy ] ) ) {
+			$terms[ $taxonomy ] = array_values( array_unique( $terms[ $taxonomy ] ) );
+		}
+	}
+	return $terms;
+}

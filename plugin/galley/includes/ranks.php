@@ -1,0 +1,82 @@
+<?php
+/**
+ * Where in its lists a post stands: asked of the database when it enters or leaves one.
+ *
+ * Bounded: nobody needs to know more than that a post stands behind the deepest depth, and the number of posts is
+ * counted up to a limit, above which the number of pages counts as changed.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+const MOST_COUNTED = 5000;
+
+/**
+ * How many public posts of a list are newer than a moment, up to the deepest depth.
+ *
+ * @param array  $list `type` with `terms` or `author` or neither.
+ * @param string $date As in `post_date`.
+ * @param int    $id   The post itself, which does not count.
+ */
+function rank( array $list, string $date, int $id ): int {
+	$deepest = (int) DEPTHS[ count( DEPTHS ) - 1 ];
+	return count_posts( $list, $deepest + 1, $date, $id );
+}
+
+/**
+ * Whether the number of a list's pages differs from what it was before so many posts were added.
+ */
+function changes_pages( array $list, int $added ): bool {
+	$per_page = max( 1, (int) get_option( 'posts_per_page' ) );
+	$now      = count_posts( $list, MOST_COUNTED + 1 );
+	return $now > MOST_COUNTED || crosses_page( $now - $added, $now, $per_page );
+}
+
+/**
+ * Whether so many posts need more or fewer pages than so many. Pure.
+ */
+function crosses_page( int $before, int $after, int $per_page ): bool {
+	return (int) ceil( max( 0, $before ) / $per_page ) !== (int) ceil( max( 0, $after ) / $per_page );
+}
+
+/**
+ * Counts public posts of a list, up to a limit.
+ */
+function count_posts( array $list, int $limit, string $after = '', int $except = 0 ): int {
+	global $wpdb;
+	$from  = "$wpdb->posts p";
+	$where = $wpdb->prepare( 'p.post_type = %s AND p.post_status = %s', $list['type'], 'attachment' === $list['type'] ? 'inherit' : 'publish' );
+	if ( ! empty( $list['terms'] ) ) {
+		$terms  = implode( ',', array_map( 'intval', $list['terms'] ) );
+		$from  .= " JOIN $wpdb->term_relationships r ON r.object_id = p.ID JOIN $wpdb->term_taxonomy x ON x.term_taxonomy_id = r.term_taxonomy_id";
+		$where .= " AND x.term_id IN ($terms)";
+	}
+	if ( ! empty( $list['author'] ) ) {
+		$where .= $wpdb->prepare( ' AND p.post_author = %d', $list['author'] );
+	}
+	if ( '' !== $after ) {
+		$where .= $wpdb->prepare( ' AND p.post_date > %s AND p.ID <> %d', $after, $except );
+	}
+	$limit = (int) $limit;
+	// phpcs:ignore WordPress.DB -- made of prepared parts above; the answer must be of this moment.
+	return (int) $wpdb->get_var( "SELECT COUNT(*) FROM (SELECT DISTINCT p.ID FROM $from WHERE $where LIMIT $limit) counted" );
+}
+
+/**
+ * The public posts of a type next to a moment, one on each side.
+ *
+ * @return int[]
+ */
+function neighbours( string $type, string $date, int $except ): array {
+	global $wpdb;
+	$found = array();
+	foreach ( array( '<= %s' => 'DESC', '>= %s' => 'ASC' ) as $side => $way ) {
+		$sql = "SELECT ID FROM $wpdb->posts WHERE post_type = %s AND post_status = 'publish' AND ID <> %d AND post_date $side ORDER BY post_date $way LIMIT 1";
+		// phpcs:ignore WordPress.DB -- as above.
+		$found[] = (int) $wpdb->get_var( $wpdb->prepare( $sql, $type, $except, $date ) );
+	}
+	return array_values( array_unique( array_filter( $found ) ) );
+}

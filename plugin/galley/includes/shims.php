@@ -1,0 +1,60 @@
+<?php
+/**
+ * For other plugins and themes: actions that purge.
+ *
+ *   do_action( 'galley_purge_all' );
+ *   do_action( 'galley_purge_post', $post_id );
+ *   do_action( 'galley_purge_url', 'https://example.com/a/' );
+ *   do_action( 'galley_purge_tags', array( 'my-tag' ), 'soft' );
+ *
+ * Tags of their own get onto pages with the filter `galley_tags`.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+add_action( 'galley_purge_all', __NAMESPACE__ . '\\purge_all' );
+add_action( 'galley_purge_post', __NAMESPACE__ . '\\purge_post', 10, 2 );
+add_action( 'galley_purge_url', __NAMESPACE__ . '\\purge_url', 10, 2 );
+add_action( 'galley_purge_tags', __NAMESPACE__ . '\\purge_tags', 10, 2 );
+
+/**
+ * @param mixed $strength `soft`, else hard.
+ */
+function purge_all( $strength = 'hard' ): void {
+	order( 'b', strength( $strength ) );
+}
+
+/**
+ * Everything that shows anything of a post.
+ */
+function purge_post( $post_id, $strength = 'hard' ): void {
+	$id = (int) $post_id;
+	order( array( "p$id", "pl$id", "pe$id", "pt$id", "pm$id", "c$id", "cn$id" ), strength( $strength ) );
+}
+
+function purge_url( $url, $strength = 'hard' ): void {
+	$path  = (string) wp_parse_url( (string) $url, PHP_URL_PATH );
+	$query = (string) wp_parse_url( (string) $url, PHP_URL_QUERY );
+	$word  = ( '' === $path ? '/' : $path ) . ( '' === $query ? '' : "?$query" );
+	if ( '/' === $word[0] && preg_match( '~^[\x21-\x2b\x2d-\x3a\x3c-\x7e]+$~D', $word ) && strlen( $word ) < 2000 ) {
+		order_word( $word, strength( $strength ) );
+	} else {
+		// It cannot be said in one word: everything, rather than nothing.
+		order( 'b', strength( $strength ) );
+	}
+}
+
+function purge_tags( $tags, $strength = 'hard' ): void {
+	foreach ( (array) $tags as $tag ) {
+		// As the page's tags are: with the prefix of the blog where they have it already, else as they are.
+		order_word( own_tag( $tag ), strength( $strength ) );
+	}
+}
+
+function strength( $wanted ): string {
+	return 'soft' === $wanted ? 'soft' : 'hard';
+}

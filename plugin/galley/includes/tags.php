@@ -1,0 +1,123 @@
+<?php
+/**
+ * The tags of the page at hand: names of the things it is made of.
+ *
+ * A tag of a numbered thing is a class and a number: `p12`. Pages with very many of a class carry the class alone (`p`), and
+ * every order for one of its things names the class too, so that such a page is composed anew too often, never too
+ * rarely. The classes:
+ *
+ *   p  a post, anything of it       pl  its title, address, dates, picture    pe  its excerpt    pm  its fields (meta)
+ *   pt its terms, whether sticky    ad  its neighbours                        rv  its revisions
+ *   c  a post's comments            cn  their number                          k   the text of one comment
+ *   t  a term's archive             tl  its name and address                  tc  its number of posts
+ *   u  a user                       m   a menu
+ *
+ * Others are words: `l.` lists (lists.php), `lt.` `ltc.` lists of terms, `lc` recent comments, `lu` lists of users, `n.` a
+ * slug, `g.` the beginning of one, `w.` a widget, `sb.` a sidebar, `tp.` `tu.` templates, `op.` an option, `sm.` a sitemap,
+ * `f` feeds, `e404`, `home`, and `b`, which every page of a blog carries.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/** Beyond it classes collapse; the server keeps 1024. */
+const MOST_TAGS = 900;
+
+/** All lines together. */
+const MOST_TAG_BYTES = 16000;
+
+/** One line: what every server on the way can take. */
+const LONGEST_LINE = 3800;
+
+$GLOBALS['galley_tags'] = array();
+
+/**
+ * Notes that the page depends on a thing.
+ */
+function tag( string $tag ): void {
+	$GLOBALS['galley_tags'][ blog_prefix() . $tag ] = true;
+}
+
+/**
+ * Whether the page is known to depend on a thing.
+ */
+function has_tag( string $tag ): bool {
+	return isset( $GLOBALS['galley_tags'][ blog_prefix() . $tag ] );
+}
+
+/**
+ * What stands before the tags of the blog at hand: nothing, or its number where there are several.
+ */
+function blog_prefix(): string {
+	static $many = null;
+	if ( null === $many ) {
+		$many = is_multisite();
+	}
+	return $many ? get_current_blog_id() . '.' : '';
+}
+
+/**
+ * A word as a tag may hold it: no blanks, commas or semicolons, not too long. Pure.
+ */
+function word( string $text ): string {
+	if ( strlen( $text ) <= 48 && preg_match( '/^[A-Za-z0-9._\/-]+$/D', $text ) ) {
+		return $text;
+	}
+	return '~' . substr( md5( $text ), 0, 12 );
+}
+
+/**
+ * The tags as the server is told them: few enough, or whole classes, or everything. Pure.
+ *
+ * @param string[] $tags Each once.
+ * @return string[]
+ */
+function collapsed( array $tags, int $most = MOST_TAGS, int $bytes = MOST_TAG_BYTES ): array {
+	while ( count( $tags ) > $most || strlen( implode( ',', $tags ) ) > $bytes ) {
+		$classes = array();
+		foreach ( $tags as $tag ) {
+			if ( preg_match( '/^((?:\d+\.)?[a-z]+)\d+$/D', $tag, $found ) ) {
+				$classes[ $found[1] ][] = $tag;
+			}
+		}
+		if ( ! $classes ) {
+			return array( '*' );
+		}
+		uasort(
+			$classes,
+			static function ( array $a, array $b ): int {
+				return count( $b ) - count( $a );
+			}
+		);
+		$largest = (string) array_key_first( $classes );
+		$tags    = array_merge( array_diff( $tags, $classes[ $largest ] ), array( $largest ) );
+		$tags    = array_values( array_unique( $tags ) );
+	}
+	return $tags;
+}
+
+/**
+ * Words as lines that are not too long. Pure.
+ *
+ * @param string[] $words None longer than a line.
+ * @param string   $start What each line begins with.
+ * @return string[]
+ */
+function lines( array $words, string $start = '' ): array {
+	$lines = array();
+	$line  = '';
+	foreach ( $words as $word ) {
+		if ( '' !== $line && strlen( $line ) + strlen( $word ) + 1 > LONGEST_LINE ) {
+			$lines[] = $line;
+			$line    = '';
+		}
+		$line .= '' === $line ? $start . $word : ',' . $word;
+	}
+	if ( '' !== $line ) {
+		$lines[] = $line;
+	}
+	return $lines;
+}
