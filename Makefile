@@ -1,6 +1,7 @@
 # The two commands that matter: `make demo` and `make test`. Both install what is missing first.
 
-.PHONY: help demo demo-clean test bench conformance faults build check setup-demo setup-test setup-bench setup-conformance setup-faults
+.PHONY: help demo demo-clean test bench conformance faults exactness build check setup-demo setup-test setup-bench setup-conformance setup-faults \
+	setup-exactness
 
 PORT ?= 8080
 DEMO_ARGS = --port $(PORT) $(if $(WP),--wp $(WP))
@@ -13,10 +14,11 @@ help:
 	@echo 'make bench            Galley next to Apache and nginx, in one run (QUICK=1: a short one)'
 	@echo 'make conformance      the public cache suite on Galley and its peers (ONLY=galley: Galley alone)'
 	@echo 'make faults           kill -9, full disks, damaged files, broken upstreams: the long form (ONLY=kill: one part)'
+	@echo 'make exactness        edits a real WordPress and counts what is purged, too little and too much (ONLY=slug: one event)'
 	@echo 'make build            the release binary, target/release/galley'
 
 # A static pattern: make does not look for implicit rules for phony targets.
-setup-demo setup-test setup-bench setup-conformance setup-faults: setup-%:
+setup-demo setup-test setup-bench setup-conformance setup-faults setup-exactness: setup-%:
 	@scripts/setup $*
 
 build:
@@ -50,3 +52,7 @@ conformance: setup-conformance build
 faults: setup-faults build
 	@cargo build --quiet --release --package xtask
 	@target/release/xtask faults --galley target/release/galley $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
+
+exactness: setup-exactness build
+	@cargo build --quiet --release --package xtask
+	@target/release/xtask exactness --galley target/release/galley $(if $(ONLY),--only $(ONLY)) $(if $(WITH),--with $(WITH)) $(if $(EXPLAIN),--explain) $(if $(JSON),--json $(JSON))

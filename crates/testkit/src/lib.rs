@@ -6,11 +6,12 @@
 //! an ordinary user (everything runs as oneself).
 //!
 //! What real parts cannot do on command is scripted: [`origin`] answers byte by byte, [`client`] asks byte by byte.
-//! [`faults`] does to a running server what must not harm it.
+//! [`faults`] does to a running server what must not harm it. [`exactness`] counts what purges miss and what they hit in vain.
 
 mod account;
 mod apache;
 pub mod client;
+pub mod exactness;
 pub mod faults;
 mod fcgiwrap;
 mod galley;

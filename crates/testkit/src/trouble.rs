@@ -47,6 +47,9 @@ pub enum Trouble {
     /// What came over the wire is not what the protocol allows.
     #[error("malformed answer: {0}")]
     Malformed(String),
+    /// WordPress did not do what it was asked to do, or a site is not as a run needs it.
+    #[error("{0}")]
+    Refused(String),
 }
 
 impl Trouble {
@@ -63,7 +66,8 @@ impl Trouble {
             Self::Missing { .. }
             | Self::Ended { .. }
             | Self::Unreachable(_)
-            | Self::Malformed(_) => false,
+            | Self::Malformed(_)
+            | Self::Refused(_) => false,
         }
     }
 }

@@ -1,10 +1,12 @@
-//! What the Makefile calls: `xtask demo`, `demo-clean`, `bench`, `conformance` and `faults`. Builds nothing itself.
+//! What the Makefile calls: `xtask demo`, `demo-clean`, `bench`, `conformance`, `faults` and `exactness`. Builds nothing
+//! itself.
 //!
 //! Results go to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage.
 
 mod bench;
 mod conformance;
 mod demo;
+mod exactness;
 mod faults;
 
 use std::process::ExitCode;
@@ -30,6 +32,8 @@ enum Task {
     Conformance(conformance::Arguments),
     /// Does to a running Galley what must not harm it, and counts
     Faults(faults::Arguments),
+    /// Edits a real WordPress and counts what is purged, too little and too much
+    Exactness(exactness::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +43,7 @@ fn main() -> ExitCode {
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Conformance(arguments) => conformance::run(&arguments),
         Task::Faults(arguments) => faults::run(&arguments),
+        Task::Exactness(arguments) => exactness::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,62 @@
+//! A few lines that tell two versions of a page apart, for people.
+
+/// The lines of `old` (`-`) and `new` (`+`) between their common beginning and end, the first few of each.
+pub(super) fn lines(old: &str, new: &str) -> String {
+    let (old, new) = (split(old), split(new));
+    let front = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let (old, new) = (
+        old.get(front..).unwrap_or_default(),
+        new.get(front..).unwrap_or_default(),
+    );
+    let back = old
+        .iter()
+        .rev()
+        .zip(new.iter().rev())
+        .take_while(|(a, b)| a == b)
+        .count();
+    let mut out = Vec::new();
+    for (sign, side) in [('-', old), ('+', new)] {
+        let differing = side.get(..side.len() - back).unwrap_or_default();
+        for line in differing.iter().take(MOST_LINES) {
+            let short: String = line.trim().chars().take(LONGEST_LINE).collect();
+            out.push(format!("{sign} {short}"));
+        }
+        if differing.len() > MOST_LINES {
+            out.push(format!(
+                "{sign} ... {} lines more",
+                differing.len() - MOST_LINES
+            ));
+        }
+    }
+    out.join("\n")
+}
+
+/// At line ends, and behind tags and commas: themes and JSON have very long lines.
+fn split(text: &str) -> Vec<&str> {
+    text.split_inclusive(['\n', '>', ','])
+        .filter(|piece| !piece.trim().is_empty())
+        .collect()
+}
+
+const MOST_LINES: usize = 6;
+const LONGEST_LINE: usize = 160;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_both_have_is_left_out() {
+        let rows = [
+            ("<a>same</a>", "<a>same</a>", ""),
+            ("<a>x</a>\n<b>", "<a>y</a>\n<b>", "- x</a>\n+ y</a>"),
+            ("<a></a>", "<a><i></a>", "+ <i>"),
+            ("a\na\n", "a\n", "- a"),
+        ];
+        for (old, new, wanted) in rows {
+            assert_eq!(lines(old, new), wanted, "{old:?} {new:?}");
+        }
+        let many = "x\n".repeat(9);
+        assert!(lines(&many, "").ends_with("- ... 3 lines more"));
+    }
+}

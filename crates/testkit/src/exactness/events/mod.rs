@@ -1,0 +1,131 @@
+//! The editorial events, in the order in which they are done: what, through which door, and whether pages may change.
+//!
+//! Each uses things of its own, so that any selection of them can be run alone; none depends on one before it.
+
+mod blocks;
+mod comments;
+mod lists;
+mod looks;
+mod posts;
+
+use super::{Form, editor::Editor};
+use crate::Trouble;
+
+/// The theme that an event needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Theme {
+    Classic,
+    Block,
+}
+
+impl Theme {
+    /// Its folder.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Classic => "twentytwentyone",
+            Self::Block => "twentytwentythree",
+        }
+    }
+}
+
+/// What an event has to do to the pages of the long form; anything else means that it did not work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    Change,
+    Nothing,
+}
+
+/// One event.
+pub(super) struct Act {
+    /// One word, for the command line.
+    pub(super) name: &'static str,
+    /// For a table.
+    pub(super) what: &'static str,
+    /// The door.
+    pub(super) way: &'static str,
+    pub(super) effect: Effect,
+    pub(super) short: bool,
+    pub(super) run: fn(&mut Editor<'_>) -> Result<(), Trouble>,
+}
+
+/// The acts of a form under a theme, in order.
+pub(super) fn of(form: Form, theme: Theme) -> Vec<&'static Act> {
+    let groups: &[&[Act]] = match theme {
+        Theme::Classic => &[posts::ACTS, comments::ACTS, lists::ACTS, looks::ACTS],
+        Theme::Block => &[blocks::ACTS],
+    };
+    let all = groups.iter().flat_map(|acts| acts.iter());
+    all.filter(|act| form == Form::Long || act.short).collect()
+}
+
+/// The names of all events.
+pub fn names() -> Vec<&'static str> {
+    named(Form::Long)
+}
+
+/// The names of the events of the short form.
+pub fn short_names() -> Vec<&'static str> {
+    named(Form::Short)
+}
+
+fn named(form: Form) -> Vec<&'static str> {
+    [Theme::Classic, Theme::Block]
+        .into_iter()
+        .flat_map(|theme| of(form, theme))
+        .map(|act| act.name)
+        .collect()
+}
+
+/// An act that changes pages, in the long form only.
+const fn act(
+    name: &'static str,
+    way: &'static str,
+    what: &'static str,
+    run: fn(&mut Editor<'_>) -> Result<(), Trouble>,
+) -> Act {
+    Act {
+        name,
+        what,
+        way,
+        effect: Effect::Change,
+        short: false,
+        run,
+    }
+}
+
+impl Act {
+    /// Also in the short form.
+    const fn short(mut self) -> Self {
+        self.short = true;
+        self
+    }
+
+    /// No page may change by it.
+    const fn changes_nothing(mut self) -> Self {
+        self.effect = Effect::Nothing;
+        self
+    }
+}
+
+const REST: &str = "REST";
+const AJAX: &str = "admin-ajax";
+const FORM: &str = "form";
+const LINK: &str = "link";
+const VISITOR: &str = "visitor";
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_there_are_enough() {
+        let all = names();
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+        assert!(all.len() >= 40, "{}", all.len());
+        let short = short_names();
+        assert!((8..=14).contains(&short.len()), "{}", short.len());
+        assert!(short.iter().all(|name| all.contains(name)));
+    }
+}

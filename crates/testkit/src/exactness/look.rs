@@ -1,0 +1,100 @@
+//! Looking at all pages of a site: four visitors without cookies, each with a connection of its own.
+
+use std::{
+    fmt::Write as _,
+    net::SocketAddr,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::mask::masked;
+use crate::{
+    Trouble,
+    client::{Connection, Request, Response},
+};
+
+/// One page as it was answered.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    /// Whether it came from the cache.
+    pub(super) hit: bool,
+    /// Everything that counts of the answer: status, some fields, the masked body.
+    pub(super) essence: String,
+    /// When the answer was whole.
+    pub(super) at: Instant,
+}
+
+/// Asks `host` for these targets; the answers are in their order.
+pub(super) fn look(addr: SocketAddr, host: &str, targets: &[&str]) -> Result<Vec<Seen>, Trouble> {
+    let next = AtomicUsize::new(0);
+    let visit = || -> Result<Vec<(usize, Seen)>, Trouble> {
+        let mut connection = Connection::within(addr, PATIENCE)?;
+        let mut seen = Vec::new();
+        loop {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(target) = targets.get(place) else {
+                return Ok(seen);
+            };
+            let request = Request::get(target).host(host).patience(PATIENCE);
+            let answer = connection.exchange(&request)?;
+            seen.push((place, Seen::of(&answer)));
+        }
+    };
+    let mut all = thread::scope(|scope| {
+        let visitors: Vec<_> = (0..VISITORS).map(|_| scope.spawn(visit)).collect();
+        let mut all = Vec::with_capacity(targets.len());
+        for visitor in visitors {
+            all.extend(
+                visitor
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?,
+            );
+        }
+        Ok::<_, Trouble>(all)
+    })?;
+    all.sort_by_key(|(place, _)| *place);
+    Ok(all.into_iter().map(|(_, seen)| seen).collect())
+}
+
+impl Seen {
+    /// Where a permanent redirect leads to.
+    pub(super) fn moved_to(&self) -> Option<&str> {
+        let fields = self.essence.strip_prefix("301\n")?;
+        let mut lines = fields.lines().take(FIELDS.len());
+        lines.find_map(|line| line.strip_prefix("location: "))
+    }
+
+    fn of(answer: &Response) -> Self {
+        Self {
+            hit: answer.is_hit(),
+            essence: essence(answer),
+            at: Instant::now(),
+        }
+    }
+}
+
+/// `Last-Modified` and `ETag` of feeds are left out: WordPress takes them from the newest change of the whole site, whatever
+/// the feed shows.
+fn essence(answer: &Response) -> String {
+    let mut out = format!("{}\n", answer.status);
+    for name in FIELDS {
+        for value in answer.all(name) {
+            let _ = writeln!(out, "{name}: {value}");
+        }
+    }
+    out.push_str(&masked(&answer.text()));
+    out
+}
+
+const FIELDS: [&str; 6] = [
+    "content-type",
+    "location",
+    "link",
+    "allow",
+    "x-wp-total",
+    "x-wp-totalpages",
+];
+const VISITORS: usize = 4;
+/// A page may have to wait for many others on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);

@@ -1,0 +1,82 @@
+//! What varies between two compositions of a page that are the same to a reader, as stated patterns.
+//!
+//! At most six are allowed, and each has to say why. Anything else that differs is a difference.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// What varies, the pattern that finds it, and what is put in its place.
+pub const MASKS: &[(&str, &str, &str)] = &[
+    (
+        "one-time keys of forms: they change twice a day",
+        r#"(name="_wpnonce" value=")[0-9a-f]{10}"#,
+        "${1}nonce",
+    ),
+    (
+        "one-time keys of scripts",
+        r#"("nonce":"|createNonceMiddleware\( ")[0-9a-f]{10}"#,
+        "${1}nonce",
+    ),
+    (
+        "random numbers in the names of an embedded page's parts",
+        r"(wp-embed-share-(?:tab|description)-[a-z]+-[0-9]+-)[0-9]+",
+        "${1}number",
+    ),
+    (
+        "random marks of embedded frames",
+        r#"(data-secret=(?:\\*"|&quot;)|#\?secret=)[0-9A-Za-z]{10}"#,
+        "${1}secret",
+    ),
+];
+
+/// The text with everything masked that varies.
+pub(super) fn masked(text: &str) -> String {
+    let mut out = std::borrow::Cow::Borrowed(text);
+    for (pattern, replacement) in COMPILED.iter() {
+        if let std::borrow::Cow::Owned(changed) = pattern.replace_all(&out, *replacement) {
+            out = changed.into();
+        }
+    }
+    out.into_owned()
+}
+
+static COMPILED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    let compile = |(_, pattern, replacement): &(&str, &str, &'static str)| {
+        Some((Regex::new(pattern).ok()?, *replacement))
+    };
+    MASKS.iter().filter_map(compile).collect()
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_at_most_six_and_all_compile() {
+        assert!(MASKS.len() <= 6);
+        assert_eq!(COMPILED.len(), MASKS.len());
+    }
+
+    #[test]
+    fn keys_are_masked_and_nothing_else() {
+        let rows = [
+            (
+                r#"<input type="hidden" name="_wpnonce" value="0123456789" />"#,
+                r#"<input type="hidden" name="_wpnonce" value="nonce" />"#,
+            ),
+            (
+                r#"data-secret=\"ceDumUCf1I\" src=x/#?secret=ceDumUCf1I"#,
+                r#"data-secret=\"secret\" src=x/#?secret=secret"#,
+            ),
+            (r#"{"nonce":"abcdef0123"}"#, r#"{"nonce":"nonce"}"#),
+            (
+                "<p>0123456789 abcdef0123</p>",
+                "<p>0123456789 abcdef0123</p>",
+            ),
+        ];
+        for (text, wanted) in rows {
+            assert_eq!(masked(text), wanted);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Exactness of purging, counted: a real WordPress behind the real server, every page warm, one editorial event after the
+//! other through the real administration, and after each every page compared with a fresh composition.
+//!
+//! Several ways of purging stand side by side, each a site of the same server in front of the same WordPress: our plugin,
+//! models of two others (the addresses that they would purge, noted at their hooks, purged over the admin interface), and
+//! nothing. So all of them see the same events and are measured with the same truth. A page is *stale* when its first answer
+//! after the event is not what is composed now, *purged* when it was a hit before the event and is none after it, *over* when
+//! it was purged although its composition did not change. What varies from composition to composition is masked by the
+//! patterns in [`MASKS`], and by nothing else; a page that does not hold still without an event ends the run.
+//!
+//! The short form belongs to the tests, the long one to `make exactness`.
+
+mod cost;
+mod count;
+mod diff;
+mod editor;
+mod events;
+mod look;
+mod mask;
+mod run;
+mod site;
+
+use std::{path::PathBuf, time::Duration};
+
+pub use self::{
+    cost::{Cost, Middle},
+    events::{names as event_names, short_names},
+    mask::MASKS,
+};
+use crate::Trouble;
+
+/// What is run, and how much of it.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// The server.
+    pub galley: PathBuf,
+    /// Folder of our plugin; needed for [`With::Galley`] only.
+    pub plugin: PathBuf,
+    /// The ways of purging that are compared.
+    pub with: Vec<With>,
+    /// Only these events, by name; none: all of the form.
+    pub only: Vec<String>,
+    /// How much.
+    pub form: Form,
+    /// Whether the plugin's own cost is measured at the end.
+    pub cost: bool,
+}
+
+/// How much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Some forty pages and ten events, one theme: for the tests.
+    Short,
+    /// 150 pages and all events, a classic theme and a block theme.
+    Long,
+}
+
+/// Who purges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum With {
+    /// Our plugin.
+    Galley,
+    /// A model of Proxy Cache Purge.
+    ProxyCachePurge,
+    /// A model of Nginx Helper.
+    NginxHelper,
+    /// Nobody.
+    None,
+}
+
+impl With {
+    /// All, in the order in which they are shown.
+    pub const ALL: [Self; 4] = [
+        Self::Galley,
+        Self::ProxyCachePurge,
+        Self::NginxHelper,
+        Self::None,
+    ];
+
+    /// One word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Galley => "galley",
+            Self::ProxyCachePurge => "proxy-cache-purge",
+            Self::NginxHelper => "nginx-helper",
+            Self::None => "none",
+        }
+    }
+
+    /// The site that is purged in this way.
+    fn host(self) -> &'static str {
+        match self {
+            Self::Galley => site::HOST,
+            Self::ProxyCachePurge => "proxy-cache-purge.test",
+            Self::NginxHelper => "nginx-helper.test",
+            Self::None => "none.test",
+        }
+    }
+}
+
+/// What one event did to the pages under one way of purging.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Pages whose composition the event changed.
+    pub changed: usize,
+    /// Pages whose first answer after the event was not what is composed now.
+    pub stale: usize,
+    /// Pages that were hits before the event and none after it.
+    pub purged: usize,
+    /// Purged pages whose composition is what it was.
+    pub over: usize,
+    /// From the editor's answer to the last right page; `None` when one was still wrong after seconds.
+    pub right_after: Option<Duration>,
+    /// The pages that were stale or over, each with what differs.
+    pub findings: Vec<Finding>,
+}
+
+/// A page that was stale, or purged without need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Which of the two.
+    pub what: Wrong,
+    /// Its address.
+    pub page: String,
+    /// For a stale page some lines of what it said (`-`) and what is composed (`+`); else empty.
+    pub difference: String,
+}
+
+/// What was wrong with a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wrong {
+    /// It said what was composed before.
+    Stale,
+    /// It was composed again, to the same result.
+    Over,
+}
+
+/// One event with its tallies, in the order of [`Setting::with`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// One word.
+    pub name: &'static str,
+    /// What is done, for a table.
+    pub what: &'static str,
+    /// Through which door.
+    pub way: &'static str,
+    /// The theme of that moment.
+    pub theme: &'static str,
+    /// Pages that were hits before it, of all; the least of all ways of purging.
+    pub hits: usize,
+    /// One for each way of purging.
+    pub tallies: Vec<Tally>,
+}
+
+/// What a whole run counted.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Number of pages that were compared after each event.
+    pub pages: usize,
+    /// In the order in which they were done.
+    pub events: Vec<Event>,
+    /// What the plugin costs, if that was asked for.
+    pub cost: Option<Cost>,
+}
+
+impl Outcome {
+    /// The sum over all events for the way of purging at this place of [`Setting::with`]; `right_after` is the longest.
+    pub fn total(&self, place: usize) -> Tally {
+        let mut total = Tally {
+            right_after: Some(Duration::ZERO),
+            ..Tally::default()
+        };
+        for tally in self
+            .events
+            .iter()
+            .filter_map(|event| event.tallies.get(place))
+        {
+            total.changed += tally.changed;
+            total.stale += tally.stale;
+            total.purged += tally.purged;
+            total.over += tally.over;
+            let both = total.right_after.zip(tally.right_after);
+            total.right_after = both.map(|(one, other)| one.max(other));
+        }
+        total
+    }
+}
+
+/// Runs the events; `said` hears of each as soon as it is counted.
+///
+/// # Errors
+/// When something of the stage does not work: a part does not start, an event is refused or has not the effect that it
+/// should have, pages do not hold still or are not kept. What is purged wrongly is no error but counted.
+pub fn run(setting: &Setting, said: &mut dyn FnMut(Progress<'_>)) -> Result<Outcome, Trouble> {
+    run::run(setting, said)
+}
+
+/// What is being done.
+#[derive(Debug)]
+pub enum Progress<'a> {
+    /// A step that is no event.
+    Step(&'a str),
+    /// An event was counted: its number from 1, of how many.
+    Event(&'a Event, usize, usize),
+}

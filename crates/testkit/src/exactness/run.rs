@@ -1,0 +1,332 @@
+//! The run: warm, act, look, compare, count; again for each event.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    Event, Form, Outcome, Progress, Setting, Tally, With, cost,
+    count::{Around, tally},
+    diff,
+    editor::Editor,
+    events::{self, Act, Effect, Theme},
+    look::{Seen, look},
+    site::{FRESH, HOST, Site, target_of},
+};
+use crate::{Trouble, wait::came_true};
+
+/// See [`super::run`].
+pub(super) fn run(
+    setting: &Setting,
+    said: &mut dyn FnMut(Progress<'_>),
+) -> Result<Outcome, Trouble> {
+    said(Progress::Step(
+        "starting MariaDB, WordPress, PHP-FPM and Galley",
+    ));
+    let site = Site::start(setting)?;
+    let mut editor = Editor::log_in(&site, HOST)?;
+    let acts = wanted(setting);
+    let mut events = Vec::new();
+    if !acts.is_empty() {
+        said(Progress::Step("composing every page twice"));
+        let mut stage = Stage::new(&site, setting)?;
+        for (theme, act) in &acts {
+            if stage.theme != *theme {
+                said(Progress::Step("switching to the block theme"));
+                stage.switch(*theme)?;
+            }
+            let event = stage.event(&mut editor, act)?;
+            said(Progress::Event(&event, events.len() + 1, acts.len()));
+            events.push(event);
+        }
+    }
+    let cost = if setting.cost {
+        said(Progress::Step("measuring what the plugin costs"));
+        Some(cost::measure(&site)?)
+    } else {
+        None
+    };
+    Ok(Outcome {
+        pages: site.targets.len(),
+        events,
+        cost,
+    })
+}
+
+/// The acts that are asked for, each with its theme.
+fn wanted(setting: &Setting) -> Vec<(Theme, &'static Act)> {
+    let chosen =
+        |act: &Act| setting.only.is_empty() || setting.only.iter().any(|name| name == act.name);
+    // Whoever names an event gets it, also with few pages.
+    let form = if setting.only.is_empty() {
+        setting.form
+    } else {
+        Form::Long
+    };
+    [Theme::Classic, Theme::Block]
+        .into_iter()
+        .flat_map(|theme| {
+            events::of(form, theme)
+                .into_iter()
+                .map(move |act| (theme, act))
+        })
+        .filter(|(_, act)| chosen(act))
+        .collect()
+}
+
+/// The site with what is true of it now.
+struct Stage<'s> {
+    site: &'s Site,
+    setting: &'s Setting,
+    pages: Vec<String>,
+    /// The newest fresh composition of each page.
+    truth: Vec<Seen>,
+    theme: Theme,
+}
+
+impl<'s> Stage<'s> {
+    fn new(site: &'s Site, setting: &'s Setting) -> Result<Self, Trouble> {
+        let mut stage = Self {
+            site,
+            setting,
+            pages: site.targets.clone(),
+            truth: Vec::new(),
+            theme: Theme::Classic,
+        };
+        stage.settle()?;
+        Ok(stage)
+    }
+
+    /// Learns the truth, and that it holds still: what differs between two compositions without an event would be taken
+    /// for a change later.
+    fn settle(&mut self) -> Result<(), Trouble> {
+        self.truth = self.fresh()?;
+        let again = self.fresh()?;
+        let moved = self.pages.iter().zip(self.truth.iter().zip(&again));
+        for (page, (one, other)) in moved {
+            if one.essence != other.essence {
+                let difference = diff::lines(&one.essence, &other.essence);
+                return Err(Trouble::Refused(format!(
+                    "{page} does not hold still without an event:\n{difference}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Another theme, which is no event.
+    fn switch(&mut self, theme: Theme) -> Result<(), Trouble> {
+        self.site
+            .wordpress
+            .php(&format!("switch_theme('{}');", theme.name()))?;
+        self.theme = theme;
+        for with in &self.setting.with {
+            self.site.purge(*with, &["*".to_owned()])?;
+        }
+        self.settle()
+    }
+
+    fn fresh(&self) -> Result<Vec<Seen>, Trouble> {
+        self.look(FRESH)
+    }
+
+    fn look(&self, host: &str) -> Result<Vec<Seen>, Trouble> {
+        look(self.site.addr(), host, &self.targets())
+    }
+
+    fn targets(&self) -> Vec<&str> {
+        self.pages.iter().map(String::as_str).collect()
+    }
+
+    /// Where an event moved a page, the page is from now on the one at the new address: WordPress forbids to keep its
+    /// redirects from old addresses. That the old address was right after the event is counted by then.
+    fn follow(&mut self, before: &[Seen]) -> Result<(), Trouble> {
+        for place in 0..self.pages.len() {
+            let moved = before.get(place).zip(self.truth.get(place));
+            let to = moved.and_then(|(before, after)| {
+                after.moved_to().filter(|_| before.moved_to().is_none())
+            });
+            let Some(to) = to.and_then(target_of) else {
+                continue;
+            };
+            if self.pages.contains(&to) {
+                continue;
+            }
+            let new = look(self.site.addr(), FRESH, &[&to])?;
+            if let (Some(page), Some(truth), Some(new)) = (
+                self.pages.get_mut(place),
+                self.truth.get_mut(place),
+                new.into_iter().next(),
+            ) {
+                *page = to;
+                *truth = new;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does one act and counts what it did.
+    fn event(&mut self, editor: &mut Editor<'_>, act: &Act) -> Result<Event, Trouble> {
+        let during = |trouble: Trouble| {
+            Trouble::Refused(format!(
+                "event `{}`: {trouble}\n{}",
+                act.name,
+                self.site.log()
+            ))
+        };
+        let mut warm = Vec::new();
+        for with in &self.setting.with {
+            warm.push(self.warm(*with).map_err(during)?);
+        }
+        for with in &self.setting.with {
+            self.site.noted(*with)?;
+        }
+        (act.run)(editor).map_err(during)?;
+        let answered = Instant::now();
+        let mut first = Vec::new();
+        for with in &self.setting.with {
+            let noted = self.site.noted(*with)?;
+            self.site.purge(*with, &noted)?;
+            first.push(self.look(with.host())?);
+        }
+        let after = self.fresh()?;
+        let tallies = self.tallies(&warm, &first, &after, answered)?;
+        let before = std::mem::replace(&mut self.truth, after);
+        self.require_effect(act, &before)?;
+        self.follow(&before)?;
+        Ok(Event {
+            name: act.name,
+            what: act.what,
+            way: act.way,
+            theme: self.theme.name(),
+            hits: warm
+                .iter()
+                .map(|hits| hits.iter().filter(|hit| **hit).count())
+                .min()
+                .unwrap_or(0),
+            tallies,
+        })
+    }
+
+    fn tallies(
+        &self,
+        warm: &[Vec<bool>],
+        first: &[Vec<Seen>],
+        after: &[Seen],
+        answered: Instant,
+    ) -> Result<Vec<Tally>, Trouble> {
+        let mut tallies = Vec::new();
+        for (with, (were_hits, first)) in self.setting.with.iter().zip(warm.iter().zip(first)) {
+            let mut counted = tally(&Around {
+                targets: &self.targets(),
+                were_hits,
+                before: &self.truth,
+                first,
+                after,
+                answered,
+            });
+            if counted.right_after.is_none() && *with == With::Galley {
+                counted.right_after = self.late(*with, first, after, answered)?;
+            }
+            tallies.push(counted);
+        }
+        Ok(tallies)
+    }
+
+    /// How long it took until pages that were stale at first were right; `None` when they were not for seconds.
+    fn late(
+        &self,
+        with: With,
+        first: &[Seen],
+        after: &[Seen],
+        answered: Instant,
+    ) -> Result<Option<Duration>, Trouble> {
+        let wrong: Vec<(&str, &Seen)> = self
+            .pages
+            .iter()
+            .zip(first.iter().zip(after))
+            .filter(|(_, (first, after))| first.essence != after.essence)
+            .map(|(page, (_, after))| (page.as_str(), after))
+            .collect();
+        let targets: Vec<&str> = wrong.iter().map(|(page, _)| *page).collect();
+        let mut failed = None;
+        let right = came_true(LATE, || {
+            match look(self.site.addr(), with.host(), &targets) {
+                Ok(seen) => seen
+                    .iter()
+                    .zip(&wrong)
+                    .all(|(seen, (_, wanted))| seen.essence == wanted.essence),
+                Err(trouble) => {
+                    failed = Some(trouble);
+                    true
+                }
+            }
+        });
+        match failed {
+            Some(trouble) => Err(trouble),
+            None => Ok(right.then(|| answered.elapsed())),
+        }
+    }
+
+    /// Brings every page of a site to a hit that is the truth; returns which are hits.
+    ///
+    /// # Errors
+    /// [`Trouble::Refused`] when fewer than 99 of 100 are, or one is not the truth.
+    fn warm(&self, with: With) -> Result<Vec<bool>, Trouble> {
+        let look = || self.look(with.host());
+        let wrong = |seen: &[Seen]| -> Vec<String> {
+            let pairs = self.pages.iter().zip(seen.iter().zip(&self.truth));
+            pairs
+                .filter(|(_, (seen, truth))| seen.essence != truth.essence)
+                .map(|(page, _)| page.clone())
+                .collect()
+        };
+        let stale = wrong(&look()?);
+        self.site.purge(with, &stale)?;
+        if !stale.is_empty() {
+            look()?;
+        }
+        let seen = look()?;
+        if let Some(page) = wrong(&seen).first() {
+            return Err(Trouble::Refused(format!(
+                "{page} of {} is not the truth after a purge",
+                with.name()
+            )));
+        }
+        let cold: Vec<&str> = self
+            .pages
+            .iter()
+            .zip(&seen)
+            .filter(|(_, seen)| !seen.hit)
+            .map(|(page, _)| page.as_str())
+            .collect();
+        if cold.len() * 100 > self.pages.len() {
+            return Err(Trouble::Refused(format!(
+                "{} of {} pages of {} are not kept: {}",
+                cold.len(),
+                self.pages.len(),
+                with.name(),
+                cold.join(" ")
+            )));
+        }
+        Ok(seen.iter().map(|seen| seen.hit).collect())
+    }
+
+    /// An event that does nothing proves nothing. With few pages it may be that none of them shows it.
+    fn require_effect(&self, act: &Act, before: &[Seen]) -> Result<(), Trouble> {
+        let changed = before
+            .iter()
+            .zip(&self.truth)
+            .any(|(before, after)| before.essence != after.essence);
+        let complaint = match act.effect {
+            Effect::Change if !changed => "changed no page",
+            Effect::Nothing if changed => "changed pages",
+            Effect::Change | Effect::Nothing => return Ok(()),
+        };
+        Err(Trouble::Refused(format!(
+            "event `{}` {complaint}: it does not do what it says",
+            act.name
+        )))
+    }
+}
+
+/// Whoever is later than this is never right.
+const LATE: Duration = Duration::from_secs(3);
