@@ -20,10 +20,14 @@ use crate::tree::{Document, Given};
 pub(crate) fn assemble(document: &mut Document, here: &Surroundings) -> Config {
     let mut complaints = std::mem::take(&mut document.complaints);
     let server = server(&document.server, &mut complaints);
+    let around = site::Around {
+        listen: &server.listen,
+        folder: document.files.first().and_then(|file| file.parent()),
+    };
     let sites: Vec<_> = document
         .sites
         .iter()
-        .map(|given| site::site(given, &server.listen, &mut complaints))
+        .map(|given| site::site(given, &around, &mut complaints))
         .collect();
     let config = Config {
         admin: admin(&document.admin, here, &mut complaints),

@@ -83,14 +83,25 @@ pub(crate) fn root(given: &Given, complaints: &mut Complaints) {
 
 /// A token file must be a secret: there, private, and long enough not to be guessed.
 pub(crate) fn token_file(given: &Given, name: &str, complaints: &mut Complaints) {
-    let Some(file) = given.given::<PathBuf>(name) else {
+    if let Some(file) = given.given::<PathBuf>(name) {
+        token_at(given, name, given.place(name), &file, complaints);
+    }
+}
+
+/// The same for a file that no option names; `place` is where `name` would be.
+pub(crate) fn token_at(
+    given: &Given,
+    name: &str,
+    place: &Place,
+    file: &Path,
+    complaints: &mut Complaints,
+) {
+    let Err((why, help)) = token(file) else {
         return;
     };
-    let Err((why, help)) = token(&file) else {
-        return;
-    };
-    let message = format!("`{}` is {}, {why}", path(given, name), shown_path(&file));
-    complaints.add(given.place(name), path(given, name), message, help);
+    let option = path(given, name);
+    let message = format!("`{option}` is {}, {why}", shown_path(file));
+    complaints.add(place, option, message, help);
 }
 
 /// Without the preset nothing that the plugin says is read.

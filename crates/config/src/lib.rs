@@ -36,6 +36,7 @@ pub use machine::{memory, runtime_dir};
 pub use options::{Fallback, Kind, OptionRow, Section, Status};
 pub use quantity::{parse_duration, parse_size, write_duration, write_size};
 pub use reference::{reference, sample};
+pub use site::token_place;
 
 /// Reads a configuration file and everything it includes.
 ///

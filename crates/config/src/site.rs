@@ -1,7 +1,7 @@
 //! One `[[site]]`: from what the file gives to a [`Site`].
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use galley_rules::compress::Compress;
@@ -16,8 +16,16 @@ use crate::config::{HttpUpstream, ManagedPhp, Site, Upstream, UpstreamLimits};
 use crate::tree::{Given, GivenSite};
 use crate::value::FromValue;
 
-/// The site that the file means; `server` is where sites without `listen` answer.
-pub(crate) fn site(given: &GivenSite, server: &[SocketAddr], complaints: &mut Complaints) -> Site {
+/// What sites take from the configuration around them.
+pub(crate) struct Around<'a> {
+    /// Where sites without `listen` answer.
+    pub listen: &'a [SocketAddr],
+    /// The folder of the configuration file; `None` where there is no file.
+    pub folder: Option<&'a Path>,
+}
+
+/// The site that the file means.
+pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Complaints) -> Site {
     let own = &given.own;
     check::required(
         own,
@@ -44,16 +52,16 @@ pub(crate) fn site(given: &GivenSite, server: &[SocketAddr], complaints: &mut Co
     let mut further = Vec::new();
     let rules = site_rules(given, &mut further, complaints);
     Site {
+        token_file: token_file(given, around, &hosts, complaints),
         name: hosts.first().map_or_else(String::new, check::host_text),
         hosts,
-        listen: listen(own, server),
+        listen: listen(own, around.listen),
         root: own.given::<PathBuf>("root"),
         limits: limits(own, &upstream),
         upstream,
         further,
         rules,
         compress: compress(own),
-        token_file: own.given("token_file"),
         purge_allow: own.value("purge_allow"),
         purge_secret_file: own.given("purge_secret_file"),
         purge_get: own.value("purge_get"),
@@ -66,6 +74,33 @@ pub(crate) fn site(given: &GivenSite, server: &[SocketAddr], complaints: &mut Co
         },
         access: given.log.given("access"),
     }
+}
+
+/// The file that the site names, or the usual one where it is there.
+fn token_file(
+    given: &GivenSite,
+    around: &Around<'_>,
+    hosts: &[HostPattern],
+    complaints: &mut Complaints,
+) -> Option<PathBuf> {
+    let own = &given.own;
+    if own.has("token_file") {
+        return own.given("token_file");
+    }
+    let usual = token_place(around.folder?, hosts.first()?);
+    usual.symlink_metadata().ok()?;
+    check::token_at(own, "token_file", &own.place, &usual, complaints);
+    Some(usual)
+}
+
+/// Where the token of a site lies that names no `token_file`: `tokens/HOST.token` in the configuration's folder.
+pub fn token_place(folder: &Path, first_host: &HostPattern) -> PathBuf {
+    let name = match first_host {
+        HostPattern::Exact(name) => name.clone(),
+        HostPattern::Wildcard(suffix) => format!("any{suffix}"),
+        HostPattern::Any => "any".to_owned(),
+    };
+    folder.join("tokens").join(format!("{name}.token"))
 }
 
 /// `php` or `upstream` of a site or a rule; `Files` when neither is given.

@@ -87,6 +87,7 @@ pub(crate) static TABLE: &[OptionRow] = &[
         .example(r#""auto""#)
         .later("let a proxy that speaks TLS stand in front, and listen in plain on an inner address"),
     row(Section::Site, "token_file", Path, "A file with a token that reaches this site, and no other, over the admin interface: at least 16 bytes, readable by its owner only.")
+        .computed("`tokens/HOST.token` beside the configuration file, where there is one: HOST is the first of `hosts`, `any` for `*`")
         .example(r#""/etc/galley/example.com.token""#),
     row(Section::Site, "purge_allow", List(&Kind::Network), "Networks that may send `PURGE` and `BAN` to the site itself. What a proxy has passed on is refused without a secret.")
         .or(r#"["127.0.0.1", "::1"]"#),

@@ -1,7 +1,14 @@
 //! Who may order what.
 
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use axum::extract::connect_info::{ConnectInfo, Connected};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
+use axum::serve::IncomingStream;
 use subtle::ConstantTimeEq;
+use tokio::net::{TcpListener, UnixListener};
 
 use super::State;
 
@@ -16,13 +23,56 @@ pub(super) enum Reach {
     None,
 }
 
-/// Judges by the bearer token, compared in constant time; a unix socket's peers need none.
-pub(super) fn reach(state: &State, headers: &HeaderMap) -> Reach {
-    let Some(given) = bearer(headers) else {
-        return if state.trusted {
-            Reach::All
-        } else {
-            Reach::None
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// The server's own user or root, by the kernel's word.
+    Operator,
+    /// Anybody.
+    Stranger,
+}
+
+impl Connected<IncomingStream<'_, UnixListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        let own = rustix::process::geteuid().as_raw();
+        match stream.io().peer_cred() {
+            Ok(peer) if peer.uid() == own || peer.uid() == 0 => Self::Operator,
+            Ok(_) | Err(_) => Self::Stranger,
+        }
+    }
+}
+
+impl Connected<IncomingStream<'_, TcpListener>> for Peer {
+    fn connect_info(_: IncomingStream<'_, TcpListener>) -> Self {
+        Self::Stranger
+    }
+}
+
+/// Who asks: taken from the connection and the head.
+#[derive(Debug)]
+pub(super) struct Asker {
+    peer: Peer,
+    token: Option<String>,
+}
+
+impl<S: Sync> FromRequestParts<S> for Asker {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let peer = parts.extensions.get::<ConnectInfo<Peer>>();
+        Ok(Self {
+            peer: peer.map_or(Peer::Stranger, |ConnectInfo(peer)| *peer),
+            token: bearer(&parts.headers).map(str::to_owned),
+        })
+    }
+}
+
+/// Judges by the bearer token, compared in constant time. The operator needs none, but one that is sent must be right.
+pub(super) fn reach(state: &State, asker: &Asker) -> Reach {
+    let Some(given) = asker.token.as_deref() else {
+        return match asker.peer {
+            Peer::Operator => Reach::All,
+            Peer::Stranger => Reach::None,
         };
     };
     if state

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{RawQuery, State as Extract};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use galley_rules::key::{read_key, tag_id};
 use galley_rules::purge::{Scope, prefix_scope};
 use galley_store::entry::Entry;
@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::State;
+use super::auth::Asker;
 use super::entry::brief;
 use super::query::Query;
 use super::target::{Reply, View, refuse, target};
@@ -66,18 +67,18 @@ struct Page {
 /// Handles `GET /cache`.
 pub(super) async fn cache(
     Extract(state): Extract<Arc<State>>,
-    headers: HeaderMap,
+    asker: Asker,
     RawQuery(query): RawQuery,
 ) -> Reply {
-    match list(&state, &headers, query.as_deref()).await {
+    match list(&state, &asker, query.as_deref()).await {
         Ok(body) => (StatusCode::OK, Json(body)),
         Err(reply) => reply,
     }
 }
 
-async fn list(state: &State, headers: &HeaderMap, query: Option<&str>) -> Result<Value, Reply> {
+async fn list(state: &State, asker: &Asker, query: Option<&str>) -> Result<Value, Reply> {
     let query = Query::read(query, &["site", "prefix", "tag", "limit", "after"])?;
-    let target = target(state, headers, query.get("site"))?;
+    let target = target(state, asker, query.get("site"))?;
     let wanted = Wanted {
         site: match target.view {
             View::Server => None,

@@ -13,9 +13,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::extract::{RawQuery, State as Extract};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use serde_json::{Value, json};
 
+use super::auth::Asker;
 use super::query::Query;
 use super::target::{Reply, target};
 use super::{Spec, State};
@@ -69,7 +70,7 @@ pub(super) fn recent(state: &State, site: &Site, minutes: u64) -> Vec<Minute> {
 /// Handles `GET /history`.
 pub(super) async fn history(
     Extract(state): Extract<Arc<State>>,
-    headers: HeaderMap,
+    asker: Asker,
     RawQuery(query): RawQuery,
 ) -> Reply {
     let parsed = Query::read(query.as_deref(), &["site", "minutes"]);
@@ -80,7 +81,7 @@ pub(super) async fn history(
         Ok(read) => read,
         Err(reply) => return reply,
     };
-    let target = match target(&state, &headers, query.get("site")) {
+    let target = match target(&state, &asker, query.get("site")) {
         Ok(target) => target,
         Err(reply) => return reply,
     };

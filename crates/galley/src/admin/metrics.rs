@@ -8,10 +8,11 @@
 use std::sync::Arc;
 
 use axum::extract::State as Extract;
-use axum::http::{HeaderMap, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
 use super::State;
+use super::auth::Asker;
 use super::disk;
 use super::status::load;
 use super::target::{Target, View, target};
@@ -24,8 +25,8 @@ use crate::telemetry::counters::CounterReader;
 use crate::telemetry::totals::{Histogram, Totals};
 
 /// Handles `GET /metrics`.
-pub(super) async fn metrics(Extract(state): Extract<Arc<State>>, headers: HeaderMap) -> Response {
-    let target = match target(&state, &headers, None) {
+pub(super) async fn metrics(Extract(state): Extract<Arc<State>>, asker: Asker) -> Response {
+    let target = match target(&state, &asker, None) {
         Ok(target) => target,
         Err(reply) => return reply.into_response(),
     };

@@ -1,7 +1,8 @@
 //! The operator's door: purge orders and questions, on a listener and a thread of its own.
 //!
-//! It runs where load cannot starve it. A unix socket is protected by its folder and mode; a TCP listener asks for a token in
-//! any case. The server's token reaches every site, a site's token only that site.
+//! It runs where load cannot starve it. On a unix socket the kernel says who connects: the server's own user and root need no
+//! token. Everybody else does, and on a TCP listener everybody. The server's token reaches every site, a site's token only that
+//! site. While there is no token at all, others cannot even connect to the socket.
 
 mod auth;
 mod cache;
@@ -29,6 +30,7 @@ use galley_config::AdminListen;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::oneshot;
 
+use self::auth::Peer;
 use crate::compositor::Handle;
 use crate::serve::{Services, Site, Sites};
 use crate::telemetry::access::AccessLog;
@@ -56,8 +58,6 @@ pub struct Spec {
 /// What the handlers see.
 struct State {
     token: Option<String>,
-    /// Whether who can connect is the operator already: a unix socket of mode 0600.
-    trusted: bool,
     sites: Arc<Vec<Arc<Site>>>,
     /// The same by host, of all listeners together.
     hosts: Sites,
@@ -118,16 +118,14 @@ pub fn start(spec: Spec) -> io::Result<Running> {
             (Door::Tcp(listener), format!("http://{bound}"), None)
         }
         AdminListen::Unix(path) => (
-            Door::Unix(bind_unix(path)?),
+            Door::Unix(bind_unix(path, openness(&spec))?),
             format!("unix:{}", path.display()),
             Some(path.clone()),
         ),
     };
-    let trusted = matches!(door, Door::Unix(_));
     let state = Arc::new(State {
         history: Mutex::new(history::begin(&spec)),
         token: spec.token,
-        trusted,
         hosts: hosts(&spec.sites),
         sites: spec.sites,
         services: spec.services,
@@ -182,17 +180,37 @@ async fn listen(door: Door, router: Router) -> io::Result<()> {
     match door {
         Door::Tcp(listener) => {
             listener.set_nonblocking(true)?;
+            let router = router.into_make_service_with_connect_info::<Peer>();
             axum::serve(TcpListener::from_std(listener)?, router).await
         }
         Door::Unix(listener) => {
             listener.set_nonblocking(true)?;
+            let router = router.into_make_service_with_connect_info::<Peer>();
             axum::serve(UnixListener::from_std(listener)?, router).await
         }
     }
 }
 
-/// Binds a socket that only this user can connect to, in place of one that a dead server left behind.
-fn bind_unix(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+/// Who may connect to a unix socket; what they may then do is decided by [`auth`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Openness {
+    /// The server's own user and root.
+    Own,
+    /// Everybody: there are tokens to come in with, and PHP usually runs as another user.
+    Tokens,
+}
+
+fn openness(spec: &Spec) -> Openness {
+    let has_token = spec.token.is_some() || spec.sites.iter().any(|site| site.token.is_some());
+    if has_token {
+        Openness::Tokens
+    } else {
+        Openness::Own
+    }
+}
+
+/// Binds a socket in place of one that a dead server left behind.
+fn bind_unix(path: &Path, openness: Openness) -> io::Result<std::os::unix::net::UnixListener> {
     if let Some(folder) = path.parent() {
         private_folder(folder)?;
     }
@@ -207,17 +225,22 @@ fn bind_unix(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
         std::fs::remove_file(path)?;
     }
     let listener = std::os::unix::net::UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    let mode = match openness {
+        Openness::Own => 0o600,
+        Openness::Tokens => 0o666,
+    };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     Ok(listener)
 }
 
-/// Makes a folder that only this user can enter; one that exists must belong to this user, since it may lie below `/tmp`.
+/// Makes a folder that others may walk through and neither list nor write to, so that the socket's own mode decides. One that
+/// exists must belong to this user, since it may lie below `/tmp`.
 fn private_folder(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt;
     if !folder.exists() {
         return std::fs::DirBuilder::new()
             .recursive(true)
-            .mode(0o700)
+            .mode(0o711)
             .create(folder);
     }
     let owner = std::fs::symlink_metadata(folder)?.uid();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State as Extract;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use galley_rules::purge::{self, Order, Scope, Strength};
 use galley_rules::route::{HostTable, canonical_host};
 use galley_store::epochs::Epochs;
@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::State;
-use super::auth::{Reach, reach};
+use super::auth::{Asker, Reach, reach};
 use crate::durable::Receipt;
 use crate::serve::Site;
 
@@ -41,11 +41,11 @@ type Reply = (StatusCode, Json<Value>);
 /// Handles `POST /purge`.
 pub(super) async fn purge(
     Extract(state): Extract<Arc<State>>,
-    headers: HeaderMap,
+    asker: Asker,
     body: Json<Wanted>,
 ) -> Reply {
     let wanted = body.0;
-    let targets = match targets(&state, reach(&state, &headers), wanted.site.as_deref()) {
+    let targets = match targets(&state, reach(&state, &asker), wanted.site.as_deref()) {
         Ok(targets) => targets,
         Err(reply) => return reply,
     };

@@ -8,11 +8,12 @@ use std::sync::atomic::Ordering;
 
 use axum::Json;
 use axum::extract::State as Extract;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use galley_rules::route::HostPattern;
 use serde_json::{Map, Value, json};
 
 use super::State;
+use super::auth::Asker;
 use super::disk;
 use super::history::recent;
 use super::target::{Reply, View, target};
@@ -23,8 +24,8 @@ use crate::telemetry::history::Minute;
 use crate::telemetry::totals::Totals;
 
 /// Handles `GET /status`.
-pub(super) async fn status(Extract(state): Extract<Arc<State>>, headers: HeaderMap) -> Reply {
-    let target = match target(&state, &headers, None) {
+pub(super) async fn status(Extract(state): Extract<Arc<State>>, asker: Asker) -> Reply {
+    let target = match target(&state, &asker, None) {
         Ok(target) => target,
         Err(reply) => return reply,
     };

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use galley_rules::route::canonical_host;
 use serde_json::{Value, json};
 
 use super::State;
-use super::auth::{Reach, reach};
+use super::auth::{Asker, Reach, reach};
 use crate::serve::Site;
 
 /// What an answer in JSON is.
@@ -39,12 +39,8 @@ pub(super) fn refuse(status: StatusCode, error: &str) -> Reply {
 /// The sites that the token of a question reaches; with `host` only the site of that host.
 ///
 /// A site's token gets the same answer for hosts of others and for hosts of nobody.
-pub(super) fn target(
-    state: &State,
-    headers: &HeaderMap,
-    host: Option<&str>,
-) -> Result<Target, Reply> {
-    let reach = reach(state, headers);
+pub(super) fn target(state: &State, asker: &Asker, host: Option<&str>) -> Result<Target, Reply> {
+    let reach = reach(state, asker);
     let Some(host) = host else {
         return whole(state, reach);
     };

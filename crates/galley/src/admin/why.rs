@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State as Extract;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use galley_rules::facts::Gate;
 use galley_rules::outcome::RefusedWhy;
 use galley_rules::route::canonical_host;
@@ -30,7 +30,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::State;
-use super::auth::{Reach, reach};
+use super::auth::{Asker, Reach, reach};
 use super::entry;
 use super::target::{Reply, foreign, is_number, refuse, unknown};
 use crate::compositor::marker::{self, Reason};
@@ -57,10 +57,10 @@ fn get() -> String {
 /// Handles `POST /why`.
 pub(super) async fn why(
     Extract(state): Extract<Arc<State>>,
-    headers: HeaderMap,
+    asker: Asker,
     body: Json<Wanted>,
 ) -> Reply {
-    let reach = reach(&state, &headers);
+    let reach = reach(&state, &asker);
     if reach == Reach::None {
         return unknown();
     }
