@@ -500,3 +500,52 @@ fn purges_under_load_never_let_an_old_page_through() {
         ending.store(true, std::sync::atomic::Ordering::SeqCst);
     });
 }
+
+#[test]
+fn on_the_socket_others_need_a_token_and_come_in_only_where_there_is_one() {
+    let token = "a-token-of-the-site-0123456789";
+    let mode = |stage: &Stage| {
+        let admin = stage.galley.admin().unwrap();
+        let socket = admin.strip_prefix("unix:").unwrap().to_owned();
+        let found = fs::metadata(&socket).unwrap().permissions().mode();
+        (found & 0o777, socket)
+    };
+    let without = Plan::php().start();
+    assert_eq!(mode(&without).0, 0o600);
+    let plan = Plan::php();
+    let file = token_file(&plan, "site.token", token);
+    let stage = plan.site(&format!("token_file = \"{file}\"")).start();
+    let (mode, socket) = mode(&stage);
+    assert_eq!(mode, 0o666);
+    let ask = |user: Option<u32>, token: &str| {
+        let mut curl = std::process::Command::new("curl");
+        curl.args([
+            "-s",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_code}",
+            "--unix-socket",
+            &socket,
+        ]);
+        if !token.is_empty() {
+            curl.args(["-H", &format!("Authorization: Bearer {token}")]);
+        }
+        if let Some(user) = user {
+            std::os::unix::process::CommandExt::uid(&mut curl, user);
+        }
+        let output = curl.arg("http://galley/status").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(ask(None, ""), "200", "who started it");
+    assert_eq!(ask(None, token), "200");
+    assert_eq!(ask(None, "wrong"), "401");
+    if galley_testkit::runs_as_root() {
+        assert_eq!(ask(Some(NOBODY), ""), "401");
+        assert_eq!(ask(Some(NOBODY), "wrong"), "401");
+        assert_eq!(ask(Some(NOBODY), token), "200");
+    }
+}
+
+/// A user who is neither root nor whoever runs the tests.
+const NOBODY: u32 = 65_534;
