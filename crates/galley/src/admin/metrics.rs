@@ -63,6 +63,7 @@ struct Row {
 
 struct Own {
     purges: u64,
+    healed: u64,
     fills: Fills,
 }
 
@@ -83,6 +84,7 @@ fn rows(state: &State, target: &Target) -> Vec<Row> {
             totals: CounterReader::site(&state.counters, Some(site.number)),
             own: Some(Own {
                 purges: site.core.epochs.given(),
+                healed: site.healing.healed(),
                 fills: site.core.tally.fills(),
             }),
         })
@@ -288,11 +290,16 @@ fn reasons(rows: &[Row], text: &mut Text) {
 
 fn owned(rows: &[Row], text: &mut Text) {
     type Of = fn(&Own) -> u64;
-    let families: [(&str, Of, &str); 4] = [
+    let families: [(&str, Of, &str); 5] = [
         (
             "galley_purges_total",
             |own| own.purges,
             "purge orders obeyed",
+        ),
+        (
+            "galley_pages_healed_total",
+            |own| own.healed,
+            "pages refreshed because they named a generated file that is gone",
         ),
         (
             "galley_fills_total",

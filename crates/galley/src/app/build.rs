@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::compositor::{self, Handle};
 use crate::compress::Compressor;
 use crate::front::{Limits, Listeners};
-use crate::serve::{Pool, Services, Site, Sites, Upstream, UpstreamWarnings};
+use crate::serve::{Healing, Pool, Services, Site, Sites, Upstream, UpstreamWarnings};
 use crate::supervise::{Managed, PhpSettings};
 use crate::sys;
 use crate::telemetry::access::AccessLog;
@@ -236,6 +236,7 @@ fn build_site(
         purge_secret: token(site.purge_secret_file.as_ref())?,
         purge_get: site.purge_get,
         token: token(site.token_file.as_ref())?,
+        healing: Healing::default(),
         hosts: site.hosts.clone(),
         number: numbers.site,
         mark,

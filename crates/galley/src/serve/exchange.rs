@@ -44,6 +44,21 @@ impl Exchange<'_> {
         self.site.write_key(&self.facts, &mut self.key);
     }
 
+    /// Another request of the same visitor to the same site, which nobody waits for.
+    pub(super) fn of_another<'h>(&self, head: &'h Head<'h>, facts: Facts) -> Exchange<'h> {
+        Exchange {
+            head,
+            facts,
+            site: Arc::clone(&self.site),
+            body: RequestBody::Empty,
+            client: self.client,
+            local: self.local,
+            request_id: self.request_id.clone(),
+            key: Vec::new(),
+            mailbox: None,
+        }
+    }
+
     /// Where interim responses to this client's own request go; `None` where it takes none.
     pub fn interim(&self) -> Option<interim::Sender> {
         self.mailbox.as_ref().map(Mailbox::open)

@@ -8,6 +8,7 @@ mod answer;
 mod exchange;
 mod fetch;
 mod file;
+mod heal;
 mod hit;
 mod page;
 mod parts;
@@ -29,12 +30,13 @@ use crate::fault::Fault;
 pub use answer::{Answer, Body, Fields};
 pub use exchange::{Admission, Exchange, admit, site_mark};
 pub use file::below;
+pub use heal::Healing;
 pub use hit::{Hit, hit};
 pub use site::{Pool, Services, Site, Sites, Upstream, UpstreamWarnings};
 
 /// Answers an exchange whose body has arrived. Never fails: what goes wrong is told to the client.
 pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Answer {
-    match respond(services, exchange).await {
+    let answer = match respond(services, exchange).await {
         Ok(answer) => answer,
         Err(fault) => {
             if fault.is_upstream() {
@@ -46,7 +48,11 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Answer 
             }
             Answer::fault(&fault, &exchange.request_id)
         }
+    };
+    if answer.status == 404 {
+        heal::missed(services, exchange).await;
     }
+    answer
 }
 
 async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Answer, Fault> {

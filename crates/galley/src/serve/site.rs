@@ -10,6 +10,7 @@ use galley_store::entry::Entry;
 use galley_store::memory::Memory;
 use ipnet::IpNet;
 
+use super::heal::Healing;
 use crate::clock::Clock;
 use crate::compositor;
 use crate::compress::Compressor;
@@ -36,6 +37,8 @@ pub struct Site {
     pub purge_get: bool,
     /// The secret that reaches this site over the admin API.
     pub token: Option<String>,
+    /// Its pages that were refreshed because they named files that are gone.
+    pub healing: Healing,
     /// Its hosts, for the admin API.
     pub hosts: Vec<HostPattern>,
     /// Its place among the sites.

@@ -16,6 +16,7 @@ mod fastcgi;
 mod fastcgi_broken;
 mod files;
 mod flight;
+mod heal;
 mod hosts;
 
 mod http;

@@ -1,0 +1,87 @@
+//! Pages that name a generated file which is gone are composed anew, and nobody can have others composed.
+
+use galley_testkit::client::Request;
+use galley_testkit::wait_for;
+
+use crate::support::{HOST, Is, PATIENCE, Plan, Stage};
+
+/// The lab prints its address, so this page names that file.
+const PAGE: &str = "/page/?style=/wp-content/cache/a.css";
+const FILE: &str = "/wp-content/cache/a.css";
+
+fn stage() -> Stage {
+    let stage = Plan::php().more("[site.ttl]\ndefault = \"1h\"").start();
+    stage.head(FILE, &["Status: 404", "Cache-Control: max-age=60"]);
+    for page in [PAGE, "/other/"] {
+        stage.get(page).is(200);
+        assert!(stage.get(page).is_hit());
+    }
+    stage
+}
+
+fn miss(stage: &Stage, file: &str, referer: &str) {
+    let asked = stage.ask(Request::get(file).field("Referer", referer));
+    asked.is(404);
+}
+
+fn healed(stage: &Stage) -> String {
+    let socket = stage.galley.admin().unwrap();
+    let socket = socket.strip_prefix("unix:").unwrap();
+    let output = std::process::Command::new("curl")
+        .args(["-s", "--unix-socket", socket, "http://galley/metrics"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("galley_pages_healed_total{"))
+        .unwrap();
+    line.rsplit(' ').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_page_whose_generated_file_is_gone_is_composed_anew_once() {
+    let stage = stage();
+    let referer = format!("http://{HOST}{PAGE}");
+    miss(&stage, &format!("{FILE}?ver=7"), &referer);
+    wait_for("the page to be composed anew", PATIENCE, || {
+        stage.runs("/page/") == 2
+    });
+    wait_for("the new page", PATIENCE, || stage.get(PAGE).is_hit());
+    assert!(stage.get(PAGE).text().contains("run=2"));
+    // What was answered about the file is forgotten too: it may be there again.
+    let before = stage.runs(FILE);
+    miss(&stage, &format!("{FILE}?ver=7"), &referer);
+    assert_eq!(stage.runs(FILE), before + 1);
+    // Not again for ten minutes: the purge would have come before the answer.
+    assert!(stage.get(PAGE).is_hit());
+    assert_eq!(healed(&stage), "1");
+    assert!(stage.get("/other/").is_hit());
+}
+
+#[test]
+fn what_a_stranger_says_refreshes_nothing() {
+    let stage = stage();
+    let own = format!("http://{HOST}");
+    stage.head("/file.css", &["Status: 404"]);
+    stage.head("/wp-content/a.png", &["Status: 404"]);
+    for (file, referer) in [
+        (FILE, format!("{own}/other/")),
+        (FILE, format!("{own}/nobody-asked/")),
+        (FILE, format!("http://elsewhere.test{PAGE}")),
+        (FILE, format!("http://{HOST}:81{PAGE}")),
+        (FILE, PAGE.to_owned()),
+        (FILE, format!("http://user@{HOST}{PAGE}")),
+        (FILE, format!("{own}{PAGE}#{}", "x".repeat(5000))),
+        (FILE, format!("{own}/wp-admin/")),
+        (FILE, String::new()),
+        ("/file.css", format!("{own}/other/?style=/file.css")),
+        ("/wp-content/a.png", format!("{own}{PAGE}")),
+    ] {
+        miss(&stage, file, &referer);
+    }
+    assert!(stage.get(PAGE).is_hit());
+    assert!(stage.get("/other/").is_hit());
+    assert_eq!((stage.runs("/page/"), stage.runs("/other/")), (1, 1));
+    assert_eq!(healed(&stage), "0");
+}
