@@ -187,6 +187,8 @@ fn a_whole_request_loses_what_is_not() {
         "X_Own",
         "X.Own",
         "True-Client-IP",
+        "X-LSCACHE",
+        "x-lscache-vary-value",
         "Connection-Named",
         "Galley-Request",
         "GALLEY-Heard",

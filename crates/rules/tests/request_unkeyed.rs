@@ -292,6 +292,7 @@ fn site() -> impl Strategy<Value = SiteRules> {
                 Preset::None
             },
             device_variants,
+            litespeed: wordpress && ignore_cookie,
             vary_cookies: vec![NamePattern::parse("lang"), NamePattern::parse("currency_*")],
             harmless_cookies: vec![NamePattern::parse("_*")],
             ignore_query: vec![NamePattern::parse("ref")],
@@ -344,7 +345,9 @@ proptest! {
             (b.host, b.absolute, b.scheme) = (a.host, a.absolute, a.scheme);
         }
         if let (Some(a), Some(b)) = (a.facts(&site), b.facts(&site)) {
-            let (one, two) = (forward::trimmed(&a), forward::trimmed(&b));
+            let (mut one, mut two) = (forward::trimmed(&a), forward::trimmed(&b));
+            forward::capabilities(&mut one, &site);
+            forward::capabilities(&mut two, &site);
             if key(&a) == key(&b) {
                 prop_assert_eq!(&one, &two);
                 prop_assert_eq!(php(&one), php(&two));

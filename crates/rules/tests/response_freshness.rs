@@ -65,6 +65,24 @@ fn the_first_voice_speaks_alone() {
             false,
         ),
         (
+            &[CC, ("x-vc-ttl", "8"), ("x-vc-enabled", "true")],
+            Voice::Vcaching,
+            Some(8),
+            false,
+        ),
+        (
+            &[CC, ("x-vc-ttl", "a while"), ("x-accel-expires", "7")],
+            Voice::Vcaching,
+            Some(0),
+            false,
+        ),
+        (
+            &[CC, ("x-vc-cacheable", "YES"), ("x-accel-expires", "7")],
+            Voice::Accel,
+            Some(7),
+            false,
+        ),
+        (
             &[CC, ("x-accel-expires", "off")],
             Voice::Accel,
             Some(0),

@@ -10,6 +10,7 @@ mod caching;
 mod caching_rules;
 mod compress;
 mod contract;
+mod dialects;
 mod durable;
 mod durable_large;
 mod fastcgi;

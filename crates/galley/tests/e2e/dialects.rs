@@ -1,0 +1,166 @@
+//! What is between Galley and the plugins beside their orders, which the contract holds: what PHP is told of the cache, what it
+//! may say of a page, and the folder that nginx-helper empties.
+
+use std::fs;
+
+use galley_testkit::client::{Request, Response};
+use galley_testkit::origin::Origin;
+use galley_testkit::wait_for;
+
+use crate::support::{Is, PATIENCE, Plan, Stage, said};
+
+const TOLD: &str = r#"<?php
+$told = fn ($name) => $_SERVER[$name] ?? 'nothing';
+header("X-LiteSpeed-Cache-Control: public,max-age=600");
+echo "<html><body>\ncapability={$told('HTTP_SURROGATE_CAPABILITY')}\nlscache={$told('X-LSCACHE')}\n";
+echo "edition={$told('LSWS_EDITION')}\nas_field={$told('HTTP_X_LSCACHE')}\n";
+echo "vary_value={$told('HTTP_X_LSCACHE_VARY_VALUE')}\n</body></html>\n";
+"#;
+
+/// What a visitor may try.
+fn claiming(request: Request) -> Request {
+    request
+        .field("X-LSCACHE", "on,crawler")
+        .field("X-LSCACHE-Vary-Value", "guest")
+        .field("Surrogate-Capability", "abc=\"ESI/1.0\"")
+}
+
+#[test]
+fn php_is_told_what_the_cache_can_do() {
+    for (option, lscache, edition) in [
+        ("litespeed = true", "on", "Openlitespeed (Galley)"),
+        ("litespeed = false", "nothing", "nothing"),
+    ] {
+        let stage = Plan::php().file("index.php", TOLD).site(option).start();
+        for request in [
+            Request::get("/"),
+            Request::get("/passes").cookie("wordpress_logged_in_x=1"),
+            Request::form("/", &[("a", "b")]),
+        ] {
+            let text = stage.ask(claiming(request)).expect_status(200).text();
+            assert_eq!(said(&text, "capability"), "vhp=\"Surrogate/1.0 tags/1\"");
+            assert_eq!(said(&text, "lscache"), lscache, "{option}");
+            assert_eq!(said(&text, "edition"), edition, "{option}");
+            assert_eq!(said(&text, "as_field"), "nothing", "{option}");
+            assert_eq!(said(&text, "vary_value"), "nothing", "{option}");
+        }
+    }
+}
+
+#[test]
+fn an_http_upstream_is_told_by_a_field() {
+    let origin = Origin::constant(&[("Content-Type", "text/html")], "<html></html>").unwrap();
+    let stage = Plan::origin(&origin, "wordpress")
+        .site("litespeed = true")
+        .start();
+    stage.ask(claiming(Request::get("/"))).is(200);
+    stage
+        .ask(claiming(Request::form("/", &[("a", "b")])))
+        .is(200);
+    let seen = origin.seen();
+    assert_eq!(seen.len(), 2);
+    for request in seen {
+        assert_eq!(request.field("x-lscache"), Some("on"));
+        assert_eq!(request.field("x-lscache-vary-value"), None);
+        let capability = request.field("surrogate-capability");
+        assert_eq!(capability, Some("vhp=\"Surrogate/1.0 tags/1\""));
+    }
+}
+
+fn with_cookie(stage: &Stage, page: &str, cookie: &str) -> Response {
+    stage.ask(Request::get(page).cookie(cookie))
+}
+
+#[test]
+fn each_variant_of_litespeed_cache_is_a_copy_of_its_own() {
+    let stage = Plan::php().site("litespeed = true").start();
+    let lines = [
+        "X-LiteSpeed-Cache-Control: public,max-age=600",
+        "X-LiteSpeed-Vary: cookie=_lscache_vary",
+    ];
+    stage.head("/a/", &lines);
+    let first = with_cookie(&stage, "/a/", "_lscache_vary=x").expect_status(200);
+    assert_eq!(said(&first.text(), "HTTP_COOKIE"), "_lscache_vary=x");
+    assert!(with_cookie(&stage, "/a/", "_lscache_vary=x; other=1").is_hit());
+    let second = with_cookie(&stage, "/a/", "_lscache_vary=y");
+    assert!(!second.is_hit(), "{}", second.cache_status());
+    assert_eq!(said(&second.text(), "HTTP_COOKIE"), "_lscache_vary=y");
+    assert!(!stage.get("/a/").is_hit());
+    assert_eq!(stage.runs("/a/"), 3);
+    // Where nobody asked for it the cookie means nothing, and a page that depends on it is not kept.
+    let plain = Plan::php().start();
+    plain.head("/a/", &lines);
+    for _ in 0..2 {
+        assert!(!with_cookie(&plain, "/a/", "_lscache_vary=x").is_hit());
+    }
+}
+
+#[test]
+fn a_cookie_for_everybody_comes_with_every_copy() {
+    let lines = [
+        "X-LiteSpeed-Cache-Control: public,max-age=600",
+        "Set-Cookie: test=1; path=/",
+        "lsc-cookie: test=1; path=/",
+    ];
+    let stage = Plan::php().site("litespeed = true").start();
+    stage.head("/a/", &lines);
+    stage.head("/b/", &["lsc-cookie: own=2"]);
+    stage.head("/c/", &[&lines[..], &["Set-Cookie: session=3"]].concat());
+    for (page, cookie) in [("/a/", "test=1; path=/"), ("/b/", "own=2")] {
+        for is_hit in [false, true, true] {
+            let answer = stage.get(page).expect_status(200);
+            assert_eq!(answer.is_hit(), is_hit, "{page}: {}", answer.cache_status());
+            assert_eq!(answer.all("set-cookie"), [cookie], "{page}");
+            assert!(!answer.has("lsc-cookie"));
+        }
+    }
+    for _ in 0..2 {
+        let answer = stage.get("/c/");
+        assert!(!answer.is_hit(), "a cookie of one visitor was kept");
+        assert_eq!(
+            answer.all("set-cookie"),
+            ["test=1; path=/", "session=3"],
+            "{}",
+            answer.beginning()
+        );
+    }
+    let plain = Plan::php().start();
+    plain.head("/a/", &lines);
+    for _ in 0..2 {
+        let answer = plain.get("/a/");
+        assert!(!answer.is_hit(), "{}", answer.cache_status());
+    }
+}
+
+#[test]
+fn what_was_removed_while_nobody_watched_is_purged_at_the_start() {
+    let mut stage = Plan::php()
+        .disk()
+        .site("purge_directory = \"{dir}/watched\"")
+        .start();
+    let watched = stage.scratch.join("watched");
+    stage.get("/page");
+    assert!(stage.get("/page").is_hit());
+    stage.wait_for_disk(1);
+    stage.galley.stop();
+    stage.restart();
+    assert!(stage.get("/page").is_hit(), "nothing was removed");
+    stage.galley.stop();
+    for entry in fs::read_dir(&watched).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    stage.restart();
+    wait_for("the purge", PATIENCE, || stage.status_number("purges") > 0);
+    assert!(!stage.get("/page").is_hit());
+    // The folder itself may go, too.
+    assert!(stage.get("/page").is_hit());
+    fs::remove_dir_all(&watched).unwrap();
+    wait_for("the folder", PATIENCE, || {
+        watched
+            .read_dir()
+            .is_ok_and(|mut files| files.next().is_some())
+    });
+    wait_for("another run", PATIENCE, || {
+        said(&stage.get("/page").text(), "run") == "3"
+    });
+}
