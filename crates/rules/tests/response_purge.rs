@@ -3,8 +3,8 @@
 mod response_support;
 
 use galley_rules::purge::{
-    BadOrder, MAX_ORDERS, Order, Scope, Strength, from_answer, orders_from_request, prefix_scope,
-    url_scope,
+    BadOrder, Dialect, MAX_ORDERS, Order, Scope, Strength, from_answer, orders_from_request,
+    prefix_scope, url_scope,
 };
 use galley_rules::site::SiteRules;
 use http::{HeaderMap, HeaderValue};
@@ -311,5 +311,86 @@ proptest! {
                 let _ = orders_from_request(&facts, lines(&[(name, &*value)]), &site);
             }
         }
+    }
+
+    #[test]
+    fn interfaces_never_panic(
+        path in "(/souin-api/souin|/service/)?[ -~]{0,30}",
+        kind in "uri|uri-prefix|origin|group|x",
+        selector in "(https?://)?[ -~]{0,30}",
+        body in proptest::collection::vec(any::<u8>(), 0..60),
+    ) {
+        let site = SiteRules::default();
+        let json = format!("{{\"type\":\"{kind}\",\"selectors\":[{selector:?}],\"groups\":[{selector:?}]}}");
+        let rows: Rows<'_> = &[("Content-Type", "application/json"), ("Fastly-Key", "k"), ("Surrogate-Key", &selector)];
+        for (method, target) in [("PURGE", path.as_str()), ("POST", &path), ("POST", "/souin-api/souin")] {
+            let line = galley_rules::facts::Line {
+                method,
+                target: target.as_bytes(),
+                scheme: galley_rules::facts::Scheme::Http,
+                host: "example.com",
+                has_body: true,
+                upgrade: false,
+            };
+            let mut asked = galley_rules::facts::Facts::default();
+            if asked.gather(&line, lines(rows), &site).is_err() {
+                continue;
+            }
+            let dialect = Dialect::of(&asked, lines(rows), &site);
+            for body in [&body[..], json.as_bytes()] {
+                let orders = dialect.map(|dialect| dialect.orders(&asked, lines(rows), body, &site));
+                prop_assert!(!matches!(orders, Some(Ok(orders)) if orders.is_empty()));
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_and_batches_of_souin() {
+    let site = SiteRules::default();
+    let json: Rows<'_> = &[("Content-Type", "application/json; charset=utf-8")];
+    let batch = |body: &str| {
+        let asked = facts("POST", "/souin-api/souin/", json, &site);
+        let dialect = Dialect::of(&asked, lines(json), &site).expect("a batch");
+        dialect.orders(&asked, lines(json), body.as_bytes(), &site)
+    };
+    assert_eq!(
+        batch(r#"{"type": "uri", "selectors": ["https://example.com/a?b=1"], "purge": false}"#),
+        Ok(vec![hard(url("/a", Some("b=1")))])
+    );
+    assert_eq!(
+        batch(r#"{"type": "uri-prefix", "selectors": ["http://example.com/a.b", "/c/"]}"#),
+        Ok(vec![
+            hard(Scope::Pattern("^/a\\.b".to_owned())),
+            hard(Scope::Prefix(b"/c/".to_vec()))
+        ])
+    );
+    assert_eq!(
+        batch(r#"{"type": "group", "selectors": ["a"]}"#),
+        Ok(vec![hard(tag("a")), hard(tag("cache-group:a"))])
+    );
+    for wrong in [
+        "",
+        "[]",
+        "{}",
+        r#"{"type": "x", "selectors": ["/"]}"#,
+        r#"{"type": "uri", "selectors": "/"}"#,
+    ] {
+        assert_eq!(batch(wrong), Err(BadOrder::Body), "{wrong}");
+    }
+    assert_eq!(batch(r#"{"type": "uri"}"#), Err(BadOrder::NoOrder));
+    let many = vec!["\"/\""; MAX_ORDERS + 1].join(",");
+    let many = format!("{{\"type\": \"uri\", \"selectors\": [{many}]}}");
+    assert_eq!(batch(&many), Err(BadOrder::TooMany));
+    for (key, wanted) in [
+        ("GET-https-example.com-/a/", url("/a/", None)),
+        ("GET-http-example.com-/a/?b=1", url("/a/", Some("b=1"))),
+        ("GET-http-example.com-/a/.+", Scope::Prefix(b"/a/".to_vec())),
+        ("get-http-example.com-/a/", Scope::Site),
+        ("GET-ftp-example.com-/a/", Scope::Site),
+        (".*example.*", Scope::Site),
+    ] {
+        let target = format!("/souin-api/souin/{key}");
+        assert_eq!(order("PURGE", &target, &[]), Ok(hard(wanted)), "{key}");
     }
 }

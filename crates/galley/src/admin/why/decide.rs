@@ -195,7 +195,9 @@ impl Now {
             }
             Self::Refused(why) => return fault::public_text(fault::status(why)).to_owned(),
             Self::Methods => "answered with the methods there are",
-            Self::Purge => "obeyed as a purge, if it comes from an address of `purge_allow` or with the secret",
+            Self::Purge => {
+                "obeyed as a purge, if it comes from an address of `purge_allow` or with the secret"
+            }
             Self::Stale => "a stale copy answers at once, and one refresh asks the upstream",
             Self::Miss {
                 stale_on_error: true,
