@@ -40,7 +40,7 @@ pub async fn answer(exchange: &Exchange<'_>) -> Result<Option<Answer>, Fault> {
         .orders(&exchange.facts, fields(), body, &core.rules)
         .map_err(|e| refuse(e.to_string()))?;
     let told = obey(&exchange.site, dialect, &orders).await?;
-    Ok(Some(reply(dialect.reply, &orders, told)))
+    Ok(Some(reply(dialect.reply, &orders, &told)))
 }
 
 async fn obey(site: &Site, dialect: &Dialect, orders: &[Order]) -> Result<Told, Fault> {
@@ -58,7 +58,7 @@ async fn obey(site: &Site, dialect: &Dialect, orders: &[Order]) -> Result<Told, 
     Ok(told)
 }
 
-fn reply(form: Reply, orders: &[Order], told: Told) -> Answer {
+fn reply(form: Reply, orders: &[Order], told: &Told) -> Answer {
     let word = match orders.first().map(|order| &order.scope) {
         _ if form == Reply::Tags => "tags",
         Some(Scope::Site | Scope::Host(_)) | None => "all",
