@@ -125,6 +125,7 @@ fn cache(given: &Given, here: &Surroundings, complaints: &mut Complaints) -> Cac
     Cache {
         memory,
         max_object,
+        max_file: given.value("max_file"),
         disk,
     }
 }

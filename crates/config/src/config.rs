@@ -84,6 +84,8 @@ pub struct Cache {
     pub memory: u64,
     /// Largest body that is kept, in bytes; at most `memory`, or half of the disk's budget where that is more.
     pub max_object: u64,
+    /// Largest file below a root that answers from memory, in bytes; 0: none does.
+    pub max_file: u64,
     /// Where pages survive a restart; `None`: nowhere.
     pub disk: Option<CacheDisk>,
 }

@@ -53,6 +53,8 @@ pub(crate) static TABLE: &[OptionRow] = &[
         .computed("a quarter of what the machine or its control group has, at least 16MiB").example(r#""256MiB""#),
     row(Section::Cache, "max_object", Size { least: KIB, most: 1024 * GIB }, "The largest body that is kept; larger ones pass through. At most `memory`, or half of `disk_size` where that is more.")
         .computed("a quarter of `memory`, at most 64MiB").example(r#""64MiB""#),
+    row(Section::Cache, "max_file", Size { least: 0, most: 16 * MIB }, "The largest file below a `root` that answers from memory; larger ones are sent from the system's own file cache. Files have at most an eighth of `memory`, and push no page out. 0: none does.")
+        .or(r#""256KiB""#),
     row(Section::Cache, "disk", Path, "A folder in which pages survive a restart, and the purges that concern them: Galley's alone, on a local disk. Without it pages are kept in memory only.")
         .example(r#""/var/cache/galley""#),
     row(Section::Cache, "disk_size", Size { least: 16 * MIB, most: 1024 * GIB }, "Budget for the pages on disk, of all sites together.")

@@ -6,16 +6,15 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::time::{Duration, SystemTime};
 
 use galley_rules::conditional::{self, Condition, Validators};
-use galley_rules::encoding::Coding;
 use galley_rules::facts::{Facts, Method};
 use galley_rules::range::{self, Ranges, Span};
+use galley_rules::time;
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-use crate::asset::Asset;
+use crate::types;
 
 /// What to send.
 #[derive(Debug)]
@@ -35,7 +34,7 @@ pub struct Answer {
 pub enum Part {
     /// These bytes: the heads between the parts of a multipart body.
     Bytes(Vec<u8>),
-    /// Bytes `start..end` of [`Asset::file`].
+    /// Bytes `start..end` of the file.
     Span {
         /// The first byte.
         start: u64,
@@ -44,21 +43,17 @@ pub enum Part {
     },
 }
 
-/// Answers a request for `asset`.
-pub fn answer(asset: &Asset, facts: &Facts) -> Answer {
+/// Answers a request for a file. `whole`: the head of a 200 with all of it, as [`crate::Asset::fields`] writes it;
+/// `length`: its bytes.
+pub fn answer(whole: &HeaderMap, length: u64, facts: &Facts) -> Answer {
     match facts.method() {
         Method::Get | Method::Head => {}
         _ => return method_not_allowed(),
     }
-    let last_modified = date(asset.modified);
-    let validators = Validators {
-        etag: Some(asset.etag.as_bytes()),
-        last_modified: last_modified.is_some().then_some(asset.modified),
-    };
-    let fields = common_fields(asset, facts, last_modified);
+    let validators = validators(whole);
     match conditional::evaluate(facts, &validators) {
         Condition::Proceed => {}
-        Condition::NotModified => return without_body(StatusCode::NOT_MODIFIED, fields),
+        Condition::NotModified => return not_modified(whole, facts),
         Condition::Failed => {
             return without_body(StatusCode::PRECONDITION_FAILED, HeaderMap::new());
         }
@@ -69,81 +64,67 @@ pub fn answer(asset: &Asset, facts: &Facts) -> Answer {
             if facts.method() == Method::Get
                 && conditional::range_applies(facts.if_range(), &validators) =>
         {
-            range::parse(value, asset.length)
+            range::parse(value, length)
         }
         Some(_) | None => Ranges::Whole,
     };
-    match ranges {
-        Ranges::Whole => whole(asset, facts, fields),
-        Ranges::Unsatisfiable => unsatisfiable(asset.length),
-        Ranges::One(span) => one(asset, span, fields),
-        Ranges::Many(spans) => many(asset, &spans, fields),
-    }
-}
-
-/// What a 304 carries too: validators, lifetime, `Vary`.
-fn common_fields(asset: &Asset, facts: &Facts, last_modified: Option<HeaderValue>) -> HeaderMap {
-    let mut fields = HeaderMap::new();
-    if let Ok(etag) = HeaderValue::from_str(&asset.etag) {
-        fields.insert(header::ETAG, etag);
-    }
-    if let Some(last_modified) = last_modified {
-        fields.insert(header::LAST_MODIFIED, last_modified);
-    }
-    if asset.vary_encoding {
-        fields.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
-    }
-    if is_immutable(facts) {
-        fields.insert(header::CACHE_CONTROL, HeaderValue::from_static(IMMUTABLE));
-    }
-    fields
-}
-
-/// What describes a body of the file's own type.
-fn describe(asset: &Asset, fields: &mut HeaderMap) {
-    fields.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static(asset.content_type),
-    );
-    describe_bytes(asset, fields);
-}
-
-fn describe_bytes(asset: &Asset, fields: &mut HeaderMap) {
-    fields.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    fields.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
-    let coding = match asset.coding {
-        Coding::Identity => return,
-        Coding::Gzip => "gzip",
-        Coding::Brotli => "br",
-        Coding::Zstd => "zstd",
+    let mut answer = match ranges {
+        Ranges::Whole => all(whole, length, facts),
+        Ranges::Unsatisfiable => return unsatisfiable(length),
+        Ranges::One(span) => one(whole, length, span),
+        Ranges::Many(spans) => many(whole, length, &spans),
     };
-    fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
+    add_lifetime(&mut answer.fields, facts);
+    answer
 }
 
-fn whole(asset: &Asset, facts: &Facts, mut fields: HeaderMap) -> Answer {
-    describe(asset, &mut fields);
-    let has_body = facts.method() == Method::Get && asset.length > 0;
+/// The validators that a head tells.
+pub fn validators(whole: &HeaderMap) -> Validators<'_> {
+    let last_modified = whole.get(header::LAST_MODIFIED);
+    Validators {
+        etag: whole.get(header::ETAG).map(HeaderValue::as_bytes),
+        last_modified: last_modified.and_then(|value| time::parse_date(value.as_bytes())),
+    }
+}
+
+/// What a 304 carries too (RFC 9110 section 15.4.5): validators, `Vary`, lifetime.
+fn not_modified(whole: &HeaderMap, facts: &Facts) -> Answer {
+    let mut fields = HeaderMap::new();
+    for name in [header::ETAG, header::LAST_MODIFIED, header::VARY] {
+        if let Some(value) = whole.get(&name) {
+            fields.insert(name, value.clone());
+        }
+    }
+    add_lifetime(&mut fields, facts);
+    without_body(StatusCode::NOT_MODIFIED, fields)
+}
+
+fn add_lifetime(fields: &mut HeaderMap, facts: &Facts) {
+    if is_immutable(facts) {
+        fields.insert(header::CACHE_CONTROL, IMMUTABLE);
+    }
+}
+
+fn all(whole: &HeaderMap, length: u64, facts: &Facts) -> Answer {
+    let has_body = facts.method() == Method::Get && length > 0;
     let span = Part::Span {
         start: 0,
-        end: asset.length,
+        end: length,
     };
     Answer {
         status: StatusCode::OK,
-        fields,
+        fields: whole.clone(),
         parts: has_body.then_some(span).into_iter().collect(),
-        length: asset.length,
+        length,
     }
 }
 
-fn one(asset: &Asset, span: Span, mut fields: HeaderMap) -> Answer {
-    describe(asset, &mut fields);
+fn one(whole: &HeaderMap, length: u64, span: Span) -> Answer {
+    let mut fields = whole.clone();
     insert(
         &mut fields,
         header::CONTENT_RANGE,
-        &content_range(span, asset.length),
+        &content_range(span, length),
     );
     Answer {
         status: StatusCode::PARTIAL_CONTENT,
@@ -158,18 +139,20 @@ fn one(asset: &Asset, span: Span, mut fields: HeaderMap) -> Answer {
 
 /// `multipart/byteranges` (RFC 9110 section 14.6). The parts are ranges of the coded bytes, as the
 /// single one is.
-fn many(asset: &Asset, spans: &[Span], mut fields: HeaderMap) -> Answer {
-    describe_bytes(asset, &mut fields);
+fn many(whole: &HeaderMap, all: u64, spans: &[Span]) -> Answer {
+    let mut fields = whole.clone();
+    let of_parts = whole.get(header::CONTENT_TYPE);
+    let of_parts = of_parts.and_then(|value| value.to_str().ok());
+    let of_parts = of_parts.unwrap_or(types::BYTES);
     let boundary = boundary();
     let content_type = format!("multipart/byteranges; boundary={boundary}");
     insert(&mut fields, header::CONTENT_TYPE, &content_type);
     let mut parts = Vec::with_capacity(spans.len() * 2 + 1);
     let mut length = 0_u64;
     for span in spans {
-        let range = content_range(*span, asset.length);
+        let range = content_range(*span, all);
         let head = format!(
-            "\r\n--{boundary}\r\nContent-Type: {}\r\nContent-Range: {range}\r\n\r\n",
-            asset.content_type
+            "\r\n--{boundary}\r\nContent-Type: {of_parts}\r\nContent-Range: {range}\r\n\r\n"
         );
         length = length
             .saturating_add(bytes(&head))
@@ -235,15 +218,6 @@ fn bytes(text: &str) -> u64 {
     u64::try_from(text.len()).unwrap_or(u64::MAX)
 }
 
-/// `Last-Modified`; `None` for a time that HTTP's dates cannot say. Files may have any time at all.
-fn date(modified: SystemTime) -> Option<HeaderValue> {
-    let since = modified.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    if since >= YEAR_10000 {
-        return None;
-    }
-    HeaderValue::from_str(&httpdate::fmt_http_date(modified)).ok()
-}
-
 /// Text that nobody can have put into a file beforehand.
 fn boundary() -> String {
     let random = || RandomState::new().build_hasher().finish();
@@ -251,8 +225,8 @@ fn boundary() -> String {
 }
 
 /// Whether the URL changes with the content: WordPress's `?ver=`, or a fingerprint in the name as
-/// bundlers write it.
-fn is_immutable(facts: &Facts) -> bool {
+/// bundlers write it. Then [`IMMUTABLE`] is the last of the fields that the file has a say in.
+pub fn is_immutable(facts: &Facts) -> bool {
     let query = facts.raw_query().unwrap_or_default();
     let has_version = query
         .split(|b| *b == b'&')
@@ -280,10 +254,8 @@ fn is_fingerprinted(name: &[u8]) -> bool {
         })
 }
 
-const IMMUTABLE: &str = "public, max-age=31536000, immutable";
-
-/// The first second that an HTTP date has no digits for.
-const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
+/// `Cache-Control` of what never changes under its address.
+pub const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
 #[cfg(test)]
 mod tests;

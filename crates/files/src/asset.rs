@@ -3,35 +3,55 @@
 //! Where `style.css.br` lies beside `style.css` and is not older, it is sent instead to those who
 //! accept it: with the original's type, and an entity tag of its own. A sibling is taken only if it
 //! is a plain file: a link could name anything, and it would leave under the original's name.
+//!
+//! What is kept of a file beyond a request must be able to see that the file has changed. Size,
+//! inode and times tell that only if none of the times is younger than the clock that writes them
+//! is coarse: [`Asset::is_settled`].
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::time::SystemTime;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::{Duration, SystemTime};
 
 use galley_rules::encoding::{Coding, Codings};
+use http::header::{self, HeaderMap, HeaderValue};
 
 use crate::tree::Tree;
 use crate::types;
 
-/// A regular file that may leave.
+/// A regular file that may leave, in all its forms.
 #[derive(Debug)]
 pub struct Asset {
+    /// The file itself.
+    pub plain: Form,
+    /// The compressed files beside it that may be sent in its place.
+    pub siblings: Vec<Form>,
+    /// Media type, with a charset for text.
+    pub content_type: &'static str,
+}
+
+/// One file that may be sent.
+#[derive(Debug)]
+pub struct Form {
     /// Opened for reading; bytes are read by position.
     pub file: File,
     /// Bytes in it when it was opened.
     pub length: u64,
-    /// When it was last changed.
-    pub modified: SystemTime,
-    /// Strong entity tag with its quotes, from size, time of change in nanoseconds, inode and
-    /// coding (RFC 9110 section 8.8.3).
-    pub etag: String,
-    /// Media type, with a charset for text.
-    pub content_type: &'static str,
-    /// The coding of the bytes in `file`.
+    /// The coding of its bytes.
     pub coding: Coding,
-    /// Whether other clients may get this in another coding.
-    pub vary_encoding: bool,
+    /// When it was last changed.
+    modified: SystemTime,
+    seal: Seal,
+}
+
+/// What must stay the same for a file to be the one that was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seal {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
 }
 
 impl Asset {
@@ -40,66 +60,185 @@ impl Asset {
         self.content_type != types::BYTES
     }
 
+    /// The form that suits a client best.
+    pub fn best(&self, codings: Codings) -> &Form {
+        let available: Vec<Coding> = self.forms().map(|form| form.coding).collect();
+        let best = codings.best(&available).unwrap_or(Coding::Identity);
+        self.forms()
+            .find(|form| form.coding == best)
+            .unwrap_or(&self.plain)
+    }
+
+    /// The same, and the others are closed.
+    pub fn into_best(self, codings: Codings) -> Form {
+        let best = self.best(codings).coding;
+        let chosen = self.siblings.into_iter().find(|form| form.coding == best);
+        chosen.unwrap_or(self.plain)
+    }
+
+    /// The head of a 200 with all of `form`: everything but `Content-Length`, `Date`, and what the
+    /// request has a say in.
+    pub fn fields(&self, form: &Form) -> HeaderMap {
+        let mut fields = HeaderMap::new();
+        if let Ok(etag) = HeaderValue::from_str(&form.etag()) {
+            fields.insert(header::ETAG, etag);
+        }
+        if let Some(last_modified) = date(form.modified) {
+            fields.insert(header::LAST_MODIFIED, last_modified);
+        }
+        if !self.siblings.is_empty() {
+            fields.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+        }
+        let content_type = HeaderValue::from_static(self.content_type);
+        fields.insert(header::CONTENT_TYPE, content_type);
+        fields.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        let nosniff = HeaderValue::from_static("nosniff");
+        fields.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+        if form.coding != Coding::Identity {
+            let coding = HeaderValue::from_static(form.coding.token());
+            fields.insert(header::CONTENT_ENCODING, coding);
+        }
+        fields
+    }
+
+    /// Bytes that stay the same as long as the file, its siblings, and which of them there are do.
+    /// They mean something only to this process, and only of what was settled.
+    pub fn stamp(&self) -> Box<[u8]> {
+        let mut stamp = Vec::new();
+        for form in self.forms() {
+            stamp.extend_from_slice(form.coding.token().as_bytes());
+            form.seal.write(&mut stamp);
+        }
+        stamp.into()
+    }
+
+    /// Whether every later change will show in [`Asset::stamp`]. `before`: the wall clock before
+    /// the file was looked for. File systems count time in steps, of some milliseconds mostly and of
+    /// two seconds at worst: what was changed within the last step may be changed again and look
+    /// the same. Only the time of change of the inode counts, since nobody can set that.
+    pub fn is_settled(&self, before: SystemTime) -> bool {
+        self.forms().all(|form| form.seal.is_settled(before))
+    }
+
+    /// The plain form first.
+    pub fn forms(&self) -> impl Iterator<Item = &Form> {
+        std::iter::once(&self.plain).chain(&self.siblings)
+    }
+
     /// Opens the file at a link-free path. `name`: how it was asked for, which decides about its
     /// type.
-    pub(crate) fn open(
-        tree: &Tree,
-        real: &[u8],
-        name: &[u8],
-        codings: Codings,
-    ) -> io::Result<Self> {
-        let (file, metadata) = tree.open_file(real)?;
+    pub(crate) fn open(tree: &Tree, real: &[u8], name: &[u8]) -> io::Result<Self> {
+        let plain = Form::open(tree, real, Coding::Identity)?;
         let content_type = types::content_type(name);
-        let mut siblings = Vec::new();
-        if types::is_compressible(content_type) {
-            siblings = siblings_of(tree, real, &metadata);
-        }
-        let vary_encoding = !siblings.is_empty();
-        let mut available: Vec<Coding> = siblings.iter().map(|sibling| sibling.0).collect();
-        available.push(Coding::Identity);
-        let best = codings.best(&available).unwrap_or(Coding::Identity);
-        let chosen = siblings.into_iter().find(|sibling| sibling.0 == best);
-        let (coding, file, metadata) = match chosen {
-            Some(sibling) => sibling,
-            None => (Coding::Identity, file, metadata),
+        let siblings = if types::is_compressible(content_type) {
+            siblings_of(tree, real, &plain)
+        } else {
+            Vec::new()
         };
         Ok(Self {
-            length: metadata.len(),
-            modified: metadata.modified()?,
-            etag: etag(&metadata, coding),
+            plain,
+            siblings,
             content_type,
-            coding,
-            vary_encoding,
-            file,
         })
     }
 }
 
+impl Form {
+    fn open(tree: &Tree, real: &[u8], coding: Coding) -> io::Result<Self> {
+        let (file, metadata) = tree.open_file(real)?;
+        Ok(Self {
+            length: metadata.len(),
+            modified: metadata.modified()?,
+            seal: Seal::of(&metadata),
+            coding,
+            file,
+        })
+    }
+
+    /// All of its bytes, or `None` if the file has become another since it was opened: then what
+    /// was read may be a mixture.
+    pub fn read_whole(&self) -> io::Result<Option<Vec<u8>>> {
+        let Ok(length) = usize::try_from(self.length) else {
+            return Ok(None);
+        };
+        let mut bytes = vec![0; length];
+        match self.file.read_exact_at(&mut bytes, 0) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            read => read?,
+        }
+        let is_same = Seal::of(&self.file.metadata()?) == self.seal;
+        Ok(is_same.then_some(bytes))
+    }
+
+    /// Strong entity tag with its quotes, from size, time of change in nanoseconds, inode and
+    /// coding (RFC 9110 section 8.8.3).
+    fn etag(&self) -> String {
+        let coding = match self.coding {
+            Coding::Identity => "",
+            Coding::Gzip => "-gz",
+            Coding::Brotli => "-br",
+            Coding::Zstd => "-zst",
+        };
+        let Seal {
+            inode,
+            size,
+            modified: (seconds, nanoseconds),
+            ..
+        } = self.seal;
+        format!("\"{size:x}-{seconds:x}.{nanoseconds:x}-{inode:x}{coding}\"")
+    }
+}
+
+impl Seal {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        for number in [self.device, self.inode, self.size] {
+            out.extend_from_slice(&number.to_ne_bytes());
+        }
+        for (seconds, nanoseconds) in [self.modified, self.changed] {
+            out.extend_from_slice(&seconds.to_ne_bytes());
+            out.extend_from_slice(&nanoseconds.to_ne_bytes());
+        }
+    }
+
+    fn is_settled(&self, before: SystemTime) -> bool {
+        let Some(latest) = before
+            .checked_sub(SETTLING)
+            .and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok())
+        else {
+            return false;
+        };
+        let seconds = i64::try_from(latest.as_secs()).unwrap_or(i64::MAX);
+        self.changed < (seconds, i64::from(latest.subsec_nanos()))
+    }
+}
+
 /// The usable siblings of a file.
-fn siblings_of(tree: &Tree, real: &[u8], original: &Metadata) -> Vec<(Coding, File, Metadata)> {
+fn siblings_of(tree: &Tree, real: &[u8], plain: &Form) -> Vec<Form> {
     let open = |(coding, ending): &(Coding, &[u8])| {
-        let (file, metadata) = tree.open_file(&[real, ending].concat()).ok()?;
-        let age = |of: &Metadata| (of.mtime(), of.mtime_nsec());
-        let is_usable = age(&metadata) >= age(original) && metadata.len() > 0;
-        is_usable.then_some((*coding, file, metadata))
+        let form = Form::open(tree, &[real, ending].concat(), *coding).ok()?;
+        let is_usable = form.seal.modified >= plain.seal.modified && form.length > 0;
+        is_usable.then_some(form)
     };
     SIBLINGS.iter().filter_map(open).collect()
 }
 
-fn etag(metadata: &Metadata, coding: Coding) -> String {
-    let coding = match coding {
-        Coding::Identity => "",
-        Coding::Gzip => "-gz",
-        Coding::Brotli => "-br",
-        Coding::Zstd => "-zst",
-    };
-    format!(
-        "\"{:x}-{:x}.{:x}-{:x}{coding}\"",
-        metadata.size(),
-        metadata.mtime(),
-        metadata.mtime_nsec(),
-        metadata.ino(),
-    )
+/// `Last-Modified`; `None` for a time that HTTP's dates cannot say. Files may have any time at all.
+fn date(modified: SystemTime) -> Option<HeaderValue> {
+    let since = modified.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    if since >= YEAR_10000 {
+        return None;
+    }
+    HeaderValue::from_str(&httpdate::fmt_http_date(modified)).ok()
 }
 
 const SIBLINGS: [(Coding, &[u8]); 3] = [
@@ -107,3 +246,12 @@ const SIBLINGS: [(Coding, &[u8]); 3] = [
     (Coding::Zstd, b".zst"),
     (Coding::Gzip, b".gz"),
 ];
+
+/// The first second that an HTTP date has no digits for.
+const YEAR_10000: Duration = Duration::from_secs(253_402_300_800);
+
+/// The coarsest clock of a file system that a site may live on counts in steps of this length.
+const SETTLING: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests;

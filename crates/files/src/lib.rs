@@ -18,7 +18,7 @@ mod root;
 mod tree;
 mod types;
 
-pub use answer::{Answer, Part, answer};
-pub use asset::Asset;
+pub use answer::{Answer, IMMUTABLE, Part, answer, is_immutable, validators};
+pub use asset::{Asset, Form};
 pub use resolve::Found;
 pub use root::{Options, Root};

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use galley_rules::cgi::Script;
-use galley_rules::encoding::Codings;
 
 use crate::asset::Asset;
 use crate::deny::{self, ScriptName};
@@ -38,19 +37,8 @@ pub enum Found {
 }
 
 /// See [`crate::Root::resolve`].
-pub(crate) fn resolve(
-    tree: &Tree,
-    options: Options,
-    decoded_path: &[u8],
-    codings: Codings,
-    now: Instant,
-) -> Found {
-    let look = Look {
-        tree,
-        options,
-        codings,
-        now,
-    };
+pub(crate) fn resolve(tree: &Tree, options: Options, decoded_path: &[u8], now: Instant) -> Found {
+    let look = Look { tree, options, now };
     let Some(path) = RelPath::parse(decoded_path) else {
         return Found::Denied;
     };
@@ -71,12 +59,7 @@ pub(crate) fn resolve(
 
 /// See [`crate::Root::program`].
 pub(crate) fn program(tree: &Tree, options: Options, decoded_path: &[u8], now: Instant) -> Found {
-    let look = Look {
-        tree,
-        options,
-        codings: Codings::default(),
-        now,
-    };
+    let look = Look { tree, options, now };
     let Some(path) = RelPath::parse(decoded_path) else {
         return Found::Denied;
     };
@@ -112,7 +95,6 @@ enum Target {
 struct Look<'t> {
     tree: &'t Tree,
     options: Options,
-    codings: Codings,
     now: Instant,
 }
 
@@ -283,7 +265,7 @@ impl Look<'_> {
             Access::Unchecked | Access::Denied => return Found::Denied,
         }
         let real = real.unwrap_or(at.text());
-        match Asset::open(self.tree, real, name, self.codings) {
+        match Asset::open(self.tree, real, name) {
             Ok(asset) => Found::File(asset),
             Err(_) => Found::Denied,
         }

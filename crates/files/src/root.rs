@@ -10,8 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use galley_rules::encoding::Codings;
-
 use crate::resolve::{self, Found};
 use crate::tree::Tree;
 
@@ -51,11 +49,10 @@ impl Root {
         })
     }
 
-    /// Finds what a decoded request path means here, as `try_files` does for WordPress. `codings`:
-    /// what the client accepts, for choosing a precompressed sibling. Blocks on the disk; total
-    /// over any bytes.
-    pub fn resolve(&self, decoded_path: &[u8], codings: Codings) -> Found {
-        self.resolve_at(decoded_path, codings, Instant::now())
+    /// Finds what a decoded request path means here, as `try_files` does for WordPress. Blocks on
+    /// the disk; total over any bytes.
+    pub fn resolve(&self, decoded_path: &[u8]) -> Found {
+        self.resolve_at(decoded_path, Instant::now())
     }
 
     /// Finds the program that a decoded request path means for a FastCGI server of its own (`fcgiwrap`, say): the first
@@ -66,8 +63,8 @@ impl Root {
         resolve::program(&self.tree(now), self.options, decoded_path, now)
     }
 
-    pub(crate) fn resolve_at(&self, decoded_path: &[u8], codings: Codings, now: Instant) -> Found {
-        resolve::resolve(&self.tree(now), self.options, decoded_path, codings, now)
+    pub(crate) fn resolve_at(&self, decoded_path: &[u8], now: Instant) -> Found {
+        resolve::resolve(&self.tree(now), self.options, decoded_path, now)
     }
 
     /// The directory that is open now, after a look at the configured path when one is due.

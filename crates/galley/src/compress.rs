@@ -1,4 +1,4 @@
-//! Stored pages in other codings, made beside requests: quickly when a page was stored, densely when it proved hot.
+//! Stored pages and files in other codings, made beside requests: quickly when a page was stored, densely when it proved hot.
 //!
 //! A few threads of low priority behind a bounded queue. A fill never waits for them, a hit never compresses: it takes what is
 //! there. What they make takes the page's place only if the page is still there, and counts against the memory.
@@ -27,6 +27,8 @@ pub struct Compressor {
 }
 
 struct Job {
+    /// Where the entry is.
+    memory: Arc<Memory>,
     /// Not held: what left the memory meanwhile need not be compressed, and must not take room there.
     entry: Weak<Entry>,
     settings: Arc<Compress>,
@@ -56,19 +58,18 @@ pub struct Counted {
 
 impl Compressor {
     /// Starts `threads` threads. They end with the last clone of what this returns.
-    pub fn start(memory: &Arc<Memory>, threads: usize) -> io::Result<Arc<Self>> {
+    pub fn start(threads: usize) -> io::Result<Arc<Self>> {
         let (jobs, taken) = sync_channel(MOST_JOBS);
         let taken = Arc::new(Mutex::new(taken));
         let counts = Arc::new(Counts::default());
         for number in 0..threads.max(1) {
-            let (taken, memory) = (Arc::clone(&taken), Arc::clone(memory));
-            let counts = Arc::clone(&counts);
+            let (taken, counts) = (Arc::clone(&taken), Arc::clone(&counts));
             std::thread::Builder::new()
                 .name(format!("compress-{number}"))
                 .spawn(move || {
                     sys::lower_priority();
                     while let Some(job) = next(&taken) {
-                        job.work(&memory, &counts);
+                        job.work(&counts);
                     }
                 })?;
         }
@@ -102,14 +103,16 @@ impl Compressor {
 #[derive(Clone)]
 pub struct Compressing {
     compressor: Arc<Compressor>,
+    memory: Arc<Memory>,
     settings: Arc<Compress>,
 }
 
 impl Compressing {
-    /// For a site.
-    pub fn new(compressor: Arc<Compressor>, settings: Compress) -> Self {
+    /// For what a site has in `memory`.
+    pub fn new(compressor: Arc<Compressor>, memory: Arc<Memory>, settings: Compress) -> Self {
         Self {
             compressor,
+            memory,
             settings: Arc::new(settings),
         }
     }
@@ -125,7 +128,7 @@ impl Compressing {
 
     /// Has an entry compressed, if it is due: called with each hit, and cheap when there is nothing to do. Never waits.
     pub fn offer(&self, entry: &Arc<Entry>) {
-        let step = if entry.coded().is_empty() {
+        let step = if !entry.is_pressed() {
             Press::Tried
         } else if self.settings.dense_after > 0 && entry.hits() >= self.settings.dense_after {
             Press::Dense
@@ -142,6 +145,7 @@ impl Compressing {
                 .is_for(entry.status, &entry.fields, entry.length())
         {
             self.compressor.offer(Job {
+                memory: Arc::clone(&self.memory),
                 entry: Arc::downgrade(entry),
                 settings: Arc::clone(&self.settings),
                 step,
@@ -159,13 +163,19 @@ fn next(taken: &Mutex<Receiver<Job>>) -> Option<Job> {
 }
 
 impl Job {
-    fn work(self, memory: &Memory, counts: &Counts) {
+    fn work(self, counts: &Counts) {
         let Some(entry) = self.entry.upgrade() else {
             return;
         };
         let is_dense = self.step == Press::Dense;
-        let mut coded = Vec::new();
+        // What lies beside a file is what its owner wants to be sent.
+        let given = entry.coded().iter().filter(|coded| coded.is_given);
+        let mut coded: Vec<Coded> = given.cloned().collect();
+        let given = coded.len();
         for coding in &self.settings.codings {
+            if coded.iter().any(|coded| coded.coding == *coding) {
+                continue;
+            }
             let Some(bytes) = self.code(&entry.body, *coding, is_dense) else {
                 continue;
             };
@@ -174,13 +184,13 @@ impl Job {
             if !is_gain(entry.length(), bytes.len() as u64) {
                 continue;
             }
-            let Some(paid) = memory.budget().try_reserve(bytes.len() as u64) else {
+            let Some(paid) = self.memory.budget().try_reserve(bytes.len() as u64) else {
                 continue;
             };
             let fields = coded_fields(&entry.fields, *coding);
             coded.push(Coded::new(*coding, &fields, Body::reserved(bytes, paid)));
         }
-        if coded.is_empty() {
+        if coded.len() == given {
             return;
         }
         let reached = if is_dense { Press::Dense } else { Press::Quick };
@@ -188,7 +198,7 @@ impl Job {
         vary_on_coding(&mut fields);
         let denser = Arc::new(entry.with_coded(&fields, coded, reached));
         // Purged, renewed or gone meanwhile: then so is this.
-        if memory.put_if_same(&entry, denser).is_ok() {
+        if self.memory.put_if_same(&entry, denser).is_ok() {
             counts.pages.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -1,4 +1,5 @@
-//! A hit allocates nothing: counted over ten thousand of them by the allocator itself, in the server's own process.
+//! A hit allocates nothing, be it a page or a file: counted over ten thousand of them by the allocator itself, in the
+//! server's own process.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -32,6 +33,12 @@ fn request(method: &str, field: &str) -> Vec<u8> {
     format!("{method} {target} HTTP/1.1\r\n{FIELDS}{field}\r\n\r\n").into_bytes()
 }
 
+/// The same for a stylesheet, as WordPress writes its address.
+fn request_of_file(field: &str) -> Vec<u8> {
+    format!("GET /wp-content/style.css?ver=6.9 HTTP/1.1\r\n{FIELDS}{field}\r\n\r\n").into_bytes()
+}
+
+// One test: the allocator counts for all threads.
 #[test]
 fn hits_allocate_nothing() {
     let origin = Origin::constant(
@@ -45,11 +52,15 @@ fn hits_allocate_nothing() {
     let scratch = Scratch::new().unwrap();
     let dir = scratch.path().display();
     let file = scratch.join("galley.toml");
+    scratch
+        .write("root/wp-content/style.css", "p { margin: 0 }\n".repeat(500))
+        .unwrap();
     fs::write(
         &file,
         format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\nworkers = 1\n[admin]\nlisten = \"off\"\n[log]\naccess = \"{dir}/access.log\"\n\
-             [cache]\nmemory = \"64MiB\"\n[[site]]\nhosts = [\"example.test\"]\nupstream = [\"{}\"]\ncompress = [\"gzip\", \"br\"]\n\
+             [cache]\nmemory = \"64MiB\"\n[[site]]\nhosts = [\"example.test\"]\nroot = \"{dir}/root\"\nupstream = [\"{}\"]\n\
+             compress = [\"gzip\", \"br\"]\n\
              dense_after = 0\n",
             origin.url()
         ),
@@ -80,17 +91,24 @@ fn hits_allocate_nothing() {
         "Accept-Encoding: gzip, deflate",
         "Accept-Encoding: gzip, deflate, br, zstd",
     );
-    let mut tag = String::new();
-    while !tag.ends_with("-br\"") {
-        let length = exchange(&mut client, &request("GET", br), 1, &mut answer);
-        tag = etag(&answer[..length]);
-    }
+    let mut tag_of_coded = |bytes: &[u8]| loop {
+        let length = exchange(&mut client, bytes, 1, &mut answer);
+        let tag = etag(&answer[..length]);
+        if tag.ends_with("-br\"") {
+            return tag;
+        }
+    };
+    let tag = tag_of_coded(&request("GET", br));
+    let tag_of_file = tag_of_coded(&request_of_file(br));
+    let known_file = format!("{br}\r\nIf-None-Match: {tag_of_file}");
     let known = format!("{br}\r\nIf-None-Match: {tag}");
-    let kinds: [(&str, Vec<u8>, usize); 5] = [
+    let kinds: [(&str, Vec<u8>, usize); 7] = [
         ("gzip", request("GET", gzip), 1),
         ("br", request("GET", br), 1),
         ("HEAD", request("HEAD", br), 1),
         ("304", request("GET", &known), 1),
+        ("file", request_of_file(br), 1),
+        ("304 of a file", request_of_file(&known_file), 1),
         (
             "pipelined",
             [request("GET", br), request("GET", gzip)]
@@ -109,7 +127,7 @@ fn hits_allocate_nothing() {
             exchange(&mut client, &bytes, answers, &mut answer);
         }
         let change = counted.change();
-        // What goes on beside: logs handed over, the sweep of timers four times a second.
+        // What goes on beside: logs handed over, the sweep of timers four times a second, a look at the file each second.
         let allowed = HITS / 50;
         assert!(
             change.allocations + change.reallocations < allowed,

@@ -24,6 +24,7 @@ use crate::epochs::Touch;
 use crate::fields;
 use crate::key::Key;
 use crate::proof::Proof;
+use crate::source::Source;
 
 pub use crate::fields::Lines;
 
@@ -131,6 +132,8 @@ pub struct Entry {
     coded: Box<[Coded]>,
     /// How far coding it has come: written by whoever offers it to be coded.
     press: AtomicU8,
+    /// What it was made from, where that is a file.
+    source: Option<Arc<Source>>,
 }
 
 /// A stored response in another coding: a representation of its own.
@@ -142,6 +145,8 @@ pub struct Coded {
     pub fields: HeaderMap,
     /// The coded body; its reservation is inside.
     pub body: Body,
+    /// Whether it was found beside the file, and not made here.
+    pub is_given: bool,
     lines: Lines,
 }
 
@@ -187,19 +192,30 @@ impl Entry {
             lines,
             coded: Box::default(),
             press: AtomicU8::new(Press::Untried as u8),
+            source: None,
+        }
+    }
+
+    /// The entry of a file, with the codings that were found beside it.
+    #[must_use]
+    pub fn of_file(self, source: Source, given: Vec<Coded>) -> Self {
+        let coded = weight_of(&given);
+        Self {
+            weight: self.weight + source.weight() + coded,
+            body_reserved: self.body_reserved + reserved_of(&given),
+            coded: given.into(),
+            source: Some(Arc::new(source)),
+            ..self
         }
     }
 
     /// The same entry with its body in other codings too, and `fields` that say so; to take its place by `Memory::put_if_same`. It is proved anew.
     #[must_use]
     pub fn with_coded(&self, fields: &HeaderMap, coded: Vec<Coded>, press: Press) -> Self {
-        let weight = |coded: &[Coded]| coded.iter().map(Coded::weight).sum::<u64>();
-        let reserved =
-            |coded: &[Coded]| -> u64 { coded.iter().map(|one| one.body.reserved_bytes()).sum() };
         let (fields, lines) = fields::compact(fields);
-        let plain = self.weight - weight(&self.coded) - head_weight(&self.fields, &self.lines)
+        let plain = self.weight - weight_of(&self.coded) - head_weight(&self.fields, &self.lines)
             + head_weight(&fields, &lines);
-        let plain_reserved = self.body_reserved - reserved(&self.coded);
+        let plain_reserved = self.body_reserved - reserved_of(&self.coded);
         Self {
             key: self.key.clone(),
             kind: self.kind,
@@ -214,22 +230,23 @@ impl Entry {
             proof: Proof::born(self.born),
             hits: AtomicU32::new(self.hits.load(Ordering::Relaxed)),
             renewal: AtomicU64::new(self.renewal.load(Ordering::Relaxed)),
-            weight: plain + weight(&coded),
-            body_reserved: plain_reserved + reserved(&coded),
+            weight: plain + weight_of(&coded),
+            body_reserved: plain_reserved + reserved_of(&coded),
             held: OnceLock::new(),
             pieces: None,
             lines,
             coded: coded.into(),
             press: AtomicU8::new(press as u8),
+            source: self.source.clone(),
         }
     }
 
     /// Gives a claim back: nothing came of it, and a later hit may try again.
     pub fn release_press(&self) {
-        let step = if self.coded.is_empty() {
-            Press::Untried
-        } else {
+        let step = if self.is_pressed() {
             Press::Quick
+        } else {
+            Press::Untried
         };
         self.press.store(step as u8, Ordering::Relaxed);
     }
@@ -242,6 +259,16 @@ impl Entry {
     /// The other codings that are stored.
     pub fn coded(&self) -> &[Coded] {
         &self.coded
+    }
+
+    /// Whether codings of it were made here.
+    pub fn is_pressed(&self) -> bool {
+        self.coded.iter().any(|coded| !coded.is_given)
+    }
+
+    /// What it was made from, where that is a file.
+    pub fn source(&self) -> Option<&Source> {
+        self.source.as_deref()
     }
 
     /// Whether the caller is to have it coded: true once for each step, for one caller.
@@ -363,7 +390,16 @@ impl Coded {
             coding,
             fields,
             body,
+            is_given: false,
             lines,
+        }
+    }
+
+    /// The same of what was found beside a file.
+    pub fn given(coding: Coding, fields: &HeaderMap, body: Body) -> Self {
+        Self {
+            is_given: true,
+            ..Self::new(coding, fields, body)
         }
     }
 
@@ -381,6 +417,14 @@ impl Coded {
 /// What a head holds besides the structs themselves.
 fn head_weight(fields: &HeaderMap, lines: &Lines) -> u64 {
     lines.bytes() as u64 + fields.capacity() as u64 * FIELD
+}
+
+fn weight_of(coded: &[Coded]) -> u64 {
+    coded.iter().map(Coded::weight).sum()
+}
+
+fn reserved_of(coded: &[Coded]) -> u64 {
+    coded.iter().map(|one| one.body.reserved_bytes()).sum()
 }
 
 fn weigh(parts: &Parts, lines: &Lines) -> u64 {

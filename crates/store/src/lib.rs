@@ -3,7 +3,7 @@
 //! [`entry::Entry`] is one stored response, found by its [`key::Key`] in [`memory::Memory`]. [`epochs::Epochs`] says
 //! whether it may still answer: purging never searches, it raises numbers that entries are compared with.
 //! [`fill::Fill`] is a response being received, read by many while one writes. [`budget::Budget`] is the one limit on
-//! memory for all of them. [`disk::Disk`] keeps entries over a restart, [`log::Log`] makes purges outlive a crash.
+//! memory for all of them. [`source::Source`] is the file that an entry was made from. [`disk::Disk`] keeps entries over a restart, [`log::Log`] makes purges outlive a crash.
 //!
 //! Nothing here reads the wall clock or knows a runtime, and only the log has a thread; freshness is decided in
 //! `galley_rules::lookup`.
@@ -19,6 +19,7 @@ pub mod key;
 pub mod log;
 pub mod memory;
 mod proof;
+pub mod source;
 mod sync;
 #[cfg(test)]
 mod testing;

@@ -73,8 +73,29 @@ impl Memory {
     /// A store for `limit_bytes` in all, whose entries have bodies of at most `max_object` bytes (less where the limit
     /// is too small to hold such a body well).
     pub fn new(limit_bytes: u64, max_object: u64) -> Self {
+        Self::drawing_on(Budget::new(limit_bytes), limit_bytes, max_object)
+    }
+
+    /// Two stores under one limit, of which the second has at most `share_bytes`, and the first the rest. What is in one
+    /// never leaves for what comes into the other.
+    pub fn divided(
+        limit_bytes: u64,
+        max_object: u64,
+        (share_bytes, max_of_share): (u64, u64),
+    ) -> (Self, Self) {
+        let share_bytes = share_bytes.min(limit_bytes / 2);
+        let budget = Budget::new(limit_bytes);
+        let rest = limit_bytes - share_bytes;
+        let first = Self::drawing_on(budget.clone(), rest, max_object);
+        (first, Self::table(budget, share_bytes, max_of_share))
+    }
+
+    fn drawing_on(budget: Budget, limit_bytes: u64, max_object: u64) -> Self {
         let headroom = max_object.clamp(limit_bytes / 8, limit_bytes / 4);
-        let capacity = limit_bytes - headroom;
+        Self::table(budget, limit_bytes - headroom, max_object)
+    }
+
+    fn table(budget: Budget, capacity: u64, max_object: u64) -> Self {
         let max_object = max_object.min(capacity / 2);
         let options = OptionsBuilder::new()
             .weight_capacity(capacity)
@@ -87,7 +108,7 @@ impl Memory {
         Self {
             cache: Cache::with_options(options, ByWeight, AsHashed, Leaving),
             writers: std::array::from_fn(|_| Mutex::new(())),
-            budget: Budget::new(limit_bytes),
+            budget,
             max_object,
             evictions: AtomicU64::new(0),
         }

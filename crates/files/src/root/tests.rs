@@ -29,13 +29,13 @@ fn open(path: &Path) -> Root {
 
 fn content(found: Found) -> String {
     match found {
-        Found::File(asset) => std::io::read_to_string(asset.file).unwrap(),
+        Found::File(asset) => std::io::read_to_string(asset.plain.file).unwrap(),
         other => format!("{other:?}"),
     }
 }
 
 fn ask(root: &Root, path: &str, now: Instant) -> String {
-    content(root.resolve_at(path.as_bytes(), Codings::default(), now))
+    content(root.resolve_at(path.as_bytes(), now))
 }
 
 #[test]

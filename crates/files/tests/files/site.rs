@@ -83,13 +83,16 @@ pub fn codings(accept: &str) -> Codings {
 
 /// What a path means, in a few words.
 pub fn say(root: &Root, path: &[u8]) -> String {
-    word(root.resolve(path, Codings::default()))
+    word(root.resolve(path))
 }
 
 pub fn word(found: Found) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match found {
-        Found::File(asset) => format!("file {}", std::io::read_to_string(asset.file).unwrap()),
+        Found::File(asset) => format!(
+            "file {}",
+            std::io::read_to_string(asset.plain.file).unwrap()
+        ),
         Found::Script(script) => match script.path_info {
             Some(info) => format!("script {} info {}", text(&script.name), text(&info)),
             None => format!("script {}", text(&script.name)),

@@ -166,8 +166,53 @@ fn server(state: &State, text: &mut Text) {
         text.family(&name, Kind::Counter, help);
         text.sample(&name, &[], value);
     }
+    small_files(state, text);
     compression(state, text);
     disk::metrics(state, text);
+}
+
+fn small_files(state: &State, text: &mut Text) {
+    let Some(files) = &state.services.small_files else {
+        return;
+    };
+    let files = files.counted();
+    let families = [
+        (
+            "entries",
+            Kind::Gauge,
+            files.usage.entries,
+            "small files in memory",
+        ),
+        (
+            "bytes",
+            Kind::Gauge,
+            files.usage.bytes,
+            "bytes of small files in memory, in all codings",
+        ),
+        (
+            "evictions_total",
+            Kind::Counter,
+            files.usage.evictions,
+            "small files that had to leave for others",
+        ),
+        (
+            "looks_total",
+            Kind::Counter,
+            files.looks,
+            "looks at the disk that found a small file as it is in memory",
+        ),
+        (
+            "reads_total",
+            Kind::Counter,
+            files.reads,
+            "small files that were read into memory",
+        ),
+    ];
+    for (name, kind, value, help) in families {
+        let name = format!("galley_small_files_{name}");
+        text.family(&name, kind, help);
+        text.sample(&name, &[], value);
+    }
 }
 
 fn compression(state: &State, text: &mut Text) {

@@ -42,6 +42,13 @@ pub(super) async fn status(Extract(state): Extract<Arc<State>>, asker: Asker) ->
             body["memory"] = json!({
                 "entries": usage.entries, "bytes": usage.bytes, "limit": usage.limit, "evictions": usage.evictions,
             });
+            body["small_files"] = json!(state.services.small_files.as_ref().map(|files| {
+                let files = files.counted();
+                json!({
+                    "entries": files.usage.entries, "bytes": files.usage.bytes, "evictions": files.usage.evictions,
+                    "looks": files.looks, "reads": files.reads,
+                })
+            }));
             let compressed = state.services.compressor.counted();
             body["compression"] = json!({
                 "pages_compressed": compressed.pages, "bytes_in": compressed.bytes, "bytes_out": compressed.made,

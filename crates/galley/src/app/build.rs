@@ -15,9 +15,11 @@ use super::StartError;
 use super::durable::{self, Identities};
 use crate::clock::Clock;
 use crate::compositor::{self, Handle};
-use crate::compress::Compressor;
+use crate::compress::{Compressing, Compressor};
 use crate::front::{Limits, Listeners};
-use crate::serve::{Healing, Pool, Services, Site, Sites, Upstream, UpstreamWarnings};
+use crate::serve::{
+    Folder, Healing, Pool, Services, Site, Sites, SmallFiles, Upstream, UpstreamWarnings,
+};
 use crate::supervise::{Managed, PhpSettings};
 use crate::sys;
 use crate::telemetry::access::AccessLog;
@@ -43,9 +45,9 @@ pub(super) fn build(
     php: &[Option<Managed>],
     clock: Clock,
 ) -> Result<Built, StartError> {
-    let memory = Arc::new(Memory::new(config.cache.memory, config.cache.max_object));
+    let (memory, small_files) = memory(config, clock);
     let durable = durable::open(config, &memory, clock)?;
-    let compressor = Compressor::start(&memory, sys::cores().div_ceil(CORES_PER_COMPRESSOR))?;
+    let compressor = Compressor::start(sys::cores().div_ceil(CORES_PER_COMPRESSOR))?;
     let services = Arc::new(Services {
         memory: Arc::clone(&memory),
         clock,
@@ -53,6 +55,7 @@ pub(super) fn build(
         upstream_warnings: UpstreamWarnings::new(UPSTREAM_WARNINGS_PER_S),
         durable: durable.clone(),
         compressor: Arc::clone(&compressor),
+        small_files: small_files.clone(),
     });
     let identities = Identities::of(&config.sites);
     let count = sys::cores().div_ceil(CORES_PER_COMPOSITOR);
@@ -78,13 +81,26 @@ pub(super) fn build(
     for (number, (site, planned)) in (0..).zip(config.sites.iter().zip(planned)) {
         let log = if site.access.is_some() { next_log } else { 0 };
         next_log += usize::from(site.access.is_some());
+        let compressing = |memory: &Arc<Memory>| {
+            let settings = site.compress.clone();
+            Compressing::new(Arc::clone(&compressor), Arc::clone(memory), settings)
+        };
+        let (core, mark) = identities.core(number, site, &durable, compressing(&memory));
+        let small = small_files
+            .as_ref()
+            .map(|files| (Arc::clone(files), compressing(files.memory())));
+        let own = Own {
+            folder: folder(site, &planned, mark, small)?,
+            number,
+            mark,
+            log,
+        };
         sites.push(Arc::new(build_site(
             config,
             site,
             &planned,
             &compositors,
-            &Numbers { site: number, log },
-            identities.core(number, site, &durable, &compressor),
+            (core, own),
         )?));
     }
     Ok(Built {
@@ -194,8 +210,7 @@ fn build_site(
     site: &SiteConfig,
     planned: &Planned,
     compositors: &[Handle],
-    numbers: &Numbers,
-    (core, mark): (compositor::Site, u32),
+    (core, own): (compositor::Site, Own),
 ) -> Result<Site, StartError> {
     let upstream = |kind: Kind| match (kind, compositors.get(planned.compositor)) {
         (Kind::Php(index), Some(c)) => Upstream::Php(Pool {
@@ -208,27 +223,9 @@ fn build_site(
         }),
         (Kind::Files, _) | (_, None) => Upstream::Files,
     };
-    let options = Options {
-        php: matches!(planned.primary, Kind::Php(_)),
-        multisite: site.multisite,
-    };
-    let root = site
-        .root
-        .as_ref()
-        .map(|path| {
-            Root::open(path, options)
-                .map(Arc::new)
-                .map_err(|cause| (path.clone(), cause))
-        })
-        .transpose()
-        .map_err(|(path, cause)| StartError::Root {
-            site: site.name.clone(),
-            path,
-            cause,
-        })?;
     Ok(Site {
         core: Arc::new(core),
-        root,
+        folder: own.folder,
         upstream: upstream(planned.primary),
         further: planned.further.iter().map(|kind| upstream(*kind)).collect(),
         request_body: config.server.request_body,
@@ -238,16 +235,54 @@ fn build_site(
         token: token(site.token_file.as_ref())?,
         healing: Healing::default(),
         hosts: site.hosts.clone(),
-        number: numbers.site,
-        mark,
-        log: numbers.log,
+        number: own.number,
+        mark: own.mark,
+        log: own.log,
     })
 }
 
-/// A site's own number and that of its access log.
-struct Numbers {
-    site: u32,
+/// What is a site's own.
+struct Own {
+    folder: Option<Arc<Folder>>,
+    number: u32,
+    mark: u32,
+    /// That of its access log.
     log: usize,
+}
+
+/// The memory of pages, and that of small files where a site may have some.
+fn memory(config: &Config, clock: Clock) -> (Arc<Memory>, Option<Arc<SmallFiles>>) {
+    let cache = &config.cache;
+    let has_files = cache.max_file > 0 && config.sites.iter().any(|site| site.root.is_some());
+    if !has_files {
+        return (Arc::new(Memory::new(cache.memory, cache.max_object)), None);
+    }
+    let share = (cache.memory / SHARE_OF_FILES, cache.max_file);
+    let (pages, files) = Memory::divided(cache.memory, cache.max_object, share);
+    let files = SmallFiles::new(files, cache.max_file, clock);
+    (Arc::new(pages), Some(Arc::new(files)))
+}
+
+/// A site's files; `small`: where the small ones are kept.
+fn folder(
+    site: &SiteConfig,
+    planned: &Planned,
+    mark: u32,
+    small: Option<(Arc<SmallFiles>, Compressing)>,
+) -> Result<Option<Arc<Folder>>, StartError> {
+    let Some(path) = &site.root else {
+        return Ok(None);
+    };
+    let options = Options {
+        php: matches!(planned.primary, Kind::Php(_)),
+        multisite: site.multisite,
+    };
+    let root = Root::open(path, options).map_err(|cause| StartError::Root {
+        site: site.name.clone(),
+        path: path.clone(),
+        cause,
+    })?;
+    Ok(Some(Arc::new(Folder::new(root, mark, small))))
 }
 
 /// The listeners of each core, and the addresses that they have.
@@ -372,6 +407,10 @@ fn open_log(target: &LogTarget, config: &Config) -> Result<AccessLog, StartError
         cause,
     })
 }
+
+/// What part of the memory small files may have. A page costs a hundred times what a file costs to get again, so that
+/// files must not push pages out, and are worth less room.
+const SHARE_OF_FILES: u64 = 8;
 
 /// Pages are compressed once, so few threads suffice.
 const CORES_PER_COMPRESSOR: usize = 4;

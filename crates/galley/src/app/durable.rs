@@ -17,7 +17,7 @@ use super::StartError;
 use crate::clock::Clock;
 use crate::compositor::heard::Heard;
 use crate::compositor::{self, flight, tally::Tally};
-use crate::compress::{Compressing, Compressor};
+use crate::compress::Compressing;
 use crate::durable::{Durable, Settings};
 
 /// Opens the folder that the configuration names.
@@ -81,7 +81,7 @@ impl Identities {
         number: u32,
         site: &SiteConfig,
         durable: &Durable,
-        compressor: &Arc<Compressor>,
+        compressing: Compressing,
     ) -> (compositor::Site, u32) {
         let identity = usize::try_from(number).ok().and_then(|at| self.0.get(at));
         let (name, mark) = identity.map_or((site.name.clone(), number), |identity| {
@@ -91,7 +91,7 @@ impl Identities {
             name: site.name.clone(),
             rules: site.rules.clone(),
             shelved: durable.shelved(&name, fingerprint(&site.rules)),
-            compressing: Compressing::new(Arc::clone(compressor), site.compress.clone()),
+            compressing,
             epochs: durable.orders(name),
             tally: Tally::default(),
             flights: flight::Limits {

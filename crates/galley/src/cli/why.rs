@@ -241,9 +241,13 @@ fn file(value: &Value) {
     let file = &value["file"];
     let means = match text(&file["kind"]) {
         "file" => format!(
-            "a file, {}, {} bytes",
+            "a file, {}, {} bytes{}",
             text(&file["content_type"]),
-            file["bytes"]
+            file["bytes"],
+            match file["looked_at_ago_ms"].as_u64() {
+                Some(ms) => format!(", in memory, looked at {ms} ms ago"),
+                None => String::new(),
+            }
         ),
         "script" => format!("the script {}", text(&file["path"])),
         "redirect" => format!("a folder; its address is {}", text(&file["path"])),

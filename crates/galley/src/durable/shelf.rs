@@ -246,6 +246,11 @@ impl Shelved {
         Some(entry)
     }
 
+    /// Whether there may be a page of a key. Asks no disk.
+    pub fn may_hold(&self, key: &[u8]) -> bool {
+        self.shelf.disk.may_hold(self.site, key)
+    }
+
     /// The page of a key, for who only looks. Blocks on the disk.
     pub fn peek(&self, key: &[u8]) -> Option<Arc<Entry>> {
         let shelf = &self.shelf;

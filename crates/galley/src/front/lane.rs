@@ -16,6 +16,7 @@ use galley_rules::time::Tick;
 use galley_wire::answer::{self, Connection, Length};
 use galley_wire::framing::{self, BodyKind, Host};
 use galley_wire::head::{self, Head, Parsed, Version};
+use http::HeaderValue;
 
 use super::Core;
 use super::batch::{Batch, MOST_ANSWERS, Ready};
@@ -243,10 +244,21 @@ fn begins_plainly(input: &[u8]) -> bool {
 
 fn write_head(output: &mut Vec<u8>, hit: &Hit, date: HttpDate, keep_alive: bool) {
     let mut age = itoa::Buffer::new();
-    let own: [(&str, &[u8]); 2] = [
-        ("age", age.format(hit.age).as_bytes()),
-        ("cache-status", CACHE_STATUS),
+    let age = hit.age().map(|seconds| age.format(seconds).as_bytes());
+    let lifetime = hit.lifetime();
+    let lifetime = lifetime.as_ref().map(HeaderValue::as_bytes);
+    let status = match age {
+        Some(_) => CACHE_STATUS,
+        None => CACHE_STATUS_FILE,
+    };
+    let own = [
+        ("cache-control", lifetime),
+        ("age", age),
+        ("cache-status", Some(status)),
     ];
+    let own = own
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)));
     let undated = (!hit.is_dated()).then_some(("date", date.as_slice()));
     let connection = if keep_alive {
         Connection::KeepAlive
@@ -257,7 +269,7 @@ fn write_head(output: &mut Vec<u8>, hit: &Hit, date: HttpDate, keep_alive: bool)
         output,
         hit.status(),
         hit.lines(),
-        own.into_iter().chain(undated),
+        own.chain(undated),
         hit.length().map_or(Length::None, Length::Known),
         connection,
     );
@@ -266,6 +278,8 @@ fn write_head(output: &mut Vec<u8>, hit: &Hit, date: HttpDate, keep_alive: bool)
 /// What a fresh hit says of itself (RFC 9211).
 const CACHE_STATUS: &[u8] = b"galley; hit";
 
+/// What a file says of itself.
+const CACHE_STATUS_FILE: &[u8] = b"galley; detail=file";
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,5 +290,8 @@ mod tests {
         let mut text = Vec::new();
         Outcome::Hit.write_cache_status(None, &mut text);
         assert_eq!(text, CACHE_STATUS);
+        text.clear();
+        Outcome::File.write_cache_status(None, &mut text);
+        assert_eq!(text, CACHE_STATUS_FILE);
     }
 }

@@ -12,7 +12,7 @@ use galley_rules::route;
 use galley_wire::framing::{BodyKind, Framing};
 use galley_wire::head::Head;
 
-use super::site::{Site, Sites};
+use super::site::{Site, Sites, Upstream};
 use crate::body::RequestBody;
 use crate::fault::Fault;
 use crate::upstream::interim::{self, Mailbox};
@@ -57,6 +57,11 @@ impl Exchange<'_> {
             key: Vec::new(),
             mailbox: None,
         }
+    }
+
+    /// Who composes this request: the rule's upstream or the site's.
+    pub fn upstream(&self) -> &Upstream {
+        self.site.upstream_of(&self.facts)
     }
 
     /// Where interim responses to this client's own request go; `None` where it takes none.

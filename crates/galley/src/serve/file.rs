@@ -1,20 +1,24 @@
 //! Files: which one a path means, and the answer it makes.
 //!
-//! Looking and opening may block on the disk, so it runs on the runtime's helper threads; small files are read there as well.
+//! Small files answer from memory (`folder`). Looking and opening may block on the disk, so it runs on the runtime's helper
+//! threads; what is short is read there as well.
 
+use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use galley_files as files;
 use galley_rules::cgi::Script;
-use galley_rules::facts::Facts;
+use galley_rules::facts::{Facts, Method};
 use galley_rules::outcome::{Outcome, RefusedWhy};
+use galley_store::entry::Entry;
 use http::header::{self, HeaderMap, HeaderValue};
 use tokio::task::spawn_blocking;
 
 use super::answer::{Answer, Body};
 use super::exchange::Exchange;
-use super::site::Upstream;
+use super::folder::{self, Folder, Wanted};
+use super::{page, parts};
 use crate::body::read_small;
 use crate::fault::Fault;
 
@@ -30,34 +34,48 @@ pub enum Found {
 
 enum Looked {
     File(files::Answer, Arc<std::fs::File>, Option<Bytes>),
+    Kept(Arc<Entry>),
     Other(files::Found),
 }
 
-/// Looks below the site's root.
+/// Looks below the site's root: in memory where a small file may answer from there, else on a helper thread.
 pub async fn find(exchange: &Exchange<'_>) -> Result<Found, Fault> {
-    let Some(root) = exchange.site.root.clone() else {
+    let Some(folder) = exchange.site.folder.clone() else {
         return Ok(Found::Missing);
     };
+    let runs_program = exchange.site.names_program(&exchange.facts);
+    if let Some(entry) = folder.kept(&exchange.facts, runs_program, folder.now(), &mut Vec::new()) {
+        return Ok(Found::Answer(from_kept(exchange, &entry)));
+    }
     let facts = exchange.facts.clone();
-    let runs_program = exchange.names_program();
-    let looked = spawn_blocking(move || {
-        match below(&root, &facts, runs_program) {
-            files::Found::File(asset) => {
-                let answer = files::answer(&asset, &facts);
-                let mut file = asset.file;
-                let whole = matches!(answer.parts.as_slice(), [files::Part::Span { start: 0, end }] if *end == asset.length);
-                let small = whole.then(|| read_small(&mut file, asset.length, SMALL)).transpose();
-                small.map(|bytes| Looked::File(answer, Arc::new(file), bytes.flatten()))
-            }
-            other => Ok(Looked::Other(other)),
-        }
-    })
+    let looked = spawn_blocking(
+        move || match folder.look(&Wanted::of(&facts, runs_program)) {
+            folder::Looked::Kept(entry) => Ok(Looked::Kept(entry)),
+            folder::Looked::File(asset) => read(&folder, asset, &facts),
+            folder::Looked::Other(other) => Ok(Looked::Other(other)),
+        },
+    )
     .await
     .map_err(|e| Fault::new(RefusedWhy::Internal, e.to_string()))?
-    .map_err(|e| Fault::new(RefusedWhy::Internal, format!("a file could not be read: {e}")))?;
+    .map_err(|e| {
+        Fault::new(
+            RefusedWhy::Internal,
+            format!("a file could not be read: {e}"),
+        )
+    })?;
     match looked {
+        Looked::Kept(entry) => Ok(Found::Answer(from_kept(exchange, &entry))),
         Looked::File(answer, file, small) => {
-            Ok(Found::Answer(from_file(exchange, answer, file, small)))
+            let length = answer.length;
+            let body = |parts| match small {
+                Some(bytes) => Body::Bytes(bytes),
+                None => Body::File {
+                    file,
+                    parts,
+                    length,
+                },
+            };
+            Ok(Found::Answer(from_file(exchange, answer, body)))
         }
         Looked::Other(files::Found::Script(script)) => Ok(Found::Script(script)),
         Looked::Other(files::Found::Redirect(path)) => redirect(exchange, &path).map(Found::Answer),
@@ -68,50 +86,44 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<Found, Fault> {
     }
 }
 
-/// What the path means below a root; `runs_program`: see [`Exchange::names_program`]. Blocks on the disk.
-pub fn below(root: &files::Root, facts: &Facts, runs_program: bool) -> files::Found {
-    let found = root.resolve(facts.decoded_path(), facts.codings());
-    if runs_program {
-        program(root, facts.decoded_path(), found)
-    } else {
-        found
-    }
+/// The answer of a file that is not in memory; what is short and wanted whole is read at once.
+fn read(folder: &Folder, asset: files::Asset, facts: &Facts) -> io::Result<Looked> {
+    let best = asset.best(facts.codings());
+    let answer = files::answer(&folder.fields(&asset, best), best.length, facts);
+    let files::Form {
+        mut file, length, ..
+    } = asset.into_best(facts.codings());
+    let whole =
+        matches!(answer.parts.as_slice(), [files::Part::Span { start: 0, end }] if *end == length);
+    let small = whole
+        .then(|| read_small(&mut file, length, SMALL))
+        .transpose()?;
+    Ok(Looked::File(answer, Arc::new(file), small.flatten()))
 }
 
-/// Where a rule names a FastCGI server of its own, a file that is no page's part is a program of that server: its source is
-/// never sent. Stylesheets and images beside it are sent as everywhere.
-fn program(root: &files::Root, path: &[u8], found: files::Found) -> files::Found {
-    match found {
-        files::Found::File(asset) if asset.has_known_type() => files::Found::File(asset),
-        files::Found::File(_) | files::Found::Missing => root.program(path),
-        // The front controller stands in for what is not there; a program with a PATH_INFO is.
-        files::Found::Script(script) if !path.starts_with(&script.name) => {
-            match root.program(path) {
-                files::Found::Missing => files::Found::Script(script),
-                found => found,
-            }
-        }
-        found => found,
-    }
+/// The answer of a file that is in memory. Parts are parts of what lies on the disk (see `page::coded`).
+fn from_kept(exchange: &Exchange<'_>, entry: &Entry) -> Answer {
+    let coded = page::coded(&exchange.facts, entry);
+    let coded = coded.and_then(|at| entry.coded().get(at));
+    let (fields, bytes) = coded.map_or((&entry.fields, &entry.body), |coded| {
+        (&coded.fields, coded.body.bytes())
+    });
+    let answer = files::answer(fields, bytes.len() as u64, &exchange.facts);
+    // All spans lie inside: they were cut for this length.
+    let body = |parts: Vec<files::Part>| Body::Bytes(parts::cut(bytes, &parts).unwrap_or_default());
+    from_file(exchange, answer, body)
 }
 
 fn from_file(
     exchange: &Exchange<'_>,
     answer: files::Answer,
-    file: Arc<std::fs::File>,
-    small: Option<Bytes>,
+    body: impl FnOnce(Vec<files::Part>) -> Body,
 ) -> Answer {
-    use galley_rules::facts::Method;
-    let head = exchange.facts.method() == Method::Head;
-    let body = match (answer.status.as_u16(), small) {
-        (304, _) => Body::None,
-        _ if head => Body::Unsent(Some(answer.length)),
-        (_, Some(bytes)) => Body::Bytes(bytes),
-        (_, None) => Body::File {
-            file,
-            parts: answer.parts,
-            length: answer.length,
-        },
+    let is_head = exchange.facts.method() == Method::Head;
+    let body = match answer.status.as_u16() {
+        304 => Body::None,
+        _ if is_head => Body::Unsent(Some(answer.length)),
+        _ => body(answer.parts),
     };
     Answer::new(answer.status.as_u16(), answer.fields, body, Outcome::File)
 }
@@ -143,25 +155,6 @@ fn redirect(exchange: &Exchange<'_>, path: &[u8]) -> Result<Answer, Fault> {
         Body::Bytes(Bytes::new()),
         Outcome::Redirect,
     ))
-}
-
-impl Exchange<'_> {
-    /// Who composes this request: the rule's upstream or the site's.
-    pub fn upstream(&self) -> &Upstream {
-        let further = self
-            .facts
-            .rule()
-            .and_then(|rule| self.site.core.rules.rules.get(rule))
-            .and_then(|rule| rule.upstream)
-            .and_then(|index| self.site.further.get(index));
-        further.unwrap_or(&self.site.upstream)
-    }
-
-    /// Whether a rule sends the request to a FastCGI program of its own, so that any file may be the script.
-    pub fn names_program(&self) -> bool {
-        let by_rule = !std::ptr::eq(self.upstream(), &raw const self.site.upstream);
-        by_rule && matches!(self.upstream(), Upstream::Php(_))
-    }
 }
 
 /// Characters of a path that are escaped in `Location`.

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use galley_rules::conditional::Condition;
+use galley_files as files;
+use galley_rules::conditional::{self, Condition};
 use galley_rules::facts::{Facts, Gate, Method};
 use galley_rules::lookup::{self, Plan};
 use galley_rules::outcome::Outcome;
@@ -16,23 +17,29 @@ use galley_rules::time::Tick;
 use galley_store::entry::{Coded, Entry, Kind, Lines};
 use galley_store::epochs::Standing;
 use galley_store::memory::Lookup;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 
 use super::page;
 use super::site::{Services, Site};
 use crate::compositor::renewal;
 
-/// A fresh page in memory, in the coding that its client takes best.
+/// A fresh page or a file in memory, in the coding that its client takes best.
 pub struct Hit {
     /// Pays for the bytes as long as the hit is held.
     entry: Arc<Entry>,
     coded: Option<usize>,
     leaves: Leaves,
-    /// In seconds.
-    pub age: u64,
+    own: Own,
 }
 
-/// What of a page leaves.
+/// What is a hit's own, beside what is stored.
+#[derive(Clone, Copy)]
+enum Own {
+    Page { age_s: u64 },
+    File { is_immutable: bool },
+}
+
+/// What of a page or a file leaves.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaves {
     All,
@@ -50,8 +57,7 @@ pub fn hit(
     now: Tick,
     key: &mut Vec<u8>,
 ) -> Option<Hit> {
-    let is_plain = facts.gate() == Gate::Open
-        && matches!(facts.method(), Method::Get | Method::Head)
+    let is_plain = matches!(facts.method(), Method::Get | Method::Head)
         && facts.range().is_none()
         && site.core.rules.preset == Preset::WordPress
         // May be an order.
@@ -59,10 +65,20 @@ pub fn hit(
     if !is_plain {
         return None;
     }
-    site.write_key(facts, key);
-    let Lookup::Found(entry) = services.memory.try_get(key) else {
-        return None;
-    };
+    // As on the long way, files come after what is stored, and for everybody.
+    if facts.gate() == Gate::Open {
+        site.write_key(facts, key);
+        match services.memory.try_get(key) {
+            Lookup::Found(entry) => return page(site, facts, now, entry),
+            Lookup::Busy => return None,
+            Lookup::Absent if site.may_be_on_disk(key) => return None,
+            Lookup::Absent => {}
+        }
+    }
+    file(site, facts, now, key)
+}
+
+fn page(site: &Site, facts: &Facts, now: Tick, entry: Arc<Entry>) -> Option<Hit> {
     let age = entry.age(now);
     let standing = lookup::Standing {
         age,
@@ -87,14 +103,46 @@ pub fn hit(
     let is_known = page::condition(facts, &site.core.rules, 200, fields) == Condition::NotModified;
     Some(Hit {
         coded,
-        leaves: match (is_known, facts.method()) {
-            (true, _) => Leaves::NotModified,
-            (false, Method::Head) => Leaves::Head,
-            (false, _) => Leaves::All,
+        leaves: Leaves::of(facts, is_known),
+        own: Own::Page {
+            age_s: age.as_secs(),
         },
-        age: age.as_secs(),
         entry,
     })
+}
+
+fn file(site: &Site, facts: &Facts, now: Tick, key: &mut Vec<u8>) -> Option<Hit> {
+    let entry = site
+        .folder
+        .as_ref()?
+        .kept(facts, site.names_program(facts), now, key)?;
+    let coded = page::coded(facts, &entry);
+    let fields = coded
+        .and_then(|at| entry.coded().get(at))
+        .map_or(&entry.fields, |coded| &coded.fields);
+    let is_known = match conditional::evaluate(facts, &files::validators(fields)) {
+        Condition::Proceed => false,
+        Condition::NotModified => true,
+        Condition::Failed => return None,
+    };
+    Some(Hit {
+        coded,
+        leaves: Leaves::of(facts, is_known),
+        own: Own::File {
+            is_immutable: files::is_immutable(facts),
+        },
+        entry,
+    })
+}
+
+impl Leaves {
+    fn of(facts: &Facts, is_known: bool) -> Self {
+        match (is_known, facts.method()) {
+            (true, _) => Self::NotModified,
+            (false, Method::Head) => Self::Head,
+            (false, _) => Self::All,
+        }
+    }
 }
 
 impl Hit {
@@ -108,7 +156,29 @@ impl Hit {
 
     /// How it went.
     pub fn outcome(&self) -> Outcome {
-        Outcome::Hit
+        match self.own {
+            Own::Page { .. } => Outcome::Hit,
+            Own::File { .. } => Outcome::File,
+        }
+    }
+
+    /// Its age in seconds, if it is to be told.
+    pub fn age(&self) -> Option<u64> {
+        match self.own {
+            Own::Page { age_s } => Some(age_s),
+            Own::File { .. } => None,
+        }
+    }
+
+    /// A further field, behind the stored ones: how long a file holds under this address.
+    pub fn lifetime(&self) -> Option<HeaderValue> {
+        match self.own {
+            Own::File { is_immutable: true } => Some(files::IMMUTABLE),
+            Own::File {
+                is_immutable: false,
+            }
+            | Own::Page { .. } => None,
+        }
     }
 
     /// The stored lines that leave with it.

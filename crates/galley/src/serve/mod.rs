@@ -8,6 +8,7 @@ mod answer;
 mod exchange;
 mod fetch;
 mod file;
+mod folder;
 mod heal;
 mod hit;
 mod page;
@@ -29,7 +30,7 @@ use crate::fault::Fault;
 
 pub use answer::{Answer, Body, Fields};
 pub use exchange::{Admission, Exchange, admit, site_mark};
-pub use file::below;
+pub use folder::{Folder, SmallFiles, TRUSTED, Wanted};
 pub use heal::Healing;
 pub use hit::{Hit, hit};
 pub use site::{Pool, Services, Site, Sites, Upstream, UpstreamWarnings};

@@ -82,14 +82,20 @@ fn rules<'e>(exchange: &'e Exchange<'_>) -> &'e SiteRules {
     &exchange.site.core.rules
 }
 
-/// The coding that this client takes best, where it is not the plain one. Parts are parts of the plain body.
+/// The coding that this client takes best, where it is not the plain one. Parts are never parts of what was coded here,
+/// which comes and goes.
 pub(super) fn coded(facts: &Facts, entry: &Entry) -> Option<usize> {
-    if entry.coded().is_empty() || facts.range().is_some() {
+    if entry.coded().is_empty() {
         return None;
     }
+    let is_part = facts.range().is_some();
+    let usable = entry
+        .coded()
+        .iter()
+        .filter(|coded| coded.is_given || !is_part);
     let mut available: SmallVec<[Coding; 4]> = SmallVec::new();
     available.push(Coding::Identity);
-    available.extend(entry.coded().iter().map(|coded| coded.coding));
+    available.extend(usable.map(|coded| coded.coding));
     let best = facts.codings().best(&available)?;
     entry.coded().iter().position(|coded| coded.coding == best)
 }

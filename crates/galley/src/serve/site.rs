@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use galley_files::Root;
 use galley_rules::facts::Facts;
 use galley_rules::key;
 use galley_rules::route::{HostPattern, HostTable};
@@ -10,6 +9,7 @@ use galley_store::entry::Entry;
 use galley_store::memory::Memory;
 use ipnet::IpNet;
 
+use super::folder::{Folder, SmallFiles};
 use super::heal::Healing;
 use crate::clock::Clock;
 use crate::compositor;
@@ -22,7 +22,7 @@ pub struct Site {
     /// What compositors know of it too.
     pub core: Arc<compositor::Site>,
     /// The files below its root.
-    pub root: Option<Arc<Root>>,
+    pub folder: Option<Arc<Folder>>,
     /// Who composes its pages.
     pub upstream: Upstream,
     /// Those that its rules name, in the order of [`galley_rules::site::Rule::upstream`].
@@ -55,6 +55,29 @@ impl Site {
     pub fn write_key(&self, facts: &Facts, out: &mut Vec<u8>) {
         key::write_key(facts, out);
         out.extend_from_slice(&self.mark.to_be_bytes());
+    }
+
+    /// Who composes what a request asks for: the rule's upstream or the site's.
+    pub fn upstream_of(&self, facts: &Facts) -> &Upstream {
+        let further = facts
+            .rule()
+            .and_then(|rule| self.core.rules.rules.get(rule))
+            .and_then(|rule| rule.upstream)
+            .and_then(|index| self.further.get(index));
+        further.unwrap_or(&self.upstream)
+    }
+
+    /// Whether a rule sends a request to a FastCGI program of its own, so that any file may be the script.
+    pub fn names_program(&self, facts: &Facts) -> bool {
+        let upstream = self.upstream_of(facts);
+        let by_rule = !std::ptr::eq(upstream, &raw const self.upstream);
+        by_rule && matches!(upstream, Upstream::Php(_))
+    }
+
+    /// Whether the disk may hold something under a key. Asks no disk.
+    pub fn may_be_on_disk(&self, key: &[u8]) -> bool {
+        let shelved = self.core.shelved.as_ref();
+        shelved.is_some_and(|shelved| shelved.may_hold(key))
     }
 
     /// What is stored under a key: in memory, or on the disk, from where it comes into the memory if it fits there.
@@ -121,8 +144,10 @@ pub struct Services {
     pub identity: String,
     /// What survives a restart.
     pub durable: Durable,
-    /// Who compresses pages.
+    /// Who compresses pages and files.
     pub compressor: Arc<Compressor>,
+    /// Small files in memory, if there may be any.
+    pub small_files: Option<Arc<SmallFiles>>,
     /// Warnings about upstreams, which any visitor's request can cause.
     pub upstream_warnings: UpstreamWarnings,
 }

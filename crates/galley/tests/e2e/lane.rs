@@ -92,7 +92,7 @@ impl Both {
 }
 
 /// Without ages, dates of this moment, the ids of error pages and random boundaries.
-fn comparable(answer: &[u8]) -> String {
+pub fn comparable(answer: &[u8]) -> String {
     let mut text = String::new();
     let mut boundary = String::new();
     let mut skips_length = false;
@@ -128,7 +128,7 @@ fn without_id(line: &str) -> &str {
     line.split("<small>").next().unwrap_or(line)
 }
 
-fn request(method: &str, target: &str, fields: &[&str]) -> Vec<u8> {
+pub fn request(method: &str, target: &str, fields: &[&str]) -> Vec<u8> {
     let mut text = format!("{method} {target} HTTP/1.1\r\nHost: example.test\r\n");
     for field in fields {
         let _ = write!(text, "{field}\r\n");
@@ -137,7 +137,7 @@ fn request(method: &str, target: &str, fields: &[&str]) -> Vec<u8> {
     text.into_bytes()
 }
 
-const FIELDS: [&str; 33] = [
+pub const FIELDS: [&str; 33] = [
     "Accept-Encoding: gzip, deflate, br, zstd",
     "Accept-Encoding: gzip;q=0",
     "Accept-Encoding: identity;q=0, gzip",

@@ -31,6 +31,7 @@ mod purge;
 mod renewal;
 mod revalidation;
 mod silence;
+mod small_files;
 mod support;
 mod uploads;
 mod waiting;

@@ -387,6 +387,23 @@ impl Stage {
         number_in(&self.status(), name)
     }
 
+    /// What `galley why --json` says of a path of the site.
+    pub fn why(&self, target: &str) -> String {
+        let url = format!("http://{HOST}{target}");
+        let output = self.galley.cli(&["why", "--json", &url]).unwrap();
+        assert!(output.status.success(), "why: {}", words(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The number that follows `"name":` in what the status says of small files.
+    pub fn status_small_files(&self, name: &str) -> u64 {
+        let status = self.status();
+        number_in(
+            status.split("\"small_files\":").nth(1).unwrap_or_default(),
+            name,
+        )
+    }
+
     /// The access log as it is now.
     pub fn access(&self) -> String {
         fs::read_to_string(self.scratch.join("access.log")).unwrap_or_default()

@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use galley_rules::encoding::Coding;
 use galley_rules::key::tag_id;
 use galley_rules::purge::{Order, Scope, Strength};
 use galley_rules::time::Tick;
+use http::HeaderMap;
 use proptest::prelude::*;
 
 use super::*;
 use crate::body::Body;
-use crate::entry::Parts;
+use crate::entry::{Coded, Parts, Press};
 use crate::epochs::{Epochs, Standing};
+use crate::source::Source;
 use crate::testing::{entry, parts};
 
 const MIB: u64 = 1 << 20;
@@ -406,4 +409,60 @@ fn a_look_is_no_hit_and_finds_all() {
     assert_eq!(keys.len(), 200);
     assert!(memory.peek(b"/7").is_some() && memory.peek(b"/none").is_none());
     assert!(memory.entries().all(|entry| entry.hits() == 0));
+}
+
+#[test]
+fn two_stores_of_one_limit_leave_each_other_in_peace() {
+    let (pages, files) = Memory::divided(8 * MIB, MIB, (MIB, MIB / 8));
+    pages.put(page("/page", 0, 10_000)).unwrap();
+    files.put(page("/file", 0, 10_000)).unwrap();
+    for n in 0..500 {
+        let _ = files.put(page(&format!("/{n}"), 0, 10_000));
+    }
+    assert!(files.usage().bytes <= MIB && files.usage().evictions > 300);
+    assert!(pages.get(b"/page").is_some());
+    let of_files = files.usage().entries;
+    for n in 0..2_000 {
+        pages.put(page(&format!("/{n}"), 0, 10_000)).unwrap();
+        assert!(pages.usage().reserved <= 8 * MIB);
+    }
+    assert_eq!(files.usage().entries, of_files);
+    assert!(pages.budget().used() >= pages.usage().bytes + files.usage().bytes);
+}
+
+#[test]
+fn a_file_pays_for_all_its_forms_and_keeps_those_it_was_given() {
+    let memory = Memory::new(MIB, MIB);
+    let coded = |of: fn(Coding, &HeaderMap, Body) -> Coded, coding| {
+        let paid = memory.budget().try_reserve(3000).unwrap();
+        of(
+            coding,
+            &HeaderMap::new(),
+            Body::reserved(vec![0; 3000], paid),
+        )
+    };
+    let plain = Body::reserved(vec![0; 7000], memory.budget().try_reserve(7000).unwrap());
+    let entry = Entry::new(Parts {
+        body: plain,
+        ..parts("/file", 0)
+    });
+    let source = Source::new(Box::from(*b"stamp"), Tick(5));
+    let entry = Arc::new(entry.of_file(source, vec![coded(Coded::given, Coding::Gzip)]));
+    assert!(!entry.is_pressed());
+    memory.put(Arc::clone(&entry)).unwrap();
+    assert_eq!(memory.budget().used(), entry.weight());
+    let given = entry.coded().to_vec();
+    let all = [given, vec![coded(Coded::new, Coding::Brotli)]].concat();
+    let denser = Arc::new(entry.with_coded(&entry.fields, all, Press::Quick));
+    assert!(denser.is_pressed() && denser.weight() > entry.weight() + 3000);
+    memory.put_if_same(&entry, Arc::clone(&denser)).unwrap();
+    // What was looked at for one form was looked at for the other.
+    entry.source().unwrap().confirm(Tick(9));
+    let age = denser.source().map(|source| source.age(Tick(10)));
+    assert_eq!(age, Some(Duration::from_millis(1)));
+    drop(entry);
+    assert_eq!(memory.budget().used(), denser.weight());
+    memory.remove(b"/file");
+    drop(denser);
+    assert_eq!(memory.budget().used(), 0);
 }

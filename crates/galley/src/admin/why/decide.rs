@@ -3,18 +3,20 @@
 //! Kept in the order of `serve::handle`, whose parts it shares; where it differs from what a client gets, it is wrong, and
 //! the tests with the real server compare the two.
 
+use std::time::Duration;
+
 use galley_files as files;
 use galley_rules::cgi::Script;
 use galley_rules::facts::{Gate, Method};
 use galley_rules::lookup::{self, Plan};
 use galley_rules::outcome::{MissWhy, PassWhy, RefusedWhy, StaleWhy};
-use galley_store::entry::Kind;
+use galley_store::entry::{Entry, Kind};
 use galley_store::epochs::{Standing, Touch, Touching};
 use serde_json::{Value, json};
 
 use super::Explanation;
 use crate::fault;
-use crate::serve::{Exchange, Upstream, below};
+use crate::serve::{Exchange, TRUSTED, Upstream, Wanted};
 
 /// What the path means below the site's root.
 pub(super) enum Below {
@@ -24,6 +26,8 @@ pub(super) enum Below {
     File {
         content_type: &'static str,
         length: u64,
+        /// How long ago it was looked at, if it is in memory and looks the same now.
+        kept: Option<Duration>,
     },
     /// A script for PHP.
     Script(Script),
@@ -38,13 +42,19 @@ pub(super) enum Below {
 impl Below {
     /// Looks. Blocks on the disk.
     pub(super) fn look(exchange: &Exchange<'_>) -> Self {
-        let Some(root) = &exchange.site.root else {
+        let (site, facts) = (&exchange.site, &exchange.facts);
+        let Some(folder) = &site.folder else {
             return Self::NoRoot;
         };
-        match below(root, &exchange.facts, exchange.names_program()) {
+        let runs_program = site.names_program(facts);
+        match folder.below(&Wanted::of(facts, runs_program)) {
             files::Found::File(asset) => Self::File {
                 content_type: asset.content_type,
-                length: asset.length,
+                length: asset.plain.length,
+                kept: folder
+                    .peek(facts, runs_program)
+                    .filter(|(entry, _)| is_of(entry, &asset))
+                    .map(|(_, age)| age),
             },
             files::Found::Script(script) => Self::Script(script),
             files::Found::Redirect(path) => Self::Redirect(path),
@@ -60,7 +70,14 @@ impl Below {
             Self::File {
                 content_type,
                 length,
-            } => json!({ "kind": "file", "content_type": content_type, "bytes": length }),
+                kept,
+            } => json!({
+                "kind": "file",
+                "content_type": content_type,
+                "bytes": length,
+                "in_memory": kept.is_some(),
+                "looked_at_ago_ms": kept.map(|age| age.as_millis()),
+            }),
             Self::Script(script) => json!({
                 "kind": "script",
                 "path": text(&script.filename),
@@ -207,11 +224,24 @@ impl Now {
                 "the upstream composes the page, once for all who ask meanwhile; it is stored if its answer allows it"
             }
             Self::Pass(_) => "goes to the upstream whole, for this visitor alone",
-            Self::File => "a file below the root answers",
+            Self::File => match explanation.below {
+                Below::File {
+                    kept: Some(age), ..
+                } if age < TRUSTED => "a file below the root answers, from memory",
+                Below::File { kept: Some(_), .. } => {
+                    "a file below the root answers, from memory once the disk has been looked at again"
+                }
+                _ => "a file below the root answers",
+            },
             Self::Redirect => "redirected to the folder's address, with its slash",
         };
         fixed.to_owned()
     }
+}
+
+fn is_of(entry: &Entry, asset: &files::Asset) -> bool {
+    let source = entry.source();
+    source.is_some_and(|source| *source.stamp() == *asset.stamp())
 }
 
 fn kept(explanation: &Explanation<'_, '_>) -> Kept {
