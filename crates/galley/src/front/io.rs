@@ -1,12 +1,14 @@
 //! A client's socket with its buffers: reading what comes, writing whole answers, leaving politely.
 
 use std::cell::Cell;
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use rustix::net::SendFlags;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 
 use super::batch::Batch;
@@ -159,6 +161,48 @@ impl Wire {
     /// Writes the head in `output`, then `body`.
     pub(super) async fn send(&mut self, body: &[Bytes]) -> Result<(), Gone> {
         self.parts().1.send(body).await
+    }
+
+    /// Writes the head in `output`, if there is one, and lets it wait in the kernel for what follows.
+    pub(super) async fn send_head_before_more(&mut self) -> Result<(), Gone> {
+        let mut written = 0;
+        while written < self.output.len() {
+            let rest = self.output.get(written..).unwrap_or_default();
+            written += self
+                .write_with(|socket| Ok(rustix::net::send(socket, rest, SendFlags::MORE)?))
+                .await?;
+        }
+        self.output.clear();
+        Ok(())
+    }
+
+    /// Sends some of the `most` bytes of a file from `at` on, without copying them: how many. Waits for the disk where they
+    /// are not in memory.
+    pub(super) async fn send_of_file(&self, file: &File, at: u64, most: u64) -> Result<u64, Gone> {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let sent = self
+            .write_with(|socket| {
+                let mut at = at;
+                Ok(rustix::fs::sendfile(socket, file, Some(&mut at), most)?)
+            })
+            .await?;
+        match sent {
+            // It has been cut since its length was told.
+            0 => Err(Gone::Closed),
+            sent => Ok(sent as u64),
+        }
+    }
+
+    /// One write of another kind; without progress for the limit it ends.
+    async fn write_with(
+        &self,
+        write: impl FnMut(&TcpStream) -> io::Result<usize>,
+    ) -> Result<usize, Gone> {
+        let mut write = write;
+        let writing = self
+            .stream
+            .async_io(Interest::WRITABLE, || write(&self.stream));
+        Ok(self.timer.within(self.write_timeout, writing).await??)
     }
 
     /// Ends the connection so that the last answer arrives: half-closes, then reads on for a moment, because closing with

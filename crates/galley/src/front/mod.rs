@@ -10,6 +10,7 @@ mod io;
 mod lane;
 mod pool;
 mod record;
+mod span;
 mod timer;
 mod write;
 

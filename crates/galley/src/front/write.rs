@@ -1,6 +1,5 @@
 //! Answers onto the wire: framing, connection persistence, bodies from memory, from a fill or from a file.
 
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -13,6 +12,7 @@ use tokio::task::spawn_blocking;
 
 use super::io::{Gone, Wire};
 use super::record::End;
+use super::span;
 use crate::serve::{Answer, Body};
 use crate::upstream::interim::Interim;
 
@@ -256,13 +256,13 @@ async fn take_ahead(
     Ok(false)
 }
 
-/// Where parts are read from.
+/// Where parts come from.
 enum Source {
     File(Arc<std::fs::File>),
     Pieces(Arc<Pieces>),
 }
 
-/// Parts of a file or of a stored body, read on helper threads.
+/// Parts of a file or of a stored body.
 async fn send_parts(
     wire: &mut Wire,
     source: &Source,
@@ -270,15 +270,18 @@ async fn send_parts(
     sent: &mut u64,
 ) -> Result<(), Gone> {
     for part in parts {
-        match part {
-            Part::Bytes(bytes) => {
+        match (part, source) {
+            (Part::Bytes(bytes), _) => {
                 *sent += bytes.len() as u64;
                 wire.send(&[bytes.into()]).await?;
             }
-            Part::Span { start, end } => {
+            (Part::Span { start, end }, Source::File(file)) => {
+                span::send(wire, file, (start, end), sent).await?;
+            }
+            (Part::Span { start, end }, Source::Pieces(pieces)) => {
                 let mut at = start;
                 while at < end {
-                    let piece = source.read(at, end).await?;
+                    let piece = read_verified(pieces, at, end).await?;
                     at += piece.len() as u64;
                     *sent += piece.len() as u64;
                     wire.send(&[piece]).await?;
@@ -293,40 +296,17 @@ async fn send_parts(
     }
 }
 
-async fn read_piece(file: Arc<std::fs::File>, at: u64, end: u64) -> Result<Bytes, Gone> {
-    let wanted = usize::try_from(end - at)
-        .unwrap_or(FILE_PIECE)
-        .min(FILE_PIECE);
-    let piece = spawn_blocking(move || {
-        let mut piece = vec![0; wanted];
-        // The file may have been cut since its length was told; then the connection ends short.
-        file.read_exact_at(&mut piece, at).map(|()| piece)
-    })
-    .await
-    .map_err(|_| Gone::Closed)??;
-    Ok(piece.into())
-}
-
-impl Source {
-    async fn read(&self, at: u64, end: u64) -> Result<Bytes, Gone> {
-        match self {
-            Self::File(file) => read_piece(Arc::clone(file), at, end).await,
-            Self::Pieces(pieces) => {
-                let pieces = Arc::clone(pieces);
-                // A block that is damaged ends the answer short: what has left cannot be taken back.
-                spawn_blocking(move || pieces.read(&(at..end)))
-                    .await
-                    .ok()
-                    .and_then(Result::ok)
-                    .filter(|piece| !piece.is_empty())
-                    .ok_or(Gone::Closed)
-            }
-        }
-    }
+/// A piece of a stored body, read and verified on a helper thread.
+async fn read_verified(pieces: &Arc<Pieces>, at: u64, end: u64) -> Result<Bytes, Gone> {
+    let pieces = Arc::clone(pieces);
+    // A block that is damaged ends the answer short: what has left cannot be taken back.
+    spawn_blocking(move || pieces.read(&(at..end)))
+        .await
+        .ok()
+        .and_then(Result::ok)
+        .filter(|piece| !piece.is_empty())
+        .ok_or(Gone::Closed)
 }
 
 /// What is collected for an HTTP/1.0 client so that its connection can be kept: any page, not a download.
 const MOST_AHEAD: usize = 1024 * 1024;
-
-/// Bytes of a file per read.
-const FILE_PIECE: usize = 256 * 1024;

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::time::Duration;
 
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
@@ -452,17 +451,16 @@ fn htaccess_files_deny_and_changes_are_seen() {
         .start();
     stage.get("/private/a.txt").is(403);
     let rules = stage.scratch.join("root/private/.htaccess");
-    let within = Duration::from_secs(4);
     fs::write(&rules, "# open\n").unwrap();
-    wait_for("the opened folder", within, || {
+    wait_for("the opened folder", PATIENCE, || {
         stage.get("/private/a.txt").status == 200
     });
     fs::write(&rules, "Order deny,allow\nDeny from all\n").unwrap();
-    wait_for("the closed folder", within, || {
+    wait_for("the closed folder", PATIENCE, || {
         stage.get("/private/a.txt").status == 403
     });
     fs::remove_file(&rules).unwrap();
-    wait_for("the folder without rules", within, || {
+    wait_for("the folder without rules", PATIENCE, || {
         stage.get("/private/a.txt").status == 200
     });
     assert_eq!(stage.get("/private/.htaccess").status, 403);
@@ -494,8 +492,42 @@ fn a_large_file_arrives_whole() {
 }
 
 #[test]
-fn a_replaced_file_is_seen_at_once() {
-    let stage = Plan::files().file("a.txt", "first").start();
+fn a_file_that_the_system_has_to_read_from_the_disk_arrives_whole() {
+    use rustix::fs::{Advice, fadvise};
+    use std::num::NonZeroU64;
+    let content = noise(5_000_001);
+    let stage = Plan::files().file("cold.bin", &content).start();
+    let file = fs::File::open(stage.scratch.join("root/cold.bin")).unwrap();
+    file.sync_all().unwrap();
+    let forget = |offset: u64, length: u64| {
+        fadvise(&file, offset, NonZeroU64::new(length), Advice::DontNeed).unwrap();
+    };
+    // All of it, a piece in the middle, the end.
+    for (offset, length) in [(0, 0), (1_048_576, 524_288), (4_194_304, 0)] {
+        forget(offset, length);
+        let answer = stage.get("/cold.bin").expect_status(200);
+        assert!(answer.body == content, "{offset}+{length}: it came changed");
+        forget(offset, length);
+        let part = stage.ask(Request::get("/cold.bin").field("Range", "bytes=1000000-4999999"));
+        assert!(part.expect_status(206).body == content[1_000_000..5_000_000]);
+        forget(offset, length);
+        let parts = Request::get("/cold.bin").field("Range", "bytes=0-99999,1500000-2499999");
+        let parts = stage.ask(parts).expect_status(206);
+        let found = |part: &[u8]| {
+            let starts = parts.body.windows(16).enumerate();
+            let mut starts = starts.filter(|(_, bytes)| *bytes == &part[..16]);
+            starts.any(|(at, _)| parts.body[at..].starts_with(part))
+        };
+        assert!(found(&content[..100_000]) && found(&content[1_500_000..2_500_000]));
+    }
+}
+
+#[test]
+fn a_replaced_file_is_seen_at_once_where_none_is_in_memory() {
+    let stage = Plan::files()
+        .cache("memory = \"64MiB\"\nmax_file = 0")
+        .file("a.txt", "first")
+        .start();
     let first = stage.get("/a.txt");
     stage.scratch.write("root/new.txt", "after").unwrap();
     fs::rename(

@@ -1,0 +1,110 @@
+//! Spans of a file onto a socket: by `sendfile` what the system's file cache holds, by a helper thread what it does not.
+//!
+//! `sendfile` saves the copy into our memory and the two wake-ups of a helper thread for each piece, but it waits for the disk
+//! when a page is not in memory, and every connection of the core would wait with it. So each piece is probed: one byte of each
+//! [`PROBE`] is read with `RWF_NOWAIT`, which says `EAGAIN` instead of waiting. What is cold, and what lies on a file system
+//! that cannot say (overlayfs, some of the network), is read by a helper thread, whose reading ahead warms what follows. A page
+//! that leaves memory between probe and sending, or is missing between two probed ones, makes the core wait for that one read.
+//!
+//! What has been queued on the socket is the file's own memory: who writes over a file in place, rather than renaming a new
+//! one onto it, may be seen by those who are being sent it. The length is announced before; a file that ends earlier
+//! breaks the connection off.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustix::io::ReadWriteFlags;
+use tokio::task::{spawn_blocking, yield_now};
+
+use super::io::{Gone, Wire};
+
+/// Sends bytes `start..end` of a file, behind the head in `wire.output` if there is one. `sent` counts what left. Not
+/// cancel-safe: dropped midway, the connection must end.
+pub(super) async fn send(
+    wire: &mut Wire,
+    file: &Arc<File>,
+    (start, end): (u64, u64),
+    sent: &mut u64,
+) -> Result<(), Gone> {
+    let mut at = start;
+    while at < end {
+        let wanted = (end - at).min(PIECE);
+        if is_at_hand(file, at, wanted) {
+            wire.send_head_before_more().await?;
+            let upto = at + wanted;
+            while at < upto {
+                let count = wire.send_of_file(file, at, upto - at).await?;
+                at += count;
+                *sent += count;
+            }
+            // A client that takes everything at once does not starve its core's others.
+            yield_now().await;
+        } else {
+            let piece = read(Arc::clone(file), at, wanted).await?;
+            at += piece.len() as u64;
+            *sent += piece.len() as u64;
+            wire.send(&[piece]).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether `length` bytes from `at` can be read without waiting for a disk.
+fn is_at_hand(file: &File, at: u64, length: u64) -> bool {
+    let last = at + length.saturating_sub(1);
+    let mut probe = at;
+    while probe < last {
+        if !is_byte_at_hand(file, probe) {
+            return false;
+        }
+        probe += PROBE;
+    }
+    is_byte_at_hand(file, last)
+}
+
+fn is_byte_at_hand(file: &File, at: u64) -> bool {
+    let mut byte = [0];
+    let mut into = [IoSliceMut::new(&mut byte)];
+    // Nothing read: the file has been cut. The long way finds that out, too.
+    matches!(
+        rustix::io::preadv2(file, &mut into, at, ReadWriteFlags::NOWAIT),
+        Ok(1)
+    )
+}
+
+async fn read(file: Arc<File>, at: u64, length: u64) -> Result<Bytes, Gone> {
+    let piece = spawn_blocking(move || -> io::Result<Bytes> {
+        let mut piece = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+        // The file may have been cut since its length was told; then the connection ends short.
+        file.read_exact_at(&mut piece, at)?;
+        Ok(piece.into())
+    });
+    Ok(piece.await.map_err(|_| Gone::Closed)??)
+}
+
+/// Bytes that are probed, and then sent or read, at one time.
+pub(super) const PIECE: u64 = 256 * 1024;
+
+/// The kernel reads ahead 128 KiB and more at a time, so that what lies between two bytes of this distance came with one of
+/// them or, mostly, is gone with one of them.
+const PROBE: u64 = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_just_written_is_at_hand_and_what_is_not_there_is_not() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&vec![1; 300_000], 0).unwrap();
+        let can_say = is_byte_at_hand(&file, 0);
+        // On a file system that cannot say, nothing ever is.
+        assert_eq!(is_at_hand(&file, 0, 300_000), can_say);
+        assert_eq!(is_at_hand(&file, 299_999, 1), can_say);
+        assert!(!is_at_hand(&file, 299_999, 2));
+        assert!(!is_at_hand(&file, 300_000, 1));
+    }
+}
