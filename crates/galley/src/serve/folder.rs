@@ -195,18 +195,14 @@ impl Folder {
             return Looked::Kept(Arc::clone(entry));
         }
         let source = Source::new(stamp, began.tick);
-        match self.take(small, &asset, began, Key::new(&key), source) {
-            Some(entry) => {
-                small.reads.fetch_add(1, Ordering::Relaxed);
-                // No room for it: it answers all the same, this once.
-                let _ = small.memory.put(Arc::clone(&entry));
-                Looked::Kept(entry)
-            }
-            None => {
-                forget(small, held.as_ref());
-                Looked::File(asset)
-            }
-        }
+        let Some(entry) = self.take(small, &asset, began, Key::new(&key), source) else {
+            forget(small, held.as_ref());
+            return Looked::File(asset);
+        };
+        small.reads.fetch_add(1, Ordering::Relaxed);
+        // No room for it: it answers all the same, this once.
+        let _ = small.memory.put(Arc::clone(&entry));
+        Looked::Kept(entry)
     }
 
     /// What the path means. Blocks on the disk.

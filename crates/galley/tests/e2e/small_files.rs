@@ -258,9 +258,10 @@ fn text_is_coded_beside_what_its_owner_coded() {
         stage.get("/a.css").text().starts_with('q')
     });
     let new = coded(&stage, "/a.css", "gzip");
-    let new = match new.has("content-encoding") {
-        true => unzipped(&new.body),
-        false => new.text(),
+    let new = if new.has("content-encoding") {
+        unzipped(&new.body)
+    } else {
+        new.text()
     };
     assert!(new.starts_with('q'), "{new}");
 }
