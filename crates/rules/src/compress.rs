@@ -1,8 +1,10 @@
 //! Which responses are worth another content coding, and what changes about their heads with it.
 //!
-//! A coded response is a representation of its own (RFC 9110 §8.4): it has its own strong validator, and `Vary` says that
-//! `Accept-Encoding` chose it. What the origin coded itself, what says `no-transform` (RFC 9111 §5.2.2.6) and parts are left
-//! alone.
+//! A coded response is a representation of its own (RFC 9110 §8.4): it has its own validator, and `Vary` says that
+//! `Accept-Encoding` chose it. What the origin coded itself, what says `no-transform` (RFC 9111 §5.2.2.6), parts and streams of
+//! events are left alone. Stored responses have strong validators; what is coded on its way is in [`live`].
+
+pub mod live;
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{HeaderName, StatusCode};
@@ -12,7 +14,7 @@ use crate::encoding::Coding;
 /// What a site's file says about compression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compress {
-    /// Codings that are kept beside the plain body.
+    /// Codings that are kept beside the plain body, and sent on the way.
     pub codings: Vec<Coding>,
     /// Media types, lower case; `text/*` is every type of text.
     pub types: Vec<String>,
@@ -22,16 +24,35 @@ pub struct Compress {
     pub gzip_level: u32,
     /// Level of br, 0 to 11, when a page was just stored.
     pub brotli_level: u32,
+    /// Level of zstd, 1 to 9, when a page was just stored.
+    pub zstd_level: u32,
     /// Hits after which a page is compressed again, densely; 0: never.
     pub dense_after: u64,
+    /// Whether answers for one client alone are coded on their way.
+    pub passed: bool,
 }
 
 impl Compress {
     /// Whether a response may be, and is worth being, coded.
     pub fn is_for(&self, status: StatusCode, fields: &HeaderMap, length: u64) -> bool {
-        !self.codings.is_empty()
-            && length >= self.min_bytes
+        length >= self.min_bytes
             && matches!(status.as_u16(), 200 | 203 | 404 | 410)
+            && self.is_for_fields(fields)
+    }
+
+    /// Whether a response whose body is about to arrive may be coded on its way. `length` where it is known: of others it is
+    /// assumed that they are worth it.
+    pub fn is_for_live(&self, status: StatusCode, fields: &HeaderMap, length: Option<u64>) -> bool {
+        let has_content = !(status.is_informational()
+            || status.is_redirection()
+            || matches!(status.as_u16(), 204..=206));
+        has_content
+            && length.is_none_or(|length| length >= self.min_bytes)
+            && self.is_for_fields(fields)
+    }
+
+    fn is_for_fields(&self, fields: &HeaderMap) -> bool {
+        !self.codings.is_empty()
             && !fields.contains_key(header::CONTENT_ENCODING)
             && !fields.contains_key(header::CONTENT_RANGE)
             && !forbids_transforming(fields)
@@ -44,6 +65,10 @@ impl Compress {
         let end = content_type.iter().position(|byte| *byte == b';');
         let media_type = content_type.get(..end.unwrap_or(content_type.len()));
         let media_type = media_type.unwrap_or_default().trim_ascii();
+        // Each event has to arrive when it is sent, and they have no end.
+        if media_type.eq_ignore_ascii_case(b"text/event-stream") {
+            return false;
+        }
         self.types
             .iter()
             .any(|listed| match listed.strip_suffix('*') {
@@ -65,11 +90,7 @@ fn forbids_transforming(fields: &HeaderMap) -> bool {
 /// The head of a response under `coding`.
 pub fn coded_fields(plain: &HeaderMap, coding: Coding) -> HeaderMap {
     let mut fields = plain.clone();
-    fields.remove(header::CONTENT_LENGTH);
-    fields.remove(header::ACCEPT_RANGES);
-    for digest in DIGESTS {
-        fields.remove(digest);
-    }
+    forget_bytes(&mut fields);
     fields.insert(
         header::CONTENT_ENCODING,
         HeaderValue::from_static(coding.token()),
@@ -84,6 +105,16 @@ pub fn coded_fields(plain: &HeaderMap, coding: Coding) -> HeaderMap {
     }
     vary_on_coding(&mut fields);
     fields
+}
+
+/// Takes out what was said of bytes that are not those which are sent. `Repr-Digest` too, since a representation's bytes are
+/// those of its coding (RFC 9530 §3).
+pub(crate) fn forget_bytes(fields: &mut HeaderMap) {
+    fields.remove(header::CONTENT_LENGTH);
+    fields.remove(header::ACCEPT_RANGES);
+    for digest in DIGESTS {
+        fields.remove(digest);
+    }
 }
 
 /// Adds `Accept-Encoding` to `Vary`: the plain response needs it as much as the coded one.
@@ -107,9 +138,10 @@ fn etag_of(plain: &HeaderValue, coding: Coding) -> Option<HeaderValue> {
 }
 
 /// Digests of the plain content would be wrong of the coded one (RFC 9530).
-const DIGESTS: [HeaderName; 3] = [
+const DIGESTS: [HeaderName; 4] = [
     HeaderName::from_static("content-md5"),
     HeaderName::from_static("content-digest"),
+    HeaderName::from_static("repr-digest"),
     HeaderName::from_static("digest"),
 ];
 
@@ -124,7 +156,9 @@ mod tests {
             min_bytes: 100,
             gzip_level: 5,
             brotli_level: 4,
+            zstd_level: 3,
             dense_after: 0,
+            passed: true,
         }
     }
 
@@ -154,6 +188,12 @@ mod tests {
             (200, &[("content-type", "application/jsonp")], 100, false),
             (200, &[("content-type", "image/png")], 100, false),
             (200, &[("content-type", "tex")], 100, false),
+            (
+                200,
+                &[("content-type", "Text/Event-Stream; x=y")],
+                100,
+                false,
+            ),
             (200, &[], 100, false),
             (200, &[HTML, ("content-encoding", "gzip")], 100, false),
             (200, &[HTML, ("content-range", "bytes 0-1/2")], 100, false),
@@ -178,6 +218,32 @@ mod tests {
             ..settings()
         };
         assert!(!off.is_for(StatusCode::OK, &fields(&[HTML]), 1000));
+    }
+
+    #[test]
+    fn what_is_coded_on_its_way() {
+        let html = fields(&[("content-type", "text/html")]);
+        let table = [
+            (200, None, true),
+            (200, Some(100), true),
+            (200, Some(99), false),
+            (403, None, true),
+            (500, None, true),
+            (201, None, true),
+            (204, None, false),
+            (205, None, false),
+            (206, None, false),
+            (302, None, false),
+            (304, None, false),
+            (103, None, false),
+        ];
+        for (status, length, expected) in table {
+            let status = StatusCode::from_u16(status).unwrap();
+            let is_for = settings().is_for_live(status, &html, length);
+            assert_eq!(is_for, expected, "{status} {length:?}");
+        }
+        let events = fields(&[("content-type", "text/event-stream")]);
+        assert!(!settings().is_for_live(StatusCode::OK, &events, None));
     }
 
     #[test]

@@ -130,7 +130,7 @@ fn matches_any(list: &[u8], ours: Option<&[u8]>, comparison: Comparison) -> bool
 }
 
 /// Splits an entity tag from the start; a comma inside it belongs to it.
-fn split_tag(text: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn split_tag(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let opaque = text.strip_prefix(b"W/").unwrap_or(text);
     let inside = opaque.strip_prefix(b"\"")?;
     let end = memchr::memchr(b'"', inside)?;

@@ -75,11 +75,21 @@ impl Codings {
 
     /// The most welcome of `available`: by weight, then by [`Coding::BY_DENSITY`]. `None`: the client refuses all.
     pub fn best(self, available: &[Coding]) -> Option<Coding> {
+        let order = Coding::BY_DENSITY.iter();
+        self.most_welcome(order.filter(|coding| available.contains(coding)))
+    }
+
+    /// The most welcome of `order`, which also breaks ties. `None`: the client refuses all.
+    pub fn first_best(self, order: &[Coding]) -> Option<Coding> {
+        self.most_welcome(order.iter())
+    }
+
+    fn most_welcome<'c>(self, order: impl Iterator<Item = &'c Coding>) -> Option<Coding> {
         let mut best: Option<(u16, Coding)> = None;
-        for coding in Coding::BY_DENSITY {
-            let weight = self.weight(coding);
-            if weight > best.map_or(0, |(most, _)| most) && available.contains(&coding) {
-                best = Some((weight, coding));
+        for coding in order {
+            let weight = self.weight(*coding);
+            if weight > best.map_or(0, |(most, _)| most) {
+                best = Some((weight, *coding));
             }
         }
         best.map(|(_, coding)| coding)

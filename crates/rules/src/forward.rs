@@ -10,9 +10,10 @@ mod unbent;
 
 use std::net::IpAddr;
 
-use http::header::{ACCEPT, ACCEPT_ENCODING, COOKIE, USER_AGENT};
+use http::header::{ACCEPT, ACCEPT_ENCODING, COOKIE, IF_MATCH, IF_NONE_MATCH, USER_AGENT};
 use http::{HeaderName, HeaderValue};
 
+use crate::compress::live;
 use crate::facts::{AcceptClass, Device, Facts, Method, Scheme};
 use crate::fields::{connection_tokens, is_hop_by_hop, is_plain_name};
 use crate::site::SiteRules;
@@ -128,7 +129,9 @@ pub fn whole<'a>(
             && !is_hop_by_hop(name, tokens.clone())
             && let Ok(name) = HeaderName::from_bytes(name.as_bytes())
         {
-            push(&mut request, name, value);
+            let is_condition = name == IF_NONE_MATCH || name == IF_MATCH;
+            let plain = is_condition.then(|| live::plain_tags(value)).flatten();
+            push(&mut request, name, plain.as_deref().unwrap_or(value));
         }
     }
     if !facts.ignores_cookies() {

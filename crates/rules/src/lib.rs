@@ -9,6 +9,7 @@
 
 pub mod cache_control;
 pub mod cgi;
+pub mod coded;
 pub mod compress;
 pub mod conditional;
 pub mod cookie;

@@ -76,6 +76,8 @@ words! {
         Vary = "vary",
         /// A part of a representation (206, `Content-Range`).
         Partial = "partial",
+        /// It came in a coding that is not read here.
+        Coding = "coding",
         /// Larger than an object may be.
         TooLarge = "too-large",
         /// It ended before its end.

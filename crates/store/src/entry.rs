@@ -134,6 +134,8 @@ pub struct Entry {
     press: AtomicU8,
     /// What it was made from, where that is a file.
     source: Option<Arc<Source>>,
+    /// How its codings were made.
+    pressed: Press,
 }
 
 /// A stored response in another coding: a representation of its own.
@@ -193,6 +195,7 @@ impl Entry {
             coded: Box::default(),
             press: AtomicU8::new(Press::Untried as u8),
             source: None,
+            pressed: Press::Untried,
         }
     }
 
@@ -238,6 +241,7 @@ impl Entry {
             coded: coded.into(),
             press: AtomicU8::new(press as u8),
             source: self.source.clone(),
+            pressed: press,
         }
     }
 
@@ -269,6 +273,11 @@ impl Entry {
     /// What it was made from, where that is a file.
     pub fn source(&self) -> Option<&Source> {
         self.source.as_deref()
+    }
+
+    /// How its codings were made, whatever was offered since.
+    pub fn pressed(&self) -> Press {
+        self.pressed
     }
 
     /// Whether the caller is to have it coded: true once for each step, for one caller.
@@ -328,7 +337,8 @@ impl Entry {
 
     /// The body for another entry that is to hold the same bytes: what pays for them is shared too.
     pub fn shared_body(&self) -> Body {
-        Body::from_parts(self.body.clone(), self.body_reserved)
+        let reserved = self.body_reserved - reserved_of(&self.coded);
+        Body::from_parts(self.body.clone(), reserved)
     }
 
     /// The stored `ETag`.

@@ -1,0 +1,142 @@
+//! What an upstream has coded although it was asked for plain bytes, and the head once that is undone.
+//!
+//! A fetch for the store says `Accept-Encoding: identity`, and plugins compress all the same. Codings are listed in the order
+//! in which they were applied (RFC 9110 §8.4). Undone are those whose format is known here; a list with any other says
+//! [`Unreadable`], and what it describes is for clients that asked for it themselves.
+
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, ETAG};
+use smallvec::SmallVec;
+
+use crate::compress::forget_bytes;
+
+/// A coding that can be undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// RFC 1952.
+    Gzip,
+    /// RFC 1950 by its definition, RFC 1951 by habit (RFC 9110 §8.4.1.2).
+    Deflate,
+    /// RFC 7932.
+    Brotli,
+    /// RFC 8878.
+    Zstd,
+}
+
+/// A coding that is not known here, or more of them than anybody needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreadable;
+
+/// The codings of a response, in the order in which they were applied; empty where it is plain.
+pub fn applied(fields: &HeaderMap) -> Result<SmallVec<[Applied; MOST_APPLIED]>, Unreadable> {
+    let mut found = SmallVec::new();
+    let lines = fields.get_all(CONTENT_ENCODING).iter();
+    for token in lines
+        .flat_map(|line| line.as_bytes().split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii)
+    {
+        let is = |name: &str| token.eq_ignore_ascii_case(name.as_bytes());
+        let one = if token.is_empty() || is("identity") {
+            continue;
+        } else if is("gzip") || is("x-gzip") {
+            Applied::Gzip
+        } else if is("deflate") {
+            Applied::Deflate
+        } else if is("br") {
+            Applied::Brotli
+        } else if is("zstd") {
+            Applied::Zstd
+        } else {
+            return Err(Unreadable);
+        };
+        if found.len() == MOST_APPLIED {
+            return Err(Unreadable);
+        }
+        found.push(one);
+    }
+    Ok(found)
+}
+
+/// Makes the head of a coded response that of its plain body: what was said of the coded bytes goes, their strong validator
+/// among it. A weak one means the content and stays.
+pub fn undo(fields: &mut HeaderMap) {
+    fields.remove(CONTENT_ENCODING);
+    forget_bytes(fields);
+    let is_weak = fields
+        .get(ETAG)
+        .is_some_and(|etag| etag.as_bytes().starts_with(b"W/"));
+    if !is_weak {
+        fields.remove(ETAG);
+    }
+}
+
+/// Each costs a decoder; two is what a plugin behind a compressing server makes.
+pub const MOST_APPLIED: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderName, HeaderValue};
+
+    fn fields(rows: &[(&'static str, &str)]) -> HeaderMap {
+        let mut fields = HeaderMap::new();
+        for (name, value) in rows {
+            let value = HeaderValue::from_str(value).unwrap();
+            fields.append(HeaderName::from_static(name), value);
+        }
+        fields
+    }
+
+    #[test]
+    fn codings_are_read_in_their_order() {
+        use Applied::{Brotli, Deflate, Gzip, Zstd};
+        let table: &[(&[&str], Result<&[Applied], Unreadable>)] = &[
+            (&[], Ok(&[])),
+            (&[""], Ok(&[])),
+            (&["identity"], Ok(&[])),
+            (&["GZIP"], Ok(&[Gzip])),
+            (&["x-gzip"], Ok(&[Gzip])),
+            (&["deflate, br"], Ok(&[Deflate, Brotli])),
+            (&["gzip", " identity , zstd"], Ok(&[Gzip, Zstd])),
+            (&["gzip, gzip, gzip"], Ok(&[Gzip, Gzip, Gzip])),
+            (&["gzip, gzip, gzip, gzip"], Err(Unreadable)),
+            (&["compress"], Err(Unreadable)),
+            (&["gzip, aes128gcm"], Err(Unreadable)),
+            (&["gzip;q=1"], Err(Unreadable)),
+        ];
+        for (lines, wanted) in table {
+            let rows: Vec<_> = lines
+                .iter()
+                .map(|line| ("content-encoding", *line))
+                .collect();
+            let found = applied(&fields(&rows));
+            let found = found
+                .as_ref()
+                .map(|found| &found[..])
+                .map_err(|error| *error);
+            assert_eq!(found, *wanted, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_plain_head_says_nothing_of_coded_bytes() {
+        let rows = [
+            ("content-encoding", "gzip"),
+            ("content-length", "5"),
+            ("content-md5", "x"),
+            ("repr-digest", "x"),
+            ("content-type", "text/html"),
+            ("vary", "Accept-Encoding"),
+        ];
+        let mut plain = fields(&rows);
+        undo(&mut plain);
+        let mut names: Vec<_> = plain.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["content-type", "vary"]);
+        for (etag, is_kept) in [("\"x\"", false), ("W/\"x\"", true), ("x", false)] {
+            let mut plain = fields(&[("etag", etag)]);
+            undo(&mut plain);
+            assert_eq!(plain.contains_key(ETAG), is_kept, "{etag}");
+        }
+    }
+}
