@@ -1,7 +1,7 @@
 //! The web server for WordPress.
 //!
 //! Modules in ranks, each importing only from ranks below it (`tests/layers.rs` holds that):
-//! `clock` `fault` `body` `telemetry` < `doctor` `sys` `supervise` < `compress` `durable` `upstream` < `compositor` < `serve` < `front` `admin` < `app` < `cli`.
+//! `clock` `fault` `body` `telemetry` < `codec` `doctor` `sys` `supervise` < `compress` `durable` `upstream` < `compositor` < `serve` < `front` `admin` < `app` < `cli`.
 //! A request's way is told in [`serve`]; `ARCHITECTURE.md` draws the whole.
 
 pub mod admin;
@@ -9,6 +9,7 @@ pub mod app;
 pub mod body;
 pub mod cli;
 pub mod clock;
+pub mod codec;
 pub mod compositor;
 pub mod compress;
 pub mod doctor;

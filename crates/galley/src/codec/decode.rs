@@ -1,0 +1,327 @@
+//! Decoding what an upstream coded unasked, in bounded steps.
+//!
+//! Every byte is hostile. A step gives at most [`PIECE`] bytes, so a bomb costs no more memory than a page and gives way to
+//! others; beyond the size of a page that could be kept, no more than [`MOST_RATIO`] bytes come out for each that came in.
+//! Windows are bounded by what the codings allow on the web (RFC 7932 §9.1, RFC 9659 §3). A body that ends early, or whose
+//! checksum is wrong, is [`Broken`]; bytes behind its end are ignored, as browsers do, since plugins leave such.
+
+use brotli::enc::StandardAlloc;
+use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
+use bytes::{Bytes, BytesMut};
+use flate2::{Decompress, FlushDecompress, Status};
+use galley_rules::coded::Applied;
+use galley_store::budget::{Budget, Reservation};
+use zstd::stream::raw::{self, DParameter, InBuffer, Operation, OutBuffer};
+
+/// Undoes the codings of one body.
+pub struct Decoder {
+    /// The one that was applied last stands first.
+    stages: Vec<Stage>,
+    /// Room for the bytes of one step.
+    out: Vec<u8>,
+    /// Coded bytes that came.
+    taken: u64,
+    /// Decoded bytes up to which their ratio does not matter.
+    free: u64,
+    room: Reservation,
+}
+
+/// What a step came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Decoded bytes, never empty.
+    Piece(Bytes),
+    /// Nothing yet; there is more to do.
+    Working,
+    /// More coded bytes are wanted.
+    Hungry,
+}
+
+/// It is not what its coding says, or far larger than anything of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the coded body is broken")]
+pub struct Broken;
+
+impl Decoder {
+    /// For codings in the order in which they were applied. `free`: decoded bytes up to which their ratio to the coded ones
+    /// does not matter. `None` where there is no memory for it.
+    pub fn new(applied: &[Applied], budget: &Budget, free: u64) -> Option<Self> {
+        let room = applied.iter().map(|one| room(*one)).sum();
+        let room = budget.try_reserve(room)?;
+        let stages = applied.iter().rev().map(|one| Stage::new(*one));
+        Some(Self {
+            stages: stages.collect::<Option<Vec<_>>>()?,
+            out: vec![0; PIECE],
+            taken: 0,
+            free,
+            room,
+        })
+    }
+
+    /// Takes coded bytes; to be called when a step was [`Step::Hungry`].
+    pub fn push(&mut self, coded: Bytes) {
+        if let (Some(Format::Brotli(_)), Some(first), 0, 1) = (
+            self.stages.first().map(|stage| &stage.format),
+            coded.first(),
+            self.taken,
+            self.stages.len(),
+        ) {
+            self.room.shrink_to(brotli_room(*first));
+        }
+        self.taken = self.taken.saturating_add(coded.len() as u64);
+        if let Some(stage) = self.stages.first_mut() {
+            stage.feed(coded);
+        }
+    }
+
+    /// Goes on, for a bounded time.
+    pub fn step(&mut self) -> Result<Step, Broken> {
+        let Some(last) = self.stages.len().checked_sub(1) else {
+            return Ok(Step::Hungry);
+        };
+        // From the last stage back to the first that can give something.
+        for at in (0..=last).rev() {
+            let stage = self.stages.get_mut(at).ok_or(Broken)?;
+            let made = stage.step(&mut self.out)?;
+            if made == 0 {
+                continue;
+            }
+            let is_bomb = stage.made > self.free && stage.made / MOST_RATIO > self.taken;
+            if is_bomb {
+                return Err(Broken);
+            }
+            let piece = Bytes::copy_from_slice(self.out.get(..made).ok_or(Broken)?);
+            let Some(next) = self.stages.get_mut(at + 1) else {
+                return Ok(Step::Piece(piece));
+            };
+            next.feed(piece);
+            return Ok(Step::Working);
+        }
+        Ok(Step::Hungry)
+    }
+
+    /// Whether it may end here. No bytes at all are an empty body, since redirects come so.
+    pub fn end(&self) -> Result<(), Broken> {
+        let is_whole = |stage: &Stage| stage.has_ended || !stage.has_begun;
+        if self.stages.iter().all(is_whole) {
+            Ok(())
+        } else {
+            Err(Broken)
+        }
+    }
+}
+
+/// One coding.
+struct Stage {
+    format: Format,
+    input: Bytes,
+    made: u64,
+    /// The last step filled its room: there may be more without further input.
+    is_full: bool,
+    has_begun: bool,
+    /// The coded body is whole; what follows is of no interest, unless it is another member.
+    has_ended: bool,
+}
+
+enum Format {
+    Gzip(Box<Decompress>),
+    /// Either form; the first two bytes tell.
+    Undecided,
+    Deflate(Box<Decompress>),
+    Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
+    Zstd(Box<raw::Decoder<'static>>),
+}
+
+/// What one call of a decoder did.
+struct Done {
+    consumed: usize,
+    made: usize,
+    has_ended: bool,
+}
+
+impl Stage {
+    fn new(applied: Applied) -> Option<Self> {
+        let alloc = StandardAlloc::default;
+        let format = match applied {
+            Applied::Gzip => Format::Gzip(Box::new(Decompress::new_gzip(DEFLATE_WINDOW))),
+            Applied::Deflate => Format::Undecided,
+            Applied::Brotli => {
+                // Strict: no large windows, which are not part of the coding.
+                Format::Brotli(Box::new(BrotliState::new_strict(alloc(), alloc(), alloc())))
+            }
+            Applied::Zstd => {
+                let mut decoder = raw::Decoder::new().ok()?;
+                let window = DParameter::WindowLogMax(ZSTD_WINDOW);
+                decoder.set_parameter(window).ok()?;
+                Format::Zstd(Box::new(decoder))
+            }
+        };
+        Some(Self {
+            format,
+            input: Bytes::new(),
+            made: 0,
+            is_full: false,
+            has_begun: false,
+            has_ended: false,
+        })
+    }
+
+    fn feed(&mut self, bytes: Bytes) {
+        if self.input.is_empty() {
+            self.input = bytes;
+        } else {
+            let mut joined = BytesMut::from(&self.input[..]);
+            joined.extend_from_slice(&bytes);
+            self.input = joined.freeze();
+        }
+    }
+
+    /// Decodes into `out`; 0: nothing without more input.
+    fn step(&mut self, out: &mut [u8]) -> Result<usize, Broken> {
+        while !self.input.is_empty() || self.is_full {
+            if self.has_ended && !self.begins_again() {
+                self.input = Bytes::new();
+                break;
+            }
+            if !self.is_decided() {
+                break;
+            }
+            self.has_begun = true;
+            let done = self.format.call(&self.input, out)?;
+            let _ = self.input.split_to(done.consumed.min(self.input.len()));
+            self.has_ended = done.has_ended;
+            self.is_full = done.made == out.len() && !done.has_ended;
+            self.made = self.made.saturating_add(done.made as u64);
+            if done.made > 0 {
+                return Ok(done.made);
+            }
+            if done.consumed == 0 && !done.has_ended {
+                // Nothing went in and nothing came out: it waits for bytes that are not there.
+                return if self.input.is_empty() {
+                    Ok(0)
+                } else {
+                    Err(Broken)
+                };
+            }
+        }
+        Ok(0)
+    }
+
+    /// Whether another member of the same body follows (RFC 1952 §2.2, RFC 8878 §3.1); it is then begun.
+    fn begins_again(&mut self) -> bool {
+        let first = self.input.first().copied();
+        let again = match (&mut self.format, first) {
+            (Format::Gzip(inflate), Some(0x1f)) => {
+                inflate.reset(true);
+                true
+            }
+            (Format::Zstd(_), Some(0x28 | 0x50..=0x5f)) => true,
+            _ => false,
+        };
+        self.has_ended = !again;
+        again
+    }
+
+    /// Finds out which form of deflate it is: zlib's header is divisible by 31 (RFC 1950 §2.2).
+    fn is_decided(&mut self) -> bool {
+        if matches!(self.format, Format::Undecided) {
+            let [first, second, ..] = self.input[..] else {
+                self.has_begun = true;
+                return false;
+            };
+            let is_zlib = first & 0x0f == 8 && u16::from_be_bytes([first, second]) % 31 == 0;
+            let inflate = Decompress::new_with_window_bits(is_zlib, DEFLATE_WINDOW);
+            self.format = Format::Deflate(Box::new(inflate));
+        }
+        true
+    }
+}
+
+impl Format {
+    fn call(&mut self, input: &[u8], out: &mut [u8]) -> Result<Done, Broken> {
+        match self {
+            Self::Undecided => Err(Broken),
+            Self::Gzip(inflate) | Self::Deflate(inflate) => {
+                let (before_in, before_out) = (inflate.total_in(), inflate.total_out());
+                let status = inflate.decompress(input, out, FlushDecompress::None);
+                let count =
+                    |now: u64, before: u64| usize::try_from(now - before).map_err(|_| Broken);
+                Ok(Done {
+                    has_ended: status.map_err(|_| Broken)? == Status::StreamEnd,
+                    consumed: count(inflate.total_in(), before_in)?,
+                    made: count(inflate.total_out(), before_out)?,
+                })
+            }
+            Self::Brotli(state) => {
+                let (mut left, mut consumed) = (input.len(), 0);
+                let (mut free, mut made, mut total) = (out.len(), 0, 0);
+                let result = BrotliDecompressStream(
+                    &mut left,
+                    &mut consumed,
+                    input,
+                    &mut free,
+                    &mut made,
+                    out,
+                    &mut total,
+                    state,
+                );
+                match result {
+                    BrotliResult::ResultFailure => Err(Broken),
+                    BrotliResult::ResultSuccess
+                    | BrotliResult::NeedsMoreInput
+                    | BrotliResult::NeedsMoreOutput => Ok(Done {
+                        has_ended: matches!(result, BrotliResult::ResultSuccess),
+                        consumed,
+                        made,
+                    }),
+                }
+            }
+            Self::Zstd(decoder) => {
+                let mut input = InBuffer::around(input);
+                let mut output = OutBuffer::around(out);
+                let hint = decoder.run(&mut input, &mut output).map_err(|_| Broken)?;
+                Ok(Done {
+                    has_ended: hint == 0,
+                    consumed: input.pos(),
+                    made: output.pos(),
+                })
+            }
+        }
+    }
+}
+
+/// Bytes that a decoder takes at most, with its output.
+fn room(applied: Applied) -> u64 {
+    match applied {
+        Applied::Gzip | Applied::Deflate => PIECE as u64 + 64 * KIB,
+        Applied::Brotli => (1 << 24) + BROTLI_TABLES,
+        Applied::Zstd => (1 << ZSTD_WINDOW) + ZSTD_STATE,
+    }
+}
+
+/// The same of a br body that begins so: its first byte tells the window (RFC 7932 §9.1).
+fn brotli_room(first: u8) -> u64 {
+    let bits = match (first & 1, first >> 1 & 7, first >> 4 & 7) {
+        (0, _, _) => 16,
+        (_, 0, 0) => 17,
+        (_, 0, few) => 8 + few,
+        (_, many, _) => 17 + many,
+    };
+    (1 << bits) + BROTLI_TABLES
+}
+
+/// Bytes that a step gives at most.
+pub const PIECE: usize = 32 * 1024;
+
+/// Decoded bytes for each coded one. Pages reach ten, logs and tables thirty; deflate ends at a thousand, br and zstd nowhere.
+pub const MOST_RATIO: u64 = 100;
+
+/// In bits: the only one that gzip has.
+const DEFLATE_WINDOW: u8 = 15;
+
+/// In bits: RFC 9659 §3.
+const ZSTD_WINDOW: u32 = 23;
+
+const KIB: u64 = 1024;
+const BROTLI_TABLES: u64 = 512 * KIB;
+const ZSTD_STATE: u64 = 512 * KIB;

@@ -1,0 +1,196 @@
+//! Coding: a whole body at once, or a stream that can be flushed.
+//!
+//! Streams take small windows and levels that a page can be sent at: their state is reserved from the memory budget as long as
+//! they live. Whole bodies tell how much room they want, so that the caller can reserve it.
+
+use std::io::{self, Write};
+
+use brotli::CompressorWriter;
+use brotli::enc::BrotliEncoderParams;
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use galley_rules::compress::Compress;
+use galley_rules::encoding::Coding;
+use galley_store::budget::{Budget, Reservation};
+use zstd::stream::write::Encoder as ZstdEncoder;
+
+/// A stream being coded.
+pub struct Stream {
+    kind: Kind,
+    /// Whether something was taken in since the last flush.
+    is_dirty: bool,
+    _room: Reservation,
+}
+
+enum Kind {
+    Gzip(Box<GzEncoder<Vec<u8>>>),
+    Brotli(Box<CompressorWriter<Vec<u8>>>),
+    Zstd(Box<ZstdEncoder<'static, Vec<u8>>>),
+}
+
+impl Stream {
+    /// A stream in this coding; `None` where there is no memory for it.
+    pub fn new(coding: Coding, settings: &Compress, budget: &Budget) -> Option<Self> {
+        let room = match coding {
+            Coding::Identity => return None,
+            Coding::Gzip => GZIP_ROOM,
+            Coding::Brotli => BROTLI_STREAM_ROOM,
+            Coding::Zstd => ZSTD_STREAM_ROOM,
+        };
+        let room = budget.try_reserve(room)?;
+        let out = Vec::new();
+        let kind = match coding {
+            Coding::Identity => return None,
+            Coding::Gzip => {
+                let level = Compression::new(settings.gzip_level.min(MOST_GZIP));
+                Kind::Gzip(Box::new(GzEncoder::new(out, level)))
+            }
+            Coding::Brotli => {
+                let level = settings.brotli_level.min(MOST_BROTLI);
+                let stream = CompressorWriter::new(out, OUT_AT_ONCE, level, BROTLI_WINDOW);
+                Kind::Brotli(Box::new(stream))
+            }
+            Coding::Zstd => {
+                let level = i32::try_from(settings.zstd_level.min(MOST_ZSTD)).ok()?;
+                let mut stream = ZstdEncoder::new(out, level).ok()?;
+                stream.window_log(ZSTD_WINDOW).ok()?;
+                Kind::Zstd(Box::new(stream))
+            }
+        };
+        Some(Self {
+            kind,
+            is_dirty: false,
+            _room: room,
+        })
+    }
+
+    /// Takes bytes in; what is ready of the coded ones, often nothing. The work is in proportion to the bytes: give it no more
+    /// than [`AT_ONCE`].
+    pub fn push(&mut self, bytes: &[u8]) -> io::Result<Bytes> {
+        self.is_dirty = true;
+        self.writer().write_all(bytes)?;
+        Ok(self.take())
+    }
+
+    /// Whether a client does not see yet what was pushed.
+    pub fn is_dirty(&self) -> bool {
+        self.is_dirty
+    }
+
+    /// All that is left of the coded bytes, so that a client can decode everything that was pushed.
+    pub fn flush(&mut self) -> io::Result<Bytes> {
+        if self.is_dirty {
+            self.is_dirty = false;
+            self.writer().flush()?;
+        }
+        Ok(self.take())
+    }
+
+    /// The end of the coded bytes.
+    pub fn finish(self) -> io::Result<Bytes> {
+        let rest = match self.kind {
+            Kind::Gzip(stream) => stream.finish()?,
+            Kind::Brotli(stream) => stream.into_inner(),
+            Kind::Zstd(stream) => stream.finish()?,
+        };
+        Ok(rest.into())
+    }
+
+    fn writer(&mut self) -> &mut dyn Write {
+        match &mut self.kind {
+            Kind::Gzip(stream) => stream,
+            Kind::Brotli(stream) => stream,
+            Kind::Zstd(stream) => stream,
+        }
+    }
+
+    fn take(&mut self) -> Bytes {
+        let out = match &mut self.kind {
+            Kind::Gzip(stream) => stream.get_mut(),
+            Kind::Brotli(stream) => stream.get_mut(),
+            Kind::Zstd(stream) => stream.get_mut(),
+        };
+        std::mem::take(out).into()
+    }
+}
+
+/// A whole body in `coding`; `None` where that fails, or is identity.
+pub fn whole(body: &[u8], coding: Coding, level: u32) -> Option<Vec<u8>> {
+    match coding {
+        Coding::Identity => None,
+        Coding::Gzip => gzip(body, level),
+        Coding::Brotli => brotli(body, level),
+        Coding::Zstd => zstd::bulk::compress(body, i32::try_from(level).ok()?).ok(),
+    }
+}
+
+/// Bytes of memory that [`whole`] takes beside the body and at most as much again for what it makes: measured, rounded up.
+pub fn room(length: usize, coding: Coding, level: u32) -> u64 {
+    let plain = length as u64;
+    match coding {
+        Coding::Identity => 0,
+        Coding::Gzip => GZIP_ROOM,
+        Coding::Brotli => {
+            let window = 1_u64 << window_bits(length);
+            let table = match level {
+                0..=4 => 0,
+                5 => MIB,
+                6 => 2 * MIB,
+                7 => 8 * MIB,
+                8 => 16 * MIB,
+                9 => 32 * MIB,
+                _ => 20 * window,
+            };
+            3 * MIB / 2 + 4 * window + table
+        }
+        Coding::Zstd => (24 * plain).clamp(MIB, 11 * MIB),
+    }
+}
+
+fn gzip(body: &[u8], level: u32) -> Option<Vec<u8>> {
+    let out = Vec::with_capacity(body.len() / 3);
+    let mut encoder = GzEncoder::new(out, Compression::new(level));
+    encoder.write_all(body).ok()?;
+    encoder.finish().ok()
+}
+
+fn brotli(body: &[u8], level: u32) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(body.len() / 3);
+    let parameters = BrotliEncoderParams {
+        quality: i32::try_from(level).ok()?,
+        lgwin: i32::try_from(window_bits(body.len())).ok()?,
+        size_hint: body.len(),
+        ..Default::default()
+    };
+    brotli::BrotliCompress(&mut io::Cursor::new(body), &mut out, &parameters).ok()?;
+    Some(out)
+}
+
+/// A window no larger than the body: it is scratch memory here and in the client. Below 17 bits the encoder takes tables of
+/// 32 MiB from level 5 on.
+fn window_bits(length: usize) -> u32 {
+    (usize::BITS - length.leading_zeros()).clamp(17, 22)
+}
+
+/// Bytes to push at once: some 200 us of work for the slowest of the streams.
+pub const AT_ONCE: usize = 16 * 1024;
+
+/// Levels of streams, whatever stored pages have: beyond them a page takes twice the work for one or two in a hundred.
+const MOST_GZIP: u32 = 6;
+const MOST_BROTLI: u32 = 4;
+const MOST_ZSTD: u32 = 3;
+
+/// Windows of streams, in bits: larger than most pages.
+const BROTLI_WINDOW: u32 = 16;
+const ZSTD_WINDOW: u32 = 17;
+
+/// Bytes that br gives out at once.
+const OUT_AT_ONCE: usize = 4096;
+
+/// What the states take, as measured, with the bytes that wait to be taken.
+const GZIP_ROOM: u64 = 512 * 1024;
+const BROTLI_STREAM_ROOM: u64 = 3 * MIB / 2;
+const ZSTD_STREAM_ROOM: u64 = 2 * MIB;
+
+const MIB: u64 = 1024 * 1024;

@@ -1,0 +1,10 @@
+//! Content codings as bytes in and bytes out, without waiting: [`encode`] for what Galley sends, [`decode`] for what an
+//! upstream coded unasked.
+//!
+//! Whoever streams through them does so in small pieces and gives way in between. Their memory is reserved before it is taken.
+//! When something is coded, and what its head then says, is decided elsewhere.
+
+pub mod decode;
+pub mod encode;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,298 @@
+use std::io::Write;
+
+use bytes::Bytes;
+use galley_rules::coded::Applied;
+use galley_rules::compress::Compress;
+use galley_rules::encoding::Coding;
+use galley_store::budget::Budget;
+use proptest::prelude::*;
+
+use super::decode::{Broken, Decoder, MOST_RATIO, PIECE, Step};
+use super::encode::{self, Stream};
+
+const CODINGS: [(Coding, Applied); 3] = [
+    (Coding::Gzip, Applied::Gzip),
+    (Coding::Brotli, Applied::Brotli),
+    (Coding::Zstd, Applied::Zstd),
+];
+const ALL: [Applied; 4] = [
+    Applied::Gzip,
+    Applied::Deflate,
+    Applied::Brotli,
+    Applied::Zstd,
+];
+const FREE: u64 = 1024 * 1024;
+
+fn budget() -> Budget {
+    Budget::new(256 * 1024 * 1024)
+}
+
+fn settings() -> Compress {
+    Compress {
+        codings: Vec::new(),
+        types: Vec::new(),
+        min_bytes: 0,
+        gzip_level: 5,
+        brotli_level: 4,
+        zstd_level: 3,
+        dense_after: 0,
+        passed: true,
+    }
+}
+
+/// All that comes out, fed in pieces of this length.
+fn decoded(applied: &[Applied], coded: &[u8], piece: usize) -> Result<Vec<u8>, Broken> {
+    let mut decoder = Decoder::new(applied, &budget(), FREE).unwrap();
+    let mut plain = Vec::new();
+    for piece in coded.chunks(piece.max(1)) {
+        decoder.push(Bytes::copy_from_slice(piece));
+        loop {
+            match decoder.step()? {
+                Step::Piece(bytes) => {
+                    assert!(!bytes.is_empty() && bytes.len() <= PIECE);
+                    plain.extend_from_slice(&bytes);
+                }
+                Step::Working => {}
+                Step::Hungry => break,
+            }
+        }
+    }
+    decoder.end().map(|()| plain)
+}
+
+fn zlib(body: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::new(5));
+    encoder.write_all(body).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn coded(body: &[u8], applied: Applied) -> Vec<u8> {
+    let whole = |coding| encode::whole(body, coding, 5).unwrap();
+    match applied {
+        Applied::Gzip => whole(Coding::Gzip),
+        Applied::Deflate => zlib(body),
+        Applied::Brotli => whole(Coding::Brotli),
+        Applied::Zstd => whole(Coding::Zstd),
+    }
+}
+
+fn page() -> Vec<u8> {
+    let rows = (0..3000_u32).map(|n| format!("<p>{} of {}</p>\n", n * 7919 % 1000, n % 97));
+    rows.collect::<String>().into_bytes()
+}
+
+#[test]
+fn both_forms_of_deflate_are_read() {
+    let body = page();
+    let mut raw = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::new(5));
+    raw.write_all(&body).unwrap();
+    let raw = raw.finish().unwrap();
+    for piece in [1, 2, 3, 1000] {
+        assert!(decoded(&[Applied::Deflate], &raw, piece).unwrap() == body);
+        assert!(decoded(&[Applied::Deflate], &zlib(&body), piece).unwrap() == body);
+    }
+    assert_eq!(decoded(&[Applied::Deflate], &raw[..1], 1), Err(Broken));
+}
+
+#[test]
+fn members_and_frames_follow_one_another_and_what_else_follows_is_ignored() {
+    let body = page();
+    for applied in [Applied::Gzip, Applied::Zstd] {
+        let one = coded(&body, applied);
+        let twice = [&one[..], &one].concat();
+        let both = [&body[..], &body].concat();
+        for piece in [1, one.len(), 5000] {
+            assert!(decoded(&[applied], &twice, piece).unwrap() == both);
+        }
+        assert_eq!(
+            decoded(&[applied], &twice[..twice.len() - 1], 999),
+            Err(Broken)
+        );
+    }
+    for applied in ALL {
+        let with_newline = [&coded(&body, applied)[..], b"\r\n\0rest"].concat();
+        assert!(
+            decoded(&[applied], &with_newline, 777).unwrap() == body,
+            "{applied:?}"
+        );
+    }
+}
+
+#[test]
+fn several_codings_are_undone_from_the_last() {
+    let body = page();
+    for first in ALL {
+        for second in ALL {
+            let twice = coded(&coded(&body, first), second);
+            for piece in [1, 100, 100_000] {
+                let plain = decoded(&[first, second], &twice, piece);
+                assert!(plain.unwrap() == body, "{first:?} {second:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_bytes_are_an_empty_body_and_some_are_not() {
+    for applied in ALL {
+        assert_eq!(decoded(&[applied], b"", 1), Ok(Vec::new()));
+        let whole = coded(&page(), applied);
+        for cut in [1, whole.len() / 2, whole.len() - 1] {
+            assert_eq!(
+                decoded(&[applied], &whole[..cut], 500),
+                Err(Broken),
+                "{applied:?} {cut}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_damaged_is_found_out_where_there_is_a_checksum() {
+    let body = page();
+    for applied in [Applied::Gzip, Applied::Deflate] {
+        let mut whole = coded(&body, applied);
+        let at = whole.len() - 3;
+        whole[at] ^= 0x40;
+        assert_eq!(decoded(&[applied], &whole, 5000), Err(Broken));
+    }
+}
+
+#[test]
+fn a_bomb_ends_where_a_page_would() {
+    let zeros = vec![0; 64 * 1024 * 1024];
+    for applied in ALL {
+        let bomb = coded(&zeros, applied);
+        let mut decoder = Decoder::new(&[applied], &budget(), FREE).unwrap();
+        decoder.push(bomb.clone().into());
+        let mut made = 0;
+        let end = loop {
+            match decoder.step() {
+                Ok(Step::Piece(piece)) => made += piece.len() as u64,
+                Ok(Step::Working) => {}
+                Ok(Step::Hungry) => break Ok(()),
+                Err(broken) => break Err(broken),
+            }
+        };
+        assert_eq!(end, Err(Broken), "{applied:?}");
+        let most = FREE.max(bomb.len() as u64 * (MOST_RATIO + 1)) + PIECE as u64;
+        assert!(made <= most, "{applied:?}: {made} of {}", bomb.len());
+        // Inside another coding it is no better.
+        let nested = coded(&bomb, Applied::Gzip);
+        assert_eq!(
+            decoded(&[applied, Applied::Gzip], &nested, 999_999),
+            Err(Broken)
+        );
+    }
+    // What repeats itself no more than pages do may be large.
+    let large = page().repeat(60);
+    assert!(large.len() as u64 > 2 * FREE);
+    for (coding, applied) in CODINGS {
+        let mut stream = Stream::new(coding, &settings(), &budget()).unwrap();
+        let mut sent = stream.push(&large).unwrap().to_vec();
+        sent.extend_from_slice(&stream.finish().unwrap());
+        let ratio = large.len() / sent.len();
+        let plain = decoded(&[applied], &sent, 4000);
+        assert_eq!(
+            plain.is_ok(),
+            ratio as u64 <= MOST_RATIO,
+            "{coding:?} {ratio}"
+        );
+    }
+}
+
+#[test]
+fn memory_is_reserved_as_long_as_it_is_used() {
+    let budget = budget();
+    for (coding, applied) in CODINGS {
+        let stream = Stream::new(coding, &settings(), &budget).unwrap();
+        assert!(budget.used() >= 512 * 1024);
+        drop(stream);
+        assert_eq!(budget.used(), 0);
+        let mut decoder = Decoder::new(&[applied], &budget, FREE).unwrap();
+        let before = budget.used();
+        assert!(before > 0);
+        decoder.push(coded(&page(), applied).into());
+        assert_eq!(budget.used() < before, applied == Applied::Brotli);
+        drop(decoder);
+        assert_eq!(budget.used(), 0);
+    }
+    let small = Budget::new(1000);
+    assert!(Stream::new(Coding::Gzip, &settings(), &small).is_none());
+    assert!(Decoder::new(&[Applied::Gzip], &small, FREE).is_none());
+}
+
+#[test]
+fn a_flush_lets_the_client_see_everything() {
+    let body = page();
+    for (coding, applied) in CODINGS {
+        let mut stream = Stream::new(coding, &settings(), &budget()).unwrap();
+        let mut decoder = Decoder::new(&[applied], &budget(), FREE).unwrap();
+        let mut seen = Vec::new();
+        for piece in body.chunks(7000) {
+            let some = stream.push(piece).unwrap();
+            assert!(stream.is_dirty());
+            let rest = stream.flush().unwrap();
+            assert!(!stream.is_dirty() && stream.flush().unwrap().is_empty());
+            for sent in [some, rest] {
+                decoder.push(sent);
+                while let Step::Piece(plain) = decoder.step().unwrap() {
+                    seen.extend_from_slice(&plain);
+                }
+            }
+            assert!(body.starts_with(&seen) && seen.len() % 7000 == piece.len() % 7000);
+        }
+        assert_eq!(decoder.end(), Err(Broken), "it has not ended");
+        decoder.push(stream.finish().unwrap());
+        assert_eq!(decoder.step(), Ok(Step::Hungry));
+        assert_eq!(decoder.end(), Ok(()));
+        assert!(seen == body);
+    }
+}
+
+fn bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        proptest::collection::vec(any::<u8>(), 0..most),
+        proptest::collection::vec(prop_oneof![Just(b'a'), Just(b'b')], 0..most * 4),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_coded_comes_back(body in bytes(5000), cut in 1_usize..3000, piece in 1_usize..3000, flush in any::<bool>()) {
+        for (coding, applied) in CODINGS {
+            let mut stream = Stream::new(coding, &settings(), &budget()).unwrap();
+            let mut sent = Vec::new();
+            for part in body.chunks(cut) {
+                sent.extend_from_slice(&stream.push(part).unwrap());
+                if flush {
+                    sent.extend_from_slice(&stream.flush().unwrap());
+                }
+            }
+            sent.extend_from_slice(&stream.finish().unwrap());
+            prop_assert_eq!(&decoded(&[applied], &sent, piece).unwrap(), &body);
+            let whole = encode::whole(&body, coding, 5).unwrap();
+            prop_assert_eq!(&decoded(&[applied], &whole, piece).unwrap(), &body);
+        }
+    }
+
+    #[test]
+    fn hostile_bytes_do_no_harm(bytes in bytes(600), piece in 1_usize..100) {
+        for applied in ALL {
+            let _ = decoded(&[applied], &bytes, piece);
+            let _ = decoded(&[applied, Applied::Gzip], &bytes, piece);
+        }
+    }
+
+    #[test]
+    fn a_damaged_body_does_no_harm(at in any::<proptest::sample::Index>(), bit in 0_u8..8, piece in 1_usize..4000) {
+        for applied in ALL {
+            let mut whole = coded(&page()[..9000], applied);
+            let at = at.index(whole.len());
+            whole[at] ^= 1 << bit;
+            if let Ok(plain) = decoded(&[applied], &whole, piece) {
+                prop_assert!(plain.len() as u64 <= FREE.max(whole.len() as u64 * (MOST_RATIO + 1)) + PIECE as u64);
+            }
+        }
+    }
+}
