@@ -170,7 +170,7 @@ pub struct Site {
     pub further: Vec<Upstream>,
     /// Everything that decides about caching.
     pub rules: SiteRules,
-    /// How its stored pages are compressed.
+    /// How its pages are compressed.
     pub compress: Compress,
     /// The file with the token that purge requests must carry.
     pub token_file: Option<PathBuf>,

@@ -60,8 +60,8 @@ pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Comp
         limits: limits(own, &upstream),
         upstream,
         further,
+        compress: compress(own, rules.preset),
         rules,
-        compress: compress(own),
         purge_allow: own.value("purge_allow"),
         purge_secret_file: own.given("purge_secret_file"),
         purge_get: own.value("purge_get"),
@@ -144,21 +144,30 @@ fn limits(own: &Given, upstream: &Upstream) -> UpstreamLimits {
     }
 }
 
-fn compress(own: &Given) -> Compress {
-    let codings: Vec<String> = own.value("compress");
+/// Without a preset the upstream's representations stay as they are, unless the file says otherwise.
+fn compress(own: &Given, preset: Preset) -> Compress {
+    let of_preset = || match preset {
+        Preset::WordPress => vec![Coding::Brotli, Coding::Gzip],
+        Preset::None => Vec::new(),
+    };
+    let codings = own.given::<Vec<String>>("compress").map(|words| {
+        let codings = words.iter();
+        codings
+            .filter_map(|word| Coding::parse(word.as_bytes()))
+            .collect()
+    });
     let types: Vec<String> = own.value("compress_types");
     // The table's bounds fit.
     let level = |name| u32::try_from(own.value::<u64>(name)).unwrap_or_default();
     Compress {
-        codings: codings
-            .iter()
-            .filter_map(|word| Coding::parse(word.as_bytes()))
-            .collect(),
+        codings: codings.unwrap_or_else(of_preset),
         types: types.iter().map(|text| text.to_ascii_lowercase()).collect(),
         min_bytes: own.value("compress_min"),
         gzip_level: level("gzip_level"),
         brotli_level: level("brotli_level"),
+        zstd_level: level("zstd_level"),
         dense_after: own.value("dense_after"),
+        passed: own.value("compress_passed"),
     }
 }
 

@@ -3,7 +3,7 @@
 //! Every byte is hostile. A step gives at most [`PIECE`] bytes, so a bomb costs no more memory than a page and gives way to
 //! others; beyond the size of a page that could be kept, no more than [`MOST_RATIO`] bytes come out for each that came in.
 //! Windows are bounded by what the codings allow on the web (RFC 7932 §9.1, RFC 9659 §3). A body that ends early, or whose
-//! checksum is wrong, is [`Broken`]; bytes behind its end are ignored, as browsers do, since plugins leave such.
+//! checksum is wrong, is [`Broken`]; a few bytes behind its end are ignored, as browsers do, since plugins leave such.
 
 use brotli::enc::StandardAlloc;
 use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
@@ -116,6 +116,8 @@ struct Stage {
     format: Format,
     input: Bytes,
     made: u64,
+    /// Bytes behind the end.
+    trailing: usize,
     /// The last step filled its room: there may be more without further input.
     is_full: bool,
     has_begun: bool,
@@ -160,6 +162,7 @@ impl Stage {
             format,
             input: Bytes::new(),
             made: 0,
+            trailing: 0,
             is_full: false,
             has_begun: false,
             has_ended: false,
@@ -180,7 +183,11 @@ impl Stage {
     fn step(&mut self, out: &mut [u8]) -> Result<usize, Broken> {
         while !self.input.is_empty() || self.is_full {
             if self.has_ended && !self.begins_again() {
+                self.trailing = self.trailing.saturating_add(self.input.len());
                 self.input = Bytes::new();
+                if self.trailing > MOST_TRAILING {
+                    return Err(Broken);
+                }
                 break;
             }
             if !self.is_decided() {
@@ -315,6 +322,9 @@ pub const PIECE: usize = 32 * 1024;
 
 /// Decoded bytes for each coded one. Pages reach ten, logs and tables thirty; deflate ends at a thousand, br and zstd nowhere.
 pub const MOST_RATIO: u64 = 100;
+
+/// A newline or a comment of a plugin; more of it and the body is not what its coding says.
+const MOST_TRAILING: usize = 1024;
 
 /// In bits: the only one that gzip has.
 const DEFLATE_WINDOW: u8 = 15;

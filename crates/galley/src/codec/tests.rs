@@ -115,6 +115,8 @@ fn members_and_frames_follow_one_another_and_what_else_follows_is_ignored() {
             decoded(&[applied], &with_newline, 777).unwrap() == body,
             "{applied:?}"
         );
+        let with_much = [&coded(&body, applied)[..], &[b' '; 1025]].concat();
+        assert_eq!(decoded(&[applied], &with_much, 777), Err(Broken));
     }
 }
 

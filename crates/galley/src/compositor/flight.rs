@@ -8,7 +8,7 @@
 //! Each flight that takes the place of a silent one has twice its patience, so that an upstream that is slow is not asked
 //! over and over for what it is busy with.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use galley_rules::encoding::Coding;
 use galley_rules::time::Tick;
 use galley_store::entry::Entry;
 use galley_store::fill::{Failure, Fill, FillHead, FillReader};
@@ -51,6 +52,8 @@ pub(super) struct Flight {
     /// When its request was sent.
     asked_at: Cell<Tick>,
     is_overtaken: Cell<bool>,
+    /// The same page in codings that somebody wanted, as far as they are being made.
+    coded: RefCell<Vec<(Coding, Arc<Fill>)>>,
 }
 
 impl Flight {
@@ -71,7 +74,35 @@ impl Flight {
             changed: Notify::new(),
             asked_at: Cell::new(Tick(0)),
             is_overtaken: Cell::new(false),
+            coded: RefCell::default(),
         }
+    }
+
+    /// A reader of the page in `coding`, where somebody has it coded.
+    pub(super) fn coded(&self, coding: Coding) -> Option<FillReader> {
+        let coded = self.coded.borrow();
+        let (_, fill) = coded.iter().find(|(known, _)| *known == coding)?;
+        fill.reader()
+    }
+
+    /// Lets others read what is being coded.
+    pub(super) fn add_coded(&self, coding: Coding, fill: Arc<Fill>) {
+        self.forget_coded(coding);
+        self.coded.borrow_mut().push((coding, fill));
+    }
+
+    /// It came to nothing, or cannot be joined any more.
+    pub(super) fn forget_coded(&self, coding: Coding) {
+        self.coded
+            .borrow_mut()
+            .retain(|(known, _)| *known != coding);
+    }
+
+    /// How many read it or wait for it, in whatever coding.
+    pub(super) fn readers(&self) -> usize {
+        let coded = self.coded.borrow();
+        let coded = coded.iter().map(|(_, fill)| fill.readers());
+        self.fill.readers() + coded.sum::<usize>()
     }
 
     /// Notes that its request is about to be sent, with the purge counter of this moment.
@@ -258,6 +289,16 @@ impl Wait {
         self.seats.get(index)
     }
 
+    /// Gives a seat another reader, and its own back.
+    pub(super) fn exchange_reader(
+        &mut self,
+        index: usize,
+        reader: FillReader,
+    ) -> Option<FillReader> {
+        let seat = self.seats.get_mut(index)?;
+        Some(std::mem::replace(&mut seat.reader, reader))
+    }
+
     /// What happens next. Cancel-safe.
     pub(super) async fn event(&mut self) -> Event {
         let newest = self.seats.last().map(|seat| Rc::clone(&seat.flight));
@@ -282,13 +323,19 @@ impl Wait {
         .await
     }
 
-    /// Acts on what a head was judged; gives itself back where it goes on waiting.
-    pub(super) fn take(mut self, index: usize, judged: &Judged) -> Option<Self> {
+    /// Acts on what a head was judged; gives itself back where it goes on waiting. `coded`: a reader of the same page, coded.
+    pub(super) fn take(
+        mut self,
+        index: usize,
+        judged: &Judged,
+        coded: Option<FillReader>,
+    ) -> Option<Self> {
         match judged {
             Judged::Give => {
                 let seat = self.seats.swap_remove(index);
                 let composed = Composed::Fill {
                     reader: seat.reader,
+                    coded,
                     collapsed: seat.ticket != Ticket::Own,
                 };
                 self.answer(Ok(composed));
@@ -424,11 +471,12 @@ mod tests {
         let Event::Came(index, Err(failure)) = wait.event().await else {
             panic!("the failure of the second comes first");
         };
-        let wait = wait.take(index, &Judged::Failed(failure)).unwrap();
+        let wait = wait.take(index, &Judged::Failed(failure), None).unwrap();
         assert!(!wait.may_lead() && wait.is_at(&first) && !wait.is_at(&second));
         assert!(answer.try_recv().is_err(), "the first may still answer");
         first_writer.fail(Failure::Closed);
-        assert!(wait.take(0, &Judged::Failed(Failure::Closed)).is_none());
+        let judged = Judged::Failed(Failure::Closed);
+        assert!(wait.take(0, &judged, None).is_none());
         assert!(matches!(answer.await, Ok(Err(Failure::Closed))));
     }
 

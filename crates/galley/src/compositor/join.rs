@@ -12,6 +12,7 @@ use galley_store::fill::{self, Failure, FillHead, FillWriter, Share};
 use tokio::sync::oneshot;
 
 use super::flight::{Approach, Event, Flight, Judged, NOT_SENT, Seat, Ticket, Wait};
+use super::live::Coded;
 use super::page::{WINDOW, scopes};
 use super::renewal::When;
 use super::{Composed, Desk, PageOrder};
@@ -98,7 +99,21 @@ impl Desk {
             let judged = wait
                 .seat(index)
                 .map_or(Judged::Refuse, |seat| judge(seat, order, &head));
-            wait = wait.take(index, &judged)?;
+            let coded = match (&judged, &head) {
+                (Judged::Give, Ok(head)) => {
+                    self.code_for(&order.site, &order.facts, &mut wait, (index, head))
+                }
+                _ => Coded::default(),
+            };
+            match wait.take(index, &judged, coded.reader) {
+                Some(waits_on) => wait = waits_on,
+                None => {
+                    if let Some(coder) = coded.coder {
+                        Box::pin(coder.run()).await;
+                    }
+                    return None;
+                }
+            }
         }
     }
 
@@ -120,7 +135,7 @@ impl Desk {
                 Touched::OnlyTags => Ticket::ToProve,
                 Touched::Yes => return Approach::Lead(None),
             };
-            if !is_silent && wait.is_new() && flight.fill.readers() >= order.site.flights.waiters {
+            if !is_silent && wait.is_new() && flight.readers() >= order.site.flights.waiters {
                 return Approach::Refused;
             }
             if !wait.sit(&flight, ticket) {

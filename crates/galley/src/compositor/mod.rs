@@ -10,6 +10,7 @@
 pub mod flight;
 pub mod heard;
 mod join;
+mod live;
 pub mod marker;
 mod page;
 mod pass;
@@ -96,6 +97,8 @@ pub enum Composed {
     Fill {
         /// The reader.
         reader: FillReader,
+        /// A reader of the same page in a coding that this request takes, where that is being made.
+        coded: Option<FillReader>,
         /// Whether this order joined a fill under way.
         collapsed: bool,
     },

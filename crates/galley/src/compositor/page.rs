@@ -22,7 +22,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 
 use super::flight::Flight;
 use super::marker::Unkept;
-use super::{Desk, PageOrder, heard, publish, relay, renewal, shelve};
+use super::{Desk, PageOrder, Site, heard, publish, relay, renewal, shelve};
 use crate::durable::Recorder;
 use crate::upstream::Incoming;
 
@@ -72,8 +72,10 @@ impl Desk {
     ) -> Result<Page, Failure> {
         let sending = || flight.asks(order.site.epochs.current(), self.clock.tick());
         let sent_up = self.pool(order.pool)?.send(&order.ask, &sending);
-        let incoming = flight.watch(sent_up).await?;
+        let mut incoming = flight.watch(sent_up).await?;
         flight.beat();
+        // Asked for plain, an upstream may code all the same: what is judged and stored is the plain body.
+        let readable = incoming.decode(self.memory.budget(), self.memory.max_object());
         let answered = Answered {
             status: incoming.status,
             fields: &incoming.fields,
@@ -83,12 +85,20 @@ impl Desk {
         let orders = purge::from_answer(&incoming.fields, &order.site.rules);
         let names = heard::names(&incoming.fields);
         publish(&order.site, &orders).given(&order.site).await;
-        let page = match storable::judge(&order.facts, &answered, &order.site.rules) {
+        let verdict = match readable {
+            Ok(()) => storable::judge(&order.facts, &answered, &order.site.rules),
+            Err(why) => Verdict::Skip(why),
+        };
+        let page = match verdict {
             Verdict::Store(life) => {
                 let seed = renewal::seed(&order.key);
                 let rules = &order.site.rules;
                 let life = storable::spread(&order.facts, &answered, rules, life, seed);
                 self.fill(order, flight, writer, incoming, life).await
+            }
+            Verdict::Skip(why) if readable.is_err() && is_passing(incoming.status, why) => {
+                self.note_not_kept(order, why);
+                Err(Failure::Unstorable(why))
             }
             Verdict::Skip(why) if incoming.status.is_server_error() => {
                 self.note_not_kept(order, why);
@@ -227,7 +237,7 @@ impl Desk {
             return;
         }
         let kind = parts.kind;
-        let entry = Arc::new(Entry::new(parts));
+        let entry = Arc::new(self.inheriting(&order.site, Entry::new(parts)));
         if order.site.epochs.prove_waiting(&entry) == Standing::Dead {
             return self.note_not_kept(order, NotStored::Purged);
         }
@@ -242,6 +252,14 @@ impl Desk {
             Ok(()) | Err(NoRoom::Superseded) => {}
             Err(NoRoom::TooLarge) => self.note_not_kept(order, NotStored::TooLarge),
             Err(NoRoom::Full) => self.note_not_kept(order, NotStored::Memory),
+        }
+    }
+
+    /// A new entry with the codings of the one in its place, where the body is the same: it is not coded again.
+    pub(super) fn inheriting(&self, site: &Site, entry: Entry) -> Entry {
+        match self.memory.peek(entry.key.bytes()) {
+            Some(resident) => site.compressing.inherit(entry, &resident),
+            None => entry,
         }
     }
 
@@ -309,6 +327,8 @@ async fn pour(
     let mut fields =
         storable::stored_fields(&incoming.fields, &order.site.rules, order.facts.rule());
     fields.remove(header::SET_COOKIE);
+    let compressing = &order.site.compressing;
+    compressing.announce(incoming.status, &mut fields, incoming.length());
     writer.head(FillHead {
         status: incoming.status,
         fields,
@@ -322,6 +342,11 @@ async fn pour(
     let beat = || flight.beat();
     relay(&mut incoming, writer, &mut Recorder::off(), &beat).await?;
     Ok(Page::NotKept)
+}
+
+/// Whether what could not be read says nothing about the next answer of this address, which is asked for again.
+fn is_passing(status: StatusCode, why: NotStored) -> bool {
+    status.is_server_error() || why == NotStored::Memory
 }
 
 /// Ready to write to the disk what the memory has no room for; not a page that is judged by its end.

@@ -13,13 +13,13 @@ use galley_rules::site::Preset;
 use galley_rules::storable;
 use galley_rules::tags;
 use galley_rules::wordpress;
-use galley_store::fill::{self, Failure, FillHead, FillReader, FillWriter, Share};
+use galley_store::fill::{self, Failure, FillReader, FillWriter};
 use http::header::{self, HeaderMap};
 use tokio::sync::oneshot;
 
+use super::live::Outlet;
 use super::unbent::{Pupil, publish_own};
-use super::{Desk, PassOrder, heard, relay};
-use crate::durable::Recorder;
+use super::{Desk, PassOrder, heard};
 use crate::upstream::Incoming;
 
 impl Desk {
@@ -54,28 +54,26 @@ impl Desk {
         let (calm, obeyed) = publish_own(order, &incoming, &ordered, Some(born));
         obeyed.given(&order.site).await;
         let mut pupil = self.begin_lesson(order, &incoming, born, delay);
-        writer.head(FillHead {
-            status: incoming.status,
-            fields: self.passed_head(order, &incoming),
-            share: Share::Private,
-            length: incoming.length(),
-        });
+        let (head, stream) = self.passed(order, &incoming);
+        writer.head(head);
+        let mut outlet = Outlet::new(writer, stream);
         if order.ask.is_safe() && pupil.is_none() && ordered.is_empty() {
-            return relay(&mut incoming, writer, &mut Recorder::off(), &|| ()).await;
+            return outlet.relay(&mut incoming).await;
         }
-        let received = receive(&mut incoming, writer, pupil.as_mut(), &ordered).await;
+        let received = receive(&mut incoming, &mut outlet, pupil.as_mut(), &ordered).await;
         let (calm, obeyed) = publish_own(order, &incoming, &ordered, calm);
         obeyed.given(&order.site).await;
         order.site.heard.note(heard::names(&incoming.fields));
         if let Some(last) = received? {
-            let _ = writer.push(last).await;
+            let _ = outlet.push(last).await;
         }
+        let _ = outlet.finish().await;
         self.end_lesson(order, &incoming, pupil, calm.unwrap_or(born));
         Ok(())
     }
 
-    /// The head of an answer as its client gets it.
-    fn passed_head(&self, order: &PassOrder, incoming: &Incoming) -> HeaderMap {
+    /// The head of an answer as its client gets it, but for its coding.
+    pub(super) fn passed_head(&self, order: &PassOrder, incoming: &Incoming) -> HeaderMap {
         match order.site.rules.preset {
             Preset::None => self.private_head(&incoming.fields),
             Preset::WordPress => storable::passed_fields(&incoming.fields, &order.site.rules),
@@ -88,12 +86,12 @@ impl Desk {
 /// that are published when it ends.
 async fn receive(
     incoming: &mut Incoming,
-    writer: &mut FillWriter,
+    outlet: &mut Outlet<'_>,
     mut pupil: Option<&mut Pupil>,
     ordered: &[Purge],
 ) -> Result<Option<Bytes>, Failure> {
     let mut held = None;
-    while let Some(chunk) = incoming.chunk().await? {
+    while let Some(chunk) = outlet.wait(incoming.chunk()).await? {
         if let Some(pupil) = &mut pupil {
             pupil.push(&chunk);
         }
@@ -103,7 +101,7 @@ async fn receive(
             held.replace(chunk)
         };
         if let Some(chunk) = ready {
-            let _ = writer.push(chunk).await;
+            let _ = outlet.push(chunk).await;
         }
     }
     Ok(held)

@@ -39,7 +39,7 @@ pub async fn page(
     } else {
         MissWhy::Uri
     };
-    let (reader, head, collapsed) = match composed {
+    let (reader, coded, head, collapsed) = match composed {
         Ok(Composed::Entry(entry)) => {
             return Ok(page::from_entry(services, exchange, entry, Outcome::Hit));
         }
@@ -49,9 +49,10 @@ pub async fn page(
         }
         Ok(Composed::Fill {
             mut reader,
+            coded,
             collapsed,
         }) => match reader.head().await {
-            Ok(head) => (reader, head, collapsed),
+            Ok(head) => (reader, coded, head, collapsed),
             Err(Failure::Unstorable(kept)) => {
                 let outcome = Outcome::Miss {
                     why,
@@ -71,7 +72,10 @@ pub async fn page(
         collapsed,
     };
     let mut answer = match stale {
-        None => page::from_fill(exchange, &head, reader, outcome),
+        None => match in_coding(coded).await {
+            Some((head, coded)) => page::from_fill(exchange, &head, coded, outcome),
+            None => page::from_fill(exchange, &head, reader, outcome),
+        },
         // A copy exists: the new page is taken whole before its first byte leaves, so that no failure is met.
         Some(entry) if head.status.is_server_error() => {
             return Ok(page::from_entry(
@@ -85,7 +89,10 @@ pub async fn page(
             Ok(body) if is_broken(exchange, &head, &body) => {
                 return fall_back(services, exchange, Some(entry), Failure::Closed);
             }
-            Ok(body) => page::from_whole(exchange, &head, body, outcome),
+            Ok(body) => {
+                let (head, body) = whole_in_coding(coded).await.unwrap_or((head, body));
+                page::from_whole(exchange, &head, body, outcome)
+            }
             Err(failure) => return fall_back(services, exchange, Some(entry), failure),
         },
     };
@@ -208,6 +215,19 @@ pub(super) fn kept(head: &FillHead) -> Kept {
         Share::Shared { .. } if !head.status.is_server_error() => Kept::Stored,
         Share::Shared { .. } | Share::Private => Kept::NotStored(NotStored::ErrorPage),
     }
+}
+
+/// The page as it is being coded for this client, if it is.
+async fn in_coding(coded: Option<FillReader>) -> Option<(Arc<FillHead>, FillReader)> {
+    let mut coded = coded?;
+    let head = coded.head().await.ok()?;
+    Some((head, coded))
+}
+
+/// The same to its end.
+async fn whole_in_coding(coded: Option<FillReader>) -> Option<(Arc<FillHead>, Bytes)> {
+    let (head, coded) = in_coding(coded).await?;
+    Some((head, collect(coded).await.ok()?))
 }
 
 /// Whether PHP died over a page that began well.

@@ -286,7 +286,11 @@ async fn fetched(
             let outcome = Outcome::Pass(PassWhy::Remembered);
             return whole(services, exchange, script, found, outcome).await;
         }
-        Ok(Composed::Fill { reader, collapsed }) => (reader, collapsed),
+        Ok(Composed::Fill {
+            reader,
+            coded,
+            collapsed,
+        }) => (coded.unwrap_or(reader), collapsed),
         Err(failure) => return fall_back(services, exchange, &found, failure),
     };
     let head = match reader.head().await {

@@ -16,11 +16,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use galley_rules::cgi::Script;
+use galley_rules::coded;
 use galley_rules::forward::{Client, UpstreamRequest};
+use galley_rules::outcome::NotStored;
+use galley_store::budget::Budget;
 use galley_store::fill::Failure;
 use http::{HeaderMap, StatusCode};
 
 use crate::body::RequestBody;
+use crate::codec::decode::{Broken as Undecodable, Decoder, Step};
 use limit::{Limit, Place};
 
 pub use fcgi::Address;
@@ -171,6 +175,7 @@ pub struct Incoming {
     expected: Option<u64>,
     received: u64,
     place: Option<Place>,
+    decoder: Option<Box<Decoder>>,
 }
 
 enum IncomingBody {
@@ -194,6 +199,7 @@ impl Incoming {
             expected,
             received: 0,
             place: None,
+            decoder: None,
         }
     }
 
@@ -202,16 +208,82 @@ impl Incoming {
         self
     }
 
+    /// Undoes the codings that the upstream applied unasked: from here on fields and pieces are those of the plain body.
+    /// `free`: the longest body that could be kept, up to which it may be however much larger than what came.
+    ///
+    /// Errors say why it cannot be done; nothing has changed then.
+    pub fn decode(&mut self, budget: &Budget, free: u64) -> Result<(), NotStored> {
+        if !self.fields.contains_key(http::header::CONTENT_ENCODING) {
+            return Ok(());
+        }
+        let applied = coded::applied(&self.fields).map_err(|_| NotStored::Coding)?;
+        if applied.is_empty() {
+            self.fields.remove(http::header::CONTENT_ENCODING);
+            return Ok(());
+        }
+        let decoder = Decoder::new(&applied, budget, free).ok_or(NotStored::Memory)?;
+        self.decoder = Some(Box::new(decoder));
+        coded::undo(&mut self.fields);
+        Ok(())
+    }
+
     /// Length of the body, where the upstream announced one.
     pub fn length(&self) -> Option<u64> {
-        self.expected
+        match self.decoder {
+            Some(_) => None,
+            None => self.expected,
+        }
+    }
+
+    /// The length that its head tells, also where no body comes: of an answer to `HEAD`.
+    pub fn announced(&self) -> Option<u64> {
+        content_length(&self.fields)
     }
 
     /// The next piece of the body, `None` when it is complete.
     ///
-    /// Errors: [`Failure::Closed`] when it ends before its announced length, [`Failure::Malformed`] when it is longer,
-    /// [`Failure::Timeout`] when no byte comes in time. After an error or the end the place is free again. Cancel-safe.
+    /// Errors: [`Failure::Closed`] when it ends before its announced length, [`Failure::Malformed`] when it is longer or
+    /// not what its coding says, [`Failure::Timeout`] when no byte comes in time. After an error or the end the place is free again. Cancel-safe.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Failure> {
+        if self.decoder.is_some() {
+            // A body that is large once decoded leaves the thread to others between its pieces.
+            tokio::task::yield_now().await;
+        }
+        loop {
+            let Some(decoder) = &mut self.decoder else {
+                return self.raw().await;
+            };
+            match decoder.step() {
+                Ok(Step::Piece(piece)) => return Ok(Some(piece)),
+                Ok(Step::Working) => tokio::task::yield_now().await,
+                Ok(Step::Hungry) => match self.raw().await? {
+                    Some(coded) => self.feed(coded),
+                    None => return self.decoded_end(),
+                },
+                Err(Undecodable) => {
+                    self.place = None;
+                    return Err(Failure::Malformed);
+                }
+            }
+        }
+    }
+
+    fn feed(&mut self, coded: Bytes) {
+        if let Some(decoder) = &mut self.decoder {
+            decoder.push(coded);
+        }
+    }
+
+    fn decoded_end(&self) -> Result<Option<Bytes>, Failure> {
+        let ended = self
+            .decoder
+            .as_ref()
+            .map_or(Ok(()), |decoder| decoder.end());
+        ended.map(|()| None).map_err(|Undecodable| Failure::Closed)
+    }
+
+    /// The next piece as it came.
+    async fn raw(&mut self) -> Result<Option<Bytes>, Failure> {
         let next = match &mut self.body {
             IncomingBody::FastCgi(reading) => reading.chunk().await,
             IncomingBody::Http(reading) => reading.chunk().await,

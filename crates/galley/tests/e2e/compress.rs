@@ -18,7 +18,6 @@ fn origin() -> Origin {
             match pair.split_once('=') {
                 Some(("content-type", value)) => media_type = value,
                 Some(("no-transform", _)) => fields[0].1 = "max-age=600, no-transform",
-                Some(("coded", value)) => fields.push(("Content-Encoding", value)),
                 _ => {}
             }
         }
@@ -33,7 +32,7 @@ fn origin() -> Origin {
     .unwrap()
 }
 
-fn page() -> String {
+pub fn page() -> String {
     let rows: Vec<String> = (0..900)
         .map(|n| format!("<p class=\"row\">Row {n}, {}</p>", n * 7919 % 1000))
         .collect();
@@ -54,12 +53,13 @@ fn wait_for_coded(stage: &Stage, target: &str, accept: &str) -> Response {
     let mut found = ask(stage, target, accept);
     wait_for(&format!("{target} coded"), PATIENCE, || {
         found = ask(stage, target, accept);
-        found.has("content-encoding")
+        found.is_hit() && found.has("content-encoding")
     });
     found
 }
 
-fn plain(response: &Response) -> Vec<u8> {
+/// The body of an answer, whatever it is coded in.
+pub fn plain(response: &Response) -> Vec<u8> {
     let mut plain = Vec::new();
     match response.field("content-encoding") {
         None => plain.clone_from(&response.body),
@@ -71,6 +71,7 @@ fn plain(response: &Response) -> Vec<u8> {
         Some("br") => {
             brotli::BrotliDecompress(&mut &response.body[..], &mut plain).unwrap();
         }
+        Some("zstd") => plain = zstd::decode_all(&response.body[..]).unwrap(),
         Some(other) => panic!("coded as {other}"),
     }
     plain
@@ -129,13 +130,99 @@ fn a_stored_page_comes_in_the_coding_that_a_client_takes_best() {
 }
 
 #[test]
+fn zstd_is_kept_where_it_is_asked_for() {
+    let origin = origin();
+    let stage = stage(&origin, "compress = [\"br\", \"gzip\", \"zstd\"]");
+    wait_for_coded(&stage, "/a", "zstd");
+    for (accept, coding) in [
+        ("gzip, deflate, br, zstd", "br"),
+        ("gzip, deflate, zstd", "zstd"),
+        ("zstd, br;q=0.9", "zstd"),
+    ] {
+        let answer = ask(&stage, "/a", accept);
+        assert_eq!(answer.field("content-encoding"), Some(coding), "{accept}");
+        assert!(
+            answer.is_hit() && plain(&answer) == page().as_bytes(),
+            "{accept}"
+        );
+        let etag = format!("\"v1-{coding}\"");
+        assert_eq!(answer.field("etag"), Some(etag.as_str()));
+    }
+    assert_eq!(origin.seen().len(), 1);
+}
+
+#[test]
+fn a_page_that_was_renewed_and_has_not_changed_is_not_coded_again() {
+    let origin = Origin::start(|_, wire| {
+        let fields = [
+            ("Cache-Control", "max-age=1"),
+            ("Content-Type", "text/html"),
+        ];
+        wire.answer(200, &fields, page().as_bytes());
+    })
+    .unwrap();
+    let stage = stage(&origin, "");
+    wait_for_coded(&stage, "/a", "br");
+    let once = stage.status_number("pages_compressed");
+    wait_for("three renewals", PATIENCE, || {
+        ask(&stage, "/a", "br");
+        origin.seen().len() > 3
+    });
+    // Fresh or stale, it never was plain in between.
+    for accept in ["br", "gzip"] {
+        let answer = ask(&stage, "/a", accept);
+        assert_eq!(answer.field("content-encoding"), Some(accept));
+        assert!(plain(&answer) == page().as_bytes());
+    }
+    assert_eq!(stage.status_number("pages_compressed"), once);
+}
+
+#[test]
+fn without_a_preset_codings_are_kept_where_they_are_asked_for_and_through_a_304() {
+    let origin = Origin::start(|seen, wire| {
+        let fields = [
+            ("Cache-Control", "max-age=1"),
+            ("Content-Type", "text/html"),
+            ("ETag", "\"v1\""),
+        ];
+        match seen.field("if-none-match") {
+            Some("\"v1\"") => wire.answer(304, &fields, b""),
+            _ => wire.answer(200, &fields, page().as_bytes()),
+        };
+    })
+    .unwrap();
+    let plain_stage = Plan::origin(&origin, "none").start();
+    for _ in 0..3 {
+        let answer = ask(&plain_stage, "/a", "br, gzip");
+        assert!(!answer.has("content-encoding") && !answer.has("vary"));
+    }
+    let stage = Plan::origin(&origin, "none")
+        .site("compress = [\"br\", \"gzip\"]")
+        .start();
+    wait_for_coded(&stage, "/a", "br");
+    let (asked, once) = (origin.seen().len(), stage.status_number("pages_compressed"));
+    wait_for("three renewals", PATIENCE, || {
+        let answer = ask(&stage, "/a", "br");
+        assert_eq!(answer.field("content-encoding"), Some("br"));
+        assert!(plain(&answer) == page().as_bytes());
+        origin.seen().len() >= asked + 3
+    });
+    let renewed = origin
+        .seen()
+        .iter()
+        .skip(asked)
+        .all(|seen| seen.field("if-none-match").is_some());
+    assert!(renewed, "the upstream was asked with what it gave");
+    assert_eq!(stage.status_number("pages_compressed"), once);
+}
+
+#[test]
 fn what_gains_nothing_or_forbids_it_stays_as_it_is() {
     let origin = origin();
     let stage = stage(&origin, "");
     let never = [
         "/a?content-type=image/png",
         "/a?no-transform=1",
-        "/a?coded=gzip",
         "/a?small=1",
     ];
     for target in never {
@@ -147,11 +234,7 @@ fn what_gains_nothing_or_forbids_it_stays_as_it_is() {
     wait_for_coded(&stage, "/a", "br");
     for target in never {
         let answer = ask(&stage, target, "br");
-        assert_eq!(
-            answer.field("content-encoding"),
-            target.contains("coded").then_some("gzip"),
-            "{target}"
-        );
+        assert_eq!(answer.field("content-encoding"), None, "{target}");
         assert_eq!(answer.field("etag"), Some("\"v1\""), "{target}");
     }
 }

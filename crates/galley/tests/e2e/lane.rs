@@ -57,7 +57,7 @@ impl Both {
             Plan::behind(&format!("upstream = [\"{}\"]", origin.url()))
                 .server(server)
                 // Codings come when they come; both have to have the same ones.
-                .site("compress = [\"gzip\"]\ndense_after = 0")
+                .site("compress = [\"gzip\"]\ncompress_passed = false\ndense_after = 0")
                 .more("[site.ttl]\ndefault = \"1h\"\n\"404\" = \"1h\"")
                 .start()
         };

@@ -8,6 +8,8 @@
 
 mod caching;
 mod caching_rules;
+mod codings_live;
+mod codings_upstream;
 mod compress;
 mod contract;
 mod dialects;

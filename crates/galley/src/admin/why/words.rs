@@ -213,6 +213,10 @@ pub(super) fn not_stored(why: NotStored, reason: Option<&Reason>) -> Advice {
             Advice::new("there was no memory for it", "raise `memory` in `[cache]`")
         }
         NotStored::Partial => Advice::fine("it is a part of a page"),
+        NotStored::Coding => Advice::new(
+            "it was asked for as it is, and came compressed in a way that Galley does not read",
+            "turn the upstream's compression off, or let it use gzip",
+        ),
         NotStored::Purged => Advice::fine("it was purged while it was being composed"),
         NotStored::Method => Advice::fine("only answers to GET are stored"),
     }

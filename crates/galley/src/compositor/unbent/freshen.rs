@@ -55,7 +55,7 @@ impl Desk {
                     life,
                     tags: tags.ids.clone(),
                 };
-                let entry = Arc::new(Entry::new(Parts {
+                let entry = Entry::new(Parts {
                     key: held.key.clone(),
                     kind: held.kind,
                     status: held.status,
@@ -66,7 +66,8 @@ impl Desk {
                     scopes: scopes(&page.facts, tags.ids),
                     tags: tags.names,
                     born: flight.born.get(),
-                }));
+                });
+                let entry = Arc::new(page.site.compressing.inherit(entry, held));
                 // Something else has taken the place, or there is no room: this answer is as good without.
                 if self.memory.put_if_same(held, Arc::clone(&entry)).is_ok() {
                     shelve(&page.site, &entry, Ok(()));
@@ -119,7 +120,7 @@ impl Desk {
         let mut fields = storable::stored_fields(&merged, rules, order.facts.rule());
         self.finish_head(&mut fields);
         let tags = both(held, tags::collect(head));
-        let entry = Arc::new(Entry::new(Parts {
+        let entry = Entry::new(Parts {
             key: held.key.clone(),
             kind: held.kind,
             status: held.status,
@@ -130,7 +131,8 @@ impl Desk {
             scopes: scopes(order.facts, tags.ids),
             tags: tags.names,
             born: order.born,
-        }));
+        });
+        let entry = Arc::new(order.site.compressing.inherit(entry, held));
         if self.memory.put_if_same(held, Arc::clone(&entry)).is_ok() {
             shelve(order.site, &entry, Ok(()));
         }

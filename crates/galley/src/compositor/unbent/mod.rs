@@ -29,6 +29,7 @@ use http::header::HeaderMap;
 use tokio::sync::oneshot;
 
 use super::flight::{Approach, Event, Flight, Judged, NOT_SENT, Seat, Ticket, Wait};
+use super::live::Coded;
 use super::renewal::When;
 use super::{Composed, Desk, PageOrder, publish};
 
@@ -132,7 +133,24 @@ impl Desk {
             let judged = wait.seat(index).map_or(Judged::Refuse, |seat| {
                 self.judge_head(seat, fetch, &place, &head)
             });
-            wait = wait.take(index, &judged)?;
+            let coded = match (&judged, &head) {
+                (Judged::Give, Ok(head)) => self.code_for(
+                    &fetch.page.site,
+                    &fetch.page.facts,
+                    &mut wait,
+                    (index, head),
+                ),
+                _ => Coded::default(),
+            };
+            match wait.take(index, &judged, coded.reader) {
+                Some(waits_on) => wait = waits_on,
+                None => {
+                    if let Some(coder) = coded.coder {
+                        Box::pin(coder.run()).await;
+                    }
+                    return None;
+                }
+            }
         }
     }
 
@@ -186,7 +204,7 @@ impl Desk {
             if touched(&flight, page, None) == Touched::Yes {
                 return Approach::Lead(None);
             }
-            if !is_silent && wait.is_new() && flight.fill.readers() >= page.site.flights.waiters {
+            if !is_silent && wait.is_new() && flight.readers() >= page.site.flights.waiters {
                 return Approach::Refused;
             }
             if !wait.sit(&flight, Ticket::Joined) {

@@ -64,6 +64,8 @@ impl Desk {
                 .await;
         };
         self.finish_head(&mut fields);
+        let compressing = &page.site.compressing;
+        compressing.announce(incoming.status, &mut fields, incoming.length());
         let tags = tags::collect(&incoming.fields);
         if !names.is_empty() {
             // Those who come now find their own place, and this flight under its variant's.
@@ -183,7 +185,7 @@ impl Desk {
     }
 
     pub(super) fn store_unbent(&self, page: &PageOrder, parts: Parts) {
-        let entry = Arc::new(Entry::new(parts));
+        let entry = Arc::new(self.inheriting(&page.site, Entry::new(parts)));
         if page.site.epochs.prove_waiting(&entry) == Standing::Dead {
             return;
         }

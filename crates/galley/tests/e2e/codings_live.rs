@@ -1,0 +1,348 @@
+//! Answers that are coded while they arrive: the first visitor's page, and what passes.
+
+use std::io::Read;
+
+use galley_testkit::client::{Connection, Request, Response};
+use galley_testkit::origin::{Gate, Origin};
+use galley_testkit::wait_for;
+use std::sync::Arc;
+
+use crate::compress::{page, plain};
+use crate::support::{Is, PATIENCE, Plan, Stage, hosted, together};
+
+const LOGGED_IN: &str = "wordpress_logged_in_x=1";
+const ALL: &str = "compress = [\"br\", \"gzip\", \"zstd\"]";
+
+/// What of a chunked, coded answer can be decoded of the bytes so far.
+fn decoded_so_far(raw: &[u8], coding: &str) -> Vec<u8> {
+    let Some(at) = raw.windows(4).position(|four| four == b"\r\n\r\n") else {
+        return Vec::new();
+    };
+    let mut coded = Vec::new();
+    let mut rest = &raw[at + 4..];
+    while let Some(end) = rest.windows(2).position(|two| two == b"\r\n") {
+        let size = std::str::from_utf8(&rest[..end]).unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        rest = &rest[end + 2..];
+        coded.extend_from_slice(&rest[..size.min(rest.len())]);
+        rest = rest.get(size + 2..).unwrap_or_default();
+    }
+    let mut plain = Vec::new();
+    // The end is missing on purpose: what was decoded until there counts.
+    let _ = match coding {
+        "gzip" => flate2::read::GzDecoder::new(&coded[..]).read_to_end(&mut plain),
+        "br" => brotli::Decompressor::new(&coded[..], 4096).read_to_end(&mut plain),
+        _ => zstd::stream::read::Decoder::new(&coded[..])
+            .unwrap()
+            .read_to_end(&mut plain),
+    };
+    plain
+}
+
+/// Reads until so much of the text can be decoded; fails when it does not come.
+fn read_until(connection: &mut Connection, coding: &str, wanted: &str) -> Vec<u8> {
+    let mut stream = connection.stream();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut raw = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let plain = decoded_so_far(&raw, coding);
+        if String::from_utf8_lossy(&plain).contains(wanted) {
+            return raw;
+        }
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0, "closed after {}", String::from_utf8_lossy(&raw));
+        raw.extend_from_slice(&piece[..count]);
+    }
+}
+
+#[test]
+fn what_php_flushes_is_seen_before_it_goes_on() {
+    let stage = Plan::php().site(ALL).start();
+    for (number, coding) in ["gzip", "br", "zstd"].into_iter().enumerate() {
+        for cookie in ["", LOGGED_IN] {
+            let target = format!("/{coding}{}", cookie.len());
+            stage.pause(&target);
+            let mut connection = stage.connect();
+            let request = Request::get(&target)
+                .field("Accept-Encoding", coding)
+                .cookie(cookie);
+            connection.send(&hosted(request)).unwrap();
+            stage.wait_until_paused(&target);
+            let mut raw = read_until(&mut connection, coding, "run=1\n");
+            stage.resume(&target);
+            while !raw.ends_with(b"0\r\n\r\n") {
+                let mut piece = [0; 4096];
+                let count = connection.stream().read(&mut piece).unwrap();
+                assert!(count > 0, "the answer ends before its end");
+                raw.extend_from_slice(&piece[..count]);
+            }
+            let text = String::from_utf8(decoded_so_far(&raw, coding)).unwrap();
+            assert!(text.ends_with("</html>\n"), "{number} {cookie}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_crowd_before_a_page_is_one_composition_and_each_gets_its_coding() {
+    let gate = Arc::new(Gate::new());
+    let held = Arc::clone(&gate);
+    let origin = Origin::start(move |_, wire| {
+        let (body, fields) = (page(), [("Content-Type", "text/html"), ("ETag", "\"v1\"")]);
+        let (first, rest) = body.split_at(body.len() / 2);
+        wire.chunked(200, &fields);
+        wire.chunk(first.as_bytes());
+        held.pass();
+        wire.chunk(rest.as_bytes());
+        wire.last_chunk();
+    })
+    .unwrap();
+    let stage = Plan::origin(&origin, "wordpress").site(ALL).start();
+    let codings = [Some("gzip"), Some("br"), Some("zstd"), None];
+    let answers = together(41, |number| {
+        if number == 40 {
+            gate.wait_for_arrivals(1);
+            wait_for("all to be there", PATIENCE, || {
+                stage.status_number("connections") >= 40
+            });
+            gate.open();
+            return None;
+        }
+        let coding = codings[number % 4];
+        let request = Request::get("/a").field("Accept-Encoding", coding.unwrap_or("identity"));
+        Some((coding, stage.ask(request)))
+    });
+    for (coding, answer) in answers.into_iter().flatten() {
+        assert_eq!(answer.field("content-encoding"), coding);
+        assert_eq!(answer.field("vary"), Some("Accept-Encoding"));
+        assert!(plain(&answer) == page().as_bytes(), "{coding:?}");
+        let etag = answer.field("etag").unwrap().to_owned();
+        match coding {
+            // Bytes that were coded on the way, or those that are stored.
+            Some(coding) => assert!(etag.ends_with(&format!("\"v1-{coding}\"")), "{etag}"),
+            None => assert_eq!(etag, "\"v1\""),
+        }
+    }
+    assert_eq!(origin.seen().len(), 1);
+}
+
+/// Tells the length or not, by the query; `W/` where the path says so.
+fn tagged() -> Origin {
+    Origin::start(|seen, wire| {
+        let etag = if seen.path() == "/weak" {
+            "W/\"v1\""
+        } else {
+            "\"v1\""
+        };
+        let mut fields = vec![
+            ("Content-Type", "text/html"),
+            ("ETag", etag),
+            ("Content-MD5", "x"),
+            ("Cache-Control", "private"),
+        ];
+        if seen.target.ends_with("no-transform") {
+            fields[3].1 = "private, no-transform";
+        }
+        if seen.target.ends_with("events") {
+            fields[0].1 = "text/event-stream";
+        }
+        if seen.field("if-none-match") == Some(etag) {
+            wire.answer(304, &fields, b"");
+        } else if seen.target.ends_with("small") {
+            wire.answer(200, &fields, b"<html>");
+        } else {
+            wire.answer(200, &fields, page().as_bytes());
+        }
+    })
+    .unwrap()
+}
+
+fn pass(stage: &Stage, target: &str, fields: &[(&str, &str)]) -> Response {
+    let mut request = Request::get(target).cookie(LOGGED_IN);
+    for (name, value) in fields {
+        request = request.field(name, value);
+    }
+    stage.ask(request)
+}
+
+#[test]
+fn what_passes_is_coded_and_its_validator_finds_its_way_back() {
+    let origin = tagged();
+    let stage = Plan::origin(&origin, "wordpress").start();
+    let answer = pass(&stage, "/a", &[("Accept-Encoding", "gzip, br")]);
+    assert_eq!(answer.field("content-encoding"), Some("gzip"));
+    assert_eq!(answer.field("vary"), Some("Accept-Encoding"));
+    assert_eq!(answer.field("etag"), Some("W/\"v1;gzip\""));
+    assert!(!answer.has("content-length") && !answer.has("content-md5"));
+    assert!(plain(&answer) == page().as_bytes());
+    let seen = origin.seen();
+    assert_eq!(
+        seen[0].field("accept-encoding"),
+        Some("gzip, br"),
+        "the client's own"
+    );
+
+    let head = hosted(Request::head("/a").cookie(LOGGED_IN)).field("Accept-Encoding", "gzip, br");
+    let head = stage.ask(head);
+    for name in [
+        "content-encoding",
+        "vary",
+        "etag",
+        "content-length",
+        "content-type",
+    ] {
+        assert_eq!(head.field(name), answer.field(name), "{name}");
+    }
+    for etag in ["W/\"v1;gzip\"", "\"v1\""] {
+        let known = [("Accept-Encoding", "gzip"), ("If-None-Match", etag)];
+        let known = pass(&stage, "/a", &known);
+        known.is(304);
+        assert_eq!(known.field("etag"), Some(etag));
+    }
+    let weak = pass(&stage, "/weak", &[("Accept-Encoding", "br")]);
+    assert_eq!(weak.field("content-encoding"), Some("br"));
+    assert_eq!(weak.field("etag"), Some("W/\"v1\""));
+    pass(&stage, "/weak", &[("If-None-Match", "W/\"v1\"")]).is(304);
+    let other = pass(&stage, "/a", &[("Accept-Encoding", "identity")]);
+    assert_eq!(other.field("vary"), Some("Accept-Encoding"));
+    assert_eq!(other.field("etag"), Some("\"v1\""));
+    assert!(other.has("content-length") && !other.has("content-encoding"));
+}
+
+#[test]
+fn what_passes_is_left_alone_where_that_is_right() {
+    let origin = tagged();
+    let stage = Plan::origin(&origin, "wordpress").start();
+    let gzip = ("Accept-Encoding", "gzip");
+    for target in ["/a?no-transform", "/a?events", "/a?small"] {
+        let answer = pass(&stage, target, &[gzip]);
+        assert!(
+            !answer.has("content-encoding") && !answer.has("vary"),
+            "{target}"
+        );
+        assert_eq!(answer.field("etag"), Some("\"v1\""), "{target}");
+    }
+    let part = pass(&stage, "/a", &[gzip, ("Range", "bytes=0-5")]);
+    assert!(!part.has("content-encoding") && part.field("etag") == Some("\"v1\""));
+    let off = Plan::origin(&origin, "wordpress")
+        .site("compress_passed = false")
+        .start();
+    let answer = pass(&off, "/a", &[gzip]);
+    assert!(!answer.has("content-encoding") && !answer.has("vary"));
+    let shared = off.ask(Request::get("/a").field(gzip.0, gzip.1));
+    assert!(
+        !shared.has("content-encoding"),
+        "it is private, so it passed too"
+    );
+}
+
+#[test]
+fn answers_to_forms_and_error_pages_are_coded() {
+    let stage = Plan::php().start();
+    stage.head("/e", &["Status: 500"]);
+    let filler = "x".repeat(3000);
+    let post = Request::post("/form", "text/plain", filler.clone().into_bytes());
+    let answer = stage.ask(post.field("Accept-Encoding", "gzip"));
+    assert_eq!(answer.field("content-encoding"), Some("gzip"));
+    let text = String::from_utf8(plain(&answer)).unwrap();
+    assert!(text.contains(&filler) && text.ends_with("</html>\n"));
+    assert!(answer.body.len() < 1000);
+    let error = stage.ask(Request::get("/e").field("Accept-Encoding", "br"));
+    error.is(500);
+    assert_eq!(error.field("content-encoding"), Some("br"));
+    assert!(
+        String::from_utf8(plain(&error))
+            .unwrap()
+            .ends_with("</html>\n")
+    );
+}
+
+#[test]
+fn http_1_0_gets_a_coded_page_whole_or_until_the_end() {
+    let stage = Plan::php().start();
+    for (target, keep) in [("/a", "Connection: keep-alive\r\n"), ("/b", "")] {
+        let text = format!(
+            "GET {target} HTTP/1.0\r\nHost: example.test\r\nAccept-Encoding: gzip\r\nCookie: {LOGGED_IN}\r\n{keep}\r\n"
+        );
+        let mut connection = stage.connect();
+        connection.write(text.as_bytes()).unwrap();
+        let answer = connection.receive("GET").unwrap();
+        assert_eq!(answer.field("content-encoding"), Some("gzip"));
+        assert!(!answer.has("transfer-encoding"));
+        assert!(answer.has("connection"));
+        assert!(
+            String::from_utf8(plain(&answer))
+                .unwrap()
+                .ends_with("</html>\n")
+        );
+    }
+}
+
+#[test]
+fn a_page_that_replaces_a_stale_one_comes_coded_and_whole() {
+    let origin = Origin::start(|_, wire| {
+        wire.chunked(
+            200,
+            &[
+                ("Content-Type", "text/html"),
+                ("Cache-Control", "max-age=1"),
+            ],
+        );
+        wire.chunk(page().as_bytes());
+        wire.last_chunk();
+    })
+    .unwrap();
+    let stage = Plan::origin(&origin, "wordpress")
+        .more("[site.ttl]\nstale_while_revalidate = \"0s\"\nstale_if_error = \"1h\"")
+        .start();
+    let request = || Request::get("/a").field("Accept-Encoding", "gzip");
+    stage.ask(request()).is(200);
+    stage.wait_until_stale("/a");
+    let answer = stage.ask(request());
+    assert!(
+        answer.cache_status().contains("fwd=stale"),
+        "{}",
+        answer.cache_status()
+    );
+    assert_eq!(answer.field("content-encoding"), Some("gzip"));
+    assert!(answer.has("content-length") && plain(&answer) == page().as_bytes());
+}
+
+#[test]
+fn clients_that_leave_or_read_slowly_hold_nobody_up() {
+    let body = Arc::new(crate::support::noise(4 << 20));
+    let sent = Arc::clone(&body);
+    let origin = Origin::start(move |_, wire| {
+        let fields = [("Content-Type", "text/plain"), ("Cache-Control", "private")];
+        wire.chunked(200, &fields);
+        for piece in sent.chunks(60_000) {
+            if !wire.chunk(piece) {
+                return;
+            }
+        }
+        wire.last_chunk();
+    })
+    .unwrap();
+    let stage = Plan::origin(&origin, "wordpress")
+        .site("in_flight = 2")
+        .start();
+    for _ in 0..4 {
+        let mut gone = stage.connect();
+        let request = Request::get("/a")
+            .field("Accept-Encoding", "gzip")
+            .cookie(LOGGED_IN);
+        gone.send(&hosted(request)).unwrap();
+        let mut some = [0; 1000];
+        gone.stream().read_exact(&mut some).unwrap();
+    }
+    let mut slow = stage.connect();
+    let request = Request::get("/a")
+        .field("Accept-Encoding", "gzip")
+        .cookie(LOGGED_IN);
+    slow.send(&hosted(request)).unwrap();
+    let mut some = [0; 1000];
+    slow.stream().read_exact(&mut some).unwrap();
+    let answer = pass(&stage, "/a", &[("Accept-Encoding", "gzip")]);
+    assert!(plain(&answer) == body[..]);
+    drop(slow);
+}
