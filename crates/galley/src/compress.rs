@@ -224,7 +224,7 @@ impl Job {
             let level = self.level(*coding, is_dense);
             let room = encode::room(entry.body.len(), *coding, level);
             // Who holds no more than this works on; a page without room for it stays as it is.
-            let Some(room) = memory.budget().try_reserve(room) else {
+            let Some(room) = self.memory.budget().try_reserve(room) else {
                 continue;
             };
             let Some(bytes) = encode::whole(&entry.body, *coding, level) else {
@@ -329,14 +329,15 @@ mod tests {
         })
     }
 
-    fn work(memory: &Memory, entry: &Arc<Entry>, step: Press) -> Counts {
+    fn work(memory: &Arc<Memory>, entry: &Arc<Entry>, step: Press) -> Counts {
         let counts = Counts::default();
         let job = Job {
+            memory: Arc::clone(memory),
             entry: Arc::downgrade(entry),
             settings: Arc::new(settings()),
             step,
         };
-        job.work(memory, &counts);
+        job.work(&counts);
         counts
     }
 
@@ -349,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_page_is_coded_in_all_codings_and_everything_is_paid_for() {
-        let memory = Memory::new(64 << 20, 1 << 20);
+        let memory = Arc::new(Memory::new(64 << 20, 1 << 20));
         let page = Arc::new(entry(&"<p>row</p>".repeat(2000), &[]));
         memory.put(Arc::clone(&page)).unwrap();
         let plain_alone = memory.budget().used();
@@ -371,7 +372,7 @@ mod tests {
 
     #[test]
     fn without_room_to_work_in_the_page_stays_plain() {
-        let memory = Memory::new(64 << 20, 1 << 20);
+        let memory = Arc::new(Memory::new(64 << 20, 1 << 20));
         let page = Arc::new(entry(&"<p>row</p>".repeat(2000), &[]));
         memory.put(Arc::clone(&page)).unwrap();
         let free = memory.budget().limit() - memory.budget().used();
@@ -386,14 +387,13 @@ mod tests {
 
     #[test]
     fn what_was_coded_is_carried_over_to_the_same_body() {
-        let memory = Memory::new(64 << 20, 1 << 20);
+        let memory = Arc::new(Memory::new(64 << 20, 1 << 20));
         let body = "<p>row</p>".repeat(2000);
         let page = Arc::new(entry(&body, &[]));
         memory.put(Arc::clone(&page)).unwrap();
         work(&memory, &page, Press::Dense);
         let held = memory.peek(b"k").unwrap();
-        let compressing =
-            Compressing::new(Compressor::start(&Arc::new(memory), 1).unwrap(), settings());
+        let compressing = Compressing::new(Compressor::start(1).unwrap(), memory, settings());
         let renewed = compressing.inherit(entry(&body, &[(header::ETAG, "\"new\"")]), &held);
         assert_eq!(
             (renewed.coded().len(), renewed.pressed()),

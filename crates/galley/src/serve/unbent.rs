@@ -479,22 +479,17 @@ fn fall_back(
     found: &Found,
     failure: Failure,
 ) -> Result<Answer, Fault> {
-    let Some(entry) = &found.entry else {
+    let Some(entry) = found.entry.clone() else {
         return Err(failure.into());
     };
-    let why = match failure {
+    let stale = Outcome::Stale(match failure {
         Failure::Overload => StaleWhy::Overload,
         _ => StaleWhy::UpstreamError,
-    };
+    });
     match found.plan {
         Plan::Fetch {
             stale_on_error: true,
-        } => Ok(page::from_entry(
-            services,
-            exchange,
-            Arc::clone(entry),
-            Outcome::Stale(why),
-        )),
+        } => Ok(page::from_entry(services, exchange, entry, stale)),
         _ if freshness::forbids_stale(&entry.fields, Preset::None) => Err(Fault::new(
             RefusedWhy::MustRevalidate,
             "the upstream does not answer, and what is stored must not be used without asking",

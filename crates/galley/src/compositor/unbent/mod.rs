@@ -142,15 +142,13 @@ impl Desk {
                 ),
                 _ => Coded::default(),
             };
-            match wait.take(index, &judged, coded.reader) {
-                Some(waits_on) => wait = waits_on,
-                None => {
-                    if let Some(coder) = coded.coder {
-                        Box::pin(coder.run()).await;
-                    }
-                    return None;
+            let Some(waits_on) = wait.take(index, &judged, coded.reader) else {
+                if let Some(coder) = coded.coder {
+                    Box::pin(coder.run()).await;
                 }
-            }
+                return None;
+            };
+            wait = waits_on;
         }
     }
 
