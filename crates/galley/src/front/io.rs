@@ -199,10 +199,13 @@ impl Wire {
         write: impl FnMut(&TcpStream) -> io::Result<usize>,
     ) -> Result<usize, Gone> {
         let mut write = write;
-        let writing = self
-            .stream
-            .async_io(Interest::WRITABLE, || write(&self.stream));
-        Ok(self.timer.within(self.write_timeout, writing).await??)
+        let stream = &self.stream;
+        let writing = stream.async_io(Interest::WRITABLE, || write(stream));
+        match self.timer.within(self.write_timeout, writing).await {
+            Ok(written) => Ok(written?),
+            // A socket counts as writable once a third of its buffer is free, which can be megabytes; any byte is progress.
+            Err(Late) => write(&self.stream).map_err(|_| Gone::Late),
+        }
     }
 
     /// Ends the connection so that the last answer arrives: half-closes, then reads on for a moment, because closing with
