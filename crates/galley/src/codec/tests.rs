@@ -1,3 +1,5 @@
+//! What is decoded is what was coded, at every cut; what is broken, bombs or goes on too long is refused.
+
 use std::io::Write;
 
 use bytes::Bytes;
