@@ -270,6 +270,11 @@ impl Facts {
         self.text(self.found.authority)
     }
 
+    /// [`Self::authority`] without a look at what it is made of.
+    pub(crate) fn authority_bytes(&self) -> &[u8] {
+        self.bytes(self.found.authority)
+    }
+
     /// The canonical raw path ([`crate::uri::canonical_path`]), or `*`.
     pub fn path(&self) -> &[u8] {
         self.bytes(self.found.path)

@@ -56,7 +56,7 @@ fn write(facts: &Facts, query: Query<'_>, out: &mut Vec<u8>) {
         Device::Desktop => 1,
         Device::Mobile => 2,
     });
-    push_part(facts.authority().as_bytes(), out);
+    push_part(facts.authority_bytes(), out);
     push_part(facts.path(), out);
     match query {
         Query::Is(None) => out.push(0),

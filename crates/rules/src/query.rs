@@ -68,11 +68,18 @@ pub(crate) fn scan(
         }
         let (name, value) = split_pair(part);
         let named = work.len();
-        work.extend(Decoded(name));
-        let fate = if is_ignored(work.get(named..).unwrap_or_default(), site) {
+        let is_plain = name
+            .iter()
+            .fold(true, |plain, byte| plain & !matches!(byte, b'%' | b'+'));
+        let fate = if is_plain && is_ignored(name, site) {
+            Fate::Drop
+        } else if !is_plain && is_ignored(decoded(name, named, work), site) {
             work.truncate(named);
             Fate::Drop
         } else {
+            if is_plain {
+                work.extend_from_slice(name);
+            }
             rename(work, named);
             let variable = work.get(named..).unwrap_or_default();
             if site.preset == Preset::WordPress
@@ -108,6 +115,9 @@ pub(crate) fn write_kept(
         // Only PHP is known not to care about the order of different names.
         Preset::None => &[],
     };
+    if pairs.iter().all(|pair| pair.fate == Fate::Drop) {
+        return false;
+    }
     // The place in the query breaks ties: stable, and without the buffer that a stable sort would allocate.
     pairs.sort_unstable_by(|a, b| name(a).cmp(name(b)).then(a.raw.0.cmp(&b.raw.0)));
     let before = out.len();
@@ -147,6 +157,12 @@ pub(crate) fn split_pair(part: &[u8]) -> (&[u8], &[u8]) {
         ),
         None => (part, b""),
     }
+}
+
+/// The decoded name, behind what `work` already holds.
+fn decoded<'w>(name: &[u8], named: usize, work: &'w mut Vec<u8>) -> &'w [u8] {
+    work.extend(Decoded(name));
+    work.get(named..).unwrap_or_default()
 }
 
 fn is_ignored(name: &[u8], site: &SiteRules) -> bool {

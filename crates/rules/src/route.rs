@@ -68,7 +68,8 @@ pub fn canonical_host(raw: &[u8]) -> Result<String, BadHost> {
 /// The port that `host[:port]` names, if `host` is `canonical`. Does not allocate.
 pub fn named_port(raw: &[u8], canonical: &str) -> Option<u16> {
     let (host, port) = split_port(raw).ok()?;
-    is_same(host, canonical).then_some(port).flatten()
+    let port = port?;
+    is_same(host, canonical).then_some(port)
 }
 
 /// Whether `host[:port]` means the canonical host. Does not allocate, and takes an IPv6 address in another than its

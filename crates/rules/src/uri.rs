@@ -55,12 +55,14 @@ pub struct Target<'a> {
 
 /// Takes a target apart. No raw control character, space or `#` is left in what it returns.
 pub fn split(target: &[u8]) -> Result<Target<'_>, BadTarget> {
-    for &byte in target {
-        match byte {
-            0..=b' ' | 0x7f => return Err(BadTarget::Control),
-            b'#' => return Err(BadTarget::Fragment),
-            _ => {}
-        }
+    // Looked at without a branch for each byte; which it was is asked when there is one.
+    let is_bad = |byte: u8| byte <= b' ' || byte == 0x7f || byte == b'#';
+    if target.iter().fold(false, |bad, &byte| bad | is_bad(byte)) {
+        let first = target.iter().find(|byte| is_bad(**byte));
+        return Err(match first {
+            Some(b'#') => BadTarget::Fragment,
+            _ => BadTarget::Control,
+        });
     }
     if target == b"*" {
         return Ok(Target {
@@ -135,6 +137,10 @@ pub(crate) fn append_canonical(raw: &[u8], out: &mut Vec<u8>) -> Result<(), BadT
     let Some((b'/', mut rest)) = raw.split_first() else {
         return Err(BadTarget::Form);
     };
+    if is_canonical(raw) {
+        out.extend_from_slice(raw);
+        return Ok(());
+    }
     let root = out.len();
     out.push(b'/');
     let mut segment = out.len();
@@ -169,6 +175,20 @@ pub(crate) fn append_canonical(raw: &[u8], out: &mut Vec<u8>) -> Result<(), BadT
     }
     close_dots(out, root, &mut segment);
     Ok(())
+}
+
+/// Whether a path that begins with `/` surely is its own canonical form: nothing to decode, to escape or to take out.
+fn is_canonical(path: &[u8]) -> bool {
+    let is_plain = |byte: u8| PLAIN.get(usize::from(byte)).copied().unwrap_or_default();
+    path.iter().fold(true, |all, &byte| all & is_plain(byte))
+        && memchr::memmem::find(path, b"/.").is_none()
+}
+
+/// Whether the decoded form of a canonical path surely is the path itself.
+pub(crate) fn decodes_to_itself(canonical: &[u8]) -> bool {
+    canonical.first() == Some(&b'/')
+        && memchr::memchr(b'%', canonical).is_none()
+        && memchr::memmem::find(canonical, b"//").is_none()
 }
 
 /// Where the segment that ends here is `.` or `..`, takes it out (RFC 3986 section 5.2.4) and says so.
@@ -268,9 +288,39 @@ pub(crate) fn push_escape(value: u8, out: &mut Vec<u8>) {
 }
 
 /// RFC 3986 section 3.3, without the escape itself.
-fn is_pchar(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte)
+const fn is_pchar(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'-' | b'.'
+                | b'_'
+                | b'~'
+                | b'!'
+                | b'$'
+                | b'&'
+                | b'\''
+                | b'('
+                | b')'
+                | b'*'
+                | b'+'
+                | b','
+                | b';'
+                | b'='
+                | b':'
+                | b'@'
+        )
 }
+
+/// The bytes that a canonical path has as they are.
+static PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0;
+    while byte < 128_u8 {
+        plain[byte as usize] = is_pchar(byte) || byte == b'/';
+        byte += 1;
+    }
+    plain
+};
 
 #[cfg(test)]
 mod tests {
@@ -390,6 +440,15 @@ mod tests {
             let _ = split(&raw);
             let _ = decoded_path(&raw, &mut Vec::new());
             let _ = canonical_path(&raw, &mut Vec::new());
+        }
+
+        #[test]
+        fn paths_that_look_plain_are(raw in "(/([a-c.;:]|%2e|%41|[{]){0,4}){1,6}") {
+            let (mut canonical, mut decoded) = (Vec::new(), Vec::new());
+            if canonical_path(raw.as_bytes(), &mut canonical).is_ok() {
+                prop_assert!(!is_canonical(raw.as_bytes()) || canonical == raw.as_bytes());
+                prop_assert!(!decodes_to_itself(&canonical) || (decoded_path(&canonical, &mut decoded).is_ok() && decoded == canonical));
+            }
         }
 
         #[test]

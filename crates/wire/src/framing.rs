@@ -79,7 +79,7 @@ impl Framing<'_> {
 ///
 /// Errors: `Target`, `Host`, `ContentLength`, `TransferEncoding`, `UnknownCoding`, `AmbiguousLength`, `Expectation`.
 /// Cost: one pass over the fields, no allocation.
-pub fn frame<'b>(head: &Head<'b>) -> Result<Framing<'b>, Refusal> {
+pub fn frame<'b>(head: &Head<'b, '_>) -> Result<Framing<'b>, Refusal> {
     let seen = Seen::gather(head)?;
     let authority = target_authority(head.method, head.target)?;
     let is_h11 = head.version == Version::H11;
@@ -117,7 +117,7 @@ struct Seen<'b> {
 }
 
 impl<'b> Seen<'b> {
-    fn gather(head: &Head<'b>) -> Result<Self, Refusal> {
+    fn gather(head: &Head<'b, '_>) -> Result<Self, Refusal> {
         let mut seen = Self::default();
         for (name, value) in head.fields() {
             // The length sorts out nearly every other field without a comparison.

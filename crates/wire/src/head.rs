@@ -7,6 +7,7 @@
 //! control character but HTAB, the target is visible ASCII.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 
 use crate::scan::Extent;
 
@@ -51,58 +52,68 @@ pub enum Version {
 
 /// A whole request head as it lies in the buffer.
 ///
-/// About 3 KiB, all on the stack, so that reading needs no allocation: take from it what is needed and let it go before
-/// waiting for anything; a future that keeps one over an `.await` grows by as much.
-#[derive(Clone)]
-pub struct Head<'b> {
+/// Its field lines lie in a [`Room`].
+#[derive(Clone, Copy)]
+pub struct Head<'b, 'r> {
     /// Case-sensitive token of 1 to [`METHOD_BYTES`] bytes.
     pub method: &'b str,
     /// As sent: visible ASCII, not empty, not decoded. Its form is checked by [`crate::framing::frame`].
     pub target: &'b [u8],
     /// From the request line.
     pub version: Version,
-    fields: [httparse::Header<'b>; MAX_FIELDS],
-    count: usize,
+    fields: &'r [httparse::Header<'b>],
 }
 
-impl<'b> Head<'b> {
+/// Room for the field lines of one head: about 3 KiB, for the stack, so that reading needs no allocation and moves nothing. A
+/// future that keeps one over an `.await` grows by as much.
+pub struct Room<'b>([MaybeUninit<httparse::Header<'b>>; MAX_FIELDS]);
+
+impl Room<'_> {
+    /// Empty, at no cost.
+    pub const fn new() -> Self {
+        Self([const { MaybeUninit::uninit() }; MAX_FIELDS])
+    }
+}
+
+impl Default for Room<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<'b> Head<'b, '_> {
     /// The field lines in the order sent: name as sent (a token), value without the white space around it (may be
     /// empty, may hold bytes above 0x7f).
     pub fn fields(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> + Clone {
-        let lines = self.fields.get(..self.count).unwrap_or_default();
-        lines.iter().map(|field| (field.name, field.value))
+        self.fields.iter().map(|field| (field.name, field.value))
     }
 
     /// How many field lines there are.
     pub fn count(&self) -> usize {
-        self.count
+        self.fields.len()
     }
 }
 
-impl fmt::Debug for Head<'_> {
+impl fmt::Debug for Head<'_, '_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Head")
             .field("method", &self.method)
             .field("target", &self.target.escape_ascii().to_string())
             .field("version", &self.version)
-            .field("count", &self.count)
+            .field("count", &self.count())
             .finish_non_exhaustive()
     }
 }
 
 /// What a buffer's beginning holds.
-#[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "boxing the head would be the one allocation of the way of a hit"
-)]
-pub enum Parsed<'b> {
+#[derive(Clone, Copy, Debug)]
+pub enum Parsed<'b, 'r> {
     /// Not a whole head yet, and no reason to refuse it so far.
     Partial,
     /// A whole head; `length` bytes of the buffer belong to it, skipped empty lines included.
     Whole {
         /// What was read.
-        head: Head<'b>,
+        head: Head<'b, 'r>,
         /// Where the body, or the next request, begins.
         length: usize,
     },
@@ -112,35 +123,42 @@ pub enum Parsed<'b> {
 ///
 /// Errors: every [`Refusal`] of the head's grammar and limits; those of meaning come from [`crate::framing::frame`].
 /// Cost: two passes over the head, no allocation.
-pub fn parse<'b>(bytes: &'b [u8], limits: &Limits) -> Result<Parsed<'b>, Refusal> {
-    resume(&mut HeadScanner::new(), bytes, limits)
+pub fn parse<'b, 'r>(
+    bytes: &'b [u8],
+    limits: &Limits,
+    room: &'r mut Room<'b>,
+) -> Result<Parsed<'b, 'r>, Refusal> {
+    resume(&mut HeadScanner::new(), bytes, limits, room)
 }
 
 /// Reads the head at the beginning of `bytes`, which starts with all bytes of the calls before that gave
 /// [`Parsed::Partial`]. A head that comes in many small reads costs one pass for its end and one parse, not a pass per read.
 ///
 /// After [`Parsed::Whole`] the scanner stands for the next head: drop `length` bytes (and the body) before the next call.
-pub fn resume<'b>(
+pub fn resume<'b, 'r>(
     scanner: &mut HeadScanner,
     bytes: &'b [u8],
     limits: &Limits,
-) -> Result<Parsed<'b>, Refusal> {
+    room: &'r mut Room<'b>,
+) -> Result<Parsed<'b, 'r>, Refusal> {
     let Some(Extent { start, end }) = scanner.scan(bytes, limits)? else {
         return Ok(Parsed::Partial);
     };
-    let head = read(bytes.get(start..end).unwrap_or_default(), limits)?;
+    let head = read(bytes.get(start..end).unwrap_or_default(), limits, room)?;
     Ok(Parsed::Whole { head, length: end })
 }
 
 /// `head` is exactly one head whose lines all end with CRLF.
-fn read<'b>(head: &'b [u8], limits: &Limits) -> Result<Head<'b>, Refusal> {
-    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
-    let room = limits.fields.min(MAX_FIELDS);
-    let mut request = httparse::Request::new(fields.get_mut(..room).unwrap_or_default());
+fn read<'b, 'r>(
+    head: &'b [u8],
+    limits: &Limits,
+    room: &'r mut Room<'b>,
+) -> Result<Head<'b, 'r>, Refusal> {
+    let most = limits.fields.min(MAX_FIELDS);
+    let mut request = httparse::Request::new(&mut []);
     let parsed = request
-        .parse(head)
+        .parse_with_uninit_headers(head, room.0.get_mut(..most).unwrap_or_default())
         .map_err(|error| refusal_of(error, head))?;
-    let count = request.headers.len();
     // Partial or missing parts cannot be: the scanner saw the empty line. If they were, the head is not one.
     let (Some(method), Some(target), Some(minor), true) = (
         request.method,
@@ -169,8 +187,7 @@ fn read<'b>(head: &'b [u8], limits: &Limits) -> Result<Head<'b>, Refusal> {
         method,
         target: target.as_bytes(),
         version,
-        fields,
-        count,
+        fields: request.headers,
     })
 }
 

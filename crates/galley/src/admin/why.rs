@@ -83,7 +83,8 @@ fn explain(state: &State, reach: Reach, wanted: &Wanted) -> Result<Value, Reply>
         let status = refusal.status();
         refused(wanted, RefusedWhy::BadRequest, status, &refusal.to_string())
     };
-    let head = match wire::parse(&bytes, &limits) {
+    let mut room = wire::Room::new();
+    let head = match wire::parse(&bytes, &limits, &mut room) {
         Ok(Parsed::Whole { head, .. }) => head,
         Ok(Parsed::Partial) => {
             return Err(refuse(StatusCode::BAD_REQUEST, "that is not one request"));

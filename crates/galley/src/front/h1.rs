@@ -15,7 +15,7 @@ use galley_rules::facts::Facts;
 use galley_rules::outcome::{Outcome, RefusedWhy};
 use galley_wire::body::BodyReader;
 use galley_wire::framing::{self, BodyKind, Framing};
-use galley_wire::head::{self, Head, HeadScanner, Parsed, Refusal, Version};
+use galley_wire::head::{self, Head, HeadScanner, Parsed, Refusal, Room, Version};
 use tokio::net::TcpStream;
 
 use super::Core;
@@ -118,7 +118,8 @@ async fn next_head(core: &Core, wire: &mut Wire) -> Result<Came, NoHead> {
     // One deadline for the whole head: a byte now and then does not prolong it.
     let deadline = wire.timer.deadline(core.limits.head_timeout);
     loop {
-        let parsed = head::resume(&mut scanner, &wire.input, &limits);
+        let mut room = Room::new();
+        let parsed = head::resume(&mut scanner, &wire.input, &limits, &mut room);
         let length = match parsed.map_err(|refusal| NoHead::Refused(refusal.status()))? {
             Parsed::Whole { length, .. } => Some(length),
             Parsed::Partial => None,
@@ -153,7 +154,8 @@ impl Turn<'_> {
             head_bytes: usize::MAX,
             ..head::Limits::default()
         };
-        let head = match head::parse(bytes, &limits) {
+        let mut room = Room::new();
+        let head = match head::parse(bytes, &limits, &mut room) {
             Ok(Parsed::Whole { head, .. }) => head,
             Ok(Parsed::Partial) => return self.refused(wire, 400).await,
             Err(refusal) => return self.refused(wire, refusal.status()).await,
@@ -253,12 +255,12 @@ impl Turn<'_> {
         Next::Close
     }
 
-    fn open<'h>(&self, head: Option<&Head<'h>>) -> Open<'h> {
+    fn open<'h>(&self, head: Option<&Head<'h, '_>>) -> Open<'h> {
         open(self.core, self.ends, head)
     }
 }
 
-fn open<'h>(core: &Core, ends: Ends, head: Option<&Head<'h>>) -> Open<'h> {
+fn open<'h>(core: &Core, ends: Ends, head: Option<&Head<'h, '_>>) -> Open<'h> {
     Open {
         said: head.map(Said::of),
         client: ends.client.ip(),

@@ -152,7 +152,8 @@ fn gather<'b>(
     output.clear();
     while batch.has_room() {
         let rest = input.get(read..).unwrap_or_default();
-        let Some((request, length)) = read_plain(core, rest) else {
+        let mut lines = head::Room::new();
+        let Some((request, length)) = read_plain(core, rest, &mut lines) else {
             break;
         };
         let Some((hit, site)) = find(core, sites, &request, now, (&mut room, lane)) else {
@@ -176,15 +177,19 @@ fn gather<'b>(
 }
 
 /// A request that may be a hit.
-struct Plain<'b> {
-    head: Head<'b>,
+struct Plain<'b, 'r> {
+    head: Head<'b, 'r>,
     said: Said<'b>,
     host: &'b str,
     keep_alive: bool,
 }
 
 /// The request at the beginning, if it is whole, well formed, HTTP/1.1 and has neither body nor upgrade.
-fn read_plain<'b>(core: &Core, input: &'b [u8]) -> Option<(Plain<'b>, usize)> {
+fn read_plain<'b, 'r>(
+    core: &Core,
+    input: &'b [u8],
+    lines: &'r mut head::Room<'b>,
+) -> Option<(Plain<'b, 'r>, usize)> {
     if !begins_plainly(input) {
         return None;
     }
@@ -192,7 +197,7 @@ fn read_plain<'b>(core: &Core, input: &'b [u8]) -> Option<(Plain<'b>, usize)> {
         head_bytes: core.limits.head_bytes,
         ..head::Limits::default()
     };
-    let Ok(Parsed::Whole { head, length }) = head::parse(input, &limits) else {
+    let Ok(Parsed::Whole { head, length }) = head::parse(input, &limits, lines) else {
         return None;
     };
     let framing = framing::frame(&head).ok()?;
@@ -217,7 +222,7 @@ fn read_plain<'b>(core: &Core, input: &'b [u8]) -> Option<(Plain<'b>, usize)> {
 fn find<'l>(
     core: &Core,
     sites: &Sites,
-    request: &Plain<'_>,
+    request: &Plain<'_, '_>,
     now: Tick,
     (room, lane): (&mut Room, &'l mut Lane),
 ) -> Option<(Hit, &'l Site)> {

@@ -23,7 +23,7 @@ pub(super) struct Said<'h> {
 
 impl<'h> Said<'h> {
     /// Takes from a head what its record needs.
-    pub(super) fn of(head: &Head<'h>) -> Self {
+    pub(super) fn of(head: &Head<'h, '_>) -> Self {
         let mut said = Self {
             method: head.method,
             target: head.target,

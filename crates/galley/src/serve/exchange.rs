@@ -20,7 +20,7 @@ use crate::upstream::interim::{self, Mailbox};
 /// One request, from its head to its answer.
 pub struct Exchange<'h> {
     /// The head as it came; only facts and forwarding read it.
-    pub head: &'h Head<'h>,
+    pub head: &'h Head<'h, 'h>,
     /// What one pass over it found.
     pub facts: Facts,
     /// Whose request it is.
@@ -94,7 +94,7 @@ pub struct Admission<'a> {
 /// Refuses a head, or makes an exchange of it.
 pub fn admit<'h>(
     admission: Admission<'_>,
-    head: &'h Head<'h>,
+    head: &'h Head<'h, 'h>,
     framing: &Framing<'h>,
 ) -> Result<Exchange<'h>, (Fault, String)> {
     let Admission {

@@ -15,9 +15,13 @@ pub(super) struct AcceptLines {
 impl AcceptLines {
     pub(super) fn read(&mut self, line: &[u8]) {
         for member in fields::members(line) {
+            // A browser's first member tells already.
+            if self.other {
+                return;
+            }
             self.any = true;
             let range = fields::parts(member).next().unwrap_or_default();
-            self.other |= !is_json(range);
+            self.other = !is_json(range);
         }
     }
 

@@ -72,6 +72,10 @@ impl Facts {
         uri::append_canonical(raw, &mut self.arena)?;
         self.found.path = (start, self.arena.len());
         let canonical = self.arena.get(start..).unwrap_or_default();
+        if uri::decodes_to_itself(canonical) {
+            self.found.decoded_path = self.found.path;
+            return Ok(());
+        }
         let mut work = std::mem::take(&mut self.scratch.work);
         let decoded = uri::decoded_path(canonical, &mut work);
         // Most paths decode to themselves; those are not kept twice.

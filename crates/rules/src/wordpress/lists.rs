@@ -1,31 +1,69 @@
 //! The tables of the WordPress preset.
 //!
-//! Sorted; and among prefixes none is the beginning of another, so that a look-up is one binary search. Tests beside
-//! the front door hold the order.
+//! Sorted, and looked up by first byte; among prefixes none is the beginning of another. Tests beside the front door
+//! hold the order.
 
 /// Names, and beginnings of names.
 pub(super) struct Names {
-    pub(super) exact: &'static [&'static [u8]],
-    pub(super) prefixes: &'static [&'static [u8]],
+    pub(super) exact: Sorted,
+    pub(super) prefixes: Sorted,
+}
+
+/// Sorted texts, found by their first byte: most names that visitors bring share theirs with none or few of a list.
+pub(super) struct Sorted {
+    pub(super) all: &'static [&'static [u8]],
+    /// How many begin with a lower byte.
+    below: [u8; 257],
+}
+
+impl Sorted {
+    const fn new(all: &'static [&'static [u8]]) -> Self {
+        let mut below = [0; 257];
+        let mut at = 0;
+        while at < all.len() {
+            let mut byte = all[at][0] as usize + 1;
+            while byte < below.len() {
+                below[byte] += 1;
+                byte += 1;
+            }
+            at += 1;
+        }
+        Self { all, below }
+    }
+
+    /// Those that begin as `name` does.
+    fn like(&self, name: &[u8]) -> &[&'static [u8]] {
+        let Some(&first) = name.first() else {
+            return &[];
+        };
+        let place = usize::from(first);
+        let bound = |at: usize| self.below.get(at).copied().map(usize::from);
+        bound(place)
+            .zip(bound(place + 1))
+            .and_then(|(start, end)| self.all.get(start..end))
+            .unwrap_or_default()
+    }
 }
 
 impl Names {
-    pub(super) fn contains(&self, name: &[u8]) -> bool {
-        self.exact.binary_search(&name).is_ok() || self.has_prefix_of(name)
+    const fn new(exact: &'static [&'static [u8]], prefixes: &'static [&'static [u8]]) -> Self {
+        Self {
+            exact: Sorted::new(exact),
+            prefixes: Sorted::new(prefixes),
+        }
     }
 
-    /// In a sorted list without nested beginnings, only the last entry not above `name` can be its beginning.
-    fn has_prefix_of(&self, name: &[u8]) -> bool {
-        let above = self.prefixes.partition_point(|prefix| *prefix <= name);
-        above
-            .checked_sub(1)
-            .and_then(|at| self.prefixes.get(at))
-            .is_some_and(|prefix| name.starts_with(prefix))
+    pub(super) fn contains(&self, name: &[u8]) -> bool {
+        self.prefixes
+            .like(name)
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+            || self.exact.like(name).contains(&name)
     }
 }
 
-pub(super) const BYPASS_COOKIES: Names = Names {
-    exact: &[
+pub(super) static BYPASS_COOKIES: Names = Names::new(
+    &[
         b"NO_CACHE",
         b"bp_completed_create_steps",
         b"bp_new_group_id",
@@ -40,7 +78,7 @@ pub(super) const BYPASS_COOKIES: Names = Names {
         b"xf_session",
         b"xf_user",
     ],
-    prefixes: &[
+    &[
         b"SimpleSAML",
         b"bp-message",
         b"comment_author_",
@@ -57,21 +95,21 @@ pub(super) const BYPASS_COOKIES: Names = Names {
         b"wp_woocommerce_session_",
         b"yith_wcwl_session_",
     ],
-};
+);
 
-pub(super) const VARY_COOKIES: Names = Names {
-    exact: &[
+pub(super) static VARY_COOKIES: Names = Names::new(
+    &[
         b"aelia_cs_selected_currency",
         b"aelia_customer_country",
         b"akm_mobile",
         b"wcml_client_currency",
         b"wptouch_switch_toggle",
     ],
-    prefixes: &[b"woocs_"],
-};
+    &[b"woocs_"],
+);
 
-pub(super) const TRACKING: Names = Names {
-    exact: &[
+pub(super) static TRACKING: Names = Names::new(
+    &[
         b"_branch_match_id",
         b"_ga",
         b"_gl",
@@ -133,15 +171,15 @@ pub(super) const TRACKING: Names = Names {
         b"yclid",
         b"ysclid",
     ],
-    prefixes: &[
+    &[
         b"__hsfp", b"__hssc", b"__hstc", b"_bta_", b"hsa_", b"matomo_", b"mtm_", b"piwik_", b"pk_",
         b"sc_", b"trk_", b"utm_",
     ],
-};
+);
 
 /// In PHP's spelling: `.` and space are `_` there.
-pub(super) const BYPASS_PARAMETERS: Names = Names {
-    exact: &[
+pub(super) static BYPASS_PARAMETERS: Names = Names::new(
+    &[
         b"LSCWP_CTRL",
         // The REST server takes the method from here, so a GET with it may be anything.
         b"_method",
@@ -177,7 +215,7 @@ pub(super) const BYPASS_PARAMETERS: Names = Names {
         b"wc-api",
         b"wp_customize",
     ],
-    prefixes: &[b"customize_"],
-};
+    &[b"customize_"],
+);
 
 pub(super) const BYPASS_SEGMENTS: &[&[u8]] = &[b"edd-sl", b"wc-api", b"wp-admin"];

@@ -2,7 +2,7 @@
 
 use galley_wire::body::BodyReader;
 use galley_wire::framing::frame;
-use galley_wire::head::{HeadScanner, Limits, Parsed, Refusal, resume};
+use galley_wire::head::{HeadScanner, Limits, Parsed, Refusal, Room, resume};
 
 /// Small ones, so that the corpus can pass them.
 pub const LIMITS: Limits = Limits {
@@ -107,7 +107,8 @@ impl Reader {
     }
 
     fn begin(&mut self) -> Result<bool, Refusal> {
-        let parsed = resume(&mut self.scanner, &self.buffer, &LIMITS)?;
+        let mut room = Room::new();
+        let parsed = resume(&mut self.scanner, &self.buffer, &LIMITS, &mut room)?;
         let Parsed::Whole { head, length } = parsed else {
             return Ok(false);
         };

@@ -2,10 +2,10 @@
 
 use galley_wire::body::{BodyReader, Decoded};
 use galley_wire::framing::{BodyKind, Framing, frame};
-use galley_wire::head::{Limits, Parsed, Refusal, parse};
+use galley_wire::head::{Limits, Parsed, Refusal, Room, parse};
 
 fn framed<T>(stream: &str, look: impl FnOnce(Framing<'_>) -> T) -> Result<T, Refusal> {
-    match parse(stream.as_bytes(), &Limits::default())? {
+    match parse(stream.as_bytes(), &Limits::default(), &mut Room::new())? {
         Parsed::Whole { head, .. } => frame(&head).map(look),
         Parsed::Partial => panic!("not whole: {stream:?}"),
     }

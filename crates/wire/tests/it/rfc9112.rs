@@ -2,11 +2,11 @@
 
 use galley_wire::answer::{Connection, Length};
 use galley_wire::framing::{AnswerFraming, BodyKind, Framing, Host, frame};
-use galley_wire::head::{Head, Limits, Parsed, Refusal, Version, parse};
+use galley_wire::head::{Head, Limits, Parsed, Refusal, Room, Version, parse};
 
 /// Gives what `look` sees in the framing of a head.
 fn framed<T>(stream: &str, look: impl FnOnce(Framing<'_>) -> T) -> Result<T, Refusal> {
-    match parse(stream.as_bytes(), &Limits::default())? {
+    match parse(stream.as_bytes(), &Limits::default(), &mut Room::new())? {
         Parsed::Whole { head, length } => {
             assert_eq!(length, stream.len(), "{stream:?}");
             frame(&head).map(look)
@@ -44,7 +44,8 @@ fn section_2_3_versions() {
 #[test]
 fn section_3_the_request_line() {
     let stream = b"pUt /a%2f?b=c&d HTTP/1.1\r\nHost: a\r\nX-a:  b c\t\r\nX-A:\r\n\r\nrest";
-    let Ok(Parsed::Whole { head, length }) = parse(stream, &Limits::default()) else {
+    let mut room = Room::new();
+    let Ok(Parsed::Whole { head, length }) = parse(stream, &Limits::default(), &mut room) else {
         panic!("not whole");
     };
     assert_eq!(head.method, "pUt");
@@ -77,7 +78,11 @@ fn section_3_targets_up_to_the_limit() {
         ("/23456789", Some(Refusal::TargetTooLong)),
     ] {
         let stream = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert_eq!(parse(stream.as_bytes(), &limits).err(), want, "{target}");
+        assert_eq!(
+            parse(stream.as_bytes(), &limits, &mut Room::new()).err(),
+            want,
+            "{target}"
+        );
     }
     assert_eq!(Refusal::TargetTooLong.status(), 414);
 }
@@ -124,13 +129,13 @@ fn section_5_1_field_lines() {
     };
     let stream = get(&"A: b\r\n".repeat(99));
     assert!(matches!(
-        parse(stream.as_bytes(), &limit(100)),
+        parse(stream.as_bytes(), &limit(100), &mut Room::new()),
         Ok(Parsed::Whole { .. })
     ));
     // The table has 100 places whatever the limit says.
     for (fields, allowed) in [(100, 100), (100, 1000), (2, 2), (0, 0)] {
         let stream = get(&"A: b\r\n".repeat(fields));
-        let found = parse(stream.as_bytes(), &limit(allowed)).err();
+        let found = parse(stream.as_bytes(), &limit(allowed), &mut Room::new()).err();
         assert_eq!(found, Some(Refusal::TooManyFields), "{fields} of {allowed}");
     }
     assert_eq!(Refusal::TooManyFields.status(), 431);
@@ -148,7 +153,10 @@ fn section_5_a_head_of_exactly_the_limit() {
             head_bytes,
             ..Limits::default()
         };
-        assert_eq!(parse(stream.as_bytes(), &limits).err(), want);
+        assert_eq!(
+            parse(stream.as_bytes(), &limits, &mut Room::new()).err(),
+            want
+        );
     }
 }
 
@@ -262,9 +270,9 @@ fn section_9_3_answers_fit_version_and_persistence() {
 
 #[test]
 fn what_is_read_holds_no_heap() {
-    assert!(!std::mem::needs_drop::<Head<'_>>());
+    assert!(!std::mem::needs_drop::<Head<'_, '_>>());
     assert!(!std::mem::needs_drop::<Framing<'_>>());
-    assert!(!std::mem::needs_drop::<Result<Parsed<'_>, Refusal>>());
+    assert!(!std::mem::needs_drop::<Result<Parsed<'_, '_>, Refusal>>());
     assert!(!std::mem::needs_drop::<galley_wire::body::BodyReader>());
 }
 
