@@ -1,6 +1,6 @@
 # The two commands that matter: `make demo` and `make test`. Both install what is missing first.
 
-.PHONY: help demo demo-clean test bench conformance faults exactness build check setup-demo setup-test setup-bench setup-conformance setup-faults \
+.PHONY: help demo demo-clean test bench conformance faults exactness growth build check setup-demo setup-test setup-bench setup-conformance setup-faults \
 	setup-exactness
 
 PORT ?= 8080
@@ -15,6 +15,7 @@ help:
 	@echo 'make conformance      the public cache suite on Galley and its peers (ONLY=galley: Galley alone)'
 	@echo 'make faults           kill -9, full disks, damaged files, broken upstreams: the long form (ONLY=kill: one part)'
 	@echo 'make exactness        edits a real WordPress and counts what is purged, too little and too much (ONLY=slug: one event)'
+	@echo 'make growth           what a hit costs while entries and connections grow (ONLY=entries: one part)'
 	@echo 'make build            the release binary, target/release/galley'
 
 # A static pattern: make does not look for implicit rules for phony targets.
@@ -56,3 +57,7 @@ faults: setup-faults build
 exactness: setup-exactness build
 	@cargo build --quiet --release --package xtask
 	@target/release/xtask exactness --galley target/release/galley $(if $(ONLY),--only $(ONLY)) $(if $(WITH),--with $(WITH)) $(if $(EXPLAIN),--explain) $(if $(JSON),--json $(JSON))
+
+growth: setup-faults build
+	@cargo build --quiet --release --package xtask
+	@target/release/xtask growth --galley target/release/galley $(if $(ONLY),--only $(ONLY))

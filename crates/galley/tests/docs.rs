@@ -38,7 +38,7 @@ fn repository() -> PathBuf {
 /// All pages: those at the top, and the manual.
 fn pages() -> Vec<Page> {
     let mut names: Vec<String> = Vec::new();
-    for folder in ["", "docs/"] {
+    for folder in ["", "docs/", "docs/performance/"] {
         for entry in fs::read_dir(repository().join(folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             if Path::new(&name).extension().is_some_and(|e| e == "md") {

@@ -6,7 +6,8 @@
 //! an ordinary user (everything runs as oneself).
 //!
 //! What real parts cannot do on command is scripted: [`origin`] answers byte by byte, [`client`] asks byte by byte.
-//! [`faults`] does to a running server what must not harm it. [`exactness`] counts what purges miss and what they hit in vain.
+//! [`faults`] does to a running server what must not harm it, [`growth`] measures it while it grows. [`exactness`] counts what
+//! purges miss and what they hit in vain.
 
 mod account;
 mod apache;
@@ -15,6 +16,7 @@ pub mod exactness;
 pub mod faults;
 mod fcgiwrap;
 mod galley;
+pub mod growth;
 mod mariadb;
 pub mod origin;
 mod php_fpm;

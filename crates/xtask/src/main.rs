@@ -1,5 +1,5 @@
-//! What the Makefile calls: `xtask demo`, `demo-clean`, `bench`, `conformance`, `faults` and `exactness`. Builds nothing
-//! itself.
+//! What the Makefile calls: `xtask demo`, `demo-clean`, `bench`, `conformance`, `faults`, `exactness` and `growth`. Builds
+//! nothing itself.
 //!
 //! Results go to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage.
 
@@ -8,6 +8,7 @@ mod conformance;
 mod demo;
 mod exactness;
 mod faults;
+mod growth;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,8 @@ enum Task {
     Faults(faults::Arguments),
     /// Edits a real WordPress and counts what is purged, too little and too much
     Exactness(exactness::Arguments),
+    /// Measures what a hit costs while entries and connections grow
+    Growth(growth::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Task::Conformance(arguments) => conformance::run(&arguments),
         Task::Faults(arguments) => faults::run(&arguments),
         Task::Exactness(arguments) => exactness::run(&arguments),
+        Task::Growth(arguments) => growth::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
