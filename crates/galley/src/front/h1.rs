@@ -118,13 +118,7 @@ async fn next_head(core: &Core, wire: &mut Wire) -> Result<Came, NoHead> {
     // One deadline for the whole head: a byte now and then does not prolong it.
     let deadline = wire.timer.deadline(core.limits.head_timeout);
     loop {
-        let mut room = Room::new();
-        let parsed = head::resume(&mut scanner, &wire.input, &limits, &mut room);
-        let length = match parsed.map_err(|refusal| NoHead::Refused(refusal.status()))? {
-            Parsed::Whole { length, .. } => Some(length),
-            Parsed::Partial => None,
-        };
-        if let Some(length) = length {
+        if let Some(length) = length_of_head(&mut scanner, &wire.input, &limits)? {
             return Ok(if has_waited {
                 Came::InPieces
             } else {
@@ -137,6 +131,21 @@ async fn next_head(core: &Core, wire: &mut Wire) -> Result<Came, NoHead> {
             Err(Gone::Late) if scanner.has_begun() => return Err(NoHead::Refused(408)),
             Err(Gone::Late | Gone::Closed) => return Err(NoHead::Nothing),
         }
+    }
+}
+
+/// Where the head ends, once it is whole and there is nothing against it. A function of its own, so that the room for its lines
+/// is no part of what an idle connection holds.
+fn length_of_head(
+    scanner: &mut HeadScanner,
+    input: &[u8],
+    limits: &head::Limits,
+) -> Result<Option<usize>, NoHead> {
+    let mut room = Room::new();
+    match head::resume(scanner, input, limits, &mut room) {
+        Ok(Parsed::Whole { length, .. }) => Ok(Some(length)),
+        Ok(Parsed::Partial) => Ok(None),
+        Err(refusal) => Err(NoHead::Refused(refusal.status())),
     }
 }
 
