@@ -45,7 +45,7 @@ impl Exchange<'_> {
     }
 
     /// Another request of the same visitor to the same site, which nobody waits for.
-    pub(super) fn of_another<'h>(&self, head: &'h Head<'h>, facts: Facts) -> Exchange<'h> {
+    pub(super) fn of_another<'h>(&self, head: &'h Head<'h, 'h>, facts: Facts) -> Exchange<'h> {
         Exchange {
             head,
             facts,

@@ -20,7 +20,7 @@ use galley_rules::time::Tick;
 use galley_rules::uri;
 use galley_store::entry::{Entry, Kind};
 use galley_store::epochs::Standing;
-use galley_wire::head::{self, Parsed};
+use galley_wire::head::{self, Parsed, Room};
 
 use super::exchange::Exchange;
 use super::fetch;
@@ -71,7 +71,9 @@ pub(super) async fn missed(services: &Services, exchange: &Exchange<'_>) {
     let Some(bytes) = page_head(exchange, referer) else {
         return;
     };
-    let Ok(Parsed::Whole { head, .. }) = head::parse(&bytes, &head::Limits::default()) else {
+    let mut room = Room::new();
+    let Ok(Parsed::Whole { head, .. }) = head::parse(&bytes, &head::Limits::default(), &mut room)
+    else {
         return;
     };
     let mut facts = Facts::default();

@@ -51,7 +51,8 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Answer 
         }
     };
     if answer.status == 404 {
-        heal::missed(services, exchange).await;
+        // Boxed: it is rare, and its room would be part of every idle connection.
+        Box::pin(heal::missed(services, exchange)).await;
     }
     answer
 }
