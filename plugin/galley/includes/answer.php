@@ -68,7 +68,7 @@ function describe_page(): void {
 	foreach ( lines( collapsed( array_values( array_unique( array_map( __NAMESPACE__ . '\\own_tag', $tags ) ) ) ) ) as $line ) {
 		header( "Galley-Tags: $line", false );
 	}
-	if ( preg_grep( '/^cache-control:.*\b(s-maxage|max-age)=/i', headers_list() ) && 404 !== $status ) {
+	if ( preg_grep( '/^cache-control:.*\b(s-maxage|max-age)=/i', headers_list() ) && ! is_missing() ) {
 		// Who names a lifetime knows why.
 		return;
 	}

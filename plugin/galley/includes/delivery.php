@@ -74,7 +74,7 @@ function deliver_rest(): void {
 		return;
 	}
 	if ( ! deliver( $orders ) ) {
-		write_pending( $id, $carried ? merged_orders( $carried, $orders ) : $orders );
+		write_pending( $id, $carried ? merged_orders( $carried, $orders ) : $orders, 0 );
 		return;
 	}
 	$GLOBALS['galley_delivered'] = array_merge( $GLOBALS['galley_delivered'] ?? array(), $orders['hard'], $orders['soft'] );

@@ -19,6 +19,8 @@ add_action( 'before_delete_post', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
 add_action( 'delete_attachment', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
 add_action( 'add_term_relationship', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
 add_action( 'delete_term_relationships', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
+add_filter( 'wp_insert_post_data', __NAMESPACE__ . '\\on_insertion', PHP_INT_MAX, 4 );
+add_filter( 'wp_insert_attachment_data', __NAMESPACE__ . '\\on_insertion', PHP_INT_MAX, 4 );
 add_action( 'wp_insert_post', __NAMESPACE__ . '\\on_insert', PHP_INT_MIN, 3 );
 add_action( 'add_attachment', __NAMESPACE__ . '\\on_insert', PHP_INT_MIN );
 add_action( 'transition_post_status', __NAMESPACE__ . '\\on_transition', PHP_INT_MIN, 3 );
@@ -37,8 +39,26 @@ function touch_post( $id ): void {
 	}
 	$post = get_post( $id );
 	if ( $post instanceof \WP_Post ) {
-		touched( $post, post_state( $post ) );
+		$is_new = is_being_inserted( $id );
+		touched( $post, $is_new ? null : post_state( $post ), $is_new );
 	}
+}
+
+/**
+ * A new post is about to be written. It gets its terms before anybody is told of it, so that its number has to be known as new.
+ */
+function on_insertion( $data, $wanted = array(), $raw = array(), $is_update = false ) {
+	global $wpdb;
+	if ( ! $is_update ) {
+		// phpcs:ignore WordPress.DB -- must be of this moment.
+		$GLOBALS['galley_newer_than'] = (int) $wpdb->get_var( "SELECT MAX(ID) FROM $wpdb->posts" );
+		$GLOBALS['galley_import_id']  = (int) ( $wanted['import_id'] ?? 0 );
+	}
+	return $data;
+}
+
+function is_being_inserted( int $id ): bool {
+	return isset( $GLOBALS['galley_newer_than'] ) && ( $id > $GLOBALS['galley_newer_than'] || $id === $GLOBALS['galley_import_id'] );
 }
 
 /**
@@ -71,6 +91,9 @@ function on_insert( $id, $post = null, $is_update = false ): void {
 	}
 	if ( $post instanceof \WP_Post && ! array_key_exists( touched_key( $id ), $GLOBALS['galley_touched'] ) ) {
 		touched( $post, null, ! $is_update );
+	}
+	if ( ! $is_update ) {
+		unset( $GLOBALS['galley_newer_than'] );
 	}
 }
 
@@ -138,6 +161,10 @@ function order_post( int $id ): void {
 	order_lists( $id, $change['lists'] );
 	if ( $change['moved'] && is_post_type_hierarchical( ( $new ?? $old )['type'] ) ) {
 		order_descendants( $id );
+	}
+	if ( ! empty( $old['visible'] ) !== ! empty( $new['visible'] ) && ( ! $post instanceof \WP_Post || $post->comment_count > 0 ) ) {
+		// Its comments come and go with it.
+		order( array( 'lc', 'lc.q' ) );
 	}
 	order_products( $id, ( $new ?? $old )['type'] ?? '' );
 }

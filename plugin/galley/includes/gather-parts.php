@@ -151,7 +151,12 @@ function gather_time_difference( $text ) {
 	return $text;
 }
 
+/**
+ * A setting that is read for the page; on its way up WordPress reads many for scripts that most pages do not have.
+ */
 function gather_option( $value, $option = '' ) {
-	tag( "op.$option" );
+	if ( did_action( 'parse_request' ) && ! doing_action( 'wp_default_scripts' ) ) {
+		tag( "op.$option" );
+	}
 	return $value;
 }

@@ -88,7 +88,9 @@ function gather_avatar( $data, $of = null ) {
 }
 
 function gather_users( $users ) {
-	tag( 'lu' );
+	if ( ! is_sitemap_request() ) {
+		tag( 'lu' );
+	}
 	return $users;
 }
 

@@ -31,7 +31,7 @@ const UNLISTED_TYPES = array( 'nav_menu_item', 'wp_template', 'wp_template_part'
  * Runs after the query has been understood and before it is asked, whatever it suppresses.
  */
 function gather_query( $posts, $query = null ) {
-	if ( $query instanceof \WP_Query && ! is_sitemap_request() ) {
+	if ( $query instanceof \WP_Query && ! is_sitemap_request() && ( ! $query->is_comment_feed() || $query->is_singular() ) ) {
 		$list = describe_query( $query );
 		foreach ( list_tags( $list ) as $tag ) {
 			tag( $tag );

@@ -57,7 +57,8 @@ function forbidden(): ?string {
 	if ( function_exists( 'is_user_logged_in' ) && is_user_logged_in() ) {
 		return 'logged-in';
 	}
-	if ( 404 !== http_response_code() && says_nocache( headers_list() ) ) {
+	// WordPress says so of every page that it does not find, also where it then leads to another.
+	if ( ! is_missing() && says_nocache( headers_list() ) ) {
 		return 'nocache-headers';
 	}
 	if ( did_action( 'wp' ) ) {
@@ -69,6 +70,13 @@ function forbidden(): ?string {
 		}
 	}
 	return forbidden_by_shop();
+}
+
+/**
+ * Whether WordPress did not find what was asked for.
+ */
+function is_missing(): bool {
+	return 404 === http_response_code() || ( did_action( 'wp' ) && is_404() );
 }
 
 /**
@@ -105,7 +113,7 @@ function forbidden_by_shop(): ?string {
  */
 function lifetime(): array {
 	$fresh = LIFETIME;
-	if ( 404 === http_response_code() ) {
+	if ( is_missing() ) {
 		$fresh = MISSING_LIFETIME;
 	} elseif ( did_action( 'wp' ) && is_search() ) {
 		$fresh = SEARCH_LIFETIME;
@@ -126,7 +134,7 @@ function lifetime(): array {
 	/**
 	 * Seconds for which it may answer after that while a new one is composed.
 	 */
-	$stale = (int) apply_filters( 'galley_stale', 404 === http_response_code() ? 0 : STALE );
+	$stale = (int) apply_filters( 'galley_stale', is_missing() ? 0 : STALE );
 	return array( $fresh, max( 0, $stale ) );
 }
 

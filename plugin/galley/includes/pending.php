@@ -41,14 +41,15 @@ function begin_orders(): void {
  * Writes a row past the options' hooks and caches.
  *
  * @param array{hard: string[], soft: string[]}|null $orders What was sent.
+ * @param int|null                                   $at     Since when it is waited for; 0: it is known not to have arrived.
  */
-function write_pending( string $id, ?array $orders ): void {
+function write_pending( string $id, ?array $orders, ?int $at = null ): void {
 	global $wpdb;
 	$row = array(
 		'option_name'  => "galley_pending_$id",
 		'option_value' => (string) wp_json_encode(
 			array(
-				'at'     => time(),
+				'at'     => $at ?? time(),
 				'orders' => $orders,
 			)
 		),
