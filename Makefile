@@ -40,6 +40,7 @@ check:
 test: setup-test check
 	cargo build --quiet --workspace --all-targets
 	cargo test --quiet --workspace --no-fail-fast
+	phpunit --configuration plugin/galley/tests/phpunit.xml
 	RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --document-private-items
 
 bench: setup-bench build

@@ -174,14 +174,20 @@ pub fn capabilities(request: &mut UpstreamRequest, site: &SiteRules) {
     }
 }
 
-/// Tells the plugin that a whole request passes through Galley, so that its answer may carry orders, and which orders
-/// have arrived: the names that [`crate::purge::receipts`] read, newest last.
-pub fn for_plugin(request: &mut UpstreamRequest, heard: &str) {
+/// Tells the plugin that a whole request passes through Galley, so that its answer may carry orders, and what was
+/// [`heard`].
+pub fn for_plugin(request: &mut UpstreamRequest, names: &str) {
     request
         .fields
         .push((GALLEY_REQUEST, HeaderValue::from_static(WHOLE)));
-    if !heard.is_empty() {
-        push(request, GALLEY_HEARD, heard.as_bytes());
+    heard(request, names);
+}
+
+/// Tells the plugin which of its orders have arrived: the names that [`crate::purge::receipts`] read. Declared unkeyed: no
+/// page shows them.
+pub fn heard(request: &mut UpstreamRequest, names: &str) {
+    if !names.is_empty() {
+        push(request, GALLEY_HEARD, names.as_bytes());
     }
 }
 
@@ -296,6 +302,6 @@ const DESKTOP_AGENT: &str =
 const MOBILE_AGENT: &str =
     "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Mobile Galley";
 
-/// Four of the closed list, three forwarding fields, one for the plugin, three that [`address`] adds, and two of
+/// Four of the closed list, three forwarding fields, two for the plugin, three that [`address`] adds, and two of
 /// [`capabilities`].
-const TRIMMED_FIELDS: usize = 13;
+const TRIMMED_FIELDS: usize = 14;

@@ -222,6 +222,9 @@ fn the_plugin_is_told_what_only_galley_can_know() {
     let shared = forward::trimmed(&facts(&LINE, &claimed));
     assert_eq!(field(&shared, "galley-request"), ["shared"]);
     assert!(field(&shared, "galley-heard").is_empty());
+    let mut telling = shared.clone();
+    forward::heard(&mut telling, "a1");
+    assert_eq!(field(&telling, "galley-heard"), ["a1"]);
     let mut request = whole(&LINE, &claimed);
     assert!(field(&request, "galley-request").is_empty());
     forward::for_plugin(&mut request, "a1 b2");

@@ -45,7 +45,9 @@ function on_option( $name, $old = null, $new = null ): void {
 		order_sticky( (array) $old, (array) $new );
 	} elseif ( in_array( $name, array( 'show_on_front', 'page_on_front', 'page_for_posts' ), true ) ) {
 		order_front( $name, $old, $new );
-	} elseif ( in_array( $name, array( 'posts_per_page', 'posts_per_rss' ), true ) || ( in_array( $name, READ_OPTIONS, true ) && ! in_array( $name, WHOLE_OPTIONS, true ) ) ) {
+	} elseif ( 'posts_per_page' === $name ) {
+		order( per_page_tags( (int) $old, (int) $new ) );
+	} elseif ( 'posts_per_rss' === $name || ( in_array( $name, READ_OPTIONS, true ) && ! in_array( $name, WHOLE_OPTIONS, true ) ) ) {
 		order( "op.$name" );
 	} elseif ( in_array( $name, WHOLE_OPTIONS, true ) || 'theme_mods_' . get_option( 'stylesheet' ) === $name ) {
 		on_whole_option( $name, $old, $new );
@@ -111,8 +113,21 @@ function widget_tags( string $base, array $old, array $new ): array {
 function order_sticky( array $old, array $new ): void {
 	order( 'st' );
 	foreach ( array_merge( array_diff( $old, $new ), array_diff( $new, $old ) ) as $id ) {
-		order( array( 'p' . (int) $id, 'pt' . (int) $id ) );
+		order( 'sk' . (int) $id );
 	}
+}
+
+/**
+ * Lists of more posts than the smaller number are cut otherwise. Pure.
+ *
+ * @return string[]
+ */
+function per_page_tags( int $old, int $new ): array {
+	$tags = array( 'op.posts_per_page' );
+	for ( $posts = max( 0, min( $old, $new ) ) + 1; $posts <= MOST_PER_PAGE; $posts++ ) {
+		$tags[] = "pp$posts";
+	}
+	return $tags;
 }
 
 /**

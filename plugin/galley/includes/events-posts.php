@@ -12,6 +12,9 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
+/** Hidden fields that pages show without reading them as fields. */
+const SHOWN_FIELDS = array( '_thumbnail_id', '_wp_page_template', '_wp_attachment_metadata', '_wp_attached_file' );
+
 $GLOBALS['galley_touched'] = array();
 
 add_action( 'pre_post_update', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
@@ -118,7 +121,7 @@ function on_new_field( $post_id, $key ): void {
  */
 function on_field( $meta_ids, $post_id, $key ): void {
 	$key = (string) $key;
-	if ( is_shared() || ( is_quiet_field( $key ) && ! in_array( $key, array( '_thumbnail_id', '_wp_page_template', '_wp_attachment_metadata', '_wp_attachment_image_alt', '_wp_attached_file' ), true ) ) ) {
+	if ( is_shared() || ( is_quiet_field( $key ) && ! in_array( $key, SHOWN_FIELDS, true ) ) ) {
 		return;
 	}
 	$post = get_post( (int) $post_id );
@@ -152,7 +155,7 @@ function order_post( int $id ): void {
 	$change = post_changes( $id, $old, $new );
 	if ( $fields && ( ! empty( $old['visible'] ) || ! empty( $new['visible'] ) ) ) {
 		$type           = word( ( $new ?? $old )['type'] );
-		$change['tags'] = array_merge( $change['tags'], array( "p$id", "pm$id" ) );
+		$change['tags'] = array_merge( $change['tags'], array_intersect( $fields, SHOWN_FIELDS ) ? array( "p$id", "pm$id" ) : array( "pm$id" ) );
 		foreach ( $fields as $field ) {
 			$change['tags'][] = "o.$type." . word( "m_$field" );
 		}

@@ -105,11 +105,12 @@ function order_term( int $term_id, array $old, ?array $new ): void {
 function term_tags( int $id, array $old, ?array $new ): array {
 	$taxonomy = word( $old['taxonomy'] );
 	if ( ! $new ) {
-		return array( "t$id", "tl$id", "tc$id", "lt.$taxonomy", "ltc.$taxonomy", "sm.$taxonomy" );
+		$tags = array( "t$id", "tl$id", "tc$id", "lta.$taxonomy" );
+		return $old['count'] ? array_merge( $tags, array( "lt.$taxonomy", "ltc.$taxonomy", "sm.$taxonomy" ) ) : $tags;
 	}
 	$tags = array();
 	if ( $old['name'] !== $new['name'] || $old['slug'] !== $new['slug'] || $old['parent'] !== $new['parent'] ) {
-		array_push( $tags, "t$id", "tl$id", "lt.$taxonomy", "ltc.$taxonomy" );
+		array_push( $tags, "t$id", "tl$id", "lto.$taxonomy" );
 	}
 	if ( $old['slug'] !== $new['slug'] || $old['parent'] !== $new['parent'] ) {
 		$tags[] = "sm.$taxonomy";
@@ -143,7 +144,7 @@ function order_archives_of( int $term_id, string $taxonomy ): void {
 function on_new_term( $term_id, $place = 0, $taxonomy = '' ): void {
 	if ( 'nav_menu' !== $taxonomy ) {
 		$taxonomy = word( (string) $taxonomy );
-		order( array( 'tl' . (int) $term_id, "lt.$taxonomy", "ltc.$taxonomy", "sm.$taxonomy" ) );
+		order( array( 'tl' . (int) $term_id, "lta.$taxonomy", "lto.$taxonomy" ) );
 	}
 }
 

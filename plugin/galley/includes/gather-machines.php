@@ -52,7 +52,9 @@ function gather_rest_post( $response, $post = null ) {
 	$id = id_of( $post );
 	tag( "p$id" );
 	tag( "pt$id" );
+	tag( "pm$id" );
 	tag( "rv$id" );
+	tag( "sk$id" );
 	return $response;
 }
 
@@ -125,7 +127,8 @@ function gather_sitemap(): void {
 function gather_comment_feed( $query ): void {
 	if ( $query instanceof \WP_Query && $query->is_comment_feed() ) {
 		$post = (int) ( $query->query_vars['p'] ?? 0 );
-		tag( $post > 0 ? "c$post" : 'lc' );
+		tag( $post > 0 ? "c$post" : 'lc.q' );
+		tag( 'lc.r' . ( depth( (int) get_option( 'posts_per_rss' ) ) ?? DEPTHS[ count( DEPTHS ) - 1 ] ) );
 		tag( 'f' );
 	}
 }

@@ -45,17 +45,28 @@ function gather_terms( $terms, $taxonomies = array(), $arguments = array() ) {
 	if ( ! empty( $arguments['object_ids'] ) || 'id=>parent' === ( $arguments['fields'] ?? '' ) || is_sitemap_request() ) {
 		return $terms;
 	}
-	foreach ( is_array( $terms ) && count( $terms ) <= 300 ? $terms : array() as $term ) {
+	$is_plain = is_array( $terms ) && count( $terms ) <= 300;
+	foreach ( $is_plain ? $terms : array() as $term ) {
 		if ( $term instanceof \WP_Term ) {
 			tag( "tl$term->term_id" );
+		} else {
+			$is_plain = false;
 		}
 	}
 	if ( ! empty( $arguments['include'] ) || ( ( ! empty( $arguments['slug'] ) || ! empty( $arguments['name'] ) ) && $terms ) ) {
 		return $terms;
 	}
-	$counts = 'count' === ( $arguments['orderby'] ?? '' ) || ! empty( $arguments['show_count'] ) || machine_counts();
+	$kinds = array( empty( $arguments['hide_empty'] ) ? 'lta.' : 'lt.' );
+	if ( 'count' === ( $arguments['orderby'] ?? '' ) || ! empty( $arguments['show_count'] ) || machine_counts() ) {
+		$kinds[] = 'ltc.';
+	}
+	if ( ! $is_plain || ! empty( $arguments['number'] ) ) {
+		$kinds[] = 'lto.';
+	}
 	foreach ( (array) $taxonomies as $taxonomy ) {
-		tag( ( $counts ? 'ltc.' : 'lt.' ) . word( (string) $taxonomy ) );
+		foreach ( $kinds as $kind ) {
+			tag( $kind . word( (string) $taxonomy ) );
+		}
 	}
 	return $terms;
 }

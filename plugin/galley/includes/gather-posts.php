@@ -36,6 +36,7 @@ function gather_posts(): void {
 	foreach ( array( 'wp_get_attachment_metadata', 'wp_get_attachment_url' ) as $filter ) {
 		add_filter( $filter, $own . 'gather_attachment', PHP_INT_MAX, 2 );
 	}
+	add_filter( 'post_class', $own . 'gather_sticky', PHP_INT_MAX, 3 );
 	add_filter( 'oembed_response_data', $own . 'gather_embed', PHP_INT_MAX, 2 );
 	add_action( 'wp', $own . 'gather_main', PHP_INT_MAX );
 }
@@ -139,15 +140,25 @@ function gather_field( $value, $id = 0, $key = '' ) {
  * Whether a hidden field is one of WordPress's own that pages learn of otherwise, or not at all. Pure.
  */
 function is_quiet_field( string $key ): bool {
-	return (bool) preg_match( '/^_(edit_|wp_|menu_item_|oembed_|pingme|encloseme|customize_|galley_|thumbnail_id$)/', $key );
+	return (bool) preg_match( '/^_(edit_|wp_(?!attachment_image_alt$)|menu_item_|oembed_|pingme|encloseme|customize_|galley_|thumbnail_id$)/', $key );
 }
 
 function gather_attachment( $data, $id = 0 ) {
 	$id = (int) $id;
-	if ( $id > 0 ) {
+	if ( $id > 0 && empty( $GLOBALS['galley_excerpt_of'] ) ) {
 		tag( "p$id" );
 	}
 	return $data;
+}
+
+/**
+ * Lists mark what is sticky.
+ */
+function gather_sticky( $classes, $more = array(), $id = 0 ) {
+	if ( ! is_singular() ) {
+		tag( 'sk' . (int) $id );
+	}
+	return $classes;
 }
 
 function gather_embed( $data, $post = null ) {
@@ -191,6 +202,6 @@ function gather_missing(): void {
 	}
 	$taxonomies = array_keys( (array) ( $GLOBALS['wp_query']->tax_query->queried_terms ?? array() ) );
 	foreach ( $taxonomies as $taxonomy ) {
-		tag( 'lt.' . word( (string) $taxonomy ) );
+		tag( 'lta.' . word( (string) $taxonomy ) );
 	}
 }

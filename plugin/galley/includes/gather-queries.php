@@ -16,13 +16,16 @@ if ( is_shared() ) {
 function gather_queries(): void {
 	$own = __NAMESPACE__ . '\\';
 	add_filter( 'posts_pre_query', $own . 'gather_query', PHP_INT_MAX, 2 );
-	add_filter( 'the_posts', $own . 'gather_feed_items', PHP_INT_MAX, 2 );
+	add_filter( 'the_posts', $own . 'gather_results', PHP_INT_MAX, 2 );
 	add_filter( 'get_pages', $own . 'gather_pages', PHP_INT_MAX, 2 );
 	add_filter( 'getarchives_where', $own . 'gather_archives', PHP_INT_MAX, 2 );
 	add_filter( 'get_calendar', $own . 'gather_calendar', PHP_INT_MAX );
 	add_filter( 'get_previous_post_where', $own . 'gather_neighbour', PHP_INT_MAX, 5 );
 	add_filter( 'get_next_post_where', $own . 'gather_neighbour', PHP_INT_MAX, 5 );
 }
+
+/** Lists with so many posts at most are told apart when another number fits on a page. */
+const MOST_PER_PAGE = 100;
 
 /** Their pages know them by tags of their own. */
 const UNLISTED_TYPES = array( 'nav_menu_item', 'wp_template', 'wp_template_part', 'wp_global_styles', 'custom_css', 'customize_changeset', 'revision', 'oembed_cache', 'user_request' );
@@ -32,15 +35,12 @@ const UNLISTED_TYPES = array( 'nav_menu_item', 'wp_template', 'wp_template_part'
  */
 function gather_query( $posts, $query = null ) {
 	if ( $query instanceof \WP_Query && ! is_sitemap_request() && ( ! $query->is_comment_feed() || $query->is_singular() ) ) {
-		$list = describe_query( $query );
+		$list = types_of( $query ) ? describe_query( $query ) : any_list( array() );
 		foreach ( list_tags( $list ) as $tag ) {
 			tag( $tag );
 		}
-		if ( $query->is_home() && $query->is_main_query() ) {
+		if ( $query->is_home() && $query->is_main_query() && (int) ( $query->query_vars['paged'] ?? 0 ) <= 1 ) {
 			tag( 'st' );
-		}
-		if ( $list['types'] && ! $query->is_singular() && empty( $query->query['posts_per_page'] ) ) {
-			tag( $query->is_feed() ? 'op.posts_per_rss' : 'op.posts_per_page' );
 		}
 	}
 	return $posts;
@@ -144,7 +144,7 @@ function term_ids( array $terms, string $field, string $taxonomy ): ?array {
 	foreach ( $terms as $value ) {
 		$term = get_term_by( $field, $value, $taxonomy );
 		if ( ! $term instanceof \WP_Term ) {
-			tag( 'lt.' . word( $taxonomy ) );
+			tag( 'lta.' . word( $taxonomy ) );
 			return null;
 		}
 		$ids[] = $term->term_id;
@@ -262,10 +262,21 @@ function depth_of( \WP_Query $query, array $list ): array {
 }
 
 /**
- * A feed tells when its items were last changed.
+ * A feed tells when its items were last changed. Other lists are cut into pages, which matters to those with more posts than one page holds.
  */
-function gather_feed_items( $posts, $query = null ) {
-	if ( is_array( $posts ) && $query instanceof \WP_Query && $query->is_feed() && $query->is_main_query() ) {
+function gather_results( $posts, $query = null ) {
+	if ( ! is_array( $posts ) || ! $query instanceof \WP_Query || is_sitemap_request() ) {
+		return $posts;
+	}
+	if ( ! $query->is_singular() && empty( $query->query['posts_per_page'] ) ) {
+		$found = empty( $query->query_vars['no_found_rows'] ) ? (int) $query->found_posts : MOST_PER_PAGE + 1;
+		if ( $query->is_feed() ) {
+			tag( 'op.posts_per_rss' );
+		} else {
+			tag( $found > MOST_PER_PAGE ? 'op.posts_per_page' : "pp$found" );
+		}
+	}
+	if ( $query->is_feed() && $query->is_main_query() ) {
 		tag( 'f' );
 		foreach ( $posts as $post ) {
 			tag( 'p' . id_of( $post ) );
@@ -275,12 +286,30 @@ function gather_feed_items( $posts, $query = null ) {
 }
 
 function gather_pages( $pages, $arguments = array() ) {
-	$type = word( (string) ( $arguments['post_type'] ?? 'page' ) );
-	tag( "l.$type" );
-	foreach ( is_array( $pages ) ? $pages : array() as $page ) {
-		tag( 'pl' . id_of( $page ) );
+	$type  = word( (string) ( $arguments['post_type'] ?? 'page' ) );
+	$pages = is_array( $pages ) ? $pages : array();
+	$below = array_filter( array( (int) ( $arguments['child_of'] ?? 0 ), (int) ( $arguments['parent'] ?? -1 ) ) );
+	$below = array_filter(
+		$below,
+		static function ( int $id ): bool {
+			return $id > 0;
+		}
+	);
+	foreach ( $below as $id ) {
+		tag( "l.$type.par$id" );
 	}
-	if ( ! empty( $arguments['number'] ) ) {
+	if ( ! $below ) {
+		tag( "l.$type" );
+	}
+	foreach ( $pages as $page ) {
+		tag( 'pl' . id_of( $page ) );
+		if ( ! empty( $arguments['child_of'] ) ) {
+			tag( 'l.' . $type . '.par' . id_of( $page ) );
+		}
+	}
+	$number = (int) ( $arguments['number'] ?? 0 );
+	// WordPress asks for one child to know whether there is any.
+	if ( $number > 1 || ( 1 === $number && ( ! $below || 'post_title' !== ( $arguments['sort_column'] ?? 'post_title' ) ) ) ) {
 		tag( "o.$type.title" );
 		tag( "o.$type.menu_order" );
 	}

@@ -128,13 +128,15 @@ function lifetime(): array {
 	}
 	$fresh = min( array_merge( array( $fresh ), $GLOBALS['galley_at_most'] ) );
 	/**
-	 * Seconds for which the page at hand is fresh. Take care to make it shorter only.
+	 * Seconds for which the page at hand is fresh. Who makes it shorter knows when it becomes wrong: then it does not answer after that.
 	 */
-	$fresh = (int) apply_filters( 'galley_lifetime', $fresh );
+	$named = (int) apply_filters( 'galley_lifetime', $fresh );
+	$stale = $named < $fresh || is_missing() ? 0 : STALE;
+	$fresh = $named;
 	/**
 	 * Seconds for which it may answer after that while a new one is composed.
 	 */
-	$stale = (int) apply_filters( 'galley_stale', is_missing() ? 0 : STALE );
+	$stale = (int) apply_filters( 'galley_stale', $stale );
 	return array( $fresh, max( 0, $stale ) );
 }
 

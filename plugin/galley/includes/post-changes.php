@@ -60,7 +60,7 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 			$change['tags'] = array_merge( $change['tags'], slug_tags( $state['slug'] ) );
 		}
 	}
-	$searched = $left || $entered || $old['content'] !== $new['content'] || $old['title'] !== $new['title'] || $old['excerpt'] !== $new['excerpt'];
+	$searched = $was !== $is || $old['date'] !== $new['date'] || $old['content'] !== $new['content'] || $old['title'] !== $new['title'] || $old['excerpt'] !== $new['excerpt'];
 	foreach ( $types as $type ) {
 		if ( $left || $entered ) {
 			$change['types'][] = $type;

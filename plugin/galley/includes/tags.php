@@ -7,12 +7,14 @@
  * rarely. The classes:
  *
  *   p  a post, anything of it       pl  its title, address, dates, picture    pe  its excerpt    pm  its fields (meta)
- *   pt its terms, whether sticky    ad  its neighbours                        rv  its revisions
+ *   pt its terms                    ad  its neighbours                        rv  its revisions
  *   c  a post's comments            cn  their number                          k   the text of one comment
  *   t  a term's archive             tl  its name and address                  tc  its number of posts
- *   u  a user                       m   a menu
+ *   u  a user                       m   a menu                               sk whether a post is sticky
+ *   pp a list of so many posts
  *
- * Others are words: `l.` lists (lists.php), `lt.` `ltc.` lists of terms, `lc` recent comments, `lu` lists of users, `n.` a
+ * Others are words: `l.` lists (lists.php), lists of terms by which change them: `lt.` terms
+ * with their first or without their last post, `lta.` any, `ltc.` numbers, `lto.` names, `lc` recent comments, `lu` lists of users, `n.` a
  * slug, `g.` the beginning of one, `w.` a widget, `sb.` a sidebar, `tp.` `tu.` templates, `op.` an option, `sm.` a sitemap,
  * `f` feeds, `e404`, `home`, and `b`, which every page of a blog carries.
  *

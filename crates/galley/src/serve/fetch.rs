@@ -162,6 +162,7 @@ fn page_order(exchange: &Exchange<'_>, pool: &Pool, script: Option<Script>) -> P
     let mut request = forward::trimmed(&exchange.facts);
     forward::address(&mut request, &client(exchange));
     forward::capabilities(&mut request, &exchange.site.core.rules);
+    forward::heard(&mut request, &exchange.site.core.heard.line());
     PageOrder {
         site: Arc::clone(&exchange.site.core),
         pool: pool.index,

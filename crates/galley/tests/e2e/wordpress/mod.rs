@@ -37,5 +37,6 @@ mod machines;
 mod network;
 mod pages;
 mod people;
+mod plugin;
 mod purges;
 mod stack;

@@ -48,6 +48,8 @@ pub struct Plan {
     pub options: Options,
     /// Sites: host and further lines, tables last.
     pub sites: Vec<(&'static str, String)>,
+    /// The token of an admin interface on a port; none: a unix socket that only this user may use.
+    pub token: Option<&'static str>,
 }
 
 impl Plan {
@@ -69,6 +71,7 @@ impl Plan {
                 ..Options::default()
             },
             sites: sites.into(),
+            token: None,
         }
     }
 }
@@ -145,9 +148,19 @@ impl Stack {
         open_to_all(scratch.dir("notes").unwrap());
         let (database, wordpress) = wordpress_from_template(scratch.path(), &plan.options).unwrap();
         let upstream = Upstream::start(kind, &scratch, &wordpress);
+        let admin = plan.token.map_or_else(
+            || format!("listen = \"unix:{}\"", scratch.join("admin.sock").display()),
+            |token| {
+                let file = scratch.write("admin.token", token).unwrap();
+                fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+                format!(
+                    "listen = \"127.0.0.1:0\"\ntoken_file = \"{}\"",
+                    file.display()
+                )
+            },
+        );
         let mut config = format!(
-            "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{}\"\n[cache]\nmemory = \"64MiB\"\n",
-            scratch.join("admin.sock").display()
+            "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\n{admin}\n[cache]\nmemory = \"64MiB\"\n"
         );
         for (host, lines) in &plan.sites {
             let _ = write!(

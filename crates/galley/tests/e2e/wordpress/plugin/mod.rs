@@ -1,0 +1,171 @@
+//! The plugin in a real WordPress: every way of editing changes the right pages for the next visitor, and no others.
+//!
+//! Each test warms some pages, edits in one way that people or machines use, and looks at the next answers. An edit reaches
+//! lists and widgets of the whole site, so the tests of one stack take turns.
+
+mod delivery;
+mod editing;
+mod pages;
+mod settings;
+
+use std::fs;
+use std::path::Path;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use galley_testkit::client::{Browser, Request, Response};
+use serde_json::Value;
+
+use super::stack::{HIT, HOUR, Kind, Plan, Stack, assert_way};
+
+const PLUGIN: &str = "plugin.test";
+const TOKEN: &str = "a-token-of-the-plugin-tests-0123456789";
+
+/// A stack with the plugin, and whose turn it is.
+pub struct Edited {
+    stack: Stack,
+    turn: Mutex<()>,
+}
+
+static SHARED: LazyLock<Edited> = LazyLock::new(|| Edited {
+    stack: start(Kind::Fpm),
+    turn: Mutex::new(()),
+});
+
+/// The shared stack, for one test at a time. A test that failed does not spoil it for the next.
+fn turn() -> (&'static Stack, MutexGuard<'static, ()>) {
+    let guard = SHARED.turn.lock().unwrap_or_else(PoisonError::into_inner);
+    (&SHARED.stack, guard)
+}
+
+/// A WordPress with the plugin active and connected.
+fn start(kind: Kind) -> Stack {
+    let mut plan = Plan::new([(PLUGIN, HOUR.to_owned())]);
+    plan.token = Some(TOKEN);
+    let stack = Stack::start(kind, &plan);
+    let content = stack.wordpress.root.join("wp-content");
+    copy(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugin/galley"),
+        &content.join("plugins/galley"),
+    );
+    let address = stack.galley.admin().unwrap();
+    fs::write(
+        content.join("galley-connection.php"),
+        format!("<?php return array( 'address' => '{address}', 'token' => '{TOKEN}' );"),
+    )
+    .unwrap();
+    stack.php(
+        "require_once ABSPATH . 'wp-admin/includes/plugin.php'; $failed = activate_plugin('galley/galley.php'); \
+         if (is_wp_error($failed)) { throw new \\Exception($failed->get_error_message()); }",
+    );
+    stack
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (from, name) = entry.map(|e| (e.path(), e.file_name())).unwrap();
+        if from.is_dir() {
+            copy(&from, &to.join(name));
+        } else {
+            fs::copy(&from, to.join(name)).unwrap();
+        }
+    }
+}
+
+/// Pages around an edit: those that it changes, and those that it must leave.
+struct Around<'a> {
+    changed: &'a [&'a str],
+    kept: &'a [&'a str],
+}
+
+impl Around<'_> {
+    /// Warms all, edits, and looks at the next answers: of what is changed, composed anew; of what is kept, hits.
+    #[track_caller]
+    fn edit(&self, stack: &Stack, edit: impl FnOnce()) -> Vec<Response> {
+        for path in self.changed.iter().chain(self.kept) {
+            stack.get(path);
+            assert!(
+                stack.get(path).is_hit(),
+                "{path} cannot be warmed: {}",
+                stack.get(path).beginning()
+            );
+        }
+        edit();
+        for path in self.kept {
+            let page = stack.get(path);
+            assert!(
+                page.cache_status() == HIT,
+                "{path} was purged: {}",
+                page.beginning()
+            );
+        }
+        let fresh = |path: &&str| {
+            let page = stack.get(path);
+            assert!(
+                !page.is_hit(),
+                "{path} was not purged: {}",
+                page.beginning()
+            );
+            page
+        };
+        self.changed.iter().map(fresh).collect()
+    }
+}
+
+/// A nonce for REST.
+fn rest_nonce(browser: &mut Browser) -> String {
+    let answer = browser
+        .get("/wp-admin/admin-ajax.php?action=rest-nonce")
+        .unwrap();
+    answer.expect_status(200).text().trim().to_owned()
+}
+
+/// A request of the block editor.
+#[track_caller]
+fn rest(stack: &Stack, method: &str, path: &str, body: &Value) -> Value {
+    let mut admin = stack.admin();
+    let nonce = rest_nonce(&mut admin);
+    let mut request = Request::post(
+        &format!("/wp-json{path}"),
+        "application/json",
+        body.to_string(),
+    );
+    method.clone_into(&mut request.method);
+    let answer = admin.send(request.field("X-WP-Nonce", &nonce)).unwrap();
+    assert!(
+        answer.status < 300,
+        "{}\n{}",
+        answer.beginning(),
+        answer.text()
+    );
+    assert!(!answer.has("galley-purge"), "{}", answer.beginning());
+    serde_json::from_str(&answer.text()).unwrap()
+}
+
+/// A nonce that stands in a page of the administration.
+#[track_caller]
+fn nonce_in(browser: &mut Browser, page: &str, before: &str) -> String {
+    let text = browser.get(page).unwrap().expect_status(200).text();
+    let (_, rest) = text
+        .split_once(before)
+        .unwrap_or_else(|| panic!("no `{before}` in {page}"));
+    rest.chars()
+        .take_while(char::is_ascii_alphanumeric)
+        .collect()
+}
+
+/// An address of a sample post that is not among the newest.
+fn id_of(stack: &Stack, slug: &str) -> u64 {
+    let said = stack.php(&format!(
+        "$found = get_posts(['name' => '{slug}', 'post_type' => ['post', 'page'], 'post_status' => 'any']); echo $found[0]->ID;"
+    ));
+    said.trim()
+        .parse()
+        .unwrap_or_else(|_| panic!("no post `{slug}`: {said}"))
+}
+
+#[track_caller]
+fn assert_hit(stack: &Stack, path: &str) {
+    stack.get(path);
+    assert_way(&stack.get(path), HIT);
+}

@@ -1,0 +1,185 @@
+//! What pages say of themselves: tags and lifetimes reach the server and nobody else.
+
+use std::process::Output;
+
+use galley_testkit::client::Request;
+use serde_json::Value;
+
+use super::super::stack::{PATIENCE, Stack};
+use super::{Around, assert_hit, id_of, turn};
+
+/// What the server stored for an address.
+fn explained(stack: &Stack, path: &str) -> Value {
+    let url = format!("http://plugin.test{path}");
+    let output = why(stack, &url);
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stdout)))
+}
+
+fn why(stack: &Stack, url: &str) -> Output {
+    let admin = stack.galley.admin().unwrap();
+    let token = stack.scratch.join("admin.token").display().to_string();
+    stack
+        .galley
+        .cli(&[
+            "why",
+            url,
+            "--json",
+            "--admin",
+            &admin,
+            "--token-file",
+            &token,
+        ])
+        .unwrap()
+}
+
+/// All values of a name, anywhere.
+fn values<'v>(value: &'v Value, name: &str, found: &mut Vec<&'v Value>) {
+    match value {
+        Value::Object(map) => {
+            for (key, inner) in map {
+                if key == name {
+                    found.push(inner);
+                }
+                values(inner, name, found);
+            }
+        }
+        Value::Array(list) => list.iter().for_each(|inner| values(inner, name, found)),
+        _ => {}
+    }
+}
+
+fn tags(stack: &Stack, path: &str) -> Vec<String> {
+    assert_hit(stack, path);
+    let explained = explained(stack, path);
+    let mut found = Vec::new();
+    values(&explained, "tags", &mut found);
+    found
+        .into_iter()
+        .flat_map(|list| list.as_array().cloned().unwrap_or_default())
+        .filter_map(|tag| tag.as_str().map(str::to_owned))
+        .collect()
+}
+
+#[test]
+fn pages_name_what_they_are_made_of() {
+    let (stack, _turn) = turn();
+    let id = id_of(stack, "salt-smoke-and-patience");
+    let table: &[(&str, &[String])] = &[
+        (
+            "/salt-smoke-and-patience/",
+            &[
+                format!("p{id}"),
+                format!("ad{id}"),
+                format!("c{id}"),
+                "b".into(),
+                "sb.sidebar-1".into(),
+                "w.search-2".into(),
+            ],
+        ),
+        (
+            "/",
+            &[
+                "home".into(),
+                "st".into(),
+                "l.post.q".into(),
+                "l.post.r10".into(),
+                "l.post.n".into(),
+            ],
+        ),
+        ("/feed/", &["f".into(), "l.post.q".into()]),
+        ("/?s=harbour", &["l.post.s".into(), "l.page.s".into()]),
+        (
+            "/nowhere/",
+            &["e404".into(), "n.nowhere".into(), "g.now".into()],
+        ),
+        (
+            "/wp-json/wp/v2/categories",
+            &["ltc.category".into(), "lta.category".into()],
+        ),
+        ("/wp-sitemap-posts-post-1.xml", &["sm.post".into()]),
+    ];
+    for (path, wanted) in table {
+        let found = tags(stack, path);
+        for tag in *wanted {
+            assert!(found.contains(tag), "{path} lacks {tag}: {found:?}");
+        }
+        assert!(
+            !stack.get(path).has("galley-tags") && !stack.get(path).has("galley-cache-control")
+        );
+    }
+    // Menus and archives hold many posts' links; the text of none of them.
+    let front = tags(stack, "/about/");
+    assert!(!front.contains(&format!("p{id}")), "{front:?}");
+}
+
+#[test]
+fn pages_live_long_and_some_not_at_all() {
+    let (stack, _turn) = turn();
+    assert_hit(stack, "/about/");
+    let said = explained(stack, "/about/").to_string();
+    assert!(
+        said.contains("604800") || said.contains("7 d") || said.contains("fresh"),
+        "{said}"
+    );
+    for path in ["/members-only/", "/wp-login.php"] {
+        stack.get(path);
+        assert!(!stack.get(path).is_hit(), "{path}");
+    }
+}
+
+#[test]
+fn a_download_that_outgrows_the_buffer_is_not_held_in_memory() {
+    let (stack, _turn) = turn();
+    let file = stack
+        .wordpress
+        .root
+        .join("wp-content/mu-plugins/download.php");
+    std::fs::write(
+        &file,
+        "<?php if (isset($_GET['download'])) { header('Content-Type: application/octet-stream'); \
+         for ($i = 0; $i < 40; $i++) { echo str_repeat('x', 1 << 20); } echo (int) (memory_get_peak_usage() < 32 << 20); exit; }",
+    )
+    .unwrap();
+    let answer = stack.ask(Request::get("/?download=1").patience(PATIENCE));
+    assert_eq!(answer.body.len(), (40 << 20) + 1);
+    assert_eq!(
+        answer.body.last(),
+        Some(&b'1'),
+        "the download lay in memory"
+    );
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn others_may_purge_and_tag() {
+    let (stack, _turn) = turn();
+    let file = stack
+        .wordpress
+        .root
+        .join("wp-content/mu-plugins/tagging.php");
+    std::fs::write(
+        &file,
+        "<?php add_filter('galley_tags', function ($tags) { if (strpos($_SERVER['REQUEST_URI'], '/about/history/') === 0) { $tags[] = 'x:own'; } return $tags; });",
+    )
+    .unwrap();
+    stack.php("do_action('galley_purge_all');");
+    let around = Around {
+        changed: &["/about/history/"],
+        kept: &["/about/", "/contact/"],
+    };
+    around.edit(stack, || {
+        drop(stack.php("do_action('galley_purge_tags', ['x:own']);"))
+    });
+    around.edit(stack, || {
+        drop(stack.php(
+            "do_action('galley_purge_url', 'http://plugin.test/about/history/?utm_source=x');",
+        ))
+    });
+    let around = Around {
+        changed: &["/about/", "/contact/", "/feed/", "/nowhere/"],
+        kept: &[],
+    };
+    around.edit(stack, || drop(stack.php("do_action('galley_purge_all');")));
+    std::fs::remove_file(file).unwrap();
+}

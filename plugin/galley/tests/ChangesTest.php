@@ -1,0 +1,149 @@
+<?php
+/**
+ * From two states to orders: posts, templates, terms, settings.
+ *
+ * @package Galley
+ */
+
+use PHPUnit\Framework\TestCase;
+
+final class ChangesTest extends TestCase {
+
+	private static function post( array $differs = array() ): array {
+		return array_merge(
+			array(
+				'type'       => 'post',
+				'status'     => 'publish',
+				'visible'    => true,
+				'author'     => 2,
+				'date'       => '2024-05-31 12:00:00',
+				'title'      => 'T',
+				'slug'       => 'tide',
+				'content'    => 'c',
+				'excerpt'    => 'e',
+				'parent'     => 0,
+				'menu_order' => 0,
+				'password'   => '',
+				'modified'   => '1',
+				'rest'       => '',
+				'picture'    => 0,
+				'link'       => 'http://x/tide/',
+				'terms'      => array( 'category' => array( 3, 1 ) ),
+			),
+			$differs
+		);
+	}
+
+	private static function draft( array $differs = array() ): array {
+		return self::post( array( 'status' => 'draft', 'visible' => false ) + $differs );
+	}
+
+	private function keys( array $change ): array {
+		return array_column( $change['lists'], 'key' );
+	}
+
+	public function test_nothing_changes_nothing(): void {
+		$this->assertSame( array(), Galley\post_changes( 7, self::post(), self::post() )['tags'] );
+		$drafts = Galley\post_changes( 7, self::draft(), self::draft( array( 'title' => 'U' ) ) );
+		$this->assertSame( array( array(), array() ), array( $drafts['tags'], $drafts['lists'] ) );
+	}
+
+	public function test_text_alone_changes_the_post_alone(): void {
+		$change = Galley\post_changes( 7, self::post(), self::post( array( 'content' => 'd', 'modified' => '2' ) ) );
+		$this->assertSame( array( 'p7', 'o.post.modified', 'l.post.s' ), $change['tags'] );
+		$this->assertSame( array(), $change['lists'] );
+		$this->assertFalse( $change['moved'] );
+	}
+
+	public function test_appearing_and_going_touch_the_same(): void {
+		$came = Galley\post_changes( 7, self::draft(), self::post() );
+		$went = Galley\post_changes( 7, self::post(), self::draft() );
+		$gone = Galley\post_changes( 7, self::post(), null );
+		$lists = array( 'l.post', 'l.post.t3', 'l.post.t1', 'l.post.a2', 'l.post.d2024', 'l.post.d202405', 'l.post.d20240531', 'l.post.par0' );
+		foreach ( array( $came, $went, $gone ) as $change ) {
+			$this->assertSame( $lists, $this->keys( $change ) );
+			foreach ( array( 'p7', 'pl7', 'pe7', 'pt7', 'sm.post', 'n.tide', 'g.tid', 'g.ti', 'g.t', 'l.post.x', 'l.post.s', 'l.post.z' ) as $tag ) {
+				$this->assertContains( $tag, $change['tags'] );
+			}
+			$this->assertTrue( $change['moved'] );
+		}
+		$this->assertSame( array( 1, -1, -1 ), array( $came['lists'][0]['added'], $went['lists'][0]['added'], $gone['lists'][0]['added'] ) );
+	}
+
+	public function test_other_terms_touch_what_it_leaves_and_enters(): void {
+		$change = Galley\post_changes( 7, self::post(), self::post( array( 'terms' => array( 'category' => array( 4, 1 ) ) ) ) );
+		$this->assertSame( array( 'l.post.t3', 'l.post.t4' ), $this->keys( $change ) );
+		$this->assertContains( 'pt7', $change['tags'] );
+		$this->assertNotContains( 'pl7', $change['tags'] );
+		$this->assertNotContains( 'l.post.s', $change['tags'] );
+	}
+
+	public function test_another_date_moves_it_in_all_lists(): void {
+		$change = Galley\post_changes( 7, self::post(), self::post( array( 'date' => '2023-01-01 00:00:00' ) ) );
+		$this->assertCount( 16, $change['lists'] );
+		$this->assertContains( 'pl7', $change['tags'] );
+	}
+
+	public function test_another_slug_touches_both_addresses(): void {
+		$change = Galley\post_changes( 7, self::post(), self::post( array( 'slug' => 'ebb', 'link' => 'http://x/ebb/' ) ) );
+		foreach ( array( 'n.tide', 'n.ebb', 'g.ebb', 'pl7', 'sm.post', 'o.post.name' ) as $tag ) {
+			$this->assertContains( $tag, $change['tags'] );
+		}
+		$this->assertTrue( $change['moved'] );
+		$this->assertSame( array(), $change['lists'] );
+	}
+
+	public function test_excerpts_change_with_their_first_words_only(): void {
+		$this->assertSame( Galley\excerpt_basis( '', 'a b c d', 2 ), Galley\excerpt_basis( '', '<p>a b</p> c e', 2 ) );
+		$this->assertNotSame( Galley\excerpt_basis( '', 'a b', 2 ), Galley\excerpt_basis( '', 'a b c', 2 ) );
+		$this->assertNotSame( Galley\excerpt_basis( '', 'a b', 2 ), Galley\excerpt_basis( 'a b', 'a b', 2 ) );
+		$this->assertNotSame( Galley\excerpt_basis( '', 'a <!--more--> b', 9 ), Galley\excerpt_basis( '', 'a', 9 ) );
+	}
+
+	public function test_templates(): void {
+		$shown  = array( 'shown' => true, 'slug' => 'page', 'text' => '1' );
+		$hidden = array( 'shown' => false, 'slug' => '', 'text' => '' );
+		$other  = array( 'text' => '2' ) + $shown;
+		$this->assertSame( array( 'p7', 'tu.page' ), Galley\internal_tags( 7, 'wp_template', $shown, $other ) );
+		$this->assertSame( array( 'p7', 'tp.page', 'l.wp_template', 'l.wp_template.q', 'l.wp_template.x' ), Galley\internal_tags( 7, 'wp_template', $hidden, $shown ) );
+		$this->assertContains( 'tp.page', Galley\internal_tags( 7, 'wp_template', $shown, $hidden ) );
+		$this->assertSame( array( 'b' ), Galley\internal_tags( 7, 'wp_global_styles', $shown, $other ) );
+		$this->assertSame( array( 'p7' ), Galley\internal_tags( 7, 'wp_block', $shown, $other ) );
+		$this->assertSame( array(), Galley\internal_tags( 7, 'wp_block', $shown, $shown ) );
+	}
+
+	public function test_terms(): void {
+		$term = array( 'taxonomy' => 'category', 'name' => 'N', 'slug' => 's', 'description' => '', 'parent' => 0, 'count' => 2 );
+		$this->assertSame( array(), Galley\term_tags( 5, $term, $term ) );
+		$this->assertSame( array( 't5' ), Galley\term_tags( 5, $term, array( 'description' => 'x' ) + $term ) );
+		$this->assertSame( array( 't5', 'tl5', 'lto.category' ), Galley\term_tags( 5, $term, array( 'name' => 'x' ) + $term ) );
+		$this->assertSame( array( 'tc5', 'ltc.category' ), Galley\term_tags( 5, $term, array( 'count' => 3 ) + $term ) );
+		$this->assertContains( 'lt.category', Galley\term_tags( 5, $term, array( 'count' => 0 ) + $term ) );
+		$this->assertNotContains( 'lt.category', Galley\term_tags( 5, array( 'count' => 0 ) + $term, null ) );
+	}
+
+	public function test_widgets_and_sidebars(): void {
+		$this->assertSame( array( 'w.text-3', 'w.text-4' ), Galley\widget_tags( 'text', array( 2 => 'a', 3 => 'b', '_multiwidget' => 1 ), array( 2 => 'a', 3 => 'c', 4 => 'd' ) ) );
+		$old = array( 'wp_inactive_widgets' => array( 'a' ), 'one' => array( 'b' ), 'two' => array(), 'array_version' => 3 );
+		$new = array( 'wp_inactive_widgets' => array(), 'one' => array( 'b', 'a' ), 'two' => array(), 'array_version' => 3 );
+		$this->assertSame( array( 'sb.one' ), Galley\sidebar_tags( $old, $new ) );
+	}
+
+	public function test_numbers_of_pages(): void {
+		$this->assertTrue( Galley\crosses_page( 10, 11, 10 ) );
+		$this->assertFalse( Galley\crosses_page( 9, 10, 10 ) );
+		$this->assertTrue( Galley\crosses_page( 0, 1, 10 ) );
+		$tags = Galley\per_page_tags( 10, 12 );
+		$this->assertContains( 'pp11', $tags );
+		$this->assertNotContains( 'pp10', $tags );
+	}
+
+	public function test_private_fields_of_users(): void {
+		foreach ( array( 'session_tokens', 'wp_capabilities', '_hidden', 'edit_post_per_page', 'metaboxhidden_post' ) as $key ) {
+			$this->assertTrue( Galley\is_private_user_field( $key, 'wp_' ), $key );
+		}
+		foreach ( array( 'description', 'first_name', 'twitter' ) as $key ) {
+			$this->assertFalse( Galley\is_private_user_field( $key, 'wp_' ), $key );
+		}
+	}
+}

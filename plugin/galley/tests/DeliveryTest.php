@@ -1,0 +1,98 @@
+<?php
+/**
+ * Orders on their way: fields, requests, answers, and what is kept until it has arrived.
+ *
+ * @package Galley
+ */
+
+use PHPUnit\Framework\TestCase;
+
+final class DeliveryTest extends TestCase {
+
+	public function test_the_field_names_its_orders(): void {
+		$orders = array( 'hard' => array( 'p1', '/a/' ), 'soft' => array( 'b' ) );
+		$this->assertSame( array( 'id=k1,id=k0,p1,/a/', 'stale,b' ), Galley\order_lines( array( 'k1', 'k0' ), $orders ) );
+		$this->assertSame( array( 'id=k1', 'stale,b' ), Galley\order_lines( array( 'k1' ), array( 'hard' => array(), 'soft' => array( 'b' ) ) ) );
+		$many  = array_map( static function ( int $n ): string { return "p$n"; }, range( 1, 2000 ) );
+		$lines = Galley\order_lines( array( 'k1' ), array( 'hard' => array(), 'soft' => $many ) );
+		foreach ( $lines as $line ) {
+			$this->assertTrue( 'id=k1' === $line || 0 === strpos( $line, 'stale,' ) );
+		}
+	}
+
+	public function test_orders_as_json(): void {
+		$orders = array( 'hard' => array( 'p1', '/a/' ), 'soft' => array( '*' ) );
+		$wanted = array(
+			array( 'soft' => false, 'site' => 'x.test', 'tags' => array( 'p1' ), 'urls' => array( '/a/' ) ),
+			array( 'soft' => true, 'site' => 'x.test', 'all' => true ),
+		);
+		$this->assertEquals( $wanted, Galley\order_bodies( $orders, 'x.test' ) );
+		$this->assertCount( 2, Galley\order_bodies( array( 'hard' => array_fill( 0, 1500, 'p1' ), 'soft' => array() ), '' ) );
+	}
+
+	public function test_too_many_orders_are_one(): void {
+		$many = array_map( static function ( int $n ): string { return "p$n"; }, range( 1, Galley\MOST_ORDERS + 1 ) );
+		$this->assertSame( array( 'b' ), Galley\compact_orders( $many ) );
+		$this->assertSame( array( '/a/', 'b' ), Galley\compact_orders( array( 'p1', '/a/', 'b' ) ) );
+		$this->assertSame( array( '*' ), Galley\compact_orders( array( 'p1', '*' ) ) );
+		$this->assertSame( array( '3.p1', '2.b' ), Galley\compact_orders( array( '2.p1', '3.p1', '2.b' ), '2.' ) );
+		$of_two = array_map( static function ( int $n ): string { return ( $n % 2 + 2 ) . ".p$n"; }, range( 1, Galley\MOST_ORDERS + 1 ) );
+		$this->assertSame( array( '*' ), Galley\compact_orders( $of_two, '2.' ) );
+	}
+
+	public function test_rows_that_wait(): void {
+		$sent = array( 'at' => 1000, 'orders' => array( 'hard' => array( 'p1' ) ) );
+		$died = array( 'at' => 1000, 'orders' => null );
+		$this->assertSame( 'delete', Galley\judge_pending( $sent, true, 1000 ) );
+		$this->assertSame( 'keep', Galley\judge_pending( $sent, false, 1001 ) );
+		$this->assertSame( 'resend', Galley\judge_pending( $sent, false, 1000 + Galley\UNHEARD_AFTER ) );
+		$this->assertSame( 'resend', Galley\judge_pending( array( 'at' => 0 ) + $sent, false, 1000 ) );
+		$this->assertSame( 'keep', Galley\judge_pending( $died, false, 1000 + Galley\UNHEARD_AFTER ) );
+		$this->assertSame( 'everything', Galley\judge_pending( $died, false, 1000 + Galley\DEAD_AFTER ) );
+	}
+
+	public function test_addresses(): void {
+		$this->assertSame( 'unix:///run/galley/admin.sock', Galley\socket_address( 'unix:/run/galley/admin.sock' ) );
+		$this->assertSame( 'tcp://127.0.0.1:8079', Galley\socket_address( 'http://127.0.0.1:8079' ) );
+		$this->assertSame( 'tcp://[::1]:8079', Galley\socket_address( 'http://[::1]:8079/' ) );
+		foreach ( array( '', 'unix:x', 'https://a:1', 'http://a', "http://a:1\r\n", 'http://a:1/x', 'ftp://a:1' ) as $address ) {
+			$this->assertNull( Galley\socket_address( $address ), $address );
+		}
+		$this->assertNull( Galley\clean_connection( array( 'address' => 'http://a:1', 'token' => "x\r\nHost: y" ) ) );
+		$this->assertNull( Galley\clean_connection( 1 ) );
+	}
+
+	public function test_requests_cannot_be_split(): void {
+		$text = Galley\request_text( 'POST', "/purge HTTP/1.1\r\nX: y", '{}', 't' );
+		$this->assertStringStartsWith( "POST / HTTP/1.1\r\nHost: galley\r\n", $text );
+		$this->assertStringEndsWith( "Content-Length: 2\r\n\r\n{}", $text );
+	}
+
+	public function test_answers(): void {
+		$good = "HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{\"ok\":true}";
+		$this->assertTrue( Galley\is_whole( $good ) );
+		$this->assertFalse( Galley\is_whole( substr( $good, 0, -1 ) ) );
+		$this->assertSame( array( 'status' => 200, 'body' => array( 'ok' => true ), 'error' => null ), Galley\parse_answer( $good ) );
+		$bad = Galley\parse_answer( "HTTP/1.1 401 No\r\n\r\n{\"error\":\"no such token\"}" );
+		$this->assertSame( array( 401, 'no such token' ), array( $bad['status'], $bad['error'] ) );
+		$this->assertSame( array( 'ok' => true ), Galley\parse_answer( "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"ok\"\r\n6\r\n:true}\r\n0\r\n\r\n" )['body'] );
+		foreach ( array( '', 'x', "HTTP/1.1 200 OK\r\n" ) as $text ) {
+			$this->assertSame( 0, Galley\parse_answer( $text )['status'] );
+		}
+	}
+
+	public function test_what_forbids_storing(): void {
+		$this->assertTrue( Galley\says_nocache( array( 'Content-Type: x', 'Cache-Control: no-cache, must-revalidate' ) ) );
+		$this->assertTrue( Galley\says_nocache( array( 'cache-control: max-age=0, private' ) ) );
+		$this->assertFalse( Galley\says_nocache( array( 'Cache-Control: max-age=600', 'X-Note: no-store' ) ) );
+		$this->assertSame( 1, Galley\until_midnight( '23:59:59' ) );
+		$this->assertSame( 86400, Galley\until_midnight( '00:00:00' ) );
+	}
+
+	public function test_tags_of_others(): void {
+		$this->assertSame( 'x:own', Galley\own_tag( 'x:own' ) );
+		foreach ( array( 'a,b', 'a;b', "a\r\nb", '' ) as $tag ) {
+			$this->assertStringStartsWith( '~', Galley\own_tag( $tag ) );
+		}
+	}
+}

@@ -1,0 +1,110 @@
+<?php
+/**
+ * Tags as they go into fields, and lists as tags.
+ *
+ * @package Galley
+ */
+
+use PHPUnit\Framework\TestCase;
+
+final class TagsTest extends TestCase {
+
+	public function test_words_fit_into_a_field(): void {
+		foreach ( array( 'post' => 'post', 'a/b.c-d_e' => 'a/b.c-d_e' ) as $text => $wanted ) {
+			$this->assertSame( $wanted, Galley\word( $text ) );
+		}
+		foreach ( array( '', 'a,b', 'a b', "a\nb", 'é', str_repeat( 'x', 49 ) ) as $text ) {
+			$this->assertMatchesRegularExpression( '/^~[0-9a-f]{12}$/D', Galley\word( $text ) );
+		}
+		$this->assertNotSame( Galley\word( 'a b' ), Galley\word( 'a c' ) );
+	}
+
+	public function test_lines_are_short_and_lose_nothing(): void {
+		$words = array_map( static function ( int $n ): string { return "p$n"; }, range( 1, 5000 ) );
+		$lines = Galley\lines( $words );
+		$this->assertSame( $words, explode( ',', implode( ',', $lines ) ) );
+		foreach ( $lines as $line ) {
+			$this->assertLessThanOrEqual( Galley\LONGEST_LINE, strlen( $line ) );
+		}
+		$this->assertSame( array( 'stale,a,b' ), Galley\lines( array( 'a', 'b' ), 'stale,' ) );
+		$this->assertSame( array(), Galley\lines( array() ) );
+	}
+
+	public function test_too_many_collapse_by_the_largest_class(): void {
+		$tags = array( 'b', 'l.post', 'u1', 'p1', 'p2', 'pl1', 'pl2', 'pl3', '2.pl1' );
+		$this->assertSame( $tags, Galley\collapsed( $tags, 9 ) );
+		$this->assertSame( array( 'b', 'l.post', 'u1', 'p1', 'p2', '2.pl1', 'pl' ), Galley\collapsed( $tags, 8 ) );
+		$this->assertSame( array( 'b', 'l.post', 'u1', '2.pl1', 'pl', 'p' ), Galley\collapsed( $tags, 6 ) );
+		$this->assertSame( array( '*' ), Galley\collapsed( array( 'a.b', 'c.d' ), 1 ) );
+		$this->assertSame( array( 'pl' ), Galley\collapsed( array( 'pl1', 'pl22222' ), 9, 8 ) );
+	}
+
+	public function test_whoever_carries_the_class_is_meant_too(): void {
+		$this->assertSame( array( 'p12', 'p', 'l.post' ), Galley\with_classes( array( 'p12', 'l.post' ) ) );
+		foreach ( Galley\collapsed( array( 'pl1', 'pl2', 'tl3', 'n.x' ), 3 ) as $tag ) {
+			$this->assertContains( $tag, Galley\with_classes( array( 'pl2', 'tl3', 'n.x' ) ) );
+		}
+	}
+
+	/**
+	 * @return array[]
+	 */
+	public static function lists(): array {
+		$top = array( 'depth' => 10, 'pages' => 'standard' );
+		return array(
+			'the front page'          => array( array( 'types' => array( 'post' ) ) + $top, array( 'l.post.q', 'l.post.r10', 'l.post.n' ) ),
+			'a widget of five'        => array( array( 'types' => array( 'post' ), 'depth' => 5 ), array( 'l.post.q', 'l.post.r5' ) ),
+			'all'                     => array( array( 'types' => array( 'post', 'page' ) ), array( 'l.post', 'l.page' ) ),
+			'very far down'           => array( array( 'types' => array( 'post' ), 'depth' => 501 ), array( 'l.post' ) ),
+			'an odd number on a page' => array( array( 'types' => array( 'post' ), 'depth' => 7, 'pages' => 'other' ), array( 'l.post' ) ),
+			'two categories'          => array( array( 'types' => array( 'post' ), 'terms' => array( 3, 4 ), 'authors' => array( 2 ) ), array( 'l.post.t3', 'l.post.t4' ) ),
+			'an author'               => array( array( 'types' => array( 'post' ), 'authors' => array( 2 ), 'dates' => array( '2024' ) ), array( 'l.post.a2' ) ),
+			'a month'                 => array( array( 'types' => array( 'post' ), 'dates' => array( '202405' ) ), array( 'l.post.d202405' ) ),
+			'children'                => array( array( 'types' => array( 'page' ), 'parents' => array( 7 ), 'sorted' => array( 'menu_order' ) ), array( 'o.page.menu_order', 'l.page.par7' ) ),
+			'a search'                => array( array( 'types' => array( 'post' ), 'search' => true, 'terms' => array( 3 ) ), array( 'l.post.s' ) ),
+			'what cannot be said'     => array( array( 'types' => array( 'post' ), 'complex' => true ), array( 'l.post.x' ) ),
+			'by number'               => array( array( 'types' => array( 'post' ), 'ids' => array( 1, 2 ) ), array( 'pl1', 'pl2' ) ),
+			'by name'                 => array( array( 'types' => array( 'post' ), 'slugs' => array( 'a' ) ), array( 'n.a' ) ),
+			'drafts as well'          => array( array( 'types' => array( 'post' ), 'any_status' => true ), array( 'l.post.z', 'l.post' ) ),
+			'none of ours'            => array( array(), array() ),
+		);
+	}
+
+	/**
+	 * @dataProvider lists
+	 */
+	public function test_lists( array $list, array $wanted ): void {
+		$this->assertSame( $wanted, Galley\list_tags( Galley\any_list( $list ) ) );
+	}
+
+	/**
+	 * Each list that reaches a rank is touched by an order for that rank, and those that do not are left.
+	 */
+	public function test_ranks_meet_depths(): void {
+		foreach ( array_merge( range( 0, 120 ), array( 499, 500, 501, 9999 ) ) as $rank ) {
+			$orders = Galley\rank_tags( 'l.post', $rank );
+			$this->assertContains( 'l.post', $orders );
+			foreach ( range( 1, 130 ) as $reach ) {
+				$tags    = Galley\list_tags( Galley\any_list( array( 'types' => array( 'post' ), 'depth' => $reach ) ) );
+				$touched = (bool) array_intersect( $tags, $orders );
+				if ( $rank < $reach ) {
+					$this->assertTrue( $touched, "a list of $reach, rank $rank" );
+				} elseif ( $rank >= Galley\depth( $reach ) && $rank >= Galley\DEPTHS[0] ) {
+					$this->assertFalse( $touched, "a list of $reach, rank $rank" );
+				}
+			}
+		}
+	}
+
+	public function test_queries_are_read(): void {
+		$this->assertSame( array( '202405' ), Galley\dates_of( array( 'year' => 2024, 'monthnum' => 5 ) ) );
+		$this->assertSame( array( '20240531' ), Galley\dates_of( array( 'm' => '20240531120000' ) ) );
+		$this->assertSame( array(), Galley\dates_of( array( 'm' => '12' ) ) );
+		$this->assertSame( array( 3 ), Galley\authors_of( array( 'author' => 3 ) ) );
+		$this->assertSame( array(), Galley\authors_of( array( 'author' => '-3' ) ) );
+		$this->assertSame( array( 0 ), Galley\parents_of( array( 'post_parent' => 0 ) ) );
+		$this->assertSame( array(), Galley\parents_of( array( 'post_parent' => '' ) ) );
+		$this->assertSame( array( 'title', 'm_price', 'm_stock' ), Galley\sorted_by( array( 'orderby' => 'post_title date', 'meta_key' => 'price', 'meta_query' => array( array( array( 'key' => 'stock' ) ) ) ) ) );
+		$this->assertSame( array( 'menu_order' ), Galley\sorted_by( array( 'orderby' => array( 'menu_order' => 'ASC' ) ) ) );
+	}
+}

@@ -1,0 +1,42 @@
+<?php
+/**
+ * The plugin without WordPress: what it calls while it is loaded does nothing, what pure functions call does what WordPress does.
+ *
+ * @package Galley
+ */
+
+define( 'ABSPATH', __DIR__ . '/' );
+define( 'WP_CONTENT_DIR', __DIR__ . '/nowhere' );
+define( 'HOUR_IN_SECONDS', 3600 );
+define( 'DAY_IN_SECONDS', 86400 );
+
+function add_action(): void {}
+function add_filter(): void {}
+function register_activation_hook(): void {}
+function register_deactivation_hook(): void {}
+
+function is_multisite(): bool {
+	return false;
+}
+
+function is_admin(): bool {
+	return false;
+}
+
+function get_option( string $name ) {
+	return false;
+}
+
+function __( string $text ): string {
+	return $text;
+}
+
+function wp_json_encode( $value ) {
+	return json_encode( $value );
+}
+
+function wp_strip_all_tags( string $text ): string {
+	return trim( strip_tags( preg_replace( '@<(script|style)[^>]*?>.*?</\\1>@si', '', $text ) ) );
+}
+
+require dirname( __DIR__ ) . '/galley.php';
