@@ -46,13 +46,20 @@ const PARTS = array(
 	'includes/events-options.php',
 	'includes/events-site.php',
 	'includes/shims.php',
+);
+
+/** What may be left out of a copy. */
+const OPTIONAL_PARTS = array(
 	'includes/nonces.php',
 	'admin/admin.php',
 );
 
 foreach ( PARTS as $galley_part ) {
+	require __DIR__ . '/' . $galley_part;
+}
+foreach ( OPTIONAL_PARTS as $galley_part ) {
 	if ( file_exists( __DIR__ . '/' . $galley_part ) ) {
-		require_once __DIR__ . '/' . $galley_part;
+		require __DIR__ . '/' . $galley_part;
 	}
 }
 unset( $galley_part );

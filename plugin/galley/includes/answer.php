@@ -64,8 +64,12 @@ function describe_page(): void {
 	/**
 	 * The tags of the page at hand. Add some of your own, and purge them with the action `galley_purge_tags`.
 	 */
-	$tags = (array) apply_filters( 'galley_tags', array_map( 'strval', array_keys( $GLOBALS['galley_tags'] ) ) );
-	foreach ( lines( collapsed( array_values( array_unique( array_map( __NAMESPACE__ . '\\own_tag', $tags ) ) ) ) ) as $line ) {
+	$tags = array_keys( $GLOBALS['galley_tags'] );
+	if ( has_filter( 'galley_tags' ) ) {
+		$tags = (array) apply_filters( 'galley_tags', $tags );
+		$tags = array_values( array_unique( array_map( __NAMESPACE__ . '\\own_tag', $tags ) ) );
+	}
+	foreach ( lines( collapsed( $tags ) ) as $line ) {
 		header( "Galley-Tags: $line", false );
 	}
 	if ( preg_grep( '/^cache-control:.*\b(s-maxage|max-age)=/i', headers_list() ) && ! is_missing() ) {

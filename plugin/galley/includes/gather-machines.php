@@ -52,6 +52,7 @@ function gather_rest_post( $response, $post = null ) {
 	$id = id_of( $post );
 	tag( "p$id" );
 	tag( "pt$id" );
+	tag( "pa$id" );
 	tag( "pm$id" );
 	tag( "rv$id" );
 	tag( "sk$id" );

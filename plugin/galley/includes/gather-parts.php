@@ -53,8 +53,13 @@ function gather_parts(): void {
 	add_filter( 'get_block_templates', $own . 'gather_templates', PHP_INT_MAX, 3 );
 	add_filter( 'render_block', $own . 'gather_block', PHP_INT_MAX, 2 );
 	add_filter( 'human_time_diff', $own . 'gather_time_difference', PHP_INT_MAX );
+	// Not before: on its way up WordPress reads settings for nothing that a page shows.
+	add_action( 'parse_request', $own . 'gather_options', PHP_INT_MIN );
+}
+
+function gather_options(): void {
 	foreach ( READ_OPTIONS as $option ) {
-		add_filter( "option_$option", $own . 'gather_option', PHP_INT_MAX, 2 );
+		add_filter( "option_$option", __NAMESPACE__ . '\\gather_option', PHP_INT_MAX, 2 );
 	}
 }
 
@@ -152,10 +157,10 @@ function gather_time_difference( $text ) {
 }
 
 /**
- * A setting that is read for the page; on its way up WordPress reads many for scripts that most pages do not have.
+ * A setting that is read for the page, and not for scripts that most pages do not have.
  */
 function gather_option( $value, $option = '' ) {
-	if ( did_action( 'parse_request' ) && ! doing_action( 'wp_default_scripts' ) ) {
+	if ( ! has_tag( "op.$option" ) && ! doing_action( 'wp_default_scripts' ) ) {
 		tag( "op.$option" );
 	}
 	return $value;

@@ -71,9 +71,13 @@ function gather_terms( $terms, $taxonomies = array(), $arguments = array() ) {
 	return $terms;
 }
 
+/**
+ * A user who is shown, mostly as the author of the post at hand.
+ */
 function gather_author( $value, $user_id = 0 ) {
 	if ( (int) $user_id > 0 ) {
 		tag( 'u' . (int) $user_id );
+		tag( 'pa' . (int) get_the_ID() );
 	}
 	return $value;
 }
@@ -81,6 +85,7 @@ function gather_author( $value, $user_id = 0 ) {
 function gather_this_author( $name ) {
 	if ( isset( $GLOBALS['authordata']->ID ) ) {
 		tag( 'u' . (int) $GLOBALS['authordata']->ID );
+		tag( 'pa' . (int) get_the_ID() );
 	}
 	return $name;
 }

@@ -31,7 +31,7 @@ function gather_posts(): void {
 	add_filter( 'the_content', $own . 'gather_content', PHP_INT_MAX );
 	add_filter( 'get_the_excerpt', $own . 'begin_excerpt', PHP_INT_MIN, 2 );
 	add_filter( 'get_the_excerpt', $own . 'end_excerpt', PHP_INT_MAX, 2 );
-	add_filter( 'get_the_terms', $own . 'gather_terms_of_post', PHP_INT_MAX, 2 );
+	add_filter( 'get_the_terms', $own . 'gather_terms_of_post', PHP_INT_MAX, 3 );
 	add_filter( 'get_post_metadata', $own . 'gather_field', PHP_INT_MAX, 3 );
 	foreach ( array( 'wp_get_attachment_metadata', 'wp_get_attachment_url' ) as $filter ) {
 		add_filter( $filter, $own . 'gather_attachment', PHP_INT_MAX, 2 );
@@ -110,7 +110,13 @@ function end_excerpt( $excerpt, $post = null ) {
 /**
  * @param mixed $terms Terms, an error, or false.
  */
-function gather_terms_of_post( $terms, $post_id = 0 ) {
+function gather_terms_of_post( $terms, $post_id = 0, $taxonomy = '' ) {
+	static $seen = array();
+	$key         = "$post_id.$taxonomy." . $GLOBALS['galley_prefix'];
+	if ( isset( $seen[ $key ] ) ) {
+		return $terms;
+	}
+	$seen[ $key ] = true;
 	tag( 'pt' . (int) $post_id );
 	if ( is_array( $terms ) ) {
 		foreach ( $terms as $term ) {
@@ -126,6 +132,12 @@ function gather_terms_of_post( $terms, $post_id = 0 ) {
  * A field of a post that is read. WordPress's own hidden fields are told apart: they are known by other filters.
  */
 function gather_field( $value, $id = 0, $key = '' ) {
+	static $seen = array();
+	$known       = "$id.$key." . $GLOBALS['galley_prefix'];
+	if ( isset( $seen[ $known ] ) ) {
+		return $value;
+	}
+	$seen[ $known ] = true;
 	if ( '' === $key || '_' !== $key[0] ) {
 		tag( 'pm' . (int) $id );
 	} elseif ( '_thumbnail_id' === $key ) {

@@ -144,9 +144,14 @@ function lifetime(): array {
  * Seconds to the next scheduled post. WordPress publishes on visits, so a page has to reach PHP then.
  */
 function next_publication(): ?int {
+	if ( defined( 'DISABLE_WP_CRON' ) && DISABLE_WP_CRON ) {
+		// Visits publish nothing: whoever runs the tasks orders what they change.
+		return null;
+	}
 	foreach ( _get_cron_array() ? _get_cron_array() : array() as $time => $tasks ) {
 		if ( isset( $tasks['publish_future_post'] ) ) {
-			return max( 1, (int) $time - time() );
+			// A task that is late is started by this very visit, or never runs here: neither is a reason to compose all the time.
+			return max( 60, (int) $time - time() );
 		}
 	}
 	return null;

@@ -6,7 +6,8 @@
  * them; it is deleted when the server has said that it has them: in its answer on the admin interface, or, of orders in the
  * head of an answer, by their name in a later request (`Galley-Heard`). Rows that stay are sent again. A row without orders
  * belongs to a request that died: then everything of the blog is ordered. One row per request, so that requests that run
- * at the same time take nothing from each other.
+ * at the same time take nothing from each other. The few rows there are come along with the settings that WordPress loads
+ * for every request, so that looking for them costs no query.
  *
  * @package Galley
  */
@@ -53,7 +54,7 @@ function write_pending( string $id, ?array $orders, ?int $at = null ): void {
 				'orders' => $orders,
 			)
 		),
-		'autoload'     => 'no',
+		'autoload'     => 'yes',
 	);
 	$hide = $wpdb->suppress_errors( true );
 	// phpcs:ignore WordPress.DB -- rows of our own.
@@ -73,20 +74,31 @@ function delete_pending( string $id ): void {
  * @return array<string, array{at: int, orders: ?array}> By id.
  */
 function read_pending(): array {
+	$found = array();
+	foreach ( wp_using_ext_object_cache() ? stored_pending() : wp_load_alloptions() as $name => $text ) {
+		if ( 0 === strncmp( (string) $name, 'galley_pending_', 15 ) && count( $found ) < MOST_PENDING ) {
+			$value                                = json_decode( (string) $text, true );
+			$found[ substr( (string) $name, 15 ) ] = array(
+				'at'     => (int) ( $value['at'] ?? 0 ),
+				'orders' => is_array( $value['orders'] ?? null ) ? $value['orders'] : null,
+			);
+		}
+	}
+	return $found;
+}
+
+/**
+ * Asks the database: an object cache that lives longer than the request knows nothing of rows that were written past it.
+ *
+ * @return array<string, string>
+ */
+function stored_pending(): array {
 	global $wpdb;
 	$hide = $wpdb->suppress_errors( true );
 	// phpcs:ignore WordPress.DB -- must not come from a cache.
 	$rows = $wpdb->get_results( "SELECT option_name, option_value FROM $wpdb->options WHERE option_name LIKE 'galley\\_pending\\_%' LIMIT " . MOST_PENDING );
 	$wpdb->suppress_errors( $hide );
-	$found = array();
-	foreach ( $rows ? $rows : array() as $row ) {
-		$value                                            = json_decode( $row->option_value, true );
-		$found[ substr( $row->option_name, 15 ) ] = array(
-			'at'     => (int) ( $value['at'] ?? 0 ),
-			'orders' => is_array( $value['orders'] ?? null ) ? $value['orders'] : null,
-		);
-	}
-	return $found;
+	return array_column( $rows ? $rows : array(), 'option_value', 'option_name' );
 }
 
 /**

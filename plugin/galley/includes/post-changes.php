@@ -46,7 +46,7 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 	$change['moved']  = $was !== $is || $old['link'] !== $new['link'] || $old['slug'] !== $new['slug'];
 	if ( $was && $is ) {
 		$change['tags'] = array_merge( $change['tags'], edit_tags( $id, $old, $new ) );
-		if ( $old['date'] === $new['date'] && $old['type'] === $new['type'] && $old['password'] === $new['password'] ) {
+		if ( $old['date'] === $new['date'] && $old['type'] === $new['type'] ) {
 			list( $left, $entered ) = array( array_diff_key( $left, $entered ), array_diff_key( $entered, $left ) );
 		}
 	} else {
@@ -98,8 +98,11 @@ function edit_tags( int $id, array $old, array $new ): array {
 	if ( $differs( 'excerpt', 'password' ) ) {
 		$tags[] = "pe$id";
 	}
-	if ( $differs( 'title', 'link', 'slug', 'picture', 'password', 'date', 'author', 'type' ) ) {
+	if ( $differs( 'title', 'link', 'slug', 'picture', 'password', 'date', 'type' ) ) {
 		$tags[] = "pl$id";
+	}
+	if ( $differs( 'author', 'type' ) ) {
+		$tags[] = "pa$id";
 	}
 	if ( $differs( 'terms', 'type' ) ) {
 		$tags[] = "pt$id";

@@ -11,7 +11,7 @@
  *   c  a post's comments            cn  their number                          k   the text of one comment
  *   t  a term's archive             tl  its name and address                  tc  its number of posts
  *   u  a user                       m   a menu                               sk whether a post is sticky
- *   pp a list of so many posts
+ *   pp a list of so many posts         pa who wrote a post
  *
  * Others are words: `l.` lists (lists.php), lists of terms by which change them: `lt.` terms
  * with their first or without their last post, `lta.` any, `ltc.` numbers, `lto.` names, `lc` recent comments, `lu` lists of users, `n.` a
@@ -34,31 +34,39 @@ const MOST_TAG_BYTES = 16000;
 /** One line: what every server on the way can take. */
 const LONGEST_LINE = 3800;
 
-$GLOBALS['galley_tags'] = array();
+$GLOBALS['galley_tags']   = array();
+$GLOBALS['galley_prefix'] = own_prefix();
+if ( is_multisite() ) {
+	add_action( 'switch_blog', __NAMESPACE__ . '\\on_switch', PHP_INT_MIN );
+}
 
 /**
- * Notes that the page depends on a thing.
+ * Notes that the page depends on a thing. Called a thousand times for a page.
  */
 function tag( string $tag ): void {
-	$GLOBALS['galley_tags'][ blog_prefix() . $tag ] = true;
+	$GLOBALS['galley_tags'][ $GLOBALS['galley_prefix'] . $tag ] = true;
 }
 
 /**
  * Whether the page is known to depend on a thing.
  */
 function has_tag( string $tag ): bool {
-	return isset( $GLOBALS['galley_tags'][ blog_prefix() . $tag ] );
+	return isset( $GLOBALS['galley_tags'][ $GLOBALS['galley_prefix'] . $tag ] );
 }
 
 /**
  * What stands before the tags of the blog at hand: nothing, or its number where there are several.
  */
 function blog_prefix(): string {
-	static $many = null;
-	if ( null === $many ) {
-		$many = is_multisite();
-	}
-	return $many ? get_current_blog_id() . '.' : '';
+	return $GLOBALS['galley_prefix'];
+}
+
+function own_prefix(): string {
+	return is_multisite() ? get_current_blog_id() . '.' : '';
+}
+
+function on_switch(): void {
+	$GLOBALS['galley_prefix'] = own_prefix();
 }
 
 /**

@@ -93,11 +93,7 @@ impl Around<'_> {
         edit();
         for path in self.kept {
             let page = stack.get(path);
-            assert!(
-                page.cache_status() == HIT,
-                "{path} was purged: {}",
-                page.beginning()
-            );
+            assert!(page.is_hit(), "{path} was purged: {}", page.beginning());
         }
         let fresh = |path: &&str| {
             let page = stack.get(path);
