@@ -91,7 +91,7 @@ fn switching_off_takes_all_pages_along() {
         kept: &[],
     };
     around.edit(&stack, || {
-        drop(stack.php("require_once ABSPATH . 'wp-admin/includes/plugin.php'; deactivate_plugins('galley/galley.php');"));
+        { stack.php("require_once ABSPATH . 'wp-admin/includes/plugin.php'; deactivate_plugins('galley/galley.php');"); }
     });
     assert!(!stack.get("/about/").has("galley-tags"));
 }
@@ -115,6 +115,6 @@ fn apache_carries_tags_and_orders_as_well() {
     });
     assert_text(&pages[0], "Behind Apache.");
     around.edit(&stack, || {
-        stack.rewrite(u32::try_from(id).unwrap(), "Behind Apache, by a program.")
+        stack.rewrite(u32::try_from(id).unwrap(), "Behind Apache, by a program.");
     });
 }

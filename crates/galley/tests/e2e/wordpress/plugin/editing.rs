@@ -168,7 +168,7 @@ fn a_program_on_the_command_line_is_heard() {
         kept: &["/", OTHER, ABOUT],
     };
     let pages = around.edit(stack, || {
-        stack.rewrite(u32::try_from(id).unwrap(), "Written by a program.")
+        stack.rewrite(u32::try_from(id).unwrap(), "Written by a program.");
     });
     assert_text(&pages[0], "Written by a program.");
 }

@@ -117,7 +117,7 @@ fn templates_change_what_is_made_with_them() {
         kept: &[],
     };
     theme.edit(&stack, || {
-        drop(stack.php("switch_theme('twentytwentythree');"))
+        stack.php("switch_theme('twentytwentythree');");
     });
     let text = "<!-- wp:template-part {\"slug\":\"header\"} /--><!-- wp:paragraph --><p>A page of its own.</p><!-- /wp:paragraph -->";
     let page = Around {
