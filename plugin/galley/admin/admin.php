@@ -1,0 +1,72 @@
+<?php
+/**
+ * What people see of Galley: the admin bar, the settings page, Site Health, notices, the command line.
+ *
+ * Nothing in here is needed to serve a page or to purge one; nothing in here asks the server while a page is composed.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+require_once __DIR__ . '/page.php';
+require_once __DIR__ . '/bar.php';
+require_once __DIR__ . '/health.php';
+require_once __DIR__ . '/culprits.php';
+require_once __DIR__ . '/cookies.php';
+
+if ( is_admin() ) {
+	require_once __DIR__ . '/actions.php';
+	require_once __DIR__ . '/chart.php';
+	require_once __DIR__ . '/settings.php';
+	require_once __DIR__ . '/notices.php';
+}
+if ( defined( 'WP_CLI' ) && WP_CLI ) {
+	require_once __DIR__ . '/cli.php';
+}
+
+/**
+ * Who may see and change everything.
+ */
+function may_manage(): bool {
+	return current_user_can( 'manage_options' );
+}
+
+/**
+ * Who may say how this WordPress reaches its Galley: an address that PHP then connects to.
+ */
+function may_connect(): bool {
+	return current_user_can( is_multisite() ? 'manage_network_options' : 'manage_options' );
+}
+
+/**
+ * Who may purge the page of this post; without a post, who may purge any page.
+ */
+function may_purge( int $post = 0 ): bool {
+	return may_manage() || ( $post > 0 && current_user_can( 'edit_post', $post ) );
+}
+
+/**
+ * Who may see how a page is cached.
+ */
+function may_look(): bool {
+	return current_user_can( 'edit_posts' );
+}
+
+/**
+ * The host that visitors know this site by, without a port.
+ */
+function own_host(): string {
+	return (string) wp_parse_url( home_url(), PHP_URL_HOST );
+}
+
+/**
+ * The address of a page of this site, or null for one that is somewhere else.
+ */
+function own_url( string $url ): ?string {
+	$url  = strtok( esc_url_raw( $url, array( 'http', 'https' ) ), '#' );
+	$host = $url ? wp_parse_url( $url, PHP_URL_HOST ) : null;
+	return is_string( $host ) && 0 === strcasecmp( $host, own_host() ) ? (string) $url : null;
+}

@@ -1,0 +1,51 @@
+/* Asks how the page being looked at is cached, and tells it in the admin bar. */
+( function () {
+	'use strict';
+
+	function words( id, text ) {
+		var item = document.querySelector( '#wp-admin-bar-' + id + ' .ab-item' );
+		if ( item ) {
+			item.textContent = text;
+			item.parentNode.classList.toggle( 'has-words', '' !== text );
+		}
+	}
+
+	function tell( state ) {
+		var root = document.getElementById( 'wp-admin-bar-galley' );
+		var dot = root && root.querySelector( '.galley-state' );
+		var label = root && root.querySelector( '.galley-label' );
+		if ( ! dot || ! label ) {
+			return;
+		}
+		dot.className = 'galley-state is-' + state.state;
+		label.textContent = state.label;
+		words( 'galley-why', state.why );
+		words( 'galley-do', state.what_to_do );
+	}
+
+	function ask() {
+		var body = new URLSearchParams();
+		body.set( 'action', 'galley_page_state' );
+		body.set( '_ajax_nonce', window.galleyBar.nonce );
+		body.set( 'url', window.location.href.split( '#' )[ 0 ] );
+		window
+			.fetch( window.galleyBar.ajax, { method: 'POST', body: body, credentials: 'same-origin' } )
+			.then( function ( answer ) {
+				return answer.json();
+			} )
+			.then( function ( answer ) {
+				if ( answer && answer.success ) {
+					tell( answer.data );
+				}
+			} )
+			.catch( function () {} );
+	}
+
+	if ( window.galleyBar && window.fetch ) {
+		if ( 'loading' === document.readyState ) {
+			document.addEventListener( 'DOMContentLoaded', ask );
+		} else {
+			ask();
+		}
+	}
+} )();

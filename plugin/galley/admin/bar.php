@@ -1,0 +1,119 @@
+<?php
+/**
+ * The admin bar: how the page being looked at is cached, purge it, purge all.
+ *
+ * The page is not held up by the question: a script asks after it is there.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+add_action( 'admin_bar_menu', __NAMESPACE__ . '\\bar', 90 );
+add_action( 'wp_enqueue_scripts', __NAMESPACE__ . '\\bar_script' );
+
+/**
+ * The post whose own page is being looked at; 0: none.
+ */
+function post_at_hand(): int {
+	return ! is_admin() && is_singular() ? (int) get_queried_object_id() : 0;
+}
+
+/**
+ * The address of the page being looked at.
+ */
+function url_at_hand(): string {
+	// phpcs:ignore WordPress.Security.ValidatedSanitizedInput -- own_url() cleans it.
+	$uri = isset( $_SERVER['REQUEST_URI'] ) ? wp_unslash( $_SERVER['REQUEST_URI'] ) : '/';
+	$at  = wp_parse_url( home_url() );
+	$all = ( $at['scheme'] ?? 'http' ) . '://' . ( $at['host'] ?? '' ) . ( isset( $at['port'] ) ? ':' . $at['port'] : '' );
+	return (string) own_url( $all . $uri );
+}
+
+/**
+ * @param \WP_Admin_Bar $bar The bar.
+ */
+function bar( $bar ): void {
+	$post = post_at_hand();
+	if ( ! may_purge( $post ) || ( is_admin() && ! may_manage() ) ) {
+		return;
+	}
+	$bar->add_node(
+		array(
+			'id'    => 'galley',
+			'title' => '<span class="galley-state" aria-hidden="true"></span><span class="galley-label">Galley</span>',
+			'href'  => may_manage() ? admin_url( 'options-general.php?page=galley' ) : false,
+		)
+	);
+	if ( ! is_admin() ) {
+		add_bar_item( $bar, 'galley-why', esc_html__( 'Looking how this page is cached', 'galley' ), false );
+		add_bar_item( $bar, 'galley-do', '', false );
+		add_bar_item( $bar, 'galley-purge-page', esc_html__( 'Purge this page', 'galley' ), purge_page_link( url_at_hand() ) );
+	}
+	if ( may_manage() ) {
+		add_bar_item( $bar, 'galley-purge-all', esc_html__( 'Purge all pages', 'galley' ), purge_all_link() );
+	}
+}
+
+/**
+ * @param \WP_Admin_Bar $bar   The bar.
+ * @param string        $id    Of the item.
+ * @param string        $title Escaped.
+ * @param string|false  $href  Where it leads.
+ */
+function add_bar_item( $bar, string $id, string $title, $href ): void {
+	$bar->add_node(
+		array(
+			'id'     => $id,
+			'parent' => 'galley',
+			'title'  => $title,
+			'href'   => $href,
+		)
+	);
+}
+
+/**
+ * The link that purges a page.
+ */
+function purge_page_link( string $url ): string {
+	$link = add_query_arg(
+		array(
+			'action' => 'galley_purge_page',
+			'url'    => rawurlencode( $url ),
+		),
+		admin_url( 'admin-post.php' )
+	);
+	return wp_nonce_url( $link, 'galley_purge_page' );
+}
+
+/**
+ * The link that purges everything.
+ */
+function purge_all_link(): string {
+	return wp_nonce_url( admin_url( 'admin-post.php?action=galley_purge_all' ), 'galley_purge_all' );
+}
+
+/**
+ * The script that asks, for those who see its answer.
+ */
+function bar_script(): void {
+	if ( ! is_admin_bar_showing() || ! may_purge( post_at_hand() ) || ! may_look() ) {
+		return;
+	}
+	wp_enqueue_script( 'galley-bar', plugins_url( 'bar.js', __FILE__ ), array(), VERSION, true );
+	$says = array(
+		'ajax'  => admin_url( 'admin-ajax.php' ),
+		'nonce' => wp_create_nonce( 'galley_page_state' ),
+	);
+	wp_add_inline_script( 'galley-bar', 'var galleyBar = ' . wp_json_encode( $says ) . ';', 'before' );
+	wp_add_inline_style(
+		'admin-bar',
+		'#wpadminbar .galley-state{display:inline-block;width:9px;height:9px;border-radius:50%;margin-right:7px;background:#a7aaad}' .
+		'#wpadminbar .galley-state.is-hit{background:#00ba37}#wpadminbar .galley-state.is-stale,#wpadminbar .galley-state.is-miss{background:#dba617}' .
+		'#wpadminbar .galley-state.is-pass,#wpadminbar .galley-state.is-unknown{background:#e65054}' .
+		'#wpadminbar #wp-admin-bar-galley-why .ab-empty-item,#wpadminbar #wp-admin-bar-galley-do .ab-empty-item{max-width:26em;white-space:normal;height:auto;line-height:1.5;padding-top:4px;padding-bottom:4px}' .
+		'#wpadminbar #wp-admin-bar-galley-do:not(.has-words){display:none}'
+	);
+}

@@ -1,0 +1,215 @@
+<?php
+/**
+ * What works against the page cache, and which plugin that is: a second page cache, a second purger, a cookie.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/** Folders of plugins that purge other caches with every edit, and their names. */
+const PURGERS = array(
+	'varnish-http-purge'            => 'Proxy Cache Purge',
+	'nginx-helper'                  => 'Nginx Helper',
+	'nginx-cache'                   => 'Nginx Cache',
+	'vcaching'                      => 'VCaching',
+	'w3-total-cache'                => 'W3 Total Cache',
+	'wp-rocket'                     => 'WP Rocket',
+	'litespeed-cache'               => 'LiteSpeed Cache',
+	'wp-super-cache'                => 'WP Super Cache',
+	'wp-fastest-cache'              => 'WP Fastest Cache',
+	'cache-enabler'                 => 'Cache Enabler',
+	'pantheon-advanced-page-cache'  => 'Pantheon Advanced Page Cache',
+	'purge-varnish'                 => 'Purge Varnish Cache',
+	'spinupwp'                      => 'SpinupWP',
+	'surge'                         => 'Surge',
+	'breeze'                        => 'Breeze',
+	'hummingbird-performance'       => 'Hummingbird',
+	'comet-cache'                   => 'Comet Cache',
+	'powered-cache'                 => 'Powered Cache',
+);
+
+/** How much of the plugins is searched for the one that sets a cookie. */
+const MOST_FILES      = 4000;
+const MOST_FILE_BYTES = 400000;
+const MOST_SECONDS    = 3.0;
+
+/**
+ * Everything that works against the cache, each in a sentence, by a key that stays.
+ *
+ * @return array<string, string>
+ */
+function defeats(): array {
+	$found = array();
+	$cache = second_cache();
+	if ( null !== $cache ) {
+		/* translators: %s: name of a plugin */
+		$found[ 'cache-' . sanitize_key( $cache ) ] = sprintf( __( 'A second page cache is at work: %s (advanced-cache.php). Its copies are not purged with Galley\'s; switch its page cache off.', 'galley' ), $cache );
+	}
+	foreach ( second_purgers( active_plugins() ) as $folder => $name ) {
+		/* translators: %s: name of a plugin */
+		$found[ 'purger-' . sanitize_key( $folder ) ] = sprintf( __( 'A second plugin purges: %s. It purges pages that have not changed; deactivate it, or its purging.', 'galley' ), $name );
+	}
+	foreach ( seen_cookies() as $name => $seen ) {
+		$found[ 'cookie-' . sanitize_key( (string) $name ) ] = cookie_sentence( (string) $name, $seen );
+	}
+	return $found;
+}
+
+/**
+ * The files of active plugins, relative to the folder of plugins.
+ *
+ * @return string[]
+ */
+function active_plugins(): array {
+	$own     = (array) get_option( 'active_plugins', array() );
+	$network = is_multisite() ? array_keys( (array) get_site_option( 'active_sitewide_plugins', array() ) ) : array();
+	return array_values( array_filter( array_merge( $own, $network ), 'is_string' ) );
+}
+
+/**
+ * Those of the active plugins that purge, too. Pure.
+ *
+ * @param string[] $active From `active_plugins()`.
+ * @return array<string, string> Folder and name.
+ */
+function second_purgers( array $active ): array {
+	$folders = array_map( 'dirname', $active );
+	return array_intersect_key( PURGERS, array_flip( $folders ) );
+}
+
+/**
+ * The name of what answers before WordPress is loaded; null: nothing does.
+ */
+function second_cache(): ?string {
+	$file = WP_CONTENT_DIR . '/advanced-cache.php';
+	if ( ! defined( 'WP_CACHE' ) || ! WP_CACHE || ! is_readable( $file ) ) {
+		return null;
+	}
+	// phpcs:ignore WordPress.WP.AlternativeFunctions.file_get_contents_file_get_contents -- a local file.
+	return name_of_drop_in( (string) file_get_contents( $file, false, null, 0, 65536 ) );
+}
+
+/**
+ * The plugin that a drop-in belongs to. Pure.
+ *
+ * @param string $code The beginning of `advanced-cache.php`.
+ */
+function name_of_drop_in( string $code ): string {
+	foreach ( PURGERS as $folder => $name ) {
+		if ( false !== stripos( $code, '/' . $folder . '/' ) || false !== stripos( $code, $name ) ) {
+			return $name;
+		}
+	}
+	if ( preg_match( '~plugins/([A-Za-z0-9_-]{1,80})/~', $code, $match ) ) {
+		return $match[1];
+	}
+	return preg_match( '~Plugin Name:\s*([^\r\n]{1,80})~i', $code, $match ) ? trim( $match[1], " \t*/" ) : 'advanced-cache.php';
+}
+
+/**
+ * @param string $name Of the cookie.
+ * @param array  $seen Where, and by whom as far as that was found out.
+ */
+function cookie_sentence( string $name, array $seen ): string {
+	$by = is_string( $seen['by'] ?? null ) && '' !== $seen['by']
+		/* translators: 1: name of a plugin or theme, 2: a file and a line */
+		? sprintf( __( 'It is probably set by %1$s (%2$s).', 'galley' ), $seen['by'], (string) ( $seen['at'] ?? '' ) )
+		: __( 'Which plugin sets it could not be found out.', 'galley' );
+	/* translators: 1: name of a cookie, 2: a path, 3: a sentence about its plugin */
+	return sprintf( __( 'The cookie %1$s is set for visitors who are not logged in, on %2$s, so that such pages cannot be kept. %3$s', 'galley' ), $name, (string) ( $seen['path'] ?? '/' ), $by );
+}
+
+/**
+ * The plugin or theme whose code sets a cookie, by a look into the files of those that are active.
+ *
+ * @return array{by: string, at: string}|null
+ */
+function culprit_of( string $cookie ): ?array {
+	$needles = session_name() === $cookie ? array( 'session_start' ) : array( $cookie );
+	$until   = microtime( true ) + MOST_SECONDS;
+	$left    = MOST_FILES;
+	foreach ( code_folders() as $name => $folder ) {
+		foreach ( php_files( $folder ) as $file ) {
+			if ( --$left < 0 || microtime( true ) > $until ) {
+				return null;
+			}
+			// phpcs:ignore WordPress.WP.AlternativeFunctions.file_get_contents_file_get_contents -- a local file.
+			$line = line_with( (string) file_get_contents( $file, false, null, 0, MOST_FILE_BYTES ), $needles );
+			if ( $line > 0 ) {
+				return array(
+					'by' => (string) $name,
+					'at' => ltrim( str_replace( WP_CONTENT_DIR, '', $file ), '/' ) . ':' . $line,
+				);
+			}
+		}
+	}
+	return null;
+}
+
+/**
+ * Where the code of active plugins and themes is, by their names.
+ *
+ * @return array<string, string>
+ */
+function code_folders(): array {
+	require_once ABSPATH . 'wp-admin/includes/plugin.php';
+	$folders = array();
+	foreach ( active_plugins() as $plugin ) {
+		$path = WP_PLUGIN_DIR . '/' . $plugin;
+		if ( 0 === strpos( $plugin, 'galley/' ) || ! is_readable( $path ) ) {
+			continue;
+		}
+		$head = get_plugin_data( $path, false, false );
+		$name = '' === $head['Name'] ? $plugin : $head['Name'];
+
+		$folders[ $name ] = '.' === dirname( $plugin ) ? $path : dirname( $path );
+	}
+	foreach ( wp_get_mu_plugins() as $plugin ) {
+		$folders[ basename( $plugin ) ] = $plugin;
+	}
+	foreach ( array( wp_get_theme(), wp_get_theme( get_template() ) ) as $theme ) {
+		$folders[ (string) $theme->get( 'Name' ) ] = $theme->get_stylesheet_directory();
+	}
+	return $folders;
+}
+
+/**
+ * The PHP files of a folder and below it, or the file itself.
+ */
+function php_files( string $path ): \Generator {
+	if ( is_file( $path ) ) {
+		yield $path;
+		return;
+	}
+	if ( ! is_dir( $path ) ) {
+		return;
+	}
+	$flags = \FilesystemIterator::SKIP_DOTS | \FilesystemIterator::CURRENT_AS_PATHNAME;
+	$all   = new \RecursiveIteratorIterator( new \RecursiveDirectoryIterator( $path, $flags ), \RecursiveIteratorIterator::LEAVES_ONLY, \RecursiveIteratorIterator::CATCH_GET_CHILD );
+	foreach ( $all as $file ) {
+		if ( '.php' === substr( $file, -4 ) && is_readable( $file ) ) {
+			yield $file;
+		}
+	}
+}
+
+/**
+ * The first line of PHP code that has one of these words outside of a comment; 0: none. Pure.
+ *
+ * @param string[] $needles Words.
+ */
+function line_with( string $code, array $needles ): int {
+	foreach ( $needles as $needle ) {
+		if ( '' !== $needle && false !== strpos( $code, $needle ) ) {
+			foreach ( token_get_all( $code ) as $token ) {
+				if ( is_array( $token ) && ! in_array( $token[0], array( T_COMMENT, T_DOC_COMMENT, T_INLINE_HTML ), true ) && false !== strpos( $token[1], $needle ) ) {
+					return (int) $token[2];
+				}
+			}
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,135 @@
+<?php
+/**
+ * Site Health: the page cache is recognised, the server answers, no purge order is waiting, nothing defeats the cache.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+add_filter( 'site_status_page_cache_supported_cache_headers', __NAMESPACE__ . '\\cache_headers' );
+add_filter( 'site_status_tests', __NAMESPACE__ . '\\health_tests' );
+
+/**
+ * WordPress asks for the front page a few times and looks for a page cache in the answers.
+ *
+ * @param array $headers Names, with what tells a cache by their value.
+ */
+function cache_headers( $headers ): array {
+	$headers                 = (array) $headers;
+	$headers['cache-status'] = static function ( $value ) {
+		return is_kept( is_array( $value ) ? implode( ', ', $value ) : (string) $value );
+	};
+	return $headers;
+}
+
+/**
+ * Whether a `Cache-Status` (RFC 9211) tells of a page that Galley has kept, or has now. Pure.
+ */
+function is_kept( string $status ): bool {
+	return (bool) preg_match( '/(^|,)\s*galley\b[^,]*;\s*(hit|stored|fwd=stale)\b/i', $status );
+}
+
+/**
+ * @param array $tests Of WordPress.
+ */
+function health_tests( $tests ): array {
+	$tests                               = (array) $tests;
+	$tests['direct']['galley_connection'] = array(
+		'label' => __( 'Galley answers', 'galley' ),
+		'test'  => __NAMESPACE__ . '\\health_connection',
+	);
+	$tests['direct']['galley_orders']    = array(
+		'label' => __( 'Purge orders reach Galley', 'galley' ),
+		'test'  => __NAMESPACE__ . '\\health_orders',
+	);
+	$tests['direct']['galley_defeats']   = array(
+		'label' => __( 'Nothing defeats the page cache', 'galley' ),
+		'test'  => __NAMESPACE__ . '\\health_defeats',
+	);
+	return $tests;
+}
+
+/**
+ * A result as Site Health wants it.
+ *
+ * @param string $test   Its name.
+ * @param string $status `good`, `recommended` or `critical`.
+ * @param string $label  In a sentence.
+ * @param string $says   What about it.
+ */
+function health_result( string $test, string $status, string $label, string $says ): array {
+	return array(
+		'test'        => $test,
+		'status'      => $status,
+		'label'       => $label,
+		'badge'       => array(
+			'label' => __( 'Performance', 'galley' ),
+			'color' => 'blue',
+		),
+		'description' => '<p>' . esc_html( $says ) . '</p>',
+		'actions'     => sprintf( '<a href="%s">%s</a>', esc_url( admin_url( 'options-general.php?page=galley' ) ), esc_html__( 'Galley settings', 'galley' ) ),
+	);
+}
+
+function health_connection(): array {
+	$status = call( 'GET', '/status' );
+	if ( 200 === $status['status'] ) {
+		return health_result( 'galley_connection', 'good', __( 'Galley answers', 'galley' ), __( 'The plugin can tell the server what an edit changes.', 'galley' ) );
+	}
+	return health_result( 'galley_connection', 'critical', __( 'Galley does not answer', 'galley' ), connection_trouble( $status ) );
+}
+
+/**
+ * Why the server does not answer, and what to do.
+ *
+ * @param array $status The answer to `GET /status`.
+ */
+function connection_trouble( array $status ): string {
+	if ( null === connection() ) {
+		return __( 'No connection is set up. Run `galley plugin install` with the folder of this WordPress on the server.', 'galley' );
+	}
+	if ( 401 === $status['status'] ) {
+		return __( 'The server does not know this token. Restart Galley if the token is new; else run `galley plugin install` again.', 'galley' );
+	}
+	/* translators: %s: an error message */
+	return sprintf( __( '%s. Is Galley running, and may PHP reach its address?', 'galley' ), (string) $status['error'] );
+}
+
+function health_orders(): array {
+	$waiting = waiting_orders();
+	if ( 0 === $waiting ) {
+		return health_result( 'galley_orders', 'good', __( 'No purge order is waiting', 'galley' ), __( 'Every edit has reached the server.', 'galley' ) );
+	}
+	return health_result(
+		'galley_orders',
+		'recommended',
+		__( 'Purge orders are waiting', 'galley' ),
+		/* translators: %s: a number */
+		sprintf( _n( '%s order has not been acknowledged by the server. It is sent again by itself.', '%s orders have not been acknowledged by the server. They are sent again by themselves.', $waiting, 'galley' ), number_format_i18n( $waiting ) )
+	);
+}
+
+/**
+ * Purge orders that the server has not acknowledged for longer than a request takes.
+ */
+function waiting_orders(): int {
+	$now     = time();
+	$waiting = array_filter(
+		read_pending(),
+		static function ( array $row ) use ( $now ): bool {
+			return $now - $row['at'] >= DEAD_AFTER;
+		}
+	);
+	return count( $waiting );
+}
+
+function health_defeats(): array {
+	$found = defeats();
+	if ( array() === $found ) {
+		return health_result( 'galley_defeats', 'good', __( 'Nothing defeats the page cache', 'galley' ), __( 'No cookie of visitors, no second page cache and no second purger was seen.', 'galley' ) );
+	}
+	return health_result( 'galley_defeats', 'recommended', __( 'Something defeats the page cache', 'galley' ), implode( ' ', $found ) );
+}

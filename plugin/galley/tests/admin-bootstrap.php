@@ -1,0 +1,73 @@
+<?php
+/**
+ * What the files of admin/ and nonces.php call when they are loaded, without a WordPress.
+ *
+ * Only pure functions are tested here; what WordPress does with the rest is tested with a real one.
+ */
+
+defined( 'ABSPATH' ) || define( 'ABSPATH', dirname( __DIR__ ) . '/' );
+foreach ( array( 'MINUTE_IN_SECONDS' => 60, 'DAY_IN_SECONDS' => 86400 ) as $name => $value ) {
+	defined( $name ) || define( $name, $value );
+}
+
+if ( ! function_exists( 'add_action' ) ) {
+	function add_action() {}
+}
+if ( ! function_exists( 'add_filter' ) ) {
+	function add_filter() {}
+}
+if ( ! function_exists( 'is_admin' ) ) {
+	function is_admin() {
+		return false;
+	}
+}
+if ( ! function_exists( '__' ) ) {
+	function __( $text ) {
+		return $text;
+	}
+}
+if ( ! function_exists( '_n' ) ) {
+	function _n( $one, $many, $number ) {
+		return 1 === $number ? $one : $many;
+	}
+}
+if ( ! function_exists( 'esc_html' ) ) {
+	function esc_html( $text ) {
+		return htmlspecialchars( $text, ENT_QUOTES );
+	}
+}
+if ( ! function_exists( 'number_format_i18n' ) ) {
+	function number_format_i18n( $number, $decimals = 0 ) {
+		return number_format( (float) $number, $decimals );
+	}
+}
+if ( ! function_exists( 'human_time_diff' ) ) {
+	function human_time_diff( $from, $to ) {
+		return intdiv( $to - $from, 60 ) . ' mins';
+	}
+}
+if ( ! class_exists( 'WP_CLI' ) ) {
+	/** As much of WP-CLI as the commands use; keeps what they say. */
+	class WP_CLI {
+		public static $commands = array();
+		public static $said     = array();
+		public static function add_command( $name, $callable ) {
+			self::$commands[ $name ] = $callable;
+		}
+		public static function line( $text ) {
+			self::$said[] = $text;
+		}
+		public static function success( $text ) {
+			self::$said[] = "Success: $text";
+		}
+		public static function error( $text ) {
+			self::$said[] = "Error: $text";
+		}
+	}
+}
+
+require_once dirname( __DIR__ ) . '/includes/request.php';
+require_once dirname( __DIR__ ) . '/includes/nonces.php';
+foreach ( array( 'page', 'health', 'culprits', 'cookies', 'chart', 'cli' ) as $name ) {
+	require_once dirname( __DIR__ ) . "/admin/$name.php";
+}
