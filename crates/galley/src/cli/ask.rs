@@ -96,6 +96,14 @@ fn parse(text: &str) -> Result<Door, Trouble> {
 }
 
 impl Admin {
+    /// The admin interface at an address, with a token.
+    pub(super) fn at(address: &str, token: &str) -> Result<Self, Trouble> {
+        Ok(Self {
+            door: parse(address)?,
+            token: Some(token.to_owned()),
+        })
+    }
+
     /// Asks a question.
     pub(super) fn get(&self, path: &str) -> Result<Value, Trouble> {
         self.ask("GET", path, Bytes::new())

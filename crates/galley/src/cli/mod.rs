@@ -1,10 +1,11 @@
-//! The command line: `run`, `check`, `purge`, `status`, `why`, `doctor`.
+//! The command line: `run`, `check`, `purge`, `status`, `why`, `doctor`, `plugin`.
 //!
 //! Data goes to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage or configuration.
 
 mod ask;
 mod doctor;
 mod options;
+mod plugin;
 mod show;
 mod why;
 
@@ -27,6 +28,7 @@ pub fn main() -> ExitCode {
         Command::Status(options) => status(&options),
         Command::Why(options) => why::why(&options),
         Command::Doctor(options) => doctor::doctor(&options),
+        Command::Plugin(command) => plugin::plugin(&command),
     }
 }
 

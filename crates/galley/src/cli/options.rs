@@ -26,6 +26,42 @@ pub(super) enum Command {
     Why(WhyOptions),
     /// Look for what is wrong with the machine, with PHP and with WordPress
     Doctor(DoctorOptions),
+    /// Put the WordPress plugin into a WordPress, or take it out
+    #[command(subcommand)]
+    Plugin(PluginCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum PluginCommand {
+    /// Put the plugin into a WordPress, or a newer one in its place, connect it with Galley and activate it
+    Install(PluginOptions),
+    /// Take the plugin out of a WordPress, with all that it keeps there
+    Remove(RemoveOptions),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct PluginOptions {
+    /// The folder of the WordPress: the one with wp-load.php
+    #[arg(value_name = "DIR")]
+    pub(super) dir: PathBuf,
+    #[command(flatten)]
+    pub(super) admin: AdminOptions,
+    /// The site of the configuration that this WordPress is [default: the one with this root]
+    #[arg(long, value_name = "HOST")]
+    pub(super) site: Option<String>,
+    /// Print what was done as JSON on stdout
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct RemoveOptions {
+    /// The folder of the WordPress: the one with wp-load.php
+    #[arg(value_name = "DIR")]
+    pub(super) dir: PathBuf,
+    /// Print what was done as JSON on stdout
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Args, Debug)]

@@ -1,0 +1,239 @@
+//! Which site a WordPress is, how its PHP reaches the admin interface, and with what token.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use galley_config::{AdminListen, Config, Site, Upstream, token_place};
+use galley_rules::route::HostPattern;
+
+use super::Trouble;
+use super::folder::{Owner, random_hex, user};
+use crate::cli::options::PluginOptions;
+use crate::cli::{DEFAULT_CONFIG, configuration};
+
+/// The way from a WordPress to its Galley.
+pub(super) struct Target {
+    /// `unix:/path` or `http://address:port`.
+    pub(super) address: String,
+    pub(super) token: String,
+    pub(super) token_file: PathBuf,
+    /// Whether the file was made now, so that a running server does not know it.
+    pub(super) is_new: bool,
+    /// The host that WordPress is asked under.
+    pub(super) host: String,
+    /// Whom the configuration runs its PHP as.
+    pub(super) php_user: Option<String>,
+}
+
+/// Finds it from the options, or from the configuration that they name; makes the token's file where there is none.
+pub(super) fn target(options: &PluginOptions, root: &Path) -> Result<Target, Trouble> {
+    if let Some(address) = &options.admin.admin {
+        let Some(file) = options.admin.token_file.clone() else {
+            return Err(Trouble::Usage(
+                "--admin needs --token-file: the file with the site's token".to_owned(),
+            ));
+        };
+        return Ok(Target {
+            address: address.clone(),
+            token: read_token(&file)?,
+            token_file: file,
+            is_new: false,
+            host: options.site.clone().unwrap_or_else(|| LOCAL.to_owned()),
+            php_user: None,
+        });
+    }
+    let path = options.admin.config.as_deref();
+    let path = path.unwrap_or(Path::new(DEFAULT_CONFIG));
+    let config = configuration(path).map_err(Trouble::Config)?;
+    let site = find_site(&config, root, options.site.as_deref(), path)?;
+    let address = match &config.admin.listen {
+        AdminListen::Off => {
+            return Err(Trouble::Failed(format!(
+                "the admin interface is off in `{}`, and the plugin needs it: set `[admin] listen`",
+                path.display()
+            )));
+        }
+        AdminListen::Tcp(address) => {
+            let mut address = *address;
+            if address.ip().is_unspecified() {
+                address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+            }
+            format!("http://{address}")
+        }
+        AdminListen::Unix(path) => format!("unix:{}", path.display()),
+    };
+    let given = options
+        .admin
+        .token_file
+        .clone()
+        .or_else(|| site.token_file.clone());
+    let (token_file, is_new) = match given {
+        Some(file) => (file, false),
+        None => (make_token(&config, site)?, true),
+    };
+    Ok(Target {
+        token: read_token(&token_file)?,
+        address,
+        token_file,
+        is_new,
+        host: site
+            .hosts
+            .iter()
+            .find_map(|host| match host {
+                HostPattern::Exact(name) => Some(name.clone()),
+                HostPattern::Wildcard(_) | HostPattern::Any => None,
+            })
+            .unwrap_or_else(|| LOCAL.to_owned()),
+        php_user: match site.upstream {
+            Upstream::Managed => site.managed.user.clone(),
+            Upstream::Php(_) | Upstream::Http(_) | Upstream::Files => None,
+        },
+    })
+}
+
+/// The site with this name, or the only one with this root.
+fn find_site<'c>(
+    config: &'c Config,
+    root: &Path,
+    name: Option<&str>,
+    path: &Path,
+) -> Result<&'c Site, Trouble> {
+    if let Some(name) = name {
+        let found = config.sites.iter().find(|site| site.name == name);
+        return found.ok_or_else(|| {
+            let names: Vec<_> = config.sites.iter().map(|s| s.name.as_str()).collect();
+            Trouble::Usage(format!(
+                "no site `{name}` in `{}`: there are `{}`",
+                path.display(),
+                names.join("`, `")
+            ))
+        });
+    }
+    let has_root = |site: &&Site| {
+        let own = site.root.as_ref().and_then(|root| root.canonicalize().ok());
+        own.is_some_and(|own| own == root)
+    };
+    let found: Vec<&Site> = config.sites.iter().filter(has_root).collect();
+    match (found.as_slice(), config.sites.as_slice()) {
+        ([one], _) => Ok(one),
+        ([], [only]) if only.root.is_none() => Ok(only),
+        (several, _) => {
+            let why = match several {
+                [] => "no site",
+                _ => "more than one site",
+            };
+            Err(Trouble::Usage(format!(
+                "{why} in `{}` has the root `{}`: say which one with --site HOST",
+                path.display(),
+                root.display()
+            )))
+        }
+    }
+}
+
+fn read_token(file: &Path) -> Result<String, Trouble> {
+    let text = fs::read_to_string(file).map_err(|cause| Trouble::file("read", file, &cause))?;
+    let token = text.trim();
+    let is_plain = token.bytes().all(|byte| byte.is_ascii_graphic());
+    if token.is_empty() || !is_plain {
+        return Err(Trouble::Failed(format!(
+            "`{}` holds no token: one word of letters and digits",
+            file.display()
+        )));
+    }
+    Ok(token.to_owned())
+}
+
+/// Makes the file where Galley looks for it, for the user that Galley runs as.
+fn make_token(config: &Config, site: &Site) -> Result<PathBuf, Trouble> {
+    let (Some(folder), Some(host)) = (
+        config.files.first().and_then(|file| file.parent()),
+        site.hosts.first(),
+    ) else {
+        return Err(Trouble::Usage("the configuration has no file".to_owned()));
+    };
+    let file = token_place(folder, host);
+    let tokens = file.parent().unwrap_or(folder);
+    let owner = server_user(config);
+    let failed = |cause: std::io::Error| Trouble::file("write", &file, &cause);
+    if !tokens.exists() {
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(tokens)
+            .map_err(failed)?;
+        give(tokens, owner).map_err(failed)?;
+    }
+    let token = random_hex(TOKEN_BYTES).map_err(failed)?;
+    let mut options = fs::OpenOptions::new();
+    let made = options.write(true).create_new(true).mode(0o600).open(&file);
+    let mut made = made.map_err(failed)?;
+    std::io::Write::write_all(&mut made, format!("{token}\n").as_bytes()).map_err(failed)?;
+    give(&file, owner).map_err(failed)?;
+    Ok(file)
+}
+
+/// Who Galley runs as, told by its admin socket; `None` where that is oneself or not known.
+fn server_user(config: &Config) -> Option<Owner> {
+    let AdminListen::Unix(socket) = &config.admin.listen else {
+        return None;
+    };
+    let found = fs::symlink_metadata(socket).ok()?;
+    let owner = Owner {
+        uid: found.uid(),
+        gid: found.gid(),
+    };
+    rustix::process::geteuid().is_root().then_some(owner)
+}
+
+fn give(path: &Path, owner: Option<Owner>) -> std::io::Result<()> {
+    match owner {
+        Some(owner) => std::os::unix::fs::lchown(path, Some(owner.uid), Some(owner.gid)),
+        None => Ok(()),
+    }
+}
+
+/// Whom PHP runs as, who must be able to read the connection; `None`: oneself, because nobody but root can give files away.
+///
+/// `content` is the owner of WordPress's content folder: where PHP can write it belongs to PHP's user.
+pub(super) fn php_user(target: &Target, content: Owner) -> Result<Option<Owner>, Trouble> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(None);
+    }
+    if let Some(name) = &target.php_user {
+        let found = user(name);
+        return found
+            .map(Some)
+            .ok_or_else(|| Trouble::Failed(format!("there is no user `{name}` on this machine")));
+    }
+    if content.uid != 0 {
+        return Ok(Some(content));
+    }
+    Ok(user(WEB_USER))
+}
+
+/// The folder on the way to a unix socket that this user cannot walk through.
+pub(super) fn closed_folder(address: &str, owner: Option<Owner>) -> Option<PathBuf> {
+    let (socket, owner) = (Path::new(address.strip_prefix("unix:")?), owner?);
+    let is_closed = |folder: &&Path| {
+        fs::metadata(folder).is_ok_and(|found| {
+            let bit = match (found.uid() == owner.uid, found.gid() == owner.gid) {
+                (true, _) => 0o100,
+                (false, true) => 0o010,
+                (false, false) => 0o001,
+            };
+            owner.uid != 0 && found.mode() & bit == 0
+        })
+    };
+    let mut folders = socket.ancestors().skip(1);
+    folders.find(is_closed).map(Path::to_owned)
+}
+
+/// Where no host is known.
+const LOCAL: &str = "localhost";
+
+/// Debian's and Alpine's user for web content.
+const WEB_USER: &str = "www-data";
+
+/// Of a token that is made here.
+const TOKEN_BYTES: usize = 32;

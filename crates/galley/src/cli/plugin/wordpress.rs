@@ -1,0 +1,332 @@
+//! A WordPress on the disk: the plugin's files in it, its connection, and PHP on the command line.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::fs::FileType;
+
+use super::Trouble;
+use super::folder::{Folder, Owner, temporary};
+
+/// What became of the plugin's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Put {
+    New,
+    Replaced,
+    Same,
+}
+
+impl Put {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::New => "installed",
+            Self::Replaced => "replaced",
+            Self::Same => "unchanged",
+        }
+    }
+}
+
+/// The folders of a WordPress, held open.
+pub(super) struct WordPress {
+    pub(super) root: PathBuf,
+    pub(super) content: Folder,
+    plugins: Folder,
+}
+
+impl WordPress {
+    /// Opens the WordPress in `dir`.
+    pub(super) fn open(dir: &Path) -> Result<Self, Trouble> {
+        let root = dir
+            .canonicalize()
+            .map_err(|cause| Trouble::file("open", dir, &cause))?;
+        if !root.join("wp-load.php").is_file() {
+            return Err(Trouble::Usage(format!(
+                "`{}` is not the folder of a WordPress: it has no wp-load.php",
+                root.display()
+            )));
+        }
+        let folder = Folder::open(&root).map_err(|cause| Trouble::file("open", &root, &cause))?;
+        let content = enter(&folder, "wp-content")?;
+        let plugins = enter(&content, "plugins")?;
+        Ok(Self {
+            root,
+            content,
+            plugins,
+        })
+    }
+
+    /// Who owns the folder of plugins: PHP's user, where WordPress may install plugins itself.
+    pub(super) fn owner(&self) -> Result<Owner, Trouble> {
+        let path = self.plugins.path();
+        self.plugins
+            .owner()
+            .map_err(|cause| Trouble::file("look at", path, &cause))
+    }
+
+    /// Where the plugin is, or will be.
+    pub(super) fn plugin(&self) -> PathBuf {
+        self.plugins.path().join(PLUGIN)
+    }
+
+    /// Writes the plugin beside its place and puts it there in one step.
+    pub(super) fn put_plugin(&self, files: &[(&str, &[u8])]) -> Result<Put, Trouble> {
+        let there = self.ours()?;
+        if there == Some(true) && self.is_same(files) {
+            return Ok(Put::Same);
+        }
+        let owner = if rustix::process::geteuid().is_root() {
+            Some(self.owner()?)
+        } else {
+            None
+        };
+        let failed = |cause: io::Error| Trouble::file("write", &self.plugin(), &cause);
+        let new = temporary(PLUGIN).map_err(failed)?;
+        let put = self
+            .write_all(&new, files, owner)
+            .and_then(|()| self.plugins.replace(&new, PLUGIN));
+        if let Err(cause) = put {
+            let _ = self.plugins.remove_tree(&new);
+            return Err(failed(cause));
+        }
+        Ok(match there {
+            None => Put::New,
+            Some(_) => Put::Replaced,
+        })
+    }
+
+    fn write_all(
+        &self,
+        new: &str,
+        files: &[(&str, &[u8])],
+        owner: Option<Owner>,
+    ) -> io::Result<()> {
+        let top = self.plugins.make(new, owner)?;
+        for (name, bytes) in files {
+            let (folders, name) = name.rsplit_once('/').unwrap_or(("", name));
+            let mut inner = None;
+            for folder in folders.split('/').filter(|part| !part.is_empty()) {
+                inner = Some(inner.as_ref().unwrap_or(&top).make(folder, owner)?);
+            }
+            let folder = inner.as_ref().unwrap_or(&top);
+            folder.write_new(name, bytes, 0o644, owner)?;
+        }
+        Ok(())
+    }
+
+    /// Whether what has the plugin's place is the plugin; `None`: nothing is there.
+    fn ours(&self) -> Result<Option<bool>, Trouble> {
+        let path = self.plugin();
+        let kind = self.plugins.kind(PLUGIN);
+        match kind.map_err(|cause| Trouble::file("look at", &path, &cause))? {
+            None => return Ok(None),
+            Some(FileType::Directory) => {}
+            Some(_) => {
+                return Err(Trouble::Failed(format!(
+                    "`{}` is a link or a file, not the plugin's folder: move it away first",
+                    path.display()
+                )));
+            }
+        }
+        let head = self.plugins.enter(PLUGIN).and_then(|folder| {
+            let head = folder.read(MAIN, HEAD_BYTES)?;
+            Ok(is_ours(&String::from_utf8_lossy(&head)))
+        });
+        match head {
+            Ok(true) => Ok(Some(true)),
+            _ => Err(Trouble::Failed(format!(
+                "`{}` is another plugin's folder, or a damaged copy: move it away first",
+                path.display()
+            ))),
+        }
+    }
+
+    /// Whether every file is there as it should be. A file too much does no harm.
+    fn is_same(&self, files: &[(&str, &[u8])]) -> bool {
+        let same = |name: &str, bytes: &[u8]| -> io::Result<bool> {
+            let mut folder = self.plugins.enter(PLUGIN)?;
+            let (folders, name) = name.rsplit_once('/').unwrap_or(("", name));
+            for part in folders.split('/').filter(|part| !part.is_empty()) {
+                folder = folder.enter(part)?;
+            }
+            Ok(folder.read(name, bytes.len() as u64 + 1)? == bytes)
+        };
+        files
+            .iter()
+            .all(|(name, bytes)| same(name, bytes).unwrap_or(false))
+    }
+
+    /// Writes the connection, readable by PHP alone.
+    pub(super) fn connect(
+        &self,
+        address: &str,
+        token: &str,
+        php: Option<Owner>,
+    ) -> Result<PathBuf, Trouble> {
+        let text = format!(
+            "<?php\n// Written by `galley plugin install`: how this WordPress reaches its Galley. Keep it to yourself.\n\
+             defined( 'ABSPATH' ) || exit;\n\nreturn array(\n\t'address' => {},\n\t'token'   => {},\n);\n",
+            quoted(address),
+            quoted(token)
+        );
+        let path = self.content.path().join(CONNECTION);
+        self.content
+            .write(CONNECTION, text.as_bytes(), 0o600, php)
+            .map_err(|cause| Trouble::file("write", &path, &cause))?;
+        Ok(path)
+    }
+
+    /// Removes plugin and connection; false where neither was there.
+    pub(super) fn remove(&self) -> Result<bool, Trouble> {
+        let there = self.ours()?;
+        let plugin = self.plugin();
+        if there.is_some() {
+            self.plugins
+                .remove_tree(PLUGIN)
+                .map_err(|cause| Trouble::file("remove", &plugin, &cause))?;
+        }
+        let connection = self.content.remove_file(CONNECTION);
+        let path = self.content.path().join(CONNECTION);
+        let was_connected = connection.map_err(|cause| Trouble::file("remove", &path, &cause))?;
+        Ok(there.is_some() || was_connected)
+    }
+
+    /// Runs PHP inside this WordPress as `user`; what it prints between two marks. `Ok(None)`: there is no PHP here.
+    pub(super) fn php(
+        &self,
+        code: &str,
+        host: &str,
+        user: Option<Owner>,
+    ) -> Result<Option<String>, Trouble> {
+        let script = format!(
+            "$_SERVER += array( 'HTTP_HOST' => {}, 'REQUEST_URI' => '/', 'REQUEST_METHOD' => 'GET', \
+             'SERVER_PROTOCOL' => 'HTTP/1.1', 'REMOTE_ADDR' => '127.0.0.1' );\n\
+             require 'wp-load.php';\nrequire_once ABSPATH . 'wp-admin/includes/plugin.php';\n{code}",
+            quoted(host)
+        );
+        let mut command = tokio::process::Command::new("php");
+        command
+            .args(["-d", "display_errors=stderr", "-r", &script])
+            .current_dir(&self.root)
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        if let Some(user) = user {
+            command.uid(user.uid).gid(user.gid).env("HOME", "/");
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|cause| Trouble::Failed(cause.to_string()))?;
+        let output =
+            runtime.block_on(async { tokio::time::timeout(PATIENCE, command.output()).await });
+        let output = match output {
+            Ok(Ok(output)) => output,
+            Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Ok(Err(error)) => return Err(Trouble::Failed(format!("cannot run php: {error}"))),
+            Err(_) => {
+                return Err(Trouble::Failed(format!(
+                    "PHP did not end within {PATIENCE:?}"
+                )));
+            }
+        };
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        if let Some((_, rest)) = said.split_once(MARK)
+            && let Some((answer, _)) = rest.split_once(MARK)
+        {
+            return Ok(Some(answer.to_owned()));
+        }
+        let all = format!("{}{said}", String::from_utf8_lossy(&output.stderr));
+        Err(Trouble::Failed(format!(
+            "WordPress did not answer on the command line: {}",
+            in_short(&all)
+        )))
+    }
+}
+
+fn enter(folder: &Folder, name: &str) -> Result<Folder, Trouble> {
+    folder.enter(name).map_err(|cause| {
+        let path = folder.path().join(name);
+        if path.is_symlink() {
+            return Trouble::Failed(format!(
+                "`{}` is a symbolic link, and links out of the site are not followed: name the WordPress that it leads to",
+                path.display()
+            ));
+        }
+        Trouble::file("open", &path, &cause)
+    })
+}
+
+/// Whether the head of a plugin's main file names this plugin.
+fn is_ours(head: &str) -> bool {
+    let name = head.split_once("Plugin Name:").map(|(_, rest)| rest);
+    name.and_then(|rest| rest.lines().next()).map(str::trim) == Some("Galley")
+}
+
+/// A PHP string literal.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
+/// What can be read of an answer that may be a page: without tags, on one line.
+fn in_short(text: &str) -> String {
+    let mut plain = String::new();
+    let mut is_tag = false;
+    for character in text.chars() {
+        match character {
+            '<' => is_tag = true,
+            '>' if is_tag => is_tag = false,
+            c if !is_tag => plain.push(if c.is_control() { ' ' } else { c }),
+            _ => {}
+        }
+    }
+    let words: Vec<&str> = plain.split_whitespace().collect();
+    words.join(" ").chars().take(MOST_SHOWN).collect()
+}
+
+/// What PHP's answer stands between; WordPress and other plugins may print around it.
+pub(super) const MARK: &str = "\u{1}galley\u{1}";
+
+const PLUGIN: &str = "galley";
+const MAIN: &str = "galley.php";
+const CONNECTION: &str = "galley-connection.php";
+
+/// WordPress itself looks for a plugin's name in so many bytes.
+const HEAD_BYTES: u64 = 8 * 1024;
+
+/// How long WordPress may take to activate a plugin.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const MOST_SHOWN: usize = 400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_shown_in_short() {
+        let page = "<!doctype html><title>Error</title>\n<p>No\tdatabase</p>\u{1b}[2J";
+        assert_eq!(in_short(page), "ErrorNo database [2J");
+        assert_eq!(in_short(&"x".repeat(1000)).len(), MOST_SHOWN);
+    }
+
+    #[test]
+    fn the_plugin_is_told_from_others_by_its_name() {
+        for (head, wanted) in [
+            (
+                "<?php\n/**\n * Plugin Name:       Galley\n * Version: 1",
+                true,
+            ),
+            ("/* Plugin Name: Galley\r\n", true),
+            ("/* Plugin Name: Galley Slaves\n", false),
+            ("/* Name: Galley\n", false),
+        ] {
+            assert_eq!(is_ours(head), wanted, "{head}");
+        }
+    }
+
+    #[test]
+    fn php_strings_cannot_be_left() {
+        assert_eq!(quoted(r"a'b\"), r"'a\'b\\'");
+    }
+}
