@@ -1,4 +1,4 @@
-//! Starts the real things that tests, demo and bench need: PHP-FPM, MariaDB, Apache, WordPress, Galley itself.
+//! Starts the real things that tests, demo and bench need: PHP-FPM, MariaDB, Apache, WordPress, Chromium, Galley itself.
 //!
 //! Every part has its own directory (usually below a [`Scratch`]), its own unix socket or a free TCP port on 127.0.0.1, and
 //! ends with its handle; if the process that started it dies without a word, a watcher ends it. Nothing here touches
@@ -11,6 +11,7 @@
 
 mod account;
 mod apache;
+mod chromium;
 pub mod client;
 pub mod exactness;
 pub mod faults;
@@ -30,6 +31,7 @@ mod wordpress;
 
 pub use account::{require_reachable, runs_as_root};
 pub use apache::{Apache, ApacheOptions};
+pub use chromium::{Chromium, Tab};
 pub use fcgiwrap::FcgiWrap;
 pub use galley::{Galley, Launch};
 pub use mariadb::{Durability, MariaDb};

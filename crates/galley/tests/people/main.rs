@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
 
+mod browser;
 mod install;
 mod pages;
 mod stack;

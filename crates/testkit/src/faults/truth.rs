@@ -165,7 +165,7 @@ impl Truth {
         let line = answer.body.split(|byte| *byte == b'\n').next()?;
         let line = std::str::from_utf8(line).ok()?;
         let version: u64 = line.split(' ').nth(1)?.parse().ok()?;
-        let said = answer.field(VERSION_FIELD)?.parse().ok()?;
+        let said: u64 = answer.field(VERSION_FIELD)?.parse().ok()?;
         let is_whole = version <= self.version(page)
             && version == said
             && self.compose(page, version) == answer.body;

@@ -1,0 +1,131 @@
+//! The same in Chromium: a person logs in, edits in the block editor, and a visitor reads it at the next request.
+//!
+//! Pictures of what was seen are left in the build's folder, in `tmp/screenshots`.
+
+use std::path::{Path, PathBuf};
+
+use galley_testkit::{Chromium, Scratch, Tab};
+use serde_json::json;
+
+use super::stack::{Stack, shared};
+
+fn picture(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
+    folder.join(format!("{name}.png"))
+}
+
+fn log_in(tab: &mut Tab<'_>, stack: &Stack) {
+    tab.go(&stack.url("/wp-login.php")).unwrap();
+    let form = format!(
+        "document.querySelector('#user_login').value = {}; document.querySelector('#user_pass').value = {}; \
+         document.querySelector('#loginform').submit()",
+        json!(stack.wordpress.user),
+        json!(stack.wordpress.password)
+    );
+    tab.say(&form).unwrap();
+    tab.wait("location.pathname.startsWith('/wp-admin/') && document.readyState === 'complete'")
+        .unwrap();
+}
+
+#[test]
+fn an_edit_in_the_block_editor_is_read_by_visitors_at_the_next_request() {
+    let stack = &*shared();
+    let post = stack.publish("edited-in-chromium");
+    let path = "/edited-in-chromium/";
+    stack.warm(path);
+    let scratch = Scratch::new().unwrap();
+    let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
+    let mut tab = browser.person().unwrap();
+    log_in(&mut tab, stack);
+
+    tab.go(&stack.url(&format!("/wp-admin/post.php?post={post}&action=edit")))
+        .unwrap();
+    tab.wait("window.wp && wp.data && wp.data.select('core/editor').getCurrentPostId()")
+        .unwrap();
+    tab.say("wp.data.dispatch('core/preferences').set('core/edit-post', 'welcomeGuide', false)")
+        .unwrap();
+    tab.wait("document.querySelector('[data-type=\"core/paragraph\"]')")
+        .unwrap();
+    tab.say("wp.data.dispatch('core/block-editor').selectBlock(wp.data.select('core/block-editor').getBlockOrder()[0])")
+        .unwrap();
+    tab.click("[data-type='core/paragraph']").unwrap();
+    tab.wait("document.activeElement && document.activeElement.closest('[data-type=\"core/paragraph\"]')")
+        .unwrap();
+    tab.write("Written in Chromium. ").unwrap();
+    tab.wait("wp.data.select('core/editor').isEditedPostDirty()")
+        .unwrap();
+    tab.picture(&picture("block-editor")).unwrap();
+    stack.warm(path);
+    tab.click(".editor-post-publish-button").unwrap();
+    tab.wait("wp.data.select('core/editor').didPostSaveRequestSucceed() && !wp.data.select('core/editor').isEditedPostDirty()")
+        .unwrap();
+
+    let next = stack.get(path);
+    assert!(
+        next.text().contains("Written in Chromium."),
+        "{}",
+        next.beginning()
+    );
+    drop(tab);
+    let mut visitor = browser.person().unwrap();
+    visitor.go(&stack.url(path)).unwrap();
+    visitor
+        .wait("document.body.innerText.includes('Written in Chromium.') && !document.querySelector('#wpadminbar')")
+        .unwrap();
+    visitor.picture(&picture("visitor")).unwrap();
+}
+
+#[test]
+fn the_admin_bar_and_the_settings_page_work() {
+    let stack = &*shared();
+    stack.publish("seen-in-chromium");
+    let path = "/seen-in-chromium/";
+    stack.warm(path);
+    let scratch = Scratch::new().unwrap();
+    let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
+    let mut tab = browser.person().unwrap();
+    log_in(&mut tab, stack);
+
+    tab.go(&stack.url(path)).unwrap();
+    tab.wait("document.querySelector('#wp-admin-bar-galley .galley-state.is-hit')")
+        .unwrap();
+    let label = tab.say("document.querySelector('#wp-admin-bar-galley .galley-label').innerText");
+    assert!(
+        label
+            .unwrap()
+            .as_str()
+            .is_some_and(|label| label.contains("cached"))
+    );
+    tab.say("document.querySelector('#wp-admin-bar-galley').classList.add('hover')")
+        .unwrap();
+    tab.picture(&picture("admin-bar")).unwrap();
+    tab.say("window.wasHere = true; document.querySelector('#wp-admin-bar-galley-purge-page a').click()")
+        .unwrap();
+    // The link leads back to the page.
+    tab.wait(&format!(
+        "!window.wasHere && location.pathname === {} && document.querySelector('#wp-admin-bar-galley .galley-state.is-miss')",
+        json!(path)
+    ))
+    .unwrap();
+    assert!(!stack.get(path).is_hit());
+
+    stack.warm(path);
+    tab.go(&stack.url("/wp-admin/options-general.php?page=galley"))
+        .unwrap();
+    tab.wait("document.querySelector('.galley-connection .is-fine') && document.querySelector('.galley-chart rect')")
+        .unwrap();
+    let height = tab.say("document.querySelector('.galley-chart').getBoundingClientRect().height");
+    assert!(
+        height
+            .unwrap()
+            .as_f64()
+            .is_some_and(|pixels| pixels > 100.0)
+    );
+    tab.picture(&picture("settings")).unwrap();
+    assert!(stack.get(path).is_hit());
+    tab.click("#galley-purge-all").unwrap();
+    tab.wait("location.search.includes('galley=purged-all') && document.querySelector('.notice-success')")
+        .unwrap();
+    assert!(!stack.get(path).is_hit());
+    tab.picture(&picture("purged")).unwrap();
+}
