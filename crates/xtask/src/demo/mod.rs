@@ -14,6 +14,7 @@ use std::{
     fs, io,
     net::{IpAddr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
+    process::{Command, Stdio},
 };
 
 use clap::Args;
@@ -71,6 +72,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
     let config = folder.path().join("galley.toml");
     fs::write(&config, configuration(addr, &root, folder.path()))
         .map_err(|e| format!("cannot write {}: {e}", config.display()))?;
+    // Somebody's own WordPress is served as it is.
+    if accounts.is_some() {
+        talk.step("putting the plugin into WordPress");
+        put_plugin(&binary, &root, &config, folder.path())?;
+    }
     talk.step("starting Galley with PHP");
     let galley = Galley::start_config(&binary, folder.path(), &config)?;
     talk.step("measuring");
@@ -135,6 +141,26 @@ fn own_site(
     };
     let site = WordPress::install(&root, &database, &options)?;
     Ok((!signals.asked_to_end()).then_some((database, site)))
+}
+
+/// What `galley plugin install` does for everybody, with the environment that Galley is then started with.
+fn put_plugin(binary: &Path, root: &Path, config: &Path, folder: &Path) -> Result<(), Complaint> {
+    let output = Command::new(binary)
+        .args(["plugin", "install", "--config"])
+        .args([config, root])
+        .env("RUNTIME_DIRECTORY", folder)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| format!("cannot run {}: {e}", binary.display()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    Err(format!(
+        "`galley plugin install` failed:\n{}",
+        String::from_utf8_lossy(&said)
+    )
+    .into())
 }
 
 fn existing(dir: &Path) -> Result<PathBuf, Complaint> {

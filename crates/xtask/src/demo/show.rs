@@ -78,6 +78,10 @@ pub(super) fn sign(
         lines.push(format!("Log in at   {url}/wp-login.php"));
         lines.push(format!("User        {}  (also: editor)", site.user));
         lines.push(format!("Password    {}", site.password));
+        lines.push(format!(
+            "Plugin      {url}/wp-admin/options-general.php?page=galley"
+        ));
+        lines.push("            edit a post, and look at it in another browser".to_owned());
         lines.push(String::new());
     }
     let (binary, config) = (shown(binary), shown(config));
@@ -86,6 +90,10 @@ pub(super) fn sign(
     lines.push(format!("{binary} why {url}/ --config {config}"));
     lines.push(format!("{binary} status --config {config}"));
     lines.push(format!("{binary} purge --all --config {config}"));
+    if accounts.is_none() {
+        lines.push("With the plugin, every edit purges exactly what it changes:".to_owned());
+        lines.push(format!("{binary} plugin install DIR --config {config}"));
+    }
     lines.push(String::new());
     lines.push("Ctrl-C ends everything.".to_owned());
     framed(&lines)
