@@ -237,7 +237,15 @@ fn every_command_line_is_one_that_galley_takes() {
                 complaints.push(format!("{}: no command `{command}`", block.place));
                 continue;
             }
-            let known = help(&[command]);
+            // A command may have commands of its own: `plugin install`.
+            let mut known = help(&[command]);
+            if let Some(inner) = rest.first().filter(|word| !word.starts_with('-')) {
+                let is_command = |l: &str| l.trim_start().starts_with(&format!("{inner} "));
+                let of_commands = known.split("Commands:").nth(1).unwrap_or_default();
+                if of_commands.lines().any(is_command) {
+                    known = help(&[command, inner]);
+                }
+            }
             for option in rest.iter().filter(|word| word.starts_with('-')) {
                 let option = option.split('=').next().unwrap();
                 let mut listed = known
