@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use galley_config::{AdminListen, Colour, Upstream, for_root, from_text, load};
+use galley_config::{AdminListen, Colour, Upstream, for_root, from_text, load, token_place};
 use galley_rules::route::HostPattern;
 use proptest::prelude::*;
 
@@ -27,6 +27,48 @@ fn a_folder_alone_is_a_site() {
         assert_eq!(site.root.as_deref(), Some(root.path()));
         assert_eq!(site.limits.in_flight, 0);
     }
+}
+
+#[test]
+fn a_token_beside_the_file_counts_where_none_is_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("galley.toml");
+    let site =
+        |hosts: &str, more: &str| format!("[[site]]\nhosts = [{hosts}]\nroot = \".\"\n{more}\n");
+    let taken = |text: &str| {
+        fs::write(&file, text).unwrap();
+        load(&file).map(|config| config.sites[0].token_file.clone())
+    };
+    assert_eq!(taken(&site("\"a.test\", \"b.test\"", "")).unwrap(), None);
+    for (hosts, first) in [
+        ("\"a.test\", \"b.test\"", "a.test"),
+        ("\"*.c.test\"", "any.c.test"),
+        ("\"*\"", "any"),
+    ] {
+        let token = dir.path().join(format!("tokens/{first}.token"));
+        fs::create_dir_all(token.parent().unwrap()).unwrap();
+        fs::write(&token, "0123456789abcdef0123456789abcdef\n").unwrap();
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o644)).unwrap();
+        let refused = taken(&site(hosts, "")).unwrap_err().to_string();
+        assert!(refused.contains("others can reach"), "{refused}");
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(
+            taken(&site(hosts, "")).unwrap(),
+            Some(token.clone()),
+            "{hosts}"
+        );
+        // One that is named is the only one.
+        let other = dir.path().join("other.token");
+        fs::copy(&token, &other).unwrap();
+        let named = taken(&site(hosts, "token_file = \"other.token\"")).unwrap();
+        assert_eq!(named, Some(other));
+    }
+    let place = token_place(
+        Path::new("/etc/galley"),
+        &HostPattern::Exact("x.test".to_owned()),
+    );
+    assert_eq!(place, Path::new("/etc/galley/tokens/x.test.token"));
 }
 
 #[test]
