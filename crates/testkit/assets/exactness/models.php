@@ -20,23 +20,15 @@ foreach ( array( 'switch_theme', 'customize_save_after', 'import_start', 'import
 	add_action( $hook, static fn() => note( 'proxy-cache-purge', '*' ) );
 }
 
-// Nginx Helper.
+// Nginx Helper, with the settings that it has when purging is switched on.
 add_action( 'transition_post_status', __NAMESPACE__ . '\\nginx_helper_status', 20, 3 );
-add_action( 'before_delete_post', static fn( $id ) => nginx_helper_post( (int) $id ) );
-add_action( 'wp_insert_comment', static fn( $id, $comment ) => nginx_helper_comment( $comment ), 200, 2 );
-add_action( 'transition_comment_status', static fn( $new, $old, $comment ) => nginx_helper_comment( $comment ), 200, 3 );
+add_action( 'before_delete_post', static fn( $id ) => 'trash' === get_post_status( $id ) || nginx_helper_post( (int) $id ), 10 );
+add_action( 'wp_insert_comment', static fn( $id, $comment ) => '1' !== (string) $comment->comment_approved || nginx_helper_post( (int) $comment->comment_post_ID ), 200, 2 );
+add_action( 'transition_comment_status', static fn( $new, $old, $comment ) => ! in_array( 'approved', array( $new, $old ), true ) || nginx_helper_post( (int) $comment->comment_post_ID ), 200, 3 );
 add_action( 'edit_term', static fn() => nginx_helper( home_url( '/' ) ), 20 );
 add_action( 'delete_term', static fn() => nginx_helper( home_url( '/' ) ), 20 );
 add_action( 'edit_attachment', static fn( $id ) => nginx_helper( get_attachment_link( $id ) ), 100 );
-add_action(
-	'check_ajax_referer',
-	static function ( $action ): void {
-		if ( 'save-sidebar-widgets' === $action ) {
-			nginx_helper( home_url( '/' ) );
-		}
-	},
-	19
-);
+add_action( 'check_ajax_referer', static fn( $action ) => 'save-sidebar-widgets' !== $action || nginx_helper( home_url( '/' ) ), 19 );
 
 /** Notes an address for one of the two; `null` gives all that was noted. */
 function note( ?string $model, $url = '' ): array {
@@ -68,15 +60,15 @@ function proxy_cache_purge_goes_live( string $new, string $old, \WP_Post $post )
 function proxy_cache_purge_post( $id ): void {
 	$id   = (int) $id;
 	$type = get_post_type( $id );
-	if ( ! $type || in_array( $type, array( 'nav_menu_item', 'revision' ), true ) || ! in_array( get_post_status( $id ), array( 'publish', 'private', 'trash', 'pending', 'draft', 'inherit' ), true ) ) {
+	if ( ! $type || in_array( $type, array( 'nav_menu_item', 'revision' ), true ) || ! in_array( get_post_status( $id ), array( 'publish', 'private', 'trash', 'pending', 'draft' ), true ) ) {
 		return;
 	}
-	$note = static fn( $url ) => note( 'proxy-cache-purge', $url );
-	$link = str_replace( '__trashed', '', (string) get_permalink( $id ) );
-	$note( $link );
-	$note( trailingslashit( $link ) . 'amp/' );
+	// It drops the query of every address.
+	$note = static fn( $url ) => note( 'proxy-cache-purge', is_string( $url ) ? (string) strtok( $url, '?' ) : '' );
+	$link   = (string) get_permalink( $id );
 	$object = get_post_type_object( $type );
-	$note( rest_url( 'wp/v2/' . ( $object->rest_base ? $object->rest_base : $type ) . "/$id/" ) );
+	$note( $link );
+	$note( rest_url( 'wp/v2/' . ( $object->rest_base ? $object->rest_base : $type . 's' ) . "/$id/" ) );
 	foreach ( get_object_taxonomies( $type ) as $taxonomy ) {
 		$about = get_taxonomy( $taxonomy );
 		$terms = get_the_terms( $id, $taxonomy );
@@ -85,16 +77,24 @@ function proxy_cache_purge_post( $id ): void {
 			$note( rest_url( 'wp/v2/' . ( $about->rest_base ? $about->rest_base : $taxonomy ) . "/{$term->term_id}/" ) );
 		}
 	}
-	$author = (int) get_post_field( 'post_author', $id );
-	$note( get_author_posts_url( $author ) );
-	$note( get_author_feed_link( $author ) );
-	foreach ( array( 'rdf_url', 'rss_url', 'rss2_url', 'atom_url', 'comments_rss2_url' ) as $feed ) {
-		$note( get_bloginfo_rss( $feed ) );
-	}
-	if ( ! in_array( $type, array( 'post', 'page' ), true ) ) {
+	if ( 'post' === $type ) {
+		$author = (int) get_post_field( 'post_author', $id );
+		$note( get_author_posts_url( $author ) );
+		$note( get_author_feed_link( $author ) );
+		$note( rest_url( "wp/v2/users/$author/" ) );
+		foreach ( array( 'rdf_url', 'rss_url', 'rss2_url', 'atom_url', 'comments_rss2_url' ) as $feed ) {
+			$note( get_bloginfo_rss( $feed ) );
+		}
+		$note( get_post_comments_feed_link( $id ) );
+	} elseif ( 'page' !== $type ) {
 		$note( get_post_type_archive_link( $type ) );
 		$note( get_post_type_archive_feed_link( $type ) );
 	}
+	if ( 'trash' === get_post_status( $id ) ) {
+		$note( str_replace( '__trashed', '', $link ) );
+		$note( str_replace( '__trashed', '', $link ) . 'feed/' );
+	}
+	$note( rest_url() );
 	$note( home_url( '/' ) );
 	$posts = (int) get_option( 'page_for_posts' );
 	if ( $posts ) {
@@ -128,12 +128,11 @@ function nginx_helper_post( int $id ): void {
 	}
 	nginx_helper( str_replace( '__trashed', '', (string) get_permalink( $post ) ) );
 	nginx_helper( home_url( '/' ) );
-	if ( 'post' === $post->post_type ) {
-		list( $year, $month, $day ) = explode( '-', substr( $post->post_date, 0, 10 ) );
-		nginx_helper( get_day_link( (int) $year, (int) $month, (int) $day ) );
-		nginx_helper( get_month_link( (int) $year, (int) $month ) );
-		nginx_helper( get_year_link( (int) $year ) );
-	}
+	nginx_helper( get_post_type_archive_link( $post->post_type ) );
+	list( $year, $month, $day ) = explode( '-', substr( $post->post_date, 0, 10 ) );
+	nginx_helper( get_day_link( (int) $year, (int) $month, (int) $day ) );
+	nginx_helper( get_month_link( (int) $year, (int) $month ) );
+	nginx_helper( get_year_link( (int) $year ) );
 	foreach ( get_object_taxonomies( $post ) as $taxonomy ) {
 		$terms = get_the_terms( $post, $taxonomy );
 		foreach ( is_array( $terms ) && get_taxonomy( $taxonomy )->public ? $terms : array() as $term ) {
@@ -141,10 +140,4 @@ function nginx_helper_post( int $id ): void {
 		}
 	}
 	nginx_helper( get_author_posts_url( (int) $post->post_author ) );
-}
-
-function nginx_helper_comment( $comment ): void {
-	if ( $comment instanceof \WP_Comment ) {
-		nginx_helper( get_permalink( (int) $comment->comment_post_ID ) );
-	}
 }

@@ -114,7 +114,7 @@ function menu_form(): void {
 			'parent-id'   => $item->menu_item_parent,
 			'position'    => $item->menu_order,
 			'type'        => $item->type,
-			'title'       => (int) ( $_GET['item'] ?? 0 ) === $item->ID ? sanitize_text_field( wp_unslash( $_GET['title'] ?? '' ) ) : $item->post_title,
+			'title'       => (int) ( $_GET['item'] ?? 0 ) === $item->ID ? sanitize_text_field( wp_unslash( $_GET['title'] ?? '' ) ) : $item->title,
 			'url'         => $item->url,
 			'description' => '',
 			'attr-title'  => '',

@@ -53,7 +53,7 @@ pub(super) fn tally(around: &Around<'_>) -> Tally {
                 tally.findings.push(Finding {
                     what: Wrong::Over,
                     page: (*target).to_owned(),
-                    difference: String::new(),
+                    difference: first.how.clone(),
                 });
             }
         }
@@ -70,6 +70,7 @@ mod tests {
     fn seen(hit: bool, essence: &str, at: Instant) -> Seen {
         Seen {
             hit,
+            how: String::new(),
             essence: essence.to_owned(),
             at,
         }

@@ -19,6 +19,8 @@ use crate::{
 pub(super) struct Seen {
     /// Whether it came from the cache.
     pub(super) hit: bool,
+    /// How it came to be, in the server's words.
+    pub(super) how: String,
     /// Everything that counts of the answer: status, some fields, the masked body.
     pub(super) essence: String,
     /// When the answer was whole.
@@ -68,6 +70,7 @@ impl Seen {
     fn of(answer: &Response) -> Self {
         Self {
             hit: answer.is_hit(),
+            how: answer.cache_status().to_owned(),
             essence: essence(answer),
             at: Instant::now(),
         }

@@ -122,7 +122,7 @@ pub struct Finding {
     pub what: Wrong,
     /// Its address.
     pub page: String,
-    /// For a stale page some lines of what it said (`-`) and what is composed (`+`); else empty.
+    /// For a stale page some lines of what it said (`-`) and what is composed (`+`); else how the answer came to be.
     pub difference: String,
 }
 

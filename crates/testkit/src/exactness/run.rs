@@ -285,11 +285,15 @@ impl<'s> Stage<'s> {
             look()?;
         }
         let seen = look()?;
-        if let Some(page) = wrong(&seen).first() {
-            return Err(Trouble::Refused(format!(
-                "{page} of {} is not the truth after a purge",
-                with.name()
-            )));
+        let untrue = self.pages.iter().zip(seen.iter().zip(&self.truth));
+        for (page, (seen, truth)) in untrue {
+            if seen.essence != truth.essence {
+                return Err(Trouble::Refused(format!(
+                    "{page} of {} is not the truth after a purge:\n{}",
+                    with.name(),
+                    diff::lines(&seen.essence, &truth.essence)
+                )));
+            }
         }
         let cold: Vec<&str> = self
             .pages

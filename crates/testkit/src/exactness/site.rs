@@ -259,7 +259,7 @@ fn options(notes: &Path) -> Options {
             file("exact-models.php", MODELS),
         ],
         extra_config: format!(
-            "$_SERVER['HTTP_HOST'] = '{HOST}';\ndefine( 'EXACTNESS_NOTES', '{}' );\n",
+            "$_SERVER['HTTP_HOST'] = $_SERVER['SERVER_NAME'] = '{HOST}';\ndefine( 'EXACTNESS_NOTES', '{}' );\n",
             notes.display()
         ),
         ..Options::default()
