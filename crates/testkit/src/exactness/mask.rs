@@ -28,6 +28,11 @@ pub const MASKS: &[(&str, &str, &str)] = &[
         r#"(data-secret=(?:\\*"|&quot;)|#\?secret=)[0-9A-Za-z]{10}"#,
         "${1}secret",
     ),
+    (
+        "the newest change of the whole site, which a feed without posts shows",
+        r"<lastBuildDate>[^<]*</lastBuildDate>((?:\s*<(?:language|generator|sy:[A-Za-z]+)>[^<]*</[A-Za-z:]+>)*\s*</channel>)",
+        "${1}",
+    ),
 ];
 
 /// The text with everything masked that varies.
@@ -70,6 +75,14 @@ mod tests {
                 r#"data-secret=\"secret\" src=x/#?secret=secret"#,
             ),
             (r#"{"nonce":"abcdef0123"}"#, r#"{"nonce":"nonce"}"#),
+            (
+                "<lastBuildDate>Fri</lastBuildDate>\n<sy:updatePeriod>hourly</sy:updatePeriod>\n</channel>",
+                "\n<sy:updatePeriod>hourly</sy:updatePeriod>\n</channel>",
+            ),
+            (
+                "<lastBuildDate>Fri</lastBuildDate>\n<item></item></channel>",
+                "<lastBuildDate>Fri</lastBuildDate>\n<item></item></channel>",
+            ),
             (
                 "<p>0123456789 abcdef0123</p>",
                 "<p>0123456789 abcdef0123</p>",
