@@ -3,8 +3,6 @@
 //!
 //! What is done is in the kit; `make exactness` runs the long form of the same. A failure names the pages and what differs.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
 use std::fmt::Write as _;
 use std::path::Path;
 

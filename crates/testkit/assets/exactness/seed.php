@@ -97,12 +97,15 @@ function plant(): void {
 	}
 	add( 'wp_navigation', 'navigation', 'Navigation', '<!-- wp:navigation-link {"label":"Contact","url":"/contact/","kind":"custom"} /--><!-- wp:navigation-link {"label":"Visit","type":"page","id":' . post( 'visit' ) . ',"url":"/visit/","kind":"post-type"} /-->' );
 	widgets();
+	// Styles are filed under their theme only by who may do that.
+	wp_set_current_user( 1 );
 	$classic = get_stylesheet();
 	switch_theme( 'twentytwentythree' );
 	$styles = \WP_Theme_JSON_Resolver::get_user_global_styles_post_id();
 	date_of( $styles, strtotime( '2022-03-01 08:00:00 UTC' ) );
 	update_option( 'exactness_styles', $styles, false );
 	switch_theme( $classic );
+	wp_set_current_user( 0 );
 	add_post_meta( post( 'notes-on-painting-a-hull' ), 'catch', 'Two mackerel' );
 	// Whoever was approved once is not moderated any more; the flood control of strangers is about time.
 	update_option( 'comment_previously_approved', '1' );

@@ -19,12 +19,7 @@ use super::{
     editor::Editor,
     site::{Site, WITH, WITHOUT},
 };
-use crate::{
-    Trouble,
-    client::{Connection, Request},
-    trouble::During,
-    wait::came_true,
-};
+use crate::{Trouble, client::Request, trouble::During, wait::came_true};
 
 /// A figure of several rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -80,45 +75,36 @@ fn pages(site: &Site, workers: [u32; 2]) -> Result<(usize, Middle, Middle), Trou
         .step_by(3)
         .collect();
     let mut asked = 0;
-    // The first round fills PHP's cache of compiled files.
-    for place in [0, 1] {
-        block(site, workers, place, &targets, &mut asked)?;
-    }
     let (mut plain, mut added) = (Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
+    for round in 0..=ROUNDS {
         let mut spent = [0.0; 2];
-        let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
-        for place in order {
-            spent[place] = block(site, workers, place, &targets, &mut asked)?;
+        for target in &targets {
+            asked += 1;
+            let order = if asked % 2 == 0 { [0, 1] } else { [1, 0] };
+            for place in order {
+                spent[place] +=
+                    compose(site, workers[place], [WITHOUT, WITH][place], target, asked)?;
+            }
         }
-        let [without, with] = spent;
-        plain.push(without / count(targets.len()));
-        added.push((with / without - 1.0) * 100.0);
+        // The first round fills PHP's cache of compiled files.
+        if round > 0 {
+            let [without, with] = spent;
+            plain.push(without / count(targets.len()));
+            added.push((with / without - 1.0) * 100.0);
+        }
     }
     Ok((targets.len() * ROUNDS, Middle::of(plain), Middle::of(added)))
 }
 
-/// Milliseconds of the worker for all these pages, each under an address that nobody has asked for.
-fn block(
-    site: &Site,
-    workers: [u32; 2],
-    place: usize,
-    targets: &[&str],
-    asked: &mut u32,
-) -> Result<f64, Trouble> {
-    let host = [WITHOUT, WITH][place];
-    let worker = workers[place];
+/// Milliseconds of the worker for a page under an address that nobody has asked for.
+fn compose(site: &Site, worker: u32, host: &str, target: &str, asked: u32) -> Result<f64, Trouble> {
     let before = idle(worker)?;
-    let mut connection = Connection::within(site.addr(), PATIENCE)?;
-    for target in targets {
-        *asked += 1;
-        let request = Request::get(&format!("{target}?cost={asked}"))
-            .host(host)
-            .patience(PATIENCE);
-        let answer = connection.exchange(&request)?;
-        if answer.is_hit() {
-            return Err(Trouble::Refused(format!("{target} was not composed")));
-        }
+    let answer = Request::get(&format!("{target}?cost={asked}"))
+        .host(host)
+        .patience(PATIENCE)
+        .send(site.addr())?;
+    if answer.is_hit() {
+        return Err(Trouble::Refused(format!("{target} was not composed")));
     }
     let spent = idle(worker)?.saturating_sub(before);
     Ok(spent.as_secs_f64() * 1000.0)
@@ -209,7 +195,7 @@ fn count(pages: usize) -> f64 {
     u32::try_from(pages).map_or(1.0, f64::from).max(1.0)
 }
 
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 20;
 const EDITS: usize = 60;
 const WARM_EDITS: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(60);
