@@ -90,7 +90,10 @@ mod tests {
     #[test]
     fn codings_are_read_in_their_order() {
         use Applied::{Brotli, Deflate, Gzip, Zstd};
-        type Row = (&'static [&'static str], Result<&'static [Applied], Unreadable>);
+        type Row = (
+            &'static [&'static str],
+            Result<&'static [Applied], Unreadable>,
+        );
         let table: &[Row] = &[
             (&[], Ok(&[])),
             (&[""], Ok(&[])),

@@ -187,6 +187,9 @@ impl<'s> Stage<'s> {
             self.site.purge(*with, &noted)?;
             first.push(self.look(with.host())?);
         }
+        if let Some(code) = act.later {
+            editor.command_line(code)?;
+        }
         let after = self.fresh()?;
         let tallies = self.tallies(&warm, &first, &after, answered)?;
         let before = std::mem::replace(&mut self.truth, after);

@@ -275,7 +275,7 @@ fn token(scratch: &Scratch, name: &str, text: &str) -> Result<PathBuf, Trouble> 
 fn configuration(root: &Path, tokens: &[PathBuf; 2], fpm: [&PhpFpm; 3]) -> String {
     let mut text = format!(
         "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken_file = {}\n\
-         [cache]\nmemory = \"256MiB\"\n[log]\naccess = \"off\"\n",
+         [cache]\nmemory = \"256MiB\"\n[log]\naccess = \"off\"\nlevel = \"warn\"\n",
         quoted(&tokens[0].display().to_string())
     );
     let mut site = |host: &str, fpm: &PhpFpm, workers: usize, lines: &str| {

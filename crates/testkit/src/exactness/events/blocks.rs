@@ -49,7 +49,11 @@ pub(super) const ACTS: &[Act] = &[
             "global-styles/[[styles]]",
             r##"{"styles":{"color":{"background":"#f4efe6"}},"settings":{}}"##,
         )
-    }),
+    })
+    // Up to 6.1 the style sheet is kept for a minute, whatever is saved meanwhile.
+    .later(
+        "delete_transient( 'global_styles_' . get_stylesheet() ); delete_transient( 'global_styles_svg_filters_' . get_stylesheet() );",
+    ),
     act("block-body", REST, "text of a post", |e| {
         e.rest(
             "POST",

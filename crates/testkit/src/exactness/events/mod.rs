@@ -45,6 +45,8 @@ pub(super) struct Act {
     pub(super) way: &'static str,
     pub(super) effect: Effect,
     pub(super) short: bool,
+    /// PHP that lets time pass before the truth is composed, where WordPress itself shows a change only later.
+    pub(super) later: Option<&'static str>,
     pub(super) run: fn(&mut Editor<'_>) -> Result<(), Trouble>,
 }
 
@@ -89,6 +91,7 @@ const fn act(
         way,
         effect: Effect::Change,
         short: false,
+        later: None,
         run,
     }
 }
@@ -97,6 +100,12 @@ impl Act {
     /// Also in the short form.
     const fn short(mut self) -> Self {
         self.short = true;
+        self
+    }
+
+    /// WordPress shows it only after some time; this is what has passed then.
+    const fn later(mut self, code: &'static str) -> Self {
+        self.later = Some(code);
         self
     }
 
