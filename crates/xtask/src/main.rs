@@ -27,8 +27,14 @@ enum Task {
     Demo(demo::Arguments),
     /// Removes what the demo has made
     DemoClean(demo::CleanArguments),
-    /// Measures WordPress's pages from Galley, nginx and Apache in one run
+    /// Measures what a request costs at Galley and at its peers, in one run
     Bench(bench::Arguments),
+    /// Serves answers made before: the least that a server can do, for the bench
+    #[command(hide = true)]
+    Floor(bench::floor::Arguments),
+    /// Runs a program and stays the parent of all that it starts, for the bench
+    #[command(hide = true)]
+    Hold(bench::hold::Arguments),
     /// Runs the public cache suite against Galley, nginx, Varnish, httpd and Traffic Server
     Conformance(conformance::Arguments),
     /// Does to a running Galley what must not harm it, and counts
@@ -44,6 +50,8 @@ fn main() -> ExitCode {
         Task::Demo(arguments) => demo::run(&arguments),
         Task::DemoClean(arguments) => demo::clean(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
+        Task::Floor(arguments) => bench::floor::run(&arguments),
+        Task::Hold(arguments) => bench::hold::run(&arguments),
         Task::Conformance(arguments) => conformance::run(&arguments),
         Task::Faults(arguments) => faults::run(&arguments),
         Task::Exactness(arguments) => exactness::run(&arguments),
@@ -53,7 +61,11 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(complaint) => {
             eprintln!("xtask: {complaint}");
-            ExitCode::FAILURE
+            if complaint.is::<bench::Misuse>() {
+                ExitCode::from(2)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }

@@ -1,14 +1,17 @@
-//! One contender running: its backend, the program in front of it if there is one, and whose processor time counts.
+//! Contenders running: their backends, the programs in front of them, and whose processor time counts.
 
 use std::{
+    collections::BTreeMap,
     fs,
     net::SocketAddr,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
 use galley_testkit::{Apache, ApacheOptions, FpmOptions, PhpFpm, runs_as_root};
 
 use super::{
+    floor::Answers,
     measure::Stand,
     pin::{self, Cores},
     plan::{Backend, Contender},
@@ -21,174 +24,280 @@ use crate::demo::Complaint;
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) galley: PathBuf,
-    /// The folder of the scenarios.
+    pub(super) xtask: PathBuf,
+    /// The folder with the scenarios.
     pub(super) here: PathBuf,
     pub(super) cores: Cores,
+    /// How many the machine has.
+    pub(super) all_cores: f64,
 }
 
-/// A contender that answers. Ends with its handle, the front first.
+/// Everybody who is measured in a round, running. Ends with its handle, backends last.
+#[derive(Debug)]
+pub(super) struct Field {
+    running: BTreeMap<String, Running>,
+    apache: Option<Apache>,
+    slow: Program,
+    slow_addr: SocketAddr,
+    dir: PathBuf,
+}
+
+/// A contender that answers.
 #[derive(Debug)]
 pub(super) struct Running {
-    front: Option<Program>,
-    backend: Composer,
+    front: Program,
+    fpm: Option<PhpFpm>,
+    apache: Option<u32>,
     addr: SocketAddr,
 }
 
-#[derive(Debug)]
-enum Composer {
-    Apache(Apache),
-    Fpm(PhpFpm),
-}
+/// A contender that could not be started, and why.
+pub(super) type Missing = Vec<(String, Complaint)>;
 
-impl Running {
-    /// Starts everything on the server's core, in the stand's folder.
-    pub(super) fn start(stand: &Stand<'_>, contender: &Contender) -> Result<Self, Complaint> {
-        fs::create_dir_all(&stand.dir)?;
-        pin::on_core(stand.place.cores.server, || {
-            let backend = Composer::start(stand, contender.backend)?;
-            if contender.command.is_empty() {
-                let addr = backend
-                    .addr()
-                    .ok_or("PHP-FPM cannot answer clients itself")?;
-                return Ok(Self {
-                    front: None,
-                    backend,
-                    addr,
-                });
+impl Field {
+    /// Starts all contenders of the plan but the floor on the server's core, and the slow upstream on the client's.
+    pub(super) fn start(stand: &Stand<'_>, dir: &Path) -> Result<(Self, Missing), Complaint> {
+        fs::create_dir_all(dir)?;
+        let (slow, slow_addr) = slow(stand, dir)?;
+        let wants_apache = stand
+            .plan
+            .contenders
+            .iter()
+            .any(|one| one.backend == Backend::Apache);
+        let apache = if wants_apache {
+            Some(apache(stand, dir)?)
+        } else {
+            None
+        };
+        let mut field = Self {
+            running: BTreeMap::new(),
+            apache,
+            slow,
+            slow_addr,
+            dir: dir.to_owned(),
+        };
+        let mut missing = Vec::new();
+        for contender in &stand.plan.contenders {
+            if contender.is_floor {
+                continue;
             }
+            stand.interrupt.check()?;
+            match field.launch(stand, contender) {
+                Ok(running) => {
+                    field.running.insert(contender.name.clone(), running);
+                }
+                Err(complaint) => missing.push((contender.name.clone(), complaint)),
+            }
+        }
+        Ok((field, missing))
+    }
+
+    pub(super) fn running(&self, name: &str) -> Option<&Running> {
+        self.running.get(name)
+    }
+
+    /// A floor with these answers, by the target of their requests.
+    pub(super) fn floor<'a>(
+        &self,
+        stand: &Stand<'_>,
+        contender: &Contender,
+        answers: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+    ) -> Result<Running, Complaint> {
+        let dir = self.dir.join(&contender.name);
+        fs::create_dir_all(&dir)?;
+        Answers::write(&dir.join("answers"), answers)?;
+        self.launch(stand, contender)
+    }
+
+    /// What fronts and the slow upstream have complained about.
+    pub(super) fn complaints(&self) -> Vec<(String, String)> {
+        let mut all: Vec<(String, String)> = self
+            .running
+            .iter()
+            .filter_map(|(name, running)| Some((name.clone(), complaints(&running.front.log())?)))
+            .collect();
+        all.extend(complaints(&self.slow.log()).map(|said| ("the slow upstream".to_owned(), said)));
+        all
+    }
+
+    /// Starts it in a folder of its own.
+    fn launch(&self, stand: &Stand<'_>, contender: &Contender) -> Result<Running, Complaint> {
+        let dir = self.dir.join(&contender.name);
+        fs::create_dir_all(&dir)?;
+        let server = stand.place.cores.server;
+        pin::on_core(server, || {
+            let fpm = match contender.backend {
+                Backend::PhpFpm => Some(fpm(stand, &dir)?),
+                Backend::None | Backend::Apache => None,
+            };
             let port = program::free_port()?;
             let addr = SocketAddr::from(([127, 0, 0, 1], port));
-            let words = words(stand, port, &backend.address())?;
-            let line = command(stand, contender, words)?;
-            let mut front = Program::start(&line, &stand.dir)?;
+            let words = self.words(stand, &dir, port, fpm.as_ref())?;
+            prepare(stand, contender, &dir, &words)?;
+            let mut front = Program::start(&words.fill_all(&contender.command)?, &dir)?;
             front.wait_until_listening(addr)?;
-            Ok(Self {
-                front: Some(front),
-                backend,
+            Ok(Running {
+                front,
+                fpm,
+                apache: self
+                    .apache
+                    .as_ref()
+                    .filter(|_| contender.backend == Backend::Apache)
+                    .map(Apache::pid),
                 addr,
             })
         })?
     }
 
+    /// The words of configuration files; README.md of the bench lists them.
+    fn words(
+        &self,
+        stand: &Stand<'_>,
+        dir: &Path,
+        port: u16,
+        fpm: Option<&PhpFpm>,
+    ) -> Result<Words, Complaint> {
+        let text = |path: &Path| -> Result<String, Complaint> {
+            let text = path.to_str();
+            Ok(text.ok_or("a path that is not text")?.to_owned())
+        };
+        let mut words = Words::new();
+        words.set("dir", text(dir)?);
+        words.set("root", text(stand.site.root())?);
+        words.set("static", text(stand.site.statics())?);
+        words.set("galley", text(&stand.place.galley)?);
+        words.set("xtask", text(&stand.place.xtask)?);
+        words.set("host", &stand.plan.host);
+        words.set("port", port);
+        words.set("slow", self.slow_addr);
+        words.set("slow_port", self.slow_addr.port());
+        words.set("php_workers", stand.plan.php_workers);
+        if let Some(apache) = &self.apache {
+            words.set("apache", apache.addr());
+            words.set("apache_port", apache.addr().port());
+        }
+        if let Some(fpm) = fpm {
+            words.set("php", fpm.address());
+        }
+        // An ordinary user's servers complain about such a line.
+        let as_root = |line: &'static str| if runs_as_root() { line } else { "" };
+        words.set("user", as_root("user www-data;"));
+        words.set("apache_user", as_root("User www-data\nGroup www-data"));
+        words.set("user_name", if runs_as_root() { "www-data" } else { "#-1" });
+        Ok(words)
+    }
+}
+
+impl Running {
     /// Where clients ask.
     pub(super) fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The process groups that do its work; the database's is not among them.
-    pub(super) fn groups(&self) -> Vec<u32> {
-        let front = self.front.as_ref().map(Program::pid);
-        front.into_iter().chain([self.backend.pid()]).collect()
-    }
-
-    /// The last lines that speak of errors or warnings in what the front has said.
-    pub(super) fn complaints(&self) -> Option<String> {
-        let log = self.front.as_ref()?.log();
-        let bad: Vec<&str> = log.lines().filter(|line| complains(line)).collect();
-        let last = bad.get(bad.len().saturating_sub(LINES)..)?;
-        (!bad.is_empty()).then(|| format!("{} lines, the last:\n{}", bad.len(), last.join("\n")))
+    /// The processes that all of its processes hang below; the database is not among them.
+    pub(super) fn roots(&self) -> Vec<u32> {
+        let fpm = self.fpm.as_ref().map(PhpFpm::pid);
+        let parts = [Some(self.front.pid()), fpm, self.apache];
+        parts.into_iter().flatten().collect()
     }
 }
 
-impl Composer {
-    fn start(stand: &Stand<'_>, backend: Backend) -> Result<Self, Complaint> {
-        let workers = stand.plan.php_workers;
-        let children = usize::try_from(workers)?;
-        match backend {
-            Backend::Apache => {
-                let mut words = Words::new();
-                words.set("php_workers", workers);
-                let options = ApacheOptions {
-                    max_request_workers: children,
-                    keep_alive_timeout_s: stand.plan.apache.keep_alive_timeout_s,
-                    extra: words.fill(&stand.plan.apache.extra)?,
-                };
-                let dir = stand.dir.join("apache");
-                let apache = Apache::start(&dir, stand.site.root(), &options)?;
-                Ok(Self::Apache(apache))
-            }
-            Backend::PhpFpm => {
-                let options = FpmOptions {
-                    workers: children,
-                    ..FpmOptions::default()
-                };
-                Ok(Self::Fpm(PhpFpm::start(&stand.dir.join("fpm"), &options)?))
-            }
-        }
-    }
-
-    fn addr(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Apache(apache) => Some(apache.addr()),
-            Self::Fpm(_) => None,
-        }
-    }
-
-    /// As configuration files name it: `127.0.0.1:port`, or `unix:/path`.
-    fn address(&self) -> String {
-        match self {
-            Self::Apache(apache) => apache.addr().to_string(),
-            Self::Fpm(fpm) => fpm.address(),
-        }
-    }
-
-    fn pid(&self) -> u32 {
-        match self {
-            Self::Apache(apache) => apache.pid(),
-            Self::Fpm(fpm) => fpm.pid(),
-        }
-    }
+fn slow(stand: &Stand<'_>, dir: &Path) -> Result<(Program, SocketAddr), Complaint> {
+    let dir = dir.join("slow");
+    fs::create_dir_all(&dir)?;
+    let file = dir.join("answers");
+    let text = "<p>A paragraph of a page from a slow upstream, as long as paragraphs are.</p>\n"
+        .repeat(120);
+    let html = format!("<!doctype html><html><body><h1>slow</h1>\n{text}</body></html>");
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\
+         Cache-Control: public, max-age=1, stale-while-revalidate=600\r\n\r\n",
+        html.len()
+    );
+    Answers::write(&file, [("/", (head + &html).as_bytes())])?;
+    let port = program::free_port()?;
+    let line = [
+        stand.place.xtask.display().to_string(),
+        "floor".to_owned(),
+        "--port".to_owned(),
+        port.to_string(),
+        "--answers".to_owned(),
+        file.display().to_string(),
+        "--delay-ms".to_owned(),
+        SLOW_MS.to_string(),
+    ];
+    let addr = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut program = pin::on_core(stand.place.cores.client, || Program::start(&line, &dir))??;
+    program.wait_until_listening(addr)?;
+    Ok((program, addr))
 }
 
-/// The words of configuration files; README.md of the bench lists them.
-fn words(stand: &Stand<'_>, port: u16, backend: &str) -> Result<Words, Complaint> {
-    let text = |path: &Path| -> Result<String, Complaint> {
-        let text = path.to_str();
-        Ok(text.ok_or("a path that is not text")?.to_owned())
-    };
+fn apache(stand: &Stand<'_>, dir: &Path) -> Result<Apache, Complaint> {
     let mut words = Words::new();
-    words.set("dir", text(&stand.dir)?);
-    words.set("here", text(&stand.place.here)?);
-    words.set("root", text(stand.site.root())?);
-    words.set("galley", text(&stand.place.galley)?);
-    words.set("host", &stand.plan.host);
-    words.set("port", port);
-    words.set("backend", backend);
     words.set("php_workers", stand.plan.php_workers);
-    // An ordinary user's nginx complains about the line.
-    words.set("user", if runs_as_root() { "user www-data;" } else { "" });
-    Ok(words)
+    let options = ApacheOptions {
+        max_request_workers: usize::try_from(stand.plan.php_workers)?,
+        keep_alive_timeout_s: stand.plan.apache.keep_alive_timeout_s,
+        extra: words.fill(&stand.plan.apache.extra)?,
+    };
+    let start = || Apache::start(&dir.join("apache"), stand.site.root(), &options);
+    Ok(pin::on_core(stand.place.cores.server, start)??)
 }
 
-/// Writes the configuration file, and returns the command line that names it.
-fn command(
+fn fpm(stand: &Stand<'_>, dir: &Path) -> Result<PhpFpm, Complaint> {
+    let options = FpmOptions {
+        workers: usize::try_from(stand.plan.php_workers)?,
+        ..FpmOptions::default()
+    };
+    Ok(PhpFpm::start(&dir.join("fpm"), &options)?)
+}
+
+/// Makes the folders and writes the configuration files.
+fn prepare(
     stand: &Stand<'_>,
     contender: &Contender,
-    mut words: Words,
-) -> Result<Vec<String>, Complaint> {
-    if let Some(name) = &contender.config {
-        let source = stand.place.here.join(name);
+    dir: &Path,
+    words: &Words,
+) -> Result<(), Complaint> {
+    for folder in &contender.folders {
+        let folder = dir.join(folder);
+        fs::create_dir_all(&folder)?;
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777))?;
+    }
+    for (source, target) in &contender.files {
+        let source = stand.place.here.join("contenders").join(source);
         let text = fs::read_to_string(&source)
             .map_err(|error| format!("cannot read `{}`: {error}", source.display()))?;
         let filled = words
             .fill(&text)
             .map_err(|error| format!("`{}`: {error}", source.display()))?;
-        let target = stand.dir.join(name);
+        let target = dir.join(target);
+        if let Some(folder) = target.parent() {
+            fs::create_dir_all(folder)?;
+        }
         fs::write(&target, filled)?;
-        words.set("config", target.display());
     }
-    words.fill_all(&contender.command)
+    Ok(())
 }
 
-/// `[error]`, `WARN`, `error:` and the like, as servers mark their lines.
+/// The last lines that speak of errors in what a program has said.
+fn complaints(log: &str) -> Option<String> {
+    let bad: Vec<&str> = log.lines().filter(|line| complains(line)).collect();
+    let last = bad.get(bad.len().saturating_sub(LINES)..)?;
+    (!bad.is_empty()).then(|| format!("{} lines, the last:\n{}", bad.len(), last.join("\n")))
+}
+
+/// `[error]`, `error:` and the like, as servers mark their lines.
 fn complains(line: &str) -> bool {
     let line = line.to_ascii_lowercase();
-    ["error", "warn", "crit", "alert", "emerg", "panic"]
+    ["error", "[crit", "[alert", "[emerg", "panic"]
         .iter()
         .any(|word| line.contains(word))
 }
 
-const LINES: usize = 10;
+const LINES: usize = 5;
+/// What the slow upstream takes for each answer.
+const SLOW_MS: u64 = 50;
 
 #[cfg(test)]
 mod tests {
@@ -198,13 +307,10 @@ mod tests {
     fn lines_that_complain() {
         for (line, wanted) in [
             ("2025/01/01 00:00:00 [error] 7#7: *1 connect() failed", true),
-            (
-                "2025/01/01 00:00:00 [warn] 7#7: 768 worker_connections",
-                true,
-            ),
-            ("WARN upstream: slow", true),
+            ("[emerg] 7#7: bind() failed", true),
             ("thread 'main' panicked at", true),
             ("galley: listening on http://127.0.0.1:20000", false),
+            ("Debug: Platform: Linux,x86_64,-jnone,-hcritbit", false),
             ("", false),
         ] {
             assert_eq!(complains(line), wanted, "{line}");

@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, fs, process::Command};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{pin::Cores, plan::Plan, program, words::Words};
 use crate::demo::Complaint;
 
 /// What a reader must know to compare.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Machine {
     /// When the run began, in UTC.
     pub(super) began: String,

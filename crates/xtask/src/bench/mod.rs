@@ -1,42 +1,55 @@
-//! The bench: WordPress's pages from each contender in turn, on one machine, in one run.
+//! The bench: what a request costs at Galley and at its peers, on one machine, in one run.
 //!
-//! Every contender is started anew for each of its turns, gets the same core, the same WordPress and database, and is
-//! asked by the same clients from another core. What is measured is in the files of `bench/`; this module only runs it.
-//! A contender that fails loses that measurement and is named at the end; the others go on.
+//! Everybody is set up by the same hand, serves the same WordPress from the same core, and is asked by the same client
+//! from another core, in turns, in several rounds. What is asked, of whom, and what it must show, is in the files of
+//! `bench/`; this module only runs it. A contender that fails loses that measurement and is named at the end; the
+//! others go on.
 
-mod answer;
-mod client;
+mod ab;
+mod chart;
+mod check;
 mod contender;
-mod cpu;
+mod figure;
+pub(crate) mod floor;
+pub(crate) mod hold;
 mod interrupt;
+mod load;
 mod machine;
 mod measure;
-mod output;
 mod pin;
 mod plan;
+mod processes;
 mod program;
+mod progress;
+mod question;
+mod readme;
 mod report;
 mod site;
 mod spread;
+mod stampede;
 mod table;
+mod verdict;
 mod words;
 
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use clap::Args;
 use galley_testkit::Scratch;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+pub(crate) use self::plan::Misuse;
 use self::{
-    client::Cell,
-    contender::{Place, Running},
+    contender::{Field, Place},
     interrupt::Interrupt,
     machine::Machine,
-    measure::Stand,
+    measure::{Match, Stand},
     pin::Cores,
-    plan::{Contender, Plan},
+    plan::{Contender, Page, Plan, Scenario, Wish},
+    progress::Progress,
     report::Report,
     site::Site,
     words::Words,
@@ -48,125 +61,306 @@ pub(crate) struct Arguments {
     /// The galley program
     #[arg(long, value_name = "PATH", default_value = "target/release/galley")]
     galley: PathBuf,
-    /// One short round, under five minutes
+    /// One short round of the more important contenders, under five minutes
     #[arg(long)]
     quick: bool,
-    /// What to measure
-    #[arg(long, value_name = "FILE", default_value = "bench/scenarios.toml")]
+    /// The folder with scenarios.toml and contenders.toml
+    #[arg(long, value_name = "FOLDER", default_value = "bench")]
     scenarios: PathBuf,
     /// Only these contenders, by name; may be given several times
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Where everything measured goes [default: a new file in bench/out]
+    /// Only these scenarios, by name; may be given several times
+    #[arg(long, value_name = "NAME")]
+    scenario: Vec<String>,
+    /// How many rounds [default: as the scenarios say]
+    #[arg(long, value_name = "COUNT")]
+    rounds: Option<u32>,
+    /// Where tables, charts and all that was measured go
+    #[arg(long, value_name = "FOLDER", default_value = "bench/out")]
+    out: PathBuf,
+    /// Measures nothing: shows an earlier run again, from its JSON file
     #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    from: Option<PathBuf>,
+    /// Also writes the README's block, its charts and bench/results.md
+    #[arg(long)]
+    readme: bool,
+    /// Shows what there is to measure, and ends
+    #[arg(long)]
+    list: bool,
 }
 
-/// Measures and prints the table. Takes minutes; a signal ends it early.
+/// Measures and shows. Takes minutes; a signal ends it early.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+    let wish = Wish {
+        quick: arguments.quick,
+        contenders: &arguments.only,
+        scenarios: &arguments.scenario,
+    };
+    let mut plan = Plan::load(&arguments.scenarios, wish)?;
+    if let Some(rounds) = arguments.rounds {
+        plan.length.rounds = rounds.max(1);
+    }
+    if arguments.list {
+        list(&plan);
+        return Ok(());
+    }
+    let report = match &arguments.from {
+        Some(path) => Report::read(path)?,
+        None => measured(arguments, &plan)?,
+    };
+    show(arguments, &plan, &report)
+}
+
+fn list(plan: &Plan) {
+    for scenario in &plan.scenarios {
+        println!("{}: {}", scenario.name, scenario.title);
+        println!("    {}", scenario.contenders.join(" "));
+    }
+}
+
+fn measured(arguments: &Arguments, plan: &Plan) -> Result<Report, Complaint> {
     let interrupt = Interrupt::listen()?;
-    let plan = Plan::load(&arguments.scenarios, arguments.quick, &arguments.only)?;
+    raise_limit();
     let place = Place {
         galley: found(&arguments.galley)?,
-        here: folder_of(&arguments.scenarios)?,
+        xtask: std::env::current_exe()?,
+        here: fs::canonicalize(&arguments.scenarios)?,
         cores: Cores::choose(),
+        all_cores: f64::from(u32::try_from(std::thread::available_parallelism()?.get())?),
     };
     let scratch = Scratch::new()?;
     eprintln!("bench: starting MariaDB and WordPress");
     let site = Site::start(scratch.path(), &plan.host)?;
     let mut words = Words::new();
     words.set("galley", place.galley.display());
-    let machine = Machine::look(&plan, &words, &place.cores)?;
-    let mut report = Report::new(&plan, machine);
-    for round in 1..=plan.length.rounds {
-        for contender in &plan.contenders {
-            interrupt.check()?;
-            let stand = Stand {
-                plan: &plan,
-                site: &site,
-                place: &place,
-                interrupt: &interrupt,
-                dir: scratch.join(format!("{}-{round}", contender.name)),
-            };
-            eprintln!(
-                "bench: round {round} of {}, {}",
-                plan.length.rounds, contender.title
-            );
-            turn(&stand, contender, round, &mut report)?;
-            // Access logs of a turn can be gigabytes.
-            let _ = fs::remove_dir_all(&stand.dir);
-        }
+    let machine = Machine::look(plan, &words, &place.cores)?;
+    let client = measure::client_dir(scratch.path())?;
+    let stand = Stand {
+        plan,
+        site: &site,
+        place: &place,
+        interrupt: &interrupt,
+        dir: &client,
+    };
+    let mut report = Report::new(plan, machine);
+    let rounds = plan.length.rounds;
+    let count = plan.cells() * usize::try_from(rounds)?;
+    let mut progress = Progress::new(count);
+    for number in 1..=rounds {
+        let dir = scratch.join(format!("round-{number}"));
+        round(&stand, &dir, number, &mut progress, &mut report)?;
+        // Access logs of a round can be gigabytes.
+        let _ = fs::remove_dir_all(&dir);
     }
-    print(&report, arguments.json.as_deref())
+    Ok(report)
 }
 
-/// One contender in one round: started, warmed up, asked in every way, ended.
-fn turn(
+/// Everybody once in everything, started anew.
+fn round(
     stand: &Stand<'_>,
-    contender: &Contender,
-    round: u32,
+    dir: &Path,
+    number: u32,
+    progress: &mut Progress,
     report: &mut Report,
 ) -> Result<(), Complaint> {
-    let running = match Running::start(stand, contender) {
-        Ok(running) => running,
-        Err(complaint) => {
-            report.trouble(contender, "start", &complaint.to_string());
-            return Ok(());
-        }
-    };
-    let cells = Cell::all(stand.plan);
-    for (at, cell) in cells.iter().enumerate() {
-        if at == 0
-            && let Err(complaint) = measure::warm_up(stand, &running, cell)
-        {
-            report.trouble(contender, "warming up", &complaint.to_string());
-        }
-        match measure::measure(stand, &running, cell, round) {
-            Ok(sample) => {
-                eprintln!("  {cell}: {}", sample.in_short());
-                report.add(contender, cell, sample);
-            }
-            Err(complaint) => report.trouble(contender, &cell.to_string(), &complaint.to_string()),
-        }
-        stand.interrupt.check()?;
+    eprintln!("bench: starting the contenders");
+    let (field, missing) = Field::start(stand, dir)?;
+    for (name, complaint) in missing {
+        report.trouble(&name, "start", &complaint.to_string());
     }
-    if let Some(said) = running.complaints() {
-        report.trouble(contender, "its log", &said);
+    if number == 1 {
+        copy_post(stand, &field)?;
+    }
+    for scenario in &stand.plan.scenarios {
+        for contender in turn(stand.plan, scenario, number) {
+            stand.interrupt.check()?;
+            let one = Match {
+                scenario,
+                contender,
+                round: number,
+                batch: BATCH.fetch_add(1, Ordering::Relaxed),
+            };
+            progress.next(&one, stand.plan.length.rounds);
+            match measure::measure(stand, &field, &one) {
+                Ok(sample) => {
+                    Progress::got(&one, &sample);
+                    if sample.failed > 0 {
+                        let first = sample.trouble.as_deref().unwrap_or("wrong answers");
+                        let what = format!("{} failed, the first: {first}", sample.failed);
+                        report.trouble(&contender.name, &scenario.name, &what);
+                    }
+                    report.add(&one, sample);
+                }
+                Err(complaint) => {
+                    stand.interrupt.check()?;
+                    report.trouble(&contender.name, &scenario.name, &complaint.to_string());
+                }
+            }
+        }
+    }
+    for (name, said) in field.complaints() {
+        eprintln!("bench: {name} has said: {said}");
     }
     Ok(())
 }
 
-/// The table on stdout, everything in a file, and the names of both files at the very end.
-fn print(report: &Report, json: Option<&Path>) -> Result<(), Complaint> {
-    let table = table::markdown(report);
-    print!("{table}");
-    let json = match json {
-        Some(path) => path.to_owned(),
-        None => Path::new(OUT).join(format!("{}.json", report.name())),
-    };
-    if let Some(folder) = json.parent() {
-        fs::create_dir_all(folder)?;
+/// Who is asked, in which order: every other round the other way round, so that nobody always follows the same one.
+fn turn<'a>(plan: &'a Plan, scenario: &Scenario, round: u32) -> Vec<&'a Contender> {
+    let names = scenario.contenders.iter();
+    let mut turn: Vec<_> = names.filter_map(|name| plan.contender(name)).collect();
+    if round.is_multiple_of(2) {
+        turn.reverse();
     }
-    fs::write(&json, serde_json::to_vec_pretty(report)?)
-        .map_err(|error| format!("cannot write `{}`: {error}", json.display()))?;
-    let markdown = json.with_extension("md");
-    fs::write(&markdown, table)?;
-    println!("\nwritten: {} {}", json.display(), markdown.display());
-    match report.troubles() {
+    turn
+}
+
+/// Gives the page to those who serve files only.
+fn copy_post(stand: &Stand<'_>, field: &Field) -> Result<(), Complaint> {
+    let subject = field
+        .running(&stand.plan.subject)
+        .ok_or("without it there is nothing to compare: see above")?;
+    let expected = stand.site.expected(Page::Post, 0)?;
+    let wanted = check::Wanted {
+        method: "GET",
+        status: 200,
+        expected: &expected,
+    };
+    let (path, host) = (stand.site.target(Page::Post), &stand.plan.host);
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let answer = check::ask(subject.addr(), head.as_bytes(), wanted, stand.dir)?;
+    stand.site.copy_post(&answer.body)
+}
+
+/// The targets on stdout, everything in files, whose names stand at the very end.
+fn show(arguments: &Arguments, plan: &Plan, report: &Report) -> Result<(), Complaint> {
+    let out = &arguments.out;
+    fs::create_dir_all(out)?;
+    let named = |ending: &str| out.join(format!("{}{ending}", report.name()));
+    let (json, markdown) = (named(".json"), named(".md"));
+    if arguments.from.is_none() {
+        fs::write(&json, serde_json::to_vec_pretty(report)?)
+            .map_err(|error| format!("cannot write `{}`: {error}", json.display()))?;
+    }
+    let table = table::markdown(plan, report);
+    fs::write(&markdown, &table)?;
+    let charts = named("-charts");
+    fs::create_dir_all(&charts)?;
+    for section in &report.scenarios {
+        if let Some(svg) = chart::svg(section, report, &plan.subject) {
+            fs::write(charts.join(format!("{}.svg", section.name)), svg)?;
+        }
+    }
+    print!("{table}");
+    println!(
+        "\nwritten: {}, {}, {}",
+        json.display(),
+        markdown.display(),
+        charts.display()
+    );
+    if arguments.readme {
+        let root = arguments.scenarios.parent().unwrap_or(Path::new("."));
+        readme::write(root, plan, report)?;
+        println!("written: README.md, docs/images, bench/results.md");
+    }
+    match report.troubles.len() {
+        // Those of an earlier run have been told by it.
+        _ if arguments.from.is_some() => Ok(()),
         0 => Ok(()),
         count => Err(format!("{count} complaints during the run: see above").into()),
     }
 }
 
+/// Ten thousand connections need as many descriptors, here and at the servers, which inherit the limit.
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    );
+}
+
 fn found(path: &Path) -> Result<PathBuf, Complaint> {
-    fs::canonicalize(path)
-        .map_err(|_| format!("`{}` is not there: run `make build`", path.display()).into())
+    fs::canonicalize(path).map_err(|_| {
+        Misuse::new(format!(
+            "`{}` is not there: run `make build`",
+            path.display()
+        ))
+        .into()
+    })
 }
 
-fn folder_of(file: &Path) -> Result<PathBuf, Complaint> {
-    let file = fs::canonicalize(file)
-        .map_err(|error| format!("cannot open `{}`: {error}", file.display()))?;
-    Ok(file.parent().map_or_else(PathBuf::new, Path::to_path_buf))
-}
+static BATCH: AtomicU32 = AtomicU32::new(1);
 
-const OUT: &str = "bench/out";
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The client against the floor: every answer is right, and the floor serves what it was given.
+    #[test]
+    fn the_client_finds_what_the_floor_sends() {
+        use load::{Ask, Asks, Client, Lasting, Order, Spec, Until, Wanted};
+
+        let answer: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+        let addr = floor::started(&[("/", answer)], std::time::Duration::ZERO);
+        let interrupt = Interrupt::default();
+        let spec = |length, rate, lasting| {
+            let wanted = Wanted {
+                status: 200,
+                length: Some(length),
+            };
+            let ask = Ask::new(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(), wanted);
+            Spec {
+                asks: Asks::new(vec![ask], Order::InTurn),
+                connections: 7,
+                rate,
+                lasting,
+            }
+        };
+        let specs = vec![
+            spec(5, None, Lasting::Kept),
+            spec(5, Some(10_000.0), Lasting::Kept),
+            spec(4, None, Lasting::Kept),
+        ];
+        let mut client = Client::connect(addr, specs, 3, &interrupt).unwrap();
+        // Twice: the connections stay.
+        for _ in 0..2 {
+            let seen = client.run(Until::Answers(500)).unwrap();
+            for (number, seen) in seen.iter().enumerate() {
+                assert_eq!(
+                    (
+                        seen.answers,
+                        seen.broken,
+                        seen.wrong_status,
+                        seen.reconnects
+                    ),
+                    (500, 0, 0, 0)
+                );
+                assert_eq!(seen.bytes, 500 * answer.len() as u64);
+                assert!(seen.quantile(0.5) <= seen.slowest());
+                let odd: &[(u64, u64)] = if number == 2 { &[(5, 500)] } else { &[] };
+                assert_eq!(seen.odd_lengths, odd);
+            }
+            assert!(seen[0].samples.iter().all(|sample| sample.body == b"hello"));
+        }
+        assert_eq!(client.idle_lost(), 0);
+    }
+
+    #[test]
+    fn every_other_round_goes_the_other_way() {
+        let plan = Plan::shipped();
+        let scenario = &plan.scenarios[0];
+        let names = |round| -> Vec<&str> {
+            turn(&plan, scenario, round)
+                .iter()
+                .map(|one| one.name.as_str())
+                .collect()
+        };
+        let mut second = names(2);
+        second.reverse();
+        assert_eq!(names(1), second);
+    }
+}

@@ -4,12 +4,12 @@
 //! With one core only nothing is pinned, and the report says so.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::demo::Complaint;
 
 /// The cores of both sides; `None`: wherever the kernel puts them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cores {
     pub(super) server: Option<usize>,
     pub(super) client: Option<usize>,

@@ -1,42 +1,33 @@
-//! What to measure: `bench/scenarios.toml` as types.
+//! What to measure: `bench/scenarios.toml` and `bench/contenders.toml` as types.
 //!
-//! An unknown key is an error. Whether the words in braces have a meaning is seen when they are filled in.
+//! An unknown key is an error, and so is a name that nobody has. Whether the words in braces have a meaning is seen when
+//! they are filled in.
 
 use std::{collections::BTreeMap, fmt, fs, path::Path};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use crate::demo::Complaint;
+use super::figure::Figure;
 
 /// Everything that one run needs to know.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// Host that all clients name and that WordPress believes to be.
     pub(super) host: String,
-    /// Connections that each client keeps open.
-    pub(super) connections: u32,
     /// Children of Apache, workers of PHP-FPM.
     pub(super) php_workers: u32,
-    /// Name of the contender whose CPU per request is 1.
-    pub(super) baseline: String,
-    pub(super) pages: Vec<Page>,
-    /// Values of Accept-Encoding; empty: the field is not sent.
-    pub(super) accept_encoding: Vec<String>,
+    /// Name of the contender whose answers the floor sends.
+    pub(super) subject: String,
     pub(super) length: Length,
     pub(super) is_quick: bool,
+    pub(super) browser: Browser,
     pub(super) apache: Apache,
     pub(super) contenders: Vec<Contender>,
-    pub(super) clients: Vec<Client>,
+    pub(super) scenarios: Vec<Scenario>,
+    pub(super) targets: Vec<Target>,
+    pub(super) readme: Readme,
     /// Name of a program and the command that prints its version.
     pub(super) versions: BTreeMap<String, Vec<String>>,
-}
-
-/// A page of the sample site.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Page {
-    Front,
-    Post,
 }
 
 /// How long it all takes.
@@ -45,7 +36,22 @@ pub(super) enum Page {
 pub(super) struct Length {
     pub(super) rounds: u32,
     /// Of each measurement.
-    pub(super) seconds: u32,
+    pub(super) seconds: f64,
+    pub(super) warm_up_s: f64,
+    /// Of the scenario with many.
+    pub(super) pages: usize,
+    /// How many of the requests of ab's lines are sent, as a share.
+    pub(super) ab_share: f64,
+}
+
+/// The request of our own client.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Browser {
+    /// Parameters that every target gets.
+    pub(super) query: String,
+    /// Fields beside Host, whole lines.
+    pub(super) fields: Vec<String>,
 }
 
 /// What Apache is told beyond what every WordPress needs.
@@ -61,146 +67,418 @@ pub(super) struct Apache {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Contender {
-    /// Short and unique, for paths and `--only`.
+    /// Short and unique.
     pub(super) name: String,
-    /// For the table.
+    /// For tables and charts.
     pub(super) title: String,
-    /// Who composes the pages.
-    pub(super) backend: Backend,
-    /// The program in front of it, with words; none: the backend itself answers clients.
+    /// Who composes the pages: its processes count.
     #[serde(default)]
+    pub(super) backend: Backend,
+    /// The program, with words.
     pub(super) command: Vec<String>,
-    /// The program's configuration file beside the scenarios, with words.
-    pub(super) config: Option<String>,
+    /// Configuration files in the folder `contenders`, and where they go below the contender's folder.
+    #[serde(default)]
+    pub(super) files: BTreeMap<String, String>,
+    /// Folders below its own that its workers may write to.
+    #[serde(default)]
+    pub(super) folders: Vec<String>,
+    /// Started anew for each measurement, with the subject's answers.
+    #[serde(default)]
+    pub(super) is_floor: bool,
+    /// Part of the quick run.
+    #[serde(default)]
+    pub(super) quick: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Backend {
-    /// Apache with mod_php.
+    /// Nobody: it serves files.
+    #[default]
+    None,
+    /// Apache with mod_php, one for all contenders that need one.
     Apache,
+    /// A PHP-FPM of its own: kept connections occupy workers.
     PhpFpm,
 }
 
-/// A way to ask.
-#[derive(Debug, Deserialize)]
+/// A question and who is asked.
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Client {
-    /// For the table.
+pub(super) struct Scenario {
     pub(super) name: String,
-    /// Whose output it is.
-    pub(super) output: Output,
-    /// The command line, with words; `{{fields}}` alone stands for a `-H` with each field.
-    pub(super) command: Vec<String>,
-    /// The protocol version that the program speaks.
-    pub(super) version: String,
-    /// Behind the path, with its question mark, or empty.
-    pub(super) query: String,
-    /// Fields it is told to send, whole lines.
-    pub(super) fields: Vec<String>,
-    /// Fields it sends by itself.
-    pub(super) adds: Vec<String>,
+    pub(super) title: String,
+    /// What is compared, in a sentence or two.
+    pub(super) note: String,
+    /// What tables and charts compare.
+    #[serde(default)]
+    pub(super) figure: Figure,
+    pub(super) target: Page,
+    /// The value of Accept-Encoding; empty: the field is not sent.
+    #[serde(default)]
+    pub(super) accept_encoding: String,
+    #[serde(default = "hundred")]
+    pub(super) connections: usize,
+    /// Connections beside these that never ask.
+    #[serde(default)]
+    pub(super) idle: usize,
+    /// Requests in a second; none: as many as it takes.
+    pub(super) rate: Option<f64>,
+    /// A new connection for each request.
+    #[serde(default)]
+    pub(super) close: bool,
+    /// The request names the validator of the answer before.
+    #[serde(default)]
+    pub(super) conditional: bool,
+    /// The value of Range.
+    pub(super) range: Option<String>,
+    /// Each request is for a page of its own.
+    #[serde(default)]
+    pub(super) unique: bool,
+    /// Many pages by Zipf's law.
+    #[serde(default)]
+    pub(super) zipf: bool,
+    /// Asked by ab with these arguments in place of our client.
+    #[serde(default)]
+    pub(super) ab: Vec<String>,
+    /// All at once, once.
+    pub(super) stampede: Option<Stampede>,
+    /// What else goes on meanwhile.
+    #[serde(default)]
+    pub(super) beside: Vec<Beside>,
+    /// By name, in the order in which they are asked.
+    pub(super) contenders: Vec<String>,
+    /// The contenders of the quick run, where not all of those that have part in it.
+    pub(super) quick: Option<Vec<String>>,
 }
 
+/// In what state the page is that a thousand ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Output {
-    Ab,
-    Wrk,
+pub(super) enum Stampede {
+    Missing,
+    Expired,
 }
 
-/// The file as it is written.
+/// Requests beside those that are measured.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Beside {
+    pub(super) target: Page,
+    #[serde(default = "get")]
+    pub(super) method: String,
+    #[serde(default)]
+    pub(super) unique: bool,
+    pub(super) connections: usize,
+    pub(super) rate: f64,
+}
+
+/// What is asked for; the module `site` knows them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Page {
+    Thirteen,
+    Post,
+    Hello,
+    Image,
+    Large,
+    Pages,
+    Stampede,
+    Slow,
+    Refresh,
+    Purged,
+}
+
+/// What a run must show.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Target {
+    pub(super) text: String,
+    pub(super) of: Cell,
+    /// `of` is divided by it, round by round.
+    pub(super) against: Option<Cell>,
+    pub(super) at_most: Option<f64>,
+    pub(super) at_least: Option<f64>,
+}
+
+/// One number of a run.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Cell {
+    pub(super) scenario: String,
+    pub(super) contender: String,
+    pub(super) figure: Figure,
+}
+
+/// What the README's block is made of, by name.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Readme {
+    pub(super) charts: Vec<String>,
+    pub(super) rows: Vec<String>,
+    pub(super) columns: Vec<String>,
+}
+
+/// The run was asked for wrongly, or its files are wrong: exit code 2.
+#[derive(Debug)]
+pub(crate) struct Misuse(String);
+
+/// Which part of the plan is wanted; empty: all.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Wish<'a> {
+    pub(super) quick: bool,
+    pub(super) contenders: &'a [String],
+    pub(super) scenarios: &'a [String],
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct ScenarioFile {
     host: String,
-    connections: u32,
     php_workers: u32,
-    baseline: String,
-    pages: Vec<Page>,
-    accept_encoding: Vec<String>,
+    subject: String,
     full: Length,
     quick: Length,
+    browser: Browser,
     apache: Apache,
+    scenario: Vec<Scenario>,
+    target: Vec<Target>,
+    readme: Readme,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ContenderFile {
     contender: Vec<Contender>,
-    client: Vec<Client>,
     versions: BTreeMap<String, Vec<String>>,
 }
 
 impl Plan {
-    /// Reads the file; `only` names the contenders to keep, or none for all.
-    pub(super) fn load(path: &Path, quick: bool, only: &[String]) -> Result<Self, Complaint> {
-        let text = fs::read_to_string(path)
-            .map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
-        Self::parse(&text, quick, only)
-            .map_err(|error| format!("`{}`: {error}", path.display()).into())
+    /// Reads both files in `folder` and keeps what is wanted.
+    pub(super) fn load(folder: &Path, wish: Wish<'_>) -> Result<Self, Misuse> {
+        let read = |name: &str| {
+            let path = folder.join(name);
+            fs::read_to_string(&path)
+                .map_err(|error| Misuse(format!("cannot read `{}`: {error}", path.display())))
+        };
+        Self::parse(&read("scenarios.toml")?, &read("contenders.toml")?, wish)
     }
 
-    fn parse(text: &str, quick: bool, only: &[String]) -> Result<Self, Complaint> {
-        let file: File = toml::from_str(text)?;
-        let known = |name: &String| file.contender.iter().any(|other| other.name == *name);
-        if let Some(stranger) = only.iter().find(|name| !known(name)) {
-            return Err(format!("no contender is called `{stranger}`").into());
-        }
-        let mut contenders = file.contender;
-        contenders.retain(|one| only.is_empty() || only.contains(&one.name));
-        Ok(Self {
+    fn parse(scenarios: &str, contenders: &str, wish: Wish<'_>) -> Result<Self, Misuse> {
+        let file: ScenarioFile = toml::from_str(scenarios)
+            .map_err(|error| Misuse(format!("scenarios.toml: {error}")))?;
+        let others: ContenderFile = toml::from_str(contenders)
+            .map_err(|error| Misuse(format!("contenders.toml: {error}")))?;
+        let mut plan = Self {
             host: file.host,
-            connections: file.connections,
             php_workers: file.php_workers,
-            baseline: file.baseline,
-            pages: file.pages,
-            accept_encoding: file.accept_encoding,
-            length: if quick { file.quick } else { file.full },
-            is_quick: quick,
+            subject: file.subject,
+            length: if wish.quick { file.quick } else { file.full },
+            is_quick: wish.quick,
+            browser: file.browser,
             apache: file.apache,
-            contenders,
-            clients: file.client,
-            versions: file.versions,
-        })
+            contenders: others.contender,
+            scenarios: file.scenario,
+            targets: file.target,
+            readme: file.readme,
+            versions: others.versions,
+        };
+        plan.check_names(wish)?;
+        plan.keep(wish);
+        Ok(plan)
+    }
+
+    /// Every name that is used must be somebody's.
+    fn check_names(&self, wish: Wish<'_>) -> Result<(), Misuse> {
+        let contenders = self
+            .scenarios
+            .iter()
+            .flat_map(|one| one.contenders.iter().chain(one.quick.iter().flatten()));
+        let cells = self
+            .targets
+            .iter()
+            .flat_map(|target| [Some(&target.of), target.against.as_ref()])
+            .flatten();
+        let contenders = contenders
+            .chain(cells.clone().map(|cell| &cell.contender))
+            .chain(&self.readme.columns)
+            .chain(wish.contenders)
+            .chain([&self.subject]);
+        for name in contenders {
+            if self.contender(name).is_none() {
+                return Err(Misuse(format!("no contender is called `{name}`")));
+            }
+        }
+        let scenarios = cells
+            .map(|cell| &cell.scenario)
+            .chain(&self.readme.rows)
+            .chain(&self.readme.charts)
+            .chain(wish.scenarios);
+        for name in scenarios {
+            if !self.scenarios.iter().any(|one| one.name == *name) {
+                return Err(Misuse(format!("no scenario is called `{name}`")));
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, wish: Wish<'_>) {
+        let wants = |names: &[String], name: &String| names.is_empty() || names.contains(name);
+        self.scenarios
+            .retain(|scenario| wants(wish.scenarios, &scenario.name));
+        let quick: Vec<&String> = self
+            .contenders
+            .iter()
+            .filter(|one| one.quick || !wish.quick || wish.contenders.contains(&one.name))
+            .map(|one| &one.name)
+            .collect();
+        for scenario in &mut self.scenarios {
+            if let Some(names) = &scenario.quick
+                && wish.quick
+            {
+                scenario.contenders.clone_from(names);
+            }
+            scenario
+                .contenders
+                .retain(|name| wants(wish.contenders, name) && quick.contains(&name));
+        }
+        self.scenarios
+            .retain(|scenario| !scenario.contenders.is_empty());
+        let used = |name: &String| {
+            *name == self.subject
+                || self
+                    .scenarios
+                    .iter()
+                    .any(|one| one.contenders.contains(name))
+        };
+        self.contenders.retain(|one| used(&one.name));
+    }
+
+    pub(super) fn contender(&self, name: &str) -> Option<&Contender> {
+        self.contenders.iter().find(|one| one.name == name)
+    }
+
+    /// Measurements of one round.
+    pub(super) fn cells(&self) -> usize {
+        self.scenarios.iter().map(|one| one.contenders.len()).sum()
     }
 }
 
-impl fmt::Display for Page {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Front => "front page",
-            Self::Post => "post",
-        })
+impl Misuse {
+    pub(super) fn new(complaint: String) -> Self {
+        Self(complaint)
     }
+}
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Misuse {}
+
+fn hundred() -> usize {
+    100
+}
+
+fn get() -> String {
+    "GET".to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SHIPPED: &str = include_str!("../../../../bench/scenarios.toml");
+    const SCENARIOS: &str = include_str!("../../../../bench/scenarios.toml");
+    const CONTENDERS: &str = include_str!("../../../../bench/contenders.toml");
 
     impl Plan {
-        /// The plan of `bench/scenarios.toml`, for tests of others.
+        /// The plan that is shipped, for tests of others.
         pub(in super::super) fn shipped() -> Self {
-            Self::parse(SHIPPED, false, &[]).unwrap()
+            Self::parse(SCENARIOS, CONTENDERS, Wish::default()).unwrap()
         }
     }
 
     #[test]
-    fn the_shipped_file_is_understood() {
-        let plan = Plan::parse(SHIPPED, true, &[]).unwrap();
-        assert!(plan.length.rounds == 1 && plan.is_quick);
-        assert!(plan.contenders.iter().any(|one| one.name == plan.baseline));
-        let one = Plan::parse(SHIPPED, false, &["galley".to_owned()]).unwrap();
-        assert_eq!((one.contenders.len(), one.length.rounds), (1, 3));
+    fn the_shipped_files_are_understood() {
+        let plan = Plan::shipped();
+        for scenario in &plan.scenarios {
+            assert!(
+                scenario.contenders.contains(&plan.subject),
+                "{}",
+                scenario.name
+            );
+        }
+        for target in &plan.targets {
+            assert!(
+                target.at_most.is_some() != target.at_least.is_some(),
+                "{}",
+                target.text
+            );
+        }
+        for contender in &plan.contenders {
+            for file in contender.files.keys() {
+                let path = format!(
+                    "{}/../../bench/contenders/{file}",
+                    env!("CARGO_MANIFEST_DIR")
+                );
+                assert!(Path::new(&path).exists(), "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_head_is_as_long_as_browsers_heads() {
+        let Browser { query, fields } = Plan::shipped().browser;
+        let lines: usize = fields.iter().map(|line| line.len() + 2).sum();
+        let head = "GET /? HTTP/1.1\r\nHost: www.example.com\r\n\r\n".len();
+        let length = head + query.len() + lines;
+        assert!((600..=900).contains(&length), "{length}");
+        assert!(fields.iter().any(|line| line.starts_with("Cookie: _ga=")));
+    }
+
+    #[test]
+    fn a_wish_leaves_out_what_it_does_not_name() {
+        let (names, scenarios) = (["h2o".to_owned()], ["post-br".to_owned()]);
+        let wish = Wish {
+            quick: true,
+            contenders: &names,
+            scenarios: &scenarios,
+        };
+        let plan = Plan::parse(SCENARIOS, CONTENDERS, wish).unwrap();
+        assert_eq!((plan.scenarios.len(), plan.cells()), (1, 1));
+        // The subject stays: others need it.
+        let kept: Vec<&str> = plan
+            .contenders
+            .iter()
+            .map(|one| one.name.as_str())
+            .collect();
+        assert_eq!(kept, ["galley", "h2o"]);
+        let quick = Wish {
+            quick: true,
+            ..Wish::default()
+        };
+        let quick = Plan::parse(SCENARIOS, CONTENDERS, quick).unwrap();
+        assert!(quick.contender("caddy").is_none() && quick.contender("varnish").is_some());
     }
 
     #[test]
     fn strangers_are_refused() {
-        let misspelled = SHIPPED.replacen("connections", "conections", 1);
+        let misspelled = SCENARIOS.replacen("php_workers", "php_worker", 1);
+        let unknown = SCENARIOS.replacen("\"nginx-recipe2\"", "\"nginx-recipe9\"", 1);
+        let names = ["varnich".to_owned()];
         let rows = [
-            (misspelled.as_str(), "galley", "conections"),
-            (SHIPPED, "varnich", "varnich"),
+            (misspelled.as_str(), &[][..], "php_worker"),
+            (&unknown, &[], "nginx-recipe9"),
+            (SCENARIOS, &names, "varnich"),
         ];
-        for (text, only, wanted) in rows {
-            let complaint = Plan::parse(text, false, &[only.to_owned()]).unwrap_err();
+        for (text, contenders, wanted) in rows {
+            let wish = Wish {
+                contenders,
+                ..Wish::default()
+            };
+            let complaint = Plan::parse(text, CONTENDERS, wish).unwrap_err();
             assert!(complaint.to_string().contains(wanted), "{complaint}");
         }
     }

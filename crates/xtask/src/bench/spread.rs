@@ -1,9 +1,9 @@
 //! A figure over several rounds: its median with the least and the most that was seen.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Median, least and most of the same measurement in several rounds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Spread {
     pub(super) median: f64,
     pub(super) least: f64,

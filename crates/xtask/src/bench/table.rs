@@ -1,198 +1,243 @@
-//! The report as Markdown: a table for each page, contenders that were asked alike under one another.
+//! A run as Markdown: every scenario with all its contenders, and the short block for the README.
 
 use std::fmt::Write as _;
 
 use super::{
-    report::{Report, Row},
-    spread::Spread,
+    figure::{Figure, rounded},
+    plan::Plan,
+    report::{Report, Row, Section},
+    verdict,
 };
 
-/// Everything a reader needs, ready for a README.
-pub(super) fn markdown(report: &Report) -> String {
-    let mut out = preface(report);
-    let mut page = "";
-    for row in &report.rows {
-        if row.page != page {
-            page = &row.page;
-            let _ = write!(
-                out,
-                "\n**WordPress, {page}**\n\n{}",
-                header(&report.baseline)
-            );
-        }
-        out.push_str(&line(report, row));
+/// The whole run.
+pub(super) fn markdown(plan: &Plan, report: &Report) -> String {
+    let mut out = String::from("# Results\n\n");
+    out.push_str(&circumstances(report));
+    for section in &report.scenarios {
+        out.push_str(&self::section(section));
     }
-    out.push_str(NOTES);
+    out.push_str("\n## What it must show\n\nMedians over the rounds, the least and the most in brackets.\n\n");
+    out.push_str(&verdict::list(&plan.targets, report));
+    if !report.troubles.is_empty() {
+        out.push_str("\n## What did not work\n\n");
+        for trouble in &report.troubles {
+            let first = trouble.what.lines().next().unwrap_or_default();
+            let _ = writeln!(out, "- {}, {}: {first}", trouble.contender, trouble.during);
+        }
+    }
     out
 }
 
-fn preface(report: &Report) -> String {
+/// Where, when, with what.
+fn circumstances(report: &Report) -> String {
     let machine = &report.machine;
     let mut out = format!(
-        "{}, {} cores, Linux {}.",
-        machine.cpu, machine.cores, machine.kernel
+        "{} UTC, {} ({} cores), Linux {}. {} {} of {} s each.\n\n",
+        machine.began.replace('T', " "),
+        machine.cpu,
+        machine.cores,
+        machine.kernel,
+        report.rounds,
+        if report.rounds == 1 {
+            "round"
+        } else {
+            "rounds"
+        },
+        report.seconds
     );
-    match (machine.pinned.server, machine.pinned.client) {
-        (Some(_), Some(_)) => out.push_str(" Server and client have a core each."),
-        _ => out.push_str(" Server and client share the machine: nothing was pinned."),
-    }
-    let spread = if report.rounds > 1 {
-        format!("Medians of {} rounds (least to most)", report.rounds)
-    } else {
-        "One round".to_owned()
-    };
-    let _ = writeln!(
-        out,
-        " {spread}, {} s each, {} connections kept open, {} PHP workers.",
-        report.seconds, report.connections, report.php_workers
-    );
-    let versions = machine.versions.iter();
-    let versions = versions.map(|(name, text)| format!("{name} {}", number_in(text)));
-    let _ = writeln!(
-        out,
-        "Versions: {}.",
-        versions.collect::<Vec<_>>().join(", ")
-    );
+    let versions: Vec<String> = machine
+        .versions
+        .iter()
+        .map(|(name, text)| format!("{name} {}", number_in(text)))
+        .collect();
+    let _ = writeln!(out, "{}.", versions.join(", "));
     let others = report.most_others_busy();
-    if others > QUIET {
+    if others > MOST_OTHERS {
         let _ = writeln!(
             out,
-            "**The machine was not quiet: up to {:.0} % of it was busy with other work during a measurement.**",
+            "\nThe machine was not quiet: up to {:.0} % of it went to other work. Compare ratios only.",
             others * 100.0
         );
     }
     out
 }
 
-fn line(report: &Report, row: &Row) -> String {
-    let asked = match row.accept_encoding.as_str() {
-        "" => "nothing",
-        coding => coding,
-    };
-    let head = format!("| {} | {} | {asked} |", row.client, row.title);
-    let (Some(figures), Some(last)) = (row.median, row.rounds.last()) else {
-        return format!("{head} failed | | | | | | | | | |\n");
-    };
-    let disturbed = if figures.others_busy.median > QUIET {
-        "~ "
-    } else {
-        ""
-    };
-    let ratio = report.baseline_of(row).map_or_else(
-        || "-".to_owned(),
-        |base| short(figures.cpu_us.median / base.cpu_us.median),
-    );
-    format!(
-        "{head} {} | {} | {disturbed}{} | {} | {} | {} | {ratio} | {:.0} % | {} | {} |\n",
-        last.coding,
-        last.bytes,
-        with_spread(figures.per_second),
-        short(figures.p50_ms.median),
-        with_spread(figures.p99_ms),
-        with_spread(figures.cpu_us),
-        figures.server_busy.median * 100.0,
-        kept_open(row),
-        figures.failed,
-    )
+fn section(section: &Section) -> String {
+    let mut out = format!("\n## {}\n\n{}\n\n", section.title, section.note);
+    let columns: Vec<Figure> = COLUMNS
+        .into_iter()
+        .filter(|figure| {
+            *figure == section.figure
+                || section
+                    .rows
+                    .iter()
+                    .any(|row| row.median.contains_key(figure))
+        })
+        .collect();
+    let floor = section.value("floor");
+    let _ = write!(out, "| | came as |");
+    for figure in &columns {
+        let _ = write!(out, " {} |", figure.column());
+    }
+    let last = if floor.is_some() { " x floor |" } else { "" };
+    let _ = writeln!(out, "{last} failed |");
+    let _ = write!(out, "|---|---|");
+    out.push_str(&"---:|".repeat(columns.len() + 1 + usize::from(floor.is_some())));
+    out.push('\n');
+    for row in sorted(section) {
+        let _ = write!(out, "| {} | {} |", row.title, came_as(row));
+        for figure in &columns {
+            let _ = write!(out, " {} |", value(row, *figure));
+        }
+        if let Some(floor) = floor {
+            let ratio = section.value(&row.contender).map(|value| value / floor);
+            let ratio = ratio.map_or("-".to_owned(), rounded);
+            let _ = write!(out, " {ratio} |");
+        }
+        let failed = if row.rounds.is_empty() {
+            "-".to_owned()
+        } else {
+            row.failed().to_string()
+        };
+        let _ = writeln!(out, " {failed} |");
+    }
+    out
 }
 
-/// Share of the answers after which the connection stayed open; only ab tells.
-fn kept_open(row: &Row) -> String {
-    let requests: u64 = row.rounds.iter().map(|sample| sample.requests).sum();
-    let kept: Option<u64> = row.rounds.iter().map(|sample| sample.kept_alive).sum();
-    kept.map_or_else(
-        || "-".to_owned(),
-        |kept| format!("{} %", kept.saturating_mul(100) / requests.max(1)),
-    )
+/// The best first; whoever has no value last.
+pub(super) fn sorted(section: &Section) -> Vec<&Row> {
+    let mut rows: Vec<&Row> = section.rows.iter().collect();
+    let value = |row: &Row| section.value(&row.contender).unwrap_or(f64::INFINITY);
+    rows.sort_by(|a, b| value(a).total_cmp(&value(b)));
+    rows
 }
 
-/// The version in what a program says of itself: the first word with digits on both sides of a point.
-fn number_in(text: &str) -> &str {
-    let has_point = |word: &&str| {
-        let bytes = word.as_bytes();
-        let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
-        (1..bytes.len()).any(|at| bytes.get(at) == Some(&b'.') && digit(at - 1) && digit(at + 1))
-    };
-    text.split([' ', '/']).find(has_point).unwrap_or(text)
-}
-
-fn with_spread(spread: Spread) -> String {
-    let (median, least, most) = (
-        short(spread.median),
-        short(spread.least),
-        short(spread.most),
-    );
-    if least == most {
-        median
-    } else {
-        format!("{median} ({least}-{most})")
+fn came_as(row: &Row) -> String {
+    match row.rounds.last() {
+        Some(sample) if sample.body_bytes > 0 => {
+            format!("{}, {} B", sample.coding, sample.body_bytes)
+        }
+        Some(_) => "no body".to_owned(),
+        None => "-".to_owned(),
     }
 }
 
-/// Three digits, or all before the point.
-fn short(number: f64) -> String {
-    let digits = match number.abs() {
-        size if size >= 99.95 => 0,
-        size if size >= 9.995 => 1,
-        _ => 2,
+/// The median, with the least and the most where there were several rounds.
+fn value(row: &Row, figure: Figure) -> String {
+    let Some(spread) = row.median.get(&figure) else {
+        return "-".to_owned();
     };
-    format!("{number:.digits$}")
+    let share = |value: f64| match figure {
+        Figure::ServerBusy | Figure::ClientBusy | Figure::OthersBusy => {
+            format!("{:.0} %", value * 100.0)
+        }
+        _ => rounded(value),
+    };
+    if row.rounds.len() > 1 && figure == Figure::CpuUs {
+        let (median, least, most) = (spread.median, spread.least, spread.most);
+        return format!("{} ({} - {})", share(median), share(least), share(most));
+    }
+    share(spread.median)
 }
 
-fn header(baseline: &str) -> String {
-    format!(
-        "| client | contender | coding asked | came as | bytes | requests/s | p50 ms | p99 ms | \
-         server CPU us/request | CPU, {baseline} = 1 | server core | kept open | failed |\n\
-         |---|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n"
-    )
+/// The README's block: server CPU per request of a few contenders, as multiples of the floor, and charts.
+pub(super) fn readme(plan: &Plan, report: &Report) -> String {
+    let mut out = String::from(
+        "Server CPU time per request, all processes counted, in microseconds; in brackets the multiple of the *floor*, a bare\n\
+         epoll loop that sends the same bytes and does nothing else. The request is a real browser's.\n\n| |",
+    );
+    let columns: Vec<_> = plan
+        .readme
+        .columns
+        .iter()
+        .filter_map(|name| plan.contender(name))
+        .collect();
+    for contender in &columns {
+        let title = contender.title.split(':').next().unwrap_or_default();
+        let _ = write!(out, " {title} |");
+    }
+    let _ = write!(out, "\n|---|{}", "---:|".repeat(columns.len()));
+    for name in &plan.readme.rows {
+        let Some(section) = report.section(name) else {
+            continue;
+        };
+        let _ = write!(out, "\n| {} |", section.title);
+        let floor = section.value("floor");
+        for contender in &columns {
+            let text = match (section.value(&contender.name), floor) {
+                (Some(value), Some(floor)) if contender.name != "floor" => {
+                    format!("{} ({}x)", rounded(value), rounded(value / floor))
+                }
+                (Some(value), _) => rounded(value),
+                (None, _) => "-".to_owned(),
+            };
+            let _ = write!(out, " {text} |");
+        }
+    }
+    out.push_str("\n\n");
+    for name in &plan.readme.charts {
+        if let Some(section) = report.section(name) {
+            let _ = writeln!(out, "![{}](docs/images/bench-{name}.svg)", section.title);
+        }
+    }
+    let _ = write!(
+        out,
+        "\n{}The whole of it, with latencies, memory and a dozen further scenarios: [bench/results.md](bench/results.md).\n",
+        circumstances(report)
+    );
+    out
 }
 
-const NOTES: &str = "
-Bytes are head and body of one answer. Where gzip was asked for and identity came, nothing was compressed and more was
-sent. Where the server core is far below 100 %, the client was the limit: there compare CPU per request, not requests per
-second. Rows with ~ were disturbed by other work of the machine. The database's CPU is not counted. Percentiles are of the
-answers that came before the end of a measurement.
-";
-/// Below this share of the machine other work is not worth a word.
-const QUIET: f64 = 0.05;
+/// `nginx version: nginx/1.22.1` is 1.22.1 in a line that names nginx anyway.
+fn number_in(text: &str) -> &str {
+    let mut words = text.split(|letter: char| letter.is_whitespace() || "/,()".contains(letter));
+    let number = words.find(|word| {
+        let word = word.trim_start_matches('v');
+        word.contains('.') && word.starts_with(|letter: char| letter.is_ascii_digit())
+    });
+    let after_dash = |word: &'static str| text.split_once(word).map(|(_, rest)| rest);
+    match number {
+        Some(number) => number.trim_start_matches('v'),
+        // `varnishd (varnish-7.1.1 revision ...)`.
+        None => after_dash("varnish-")
+            .and_then(|rest| rest.split_whitespace().next())
+            .unwrap_or(text),
+    }
+}
+
+/// What the whole table shows, where it was measured.
+const COLUMNS: [Figure; 15] = [
+    Figure::CpuUs,
+    Figure::PerSecond,
+    Figure::MegabytesPerSecond,
+    Figure::P50Us,
+    Figure::P99Us,
+    Figure::P999Us,
+    Figure::MaxUs,
+    Figure::UpstreamRequests,
+    Figure::UpstreamMs,
+    Figure::LateMs,
+    Figure::BesidePerSecond,
+    Figure::BesideP99Us,
+    Figure::MemoryMb,
+    Figure::ServerBusy,
+    Figure::ClientBusy,
+];
+/// Of the machine: more is said in the table.
+const MOST_OTHERS: f64 = 0.05;
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use super::{
-        super::{client::Cell, machine::Machine, measure::Sample, pin::Cores, plan::Plan},
-        *,
-    };
-
-    fn sample(cpu_us: f64) -> Sample {
-        Sample {
-            round: 1,
-            coding: "gzip".to_owned(),
-            bytes: 12_345,
-            requests: 1000,
-            failed: 1,
-            kept_alive: None,
-            per_second: 4321.0,
-            p50_ms: 1.5,
-            p99_ms: 22.25,
-            cpu_us,
-            database_cpu_us: 0.0,
-            server_busy: 0.995,
-            client_busy: 0.5,
-            others_busy: 0.2,
-        }
-    }
+    use super::*;
+    use crate::bench::report::tests::with;
 
     #[test]
     fn versions_without_the_words_around_them() {
         for (text, wanted) in [
             ("nginx version: nginx/1.22.1", "1.22.1"),
             ("This is ApacheBench, Version 2.3 <$Revision$>", "2.3"),
-            (
-                "wrk debian/4.1.0-3+b2 [epoll] Copyright (C) 2012 Will Glozer",
-                "4.1.0-3+b2",
-            ),
+            ("varnishd (varnish-7.1.1 revision 7cee1c58)", "7.1.1"),
+            ("v2.6.2 h1:abc", "2.6.2"),
             (
                 "mariadbd  Ver 10.11.19-MariaDB-0+deb12u1 for debian",
                 "10.11.19-MariaDB-0+deb12u1",
@@ -205,45 +250,51 @@ mod tests {
     }
 
     #[test]
-    fn every_way_of_asking_has_a_line() {
+    fn the_best_stands_first_and_whoever_failed_last() {
         let plan = Plan::shipped();
-        let machine = Machine {
-            began: "now".to_owned(),
-            cpu: "Abacus".to_owned(),
-            cores: 2,
-            kernel: "6.1".to_owned(),
-            pinned: Cores {
-                server: Some(0),
-                client: Some(1),
-            },
-            versions: BTreeMap::from([("nginx".to_owned(), "nginx/1".to_owned())]),
-        };
-        let mut report = Report::new(&plan, machine);
-        let cells = Cell::all(&plan);
-        let galley = plan
-            .contenders
-            .iter()
-            .find(|one| one.name == "galley")
-            .unwrap();
-        report.add(galley, &cells[1], sample(20.0));
-        let nginx = plan
-            .contenders
-            .iter()
-            .find(|one| one.name == "nginx-cache")
-            .unwrap();
-        for cpu_us in [1000.0, 3000.0, 2000.0] {
-            report.add(nginx, &cells[1], sample(cpu_us));
-        }
-        let text = markdown(&report);
-        let wanted = "| ab | nginx proxy_cache + Apache | gzip | gzip | 12345 | ~ 4321 | 1.50 | 22.2 | 2000 (1000-3000) | 100 | 100 % | - | 3 |";
-        assert!(text.contains(wanted), "{text}");
-        assert!(text.contains("| 20.0 | 1.00 |"), "{text}");
-        assert!(text.contains("not quiet: up to 20 %"), "{text}");
-        let lines = text
-            .lines()
-            .filter(|line| line.starts_with("| ab") || line.starts_with("| wrk"));
-        assert_eq!(lines.clone().count(), 32);
-        let columns = |line: &str| line.matches('|').count();
-        assert!(lines.clone().all(|line| columns(line) == 14), "{text}");
+        let values: [(&str, &[f64]); 3] = [
+            ("galley", &[11.0, 13.0, 12.0]),
+            ("floor", &[10.0, 10.0, 10.0]),
+            ("nginx-recipe5", &[400.0, 410.0, 420.0]),
+        ];
+        let report = with(&plan, "post-gzip", &values);
+        let text = section(report.section("post-gzip").unwrap());
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).collect();
+        assert!(rows[1].contains("floor"), "{text}");
+        assert!(
+            rows[2].contains("| Galley | gzip, 9000 B | 12.0 (11.0 - 13.0) |"),
+            "{text}"
+        );
+        assert!(rows[2].ends_with("| 1.20 | 0 |"), "{text}");
+        assert!(
+            rows[3].contains("nginx (recipe 5)") && rows[3].ends_with("| 41.0 | 0 |"),
+            "{text}"
+        );
+        assert!(rows.last().unwrap().contains("| - |"), "{text}");
+        let columns = |line: &&str| line.matches('|').count();
+        assert!(
+            rows.iter().all(|row| columns(row) == columns(&rows[0])),
+            "{text}"
+        );
+        let whole = markdown(&plan, &report);
+        assert!(
+            whole.contains("nginx 1.22.") && whole.contains("## What it must show"),
+            "{whole}"
+        );
+    }
+
+    #[test]
+    fn the_readmes_block_has_ratios_and_charts() {
+        let plan = Plan::shipped();
+        let values: [(&str, &[f64]); 2] = [("galley", &[11.0]), ("floor", &[10.0])];
+        let text = readme(&plan, &with(&plan, "post-gzip", &values));
+        assert!(
+            text.contains("| A WordPress post, gzip | 10.0 | 11.0 (1.10x) | - | - | - |"),
+            "{text}"
+        );
+        assert!(
+            text.contains("](docs/images/bench-post-gzip.svg)"),
+            "{text}"
+        );
     }
 }

@@ -1,0 +1,106 @@
+//! A thousand visitors at once for one page that has to be composed: how often PHP was asked, and how much longer than PHP
+//! the slowest waited.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    check,
+    contender::Running,
+    figure::{Figure, Figures},
+    load::{Client, Lasting, Spec, Until},
+    measure::{self, Clocks, Match, Sample, Stand},
+    pin,
+    plan::Stampede,
+    question::Question,
+};
+use crate::demo::Complaint;
+
+/// Sends one request on each connection, all at once.
+///
+/// # Errors
+/// When an answer is not the right page, or PHP noted nothing.
+pub(super) fn measure(
+    stand: &Stand<'_>,
+    running: &Running,
+    one: &Match<'_>,
+    state: Stampede,
+) -> Result<Sample, Complaint> {
+    let scenario = one.scenario;
+    let name = format!("s{}", one.batch);
+    let question = Question::of(stand.plan, stand.site, scenario, one.batch).named(&name);
+    let roots = running.roots();
+    measure::wait_for_quiet(stand, &roots)?;
+    let before = match state {
+        Stampede::Missing => 0,
+        Stampede::Expired => expired(stand, running, &question, &name)?,
+    };
+    let connections = scenario.connections;
+    let spec = Spec {
+        asks: question.asks(None),
+        connections,
+        rate: None,
+        lasting: Lasting::Kept,
+    };
+    let mut figures = Figures::new();
+    let seen = pin::on_core(stand.place.cores.client, || -> Result<_, Complaint> {
+        let mut client = Client::connect(running.addr(), vec![spec], 0, stand.interrupt)?;
+        let before = Clocks::read(stand, &roots);
+        let mut seen = client.run(Until::Answers(connections as u64))?;
+        before.figures(
+            Clocks::read(stand, &roots),
+            connections as u64,
+            &mut figures,
+        );
+        seen.pop().ok_or_else(|| "nothing was asked".into())
+    })??;
+    measure::client_figures(&seen, &mut figures);
+    let failed = measure::verified(stand, &question, &seen)?;
+    let composed = stand.site.composed(&name)?;
+    let composed = composed.get(before..).unwrap_or_default();
+    let first = composed.first().ok_or("PHP was not asked at all")?;
+    let worst = seen.slowest().as_secs_f64() * 1e3;
+    figures.insert(Figure::WorstMs, worst);
+    figures.insert(Figure::LateMs, worst - first);
+    figures.insert(Figure::UpstreamMs, *first);
+    #[expect(clippy::cast_precision_loss, reason = "at most some thousands")]
+    figures.insert(Figure::UpstreamRequests, composed.len() as f64);
+    let sample = seen.samples.first();
+    Ok(Sample {
+        round: one.round,
+        coding: sample.map_or("", |sample| sample.coding.name()).to_owned(),
+        body_bytes: sample.map_or(0, |sample| sample.body.len()),
+        requests: seen.answers,
+        failed,
+        trouble: seen.first_trouble,
+        figures,
+    })
+}
+
+/// Has the page stored and waits until it is too old to be used; returns how often PHP was asked.
+fn expired(
+    stand: &Stand<'_>,
+    running: &Running,
+    question: &Question<'_>,
+    name: &str,
+) -> Result<usize, Complaint> {
+    let expected = question.expected(0)?;
+    let wanted = check::Wanted {
+        method: question.method(),
+        status: question.status(),
+        expected: &expected,
+    };
+    check::ask(running.addr(), &question.head(0), wanted, stand.dir)?;
+    let end = Instant::now() + LIFETIME;
+    while Instant::now() < end {
+        stand.interrupt.check()?;
+        thread::sleep(PAUSE);
+    }
+    Ok(stand.site.composed(name)?.len())
+}
+
+/// Longer than the page's second, whole seconds of clocks included.
+const LIFETIME: Duration = Duration::from_millis(2500);
+const PAUSE: Duration = Duration::from_millis(50);
