@@ -11,7 +11,7 @@ help:
 	@echo 'make demo WP=DIR      the same with a WordPress that you have'
 	@echo 'make demo-clean       removes what the demo made'
 	@echo 'make test             everything: format, lints, unit and end-to-end tests, licences'
-	@echo 'make bench            Galley next to Apache and nginx, in one run (QUICK=1: a short one)'
+	@echo 'make bench            Galley next to its peers, in one run of 40 minutes (QUICK=1: under five; README=1: for the README)'
 	@echo 'make conformance      the public cache suite on Galley and its peers (ONLY=galley: Galley alone)'
 	@echo 'make faults           kill -9, full disks, damaged files, broken upstreams: the long form (ONLY=kill: one part)'
 	@echo 'make exactness        edits a real WordPress and counts what is purged, too little and too much (ONLY=slug: one event)'
@@ -45,7 +45,7 @@ test: setup-test check
 
 bench: setup-bench build
 	@cargo build --quiet --release --package xtask
-	@target/release/xtask bench --galley target/release/galley $(if $(QUICK),--quick)
+	@target/release/xtask bench --galley target/release/galley $(if $(QUICK),--quick) $(if $(README),--readme) $(foreach name,$(SCENARIO),--scenario $(name)) $(foreach name,$(ONLY),--only $(name))
 
 conformance: setup-conformance build
 	@cargo build --quiet --release --package xtask
