@@ -75,7 +75,7 @@ fn a_request_that_died_purges_everything() {
     around.edit(&stack, || {
         stack.php(
             "global $wpdb; $wpdb->insert($wpdb->options, ['option_name' => 'galley_pending_0123456789abcdef', \
-             'option_value' => json_encode(['at' => time() - 3600, 'orders' => null]), 'autoload' => 'no']);",
+             'option_value' => json_encode(['at' => time() - 3600, 'orders' => null]), 'autoload' => 'yes']);",
         );
         stack.get("/never-asked-before/");
     });
