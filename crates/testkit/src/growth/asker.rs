@@ -137,15 +137,32 @@ pub(super) fn request(method: &str, path: &str, more: &str) -> Vec<u8> {
     format!("{method} {path}{query} HTTP/1.1\r\nHost: {HOST}\r\n{more}{FIELDS}\r\n").into_bytes()
 }
 
-/// Where head and answer end, once both are there.
+/// Where head and answer end, once both are there. What is coded while it is composed has chunks and no length.
 fn whole(bytes: &[u8]) -> Option<(usize, usize)> {
     let head = bytes.windows(4).position(|at| at == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(bytes.get(..head)?).ok()?;
     let length = text
         .split("\r\n")
         .find_map(|line| line.strip_prefix("Content-Length: "))
-        .and_then(|length| length.parse::<usize>().ok())?;
-    (bytes.len() >= head + length).then_some((head, head + length))
+        .and_then(|length| length.parse::<usize>().ok());
+    let end = match length {
+        Some(length) => head + length,
+        None => end_of_chunks(bytes, head)?,
+    };
+    (bytes.len() >= end).then_some((head, end))
+}
+
+/// Where a chunked body without trailers that begins at `at` ends, once all of it is there.
+fn end_of_chunks(bytes: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        let line = bytes.get(at..)?.windows(2).position(|end| end == b"\r\n")?;
+        let size = std::str::from_utf8(bytes.get(at..at + line)?).ok()?;
+        let size = usize::from_str_radix(size, 16).ok()?;
+        at += line + 2 + size + 2;
+        if size == 0 {
+            return (bytes.len() >= at).then_some(at);
+        }
+    }
 }
 
 const FIELDS: &str = "Connection: keep-alive\r\n\
@@ -159,3 +176,33 @@ Cookie: _ga=GA1.1.1031584215.1714032000; _ga_7N2XQ0=GS1.1.1714032000.3.1; cookie
 
 /// Requests on their way at one time: as many as a loaded server has, few enough that no answer waits for long.
 const UNDER_WAY: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_ends_where_its_framing_says() {
+        for (answer, body) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 5),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\na\r\n0123456789\r\n0\r\n\r\n",
+                30,
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+                5,
+            ),
+        ] {
+            let bytes = answer.as_bytes();
+            assert_eq!(
+                whole(bytes),
+                Some((bytes.len() - body, bytes.len())),
+                "{answer}"
+            );
+            for cut in 0..bytes.len() {
+                assert_eq!(whole(&bytes[..cut]), None, "{cut} of {answer}");
+            }
+        }
+    }
+}

@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn pages_are_shown_in_short() {
         let page = "<!doctype html><title>Error</title>\n<p>No\tdatabase</p>\u{1b}[2J";
-        assert_eq!(in_short(page), "ErrorNo database [2J");
+        assert_eq!(in_short(page), "Error No database [2J");
         assert_eq!(in_short(&"x".repeat(1000)).len(), MOST_SHOWN);
     }
 

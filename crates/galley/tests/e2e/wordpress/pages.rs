@@ -31,7 +31,7 @@ fn lasting(answer: &Response) -> Vec<(String, String)> {
         "etag",
         "transfer-encoding",
     ];
-    answer
+    let mut lasting: Vec<_> = answer
         .fields
         .iter()
         .map(|(name, value)| {
@@ -41,7 +41,10 @@ fn lasting(answer: &Response) -> Vec<(String, String)> {
             )
         })
         .filter(|(name, _)| !passing.contains(&name.as_str()))
-        .collect()
+        .collect();
+    // Only the order of lines with the same name means something (RFC 9110 section 5.3).
+    lasting.sort_by(|a, b| a.0.cmp(&b.0));
+    lasting
 }
 
 fn a_first_visit_composes_and_a_second_is_a_hit(stack: &Stack) {
