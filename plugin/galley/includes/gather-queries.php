@@ -268,6 +268,12 @@ function gather_results( $posts, $query = null ) {
 	if ( ! is_array( $posts ) || ! $query instanceof \WP_Query || is_sitemap_request() ) {
 		return $posts;
 	}
+	if ( 'wp_navigation' === ( $query->query_vars['post_type'] ?? '' ) ) {
+		// A navigation block that names none shows the newest.
+		foreach ( $posts as $post ) {
+			tag( 'p' . id_of( $post ) );
+		}
+	}
 	if ( ! $query->is_singular() && empty( $query->query['posts_per_page'] ) ) {
 		$found = empty( $query->query_vars['no_found_rows'] ) ? (int) $query->found_posts : MOST_PER_PAGE + 1;
 		if ( $query->is_feed() ) {
