@@ -76,7 +76,19 @@ function order_internal( \WP_Post $post ): void {
 	$old = $GLOBALS['galley_internal'][ $key ] ?? internal_state( null );
 	unset( $GLOBALS['galley_internal'][ $key ] );
 	$now = get_post( $post->ID );
+	if ( 'wp_global_styles' === $post->post_type ) {
+		forget_styles();
+	}
 	order( internal_tags( $post->ID, $post->post_type, $old, internal_state( $now instanceof \WP_Post ? $now : null ) ) );
+}
+
+/**
+ * WordPress up to 6.1 keeps the styles for a minute, and no save ends that: pages composed within it would show the old ones.
+ */
+function forget_styles(): void {
+	foreach ( array( 'global_styles_', 'global_styles_svg_filters_' ) as $kept ) {
+		delete_transient( $kept . get_stylesheet() );
+	}
 }
 
 /**
