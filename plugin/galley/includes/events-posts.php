@@ -20,6 +20,7 @@ $GLOBALS['galley_touched'] = array();
 add_action( 'pre_post_update', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
 add_action( 'before_delete_post', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
 add_action( 'delete_attachment', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
+add_action( 'delete_attachment', __NAMESPACE__ . '\\on_picture_gone', PHP_INT_MIN );
 add_action( 'add_term_relationship', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
 add_action( 'delete_term_relationships', __NAMESPACE__ . '\\touch_post', PHP_INT_MIN );
 add_filter( 'wp_insert_post_data', __NAMESPACE__ . '\\on_insertion', PHP_INT_MAX, 4 );
@@ -44,6 +45,23 @@ function touch_post( $id ): void {
 	if ( $post instanceof \WP_Post ) {
 		$is_new = is_being_inserted( $id );
 		touched( $post, $is_new ? null : post_state( $post ), $is_new );
+	}
+}
+
+/**
+ * Posts lose the picture that is deleted, which WordPress does for all of them at once.
+ */
+function on_picture_gone( $id ): void {
+	global $wpdb;
+	$sql = "SELECT post_id FROM $wpdb->postmeta WHERE meta_key = '_thumbnail_id' AND meta_value = %s LIMIT %d";
+	// phpcs:ignore WordPress.DB -- must be of this moment.
+	$posts = $wpdb->get_col( $wpdb->prepare( $sql, (string) (int) $id, MOST_ORDERS + 1 ) );
+	if ( count( $posts ) > MOST_ORDERS ) {
+		order( 'b' );
+		return;
+	}
+	foreach ( $posts as $post ) {
+		on_field( 0, (int) $post, '_thumbnail_id' );
 	}
 }
 

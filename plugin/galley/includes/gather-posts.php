@@ -19,9 +19,10 @@ if ( is_shared() ) {
 function gather_posts(): void {
 	$own = __NAMESPACE__ . '\\';
 	add_filter( 'the_title', $own . 'gather_title', PHP_INT_MAX, 2 );
-	foreach ( array( 'post_link', 'page_link', 'post_type_link', 'attachment_link', 'post_thumbnail_id' ) as $filter ) {
+	foreach ( array( 'post_link', 'page_link', 'post_type_link', 'attachment_link' ) as $filter ) {
 		add_filter( $filter, $own . 'gather_link', PHP_INT_MAX, 2 );
 	}
+	add_filter( 'post_thumbnail_id', $own . 'gather_picture', PHP_INT_MAX, 2 );
 	foreach ( array( 'get_the_date', 'get_the_time' ) as $filter ) {
 		add_filter( $filter, $own . 'gather_date', PHP_INT_MAX, 3 );
 	}
@@ -64,6 +65,17 @@ function gather_link( $link, $post = 0 ) {
 		tag( "pl$id" );
 	}
 	return $link;
+}
+
+/**
+ * Whether a post has a picture is also told by its CSS classes.
+ */
+function gather_picture( $picture, $post = null ) {
+	$id = id_of( $post );
+	if ( $id > 0 ) {
+		tag( "th$id" );
+	}
+	return $picture;
 }
 
 function gather_date( $date, $format = '', $post = null ) {
@@ -141,7 +153,7 @@ function gather_field( $value, $id = 0, $key = '' ) {
 	if ( '' === $key || '_' !== $key[0] ) {
 		tag( 'pm' . (int) $id );
 	} elseif ( '_thumbnail_id' === $key ) {
-		tag( 'pl' . (int) $id );
+		tag( 'th' . (int) $id );
 	} elseif ( ! is_quiet_field( $key ) ) {
 		tag( 'pm' . (int) $id );
 	}

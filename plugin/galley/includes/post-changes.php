@@ -50,7 +50,7 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 			list( $left, $entered ) = array( array_diff_key( $left, $entered ), array_diff_key( $entered, $left ) );
 		}
 	} else {
-		array_push( $change['tags'], "pl$id", "pe$id", "pt$id", "pm$id", "cn$id", "c$id" );
+		array_push( $change['tags'], "pl$id", "pe$id", "th$id", "pt$id", "pm$id", "cn$id", "c$id" );
 		foreach ( $types as $type ) {
 			$change['tags'][] = 'sm.' . word( $type );
 		}
@@ -98,7 +98,7 @@ function edit_tags( int $id, array $old, array $new ): array {
 	if ( $differs( 'excerpt', 'password' ) ) {
 		$tags[] = "pe$id";
 	}
-	if ( $differs( 'title', 'link', 'slug', 'picture', 'password', 'date', 'type' ) ) {
+	if ( $differs( 'title', 'link', 'slug', 'password', 'date', 'type' ) ) {
 		$tags[] = "pl$id";
 	}
 	if ( $differs( 'author', 'type' ) ) {
@@ -116,6 +116,7 @@ function edit_tags( int $id, array $old, array $new ): array {
 		}
 	}
 	if ( $differs( 'picture' ) ) {
+		$tags[] = "th$id";
 		$tags[] = "o.$type.m__thumbnail_id";
 	}
 	if ( $differs( 'password' ) ) {

@@ -6,7 +6,8 @@
  * every order for one of its things names the class too, so that such a page is composed anew too often, never too
  * rarely. The classes:
  *
- *   p  a post, anything of it       pl  its title, address, dates, picture    pe  its excerpt    pm  its fields (meta)
+ *   p  a post, anything of it       pl  its title, address, dates             pe  its excerpt    pm  its fields (meta)
+ *   th its picture
  *   pt its terms                    ad  its neighbours                        rv  its revisions
  *   c  a post's comments            cn  their number                          k   the text of one comment
  *   t  a term's archive             tl  its name and address                  tc  its number of posts
