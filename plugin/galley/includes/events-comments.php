@@ -79,12 +79,33 @@ function on_comment_count( $post_id, $new = 0, $old = 0 ): void {
  * Orders what shows a comment: its post, the number of its comments, the newest of all if it is among them.
  */
 function order_comment( \WP_Comment $comment ): void {
-	global $wpdb;
 	$post = (int) $comment->comment_post_ID;
 	order( array( "c$post", "cn$post", "k$comment->comment_ID" ) );
+	order_recent( (string) $comment->comment_date_gmt, (int) $comment->comment_ID, 0 );
+}
+
+/**
+ * Orders lists of the newest comments that look down to a moment. Comments of posts that not everybody sees are in none of them.
+ *
+ * @param string $date    As in `comment_date_gmt`.
+ * @param int    $comment A comment that does not count.
+ * @param int    $post    A post whose comments do not count.
+ */
+function order_recent( string $date, int $comment, int $post ): void {
+	global $wpdb;
 	$deepest = (int) DEPTHS[ count( DEPTHS ) - 1 ] + 1;
-	$sql     = "SELECT COUNT(*) FROM (SELECT 1 FROM $wpdb->comments WHERE comment_approved = '1' AND comment_date_gmt > %s AND comment_ID <> %d LIMIT $deepest) newer";
+	$from    = "$wpdb->comments c JOIN $wpdb->posts p ON p.ID = c.comment_post_ID";
+	$where   = "c.comment_approved = '1' AND p.post_status = 'publish' AND c.comment_date_gmt > %s AND c.comment_ID <> %d AND p.ID <> %d";
 	// phpcs:ignore WordPress.DB -- must be of this moment.
-	$rank = (int) $wpdb->get_var( $wpdb->prepare( $sql, $comment->comment_date_gmt, $comment->comment_ID ) );
+	$rank = (int) $wpdb->get_var( $wpdb->prepare( "SELECT COUNT(*) FROM (SELECT 1 FROM $from WHERE $where LIMIT $deepest) newer", $date, $comment, $post ) );
 	order( rank_tags( 'lc', $rank ) );
+}
+
+/**
+ * The date of a post's newest comment; empty where it has none that is shown.
+ */
+function newest_comment( int $post ): string {
+	global $wpdb;
+	// phpcs:ignore WordPress.DB -- must be of this moment.
+	return (string) $wpdb->get_var( $wpdb->prepare( "SELECT MAX(comment_date_gmt) FROM $wpdb->comments WHERE comment_post_ID = %d AND comment_approved = '1'", $post ) );
 }

@@ -91,6 +91,8 @@ function touched( \WP_Post $post, ?array $state, bool $is_new = false ): void {
 	}
 	deliver_meanwhile();
 	$GLOBALS['galley_touched'][ touched_key( $post->ID ) ] = $state;
+	// A post that goes to the trash takes its comments along, which nobody tells of.
+	$GLOBALS['galley_newest'][ touched_key( $post->ID ) ] = $post->comment_count > 0 ? newest_comment( $post->ID ) : '';
 	later(
 		"post$post->ID",
 		static function () use ( $post ): void {
@@ -169,7 +171,8 @@ function order_post( int $id ): void {
 	$fields = array_keys( $GLOBALS['galley_fields'][ $key ] ?? array() );
 	$post   = get_post( $id );
 	$new    = $post instanceof \WP_Post ? post_state( $post ) : null;
-	unset( $GLOBALS['galley_touched'][ $key ], $GLOBALS['galley_fields'][ $key ] );
+	$newest = array( $GLOBALS['galley_newest'][ $key ] ?? '', $post instanceof \WP_Post && $post->comment_count > 0 ? newest_comment( $id ) : '' );
+	unset( $GLOBALS['galley_touched'][ $key ], $GLOBALS['galley_fields'][ $key ], $GLOBALS['galley_newest'][ $key ] );
 	$change = post_changes( $id, $old, $new );
 	if ( $fields && ( ! empty( $old['visible'] ) || ! empty( $new['visible'] ) ) ) {
 		$type           = word( ( $new ?? $old )['type'] );
@@ -183,9 +186,9 @@ function order_post( int $id ): void {
 	if ( $change['moved'] && is_post_type_hierarchical( ( $new ?? $old )['type'] ) ) {
 		order_descendants( $id );
 	}
-	if ( ! empty( $old['visible'] ) !== ! empty( $new['visible'] ) && ( ! $post instanceof \WP_Post || $post->comment_count > 0 ) ) {
+	if ( ! empty( $old['visible'] ) !== ! empty( $new['visible'] ) && array_filter( $newest ) ) {
 		// Its comments come and go with it.
-		order( array( 'lc', 'lc.q' ) );
+		order_recent( max( $newest ), 0, $id );
 	}
 	order_products( $id, ( $new ?? $old )['type'] ?? '' );
 }

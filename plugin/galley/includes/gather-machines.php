@@ -127,9 +127,17 @@ function gather_sitemap(): void {
  */
 function gather_comment_feed( $query ): void {
 	if ( $query instanceof \WP_Query && $query->is_comment_feed() ) {
-		$post = (int) ( $query->query_vars['p'] ?? 0 );
-		tag( $post > 0 ? "c$post" : 'lc.q' );
-		tag( 'lc.r' . ( depth( (int) get_option( 'posts_per_rss' ) ) ?? DEPTHS[ count( DEPTHS ) - 1 ] ) );
 		tag( 'f' );
+		$depth = $query->is_archive() || $query->is_search() ? null : depth( (int) get_option( 'posts_per_rss' ) );
+		if ( $query->is_singular() ) {
+			// Which post that is will be known: `gather_main`.
+			return;
+		}
+		if ( null === $depth ) {
+			tag( 'lc' );
+			return;
+		}
+		tag( 'lc.q' );
+		tag( "lc.r$depth" );
 	}
 }

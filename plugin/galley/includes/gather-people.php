@@ -9,6 +9,39 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
+/** Arguments that make of the newest comments a list in which a comment stands higher up than among all. */
+const NARROWER = array(
+	'author_email'        => 1,
+	'author_url'          => 1,
+	'author__in'          => 1,
+	'author__not_in'      => 1,
+	'comment__in'         => 1,
+	'comment__not_in'     => 1,
+	'ID'                  => 1,
+	'karma'               => 1,
+	'parent'              => 1,
+	'parent__in'          => 1,
+	'parent__not_in'      => 1,
+	'post_author'         => 1,
+	'post_author__in'     => 1,
+	'post_author__not_in' => 1,
+	'post__in'            => 1,
+	'post__not_in'        => 1,
+	'post_name'           => 1,
+	'post_parent'         => 1,
+	'post_type'           => 1,
+	'type'                => 1,
+	'type__in'            => 1,
+	'type__not_in'        => 1,
+	'user_id'             => 1,
+	'search'              => 1,
+	'meta_key'            => 1,
+	'meta_value'          => 1,
+	'meta_query'          => 1,
+	'date_query'          => 1,
+	'hierarchical'        => 1,
+);
+
 if ( is_shared() ) {
 	gather_people();
 }
@@ -120,9 +153,17 @@ function gather_comments( $comments, $query = null ) {
 		tag( ( empty( $vars['count'] ) ? 'c' : 'cn' ) . $post );
 		return $comments;
 	}
+	$posts = wp_parse_id_list( $vars['post__in'] ?? array() );
+	if ( $posts && count( $posts ) <= 50 ) {
+		foreach ( $posts as $post ) {
+			tag( "c$post" );
+		}
+		return $comments;
+	}
 	$reach = (int) ( $vars['number'] ?? 0 ) + (int) ( $vars['offset'] ?? 0 );
-	$first = in_array( $vars['orderby'] ?? '', array( '', 'comment_date', 'comment_date_gmt' ), true ) && 'ASC' !== strtoupper( (string) ( $vars['order'] ?? '' ) );
-	$depth = $first && ! empty( $vars['number'] ) && ! machine_counts() ? depth( $reach ) : null;
+	$first = in_array( $vars['orderby'] ?? '', array( '', 'comment_date', 'comment_date_gmt' ), true ) && 'ASC' !== strtoupper( (string) ( $vars['order'] ?? '' ) ) && (int) ( $vars['paged'] ?? 1 ) < 2;
+	$whole = ! array_filter( array_intersect_key( $vars, NARROWER ), __NAMESPACE__ . '\\is_narrower' );
+	$depth = $first && $whole && ! empty( $vars['number'] ) && ! machine_counts() ? depth( $reach ) : null;
 	if ( null === $depth ) {
 		tag( 'lc' );
 	} else {
@@ -130,6 +171,15 @@ function gather_comments( $comments, $query = null ) {
 		tag( "lc.r$depth" );
 	}
 	return $comments;
+}
+
+/**
+ * Whether an argument of a query for comments says anything. Pure.
+ *
+ * @param mixed $value As given.
+ */
+function is_narrower( $value ): bool {
+	return null !== $value && '' !== $value && array() !== $value && false !== $value;
 }
 
 function gather_number( $number, $post_id = 0 ) {

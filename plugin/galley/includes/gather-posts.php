@@ -201,6 +201,9 @@ function gather_main(): void {
 	$about = get_queried_object();
 	if ( $about instanceof \WP_Post ) {
 		tag( ( is_home() ? 'pl' : 'p' ) . $about->ID );
+		if ( is_comment_feed() ) {
+			tag( "c$about->ID" );
+		}
 	} elseif ( $about instanceof \WP_Term ) {
 		tag( "t$about->term_id" );
 		tag( "tl$about->term_id" );

@@ -34,7 +34,7 @@ const UNLISTED_TYPES = array( 'nav_menu_item', 'wp_template', 'wp_template_part'
  * Runs after the query has been understood and before it is asked, whatever it suppresses.
  */
 function gather_query( $posts, $query = null ) {
-	if ( $query instanceof \WP_Query && ! is_sitemap_request() && ( ! $query->is_comment_feed() || $query->is_singular() ) ) {
+	if ( $query instanceof \WP_Query && ! is_sitemap_request() && ! is_for_nothing( $query ) && ( ! $query->is_comment_feed() || $query->is_singular() ) ) {
 		$list = types_of( $query ) ? describe_query( $query ) : any_list( array() );
 		foreach ( list_tags( $list ) as $tag ) {
 			tag( $tag );
@@ -44,6 +44,13 @@ function gather_query( $posts, $query = null ) {
 		}
 	}
 	return $posts;
+}
+
+/**
+ * WordPress asks for posts before it answers with what shows none.
+ */
+function is_for_nothing( \WP_Query $query ): bool {
+	return $query->is_main_query() && ( $query->is_robots() || $query->is_favicon() );
 }
 
 /**
@@ -265,7 +272,7 @@ function depth_of( \WP_Query $query, array $list ): array {
  * A feed tells when its items were last changed. Other lists are cut into pages, which matters to those with more posts than one page holds.
  */
 function gather_results( $posts, $query = null ) {
-	if ( ! is_array( $posts ) || ! $query instanceof \WP_Query || is_sitemap_request() ) {
+	if ( ! is_array( $posts ) || ! $query instanceof \WP_Query || is_sitemap_request() || is_for_nothing( $query ) ) {
 		return $posts;
 	}
 	if ( 'wp_navigation' === ( $query->query_vars['post_type'] ?? '' ) ) {
@@ -279,10 +286,12 @@ function gather_results( $posts, $query = null ) {
 		if ( $query->is_feed() ) {
 			tag( 'op.posts_per_rss' );
 		} else {
+			// Of a page behind the last WordPress does not know how many posts come before it.
+			$found = 0 === $found && (int) ( $query->query_vars['paged'] ?? 0 ) > 1 ? MOST_PER_PAGE + 1 : $found;
 			tag( $found > MOST_PER_PAGE ? 'op.posts_per_page' : "pp$found" );
 		}
 	}
-	if ( $query->is_feed() && $query->is_main_query() ) {
+	if ( $query->is_feed() && $query->is_main_query() && ! $query->is_comment_feed() ) {
 		tag( 'f' );
 		foreach ( $posts as $post ) {
 			tag( 'p' . id_of( $post ) );
