@@ -47,14 +47,16 @@ function touch_internal( \WP_Post $post, bool $is_new = false ): bool {
 }
 
 /**
- * @return array{shown: bool, slug: string, text: string}
+ * @return array{shown: bool, slug: string, text: string, settings: string} `settings` only of styles.
  */
 function internal_state( ?\WP_Post $post ): array {
+	$styles = $post && 'wp_global_styles' === $post->post_type ? json_decode( $post->post_content, true ) : array();
 	return array(
 		// WordPress makes an empty record of styles when somebody looks at the editor.
-		'shown' => $post && 'publish' === $post->post_status && ( 'wp_global_styles' !== $post->post_type || preg_match( '/"(styles|settings)"/', $post->post_content ) ),
-		'slug'  => $post ? preg_replace( '/__trashed$/', '', $post->post_name ) : '',
-		'text'  => $post ? md5( "$post->post_title\n$post->post_content\n$post->post_modified" ) : '',
+		'shown'    => $post && 'publish' === $post->post_status && ( 'wp_global_styles' !== $post->post_type || preg_match( '/"(styles|settings)"/', $post->post_content ) ),
+		'slug'     => $post ? preg_replace( '/__trashed$/', '', $post->post_name ) : '',
+		'settings' => is_array( $styles ) ? (string) wp_json_encode( array_filter( $styles['settings'] ?? array() ) ) : '?',
+		'text'     => $post ? md5( "$post->post_title\n$post->post_content\n$post->post_modified" ) : '',
 	);
 }
 
@@ -104,7 +106,8 @@ function internal_tags( int $id, string $type, array $old, array $new ): array {
 		return array();
 	}
 	if ( in_array( $type, array( 'wp_global_styles', 'custom_css' ), true ) ) {
-		return array( 'b' );
+		// Styles stand in the head of pages; what the editor calls settings also shapes blocks, wherever they are shown.
+		return array( $old['settings'] === $new['settings'] ? 'ht' : 'b' );
 	}
 	$appears = $old['shown'] !== $new['shown'] || $old['slug'] !== $new['slug'];
 	$tags    = array( "p$id" );

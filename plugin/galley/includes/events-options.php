@@ -14,6 +14,9 @@ defined( 'ABSPATH' ) || exit;
 /** Settings that shape every page of a blog. */
 const WHOLE_OPTIONS = array( 'siteurl', 'home', 'permalink_structure', 'category_base', 'tag_base', 'timezone_string', 'gmt_offset', 'WPLANG', 'template', 'stylesheet', 'use_smilies', 'html_type', 'blog_charset', 'thumbnail_size_w', 'thumbnail_size_h', 'medium_size_w', 'medium_size_h', 'large_size_w', 'large_size_h', 'link_manager_enabled', 'woocommerce_permalinks', 'woocommerce_currency', 'woocommerce_currency_pos', 'woocommerce_price_thousand_sep', 'woocommerce_price_decimal_sep', 'woocommerce_price_num_decimals', 'woocommerce_hide_out_of_stock_items', 'woocommerce_tax_display_shop', 'woocommerce_demo_store', 'woocommerce_demo_store_notice', 'woocommerce_shop_page_id', 'woocommerce_coming_soon' );
 
+/** Settings of a theme that WordPress draws itself, in the head and the header of the theme's pages. */
+const DRAWN_MODS = array( 'background_color', 'background_image', 'background_image_thumb', 'background_preset', 'background_position_x', 'background_position_y', 'background_size', 'background_repeat', 'background_attachment', 'header_image', 'header_image_data', 'header_textcolor', 'header_video', 'external_header_video' );
+
 /** Settings on WordPress's own pages that no page shows. */
 const QUIET_OPTIONS = array( 'admin_email', 'new_admin_email', 'default_category', 'default_email_category', 'default_link_category', 'default_post_format', 'default_role', 'default_pingback_flag', 'default_ping_status', 'default_comment_status', 'comments_notify', 'moderation_notify', 'comment_moderation', 'comment_previously_approved', 'comment_max_links', 'moderation_keys', 'disallowed_keys', 'ping_sites', 'uploads_use_yearmonth_folders', 'upload_path', 'upload_url_path', 'rewrite_rules', 'cron', 'recently_edited', 'recently_activated', 'auto_update_plugins', 'auto_update_themes', 'user_count', 'db_upgraded', 'can_compress_scripts', 'theme_switched', 'category_children', 'finished_splitting_shared_terms', 'finished_updating_comment_type', 'nav_menu_options', 'auto_core_update_notified', 'https_detection_errors', 'galley_connection' );
 
@@ -62,11 +65,66 @@ function on_option( $name, $old = null, $new = null ): void {
 function on_whole_option( string $name, $old, $new ): void {
 	if ( 0 === strpos( $name, 'theme_mods_' ) ) {
 		$quiet = array_fill_keys( array( 'sidebars_widgets', 'custom_css_post_id' ), true );
-		if ( array_diff_key( (array) $old, $quiet ) === array_diff_key( (array) $new, $quiet ) ) {
+		$old   = array_diff_key( (array) $old, $quiet );
+		$new   = array_diff_key( (array) $new, $quiet );
+		if ( $old === $new ) {
 			return;
 		}
+		$drawn = array_fill_keys( DRAWN_MODS, true );
+		order( array_diff_key( $old, $drawn ) === array_diff_key( $new, $drawn ) ? 'ht' : 'b' );
+		return;
+	}
+	if ( 'gmt_offset' === $name && ( get_option( 'timezone_string' ) || (float) $old === (float) $new ) ) {
+		// WordPress's own form leaves it empty where a zone is named.
+		return;
+	}
+	if ( 'category_base' === $name || 'tag_base' === $name ) {
+		$base = trim( (string) $new, '/' );
+		order_base( 'tag_base' === $name ? 'post_tag' : 'category', '' === $base ? substr( $name, 0, -5 ) : $base );
+		return;
 	}
 	order( 'b' );
+}
+
+/**
+ * Another beginning of the addresses of terms: whatever shows one, what was not found there before, and their sitemap. Everything
+ * where there are too many, or where other addresses begin so.
+ */
+function order_base( string $taxonomy, string $base ): void {
+	$terms = get_terms(
+		array(
+			'taxonomy'   => $taxonomy,
+			'hide_empty' => false,
+			'fields'     => 'ids',
+			'number'     => MOST_ORDERS,
+		)
+	);
+	if ( ! is_array( $terms ) || count( $terms ) >= MOST_ORDERS / 4 || ! is_free( explode( '/', trim( $base, '/' ) )[0] ) ) {
+		order( 'b' );
+		return;
+	}
+	order( array( 'e404', 'sm.' . word( $taxonomy ), 'lta.' . word( $taxonomy ) ) );
+	foreach ( $terms as $term ) {
+		order( array( 't' . (int) $term, 'tl' . (int) $term ) );
+	}
+}
+
+/**
+ * Whether no address begins with a word yet: none of a post or page, and none that a rule of addresses names.
+ */
+function is_free( string $word ): bool {
+	global $wpdb;
+	$structure = explode( '/', trim( (string) get_option( 'permalink_structure' ), '/' ) )[0];
+	if ( ! in_array( $structure, array( '%postname%', '%year%', '%post_id%' ), true ) || is_numeric( $word ) ) {
+		return false;
+	}
+	foreach ( array_keys( (array) get_option( 'rewrite_rules' ) ) as $rule ) {
+		if ( 0 === strpos( ltrim( (string) $rule, '^(' ), $word ) ) {
+			return false;
+		}
+	}
+	// phpcs:ignore WordPress.DB -- must be of this moment.
+	return ! $wpdb->get_var( $wpdb->prepare( "SELECT 1 FROM $wpdb->posts WHERE post_name = %s AND post_type <> 'revision' LIMIT 1", $word ) );
 }
 
 /**
@@ -85,14 +143,41 @@ function is_saved_by_person(): bool {
  * @return string[]
  */
 function sidebar_tags( array $old, array $new ): array {
-	$tags = array();
+	$tags  = array();
+	$kinds = array( array(), array() );
 	foreach ( array_keys( $old + $new ) as $sidebar ) {
-		$is_list = is_array( $old[ $sidebar ] ?? array() ) && is_array( $new[ $sidebar ] ?? array() );
-		if ( $is_list && 'wp_inactive_widgets' !== $sidebar && ( $old[ $sidebar ] ?? array() ) !== ( $new[ $sidebar ] ?? array() ) ) {
+		$was = $old[ $sidebar ] ?? array();
+		$is  = $new[ $sidebar ] ?? array();
+		if ( ! is_array( $was ) || ! is_array( $is ) || 'wp_inactive_widgets' === $sidebar ) {
+			continue;
+		}
+		$kinds = array( $kinds[0] + widget_kinds( $was ), $kinds[1] + widget_kinds( $is ) );
+		if ( $was !== $is ) {
 			$tags[] = 'sb.' . word( (string) $sidebar );
 		}
+		if ( ! $was !== ! $is ) {
+			$tags[] = 'sa.' . word( (string) $sidebar );
+		}
+	}
+	// Widgets put styles and scripts into every page as soon as one of their kind is active anywhere.
+	if ( array_diff_key( $kinds[0], $kinds[1] ) || array_diff_key( $kinds[1], $kinds[0] ) ) {
+		$tags[] = 'ht';
 	}
 	return $tags;
+}
+
+/**
+ * The kinds of some widgets, as keys. Pure.
+ *
+ * @param array $widgets Like `search-2`.
+ * @return array<string, bool>
+ */
+function widget_kinds( array $widgets ): array {
+	$kinds = array();
+	foreach ( $widgets as $widget ) {
+		$kinds[ preg_replace( '/-\d+$/D', '', (string) $widget ) ] = true;
+	}
+	return $kinds;
 }
 
 /**

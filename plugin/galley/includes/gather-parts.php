@@ -77,8 +77,11 @@ function gather_menu( $items, $menu = null ) {
 	return $items;
 }
 
+/**
+ * Whether a sidebar has widgets; which, only where it is shown.
+ */
 function gather_sidebar( $is_active, $index = '' ) {
-	tag( 'sb.' . word( is_numeric( $index ) ? "sidebar-$index" : sanitize_title( (string) $index ) ) );
+	tag( 'sa.' . word( is_numeric( $index ) ? "sidebar-$index" : sanitize_title( (string) $index ) ) );
 	return $is_active;
 }
 

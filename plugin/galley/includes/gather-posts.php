@@ -195,6 +195,9 @@ function gather_embed( $data, $post = null ) {
  */
 function gather_main(): void {
 	tag( 'b' );
+	if ( ! is_feed() && ! is_robots() && ! is_favicon() && ! is_sitemap_request() ) {
+		tag( 'ht' );
+	}
 	if ( is_front_page() || is_home() ) {
 		tag( 'home' );
 	}

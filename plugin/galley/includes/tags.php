@@ -16,8 +16,8 @@
  *
  * Others are words: `l.` lists (lists.php), lists of terms by which change them: `lt.` terms
  * with their first or without their last post, `lta.` any, `ltc.` numbers, `lto.` names, `lc` recent comments, `lu` lists of users, `n.` a
- * slug, `g.` the beginning of one, `w.` a widget, `sb.` a sidebar, `tp.` `tu.` templates, `op.` an option, `sm.` a sitemap,
- * `f` feeds, `e404`, `home`, and `b`, which every page of a blog carries.
+ * slug, `g.` the beginning of one, `w.` a widget, `sb.` a sidebar, `sa.` whether it has widgets, `tp.` `tu.` templates, `op.` an option, `sm.` a sitemap,
+ * `f` feeds, `e404`, `home`, `ht` pages of the theme, and `b`, which every page of a blog carries.
  *
  * @package Galley
  */

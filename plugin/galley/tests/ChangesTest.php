@@ -101,13 +101,15 @@ final class ChangesTest extends TestCase {
 	}
 
 	public function test_templates(): void {
-		$shown  = array( 'shown' => true, 'slug' => 'page', 'text' => '1' );
-		$hidden = array( 'shown' => false, 'slug' => '', 'text' => '' );
+		$shown  = array( 'shown' => true, 'slug' => 'page', 'text' => '1', 'settings' => '[]' );
+		$hidden = array( 'shown' => false, 'slug' => '', 'text' => '', 'settings' => '?' );
 		$other  = array( 'text' => '2' ) + $shown;
 		$this->assertSame( array( 'p7', 'tu.page' ), Galley\internal_tags( 7, 'wp_template', $shown, $other ) );
 		$this->assertSame( array( 'p7', 'tp.page', 'l.wp_template', 'l.wp_template.q', 'l.wp_template.x' ), Galley\internal_tags( 7, 'wp_template', $hidden, $shown ) );
 		$this->assertContains( 'tp.page', Galley\internal_tags( 7, 'wp_template', $shown, $hidden ) );
-		$this->assertSame( array( 'b' ), Galley\internal_tags( 7, 'wp_global_styles', $shown, $other ) );
+		$this->assertSame( array( 'ht' ), Galley\internal_tags( 7, 'wp_global_styles', $shown, $other ) );
+		$this->assertSame( array( 'b' ), Galley\internal_tags( 7, 'wp_global_styles', $shown, array( 'settings' => '{"a":1}' ) + $other ) );
+		$this->assertSame( array( 'b' ), Galley\internal_tags( 7, 'wp_global_styles', $hidden, $shown ) );
 		$this->assertSame( array( 'p7' ), Galley\internal_tags( 7, 'wp_block', $shown, $other ) );
 		$this->assertSame( array(), Galley\internal_tags( 7, 'wp_block', $shown, $shown ) );
 	}
@@ -124,9 +126,12 @@ final class ChangesTest extends TestCase {
 
 	public function test_widgets_and_sidebars(): void {
 		$this->assertSame( array( 'w.text-3', 'w.text-4' ), Galley\widget_tags( 'text', array( 2 => 'a', 3 => 'b', '_multiwidget' => 1 ), array( 2 => 'a', 3 => 'c', 4 => 'd' ) ) );
-		$old = array( 'wp_inactive_widgets' => array( 'a' ), 'one' => array( 'b' ), 'two' => array(), 'array_version' => 3 );
-		$new = array( 'wp_inactive_widgets' => array(), 'one' => array( 'b', 'a' ), 'two' => array(), 'array_version' => 3 );
+		$old = array( 'wp_inactive_widgets' => array( 'text-9' ), 'one' => array( 'text-2' ), 'two' => array(), 'array_version' => 3 );
+		$new = array( 'wp_inactive_widgets' => array(), 'one' => array( 'text-2', 'text-9' ), 'two' => array(), 'array_version' => 3 );
 		$this->assertSame( array( 'sb.one' ), Galley\sidebar_tags( $old, $new ) );
+		$this->assertSame( array( 'sb.two', 'sa.two' ), Galley\sidebar_tags( $old, array( 'two' => array( 'text-7' ) ) + $old ) );
+		// The first of its kind brings its styles to every page.
+		$this->assertSame( array( 'sb.one', 'ht' ), Galley\sidebar_tags( $old, array( 'one' => array( 'text-2', 'search-2' ) ) + $old ) );
 	}
 
 	public function test_numbers_of_pages(): void {
