@@ -17,6 +17,9 @@ const WHOLE_OPTIONS = array( 'siteurl', 'home', 'permalink_structure', 'category
 /** Settings of a theme that WordPress draws itself, in the head and the header of the theme's pages. */
 const DRAWN_MODS = array( 'background_color', 'background_image', 'background_image_thumb', 'background_preset', 'background_position_x', 'background_position_y', 'background_size', 'background_repeat', 'background_attachment', 'header_image', 'header_image_data', 'header_textcolor', 'header_video', 'external_header_video' );
 
+/** Kinds of widgets that bring nothing to pages that do not show them: WordPress's own but the recent comments. */
+const PLAIN_WIDGETS = array( 'archives', 'block', 'calendar', 'categories', 'custom_html', 'links', 'media_audio', 'media_gallery', 'media_image', 'media_video', 'meta', 'nav_menu', 'pages', 'recent-posts', 'rss', 'search', 'tag_cloud', 'text' );
+
 /** Settings on WordPress's own pages that no page shows. */
 const QUIET_OPTIONS = array( 'admin_email', 'new_admin_email', 'default_category', 'default_email_category', 'default_link_category', 'default_post_format', 'default_role', 'default_pingback_flag', 'default_ping_status', 'default_comment_status', 'comments_notify', 'moderation_notify', 'comment_moderation', 'comment_previously_approved', 'comment_max_links', 'moderation_keys', 'disallowed_keys', 'ping_sites', 'uploads_use_yearmonth_folders', 'upload_path', 'upload_url_path', 'rewrite_rules', 'cron', 'recently_edited', 'recently_activated', 'auto_update_plugins', 'auto_update_themes', 'user_count', 'db_upgraded', 'can_compress_scripts', 'theme_switched', 'category_children', 'finished_splitting_shared_terms', 'finished_updating_comment_type', 'nav_menu_options', 'auto_core_update_notified', 'https_detection_errors', 'galley_connection' );
 
@@ -25,7 +28,8 @@ add_action( 'added_option', __NAMESPACE__ . '\\on_new_option', 10, 2 );
 add_action( 'delete_option', __NAMESPACE__ . '\\on_gone_option' );
 
 function on_new_option( $name, $value = null ): void {
-	on_option( $name, null, $value );
+	// What is missing reads as empty.
+	on_option( $name, '' === $value ? '' : null, $value );
 }
 
 function on_gone_option( $name ): void {
@@ -99,27 +103,31 @@ function order_base( string $taxonomy, string $base ): void {
 			'number'     => MOST_ORDERS,
 		)
 	);
-	if ( ! is_array( $terms ) || count( $terms ) >= MOST_ORDERS / 4 || ! is_free( explode( '/', trim( $base, '/' ) )[0] ) ) {
+	$own = 'post_tag' === $taxonomy ? 'tag' : 'category_name';
+	if ( ! is_array( $terms ) || count( $terms ) >= MOST_ORDERS / 4 || ! is_free( explode( '/', trim( $base, '/' ) )[0], $own ) ) {
 		order( 'b' );
 		return;
 	}
 	order( array( 'e404', 'sm.' . word( $taxonomy ), 'lta.' . word( $taxonomy ) ) );
 	foreach ( $terms as $term ) {
-		order( array( 't' . (int) $term, 'tl' . (int) $term ) );
+		order( 'tl' . (int) $term );
 	}
 }
 
 /**
  * Whether no address begins with a word yet: none of a post or page, and none that a rule of addresses names.
+ *
+ * @param string $own The query variable of those who are to have it.
  */
-function is_free( string $word ): bool {
+function is_free( string $word, string $own ): bool {
 	global $wpdb;
 	$structure = explode( '/', trim( (string) get_option( 'permalink_structure' ), '/' ) )[0];
 	if ( ! in_array( $structure, array( '%postname%', '%year%', '%post_id%' ), true ) || is_numeric( $word ) ) {
 		return false;
 	}
-	foreach ( array_keys( (array) get_option( 'rewrite_rules' ) ) as $rule ) {
-		if ( 0 === strpos( ltrim( (string) $rule, '^(' ), $word ) ) {
+	foreach ( (array) get_option( 'rewrite_rules' ) as $rule => $query ) {
+		// Its own rules of before are not in its way.
+		if ( 0 === strpos( ltrim( (string) $rule, '^(' ), $word ) && false === strpos( (string) $query, "?$own=" ) ) {
 			return false;
 		}
 	}
@@ -160,7 +168,8 @@ function sidebar_tags( array $old, array $new ): array {
 		}
 	}
 	// Widgets put styles and scripts into every page as soon as one of their kind is active anywhere.
-	if ( array_diff_key( $kinds[0], $kinds[1] ) || array_diff_key( $kinds[1], $kinds[0] ) ) {
+	$changed = array_diff_key( $kinds[0] + $kinds[1], array_intersect_key( $kinds[0], $kinds[1] ) );
+	if ( array_diff_key( $changed, array_fill_keys( PLAIN_WIDGETS, true ) ) ) {
 		$tags[] = 'ht';
 	}
 	return $tags;

@@ -84,7 +84,7 @@ function order_term( int $term_id, array $old, ?array $new ): void {
 	if ( $new && ( $old['slug'] !== $new['slug'] || $old['parent'] !== $new['parent'] ) ) {
 		// Addresses below it, and of posts that have it in theirs.
 		foreach ( array_merge( array( $term_id ), descendant_terms( $term_id ) ) as $moved ) {
-			order( array( "t$moved", "tl$moved" ) );
+			order( array( "t$moved", "tl$moved", "tn$moved" ) );
 		}
 		if ( false !== strpos( (string) get_option( 'permalink_structure' ), '%category%' ) ) {
 			order( 'b' );
@@ -105,15 +105,18 @@ function order_term( int $term_id, array $old, ?array $new ): void {
 function term_tags( int $id, array $old, ?array $new ): array {
 	$taxonomy = word( $old['taxonomy'] );
 	if ( ! $new ) {
-		$tags = array( "t$id", "tl$id", "tc$id", "lta.$taxonomy" );
+		$tags = array( "t$id", "tl$id", "tn$id", "ts$id", "tc$id", "lta.$taxonomy" );
 		return $old['count'] ? array_merge( $tags, array( "lt.$taxonomy", "ltc.$taxonomy", "sm.$taxonomy" ) ) : $tags;
 	}
 	$tags = array();
 	if ( $old['name'] !== $new['name'] || $old['slug'] !== $new['slug'] || $old['parent'] !== $new['parent'] ) {
-		array_push( $tags, "t$id", "tl$id", "lto.$taxonomy" );
+		array_push( $tags, "t$id", "tl$id", "tn$id", "lto.$taxonomy" );
 	}
 	if ( $old['slug'] !== $new['slug'] || $old['parent'] !== $new['parent'] ) {
 		$tags[] = "sm.$taxonomy";
+	}
+	if ( $old['slug'] !== $new['slug'] ) {
+		$tags[] = "ts$id";
 	}
 	if ( $old['description'] !== $new['description'] ) {
 		$tags[] = "t$id";
@@ -144,7 +147,7 @@ function order_archives_of( int $term_id, string $taxonomy ): void {
 function on_new_term( $term_id, $place = 0, $taxonomy = '' ): void {
 	if ( 'nav_menu' !== $taxonomy ) {
 		$taxonomy = word( (string) $taxonomy );
-		order( array( 'tl' . (int) $term_id, "lta.$taxonomy", "lto.$taxonomy" ) );
+		order( array( 'tl' . (int) $term_id, 'tn' . (int) $term_id, "lta.$taxonomy", "lto.$taxonomy" ) );
 	}
 }
 
@@ -167,7 +170,7 @@ function on_deleted_term( $term_id, $place = 0, $taxonomy = '', $term = null, $p
 
 function on_term_field( $meta_id, $term_id ): void {
 	if ( ! is_shared() ) {
-		order( array( 't' . (int) $term_id, 'tl' . (int) $term_id ) );
+		order( array( 't' . (int) $term_id, 'tl' . (int) $term_id, 'tn' . (int) $term_id ) );
 	}
 }
 

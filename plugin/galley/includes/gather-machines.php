@@ -92,6 +92,7 @@ function gather_route( $response, $handler = null, $request = null ) {
 	if ( preg_match( '~/(\d+)$~D', $route, $found ) ) {
 		tag( 'pl' . (int) $found[1] );
 		tag( 'tl' . (int) $found[1] );
+		tag( 'tn' . (int) $found[1] );
 		tag( 'k' . (int) $found[1] );
 	}
 	if ( substr_count( trim( $route, '/' ), '/' ) < 2 ) {

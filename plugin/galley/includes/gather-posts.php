@@ -37,7 +37,8 @@ function gather_posts(): void {
 	foreach ( array( 'wp_get_attachment_metadata', 'wp_get_attachment_url' ) as $filter ) {
 		add_filter( $filter, $own . 'gather_attachment', PHP_INT_MAX, 2 );
 	}
-	add_filter( 'post_class', $own . 'gather_sticky', PHP_INT_MAX, 3 );
+	add_filter( 'post_class_taxonomies', $own . 'begin_classes', PHP_INT_MAX );
+	add_filter( 'post_class', $own . 'end_classes', PHP_INT_MIN, 3 );
 	add_filter( 'oembed_response_data', $own . 'gather_embed', PHP_INT_MAX, 2 );
 	add_action( 'wp', $own . 'gather_main', PHP_INT_MAX );
 }
@@ -120,11 +121,14 @@ function end_excerpt( $excerpt, $post = null ) {
 }
 
 /**
+ * The terms of a post: names, or only slugs where they become its CSS classes.
+ *
  * @param mixed $terms Terms, an error, or false.
  */
 function gather_terms_of_post( $terms, $post_id = 0, $taxonomy = '' ) {
 	static $seen = array();
-	$key         = "$post_id.$taxonomy." . $GLOBALS['galley_prefix'];
+	$class       = empty( $GLOBALS['galley_in_classes'] ) ? 'tn' : 'ts';
+	$key         = "$class$post_id.$taxonomy." . $GLOBALS['galley_prefix'];
 	if ( isset( $seen[ $key ] ) ) {
 		return $terms;
 	}
@@ -133,31 +137,55 @@ function gather_terms_of_post( $terms, $post_id = 0, $taxonomy = '' ) {
 	if ( is_array( $terms ) ) {
 		foreach ( $terms as $term ) {
 			if ( $term instanceof \WP_Term ) {
-				tag( "tl$term->term_id" );
+				tag( "$class$term->term_id" );
 			}
 		}
 	}
 	return $terms;
 }
 
+function begin_classes( $taxonomies ) {
+	$GLOBALS['galley_in_classes'] = true;
+	return $taxonomies;
+}
+
 /**
- * A field of a post that is read. WordPress's own hidden fields are told apart: they are known by other filters.
+ * The end of a post's CSS classes. Lists mark what is sticky.
+ */
+function end_classes( $classes, $more = array(), $id = 0 ) {
+	unset( $GLOBALS['galley_in_classes'] );
+	if ( ! is_singular() ) {
+		tag( 'sk' . (int) $id );
+	}
+	return $classes;
+}
+
+/**
+ * A field of a post that is read. A page reads hundreds, so that the kind of each is found once.
  */
 function gather_field( $value, $id = 0, $key = '' ) {
-	static $seen = array();
-	$known       = "$id.$key." . $GLOBALS['galley_prefix'];
-	if ( isset( $seen[ $known ] ) ) {
-		return $value;
+	static $classes = array();
+	$class          = $classes[ $key ] ?? null;
+	if ( null === $class ) {
+		$class           = class_of_field( (string) $key );
+		$classes[ $key ] = $class;
 	}
-	$seen[ $known ] = true;
-	if ( '' === $key || '_' !== $key[0] ) {
-		tag( 'pm' . (int) $id );
-	} elseif ( '_thumbnail_id' === $key ) {
-		tag( 'th' . (int) $id );
-	} elseif ( ! is_quiet_field( $key ) ) {
-		tag( 'pm' . (int) $id );
+	if ( '' !== $class ) {
+		tag( $class . (int) $id );
 	}
 	return $value;
+}
+
+/**
+ * As what a page depends on a field: `pm`, `th`, or nothing where WordPress's own hidden fields are known by other filters. Pure.
+ *
+ * @param string $key Empty: all fields.
+ */
+function class_of_field( string $key ): string {
+	if ( '_thumbnail_id' === $key ) {
+		return 'th';
+	}
+	return is_quiet_field( $key ) ? '' : 'pm';
 }
 
 /**
@@ -173,16 +201,6 @@ function gather_attachment( $data, $id = 0 ) {
 		tag( "p$id" );
 	}
 	return $data;
-}
-
-/**
- * Lists mark what is sticky.
- */
-function gather_sticky( $classes, $more = array(), $id = 0 ) {
-	if ( ! is_singular() ) {
-		tag( 'sk' . (int) $id );
-	}
-	return $classes;
 }
 
 function gather_embed( $data, $post = null ) {
@@ -210,6 +228,7 @@ function gather_main(): void {
 	} elseif ( $about instanceof \WP_Term ) {
 		tag( "t$about->term_id" );
 		tag( "tl$about->term_id" );
+		tag( "tn$about->term_id" );
 	} elseif ( $about instanceof \WP_User ) {
 		tag( "u$about->ID" );
 	}

@@ -118,7 +118,8 @@ final class ChangesTest extends TestCase {
 		$term = array( 'taxonomy' => 'category', 'name' => 'N', 'slug' => 's', 'description' => '', 'parent' => 0, 'count' => 2 );
 		$this->assertSame( array(), Galley\term_tags( 5, $term, $term ) );
 		$this->assertSame( array( 't5' ), Galley\term_tags( 5, $term, array( 'description' => 'x' ) + $term ) );
-		$this->assertSame( array( 't5', 'tl5', 'lto.category' ), Galley\term_tags( 5, $term, array( 'name' => 'x' ) + $term ) );
+		$this->assertSame( array( 't5', 'tl5', 'tn5', 'lto.category' ), Galley\term_tags( 5, $term, array( 'name' => 'x' ) + $term ) );
+		$this->assertContains( 'ts5', Galley\term_tags( 5, $term, array( 'slug' => 'x' ) + $term ) );
 		$this->assertSame( array( 'tc5', 'ltc.category' ), Galley\term_tags( 5, $term, array( 'count' => 3 ) + $term ) );
 		$this->assertContains( 'lt.category', Galley\term_tags( 5, $term, array( 'count' => 0 ) + $term ) );
 		$this->assertNotContains( 'lt.category', Galley\term_tags( 5, array( 'count' => 0 ) + $term, null ) );
@@ -131,7 +132,7 @@ final class ChangesTest extends TestCase {
 		$this->assertSame( array( 'sb.one' ), Galley\sidebar_tags( $old, $new ) );
 		$this->assertSame( array( 'sb.two', 'sa.two' ), Galley\sidebar_tags( $old, array( 'two' => array( 'text-7' ) ) + $old ) );
 		// The first of its kind brings its styles to every page.
-		$this->assertSame( array( 'sb.one', 'ht' ), Galley\sidebar_tags( $old, array( 'one' => array( 'text-2', 'search-2' ) ) + $old ) );
+		$this->assertSame( array( 'sb.one', 'ht' ), Galley\sidebar_tags( $old, array( 'one' => array( 'text-2', 'recent-comments-2' ) ) + $old ) );
 	}
 
 	public function test_numbers_of_pages(): void {
