@@ -49,7 +49,13 @@ fn page(name: &str, born: u64) -> Entry {
 }
 
 fn open(dir: &Path) -> (Opened, Epochs) {
-    let opened = Log::open(dir, SystemTime::now()).unwrap();
+    let opened = loop {
+        match Log::open(dir, SystemTime::now()) {
+            // A process that another test starts holds the lock from its fork to its exec.
+            Err(OpenError::Locked) => std::thread::yield_now(),
+            opened => break opened.unwrap(),
+        }
+    };
     let epochs = Epochs::new();
     opened.replay(SITE, &epochs);
     (opened, epochs)
