@@ -9,14 +9,17 @@
 //! (`htaccess`), each for the path asked for, for what it turned out to mean, and for what that is
 //! behind its symbolic links.
 
+use std::cell::Cell;
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
 use galley_rules::cgi::Script;
+use rustix::io::Errno;
 
 use crate::asset::Asset;
 use crate::deny::{self, ScriptName};
-use crate::htaccess::{self, Access, Subject};
+use crate::htaccess::{self, Access, Rules, Subject};
 use crate::path::RelPath;
 use crate::root::Options;
 use crate::tree::{Node, Tree};
@@ -34,45 +37,39 @@ pub enum Found {
     Missing,
     /// Not to be answered at all.
     Denied,
+    /// The disk could not be looked at, or the process has no descriptors left: nothing is known of the path.
+    Failed(io::Error),
 }
 
 /// See [`crate::Root::resolve`].
 pub(crate) fn resolve(tree: &Tree, options: Options, decoded_path: &[u8], now: Instant) -> Found {
-    let look = Look { tree, options, now };
-    let Some(path) = RelPath::parse(decoded_path) else {
-        return Found::Denied;
+    let look = Look::new(tree, options, now);
+    let found = look.resolve(decoded_path);
+    look.unless_failed(found)
+}
+
+/// See [`crate::Root::resolve_script`].
+pub(crate) fn resolve_script(
+    tree: &Tree,
+    options: Options,
+    decoded_path: &[u8],
+    now: Instant,
+) -> Option<Script> {
+    let look = Look {
+        in_memory: Some(Cell::new(true)),
+        ..Look::new(tree, options, now)
     };
-    if let Some(found) = look.attempt(&path) {
-        return found;
+    match look.resolve(decoded_path) {
+        Found::Script(script) if look.was_in_memory() => Some(script),
+        _ => None,
     }
-    if options.multisite
-        && let Some(inner) = without_site(&path)
-        && let Some(found) = look.attempt(&inner)
-    {
-        return match found {
-            Found::Redirect(_) => Found::Redirect(with_slash(&path)),
-            Found::File(_) | Found::Script(_) | Found::Missing | Found::Denied => found,
-        };
-    }
-    look.front_controller()
 }
 
 /// See [`crate::Root::program`].
 pub(crate) fn program(tree: &Tree, options: Options, decoded_path: &[u8], now: Instant) -> Found {
-    let look = Look { tree, options, now };
-    let Some(path) = RelPath::parse(decoded_path) else {
-        return Found::Denied;
-    };
-    for count in 1..=path.len() {
-        let Node::Regular(located) = tree.look(path.first(count)) else {
-            continue;
-        };
-        let rest = path.after(count);
-        let has_rest = count < path.len() || path.has_slash();
-        let path_info = has_rest.then(|| [b"/".as_slice(), &rest].concat());
-        return look.run(&path.up_to(count), located.real.as_deref(), path_info);
-    }
-    Found::Missing
+    let look = Look::new(tree, options, now);
+    let found = look.program(decoded_path);
+    look.unless_failed(found)
 }
 
 /// What a path names, before it is known whether it may leave.
@@ -96,9 +93,97 @@ struct Look<'t> {
     tree: &'t Tree,
     options: Options,
     now: Instant,
+    /// For a look that must not wait: whether everything so far was in memory. Once it was not, what is found counts for
+    /// nothing.
+    in_memory: Option<Cell<bool>>,
+    /// What went wrong.
+    failed: Cell<Option<Errno>>,
 }
 
-impl Look<'_> {
+impl<'t> Look<'t> {
+    fn new(tree: &'t Tree, options: Options, now: Instant) -> Self {
+        Self {
+            tree,
+            options,
+            now,
+            in_memory: None,
+            failed: Cell::new(None),
+        }
+    }
+
+    /// What was found, unless it rests on a look that failed.
+    fn unless_failed(&self, found: Found) -> Found {
+        match self.failed.get() {
+            Some(errno) => Found::Failed(errno.into()),
+            None => found,
+        }
+    }
+
+    fn was_in_memory(&self) -> bool {
+        self.in_memory.as_ref().is_some_and(Cell::get)
+    }
+
+    fn node(&self, relative: &[u8]) -> Node {
+        let Some(in_memory) = &self.in_memory else {
+            let node = self.tree.look(relative);
+            if let Node::Failed(errno) = node {
+                self.failed.set(Some(errno));
+            }
+            return node;
+        };
+        let found = in_memory.get().then(|| self.tree.look_cached(relative));
+        found.flatten().unwrap_or_else(|| {
+            in_memory.set(false);
+            Node::Refused
+        })
+    }
+
+    fn rules(&self, relative: &[u8]) -> Option<Arc<Rules>> {
+        let Some(in_memory) = &self.in_memory else {
+            return htaccess::rules_of(self.tree, relative, self.now);
+        };
+        let held = self.tree.shelf.held(relative, self.now);
+        if held.is_none() {
+            in_memory.set(false);
+        }
+        held
+    }
+
+    fn program(&self, decoded_path: &[u8]) -> Found {
+        let Some(path) = RelPath::parse(decoded_path) else {
+            return Found::Denied;
+        };
+        for count in 1..=path.len() {
+            let Node::Regular(located) = self.node(path.first(count)) else {
+                continue;
+            };
+            let rest = path.after(count);
+            let has_rest = count < path.len() || path.has_slash();
+            let path_info = has_rest.then(|| [b"/".as_slice(), &rest].concat());
+            return self.run(&path.up_to(count), located.real.as_deref(), path_info);
+        }
+        Found::Missing
+    }
+
+    fn resolve(&self, decoded_path: &[u8]) -> Found {
+        let Some(path) = RelPath::parse(decoded_path) else {
+            return Found::Denied;
+        };
+        if let Some(found) = self.attempt(&path) {
+            return found;
+        }
+        if self.options.multisite
+            && let Some(inner) = without_site(&path)
+            && let Some(found) = self.attempt(&inner)
+        {
+            return match found {
+                Found::Redirect(_) => Found::Redirect(with_slash(&path)),
+                found => found,
+            };
+        }
+        self.front_controller()
+    }
+
     /// `None`: nothing is there, and the path is not closed.
     fn attempt(&self, path: &RelPath) -> Option<Found> {
         if deny::forbids(path, self.options.multisite) {
@@ -138,7 +223,7 @@ impl Look<'_> {
         if let Some(script) = self.script_with_info(path) {
             return script;
         }
-        match self.tree.look(path.text()) {
+        match self.node(path.text()) {
             Node::Regular(_) if path.has_slash() => Target::Nothing,
             Node::Regular(located)
                 if path.last().map(deny::script_name) == Some(ScriptName::Runs) =>
@@ -151,7 +236,7 @@ impl Look<'_> {
             }
             Node::Regular(located) => Target::File(path.clone(), located.real),
             Node::Directory => self.index(path),
-            Node::Special | Node::Refused => Target::Closed,
+            Node::Special | Node::Refused | Node::Failed(_) => Target::Closed,
             Node::Outside => Target::Outside,
             Node::Absent => Target::Nothing,
         }
@@ -166,7 +251,7 @@ impl Look<'_> {
             if count == path.len() && !path.has_slash() {
                 break;
             }
-            if let Node::Regular(located) = self.tree.look(path.first(count)) {
+            if let Node::Regular(located) = self.node(path.first(count)) {
                 let mut path_info = vec![b'/'];
                 path_info.extend_from_slice(&path.after(count));
                 return Some(Target::Script {
@@ -183,7 +268,7 @@ impl Look<'_> {
         let is_asked_for = directory.has_slash() || directory.len() == 0;
         for name in INDEXES {
             let at = directory.child(name);
-            let Node::Regular(located) = self.tree.look(at.text()) else {
+            let Node::Regular(located) = self.node(at.text()) else {
                 continue;
             };
             return match (is_asked_for, deny::script_name(name)) {
@@ -201,7 +286,7 @@ impl Look<'_> {
 
     fn front_controller(&self) -> Found {
         let at = RelPath::from_relative(b"index.php");
-        match at.map(|at| (self.tree.look(at.text()), at)) {
+        match at.map(|at| (self.node(at.text()), at)) {
             Some((Node::Regular(located), at)) if self.options.php => {
                 self.script(&at, located.real.as_deref(), None)
             }
@@ -255,7 +340,7 @@ impl Look<'_> {
             // The upstream may take it for a script; what it may not be is sent from here.
             return Found::Missing;
         }
-        if self.is_denied(at, real, ScriptName::No) {
+        if self.is_denied(at, real, ScriptName::No) || self.in_memory.is_some() {
             return Found::Denied;
         }
         match self.access_to(at, real, Subject::File) {
@@ -267,6 +352,7 @@ impl Look<'_> {
         let real = real.unwrap_or(at.text());
         match Asset::open(self.tree, real, name) {
             Ok(asset) => Found::File(asset),
+            Err(error) if is_lack(&error) => Found::Failed(error),
             Err(_) => Found::Denied,
         }
     }
@@ -301,7 +387,7 @@ impl Look<'_> {
             Subject::File | Subject::Script => path.len().saturating_sub(1),
         };
         let chain: Vec<Arc<_>> = (0..=most)
-            .map_while(|depth| htaccess::rules_of(self.tree, path.first(depth), self.now))
+            .map_while(|depth| self.rules(path.first(depth)))
             .collect();
         if chain.is_empty() {
             // The root itself has gone.
@@ -336,6 +422,15 @@ fn with_slash(path: &RelPath) -> Vec<u8> {
     let mut text = path.absolute();
     text.push(b'/');
     text
+}
+
+/// Whether it says nothing of the file: no descriptors or memory left, a failing disk.
+fn is_lack(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(
+        errno,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO)
+    )
 }
 
 const INDEXES: [&[u8]; 3] = [b"index.php", b"index.html", b"index.htm"];

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use galley_rules::cgi::Script;
+
 use crate::resolve::{self, Found};
 use crate::tree::Tree;
 
@@ -55,6 +57,15 @@ impl Root {
         self.resolve_at(decoded_path, Instant::now())
     }
 
+    /// The script that a decoded request path means, if all that is needed to know it is in the kernel's memory and in ours:
+    /// most requests for pages that are not stored need no helper thread then. `None`: [`Root::resolve`] decides, with the
+    /// same rules. Never waits for the disk.
+    pub fn resolve_script(&self, decoded_path: &[u8]) -> Option<Script> {
+        let now = Instant::now();
+        let tree = self.tree_in_memory(now)?;
+        resolve::resolve_script(&tree, self.options, decoded_path, now)
+    }
+
     /// Finds the program that a decoded request path means for a FastCGI server of its own (`fcgiwrap`, say): the first
     /// prefix of the path that is a regular file, of whatever ending, with the rest as its `PATH_INFO`. The deny list
     /// and `.htaccess` hold as for scripts. Never [`Found::File`]. Blocks on the disk.
@@ -65,6 +76,13 @@ impl Root {
 
     pub(crate) fn resolve_at(&self, decoded_path: &[u8], now: Instant) -> Found {
         resolve::resolve(&self.tree(now), self.options, decoded_path, now)
+    }
+
+    /// The directory that is open now, if no look at the configured path is due.
+    fn tree_in_memory(&self, now: Instant) -> Option<Arc<Tree>> {
+        let state = self.state.try_lock().ok()?;
+        let is_due = now.saturating_duration_since(state.checked) >= RECHECK;
+        (!is_due).then(|| Arc::clone(&state.tree))
     }
 
     /// The directory that is open now, after a look at the configured path when one is due.

@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
 use crate::htaccess::Shelf;
@@ -32,6 +32,8 @@ pub(crate) struct Tree {
     inode: u64,
     /// Set once the kernel has said that it has no `openat2`.
     stepwise: AtomicBool,
+    /// Set once the kernel has said that it cannot tell what it has in memory (before 5.12).
+    uncached: AtomicBool,
     /// The `.htaccess` files read so far.
     pub(crate) shelf: Shelf,
 }
@@ -46,8 +48,10 @@ pub(crate) enum Node {
     Special,
     /// Reached only through a link that leaves the root.
     Outside,
-    /// The process may not look, or looking failed.
+    /// The process may not look.
     Refused,
+    /// Looking failed: no descriptors or memory left, a failing disk. What is there is not known.
+    Failed(Errno),
     /// Nothing is there.
     Absent,
 }
@@ -73,6 +77,7 @@ impl Tree {
             device: metadata.dev(),
             inode: metadata.ino(),
             stepwise: AtomicBool::new(false),
+            uncached: AtomicBool::new(false),
             shelf: Shelf::default(),
         })
     }
@@ -110,8 +115,37 @@ impl Tree {
             Ok(kind) if kind.is_file() => Node::Regular(Located { real }),
             Ok(kind) if kind.is_dir() => Node::Directory,
             Ok(_) => Node::Special,
-            Err(_) => Node::Refused,
+            Err(error) => Node::Failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
         }
+    }
+
+    /// As [`Tree::look`], but only from what the kernel has in memory. `None`: it would have to ask the disk, or a link is on
+    /// the way.
+    pub(crate) fn look_cached(&self, relative: &[u8]) -> Option<Node> {
+        if self.stepwise.load(Ordering::Relaxed) || self.uncached.load(Ordering::Relaxed) {
+            return None;
+        }
+        let relative = if relative.is_empty() { b"." } else { relative };
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let resolve = STRICT | ResolveFlags::CACHED;
+        let found = rustix::fs::openat2(&self.dir, relative, flags, Mode::empty(), resolve);
+        let descriptor = match found {
+            Ok(descriptor) => descriptor,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Some(Node::Absent),
+            Err(errno) => {
+                let is_unknown = matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::PERM);
+                self.uncached.fetch_or(is_unknown, Ordering::Relaxed);
+                return None;
+            }
+        };
+        // A file on another machine is not asked about there.
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let stat = rustix::fs::statx(descriptor, c"", flags, StatxFlags::TYPE).ok()?;
+        Some(match FileType::from_raw_mode(stat.stx_mode.into()) {
+            FileType::RegularFile => Node::Regular(Located { real: None }),
+            FileType::Directory => Node::Directory,
+            _ => Node::Special,
+        })
     }
 
     /// Opens a regular file by its link-free path for reading.
@@ -140,9 +174,7 @@ impl Tree {
         let flags = flags | OFlags::CLOEXEC;
         let relative = if relative.is_empty() { b"." } else { relative };
         if !self.stepwise.load(Ordering::Relaxed) {
-            let resolve =
-                ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
-            match rustix::fs::openat2(&self.dir, relative, flags, Mode::empty(), resolve) {
+            match rustix::fs::openat2(&self.dir, relative, flags, Mode::empty(), STRICT) {
                 Err(Errno::NOSYS) => self.stepwise.store(true, Ordering::Relaxed),
                 // A seccomp filter that does not know the call answers so.
                 Err(Errno::PERM) => {}
@@ -249,9 +281,9 @@ impl Node {
             | Errno::INVAL
             | Errno::ILSEQ => Self::Absent,
             Errno::XDEV => Self::Outside,
-            // No permission, no descriptors left, a failing disk: not a reason to say that nothing
-            // is there.
-            _ => Self::Refused,
+            Errno::ACCESS | Errno::PERM => Self::Refused,
+            // Not a reason to say that nothing is there.
+            errno => Self::Failed(errno),
         }
     }
 }
@@ -283,7 +315,7 @@ pub(crate) fn look_in(dir: BorrowedFd<'_>, name: &str) -> io::Result<Metadata> {
 
 fn is_link(descriptor: BorrowedFd<'_>) -> Result<bool, Errno> {
     let stat = rustix::fs::fstat(descriptor)?;
-    Ok(rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Symlink)
+    Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
 }
 
 /// Segments of a path, the first one last; empty ones and `.` are left out.
@@ -297,6 +329,11 @@ fn reversed(path: &[u8]) -> Vec<Vec<u8>> {
     segments.reverse();
     segments
 }
+
+/// Nothing outside, and no link.
+const STRICT: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_MAGICLINKS)
+    .union(ResolveFlags::NO_SYMLINKS);
 
 /// As the kernel's own limit.
 const MAX_LINKS: usize = 40;

@@ -93,7 +93,7 @@ fn read(directory: BorrowedFd<'_>, seen: Stamp) -> (Stamp, Rules) {
 
 impl Shelf {
     /// What was checked less than a second ago.
-    fn held(&self, relative: &[u8], now: Instant) -> Option<Arc<Rules>> {
+    pub(crate) fn held(&self, relative: &[u8], now: Instant) -> Option<Arc<Rules>> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = entries.get(relative)?;
         let is_recent = now.saturating_duration_since(entry.checked) < RECHECK;

@@ -85,7 +85,12 @@ proptest! {
         let base = std::fs::canonicalize(tree().path()).unwrap();
         for options in [PHP, STATIC, MULTISITE] {
             let root = tree().root(options);
-            match root.resolve(&path) {
+            let found = root.resolve(&path);
+            // The short way says the same, or nothing.
+            if let Some(script) = root.resolve_script(&path) {
+                prop_assert!(matches!(&found, Found::Script(same) if *same == script), "{found:?}");
+            }
+            match found {
                 Found::File(asset) => {
                     for form in asset.forms() {
                         let real = std::fs::read_link(format!("/proc/self/fd/{}", form.file.as_raw_fd())).unwrap();
@@ -104,6 +109,7 @@ proptest! {
                     prop_assert!(to.starts_with(b"/") && !to.starts_with(b"//") && to.ends_with(b"/"));
                 }
                 Found::Missing | Found::Denied => {}
+                Found::Failed(error) => prop_assert!(false, "{error}"),
             }
         }
     }

@@ -454,3 +454,36 @@ fn programs_of_another_fastcgi_server() {
         assert_eq!(site::word(found), expected, "{path}");
     }
 }
+
+/// Of pages: after one look that went to the disk. Of files, and of what is closed: never.
+#[test]
+fn scripts_are_known_without_the_disk_and_nothing_else_is() {
+    let site = Site::new(WORDPRESS);
+    site.write("wp-content/plugins/p/.htaccess", "Require all denied");
+    let root = site.root(PHP);
+    for path in ["/", "/index.php", "/a/post/", "/wp-login.php", "/wp-admin/"] {
+        let Found::Script(script) = root.resolve(path.as_bytes()) else {
+            panic!("{path} is no script");
+        };
+        // On kernels before 5.12, and on file systems that remember no names, the long look goes on deciding.
+        if let Some(known) = root.resolve_script(path.as_bytes()) {
+            assert_eq!(known, script, "{path}");
+        }
+    }
+    for path in [
+        "/robots.txt",
+        "/wp-includes/js/x.js",
+        "/wp-config.php",
+        "/.env",
+        "/wp-content/plugins/p/index.php",
+        "/wp-content/uploads/x.php",
+        "/wp-admin",
+        "/a\0b",
+    ] {
+        root.resolve(path.as_bytes());
+        assert_eq!(root.resolve_script(path.as_bytes()), None, "{path}");
+    }
+    let elsewhere = site.root(STATIC);
+    elsewhere.resolve(b"/a/post/");
+    assert_eq!(elsewhere.resolve_script(b"/a/post/"), None);
+}

@@ -100,6 +100,7 @@ pub fn word(found: Found) -> String {
         Found::Redirect(path) => format!("redirect {}", text(&path)),
         Found::Missing => "missing".to_owned(),
         Found::Denied => "denied".to_owned(),
+        Found::Failed(error) => format!("failed: {error}"),
     }
 }
 

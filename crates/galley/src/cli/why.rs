@@ -253,6 +253,7 @@ fn file(value: &Value) {
         "redirect" => format!("a folder; its address is {}", text(&file["path"])),
         "denied" => "a name that is never sent, or closed by a .htaccess".to_owned(),
         "missing" => "nothing".to_owned(),
+        "failed" => format!("not to be seen: {}", text(&file["error"])),
         "no-root" => "nothing: the site has no root".to_owned(),
         _ => return,
     };

@@ -47,6 +47,9 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<Found, Fault> {
     if let Some(entry) = folder.kept(&exchange.facts, runs_program, folder.now(), &mut Vec::new()) {
         return Ok(Found::Answer(from_kept(exchange, &entry)));
     }
+    if let Some(script) = folder.script(&exchange.facts, runs_program) {
+        return Ok(Found::Script(script));
+    }
     let facts = exchange.facts.clone();
     let looked = spawn_blocking(
         move || match folder.look(&Wanted::of(&facts, runs_program)) {
@@ -80,6 +83,10 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<Found, Fault> {
         Looked::Other(files::Found::Script(script)) => Ok(Found::Script(script)),
         Looked::Other(files::Found::Redirect(path)) => redirect(exchange, &path).map(Found::Answer),
         Looked::Other(files::Found::Missing | files::Found::File(_)) => Ok(Found::Missing),
+        Looked::Other(files::Found::Failed(error)) => Err(Fault::new(
+            RefusedWhy::Internal,
+            format!("the path could not be looked up below the root: {error}"),
+        )),
         Looked::Other(files::Found::Denied) => {
             Err(Fault::new(RefusedWhy::Denied, "denied below the root"))
         }

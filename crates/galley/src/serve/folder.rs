@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use galley_files as files;
 use galley_files::{Asset, Form, Root};
+use galley_rules::cgi::Script;
 use galley_rules::facts::Facts;
 use galley_rules::storable::Life;
 use galley_rules::time::Tick;
@@ -180,6 +181,7 @@ impl Folder {
         let held = small.memory.peek(&key);
         let asset = match found {
             files::Found::File(asset) => asset,
+            failed @ files::Found::Failed(_) => return Looked::Other(failed),
             other => {
                 forget(small, held.as_ref());
                 return Looked::Other(other);
@@ -203,6 +205,14 @@ impl Folder {
         // No room for it: it answers all the same, this once.
         let _ = small.memory.put(Arc::clone(&entry));
         Looked::Kept(entry)
+    }
+
+    /// The script that a path means, where it takes no look at the disk to know that; see [`Root::resolve_script`].
+    pub fn script(&self, facts: &Facts, runs_program: bool) -> Option<Script> {
+        if runs_program {
+            return None;
+        }
+        self.root.resolve_script(facts.decoded_path())
     }
 
     /// What the path means. Blocks on the disk.

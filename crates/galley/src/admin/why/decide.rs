@@ -37,6 +37,8 @@ pub(super) enum Below {
     Missing,
     /// Never sent.
     Denied,
+    /// Looking failed, and why.
+    Failed(String),
 }
 
 impl Below {
@@ -60,6 +62,7 @@ impl Below {
             files::Found::Redirect(path) => Self::Redirect(path),
             files::Found::Missing => Self::Missing,
             files::Found::Denied => Self::Denied,
+            files::Found::Failed(error) => Self::Failed(error.to_string()),
         }
     }
 
@@ -86,6 +89,7 @@ impl Below {
             Self::Redirect(path) => json!({ "kind": "redirect", "path": text(path) }),
             Self::Missing => json!({ "kind": "missing" }),
             Self::Denied => json!({ "kind": "denied" }),
+            Self::Failed(error) => json!({ "kind": "failed", "error": error }),
         }
     }
 }
@@ -144,6 +148,7 @@ impl Now {
             Below::File { .. } => return Self::File,
             Below::Redirect(_) => return Self::Redirect,
             Below::Denied => return Self::Refused(RefusedWhy::Denied),
+            Below::Failed(_) => return Self::Refused(RefusedWhy::Internal),
             Below::Script(script) => Some(script),
             Below::Missing | Below::NoRoot => None,
         };
