@@ -159,6 +159,11 @@ impl Fill {
         self.shared.with(|state, _| state.has_head())
     }
 
+    /// How many bytes it has, once all are there.
+    pub fn whole_length(&self) -> Option<u64> {
+        self.shared.with(|state, _| state.whole_length())
+    }
+
     /// Whether it has ended, in one way or the other.
     pub fn has_ended(&self) -> bool {
         self.shared.with(|state, _| state.has_ended())

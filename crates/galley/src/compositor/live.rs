@@ -204,8 +204,10 @@ impl Desk {
         (index, head): (usize, &FillHead),
     ) -> Option<Coded> {
         let compressing = &site.compressing;
-        let coding = compressing.live(facts, head.status, &head.fields, head.length)?;
         let flight = Rc::clone(&wait.seat(index)?.flight);
+        // PHP names no length, but a short page is there at once.
+        let length = head.length.or_else(|| flight.fill.whole_length());
+        let coding = compressing.live(facts, head.status, &head.fields, length)?;
         let is_shared = match head.share {
             Share::Shared { .. } => true,
             Share::Private if compressing.is_for_passed() => false,

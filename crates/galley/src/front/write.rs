@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use galley_files::Part;
 use galley_store::disk::Pieces;
-use galley_store::fill::{Failure, FillReader};
+use galley_store::fill::{Failure, FillReader, Next as Ready};
 use galley_wire::answer::{self, CHUNK_END, Connection, LAST_CHUNK, Length};
 use galley_wire::head::Version;
 use tokio::task::spawn_blocking;
@@ -162,8 +162,8 @@ struct Arriving {
     length: Option<u64>,
 }
 
-/// A body that is still arriving: by its length where that is known, in chunks to HTTP/1.1, and to HTTP/1.0 whole, or, when it
-/// is too long for that, until the connection closes.
+/// A body that is still arriving: by its length where that is known or all of it is there already, in chunks to HTTP/1.1, and
+/// to HTTP/1.0 whole, or, when it is too long for that, until the connection closes. What is there leaves with the head.
 async fn fill(
     wire: &mut Wire,
     answer: &Answer,
@@ -171,14 +171,16 @@ async fn fill(
     mut body: Arriving,
     sent: &mut u64,
 ) -> Result<(), Gone> {
-    let mut ahead = BytesMut::new();
-    let mut ended = false;
-    if body.length.is_none() && peer.version == Version::H10 {
-        ended = take_ahead(wire, &mut body.reader, &mut ahead).await?;
+    let mut ahead = Ahead::default();
+    let waits = body.length.is_none() && peer.version == Version::H10;
+    if waits {
+        ahead.wait(wire, &mut body.reader).await?;
+    } else {
+        ahead.gather(&mut body.reader);
     }
     let length = match (body.length, peer.version) {
         (Some(length), _) => Length::Known(length),
-        (None, Version::H10) if ended => Length::Known(ahead.len() as u64),
+        (None, _) if ahead.is_whole => Length::Known(ahead.bytes),
         (None, Version::H10) => {
             peer.keep_alive = false;
             Length::UntilClose
@@ -187,19 +189,69 @@ async fn fill(
     };
     let chunked = matches!(length, Length::Chunked);
     head(wire, answer, *peer, length);
-    if !ahead.is_empty() {
-        *sent += ahead.len() as u64;
-        wire.send(&[ahead.freeze()]).await?;
+    *sent += ahead.bytes;
+    if chunked && ahead.bytes > 0 {
+        let size = usize::try_from(ahead.bytes).unwrap_or(usize::MAX);
+        answer::write_chunk_head(&mut wire.output, size);
+        ahead.pieces.push(Bytes::from_static(CHUNK_END));
     }
-    if !ended {
-        pump(wire, &mut body.reader, chunked, sent).await?;
+    if ahead.is_whole {
+        return wire.send(&ahead.pieces).await;
     }
+    if !ahead.pieces.is_empty() {
+        wire.send(&ahead.pieces).await?;
+    }
+    pump(wire, &mut body.reader, chunked, sent).await?;
     let last = if chunked {
         Bytes::from_static(LAST_CHUNK)
     } else {
         Bytes::new()
     };
     wire.send(&[last]).await
+}
+
+/// What of a body is there before its head leaves.
+#[derive(Default)]
+struct Ahead {
+    pieces: Vec<Bytes>,
+    bytes: u64,
+    is_whole: bool,
+}
+
+impl Ahead {
+    /// Takes what is there, up to a bound. That it has failed shows again where the rest is waited for.
+    fn gather(&mut self, reader: &mut FillReader) {
+        while self.pieces.len() < MOST_PIECES {
+            match reader.try_next() {
+                Ok(Ready::Chunk(chunk)) => self.push(chunk),
+                Ok(Ready::End) => {
+                    self.is_whole = true;
+                    break;
+                }
+                Ok(Ready::Pending) | Err(_) => break,
+            }
+        }
+    }
+
+    /// Takes all of a body, up to a bound: for HTTP/1.0, which knows no chunks.
+    async fn wait(&mut self, wire: &mut Wire, reader: &mut FillReader) -> Result<(), Gone> {
+        while self.bytes < MOST_AHEAD {
+            match next(wire, reader).await? {
+                Ok(Some(chunk)) => self.push(chunk),
+                Ok(None) => {
+                    self.is_whole = true;
+                    return Ok(());
+                }
+                Err(_) => return Err(Gone::Closed),
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, chunk: Bytes) {
+        self.bytes += chunk.len() as u64;
+        self.pieces.push(chunk);
+    }
 }
 
 /// Sends a body on as it arrives.
@@ -238,22 +290,6 @@ async fn next(
         next = reader.next() => Ok(next),
         () = wire.vanished() => Err(Gone::Closed),
     }
-}
-
-/// Reads a body for HTTP/1.0, up to a bound; true when that was all of it.
-async fn take_ahead(
-    wire: &mut Wire,
-    reader: &mut FillReader,
-    ahead: &mut BytesMut,
-) -> Result<bool, Gone> {
-    while ahead.len() < MOST_AHEAD {
-        match next(wire, reader).await? {
-            Ok(Some(chunk)) => ahead.extend_from_slice(&chunk),
-            Ok(None) => return Ok(true),
-            Err(_) => return Err(Gone::Closed),
-        }
-    }
-    Ok(false)
 }
 
 /// Where parts come from.
@@ -309,4 +345,7 @@ async fn read_verified(pieces: &Arc<Pieces>, at: u64, end: u64) -> Result<Bytes,
 }
 
 /// What is collected for an HTTP/1.0 client so that its connection can be kept: any page, not a download.
-const MOST_AHEAD: usize = 1024 * 1024;
+const MOST_AHEAD: u64 = 1024 * 1024;
+
+/// Pieces that leave with the head: PHP's come in 8 KiB, and a system call takes a few dozen well.
+const MOST_PIECES: usize = 16;

@@ -310,6 +310,10 @@ impl State {
         self.phase != Phase::Open
     }
 
+    pub(super) fn whole_length(&self) -> Option<u64> {
+        (self.phase == Phase::Done).then_some(self.length)
+    }
+
     pub(super) fn has_head(&self) -> bool {
         self.head.is_some()
     }
