@@ -4,11 +4,10 @@ use std::io::Read;
 
 use galley_testkit::client::{Connection, Request, Response};
 use galley_testkit::origin::{Gate, Origin};
-use galley_testkit::wait_for;
 use std::sync::Arc;
 
 use crate::compress::{page, plain};
-use crate::support::{Is, PATIENCE, Plan, Stage, hosted, together};
+use crate::support::{Is, PATIENCE, Plan, Stage, hosted};
 
 const LOGGED_IN: &str = "wordpress_logged_in_x=1";
 const ALL: &str = "compress = [\"br\", \"gzip\", \"zstd\"]";
