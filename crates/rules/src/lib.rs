@@ -14,6 +14,7 @@ pub mod compress;
 pub mod conditional;
 pub mod cookie;
 pub mod encoding;
+pub mod extensions;
 pub mod facts;
 pub mod fields;
 pub mod forward;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use galley_config::PhpAddress;
 use galley_fastcgi::{Connection, Event, NoBody, Request};
+use galley_rules::extensions::{self, Missing};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -114,7 +115,7 @@ async fn run(
 
 pub(super) fn findings(value: &Value) -> Vec<Finding> {
     let php = &value["php"];
-    vec![opcache(&php["opcache"]), extensions(&php["extensions"])]
+    vec![opcache(&php["opcache"]), extensions_of(&php["extensions"])]
 }
 
 fn opcache(status: &Value) -> Finding {
@@ -177,17 +178,13 @@ fn opcache(status: &Value) -> Finding {
     Finding::bad(level, CHECK, seen, why, mend)
 }
 
-fn extensions(loaded: &Value) -> Finding {
+fn extensions_of(loaded: &Value) -> Finding {
     const CHECK: &str = "extensions";
     let Some(loaded) = loaded.as_array() else {
         return Finding::unknown(CHECK, "PHP does not tell");
     };
     let has = |name: &str| loaded.iter().any(|known| known.as_str() == Some(name));
-    let missing = |all: &[&'static str]| -> Vec<&'static str> {
-        let lacks = |names: &&str| !names.split('|').any(has);
-        all.iter().copied().filter(|names| lacks(names)).collect()
-    };
-    let (needed, wished) = (missing(NEEDED), missing(WISHED));
+    let Missing { needed, wished } = extensions::missing(has);
     let (level, names, why) = if !needed.is_empty() {
         (Level::Wrong, needed, "WordPress does not run without")
     } else if !wished.is_empty() {
@@ -202,44 +199,17 @@ fn extensions(loaded: &Value) -> Finding {
             format!("all that WordPress asks for, {} in all", loaded.len()),
         );
     };
-    let packages: Vec<String> = names
-        .iter()
-        .map(|names| {
-            let name = names.split('|').next().unwrap_or(names);
-            let package = match name {
-                "mysqli" => "mysql",
-                "dom" => "xml",
-                "imagick" => "gd",
-                other => other,
-            };
-            format!("php-{package}")
-        })
-        .collect();
     Finding::bad(
         level,
         CHECK,
         format!("missing: {}", names.join(", ")),
         why,
-        format!("apt install {}, then restart PHP-FPM", packages.join(" ")),
+        format!(
+            "apt install {}, then restart PHP-FPM",
+            extensions::packages(&names)
+        ),
     )
 }
-
-/// What WordPress cannot do without (its own list of required ones).
-const NEEDED: &[&str] = &["json", "mysqli"];
-
-/// What WordPress recommends and plugins take for granted; any one of those between bars.
-const WISHED: &[&str] = &[
-    "curl",
-    "dom",
-    "exif",
-    "fileinfo",
-    "imagick|gd",
-    "intl",
-    "mbstring",
-    "openssl",
-    "xml",
-    "zip",
-];
 
 const SCRIPT: &str = include_str!("facts.php");
 
@@ -293,17 +263,19 @@ mod tests {
 
     #[test]
     fn extensions_that_are_missing() {
-        let mut all = vec!["json", "mysqli", "gd"];
-        all.extend(WISHED);
-        assert_eq!(extensions(&json!(all)).level, Level::Fine);
-        let finding = extensions(&json!(["json", "gd"]));
+        let mut all = vec![
+            "json", "mysqli", "gd", "curl", "dom", "exif", "fileinfo", "intl", "mbstring",
+            "openssl", "xml", "zip",
+        ];
+        assert_eq!(extensions_of(&json!(all)).level, Level::Fine);
+        let finding = extensions_of(&json!(["json", "gd"]));
         assert_eq!(
             (finding.level, finding.seen.as_str()),
             (Level::Wrong, "missing: mysqli")
         );
         assert!(finding.mend.contains("php-mysql"));
         all.retain(|name| *name != "zip");
-        assert_eq!(extensions(&json!(all)).level, Level::Notice);
-        assert_eq!(extensions(&json!(3)).level, Level::Unknown);
+        assert_eq!(extensions_of(&json!(all)).level, Level::Notice);
+        assert_eq!(extensions_of(&json!(3)).level, Level::Unknown);
     }
 }
