@@ -188,6 +188,7 @@ impl Plan {
         pools.push(PoolSpec {
             target,
             in_flight,
+            places: None,
             queue: limits.queue,
             queue_timeout: limits.queue_timeout,
             connect_timeout: limits.connect_timeout,

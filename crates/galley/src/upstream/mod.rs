@@ -12,6 +12,8 @@ pub mod interim;
 mod limit;
 
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -89,6 +91,8 @@ pub struct PoolSpec {
     pub target: Target,
     /// Exchanges at once.
     pub in_flight: usize,
+    /// Fewer, as long as this says so: written by whoever runs the upstream, 0 counts as 1.
+    pub places: Option<Arc<AtomicUsize>>,
     /// Requests that may wait for a place.
     pub queue: usize,
     /// How long they may wait.
@@ -124,7 +128,8 @@ enum Kind {
 impl Pool {
     /// A pool that has not connected yet.
     pub fn new(spec: &PoolSpec) -> Self {
-        let limit = Limit::new(spec.in_flight, spec.queue, spec.queue_timeout);
+        let limit = Limit::new(spec.in_flight, spec.queue, spec.queue_timeout)
+            .bounded_by(spec.places.clone());
         let kind = match spec.target.clone() {
             Target::FastCgi(address) => Kind::FastCgi(fcgi::Connections::new(address, spec)),
             Target::Http(servers) => Kind::Http(http1::Connections::new(servers, spec)),
@@ -134,6 +139,7 @@ impl Pool {
 
     /// Exchanges under way and requests waiting, for `status`.
     pub fn load(&self) -> (usize, usize) {
+        self.limit.fit();
         self.limit.load()
     }
 
