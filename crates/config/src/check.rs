@@ -12,6 +12,7 @@ use galley_rules::route::HostPattern;
 
 use crate::complaint::{Complaints, Place, shown};
 use crate::config::{AdminListen, Config, LogTarget, Site, Upstream};
+use crate::php;
 use crate::tree::{Given, GivenSite};
 
 /// The option must be there.
@@ -205,9 +206,11 @@ pub(crate) fn composes(given: &GivenSite, upstream: &Upstream, complaints: &mut 
     if has_php && !has_root {
         needs_root(own, upstream, complaints);
     }
-    let managed = matches!(upstream, Upstream::Managed);
-    for name in ["php_workers", "php_user", "php_binary"] {
-        if own.stands(name) && !managed && own.stands("php") == has_php {
+    let is_run = matches!(upstream, Upstream::Managed | Upstream::Program(_));
+    for name in php::OF_MANAGED.iter().chain(php::OF_FPM).copied() {
+        // A program of a rule runs as the site's user.
+        let counts = is_run || (name == "php_user" && given.rules.iter().any(php::runs_program));
+        if own.stands(name) && !counts && own.stands("php") == has_php {
             let message =
                 format!("`site.{name}` is given, but counts only for a PHP that Galley runs");
             complaints.add(
@@ -218,11 +221,12 @@ pub(crate) fn composes(given: &GivenSite, upstream: &Upstream, complaints: &mut 
             );
         }
     }
+    php::timeout(own, complaints);
 }
 
 fn needs_root(given: &Given, php: &Upstream, complaints: &mut Complaints) {
     let text = match php {
-        Upstream::Managed => "`managed`",
+        Upstream::Managed | Upstream::Program(_) => "`managed`",
         _ => "given",
     };
     let option = path(given, "php");
@@ -245,12 +249,13 @@ pub(crate) fn rule(given: &Given, site: &Given, complaints: &mut Complaints) {
         needs_root(given, &php, complaints);
     }
     let runs_php = matches!(site.given("php"), Some(Upstream::Managed));
-    if matches!(given.given("php"), Some(Upstream::Managed)) && !runs_php {
+    let is_managed = matches!(given.given("php"), Some(Upstream::Managed));
+    if is_managed && !runs_php && !php::runs_program(given) {
         complaints.add(
             given.place("php"),
             "site.rule.php",
             "`site.rule.php` is `managed`, but Galley runs no PHP for this site",
-            "write `php = \"managed\"` in the site, or give the rule a socket",
+            "write `php = \"managed\"` in the site, or give the rule a socket or a `php_command`",
         );
     }
     if given.given("cache") == Some(false) && given.has("ttl") {
@@ -347,7 +352,7 @@ pub(crate) fn host_text(host: &HostPattern) -> String {
     }
 }
 
-fn path(given: &Given, name: &str) -> String {
+pub(crate) fn path(given: &Given, name: &str) -> String {
     format!("{}.{name}", given.section.prefix())
 }
 

@@ -29,6 +29,20 @@ pub struct Config {
     pub files: Vec<PathBuf>,
 }
 
+impl Config {
+    /// How many pools Galley runs for it: one for each site and each program of a rule.
+    pub fn managed_pools(&self) -> usize {
+        let upstreams = self.sites.iter().flat_map(|site| {
+            let programs = site.further.iter();
+            let programs = programs.filter(|one| matches!(one, Upstream::Program(_)));
+            programs.chain([&site.upstream])
+        });
+        upstreams
+            .filter(|one| matches!(one, Upstream::Managed | Upstream::Program(_)))
+            .count()
+    }
+}
+
 /// `[server]`.
 #[derive(Clone, Debug)]
 pub struct Server {
@@ -162,7 +176,7 @@ pub struct Site {
     pub hosts: Vec<HostPattern>,
     /// Where it answers: its own addresses, or those of [`Server::listen`] where it names none.
     pub listen: Vec<SocketAddr>,
-    /// The folder with its files; always present with `Php` and `Managed`.
+    /// The folder with its files; always present with `Php`, `Managed` and `Program`.
     pub root: Option<PathBuf>,
     /// Who composes its pages.
     pub upstream: Upstream,
@@ -199,10 +213,21 @@ pub enum Upstream {
     Php(PhpAddress),
     /// PHP-FPM that Galley runs.
     Managed,
+    /// Another FastCGI program that Galley runs.
+    Program(Program),
     /// HTTP/1.1 servers; never empty.
     Http(Vec<HttpUpstream>),
     /// Nobody: files below the root only.
     Files,
+}
+
+/// A FastCGI program that takes its socket as standard input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Its absolute path, then its arguments; never empty.
+    pub command: Vec<String>,
+    /// Processes; 0: from memory and cores.
+    pub workers: usize,
 }
 
 /// Where PHP-FPM listens.
@@ -226,7 +251,7 @@ pub struct HttpUpstream {
 /// Limits towards the upstreams of a site.
 #[derive(Clone, Debug)]
 pub struct UpstreamLimits {
-    /// Requests at one time; 0 only with [`Upstream::Managed`]: as many as PHP workers.
+    /// Requests at one time; 0 only with [`Upstream::Managed`] and [`Upstream::Program`]: as many as workers.
     pub in_flight: usize,
     /// Requests that may wait for a place.
     pub queue: usize,
@@ -247,8 +272,12 @@ pub struct UpstreamLimits {
 /// PHP-FPM as Galley runs it.
 #[derive(Clone, Debug)]
 pub struct ManagedPhp {
-    /// Workers; 0: from memory and cores.
+    /// Workers; 0: from memory, cores and what a worker is seen to take.
     pub workers: usize,
+    /// How long one request may take; at least the first byte's timeout.
+    pub timeout: Duration,
+    /// What a script may take, in bytes.
+    pub memory_limit: Option<u64>,
     /// The user it runs as.
     pub user: Option<String>,
     /// The program; without it, it is looked for.

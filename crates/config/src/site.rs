@@ -12,7 +12,8 @@ use galley_rules::site::{Ignore, Preset, Rule, SiteRules, TtlTable};
 use crate::assemble::listen;
 use crate::check;
 use crate::complaint::Complaints;
-use crate::config::{HttpUpstream, ManagedPhp, Site, Upstream, UpstreamLimits};
+use crate::config::{HttpUpstream, ManagedPhp, Program, Site, Upstream, UpstreamLimits};
+use crate::php;
 use crate::tree::{Given, GivenSite};
 use crate::value::FromValue;
 
@@ -69,6 +70,10 @@ pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Comp
         multisite: own.value("multisite"),
         managed: ManagedPhp {
             workers: own.value("php_workers"),
+            timeout: own
+                .given("php_timeout")
+                .unwrap_or_else(|| own.value::<Duration>("first_byte_timeout").max(PHP_TIMEOUT)),
+            memory_limit: own.given("php_memory_limit"),
             user: own.given("php_user"),
             binary: own.given("php_binary"),
         },
@@ -118,8 +123,16 @@ fn upstream(given: &Given, complaints: &mut Complaints) -> Upstream {
         );
     }
     check::not_empty(given, "upstream", "a URL", complaints);
-    if let Some(php) = given.given("php") {
-        return php;
+    php::command(given, complaints);
+    match (given.given("php"), given.given("php_command")) {
+        (Some(Upstream::Managed), Some(command)) => {
+            return Upstream::Program(Program {
+                command,
+                workers: given.value("php_workers"),
+            });
+        }
+        (Some(php), _) => return php,
+        (None, _) => {}
     }
     match given.given::<Vec<HttpUpstream>>("upstream") {
         Some(list) => Upstream::Http(list),
@@ -272,6 +285,9 @@ fn place_of(upstream: Upstream, further: &mut Vec<Upstream>) -> usize {
             further.len() - 1
         })
 }
+
+/// What WordPress itself asks for while it updates (`set_time_limit( 300 )`).
+const PHP_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Four times the five workers that PHP-FPM's own default has; in the middle of what small servers run.
 const DEFAULT_IN_FLIGHT: usize = 20;

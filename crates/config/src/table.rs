@@ -129,8 +129,14 @@ pub(crate) static TABLE: &[OptionRow] = &[
         .or("[]").example(r#"["ref", "mc_*"]"#),
     row(Section::Site, "multisite", Flag, "Whether WordPress runs as a network in sub-directories.")
         .or("false"),
-    row(Section::Site, "php_workers", Count { least: 0, most: 4096 }, "Workers of a managed PHP. 0: from memory and cores.")
+    row(Section::Site, "php_workers", Count { least: 0, most: 4096 }, "Workers of a managed PHP. 0: as many as memory and cores allow, by what a worker is seen to take.")
         .or("0").unit("workers"),
+    row(Section::Site, "php_command", List(&Text), "Another FastCGI program in place of PHP-FPM, with its arguments: `php_workers` processes of it, each with the socket as its standard input, and started again whenever one ends.")
+        .example(r#"["/usr/bin/php-cgi"]"#),
+    row(Section::Site, "php_timeout", time(ms(1_000), DAY), "How long a request may take in a managed PHP-FPM, all in all; then its worker is ended. At least `first_byte_timeout`.")
+        .computed("`5m`, or `first_byte_timeout` where that is longer").example(r#""5m""#),
+    row(Section::Site, "php_memory_limit", Size { least: 16 * MIB, most: 64 * GIB }, "The memory that a script may take in a managed PHP-FPM. Scripts cannot raise it.")
+        .computed("half of what all workers may take together, from 64MiB to 256MiB").example(r#""256MiB""#),
     row(Section::Site, "php_user", Text, "The user that a managed PHP runs as.")
         .computed("when Galley runs as root, the owner of `root`, or `www-data` where root owns it; else the same user").example(r#""www-data""#),
     row(Section::Site, "php_binary", Path, "The program of a managed PHP.")
@@ -173,6 +179,10 @@ pub(crate) static TABLE: &[OptionRow] = &[
         .or("[]").example(r#"["cache-control", "expires"]"#),
     row(Section::SiteRule, "php", Kind::PhpAddress, "Another FastCGI server for these paths. A file there without a known media type is its program; what is not there goes to `/index.php` as everywhere. Not together with `upstream`.")
         .example(r#""127.0.0.1:9001""#),
+    row(Section::SiteRule, "php_command", List(&Text), "With `php = \"managed\"`: a FastCGI program that is run for these paths, as in the site.")
+        .example(r#"["/usr/sbin/fcgiwrap"]"#),
+    row(Section::SiteRule, "php_workers", Count { least: 0, most: 4096 }, "Processes of `php_command`. 0: from memory and cores.")
+        .or("0").unit("workers"),
     row(Section::SiteRule, "upstream", List(&Kind::UpstreamUrl), "Other HTTP servers for these paths. Not together with `php`.")
         .example(r#"["http://127.0.0.1:8090"]"#),
     row(Section::SiteRule, "allow", Later("a list of networks"), "Who may ask for these paths.")

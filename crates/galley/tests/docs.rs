@@ -14,6 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use galley::supervise::{Budget, Machine};
 use galley_config::{Fallback, Status, from_text, options};
 use galley_rules::outcome::{MissWhy, NotStored, PassWhy, RefusedWhy, StaleWhy};
 
@@ -191,6 +192,35 @@ fn every_configuration_block_does_what_the_page_says() {
         accepted > 10 && refused > 1,
         "{accepted} accepted, {refused} refused"
     );
+}
+
+#[test]
+fn the_division_of_memory_in_the_manual_is_the_one_that_decides() {
+    const MIB: u64 = 1 << 20;
+    let text = page("docs/php.md");
+    for (memory, cores) in [(256, 1), (512, 1), (1024, 1), (2048, 2), (8192, 4)] {
+        let budget = Budget::of(Machine {
+            memory: memory * MIB,
+            cores,
+            cache: memory * MIB / 4,
+            pools: 1,
+        });
+        let places = |mib: u64| budget.places(mib * MIB, mib * MIB);
+        let row = format!(
+            "| {memory} MiB, {cores} | {} | {} | {} | {} | {} | {} | {} / {} / {} | {} |",
+            budget.system / MIB,
+            budget.database / MIB,
+            budget.machine.cache / MIB,
+            (budget.galley - budget.machine.cache) / MIB,
+            budget.opcache / MIB,
+            budget.share / MIB,
+            places(24),
+            places(48),
+            places(96),
+            budget.memory_limit() / MIB
+        );
+        assert!(text.contains(&row), "docs/php.md has no row\n{row}");
+    }
 }
 
 /// What `galley [command] --help` prints.

@@ -14,11 +14,13 @@ use axum::response::{IntoResponse, Response};
 use super::State;
 use super::auth::Asker;
 use super::disk;
+use super::php;
 use super::status::load;
 use super::target::{Target, View, target};
 use super::text::{Kind, Text};
 use crate::compositor::tally::Fills;
 use crate::serve::Site;
+use crate::supervise::Numbers;
 use crate::sys;
 use crate::telemetry::access::AccessLog;
 use crate::telemetry::counters::CounterReader;
@@ -53,12 +55,14 @@ pub(super) async fn metrics(Extract(state): Extract<Arc<State>>, asker: Asker) -
 }
 
 /// One site's numbers.
-struct Row {
+pub(super) struct Row {
     /// For the label.
-    site: String,
+    pub(super) site: String,
     totals: Totals,
     /// `None` for what belongs to no site.
     own: Option<Own>,
+    /// Where Galley runs its PHP.
+    pub(super) php: Option<Arc<Numbers>>,
 }
 
 struct Own {
@@ -87,6 +91,7 @@ fn rows(state: &State, target: &Target) -> Vec<Row> {
                 healed: site.healing.healed(),
                 fills: site.core.tally.fills(),
             }),
+            php: site.php.clone(),
         })
         .collect();
     if target.view == View::Server {
@@ -94,6 +99,7 @@ fn rows(state: &State, target: &Target) -> Vec<Row> {
             site: "-".to_owned(),
             totals: CounterReader::site(&state.counters, None),
             own: None,
+            php: None,
         });
     }
     rows
@@ -278,6 +284,7 @@ fn sites(rows: &[Row], text: &mut Text) {
         text.sample(name, &[("site", &row.site)], row.totals.collapsed());
     }
     owned(rows, text);
+    php::metrics(rows, text);
     times(
         rows,
         text,

@@ -11,6 +11,7 @@ mod entry;
 mod history;
 mod metrics;
 mod orders;
+mod php;
 mod query;
 mod status;
 mod target;

@@ -4,7 +4,7 @@
 //! are for the server's token.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::Json;
 use axum::extract::State as Extract;
@@ -19,6 +19,7 @@ use super::history::recent;
 use super::target::{Reply, View, target};
 use crate::compositor::Handle;
 use crate::serve::{Site, Upstream};
+use crate::supervise::Numbers;
 use crate::telemetry::counters::CounterReader;
 use crate::telemetry::history::Minute;
 use crate::telemetry::totals::Totals;
@@ -92,11 +93,23 @@ fn of_site(state: &State, site: &Site) -> Value {
             Upstream::Php(_) => "php",
             Upstream::Http(_) => "http",
         },
+        "php": site.php.as_deref().map(php),
         "purges": site.core.epochs.given(),
         "requests": totals.requests(),
         "answers": words(&totals),
         "hit_ratio": Minute::all(&totals).hit_ratio(),
         "last_10_minutes": { "requests": lately.requests, "hit_ratio": lately.hit_ratio() },
+    })
+}
+
+/// Of the PHP that Galley runs for a site.
+fn php(numbers: &Numbers) -> Value {
+    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    json!({
+        "places": numbers.places().load(Ordering::Relaxed), "workers": numbers.workers.load(Ordering::Relaxed),
+        "worker_bytes": read(&numbers.worker_bytes), "largest_bytes": read(&numbers.largest_bytes),
+        "bytes": read(&numbers.bytes), "share_bytes": read(&numbers.share_bytes),
+        "replaced": read(&numbers.replaced), "overdue": read(&numbers.overdue), "restarts": read(&numbers.restarts),
     })
 }
 

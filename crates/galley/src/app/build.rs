@@ -13,6 +13,7 @@ use galley_store::memory::Memory;
 
 use super::StartError;
 use super::durable::{self, Identities};
+use super::php::SitePhp;
 use crate::clock::Clock;
 use crate::compositor::{self, Handle};
 use crate::compress::{Compressing, Compressor};
@@ -20,7 +21,7 @@ use crate::front::{Limits, Listeners};
 use crate::serve::{
     Folder, Healing, Pool, Services, Site, Sites, SmallFiles, Upstream, UpstreamWarnings,
 };
-use crate::supervise::{Managed, PhpSettings};
+use crate::supervise::{Managed, Numbers};
 use crate::sys;
 use crate::telemetry::access::AccessLog;
 use crate::upstream::{Address, PoolSpec, Target};
@@ -39,12 +40,8 @@ impl Built {
     }
 }
 
-/// Pools and sites of a configuration; `php` are its managed PHPs in the order of the sites.
-pub(super) fn build(
-    config: &Config,
-    php: &[Option<Managed>],
-    clock: Clock,
-) -> Result<Built, StartError> {
+/// Pools and sites of a configuration; `php` is what Galley runs for them, in the order of the sites.
+pub(super) fn build(config: &Config, php: &[SitePhp], clock: Clock) -> Result<Built, StartError> {
     let (memory, small_files) = memory(config, clock);
     let durable = durable::open(config, &memory, clock)?;
     let compressor = Compressor::start(sys::cores().div_ceil(CORES_PER_COMPRESSOR))?;
@@ -67,7 +64,7 @@ pub(super) fn build(
         .iter()
         .zip(php)
         .enumerate()
-        .map(|(index, (site, php))| plan.site(index % count, site, php.as_ref()))
+        .map(|(index, (site, php))| plan.site(index % count, site, php))
         .collect();
     let mut compositors = Vec::with_capacity(count);
     let mut threads = Vec::with_capacity(count);
@@ -78,7 +75,8 @@ pub(super) fn build(
     }
     let mut sites = Vec::with_capacity(config.sites.len());
     let mut next_log = 1;
-    for (number, (site, planned)) in (0..).zip(config.sites.iter().zip(planned)) {
+    for (number, ((site, planned), own_php)) in (0..).zip(config.sites.iter().zip(planned).zip(php))
+    {
         let log = if site.access.is_some() { next_log } else { 0 };
         next_log += usize::from(site.access.is_some());
         let compressing = |memory: &Arc<Memory>| {
@@ -91,6 +89,7 @@ pub(super) fn build(
             .map(|files| (Arc::clone(files), compressing(files.memory())));
         let own = Own {
             folder: folder(site, &planned, mark, small)?,
+            php: own_php.primary.as_ref().map(Managed::numbers),
             number,
             mark,
             log,
@@ -131,15 +130,16 @@ enum Kind {
 }
 
 impl Plan {
-    fn site(&mut self, compositor: usize, site: &SiteConfig, php: Option<&Managed>) -> Planned {
-        let primary = self.pool(compositor, site, &site.upstream, php);
+    fn site(&mut self, compositor: usize, site: &SiteConfig, php: &SitePhp) -> Planned {
+        let primary = self.pool(compositor, site, &site.upstream, php.primary.as_ref());
         let further = site
             .further
             .iter()
-            .map(|upstream| match upstream {
+            .zip(&php.further)
+            .map(|(upstream, program)| match upstream {
                 // The same PHP, so the same limit.
                 Configured::Managed => primary,
-                other => self.pool(compositor, site, other, php),
+                other => self.pool(compositor, site, other, program.as_ref()),
             })
             .collect();
         Planned {
@@ -157,19 +157,20 @@ impl Plan {
         php: Option<&Managed>,
     ) -> Kind {
         let limits = &site.limits;
+        let mut places = None;
         let (target, in_flight) = match upstream {
             Configured::Files => return Kind::Files,
             Configured::Php(address) => (Target::FastCgi(php_address(address)), limits.in_flight),
-            Configured::Managed => match php {
+            Configured::Managed | Configured::Program(_) => match php {
                 Some(php) => {
+                    places = Some(php.numbers().places());
+                    let most = php.most_workers();
+                    let in_flight = match limits.in_flight {
+                        0 => most,
+                        less => less.min(most),
+                    };
                     let address = Address::Unix(php.socket().to_path_buf());
-                    (
-                        Target::FastCgi(address),
-                        match limits.in_flight {
-                            0 => php.workers(),
-                            less => less.min(php.workers()),
-                        },
-                    )
+                    (Target::FastCgi(address), in_flight)
                 }
                 None => return Kind::Files,
             },
@@ -188,7 +189,7 @@ impl Plan {
         pools.push(PoolSpec {
             target,
             in_flight,
-            places: None,
+            places,
             queue: limits.queue,
             queue_timeout: limits.queue_timeout,
             connect_timeout: limits.connect_timeout,
@@ -239,12 +240,14 @@ fn build_site(
         number: own.number,
         mark: own.mark,
         log: own.log,
+        php: own.php,
     })
 }
 
 /// What is a site's own.
 struct Own {
     folder: Option<Arc<Folder>>,
+    php: Option<Arc<Numbers>>,
     number: u32,
     mark: u32,
     /// That of its access log.
@@ -340,23 +343,6 @@ pub(super) fn front_limits(config: &Config, connections: usize) -> Limits {
         connections,
         lane: server.lane,
     }
-}
-
-/// How to run PHP for a site that asks for it.
-pub(super) fn php_settings(config: &Config, site: &SiteConfig) -> Option<PhpSettings> {
-    if site.upstream != Configured::Managed {
-        return None;
-    }
-    let root = site.root.as_ref()?;
-    Some(PhpSettings {
-        binary: site.managed.binary.clone(),
-        workers: site.managed.workers,
-        user: site.managed.user.clone().or_else(|| sys::owner(root)),
-        runtime_dir: galley_config::runtime_dir(),
-        site_name: site.name.clone(),
-        request_body: config.server.request_body,
-        root: root.clone(),
-    })
 }
 
 /// What a token file holds, without the line end.

@@ -6,6 +6,7 @@
 mod build;
 mod canary;
 mod durable;
+mod php;
 mod signals;
 mod sweep;
 mod upkeep;
@@ -22,7 +23,6 @@ use crate::admin;
 use crate::clock::Clock;
 use crate::compositor;
 use crate::front;
-use crate::supervise::Managed;
 use crate::sys;
 use crate::telemetry::access::AccessLog;
 use crate::telemetry::errors;
@@ -119,7 +119,7 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
     let result = runtime.block_on(async {
         let signals = signals::Signals::new()?;
         let logs = Logs::open(config)?;
-        let php = start_php(config).await?;
+        let php = php::start(config).await?;
         let built = build::build(config, &php, clock)?;
         let (stop, stopped) = watch::channel(false);
         let durable = built.services.durable.clone();
@@ -156,9 +156,7 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
             upkeep.stop();
             durable.close(DISK_PATIENCE);
         });
-        for managed in php.into_iter().flatten() {
-            managed.stop().await;
-        }
+        php::stop(php).await;
         if tokio::time::timeout(DISK_PATIENCE * 2, closing)
             .await
             .is_err()
@@ -200,27 +198,6 @@ impl Share {
 /// its file or for PHP.
 fn connections_within(descriptors: usize) -> usize {
     (descriptors - RESERVED_DESCRIPTORS.min(descriptors / 2)) / 2
-}
-
-/// One managed PHP per site that asks for it, in the order of the sites.
-async fn start_php(config: &Config) -> Result<Vec<Option<Managed>>, StartError> {
-    let mut all = Vec::with_capacity(config.sites.len());
-    for site in &config.sites {
-        all.push(match build::php_settings(config, site) {
-            Some(settings) => {
-                Some(
-                    Managed::start(settings)
-                        .await
-                        .map_err(|cause| StartError::Php {
-                            site: site.name.clone(),
-                            cause,
-                        })?,
-                )
-            }
-            None => None,
-        });
-    }
-    Ok(all)
 }
 
 struct Running {

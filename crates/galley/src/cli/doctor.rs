@@ -15,7 +15,7 @@ use super::options::DoctorOptions;
 use super::show::{self, line};
 use super::{complain, talk};
 use crate::doctor::{self, Ask, Finding, Level, Machine, Plan};
-use crate::supervise;
+use crate::supervise::{self, Budget};
 
 /// Looks and prints.
 pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
@@ -30,7 +30,7 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
     for site in &config.sites {
         if let Some(ask) = ask(site) {
             talk(&format!("asking PHP of {}", site.name));
-            let answer = runtime().and_then(|runtime| runtime.block_on(doctor::ask(&ask)));
+            let answer = super::runtime().and_then(|runtime| runtime.block_on(doctor::ask(&ask)));
             findings.extend(doctor::site(&answer).into_iter().map(|finding| Finding {
                 seen: format!("{}: {}", site.name, finding.seen),
                 ..finding
@@ -84,10 +84,19 @@ fn plan(config: &Config, root: &Path) -> Plan {
     let disk = config.cache.disk.as_ref().map(|disk| disk.path.clone());
     let disk = disk.filter(|path| path.exists());
     let folders = one_of_each_disk(roots.chain(logs).chain(disk.clone()).collect());
+    let budget = Budget::of(supervise::Machine::at(
+        root,
+        config.cache.memory,
+        config.managed_pools(),
+    ));
     Plan {
         memory: galley_config::memory(root).unwrap_or(0),
         cache: config.cache.memory,
-        in_flight: config.sites.iter().map(in_flight).sum(),
+        in_flight: config
+            .sites
+            .iter()
+            .map(|site| in_flight(site, &budget))
+            .sum(),
         synced: disk.or_else(|| folders.first().cloned()),
         folders,
     }
@@ -102,9 +111,9 @@ fn one_of_each_disk(mut folders: Vec<PathBuf>) -> Vec<PathBuf> {
 }
 
 /// Requests of a site that may be at its PHP or Apache on this machine at one time.
-fn in_flight(site: &Site) -> u64 {
+fn in_flight(site: &Site, budget: &Budget) -> u64 {
     let is_here = match &site.upstream {
-        Upstream::Php(PhpAddress::Unix(_)) | Upstream::Managed => true,
+        Upstream::Php(PhpAddress::Unix(_)) | Upstream::Managed | Upstream::Program(_) => true,
         Upstream::Php(PhpAddress::Tcp(address)) => {
             is_loopback(address.rsplit_once(':').map_or(address, |(host, _)| host))
         }
@@ -112,7 +121,10 @@ fn in_flight(site: &Site) -> u64 {
         Upstream::Files => false,
     };
     let limit = match (site.limits.in_flight, &site.upstream) {
-        (0, Upstream::Managed) => supervise::workers(site.managed.workers),
+        (0, Upstream::Managed | Upstream::Program(_)) => match site.managed.workers {
+            0 => budget.places_at_start(),
+            named => named,
+        },
         (limit, _) => limit,
     };
     if is_here { limit as u64 } else { 0 }
@@ -132,7 +144,7 @@ fn ask(site: &Site) -> Option<Ask> {
             &galley_config::runtime_dir(),
             &site.name,
         )?),
-        Upstream::Http(_) | Upstream::Files => return None,
+        Upstream::Program(_) | Upstream::Http(_) | Upstream::Files => return None,
     };
     let host = site.hosts.iter().find_map(|host| match host {
         HostPattern::Exact(name) => Some(name.clone()),
@@ -143,11 +155,4 @@ fn ask(site: &Site) -> Option<Ask> {
         root: site.root.clone()?,
         host: host.unwrap_or_else(|| "localhost".to_owned()),
     })
-}
-
-fn runtime() -> Result<tokio::runtime::Runtime, String> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| e.to_string())
 }

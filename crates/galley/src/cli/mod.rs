@@ -13,10 +13,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use galley_config::{Complaints, Config};
+use galley_config::{Complaints, Config, Upstream};
 use serde_json::{Value, json};
 
-use crate::app;
+use crate::{app, supervise};
 use options::{Cli, Command, PurgeOptions, RunOptions, StatusOptions};
 
 /// Runs the command that the arguments name.
@@ -53,7 +53,7 @@ fn check(path: Option<&Path>, as_json: bool) -> ExitCode {
     let path = path.unwrap_or(Path::new(DEFAULT_CONFIG));
     match galley_config::load(path) {
         Ok(config) => {
-            show::checked(path, &config, as_json);
+            show::checked(path, &config, &lacks(&config), as_json);
             ExitCode::SUCCESS
         }
         Err(complaints) if as_json => {
@@ -62,6 +62,32 @@ fn check(path: Option<&Path>, as_json: bool) -> ExitCode {
         }
         Err(complaints) => complain(&complaints),
     }
+}
+
+/// What PHP lacks, for each site whose PHP Galley would run; the file is in order all the same.
+fn lacks(config: &Config) -> Vec<(String, String)> {
+    let managed = config.sites.iter();
+    let managed = managed.filter(|site| site.upstream == Upstream::Managed);
+    let mut all = Vec::new();
+    for site in managed {
+        let asked = runtime()
+            .map(|runtime| runtime.block_on(supervise::lacks(site.managed.binary.as_deref())));
+        let lacks = match asked {
+            Ok(Ok(lacks)) => lacks,
+            Ok(Err(error)) => vec![error.to_string()],
+            Err(error) => vec![error],
+        };
+        all.extend(lacks.into_iter().map(|lack| (site.name.clone(), lack)));
+    }
+    all
+}
+
+/// For commands that wait for something.
+fn runtime() -> Result<tokio::runtime::Runtime, String> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| e.to_string())
 }
 
 fn purge(options: &PurgeOptions) -> ExitCode {

@@ -18,14 +18,25 @@ pub(super) fn talk_lines(text: &str) {
 }
 
 /// What `check` says of a good file.
-pub(super) fn checked(path: &Path, config: &Config, as_json: bool) {
+///
+/// `warnings`: what the sites' PHPs lack, with the site.
+pub(super) fn checked(path: &Path, config: &Config, warnings: &[(String, String)], as_json: bool) {
     if as_json {
         let sites: Vec<Value> = config
             .sites
             .iter()
             .map(|site| json!({ "name": site.name, "upstream": upstream(&site.upstream) }))
             .collect();
-        return data(&json!({ "ok": true, "files": config.files.len(), "sites": sites }));
+        let warnings: Vec<Value> = warnings
+            .iter()
+            .map(|(site, message)| json!({ "site": site, "message": message }))
+            .collect();
+        return data(
+            &json!({ "ok": true, "files": config.files.len(), "sites": sites, "warnings": warnings }),
+        );
+    }
+    for (site, warning) in warnings {
+        talk_lines(&format!("galley: warning: site `{site}`: {warning}"));
     }
     talk_lines(&format!("galley: `{}` is in order", path.display()));
     for site in &config.sites {
@@ -78,6 +89,11 @@ pub(super) fn status(value: &Value) {
         ));
         line(&format!("clients   {} connections", value["connections"]));
     }
+    for site in value["sites"].as_array().into_iter().flatten() {
+        if let Some(text) = php(site) {
+            line(&text);
+        }
+    }
     let answers: Vec<String> = value["answers"]
         .as_object()
         .into_iter()
@@ -106,6 +122,23 @@ pub(super) fn status(value: &Value) {
             percent(&lately["hit_ratio"])
         ));
     }
+}
+
+/// The line of a site whose PHP Galley runs.
+fn php(site: &Value) -> Option<String> {
+    let php = site.get("php").filter(|php| php.is_object())?;
+    Some(format!(
+        "php       {}: {} workers for {} requests at a time, {} each, {} of {} in all; {} replaced, {} overdue, {} restarts",
+        text(&site["name"]),
+        php["workers"],
+        php["places"],
+        size(&php["worker_bytes"]),
+        size(&php["bytes"]),
+        size(&php["share_bytes"]),
+        php["replaced"],
+        php["overdue"],
+        php["restarts"]
+    ))
 }
 
 /// The disk's line; none without a disk.
@@ -146,6 +179,7 @@ fn upstream(upstream: &Upstream) -> &'static str {
     match upstream {
         Upstream::Php(_) => "php",
         Upstream::Managed => "php managed",
+        Upstream::Program(_) => "program managed",
         Upstream::Http(_) => "http",
         Upstream::Files => "files",
     }

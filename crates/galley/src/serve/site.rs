@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::compositor;
 use crate::compress::Compressor;
 use crate::durable::Durable;
+use crate::supervise::Numbers;
 use crate::telemetry::errors::RateLimited;
 
 /// One site, as requests meet it.
@@ -27,6 +28,8 @@ pub struct Site {
     pub upstream: Upstream,
     /// Those that its rules name, in the order of [`galley_rules::site::Rule::upstream`].
     pub further: Vec<Upstream>,
+    /// What is known of the PHP that Galley runs for it.
+    pub php: Option<Arc<Numbers>>,
     /// Largest request body in bytes.
     pub request_body: u64,
     /// Who may send `PURGE`.

@@ -1,10 +1,12 @@
 //! PHP-FPM's own log (its stderr): each line goes on to Galley's diagnostics at its level, and the last few are kept for
-//! saying why a start failed. What scripts complain about comes over FastCGI with the request, not here.
+//! saying why a start failed. A worker that was ended after its deadline is counted and named by its script. What scripts complain about comes over FastCGI with the request, not here.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+
+use super::numbers::{Numbers, count};
 
 /// The last lines.
 #[derive(Clone, Debug, Default)]
@@ -35,8 +37,17 @@ impl Said {
     }
 }
 
+/// Whose lines they are.
+#[derive(Clone, Debug)]
+pub(super) struct Speaker {
+    pub(super) site: String,
+    /// The program's name.
+    pub(super) program: String,
+    pub(super) numbers: Arc<Numbers>,
+}
+
 /// Passes the lines on until the last process has closed the pipe.
-pub(super) async fn forward(pipe: impl AsyncRead + Unpin, site: String, said: Said) {
+pub(super) async fn forward(pipe: impl AsyncRead + Unpin, speaker: Speaker, said: Said) {
     let mut pipe = BufReader::new(pipe);
     let mut line = Vec::new();
     loop {
@@ -57,26 +68,58 @@ pub(super) async fn forward(pipe: impl AsyncRead + Unpin, site: String, said: Sa
         };
         pipe.consume(taken);
         if is_whole {
-            pass_on(&line, &site, &said);
+            pass_on(&line, &speaker, &said);
             line.clear();
         }
     }
     if !line.is_empty() {
-        pass_on(&line, &site, &said);
+        pass_on(&line, &speaker, &said);
     }
 }
 
-fn pass_on(line: &[u8], site: &str, said: &Said) {
+fn pass_on(line: &[u8], speaker: &Speaker, said: &Said) {
     let text = String::from_utf8_lossy(line);
     let entry = parse(&text);
+    let Speaker {
+        site,
+        program,
+        numbers,
+    } = speaker;
+    if let Some(Overdue { script, request }) = overdue(entry.message) {
+        count(&numbers.overdue);
+        tracing::warn!(
+            site,
+            script,
+            request,
+            "{program}: a request took longer than `php_timeout`, and its worker was ended"
+        );
+        return;
+    }
     match entry.level {
-        Level::Error => tracing::error!(site, "php-fpm: {}", entry.message),
-        Level::Warning => tracing::warn!(site, "php-fpm: {}", entry.message),
-        Level::Notice => tracing::debug!(site, "php-fpm: {}", entry.message),
+        Level::Error => tracing::error!(site, "{program}: {}", entry.message),
+        Level::Warning => tracing::warn!(site, "{program}: {}", entry.message),
+        Level::Notice => tracing::debug!(site, "{program}: {}", entry.message),
     }
     if entry.level != Level::Notice {
         said.push(entry.message.to_owned());
     }
+}
+
+/// What a worker was at when PHP-FPM ended it.
+#[derive(Debug, PartialEq, Eq)]
+struct Overdue<'a> {
+    script: &'a str,
+    /// Method and path.
+    request: &'a str,
+}
+
+/// `[pool a] child 1, script '/x.php' (request: "GET /x.php") execution timed out (2.1 sec), terminating`: the wording of
+/// `fpm_request_check_timed_out` since PHP 5.4.
+fn overdue(message: &str) -> Option<Overdue<'_>> {
+    let (rest, _) = message.rsplit_once("\") execution timed out (")?;
+    let (_, rest) = rest.split_once(", script '")?;
+    let (script, request) = rest.split_once("' (request: \"")?;
+    Some(Overdue { script, request })
 }
 
 /// One line, `[date] LEVEL: message`; without that shape the whole line is a warning.
@@ -164,13 +207,36 @@ mod tests {
         }
     }
 
+    #[test]
+    fn workers_that_were_ended_are_named_by_their_script() {
+        let said = r#"[pool galley] child 12332, script '/r/it's hang.php' (request: "GET /hang.php?a=") execution timed out (2.1 sec), terminating"#;
+        let seen = Overdue {
+            script: "/r/it's hang.php",
+            request: "GET /hang.php?a=",
+        };
+        assert_eq!(overdue(said), Some(seen));
+        for other in [
+            "",
+            "[pool galley] child 12332 exited on signal 15 (SIGTERM) after 4.6 seconds from start",
+            r#"") execution timed out ("#,
+            r#", script '/a" ") execution timed out (2"#,
+        ] {
+            assert_eq!(overdue(other), None, "{other}");
+        }
+    }
+
     #[tokio::test]
     async fn long_lines_are_cut_and_the_last_ones_kept() {
         let said = Said::default();
         assert_eq!(said.text(), "it said nothing");
         let mut log = vec![b'x'; LINE_BYTES + 10];
         log.extend_from_slice(b"\n[now] NOTICE: left out\none\ntwo\nthree\nfour");
-        forward(&log[..], "site".to_owned(), said.clone()).await;
+        let speaker = Speaker {
+            site: "site".to_owned(),
+            program: "php-fpm".to_owned(),
+            numbers: Arc::default(),
+        };
+        forward(&log[..], speaker, said.clone()).await;
         assert_eq!(
             said.text(),
             format!("{}; one; two; three; four", "x".repeat(10))

@@ -1,10 +1,11 @@
-//! The front door: a PHP-FPM that runs from [`Managed::start`] to [`Managed::stop`], however often its master dies.
+//! The front door: a PHP-FPM, or another program, that runs from [`Managed::start`] to [`Managed::stop`], however often it dies.
 //!
 //! One task owns the master and the files, watches it and starts it again. It ends when it is told to, or when
 //! [`Managed`] is dropped; if the runtime is torn down under it, dropping the master kills what is there.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
@@ -12,14 +13,18 @@ use tokio::task::JoinHandle;
 
 use super::backoff::Backoff;
 use super::master::{Master, Plan};
+use super::numbers::{Numbers, count};
 use super::pool::{self, Pool};
-use super::{PhpSettings, StartError, binary, size};
+use super::program;
+use super::watch::{Post, Size, Watch};
+use super::{PhpSettings, StartError, binary, modules};
 
-/// A PHP-FPM of our own.
+/// A PHP-FPM or another FastCGI program of our own.
 #[derive(Debug)]
 pub struct Managed {
     socket: PathBuf,
-    workers: usize,
+    most: usize,
+    numbers: Arc<Numbers>,
     life: watch::Receiver<Life>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
@@ -30,7 +35,7 @@ pub struct Managed {
 pub enum Life {
     /// The socket accepts connections.
     Running {
-        /// Process id of the master.
+        /// Process id of the master; of a program, of the process that watches over it.
         master: u32,
     },
     /// The master died; another is started after a pause.
@@ -40,26 +45,57 @@ pub enum Life {
 }
 
 impl Managed {
-    /// Writes the pool's configuration, starts PHP-FPM and returns when its socket accepts. Later deaths are logged and
-    /// mended without further ado. Dropped midway, nothing is left. Call within a tokio runtime that lives as long.
+    /// Writes the pool's configuration, starts PHP-FPM or the program and returns when its socket accepts. Later deaths are
+    /// logged and mended without further ado. Dropped midway, nothing is left. Call within a tokio runtime that lives as long.
     pub async fn start(settings: PhpSettings) -> Result<Managed, StartError> {
-        let workers = size::workers(settings.workers);
-        let plan = prepare(settings, workers)?;
-        let master = Master::start(&plan).await?;
-        tracing::info!(site = plan.site, workers, pid = master.pid(), program = %plan.binary.display(), "php-fpm is running");
+        if !settings.command.is_empty() {
+            return program::start(settings).map(Self::of_program);
+        }
+        let Prepared { plan, post, most } = prepare(settings)?;
+        let (master, lacks) =
+            tokio::join!(Master::start(&plan), modules::lacks(Some(&plan.binary)));
+        let master = master?;
+        // It runs, so what it does not tell cannot be serious.
+        for lack in lacks.unwrap_or_default() {
+            tracing::warn!(site = plan.site, "{lack}");
+        }
+        let numbers = Arc::clone(&plan.numbers);
+        tracing::info!(
+            site = plan.site,
+            pid = master.pid(),
+            program = %plan.binary.display(),
+            places = numbers.places().load(std::sync::atomic::Ordering::Relaxed),
+            share_mib = post.budget.share >> 20,
+            opcache_mib = post.budget.opcache >> 20,
+            memory_limit_mib = post.memory_limit >> 20,
+            "php-fpm is running"
+        );
         let socket = plan.socket.clone();
         let (life_tx, life) = watch::channel(Life::Running {
             master: master.pid(),
         });
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(supervise(plan, master, life_tx, stopped));
+        let watch = Watch::new(post, Arc::clone(&numbers));
+        let task = tokio::spawn(supervise(plan, master, watch, (life_tx, stopped)));
         Ok(Managed {
             socket,
-            workers,
+            most,
+            numbers,
             life,
             stop,
             task,
         })
+    }
+
+    fn of_program(running: program::Running) -> Self {
+        Managed {
+            socket: running.socket,
+            most: running.workers,
+            numbers: running.numbers,
+            life: running.life,
+            stop: running.stop,
+            task: running.task,
+        }
     }
 
     /// The unix socket; the same for the whole life. While the master is down, connecting to it fails.
@@ -67,9 +103,14 @@ impl Managed {
         &self.socket
     }
 
-    /// Worker processes, hence requests at a time.
-    pub fn workers(&self) -> usize {
-        self.workers
+    /// Worker processes at most. How many requests it may work at is [`Numbers::places`].
+    pub fn most_workers(&self) -> usize {
+        self.most
+    }
+
+    /// What is known of it.
+    pub fn numbers(&self) -> Arc<Numbers> {
+        Arc::clone(&self.numbers)
     }
 
     /// Whether it runs, to be read or waited on.
@@ -88,25 +129,29 @@ impl Managed {
     }
 }
 
-/// Runs until `stop` is sent or dropped.
+/// Runs until the second of `ends` is sent or dropped.
 async fn supervise(
     plan: Plan,
     first: Master,
-    life: watch::Sender<Life>,
-    mut stop: oneshot::Receiver<()>,
+    mut watch: Watch,
+    ends: (watch::Sender<Life>, oneshot::Receiver<()>),
 ) {
+    let (life, mut stop) = ends;
     let site = plan.site.as_str();
     let mut backoff = Backoff::new();
     let mut master = first;
     loop {
         let since = Instant::now();
+        let pid = master.pid();
         let status = tokio::select! {
             status = master.ended() => status,
+            never = watch.run(pid) => match never {},
             _ = &mut stop => {
                 master.end().await;
                 break;
             }
         };
+        count(&plan.numbers.restarts);
         life.send_replace(Life::Restarting);
         match status {
             Ok(status) => tracing::warn!(site, "php-fpm ended ({status}); it is started again"),
@@ -152,15 +197,86 @@ async fn again(plan: &Plan, backoff: &mut Backoff, mut lived: Duration) -> Maste
     }
 }
 
+/// What it takes to start and to watch.
+struct Prepared {
+    plan: Plan,
+    post: Post,
+    /// Workers at most.
+    most: usize,
+}
+
 /// Makes the directory and writes the configuration. A few small files at start, so plain blocking calls.
-///
-/// The directory is new each time, with a random name and for us alone: a PHP-FPM that is still ending (of a Galley that
-/// was killed, or of the configuration before a reload) removes its own socket, never ours.
-fn prepare(settings: PhpSettings, workers: usize) -> Result<Plan, StartError> {
+fn prepare(settings: PhpSettings) -> Result<Prepared, StartError> {
     let binary = settings
         .binary
+        .clone()
         .or_else(binary::find)
         .ok_or(StartError::NoBinary)?;
+    let directory = directory(&settings)?;
+    let (config, socket) = (
+        directory.path().join("fpm.conf"),
+        directory.path().join(SOCKET),
+    );
+    let budget = settings.budget;
+    let (size, places, most) = match settings.workers {
+        0 => (Size::Measured, budget.places_at_start(), budget.ceiling()),
+        named => (Size::Named(named), named, named),
+    };
+    let memory_limit = settings
+        .memory_limit
+        .unwrap_or_else(|| budget.memory_limit());
+    // The directory's name is random already.
+    let page = format!("/galley-status-{}", file_name_of(directory.path()));
+    let text = pool::text(&Pool {
+        socket: &socket,
+        size,
+        ceiling: most,
+        page: &page,
+        user: user(&settings),
+        request_body: settings.request_body,
+        memory_limit,
+        first_byte_timeout: settings.first_byte_timeout,
+        timeout: settings.timeout,
+    })?;
+    std::fs::write(&config, text).map_err(|source| StartError::Files {
+        path: config.clone(),
+        source,
+    })?;
+    let post = Post {
+        site: settings.site_name.clone(),
+        socket: socket.clone(),
+        page,
+        size,
+        budget,
+        memory_limit,
+    };
+    let plan = Plan {
+        binary,
+        arguments: pool::arguments(budget.opcache),
+        directory,
+        config,
+        socket,
+        root: settings.root,
+        site: settings.site_name,
+        numbers: Arc::new(Numbers::new(places, budget.share)),
+    };
+    Ok(Prepared { plan, post, most })
+}
+
+/// Whom the workers run as, where it can be chosen.
+pub(super) fn user(settings: &PhpSettings) -> Option<&str> {
+    settings
+        .user
+        .as_deref()
+        .or(Some(DEFAULT_USER))
+        .filter(|_| rustix::process::geteuid().is_root())
+}
+
+/// A directory for the socket and what belongs to it.
+///
+/// It is new each time, with a random name and for us alone: a PHP-FPM that is still ending (of a Galley that
+/// was killed, or of the configuration before a reload) removes its own socket, never ours.
+pub(super) fn directory(settings: &PhpSettings) -> Result<tempfile::TempDir, StartError> {
     let files = |path: &Path| {
         let path = path.to_owned();
         |source| StartError::Files { path, source }
@@ -170,38 +286,19 @@ fn prepare(settings: PhpSettings, workers: usize) -> Result<Plan, StartError> {
         .runtime_dir
         .canonicalize()
         .map_err(files(&settings.runtime_dir))?;
-    let directory = tempfile::Builder::new()
+    tempfile::Builder::new()
         .prefix(&format!("php-{}-", file_name(&settings.site_name)))
         .permissions(std::fs::Permissions::from_mode(0o700))
         .tempdir_in(&runtime_dir)
-        .map_err(files(&runtime_dir))?;
-    let (config, socket) = (
-        directory.path().join("fpm.conf"),
-        directory.path().join("fpm.sock"),
-    );
-    let user = settings
-        .user
-        .as_deref()
-        .or(Some(DEFAULT_USER))
-        .filter(|_| rustix::process::geteuid().is_root());
-    let text = pool::text(&Pool {
-        socket: &socket,
-        workers,
-        user,
-        request_body: settings.request_body,
-    })?;
-    std::fs::write(&config, text).map_err(files(&config))?;
-    Ok(Plan {
-        binary,
-        directory,
-        config,
-        socket,
-        root: settings.root,
-        site: settings.site_name,
-    })
+        .map_err(files(&runtime_dir))
 }
 
-/// The socket of the PHP-FPM that some Galley runs for a site, by what [`prepare`] calls it.
+fn file_name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.chars().filter(char::is_ascii_alphanumeric).collect()
+}
+
+/// The socket of the PHP-FPM that some Galley runs for a site, by what [`directory`] calls it.
 pub fn socket_of(runtime_dir: &Path, site: &str) -> Option<PathBuf> {
     let prefix = format!("php-{}-", file_name(site));
     let folders = std::fs::read_dir(runtime_dir).ok()?.filter_map(Result::ok);
@@ -212,7 +309,7 @@ pub fn socket_of(runtime_dir: &Path, site: &str) -> Option<PathBuf> {
                 .to_str()
                 .is_some_and(|name| name.starts_with(&prefix))
         })
-        .map(|folder| folder.path().join("fpm.sock"))
+        .map(|folder| folder.path().join(SOCKET))
         .find(|socket| socket.exists())
 }
 
@@ -229,6 +326,9 @@ fn file_name(site: &str) -> String {
         .take(24)
         .collect()
 }
+
+/// In its directory; also in the watchers' scripts.
+pub(super) const SOCKET: &str = "fpm.sock";
 
 /// Debian's and Alpine's user for web content.
 const DEFAULT_USER: &str = "www-data";

@@ -12,6 +12,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
@@ -20,18 +21,22 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
 use super::StartError;
-use super::log::{self, Said};
+use super::log::{self, Said, Speaker};
+use super::numbers::Numbers;
 
 /// What it takes to start a master, again and again.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) binary: PathBuf,
+    /// Before those that name the configuration.
+    pub(super) arguments: Vec<String>,
     /// Holds the two files below and nothing else; removed with the plan.
     pub(super) directory: tempfile::TempDir,
     pub(super) config: PathBuf,
     pub(super) socket: PathBuf,
     pub(super) root: PathBuf,
     pub(super) site: String,
+    pub(super) numbers: Arc<Numbers>,
 }
 
 /// A running master. Dropped, it and its group are killed.
@@ -109,6 +114,7 @@ impl Master {
         };
         let mut command = Command::new(&plan.binary);
         command
+            .args(&plan.arguments)
             .args(["--nodaemonize", "--fpm-config"])
             .arg(&plan.config)
             .current_dir(&plan.root);
@@ -136,10 +142,15 @@ impl Master {
         let watcher = watcher(id, plan.directory.path()).map_err(failed(Path::new(SHELL)))?;
         let said = Said::default();
         let pipe = child.stderr.take();
-        let (site, kept) = (plan.site.clone(), said.clone());
+        let kept = said.clone();
+        let speaker = Speaker {
+            site: plan.site.clone(),
+            program: "php-fpm".to_owned(),
+            numbers: Arc::clone(&plan.numbers),
+        };
         let log = tokio::spawn(async move {
             if let Some(pipe) = pipe {
-                log::forward(pipe, site, kept).await;
+                log::forward(pipe, speaker, kept).await;
             }
         });
         Ok(Master {
@@ -192,7 +203,7 @@ async fn accepts(socket: &Path) {
     }
 }
 
-const SHELL: &str = "/bin/sh";
+pub(super) const SHELL: &str = "/bin/sh";
 
 /// Nothing is ever written into the pipe, so `read` ends when Galley does. `$1`: the group, `$2`: the directory. SIGQUIT to
 /// the master alone: it lets its workers finish what they are writing to the database. Only commands that every POSIX
@@ -208,7 +219,7 @@ rmdir -- "$2"
 "#;
 
 /// Galley's place with the service manager: PHP-FPM would report readiness in our name, or take our sockets for its own.
-const NOT_FOR_PHP: [&str; 7] = [
+pub(super) const NOT_FOR_PHP: [&str; 7] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
     "WATCHDOG_PID",
@@ -222,7 +233,7 @@ const NOT_FOR_PHP: [&str; 7] = [
 const START_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Longer than twice `process_control_timeout` of the pool, so that PHP-FPM's own escalation comes first.
-const END_PATIENCE: Duration = Duration::from_secs(12);
+pub(super) const END_PATIENCE: Duration = Duration::from_secs(12);
 
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 

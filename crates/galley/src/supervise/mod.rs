@@ -1,23 +1,36 @@
-//! The managed PHP-FPM (`php = "managed"`): Galley writes its pool, starts it, keeps it alive and ends it.
+//! What Galley runs itself (`php = "managed"`): PHP-FPM, or another FastCGI program. It writes the pool, starts it, fits it to
+//! the memory, keeps it alive and ends it.
 //!
-//! - [`PhpSettings`]: what a site wants; [`Managed`]: its running PHP-FPM;
-//! - `binary`, `size`: which program and how many workers; `pool`: the configuration text. Pure decisions;
-//! - `master`: one process from its start to its end, and what is left of it afterwards.
+//! - [`PhpSettings`]: what a site wants; [`Managed`]: what runs for it; [`Numbers`]: what is known of it;
+//! - [`Budget`], `pool`, `binary`: how much fits, the configuration text, which program. Pure decisions;
+//! - `watch` looks at the workers with `meter` and `counted`, and decides with `estimate`;
+//! - `master`: one PHP-FPM from its start to its end, and what is left of it afterwards; `program`: the processes of another
+//!   FastCGI program; [`lacks`]: what PHP has not that WordPress needs.
 //!
 //! Invariant: whatever ends Galley, SIGKILL too, no PHP process of ours is left behind. How requests reach the socket is
 //! not decided here.
 
+mod account;
 mod backoff;
 mod binary;
+mod budget;
+mod counted;
+mod estimate;
 mod log;
 mod managed;
 mod master;
+mod meter;
+mod modules;
+mod numbers;
 mod pool;
+mod program;
 mod settings;
-mod size;
 #[cfg(test)]
 mod tests;
+mod watch;
 
+pub use budget::{Budget, Machine};
 pub use managed::{Life, Managed, socket_of};
+pub use modules::lacks;
+pub use numbers::Numbers;
 pub use settings::{PhpSettings, StartError};
-pub use size::workers;

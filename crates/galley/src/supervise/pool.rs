@@ -3,18 +3,31 @@
 
 use std::fmt::Write;
 use std::path::Path;
+use std::time::Duration;
 
 use super::StartError;
+use super::counted::LAST_RESORT;
+use super::watch::Size;
 
 /// What the text depends on.
 #[derive(Debug)]
 pub(super) struct Pool<'a> {
     pub(super) socket: &'a Path,
-    pub(super) workers: usize,
+    pub(super) size: Size,
+    /// The most workers where their number is measured.
+    pub(super) ceiling: usize,
+    /// Where it answers with its status: a name that is no script's, and that nobody can guess.
+    pub(super) page: &'a str,
     /// Whom the workers run as; `None` leaves them as they are started.
     pub(super) user: Option<&'a str>,
     /// Bytes.
     pub(super) request_body: u64,
+    /// Bytes of one script.
+    pub(super) memory_limit: u64,
+    /// Until its first byte.
+    pub(super) first_byte_timeout: Duration,
+    /// All of a request.
+    pub(super) timeout: Duration,
 }
 
 /// The whole file.
@@ -31,12 +44,65 @@ pub(super) fn text(pool: &Pool<'_>) -> Result<String, StartError> {
         line("user", &user);
     }
     line("listen", &format_args!("\"{socket}\""));
-    line("pm.max_children", &pool.workers);
+    match pool.size {
+        Size::Named(workers) => {
+            line("pm", &"static");
+            line("pm.max_children", &workers);
+        }
+        // Workers begin when a request finds none free, and end when they had none for a while: an idle site holds no
+        // memory, and fewer places soon mean fewer workers.
+        Size::Measured => {
+            line("pm", &"ondemand");
+            line("pm.max_children", &pool.ceiling);
+            line("pm.process_idle_timeout", &"10s");
+        }
+    }
+    line("pm.max_requests", &LAST_RESORT);
+    line("pm.status_path", &pool.page);
+    // A started second is a whole one: never earlier than Galley's own deadline.
+    let seconds = |time: Duration| time.as_millis().div_ceil(1000);
+    line(
+        "request_terminate_timeout",
+        &format_args!("{}s", seconds(pool.timeout)),
+    );
     // What Galley lets through must not fail in PHP, where the visitor would see an empty form instead of an answer.
     line("php_admin_value[post_max_size]", &pool.request_body);
     line("php_admin_value[upload_max_filesize]", &pool.request_body);
+    line("php_admin_value[memory_limit]", &pool.memory_limit);
+    // CPU time. WordPress asks for more while it updates, and may.
+    line(
+        "php_value[max_execution_time]",
+        &seconds(pool.first_byte_timeout),
+    );
     text.push_str(POOL);
     Ok(text)
+}
+
+/// Settings that PHP-FPM takes before it reads the file, since its master makes the opcode cache: as `-d` arguments, which
+/// win over `php.ini`. `opcache` in bytes.
+pub(super) fn arguments(opcache: u64) -> Vec<String> {
+    let megabytes = opcache >> 20;
+    // Its table takes some 200 bytes a script. WordPress alone has 1,000 scripts, a shop with fifty plugins 15,000.
+    let scripts = (megabytes * 125).clamp(4_000, 32_000);
+    let settings = [
+        ("opcache.enable", 1),
+        ("opcache.memory_consumption", megabytes),
+        // A part of the memory: names and texts that scripts have in common.
+        (
+            "opcache.interned_strings_buffer",
+            (megabytes / 8).clamp(4, 32),
+        ),
+        ("opcache.max_accelerated_files", scripts),
+        // Compiles to machine code: nothing for WordPress, which waits for its database, and memory of its own.
+        ("opcache.jit_buffer_size", 0),
+        // Of each worker: some 7,000 paths that need not be looked up again, for two minutes.
+        ("realpath_cache_size", 2 << 20),
+        ("realpath_cache_ttl", 120),
+    ];
+    settings
+        .iter()
+        .flat_map(|(name, value)| ["-d".to_owned(), format!("{name}={value}")])
+        .collect()
 }
 
 fn quotable(path: &Path) -> Result<&str, StartError> {
@@ -90,13 +156,9 @@ process_control_timeout = 5s
 [galley]
 ";
 
-/// `max_requests`: extensions and plugins leak a little per request; a worker that is replaced now and then gives it back,
-/// and at a thousand requests the new process costs nothing that could be measured. The environment of Galley (tokens of
-/// the service manager, say) is no business of a plugin: it stays cleared.
+/// The environment of Galley (tokens of the service manager, say) is no business of a plugin: it stays cleared.
 const POOL: &str = "\
 listen.mode = 0600
-pm = static
-pm.max_requests = 1000
 catch_workers_output = yes
 decorate_workers_output = no
 clear_env = yes
@@ -110,9 +172,14 @@ mod tests {
     fn pool<'a>(socket: &'a str, user: Option<&'a str>) -> Pool<'a> {
         Pool {
             socket: Path::new(socket),
-            workers: 8,
+            size: Size::Measured,
+            ceiling: 8,
+            page: "/galley-status-1",
             user,
             request_body: 33_554_432,
+            memory_limit: 134_217_728,
+            first_byte_timeout: Duration::from_millis(1_500),
+            timeout: Duration::from_secs(300),
         }
     }
 
@@ -127,18 +194,49 @@ mod tests {
             [
                 "user = www-data",
                 "listen = \"/run/galley/php-a/fpm.sock\"",
+                "pm = ondemand",
                 "pm.max_children = 8",
+                "pm.process_idle_timeout = 10s",
+                "pm.max_requests = 1500",
+                "pm.status_path = /galley-status-1",
+                "request_terminate_timeout = 300s",
                 "php_admin_value[post_max_size] = 33554432",
                 "php_admin_value[upload_max_filesize] = 33554432",
+                "php_admin_value[memory_limit] = 134217728",
+                "php_value[max_execution_time] = 2",
                 "listen.mode = 0600",
-                "pm = static",
-                "pm.max_requests = 1000",
                 "catch_workers_output = yes",
                 "decorate_workers_output = no",
                 "clear_env = yes",
                 "security.limit_extensions = .php",
             ]
         );
+    }
+
+    #[test]
+    fn a_named_number_of_workers_runs_all_the_time() {
+        let mut named = pool("/run/a.sock", None);
+        named.size = Size::Named(3);
+        let text = text(&named).unwrap();
+        assert!(
+            text.contains("pm = static\npm.max_children = 3\npm.max_requests"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_opcode_cache_is_sized() {
+        for (mib, strings, scripts) in [(24, 4, 4000), (103, 12, 12_875), (256, 32, 32_000)] {
+            let all = arguments(mib << 20).join(" ");
+            for wanted in [
+                "-d opcache.enable=1 ".to_owned(),
+                format!("opcache.memory_consumption={mib} "),
+                format!("opcache.interned_strings_buffer={strings} "),
+                format!("opcache.max_accelerated_files={scripts} "),
+            ] {
+                assert!(all.contains(&wanted), "{wanted} in {all}");
+            }
+        }
     }
 
     #[test]

@@ -1,17 +1,29 @@
-//! What a site wants of its PHP-FPM, and why it could not be started.
+//! What a site wants of its PHP-FPM, or of another FastCGI program, and why it could not be started.
 
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// What a site wants of its PHP-FPM.
+use super::Budget;
+
+/// What a site wants of its PHP-FPM, or of another FastCGI program.
 #[derive(Clone, Debug)]
 pub struct PhpSettings {
-    /// The program; `None`: the one found in the usual places, see [`StartError::NoBinary`].
+    /// PHP-FPM; `None`: the one found in the usual places, see [`StartError::NoBinary`].
     pub binary: Option<PathBuf>,
-    /// Worker processes; 0: from memory and cores, between 2 and 32.
+    /// Another program in its place, with its arguments; empty: none.
+    pub command: Vec<String>,
+    /// Worker processes; 0: as many as fit into the memory.
     pub workers: usize,
+    /// The memory of the machine, divided.
+    pub budget: Budget,
+    /// How long Galley waits for the first byte of an answer: as long may a script of PHP-FPM compute, unless it asks for more.
+    pub first_byte_timeout: Duration,
+    /// How long a request may take in PHP-FPM before its worker is ended.
+    pub timeout: Duration,
+    /// What a script of PHP-FPM may take, in bytes; `None`: what fits.
+    pub memory_limit: Option<u64>,
     /// Whom the workers run as. `None`: `www-data` if Galley runs as root. Only root can change it.
     pub user: Option<String>,
     /// Where a directory for the socket and the pool's configuration is made; created if it is missing.
@@ -33,7 +45,7 @@ pub enum StartError {
     )]
     NoBinary,
     /// A setting cannot be written into the pool's configuration.
-    #[error("{what} `{value}` cannot be used for php-fpm: {why}")]
+    #[error("{what} `{value}` cannot be used for PHP: {why}")]
     Setting {
         /// Which one.
         what: &'static str,
@@ -43,7 +55,7 @@ pub enum StartError {
         why: &'static str,
     },
     /// The directory or the configuration could not be written.
-    #[error("cannot prepare php-fpm in `{}`", path.display())]
+    #[error("cannot prepare PHP in `{}`", path.display())]
     Files {
         /// Where.
         path: PathBuf,

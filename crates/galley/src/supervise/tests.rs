@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use galley_fastcgi::{Connection, Event, NoBody, Request};
@@ -10,7 +11,7 @@ use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 
-use super::{Life, Managed, PhpSettings, StartError};
+use super::{Budget, Life, Machine, Managed, PhpSettings, StartError};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -37,13 +38,8 @@ impl Site {
 
     fn settings(&self) -> PhpSettings {
         PhpSettings {
-            binary: None,
-            workers: 2,
-            user: None,
-            runtime_dir: self.place.path().join("run"),
-            site_name: "example.com".to_owned(),
-            request_body: 20_000_000,
             root: self.root(),
+            ..settings(self.place.path())
         }
     }
 
@@ -60,6 +56,29 @@ impl Site {
     /// Directories of PHP-FPMs below the runtime directory.
     fn left(&self) -> usize {
         std::fs::read_dir(self.place.path().join("run")).map_or(0, Iterator::count)
+    }
+}
+
+/// Two workers all the time, below `place`.
+fn settings(place: &Path) -> PhpSettings {
+    PhpSettings {
+        binary: None,
+        command: Vec::new(),
+        workers: 2,
+        budget: Budget::of(Machine {
+            memory: 1 << 30,
+            cores: 2,
+            cache: 256 << 20,
+            pools: 1,
+        }),
+        first_byte_timeout: Duration::from_secs(60),
+        timeout: Duration::from_secs(300),
+        memory_limit: None,
+        user: None,
+        runtime_dir: place.join("run"),
+        site_name: "example.com".to_owned(),
+        request_body: 20_000_000,
+        root: place.to_owned(),
     }
 }
 
@@ -152,13 +171,16 @@ fn kill(pid: u32) {
 async fn it_answers_with_its_settings() {
     let site = Site::new();
     let managed = Managed::start(site.settings()).await.unwrap();
-    assert_eq!(managed.workers(), 2);
+    assert_eq!(managed.most_workers(), 2);
     let mode = std::os::unix::fs::PermissionsExt::mode(
         &std::fs::metadata(managed.socket()).unwrap().permissions(),
     );
     assert_eq!(mode & 0o777, 0o600);
     let script = site.script(
         "echo ini_get('post_max_size'), '|', ini_get('upload_max_filesize'), '|', getcwd(), '|',
+              ini_get('memory_limit') >> 20, '|', ini_get('max_execution_time'), '|',
+              ini_get('opcache.enable'), '|', ini_get('opcache.memory_consumption'), '|',
+              opcache_get_status(false)['opcache_enabled'], '|', ini_get('opcache.jit_buffer_size'), '|',
               var_export(getenv('PATH'), true), '|', fileowner($file = tempnam(sys_get_temp_dir(), 'galley')); unlink($file);",
     );
     let (answer, connection) = run(managed.socket(), &script).await;
@@ -167,7 +189,10 @@ async fn it_answers_with_its_settings() {
     let (settings, owner) = body.rsplit_once('|').unwrap();
     assert_eq!(
         settings,
-        format!("20000000|20000000|{}|false", site.root().display())
+        format!(
+            "20000000|20000000|{}|154|60|1|103|1|0|false",
+            site.root().display()
+        )
     );
     // Root is for the master alone.
     assert_ne!(owner, "0");
@@ -266,6 +291,44 @@ async fn a_killed_master_comes_back() {
 }
 
 #[tokio::test]
+async fn a_worker_is_replaced_before_php_fpm_does_it_by_itself() {
+    let site = Site::new();
+    let settings = PhpSettings {
+        workers: 1,
+        ..site.settings()
+    };
+    let managed = Managed::start(settings).await.unwrap();
+    let numbers = managed.numbers();
+    let replaced = || numbers.replaced.load(Ordering::Relaxed);
+    // An idle pool is not looked into, so each request takes some CPU time.
+    let script = site.script("for ($i = 0; $i < 50000; $i++); echo getmypid();");
+    let pid = |answer: String| answer.rsplit("\r\n").next().unwrap().to_owned();
+    let first = pid(run(managed.socket(), &script).await.0);
+    let mut asked = 1;
+    let deadline = Instant::now() + PATIENCE * 4;
+    while replaced() == 0 {
+        assert!(
+            Instant::now() < deadline,
+            "not replaced after {asked} requests"
+        );
+        // PHP-FPM itself would do it at 1500.
+        if asked < 1400 {
+            let now = pid(run(managed.socket(), &script).await.0);
+            assert!(now == first || replaced() == 1, "{asked} requests");
+            asked += 1;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert!(asked >= 750, "replaced after {asked} requests");
+    let master = master_of(&managed);
+    wait_for("its end", || {
+        !group(master).iter().any(|pid| pid.to_string() == first)
+    });
+    assert_ne!(pid(run(managed.socket(), &script).await.0), first);
+    managed.stop().await;
+}
+
+#[tokio::test]
 async fn it_can_be_stopped_while_it_cannot_be_started() {
     let site = Site::new();
     let managed = Managed::start(site.settings()).await.unwrap();
@@ -322,16 +385,7 @@ async fn victim() {
         return;
     };
     let place = PathBuf::from(place);
-    let settings = PhpSettings {
-        binary: None,
-        workers: 2,
-        user: None,
-        runtime_dir: place.join("run"),
-        site_name: "victim".to_owned(),
-        request_body: 1 << 20,
-        root: place,
-    };
-    let managed = Managed::start(settings).await.unwrap();
+    let managed = Managed::start(settings(&place)).await.unwrap();
     println!("\nmaster={}", master_of(&managed));
     std::future::pending::<()>().await;
 }

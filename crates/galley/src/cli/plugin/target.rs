@@ -86,7 +86,7 @@ pub(super) fn target(options: &PluginOptions, root: &Path) -> Result<Target, Tro
             })
             .unwrap_or_else(|| LOCAL.to_owned()),
         php_user: match site.upstream {
-            Upstream::Managed => site.managed.user.clone(),
+            Upstream::Managed | Upstream::Program(_) => site.managed.user.clone(),
             Upstream::Php(_) | Upstream::Http(_) | Upstream::Files => None,
         },
     })

@@ -1,0 +1,88 @@
+//! The families of `GET /metrics` that tell of the PHP which Galley runs. They are there where it runs one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::metrics::Row;
+use super::text::{Kind, Text};
+use crate::supervise::Numbers;
+
+/// Adds them.
+pub(super) fn metrics(rows: &[Row], text: &mut Text) {
+    let rows: Vec<(&str, &Numbers)> = rows
+        .iter()
+        .filter_map(|row| Some((row.site.as_str(), row.php.as_deref()?)))
+        .collect();
+    if rows.is_empty() {
+        return;
+    }
+    for (name, kind, of, help) in FAMILIES {
+        let name = format!("galley_php_{name}");
+        text.family(&name, *kind, help);
+        for (site, numbers) in &rows {
+            text.sample(&name, &[("site", site)], of(numbers));
+        }
+    }
+}
+
+type Of = fn(&Numbers) -> u64;
+
+const FAMILIES: &[(&str, Kind, Of, &str)] = &[
+    (
+        "places",
+        Kind::Gauge,
+        |n| n.places().load(Ordering::Relaxed) as u64,
+        "requests that a managed PHP may work at now",
+    ),
+    (
+        "workers",
+        Kind::Gauge,
+        |n| n.workers.load(Ordering::Relaxed) as u64,
+        "workers of a managed PHP",
+    ),
+    (
+        "worker_bytes",
+        Kind::Gauge,
+        |n| read(&n.worker_bytes),
+        "bytes that most of its workers take at their highest",
+    ),
+    (
+        "largest_worker_bytes",
+        Kind::Gauge,
+        |n| read(&n.largest_bytes),
+        "bytes that the largest of its workers takes at its highest",
+    ),
+    (
+        "bytes",
+        Kind::Gauge,
+        |n| read(&n.bytes),
+        "bytes that all of its workers hold now",
+    ),
+    (
+        "share_bytes",
+        Kind::Gauge,
+        |n| read(&n.share_bytes),
+        "bytes that all of its workers may hold",
+    ),
+    (
+        "replaced_total",
+        Kind::Counter,
+        |n| read(&n.replaced),
+        "workers replaced because they had grown or answered their number of requests",
+    ),
+    (
+        "overdue_total",
+        Kind::Counter,
+        |n| read(&n.overdue),
+        "workers ended because a request took too long",
+    ),
+    (
+        "restarts_total",
+        Kind::Counter,
+        |n| read(&n.restarts),
+        "times that it ended by itself and was started again",
+    ),
+];
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}

@@ -1,0 +1,213 @@
+//! How the machine's memory is divided, and how many PHP workers fit into their part. Pure arithmetic; the table in the
+//! manual is made with it.
+//!
+//! The system and the database get a part of the whole, Galley what its cache may take and a little, PHP the rest: first each
+//! pool's opcode cache, which its workers share, then the workers. Several pools have equal shares. What a worker takes is
+//! [`USUAL_WORKER`] until it has been measured.
+//!
+//! Memory is that of the machine or of the tightest control group around us, whichever is less.
+
+use std::path::Path;
+
+/// What there is to divide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Memory, in bytes.
+    pub memory: u64,
+    /// Cores that may be used.
+    pub cores: usize,
+    /// What the cache may take (`[cache] memory`), in bytes.
+    pub cache: u64,
+    /// Pools that Galley runs: one per site and program.
+    pub pools: usize,
+}
+
+impl Machine {
+    /// The one whose `/` is `root`.
+    pub fn at(root: &Path, cache: u64, pools: usize) -> Self {
+        Self {
+            memory: galley_config::memory(root).unwrap_or(UNKNOWN_MEMORY),
+            cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            cache,
+            pools,
+        }
+    }
+}
+
+/// Who may take how much, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// What is divided.
+    pub machine: Machine,
+    /// The kernel, its file cache, and what else runs.
+    pub system: u64,
+    /// MariaDB or another database on this machine.
+    pub database: u64,
+    /// Galley with its cache.
+    pub galley: u64,
+    /// The opcode cache of each pool.
+    pub opcache: u64,
+    /// All workers of one pool together.
+    pub share: u64,
+}
+
+impl Budget {
+    /// Divides.
+    pub fn of(machine: Machine) -> Self {
+        let system = (machine.memory / 10).max(LEAST_SYSTEM);
+        let database = machine.memory / 5;
+        // Bookkeeping of stored pages is an eighth of them at most.
+        let galley = machine.cache + machine.cache / 8 + GALLEY;
+        let php = machine.memory.saturating_sub(system + database + galley);
+        let pool = php / (machine.pools.max(1) as u64);
+        let opcache = (pool / 4).clamp(LEAST_OPCACHE, MOST_OPCACHE) >> 20 << 20;
+        Self {
+            machine,
+            system,
+            database,
+            galley,
+            opcache,
+            share: pool.saturating_sub(opcache),
+        }
+    }
+
+    /// Workers that one pool may ever have: a worker waits for the database much of its time, so a few per core.
+    pub fn ceiling(&self) -> usize {
+        self.machine
+            .cores
+            .saturating_mul(WORKERS_PER_CORE)
+            .clamp(1, MOST_WORKERS)
+    }
+
+    /// Requests that one pool may work at, where a worker takes `worker` bytes and one of them `largest`; at least 1.
+    pub fn places(&self, worker: u64, largest: u64) -> usize {
+        let room = self.share.saturating_sub(largest.saturating_sub(worker));
+        let fitting = room.checked_div(worker).unwrap_or(0);
+        usize::try_from(fitting)
+            .unwrap_or(usize::MAX)
+            .clamp(1, self.ceiling())
+    }
+
+    /// The same before anything was measured.
+    pub fn places_at_start(&self) -> usize {
+        self.places(USUAL_WORKER, USUAL_WORKER)
+    }
+
+    /// What one script may take: two at their limit at a time fit, or all of them at their usual size. Below the least
+    /// WordPress does not work, above the most it never asks for.
+    pub fn memory_limit(&self) -> u64 {
+        (self.share / 2).clamp(LEAST_SCRIPT, MOST_SCRIPT) >> 20 << 20
+    }
+
+    /// A worker that holds more than this is replaced once it is free.
+    pub fn grown(&self, memory_limit: u64) -> u64 {
+        (memory_limit / 2).max(LEAST_GROWN)
+    }
+}
+
+/// A worker with WordPress and some plugins, without the opcode cache, before this site's have been measured.
+pub const USUAL_WORKER: u64 = 24 << 20;
+
+/// Where nothing can be found out: a small machine, as in the configuration's defaults.
+const UNKNOWN_MEMORY: u64 = 256 << 20;
+
+const LEAST_SYSTEM: u64 = 24 << 20;
+
+/// Galley without its cache: code, buffers of connections, queues.
+const GALLEY: u64 = 16 << 20;
+
+/// WordPress without plugins fills some 20 MiB of it.
+const LEAST_OPCACHE: u64 = 24 << 20;
+
+/// A shop with fifty plugins does not fill it.
+const MOST_OPCACHE: u64 = 256 << 20;
+
+const LEAST_SCRIPT: u64 = 64 << 20;
+
+/// `WP_MAX_MEMORY_LIMIT`.
+const MOST_SCRIPT: u64 = 256 << 20;
+
+const LEAST_GROWN: u64 = 64 << 20;
+
+const WORKERS_PER_CORE: usize = 4;
+
+const MOST_WORKERS: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn budget(memory: u64, cores: usize, pools: usize) -> Budget {
+        Budget::of(Machine {
+            memory: memory * MIB,
+            cores,
+            cache: (memory * MIB / 4).max(16 * MIB),
+            pools,
+        })
+    }
+
+    #[test]
+    fn machines_of_all_sizes() {
+        // Memory in MiB, cores, pools; opcode cache, share of the workers and limit of a script in MiB, places at start.
+        for (memory, cores, pools, opcache, share, limit, places) in [
+            (128, 1, 1, 24, 2, 64, 1),
+            (256, 1, 1, 24, 67, 64, 2),
+            (512, 1, 1, 49, 149, 74, 4),
+            (1024, 1, 1, 103, 309, 154, 4),
+            (1024, 8, 1, 103, 309, 154, 12),
+            (1024, 2, 4, 25, 78, 64, 3),
+            (8192, 4, 1, 256, 3158, 256, 16),
+            (8192, 4, 10, 85, 256, 128, 10),
+            (65_536, 64, 1, 256, 27_171, 256, 32),
+            (0, 4, 1, 24, 0, 64, 1),
+        ] {
+            let budget = budget(memory, cores, pools);
+            assert_eq!(
+                (
+                    budget.opcache / MIB,
+                    budget.share / MIB,
+                    budget.memory_limit() / MIB,
+                    budget.places_at_start()
+                ),
+                (opcache, share, limit, places),
+                "{memory} MiB, {cores} cores, {pools} pools: {budget:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn places_follow_what_workers_take() {
+        let budget = budget(1024, 8, 1);
+        for (worker, largest, places) in [
+            (10, 10, 30),
+            (24, 24, 12),
+            (60, 60, 5),
+            (60, 200, 2),
+            (60, 400, 1),
+            (400, 400, 1),
+            (0, 0, 1),
+        ] {
+            assert_eq!(
+                budget.places(worker * MIB, largest * MIB),
+                places,
+                "{worker} MiB, the largest {largest}"
+            );
+        }
+    }
+
+    proptest! {
+        /// Whatever there is, no more is given out than that, but for the leasts of a machine that is too small for WordPress.
+        #[test]
+        fn parts_never_exceed_the_whole(memory in 512_u64..1 << 20, cores in 1_usize..256, pools in 1_usize..5, worker in 1_u64..2048) {
+            let budget = budget(memory, cores, pools);
+            let all = budget.system + budget.database + budget.galley + (budget.opcache + budget.share) * pools as u64;
+            prop_assert!(all <= memory * MIB);
+            let places = budget.places(worker * MIB, worker * MIB);
+            prop_assert!(places == 1 || places as u64 * worker * MIB <= budget.share);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! How many requests each worker has answered: PHP-FPM's own status page, asked on the pool's socket like any script.
+//!
+//! PHP-FPM replaces a worker after a number of requests that is the same for all of them, and they get there together. So
+//! Galley replaces each a little earlier, at a number of its own ([`is_worn`]), and PHP-FPM's number is the last resort.
+
+use std::path::Path;
+use std::time::Duration;
+
+use galley_fastcgi::{Connection, Event, NoBody, Request};
+use serde_json::Value;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+/// Process ids of workers with the requests that each has answered; `None` when the pool does not say so in time.
+pub(super) async fn requests(socket: &Path, page: &str) -> Option<Vec<(u32, u64)>> {
+    let answer = timeout(PATIENCE, ask(socket, page)).await.ok()??;
+    read(&answer)
+}
+
+/// Whether a worker has answered as many as one of them may: between [`FEWEST`] and [`MOST`], by its process id.
+pub(super) fn is_worn(pid: u32, requests: u64) -> bool {
+    // Fibonacci hashing spreads neighbouring ids; the upper half is the better one.
+    let spread = u64::from(pid).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    requests >= FEWEST + spread % (MOST - FEWEST)
+}
+
+async fn ask(socket: &Path, page: &str) -> Option<Vec<u8>> {
+    let variables = [
+        ("REQUEST_METHOD", "GET"),
+        ("SCRIPT_NAME", page),
+        ("SCRIPT_FILENAME", page),
+        ("QUERY_STRING", "json&full"),
+    ]
+    .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+    let mut connection = Connection::new(UnixStream::connect(socket).await.ok()?);
+    let request = Request {
+        variables: &variables,
+        body_length: 0,
+    };
+    connection.send(&request).await.ok()?;
+    let mut answer = Vec::new();
+    loop {
+        match connection.event(&mut NoBody).await.ok()? {
+            Event::Stdout(bytes) if answer.len() + bytes.len() <= MOST_BYTES => {
+                answer.extend_from_slice(&bytes);
+            }
+            Event::Stdout(_) => return None,
+            Event::Stderr(_) => {}
+            Event::End(_) => return Some(answer),
+        }
+    }
+}
+
+fn read(answer: &[u8]) -> Option<Vec<(u32, u64)>> {
+    let head = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let status: Value = serde_json::from_slice(answer.get(head + 4..)?).ok()?;
+    let processes = status.get("processes")?.as_array()?;
+    let counted = processes.iter().filter_map(|process| {
+        let pid = u32::try_from(process.get("pid")?.as_u64()?).ok()?;
+        Some((pid, process.get("requests")?.as_u64()?))
+    });
+    Some(counted.collect())
+}
+
+/// Extensions and plugins leak a little per request; a worker that is replaced now and then gives it back, and after so many
+/// requests the new process costs nothing that could be measured.
+const FEWEST: u64 = 750;
+const MOST: u64 = 1250;
+
+/// PHP-FPM's own limit (`pm.max_requests`): a worker gets so far only between two looks, or where the page is not answered.
+pub(super) const LAST_RESORT: u64 = 1500;
+
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Some 500 bytes a worker.
+const MOST_BYTES: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_read_and_nonsense_is_nothing() {
+        let page = b"Content-Type: application/json\r\n\r\n{\"pool\":\"galley\",\"processes\":[{\"pid\":12,\"requests\":3},{\"pid\":-1},{},{\"pid\":13,\"requests\":1000}]}";
+        assert_eq!(read(page), Some(vec![(12, 3), (13, 1000)]));
+        for nonsense in [
+            &b""[..],
+            b"\r\n\r\n",
+            b"\r\n\r\n[]",
+            b"\r\n\r\n{\"processes\":3}",
+            b"File not found.\n",
+        ] {
+            assert_eq!(read(nonsense), None);
+        }
+    }
+
+    #[test]
+    fn workers_that_began_together_do_not_end_together() {
+        let ends = |pid| {
+            (0..=MOST)
+                .find(|requests| is_worn(pid, *requests))
+                .unwrap_or(0)
+        };
+        let mut all: Vec<u64> = (5000..5032).map(ends).collect();
+        assert!(
+            all.iter().all(|end| (FEWEST..MOST).contains(end)),
+            "{all:?}"
+        );
+        all.sort_unstable();
+        all.dedup();
+        assert!(all.len() > 24, "{all:?}");
+    }
+}

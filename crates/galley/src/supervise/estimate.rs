@@ -1,0 +1,160 @@
+//! What a worker of this site takes, and which worker has to go. Pure decisions over what the meter saw.
+//!
+//! The usual size is the upper quartile of the peaks of the workers that live: it rises at once, because memory runs out at
+//! once, and sinks slowly. One request that takes far more than all others, such as the resizing of a photograph, is kept
+//! room for beside them, and does not make every worker count as large.
+
+use std::time::Duration;
+
+use super::meter::Worker;
+
+/// Sizes in bytes, high-water marks that sink slowly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Estimate {
+    /// Of most workers.
+    pub(super) usual: u64,
+    /// Of the largest.
+    pub(super) largest: u64,
+}
+
+impl Estimate {
+    /// Where nothing has been seen yet.
+    pub(super) fn new(assumed: u64) -> Self {
+        Self {
+            usual: assumed,
+            largest: assumed,
+        }
+    }
+
+    /// Takes in a look, `elapsed` after the one before. Without workers nothing changes.
+    pub(super) fn observe(&mut self, workers: &[Worker], elapsed: Duration) {
+        let mut peaks: Vec<u64> = workers.iter().map(|worker| worker.peak).collect();
+        peaks.sort_unstable();
+        let quartile = (peaks.len() * 3).div_ceil(4).saturating_sub(1);
+        let (Some(usual), Some(largest)) = (peaks.get(quartile), peaks.last()) else {
+            return;
+        };
+        self.usual = follow(self.usual, (*usual).max(LEAST), elapsed);
+        self.largest = follow(self.largest, *largest, elapsed).max(self.usual);
+    }
+}
+
+/// Up at once; down by the part of the way that `elapsed` is of [`SINKING`].
+fn follow(mark: u64, seen: u64, elapsed: Duration) -> u64 {
+    if seen >= mark {
+        return seen;
+    }
+    let part = (elapsed.as_secs_f64() / SINKING.as_secs_f64()).min(1.0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a part of a difference of sizes: not negative, and no larger than it"
+    )]
+    let step = ((mark - seen) as f64 * part) as u64;
+    mark - step
+}
+
+/// Why a worker is replaced before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Surplus {
+    /// It holds more than a worker may.
+    Grown,
+    /// All of them together hold more than their share, and it most.
+    Share,
+}
+
+/// The worker that has to go, if one has to: one at a time, so that the others answer meanwhile. `leaving` are those that
+/// were told so and finish their request; what they hold is as good as free.
+pub(super) fn surplus(
+    workers: &[Worker],
+    leaving: impl Fn(u32) -> bool,
+    share: u64,
+    grown: u64,
+) -> Option<(Worker, Surplus)> {
+    let staying = || workers.iter().filter(|worker| !leaving(worker.pid));
+    let largest = *staying().max_by_key(|worker| worker.now)?;
+    if largest.now > grown {
+        return Some((largest, Surplus::Grown));
+    }
+    // A single worker that is larger than the share would come back as large.
+    let all: u64 = staying().map(|worker| worker.now).sum();
+    (all > share && staying().nth(1).is_some()).then_some((largest, Surplus::Share))
+}
+
+/// No worker is taken for less: PHP itself, before a script is read.
+const LEAST: u64 = 8 << 20;
+
+/// Over how long a mark sinks to what is seen.
+const SINKING: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn workers(peaks: &[u64]) -> Vec<Worker> {
+        (1..)
+            .zip(peaks)
+            .map(|(pid, mib)| Worker {
+                pid,
+                now: mib * MIB,
+                peak: mib * MIB,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn marks_rise_at_once_and_sink_slowly() {
+        let second = Duration::from_secs(1);
+        for (peaks, usual, largest) in [
+            (&[][..], 24, 24),
+            (&[40], 40, 40),
+            (&[40, 30], 40, 40),
+            (&[30, 30, 300], 300, 300),
+            (&[30, 30, 30, 300], 30, 300),
+            (&[30, 31, 32, 33, 34, 35, 36, 37], 35, 37),
+        ] {
+            let mut estimate = Estimate::new(24 * MIB);
+            estimate.observe(&workers(peaks), second);
+            assert_eq!(
+                (estimate.usual / MIB, estimate.largest / MIB),
+                (usual, largest),
+                "{peaks:?}"
+            );
+        }
+        let mut estimate = Estimate::new(100 * MIB);
+        estimate.observe(&workers(&[40, 40]), SINKING / 2);
+        assert_eq!(estimate, Estimate::new(70 * MIB));
+        for _ in 0..200 {
+            estimate.observe(&workers(&[1]), SINKING / 10);
+        }
+        assert_eq!(estimate.usual / MIB, 8, "PHP takes something even then");
+    }
+
+    #[test]
+    fn the_largest_goes_and_one_at_a_time() {
+        for (held, leaving, share, grown, goes) in [
+            (&[10, 20][..], 0, 100, 64, None),
+            (&[10, 70, 80], 0, 1000, 64, Some((3, Surplus::Grown))),
+            (&[10, 70, 80], 3, 1000, 64, Some((2, Surplus::Grown))),
+            (&[40, 50, 30], 0, 100, 64, Some((2, Surplus::Share))),
+            (&[40, 50, 30], 2, 100, 64, None),
+            (&[60], 0, 50, 64, None),
+            (&[], 0, 0, 0, None),
+        ] {
+            let chosen = surplus(
+                &workers(held),
+                |pid| pid == leaving,
+                share * MIB,
+                grown * MIB,
+            );
+            assert_eq!(
+                chosen.map(|(worker, why)| (worker.pid, why)),
+                goes,
+                "{held:?}, {leaving} leaves"
+            );
+        }
+    }
+}

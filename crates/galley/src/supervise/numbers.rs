@@ -1,0 +1,54 @@
+//! What is known of a running pool, to be read by anybody: places for requests, workers, what they take, how often something
+//! had to be mended. Written by the pool's own task and, for the counts, by the readers of its log.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Of one pool. Sizes in bytes.
+#[derive(Debug, Default)]
+pub struct Numbers {
+    /// Requests that the pool may work at now.
+    places: Arc<AtomicUsize>,
+    /// Processes that live.
+    pub workers: AtomicUsize,
+    /// What most workers take at their highest.
+    pub worker_bytes: AtomicU64,
+    /// What the largest does.
+    pub largest_bytes: AtomicU64,
+    /// What all of them hold now, the opcode cache left out.
+    pub bytes: AtomicU64,
+    /// What all of them may hold.
+    pub share_bytes: AtomicU64,
+    /// Workers that were replaced because they had grown or done their number of requests.
+    pub replaced: AtomicU64,
+    /// Workers that were ended because a request took too long.
+    pub overdue: AtomicU64,
+    /// Times that the master, or a process of a program, ended by itself and was started again.
+    pub restarts: AtomicU64,
+}
+
+impl Numbers {
+    /// With a number of places.
+    pub(super) fn new(places: usize, share_bytes: u64) -> Self {
+        Self {
+            places: Arc::new(AtomicUsize::new(places)),
+            share_bytes: AtomicU64::new(share_bytes),
+            ..Self::default()
+        }
+    }
+
+    /// Requests that the pool may work at now: changes while it runs.
+    pub fn places(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.places)
+    }
+
+    /// Sets the places; returns the number before.
+    pub(super) fn set_places(&self, places: usize) -> usize {
+        self.places.swap(places, Ordering::Relaxed)
+    }
+}
+
+/// One more.
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

@@ -1,0 +1,228 @@
+//! Looks at the workers while they run, sets the places for requests by what they take, and has those replaced that hold too
+//! much or have answered their number of requests.
+//!
+//! A worker is told to end with SIGQUIT: it finishes its request first, and PHP-FPM starts another in its place. So nothing
+//! here costs a request, and the pool is never reloaded, which would empty its opcode cache.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+
+use super::budget::{Budget, USUAL_WORKER};
+use super::counted::{self, is_worn};
+use super::estimate::{Estimate, Surplus, surplus};
+use super::meter::{Meter, Worker};
+use super::numbers::{Numbers, count};
+
+/// How the number of places is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Size {
+    /// The file names it.
+    Named(usize),
+    /// By what workers take.
+    Measured,
+}
+
+/// What the watch is over.
+#[derive(Debug)]
+pub(super) struct Post {
+    pub(super) site: String,
+    pub(super) socket: PathBuf,
+    /// Where the pool answers with its status.
+    pub(super) page: String,
+    pub(super) size: Size,
+    pub(super) budget: Budget,
+    /// What a script may take, in bytes.
+    pub(super) memory_limit: u64,
+}
+
+/// The watch over one pool, whichever master it has.
+#[derive(Debug)]
+pub(super) struct Watch {
+    post: Post,
+    numbers: Arc<Numbers>,
+    meter: Meter,
+    estimate: Estimate,
+    /// Workers that were told to end and have not yet.
+    leaving: HashSet<u32>,
+    looked: Instant,
+    /// When the pool was last asked for its counts; `None`: never, or there may be another worker to be replaced.
+    asked: Option<Instant>,
+    /// The CPU time of the workers then.
+    ticks: u64,
+    has_warned: bool,
+}
+
+impl Watch {
+    pub(super) fn new(post: Post, numbers: Arc<Numbers>) -> Self {
+        Self {
+            post,
+            numbers,
+            meter: Meter::new(),
+            estimate: Estimate::new(USUAL_WORKER),
+            leaving: HashSet::new(),
+            looked: Instant::now(),
+            asked: None,
+            ticks: 0,
+            has_warned: false,
+        }
+    }
+
+    /// Watches the workers of `master` without end. Cancel-safe.
+    pub(super) async fn run(&mut self, master: u32) -> Infallible {
+        let mut tick = tokio::time::interval(LOOK_EVERY);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            let workers = self.look(master);
+            if self.may_ask(&workers)
+                && let Some(counts) = counted::requests(&self.post.socket, &self.post.page).await
+            {
+                self.replace_worn(&workers, &counts);
+            }
+        }
+    }
+
+    fn look(&mut self, master: u32) -> Vec<Worker> {
+        let workers = self.meter.workers(master);
+        self.leaving
+            .retain(|pid| workers.iter().any(|worker| worker.pid == *pid));
+        self.estimate.observe(&workers, self.looked.elapsed());
+        self.looked = Instant::now();
+        self.set_places();
+        let all = workers.iter().map(|worker| worker.now).sum();
+        let numbers = &self.numbers;
+        numbers.workers.store(workers.len(), Ordering::Relaxed);
+        numbers.bytes.store(all, Ordering::Relaxed);
+        let (usual, largest) = (self.estimate.usual, self.estimate.largest);
+        numbers.worker_bytes.store(usual, Ordering::Relaxed);
+        numbers.largest_bytes.store(largest, Ordering::Relaxed);
+        self.relieve(&workers);
+        workers
+    }
+
+    fn set_places(&mut self) {
+        let Estimate { usual, largest } = self.estimate;
+        let fitting = self.post.budget.places(usual, largest);
+        match self.post.size {
+            Size::Measured => {
+                let is_short = self.is_short();
+                let places = if is_short {
+                    (fitting / 2).max(1)
+                } else {
+                    fitting
+                };
+                let before = self.numbers.set_places(places);
+                if places != before {
+                    tracing::info!(
+                        site = self.post.site,
+                        places,
+                        before,
+                        worker_mib = usual >> 20,
+                        largest_mib = largest >> 20,
+                        share_mib = self.post.budget.share >> 20,
+                        machine_is_short = is_short,
+                        "requests at PHP at a time follow what its workers take"
+                    );
+                }
+            }
+            Size::Named(workers) => {
+                let wanted = usual.saturating_mul(workers as u64);
+                if wanted > self.post.budget.share && !self.has_warned {
+                    self.has_warned = true;
+                    tracing::warn!(
+                        site = self.post.site,
+                        "`php_workers = {workers}` of {} MiB each do not fit into the {} MiB that are left for them; take the option out, and Galley fits the number to the memory",
+                        usual >> 20,
+                        self.post.budget.share >> 20
+                    );
+                }
+            }
+        }
+    }
+
+    /// Whether the machine has hardly any memory left, whoever took it.
+    fn is_short(&self) -> bool {
+        let least = self.post.budget.machine.memory / SHORT_PART;
+        self.meter.available().is_some_and(|left| left < least)
+    }
+
+    /// Has a worker replaced where one holds too much.
+    fn relieve(&mut self, workers: &[Worker]) {
+        let budget = &self.post.budget;
+        let grown = budget.grown(self.post.memory_limit);
+        let leaving = |pid| self.leaving.contains(&pid);
+        let Some((worker, why)) = surplus(workers, leaving, budget.share, grown) else {
+            return;
+        };
+        let why = match why {
+            Surplus::Grown => "it has grown beyond what a worker may hold",
+            Surplus::Share => "all workers together hold more than their share",
+        };
+        tracing::info!(
+            site = self.post.site,
+            worker = worker.pid,
+            holds_mib = worker.now >> 20,
+            "a worker of php-fpm is replaced: {why}"
+        );
+        self.replace(worker.pid);
+    }
+
+    fn replace(&mut self, pid: u32) {
+        let Some(process) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+            return;
+        };
+        // An error says that it has just ended.
+        if rustix::process::kill_process(process, Signal::QUIT).is_ok() {
+            self.leaving.insert(pid);
+            count(&self.numbers.replaced);
+        }
+    }
+
+    /// An idle pool is left alone: being asked would keep its last workers from ending.
+    fn may_ask(&mut self, workers: &[Worker]) -> bool {
+        let is_too_soon = |asked: Instant| asked.elapsed() < ASK_EVERY;
+        if workers.is_empty() || self.asked.is_some_and(is_too_soon) {
+            return false;
+        }
+        let before = self.ticks;
+        self.ticks = self.meter.ticks(workers);
+        self.asked = Some(Instant::now());
+        self.ticks > before + IDLE_TICKS || self.ticks < before
+    }
+
+    fn replace_worn(&mut self, workers: &[Worker], counts: &[(u32, u64)]) {
+        let is_ours = |pid: u32| workers.iter().any(|worker| worker.pid == pid);
+        let worn = counts.iter().find(|(pid, requests)| {
+            is_worn(*pid, *requests) && is_ours(*pid) && !self.leaving.contains(pid)
+        });
+        if let Some((pid, requests)) = worn {
+            tracing::debug!(
+                site = self.post.site,
+                worker = pid,
+                requests,
+                "a worker of php-fpm has answered its number of requests"
+            );
+            self.replace(*pid);
+            // One at a time: the next is looked for at the next look, when the count of CPU time begins anew.
+            (self.asked, self.ticks) = (None, 0);
+        }
+    }
+}
+
+/// Memory can run out within seconds.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// A worker that does nothing but WordPress answers some 300 requests meanwhile.
+const ASK_EVERY: Duration = Duration::from_secs(10);
+
+/// What being asked itself takes, in clock ticks of 10 ms.
+const IDLE_TICKS: u64 = 2;
+
+/// Below this part of the memory the kernel begins to end processes.
+const SHORT_PART: u64 = 25;
