@@ -214,9 +214,9 @@ fn the_division_of_memory_in_the_manual_is_the_one_that_decides() {
             (budget.galley - budget.machine.cache) / MIB,
             budget.opcache / MIB,
             budget.share / MIB,
-            places(24),
-            places(48),
-            places(96),
+            places(20),
+            places(40),
+            places(80),
             budget.memory_limit() / MIB
         );
         assert!(text.contains(&row), "docs/php.md has no row\n{row}");

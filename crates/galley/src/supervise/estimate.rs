@@ -1,20 +1,22 @@
 //! What a worker of this site takes, and which worker has to go. Pure decisions over what the meter saw.
 //!
-//! The usual size is the upper quartile of the peaks of the workers that live: it rises at once, because memory runs out at
-//! once, and sinks slowly. One request that takes far more than all others, such as the resizing of a photograph, is kept
-//! room for beside them, and does not make every worker count as large.
+//! The usual size is the upper quartile of the peaks of the last workers, those that live and some that have ended: it rises
+//! at once, because memory runs out at once, and sinks slowly. One request that takes far more than all others, such as the
+//! resizing of a photograph, is kept room for beside them, and does not make every worker count as large.
 
 use std::time::Duration;
 
 use super::meter::Worker;
 
 /// Sizes in bytes, high-water marks that sink slowly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Estimate {
     /// Of most workers.
     pub(super) usual: u64,
     /// Of the largest.
     pub(super) largest: u64,
+    /// Process ids and peaks; at most [`REMEMBERED`] where there are no more workers, the oldest first.
+    last: Vec<(u32, u64)>,
 }
 
 impl Estimate {
@@ -23,19 +25,38 @@ impl Estimate {
         Self {
             usual: assumed,
             largest: assumed,
+            last: Vec::new(),
         }
     }
 
     /// Takes in a look, `elapsed` after the one before. Without workers nothing changes.
     pub(super) fn observe(&mut self, workers: &[Worker], elapsed: Duration) {
-        let mut peaks: Vec<u64> = workers.iter().map(|worker| worker.peak).collect();
-        peaks.sort_unstable();
-        let quartile = (peaks.len() * 3).div_ceil(4).saturating_sub(1);
-        let (Some(usual), Some(largest)) = (peaks.get(quartile), peaks.last()) else {
+        let Some(largest) = workers.iter().map(|worker| worker.peak).max() else {
             return;
         };
-        self.usual = follow(self.usual, (*usual).max(LEAST), elapsed);
-        self.largest = follow(self.largest, *largest, elapsed).max(self.usual);
+        self.remember(workers);
+        let mut peaks: Vec<u64> = self.last.iter().map(|(_, peak)| *peak).collect();
+        peaks.sort_unstable();
+        let quartile = (peaks.len() * 3).div_ceil(4).saturating_sub(1);
+        let usual = peaks.get(quartile).copied().unwrap_or(largest);
+        self.usual = follow(self.usual, usual.max(LEAST), elapsed);
+        self.largest = follow(self.largest, largest, elapsed).max(self.usual);
+    }
+
+    fn remember(&mut self, workers: &[Worker]) {
+        for worker in workers {
+            match self.last.iter_mut().find(|(pid, _)| *pid == worker.pid) {
+                Some((_, peak)) => *peak = worker.peak,
+                None => self.last.push((worker.pid, worker.peak)),
+            }
+        }
+        let lives = |pid: u32| workers.iter().any(|worker| worker.pid == pid);
+        let mut surplus = self.last.len().saturating_sub(REMEMBERED);
+        self.last.retain(|(pid, _)| {
+            let stays = surplus == 0 || lives(*pid);
+            surplus -= usize::from(!stays);
+            stays
+        });
     }
 }
 
@@ -85,6 +106,9 @@ pub(super) fn surplus(
 /// No worker is taken for less: PHP itself, before a script is read.
 const LEAST: u64 = 8 << 20;
 
+/// Workers whose peaks count, those that have ended included: the last one of an idle pool may be the odd one.
+const REMEMBERED: usize = 16;
+
 /// Over how long a mark sinks to what is seen.
 const SINKING: Duration = Duration::from_secs(600);
 
@@ -126,11 +150,35 @@ mod tests {
         }
         let mut estimate = Estimate::new(100 * MIB);
         estimate.observe(&workers(&[40, 40]), SINKING / 2);
-        assert_eq!(estimate, Estimate::new(70 * MIB));
+        assert_eq!((estimate.usual / MIB, estimate.largest / MIB), (70, 70));
         for _ in 0..200 {
-            estimate.observe(&workers(&[1]), SINKING / 10);
+            estimate.observe(&workers(&[1, 1]), SINKING / 10);
         }
         assert_eq!(estimate.usual / MIB, 8, "PHP takes something even then");
+    }
+
+    #[test]
+    fn the_last_worker_of_an_idle_pool_does_not_stand_for_all() {
+        let mut estimate = Estimate::new(24 * MIB);
+        let mut all = workers(&[30, 30, 30, 30, 30, 300]);
+        estimate.observe(&all, Duration::ZERO);
+        estimate.observe(&all.split_off(5), Duration::ZERO);
+        assert_eq!((estimate.usual / MIB, estimate.largest / MIB), (30, 300));
+        // What was is forgotten when enough others have come.
+        for pid in 100..200 {
+            let worker = Worker {
+                pid,
+                now: MIB,
+                peak: 50 * MIB,
+            };
+            estimate.observe(&[worker], Duration::ZERO);
+        }
+        assert_eq!(
+            (estimate.usual / MIB, estimate.last.len()),
+            (50, REMEMBERED)
+        );
+        estimate.observe(&workers(&[60; 40]), Duration::ZERO);
+        assert_eq!(estimate.last.len(), 40, "all that live count");
     }
 
     #[test]

@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn the_opcode_cache_is_sized() {
-        for (mib, strings, scripts) in [(24, 4, 4000), (103, 12, 12_875), (256, 32, 32_000)] {
+        for (mib, strings, scripts) in [(32, 4, 4000), (103, 12, 12_875), (256, 32, 32_000)] {
             let all = arguments(mib << 20).join(" ");
             for wanted in [
                 "-d opcache.enable=1 ".to_owned(),

@@ -107,16 +107,12 @@ impl Watch {
     }
 
     fn set_places(&mut self) {
-        let Estimate { usual, largest } = self.estimate;
+        let Estimate { usual, largest, .. } = self.estimate;
         let fitting = self.post.budget.places(usual, largest);
         match self.post.size {
             Size::Measured => {
-                let is_short = self.is_short();
-                let places = if is_short {
-                    (fitting / 2).max(1)
-                } else {
-                    fitting
-                };
+                let available = self.meter.available();
+                let places = self.post.budget.places_when_short(fitting, available);
                 let before = self.numbers.set_places(places);
                 if places != before {
                     tracing::info!(
@@ -126,7 +122,7 @@ impl Watch {
                         worker_mib = usual >> 20,
                         largest_mib = largest >> 20,
                         share_mib = self.post.budget.share >> 20,
-                        machine_is_short = is_short,
+                        machine_is_short = places < fitting,
                         "requests at PHP at a time follow what its workers take"
                     );
                 }
@@ -144,12 +140,6 @@ impl Watch {
                 }
             }
         }
-    }
-
-    /// Whether the machine has hardly any memory left, whoever took it.
-    fn is_short(&self) -> bool {
-        let least = self.post.budget.machine.memory / SHORT_PART;
-        self.meter.available().is_some_and(|left| left < least)
     }
 
     /// Has a worker replaced where one holds too much.
@@ -223,6 +213,3 @@ const ASK_EVERY: Duration = Duration::from_secs(10);
 
 /// What being asked itself takes, in clock ticks of 10 ms.
 const IDLE_TICKS: u64 = 2;
-
-/// Below this part of the memory the kernel begins to end processes.
-const SHORT_PART: u64 = 25;

@@ -2,6 +2,7 @@
 //! no request is lost by it.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
@@ -171,6 +172,50 @@ fn numbers_are_in_the_metrics_and_in_the_table() {
         table.contains("php       example.test: 2 workers for 2 requests at a time"),
         "{table}"
     );
+    let mut admin =
+        std::os::unix::net::UnixStream::connect(stage.scratch.join("galley/admin.sock")).unwrap();
+    admin
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: galley\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut metrics = String::new();
+    admin.read_to_string(&mut metrics).unwrap();
+    for line in [
+        "galley_php_places{site=\"example.test\"} 2\n",
+        "galley_php_workers{site=\"example.test\"} 2\n",
+        "galley_php_overdue_total{site=\"example.test\"} 0\n",
+    ] {
+        assert!(metrics.contains(line), "no {line} in {metrics}");
+    }
+}
+
+#[test]
+fn what_php_lacks_is_named_by_check_and_at_the_start() {
+    let plan =
+        Plan::behind("php = \"managed\"\nphp_workers = 1\nphp_binary = \"{dir}/php-fpm-poor\"");
+    let path = plan.scratch.join("php-fpm-poor");
+    // Has everything but says little.
+    let real = fs::read_dir("/usr/sbin").unwrap().flatten();
+    let real = real
+        .map(|entry| entry.path())
+        .find(|path| path.to_string_lossy().contains("/php-fpm"))
+        .unwrap();
+    let text = format!(
+        "#!/bin/sh\nif [ \"$1\" = -m ]; then echo mysqli; exit; fi\nexec {} \"$@\"\n",
+        real.display()
+    );
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let stage = plan.start();
+    let checked = stage.galley.cli(&["check"]).unwrap();
+    assert!(checked.status.success(), "{}", words(&checked));
+    for said in [words(&checked), stage.galley.log()] {
+        for word in ["json", "php-gd", "no opcache"] {
+            assert!(said.contains(word), "no {word} in {said}");
+        }
+        assert!(!said.contains("php-mysql"), "{said}");
+    }
+    let json = words(&stage.galley.cli(&["check", "--json"]).unwrap());
+    assert!(json.contains("\"warnings\":[{"), "{json}");
 }
 
 #[test]
