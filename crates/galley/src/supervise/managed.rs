@@ -152,6 +152,7 @@ async fn supervise(
             }
         };
         count(&plan.numbers.restarts);
+        watch.forget();
         life.send_replace(Life::Restarting);
         match status {
             Ok(status) => tracing::warn!(site, "php-fpm ended ({status}); it is started again"),

@@ -67,7 +67,8 @@ impl Meter {
         )
     }
 
-    fn children(&self, master: u32) -> Vec<u32> {
+    /// Process ids of the workers.
+    pub(super) fn children(&self, master: u32) -> Vec<u32> {
         let path = self.proc.join(format!("{master}/task/{master}/children"));
         let text = fs::read_to_string(path).unwrap_or_default();
         text.split_whitespace()

@@ -56,6 +56,8 @@ pub(super) struct Watch {
     /// The CPU time of the workers then.
     ticks: u64,
     has_warned: bool,
+    /// When a replacement was last put into the log.
+    said: Option<Instant>,
 }
 
 impl Watch {
@@ -70,6 +72,7 @@ impl Watch {
             asked: None,
             ticks: 0,
             has_warned: false,
+            said: None,
         }
     }
 
@@ -83,9 +86,16 @@ impl Watch {
             if self.may_ask(&workers)
                 && let Some(counts) = counted::requests(&self.post.socket, &self.post.page).await
             {
-                self.replace_worn(&workers, &counts);
+                self.replace_worn(master, &counts);
             }
         }
+    }
+
+    /// The master is dead, and its workers with it.
+    pub(super) fn forget(&mut self) {
+        self.leaving.clear();
+        self.numbers.workers.store(0, Ordering::Relaxed);
+        self.numbers.bytes.store(0, Ordering::Relaxed);
     }
 
     fn look(&mut self, master: u32) -> Vec<Worker> {
@@ -102,7 +112,7 @@ impl Watch {
         let (usual, largest) = (self.estimate.usual, self.estimate.largest);
         numbers.worker_bytes.store(usual, Ordering::Relaxed);
         numbers.largest_bytes.store(largest, Ordering::Relaxed);
-        self.relieve(&workers);
+        self.relieve(master, &workers);
         workers
     }
 
@@ -143,27 +153,40 @@ impl Watch {
     }
 
     /// Has a worker replaced where one holds too much.
-    fn relieve(&mut self, workers: &[Worker]) {
+    fn relieve(&mut self, master: u32, workers: &[Worker]) {
         let budget = &self.post.budget;
         let grown = budget.grown(self.post.memory_limit);
+        let share = match self.post.size {
+            Size::Measured => budget.share,
+            // So many were asked for: replacing them over and over would not make them fit.
+            Size::Named(_) => u64::MAX,
+        };
         let leaving = |pid| self.leaving.contains(&pid);
-        let Some((worker, why)) = surplus(workers, leaving, budget.share, grown) else {
+        let Some((worker, why)) = surplus(workers, leaving, share, grown) else {
             return;
         };
         let why = match why {
             Surplus::Grown => "it has grown beyond what a worker may hold",
             Surplus::Share => "all workers together hold more than their share",
         };
-        tracing::info!(
-            site = self.post.site,
-            worker = worker.pid,
-            holds_mib = worker.now >> 20,
-            "a worker of php-fpm is replaced: {why}"
-        );
-        self.replace(worker.pid);
+        // A site whose pages are all large has one replaced every second in its busy hours.
+        if self.said.is_none_or(|said| said.elapsed() > SAY_EVERY) {
+            self.said = Some(Instant::now());
+            tracing::info!(
+                site = self.post.site,
+                worker = worker.pid,
+                holds_mib = worker.now >> 20,
+                "a worker of php-fpm is replaced: {why}"
+            );
+        }
+        self.replace(master, worker.pid);
     }
 
-    fn replace(&mut self, pid: u32) {
+    fn replace(&mut self, master: u32, pid: u32) {
+        // Its number may be somebody else's by now.
+        if !self.meter.children(master).contains(&pid) {
+            return;
+        }
         let Some(process) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
             return;
         };
@@ -186,11 +209,10 @@ impl Watch {
         self.ticks > before + IDLE_TICKS || self.ticks < before
     }
 
-    fn replace_worn(&mut self, workers: &[Worker], counts: &[(u32, u64)]) {
-        let is_ours = |pid: u32| workers.iter().any(|worker| worker.pid == pid);
-        let worn = counts.iter().find(|(pid, requests)| {
-            is_worn(*pid, *requests) && is_ours(*pid) && !self.leaving.contains(pid)
-        });
+    fn replace_worn(&mut self, master: u32, counts: &[(u32, u64)]) {
+        let worn = counts
+            .iter()
+            .find(|(pid, requests)| is_worn(*pid, *requests) && !self.leaving.contains(pid));
         if let Some((pid, requests)) = worn {
             tracing::debug!(
                 site = self.post.site,
@@ -198,7 +220,7 @@ impl Watch {
                 requests,
                 "a worker of php-fpm has answered its number of requests"
             );
-            self.replace(*pid);
+            self.replace(master, *pid);
             // One at a time: the next is looked for at the next look, when the count of CPU time begins anew.
             (self.asked, self.ticks) = (None, 0);
         }
@@ -210,6 +232,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A worker that does nothing but WordPress answers some 300 requests meanwhile.
 const ASK_EVERY: Duration = Duration::from_secs(10);
+
+/// Between two lines about workers that hold too much.
+const SAY_EVERY: Duration = Duration::from_secs(60);
 
 /// What being asked itself takes, in clock ticks of 10 ms.
 const IDLE_TICKS: u64 = 2;

@@ -77,8 +77,11 @@ fn php_cgi_ends_after_its_requests_and_no_visitor_sees_it() {
     });
     assert_eq!(statuses.concat(), vec![200; 200]);
     // Each process answers five.
-    let restarts = restarts(&stage);
-    assert!(restarts >= 38, "{restarts}");
+    wait_for(
+        "the ends of forty processes but the last two",
+        PATIENCE,
+        || restarts(&stage) >= 38,
+    );
     let log = stage.galley.log();
     assert!(!log.contains("is started again"), "{log}");
 }
