@@ -328,8 +328,8 @@ fn file_name(site: &str) -> String {
         .collect()
 }
 
-/// In its directory; also in the watchers' scripts.
-pub(super) const SOCKET: &str = "fpm.sock";
+/// In its directory; also in the watcher's script.
+const SOCKET: &str = "fpm.sock";
 
 /// Debian's and Alpine's user for web content.
 const DEFAULT_USER: &str = "www-data";

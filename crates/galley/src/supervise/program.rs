@@ -23,7 +23,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::account::{self, Account};
 use super::backoff::Backoff;
 use super::log::{self, Said, Speaker};
-use super::managed::{self, Life, SOCKET};
+use super::managed::{self, Life};
 use super::master::{END_PATIENCE, SHELL};
 use super::numbers::{Numbers, count};
 use super::{PhpSettings, StartError};
@@ -308,10 +308,13 @@ trap '' TERM
 read -r line
 kill -s TERM 0
 sleep 5
-rm -f -- "$1/fpm.sock"
+rm -f -- "$1/program.sock"
 rmdir -- "$1"
 kill -s KILL 0
 "#;
+
+/// In its directory, and in the shell's script. Not the name of PHP-FPM's: `socket_of` looks for that one.
+const SOCKET: &str = "program.sock";
 
 /// For scripts that call other programs.
 const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -6,7 +6,7 @@ use std::time::Duration;
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::support::{Is, LAB, PATIENCE, Plan, Stage, hosted, number_in, said, together};
+use crate::support::{Is, LAB, PATIENCE, Plan, Stage, hosted, number_in, said, together, words};
 
 /// Two processes of `php-cgi`, started through `env` with `variables`.
 fn cgi(variables: &str) -> Stage {
@@ -172,4 +172,10 @@ fn fcgiwrap_runs_beside_php_for_some_paths() {
     }
     let page = stage.get("/page").expect_status(200).text();
     assert!(page.contains("path=/page"), "{page}");
+    // The doctor asks PHP, not the program beside it.
+    let doctor = words(&stage.galley.cli(&["doctor", "--json"]).unwrap());
+    assert!(
+        doctor.contains("\"check\":\"opcache\""),
+        "PHP was not asked: {doctor}"
+    );
 }
