@@ -191,6 +191,7 @@ struct Found {
     directives: Directives,
     vary_cookies: Span,
     has_session: bool,
+    has_login: bool,
     has_authorization: bool,
     ignores_cookies: bool,
 }
@@ -396,6 +397,12 @@ impl Facts {
     /// not count where a rule ignores them and the gate is open, since then the upstream does not get them.
     pub fn has_session(&self) -> bool {
         self.found.has_session
+    }
+
+    /// Whether a cookie by whose name WordPress knows who is logged in was there; true or forged. As [`Self::has_session`]
+    /// otherwise.
+    pub fn has_login(&self) -> bool {
+        self.found.has_login
     }
 
     /// Whether the request carried `Authorization`.

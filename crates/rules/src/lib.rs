@@ -5,10 +5,11 @@
 //!
 //! Request side: [`facts`] reads a request head once; [`key`], [`forward`] and [`cgi`] work from what it found.
 //! Response side: [`storable`] judges what may be kept and for how long, [`lookup`] whether a kept entry may answer,
-//! [`conditional`], [`range`] and [`encoding`] in which form. [`outcome`] holds the words that explain all of it.
+//! [`conditional`], [`range`] and [`encoding`] in which form. [`class`] says who waits with whom for an upstream. [`outcome`] holds the words that explain all of it.
 
 pub mod cache_control;
 pub mod cgi;
+pub mod class;
 pub mod coded;
 pub mod compress;
 pub mod conditional;

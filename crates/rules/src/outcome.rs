@@ -22,6 +22,7 @@ macro_rules! words {
         }
     };
 }
+pub(crate) use words;
 
 words! {
     /// Why a request travelled past the cache, whole.

@@ -199,6 +199,7 @@ impl Facts {
         self.found.has_authorization = pass.seen.authorization;
         self.found.has_session =
             pass.seen.authorization || (pass.seen.bypass_cookie && cookies_matter);
+        self.found.has_login = pass.seen.login_cookie && cookies_matter;
     }
 }
 

@@ -1,0 +1,244 @@
+//! Who stands in which line in front of an upstream that is behind.
+//!
+//! A request belongs to a class, and within it to a client. A class has a share of the upstream's places, never the first
+//! call on them: what a class is known by can be claimed by anybody. A login cookie is not verified here (only WordPress
+//! can), and a crawler may say that it is a browser. So a forger gains the editors' share at most, and each class keeps its
+//! own whatever the others send.
+//!
+//! Does not decide who waits or for how long; that is the queue's.
+
+use std::net::IpAddr;
+
+use crate::facts::Facts;
+use crate::outcome::words;
+
+words! {
+    /// The line in which a request waits.
+    Class {
+        /// It carries the cookie of a login, or `Authorization`: somebody who works on the site.
+        Editor = "editor",
+        /// An unsafe method, or another session (a cart, a comment's author): somebody who does something.
+        Customer = "customer",
+        /// Somebody who reads.
+        Visitor = "visitor",
+        /// A program that says so in its `User-Agent`, and reads.
+        Crawler = "crawler",
+        /// Galley itself: refreshes that nobody waits for.
+        Background = "background",
+    }
+}
+
+impl Class {
+    /// The class of a client's request.
+    pub fn of(facts: &Facts) -> Self {
+        if facts.has_login() || facts.has_authorization() {
+            Self::Editor
+        } else if facts.has_session() || !facts.method().is_safe() {
+            Self::Customer
+        } else if facts.user_agent().is_some_and(is_crawler) {
+            Self::Crawler
+        } else {
+            Self::Visitor
+        }
+    }
+
+    /// Its share of the places beside the other classes that wait. People have twice what programs have; more for editors
+    /// would be more for who forges their cookie, and they are few: a quarter lets each of them in with the next place
+    /// or two.
+    pub const fn share(self) -> u64 {
+        match self {
+            Self::Editor | Self::Customer | Self::Visitor => 4,
+            Self::Crawler | Self::Background => 2,
+        }
+    }
+}
+
+/// One client among those of its class: an IPv4 address, or the /64 of an IPv6 one, within which a host takes whatever
+/// address it likes (RFC 4291 §2.5.1, RFC 8981).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Network {
+    /// An address.
+    V4(u32),
+    /// The first half of an address.
+    V6(u64),
+}
+
+impl Network {
+    /// The network of an address; IPv4 that is written as IPv6 counts as what it is.
+    pub fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Self::V4(address.to_bits()),
+            IpAddr::V6(address) => {
+                let [a, b, c, d, ..] = address.segments();
+                let half = [a, b, c, d].into_iter();
+                Self::V6(half.fold(0, |bits, part| (bits << 16) | u64::from(part)))
+            }
+        }
+    }
+}
+
+/// Whether a `User-Agent` says that a program reads. Only the honest ones do; the others are visitors with many requests.
+fn is_crawler(agent: &[u8]) -> bool {
+    // A maker of phones, whose name is in their browsers' agents.
+    const PHONE: &[u8] = b"cubot";
+    let has = |word: &[u8]| {
+        agent
+            .windows(word.len())
+            .any(|part| part.eq_ignore_ascii_case(word))
+    };
+    CRAWLERS.iter().any(|word| has(word)) && !has(PHONE)
+}
+
+/// What crawlers call themselves, and some that use none of the first four.
+const CRAWLERS: &[&[u8]] = &[
+    b"bot",
+    b"crawl",
+    b"spider",
+    b"slurp",
+    b"facebookexternalhit",
+    b"mediapartners-google",
+    b"python-requests",
+    b"scrapy",
+    b"wget/",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{Line, Scheme};
+    use crate::site::{NamePattern, SiteRules};
+    use proptest::prelude::*;
+
+    fn class(method: &str, fields: &[(&str, &str)]) -> Class {
+        let site = SiteRules {
+            bypass_cookies: vec![NamePattern::parse("member")],
+            ..SiteRules::default()
+        };
+        let line = Line {
+            method,
+            target: b"/page",
+            scheme: Scheme::Https,
+            host: "example.com",
+            has_body: false,
+            upgrade: false,
+        };
+        let mut facts = Facts::default();
+        let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
+        facts.gather(&line, fields, &site).unwrap();
+        Class::of(&facts)
+    }
+
+    #[test]
+    fn requests_are_classed() {
+        const GOOGLE: &str =
+            "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
+        const FIREFOX: &str =
+            "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+        let table: &[(&str, &[(&str, &str)], Class)] = &[
+            ("GET", &[], Class::Visitor),
+            ("HEAD", &[("user-agent", FIREFOX)], Class::Visitor),
+            (
+                "GET",
+                &[("cookie", "_ga=1; wordpress_test_cookie=1")],
+                Class::Visitor,
+            ),
+            (
+                "GET",
+                &[("cookie", "_ga=1; wordpress_logged_in_0=a")],
+                Class::Editor,
+            ),
+            (
+                "POST",
+                &[("cookie", "wordpress_logged_in_0=a")],
+                Class::Editor,
+            ),
+            ("GET", &[("authorization", "Basic eA==")], Class::Editor),
+            (
+                "GET",
+                &[
+                    ("cookie", "wordpress_logged_in_0=a"),
+                    ("user-agent", GOOGLE),
+                ],
+                Class::Editor,
+            ),
+            ("POST", &[], Class::Customer),
+            ("DELETE", &[], Class::Customer),
+            ("MADE-UP", &[], Class::Customer),
+            ("POST", &[("user-agent", GOOGLE)], Class::Customer),
+            (
+                "GET",
+                &[("cookie", "woocommerce_items_in_cart=1")],
+                Class::Customer,
+            ),
+            ("GET", &[("cookie", "member=1")], Class::Customer),
+            (
+                "GET",
+                &[("cookie", "wordpress_logged_in=a")],
+                Class::Visitor,
+            ),
+            ("GET", &[("user-agent", GOOGLE)], Class::Crawler),
+            ("GET", &[("user-agent", "Baiduspider/2.0")], Class::Crawler),
+            ("GET", &[("user-agent", "SomeCrawler")], Class::Crawler),
+            ("GET", &[("user-agent", "Wget/1.21")], Class::Crawler),
+            (
+                "GET",
+                &[("user-agent", "Linux; Android 12; CUBOT P60")],
+                Class::Visitor,
+            ),
+            ("GET", &[("user-agent", "")], Class::Visitor),
+        ];
+        for (method, fields, wanted) in table {
+            assert_eq!(class(method, fields), *wanted, "{method} {fields:?}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_ignores_cookies_ignores_those_of_logins() {
+        use crate::site::{Ignore, Rule};
+        let site = SiteRules {
+            rules: vec![Rule {
+                path: "/page*".to_owned(),
+                ignore: Ignore {
+                    cookie: true,
+                    ..Ignore::default()
+                },
+                ..Rule::default()
+            }],
+            ..SiteRules::default()
+        };
+        let line = Line {
+            method: "GET",
+            target: b"/page",
+            scheme: Scheme::Http,
+            host: "example.com",
+            has_body: false,
+            upgrade: false,
+        };
+        let mut facts = Facts::default();
+        let cookie = [("cookie", b"wordpress_logged_in_0=a".as_slice())];
+        facts.gather(&line, cookie.into_iter(), &site).unwrap();
+        assert_eq!(Class::of(&facts), Class::Visitor);
+    }
+
+    #[test]
+    fn clients_are_told_apart_by_what_they_cannot_choose() {
+        let of = |text: &str| Network::of(text.parse().unwrap());
+        for (one, other, is_same) in [
+            ("192.0.2.1", "192.0.2.1", true),
+            ("192.0.2.1", "192.0.2.2", false),
+            ("192.0.2.1", "::ffff:192.0.2.1", true),
+            ("2001:db8::1", "2001:db8::ffff:ffff:ffff:ffff", true),
+            ("2001:db8::1", "2001:db8:0:1::1", false),
+            ("::1", "127.0.0.1", false),
+        ] {
+            assert_eq!(of(one) == of(other), is_same, "{one} {other}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_agent_is_read(agent in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = is_crawler(&agent);
+        }
+    }
+}
