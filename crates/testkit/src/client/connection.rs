@@ -2,9 +2,11 @@
 
 use std::{
     io::{self, Read, Write},
-    net::{Shutdown, SocketAddr, TcpStream},
+    net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpStream},
     time::{Duration, Instant},
 };
+
+use rustix::net;
 
 use super::{
     Request, Response,
@@ -36,6 +38,10 @@ impl Connection {
     pub fn within(addr: SocketAddr, patience: Duration) -> Result<Self, Trouble> {
         let stream = TcpStream::connect_timeout(&addr, patience)
             .during(format_args!("connect to {addr}"))?;
+        Self::over(stream, addr, patience)
+    }
+
+    fn over(stream: TcpStream, addr: SocketAddr, patience: Duration) -> Result<Self, Trouble> {
         stream.set_nodelay(true).during("set no-delay")?;
         stream
             .set_write_timeout(Some(patience))
@@ -48,6 +54,20 @@ impl Connection {
             buffer: Vec::new(),
             raw: Vec::new(),
         })
+    }
+
+    /// Connects from this address of the machine, such as 127.0.0.9: to the server it is another client.
+    ///
+    /// # Errors
+    /// [`Trouble::Io`] when the address is not one of this machine's or nobody listens.
+    pub fn from_address(
+        from: Ipv4Addr,
+        addr: SocketAddr,
+        patience: Duration,
+    ) -> Result<Self, Trouble> {
+        let what = format!("connect from {from} to {addr}");
+        let stream = bound(from, addr).map_err(io::Error::from).during(what)?;
+        Self::over(stream, addr, patience)
     }
 
     /// Sends a request and reads its answer.
@@ -229,6 +249,14 @@ impl Connection {
             .extend_from_slice(piece.get(..count).unwrap_or_default());
         Ok(count)
     }
+}
+
+/// Binds first, which the standard library does not offer.
+fn bound(from: Ipv4Addr, addr: SocketAddr) -> Result<TcpStream, rustix::io::Errno> {
+    let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None)?;
+    net::bind(&socket, &SocketAddrV4::new(from, 0))?;
+    net::connect(&socket, &addr)?;
+    Ok(TcpStream::from(socket))
 }
 
 /// No head or chunk line that a server sends may be longer.
