@@ -10,6 +10,8 @@ mod fcgi;
 mod http1;
 pub mod interim;
 mod limit;
+#[cfg(test)]
+mod queue;
 
 use std::net::IpAddr;
 use std::sync::Arc;

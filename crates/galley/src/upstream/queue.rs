@@ -1,0 +1,331 @@
+//! Who is next for a place at the upstream: shares between classes, turns between clients.
+//!
+//! Classes that wait are served in proportion to their shares, by stride scheduling (Waldspurger and Weihl, 1995): a class
+//! pays for each place with a stride that is the shorter the larger its share, and who has paid least is next. A class that
+//! comes anew begins at what the others have paid by now, so nothing is saved up while away. Within a class the clients take
+//! turns (fair queueing, Nagle 1987, RFC 970), and a client's own requests stay in their order. So what a request waits for is
+//! how many *others* there are, never how much one of them has asked for.
+//!
+//! In a full queue a newcomer takes the place of the newest request of the client that has most waiting, in the class that is
+//! furthest above its share; where that is the newcomer's own, the newcomer is refused. Nobody thus fills the queue against
+//! others, and without others a client may have all of it.
+//!
+//! Pure: no clock, no runtime. Memory follows the requests that wait: lists carry at most as many dead entries as living.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use galley_rules::class::{Class, Network};
+
+/// In whose name a request waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// Its class.
+    pub class: Class,
+    /// Its client.
+    pub client: Network,
+}
+
+/// A request in the queue. Never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Ticket(u64);
+
+/// Requests that wait, with what each is woken by.
+#[derive(Debug)]
+pub(super) struct Queue<T> {
+    waiting: HashMap<Ticket, (Who, T)>,
+    lines: Vec<Line>,
+    most: usize,
+    next: u64,
+    /// What the class that was served last had paid before.
+    paid: u64,
+}
+
+/// One class.
+#[derive(Debug)]
+struct Line {
+    class: Class,
+    clients: HashMap<Network, Client>,
+    /// Whose turn it is. Each client in `clients` stands here once.
+    turns: VecDeque<Network>,
+    /// Clients by how many of their requests wait, those without left out.
+    longest: BTreeSet<(usize, Network)>,
+    waiting: usize,
+    paid: u64,
+}
+
+#[derive(Debug, Default)]
+struct Client {
+    /// In the order of asking; those that have left meanwhile are still here.
+    tickets: VecDeque<Ticket>,
+    waiting: usize,
+}
+
+/// What became of a request that came.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Joined<T> {
+    /// It waits.
+    Waits(Ticket),
+    /// It waits, and this one had to leave for it.
+    InPlaceOf(Ticket, T),
+    /// There is no room for it.
+    Refused,
+}
+
+impl<T> Queue<T> {
+    /// A queue of at most `most` requests.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            waiting: HashMap::new(),
+            lines: Class::ALL.iter().map(|class| Line::new(*class)).collect(),
+            most,
+            next: 0,
+            paid: 0,
+        }
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// How many of a class wait.
+    pub(super) fn len_of(&self, class: Class) -> usize {
+        self.line_ref(class).map_or(0, |line| line.waiting)
+    }
+
+    /// Lets a request wait.
+    pub(super) fn join(&mut self, who: Who, waker: T) -> Joined<T> {
+        let mut evicted = None;
+        if self.waiting.len() >= self.most {
+            let Some(victim) = self.victim(who) else {
+                return Joined::Refused;
+            };
+            evicted = self.leave(victim);
+        }
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        self.waiting.insert(ticket, (who, waker));
+        self.enter_line(who, ticket);
+        match evicted {
+            Some((_, waker)) => Joined::InPlaceOf(ticket, waker),
+            None => Joined::Waits(ticket),
+        }
+    }
+
+    /// Takes a request out; `None` where it is not in here any more.
+    pub(super) fn leave(&mut self, ticket: Ticket) -> Option<(Who, T)> {
+        let (who, waker) = self.waiting.remove(&ticket)?;
+        if let Some(line) = self.line(who.class) {
+            line.left(who.client);
+        }
+        self.tidy(who);
+        Some((who, waker))
+    }
+
+    /// Moves a request to the end of another client's line, if it is served sooner there: somebody else waits for the same
+    /// page. True where it has moved.
+    pub(super) fn promote(&mut self, ticket: Ticket, who: Who) -> bool {
+        if !self.is_sooner(ticket, who) {
+            return false;
+        }
+        let Some((_, waker)) = self.leave(ticket) else {
+            return false;
+        };
+        self.waiting.insert(ticket, (who, waker));
+        self.enter_line(who, ticket);
+        true
+    }
+
+    /// Whether a class with a larger share has it, or a client of as good a class with fewer requests than stand before it.
+    fn is_sooner(&self, ticket: Ticket, who: Who) -> bool {
+        let Some((held, _)) = self.waiting.get(&ticket) else {
+            return false;
+        };
+        let (ours, theirs) = (held.class.share(), who.class.share());
+        if *held == who || ours != theirs {
+            return ours < theirs;
+        }
+        let of = |who: &Who| self.line_ref(who.class)?.clients.get(&who.client);
+        let others = of(&who).map_or(0, |client| client.waiting);
+        let stands = of(held)
+            .into_iter()
+            .flat_map(|client| client.tickets.iter());
+        let mut before = stands
+            .filter(|one| self.is_of(**one, *held))
+            .take(others + 1);
+        before.all(|one| *one != ticket)
+    }
+
+    /// The class under which a request waits.
+    pub(super) fn class_of(&self, ticket: Ticket) -> Option<Class> {
+        self.waiting.get(&ticket).map(|(who, _)| who.class)
+    }
+
+    /// The next to be served.
+    pub(super) fn pop(&mut self) -> Option<(Ticket, Who, T)> {
+        let waiting = &self.waiting;
+        let line = self
+            .lines
+            .iter_mut()
+            .filter(|line| line.waiting > 0)
+            .min_by_key(|line| line.paid)?;
+        self.paid = line.paid;
+        line.paid += STRIDE / line.class.share();
+        let ticket =
+            line.next(|ticket, who| waiting.get(&ticket).is_some_and(|(held, _)| *held == who))?;
+        let (who, waker) = self.waiting.remove(&ticket)?;
+        Some((ticket, who, waker))
+    }
+
+    fn enter_line(&mut self, who: Who, ticket: Ticket) {
+        let paid = self.paid;
+        let Some(line) = self.line(who.class) else {
+            return;
+        };
+        if line.waiting == 0 {
+            line.paid = line.paid.max(paid);
+        }
+        line.joined(who.client, ticket);
+    }
+
+    /// Who has to leave so that `who` may come: the newest of the client with most requests, in the class that is furthest
+    /// above its share if that is further than `who`'s with it. `None` where nobody has more than `who` would have.
+    fn victim(&self, who: Who) -> Option<Ticket> {
+        // How much of its share a class has taken. Both factors are small.
+        let load = |class: Class, waiting: usize| waiting as u64 * (STRIDE / class.share());
+        let own = load(who.class, self.len_of(who.class) + 1);
+        let fullest = self
+            .lines
+            .iter()
+            .max_by_key(|line| load(line.class, line.waiting))
+            .filter(|line| load(line.class, line.waiting) > own);
+        let line = match fullest {
+            Some(line) => line,
+            None => self
+                .line_ref(who.class)
+                .filter(|line| line.most() > line.waiting_of(who.client) + 1)?,
+        };
+        let (_, client) = line.longest.last()?;
+        let held = Who {
+            class: line.class,
+            client: *client,
+        };
+        let newest = line.clients.get(client)?.tickets.iter().rev();
+        newest.copied().find(|ticket| self.is_of(*ticket, held))
+    }
+
+    fn is_of(&self, ticket: Ticket, who: Who) -> bool {
+        self.waiting
+            .get(&ticket)
+            .is_some_and(|(held, _)| *held == who)
+    }
+
+    /// Forgets those that have left, when they are more than those that wait.
+    fn tidy(&mut self, who: Who) {
+        let waiting = &self.waiting;
+        let Some(line) = self.lines.iter_mut().find(|line| line.class == who.class) else {
+            return;
+        };
+        if let Some(client) = line.clients.get_mut(&who.client)
+            && client.tickets.len() > 2 * client.waiting
+        {
+            let is_of = |ticket: &Ticket| waiting.get(ticket).is_some_and(|(held, _)| *held == who);
+            client.tickets.retain(is_of);
+        }
+        if line.turns.len() > 2 * line.longest.len() {
+            line.clients.retain(|_, client| client.waiting > 0);
+            let clients = &line.clients;
+            line.turns.retain(|client| clients.contains_key(client));
+        }
+    }
+
+    fn line(&mut self, class: Class) -> Option<&mut Line> {
+        self.lines.iter_mut().find(|line| line.class == class)
+    }
+
+    fn line_ref(&self, class: Class) -> Option<&Line> {
+        self.lines.iter().find(|line| line.class == class)
+    }
+}
+
+impl Line {
+    fn new(class: Class) -> Self {
+        Self {
+            class,
+            clients: HashMap::new(),
+            turns: VecDeque::new(),
+            longest: BTreeSet::new(),
+            waiting: 0,
+            paid: 0,
+        }
+    }
+
+    /// What the client with most requests has waiting.
+    fn most(&self) -> usize {
+        self.longest.last().map_or(0, |(most, _)| *most)
+    }
+
+    fn waiting_of(&self, network: Network) -> usize {
+        self.clients
+            .get(&network)
+            .map_or(0, |client| client.waiting)
+    }
+
+    fn joined(&mut self, network: Network, ticket: Ticket) {
+        let turns = &mut self.turns;
+        let client = self.clients.entry(network).or_insert_with(|| {
+            turns.push_back(network);
+            Client::default()
+        });
+        client.tickets.push_back(ticket);
+        let before = client.waiting;
+        client.waiting += 1;
+        self.waiting += 1;
+        self.longest.remove(&(before, network));
+        self.longest.insert((before + 1, network));
+    }
+
+    fn left(&mut self, network: Network) {
+        let Some(client) = self.clients.get_mut(&network) else {
+            return;
+        };
+        let before = client.waiting;
+        client.waiting = before.saturating_sub(1);
+        self.waiting = self.waiting.saturating_sub(1);
+        self.longest.remove(&(before, network));
+        if client.waiting > 0 {
+            self.longest.insert((client.waiting, network));
+        }
+    }
+
+    /// The first living request of the client whose turn it is, which then stands at the end.
+    fn next(&mut self, is_of: impl Fn(Ticket, Who) -> bool) -> Option<Ticket> {
+        while let Some(network) = self.turns.pop_front() {
+            let who = Who {
+                class: self.class,
+                client: network,
+            };
+            let found = self.clients.get_mut(&network).and_then(|client| {
+                std::iter::from_fn(|| client.tickets.pop_front()).find(|ticket| is_of(*ticket, who))
+            });
+            if found.is_some() {
+                self.left(network);
+            }
+            if self.waiting_of(network) > 0 {
+                self.turns.push_back(network);
+            } else {
+                self.clients.remove(&network);
+            }
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+}
+
+/// What a place costs a class with a share of one.
+const STRIDE: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! Orders and bounds of the queue, and its properties over whatever may happen to it.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+fn who(class: Class, client: u32) -> Who {
+    Who {
+        class,
+        client: Network::V4(client),
+    }
+}
+
+fn served(queue: &mut Queue<&'static str>) -> Vec<&'static str> {
+    std::iter::from_fn(|| queue.pop().map(|(_, _, name)| name)).collect()
+}
+
+#[test]
+fn clients_take_turns_and_their_own_requests_stay_in_order() {
+    let mut queue = Queue::new(100);
+    for (client, name) in [
+        (1, "a1"),
+        (1, "a2"),
+        (1, "a3"),
+        (2, "b1"),
+        (3, "c1"),
+        (2, "b2"),
+    ] {
+        queue.join(who(Class::Visitor, client), name);
+    }
+    assert_eq!(served(&mut queue), ["a1", "b1", "c1", "a2", "b2", "a3"]);
+}
+
+#[test]
+fn a_newcomer_waits_for_others_and_not_for_what_one_of_them_asked() {
+    let mut queue = Queue::new(1000);
+    for _ in 0..500 {
+        queue.join(who(Class::Visitor, 1), "crawl");
+    }
+    queue.pop();
+    queue.join(who(Class::Visitor, 2), "reader");
+    queue.join(who(Class::Editor, 3), "save");
+    let first: Vec<_> = (0..3)
+        .filter_map(|_| queue.pop())
+        .map(|(_, _, name)| name)
+        .collect();
+    assert!(
+        first.contains(&"save") && first.contains(&"reader"),
+        "{first:?}"
+    );
+}
+
+#[test]
+fn classes_have_their_shares_and_none_is_saved_up() {
+    let mut queue = Queue::new(10_000);
+    let fill = |queue: &mut Queue<&'static str>, class: Class, count| {
+        for _ in 0..count {
+            queue.join(who(class, 1), class.word());
+        }
+    };
+    fill(&mut queue, Class::Visitor, 500);
+    for _ in 0..300 {
+        queue.pop();
+    }
+    // Forged or not: a flood of editors gets its share beside the visitors, and no more.
+    fill(&mut queue, Class::Editor, 500);
+    fill(&mut queue, Class::Crawler, 500);
+    let mut counts = BTreeMap::new();
+    for _ in 0..250 {
+        let (_, who, _) = queue.pop().unwrap();
+        *counts.entry(who.class.word()).or_insert(0) += 1;
+    }
+    for (class, wanted) in [("crawler", 50), ("editor", 100), ("visitor", 100)] {
+        let count: i32 = counts[class];
+        assert!((count - wanted).abs() <= 1, "{counts:?}");
+    }
+}
+
+#[test]
+fn in_a_full_queue_the_newest_of_who_has_most_gives_way() {
+    let mut queue = Queue::new(4);
+    for name in ["a1", "a2", "a3", "a4"] {
+        assert!(matches!(
+            queue.join(who(Class::Visitor, 1), name),
+            Joined::Waits(_)
+        ));
+    }
+    assert_eq!(queue.join(who(Class::Visitor, 1), "a5"), Joined::Refused);
+    let joined = queue.join(who(Class::Visitor, 2), "b1");
+    assert!(matches!(joined, Joined::InPlaceOf(_, "a4")), "{joined:?}");
+    let joined = queue.join(who(Class::Editor, 3), "e1");
+    assert!(matches!(joined, Joined::InPlaceOf(_, "a3")), "{joined:?}");
+    // Now nobody has more than his part.
+    assert_eq!(queue.join(who(Class::Visitor, 2), "b2"), Joined::Refused);
+    assert_eq!(served(&mut queue), ["e1", "a1", "b1", "a2"]);
+}
+
+#[test]
+fn many_clients_of_one_class_do_not_keep_another_class_out() {
+    let mut queue = Queue::new(40);
+    for client in 0..100 {
+        queue.join(who(Class::Editor, client), "forged");
+    }
+    let joined = queue.join(who(Class::Visitor, 1000), "reader");
+    assert!(
+        matches!(joined, Joined::InPlaceOf(_, "forged")),
+        "{joined:?}"
+    );
+    let first: Vec<_> = (0..2)
+        .filter_map(|_| queue.pop())
+        .map(|(_, _, name)| name)
+        .collect();
+    assert!(first.contains(&"reader"), "{first:?}");
+}
+
+#[test]
+fn what_somebody_else_waits_for_leaves_the_line_of_the_crawl() {
+    let mut queue = Queue::new(100);
+    let mut last = None;
+    for number in 0..50 {
+        let name = if number == 49 { "wanted" } else { "crawl" };
+        if let Joined::Waits(ticket) = queue.join(who(Class::Crawler, 1), name) {
+            last = Some(ticket);
+        }
+    }
+    let last = last.unwrap();
+    queue.promote(last, who(Class::Visitor, 2));
+    // Nobody is put back by somebody who waits in a longer line.
+    queue.promote(last, who(Class::Crawler, 1));
+    assert_eq!(queue.class_of(last), Some(Class::Visitor));
+    let first: Vec<_> = (0..2)
+        .filter_map(|_| queue.pop())
+        .map(|(_, _, name)| name)
+        .collect();
+    assert!(first.contains(&"wanted"), "{first:?}");
+    assert_eq!(served(&mut queue).len(), 48);
+}
+
+#[test]
+fn a_request_is_moved_only_where_it_is_served_sooner() {
+    let mut queue = Queue::new(100);
+    let mut tickets = Vec::new();
+    for name in ["a0", "a1", "a2", "a3"] {
+        if let Joined::Waits(ticket) = queue.join(who(Class::Visitor, 1), name) {
+            tickets.push(ticket);
+        }
+    }
+    queue.join(who(Class::Visitor, 2), "b0");
+    // Behind one of the other client it would be second of his, and it is second here.
+    queue.promote(tickets[1], who(Class::Visitor, 2));
+    queue.promote(tickets[3], who(Class::Visitor, 2));
+    assert_eq!(served(&mut queue), ["a0", "b0", "a1", "a3", "a2"]);
+}
+
+#[test]
+fn who_comes_and_leaves_without_end_takes_no_memory() {
+    let mut queue = Queue::new(100);
+    for client in 0..10_000 {
+        if let Joined::Waits(ticket) = queue.join(who(Class::Visitor, client % 5000), "x") {
+            queue.leave(ticket);
+        }
+    }
+    let Joined::Waits(_stays) = queue.join(who(Class::Visitor, 1), "stays") else {
+        panic!("there is room");
+    };
+    for _ in 0..10_000 {
+        if let Joined::Waits(ticket) = queue.join(who(Class::Visitor, 1), "x") {
+            queue.leave(ticket);
+        }
+    }
+    let line = queue.line_ref(Class::Visitor).unwrap();
+    let tickets: usize = line
+        .clients
+        .values()
+        .map(|client| client.tickets.len())
+        .sum();
+    assert!(
+        line.turns.len() <= 2 && line.clients.len() <= 2 && tickets <= 2,
+        "{line:?}"
+    );
+    assert_eq!(queue.len(), 1);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Join(usize, u32),
+    Leave(usize),
+    Promote(usize, usize, u32),
+    Pop,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let class = 0..Class::ALL.len();
+    let step = prop_oneof![
+        4 => (class.clone(), 0_u32..4).prop_map(|(class, client)| Step::Join(class, client)),
+        1 => any::<usize>().prop_map(Step::Leave),
+        1 => (any::<usize>(), class, 0_u32..4).prop_map(|(at, class, client)| Step::Promote(at, class, client)),
+        2 => Just(Step::Pop),
+    ];
+    proptest::collection::vec(step, 0..200)
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_lost_or_served_twice_and_bounds_hold(steps in steps(), most in 1_usize..20) {
+        let mut queue = Queue::new(most);
+        let mut waiting: BTreeMap<u64, Ticket> = BTreeMap::new();
+        for (number, step) in (0_u64..).zip(steps) {
+            match step {
+                Step::Join(class, client) => match queue.join(who(Class::ALL[class], client), number) {
+                    Joined::Waits(ticket) => {
+                        prop_assert!(waiting.len() < most);
+                        waiting.insert(number, ticket);
+                    }
+                    Joined::InPlaceOf(ticket, evicted) => {
+                        prop_assert!(waiting.remove(&evicted).is_some());
+                        waiting.insert(number, ticket);
+                    }
+                    Joined::Refused => prop_assert_eq!(waiting.len(), most),
+                },
+                Step::Leave(at) if !waiting.is_empty() => {
+                    let number = *waiting.keys().nth(at % waiting.len()).unwrap();
+                    let ticket = waiting.remove(&number).unwrap();
+                    prop_assert_eq!(queue.leave(ticket).unwrap().1, number);
+                    prop_assert!(queue.leave(ticket).is_none());
+                }
+                Step::Promote(at, class, client) if !waiting.is_empty() => {
+                    let ticket = *waiting.values().nth(at % waiting.len()).unwrap();
+                    queue.promote(ticket, who(Class::ALL[class], client));
+                }
+                Step::Leave(_) | Step::Promote(..) => {}
+                Step::Pop => match queue.pop() {
+                    Some((_, _, number)) => prop_assert!(waiting.remove(&number).is_some()),
+                    None => prop_assert!(waiting.is_empty()),
+                },
+            }
+            prop_assert_eq!(queue.len(), waiting.len());
+            let sum: usize = Class::ALL.iter().map(|class| queue.len_of(*class)).sum();
+            prop_assert_eq!(sum, waiting.len());
+        }
+        while let Some((_, _, number)) = queue.pop() {
+            prop_assert!(waiting.remove(&number).is_some());
+        }
+        prop_assert!(waiting.is_empty());
+    }
+
+    /// Whoever joins is served within as many places as there are classes times clients that wait, whatever the lengths of
+    /// their lines: nobody starves.
+    #[test]
+    fn a_newcomer_is_served_within_a_bound_of_others(
+        lines in proptest::collection::vec((0..Class::ALL.len(), 0_u32..6, 1_usize..60), 0..20),
+        already in 0_usize..40,
+        class in 0..Class::ALL.len(),
+    ) {
+        let mut queue = Queue::new(usize::MAX);
+        let mut clients = std::collections::BTreeSet::new();
+        for (class, client, count) in lines {
+            clients.insert((class, client));
+            for _ in 0..count {
+                queue.join(who(Class::ALL[class], client), false);
+            }
+        }
+        for _ in 0..already {
+            queue.pop();
+        }
+        let class = Class::ALL[class];
+        queue.join(who(class, 99), true);
+        let of_class = clients.iter().filter(|(c, _)| Class::ALL[*c] == class).count() as u64;
+        let all: u64 = Class::ALL.iter().map(|class| class.share()).sum();
+        let bound = (of_class + 2) * all.div_ceil(class.share()) + Class::ALL.len() as u64;
+        let mut position = 0;
+        while let Some((_, _, is_ours)) = queue.pop() {
+            position += 1;
+            if is_ours {
+                break;
+            }
+        }
+        prop_assert!(position <= bound, "{position} of at most {bound}");
+    }
+}
