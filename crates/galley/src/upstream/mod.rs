@@ -11,6 +11,8 @@ mod http1;
 pub mod interim;
 mod limit;
 #[cfg(test)]
+mod adaptive;
+#[cfg(test)]
 mod patience;
 #[cfg(test)]
 mod queue;
