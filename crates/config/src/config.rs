@@ -267,6 +267,10 @@ pub struct UpstreamLimits {
     pub first_byte_timeout: Duration,
     /// Longest silence inside an answer.
     pub read_timeout: Duration,
+    /// What part of `in_flight` may be connections to an HTTP upstream that are kept without a request, in hundredths.
+    pub idle_share: usize,
+    /// How long such a connection is kept.
+    pub idle_age: Duration,
 }
 
 /// PHP-FPM as Galley runs it.

@@ -154,6 +154,8 @@ fn limits(own: &Given, upstream: &Upstream) -> UpstreamLimits {
         connect_timeout: own.value("connect_timeout"),
         first_byte_timeout: own.value("first_byte_timeout"),
         read_timeout: own.value("read_timeout"),
+        idle_share: own.value("idle_share"),
+        idle_age: own.value("idle_age"),
     }
 }
 
