@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use galley_rules::outcome::RefusedWhy;
+use galley_rules::outcome::{RefusedWhy, StaleWhy};
 use galley_store::fill::Failure;
 
 /// An exchange that cannot be answered as asked.
@@ -40,6 +40,7 @@ impl Fault {
         match self.why {
             RefusedWhy::Overload
             | RefusedWhy::UpstreamDown
+            | RefusedWhy::UpstreamPaused
             | RefusedWhy::UpstreamTimeout
             | RefusedWhy::BadUpstream
             | RefusedWhy::MustRevalidate => true,
@@ -57,12 +58,25 @@ impl Fault {
             | RefusedWhy::Internal => false,
         }
     }
+
+    /// What a stale copy that answers in its place says about why.
+    pub fn stale_why(&self) -> StaleWhy {
+        if self.why == RefusedWhy::Overload {
+            StaleWhy::Overload
+        } else {
+            StaleWhy::UpstreamError
+        }
+    }
 }
 
 impl From<Failure> for Fault {
     fn from(failure: Failure) -> Self {
         let (why, note) = match failure {
             Failure::Connect => (RefusedWhy::UpstreamDown, "no connection to the upstream"),
+            Failure::Paused => (
+                RefusedWhy::UpstreamPaused,
+                "the upstream failed several times on end and is left alone for a moment",
+            ),
             Failure::Timeout => (RefusedWhy::UpstreamTimeout, "the upstream took too long"),
             Failure::Closed => (
                 RefusedWhy::BadUpstream,
@@ -86,7 +100,7 @@ impl From<Failure> for Fault {
             ),
         };
         let mut fault = Self::new(why, note);
-        if fault.why == RefusedWhy::Overload {
+        if matches!(fault.why, RefusedWhy::Overload | RefusedWhy::UpstreamPaused) {
             fault.retry_after_s = Some(RETRY_AFTER_S);
         }
         fault
@@ -106,7 +120,7 @@ pub fn status(why: RefusedWhy) -> u16 {
         RefusedWhy::NotFound => 404,
         RefusedWhy::OnlyIfCached | RefusedWhy::UpstreamTimeout | RefusedWhy::MustRevalidate => 504,
         RefusedWhy::Loop => 508,
-        RefusedWhy::Overload => 503,
+        RefusedWhy::Overload | RefusedWhy::UpstreamPaused => 503,
         RefusedWhy::UpstreamDown | RefusedWhy::BadUpstream => 502,
         RefusedWhy::Internal => 500,
     }
@@ -135,5 +149,5 @@ pub fn public_text(status: u16) -> &'static str {
     }
 }
 
-/// What a client is asked to wait after an overload: long enough for a queue of ten seconds to have emptied.
+/// What a client is asked to wait where nobody knows better: long enough for a queue of ten seconds to have emptied.
 const RETRY_AFTER_S: u32 = 10;

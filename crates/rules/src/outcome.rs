@@ -155,6 +155,8 @@ words! {
         Overload = "overload",
         /// The upstream cannot be reached.
         UpstreamDown = "upstream-down",
+        /// The upstream failed several times on end, and is left alone for a moment.
+        UpstreamPaused = "upstream-paused",
         /// The upstream took too long.
         UpstreamTimeout = "upstream-timeout",
         /// The upstream's answer cannot be understood.

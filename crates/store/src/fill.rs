@@ -62,6 +62,9 @@ pub enum Failure {
     /// The upstream could not be reached.
     #[error("the upstream could not be reached")]
     Connect,
+    /// It failed several times on end and was not asked.
+    #[error("the upstream is left alone for a moment")]
+    Paused,
     /// It did not answer in time.
     #[error("the upstream took too long")]
     Timeout,

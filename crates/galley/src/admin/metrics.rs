@@ -13,11 +13,10 @@ use axum::response::{IntoResponse, Response};
 
 use super::State;
 use super::auth::Asker;
-use super::disk;
 use super::php;
-use super::status::load;
 use super::target::{Target, View, target};
 use super::text::{Kind, Text};
+use super::{disk, load, status};
 use crate::compositor::tally::Fills;
 use crate::serve::Site;
 use crate::supervise::Numbers;
@@ -25,6 +24,7 @@ use crate::sys;
 use crate::telemetry::access::AccessLog;
 use crate::telemetry::counters::CounterReader;
 use crate::telemetry::totals::{Histogram, Totals};
+use crate::upstream::Gauge;
 
 /// Handles `GET /metrics`.
 pub(super) async fn metrics(Extract(state): Extract<Arc<State>>, asker: Asker) -> Response {
@@ -69,6 +69,7 @@ struct Own {
     purges: u64,
     healed: u64,
     fills: Fills,
+    upstreams: Vec<Arc<Gauge>>,
 }
 
 fn rows(state: &State, target: &Target) -> Vec<Row> {
@@ -90,6 +91,7 @@ fn rows(state: &State, target: &Target) -> Vec<Row> {
                 purges: site.core.epochs.given(),
                 healed: site.healing.healed(),
                 fills: site.core.tally.fills(),
+                upstreams: site.gauges(),
             }),
             php: site.php.clone(),
         })
@@ -107,7 +109,7 @@ fn rows(state: &State, target: &Target) -> Vec<Row> {
 
 fn server(state: &State, text: &mut Text) {
     let usage = state.services.memory.usage();
-    let (in_flight, waiting) = load(&state.compositors);
+    let (in_flight, waiting) = status::load(&state.compositors);
     text.family("galley_info", Kind::Gauge, "1, with the version as a label");
     text.sample(
         "galley_info",
@@ -285,6 +287,7 @@ fn sites(rows: &[Row], text: &mut Text) {
     }
     owned(rows, text);
     php::metrics(rows, text);
+    upstreams(rows, text);
     times(
         rows,
         text,
@@ -338,6 +341,15 @@ fn reasons(rows: &[Row], text: &mut Text) {
             }
         }
     }
+}
+
+fn upstreams(rows: &[Row], text: &mut Text) {
+    let rows = rows.iter().filter_map(|row| Some((row, row.own.as_ref()?)));
+    let gauges = rows.flat_map(|(row, own)| {
+        let gauges = own.upstreams.iter();
+        gauges.map(|gauge| (row.site.as_str(), gauge.as_ref()))
+    });
+    load::metrics(gauges, text);
 }
 
 fn owned(rows: &[Row], text: &mut Text) {

@@ -9,6 +9,7 @@ mod cache;
 mod disk;
 mod entry;
 mod history;
+mod load;
 mod metrics;
 mod orders;
 mod php;

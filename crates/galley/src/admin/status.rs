@@ -23,6 +23,7 @@ use crate::supervise::Numbers;
 use crate::telemetry::counters::CounterReader;
 use crate::telemetry::history::Minute;
 use crate::telemetry::totals::Totals;
+use crate::upstream::Gauge;
 
 /// Handles `GET /status`.
 pub(super) async fn status(Extract(state): Extract<Arc<State>>, asker: Asker) -> Reply {
@@ -71,14 +72,38 @@ pub(super) async fn status(Extract(state): Extract<Arc<State>>, asker: Asker) ->
 
 /// Exchanges under way at the upstreams, and requests that wait for a place there.
 pub(super) fn load(compositors: &[Handle]) -> (usize, usize) {
-    let load = compositors.iter().map(|compositor| {
-        let load = compositor.load();
-        (
-            load.in_flight.load(Ordering::Relaxed),
-            load.waiting.load(Ordering::Relaxed),
-        )
+    let gauges = compositors.iter().flat_map(Handle::gauges);
+    let loads = gauges.map(|gauge| gauge.load());
+    loads.fold((0, 0), |(taken, waiting), load| {
+        (taken + load.in_flight, waiting + load.waiting)
+    })
+}
+
+/// One of a site's upstreams: its places, its queue, its servers.
+pub(super) fn upstream(gauge: &Gauge) -> Value {
+    let load = gauge.load();
+    let servers = gauge.servers().iter().map(|server| {
+        let state = if server.is_paused() {
+            "paused"
+        } else {
+            "answers"
+        };
+        json!({ "address": server.address, "state": state, "pauses": server.pauses() })
     });
-    load.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+    let classes = gauge.classes().map(|of| {
+        let counts = json!({ "let_in": of.let_in, "turned_away": of.turned_away });
+        (of.class.word().to_owned(), counts)
+    });
+    json!({
+        "in_flight": load.in_flight,
+        "places": load.limit,
+        "places_most": load.most,
+        "waiting": load.waiting,
+        "hurried_on": gauge.hurried_on(),
+        "idle_connections": load.idle,
+        "servers": servers.collect::<Vec<_>>(),
+        "classes": Value::Object(classes.collect()),
+    })
 }
 
 fn of_site(state: &State, site: &Site) -> Value {
@@ -94,6 +119,7 @@ fn of_site(state: &State, site: &Site) -> Value {
             Upstream::Http(_) => "http",
         },
         "php": site.php.as_deref().map(php),
+        "upstreams": site.gauges().iter().map(|gauge| upstream(gauge)).collect::<Vec<_>>(),
         "purges": site.core.epochs.given(),
         "requests": totals.requests(),
         "answers": words(&totals),

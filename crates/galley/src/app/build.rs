@@ -1,12 +1,15 @@
 //! From a configuration to the parts that run: pools, compositors, sites, listeners, logs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use galley_config::{Config, LogTarget, PhpAddress, Site as SiteConfig, Upstream as Configured};
+use galley_config::{
+    Config, HttpUpstream, LogTarget, PhpAddress, Site as SiteConfig, Upstream as Configured,
+};
 use galley_files::{Options, Root};
 use galley_rules::route::HostPattern;
 use galley_store::memory::Memory;
@@ -24,7 +27,7 @@ use crate::serve::{
 use crate::supervise::{Managed, Numbers};
 use crate::sys;
 use crate::telemetry::access::AccessLog;
-use crate::upstream::{Address, PoolSpec, Target};
+use crate::upstream::{Address, HttpServer, PoolSpec, Target};
 
 /// What was built.
 pub(super) struct Built {
@@ -58,6 +61,7 @@ pub(super) fn build(config: &Config, php: &[SitePhp], clock: Clock) -> Result<Bu
     let count = sys::cores().div_ceil(CORES_PER_COMPOSITOR);
     let mut plan = Plan {
         pools: vec![Vec::new(); count],
+        idle: HashMap::new(),
     };
     let planned: Vec<Planned> = config
         .sites
@@ -113,6 +117,8 @@ pub(super) fn build(config: &Config, php: &[SitePhp], clock: Clock) -> Result<Bu
 /// Which pools each compositor gets.
 struct Plan {
     pools: Vec<Vec<PoolSpec>>,
+    /// The kept connections of each HTTP server, by host and port: sites that share one share what may be idle there.
+    idle: HashMap<(String, u16), Arc<AtomicUsize>>,
 }
 
 /// A site's pools: where they are.
@@ -175,7 +181,7 @@ impl Plan {
                 None => return Kind::Files,
             },
             Configured::Http(servers) => {
-                let servers = servers.iter().map(|s| (s.host.clone(), s.port)).collect();
+                let servers = servers.iter().map(|s| self.server(s)).collect();
                 (Target::Http(servers), limits.in_flight)
             }
         };
@@ -187,6 +193,7 @@ impl Plan {
             return Kind::Files;
         };
         pools.push(PoolSpec {
+            site: site.name.clone(),
             target,
             in_flight,
             places,
@@ -195,8 +202,20 @@ impl Plan {
             connect_timeout: limits.connect_timeout,
             first_byte_timeout: limits.first_byte_timeout,
             read_timeout: limits.read_timeout,
+            idle_share: limits.idle_share,
+            idle_age: limits.idle_age,
         });
         kind(pools.len() - 1)
+    }
+
+    fn server(&mut self, server: &HttpUpstream) -> HttpServer {
+        let (host, port) = (server.host.clone(), server.port);
+        let idle = self.idle.entry((host.clone(), port)).or_default();
+        HttpServer {
+            host,
+            port,
+            idle: Arc::clone(idle),
+        }
     }
 }
 

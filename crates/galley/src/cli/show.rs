@@ -101,8 +101,11 @@ pub(super) fn status(value: &Value) {
         .map(|(word, count)| format!("{word} {count}"))
         .collect();
     line(&format!("answers   {}", answers.join(", ")));
-    line("");
     let sites: Vec<&Value> = value["sites"].as_array().into_iter().flatten().collect();
+    for said in upstreams(&sites) {
+        line(&format!("{:<9} {said}", "upstream"));
+    }
+    line("");
     let widest = sites.iter().map(|site| text(&site["name"]).chars().count());
     let width = widest.max().unwrap_or(0).max("SITE".len());
     line(&format!(
@@ -139,6 +142,33 @@ fn php(site: &Value) -> Option<String> {
         php["overdue"],
         php["restarts"]
     ))
+}
+
+/// What is to be said of the sites' upstreams: those that are left alone, and those with fewer places than they might have.
+fn upstreams(sites: &[&Value]) -> Vec<String> {
+    let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut lines = Vec::new();
+    for site in sites {
+        let name = text(&site["name"]);
+        for upstream in items(&site["upstreams"]) {
+            for server in items(&upstream["servers"]) {
+                if server["state"] == "paused" {
+                    let address = text(&server["address"]);
+                    lines.push(format!(
+                        "{name}: {address} does not answer and is tried now and then"
+                    ));
+                }
+            }
+            let (places, most) = (&upstream["places"], &upstream["places_most"]);
+            if places.as_u64() < most.as_u64() {
+                let waiting = &upstream["waiting"];
+                lines.push(format!(
+                    "{name}: {places} of {most} places for now, as more make it no faster or it has just come back; {waiting} waiting"
+                ));
+            }
+        }
+    }
+    lines
 }
 
 /// The disk's line; none without a disk.

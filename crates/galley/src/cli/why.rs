@@ -274,6 +274,28 @@ fn upstream(upstream: &Value) {
         "request",
         &format!("to {}, {form}", text(&upstream["kind"])),
     );
+    let load = &upstream["load"];
+    let servers: Vec<String> = items(&load["servers"])
+        .map(|server| {
+            format!(
+                "{} {}",
+                text(&server["address"]),
+                state(text(&server["state"]))
+            )
+        })
+        .collect();
+    row("asks", &servers.join(", "));
+    row(
+        "queue",
+        &format!(
+            "as {}; {} under way in {} places (at most {}), {} waiting",
+            text(&upstream["class"]),
+            load["in_flight"],
+            load["places"],
+            load["places_most"],
+            load["waiting"]
+        ),
+    );
     row("line", text(&upstream["line"]));
     for field in items(&upstream["fields"]) {
         row(
@@ -283,6 +305,16 @@ fn upstream(upstream: &Value) {
     }
     if let Some(script) = upstream["script"].as_str() {
         row("script", script);
+    }
+}
+
+/// What a server's state means for this request.
+fn state(word: &str) -> &str {
+    match word {
+        "paused" => {
+            "(does not answer: 503, or a stale copy, but for a request now and then that tries it)"
+        }
+        _ => "(answers)",
     }
 }
 

@@ -25,6 +25,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::Composed;
+use crate::upstream::Turn;
 
 /// What a site allows its flights.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +50,10 @@ pub(super) struct Flight {
     patience: Duration,
     /// Told when it has fallen silent, and when another has taken its place.
     changed: Notify,
+    /// Told when somebody who waited has left.
+    left: Notify,
+    /// Where its request stands in the queue for a place.
+    pub(super) turn: Turn,
     /// When its request was sent.
     asked_at: Cell<Tick>,
     is_overtaken: Cell<bool>,
@@ -72,6 +77,8 @@ impl Flight {
             alive_at: Cell::new(None),
             patience: overtaken.map_or(limits.lock_age, |other| other.patience.saturating_mul(2)),
             changed: Notify::new(),
+            left: Notify::new(),
+            turn: Turn::default(),
             asked_at: Cell::new(Tick(0)),
             is_overtaken: Cell::new(false),
             coded: RefCell::default(),
@@ -103,6 +110,19 @@ impl Flight {
         let coded = self.coded.borrow();
         let coded = coded.iter().map(|(_, fill)| fill.readers());
         self.fill.readers() + coded.sum::<usize>()
+    }
+
+    /// Waits until all who waited for it have left. Cancel-safe.
+    pub(super) async fn deserted(&self) {
+        loop {
+            let mut left = pin!(self.left.notified());
+            // Listens from now on, so that nobody leaves unheard between the look and the wait.
+            left.as_mut().enable();
+            if self.readers() == 0 {
+                return;
+            }
+            left.await;
+        }
     }
 
     /// Notes that its request is about to be sent, with the purge counter of this moment.
@@ -174,6 +194,15 @@ pub(super) struct Seat {
     pub(super) flight: Rc<Flight>,
     pub(super) reader: FillReader,
     pub(super) ticket: Ticket,
+}
+
+/// For whom a flight is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum For {
+    /// Those who wait for it: not sent yet, it ends when they all have left.
+    Visitors,
+    /// Those who come later.
+    Later,
 }
 
 /// On what terms a request waits for a flight.
@@ -361,10 +390,25 @@ impl Wait {
         Some(self)
     }
 
+    /// Ends the wait of a client that has gone.
+    pub(super) fn leave(self) {
+        let seats = self.seats.into_iter();
+        // All readers have gone before anybody looks how many there are.
+        let flights: Vec<Rc<Flight>> = seats.map(|seat| seat.flight).collect();
+        for flight in flights {
+            flight.left.notify_waiters();
+        }
+    }
+
     /// Ends the wait.
     pub(super) fn answer(self, result: Result<Composed, Failure>) {
         let _ = self.reply.send(result);
     }
+}
+
+/// Whether a flight ended only because nobody waited for it any more: it says nothing about the upstream.
+pub(super) fn is_given_up(flight: &Flight, failure: Failure) -> bool {
+    failure == Failure::Aborted && flight.born.get() == NOT_SENT
 }
 
 /// `born` of a flight whose request is not sent.
@@ -489,7 +533,27 @@ mod tests {
         assert_eq!(flight.fill.readers(), 1);
         drop(answer);
         assert!(matches!(wait.event().await, Event::Left));
-        drop(wait);
+        tokio::join!(flight.deserted(), async { wait.leave() });
         assert_eq!(flight.fill.readers(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_flight_is_deserted_when_the_last_has_left() {
+        let (_writer, flight) = flight(None);
+        let wait = || {
+            let (reply, _) = oneshot::channel();
+            let mut wait = Wait::new(reply);
+            wait.sit(&flight, Ticket::Joined);
+            wait
+        };
+        let (first, second) = (wait(), wait());
+        first.leave();
+        tokio::select! {
+            biased;
+            () = flight.deserted() => unreachable!("one waits"),
+            () = std::future::ready(()) => {}
+        }
+        second.leave();
+        flight.deserted().await;
     }
 }

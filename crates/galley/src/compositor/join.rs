@@ -11,7 +11,7 @@ use galley_store::epochs::{Standing, Touch, Touched};
 use galley_store::fill::{self, Failure, FillHead, FillWriter, Share};
 use tokio::sync::oneshot;
 
-use super::flight::{Approach, Event, Flight, Judged, NOT_SENT, Seat, Ticket, Wait};
+use super::flight::{Approach, Event, Flight, For, Judged, NOT_SENT, Seat, Ticket, Wait};
 use super::live::Coded;
 use super::page::{WINDOW, scopes};
 use super::renewal::When;
@@ -36,7 +36,7 @@ impl Desk {
         }
         // The flight outlives the wait: what was asked for is kept also when its client has gone.
         tokio::join!(
-            Box::pin(self.lead(&order, &flight, writer)),
+            Box::pin(self.lead(&order, &flight, writer, For::Visitors)),
             self.attend(&order, wait)
         );
     }
@@ -56,7 +56,7 @@ impl Desk {
         if let Some(overtaken) = overtaken {
             overtaken.give_way(&order.site.name);
         }
-        self.lead(&order, &flight, writer).await;
+        self.lead(&order, &flight, writer, For::Later).await;
     }
 
     fn is_wanted(&self, order: &PageOrder, when: When) -> bool {
@@ -94,7 +94,10 @@ impl Desk {
             let (index, head) = match wait.event().await {
                 Event::Came(index, head) => (index, head),
                 Event::Changed => continue,
-                Event::Left => return None,
+                Event::Left => {
+                    wait.leave();
+                    return None;
+                }
             };
             let judged = wait
                 .seat(index)
@@ -139,6 +142,7 @@ impl Desk {
             if !wait.sit(&flight, ticket) {
                 return Approach::Lead(None);
             }
+            self.hurry(order, &flight);
         }
         if is_silent {
             Approach::Lead(Some(flight))

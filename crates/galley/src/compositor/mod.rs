@@ -17,15 +17,14 @@ mod pass;
 pub mod renewal;
 pub mod tally;
 pub mod unbent;
+mod wait;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use galley_rules::facts::Facts;
 use galley_rules::purge::Order as Purge;
@@ -41,7 +40,7 @@ use tokio::task::{JoinSet, LocalSet};
 use crate::clock::Clock;
 use crate::compress::Compressing;
 use crate::durable::{Orders, Receipt, Recorder, Shelved};
-use crate::upstream::{Ask, Incoming, Pool, PoolSpec};
+use crate::upstream::{Ask, Gauge, Incoming, Pool, PoolSpec};
 
 /// What composing needs to know of a site.
 pub struct Site {
@@ -123,16 +122,7 @@ enum Order {
 #[derive(Clone)]
 pub struct Handle {
     orders: mpsc::Sender<Order>,
-    load: Arc<Load>,
-}
-
-/// What a compositor is busy with, for `status`; written by it alone.
-#[derive(Debug, Default)]
-pub struct Load {
-    /// Exchanges under way.
-    pub in_flight: AtomicUsize,
-    /// Requests waiting for a place.
-    pub waiting: AtomicUsize,
+    gauges: Arc<[Arc<Gauge>]>,
 }
 
 impl Handle {
@@ -173,9 +163,9 @@ impl Handle {
         let _ = self.orders.try_send(Order::Refetch(Box::new(fetch), when));
     }
 
-    /// What it is busy with.
-    pub fn load(&self) -> &Load {
-        &self.load
+    /// What each of its pools is busy with.
+    pub fn gauges(&self) -> &[Arc<Gauge>] {
+        &self.gauges
     }
 }
 
@@ -187,10 +177,13 @@ pub fn start(
     clock: Clock,
 ) -> io::Result<(Handle, JoinHandle<()>)> {
     let (orders, incoming) = mpsc::channel(MOST_ORDERS);
-    let load = Arc::new(Load::default());
+    let gauges: Arc<[Arc<Gauge>]> = pools
+        .iter()
+        .map(|spec| Arc::new(Gauge::new(spec)))
+        .collect();
     let handle = Handle {
         orders,
-        load: Arc::clone(&load),
+        gauges: Arc::clone(&gauges),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -199,13 +192,16 @@ pub fn start(
         .name(format!("compositor-{index}"))
         .spawn(move || {
             let desk = Rc::new(Desk {
-                pools: pools.iter().map(Pool::new).collect(),
+                pools: pools
+                    .iter()
+                    .zip(gauges.iter())
+                    .map(|(spec, gauge)| Pool::new(spec, gauge))
+                    .collect(),
                 memory,
                 clock,
                 flights: RefCell::new(HashMap::new()),
                 fetches: RefCell::new(HashMap::new()),
                 failed: RefCell::new(HashMap::new()),
-                load,
             });
             LocalSet::new().block_on(&runtime, work(desk, incoming));
         })?;
@@ -223,12 +219,10 @@ struct Desk {
     fetches: RefCell<HashMap<Key, Rc<flight::Flight>>>,
     /// Pages whose refresh failed, and when: they are left alone for a moment.
     failed: RefCell<HashMap<Key, Tick>>,
-    load: Arc<Load>,
 }
 
 async fn work(desk: Rc<Desk>, mut incoming: mpsc::Receiver<Order>) {
     let mut tasks = JoinSet::new();
-    let mut tick = tokio::time::interval(LOAD_TICK);
     loop {
         tokio::select! {
             order = incoming.recv() => match order {
@@ -240,7 +234,6 @@ async fn work(desk: Rc<Desk>, mut incoming: mpsc::Receiver<Order>) {
                     tracing::error!(%error, "an exchange with the upstream ended in a panic");
                 }
             }
-            _ = tick.tick() => desk.tell_load(),
         }
     }
     while tasks.join_next().await.is_some() {}
@@ -261,16 +254,6 @@ impl Desk {
 
     fn pool(&self, index: usize) -> Result<&Pool, Failure> {
         self.pools.get(index).ok_or(Failure::Connect)
-    }
-
-    fn tell_load(&self) {
-        let (taken, waiting) = self
-            .pools
-            .iter()
-            .map(Pool::load)
-            .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-        self.load.in_flight.store(taken, Ordering::Relaxed);
-        self.load.waiting.store(waiting, Ordering::Relaxed);
     }
 }
 
@@ -343,6 +326,3 @@ impl Acknowledgement {
 
 /// Orders that may lie in a compositor's inbox; beyond it the upstream is overloaded by any measure.
 const MOST_ORDERS: usize = 16_384;
-
-/// How often the load is told.
-const LOAD_TICK: Duration = Duration::from_millis(250);

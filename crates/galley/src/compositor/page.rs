@@ -20,7 +20,7 @@ use galley_store::memory::NoRoom;
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderValue};
 
-use super::flight::Flight;
+use super::flight::{Flight, For, is_given_up};
 use super::marker::Unkept;
 use super::{Desk, PageOrder, Site, heard, publish, relay, renewal, shelve};
 use crate::durable::Recorder;
@@ -49,14 +49,17 @@ impl Desk {
         order: &PageOrder,
         flight: &Rc<Flight>,
         mut writer: FillWriter,
+        whom: For,
     ) {
         order.site.tally.begun();
-        let composed = self.compose(order, flight, &mut writer).await;
+        let composed = self.compose(order, flight, &mut writer, whom).await;
         match composed {
             // Stored before it lands, so that who looks finds one or the other.
             Ok(page) => self.keep(order, flight, page, writer.finish()).await,
             Err(failure) => {
-                self.note_failure(order, failure);
+                if !is_given_up(flight, failure) {
+                    self.note_failure(order, failure);
+                }
                 self.land(order, flight);
                 writer.fail(failure);
             }
@@ -69,9 +72,11 @@ impl Desk {
         order: &PageOrder,
         flight: &Flight,
         writer: &mut FillWriter,
+        whom: For,
     ) -> Result<Page, Failure> {
+        let place = self.place_for(order, flight, whom).await?;
         let sending = || flight.asks(order.site.epochs.current(), self.clock.tick());
-        let sent_up = self.pool(order.pool)?.send(&order.ask, &sending);
+        let sent_up = self.pool(order.pool)?.send(place, &order.ask, &sending);
         let mut incoming = flight.watch(sent_up).await?;
         flight.beat();
         // Asked for plain, an upstream may code all the same: what is judged and stored is the plain body.

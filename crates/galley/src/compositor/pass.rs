@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use super::live::Outlet;
 use super::unbent::{Pupil, publish_own};
 use super::{Desk, PassOrder, heard};
-use crate::upstream::Incoming;
+use crate::upstream::{Incoming, Turn};
 
 impl Desk {
     pub(super) async fn pass(self: Rc<Self>, order: PassOrder, reply: oneshot::Sender<FillReader>) {
@@ -40,13 +40,20 @@ impl Desk {
         let pool = self.pool(order.pool)?;
         let began = Cell::new((order.site.epochs.current(), self.clock.tick()));
         let sending = || began.set((order.site.epochs.current(), self.clock.tick()));
+        let turn = Turn::default();
+        let sent_up = async {
+            let place = pool.enter(order.ask.who(), &turn).await?;
+            pool.send(place, &order.ask, &sending).await
+        };
+        // An unsafe one does not leave the queue with its client either: WordPress starts its own scheduler by a request that
+        // it does not wait for.
         let mut incoming = if order.ask.is_safe() {
             tokio::select! {
-                incoming = pool.send(&order.ask, &sending) => incoming?,
+                incoming = sent_up => incoming?,
                 () = writer.readers_gone() => return Err(Failure::Aborted),
             }
         } else {
-            pool.send(&order.ask, &sending).await?
+            sent_up.await?
         };
         let (born, sent) = began.get();
         let delay = self.clock.tick().since(sent);

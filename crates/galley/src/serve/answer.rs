@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_rules::outcome::Outcome;
+use galley_rules::outcome::{Outcome, RefusedWhy};
 use galley_store::disk::Pieces;
 use galley_store::entry::Entry;
 use galley_store::fill::FillReader;
@@ -135,7 +135,11 @@ impl Answer {
             .ok()
             .and_then(|s| s.canonical_reason())
             .unwrap_or("Error");
-        let text = fault::public_text(status);
+        let text = match outcome {
+            // It is not busy, it is away.
+            Outcome::Refused(RefusedWhy::UpstreamPaused) => fault::public_text(502),
+            _ => fault::public_text(status),
+        };
         let page = format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{status} {reason}</title>\
              <meta name=\"viewport\" content=\"width=device-width\"><style>body{{font:16px/1.5 system-ui,sans-serif;\

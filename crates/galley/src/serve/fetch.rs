@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use galley_rules::cgi::Script;
+use galley_rules::class::Class;
 use galley_rules::facts::Method;
 use galley_rules::forward::{self, BodyLength, Client, UpstreamRequest};
 use galley_rules::outcome::{Kept, MissWhy, NotStored, Outcome, PassWhy, RefusedWhy, StaleWhy};
@@ -61,9 +62,9 @@ pub async fn page(
                 };
                 return whole(services, exchange, script, outcome).await;
             }
-            Err(failure) => return fall_back(services, exchange, stale, failure),
+            Err(failure) => return fall_back(services, exchange, stale, pool.fault(failure)),
         },
-        Err(failure) => return fall_back(services, exchange, stale, failure),
+        Err(failure) => return fall_back(services, exchange, stale, pool.fault(failure)),
     };
     let upstream_time = began.elapsed();
     let outcome = Outcome::Miss {
@@ -87,13 +88,15 @@ pub async fn page(
         }
         Some(entry) => match collect(reader).await {
             Ok(body) if is_broken(exchange, &head, &body) => {
-                return fall_back(services, exchange, Some(entry), Failure::Closed);
+                return fall_back(services, exchange, Some(entry), Failure::Closed.into());
             }
             Ok(body) => {
                 let (head, body) = whole_in_coding(coded).await.unwrap_or((head, body));
                 page::from_whole(exchange, &head, body, outcome)
             }
-            Err(failure) => return fall_back(services, exchange, Some(entry), failure),
+            Err(failure) => {
+                return fall_back(services, exchange, Some(entry), pool.fault(failure));
+            }
         },
     };
     answer.upstream_time = Some(upstream_time);
@@ -132,8 +135,9 @@ pub async fn whole(
         },
         learn: None,
     };
-    let mut reader = pool.compositor.pass(order).await?;
-    let head = reader.head().await?;
+    let fault = |failure| pool.fault(failure);
+    let mut reader = pool.compositor.pass(order).await.map_err(fault)?;
+    let head = reader.head().await.map_err(fault)?;
     let mut answer = page::from_fill_whole(exchange, &head, reader, outcome);
     answer.upstream_time = Some(began.elapsed());
     Ok(answer)
@@ -153,6 +157,7 @@ pub async fn refresh(services: &Services, exchange: &Exchange<'_>, when: When) {
     let mut order = page_order(exchange, &pool, script);
     // Galley's own address and id: nothing of this visitor goes along, since what is not in the key is not seen.
     order.ask.client_address = exchange.local.ip();
+    order.ask.class = Class::Background;
     order.ask.request_id = format!("{}-refresh", exchange.request_id);
     let _ = services;
     pool.compositor.refresh(order, when);
@@ -181,6 +186,7 @@ pub(super) fn ask(
     Ask {
         request,
         script,
+        class: Class::of(&exchange.facts),
         client_address: exchange.client.ip(),
         client_port: exchange.client.port(),
         request_id: exchange.request_id.clone(),
@@ -247,13 +253,9 @@ fn fall_back(
     services: &Services,
     exchange: &Exchange<'_>,
     stale: Option<Arc<Entry>>,
-    failure: Failure,
+    fault: Fault,
 ) -> Result<Answer, Fault> {
-    let why = if matches!(failure, Failure::Overload) {
-        StaleWhy::Overload
-    } else {
-        StaleWhy::UpstreamError
-    };
+    let why = fault.stale_why();
     match stale {
         Some(entry) => Ok(page::from_entry(
             services,
@@ -261,7 +263,7 @@ fn fall_back(
             entry,
             Outcome::Stale(why),
         )),
-        None => Err(failure.into()),
+        None => Err(fault),
     }
 }
 

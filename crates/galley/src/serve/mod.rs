@@ -40,7 +40,8 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Answer 
     let answer = match respond(services, exchange).await {
         Ok(answer) => answer,
         Err(fault) => {
-            if fault.is_upstream() {
+            // That an upstream is left alone is told once, when it begins.
+            if fault.is_upstream() && fault.why != RefusedWhy::UpstreamPaused {
                 services.upstream_warnings.warn(
                     &exchange.site.core.name,
                     &exchange.request_id,

@@ -6,6 +6,7 @@ use galley_rules::facts::Facts;
 use galley_rules::key;
 use galley_rules::route::{HostPattern, HostTable};
 use galley_store::entry::Entry;
+use galley_store::fill::Failure;
 use galley_store::memory::Memory;
 use ipnet::IpNet;
 
@@ -15,8 +16,10 @@ use crate::clock::Clock;
 use crate::compositor;
 use crate::compress::Compressor;
 use crate::durable::Durable;
+use crate::fault::Fault;
 use crate::supervise::Numbers;
 use crate::telemetry::errors::RateLimited;
+use crate::upstream::Gauge;
 
 /// One site, as requests meet it.
 pub struct Site {
@@ -70,6 +73,20 @@ impl Site {
         further.unwrap_or(&self.upstream)
     }
 
+    /// What its upstreams are busy with: its own first, each once.
+    pub fn gauges(&self) -> Vec<Arc<Gauge>> {
+        let mut found: Vec<Arc<Gauge>> = Vec::new();
+        for upstream in std::iter::once(&self.upstream).chain(&self.further) {
+            // A rule may name the site's own.
+            if let Some(gauge) = upstream.gauge()
+                && !found.iter().any(|known| Arc::ptr_eq(known, gauge))
+            {
+                found.push(Arc::clone(gauge));
+            }
+        }
+        found
+    }
+
     /// Whether a rule sends a request to a FastCGI program of its own, so that any file may be the script.
     pub fn names_program(&self, facts: &Facts) -> bool {
         let upstream = self.upstream_of(facts);
@@ -104,6 +121,16 @@ pub enum Upstream {
     Http(Pool),
 }
 
+impl Upstream {
+    /// What it is busy with; `None` where there is nobody.
+    pub fn gauge(&self) -> Option<&Arc<Gauge>> {
+        match self {
+            Self::Files => None,
+            Self::Php(pool) | Self::Http(pool) => pool.gauge(),
+        }
+    }
+}
+
 /// A pool at a compositor.
 #[derive(Clone)]
 pub struct Pool {
@@ -111,6 +138,24 @@ pub struct Pool {
     pub compositor: compositor::Handle,
     /// The pool's index there.
     pub index: usize,
+}
+
+impl Pool {
+    /// What it is busy with.
+    pub fn gauge(&self) -> Option<&Arc<Gauge>> {
+        self.compositor.gauges().get(self.index)
+    }
+
+    /// What a client is told about a failure, with what the queue says about when to come back.
+    pub fn fault(&self, failure: Failure) -> Fault {
+        let mut fault = Fault::from(failure);
+        if fault.retry_after_s.is_some()
+            && let Some(gauge) = self.gauge()
+        {
+            fault.retry_after_s = Some(gauge.retry_after_s());
+        }
+        fault
+    }
 }
 
 /// The sites of one listener.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use galley_rules::cgi::Script;
+use galley_rules::class::Class;
 use galley_rules::facts::{Facts, Gate, Line, Method};
 use galley_rules::forward::{self, BodyLength, Credentials, UpstreamRequest};
 use galley_rules::freshness;
@@ -291,7 +292,7 @@ async fn fetched(
             coded,
             collapsed,
         }) => (coded.unwrap_or(reader), collapsed),
-        Err(failure) => return fall_back(services, exchange, &found, failure),
+        Err(failure) => return fall_back(services, exchange, &found, pool.fault(failure)),
     };
     let head = match reader.head().await {
         Ok(head) => head,
@@ -299,12 +300,12 @@ async fn fetched(
             let outcome = Outcome::Pass(PassWhy::Remembered);
             return whole(services, exchange, script, found, outcome).await;
         }
-        Err(failure) => return fall_back(services, exchange, &found, failure),
+        Err(failure) => return fall_back(services, exchange, &found, pool.fault(failure)),
     };
     let upstream_time = began.elapsed();
     let may_fall_back = may_fall_back(&found);
     if may_fall_back && is_failure(&head) {
-        return fall_back(services, exchange, &found, Failure::Closed);
+        return fall_back(services, exchange, &found, Failure::Closed.into());
     }
     let outcome = Outcome::Miss {
         why: found
@@ -318,7 +319,7 @@ async fn fetched(
         // A copy exists: the new response is taken whole before its first byte leaves, so that no failure is met.
         match fetch::collect(reader).await {
             Ok(body) => page::from_whole(exchange, &head, body, outcome),
-            Err(failure) => return fall_back(services, exchange, &found, failure),
+            Err(failure) => return fall_back(services, exchange, &found, pool.fault(failure)),
         }
     } else {
         page::from_fill(exchange, &head, reader, outcome)
@@ -380,15 +381,15 @@ async fn whole(
     };
     let mut reader = match pool.compositor.pass(order).await {
         Ok(reader) => reader,
-        Err(failure) => return fall_back(services, exchange, &found, failure),
+        Err(failure) => return fall_back(services, exchange, &found, pool.fault(failure)),
     };
     let head = match reader.head().await {
         Ok(head) => head,
-        Err(failure) => return fall_back(services, exchange, &found, failure),
+        Err(failure) => return fall_back(services, exchange, &found, pool.fault(failure)),
     };
     // Also for one who waited for another's answer, which was an error and nobody else's.
     if may_fall_back(&found) && is_failure(&head) {
-        return fall_back(services, exchange, &found, Failure::Closed);
+        return fall_back(services, exchange, &found, Failure::Closed.into());
     }
     let mut answer = page::from_fill_whole(exchange, &head, reader, outcome);
     answer.upstream_time = Some(began.elapsed());
@@ -445,6 +446,7 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, entry: &Arc<Entry
     let held = entry.pieces().is_none().then(|| Arc::clone(entry));
     let mut page = order(services, exchange, pool.index, script, Credentials::None);
     page.ask.client_address = exchange.local.ip();
+    page.ask.class = Class::Background;
     page.ask.request_id = format!("{}-refresh", exchange.request_id);
     pool.compositor.refetch(Fetch { page, held }, when);
 }
@@ -477,15 +479,12 @@ fn fall_back(
     services: &Services,
     exchange: &Exchange<'_>,
     found: &Found,
-    failure: Failure,
+    fault: Fault,
 ) -> Result<Answer, Fault> {
     let Some(entry) = found.entry.clone() else {
-        return Err(failure.into());
+        return Err(fault);
     };
-    let stale = Outcome::Stale(match failure {
-        Failure::Overload => StaleWhy::Overload,
-        _ => StaleWhy::UpstreamError,
-    });
+    let stale = Outcome::Stale(fault.stale_why());
     match found.plan {
         Plan::Fetch {
             stale_on_error: true,
@@ -494,6 +493,6 @@ fn fall_back(
             RefusedWhy::MustRevalidate,
             "the upstream does not answer, and what is stored must not be used without asking",
         )),
-        _ => Err(failure.into()),
+        _ => Err(fault),
     }
 }

@@ -8,9 +8,11 @@
 //! The next request on that connection would wait for it, beside idle workers. Also, a kept idle connection occupies a worker.
 //! A new one goes to whoever is free, and costs some 20 us beside PHP's milliseconds.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -24,7 +26,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-use super::{Ask, Broken, Incoming, IncomingBody, PoolSpec, Retry};
+use super::breaker::Breaker;
+use super::{Ask, Broken, Gauge, Incoming, IncomingBody, Instant, PoolSpec, Retry, Standing};
 use crate::body::BodyReader;
 
 /// Where a FastCGI application listens.
@@ -36,26 +39,51 @@ pub enum Address {
     Tcp(String),
 }
 
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => f.write_str(address),
+        }
+    }
+}
+
 /// Connects to one application.
 pub(super) struct Connections {
     address: Address,
+    breaker: Breaker,
     connect_timeout: Duration,
     first_byte_timeout: Duration,
     read_timeout: Duration,
 }
 
 impl Connections {
-    pub(super) fn new(address: Address, spec: &PoolSpec) -> Self {
+    pub(super) fn new(address: Address, spec: &PoolSpec, gauge: &Arc<Gauge>) -> Self {
         Self {
             address,
+            breaker: Breaker::new(&spec.site, gauge, 0),
             connect_timeout: spec.connect_timeout,
             first_byte_timeout: spec.first_byte_timeout,
             read_timeout: spec.read_timeout,
         }
     }
 
+    /// How long nobody is let through; zero where the application may be asked.
+    pub(super) fn pause(&self) -> Duration {
+        self.breaker.pause(Instant::now())
+    }
+
     /// One attempt.
-    pub(super) async fn send(&self, ask: &Ask) -> Result<Incoming, Broken> {
+    pub(super) async fn send(&self, ask: &Ask) -> Result<(Incoming, Standing), Broken> {
+        let Some(attempt) = self.breaker.pass(Instant::now()) else {
+            return Err(Broken::paused());
+        };
+        let outcome = self.exchange(ask).await;
+        let standing = Standing::of(attempt.told(&outcome));
+        outcome.map(|incoming| (incoming, standing))
+    }
+
+    async fn exchange(&self, ask: &Ask) -> Result<Incoming, Broken> {
         let never = |failure| Broken {
             failure,
             retry: Retry::Never,

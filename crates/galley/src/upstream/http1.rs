@@ -1,13 +1,16 @@
 //! HTTP/1.1 towards Apache and the like, on hyper's client.
 //!
 //! Requests are written anew from typed parts, never passed through as bytes, so what a client framed oddly cannot reach
-//! the upstream as framing. Connections are kept only while nobody else waits for a first byte: a kept idle one occupies a worker
-//! of a prefork Apache, and with fewer workers than connections those in the listen queue would wait for one that never comes
-//! free. A request is tried once more when a kept connection turns out closed.
+//! the upstream as framing. Connections are kept ([`super::idle`]) only while nobody else waits for a first byte: a kept idle one
+//! occupies a worker of a prefork Apache, and with fewer workers than connections those in the listen queue would wait for one
+//! that never comes free. A request is tried once more when a kept connection turns out closed. Servers are asked in turn;
+//! those that are left alone are passed over.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,43 +25,87 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{Ask, Broken, Incoming, IncomingBody, PoolSpec};
+use super::breaker::{Attempt, Breaker};
+use super::idle::Idle;
+use super::{Ask, Broken, Gauge, HttpServer, Incoming, IncomingBody, Instant, PoolSpec, Standing};
 use crate::body::BodyReader;
 
-/// Kept connections to a list of servers.
+/// The way to a list of servers.
 pub(super) struct Connections {
     shared: Rc<Shared>,
-    servers: Vec<(String, u16)>,
+    servers: Vec<Server>,
     next: Cell<usize>,
     connect_timeout: Duration,
     first_byte_timeout: Duration,
 }
 
+struct Server {
+    at: HttpServer,
+    breaker: Breaker,
+}
+
 struct Shared {
-    idle: RefCell<Vec<SendRequest<AskBody>>>,
+    idle: Rc<Idle<SendRequest<AskBody>>>,
     /// Exchanges that have been sent and not yet answered.
     unanswered: Cell<usize>,
     read_timeout: Duration,
 }
 
+/// A connection for one request.
+struct Ready<'c> {
+    connection: SendRequest<AskBody>,
+    /// Whose it is, and its place among the servers.
+    server: (usize, &'c Server),
+    attempt: Attempt<'c>,
+}
+
 impl Connections {
-    pub(super) fn new(servers: Vec<(String, u16)>, spec: &PoolSpec) -> Self {
+    pub(super) fn new(servers: Vec<HttpServer>, spec: &PoolSpec, gauge: &Arc<Gauge>) -> Self {
+        let servers = servers.into_iter().enumerate();
         Self {
             shared: Rc::new(Shared {
-                idle: RefCell::new(Vec::new()),
+                idle: Rc::new(Idle::new(spec.idle_share, spec.idle_age, gauge)),
                 unanswered: Cell::new(0),
                 read_timeout: spec.read_timeout,
             }),
-            servers,
+            servers: servers
+                .map(|(index, at)| Server {
+                    at,
+                    breaker: Breaker::new(&spec.site, gauge, index),
+                })
+                .collect(),
             next: Cell::new(0),
             connect_timeout: spec.connect_timeout,
             first_byte_timeout: spec.first_byte_timeout,
         }
     }
 
+    /// How long nobody is let through to any server; zero where one may be asked.
+    pub(super) fn pause(&self) -> Duration {
+        let now = Instant::now();
+        let pauses = self.servers.iter().map(|server| server.breaker.pause(now));
+        pauses.min().unwrap_or_default()
+    }
+
     /// One attempt.
-    pub(super) async fn send(&self, ask: &Ask) -> Result<Incoming, Broken> {
-        let mut connection = self.connection().await.map_err(Broken::unsent)?;
+    pub(super) async fn send(&self, ask: &Ask) -> Result<(Incoming, Standing), Broken> {
+        let Ready {
+            connection,
+            server: (index, server),
+            attempt,
+        } = self.connection().await?;
+        let outcome = self.exchange(ask, connection, (index, server)).await;
+        let was_alone = !self.servers.iter().any(|server| server.breaker.is_closed());
+        let standing = Standing::of(attempt.told(&outcome) && was_alone);
+        outcome.map(|incoming| (incoming, standing))
+    }
+
+    async fn exchange(
+        &self,
+        ask: &Ask,
+        mut connection: SendRequest<AskBody>,
+        (index, server): (usize, &Server),
+    ) -> Result<Incoming, Broken> {
         let request = request(ask).ok_or(Broken {
             failure: Failure::Malformed,
             retry: super::Retry::Never,
@@ -82,7 +129,8 @@ impl Connections {
         }
         let reading = Reading {
             body,
-            connection: Some(connection),
+            connection: Some((index, connection)),
+            all_idle: Arc::clone(&server.at.idle),
             shared: Rc::clone(&self.shared),
         };
         let is_head = ask.request.method == "HEAD";
@@ -94,58 +142,69 @@ impl Connections {
         ))
     }
 
-    async fn connection(&self) -> Result<SendRequest<AskBody>, Failure> {
-        while let Some(mut idle) = self.shared.take_idle() {
+    /// A kept connection, or a new one to the next server that may be asked and can be reached.
+    async fn connection(&self) -> Result<Ready<'_>, Broken> {
+        while let Some((index, mut connection)) = self.shared.idle.take() {
+            let Some(server) = self.servers.get(index) else {
+                continue;
+            };
             // `ready` waits for the connection's task to have settled after the last exchange; a closed one fails.
-            if idle.ready().await.is_ok() {
-                return Ok(idle);
+            if server.breaker.is_closed()
+                && connection.ready().await.is_ok()
+                && let Some(attempt) = server.breaker.pass(Instant::now())
+            {
+                return Ok(Ready {
+                    connection,
+                    server: (index, server),
+                    attempt,
+                });
             }
         }
-        let mut last = Failure::Connect;
-        for _ in 0..self.servers.len().max(1) {
-            match timeout(self.connect_timeout, self.connect()).await {
-                Ok(Ok(connection)) => return Ok(connection),
-                Ok(Err(failure)) => last = failure,
-                Err(_elapsed) => last = Failure::Connect,
+        let mut last = Broken::paused();
+        for _ in 0..self.servers.len() {
+            let turn = self.next.get();
+            self.next.set(turn.wrapping_add(1));
+            let index = turn % self.servers.len();
+            let Some(server) = self.servers.get(index) else {
+                continue;
+            };
+            let Some(attempt) = server.breaker.pass(Instant::now()) else {
+                continue;
+            };
+            if let Ok(Ok(connection)) = timeout(self.connect_timeout, connect(&server.at)).await {
+                return Ok(Ready {
+                    connection,
+                    server: (index, server),
+                    attempt,
+                });
             }
+            attempt.failed();
+            last = Broken::unsent(Failure::Connect);
         }
         Err(last)
     }
+}
 
-    async fn connect(&self) -> Result<SendRequest<AskBody>, Failure> {
-        let turn = self.next.get();
-        self.next.set(turn.wrapping_add(1));
-        let (host, port) = self
-            .servers
-            .get(turn % self.servers.len().max(1))
-            .ok_or(Failure::Connect)?;
-        let stream = TcpStream::connect((host.as_str(), *port))
-            .await
-            .map_err(|_| Failure::Connect)?;
-        // Heads and bodies leave in whole writes; waiting to fill segments only delays PHP.
-        let _ = stream.set_nodelay(true);
-        let (sender, connection) = handshake(TokioIo::new(stream))
-            .await
-            .map_err(|_| Failure::Connect)?;
-        // Ends by itself when the sender is dropped or the server closes; its errors reach the exchange.
-        tokio::task::spawn_local(async move {
-            let _ = connection.await;
-        });
-        Ok(sender)
-    }
+async fn connect(server: &HttpServer) -> Result<SendRequest<AskBody>, Failure> {
+    let stream = TcpStream::connect((server.host.as_str(), server.port))
+        .await
+        .map_err(|_| Failure::Connect)?;
+    // Heads and bodies leave in whole writes; waiting to fill segments only delays PHP.
+    let _ = stream.set_nodelay(true);
+    let (sender, connection) = handshake(TokioIo::new(stream))
+        .await
+        .map_err(|_| Failure::Connect)?;
+    // Ends by itself when the sender is dropped or the server closes; its errors reach the exchange.
+    tokio::task::spawn_local(async move {
+        let _ = connection.await;
+    });
+    Ok(sender)
 }
 
 impl Shared {
-    fn take_idle(&self) -> Option<SendRequest<AskBody>> {
-        self.idle.borrow_mut().pop()
-    }
-
-    fn give_back(&self, connection: SendRequest<AskBody>) {
+    fn give_back(&self, server: usize, connection: SendRequest<AskBody>, all: &Arc<AtomicUsize>) {
         if self.unanswered.get() == 0 && !connection.is_closed() {
-            let mut idle = self.idle.borrow_mut();
-            if idle.len() < MOST_IDLE {
-                idle.push(connection);
-            }
+            self.idle.keep(server, connection, all);
         }
     }
 }
@@ -153,7 +212,10 @@ impl Shared {
 /// The body of an answer under way.
 pub(super) struct Reading {
     body: HyperBody,
-    connection: Option<SendRequest<AskBody>>,
+    /// With its server's place among the servers.
+    connection: Option<(usize, SendRequest<AskBody>)>,
+    /// Connections to that server that anybody keeps.
+    all_idle: Arc<AtomicUsize>,
     shared: Rc<Shared>,
 }
 
@@ -163,8 +225,9 @@ impl Reading {
             let frame = match timeout(self.shared.read_timeout, self.body.frame()).await {
                 Err(_elapsed) => return Err(Failure::Timeout),
                 Ok(None) => {
-                    if let Some(connection) = self.connection.take() {
-                        self.shared.give_back(connection);
+                    if let Some((server, connection)) = self.connection.take() {
+                        let all = &self.all_idle;
+                        self.shared.give_back(server, connection, all);
                     }
                     return Ok(None);
                 }
@@ -250,7 +313,3 @@ impl Drop for Unanswered {
         self.0.unanswered.set(self.0.unanswered.get() - 1);
     }
 }
-
-/// Idle connections kept at most: a small prefork Apache has 20 children, and a quarter of them is plenty to
-/// save the handshake while most stay free for others.
-const MOST_IDLE: usize = 5;

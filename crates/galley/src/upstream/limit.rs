@@ -1,219 +1,296 @@
-//! The limit on exchanges at once, with its queue.
+//! The limit on exchanges at once, and the queue in front of it.
 //!
-//! Places are given in the order of asking. A request that finds the queue full, or waits longer than the queue allows,
-//! gets [`Failure::Overload`] at once: PHP that is behind gains nothing from a longer line.
-//!
-//! The number of places may change while requests are under way ([`Limit::bounded_by`]): nobody loses the place that he has.
+//! A request that finds a place free and nobody waiting goes in; the others wait in a [`Queue`](super::queue) that says who is
+//! next, for as long as [`Patience`](super::patience) lets them, while [`Adaptive`](super::adaptive) says how many places there
+//! are. One compositor thread owns all of it, for all cores. A place is given back when its [`Place`] is dropped, wherever
+//! that happens; a place that was given to somebody who has just left goes to the next.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use galley_store::fill::Failure;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use super::PoolSpec;
+use super::adaptive::Adaptive;
+use super::gauge::Gauge;
+use super::patience::{Look, Patience};
+use super::queue::{Joined, Queue, Ticket, Who};
 
 /// A number of places and a bounded line in front of them.
-pub(super) struct Limit {
-    places: Arc<Semaphore>,
-    bound: Bound,
-    waiting: Rc<Cell<usize>>,
-    queue: usize,
-    patience: Duration,
+pub(super) struct Limit(Rc<Shared>);
+
+struct Shared {
+    state: RefCell<State>,
+    spec: PoolSpec,
+    gauge: Arc<Gauge>,
 }
 
-/// One place; dropping it lets the next in, unless there have come to be too many.
-pub(super) struct Place {
-    permit: Option<OwnedSemaphorePermit>,
-    bound: Bound,
+struct State {
+    taken: usize,
+    queue: Queue<Waker>,
+    patience: Patience,
+    adaptive: Adaptive,
+}
+
+/// The way to tell somebody who waits.
+#[derive(Debug)]
+struct Waker {
+    joined: Instant,
+    verdict: oneshot::Sender<Verdict>,
+}
+
+#[derive(Debug)]
+enum Verdict {
+    /// A place is taken in its name.
+    Come,
+    /// It had to give way.
+    Leave,
+}
+
+/// A request on its way to a place; others may find it here and hurry it on.
+#[derive(Default)]
+pub struct Turn(Cell<Option<Ticket>>);
+
+/// One place; dropping it lets the next in.
+pub struct Place {
+    limit: Rc<Shared>,
+    asked: Cell<Option<Instant>>,
+}
+
+impl Limit {
+    pub(super) fn new(spec: &PoolSpec, gauge: &Arc<Gauge>) -> Self {
+        Self(Rc::new(Shared {
+            state: RefCell::new(State {
+                taken: 0,
+                queue: Queue::new(spec.queue),
+                patience: Patience::new(spec.queue_timeout),
+                adaptive: Adaptive::new(spec.most()),
+            }),
+            spec: spec.clone(),
+            gauge: Arc::clone(gauge),
+        }))
+    }
+
+    /// Waits for a place. Cancel-safe: who leaves holds nothing and stands nowhere.
+    pub(super) async fn enter(&self, who: Who, turn: &Turn) -> Result<Place, Failure> {
+        if self.0.take_free() {
+            self.0.gauge.let_in(who.class);
+            return Ok(self.0.place());
+        }
+        let (verdict, mut told) = oneshot::channel();
+        let ticket = self.0.join(who, verdict)?;
+        turn.0.set(Some(ticket));
+        let mut waiting = Waiting {
+            limit: &self.0,
+            ticket,
+            told: &mut told,
+            is_over: false,
+        };
+        let joined = Instant::now();
+        let mut look = self.0.look(ticket, joined);
+        let verdict = loop {
+            let Look::Again(at) = look else {
+                break Verdict::Leave;
+            };
+            match timeout_at(at, &mut *waiting.told).await {
+                Ok(Ok(verdict)) => break verdict,
+                Ok(Err(_closed)) => break Verdict::Leave,
+                Err(_elapsed) => look = self.0.look(ticket, joined),
+            }
+        };
+        turn.0.set(None);
+        match verdict {
+            Verdict::Come => {
+                waiting.is_over = true;
+                Ok(self.0.place())
+            }
+            Verdict::Leave => {
+                drop(waiting);
+                self.0.turn_away(who);
+                Err(Failure::Overload)
+            }
+        }
+    }
+
+    /// Somebody else wants what this request is for: it waits in his name, if that is sooner.
+    pub(super) fn hurry(&self, turn: &Turn, who: Who) {
+        if let Some(ticket) = turn.0.get()
+            && self.0.state.borrow_mut().queue.promote(ticket, who)
+        {
+            self.0.gauge.hurried();
+        }
+    }
+
+    /// Places taken, requests waiting, places that there are.
+    pub(super) fn load(&self) -> (usize, usize, usize) {
+        let state = self.0.state.borrow();
+        (state.taken, state.queue.len(), state.adaptive.limit())
+    }
+
+    /// Begins small after an outage.
+    pub(super) fn restart(&self) {
+        let mut state = self.0.state.borrow_mut();
+        state.adaptive.restart();
+        self.0.tell(&state);
+    }
+}
+
+impl Shared {
+    /// Takes a place, where one is free and nobody waits for it.
+    fn take_free(&self) -> bool {
+        let mut state = self.state.borrow_mut();
+        state.adaptive.allow(self.spec.most());
+        let is_free = state.queue.len() == 0 && state.taken < state.adaptive.limit();
+        if is_free {
+            state.taken += 1;
+            self.tell(&state);
+        }
+        is_free
+    }
+
+    fn place(self: &Rc<Self>) -> Place {
+        Place {
+            limit: Rc::clone(self),
+            asked: Cell::new(None),
+        }
+    }
+
+    fn join(&self, who: Who, verdict: oneshot::Sender<Verdict>) -> Result<Ticket, Failure> {
+        let joined = Instant::now();
+        let mut state = self.state.borrow_mut();
+        let came = if state.patience.longest().is_zero() {
+            Joined::Refused
+        } else {
+            state.queue.join(who, Waker { joined, verdict })
+        };
+        self.tell(&state);
+        drop(state);
+        match came {
+            Joined::Waits(ticket) => Ok(ticket),
+            Joined::InPlaceOf(ticket, evicted) => {
+                // Who has just left by itself is told nothing.
+                let _ = evicted.verdict.send(Verdict::Leave);
+                Ok(ticket)
+            }
+            Joined::Refused => {
+                self.turn_away(who);
+                Err(Failure::Overload)
+            }
+        }
+    }
+
+    /// Gives free places to those who wait.
+    fn let_in(&self) {
+        loop {
+            let mut state = self.state.borrow_mut();
+            state.adaptive.allow(self.spec.most());
+            if state.taken >= state.adaptive.limit() {
+                return self.tell(&state);
+            }
+            let Some((_, who, waker)) = state.queue.pop() else {
+                return self.tell(&state);
+            };
+            let now = Instant::now();
+            let more_wait = state.queue.len_of(who.class) > 0;
+            state
+                .patience
+                .let_in(who.class, now - waker.joined, more_wait, now);
+            state.taken += 1;
+            drop(state);
+            self.gauge.let_in(who.class);
+            if waker.verdict.send(Verdict::Come).is_err() {
+                self.state.borrow_mut().taken -= 1;
+            }
+        }
+    }
+
+    fn look(&self, ticket: Ticket, joined: Instant) -> Look {
+        // More places may be allowed since somebody last looked.
+        self.let_in();
+        let mut state = self.state.borrow_mut();
+        let now = Instant::now();
+        let Some(class) = state.queue.class_of(ticket) else {
+            // It was told something this moment.
+            return Look::Again(now);
+        };
+        let is_needed = state.queue.len() <= state.adaptive.limit();
+        state.patience.look(class, joined, is_needed, now)
+    }
+
+    fn turn_away(&self, who: Who) {
+        self.gauge.turned_away(who.class);
+        let state = self.state.borrow();
+        let waiting = state.queue.len() + 1;
+        let longest_s = state.patience.longest().as_secs_f64();
+        let waits_s = state.adaptive.answers_per_s().map_or(longest_s, |rate| {
+            f64::from(u32::try_from(waiting).unwrap_or(u32::MAX)) / rate.max(f64::MIN_POSITIVE)
+        });
+        self.gauge.set_retry_after(waits_s);
+    }
+
+    fn give_back(&self) {
+        self.state.borrow_mut().taken -= 1;
+        self.let_in();
+    }
+
+    fn tell(&self, state: &State) {
+        self.gauge.set_requests(state.taken, state.queue.len());
+        let limit = state.adaptive.limit();
+        self.gauge.set_places(limit, self.spec.most());
+    }
+}
+
+impl Place {
+    /// Notes that the request is being sent.
+    pub(super) fn asks(&self) {
+        self.asked.set(Some(Instant::now()));
+    }
+
+    /// Notes that the answer's head has come, or that it was waited for in vain.
+    pub(super) fn is_answered(&self) {
+        let Some(asked) = self.asked.take() else {
+            return;
+        };
+        let now = Instant::now();
+        let mut state = self.limit.state.borrow_mut();
+        let is_full = state.taken >= state.adaptive.limit();
+        state.adaptive.answered(now - asked, is_full, now);
+        drop(state);
+        self.limit.let_in();
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.bound.surplus() > 0
-            && let Some(permit) = self.permit.take()
-        {
-            permit.forget();
-            self.bound.lower(1);
-        }
+        self.limit.give_back();
     }
 }
 
-/// How many places there are, and how many there may be.
-#[derive(Clone)]
-struct Bound {
-    most: usize,
-    /// A lower number, written by whoever runs the upstream.
-    live: Option<Arc<AtomicUsize>>,
-    /// Those that exist: taken, or free in the semaphore.
-    total: Rc<Cell<usize>>,
+/// Somebody in the queue; leaves it when dropped, with the place that it was given at the same moment.
+struct Waiting<'l> {
+    limit: &'l Shared,
+    ticket: Ticket,
+    told: &'l mut oneshot::Receiver<Verdict>,
+    is_over: bool,
 }
 
-impl Bound {
-    fn wanted(&self) -> usize {
-        let live = self.live.as_ref();
-        let live = live.map_or(self.most, |live| live.load(Ordering::Relaxed));
-        live.clamp(1, self.most)
-    }
-
-    fn surplus(&self) -> usize {
-        self.total.get().saturating_sub(self.wanted())
-    }
-
-    fn lower(&self, by: usize) {
-        self.total.set(self.total.get().saturating_sub(by));
-    }
-}
-
-impl Limit {
-    pub(super) fn new(places: usize, queue: usize, patience: Duration) -> Self {
-        let total = places.max(1);
-        Self {
-            places: Arc::new(Semaphore::new(total)),
-            bound: Bound {
-                most: total,
-                live: None,
-                total: Rc::new(Cell::new(total)),
-            },
-            waiting: Rc::new(Cell::new(0)),
-            queue,
-            patience,
-        }
-    }
-
-    /// With fewer places than it was made with, as long as `live` says so.
-    pub(super) fn bounded_by(mut self, live: Option<Arc<AtomicUsize>>) -> Self {
-        self.bound.live = live;
-        self.fit();
-        self
-    }
-
-    /// Takes away free places that are too many, and adds what may be added. To be called now and then.
-    pub(super) fn fit(&self) {
-        let surplus = self.bound.surplus();
-        if surplus > 0 {
-            self.bound.lower(self.places.forget_permits(surplus));
-        }
-        let (total, wanted) = (self.bound.total.get(), self.bound.wanted());
-        if total < wanted {
-            self.places.add_permits(wanted - total);
-            self.bound.total.set(wanted);
-        }
-    }
-
-    /// Waits for a place. Cancel-safe.
-    pub(super) async fn enter(&self) -> Result<Place, Failure> {
-        self.fit();
-        let place = |permit| Place {
-            permit: Some(permit),
-            bound: self.bound.clone(),
-        };
-        if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
-            return Ok(place(permit));
-        }
-        if self.waiting.get() >= self.queue {
-            return Err(Failure::Overload);
-        }
-        let _waiting = Waiting::join(&self.waiting);
-        match tokio::time::timeout(self.patience, Arc::clone(&self.places).acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(place(permit)),
-            Ok(Err(_closed)) => Err(Failure::Aborted),
-            Err(_elapsed) => Err(Failure::Overload),
-        }
-    }
-
-    /// All places.
-    pub(super) fn total(&self) -> usize {
-        self.bound.total.get()
-    }
-
-    /// Places taken and requests waiting.
-    pub(super) fn load(&self) -> (usize, usize) {
-        let total = self.total();
-        (
-            total - self.places.available_permits().min(total),
-            self.waiting.get(),
-        )
-    }
-}
-
-struct Waiting(Rc<Cell<usize>>);
-
-impl Waiting {
-    fn join(count: &Rc<Cell<usize>>) -> Self {
-        count.set(count.get() + 1);
-        Self(Rc::clone(count))
-    }
-}
-
-impl Drop for Waiting {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        if self.is_over {
+            return;
+        }
+        let left = self.limit.state.borrow_mut().queue.leave(self.ticket);
+        if left.is_none() && matches!(self.told.try_recv(), Ok(Verdict::Come)) {
+            self.limit.give_back();
+            return;
+        }
+        let state = self.limit.state.borrow();
+        self.limit.tell(&state);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_full_queue_and_a_long_wait_are_refused() {
-        let limit = Limit::new(1, 1, Duration::from_secs(10));
-        let first = limit.enter().await;
-        assert!(first.is_ok());
-        let (second, third) = tokio::join!(limit.enter(), limit.enter());
-        assert!(
-            matches!(second, Err(Failure::Overload)),
-            "waited ten seconds"
-        );
-        assert!(
-            matches!(third, Err(Failure::Overload)),
-            "found the queue full"
-        );
-        assert_eq!(limit.load(), (1, 0));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_number_of_places_changes_while_they_are_taken() {
-        let live = Arc::new(AtomicUsize::new(2));
-        let limit = Limit::new(4, 9, Duration::from_secs(10)).bounded_by(Some(Arc::clone(&live)));
-        let (first, second) = (limit.enter().await, limit.enter().await);
-        assert!(first.is_ok() && second.is_ok());
-        assert_eq!((limit.total(), limit.load()), (2, (2, 0)));
-        live.store(3, Ordering::Relaxed);
-        let third = limit.enter().await;
-        assert_eq!((third.is_ok(), limit.total()), (true, 3));
-        // Nobody loses his place, and who waits gets none until there are few enough.
-        live.store(0, Ordering::Relaxed);
-        let waits = limit.enter();
-        tokio::pin!(waits);
-        assert!(is_pending(waits.as_mut()).await);
-        assert_eq!((limit.total(), limit.load()), (3, (3, 1)));
-        drop((first, second));
-        assert!(is_pending(waits.as_mut()).await);
-        assert_eq!((limit.total(), limit.load()), (1, (1, 1)));
-        drop(third);
-        let fourth = waits.await;
-        assert!(fourth.is_ok());
-        // Never more than it was made with.
-        live.store(100, Ordering::Relaxed);
-        limit.fit();
-        assert_eq!((limit.total(), limit.load()), (4, (1, 0)));
-    }
-
-    /// Whether a future is not ready when it is asked once.
-    async fn is_pending(future: impl Future) -> bool {
-        tokio::pin!(future);
-        std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_pending()))
-            .await
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_freed_place_goes_to_who_waits() {
-        let limit = Limit::new(1, 5, Duration::from_secs(10));
-        let first = limit.enter().await;
-        let (second, ()) = tokio::join!(limit.enter(), async { drop(first) });
-        assert!(second.is_ok());
-    }
-}
+pub(super) mod tests;

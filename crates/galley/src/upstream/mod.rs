@@ -1,29 +1,31 @@
 //! The side that composes: PHP over FastCGI, or Apache over HTTP.
 //!
-//! A [`Pool`] belongs to one compositor thread. It makes connections, and it holds the one limit that matters: as many
-//! exchanges at once as the upstream has workers, over all front cores together, with a bounded queue and a deadline in
-//! front. What it returns, an [`Incoming`], occupies its place until it has been read to the end or dropped.
+//! A [`Pool`] belongs to one compositor thread. It makes connections, and it holds the one limit that matters: at most as many
+//! exchanges at once as the upstream has workers, over all front cores together, with a bounded and fair queue in front
+//! (`limit`). Who was let in has a [`Place`]; with it a request is sent, and what comes back, an [`Incoming`], keeps it until
+//! it has been read to the end or dropped. A server that fails again and again is left alone for a while (`breaker`).
 //!
 //! One retry, and only where nothing was received and the method is safe, or where the request was never sent.
 
+mod adaptive;
+mod breaker;
 mod fcgi;
+mod gauge;
 mod http1;
+mod idle;
 pub mod interim;
 mod limit;
-#[cfg(test)]
-mod adaptive;
-#[cfg(test)]
 mod patience;
-#[cfg(test)]
 mod queue;
+mod spec;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use bytes::Bytes;
 use galley_rules::cgi::Script;
+use galley_rules::class::{Class, Network};
 use galley_rules::coded;
 use galley_rules::forward::{Client, UpstreamRequest};
 use galley_rules::outcome::NotStored;
@@ -33,9 +35,14 @@ use http::{HeaderMap, StatusCode};
 
 use crate::body::RequestBody;
 use crate::codec::decode::{Broken as Undecodable, Decoder, Step};
-use limit::{Limit, Place};
+use limit::Limit;
+use tokio::time::Instant;
 
 pub use fcgi::Address;
+pub use gauge::{Gauge, Load, OfClass, ServerGauge};
+pub use limit::{Place, Turn};
+pub use queue::Who;
+pub use spec::{HttpServer, PoolSpec, Target};
 
 /// One request for an upstream, complete.
 pub struct Ask {
@@ -43,6 +50,8 @@ pub struct Ask {
     pub request: UpstreamRequest,
     /// The script that FastCGI is to run; HTTP upstreams do not look at it.
     pub script: Option<Script>,
+    /// Beside whom it waits for a place.
+    pub class: Class,
     /// The client's address.
     pub client_address: IpAddr,
     /// The client's port.
@@ -60,6 +69,14 @@ pub struct Ask {
 }
 
 impl Ask {
+    /// In whose name it waits for a place.
+    pub fn who(&self) -> Who {
+        Who {
+            class: self.class,
+            client: Network::of(self.client_address),
+        }
+    }
+
     fn client(&self) -> Client<'_> {
         Client {
             address: self.client_address,
@@ -74,6 +91,7 @@ impl Ask {
         Self {
             request: self.request.clone(),
             script: self.script.clone(),
+            class: self.class,
             client_address: self.client_address,
             client_port: self.client_port,
             request_id: self.request_id.clone(),
@@ -90,39 +108,10 @@ impl Ask {
     }
 }
 
-/// Which upstream a pool talks to, and how much of it.
-#[derive(Clone, Debug)]
-pub struct PoolSpec {
-    /// Where it is.
-    pub target: Target,
-    /// Exchanges at once.
-    pub in_flight: usize,
-    /// Fewer, as long as this says so: written by whoever runs the upstream, 0 counts as 1.
-    pub places: Option<Arc<AtomicUsize>>,
-    /// Requests that may wait for a place.
-    pub queue: usize,
-    /// How long they may wait.
-    pub queue_timeout: Duration,
-    /// For a connection.
-    pub connect_timeout: Duration,
-    /// From the request sent to the first byte of the answer.
-    pub first_byte_timeout: Duration,
-    /// Between two pieces of the answer.
-    pub read_timeout: Duration,
-}
-
-/// Where an upstream is.
-#[derive(Clone, Debug)]
-pub enum Target {
-    /// A FastCGI application.
-    FastCgi(Address),
-    /// HTTP/1.1 servers, asked in turn: host and port.
-    Http(Vec<(String, u16)>),
-}
-
 /// The way to one upstream, and the limit on it.
 pub struct Pool {
     limit: Limit,
+    gauge: Arc<Gauge>,
     kind: Kind,
 }
 
@@ -132,47 +121,114 @@ enum Kind {
 }
 
 impl Pool {
-    /// A pool that has not connected yet.
-    pub fn new(spec: &PoolSpec) -> Self {
-        let limit = Limit::new(spec.in_flight, spec.queue, spec.queue_timeout)
-            .bounded_by(spec.places.clone());
+    /// A pool that has not connected yet. `gauge`: where it tells what it does.
+    pub fn new(spec: &PoolSpec, gauge: &Arc<Gauge>) -> Self {
+        let limit = Limit::new(spec, gauge);
         let kind = match spec.target.clone() {
-            Target::FastCgi(address) => Kind::FastCgi(fcgi::Connections::new(address, spec)),
-            Target::Http(servers) => Kind::Http(http1::Connections::new(servers, spec)),
+            Target::FastCgi(address) => Kind::FastCgi(fcgi::Connections::new(address, spec, gauge)),
+            Target::Http(servers) => Kind::Http(http1::Connections::new(servers, spec, gauge)),
         };
-        Self { limit, kind }
-    }
-
-    /// Exchanges under way and requests waiting, for `status`.
-    pub fn load(&self) -> (usize, usize) {
-        self.limit.fit();
-        self.limit.load()
+        Self {
+            limit,
+            gauge: Arc::clone(gauge),
+            kind,
+        }
     }
 
     /// Whether work that can wait may go up: nobody waits for a place, and less than half of them are taken.
     pub fn has_room(&self) -> bool {
-        let (taken, waiting) = self.limit.load();
-        waiting == 0 && taken * 2 < self.limit.total()
+        let (taken, waiting, places) = self.limit.load();
+        waiting == 0 && taken * 2 < places
+    }
+
+    /// Waits for a place. Cancel-safe: who leaves holds nothing.
+    ///
+    /// Errors: [`Failure::Overload`] when none comes free in time, [`Failure::Paused`] when the upstream is left alone.
+    pub async fn enter(&self, who: Who, turn: &Turn) -> Result<Place, Failure> {
+        let pause = self.pause();
+        if !pause.is_zero() {
+            self.gauge.set_retry_after(pause.as_secs_f64());
+            return Err(Failure::Paused);
+        }
+        self.limit.enter(who, turn).await
+    }
+
+    /// How long no server is asked; zero where one may be.
+    fn pause(&self) -> Duration {
+        match &self.kind {
+            Kind::FastCgi(connections) => connections.pause(),
+            Kind::Http(connections) => connections.pause(),
+        }
+    }
+
+    /// Somebody else wants what this request is for: it waits in his name, if that is sooner.
+    pub fn hurry(&self, turn: &Turn, who: Who) {
+        self.limit.hurry(turn, who);
     }
 
     /// Sends `ask` and returns when the answer's head has arrived.
     ///
     /// `sending` is called immediately before the first byte of each attempt: what a purge orders before that moment is
     /// composed in. Cancel-safe: dropping it closes the connection, which PHP-FPM takes as an abort.
-    pub async fn send(&self, ask: &Ask, sending: &dyn Fn()) -> Result<Incoming, Failure> {
-        let place = self.limit.enter().await?;
-        let mut retried = false;
+    pub async fn send(
+        &self,
+        place: Place,
+        ask: &Ask,
+        sending: &dyn Fn(),
+    ) -> Result<Incoming, Failure> {
+        let mut first = None;
         loop {
             sending();
+            place.asks();
             let attempt = match &self.kind {
                 Kind::FastCgi(connections) => connections.send(ask).await,
                 Kind::Http(connections) => connections.send(ask).await,
             };
             match attempt {
-                Ok(incoming) => return Ok(incoming.holding(place)),
-                Err(broken) if broken.retry == Retry::Harmless && !retried => retried = true,
-                Err(broken) => return Err(broken.failure),
+                Ok((incoming, standing)) => {
+                    place.is_answered();
+                    if standing == Standing::Recovered {
+                        self.limit.restart();
+                    }
+                    return Ok(incoming.holding(place));
+                }
+                Err(broken) if broken.retry == Retry::Harmless && first.is_none() => {
+                    first = Some(broken.failure);
+                }
+                Err(broken) => return Err(self.failed(&place, broken.failure, first)),
             }
+        }
+    }
+
+    /// What a request that failed says; `first`: what it met before it was tried again.
+    fn failed(&self, place: &Place, failure: Failure, first: Option<Failure>) -> Failure {
+        if failure == Failure::Timeout {
+            place.is_answered();
+        } else if failure == Failure::Paused {
+            self.gauge.set_retry_after(self.pause().as_secs_f64());
+        }
+        // What this request met itself says more than that the server is left alone since.
+        first
+            .filter(|_| failure == Failure::Paused)
+            .unwrap_or(failure)
+    }
+}
+
+/// How an upstream stood when it answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// As ever.
+    Usual,
+    /// No server of it had been asked for a while.
+    Recovered,
+}
+
+impl Standing {
+    fn of(has_recovered: bool) -> Self {
+        if has_recovered {
+            Self::Recovered
+        } else {
+            Self::Usual
         }
     }
 }
@@ -351,6 +407,19 @@ impl Broken {
             failure,
             retry: Retry::Harmless,
         }
+    }
+
+    /// The server is left alone.
+    fn paused() -> Self {
+        Self {
+            failure: Failure::Paused,
+            retry: Retry::Never,
+        }
+    }
+
+    /// Whether this says that nobody is there.
+    fn is_absence(&self) -> bool {
+        matches!(self.failure, Failure::Connect | Failure::Timeout)
     }
 
     fn sent(failure: Failure, ask: &Ask) -> Self {

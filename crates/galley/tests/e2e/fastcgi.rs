@@ -190,6 +190,8 @@ fn no_more_at_php_than_it_has_workers() {
         wait_for("eight in the queue", PATIENCE, || {
             stage.status_number("waiting") == 8
         });
+        // They have their places, and may still be on their way.
+        gate.wait_for_arrivals(2);
         assert_eq!(gate.arrivals(), 2);
         assert_eq!(stage.status_number("in_flight"), 2);
         gate.open();

@@ -28,6 +28,8 @@ mod http_upstream;
 mod lane;
 mod logs;
 mod managed;
+mod overload;
+mod overload_outage;
 mod pool;
 mod process;
 mod program;

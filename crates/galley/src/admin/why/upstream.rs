@@ -3,6 +3,7 @@
 //! Of fields whose values nobody needs to see, such as cookies and credentials, the names are shown; the list of those that
 //! are shown is closed.
 
+use galley_rules::class::Class;
 use galley_rules::cookie;
 use galley_rules::forward::{self, BodyLength, Client, UpstreamRequest};
 use galley_rules::site::Preset;
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::decide::{Below, Now};
 use super::{Explanation, NOBODY};
+use crate::admin::status;
 use crate::serve::Upstream;
 
 /// The request that would go up now; null where none would.
@@ -53,8 +55,11 @@ pub(super) fn value(now: Now, explanation: &Explanation<'_, '_>) -> Value {
         }
         _ => None,
     };
+    let gauge = exchange.upstream().gauge();
     json!({
         "kind": kind,
+        "class": Class::of(&exchange.facts).word(),
+        "load": gauge.map(|gauge| status::upstream(gauge)),
         "form": form,
         "line": line(&request),
         "fields": fields(&request),

@@ -261,6 +261,9 @@ pub(super) fn refused(why: RefusedWhy) -> Advice {
             Advice::fine("the client wants a stored answer only, and there is none")
         }
         RefusedWhy::Overload => Advice::fine("the queue in front of the upstream is full"),
+        RefusedWhy::UpstreamPaused => Advice::fine(
+            "the upstream failed several times on end; one request at a time tries whether it answers again",
+        ),
         RefusedWhy::UpstreamDown => Advice::fine("the upstream cannot be reached"),
         RefusedWhy::UpstreamTimeout => Advice::fine("the upstream takes too long"),
         RefusedWhy::BadUpstream => Advice::fine("the upstream's answer cannot be read"),

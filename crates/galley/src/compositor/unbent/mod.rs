@@ -28,7 +28,9 @@ use http::StatusCode;
 use http::header::HeaderMap;
 use tokio::sync::oneshot;
 
-use super::flight::{Approach, Event, Flight, Judged, NOT_SENT, Seat, Ticket, Wait};
+use super::flight::{
+    Approach, Event, Flight, For, Judged, NOT_SENT, Seat, Ticket, Wait, is_given_up,
+};
 use super::live::Coded;
 use super::renewal::When;
 use super::{Composed, Desk, PageOrder, publish};
@@ -71,7 +73,7 @@ impl Desk {
             overtaken.give_way(&fetch.page.site.name);
         }
         tokio::join!(
-            Box::pin(self.fly(&fetch, &flight, writer)),
+            Box::pin(self.fly(&fetch, &flight, writer, For::Visitors)),
             self.await_others(&fetch, wait)
         );
     }
@@ -93,7 +95,7 @@ impl Desk {
         if let Some(overtaken) = overtaken {
             overtaken.give_way(&fetch.page.site.name);
         }
-        self.fly(&fetch, &flight, writer).await;
+        self.fly(&fetch, &flight, writer, For::Later).await;
     }
 
     /// Waits until a flight has a head to give, and joins those that appear meanwhile. What it gives back is to lead one.
@@ -128,7 +130,10 @@ impl Desk {
             let (index, head) = match wait.event().await {
                 Event::Came(index, head) => (index, head),
                 Event::Changed => continue,
-                Event::Left => return None,
+                Event::Left => {
+                    wait.leave();
+                    return None;
+                }
             };
             let judged = wait.seat(index).map_or(Judged::Refuse, |seat| {
                 self.judge_head(seat, fetch, &place, &head)
@@ -208,6 +213,7 @@ impl Desk {
             if !wait.sit(&flight, Ticket::Joined) {
                 return Approach::Whole;
             }
+            self.hurry(page, &flight);
         }
         if is_silent {
             Approach::Lead(Some(flight))
@@ -274,9 +280,9 @@ impl Desk {
     }
 
     /// Asks the upstream.
-    async fn fly(&self, fetch: &Fetch, flight: &Rc<Flight>, mut writer: FillWriter) {
+    async fn fly(&self, fetch: &Fetch, flight: &Rc<Flight>, mut writer: FillWriter, whom: For) {
         fetch.page.site.tally.begun();
-        match self.ask(fetch, flight, &mut writer).await {
+        match self.ask(fetch, flight, &mut writer, whom).await {
             // Stored before it lands, so that who looks finds one or the other.
             Ok(Some(kept)) => {
                 let finished = writer.finish();
@@ -287,7 +293,9 @@ impl Desk {
                 writer.finish();
             }
             Err(failure) => {
-                fetch.page.site.tally.failed();
+                if !is_given_up(flight, failure) {
+                    fetch.page.site.tally.failed();
+                }
                 self.land_fetch(flight);
                 writer.fail(failure);
             }
@@ -301,6 +309,7 @@ impl Desk {
         fetch: &Fetch,
         flight: &Rc<Flight>,
         writer: &mut FillWriter,
+        whom: For,
     ) -> Result<Option<receive::Kept>, Failure> {
         let page = &fetch.page;
         let epochs = &page.site.epochs;
@@ -311,7 +320,8 @@ impl Desk {
             let asked_about =
                 held.filter(|held| forward::revalidate(&mut asking.request, &held.fields));
             let sending = || flight.asks(epochs.current(), self.clock.tick());
-            let sent_up = self.pool(page.pool)?.send(&asking, &sending);
+            let place = self.place_for(page, flight, whom).await?;
+            let sent_up = self.pool(page.pool)?.send(place, &asking, &sending);
             let incoming = flight.watch(sent_up).await?;
             flight.beat();
             let delay = flight.delay(self.clock.tick());

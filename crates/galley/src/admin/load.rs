@@ -1,0 +1,117 @@
+//! Metrics of the ways to the upstreams: places, queues, classes, servers.
+//!
+//! One series for each upstream of a site; a site with several tells them apart by the address of the first server.
+
+use super::text::{Kind, Text};
+use crate::upstream::{Gauge, Load, OfClass, ServerGauge};
+
+/// Writes the families of all upstreams; `rows` are sites with theirs.
+pub(super) fn metrics<'g>(rows: impl Iterator<Item = (&'g str, &'g Gauge)>, text: &mut Text) {
+    let rows: Vec<(&str, &Gauge)> = rows.collect();
+    places(&rows, text);
+    classes(&rows, text);
+    hurried(&rows, text);
+    servers(&rows, text);
+}
+
+fn places(rows: &[(&str, &Gauge)], text: &mut Text) {
+    type Of = fn(&Load) -> usize;
+    let families: [(&str, Of, &str); 3] = [
+        (
+            "galley_upstream_places",
+            |load| load.limit,
+            "requests that an upstream is given at once, as far as that makes it faster",
+        ),
+        (
+            "galley_upstream_places_most",
+            |load| load.most,
+            "requests that it may be given at once",
+        ),
+        (
+            "galley_upstream_idle_connections",
+            |load| load.idle,
+            "connections that are kept without a request",
+        ),
+    ];
+    for (name, of, help) in families {
+        text.family(name, Kind::Gauge, help);
+        for (site, gauge) in rows {
+            let labels = [("site", *site), ("upstream", first(gauge))];
+            text.sample(name, &labels, of(&gauge.load()) as u64);
+        }
+    }
+}
+
+fn classes(rows: &[(&str, &Gauge)], text: &mut Text) {
+    type Of = fn(&OfClass) -> u64;
+    let families: [(&str, Of, &str); 2] = [
+        (
+            "galley_upstream_let_in_total",
+            |of| of.let_in,
+            "requests that got a place at an upstream, by class",
+        ),
+        (
+            "galley_upstream_turned_away_total",
+            |of| of.turned_away,
+            "requests for which no place came free in time, by class",
+        ),
+    ];
+    for (name, of, help) in families {
+        text.family(name, Kind::Counter, help);
+        for (site, gauge) in rows {
+            for class in gauge.classes() {
+                let labels = [
+                    ("site", *site),
+                    ("upstream", first(gauge)),
+                    ("class", class.class.word()),
+                ];
+                text.sample(name, &labels, of(&class));
+            }
+        }
+    }
+}
+
+fn hurried(rows: &[(&str, &Gauge)], text: &mut Text) {
+    let name = "galley_upstream_hurried_total";
+    let help = "requests that moved to a line where they are served sooner, because somebody else wanted the same page";
+    text.family(name, Kind::Counter, help);
+    for (site, gauge) in rows {
+        let labels = [("site", *site), ("upstream", first(gauge))];
+        text.sample(name, &labels, gauge.hurried_on());
+    }
+}
+
+fn servers(rows: &[(&str, &Gauge)], text: &mut Text) {
+    type Of = fn(&ServerGauge) -> u64;
+    let families: [(&str, Kind, Of, &str); 2] = [
+        (
+            "galley_upstream_paused",
+            Kind::Gauge,
+            |server| u64::from(server.is_paused()),
+            "1 while a server is left alone because it does not answer",
+        ),
+        (
+            "galley_upstream_pauses_total",
+            Kind::Counter,
+            ServerGauge::pauses,
+            "how often that has begun",
+        ),
+    ];
+    for (name, kind, of, help) in families {
+        text.family(name, kind, help);
+        for (site, gauge) in rows {
+            for server in gauge.servers() {
+                let labels = [
+                    ("site", *site),
+                    ("upstream", first(gauge)),
+                    ("server", server.address.as_str()),
+                ];
+                text.sample(name, &labels, of(server));
+            }
+        }
+    }
+}
+
+fn first(gauge: &Gauge) -> &str {
+    gauge.servers().first().map_or("", |server| &server.address)
+}

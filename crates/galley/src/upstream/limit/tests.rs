@@ -1,0 +1,314 @@
+//! The limit under a paused clock: who waits how long, who is told what, and that no place is lost whatever happens.
+
+use super::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::upstream::{Address, PoolSpec, Target};
+use galley_rules::class::{Class, Network};
+use proptest::prelude::*;
+use tokio::task::LocalSet;
+
+/// A pool of one server.
+pub(in crate::upstream) fn spec(places: usize, queue: usize, queue_timeout: Duration) -> PoolSpec {
+    PoolSpec {
+        site: "example.com".to_owned(),
+        target: Target::FastCgi(Address::Tcp("127.0.0.1:9000".to_owned())),
+        in_flight: places,
+        places: None,
+        queue,
+        queue_timeout,
+        connect_timeout: TEN,
+        first_byte_timeout: TEN,
+        read_timeout: TEN,
+        idle_share: 25,
+        idle_age: TEN,
+    }
+}
+
+const TEN: Duration = Duration::from_secs(10);
+
+fn limit(places: usize, queue: usize) -> Limit {
+    of(&spec(places, queue, TEN))
+}
+
+fn of(spec: &PoolSpec) -> Limit {
+    let gauge = Arc::new(Gauge::new(spec));
+    Limit::new(spec, &gauge)
+}
+
+fn visitor(client: u32) -> Who {
+    Who {
+        class: Class::Visitor,
+        client: Network::V4(client),
+    }
+}
+
+async fn enter(limit: &Limit, client: u32) -> Result<Place, Failure> {
+    limit.enter(visitor(client), &Turn::default()).await
+}
+
+fn load(limit: &Limit) -> (usize, usize) {
+    let (taken, waiting, _) = limit.load();
+    let told = limit.0.gauge.load();
+    assert_eq!((told.in_flight, told.waiting), (taken, waiting));
+    (taken, waiting)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_and_a_long_wait_are_refused() {
+    let limit = limit(1, 1);
+    let first = enter(&limit, 1).await;
+    assert!(first.is_ok());
+    let began = Instant::now();
+    let (second, third) = tokio::join!(enter(&limit, 1), enter(&limit, 1));
+    assert!(
+        matches!(second, Err(Failure::Overload)),
+        "waited ten seconds"
+    );
+    assert_eq!(began.elapsed().as_secs(), 10);
+    assert!(
+        matches!(third, Err(Failure::Overload)),
+        "found the queue full"
+    );
+    assert_eq!(load(&limit), (1, 0));
+    let turned_away: u64 = limit.0.gauge.classes().map(|class| class.turned_away).sum();
+    assert_eq!(turned_away, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_freed_place_goes_to_who_waits() {
+    let limit = limit(1, 5);
+    let first = enter(&limit, 1).await;
+    let (second, ()) = tokio::join!(enter(&limit, 2), async { drop(first) });
+    assert!(second.is_ok());
+    drop(second);
+    assert_eq!(load(&limit), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_to_give_way_is_told_at_once() {
+    let limit = limit(1, 2);
+    let _taken = enter(&limit, 1).await;
+    let began = Instant::now();
+    let (first, second, other) = tokio::join!(
+        enter(&limit, 1),
+        async { (enter(&limit, 1).await, began.elapsed()) },
+        enter(&limit, 2)
+    );
+    assert!(matches!(second.0, Err(Failure::Overload)));
+    assert_eq!(second.1, Duration::ZERO);
+    assert!(first.is_err() && other.is_err(), "no place came free");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standing_queue_is_told_early_and_no_place_is_left_empty() {
+    let limit = Rc::new(limit(2, 1000));
+    let local = LocalSet::new();
+    let longest = Rc::new(Cell::new(Duration::ZERO));
+    let (served, refused) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    // Four times as many as can be served: 40 a second, of which each takes 200 ms of one of two places.
+    for number in 0_u32..1600 {
+        let (limit, longest) = (Rc::clone(&limit), Rc::clone(&longest));
+        let (served, refused) = (Rc::clone(&served), Rc::clone(&refused));
+        local.spawn_local(async move {
+            tokio::time::sleep(Duration::from_millis(25) * number).await;
+            let began = Instant::now();
+            let place = enter(&limit, number).await;
+            // The first seconds are a burst, for all that can be known.
+            if number > 400 {
+                longest.set(longest.get().max(began.elapsed()));
+            }
+            if place.is_ok() {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                served.set(served.get() + 1);
+            } else {
+                refused.set(refused.get() + 1);
+            }
+        });
+    }
+    local.await;
+    assert!(longest.get() <= Duration::from_millis(1500), "{longest:?}");
+    // 40 seconds at ten a second.
+    assert!(served.get() >= 395, "{served:?}");
+    assert_eq!(served.get() + refused.get(), 1600);
+    assert_eq!(load(&limit), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_allowed_may_change_while_we_run() {
+    let live = Arc::new(AtomicUsize::new(9));
+    let spec = PoolSpec {
+        places: Some(Arc::clone(&live)),
+        ..spec(3, 10, TEN)
+    };
+    let limit = of(&spec);
+    let places = [
+        enter(&limit, 1).await,
+        enter(&limit, 1).await,
+        enter(&limit, 1).await,
+    ];
+    assert_eq!(
+        limit.load(),
+        (3, 0, 3),
+        "what the file says is not exceeded"
+    );
+    live.store(1, Ordering::Relaxed);
+    let [first, second, third] = places;
+    drop((first, second));
+    assert_eq!(load(&limit), (1, 0));
+    let (fourth, ()) = tokio::join!(enter(&limit, 1), async {
+        assert_eq!(load(&limit), (1, 1), "one is allowed, and it is taken");
+        drop(third);
+    });
+    assert!(fourth.is_ok());
+    live.store(2, Ordering::Relaxed);
+    let fifth = enter(&limit, 1).await;
+    assert!(fifth.is_ok());
+    // Who waits already comes in as well, though nobody leaves.
+    let (sixth, ()) = tokio::join!(enter(&limit, 1), async {
+        live.store(3, Ordering::Relaxed);
+    });
+    assert!(sixth.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_hurried_on_is_served_in_the_other_name() {
+    let limit = limit(1, 100);
+    let taken = enter(&limit, 1).await;
+    let order = RefCell::new(Vec::new());
+    let turn = Turn::default();
+    let crawler = Who {
+        class: Class::Crawler,
+        client: Network::V4(1),
+    };
+    let wait = async |name: &'static str, turn: &Turn| {
+        let place = limit.enter(crawler, turn).await;
+        order.borrow_mut().push(name);
+        drop(place);
+    };
+    let (a, b) = (Turn::default(), Turn::default());
+    tokio::join!(wait("a", &a), wait("b", &b), wait("wanted", &turn), async {
+        limit.hurry(&turn, visitor(2));
+        drop(taken);
+    });
+    assert_eq!(order.into_inner(), ["wanted", "a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_client_is_told_follows_the_queue() {
+    let limit = limit(1, 40);
+    let place = enter(&limit, 0).await.unwrap();
+    // Two answers a second.
+    for _ in 0..30 {
+        place.asks();
+        tokio::time::advance(Duration::from_millis(500)).await;
+        place.is_answered();
+    }
+    let waiting: Vec<_> = (1..=40).map(|client| enter(&limit, client)).collect();
+    let all = LocalSet::new();
+    let told = all
+        .run_until(async {
+            let mut waiting = waiting.into_iter().map(Box::pin).collect::<Vec<_>>();
+            for one in &mut waiting {
+                assert!(tokio::time::timeout(Duration::ZERO, one).await.is_err());
+            }
+            assert!(enter(&limit, 41).await.is_err());
+            limit.0.gauge.retry_after_s()
+        })
+        .await;
+    assert_eq!(told, 21);
+    drop(place);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Come(usize, u32),
+    Leave(usize),
+    Release(usize),
+    Allow(usize),
+    Wait(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        5 => (0..Class::ALL.len(), 0_u32..4).prop_map(|(class, client)| Step::Come(class, client)),
+        2 => any::<usize>().prop_map(Step::Leave),
+        4 => any::<usize>().prop_map(Step::Release),
+        1 => (0_usize..5).prop_map(Step::Allow),
+        1 => (0_u64..3000).prop_map(Step::Wait),
+    ];
+    proptest::collection::vec(step, 0..120)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whoever comes, leaves at any moment, ends, or waits too long: no place is lost, none is given twice, and no more wait
+    /// or are let in than may.
+    #[test]
+    fn no_place_is_lost_and_bounds_hold(steps in steps(), queue in 0_usize..8) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let local = LocalSet::new();
+        local.block_on(&runtime, async move {
+            let live = Arc::new(AtomicUsize::new(3));
+            let spec = PoolSpec { places: Some(Arc::clone(&live)), ..spec(5, queue, TEN) };
+            let limit = Rc::new(of(&spec));
+            let held: Rc<RefCell<Vec<Place>>> = Rc::default();
+            let mut tasks = Vec::new();
+            let mut most = 3;
+            for step in steps {
+                match step {
+                    Step::Come(class, client) => {
+                        let (limit, held) = (Rc::clone(&limit), Rc::clone(&held));
+                        let who = Who { class: Class::ALL[class], client: Network::V4(client) };
+                        tasks.push(tokio::task::spawn_local(async move {
+                            if let Ok(place) = limit.enter(who, &Turn::default()).await {
+                                held.borrow_mut().push(place);
+                            }
+                        }));
+                    }
+                    Step::Leave(at) if !tasks.is_empty() => {
+                        let at = at % tasks.len();
+                        tasks.swap_remove(at).abort();
+                    }
+                    Step::Release(at) if !held.borrow().is_empty() => {
+                        let mut all = held.borrow_mut();
+                        let at = at % all.len();
+                        let place = all.swap_remove(at);
+                        drop(all);
+                        drop(place);
+                    }
+                    Step::Allow(places) => {
+                        live.store(places, Ordering::Relaxed);
+                        most = most.max(places);
+                    }
+                    Step::Wait(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+                    Step::Leave(_) | Step::Release(_) => {}
+                }
+                // Sometimes everything settles, sometimes the next step comes into the middle of it.
+                if tasks.len() % 3 == 0 {
+                    for _ in 0..5 {
+                        tokio::task::yield_now().await;
+                    }
+                }
+                let (taken, waiting) = load(&limit);
+                prop_assert!(taken <= most && waiting <= queue, "{taken} {waiting}");
+                prop_assert!(held.borrow().len() <= taken);
+            }
+            // Everybody ends.
+            live.store(3, Ordering::Relaxed);
+            for _ in 0..400 {
+                let places: Vec<Place> = held.borrow_mut().drain(..).collect();
+                drop(places);
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+            prop_assert_eq!(load(&limit), (0, 0));
+            Ok(())
+        })?;
+    }
+}

@@ -1,0 +1,64 @@
+//! Which upstream a pool talks to, and within what limits. Made once from the configuration; one number may change later, and
+//! is read anew each time ([`PoolSpec::most`]).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::Address;
+
+/// Which upstream a pool talks to, and how much of it.
+#[derive(Clone, Debug)]
+pub struct PoolSpec {
+    /// Whose it is, for the log.
+    pub site: String,
+    /// Where it is.
+    pub target: Target,
+    /// Exchanges at once, at most.
+    pub in_flight: usize,
+    /// A lower number of them, written at any time by whoever runs the upstream; holds from the next request on.
+    pub places: Option<Arc<AtomicUsize>>,
+    /// Requests that may wait for a place.
+    pub queue: usize,
+    /// How long they may wait.
+    pub queue_timeout: Duration,
+    /// For a connection.
+    pub connect_timeout: Duration,
+    /// From the request sent to the first byte of the answer.
+    pub first_byte_timeout: Duration,
+    /// Between two pieces of the answer.
+    pub read_timeout: Duration,
+    /// What part of the places may be connections that are kept without a request, in hundredths.
+    pub idle_share: usize,
+    /// How long such a connection is kept.
+    pub idle_age: Duration,
+}
+
+/// Where an upstream is.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A FastCGI application.
+    FastCgi(Address),
+    /// HTTP/1.1 servers, asked in turn.
+    Http(Vec<HttpServer>),
+}
+
+/// One HTTP/1.1 server.
+#[derive(Clone, Debug)]
+pub struct HttpServer {
+    /// Name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// Connections to it that are kept without a request, by all pools that ask it.
+    pub idle: Arc<AtomicUsize>,
+}
+
+impl PoolSpec {
+    /// Exchanges at once that are allowed at this moment.
+    pub fn most(&self) -> usize {
+        let live = self.places.as_ref();
+        let live = live.map_or(usize::MAX, |places| places.load(Ordering::Relaxed));
+        self.in_flight.min(live).max(1)
+    }
+}
