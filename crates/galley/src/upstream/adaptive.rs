@@ -204,7 +204,7 @@ impl Adaptive {
     }
 
     fn lower(&mut self, now: Judged) {
-        self.set((now.limit * 2 / 3).max(FLOOR));
+        self.set((now.limit * 2 / 3).max(FLOOR).max(self.most / LEAST_SHARE));
         self.before = Some(now);
     }
 
@@ -247,6 +247,10 @@ fn places(count: usize) -> f64 {
 
 /// The least, where more are allowed: with one place alone nobody could be let in beside a request that hangs.
 const FLOOR: usize = 2;
+
+/// The part of the places that crowding alone never takes away: where other programs slow the machine down for a moment, the
+/// way back takes seconds.
+const LEAST_SHARE: usize = 4;
 
 /// Answers that say something together, however few places there are.
 const FEWEST: usize = 20;
