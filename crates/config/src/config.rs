@@ -198,12 +198,23 @@ pub struct Site {
     pub purge_directory: Option<PathBuf>,
     /// Whether WordPress runs as a network in sub-directories.
     pub multisite: bool,
+    /// How often Galley runs its scheduled tasks; `Off` where it cannot.
+    pub cron: Pace,
     /// Limits towards its upstreams.
     pub limits: UpstreamLimits,
     /// How PHP is run, for [`Upstream::Managed`].
     pub managed: ManagedPhp,
     /// Access log of its own.
     pub access: Option<LogTarget>,
+}
+
+/// How often something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Never.
+    Off,
+    /// So much time lies between two beginnings.
+    Every(Duration),
 }
 
 /// Who composes a page.

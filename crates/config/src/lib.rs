@@ -31,7 +31,7 @@ use std::path::Path;
 pub use complaint::{Colour, Complaint, Complaints};
 pub use config::{
     Admin, AdminListen, Cache, CacheDisk, Config, HttpUpstream, Level, Log, LogFormat, LogTarget,
-    ManagedPhp, PhpAddress, Program, Server, Site, Upstream, UpstreamLimits,
+    ManagedPhp, Pace, PhpAddress, Program, Server, Site, Upstream, UpstreamLimits,
 };
 pub use machine::{memory, runtime_dir};
 pub use options::{Fallback, Kind, OptionRow, Section, Status};

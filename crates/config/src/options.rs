@@ -77,6 +77,13 @@ pub enum Kind {
         /// Longest allowed.
         most: Duration,
     },
+    /// A duration, bounds included, or `off`.
+    TimeOrOff {
+        /// Shortest allowed.
+        least: Duration,
+        /// Longest allowed.
+        most: Duration,
+    },
     /// One of these words.
     Word(&'static [&'static str]),
     /// Any text that is not empty.
@@ -276,6 +283,7 @@ impl Kind {
             Self::Count { .. } => "a whole number".to_owned(),
             Self::Size { .. } => "a size such as `\"32MiB\"`".to_owned(),
             Self::Time { .. } => "a duration such as `\"30s\"`".to_owned(),
+            Self::TimeOrOff { .. } => "a duration such as `\"60s\"`, or `\"off\"`".to_owned(),
             Self::Word(words) => one_of(words),
             Self::Text => "a text".to_owned(),
             Self::Path => "a path".to_owned(),
@@ -301,7 +309,9 @@ impl Kind {
         match *self {
             Self::Count { least, most } => Some((least.to_string(), most.to_string())),
             Self::Size { least, most } => Some((write_size(least), write_size(most))),
-            Self::Time { least, most } => Some((write_duration(least), write_duration(most))),
+            Self::Time { least, most } | Self::TimeOrOff { least, most } => {
+                Some((write_duration(least), write_duration(most)))
+            }
             _ => None,
         }
     }

@@ -12,7 +12,7 @@ use galley_rules::site::{Ignore, Preset, Rule, SiteRules, TtlTable};
 use crate::assemble::listen;
 use crate::check;
 use crate::complaint::Complaints;
-use crate::config::{HttpUpstream, ManagedPhp, Program, Site, Upstream, UpstreamLimits};
+use crate::config::{HttpUpstream, ManagedPhp, Pace, Program, Site, Upstream, UpstreamLimits};
 use crate::php;
 use crate::tree::{Given, GivenSite};
 use crate::value::FromValue;
@@ -52,6 +52,7 @@ pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Comp
     check::composes(given, &upstream, complaints);
     let mut further = Vec::new();
     let rules = site_rules(given, &mut further, complaints);
+    let cron = cron(own, no_cron(&hosts, &upstream, rules.preset), complaints);
     Site {
         token_file: token_file(given, around, &hosts, complaints),
         name: hosts.first().map_or_else(String::new, check::host_text),
@@ -68,6 +69,7 @@ pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Comp
         purge_get: own.value("purge_get"),
         purge_directory: own.given("purge_directory"),
         multisite: own.value("multisite"),
+        cron,
         managed: ManagedPhp {
             workers: own.value("php_workers"),
             timeout: own
@@ -137,6 +139,39 @@ fn upstream(given: &Given, complaints: &mut Complaints) -> Upstream {
     match given.given::<Vec<HttpUpstream>>("upstream") {
         Some(list) => Upstream::Http(list),
         None => Upstream::Files,
+    }
+}
+
+/// How often the scheduled tasks run: once a minute where nothing hinders it; what the file asks for must be possible.
+fn cron(own: &Given, hindrance: Option<&str>, complaints: &mut Complaints) -> Pace {
+    let given = own.given::<Pace>("cron");
+    let Some(hindrance) = hindrance else {
+        return given.unwrap_or(Pace::Every(USUAL_CRON));
+    };
+    if let Some(Pace::Every(_)) = given {
+        let message = format!("`site.cron` is given, but {hindrance}");
+        complaints.add(
+            own.place("cron"),
+            "site.cron",
+            message,
+            "take it out, or mend that",
+        );
+    }
+    Pace::Off
+}
+
+/// Why Galley cannot run the scheduled tasks of a site.
+fn no_cron(hosts: &[HostPattern], upstream: &Upstream, preset: Preset) -> Option<&'static str> {
+    let has_host = hosts
+        .iter()
+        .any(|host| matches!(host, HostPattern::Exact(_)));
+    match (preset, upstream) {
+        (Preset::None, _) => {
+            Some("without the WordPress preset nothing is known of scheduled tasks")
+        }
+        (_, Upstream::Files) => Some("there is neither `php` nor `upstream` to run them"),
+        _ if !has_host => Some("none of `hosts` can be asked for: all have a `*`"),
+        _ => None,
     }
 }
 
@@ -290,6 +325,9 @@ fn place_of(upstream: Upstream, further: &mut Vec<Upstream>) -> usize {
 
 /// What WordPress itself asks for while it updates (`set_time_limit( 300 )`).
 const PHP_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// As WordPress spreads its own calls: it never calls its scheduler twice within a minute.
+const USUAL_CRON: Duration = Duration::from_secs(60);
 
 /// Four times the five workers that PHP-FPM's own default has; in the middle of what small servers run.
 const DEFAULT_IN_FLIGHT: usize = 20;

@@ -129,6 +129,9 @@ pub(crate) static TABLE: &[OptionRow] = &[
         .or("[]").example(r#"["ref", "mc_*"]"#),
     row(Section::Site, "multisite", Flag, "Whether WordPress runs as a network in sub-directories.")
         .or("false"),
+    row(Section::Site, "cron", Kind::TimeOrOff { least: ms(1_000), most: DAY }, "How often Galley runs WordPress's scheduled tasks (`wp-cron.php`). It needs a host without `*`.")
+        .computed(r#"`"60s"`; `"off"` without the preset, without an upstream, or where all hosts have a `*`"#)
+        .example(r#""60s""#),
     row(Section::Site, "php_workers", Count { least: 0, most: 4096 }, "Workers of a managed PHP. 0: as many as memory and cores allow, by what a worker is seen to take.")
         .or("0").unit("workers"),
     row(Section::Site, "php_command", List(&Text), "Another FastCGI program in place of PHP-FPM, with its arguments: `php_workers` processes of it, each with the socket as its standard input, and started again whenever one ends.")

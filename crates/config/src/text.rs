@@ -5,13 +5,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use galley_rules::route::{HostPattern, canonical_host};
 use galley_rules::site::NamePattern;
 use ipnet::IpNet;
 
 use crate::complaint::nearest;
-use crate::config::{AdminListen, HttpUpstream, LogTarget, PhpAddress, Upstream};
+use crate::config::{AdminListen, HttpUpstream, LogTarget, Pace, PhpAddress, Upstream};
 use crate::options::{Kind, one_of};
 use crate::quantity::{parse_duration, parse_size};
 use crate::read::{Problem, bounded_number, out_of_bounds, problem};
@@ -33,14 +34,11 @@ pub(crate) fn parse_text(kind: &Kind, text: &str, base: &Path) -> Result<Value, 
                 "write a whole number with KiB, MiB or GiB (or kB, MB, GB): `\"32MiB\"`",
             ),
         },
-        Kind::Time { least, most } => match parse_duration(text) {
-            Some(time) if time < *least || time > *most => Err(out_of_bounds(kind, time < *least)),
-            Some(time) => Ok(Value::Time(time)),
-            None => problem(
-                "which is not a duration",
-                "write a whole number with its unit, ms, s, m, h or d: `\"30s\"`",
-            ),
-        },
+        Kind::Time { least, most } => duration(kind, (*least, *most), text).map(Value::Time),
+        Kind::TimeOrOff { .. } if text == "off" => Ok(Value::Pace(Pace::Off)),
+        Kind::TimeOrOff { least, most } => {
+            duration(kind, (*least, *most), text).map(|time| Value::Pace(Pace::Every(time)))
+        }
         Kind::Word(words) => word(words, text),
         Kind::Text | Kind::Glob => Ok(Value::Text(text.to_owned())),
         Kind::Path => Ok(Value::Path(base.join(text))),
@@ -65,6 +63,22 @@ pub(crate) fn parse_text(kind: &Kind, text: &str, base: &Path) -> Result<Value, 
         Kind::Flag | Kind::Count { .. } | Kind::List(_) | Kind::Later(_) => {
             problem("a text where none is meant", "see the reference page")
         }
+    }
+}
+
+/// A duration within the bounds of its kind.
+fn duration(
+    kind: &Kind,
+    (least, most): (Duration, Duration),
+    text: &str,
+) -> Result<Duration, Problem> {
+    match parse_duration(text) {
+        Some(time) if time < least || time > most => Err(out_of_bounds(kind, time < least)),
+        Some(time) => Ok(time),
+        None => problem(
+            "which is not a duration",
+            "write a whole number with its unit, ms, s, m, h or d: `\"30s\"`",
+        ),
     }
 }
 

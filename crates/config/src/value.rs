@@ -12,7 +12,7 @@ use galley_rules::site::NamePattern;
 use ipnet::IpNet;
 
 use crate::complaint::Place;
-use crate::config::{AdminListen, HttpUpstream, LogTarget, Upstream};
+use crate::config::{AdminListen, HttpUpstream, LogTarget, Pace, Upstream};
 
 /// A value of some kind.
 #[derive(Clone, Debug)]
@@ -21,6 +21,7 @@ pub(crate) enum Value {
     /// A count, or a size in bytes.
     Number(u64),
     Time(Duration),
+    Pace(Pace),
     /// A word, a text, a URL path or a glob.
     Text(String),
     /// Absolute.
@@ -60,6 +61,7 @@ from_value! {
     Flag => bool,
     Number => u64,
     Time => Duration,
+    Pace => Pace,
     Text => String,
     Path => PathBuf,
     Address => SocketAddr,
