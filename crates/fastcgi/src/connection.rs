@@ -11,7 +11,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::Error;
 use crate::exchange::{Event, Exchange, Request};
@@ -95,6 +95,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let _ = std::task::ready!(self.poll_read(cx));
         self.exchange.spend();
         Poll::Ready(())
+    }
+
+    /// Returns when the responder has closed the connection, after telling it that no further request will come.
+    ///
+    /// PHP-FPM looks at the connection again when the script has ended, which may be long after [`Event::End`]
+    /// (`fastcgi_finish_request()`): so this is the moment at which its worker is free. What still comes is dropped. Dropped
+    /// midway, it closes the connection.
+    pub async fn released(mut self) {
+        // Where that fails the connection is gone, which is what is waited for.
+        let _ = self.stream.shutdown().await;
+        let mut rest = [0; 512];
+        while matches!(self.stream.read(&mut rest).await, Ok(1..)) {}
     }
 
     /// The stream, for its address or its options.

@@ -59,7 +59,7 @@ fn hits_allocate_nothing() {
         &file,
         format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\nworkers = 1\n[admin]\nlisten = \"off\"\n[log]\naccess = \"{dir}/access.log\"\n\
-             [cache]\nmemory = \"64MiB\"\n[[site]]\nhosts = [\"example.test\"]\nroot = \"{dir}/root\"\nupstream = [\"{}\"]\n\
+             [cache]\nmemory = \"64MiB\"\n[[site]]\nhosts = [\"example.test\"]\ncron = \"off\"\nroot = \"{dir}/root\"\nupstream = [\"{}\"]\n\
              compress = [\"gzip\", \"br\"]\n\
              dense_after = 0\n",
             origin.url()

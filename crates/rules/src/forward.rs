@@ -191,6 +191,29 @@ pub fn heard(request: &mut UpstreamRequest, names: &str) {
     }
 }
 
+/// What the plugin is told about WordPress's scheduled tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// Nothing: WordPress sees to them itself.
+    Own,
+    /// Galley runs them, so visits need not start them.
+    Kept,
+    /// This request is such a run.
+    Run,
+}
+
+/// Tells the plugin who runs scheduled tasks. Declared unkeyed: no page shows it.
+pub fn schedule(request: &mut UpstreamRequest, schedule: Schedule) {
+    let word = match schedule {
+        Schedule::Own => return,
+        Schedule::Kept => "kept",
+        Schedule::Run => "run",
+    };
+    request
+        .fields
+        .push((GALLEY_CRON, HeaderValue::from_static(word)));
+}
+
 /// What an upstream that makes addresses of itself must know: how it was reached.
 fn push_forwarded(request: &mut UpstreamRequest, facts: &Facts) {
     let port = facts.port().unwrap_or(facts.scheme().default_port());
@@ -290,6 +313,8 @@ const KNOWS_TAGS: &str = "vhp=\"Surrogate/1.0 tags/1\"";
 const GALLEY_REQUEST: HeaderName = HeaderName::from_static("galley-request");
 /// For the plugin: names of orders that have arrived.
 const GALLEY_HEARD: HeaderName = HeaderName::from_static("galley-heard");
+/// For the plugin: who runs scheduled tasks.
+const GALLEY_CRON: HeaderName = HeaderName::from_static("galley-cron");
 /// The answer may be stored: the plugin gathers what the page is made of.
 const SHARED: &str = "shared";
 /// The answer is for one client.
@@ -302,6 +327,6 @@ const DESKTOP_AGENT: &str =
 const MOBILE_AGENT: &str =
     "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Mobile Galley";
 
-/// Four of the closed list, three forwarding fields, two for the plugin, three that [`address`] adds, and two of
+/// Four of the closed list, three forwarding fields, three for the plugin, three that [`address`] adds, and two of
 /// [`capabilities`].
-const TRIMMED_FIELDS: usize = 14;
+const TRIMMED_FIELDS: usize = 15;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use galley_rules::cgi::{self, BadCgiHead, Connection, Script};
 use galley_rules::facts::{Facts, Line, Scheme};
-use galley_rules::forward::{self, BodyLength, Client, UpstreamRequest};
+use galley_rules::forward::{self, BodyLength, Client, Schedule, UpstreamRequest};
 use galley_rules::key::write_key;
 use galley_rules::site::{Ignore, Rule, SiteRules};
 use proptest::prelude::*;
@@ -218,7 +218,11 @@ fn a_whole_request_loses_what_is_not() {
 
 #[test]
 fn the_plugin_is_told_what_only_galley_can_know() {
-    let claimed = [("Galley-Request", "shared"), ("Galley-Heard", "CANARY")];
+    let claimed = [
+        ("Galley-Request", "shared"),
+        ("Galley-Heard", "CANARY"),
+        ("Galley-Cron", "run"),
+    ];
     let shared = forward::trimmed(&facts(&LINE, &claimed));
     assert_eq!(field(&shared, "galley-request"), ["shared"]);
     assert!(field(&shared, "galley-heard").is_empty());
@@ -233,6 +237,15 @@ fn the_plugin_is_told_what_only_galley_can_know() {
     let mut request = whole(&LINE, &[]);
     forward::for_plugin(&mut request, "");
     assert!(field(&request, "galley-heard").is_empty());
+    for (schedule, word) in [
+        (Schedule::Own, None),
+        (Schedule::Kept, Some("kept")),
+        (Schedule::Run, Some("run")),
+    ] {
+        let mut request = whole(&LINE, &claimed);
+        forward::schedule(&mut request, schedule);
+        assert_eq!(field(&request, "galley-cron"), Vec::from_iter(word));
+    }
 }
 
 #[test]

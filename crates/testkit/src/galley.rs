@@ -74,7 +74,8 @@ struct Heard {
 }
 
 impl Galley {
-    /// Writes `config` to `dir/galley.toml` and runs `galley run --config` with it. Ready when this returns.
+    /// Writes `config` to `dir/galley.toml` and runs `galley run --config` with it. Ready when this returns. Scheduled tasks
+    /// are off unless the configuration speaks of them, so that the upstream gets what the test sends and nothing else.
     ///
     /// # Errors
     /// [`Trouble::Missing`] without a binary, [`Trouble::Ended`] or [`Trouble::Late`] with what it said when it does not
@@ -87,7 +88,7 @@ impl Galley {
     pub fn start_binary(binary: &Path, dir: &Path, config: &str) -> Result<Self, Trouble> {
         fs::create_dir_all(dir).during(format_args!("make {}", dir.display()))?;
         let file = dir.join("galley.toml");
-        fs::write(&file, config).during(format_args!("write {}", file.display()))?;
+        fs::write(&file, without_cron(config)).during(format_args!("write {}", file.display()))?;
         Self::start_config(binary, dir, &file)
     }
 
@@ -325,6 +326,15 @@ fn binary() -> Result<PathBuf, Trouble> {
     given.or_else(beside).ok_or_else(|| Trouble::Missing {
         program: "galley (build it, or set GALLEY_BIN)".to_owned(),
     })
+}
+
+/// The configuration with scheduled tasks off in each site, unless it says something of them.
+fn without_cron(config: &str) -> String {
+    if config.contains("cron =") {
+        config.to_owned()
+    } else {
+        config.replace("[[site]]", "[[site]]\ncron = \"off\"")
+    }
 }
 
 fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {

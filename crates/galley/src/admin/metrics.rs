@@ -6,6 +6,7 @@
 //! A site's token gets its site's families only. What no site was found for stands under the site `-`.
 
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use axum::extract::State as Extract;
 use axum::http::header;
@@ -17,6 +18,7 @@ use super::php;
 use super::target::{Target, View, target};
 use super::text::{Kind, Text};
 use super::{disk, load, status};
+use crate::compositor::cron::CronState;
 use crate::compositor::tally::Fills;
 use crate::serve::Site;
 use crate::supervise::Numbers;
@@ -70,6 +72,7 @@ struct Own {
     healed: u64,
     fills: Fills,
     upstreams: Vec<Arc<Gauge>>,
+    cron: Option<CronState>,
 }
 
 fn rows(state: &State, target: &Target) -> Vec<Row> {
@@ -92,6 +95,7 @@ fn rows(state: &State, target: &Target) -> Vec<Row> {
                 healed: site.healing.healed(),
                 fills: site.core.tally.fills(),
                 upstreams: site.gauges(),
+                cron: site.cron.as_ref().map(|_| site.core.cron.state()),
             }),
             php: site.php.clone(),
         })
@@ -288,6 +292,7 @@ fn sites(rows: &[Row], text: &mut Text) {
     owned(rows, text);
     php::metrics(rows, text);
     upstreams(rows, text);
+    cron(rows, text);
     times(
         rows,
         text,
@@ -385,6 +390,48 @@ fn owned(rows: &[Row], text: &mut Text) {
         text.family(name, Kind::Counter, help);
         for (row, own) in rows.iter().filter_map(|row| Some((row, row.own.as_ref()?))) {
             text.sample(name, &[("site", &row.site)], of(own));
+        }
+    }
+}
+
+/// Of the sites whose scheduled tasks Galley runs.
+fn cron(rows: &[Row], text: &mut Text) {
+    type Of = fn(&CronState) -> u64;
+    let last_began = |runs: &CronState| {
+        let began = runs.last.map(|last| last.began);
+        began.map_or(0, |began| {
+            began
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_secs()
+        })
+    };
+    let families: [(&str, Kind, Of, &str); 3] = [
+        (
+            "galley_cron_runs_total",
+            Kind::Counter,
+            |runs| runs.runs,
+            "runs of scheduled tasks that went well",
+        ),
+        (
+            "galley_cron_failures_total",
+            Kind::Counter,
+            |runs| runs.failures,
+            "runs of scheduled tasks that failed",
+        ),
+        (
+            "galley_cron_last_run_timestamp_seconds",
+            Kind::Gauge,
+            last_began,
+            "when the latest run of scheduled tasks began, in seconds since 1970; 0: none has",
+        ),
+    ];
+    for (name, kind, of, help) in families {
+        text.family(name, kind, help);
+        for row in rows {
+            if let Some(runs) = row.own.as_ref().and_then(|own| own.cron.as_ref()) {
+                text.sample(name, &[("site", &row.site)], of(runs));
+            }
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::UNIX_EPOCH;
 
 use axum::Json;
 use axum::extract::State as Extract;
@@ -124,6 +125,7 @@ fn of_site(state: &State, site: &Site) -> Value {
         "requests": totals.requests(),
         "answers": words(&totals),
         "hit_ratio": Minute::all(&totals).hit_ratio(),
+        "cron": cron(state, site),
         "last_10_minutes": { "requests": lately.requests, "hit_ratio": lately.hit_ratio() },
     })
 }
@@ -136,6 +138,31 @@ fn php(numbers: &Numbers) -> Value {
         "worker_bytes": read(&numbers.worker_bytes), "largest_bytes": read(&numbers.largest_bytes),
         "bytes": read(&numbers.bytes), "share_bytes": read(&numbers.share_bytes),
         "replaced": read(&numbers.replaced), "overdue": read(&numbers.overdue), "restarts": read(&numbers.restarts),
+    })
+}
+
+/// The runs of a site's scheduler; null where Galley makes none.
+fn cron(state: &State, site: &Site) -> Value {
+    let Some(cron) = &site.cron else {
+        return Value::Null;
+    };
+    let now = state.services.clock.tick();
+    let runs = site.core.cron.state();
+    let last = runs.last.map(|last| {
+        json!({
+            "began": last.began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+            "took_ms": u64::try_from(last.took.as_millis()).unwrap_or(u64::MAX),
+            "ok": last.result.is_ok(),
+            "trouble": last.result.err().map(|trouble| trouble.to_string()),
+        })
+    });
+    json!({
+        "every_s": cron.every.as_secs(),
+        "running": runs.is_running,
+        "runs": runs.runs,
+        "failures": runs.failures,
+        "last": last,
+        "next_in_s": runs.next.map(|next| next.since(now).as_secs()),
     })
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use galley_config::{
-    Config, HttpUpstream, LogTarget, PhpAddress, Site as SiteConfig, Upstream as Configured,
+    Config, HttpUpstream, LogTarget, Pace, PhpAddress, Site as SiteConfig, Upstream as Configured,
 };
 use galley_files::{Options, Root};
 use galley_rules::route::HostPattern;
@@ -22,12 +22,12 @@ use crate::compositor::{self, Handle};
 use crate::compress::{Compressing, Compressor};
 use crate::front::{Limits, Listeners};
 use crate::serve::{
-    Folder, Healing, Pool, Services, Site, Sites, SmallFiles, Upstream, UpstreamWarnings,
+    Cron, Folder, Healing, Pool, Services, Site, Sites, SmallFiles, Upstream, UpstreamWarnings,
 };
 use crate::supervise::{Managed, Numbers};
 use crate::sys;
 use crate::telemetry::access::AccessLog;
-use crate::upstream::{Address, HttpServer, PoolSpec, Target};
+use crate::upstream::{Address, End, HttpServer, PoolSpec, Target};
 
 /// What was built.
 pub(super) struct Built {
@@ -126,6 +126,8 @@ struct Planned {
     compositor: usize,
     primary: Kind,
     further: Vec<Kind>,
+    /// The pool of its scheduler.
+    cron: Option<usize>,
 }
 
 #[derive(Clone, Copy)]
@@ -148,11 +150,27 @@ impl Plan {
                 other => self.pool(compositor, site, other, program.as_ref()),
             })
             .collect();
+        let cron = match site.cron {
+            Pace::Every(_) => self.cron_pool(compositor, primary),
+            Pace::Off => None,
+        };
         Planned {
             compositor,
             primary,
             further,
+            cron,
         }
+    }
+
+    /// A pool of its own for the scheduler, to the upstream of `primary`.
+    fn cron_pool(&mut self, compositor: usize, primary: Kind) -> Option<usize> {
+        let (Kind::Php(index) | Kind::Http(index)) = primary else {
+            return None;
+        };
+        let pools = self.pools.get_mut(compositor)?;
+        let spec = pools.get(index)?.for_cron(compositor::cron::LONGEST_RUN);
+        pools.push(spec);
+        Some(pools.len() - 1)
     }
 
     fn pool(
@@ -204,6 +222,7 @@ impl Plan {
             read_timeout: limits.read_timeout,
             idle_share: limits.idle_share,
             idle_age: limits.idle_age,
+            end: End::Answer,
         });
         kind(pools.len() - 1)
     }
@@ -255,11 +274,29 @@ fn build_site(
         purge_get: site.purge_get,
         token: token(site.token_file.as_ref())?,
         healing: Healing::default(),
+        cron: cron(site, planned, compositors),
         hosts: site.hosts.clone(),
         number: own.number,
         mark: own.mark,
         log: own.log,
         php: own.php,
+    })
+}
+
+/// How the site's scheduled tasks are run, by the first host that is one.
+fn cron(site: &SiteConfig, planned: &Planned, compositors: &[Handle]) -> Option<Cron> {
+    let (Pace::Every(every), Some(index)) = (site.cron, planned.cron) else {
+        return None;
+    };
+    let host = site.hosts.iter().find_map(|host| match host {
+        HostPattern::Exact(name) => Some(name.clone()),
+        HostPattern::Wildcard(_) | HostPattern::Any => None,
+    });
+    let compositor = compositors.get(planned.compositor)?.clone();
+    Some(Cron {
+        every,
+        host: host?,
+        pool: Pool { compositor, index },
     })
 }
 

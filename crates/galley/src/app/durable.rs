@@ -15,6 +15,7 @@ use siphasher::sip::SipHasher13;
 
 use super::StartError;
 use crate::clock::Clock;
+use crate::compositor::cron::Cron;
 use crate::compositor::heard::Heard;
 use crate::compositor::{self, flight, tally::Tally};
 use crate::compress::Compressing;
@@ -99,6 +100,7 @@ impl Identities {
                 waiters: site.limits.waiters,
             },
             heard: Heard::default(),
+            cron: Cron::default(),
         };
         (core, mark)
     }

@@ -5,6 +5,7 @@
 
 mod build;
 mod canary;
+mod cron;
 mod durable;
 mod php;
 mod signals;
@@ -125,6 +126,7 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
         let durable = built.services.durable.clone();
         let upkeep = upkeep::start(durable.clone(), &built.sites)?;
         let canaries = canary::start(config, &built.sites)?;
+        let schedules = cron::start(&built.sites, clock);
         let running = Running::start(
             config,
             &built,
@@ -150,6 +152,7 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
         tracing::info!("draining");
         let _ = stop.send(true);
         drop(canaries);
+        drop(schedules);
         drop(built);
         running.end(config.server.drain_timeout).await;
         let closing = tokio::task::spawn_blocking(move || {

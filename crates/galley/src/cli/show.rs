@@ -109,20 +109,21 @@ pub(super) fn status(value: &Value) {
     let widest = sites.iter().map(|site| text(&site["name"]).chars().count());
     let width = widest.max().unwrap_or(0).max("SITE".len());
     line(&format!(
-        "{:<width$}  {:<8} {:>8} {:>12} {:>8} {:>12} {:>8}",
-        "SITE", "UPSTREAM", "PURGES", "REQUESTS", "HITS", "LAST 10 MIN", "HITS"
+        "{:<width$}  {:<8} {:>8} {:>12} {:>8} {:>12} {:>8}  {}",
+        "SITE", "UPSTREAM", "PURGES", "REQUESTS", "HITS", "LAST 10 MIN", "HITS", "CRON"
     ));
     for site in sites {
         let lately = &site["last_10_minutes"];
         line(&format!(
-            "{:<width$}  {:<8} {:>8} {:>12} {:>8} {:>12} {:>8}",
+            "{:<width$}  {:<8} {:>8} {:>12} {:>8} {:>12} {:>8}  {}",
             text(&site["name"]),
             text(&site["upstream"]),
             site["purges"].to_string(),
             site["requests"].to_string(),
             percent(&site["hit_ratio"]),
             lately["requests"].to_string(),
-            percent(&lately["hit_ratio"])
+            percent(&lately["hit_ratio"]),
+            cron(&site["cron"])
         ));
     }
 }
@@ -169,6 +170,24 @@ fn upstreams(sites: &[&Value]) -> Vec<String> {
         }
     }
     lines
+}
+
+/// How a site's scheduled tasks fare.
+fn cron(cron: &Value) -> String {
+    if cron.is_null() {
+        return "off".to_owned();
+    }
+    let last = &cron["last"];
+    let last = match (last["ok"].as_bool(), last["took_ms"].as_u64()) {
+        (Some(true), Some(took)) => format!("ok in {took} ms"),
+        (Some(false), _) => format!("failed: {}", text(&last["trouble"])),
+        (Some(true) | None, _) => "not yet".to_owned(),
+    };
+    match cron["next_in_s"].as_u64() {
+        _ if cron["running"] == true => format!("running; the last: {last}"),
+        Some(next) => format!("{last}, next in {next}s"),
+        None => last,
+    }
 }
 
 /// The disk's line; none without a disk.

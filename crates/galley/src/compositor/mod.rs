@@ -7,6 +7,7 @@
 //! An exchange with the upstream belongs to the compositor, not to the client: unsafe methods run to their end, so that
 //! what they change is heard of also when the client has gone.
 
+pub mod cron;
 pub mod flight;
 pub mod heard;
 mod join;
@@ -60,6 +61,8 @@ pub struct Site {
     pub flights: flight::Limits,
     /// The plugin's orders that have arrived.
     pub heard: heard::Heard,
+    /// What became of its scheduled tasks.
+    pub cron: cron::Cron,
 }
 
 /// A cacheable page that is wanted.
@@ -116,6 +119,10 @@ enum Order {
         oneshot::Sender<Result<Composed, Failure>>,
     ),
     Refetch(Box<unbent::Fetch>, renewal::When),
+    Cron(
+        Box<cron::CronOrder>,
+        oneshot::Sender<Result<(), cron::CronTrouble>>,
+    ),
 }
 
 /// Sends orders to one compositor. Cheap to clone.
@@ -249,6 +256,7 @@ impl Desk {
             Order::Refresh(order, when) => Box::pin(self.refresh(*order, when)).await,
             Order::Fetch(fetch, reply) => self.fetch(fetch, reply).await,
             Order::Refetch(fetch, when) => Box::pin(self.refetch(*fetch, when)).await,
+            Order::Cron(order, reply) => Box::pin(self.cron(*order, reply)).await,
         }
     }
 

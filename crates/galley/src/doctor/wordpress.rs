@@ -75,7 +75,7 @@ fn cron(wordpress: &Value) -> Finding {
             late / 60
         ),
         "WordPress does its tasks when a visitor reaches PHP; with a cache in front that is seldom: scheduled posts do not appear",
-        "a line in the crontab of PHP's user: * * * * * php /path/to/wordpress/wp-cron.php; and define('DISABLE_WP_CRON', true); in wp-config.php",
+        "galley status says whether Galley runs them (`cron` of the site) and how it goes; else a line in the crontab of PHP's user: * * * * * php /path/to/wordpress/wp-cron.php",
     )
 }
 

@@ -125,6 +125,7 @@ pub async fn whole(
     );
     forward::capabilities(&mut request, &exchange.site.core.rules);
     forward::for_plugin(&mut request, &exchange.site.core.heard.line());
+    forward::schedule(&mut request, exchange.site.schedule());
     let order = PassOrder {
         site: Arc::clone(&exchange.site.core),
         pool: pool.index,
@@ -168,6 +169,7 @@ fn page_order(exchange: &Exchange<'_>, pool: &Pool, script: Option<Script>) -> P
     forward::address(&mut request, &client(exchange));
     forward::capabilities(&mut request, &exchange.site.core.rules);
     forward::heard(&mut request, &exchange.site.core.heard.line());
+    forward::schedule(&mut request, exchange.site.schedule());
     PageOrder {
         site: Arc::clone(&exchange.site.core),
         pool: pool.index,

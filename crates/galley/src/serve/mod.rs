@@ -5,6 +5,7 @@
 //! page. Nothing in here knows sockets; the front writes what an [`Answer`] says.
 
 mod answer;
+mod cron;
 mod exchange;
 mod fetch;
 mod file;
@@ -29,11 +30,12 @@ use crate::compositor::renewal::{self, When};
 use crate::fault::Fault;
 
 pub use answer::{Answer, Body, Fields};
+pub use cron::run_cron;
 pub use exchange::{Admission, Exchange, admit, site_mark};
 pub use folder::{Folder, SmallFiles, TRUSTED, Wanted};
 pub use heal::Healing;
 pub use hit::{Hit, hit};
-pub use site::{Pool, Services, Site, Sites, Upstream, UpstreamWarnings};
+pub use site::{Cron, Pool, Services, Site, Sites, Upstream, UpstreamWarnings};
 
 /// Answers an exchange whose body has arrived. Never fails: what goes wrong is told to the client.
 pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Answer {

@@ -1,8 +1,10 @@
 //! What the server knows while it runs: sites by host, and the services that all exchanges share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use galley_rules::facts::Facts;
+use galley_rules::forward::Schedule;
 use galley_rules::key;
 use galley_rules::route::{HostPattern, HostTable};
 use galley_store::entry::Entry;
@@ -45,6 +47,8 @@ pub struct Site {
     pub token: Option<String>,
     /// Its pages that were refreshed because they named files that are gone.
     pub healing: Healing,
+    /// How its scheduled tasks are run; `None`: not by Galley.
+    pub cron: Option<Cron>,
     /// Its hosts, for the admin API.
     pub hosts: Vec<HostPattern>,
     /// Its place among the sites.
@@ -92,6 +96,15 @@ impl Site {
         let upstream = self.upstream_of(facts);
         let by_rule = !std::ptr::eq(upstream, &raw const self.upstream);
         by_rule && matches!(upstream, Upstream::Php(_))
+    }
+
+    /// Who runs its scheduled tasks, for the plugin: Galley, as long as that goes well.
+    pub fn schedule(&self) -> Schedule {
+        if self.core.cron.is_relied_on() {
+            Schedule::Kept
+        } else {
+            Schedule::Own
+        }
     }
 
     /// Whether the disk may hold something under a key. Asks no disk.
@@ -156,6 +169,16 @@ impl Pool {
         }
         fault
     }
+}
+
+/// How Galley runs a site's scheduled tasks.
+pub struct Cron {
+    /// From one run to the next.
+    pub every: Duration,
+    /// The host that is asked for.
+    pub host: String,
+    /// A pool for nothing else.
+    pub pool: Pool,
 }
 
 /// The sites of one listener.

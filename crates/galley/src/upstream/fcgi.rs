@@ -27,7 +27,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 use super::breaker::Breaker;
-use super::{Ask, Broken, Gauge, Incoming, IncomingBody, Instant, PoolSpec, Retry, Standing};
+use super::{Ask, Broken, End, Gauge, Incoming, IncomingBody, Instant, PoolSpec, Retry, Standing};
 use crate::body::BodyReader;
 
 /// Where a FastCGI application listens.
@@ -55,6 +55,7 @@ pub(super) struct Connections {
     connect_timeout: Duration,
     first_byte_timeout: Duration,
     read_timeout: Duration,
+    end: End,
 }
 
 impl Connections {
@@ -65,6 +66,7 @@ impl Connections {
             connect_timeout: spec.connect_timeout,
             first_byte_timeout: spec.first_byte_timeout,
             read_timeout: spec.read_timeout,
+            end: spec.end,
         }
     }
 
@@ -110,6 +112,7 @@ impl Connections {
             first: Bytes::new(),
             ended: None,
             read_timeout: self.read_timeout,
+            end: self.end,
             errors: Errors::new(&ask.request.host, &ask.request_id),
         };
         let answered = timeout(self.first_byte_timeout, reading.head()).await;
@@ -176,6 +179,7 @@ pub(super) struct Reading {
     first: Bytes,
     ended: Option<EndStatus>,
     read_timeout: Duration,
+    end: End,
     errors: Errors,
 }
 
@@ -235,7 +239,10 @@ impl Reading {
                 Ok(Ok(Event::Stderr(text))) => self.errors.push(&text),
                 Ok(Ok(Event::End(end))) => {
                     self.ended = Some(end);
-                    self.connection = None;
+                    let connection = self.connection.take();
+                    if self.end == End::Worker {
+                        return released(connection, self.read_timeout).await;
+                    }
                     return Ok(None);
                 }
             }
@@ -255,6 +262,18 @@ impl Reading {
             None => Err(Error::OutOfTurn),
         }
     }
+}
+
+/// Waits until the worker has done what it does after its answer: it closes the connection then.
+async fn released(
+    connection: Option<Connection<Socket>>,
+    patience: Duration,
+) -> Result<Option<Bytes>, Failure> {
+    if let Some(connection) = connection {
+        let released = timeout(patience, connection.released()).await;
+        released.map_err(|_elapsed| Failure::Timeout)?;
+    }
+    Ok(None)
 }
 
 /// What the application writes to its error stream, line by line into the log.

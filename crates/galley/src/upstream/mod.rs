@@ -42,7 +42,7 @@ pub use fcgi::Address;
 pub use gauge::{Gauge, Load, OfClass, ServerGauge};
 pub use limit::{Place, Turn};
 pub use queue::Who;
-pub use spec::{HttpServer, PoolSpec, Target};
+pub use spec::{End, HttpServer, PoolSpec, Target};
 
 /// One request for an upstream, complete.
 pub struct Ask {

@@ -32,6 +32,17 @@ pub struct PoolSpec {
     pub idle_share: usize,
     /// How long such a connection is kept.
     pub idle_age: Duration,
+    /// What ends an exchange.
+    pub end: End,
+}
+
+/// What ends an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its answer.
+    Answer,
+    /// The worker is free again: PHP may work on after its answer. Over FastCGI only.
+    Worker,
 }
 
 /// Where an upstream is.
@@ -55,6 +66,20 @@ pub struct HttpServer {
 }
 
 impl PoolSpec {
+    /// The same upstream for runs of WordPress's scheduler: one at a time, in no queue, to the end of its work.
+    #[must_use]
+    pub fn for_cron(&self, longest: Duration) -> Self {
+        Self {
+            in_flight: 1,
+            places: None,
+            queue: 0,
+            first_byte_timeout: longest,
+            read_timeout: longest,
+            end: End::Worker,
+            ..self.clone()
+        }
+    }
+
     /// Exchanges at once that are allowed at this moment.
     pub fn most(&self) -> usize {
         let live = self.places.as_ref();

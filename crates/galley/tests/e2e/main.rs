@@ -12,6 +12,7 @@ mod codings_live;
 mod codings_upstream;
 mod compress;
 mod contract;
+mod cron;
 mod dialects;
 mod durable;
 mod durable_large;

@@ -30,7 +30,7 @@ impl Stage {
         let dir = scratch.path().display();
         let text = format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\nworkers = 1\nmax_connections = 12000\nidle_timeout = \"1h\"\n[log]\naccess = \"{dir}/access.log\"\n\
-             [cache]\n{}\n[[site]]\nhosts = [\"{HOST}\"]\nupstream = [\"{}\"]\nin_flight = {MOST_COMPOSED}\n",
+             [cache]\n{}\n[[site]]\nhosts = [\"{HOST}\"]\ncron = \"off\"\nupstream = [\"{}\"]\nin_flight = {MOST_COMPOSED}\n",
             cache.replace("{dir}", &dir.to_string()),
             origin.url()
         );

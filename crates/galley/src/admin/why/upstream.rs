@@ -43,6 +43,7 @@ pub(super) fn value(now: Now, explanation: &Explanation<'_, '_>) -> Value {
     };
     if exchange.site.core.rules.preset == Preset::WordPress {
         forward::capabilities(&mut request, &exchange.site.core.rules);
+        forward::schedule(&mut request, exchange.site.schedule());
     }
     let kind = match exchange.upstream() {
         Upstream::Files => return Value::Null,

@@ -22,6 +22,7 @@ pub(in crate::upstream) fn spec(places: usize, queue: usize, queue_timeout: Dura
         first_byte_timeout: TEN,
         read_timeout: TEN,
         idle_share: 25,
+        end: crate::upstream::End::Answer,
         idle_age: TEN,
     }
 }

@@ -1,0 +1,121 @@
+//! When WordPress's scheduler runs: each site in its own rhythm, one run at a time.
+//!
+//! The rhythm begins at a random moment, so that many sites, and many machines that started together, do not run at
+//! once. A run that takes longer than the rhythm lets beats pass and is followed by the next; one that failed is followed
+//! after a longer and longer pause. The tasks live on the control thread, which answers nothing and only waits here.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use galley_rules::time::Tick;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::clock::Clock;
+use crate::compositor::cron::{LastRun, Turn};
+use crate::serve::{Site, run_cron};
+use crate::sys;
+
+/// The schedules of all sites that have one; they end, and give up what runs, when this is dropped.
+pub(super) fn start(sites: &Arc<Vec<Arc<Site>>>, clock: Clock) -> JoinSet<()> {
+    let mut schedules = JoinSet::new();
+    for site in sites.iter() {
+        if let Some(cron) = &site.cron {
+            schedules.spawn(keep(Arc::downgrade(site), cron.every, clock));
+        }
+    }
+    schedules
+}
+
+async fn keep(site: Weak<Site>, every: Duration, clock: Clock) {
+    let mut due = Instant::now() + first(every, u64::from_ne_bytes(sys::random_bytes()));
+    loop {
+        {
+            let Some(site) = site.upgrade() else { return };
+            let left = due.saturating_duration_since(Instant::now());
+            site.core.cron.due(later(clock.tick(), left));
+        }
+        tokio::time::sleep_until(due).await;
+        let Some(site) = site.upgrade() else { return };
+        run(&site, clock).await;
+        let failures = site.core.cron.state().failures_in_a_row;
+        due += pause(due.elapsed(), every, failures);
+    }
+}
+
+async fn run(site: &Site, clock: Clock) {
+    let Some(cron) = &site.cron else { return };
+    let (began, since) = (clock.wall(), Instant::now());
+    site.core.cron.begins();
+    let result = run_cron(site, cron).await;
+    let last = LastRun {
+        began,
+        took: since.elapsed(),
+        result,
+    };
+    let name = &site.core.name;
+    match (site.core.cron.ended(last), result) {
+        (Turn::Worse, Err(trouble)) => {
+            tracing::warn!(
+                site = name,
+                "scheduled tasks do not run: {trouble}; tried again with pauses"
+            );
+        }
+        (Turn::Better, _) => tracing::info!(site = name, "scheduled tasks run again"),
+        (Turn::Worse | Turn::None, _) => {}
+    }
+}
+
+/// From the start to the first run: between a half and one and a half of the rhythm, by `dice`.
+fn first(every: Duration, dice: u64) -> Duration {
+    let ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX).max(1);
+    every / 2 + Duration::from_millis(dice % ms)
+}
+
+/// From a run's due moment to the next one's: the rhythm's next beat, or a pause from now on after `failures` in a row.
+fn pause(since_due: Duration, every: Duration, failures: u32) -> Duration {
+    if failures > 0 {
+        let doubled = every.saturating_mul(2_u32.saturating_pow(failures.min(10)));
+        return since_due + doubled.min(LONGEST_PAUSE.max(every));
+    }
+    let beats = since_due.as_millis() / every.as_millis().max(1);
+    every.saturating_mul(u32::try_from(beats).unwrap_or(u32::MAX - 1) + 1)
+}
+
+fn later(now: Tick, left: Duration) -> Tick {
+    let ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+    Tick(now.0.saturating_add(ms))
+}
+
+/// A site whose PHP was down for long has its tasks run within ten minutes after it is back.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn sites_begin_at_moments_of_their_own() {
+        assert_eq!(first(s(60), 0), s(30));
+        assert_eq!(first(s(60), 59_999), s(30) + Duration::from_millis(59_999));
+        assert_eq!(first(s(60), 60_000), s(30));
+    }
+
+    #[test]
+    fn the_beat_is_kept_and_long_runs_let_beats_pass() {
+        for (took, next) in [(0, 60), (59, 60), (60, 120), (61, 120), (600, 660)] {
+            assert_eq!(pause(s(took), s(60), 0), s(next), "{took}");
+        }
+    }
+
+    #[test]
+    fn failures_make_pauses_longer_up_to_a_bound() {
+        let pauses = [1, 2, 3, 4, 30].map(|failures| pause(s(5), s(60), failures).as_secs());
+        assert_eq!(pauses, [125, 245, 485, 605, 605]);
+        assert_eq!(pause(s(0), s(86_400), 3), s(86_400));
+    }
+}

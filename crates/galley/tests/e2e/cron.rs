@@ -1,0 +1,181 @@
+//! Scheduled tasks: Galley's own requests for `wp-cron.php`, what they order, and what they must never hold up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use galley_testkit::client::Request;
+use galley_testkit::origin::{Gate, Origin, Seen, Wire};
+use galley_testkit::wait_for;
+
+use crate::support::{HOST, Is, PATIENCE, Plan, Stage};
+
+const TARGET: &str = "/wp-cron.php?doing_wp_cron";
+const OFTEN: &str = "cron = \"1s\"";
+
+/// A scheduler that counts its runs, answers, and works on until it is let go.
+const SCHEDULER: &str = r#"<?php
+$notes = __DIR__ . '/../notes';
+file_put_contents("$notes/begun", '.', FILE_APPEND | LOCK_EX);
+fastcgi_finish_request();
+for ($i = 0; $i < 10000 && !file_exists("$notes/leave"); $i++) {
+    clearstatcache();
+    usleep(2000);
+}
+"#;
+
+fn begun(stage: &Stage) -> usize {
+    std::fs::read(stage.notes().join("begun")).map_or(0, |text| text.len())
+}
+
+fn asked(origin: &Origin) -> Vec<Seen> {
+    let seen = origin.seen().into_iter();
+    seen.filter(|seen| seen.target == TARGET).collect()
+}
+
+/// Gives the next runs a chance to begin, if they would.
+fn let_beats_pass(stage: &Stage) {
+    let then = stage.status_number("uptime_s") + 3;
+    wait_for("three beats", PATIENCE, || {
+        stage.status_number("uptime_s") >= then
+    });
+}
+
+#[test]
+fn what_a_run_orders_is_obeyed_and_its_request_is_galleys_own() {
+    let origin = Origin::start(|seen: &Seen, wire: &mut Wire<'_>| {
+        if seen.target == TARGET {
+            wire.answer(200, &[("Galley-Purge", "/page/")], b"");
+        } else {
+            wire.answer(200, &[("Cache-Control", "max-age=3600")], b"a page");
+        }
+    })
+    .unwrap();
+    let stage = Plan::origin(&origin, "wordpress").site(OFTEN).start();
+    stage.get("/page/").is(200);
+    stage.get("/other/").is(200);
+    wait_for("the page to be purged", PATIENCE, || {
+        !stage.get("/page/").is_hit()
+    });
+    assert!(stage.get("/other/").is_hit());
+    let run = asked(&origin).remove(0);
+    let says = |name: &str| run.field(name).map(str::to_owned);
+    assert_eq!(run.method, "GET");
+    assert_eq!(says("host").as_deref(), Some(HOST));
+    assert_eq!(says("galley-cron").as_deref(), Some("run"));
+    assert_eq!(says("x-forwarded-for").as_deref(), Some("127.0.0.1"));
+}
+
+#[test]
+fn one_run_at_a_time_and_none_more_when_it_is_late() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let origin = Origin::start(move |seen: &Seen, wire: &mut Wire<'_>| {
+        if seen.target == TARGET {
+            held.pass();
+        }
+        wire.answer(200, &[], b"");
+    })
+    .unwrap();
+    let stage = Plan::origin(&origin, "wordpress").site(OFTEN).start();
+    gate.wait_for_arrivals(1);
+    let_beats_pass(&stage);
+    assert_eq!(asked(&origin).len(), 1);
+    assert!(stage.status().contains("\"running\":true"));
+    gate.open();
+    wait_for("the next run", PATIENCE, || asked(&origin).len() > 1);
+}
+
+#[test]
+fn php_that_works_on_after_its_answer_is_waited_for() {
+    let stage = Plan::php()
+        .file("wp-cron.php", SCHEDULER)
+        .site(OFTEN)
+        .start();
+    wait_for("a run", PATIENCE, || begun(&stage) == 1);
+    let_beats_pass(&stage);
+    assert_eq!(begun(&stage), 1);
+    assert_eq!(stage.status_number("runs"), 0, "{}", stage.status());
+    stage.note("leave", "");
+    wait_for("the next run", PATIENCE, || begun(&stage) > 1);
+    wait_for("its end", PATIENCE, || stage.status_number("runs") > 1);
+}
+
+#[test]
+fn runs_and_visitors_do_not_take_each_others_place() {
+    let stage = Plan::php()
+        .workers(2)
+        .file("wp-cron.php", SCHEDULER)
+        .site(&format!("{OFTEN}\nin_flight = 1\nqueue = 0"))
+        .start();
+    wait_for("a run", PATIENCE, || begun(&stage) == 1);
+    // It holds a worker now, and the one place is still a visitor's.
+    stage.hold("/held/");
+    let mut held = stage.begin("/held/");
+    stage.wait_until_held("/held/");
+    stage.note("leave", "");
+    // And now a visitor has it, and the runs go on.
+    wait_for("further runs", PATIENCE, || begun(&stage) > 2);
+    stage.get("/another/").is(503);
+    stage.release("/held/");
+    held.receive("GET").unwrap().is(200);
+}
+
+#[test]
+fn a_failing_upstream_is_told_once_and_wordpress_sees_to_its_tasks_meanwhile() {
+    let is_well = Arc::new(AtomicBool::new(false));
+    let well = Arc::clone(&is_well);
+    let origin = Origin::start(move |seen: &Seen, wire: &mut Wire<'_>| {
+        let fails = seen.target == TARGET && !well.load(Ordering::Relaxed);
+        wire.answer(if fails { 500 } else { 200 }, &[], b"");
+    })
+    .unwrap();
+    let stage = Plan::origin(&origin, "wordpress").site(OFTEN).start();
+    // Nobody has run them yet, and a visitor cannot say otherwise.
+    let claim = |path: &str| {
+        stage
+            .ask(Request::get(path).field("Galley-Cron", "kept"))
+            .is(200);
+        let seen = origin.seen().into_iter().rfind(|seen| seen.path() == path);
+        seen.unwrap().field("galley-cron").map(str::to_owned)
+    };
+    assert_eq!(claim("/before/"), None);
+    wait_for("failures", PATIENCE, || stage.status_number("failures") > 1);
+    assert_eq!(claim("/meanwhile/"), None);
+    is_well.store(true, Ordering::Relaxed);
+    stage
+        .galley
+        .wait_for_log("scheduled tasks run again", PATIENCE);
+    for path in ["/after/", "/wp-login.php"] {
+        assert_eq!(claim(path).as_deref(), Some("kept"), "{path}");
+    }
+    let log = stage.galley.log();
+    assert_eq!(
+        log.matches("scheduled tasks do not run").count(),
+        1,
+        "{log}"
+    );
+    assert!(log.contains("answered with status 500"), "{log}");
+}
+
+#[test]
+fn a_root_without_a_scheduler_is_told_and_no_page_runs_in_its_place() {
+    let stage = Plan::php().site(OFTEN).start();
+    let words = "there is no `/wp-cron.php` below the root";
+    stage.galley.wait_for_log(words, PATIENCE);
+    assert_eq!(stage.runs("/wp-cron.php"), 0);
+}
+
+#[test]
+fn off_is_off() {
+    let stage = Plan::php()
+        .file("wp-cron.php", SCHEDULER)
+        .site("cron = \"off\"")
+        .start();
+    let_beats_pass(&stage);
+    assert!(
+        stage.status().contains("\"cron\":null"),
+        "{}",
+        stage.status()
+    );
+    assert_eq!(begun(&stage), 0);
+}
