@@ -23,6 +23,7 @@ const VERSION = '0.3.0';
 const PARTS = array(
 	'includes/connection.php',
 	'includes/request.php',
+	'includes/cron.php',
 	'includes/tags.php',
 	'includes/lists.php',
 	'includes/ranks.php',

@@ -144,7 +144,7 @@ function lifetime(): array {
  * Seconds to the next scheduled post. WordPress publishes on visits, so a page has to reach PHP then.
  */
 function next_publication(): ?int {
-	if ( defined( 'DISABLE_WP_CRON' ) && DISABLE_WP_CRON ) {
+	if ( defined( 'DISABLE_WP_CRON' ) && DISABLE_WP_CRON && tasks_are_heard() ) {
 		// Visits publish nothing: whoever runs the tasks orders what they change.
 		return null;
 	}

@@ -9,7 +9,7 @@ use super::stack::{HIT, HOUR, Kind, Plan, STORED, Stack, assert_no_text, assert_
 
 both_alone! { a_network_in_directories }
 
-const NET: &str = "net.test";
+pub const NET: &str = "net.test";
 
 /// What WordPress itself tells people to write.
 const HTACCESS: &str = r"RewriteEngine On
@@ -25,11 +25,12 @@ RewriteRule ^([_0-9a-zA-Z-]+/)?(.*\.php)$ $2 [L]
 RewriteRule . index.php [L]
 ";
 
-fn network(kind: Kind) -> Stack {
-    let mut plan = Plan::new([(NET, format!("multisite = true\n{HOUR}"))]);
+/// A network of two, at the first site of the plan.
+pub fn network(kind: Kind, plan: &mut Plan) -> Stack {
     plan.options.sample = SampleContent::None;
     // The constants only hold once the tables are there.
-    "if ( PHP_SAPI === 'cli' ) { $_SERVER['HTTP_HOST'] = 'net.test'; }
+    plan.options.extra_config.push_str(
+        "if ( PHP_SAPI === 'cli' ) { $_SERVER['HTTP_HOST'] = 'net.test'; }
 if ( file_exists( __DIR__ . '/../notes/network' ) ) {
 	define( 'MULTISITE', true );
 	define( 'SUBDOMAIN_INSTALL', false );
@@ -37,9 +38,9 @@ if ( file_exists( __DIR__ . '/../notes/network' ) ) {
 	define( 'PATH_CURRENT_SITE', '/' );
 	define( 'SITE_ID_CURRENT_SITE', 1 );
 	define( 'BLOG_ID_CURRENT_SITE', 1 );
-}"
-    .clone_into(&mut plan.options.extra_config);
-    let stack = Stack::start(kind, &plan);
+}",
+    );
+    let stack = Stack::start(kind, plan);
     stack.php(
         "require_once ABSPATH . 'wp-admin/includes/upgrade.php';
          require_once ABSPATH . 'wp-admin/includes/network.php';
@@ -67,7 +68,8 @@ if ( file_exists( __DIR__ . '/../notes/network' ) ) {
 }
 
 fn a_network_in_directories(kind: Kind) {
-    let stack = network(kind);
+    let mut plan = Plan::new([(NET, format!("multisite = true\n{HOUR}"))]);
+    let stack = network(kind, &mut plan);
     for (path, title, own) in [
         ("/note/", "Note of 1", "http://net.test/wp-includes/"),
         (

@@ -3,6 +3,7 @@
 //! Each test warms some pages, edits in one way that people or machines use, and looks at the next answers. An edit reaches
 //! lists and widgets of the whole site, so the tests of one stack take turns.
 
+mod cron;
 mod delivery;
 mod editing;
 mod pages;
@@ -42,6 +43,12 @@ fn start(kind: Kind) -> Stack {
     let mut plan = Plan::new([(PLUGIN, HOUR.to_owned())]);
     plan.token = Some(TOKEN);
     let stack = Stack::start(kind, &plan);
+    install(&stack);
+    stack
+}
+
+/// Puts the plugin into a WordPress, active and connected, everywhere in a network.
+fn install(stack: &Stack) {
     let content = stack.wordpress.root.join("wp-content");
     copy(
         &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugin/galley"),
@@ -54,10 +61,9 @@ fn start(kind: Kind) -> Stack {
     )
     .unwrap();
     stack.php(
-        "require_once ABSPATH . 'wp-admin/includes/plugin.php'; $failed = activate_plugin('galley/galley.php'); \
+        "require_once ABSPATH . 'wp-admin/includes/plugin.php'; $failed = activate_plugin('galley/galley.php', '', is_multisite()); \
          if (is_wp_error($failed)) { throw new \\Exception($failed->get_error_message()); }",
     );
-    stack
 }
 
 fn copy(from: &Path, to: &Path) {
