@@ -1,6 +1,6 @@
 # The two commands that matter: `make demo` and `make test`. Both install what is missing first.
 
-.PHONY: help demo demo-clean test bench conformance faults exactness growth build check setup-demo setup-test setup-bench setup-conformance setup-faults \
+.PHONY: help demo demo-clean test bench conformance faults exactness growth soak weather build check setup-demo setup-test setup-bench setup-conformance setup-faults \
 	setup-exactness
 
 PORT ?= 8080
@@ -16,6 +16,8 @@ help:
 	@echo 'make faults           kill -9, full disks, damaged files, broken upstreams: the long form (ONLY=kill: one part)'
 	@echo 'make exactness        edits a real WordPress and counts what is purged, too little and too much (ONLY=slug: one event)'
 	@echo 'make growth           what a hit costs while entries and connections grow (ONLY=entries: one part)'
+	@echo 'make soak             5,000,000 requests, a tenth uncached through FastCGI (REQUESTS=200000: fewer)'
+	@echo 'make weather          a WordPress in 256 MB: crowds, slow people, dying PHP, a crawl (ONLY=crawl: one part)'
 	@echo 'make build            the release binary, target/release/galley'
 
 # A static pattern: make does not look for implicit rules for phony targets.
@@ -62,3 +64,11 @@ exactness: setup-exactness build
 growth: setup-faults build
 	@cargo build --quiet --release --package xtask
 	@target/release/xtask growth --galley target/release/galley $(if $(ONLY),--only $(ONLY))
+
+soak: setup-demo build
+	@cargo build --quiet --release --package xtask
+	@target/release/xtask soak --galley target/release/galley $(if $(REQUESTS),--requests $(REQUESTS)) $(if $(CONNECTIONS),--connections $(CONNECTIONS)) $(if $(JSON),--json)
+
+weather: setup-demo build
+	@cargo build --quiet --release --package xtask
+	@target/release/xtask weather --galley target/release/galley $(if $(ONLY),--only $(ONLY)) $(if $(SECONDS),--killed-for $(SECONDS)) $(if $(JSON),--json)

@@ -6,8 +6,8 @@
 //! an ordinary user (everything runs as oneself).
 //!
 //! What real parts cannot do on command is scripted: [`origin`] answers byte by byte, [`client`] asks byte by byte.
-//! [`faults`] does to a running server what must not harm it, [`growth`] measures it while it grows. [`exactness`] counts what
-//! purges miss and what they hit in vain.
+//! [`faults`] does to a running server what must not harm it, [`growth`] measures it while it grows, [`weather`] while
+//! everything around it is bad. [`exactness`] counts what purges miss and what they hit in vain.
 
 mod account;
 mod apache;
@@ -17,6 +17,7 @@ pub mod exactness;
 pub mod faults;
 mod fcgiwrap;
 mod galley;
+mod group;
 pub mod growth;
 mod mariadb;
 pub mod origin;
@@ -27,6 +28,7 @@ mod scratch;
 mod template;
 mod trouble;
 mod wait;
+pub mod weather;
 mod wordpress;
 
 pub use account::{require_reachable, runs_as_root};

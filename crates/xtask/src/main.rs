@@ -1,5 +1,5 @@
-//! What the Makefile calls: `xtask demo`, `demo-clean`, `bench`, `conformance`, `faults`, `exactness` and `growth`. Builds
-//! nothing itself.
+//! What the Makefile calls: `xtask demo`, `demo-clean`, `bench`, `conformance`, `faults`, `exactness`, `growth`,
+//! `soak` and `weather`. Builds nothing itself.
 //!
 //! Results go to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage.
 
@@ -9,6 +9,7 @@ mod demo;
 mod exactness;
 mod faults;
 mod growth;
+mod weather;
 
 use std::process::ExitCode;
 
@@ -43,6 +44,10 @@ enum Task {
     Exactness(exactness::Arguments),
     /// Measures what a hit costs while entries and connections grow
     Growth(growth::Arguments),
+    /// Asks millions of times, a tenth of it uncached, and looks at failures, memory and descriptors
+    Soak(weather::SoakArguments),
+    /// Times stored pages and an editor's save in a small machine while everything around them is bad
+    Weather(weather::WeatherArguments),
 }
 
 fn main() -> ExitCode {
@@ -56,6 +61,8 @@ fn main() -> ExitCode {
         Task::Faults(arguments) => faults::run(&arguments),
         Task::Exactness(arguments) => exactness::run(&arguments),
         Task::Growth(arguments) => growth::run(&arguments),
+        Task::Soak(arguments) => weather::soak(&arguments),
+        Task::Weather(arguments) => weather::weather(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

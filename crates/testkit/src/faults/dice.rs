@@ -6,36 +6,36 @@ use std::time::Duration;
 
 /// A source of numbers. Each thread has its own.
 #[derive(Debug, Clone)]
-pub(super) struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// Another source, for another thread or purpose; equal numbers give equal sources.
-    pub(super) fn fork(&self, number: u64) -> Self {
+    pub(crate) fn fork(&self, number: u64) -> Self {
         Self(mixed(self.0 ^ mixed(number)))
     }
 
-    pub(super) fn number(&mut self) -> u64 {
+    pub(crate) fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
         mixed(self.0)
     }
 
     /// From 0 to `bound` - 1; 0 where `bound` is 0.
-    pub(super) fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         let bound = u64::try_from(bound).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.number() % bound).unwrap_or(0)
     }
 
     /// True once in so many times.
-    pub(super) fn once_in(&mut self, times: usize) -> bool {
+    pub(crate) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
     /// From nothing to `longest`.
-    pub(super) fn time(&mut self, longest: Duration) -> Duration {
+    pub(crate) fn time(&mut self, longest: Duration) -> Duration {
         let most = usize::try_from(longest.as_micros()).unwrap_or(usize::MAX);
         Duration::from_micros(u64::try_from(self.below(most)).unwrap_or(0))
     }

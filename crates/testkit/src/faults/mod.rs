@@ -8,7 +8,7 @@
 mod clock;
 mod damage;
 mod denied;
-mod dice;
+pub(crate) mod dice;
 mod full;
 mod kill;
 mod mount;

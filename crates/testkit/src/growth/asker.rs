@@ -9,7 +9,7 @@ use crate::Trouble;
 use crate::trouble::During;
 
 /// A connection of a browser.
-pub(super) struct Asker {
+pub(crate) struct Asker {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Counted {
 }
 
 impl Asker {
-    pub(super) fn open(addr: SocketAddr) -> Result<Self, Trouble> {
+    pub(crate) fn open(addr: SocketAddr) -> Result<Self, Trouble> {
         let stream = TcpStream::connect(addr).during("connect")?;
         stream.set_nodelay(true).during("set TCP_NODELAY")?;
         let patience = Some(Duration::from_secs(60));
@@ -43,7 +43,7 @@ impl Asker {
         self.send(&request("GET", path, ""))
     }
 
-    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
         self.stream.write_all(bytes).during("ask")
     }
 
@@ -57,8 +57,13 @@ impl Asker {
         Ok(())
     }
 
+    /// Whether a part of the next answer has come.
+    pub(crate) fn has_begun(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
     /// Head and body of the next answer.
-    pub(super) fn answer(&mut self) -> Result<(String, Vec<u8>), Trouble> {
+    pub(crate) fn answer(&mut self) -> Result<(String, Vec<u8>), Trouble> {
         let mut piece = [0; 16 * 1024];
         loop {
             if let Some((head, end)) = whole(&self.buffer) {
@@ -122,7 +127,7 @@ pub(super) fn latencies(
 }
 
 /// The value below which so many per mille lie.
-pub(super) fn per_mille(sorted: &[Duration], part: usize) -> Duration {
+pub(crate) fn per_mille(sorted: &[Duration], part: usize) -> Duration {
     let place = (sorted.len() * part / 1000).min(sorted.len().saturating_sub(1));
     sorted.get(place).copied().unwrap_or_default()
 }

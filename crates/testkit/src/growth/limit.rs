@@ -1,16 +1,14 @@
 //! A machine of 256 MB, made by a control group, with the defaults: more pages than fit, and many connections.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use super::asker::{Asker, ask_all};
 use super::entries::{MB, wrong};
 use super::stage::Stage;
 use super::{Figure, Promise, Setting, amount};
 use crate::Trouble;
+use crate::group::Group;
 
 pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, Trouble> {
-    let group = match Group::make() {
+    let group = match Group::make("growth", LIMIT) {
         Ok(group) => group,
         Err(why) => return Ok(vec![Figure::left_out("256 MB", why)]),
     };
@@ -44,46 +42,6 @@ pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, Trouble> {
     figures.push(Figure::new("ended", case, amount(killed), "").promised(Promise::Exactly(0.0)));
     drop(stage);
     Ok(figures)
-}
-
-/// A control group of memory, which goes with this value.
-struct Group(PathBuf);
-
-impl Group {
-    /// Why not, where there is none to be had.
-    fn make() -> Result<Self, String> {
-        let name = format!("galley-growth-{}", std::process::id());
-        let roots = [
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-            ("/sys/fs/cgroup", "memory.max"),
-        ];
-        let mut why = String::new();
-        for (root, file) in roots {
-            let group = Self(Path::new(root).join(&name));
-            let made = fs::create_dir(&group.0)
-                .and_then(|()| fs::write(group.0.join(file), LIMIT.to_string()));
-            match made {
-                Ok(()) => return Ok(group),
-                Err(error) => why = format!("no control group can be made here: {root}: {error}"),
-            }
-        }
-        Err(why)
-    }
-
-    /// A shell that joins the group and becomes the server.
-    fn through(&self) -> Vec<String> {
-        let join = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.0.display());
-        ["sh", "-c", &join, "sh"].map(str::to_owned).into()
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // It can go when its last process has.
-        crate::wait::came_true(std::time::Duration::from_secs(10), || {
-            fs::remove_dir(&self.0).is_ok() || !self.0.exists()
-        });
-    }
 }
 
 const LIMIT: u64 = 256 << 20;

@@ -5,7 +5,7 @@
 //! against the promises. Processor time is that of all threads of the server, from `/proc`. The short form belongs to the
 //! tests and judges no time.
 
-mod asker;
+pub(crate) mod asker;
 mod beside;
 mod connections;
 mod entries;
