@@ -206,6 +206,25 @@ impl FillWriter {
         poll_fn(|cx| self.shared.with(|state, after| state.poll_room(cx, after))).await
     }
 
+    /// Appends bytes and waits for nobody: who calls this looks at the [`FillWriter::backlog`] first.
+    pub fn put(&mut self, chunk: Bytes) -> Result<(), NoReaders> {
+        self.shared.with(|state, after| state.push(chunk, after))
+    }
+
+    /// Bytes that the slowest reader has not had yet.
+    pub fn backlog(&self) -> u64 {
+        self.shared.with(|state, _| state.backlog())
+    }
+
+    /// Waits until the backlog is less than `bytes`, at least 1; a kept fill never waits. Cancel-safe.
+    pub async fn below(&self, bytes: u64) -> Result<(), NoReaders> {
+        poll_fn(|cx| {
+            self.shared
+                .with(|state, after| state.poll_below(bytes, cx, after))
+        })
+        .await
+    }
+
     /// Ends the body. Readers see the end first; then, where all was kept, it is joined to one piece, which takes the
     /// place of the chunks.
     pub fn finish(mut self) -> Finished {
@@ -230,6 +249,11 @@ impl FillWriter {
     /// Whether anybody reads now.
     pub fn has_readers(&self) -> bool {
         self.shared.with(|state, _| state.has_readers())
+    }
+
+    /// Whether the bytes have no use any more; see [`FillWriter::readers_gone`].
+    pub fn is_unread(&self) -> bool {
+        self.shared.with(|state, _| state.is_unread())
     }
 
     /// Whether all bytes so far are kept, so that the body may be stored at the end.

@@ -48,6 +48,8 @@ pub(super) struct State {
     /// Bytes received so far.
     length: u64,
     window: u64,
+    /// The backlog that a waiting writer waits to see undercut.
+    wanted: u64,
     readers: Readers,
     /// Whether a handle is left by which somebody may join.
     is_joinable: bool,
@@ -89,6 +91,7 @@ impl State {
             length: 0,
             // With a window of nothing the writer could never go on.
             window: window.max(1),
+            wanted: 0,
             readers: Readers::default(),
             is_joinable: true,
             room: Vec::new(),
@@ -144,8 +147,19 @@ impl State {
         Ok(())
     }
 
+    /// Room in the window that the fill was made with.
     pub(super) fn poll_room(
         &mut self,
+        cx: &Context<'_>,
+        after: &mut After,
+    ) -> Poll<Result<(), NoReaders>> {
+        self.poll_below(self.window, cx, after)
+    }
+
+    /// A backlog of less than `bytes`, which is at least 1.
+    pub(super) fn poll_below(
+        &mut self,
+        bytes: u64,
         cx: &Context<'_>,
         after: &mut After,
     ) -> Poll<Result<(), NoReaders>> {
@@ -157,7 +171,8 @@ impl State {
         if self.is_unread() {
             return Poll::Ready(Err(NoReaders));
         }
-        if self.has_room() {
+        self.wanted = bytes.max(1);
+        if self.backlog() < self.wanted {
             return Poll::Ready(Ok(()));
         }
         register(&mut self.room, cx, after);
@@ -338,7 +353,7 @@ impl State {
     }
 
     /// Nobody reads, nobody can come, and nothing is kept for later.
-    fn is_unread(&self) -> bool {
+    pub(super) fn is_unread(&self) -> bool {
         let can_join = match self.mode {
             Mode::Kept { .. } => return false,
             Mode::Undecided(_) => self.is_joinable,
@@ -347,9 +362,9 @@ impl State {
         !can_join && !self.readers.has_any()
     }
 
-    fn has_room(&self) -> bool {
-        let slowest = self.readers.slowest().unwrap_or(0);
-        self.length - slowest < self.window
+    /// Bytes that the slowest reader has not had yet.
+    pub(super) fn backlog(&self) -> u64 {
+        self.length - self.readers.slowest().unwrap_or(0)
     }
 
     // Holding and dropping bytes.
@@ -374,7 +389,7 @@ impl State {
     fn make_room(&mut self, after: &mut After) {
         self.trim(after);
         // Looked at last: it asks every reader, of whom a kept fill may have thousands.
-        if !self.room.is_empty() && self.has_room() {
+        if !self.room.is_empty() && self.backlog() < self.wanted {
             after.wake.append(&mut self.room);
         }
     }

@@ -71,6 +71,32 @@ impl Bell {
 }
 
 #[test]
+fn a_writer_may_choose_how_far_it_is_ahead() {
+    let (mut writer, fill) = fill(1_000, None);
+    let mut reader = fill.reader().unwrap();
+    writer.head(private_head());
+    assert_eq!(writer.put(Bytes::from_static(b"abcd")), Ok(()));
+    assert_eq!(writer.put(Bytes::from_static(b"ef")), Ok(()));
+    assert_eq!(writer.backlog(), 6);
+    assert_eq!(once(writer.below(7)), TAKEN);
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    {
+        let mut waiting = pin!(writer.below(1));
+        let mut cx = Context::from_waker(&waker);
+        assert!(waiting.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(reader.try_next(), chunk("abcd"));
+        assert_eq!(bell.rung(), 0, "two bytes are left");
+        assert_eq!(reader.try_next(), chunk("ef"));
+        assert_eq!(bell.rung(), 1);
+        assert_eq!(waiting.as_mut().poll(&mut cx), TAKEN);
+    }
+    drop(reader);
+    assert_eq!(once(writer.below(1)), UNREAD);
+    assert_eq!(writer.put(Bytes::from_static(b"g")), Err(NoReaders));
+}
+
+#[test]
 fn everyone_reads_all_of_a_shared_fill_whenever_they_join() {
     let (mut writer, fill) = fill(4, keep(1_000));
     let mut early = fill.reader().unwrap();
