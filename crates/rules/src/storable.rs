@@ -6,6 +6,7 @@
 //! any final status with an explicit lifetime is kept. Truth is in the response: no decision looks at a URL's ending.
 //! Whether a body came whole is known by who received it; [`judge_body`] judges what it then looks like.
 
+mod error_page;
 mod fields;
 mod litespeed;
 mod redirect;
@@ -107,6 +108,9 @@ pub fn judge_body(answer: &Answered<'_>, site: &SiteRules, body: &[u8]) -> Resul
     }
     if body.is_empty() {
         return Err(NotStored::Empty);
+    }
+    if error_page::is_one(answer.fields, body) {
+        return Err(NotStored::ErrorPage);
     }
     let beginning = body.get(..LONGEST_PROLOGUE).unwrap_or(body);
     let is_suspect = body.len() < SHORTEST_PAGE || has_tag(beginning, BEGIN_OF_PAGE);
