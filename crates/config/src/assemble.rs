@@ -19,7 +19,8 @@ use crate::tree::{Document, Given};
 /// The configuration that a document means; complaints are added to the document's.
 pub(crate) fn assemble(document: &mut Document, here: &Surroundings) -> Config {
     let mut complaints = std::mem::take(&mut document.complaints);
-    let server = server(&document.server, &mut complaints);
+    let cache = cache(&document.cache, here, &mut complaints);
+    let server = server(&document.server, &cache, &mut complaints);
     let around = site::Around {
         listen: &server.listen,
         folder: document.files.first().and_then(|file| file.parent()),
@@ -31,7 +32,7 @@ pub(crate) fn assemble(document: &mut Document, here: &Surroundings) -> Config {
         .collect();
     let config = Config {
         admin: admin(&document.admin, here, &mut complaints),
-        cache: cache(&document.cache, here, &mut complaints),
+        cache,
         log: log(&document.log, &mut complaints),
         files: std::mem::take(&mut document.files),
         server,
@@ -51,13 +52,21 @@ pub(crate) fn assemble(document: &mut Document, here: &Surroundings) -> Config {
     config
 }
 
-fn server(given: &Given, complaints: &mut Complaints) -> Server {
+fn server(given: &Given, cache: &Cache, complaints: &mut Complaints) -> Server {
     check::not_empty(given, "listen", "an address", complaints);
     check::no_address_twice(given, complaints);
+    check::spool(given, complaints);
+    let request_body: u64 = given.value("request_body");
+    let spool_size = given.given("spool_size");
+    let spool_memory = given.given("spool_memory");
     Server {
         listen: given.value("listen"),
         workers: given.value("workers"),
-        request_body: given.value("request_body"),
+        request_body,
+        spool: given.given("spool"),
+        spool_size: spool_size.unwrap_or_else(|| request_body.saturating_mul(2).max(USUAL_SPOOL)),
+        spool_answer: given.value("spool_answer"),
+        spool_memory: spool_memory.unwrap_or_else(|| (cache.memory / 8).max(LEAST_SPOOL_MEMORY)),
         head_size: given.value("head_size"),
         head_timeout: given.value("head_timeout"),
         idle_timeout: given.value("idle_timeout"),
@@ -183,3 +192,5 @@ const NO_SITE: &str = "add a `[[site]]` with `hosts`, `root` and `php`, or start
 /// The least that the table allows.
 const LEAST_MEMORY: u64 = 16 << 20;
 const MOST_OBJECT: u64 = 64 << 20;
+const USUAL_SPOOL: u64 = 1 << 30;
+const LEAST_SPOOL_MEMORY: u64 = 4 << 20;

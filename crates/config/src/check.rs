@@ -13,6 +13,7 @@ use galley_rules::route::HostPattern;
 use crate::complaint::{Complaints, Place, shown};
 use crate::config::{AdminListen, Config, LogTarget, Site, Upstream};
 use crate::php;
+use crate::quantity::write_size;
 use crate::tree::{Given, GivenSite};
 
 /// The option must be there.
@@ -80,6 +81,43 @@ pub(crate) fn root(given: &Given, complaints: &mut Complaints) {
         message,
         "name the folder with the site's files",
     );
+}
+
+/// A folder for bodies on their way must be one, and its budget must be enough for one request.
+pub(crate) fn spool(given: &Given, complaints: &mut Complaints) {
+    if let Some(folder) = given.given::<PathBuf>("spool") {
+        let why = match folder.metadata() {
+            Ok(found) if found.is_dir() => None,
+            Ok(_) => Some("which is not a folder"),
+            Err(_) => Some("which is not there"),
+        };
+        if let Some(why) = why {
+            let message = format!("`server.spool` is {}, {why}", shown_path(&folder));
+            complaints.add(
+                given.place("spool"),
+                "server.spool",
+                message,
+                "make it, on a disk and not in memory, or leave the option out",
+            );
+        }
+    }
+    let largest: u64 = given.value("request_body");
+    if let Some(bytes) = given.given::<u64>("spool_size")
+        && bytes < largest
+        && largest > IN_MEMORY
+    {
+        let message = format!(
+            "`server.spool_size` is `{}`, which has no room for a request body of `{}`",
+            write_size(bytes),
+            write_size(largest)
+        );
+        complaints.add(
+            given.place("spool_size"),
+            "server.spool_size",
+            message,
+            "raise it, or lower `request_body`",
+        );
+    }
 }
 
 /// A token file must be a secret: there, private, and long enough not to be guessed.
@@ -360,6 +398,8 @@ fn shown_path(path: &Path) -> String {
     shown(&path.display().to_string())
 }
 
+/// Request bodies below this need no file.
+const IN_MEMORY: u64 = 64 << 10;
 /// 128 bits, if every byte is random.
 const LEAST_TOKEN: usize = 16;
 /// What fits a request head with room for everything else.

@@ -52,6 +52,14 @@ pub struct Server {
     pub workers: usize,
     /// Largest request body, in bytes.
     pub request_body: u64,
+    /// Where bodies on their way wait that memory has no room for; `None`: where the system keeps temporary files.
+    pub spool: Option<PathBuf>,
+    /// What these files may take together, in bytes.
+    pub spool_size: u64,
+    /// What the file of one answer may take, in bytes.
+    pub spool_answer: u64,
+    /// What bodies on their way may take in memory together, in bytes.
+    pub spool_memory: u64,
     /// Largest request head, in bytes.
     pub head_size: usize,
     /// From the first byte of a head to its last.

@@ -309,6 +309,7 @@ fn rule(
             Upstream::Files => None,
             other => Some(place_of(other, further)),
         },
+        stream: given.value("stream"),
     }
 }
 

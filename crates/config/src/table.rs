@@ -26,6 +26,14 @@ pub(crate) static TABLE: &[OptionRow] = &[
         .or("0").unit("threads"),
     row(Section::Server, "request_body", Size { least: 0, most: 64 * GIB }, "The largest request body: uploads are at most so large.")
         .or(r#""32MiB""#),
+    row(Section::Server, "spool", Path, "A folder for bodies on their way that memory has no room for: large uploads, and answers whose client is slower than PHP. Its files have no names, so nothing stays behind.")
+        .computed("`$TMPDIR`, else `/var/tmp`, else `/tmp`").example(r#""/var/lib/galley/spool""#),
+    row(Section::Server, "spool_size", Size { least: 0, most: 1024 * GIB }, "Budget for these files, of all requests together. An upload that finds no room gets 503; an answer holds PHP until its client has taken it. 0: only memory.")
+        .computed("`1GiB`, or twice `request_body` where that is more").example(r#""1GiB""#),
+    row(Section::Server, "spool_answer", Size { least: 0, most: 1024 * GIB }, "The most of one answer that waits in a file for its client. 0: answers go at their clients' pace.")
+        .or(r#""256MiB""#),
+    row(Section::Server, "spool_memory", Size { least: MIB, most: 1024 * GIB }, "Budget for bodies on their way in memory, of all requests together, beside `cache.memory`.")
+        .computed("an eighth of `cache.memory`, at least 4MiB").example(r#""32MiB""#),
     row(Section::Server, "head_size", Size { least: 4 * KIB, most: MIB }, "The largest request head: request line and fields together.")
         .or(r#""32KiB""#),
     row(Section::Server, "head_timeout", time(ms(100), HOUR), "How long a client may take to send a request head, from its first byte.")
@@ -195,9 +203,8 @@ pub(crate) static TABLE: &[OptionRow] = &[
     row(Section::SiteRule, "allow", Later("a list of networks"), "Who may ask for these paths.")
         .example(r#"["10.0.0.0/8"]"#)
         .later("refuse strangers in PHP, or in the proxy or firewall in front"),
-    row(Section::SiteRule, "stream", Later("`true` or `false`"), "Whether request bodies go upstream while they arrive.")
-        .example("true")
-        .later("leave it out: a body is taken in first, `server.request_body` says how large"),
+    row(Section::SiteRule, "stream", Flag, "Whether answers go on as they come, at their client's pace: PHP then notices a client that is slow or has left, and is held by it. An answer may ask for it with `X-Accel-Buffering: no`.")
+        .or("false"),
 
     row(Section::SiteLog, "access", Kind::AccessLog, "Where access lines of the site go.")
         .computed("`log.access`").example(r#""/var/log/galley/example.com.log""#),

@@ -23,11 +23,21 @@ pub struct Fault {
 impl Fault {
     /// A fault with a note for the log.
     pub fn new(why: RefusedWhy, note: impl Into<Cow<'static, str>>) -> Self {
-        Self {
+        let mut fault = Self {
             why,
             note: note.into(),
             retry_after_s: None,
+        };
+        // What passes by itself (RFC 9110 §10.2.3).
+        if fault.is_outage() {
+            fault.retry_after_s = Some(RETRY_AFTER_S);
         }
+        fault
+    }
+
+    /// Whether the site cannot answer at this moment, so that its own page for that is shown.
+    pub fn is_outage(&self) -> bool {
+        self.is_upstream() || self.why == RefusedWhy::NoRoom
     }
 
     /// The HTTP status for it.
@@ -48,6 +58,7 @@ impl Fault {
             | RefusedWhy::BadRequest
             | RefusedWhy::HeadTooLarge
             | RefusedWhy::BodyTooLarge
+            | RefusedWhy::NoRoom
             | RefusedWhy::Timeout
             | RefusedWhy::ClientGone
             | RefusedWhy::Denied
@@ -99,11 +110,7 @@ impl From<Failure> for Fault {
                 "the page could not be composed for this request",
             ),
         };
-        let mut fault = Self::new(why, note);
-        if matches!(fault.why, RefusedWhy::Overload | RefusedWhy::UpstreamPaused) {
-            fault.retry_after_s = Some(RETRY_AFTER_S);
-        }
-        fault
+        Self::new(why, note)
     }
 }
 
@@ -120,7 +127,7 @@ pub fn status(why: RefusedWhy) -> u16 {
         RefusedWhy::NotFound => 404,
         RefusedWhy::OnlyIfCached | RefusedWhy::UpstreamTimeout | RefusedWhy::MustRevalidate => 504,
         RefusedWhy::Loop => 508,
-        RefusedWhy::Overload | RefusedWhy::UpstreamPaused => 503,
+        RefusedWhy::Overload | RefusedWhy::UpstreamPaused | RefusedWhy::NoRoom => 503,
         RefusedWhy::UpstreamDown | RefusedWhy::BadUpstream => 502,
         RefusedWhy::Internal => 500,
     }
@@ -149,5 +156,6 @@ pub fn public_text(status: u16) -> &'static str {
     }
 }
 
-/// What a client is asked to wait where nobody knows better: long enough for a queue of ten seconds to have emptied.
+/// What a client is asked to wait where nobody knows better: long enough for a queue of ten seconds to have emptied, or for
+/// PHP to be back.
 const RETRY_AFTER_S: u32 = 10;

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// Modules of the server from the bottom up; a module may use those of lower rank only, and itself.
 const RANKS: &[(u32, &[&str])] = &[
-    (0, &["clock", "fault", "body", "telemetry"]),
-    (1, &["codec", "doctor", "sys", "supervise"]),
+    (0, &["clock", "fault", "telemetry"]),
+    (1, &["body", "codec", "doctor", "sys", "supervise"]),
     (2, &["compress", "durable", "upstream"]),
     (3, &["compositor"]),
     (4, &["serve"]),

@@ -139,6 +139,8 @@ words! {
         HeadTooLarge = "head-too-large",
         /// The body is larger than allowed.
         BodyTooLarge = "body-too-large",
+        /// There is no room left to take a request's body in.
+        NoRoom = "no-room",
         /// The client took too long.
         Timeout = "timeout",
         /// The client left before it had an answer; in the log only.

@@ -103,6 +103,8 @@ pub struct Rule {
     pub ttl: Option<Duration>,
     /// What of the exchange is to be ignored.
     pub ignore: Ignore,
+    /// Whether answers go on as they come, at their client's pace, never by a file.
+    pub stream: bool,
     /// Index into the site's list of further upstreams, where the rule names one.
     pub upstream: Option<usize>,
 }

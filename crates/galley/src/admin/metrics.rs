@@ -178,9 +178,69 @@ fn server(state: &State, text: &mut Text) {
         text.family(&name, Kind::Counter, help);
         text.sample(&name, &[], value);
     }
+    spools(state, text);
     small_files(state, text);
     compression(state, text);
     disk::metrics(state, text);
+}
+
+fn spools(state: &State, text: &mut Text) {
+    let spooled = state.services.spools.counted();
+    let families = [
+        (
+            "memory_bytes",
+            Kind::Gauge,
+            spooled.memory,
+            "bytes of request bodies and of answers on their way in memory",
+        ),
+        (
+            "memory_limit_bytes",
+            Kind::Gauge,
+            spooled.memory_limit,
+            "bytes that these may have",
+        ),
+        (
+            "disk_bytes",
+            Kind::Gauge,
+            spooled.disk,
+            "bytes of request bodies and of answers on their way in files",
+        ),
+        (
+            "disk_limit_bytes",
+            Kind::Gauge,
+            spooled.disk_limit,
+            "bytes that these may have",
+        ),
+        (
+            "requests_total",
+            Kind::Counter,
+            spooled.requests,
+            "request bodies that went to a file",
+        ),
+        (
+            "answers_total",
+            Kind::Counter,
+            spooled.answers,
+            "answers that went to a file because their client was slower than PHP",
+        ),
+        (
+            "refused_total",
+            Kind::Counter,
+            spooled.refused,
+            "request bodies that were refused because there was no room",
+        ),
+        (
+            "held_up_total",
+            Kind::Counter,
+            spooled.held_up,
+            "answers that held PHP until their client had taken them, because there was no room",
+        ),
+    ];
+    for (name, kind, value, help) in families {
+        let name = format!("galley_spool_{name}");
+        text.family(&name, kind, help);
+        text.sample(&name, &[], value);
+    }
 }
 
 fn small_files(state: &State, text: &mut Text) {

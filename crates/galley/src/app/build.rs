@@ -17,6 +17,7 @@ use galley_store::memory::Memory;
 use super::StartError;
 use super::durable::{self, Identities};
 use super::php::SitePhp;
+use super::spools;
 use crate::clock::Clock;
 use crate::compositor::{self, Handle};
 use crate::compress::{Compressing, Compressor};
@@ -48,12 +49,14 @@ pub(super) fn build(config: &Config, php: &[SitePhp], clock: Clock) -> Result<Bu
     let (memory, small_files) = memory(config, clock);
     let durable = durable::open(config, &memory, clock)?;
     let compressor = Compressor::start(sys::cores().div_ceil(CORES_PER_COMPRESSOR))?;
+    let spools = spools::open(&config.server)?;
     let services = Arc::new(Services {
         memory: Arc::clone(&memory),
         clock,
         identity: format!("galley-{:016x}", u64::from_ne_bytes(sys::random_bytes())),
         upstream_warnings: UpstreamWarnings::new(UPSTREAM_WARNINGS_PER_S),
         durable: durable.clone(),
+        spools: Arc::clone(&spools),
         compressor: Arc::clone(&compressor),
         small_files: small_files.clone(),
     });
@@ -73,7 +76,8 @@ pub(super) fn build(config: &Config, php: &[SitePhp], clock: Clock) -> Result<Bu
     let mut compositors = Vec::with_capacity(count);
     let mut threads = Vec::with_capacity(count);
     for (index, pools) in plan.pools.into_iter().enumerate() {
-        let (handle, thread) = compositor::start(index, pools, Arc::clone(&memory), clock)?;
+        let room = (Arc::clone(&memory), Arc::clone(&spools));
+        let (handle, thread) = compositor::start(index, pools, room, clock)?;
         compositors.push(handle);
         threads.push(thread);
     }

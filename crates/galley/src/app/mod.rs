@@ -9,6 +9,7 @@ mod cron;
 mod durable;
 mod php;
 mod signals;
+mod spools;
 mod sweep;
 mod upkeep;
 
@@ -60,6 +61,14 @@ pub enum StartError {
     #[error("cannot read the token file `{path}`: {cause}")]
     Token {
         /// The file.
+        path: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The folder for bodies on their way cannot be written.
+    #[error("cannot write to the spool folder `{path}`: {cause}")]
+    Spool {
+        /// The folder.
         path: PathBuf,
         /// What the system said.
         cause: std::io::Error,

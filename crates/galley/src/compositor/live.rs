@@ -13,13 +13,14 @@ use bytes::Bytes;
 use galley_rules::compress::live;
 use galley_rules::encoding::Coding;
 use galley_rules::facts::{Facts, Method};
-use galley_store::fill::{self, Failure, FillHead, FillReader, FillWriter, NoReaders, Share};
+use galley_store::fill::{self, Failure, FillHead, FillReader, FillWriter, Share};
 use http::{StatusCode, header};
 use tokio::task::yield_now;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::flight::{Flight, Wait};
 use super::page::WINDOW;
+use super::passage::{AHEAD, Passage};
 use super::{Desk, PassOrder, Site};
 use crate::codec::encode::{AT_ONCE, Stream};
 use crate::upstream::Incoming;
@@ -27,15 +28,21 @@ use crate::upstream::Incoming;
 /// The way to the readers of a fill, through a coder where there is one.
 pub(super) struct Outlet<'w> {
     writer: &'w mut FillWriter,
+    passage: Passage,
     stream: Option<Stream>,
     /// Nobody reads any more.
     is_lost: bool,
 }
 
 impl<'w> Outlet<'w> {
-    pub(super) fn new(writer: &'w mut FillWriter, stream: Option<Stream>) -> Self {
+    pub(super) fn new(
+        writer: &'w mut FillWriter,
+        passage: Passage,
+        stream: Option<Stream>,
+    ) -> Self {
         Self {
             writer,
+            passage,
             stream,
             is_lost: false,
         }
@@ -44,16 +51,10 @@ impl<'w> Outlet<'w> {
     /// Sends an answer on to its end, or until its client has gone.
     pub(super) async fn relay(&mut self, incoming: &mut Incoming) -> Result<(), Failure> {
         loop {
-            let chunk = tokio::select! {
-                biased;
-                chunk = incoming.chunk() => chunk?,
-                () = self.writer.readers_gone() => return Err(Failure::Aborted),
-                () = sleep(PAUSE), if self.is_dirty() => {
-                    self.flush().await?;
-                    continue;
-                }
+            let Some(chunk) = self.wait_while_read(incoming.chunk()).await else {
+                return Err(Failure::Aborted);
             };
-            match chunk {
+            match chunk? {
                 Some(chunk) => self.push(chunk).await?,
                 None => return self.finish().await,
             }
@@ -63,13 +64,27 @@ impl<'w> Outlet<'w> {
     /// Waits for what comes next; if that takes a moment, the client gets all that came before.
     pub(super) async fn wait<T>(&mut self, next: impl Future<Output = T>) -> T {
         let mut next = std::pin::pin!(next);
-        if self.is_dirty() {
-            if let Ok(came) = timeout(PAUSE, next.as_mut()).await {
-                return came;
-            }
-            let _ = self.flush().await;
+        match self.wait_while_read(next.as_mut()).await {
+            Some(came) => came,
+            None => next.await,
         }
-        next.await
+    }
+
+    /// The same; nothing when nobody reads any more.
+    async fn wait_while_read<T>(&mut self, next: impl Future<Output = T>) -> Option<T> {
+        let mut next = std::pin::pin!(next);
+        loop {
+            if self.is_lost {
+                return None;
+            }
+            let is_dirty = self.stream.as_ref().is_some_and(Stream::is_dirty);
+            tokio::select! {
+                biased;
+                came = next.as_mut() => return Some(came),
+                _lost = self.passage.attend(self.writer) => self.is_lost = true,
+                () = sleep(PAUSE), if is_dirty => drop(self.flush().await),
+            }
+        }
     }
 
     /// Sends the next piece. Fails when nobody reads any more.
@@ -95,13 +110,13 @@ impl<'w> Outlet<'w> {
         Ok(())
     }
 
-    /// Sends what the coder holds back at the end; the fill itself is for its owner to end.
+    /// Sends what the coder holds back at the end, and what waits for the client; the fill itself is for its owner to end.
     pub(super) async fn finish(&mut self) -> Result<(), Failure> {
-        let Some(stream) = self.stream.take() else {
-            return Ok(());
-        };
-        let rest = stream.finish().map_err(|_| Failure::Aborted)?;
-        self.send(rest).await
+        if let Some(stream) = self.stream.take() {
+            let rest = stream.finish().map_err(|_| Failure::Aborted)?;
+            self.send(rest).await?;
+        }
+        self.passage.drain(self.writer).await
     }
 
     async fn flush(&mut self) -> Result<(), Failure> {
@@ -113,14 +128,9 @@ impl<'w> Outlet<'w> {
     }
 
     async fn send(&mut self, bytes: Bytes) -> Result<(), Failure> {
-        self.writer.push(bytes).await.map_err(|NoReaders| {
-            self.is_lost = true;
-            Failure::Aborted
-        })
-    }
-
-    fn is_dirty(&self) -> bool {
-        self.stream.as_ref().is_some_and(Stream::is_dirty)
+        let given = self.passage.give(self.writer, bytes).await;
+        self.is_lost |= given.is_err();
+        given
     }
 }
 
@@ -130,6 +140,7 @@ pub(super) struct Coder {
     coding: Coding,
     source: FillReader,
     stream: Stream,
+    passage: Passage,
     writer: FillWriter,
 }
 
@@ -141,9 +152,10 @@ impl Coder {
             coding,
             mut source,
             stream,
+            passage,
             mut writer,
         } = self;
-        match code(&mut source, stream, &mut writer).await {
+        match code(&mut source, Outlet::new(&mut writer, passage, Some(stream))).await {
             Ok(()) => {
                 writer.finish();
             }
@@ -156,12 +168,7 @@ impl Coder {
     }
 }
 
-async fn code(
-    source: &mut FillReader,
-    stream: Stream,
-    writer: &mut FillWriter,
-) -> Result<(), Failure> {
-    let mut outlet = Outlet::new(writer, Some(stream));
+async fn code(source: &mut FillReader, mut outlet: Outlet<'_>) -> Result<(), Failure> {
     loop {
         if !outlet.writer.has_readers() {
             return Err(Failure::Aborted);
@@ -246,6 +253,7 @@ impl Desk {
             coding,
             source,
             stream,
+            passage: Passage::new(&self.spools, AHEAD),
             writer,
         };
         Some(Coded {

@@ -15,6 +15,7 @@ mod live;
 pub mod marker;
 mod page;
 mod pass;
+mod passage;
 pub mod renewal;
 pub mod tally;
 pub mod unbent;
@@ -35,13 +36,16 @@ use galley_store::entry::{Entry, Kind};
 use galley_store::fill::{Failure, FillReader, FillWriter};
 use galley_store::key::Key;
 use galley_store::memory::{Memory, NoRoom};
+use http::HeaderMap;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinSet, LocalSet};
 
+use crate::body::spools::Spools;
 use crate::clock::Clock;
 use crate::compress::Compressing;
 use crate::durable::{Orders, Receipt, Recorder, Shelved};
 use crate::upstream::{Ask, Gauge, Incoming, Pool, PoolSpec};
+use passage::{Passage, Way};
 
 /// What composing needs to know of a site.
 pub struct Site {
@@ -180,7 +184,7 @@ impl Handle {
 pub fn start(
     index: usize,
     pools: Vec<PoolSpec>,
-    memory: Arc<Memory>,
+    (memory, spools): (Arc<Memory>, Arc<Spools>),
     clock: Clock,
 ) -> io::Result<(Handle, JoinHandle<()>)> {
     let (orders, incoming) = mpsc::channel(MOST_ORDERS);
@@ -205,6 +209,7 @@ pub fn start(
                     .map(|(spec, gauge)| Pool::new(spec, gauge))
                     .collect(),
                 memory,
+                spools,
                 clock,
                 flights: RefCell::new(HashMap::new()),
                 fetches: RefCell::new(HashMap::new()),
@@ -219,6 +224,7 @@ pub fn start(
 struct Desk {
     pools: Vec<Pool>,
     memory: Arc<Memory>,
+    spools: Arc<Spools>,
     clock: Clock,
     /// Pages being composed.
     flights: RefCell<HashMap<Key, Rc<flight::Flight>>>,
@@ -266,29 +272,52 @@ impl Desk {
 }
 
 /// Hands a body on to its end, or until nobody wants it any more: an upstream that is silent must not hold its place for a
-/// client that has left. What is being written to the disk is wanted. `beat` is called with each piece.
+/// client that has left. What is being written to the disk is wanted. `beat` is called with each piece. What slow clients
+/// have not had then is still in the passage.
 async fn relay(
     incoming: &mut Incoming,
-    writer: &mut FillWriter,
+    (writer, passage): (&mut FillWriter, &mut Passage),
     recorder: &mut Recorder,
     beat: &dyn Fn(),
 ) -> Result<(), Failure> {
+    let mut is_read = true;
     loop {
         let chunk = tokio::select! {
             biased;
             chunk = incoming.chunk() => chunk?,
-            () = writer.readers_gone(), if !recorder.is_writing() => return Err(Failure::Aborted),
+            failure = passage.attend(writer), if is_read => {
+                if !recorder.is_writing() {
+                    return Err(failure);
+                }
+                is_read = false;
+                continue;
+            }
         };
         let Some(chunk) = chunk else { return Ok(()) };
         beat();
         let copy = recorder.is_on().then(|| chunk.clone());
-        let pushed = writer.push(chunk).await;
+        if is_read {
+            is_read = passage.give(writer, chunk).await.is_ok();
+        }
         if let Some(copy) = copy {
             recorder.push(copy, writer.is_kept()).await;
         }
-        if pushed.is_err() && !recorder.is_writing() {
+        if !is_read && !recorder.is_writing() {
             return Err(Failure::Aborted);
         }
+    }
+}
+
+/// How an answer with these fields is passed on. `X-Accel-Buffering: no` is how applications ask nginx for the same.
+fn way(site: &Site, facts: &Facts, fields: &HeaderMap) -> Way {
+    let rule = facts.rule().and_then(|index| site.rules.rules.get(index));
+    let is_asked_for = fields
+        .get("x-accel-buffering")
+        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"no"));
+    if is_asked_for || rule.is_some_and(|rule| rule.stream) {
+        Way::Streamed
+    } else {
+        Way::Spooled
     }
 }
 

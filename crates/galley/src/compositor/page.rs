@@ -22,7 +22,8 @@ use http::header::{self, HeaderMap, HeaderValue};
 
 use super::flight::{Flight, For, is_given_up};
 use super::marker::Unkept;
-use super::{Desk, PageOrder, Site, heard, publish, relay, renewal, shelve};
+use super::passage::{AHEAD, Passage};
+use super::{Desk, PageOrder, Site, heard, publish, relay, renewal, shelve, way};
 use crate::durable::Recorder;
 use crate::upstream::Incoming;
 
@@ -52,10 +53,21 @@ impl Desk {
         whom: For,
     ) {
         order.site.tally.begun();
-        let composed = self.compose(order, flight, &mut writer, whom).await;
+        let mut passage = Passage::new(&self.spools, AHEAD);
+        let composed = self
+            .compose(order, flight, (&mut writer, &mut passage), whom)
+            .await;
         match composed {
             // Stored before it lands, so that who looks finds one or the other.
-            Ok(page) => self.keep(order, flight, page, writer.finish()).await,
+            Ok(page) if passage.is_clear() => {
+                self.keep(order, flight, page, writer.finish()).await;
+            }
+            // Too large for memory, and taken slowly: nobody else waits for that.
+            Ok(page) => {
+                self.keep(order, flight, page, unkept()).await;
+                self.land(order, flight);
+                passage.end(writer).await;
+            }
             Err(failure) => {
                 if !is_given_up(flight, failure) {
                     self.note_failure(order, failure);
@@ -71,7 +83,7 @@ impl Desk {
         &self,
         order: &PageOrder,
         flight: &Flight,
-        writer: &mut FillWriter,
+        (writer, passage): (&mut FillWriter, &mut Passage),
         whom: For,
     ) -> Result<Page, Failure> {
         let place = self.place_for(order, flight, whom).await?;
@@ -79,6 +91,7 @@ impl Desk {
         let sent_up = self.pool(order.pool)?.send(place, &order.ask, &sending);
         let mut incoming = flight.watch(sent_up).await?;
         flight.beat();
+        passage.goes(way(&order.site, &order.facts, &incoming.fields));
         // Asked for plain, an upstream may code all the same: what is judged and stored is the plain body.
         let readable = incoming.decode(self.memory.budget(), self.memory.max_object());
         let answered = Answered {
@@ -99,7 +112,8 @@ impl Desk {
                 let seed = renewal::seed(&order.key);
                 let rules = &order.site.rules;
                 let life = storable::spread(&order.facts, &answered, rules, life, seed);
-                self.fill(order, flight, writer, incoming, life).await
+                self.fill(order, flight, (writer, passage), incoming, life)
+                    .await
             }
             Verdict::Skip(why) if readable.is_err() && is_passing(incoming.status, why) => {
                 self.note_not_kept(order, why);
@@ -107,7 +121,8 @@ impl Desk {
             }
             Verdict::Skip(why) if incoming.status.is_server_error() => {
                 self.note_not_kept(order, why);
-                pour(order, flight, writer, incoming).await
+                self.rest_refreshes(order);
+                pour(order, flight, (writer, passage), incoming).await
             }
             Verdict::Skip(why) => {
                 let (status, fields) = (incoming.status, &incoming.fields);
@@ -131,7 +146,7 @@ impl Desk {
         &self,
         order: &PageOrder,
         flight: &Flight,
-        writer: &mut FillWriter,
+        (writer, passage): (&mut FillWriter, &mut Passage),
         mut incoming: Incoming,
         life: Life,
     ) -> Result<Page, Failure> {
@@ -156,7 +171,8 @@ impl Desk {
         });
         let parts = self.parts(order, flight.born.get(), status, &fields, life, &tags);
         let mut recorder = recorder(order, parts, incoming.length());
-        relay(&mut incoming, writer, &mut recorder, &|| flight.beat()).await?;
+        let beat = || flight.beat();
+        relay(&mut incoming, (writer, passage), &mut recorder, &beat).await?;
         if incoming.ended_well() {
             Ok(Page::Storable {
                 status,
@@ -204,6 +220,7 @@ impl Desk {
             now: self.clock.wall(),
         };
         if let Err(why) = storable::judge_body(&answered, &order.site.rules, body.bytes()) {
+            self.rest_refreshes(order);
             return self.note_not_kept(order, why);
         }
         if !fields.contains_key(header::ETAG) {
@@ -305,6 +322,11 @@ impl Desk {
             return;
         }
         order.site.tally.failed();
+        self.rest_refreshes(order);
+    }
+
+    /// Leaves the page alone for a moment: what stands for an error now will not be a page at the next visit either.
+    fn rest_refreshes(&self, order: &PageOrder) {
         let mut failed = self.failed.borrow_mut();
         if failed.len() >= MOST_FAILED {
             failed.clear();
@@ -326,7 +348,7 @@ impl Desk {
 async fn pour(
     order: &PageOrder,
     flight: &Flight,
-    writer: &mut FillWriter,
+    (writer, passage): (&mut FillWriter, &mut Passage),
     mut incoming: Incoming,
 ) -> Result<Page, Failure> {
     let mut fields =
@@ -345,7 +367,8 @@ async fn pour(
         length: incoming.length(),
     });
     let beat = || flight.beat();
-    relay(&mut incoming, writer, &mut Recorder::off(), &beat).await?;
+    let mut recorder = Recorder::off();
+    relay(&mut incoming, (writer, passage), &mut recorder, &beat).await?;
     Ok(Page::NotKept)
 }
 
@@ -385,7 +408,15 @@ fn strong_etag(body: &[u8]) -> HeaderValue {
     HeaderValue::try_from(format!("\"{sum:032x}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-/// What one slow reader may lag behind once a body is too large to be kept.
+/// A body that is not in memory.
+pub(super) fn unkept() -> Finished {
+    Finished {
+        body: None,
+        length: 0,
+    }
+}
+
+/// What one slow reader may lag behind in a fill that is a window, where no passage sees to it.
 pub(super) const WINDOW: usize = 1024 * 1024;
 
 /// How long a page whose refresh failed is left alone: long enough not to hammer a dead upstream with each visit.

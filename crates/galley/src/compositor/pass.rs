@@ -18,13 +18,14 @@ use http::header::{self, HeaderMap};
 use tokio::sync::oneshot;
 
 use super::live::Outlet;
+use super::passage::{AHEAD, Passage};
 use super::unbent::{Pupil, publish_own};
-use super::{Desk, PassOrder, heard};
+use super::{Desk, PassOrder, heard, way};
 use crate::upstream::{Incoming, Turn};
 
 impl Desk {
     pub(super) async fn pass(self: Rc<Self>, order: PassOrder, reply: oneshot::Sender<FillReader>) {
-        let (mut writer, fill) = fill::fill(WINDOW, None);
+        let (mut writer, fill) = fill::fill(AHEAD, None);
         let Some(reader) = fill.reader() else { return };
         drop(fill);
         let _ = reply.send(reader);
@@ -63,7 +64,9 @@ impl Desk {
         let mut pupil = self.begin_lesson(order, &incoming, born, delay);
         let (head, stream) = self.passed(order, &incoming);
         writer.head(head);
-        let mut outlet = Outlet::new(writer, stream);
+        let mut passage = Passage::new(&self.spools, AHEAD);
+        passage.goes(way(&order.site, &order.facts, &incoming.fields));
+        let mut outlet = Outlet::new(writer, passage, stream);
         if order.ask.is_safe() && pupil.is_none() && ordered.is_empty() {
             return outlet.relay(&mut incoming).await;
         }
@@ -157,6 +160,3 @@ fn ordered(order: &PassOrder, incoming: &Incoming) -> Vec<Purge> {
     }));
     orders
 }
-
-/// What a slow client may lag behind PHP: any page, so that its worker is free at once; a download goes at the client's pace.
-const WINDOW: usize = 256 * 1024;

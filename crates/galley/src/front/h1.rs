@@ -23,6 +23,7 @@ use super::io::{Gone, Wire};
 use super::lane::{self, Lane};
 use super::record::{End, Open, Said};
 use super::write::{self, Next, Peer};
+use crate::body::spools::{NoRoom, Spools};
 use crate::body::{RequestBody, Spool};
 use crate::fault::Fault;
 use crate::serve::{self, Admission, Answer, Exchange, Sites};
@@ -315,8 +316,15 @@ async fn take_body(
     if matches!(framing.body, BodyKind::None) {
         return Ok(());
     }
+    let spools = &core.services.spools;
+    if let BodyKind::Length(length) = framing.body
+        && Spool::needs_file(length)
+        && !spools.has_room(length)
+    {
+        return Err(no_room(spools));
+    }
     let mut reader = BodyReader::new(framing.body, exchange.site.request_body);
-    let mut spool = Spool::default();
+    let mut spool = Spool::new(Arc::clone(spools));
     if framing.expect_continue && wire.input.is_empty() {
         wire.output.extend_from_slice(galley_wire::answer::CONTINUE);
         wire.send(&[]).await.map_err(|_| Untaken::Gone)?;
@@ -325,10 +333,8 @@ async fn take_body(
         let decoded = reader.decode(&wire.input).map_err(body_fault)?;
         let consumed = decoded.consumed;
         if !decoded.data.is_empty() {
-            spool
-                .push(decoded.data)
-                .await
-                .map_err(|e| spool_fault(&e))?;
+            let pushed = spool.push(decoded.data).await;
+            pushed.map_err(|NoRoom| no_room(spools))?;
         }
         wire.input.advance(consumed);
         if consumed == 0 && !reader.is_done() {
@@ -341,7 +347,8 @@ async fn take_body(
             }
         }
     }
-    exchange.body = match spool.finish().await.map_err(|e| spool_fault(&e))? {
+    let body = spool.finish().await.map_err(|NoRoom| no_room(spools))?;
+    exchange.body = match body {
         RequestBody::Empty => RequestBody::Memory(Bytes::new()),
         body => body,
     };
@@ -357,9 +364,9 @@ fn body_fault(refusal: Refusal) -> Fault {
     Fault::new(why, refusal.to_string())
 }
 
-fn spool_fault(error: &std::io::Error) -> Fault {
-    Fault::new(
-        RefusedWhy::Internal,
-        format!("the request's body could not be kept: {error}"),
-    )
+/// RFC 9110 §15.6.4: it passes by itself, and the request is not at fault.
+fn no_room(spools: &Spools) -> Untaken {
+    spools.refuse();
+    let note = "there is no room for the request's body";
+    Fault::new(RefusedWhy::NoRoom, note).into()
 }

@@ -201,6 +201,8 @@ async fn fill(
     if !ahead.pieces.is_empty() {
         wire.send(&ahead.pieces).await?;
     }
+    // Not kept for the length of a download: others wait for what pays for them.
+    drop(ahead);
     pump(wire, &mut body.reader, chunked, sent).await?;
     let last = if chunked {
         Bytes::from_static(LAST_CHUNK)

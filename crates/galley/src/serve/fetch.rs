@@ -86,12 +86,14 @@ pub async fn page(
                 Outcome::Stale(StaleWhy::UpstreamError),
             ));
         }
-        Some(entry) => match collect(reader).await {
+        Some(entry) => match collect(services, reader).await {
             Ok(body) if is_broken(exchange, &head, &body) => {
                 return fall_back(services, exchange, Some(entry), Failure::Closed.into());
             }
             Ok(body) => {
-                let (head, body) = whole_in_coding(coded).await.unwrap_or((head, body));
+                let (head, body) = whole_in_coding(services, coded)
+                    .await
+                    .unwrap_or((head, body));
                 page::from_whole(exchange, &head, body, outcome)
             }
             Err(failure) => {
@@ -234,9 +236,12 @@ async fn in_coding(coded: Option<FillReader>) -> Option<(Arc<FillHead>, FillRead
 }
 
 /// The same to its end.
-async fn whole_in_coding(coded: Option<FillReader>) -> Option<(Arc<FillHead>, Bytes)> {
+async fn whole_in_coding(
+    services: &Services,
+    coded: Option<FillReader>,
+) -> Option<(Arc<FillHead>, Bytes)> {
     let (head, coded) = in_coding(coded).await?;
-    Some((head, collect(coded).await.ok()?))
+    Some((head, collect(services, coded).await.ok()?))
 }
 
 /// Whether PHP died over a page that began well.
@@ -269,9 +274,14 @@ fn fall_back(
     }
 }
 
-pub(super) async fn collect(mut reader: FillReader) -> Result<Bytes, Failure> {
+/// All of a body that may be stored; a longer one fails, as memory has no room for it.
+pub(super) async fn collect(services: &Services, mut reader: FillReader) -> Result<Bytes, Failure> {
+    let most = services.memory.max_object();
     let mut whole = BytesMut::new();
     while let Some(chunk) = reader.next().await? {
+        if (whole.len() + chunk.len()) as u64 > most {
+            return Err(Failure::Unstorable(NotStored::TooLarge));
+        }
         whole.extend_from_slice(&chunk);
     }
     Ok(whole.freeze())

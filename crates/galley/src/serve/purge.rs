@@ -90,7 +90,7 @@ fn body(body: &RequestBody) -> Option<&[u8]> {
     match body {
         RequestBody::Empty => Some(b""),
         RequestBody::Memory(bytes) => Some(bytes),
-        RequestBody::File { .. } => None,
+        RequestBody::File(_) => None,
     }
 }
 

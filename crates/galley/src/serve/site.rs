@@ -14,6 +14,7 @@ use ipnet::IpNet;
 
 use super::folder::{Folder, SmallFiles};
 use super::heal::Healing;
+use crate::body::spools::Spools;
 use crate::clock::Clock;
 use crate::compositor;
 use crate::compress::Compressor;
@@ -217,6 +218,8 @@ pub struct Services {
     pub durable: Durable,
     /// Who compresses pages and files.
     pub compressor: Arc<Compressor>,
+    /// Where bodies wait for slow people.
+    pub spools: Arc<Spools>,
     /// Small files in memory, if there may be any.
     pub small_files: Option<Arc<SmallFiles>>,
     /// Warnings about upstreams, which any visitor's request can cause.

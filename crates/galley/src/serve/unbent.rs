@@ -317,7 +317,7 @@ async fn fetched(
     };
     let mut answer = if may_fall_back {
         // A copy exists: the new response is taken whole before its first byte leaves, so that no failure is met.
-        match fetch::collect(reader).await {
+        match fetch::collect(services, reader).await {
             Ok(body) => page::from_whole(exchange, &head, body, outcome),
             Err(failure) => return fall_back(services, exchange, &found, pool.fault(failure)),
         }

@@ -19,7 +19,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::sink::Sink;
 
-pub use super::rate::RateLimited;
+pub use super::rate::{RateLimited, Seldom};
 
 /// A handle on the error log.
 #[derive(Clone, Debug)]

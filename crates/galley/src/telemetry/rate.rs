@@ -96,6 +96,41 @@ impl RateLimited {
     }
 }
 
+/// Lets one message through in each interval, for conditions that last: whoever is let through tells the count so far.
+#[derive(Debug)]
+pub struct Seldom {
+    every_s: u32,
+    began: Instant,
+    /// The second of the last message, counted from 1; 0: there was none.
+    last: AtomicU64,
+}
+
+impl Seldom {
+    /// One message in so many seconds.
+    pub fn new(every_s: u32) -> Self {
+        Self {
+            every_s,
+            began: Instant::now(),
+            last: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether this message may be written.
+    pub fn admit(&self) -> bool {
+        self.admit_at(self.began.elapsed().as_secs() + 1)
+    }
+
+    fn admit_at(&self, second: u64) -> bool {
+        let last = self.last.load(Ordering::Relaxed);
+        if last != 0 && second.saturating_sub(last) < u64::from(self.every_s) {
+            return false;
+        }
+        self.last
+            .compare_exchange(last, second, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+}
+
 fn split(state: u64) -> (u32, u32) {
     let [a, b, c, d, rest @ ..] = state.to_be_bytes();
     (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes(rest))
@@ -129,5 +164,14 @@ mod tests {
         assert_eq!(limit.settle_at(6), 1);
         assert_eq!(limit.settle_at(7), 0, "told once");
         assert_eq!(RateLimited::new("none", 0).admit_at(9), (false, 0));
+    }
+
+    #[test]
+    fn one_in_an_interval() {
+        let seldom = Seldom::new(60);
+        let seen: Vec<_> = [1, 2, 60, 61, 62, 121, 500]
+            .map(|second| seldom.admit_at(second))
+            .into();
+        assert_eq!(seen, [true, false, false, true, false, true, true]);
     }
 }

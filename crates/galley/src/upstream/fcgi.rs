@@ -103,7 +103,7 @@ impl Connections {
             variables: &variables,
             body_length: ask.body.length(),
         };
-        let body = Source(ask.body.reader().map_err(|_| never(Failure::Aborted))?);
+        let body = Source(ask.body.reader());
         let connection = self.begin(&request).await?;
         let reading = Reading {
             connection: Some(connection),

@@ -278,7 +278,7 @@ fn request(ask: &Ask) -> Option<Request<AskBody>> {
         target.extend_from_slice(query);
     }
     let body = AskBody {
-        reader: ask.body.reader().ok()?,
+        reader: ask.body.reader(),
         length: ask.body.length(),
     };
     let mut request = Request::builder()

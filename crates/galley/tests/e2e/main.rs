@@ -38,6 +38,7 @@ mod purge;
 mod renewal;
 mod revalidation;
 mod silence;
+mod slow_people;
 mod small_files;
 mod support;
 mod uploads;

@@ -246,6 +246,10 @@ pub(super) fn refused(why: RefusedWhy) -> Advice {
             "its body is larger than allowed",
             "raise `request_body` in `[server]`, and PHP's own limits",
         ),
+        RefusedWhy::NoRoom => Advice::new(
+            "there is no room left for request bodies",
+            "raise `spool_size` in `[server]`, and look whether the disk is full",
+        ),
         RefusedWhy::Timeout => Advice::fine("the client takes too long"),
         RefusedWhy::ClientGone => Advice::fine("the client has left"),
         RefusedWhy::Denied => Advice::new(

@@ -32,8 +32,10 @@ use super::flight::{
     Approach, Event, Flight, For, Judged, NOT_SENT, Seat, Ticket, Wait, is_given_up,
 };
 use super::live::Coded;
+use super::page::unkept;
+use super::passage::{AHEAD, Passage};
 use super::renewal::When;
-use super::{Composed, Desk, PageOrder, publish};
+use super::{Composed, Desk, PageOrder, publish, way};
 
 pub use learn::{Learn, Lesson};
 pub(super) use learn::{Pupil, publish_own};
@@ -282,15 +284,27 @@ impl Desk {
     /// Asks the upstream.
     async fn fly(&self, fetch: &Fetch, flight: &Rc<Flight>, mut writer: FillWriter, whom: For) {
         fetch.page.site.tally.begun();
-        match self.ask(fetch, flight, &mut writer, whom).await {
+        let mut passage = Passage::new(&self.spools, AHEAD);
+        let asked = self
+            .ask(fetch, flight, (&mut writer, &mut passage), whom)
+            .await;
+        match asked {
             // Stored before it lands, so that who looks finds one or the other.
-            Ok(Some(kept)) => {
+            Ok(kept) if passage.is_clear() => {
                 let finished = writer.finish();
-                self.keep_variants(&fetch.page, flight, kept, finished)
-                    .await;
+                if let Some(kept) = kept {
+                    self.keep_variants(&fetch.page, flight, kept, finished)
+                        .await;
+                }
             }
-            Ok(None) => {
-                writer.finish();
+            // Too large for memory, and taken slowly: nobody else waits for that.
+            Ok(kept) => {
+                if let Some(kept) = kept {
+                    self.keep_variants(&fetch.page, flight, kept, unkept())
+                        .await;
+                }
+                self.land_fetch(flight);
+                passage.end(writer).await;
             }
             Err(failure) => {
                 if !is_given_up(flight, failure) {
@@ -308,7 +322,7 @@ impl Desk {
         &self,
         fetch: &Fetch,
         flight: &Rc<Flight>,
-        writer: &mut FillWriter,
+        (writer, passage): (&mut FillWriter, &mut Passage),
         whom: For,
     ) -> Result<Option<receive::Kept>, Failure> {
         let page = &fetch.page;
@@ -324,6 +338,7 @@ impl Desk {
             let sent_up = self.pool(page.pool)?.send(place, &asking, &sending);
             let incoming = flight.watch(sent_up).await?;
             flight.beat();
+            passage.goes(way(&page.site, &page.facts, &incoming.fields));
             let delay = flight.delay(self.clock.tick());
             let orders = purge::from_answer(&incoming.fields, &page.site.rules);
             publish(&page.site, &orders).given(&page.site).await;
@@ -340,7 +355,10 @@ impl Desk {
                 }
                 // Nobody asked for it.
                 (StatusCode::NOT_MODIFIED, None) => Err(Failure::Malformed),
-                _ => self.receive(page, flight, writer, incoming, delay).await,
+                _ => {
+                    let news = freshen::News { incoming, delay };
+                    self.receive(page, flight, (writer, passage), news).await
+                }
             };
             // Once more at the end: what was announced may take effect only then.
             publish(&page.site, &orders).given(&page.site).await;

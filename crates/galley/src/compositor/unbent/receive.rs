@@ -17,7 +17,9 @@ use galley_store::key::Key;
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
+use super::freshen::News;
 use super::{Flight, scopes, variants};
+use crate::compositor::passage::Passage;
 use crate::compositor::{Desk, PageOrder, relay, renewal, shelve};
 use crate::durable::Recorder;
 use crate::upstream::Incoming;
@@ -38,10 +40,13 @@ impl Desk {
         &self,
         page: &PageOrder,
         flight: &Rc<Flight>,
-        writer: &mut FillWriter,
-        incoming: Incoming,
-        response_delay: Duration,
+        (writer, passage): (&mut FillWriter, &mut Passage),
+        news: News,
     ) -> Result<Option<Kept>, Failure> {
+        let News {
+            incoming,
+            delay: response_delay,
+        } = news;
         let answered = Answered {
             status: incoming.status,
             fields: &incoming.fields,
@@ -53,14 +58,17 @@ impl Desk {
                 let seed = renewal::seed(&page.key);
                 storable::spread(&page.facts, &answered, &page.site.rules, life, seed)
             }
-            Verdict::Skip(why) => return self.hand_over(page, flight, writer, incoming, why).await,
+            Verdict::Skip(why) => {
+                let to = (writer, passage);
+                return self.hand_over(page, flight, to, incoming, why).await;
+            }
         };
         let rules = &page.site.rules;
         let mut fields = storable::stored_fields(&incoming.fields, rules, page.facts.rule());
         let names = variants::names(&fields);
         let Some(selections) = variants::selections(&names, &flight.sent, &fields) else {
             return self
-                .hand_over(page, flight, writer, incoming, NotStored::Vary)
+                .hand_over(page, flight, (writer, passage), incoming, NotStored::Vary)
                 .await;
         };
         self.finish_head(&mut fields);
@@ -103,7 +111,8 @@ impl Desk {
             }
             _ => Recorder::off(),
         };
-        relay(&mut incoming, writer, &mut recorder, &|| flight.beat()).await?;
+        let beat = || flight.beat();
+        relay(&mut incoming, (writer, passage), &mut recorder, &beat).await?;
         Ok(incoming.ended_well().then_some(Kept {
             status,
             fields,
@@ -120,7 +129,7 @@ impl Desk {
         &self,
         page: &PageOrder,
         flight: &Flight,
-        writer: &mut FillWriter,
+        (writer, passage): (&mut FillWriter, &mut Passage),
         mut incoming: Incoming,
         why: NotStored,
     ) -> Result<Option<Kept>, Failure> {
@@ -136,7 +145,8 @@ impl Desk {
             length: incoming.length(),
         });
         let beat = || flight.beat();
-        relay(&mut incoming, writer, &mut Recorder::off(), &beat).await?;
+        let mut recorder = Recorder::off();
+        relay(&mut incoming, (writer, passage), &mut recorder, &beat).await?;
         Ok(None)
     }
 

@@ -1,0 +1,39 @@
+//! Where bodies on their way may wait: the folder that the configuration names, or the first usual one that can be written.
+//!
+//! `/var/tmp` comes before `/tmp`, which is memory on many systems, and memory is what the files are to save.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use galley_config::Server;
+
+use super::StartError;
+use crate::body::spools::{Limits, Spools};
+
+/// Room for bodies on their way. A folder that the configuration names must do; without one there may be none.
+pub(super) fn open(server: &Server) -> Result<Arc<Spools>, StartError> {
+    let may_write = |folder: &PathBuf| tempfile::tempfile_in(folder).map(drop);
+    let folder = if let Some(folder) = &server.spool {
+        may_write(folder).map_err(|cause| StartError::Spool {
+            path: folder.clone(),
+            cause,
+        })?;
+        Some(folder.clone())
+    } else {
+        let own = std::env::var_os("TMPDIR").map(PathBuf::from);
+        let usual = [PathBuf::from("/var/tmp"), PathBuf::from("/tmp")];
+        let found = own.into_iter().chain(usual).find(|f| may_write(f).is_ok());
+        if found.is_none() {
+            tracing::warn!(
+                "no folder for bodies on their way can be written, so large uploads are refused; set `server.spool`"
+            );
+        }
+        found
+    };
+    Ok(Arc::new(Spools::new(Limits {
+        memory: server.spool_memory,
+        disk: server.spool_size,
+        answer: server.spool_answer,
+        folder,
+    })))
+}

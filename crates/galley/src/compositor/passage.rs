@@ -1,0 +1,458 @@
+//! What an upstream has said and its client has not had yet, so that a slow client holds no PHP worker.
+//!
+//! An answer goes to the readers of its fill directly while they keep up: in memory, paid for, so that what PHP flushes leaves
+//! at once. What they lag behind more goes to a file, from which they are fed piece by piece, also when the upstream has
+//! long ended. Where a file may not be had - an answer is to be streamed, the limits of [`Spools`] are reached, the disk
+//! fails - the upstream goes at the client's pace. Whenever it is asked for more, all that it said before is paid for or has been
+//! taken by the connection, so that beyond the limit a slow client costs what its connection is just sending.
+//!
+//! Fills that keep everything pay for themselves and never wait.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use galley_store::budget::Reservation;
+use galley_store::fill::{Failure, FillWriter, NoReaders};
+use tokio::task::JoinHandle;
+
+use crate::body::spools::{SpoolFile, Spools};
+
+/// See the module.
+pub(super) struct Passage {
+    spools: Arc<Spools>,
+    /// How far the upstream may be ahead of the client in memory, in bytes.
+    window: u64,
+    way: Way,
+    waiting: Option<Waiting>,
+    is_counted: bool,
+    is_held_up: bool,
+}
+
+/// How an answer is passed on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// By a file, where its client is slow.
+    Spooled,
+    /// As it comes, and at its client's pace.
+    Streamed,
+}
+
+/// Bytes in a file, those from `read` on.
+struct Waiting {
+    file: SpoolFile,
+    /// Pays for the pieces that are read, as long as anybody has one.
+    floor: Arc<Reservation>,
+    read: u64,
+    /// The next piece, on a helper thread.
+    reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
+}
+
+impl Passage {
+    /// An answer that begins. `window`: how far it may be ahead of its client in memory, in bytes.
+    pub(super) fn new(spools: &Arc<Spools>, window: usize) -> Self {
+        Self {
+            spools: Arc::clone(spools),
+            window: window as u64,
+            way: Way::Spooled,
+            waiting: None,
+            is_counted: false,
+            is_held_up: false,
+        }
+    }
+
+    /// Notes how the answer is to be passed on, once that is known.
+    pub(super) fn goes(&mut self, way: Way) {
+        self.way = way;
+    }
+
+    /// Whether nothing waits in a file.
+    pub(super) fn is_clear(&self) -> bool {
+        self.waiting.is_none()
+    }
+
+    /// Passes the next bytes on. Fails when nobody reads any more. Not cancel-safe.
+    pub(super) async fn give(
+        &mut self,
+        writer: &mut FillWriter,
+        chunk: Bytes,
+    ) -> Result<(), Failure> {
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        loop {
+            if self.is_clear() {
+                if writer.is_kept() {
+                    return writer.put(chunk).map_err(unread);
+                }
+                if let Some(paid) = self.paid(writer.backlog(), &chunk) {
+                    return writer.put(paid).map_err(unread);
+                }
+            }
+            if writer.is_unread() {
+                return Err(Failure::Aborted);
+            }
+            if self.way == Way::Spooled && self.append(&chunk).await {
+                return Ok(());
+            }
+            self.hold_up();
+            if self.is_clear() {
+                return give_unpaid(writer, chunk).await;
+            }
+            self.advance(writer).await?;
+        }
+    }
+
+    /// Feeds readers with what waits; ends only when nobody reads any more, or the file fails. Cancel-safe.
+    pub(super) async fn attend(&mut self, writer: &mut FillWriter) -> Failure {
+        loop {
+            if self.is_clear() {
+                writer.readers_gone().await;
+                return Failure::Aborted;
+            }
+            if let Err(failure) = self.advance(writer).await {
+                return failure;
+            }
+        }
+    }
+
+    /// Feeds readers until nothing waits.
+    pub(super) async fn drain(&mut self, writer: &mut FillWriter) -> Result<(), Failure> {
+        while !self.is_clear() {
+            self.advance(writer).await?;
+        }
+        Ok(())
+    }
+
+    /// Feeds readers until nothing waits, and ends the fill.
+    pub(super) async fn end(mut self, mut writer: FillWriter) {
+        match self.drain(&mut writer).await {
+            Ok(()) => {
+                writer.finish();
+            }
+            Err(failure) => writer.fail(failure),
+        }
+    }
+
+    /// The chunk, paid for, if the client is near enough and there is memory. The less of that is left, the nearer it has to be:
+    /// those who were slow first must not take what many more need for their files.
+    fn paid(&self, backlog: u64, chunk: &Bytes) -> Option<Bytes> {
+        let memory = self.spools.memory();
+        let free = memory.limit().saturating_sub(memory.used());
+        let most = match backlog {
+            0 => free / LARGEST_CHUNK,
+            _ => self.window.min(free / LARGEST_SHARE),
+        };
+        let length = chunk.len() as u64;
+        if backlog + length > most {
+            return None;
+        }
+        let paid = memory.try_reserve(length)?;
+        Some(Bytes::from_owner(Held {
+            bytes: alone(chunk),
+            _for: paid,
+        }))
+    }
+
+    /// Puts the chunk behind what waits in the file; false where that cannot be.
+    async fn append(&mut self, chunk: &Bytes) -> bool {
+        let waiting = match &mut self.waiting {
+            Some(waiting) => waiting,
+            None => match begin(&self.spools).await {
+                Some(waiting) => self.waiting.insert(waiting),
+                None => return false,
+            },
+        };
+        let length = waiting.file.length() + chunk.len() as u64;
+        let is_added = length <= self.spools.most_of_answer()
+            && waiting.file.append(chunk.clone()).await.is_ok();
+        if waiting.file.length() == waiting.read {
+            self.waiting = None;
+        }
+        if is_added && !self.is_counted {
+            self.is_counted = true;
+            self.spools.count_answer();
+        }
+        is_added
+    }
+
+    /// Moves one piece from the file to the readers, when the slowest of them has room for it. Cancel-safe.
+    async fn advance(&mut self, writer: &mut FillWriter) -> Result<(), Failure> {
+        let Some(waiting) = &mut self.waiting else {
+            return Ok(());
+        };
+        if waiting.reading.is_none() {
+            writer.below(1).await.map_err(unread)?;
+        }
+        let piece = waiting.piece().await?;
+        waiting.read += piece.len() as u64;
+        let bytes = Bytes::from_owner(Held {
+            bytes: piece.into(),
+            _for: Arc::clone(&waiting.floor),
+        });
+        if waiting.read == waiting.file.length() {
+            self.waiting = None;
+        }
+        writer.put(bytes).map_err(unread)
+    }
+
+    fn hold_up(&mut self) {
+        if self.way == Way::Spooled && !self.is_held_up {
+            self.is_held_up = true;
+            self.spools.hold_up();
+        }
+    }
+}
+
+impl Waiting {
+    async fn piece(&mut self) -> Result<Vec<u8>, Failure> {
+        let left = self.file.length() - self.read;
+        let length = usize::try_from(left).map_or(PIECE, |left| left.min(PIECE));
+        let reading = self
+            .reading
+            .get_or_insert_with(|| self.file.share().read(self.read, length));
+        let read = reading.await;
+        self.reading = None;
+        match read.map_err(io::Error::other).and_then(|read| read) {
+            Ok(piece) => Ok(piece),
+            Err(cause) => {
+                tracing::error!(%cause, "an answer on its way cannot be read from its file");
+                Err(Failure::Aborted)
+            }
+        }
+    }
+}
+
+async fn begin(spools: &Arc<Spools>) -> Option<Waiting> {
+    let floor = spools.memory().try_reserve(FLOOR)?;
+    Some(Waiting {
+        file: spools.file().await.ok()?,
+        floor: Arc::new(floor),
+        read: 0,
+        reading: None,
+    })
+}
+
+/// Passes on what nothing pays for: the upstream waits until every reader has taken it. Not until it has been sent: whoever
+/// keeps a piece while it waits for the next would wait for ever.
+async fn give_unpaid(writer: &mut FillWriter, chunk: Bytes) -> Result<(), Failure> {
+    writer.put(chunk).map_err(unread)?;
+    writer.below(1).await.map_err(unread)
+}
+
+/// Bytes, and what their last holder gives back.
+struct Held<T> {
+    bytes: Bytes,
+    _for: T,
+}
+
+impl<T> AsRef<[u8]> for Held<T> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// A small chunk with a buffer of its own: it may be a part of one that is much larger, which nobody would pay for.
+fn alone(chunk: &Bytes) -> Bytes {
+    if chunk.len() < SMALL {
+        Bytes::copy_from_slice(chunk)
+    } else {
+        chunk.clone()
+    }
+}
+
+fn unread(_: NoReaders) -> Failure {
+    Failure::Aborted
+}
+
+/// What a client may lag behind in memory: any page, so that most never see a disk.
+pub(super) const AHEAD: usize = 256 * 1024;
+
+/// What part of the free memory one client may lag behind by: with 8 MiB in all, a hundred that never read still get files.
+const LARGEST_SHARE: u64 = 64;
+
+/// What part of it one chunk may be for a client that has had everything else.
+const LARGEST_CHUNK: u64 = 4;
+
+/// Bytes that are read from a file at a time.
+const PIECE: usize = 16 * 1024;
+
+/// What a client holds that is fed from a file: a piece that it sends, and the next.
+const FLOOR: u64 = 2 * PIECE as u64;
+
+/// A chunk below this is copied.
+const SMALL: usize = 4 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use galley_store::fill::{self, FillHead, FillReader, Next, Share};
+    use http::{HeaderMap, StatusCode};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::body::spools::tests::spools;
+
+    fn begun(window: usize) -> (FillWriter, FillReader) {
+        let (mut writer, fill) = fill::fill(window, None);
+        let reader = fill.reader().unwrap();
+        writer.head(FillHead {
+            status: StatusCode::OK,
+            fields: HeaderMap::new(),
+            share: Share::Private,
+            length: None,
+        });
+        (writer, reader)
+    }
+
+    /// Numbered chunks, so that order is seen.
+    fn chunks(count: u8) -> impl Iterator<Item = Bytes> {
+        (0..count).map(|number| Bytes::from(vec![number; 10_000]))
+    }
+
+    fn whole(count: u8) -> Vec<u8> {
+        chunks(count).flatten().collect()
+    }
+
+    async fn rest(mut reader: FillReader) -> Vec<u8> {
+        let mut got = Vec::new();
+        while let Some(chunk) = reader.next().await.unwrap() {
+            got.extend_from_slice(&chunk);
+        }
+        got
+    }
+
+    /// Whether a future does not end by itself.
+    async fn waits(future: impl Future) -> bool {
+        timeout(Duration::from_millis(50), future).await.is_err()
+    }
+
+    #[tokio::test]
+    async fn who_keeps_up_sees_no_file_and_nothing_late() {
+        let spools = spools(4_000_000, 1_000_000, 1_000_000);
+        let (mut writer, mut reader) = begun(1);
+        let mut passage = Passage::new(&spools, 30_000);
+        for chunk in chunks(100) {
+            passage.give(&mut writer, chunk.clone()).await.unwrap();
+            assert_eq!(reader.try_next(), Ok(Next::Chunk(chunk)));
+        }
+        assert!(passage.is_clear());
+        let counted = spools.counted();
+        assert_eq!((counted.memory, counted.disk, counted.answers), (0, 0, 0));
+    }
+
+    #[tokio::test]
+    async fn who_lags_behind_gets_all_of_it_in_order_and_holds_nobody() {
+        let spools = spools(4_000_000, 10_000_000, 10_000_000);
+        let (mut writer, reader) = begun(1);
+        let mut passage = Passage::new(&spools, 30_000);
+        // Never waits, though nobody reads.
+        for chunk in chunks(200) {
+            passage.give(&mut writer, chunk).await.unwrap();
+        }
+        let counted = spools.counted();
+        assert_eq!(counted.memory, 30_000 + FLOOR);
+        assert_eq!((counted.disk, counted.answers), (2_000_000 - 30_000, 1));
+        let (got, ()) = tokio::join!(rest(reader), passage.end(writer));
+        assert!(got == whole(200));
+        let after = spools.counted();
+        assert_eq!((after.memory, after.disk, after.held_up), (0, 0, 0));
+    }
+
+    #[tokio::test]
+    async fn who_catches_up_is_fed_from_memory_again() {
+        let spools = spools(4_000_000, 10_000_000, 10_000_000);
+        let (mut writer, mut reader) = begun(1);
+        let mut passage = Passage::new(&spools, 30_000);
+        let mut got = Vec::new();
+        for chunk in chunks(100) {
+            passage.give(&mut writer, chunk).await.unwrap();
+            // Every tenth time it takes all there is.
+            if chunk_number(&got).is_multiple_of(10) {
+                while !passage.is_clear() || writer.backlog() > 0 {
+                    if let Next::Chunk(bytes) = reader.try_next().unwrap() {
+                        got.extend_from_slice(&bytes);
+                    } else {
+                        passage.advance(&mut writer).await.unwrap();
+                    }
+                }
+                assert_eq!(spools.counted().disk, 0);
+            }
+        }
+        let (last, ()) = tokio::join!(rest(reader), passage.end(writer));
+        got.extend(last);
+        assert!(got == whole(100));
+    }
+
+    fn chunk_number(got: &[u8]) -> usize {
+        got.len() / 10_000
+    }
+
+    #[tokio::test]
+    async fn a_hundred_that_never_read_get_files_within_eight_mebibytes() {
+        let spools = spools(8 << 20, 1 << 30, 1 << 30);
+        let mut all = Vec::new();
+        for _ in 0..100 {
+            let (mut writer, reader) = begun(1);
+            let mut passage = Passage::new(&spools, AHEAD);
+            for chunk in chunks(50) {
+                passage.give(&mut writer, chunk).await.unwrap();
+            }
+            all.push((passage, writer, reader));
+        }
+        let counted = spools.counted();
+        assert_eq!((counted.answers, counted.held_up), (100, 0));
+        assert!(counted.memory <= 8 << 20);
+    }
+
+    #[tokio::test]
+    async fn where_there_is_no_room_the_client_sets_the_pace_and_nothing_is_held() {
+        // No memory at all; none for a file; no disk; a short file; one that is not to have a file.
+        let cases = [
+            (0, 1_000_000, 1_000_000, Way::Spooled),
+            (40_000, 1_000_000, 1_000_000, Way::Spooled),
+            (4_000_000, 0, 1_000_000, Way::Spooled),
+            (4_000_000, 1_000_000, 25_000, Way::Spooled),
+            (4_000_000, 1_000_000, 1_000_000, Way::Streamed),
+        ];
+        for (memory, disk, answer, way) in cases {
+            let spools = spools(memory, disk, answer);
+            let (mut writer, reader) = begun(1);
+            let mut passage = Passage::new(&spools, 30_000);
+            passage.goes(way);
+            let mut giving = Box::pin(async move {
+                for chunk in chunks(200) {
+                    passage.give(&mut writer, chunk).await.unwrap();
+                }
+                passage.end(writer).await;
+            });
+            assert!(waits(giving.as_mut()).await, "{memory} {disk} {answer}");
+            let counted = spools.counted();
+            assert!(counted.memory <= memory && counted.disk <= disk.min(answer));
+            assert_eq!(counted.held_up, u64::from(way == Way::Spooled));
+            let (got, ()) = tokio::join!(rest(reader), giving);
+            assert!(got == whole(200), "{memory} {disk} {answer}");
+            let after = spools.counted();
+            assert_eq!((after.memory, after.disk), (0, 0));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_leaves_ends_it() {
+        let spools = spools(4_000_000, 10_000_000, 10_000_000);
+        let (mut writer, reader) = begun(1);
+        let mut passage = Passage::new(&spools, 30_000);
+        for chunk in chunks(50) {
+            passage.give(&mut writer, chunk).await.unwrap();
+        }
+        assert!(waits(passage.attend(&mut writer)).await);
+        drop(reader);
+        assert_eq!(passage.attend(&mut writer).await, Failure::Aborted);
+        let next = passage.give(&mut writer, Bytes::from_static(b"x")).await;
+        assert_eq!(next, Err(Failure::Aborted));
+        drop((passage, writer));
+        let after = spools.counted();
+        assert_eq!((after.memory, after.disk), (0, 0));
+    }
+}
