@@ -198,12 +198,33 @@ fn a_dead_database_is_bridged(kind: Kind) {
         "detail=upstream-error",
     );
     wait_until_stale(&stack, CALM, "/bridged/", &calm.body, "detail=revalidating");
+    // A page of the site's own for that, whose author did not think of a status.
+    let drop_in = stack.wordpress.root.join("wp-content/db-error.php");
+    fs::write(&drop_in, DROP_IN).unwrap();
+    for _ in 0..2 {
+        let answer = stack.get_from(BRIEF, "/unseen/").expect_status(200);
+        assert_text(&answer, "Back in a minute");
+        assert!(!answer.is_hit(), "{}", answer.beginning());
+    }
+    wait_until_stale(
+        &stack,
+        BRIEF,
+        "/bridged/",
+        &brief.body,
+        "detail=upstream-error",
+    );
+    wait_until_stale(&stack, CALM, "/bridged/", &calm.body, "detail=revalidating");
+    fs::remove_file(drop_in).unwrap();
     stack.database.restart().unwrap();
     for path in ["/unseen/", "/bridged/"] {
         wait_until_composed(&stack, path);
     }
     wait_until_refreshed(&stack, "/bridged/", run_of(&calm));
 }
+
+const DROP_IN: &str = "<!DOCTYPE html><html><head><title>Sorry</title><style>body { font: 16px/1.5 sans-serif; margin: 15vh auto; \
+    max-width: 40em; padding: 0 1em; color: #222; background: #fff }</style></head><body><h1>Back in a minute</h1>\
+    <p>Error establishing a database connection. Please come again.</p></body></html>";
 
 /// An update under way, and a plugin that ends PHP.
 fn a_broken_wordpress_is_bridged(kind: Kind) {
