@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use galley_rules::route::HostPattern;
 
 use crate::complaint::{Complaints, Place, shown};
-use crate::config::{AdminListen, Config, LogTarget, Site, Upstream};
+use crate::config::{AdminListen, Config, LogTarget, MOST_OF_ERROR_PAGE, Site, Upstream};
 use crate::php;
 use crate::quantity::write_size;
 use crate::tree::{Given, GivenSite};
@@ -80,6 +80,32 @@ pub(crate) fn root(given: &Given, complaints: &mut Complaints) {
         path(given, "root"),
         message,
         "name the folder with the site's files",
+    );
+}
+
+/// A page for errors must be HTML that fits into memory.
+pub(crate) fn error_page(given: &Given, complaints: &mut Complaints) {
+    let Some(file) = given.given::<PathBuf>("error_page") else {
+        return;
+    };
+    let why = match fs::metadata(&file) {
+        Ok(found) if !found.is_file() => "which is not a file".to_owned(),
+        Ok(found) if found.len() > MOST_OF_ERROR_PAGE => {
+            format!("which is larger than {}", write_size(MOST_OF_ERROR_PAGE))
+        }
+        Ok(_) => match fs::read_to_string(&file) {
+            Ok(_) => return,
+            Err(error) => format!("which cannot be read: {error}"),
+        },
+        Err(error) => format!("which cannot be read: {error}"),
+    };
+    let option = path(given, "error_page");
+    let message = format!("`{option}` is {}, {why}", shown_path(&file));
+    complaints.add(
+        given.place("error_page"),
+        option,
+        message,
+        "name a page of HTML in UTF-8, with its styles and pictures in it, or leave the option out",
     );
 }
 

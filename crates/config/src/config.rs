@@ -190,6 +190,8 @@ pub struct Site {
     pub upstream: Upstream,
     /// Upstreams that rules name; `Rule::upstream` is an index into it.
     pub further: Vec<Upstream>,
+    /// The page for visitors whom the upstream cannot answer: a readable file, not larger than [`MOST_OF_ERROR_PAGE`].
+    pub error_page: Option<PathBuf>,
     /// Everything that decides about caching.
     pub rules: SiteRules,
     /// How its pages are compressed.
@@ -306,3 +308,6 @@ pub struct ManagedPhp {
     /// The program; without it, it is looked for.
     pub binary: Option<PathBuf>,
 }
+
+/// The longest page for errors, in bytes: it is kept in memory.
+pub const MOST_OF_ERROR_PAGE: u64 = 256 << 10;

@@ -31,7 +31,8 @@ use std::path::Path;
 pub use complaint::{Colour, Complaint, Complaints};
 pub use config::{
     Admin, AdminListen, Cache, CacheDisk, Config, HttpUpstream, Level, Log, LogFormat, LogTarget,
-    ManagedPhp, Pace, PhpAddress, Program, Server, Site, Upstream, UpstreamLimits,
+    MOST_OF_ERROR_PAGE, ManagedPhp, Pace, PhpAddress, Program, Server, Site, Upstream,
+    UpstreamLimits,
 };
 pub use machine::{memory, runtime_dir};
 pub use options::{Fallback, Kind, OptionRow, Section, Status};

@@ -43,6 +43,7 @@ pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Comp
     check::not_empty(own, "listen", "an address", complaints);
     check::no_address_twice(own, complaints);
     check::root(own, complaints);
+    check::error_page(own, complaints);
     check::token_file(own, "token_file", complaints);
     check::token_file(own, "purge_secret_file", complaints);
     check::litespeed(own, complaints);
@@ -64,6 +65,7 @@ pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Comp
         further,
         compress: compress(own, rules.preset),
         rules,
+        error_page: own.given("error_page"),
         purge_allow: own.value("purge_allow"),
         purge_secret_file: own.given("purge_secret_file"),
         purge_get: own.value("purge_get"),
@@ -305,11 +307,11 @@ fn rule(
             cookie: ignores("cookie"),
             vary: ignores("vary"),
         },
+        stream: given.value("stream"),
         upstream: match upstream(given, complaints) {
             Upstream::Files => None,
             other => Some(place_of(other, further)),
         },
-        stream: given.value("stream"),
     }
 }
 

@@ -91,6 +91,8 @@ pub(crate) static TABLE: &[OptionRow] = &[
         .example(r#""unix:/run/php/php-fpm.sock""#),
     row(Section::Site, "upstream", List(&Kind::UpstreamUrl), "The HTTP servers that compose the pages, such as Apache with mod_php. Not together with `php`. With neither, only files are served.")
         .example(r#"["http://127.0.0.1:8080"]"#),
+    row(Section::Site, "error_page", Path, "A page of the site's own for visitors whom PHP cannot answer: 502, 503 and 504. HTML in UTF-8, at most 256KiB, read at start; `{status}` and `{request}` in it become the status and the request's id.")
+        .computed("a plain page of Galley's").example(r#""/etc/galley/error.html""#),
     row(Section::Site, "preset", Word(&["wordpress", "none"]), "Built-in knowledge. `wordpress`: its cookies, its paths, tracking parameters, lifetimes where it is silent. `none`: RFC 9111 and nothing else.")
         .or(r#""wordpress""#),
     row(Section::Site, "tls", Later(r#"`"auto"` or a certificate with its key"#), "How the site gets its certificate.")

@@ -2,7 +2,7 @@
 //! compared with their tables, links followed.
 //!
 //! Conventions of the pages: a `toml` block must be accepted, a `toml,broken` block refused. Before that, folders below
-//! `/var/www`, token files below `/etc/galley` and folders of logs below `/var/log` become real ones in a temporary folder,
+//! `/var/www`, token files and pages below `/etc/galley` and folders of logs below `/var/log` become real ones in a temporary folder,
 //! and a block without `[[site]]` gets a small site.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
@@ -148,7 +148,9 @@ fn real_path(value: &str, dir: &Path) -> String {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         path
     } else if let Some(rest) = value.strip_prefix("/etc/galley/")
-        && Path::new(rest).extension().is_some_and(|e| e == "token")
+        && Path::new(rest)
+            .extension()
+            .is_some_and(|e| e == "token" || e == "html")
     {
         let path = dir.join(rest);
         fs::write(&path, "0123456789abcdef0123456789abcdef\n").unwrap();

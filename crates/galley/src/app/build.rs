@@ -23,7 +23,8 @@ use crate::compositor::{self, Handle};
 use crate::compress::{Compressing, Compressor};
 use crate::front::{Limits, Listeners};
 use crate::serve::{
-    Cron, Folder, Healing, Pool, Services, Site, Sites, SmallFiles, Upstream, UpstreamWarnings,
+    Cron, ErrorPage, Folder, Healing, Pool, Services, Site, Sites, SmallFiles, Upstream,
+    UpstreamWarnings,
 };
 use crate::supervise::{Managed, Numbers};
 use crate::sys;
@@ -272,6 +273,7 @@ fn build_site(
         folder: own.folder,
         upstream: upstream(planned.primary),
         further: planned.further.iter().map(|kind| upstream(*kind)).collect(),
+        error_page: error_page(site)?,
         request_body: config.server.request_body,
         purge_allow: site.purge_allow.clone(),
         purge_secret: token(site.purge_secret_file.as_ref())?,
@@ -325,6 +327,16 @@ fn memory(config: &Config, clock: Clock) -> (Arc<Memory>, Option<Arc<SmallFiles>
     let (pages, files) = Memory::divided(cache.memory, cache.max_object, share);
     let files = SmallFiles::new(files, cache.max_file, clock);
     (Arc::new(pages), Some(Arc::new(files)))
+}
+
+fn error_page(site: &SiteConfig) -> Result<Option<ErrorPage>, StartError> {
+    let read = |path: &PathBuf| {
+        ErrorPage::read(path).map_err(|cause| StartError::ErrorPage {
+            path: path.clone(),
+            cause,
+        })
+    };
+    site.error_page.as_ref().map(read).transpose()
 }
 
 /// A site's files; `small`: where the small ones are kept.

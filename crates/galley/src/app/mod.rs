@@ -73,6 +73,14 @@ pub enum StartError {
         /// What the system said.
         cause: std::io::Error,
     },
+    /// A page for errors could not be read.
+    #[error("cannot read the error page `{path}`: {cause}")]
+    ErrorPage {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
     /// A site's root could not be opened.
     #[error("cannot open the root `{path}` of site `{site}`: {cause}")]
     Root {

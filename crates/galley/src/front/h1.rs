@@ -209,7 +209,7 @@ impl Turn<'_> {
                 .map(|answer| (answer, peer)),
             Err(Untaken::Gone) => None,
             Err(Untaken::Fault(fault)) => Some((
-                Answer::fault(&fault, &open.request_id),
+                Answer::site_fault(&fault, &exchange.site, &open.request_id),
                 peer.closing_if(true),
             )),
         };

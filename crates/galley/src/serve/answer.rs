@@ -10,6 +10,7 @@ use galley_store::entry::Entry;
 use galley_store::fill::FillReader;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
+use super::site::Site;
 use crate::fault::{self, Fault};
 
 /// An answer, ready to be written by any front.
@@ -118,6 +119,15 @@ impl Answer {
         }
         if fault.status() == 405 {
             answer.extra.push((header::ALLOW, METHODS));
+        }
+        answer
+    }
+
+    /// The same with the site's own page where the site cannot answer.
+    pub fn site_fault(fault: &Fault, site: &Site, request_id: &str) -> Self {
+        let mut answer = Self::fault(fault, request_id);
+        if let Some(page) = site.error_page.as_ref().filter(|_| fault.is_outage()) {
+            answer.body = Body::Bytes(page.render(answer.status, request_id));
         }
         answer
     }

@@ -6,6 +6,7 @@
 
 mod answer;
 mod cron;
+mod error_page;
 mod exchange;
 mod fetch;
 mod file;
@@ -31,6 +32,7 @@ use crate::fault::Fault;
 
 pub use answer::{Answer, Body, Fields};
 pub use cron::run_cron;
+pub use error_page::ErrorPage;
 pub use exchange::{Admission, Exchange, admit, site_mark};
 pub use folder::{Folder, SmallFiles, TRUSTED, Wanted};
 pub use heal::Healing;
@@ -50,7 +52,7 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Answer 
                     &fault.note,
                 );
             }
-            Answer::fault(&fault, &exchange.request_id)
+            Answer::site_fault(&fault, &exchange.site, &exchange.request_id)
         }
     };
     if answer.status == 404 {

@@ -12,6 +12,7 @@ use galley_store::fill::Failure;
 use galley_store::memory::Memory;
 use ipnet::IpNet;
 
+use super::error_page::ErrorPage;
 use super::folder::{Folder, SmallFiles};
 use super::heal::Healing;
 use crate::body::spools::Spools;
@@ -36,6 +37,8 @@ pub struct Site {
     pub further: Vec<Upstream>,
     /// What is known of the PHP that Galley runs for it.
     pub php: Option<Arc<Numbers>>,
+    /// What visitors see whom the upstream cannot answer.
+    pub error_page: Option<ErrorPage>,
     /// Largest request body in bytes.
     pub request_body: u64,
     /// Who may send `PURGE`.
@@ -216,10 +219,10 @@ pub struct Services {
     pub identity: String,
     /// What survives a restart.
     pub durable: Durable,
-    /// Who compresses pages and files.
-    pub compressor: Arc<Compressor>,
     /// Where bodies wait for slow people.
     pub spools: Arc<Spools>,
+    /// Who compresses pages and files.
+    pub compressor: Arc<Compressor>,
     /// Small files in memory, if there may be any.
     pub small_files: Option<Arc<SmallFiles>>,
     /// Warnings about upstreams, which any visitor's request can cause.

@@ -29,6 +29,7 @@ mod http_upstream;
 mod lane;
 mod logs;
 mod managed;
+mod outages;
 mod overload;
 mod overload_outage;
 mod pool;

@@ -1,0 +1,162 @@
+//! What visitors see while PHP, its database or its name is away, and how it comes back. WordPress's own error pages are in
+//! `wordpress::failures`.
+
+use std::fs;
+
+use galley_testkit::client::{Request, Response};
+use galley_testkit::wait_for;
+
+use crate::support::{Is, PATIENCE, Plan, Stage, together};
+
+const OWN: &str = "<!doctype html><html><body><h1>Wir sind gleich zurück</h1><p>{status} {request}</p></body></html>\n";
+
+/// What each page for an outage must and must not have.
+fn is_dignified(answer: &Response) {
+    let own = |name: &str| answer.field(name).unwrap_or_default().to_owned();
+    assert_eq!(own("cache-control"), "no-store", "{}", answer.beginning());
+    assert_eq!(own("retry-after"), "10", "{}", answer.beginning());
+    assert_eq!(own("content-type"), "text/html; charset=utf-8");
+    assert_eq!(own("server"), "", "no product, no version");
+    let text = answer.text().to_lowercase();
+    for word in [
+        "galley",
+        "php",
+        "fastcgi",
+        "sock",
+        "127.0.0.1",
+        env!("CARGO_PKG_VERSION"),
+    ] {
+        assert!(!text.contains(word), "`{word}` in {text}");
+    }
+}
+
+#[test]
+fn the_sites_own_page_is_shown_where_nobody_can_answer() {
+    let plan = Plan::php();
+    plan.scratch.write("own.html", OWN).unwrap();
+    let mut stage = plan.site("error_page = \"{dir}/own.html\"").start();
+    // It was read at start.
+    fs::remove_file(stage.scratch.join("own.html")).unwrap();
+    stage.fpm.as_mut().unwrap().kill();
+    for request in [
+        Request::get("/new"),
+        Request::post("/new", "text/plain", "x"),
+        Request::get("/wp-login.php"),
+    ] {
+        let answer = stage.ask(request).expect_status(502);
+        is_dignified(&answer);
+        assert!(answer.text().contains("Wir sind gleich zurück"));
+        assert!(answer.text().contains("<p>502 "), "{}", answer.text());
+    }
+    let text = stage.get("/who").expect_status(502).text();
+    let (_, rest) = text.split_once("<p>502 ").unwrap();
+    let (id, _) = rest.split_once('<').unwrap();
+    assert!(stage.access_line("GET /who ").contains(id));
+    let head = stage.ask(Request::new("HEAD", "/new")).expect_status(502);
+    assert!(head.body.is_empty());
+    // What is the request's own fault is not an outage.
+    let refused = stage.ask(Request::new("TRACE", "/new")).expect_status(405);
+    assert!(!refused.text().contains("Wir sind"));
+    stage.fpm.as_mut().unwrap().restart().unwrap();
+    stage.get("/new").is(200);
+}
+
+#[test]
+fn an_upstream_whose_name_is_gone_is_told_with_dignity() {
+    for line in [
+        "upstream = [\"http://nobody.invalid:80\"]",
+        "php = \"nobody.invalid:9000\"",
+    ] {
+        let stage = Plan::behind(line).file("index.php", "<?php").start();
+        for _ in 0..2 {
+            let answer = stage.get("/").expect_status(502);
+            is_dignified(&answer);
+            assert_eq!(answer.cache_status(), "galley; detail=upstream-down");
+            assert!(!answer.text().contains("invalid"), "{}", answer.text());
+        }
+        assert!(stage.get("/").status == 502);
+    }
+}
+
+/// A page that turns into what a careless drop-in sends while the database is away: a status of success.
+const DROP_IN: &str = r#"<?php
+if (file_exists(__DIR__ . '/../notes/dead')) {
+    echo '<!DOCTYPE html><html><head><style>', str_repeat('p { color: red } ', 100), '</style></head><body>',
+        '<h1>Error establishing a database connection</h1><p>We are working on it.</p></body></html>';
+    exit;
+}
+header('Link: <http://example.test/wp-json/>; rel="https://api.w.org/"');
+echo '<!DOCTYPE html><html><head><title>Post</title></head><body>',
+    '<h1>What to do about: Error establishing a database connection</h1></body></html>';
+"#;
+
+#[test]
+fn a_drop_in_with_a_status_of_success_is_no_page() {
+    let stage = Plan::php().file("index.php", DROP_IN).start();
+    stage.get("/article").is(200);
+    assert!(stage.get("/article").is_hit(), "who quotes it is stored");
+    stage.note("dead", "");
+    for _ in 0..2 {
+        let answer = stage.get("/unseen").expect_status(200);
+        assert!(!answer.is_hit());
+    }
+    stage.purge(&["--all", "--soft"]);
+    let before = stage.get("/article");
+    assert!(before.text().contains("What to do about"));
+    // The refresh has come back by now, or comes; the copy stays.
+    for _ in 0..5 {
+        let answer = stage.get("/article");
+        assert!(answer.text().contains("What to do about"));
+        assert!(answer.cache_status().contains("detail=revalidating"));
+    }
+    fs::remove_file(stage.notes().join("dead")).unwrap();
+    for page in ["/article", "/unseen"] {
+        wait_for("it to be composed again", PATIENCE, || {
+            stage.get(page).cache_status() == "galley; hit"
+        });
+        assert!(stage.get(page).text().contains("What to do about"));
+    }
+}
+
+const PAGES: usize = 30;
+
+fn page(number: usize) -> String {
+    format!("/page-{number}")
+}
+
+fn is_stale(stage: &Stage, number: usize) {
+    let answer = stage.get(&page(number)).expect_status(200);
+    assert!(
+        answer.cache_status().contains("detail=revalidating"),
+        "{}",
+        answer.beginning()
+    );
+    assert!(answer.text().contains("run=1\n"));
+}
+
+#[test]
+fn php_that_comes_back_composes_each_page_once() {
+    let mut stage = Plan::php()
+        .workers(2)
+        .site("in_flight = 2")
+        .more("[site.ttl]\ndefault = \"1h\"\nstale_while_revalidate = \"1d\"")
+        .start();
+    for number in 0..PAGES {
+        stage.get(&page(number)).is(200);
+    }
+    stage.fpm.as_mut().unwrap().kill();
+    stage.purge(&["--all", "--soft"]);
+    together(PAGES, |number| is_stale(&stage, number));
+    stage.fpm.as_mut().unwrap().restart().unwrap();
+    // Everybody at once, and as often as they like: three times as many as there are pages.
+    together(3 * PAGES, |number| {
+        let number = number % PAGES;
+        wait_for("the page to be refreshed", PATIENCE * 2, || {
+            let answer = stage.get(&page(number)).expect_status(200);
+            answer.cache_status() == "galley; hit"
+        });
+    });
+    for number in 0..PAGES {
+        assert_eq!(stage.runs(&page(number)), 2, "page {number}");
+    }
+}
