@@ -27,6 +27,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 use super::breaker::Breaker;
+use super::resolve::Name;
 use super::{Ask, Broken, End, Gauge, Incoming, IncomingBody, Instant, PoolSpec, Retry, Standing};
 use crate::body::BodyReader;
 
@@ -50,7 +51,7 @@ impl fmt::Display for Address {
 
 /// Connects to one application.
 pub(super) struct Connections {
-    address: Address,
+    place: Place,
     breaker: Breaker,
     connect_timeout: Duration,
     first_byte_timeout: Duration,
@@ -61,7 +62,7 @@ pub(super) struct Connections {
 impl Connections {
     pub(super) fn new(address: Address, spec: &PoolSpec, gauge: &Arc<Gauge>) -> Self {
         Self {
-            address,
+            place: Place::of(address),
             breaker: Breaker::new(&spec.site, gauge, 0),
             connect_timeout: spec.connect_timeout,
             first_byte_timeout: spec.first_byte_timeout,
@@ -153,7 +154,7 @@ impl Connections {
         let attempts = async {
             let mut refused = 0;
             loop {
-                let error = match Socket::connect(&self.address).await {
+                let error = match Socket::connect(&self.place, self.connect_timeout).await {
                     Ok(socket) => return Ok(Connection::new(socket)),
                     Err(error) => error,
                 };
@@ -333,6 +334,25 @@ impl BodySource for Source {
     }
 }
 
+/// An [`Address`] that remembers what its name means.
+enum Place {
+    Unix(PathBuf),
+    Tcp(Name),
+}
+
+impl Place {
+    fn of(address: Address) -> Self {
+        match address {
+            Address::Unix(path) => Self::Unix(path),
+            Address::Tcp(address) => {
+                // Checked when the configuration was read; port 0 is nobody's.
+                let (host, port) = address.rsplit_once(':').unwrap_or((&address, ""));
+                Self::Tcp(Name::new(host, port.parse().unwrap_or_default()))
+            }
+        }
+    }
+}
+
 /// A stream of either kind.
 enum Socket {
     Unix(UnixStream),
@@ -340,11 +360,11 @@ enum Socket {
 }
 
 impl Socket {
-    async fn connect(address: &Address) -> io::Result<Self> {
-        match address {
-            Address::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
-            Address::Tcp(address) => {
-                let stream = TcpStream::connect(address.as_str()).await?;
+    async fn connect(place: &Place, patience: Duration) -> io::Result<Self> {
+        match place {
+            Place::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
+            Place::Tcp(name) => {
+                let stream = name.connect(patience).await?;
                 stream.set_nodelay(true)?;
                 Ok(Self::Tcp(stream))
             }

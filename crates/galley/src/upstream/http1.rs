@@ -22,11 +22,11 @@ use hyper::body::{Body, Frame, Incoming as HyperBody, SizeHint};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::ext::on_informational;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::breaker::{Attempt, Breaker};
 use super::idle::Idle;
+use super::resolve::Name;
 use super::{Ask, Broken, Gauge, HttpServer, Incoming, IncomingBody, Instant, PoolSpec, Standing};
 use crate::body::BodyReader;
 
@@ -40,7 +40,9 @@ pub(super) struct Connections {
 }
 
 struct Server {
-    at: HttpServer,
+    name: Name,
+    /// Connections to it that are kept without a request, by all pools.
+    idle: Arc<AtomicUsize>,
     breaker: Breaker,
 }
 
@@ -70,7 +72,8 @@ impl Connections {
             }),
             servers: servers
                 .map(|(index, at)| Server {
-                    at,
+                    name: Name::new(&at.host, at.port),
+                    idle: at.idle,
                     breaker: Breaker::new(&spec.site, gauge, index),
                 })
                 .collect(),
@@ -130,7 +133,7 @@ impl Connections {
         let reading = Reading {
             body,
             connection: Some((index, connection)),
-            all_idle: Arc::clone(&server.at.idle),
+            all_idle: Arc::clone(&server.idle),
             shared: Rc::clone(&self.shared),
         };
         let is_head = ask.request.method == "HEAD";
@@ -171,7 +174,8 @@ impl Connections {
             let Some(attempt) = server.breaker.pass(Instant::now()) else {
                 continue;
             };
-            if let Ok(Ok(connection)) = timeout(self.connect_timeout, connect(&server.at)).await {
+            let connecting = connect(&server.name, self.connect_timeout);
+            if let Ok(Ok(connection)) = timeout(self.connect_timeout, connecting).await {
                 return Ok(Ready {
                     connection,
                     server: (index, server),
@@ -185,10 +189,8 @@ impl Connections {
     }
 }
 
-async fn connect(server: &HttpServer) -> Result<SendRequest<AskBody>, Failure> {
-    let stream = TcpStream::connect((server.host.as_str(), server.port))
-        .await
-        .map_err(|_| Failure::Connect)?;
+async fn connect(name: &Name, patience: Duration) -> Result<SendRequest<AskBody>, Failure> {
+    let stream = name.connect(patience).await.map_err(|_| Failure::Connect)?;
     // Heads and bodies leave in whole writes; waiting to fill segments only delays PHP.
     let _ = stream.set_nodelay(true);
     let (sender, connection) = handshake(TokioIo::new(stream))

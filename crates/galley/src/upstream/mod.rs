@@ -17,6 +17,7 @@ pub mod interim;
 mod limit;
 mod patience;
 mod queue;
+mod resolve;
 mod spec;
 
 use std::net::IpAddr;
