@@ -1,10 +1,6 @@
 //! Without descriptors nothing is known of any path: neither that a page is missing nor that it is denied.
 //!
 //! A program of its own, since the limit holds for the whole process.
-#![expect(
-    clippy::unwrap_used,
-    reason = "tests: a failure to set the scene is a failure"
-)]
 
 use std::fs::{self, File};
 

@@ -134,7 +134,8 @@ mod tests {
             "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
         const FIREFOX: &str =
             "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
-        let table: &[(&str, &[(&str, &str)], Class)] = &[
+        type Fields = &'static [(&'static str, &'static str)];
+        let table: &[(&str, Fields, Class)] = &[
             ("GET", &[], Class::Visitor),
             ("HEAD", &[("user-agent", FIREFOX)], Class::Visitor),
             (
