@@ -17,7 +17,7 @@ use super::auth::Asker;
 use super::php;
 use super::target::{Target, View, target};
 use super::text::{Kind, Text};
-use super::{disk, load, status};
+use super::{bodies, disk, load, status};
 use crate::compositor::cron::CronState;
 use crate::compositor::tally::Fills;
 use crate::serve::Site;
@@ -178,144 +178,8 @@ fn server(state: &State, text: &mut Text) {
         text.family(&name, Kind::Counter, help);
         text.sample(&name, &[], value);
     }
-    spools(state, text);
-    small_files(state, text);
-    compression(state, text);
+    bodies::metrics(state, text);
     disk::metrics(state, text);
-}
-
-fn spools(state: &State, text: &mut Text) {
-    let spooled = state.services.spools.counted();
-    let families = [
-        (
-            "memory_bytes",
-            Kind::Gauge,
-            spooled.memory,
-            "bytes of request bodies and of answers on their way in memory",
-        ),
-        (
-            "memory_limit_bytes",
-            Kind::Gauge,
-            spooled.memory_limit,
-            "bytes that these may have",
-        ),
-        (
-            "disk_bytes",
-            Kind::Gauge,
-            spooled.disk,
-            "bytes of request bodies and of answers on their way in files",
-        ),
-        (
-            "disk_limit_bytes",
-            Kind::Gauge,
-            spooled.disk_limit,
-            "bytes that these may have",
-        ),
-        (
-            "requests_total",
-            Kind::Counter,
-            spooled.requests,
-            "request bodies that went to a file",
-        ),
-        (
-            "answers_total",
-            Kind::Counter,
-            spooled.answers,
-            "answers that went to a file because their client was slower than PHP",
-        ),
-        (
-            "refused_total",
-            Kind::Counter,
-            spooled.refused,
-            "request bodies that were refused because there was no room",
-        ),
-        (
-            "held_up_total",
-            Kind::Counter,
-            spooled.held_up,
-            "answers that held PHP until their client had taken them, because there was no room",
-        ),
-    ];
-    for (name, kind, value, help) in families {
-        let name = format!("galley_spool_{name}");
-        text.family(&name, kind, help);
-        text.sample(&name, &[], value);
-    }
-}
-
-fn small_files(state: &State, text: &mut Text) {
-    let Some(files) = &state.services.small_files else {
-        return;
-    };
-    let files = files.counted();
-    let families = [
-        (
-            "entries",
-            Kind::Gauge,
-            files.usage.entries,
-            "small files in memory",
-        ),
-        (
-            "bytes",
-            Kind::Gauge,
-            files.usage.bytes,
-            "bytes of small files in memory, in all codings",
-        ),
-        (
-            "evictions_total",
-            Kind::Counter,
-            files.usage.evictions,
-            "small files that had to leave for others",
-        ),
-        (
-            "looks_total",
-            Kind::Counter,
-            files.looks,
-            "looks at the disk that found a small file as it is in memory",
-        ),
-        (
-            "reads_total",
-            Kind::Counter,
-            files.reads,
-            "small files that were read into memory",
-        ),
-    ];
-    for (name, kind, value, help) in families {
-        let name = format!("galley_small_files_{name}");
-        text.family(&name, kind, help);
-        text.sample(&name, &[], value);
-    }
-}
-
-fn compression(state: &State, text: &mut Text) {
-    let counted = state.services.compressor.counted();
-    let counters = [
-        (
-            "pages_total",
-            counted.pages,
-            "stored pages that were compressed",
-        ),
-        (
-            "bytes_in_total",
-            counted.bytes,
-            "plain bytes that were compressed, once for each coding",
-        ),
-        (
-            "bytes_out_total",
-            counted.made,
-            "bytes that they were compressed to",
-        ),
-        (
-            "put_off_total",
-            counted.put_off,
-            "pages that found the queue of the compressors full",
-        ),
-    ];
-    for (name, value, help) in counters {
-        let name = format!("galley_compression_{name}");
-        text.family(&name, Kind::Counter, help);
-        text.sample(&name, &[], value);
-    }
 }
 
 fn sites(rows: &[Row], text: &mut Text) {

@@ -5,6 +5,7 @@
 //! site. While there is no token at all, others cannot even connect to the socket.
 
 mod auth;
+mod bodies;
 mod cache;
 mod disk;
 mod entry;

@@ -14,7 +14,9 @@ const OWN: &str = "<!doctype html><html><body><h1>Wir sind gleich zurück</h1><p
 fn is_dignified(answer: &Response) {
     let own = |name: &str| answer.field(name).unwrap_or_default().to_owned();
     assert_eq!(own("cache-control"), "no-store", "{}", answer.beginning());
-    assert_eq!(own("retry-after"), "10", "{}", answer.beginning());
+    // As long as the queue, or the pause of who does not answer, will take.
+    let wait: Result<u32, _> = own("retry-after").parse();
+    assert!(wait.is_ok_and(|wait| wait > 0), "{}", answer.beginning());
     assert_eq!(own("content-type"), "text/html; charset=utf-8");
     assert_eq!(own("server"), "", "no product, no version");
     let text = answer.text().to_lowercase();
@@ -58,7 +60,10 @@ fn the_sites_own_page_is_shown_where_nobody_can_answer() {
     let refused = stage.ask(Request::new("TRACE", "/new")).expect_status(405);
     assert!(!refused.text().contains("Wir sind"));
     stage.fpm.as_mut().unwrap().restart().unwrap();
-    stage.get("/new").is(200);
+    // Who failed so often is tried now and then.
+    wait_for("PHP to be asked again", PATIENCE, || {
+        stage.get("/new").status == 200
+    });
 }
 
 #[test]
