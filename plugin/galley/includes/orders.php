@@ -116,7 +116,7 @@ function compact_orders( array $words, string $prefix = '' ): array {
 	$whole = $prefix . 'b';
 	if ( count( $words ) > MOST_ORDERS ) {
 		foreach ( $words as $word ) {
-			if ( '/' !== $word[0] && 0 !== strpos( $word, $prefix ) ) {
+			if ( '/' !== $word[0] && 0 !== strncmp( $word, $prefix, strlen( $prefix ) ) ) {
 				// Of several blogs at once.
 				return array( '*' );
 			}
@@ -130,7 +130,7 @@ function compact_orders( array $words, string $prefix = '' ): array {
 		array_filter(
 			$words,
 			static function ( string $word ) use ( $whole, $prefix ): bool {
-				return $word === $whole || '/' === $word[0] || ( '' !== $prefix && 0 !== strpos( $word, $prefix ) );
+				return $word === $whole || '/' === $word[0] || 0 !== strncmp( $word, $prefix, strlen( $prefix ) );
 			}
 		)
 	);
