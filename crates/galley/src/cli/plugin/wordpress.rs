@@ -201,7 +201,7 @@ impl WordPress {
     ) -> Result<Option<String>, Trouble> {
         let script = format!(
             "$_SERVER += array( 'HTTP_HOST' => {}, 'REQUEST_URI' => '/', 'REQUEST_METHOD' => 'GET', \
-             'SERVER_PROTOCOL' => 'HTTP/1.1', 'REMOTE_ADDR' => '127.0.0.1' );\n\
+             'SERVER_PROTOCOL' => 'HTTP/1.1', 'REMOTE_ADDR' => '127.0.0.1' );\n{AS_NETWORK}\
              require 'wp-load.php';\nrequire_once ABSPATH . 'wp-admin/includes/plugin.php';\n{code}",
             quoted(host)
         );
@@ -286,6 +286,15 @@ fn in_short(text: &str) -> String {
 
 /// What PHP's answer stands between; WordPress and other plugins may print around it.
 pub(super) const MARK: &str = "\u{1}galley\u{1}";
+
+/// A network answers under the address of its first site alone, which its configuration names; WordPress reads that only once it is asked.
+const AS_NETWORK: &str = r#"$galley_config = (string) @file_get_contents( is_file( 'wp-config.php' ) ? 'wp-config.php' : '../wp-config.php' );
+foreach ( array( 'HTTP_HOST' => 'DOMAIN_CURRENT_SITE', 'REQUEST_URI' => 'PATH_CURRENT_SITE' ) as $galley_key => $galley_name ) {
+    if ( preg_match( "/^\s*define\s*\(\s*['\"]{$galley_name}['\"]\s*,\s*['\"]([^'\"]+)['\"]/m", $galley_config, $galley_found ) ) {
+        $_SERVER[ $galley_key ] = $galley_found[1];
+    }
+}
+"#;
 
 const PLUGIN: &str = "galley";
 const MAIN: &str = "galley.php";
