@@ -11,20 +11,36 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
+/** Settings of a network that pages of its blogs show. */
+const NETWORK_OPTIONS = array( 'WPLANG', 'registration', 'site_name' );
+
+/** Settings on the network's own page that no page shows. */
+const QUIET_NETWORK_OPTIONS = array( 'add_new_users', 'admin_email', 'banned_email_domains', 'blog_upload_space', 'fileupload_maxk', 'first_comment', 'first_comment_author', 'first_comment_email', 'first_comment_url', 'first_page', 'first_post', 'illegal_names', 'limited_email_domains', 'menu_items', 'new_admin_email', 'registrationnotification', 'upload_filetypes', 'upload_space_check_disabled', 'welcome_email', 'welcome_user_email' );
+
 add_action( 'switch_theme', __NAMESPACE__ . '\\on_theme' );
 add_action( 'permalink_structure_changed', __NAMESPACE__ . '\\on_theme' );
 add_action( 'import_end', __NAMESPACE__ . '\\on_theme' );
-foreach ( array( 'upgrader_process_complete', 'automatic_updates_complete', '_core_updated_successfully', 'activated_plugin', 'deactivated_plugin' ) as $galley_action ) {
+foreach ( array( 'upgrader_process_complete', 'automatic_updates_complete', '_core_updated_successfully' ) as $galley_action ) {
 	add_action( $galley_action, __NAMESPACE__ . '\\on_update' );
 }
 unset( $galley_action );
+add_action( 'activated_plugin', __NAMESPACE__ . '\\on_plugin', 10, 2 );
+add_action( 'deactivated_plugin', __NAMESPACE__ . '\\on_plugin', 10, 2 );
 add_action( 'customize_save_after', __NAMESPACE__ . '\\on_customizer' );
 foreach ( array( 'make_spam_blog', 'make_ham_blog', 'archive_blog', 'unarchive_blog', 'make_delete_blog', 'make_undelete_blog', 'wp_uninitialize_site' ) as $galley_action ) {
 	add_action( $galley_action, __NAMESPACE__ . '\\on_blog' );
 }
 unset( $galley_action );
+if ( is_multisite() ) {
+	foreach ( array( 'add_site_option', 'update_site_option', 'delete_site_option' ) as $galley_action ) {
+		add_action( $galley_action, __NAMESPACE__ . '\\on_network_option' );
+	}
+	unset( $galley_action );
+}
+add_action( 'wp_insert_site', __NAMESPACE__ . '\\on_new_blog' );
+add_action( 'wp_update_site', __NAMESPACE__ . '\\on_moved_blog', 10, 2 );
 foreach ( array( 'elementor/core/files/clear_cache', 'autoptimize_action_cachepurged', 'fl_builder_cache_cleared' ) as $galley_action ) {
-	add_action( $galley_action, __NAMESPACE__ . '\\on_update' );
+	add_action( $galley_action, __NAMESPACE__ . '\\on_builder' );
 }
 unset( $galley_action );
 
@@ -32,7 +48,22 @@ function on_theme(): void {
 	order( 'b' );
 }
 
+/**
+ * Of the program, which all blogs have in common.
+ */
 function on_update(): void {
+	order_all_blogs( 'soft' );
+}
+
+function on_plugin( $plugin, $in_network = false ): void {
+	if ( $in_network ) {
+		order_all_blogs( 'soft' );
+	} else {
+		order( 'b', 'soft' );
+	}
+}
+
+function on_builder(): void {
 	order( 'b', 'soft' );
 }
 
@@ -51,13 +82,43 @@ function on_customizer( $manager = null ): void {
 }
 
 /**
- * A blog of a network that appears or goes: its own prefix, whichever blog is at hand.
+ * A setting of the network: of those that are known, and whatever a person saves on one of its settings pages.
+ */
+function on_network_option( $name ): void {
+	$name     = (string) $name;
+	$is_saved = is_network_admin() && in_array( $GLOBALS['pagenow'] ?? '', array( 'settings.php', 'edit.php' ), true );
+	if ( in_array( $name, NETWORK_OPTIONS, true ) || ( $is_saved && ! in_array( $name, QUIET_NETWORK_OPTIONS, true ) && 0 !== strpos( $name, '_site_transient_' ) ) ) {
+		order_all_blogs();
+	}
+}
+
+/**
+ * A blog of a network that is shown or hidden, or goes: its own prefix, whichever blog is at hand.
  *
  * @param int|\WP_Site $blog The blog.
  */
 function on_blog( $blog ): void {
 	$id = is_object( $blog ) ? (int) $blog->blog_id : (int) $blog;
 	order_word( "$id.b" );
+	order_network( 'ls' );
+}
+
+/**
+ * A blog that appears. In a directory its addresses were the first blog's until now, which did not find them.
+ */
+function on_new_blog( $blog ): void {
+	order_word( get_main_site_id() . '.e404' );
+	order_network( 'ls' );
+}
+
+/**
+ * What becomes of a blog, also that somebody wrote in it. Only its address is of interest here.
+ */
+function on_moved_blog( $new, $old = null ): void {
+	if ( $new instanceof \WP_Site && $old instanceof \WP_Site && ( $new->domain !== $old->domain || $new->path !== $old->path ) ) {
+		on_blog( $old );
+		on_new_blog( $new );
+	}
 }
 
 /**

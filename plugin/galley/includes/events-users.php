@@ -11,8 +11,9 @@ defined( 'ABSPATH' ) || exit;
 
 add_action( 'profile_update', __NAMESPACE__ . '\\on_profile', 10, 2 );
 add_action( 'user_register', __NAMESPACE__ . '\\on_user_list' );
-add_action( 'delete_user', __NAMESPACE__ . '\\on_user_gone' );
-add_action( 'remove_user_from_blog', __NAMESPACE__ . '\\on_user_gone' );
+add_action( 'delete_user', __NAMESPACE__ . '\\on_user_deleted', 10, 2 );
+add_action( 'wpmu_delete_user', __NAMESPACE__ . '\\on_user_deleted' );
+add_action( 'remove_user_from_blog', __NAMESPACE__ . '\\on_user_leaves', 10, 3 );
 add_action( 'add_user_to_blog', __NAMESPACE__ . '\\on_user_list' );
 foreach ( array( 'updated_user_meta', 'added_user_meta', 'deleted_user_meta' ) as $galley_action ) {
 	add_action( $galley_action, __NAMESPACE__ . '\\on_user_field', 10, 3 );
@@ -22,21 +23,67 @@ unset( $galley_action );
 function on_profile( $user_id, $old = null ): void {
 	$new = get_userdata( (int) $user_id );
 	if ( ! $new || ! $old instanceof \WP_User ) {
-		order( 'u' . (int) $user_id );
+		order_network( 'u' . (int) $user_id );
 		return;
 	}
 	foreach ( array( 'display_name', 'user_nicename', 'user_url', 'user_email' ) as $field ) {
 		if ( $old->data->$field !== $new->data->$field ) {
-			order( array( "u$new->ID", 'lu' ) );
+			order_network( array( "u$new->ID", 'lu' ) );
 			if ( 'user_nicename' === $field ) {
-				order( 'sm.users' );
+				order_network( 'sm.users' );
 			}
 		}
 	}
 }
 
-function on_user_gone( $user_id ): void {
-	order( array( 'u' . (int) $user_id, 'lu', 'sm.users' ) );
+/**
+ * A user who is deleted, before it is done; the posts may go to another.
+ */
+function on_user_deleted( $user_id, $heir = null ): void {
+	order_network( 'u' . (int) $user_id );
+	order( array( 'lu', 'sm.users' ) );
+	if ( (int) $heir > 0 ) {
+		order_inheritance( (int) $user_id, (int) $heir );
+	}
+}
+
+/**
+ * One who leaves a blog of a network stays what they are elsewhere; here an archive of theirs without posts is there no more.
+ */
+function on_user_leaves( $user_id, $blog = 0, $heir = null ): void {
+	order( array( 'lu', 'sm.users' ) );
+	foreach ( get_post_types( array( 'public' => true ) ) as $type ) {
+		order( author_list( (string) $type, (int) $user_id ) );
+	}
+	if ( (int) $heir > 0 ) {
+		order_inheritance( (int) $user_id, (int) $heir );
+	}
+}
+
+/**
+ * An author's lists of one type of posts. Pure.
+ *
+ * @return string[]
+ */
+function author_list( string $type, int $user ): array {
+	$key = 'l.' . word( $type ) . ".a$user";
+	return array( $key, "$key.q", "$key.n" );
+}
+
+/**
+ * Posts that get another author at once, of which WordPress tells nobody: what names their author, and the heir's lists.
+ */
+function order_inheritance( int $user, int $heir ): void {
+	global $wpdb;
+	// phpcs:ignore WordPress.DB -- must be of this moment.
+	$posts = $wpdb->get_results( $wpdb->prepare( "SELECT ID, post_type FROM $wpdb->posts WHERE post_author = %d AND post_status IN ('publish', 'inherit') AND post_type <> 'revision' LIMIT %d", $user, MOST_ORDERS ) );
+	if ( count( $posts ) >= MOST_ORDERS ) {
+		order( 'b' );
+		return;
+	}
+	foreach ( $posts as $post ) {
+		order( array_merge( array( "pa$post->ID" ), author_list( (string) $post->post_type, $heir ) ) );
+	}
 }
 
 function on_user_list(): void {
@@ -51,7 +98,7 @@ function on_user_field( $meta_id, $user_id = 0, $key = '' ): void {
 	if ( is_shared() || is_private_user_field( (string) $key, $wpdb->base_prefix ) ) {
 		return;
 	}
-	order( 'u' . (int) $user_id );
+	order_network( 'u' . (int) $user_id );
 }
 
 /**
@@ -61,6 +108,6 @@ function is_private_user_field( string $key, string $prefix ): bool {
 	if ( 0 === strpos( $key, $prefix ) || '_' === ( $key[0] ?? '' ) ) {
 		return true;
 	}
-	$known = '/^(session_tokens|admin_color|comment_shortcuts|rich_editing|syntax_highlighting|show_admin_bar_front|use_ssl|locale|dismissed_wp_pointers|show_welcome_panel|default_password_nag|managenav|closedpostboxes|metaboxhidden|meta-box-order|screen_layout|edit_.*_per_page|nav_menu_recently_edited|community-events|wp_media_library_mode|wc_last_active|last_update|.*_columnshidden$|.*columnshidden$)/';
+	$known = '/^(session_tokens|primary_blog$|source_domain$|admin_color|comment_shortcuts|rich_editing|syntax_highlighting|show_admin_bar_front|use_ssl|locale|dismissed_wp_pointers|show_welcome_panel|default_password_nag|managenav|closedpostboxes|metaboxhidden|meta-box-order|screen_layout|edit_.*_per_page|nav_menu_recently_edited|community-events|wp_media_library_mode|wc_last_active|last_update|.*_columnshidden$|.*columnshidden$)/';
 	return (bool) preg_match( $known, $key );
 }

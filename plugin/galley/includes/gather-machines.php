@@ -70,7 +70,7 @@ function gather_rest_term( $response, $term = null ) {
 
 function gather_rest_user( $response, $user = null ) {
 	if ( $user instanceof \WP_User ) {
-		tag( "u$user->ID" );
+		tag_network( "u$user->ID" );
 	}
 	return $response;
 }
@@ -115,6 +115,9 @@ function gather_sitemap(): void {
 		$kind = word( (string) ( $vars['sitemap-subtype'] ?? '' ) );
 	}
 	tag( "sm.$kind" );
+	if ( 'users' === $kind ) {
+		tag_network( 'sm.users' );
+	}
 	// The pages' own links are not gathered: any change of an address is an order for the sitemap of its type.
 	foreach ( array( 'post_link', 'page_link', 'post_type_link' ) as $filter ) {
 		remove_filter( $filter, __NAMESPACE__ . '\\gather_link', PHP_INT_MAX );

@@ -56,6 +56,7 @@ function gather_people(): void {
 	}
 	add_filter( 'the_author', $own . 'gather_this_author', PHP_INT_MAX );
 	add_filter( 'get_avatar_data', $own . 'gather_avatar', PHP_INT_MAX, 2 );
+	add_filter( 'sites_pre_query', $own . 'gather_blogs', PHP_INT_MAX );
 	add_filter( 'users_pre_query', $own . 'gather_users', PHP_INT_MAX );
 	add_filter( 'comments_pre_query', $own . 'gather_comments', PHP_INT_MAX, 2 );
 	add_filter( 'get_comments_number', $own . 'gather_number', PHP_INT_MAX, 2 );
@@ -109,7 +110,7 @@ function gather_terms( $terms, $taxonomies = array(), $arguments = array() ) {
  */
 function gather_author( $value, $user_id = 0 ) {
 	if ( (int) $user_id > 0 ) {
-		tag( 'u' . (int) $user_id );
+		tag_network( 'u' . (int) $user_id );
 		tag( 'pa' . (int) get_the_ID() );
 	}
 	return $value;
@@ -117,7 +118,7 @@ function gather_author( $value, $user_id = 0 ) {
 
 function gather_this_author( $name ) {
 	if ( isset( $GLOBALS['authordata']->ID ) ) {
-		tag( 'u' . (int) $GLOBALS['authordata']->ID );
+		tag_network( 'u' . (int) $GLOBALS['authordata']->ID );
 		tag( 'pa' . (int) get_the_ID() );
 	}
 	return $name;
@@ -125,22 +126,38 @@ function gather_this_author( $name ) {
 
 function gather_avatar( $data, $of = null ) {
 	if ( is_numeric( $of ) ) {
-		tag( 'u' . (int) $of );
+		tag_network( 'u' . (int) $of );
 	} elseif ( $of instanceof \WP_User ) {
-		tag( "u$of->ID" );
+		tag_network( "u$of->ID" );
 	} elseif ( $of instanceof \WP_Post ) {
-		tag( 'u' . (int) $of->post_author );
+		tag_network( 'u' . (int) $of->post_author );
 	} elseif ( $of instanceof \WP_Comment && $of->user_id ) {
-		tag( 'u' . (int) $of->user_id );
+		tag_network( 'u' . (int) $of->user_id );
 	}
 	return $data;
 }
 
+/**
+ * Who is there is said of each blog, what they are called of the network.
+ */
+function tag_user_list(): void {
+	tag( 'lu' );
+	tag_network( 'lu' );
+}
+
 function gather_users( $users ) {
 	if ( ! is_sitemap_request() ) {
-		tag( 'lu' );
+		tag_user_list();
 	}
 	return $users;
+}
+
+/**
+ * A list of a network's blogs.
+ */
+function gather_blogs( $blogs ) {
+	tag_network( 'ls' );
+	return $blogs;
 }
 
 /**

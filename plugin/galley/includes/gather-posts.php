@@ -230,7 +230,7 @@ function gather_main(): void {
 		tag( "tl$about->term_id" );
 		tag( "tn$about->term_id" );
 	} elseif ( $about instanceof \WP_User ) {
-		tag( "u$about->ID" );
+		tag_network( "u$about->ID" );
 	}
 	if ( is_404() ) {
 		gather_missing();
@@ -247,7 +247,7 @@ function gather_missing(): void {
 		tag( 'g.' . word( substr( $slug, 0, 3 ) ) );
 	}
 	if ( '' !== (string) get_query_var( 'author_name' ) || '' !== (string) get_query_var( 'author' ) ) {
-		tag( 'lu' );
+		tag_user_list();
 	}
 	$taxonomies = array_keys( (array) ( $GLOBALS['wp_query']->tax_query->queried_terms ?? array() ) );
 	foreach ( $taxonomies as $taxonomy ) {

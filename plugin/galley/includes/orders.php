@@ -39,6 +39,28 @@ function order( $tags, string $strength = 'hard' ): void {
 }
 
 /**
+ * The same for what all blogs of a network have in common: see `tag_network`.
+ *
+ * @param string|string[] $tags Without a prefix.
+ */
+function order_network( $tags ): void {
+	foreach ( with_classes( (array) $tags ) as $tag ) {
+		order_word( $tag );
+	}
+}
+
+/**
+ * Orders that all pages are composed anew: of all blogs, where there are several.
+ */
+function order_all_blogs( string $strength = 'hard' ): void {
+	if ( is_multisite() ) {
+		order_word( '*', $strength );
+	} else {
+		order( 'b', $strength );
+	}
+}
+
+/**
  * Orders that a path, or everything (`*`), is composed anew.
  */
 function order_word( string $word, string $strength = 'hard' ): void {
@@ -83,6 +105,10 @@ function take_orders(): array {
 	while ( $GLOBALS['galley_later'] ) {
 		list( $blog, $ask ) = array_shift( $GLOBALS['galley_later'] );
 		$elsewhere          = is_multisite() && get_current_blog_id() !== $blog;
+		if ( $elsewhere && ! get_site( $blog ) ) {
+			// It is gone, and has no tables to look into; that it went is an order of its own.
+			continue;
+		}
 		if ( $elsewhere ) {
 			switch_to_blog( $blog );
 		}

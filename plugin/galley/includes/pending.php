@@ -5,7 +5,7 @@
  * Before the first change of a request is ordered, a row says that something will be. When the orders leave, the row holds
  * them; it is deleted when the server has said that it has them: in its answer on the admin interface, or, of orders in the
  * head of an answer, by their name in a later request (`Galley-Heard`). Rows that stay are sent again. A row without orders
- * belongs to a request that died: then everything of the blog is ordered. One row per request, so that requests that run
+ * belongs to a request that died: then everything is ordered, of all blogs, since it may have changed any. One row per request, so that requests that run
  * at the same time take nothing from each other. The few rows there are come along with the settings that WordPress loads
  * for every request, so that looking for them costs no query.
  *
@@ -38,6 +38,15 @@ function begin_orders(): void {
 	write_pending( $id, null );
 }
 
+$GLOBALS['galley_pending_table'] = $GLOBALS['wpdb']->options ?? '';
+
+/**
+ * The table of the blog that the request began with, whichever is at hand: there the next requests look for what was left behind.
+ */
+function pending_table(): string {
+	return $GLOBALS['galley_pending_table'];
+}
+
 /**
  * Writes a row past the options' hooks and caches.
  *
@@ -58,14 +67,14 @@ function write_pending( string $id, ?array $orders, ?int $at = null ): void {
 	);
 	$hide = $wpdb->suppress_errors( true );
 	// phpcs:ignore WordPress.DB -- rows of our own.
-	$wpdb->replace( $wpdb->options, $row );
+	$wpdb->replace( pending_table(), $row );
 	$wpdb->suppress_errors( $hide );
 }
 
 function delete_pending( string $id ): void {
 	global $wpdb;
 	// phpcs:ignore WordPress.DB -- rows of our own.
-	$wpdb->delete( $wpdb->options, array( 'option_name' => "galley_pending_$id" ) );
+	$wpdb->delete( pending_table(), array( 'option_name' => "galley_pending_$id" ) );
 }
 
 /**
@@ -96,7 +105,7 @@ function stored_pending(): array {
 	global $wpdb;
 	$hide = $wpdb->suppress_errors( true );
 	// phpcs:ignore WordPress.DB -- must not come from a cache.
-	$rows = $wpdb->get_results( "SELECT option_name, option_value FROM $wpdb->options WHERE option_name LIKE 'galley\\_pending\\_%' LIMIT " . MOST_PENDING );
+	$rows = $wpdb->get_results( 'SELECT option_name, option_value FROM ' . pending_table() . " WHERE option_name LIKE 'galley\\_pending\\_%' LIMIT " . MOST_PENDING );
 	$wpdb->suppress_errors( $hide );
 	return array_column( $rows ? $rows : array(), 'option_value', 'option_name' );
 }
@@ -137,7 +146,7 @@ function take_up_pending(): void {
 			// A new moment, so that requests beside this one leave it alone.
 			write_pending( $id, $row['orders'] );
 			$GLOBALS['galley_taken_up'][] = $id;
-			foreach ( $row['orders'] ?? array( 'hard' => array( blog_prefix() . 'b' ) ) as $strength => $words ) {
+			foreach ( $row['orders'] ?? array( 'hard' => array( is_multisite() ? '*' : 'b' ) ) as $strength => $words ) {
 				foreach ( array_filter( (array) $words, 'is_string' ) as $word ) {
 					order_word( $word, 'soft' === $strength ? 'soft' : 'hard' );
 				}

@@ -20,6 +20,9 @@
  * slug, `g.` the beginning of one, `w.` a widget, `sb.` a sidebar, `sa.` whether it has widgets, `tp.` `tu.` templates, `op.` an option, `sm.` a sitemap,
  * `f` feeds, `e404`, `home`, `ht` pages of the theme, and `b`, which every page of a blog carries.
  *
+ * In a network the number of the blog stands before each (`2.p12`), but before users, who are everybody's, and `ls`, the list of blogs.
+ * Lists of users carry both `2.lu`, for who comes and goes, and `lu`, for names.
+ *
  * @package Galley
  */
 
@@ -50,6 +53,13 @@ function tag( string $tag ): void {
 }
 
 /**
+ * Notes that the page depends on a thing that all blogs of a network have in common: a user, the list of blogs. No prefix.
+ */
+function tag_network( string $tag ): void {
+	$GLOBALS['galley_tags'][ $tag ] = true;
+}
+
+/**
  * Whether the page is known to depend on a thing.
  */
 function has_tag( string $tag ): bool {
@@ -67,8 +77,14 @@ function own_prefix(): string {
 	return is_multisite() ? get_current_blog_id() . '.' : '';
 }
 
+/**
+ * Another blog's things are named with its prefix, and what changes all of that blog changes the page, too.
+ */
 function on_switch(): void {
 	$GLOBALS['galley_prefix'] = own_prefix();
+	if ( is_shared() ) {
+		tag( 'b' );
+	}
 }
 
 /**

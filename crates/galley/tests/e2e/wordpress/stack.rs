@@ -50,6 +50,8 @@ pub struct Plan {
     pub sites: Vec<(&'static str, String)>,
     /// The token of an admin interface on a port; none: a unix socket that only this user may use.
     pub token: Option<&'static str>,
+    /// Whether each site has all names below its host, too.
+    pub has_names_below: bool,
 }
 
 impl Plan {
@@ -72,6 +74,7 @@ impl Plan {
             },
             sites: sites.into(),
             token: None,
+            has_names_below: false,
         }
     }
 }
@@ -163,9 +166,14 @@ impl Stack {
             "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\n{admin}\n[cache]\nmemory = \"64MiB\"\n"
         );
         for (host, lines) in &plan.sites {
+            let below = if plan.has_names_below {
+                format!(", \"*.{host}\"")
+            } else {
+                String::new()
+            };
             let _ = write!(
                 config,
-                "[[site]]\nhosts = [\"{host}\"]\nroot = \"{}\"\n{}\n{lines}\n",
+                "[[site]]\nhosts = [\"{host}\"{below}]\nroot = \"{}\"\n{}\n{lines}\n",
                 wordpress.root.display(),
                 upstream.line()
             );

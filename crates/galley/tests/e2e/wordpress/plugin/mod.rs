@@ -6,6 +6,7 @@
 mod cron;
 mod delivery;
 mod editing;
+mod network;
 mod pages;
 mod settings;
 
@@ -125,10 +126,16 @@ fn rest_nonce(browser: &mut Browser) -> String {
 /// A request of the block editor.
 #[track_caller]
 fn rest(stack: &Stack, method: &str, path: &str, body: &Value) -> Value {
+    rest_at(stack, "", method, path, body)
+}
+
+/// The same, to a site of a network in a directory.
+#[track_caller]
+fn rest_at(stack: &Stack, directory: &str, method: &str, path: &str, body: &Value) -> Value {
     let mut admin = stack.admin();
     let nonce = rest_nonce(&mut admin);
     let mut request = Request::post(
-        &format!("/wp-json{path}"),
+        &format!("{directory}/wp-json{path}"),
         "application/json",
         body.to_string(),
     );
