@@ -1,7 +1,7 @@
 # The two commands that matter: `make demo` and `make test`. Both install what is missing first.
 
-.PHONY: help demo demo-clean test bench conformance faults exactness growth soak weather build check setup-demo setup-test setup-bench setup-conformance setup-faults \
-	setup-exactness
+.PHONY: help demo demo-clean test bench conformance faults exactness growth soak weather plugin-versions build check setup-demo setup-test setup-bench \
+	setup-conformance setup-faults setup-exactness setup-plugin-versions
 
 PORT ?= 8080
 DEMO_ARGS = --port $(PORT) $(if $(WP),--wp $(WP))
@@ -15,13 +15,14 @@ help:
 	@echo 'make conformance      the public cache suite on Galley and its peers (ONLY=galley: Galley alone)'
 	@echo 'make faults           kill -9, full disks, damaged files, broken upstreams: the long form (ONLY=kill: one part)'
 	@echo 'make exactness        edits a real WordPress and counts what is purged, too little and too much (ONLY=slug: one event)'
+	@echo 'make plugin-versions  the plugin in PHP 7.4 to 8.4 and WordPress 6.2 to 6.7, which npm brings (PHP=8.4 WORDPRESS=6.5: one of each)'
 	@echo 'make growth           what a hit costs while entries and connections grow (ONLY=entries: one part)'
 	@echo 'make soak             5,000,000 requests, a tenth uncached through FastCGI (REQUESTS=200000: fewer)'
 	@echo 'make weather          a WordPress in 256 MB: crowds, slow people, dying PHP, a crawl (ONLY=crawl: one part)'
 	@echo 'make build            the release binary, target/release/galley'
 
 # A static pattern: make does not look for implicit rules for phony targets.
-setup-demo setup-test setup-bench setup-conformance setup-faults setup-exactness: setup-%:
+setup-demo setup-test setup-bench setup-conformance setup-faults setup-exactness setup-plugin-versions: setup-%:
 	@scripts/setup $*
 
 build:
@@ -60,6 +61,17 @@ faults: setup-faults build
 exactness: setup-exactness build
 	@cargo build --quiet --release --package xtask
 	@target/release/xtask exactness --galley target/release/galley $(if $(ONLY),--only $(ONLY)) $(if $(WITH),--with $(WITH)) $(if $(EXPLAIN),--explain) $(if $(JSON),--json $(JSON))
+
+VERSIONS = target/plugin-versions
+
+$(VERSIONS)/node_modules/.package-lock.json: plugin/galley/tests/versions/package-lock.json
+	@mkdir -p $(VERSIONS)
+	@cp plugin/galley/tests/versions/package.json plugin/galley/tests/versions/package-lock.json $(VERSIONS)
+	@npm ci --prefix $(VERSIONS) --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+plugin-versions: setup-plugin-versions $(VERSIONS)/node_modules/.package-lock.json
+	@GALLEY_VERSIONS=$(VERSIONS) node plugin/galley/tests/versions/run.mjs "$(PHP)" "$(WORDPRESS)"
 
 growth: setup-faults build
 	@cargo build --quiet --release --package xtask
