@@ -1,6 +1,6 @@
 # The two commands that matter: `make demo` and `make test`. Both install what is missing first.
 
-.PHONY: help demo demo-clean test bench conformance faults exactness growth soak weather plugin-versions build check setup-demo setup-test setup-bench \
+.PHONY: help demo demo-clean test bench conformance faults exactness growth soak weather plugin-versions plugin-live build check setup-demo setup-test setup-bench \
 	setup-conformance setup-faults setup-exactness setup-plugin-versions
 
 PORT ?= 8080
@@ -16,6 +16,7 @@ help:
 	@echo 'make faults           kill -9, full disks, damaged files, broken upstreams: the long form (ONLY=kill: one part)'
 	@echo 'make exactness        edits a real WordPress and counts what is purged, too little and too much (ONLY=slug: one event)'
 	@echo 'make plugin-versions  the plugin in PHP 7.4 to 8.4 and WordPress 6.2 to 6.7, which npm brings (PHP=8.4 WORDPRESS=6.5: one of each)'
+	@echo 'make plugin-live WORDPRESS=6.5  the end-to-end tests of the plugin with one of these WordPresses'
 	@echo 'make growth           what a hit costs while entries and connections grow (ONLY=entries: one part)'
 	@echo 'make soak             5,000,000 requests, a tenth uncached through FastCGI (REQUESTS=200000: fewer)'
 	@echo 'make weather          a WordPress in 256 MB: crowds, slow people, dying PHP, a crawl (ONLY=crawl: one part)'
@@ -69,6 +70,10 @@ $(VERSIONS)/node_modules/.package-lock.json: plugin/galley/tests/versions/packag
 	@cp plugin/galley/tests/versions/package.json plugin/galley/tests/versions/package-lock.json $(VERSIONS)
 	@npm ci --prefix $(VERSIONS) --ignore-scripts --no-audit --no-fund
 	@touch $@
+
+plugin-live: setup-test setup-plugin-versions $(VERSIONS)/node_modules/.package-lock.json
+	@plugin/galley/tests/versions/whole $(VERSIONS) $(WORDPRESS) $(VERSIONS)/wordpress-$(WORDPRESS)
+	@GALLEY_TESTKIT_WORDPRESS=$(abspath $(VERSIONS)/wordpress-$(WORDPRESS)) cargo test --package galley --test e2e -- wordpress::plugin
 
 plugin-versions: setup-plugin-versions $(VERSIONS)/node_modules/.package-lock.json
 	@GALLEY_VERSIONS=$(VERSIONS) node plugin/galley/tests/versions/run.mjs "$(PHP)" "$(WORDPRESS)"

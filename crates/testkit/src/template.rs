@@ -20,7 +20,7 @@ use crate::{
     Durability, MariaDb, Options, WordPress, account, place,
     process::run,
     trouble::{During, Trouble},
-    wordpress::{INSTALLER, PACKAGE},
+    wordpress::{INSTALLER, package},
 };
 
 /// A running database and an installed WordPress in `dir` (`dir/mariadb`, `dir/wordpress`), copied from a template that is
@@ -209,7 +209,7 @@ fn key(options: &Options) -> u64 {
     )
         .hash(&mut hash);
     account::runs_as_root().hash(&mut hash);
-    fs::read(Path::new(PACKAGE).join("wp-includes/version.php"))
+    fs::read(package().join("wp-includes/version.php"))
         .unwrap_or_default()
         .hash(&mut hash);
     for names in [&["mariadbd", "mysqld"][..], &["php"]] {

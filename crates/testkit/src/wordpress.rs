@@ -6,6 +6,7 @@
 //! files belong to `www-data`, so that WordPress may write what it writes on real machines.
 
 use std::{
+    env,
     fmt::Write as _,
     fs,
     os::unix::process::CommandExt,
@@ -194,9 +195,15 @@ impl WordPress {
     }
 }
 
+/// The WordPress that is copied: Debian's, or the one that `$GALLEY_TESTKIT_WORDPRESS` names, to try another version.
+pub(crate) fn package() -> PathBuf {
+    env::var_os("GALLEY_TESTKIT_WORDPRESS").map_or_else(|| PathBuf::from(PACKAGE), PathBuf::from)
+}
+
 /// Copies Debian's WordPress as real files: links are followed, the links into /etc left out.
 fn copy_package(dir: &Path) -> Result<(), Trouble> {
-    if !Path::new(PACKAGE).join("wp-load.php").exists() {
+    let package = package();
+    if !package.join("wp-load.php").exists() {
         return Err(Trouble::Missing {
             program: "wordpress".to_owned(),
         });
@@ -206,7 +213,7 @@ fn copy_package(dir: &Path) -> Result<(), Trouble> {
     if unfinished.exists() {
         fs::remove_dir_all(&unfinished).during("remove an unfinished copy")?;
     }
-    copy_following(Path::new(PACKAGE), &unfinished)?;
+    copy_following(&package, &unfinished)?;
     for name in [".htaccess", "wp-config.php"] {
         let path = unfinished.join(name);
         if path.exists() {
@@ -325,7 +332,8 @@ pub(crate) const INSTALLER: &[(&str, &str)] = &[
     ("seed-text.php", include_str!("../assets/seed-text.php")),
     ("seed-images.php", include_str!("../assets/seed-images.php")),
 ];
-pub(crate) const PACKAGE: &str = "/usr/share/wordpress";
+/// Where Debian's package puts it.
+const PACKAGE: &str = "/usr/share/wordpress";
 const SALTS: &[&str] = &[
     "AUTH_KEY",
     "SECURE_AUTH_KEY",
