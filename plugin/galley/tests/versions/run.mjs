@@ -214,12 +214,13 @@ async function checkEdits(asked, check) {
     template: ['tp.single'],
     slug: [`p${post}`, `pl${post}`, 'n.neap-tide'],
     trash: [`p${post}`, 'l.post'],
-    deleted: [],
     'term-gone': [`t${term}`, 'lta.category'],
     permalinks: ['b'],
     theme: ['b'],
     update: ['b'],
   };
+  // What is in the trash is on no page any more.
+  check(Array.isArray(orders.deleted) && !orders.deleted.includes('l.post'), `edit deleted: ${orders.deleted}`);
   for (const [edit, tags] of Object.entries(wanted)) {
     for (const tag of tags) {
       check(orders[edit]?.includes(tag), `edit ${edit}: no order ${tag} among ${orders[edit]}`);
