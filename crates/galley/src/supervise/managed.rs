@@ -299,7 +299,7 @@ fn file_name_of(path: &Path) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
-/// The socket of the PHP-FPM that some Galley runs for a site, by what [`directory`] calls it.
+/// The socket of the PHP-FPM that some Galley runs for a site, by the name that its folder has.
 pub fn socket_of(runtime_dir: &Path, site: &str) -> Option<PathBuf> {
     let prefix = format!("php-{}-", file_name(site));
     let folders = std::fs::read_dir(runtime_dir).ok()?.filter_map(Result::ok);

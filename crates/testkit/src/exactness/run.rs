@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{Trouble, wait::came_true};
 
-/// See [`super::run`].
+/// See [`super::run()`].
 pub(super) fn run(
     setting: &Setting,
     said: &mut dyn FnMut(Progress<'_>),
