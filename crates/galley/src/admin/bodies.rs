@@ -63,11 +63,7 @@ fn spools(state: &State, text: &mut Text) {
             "answers that held PHP until their client had taken them, because there was no room",
         ),
     ];
-    for (name, kind, value, help) in families {
-        let name = format!("galley_spool_{name}");
-        text.family(&name, kind, help);
-        text.sample(&name, &[], value);
-    }
+    add("spool", families, text);
 }
 
 fn small_files(state: &State, text: &mut Text) {
@@ -107,11 +103,7 @@ fn small_files(state: &State, text: &mut Text) {
             "small files that were read into memory",
         ),
     ];
-    for (name, kind, value, help) in families {
-        let name = format!("galley_small_files_{name}");
-        text.family(&name, kind, help);
-        text.sample(&name, &[], value);
-    }
+    add("small_files", families, text);
 }
 
 fn compression(state: &State, text: &mut Text) {
@@ -138,9 +130,15 @@ fn compression(state: &State, text: &mut Text) {
             "pages that found the queue of the compressors full",
         ),
     ];
-    for (name, value, help) in counters {
-        let name = format!("galley_compression_{name}");
-        text.family(&name, Kind::Counter, help);
+    let families = counters.map(|(name, value, help)| (name, Kind::Counter, value, help));
+    add("compression", families, text);
+}
+
+/// Families of one sample: what follows the part's name, kind, value, help.
+fn add<const N: usize>(part: &str, families: [(&str, Kind, u64, &str); N], text: &mut Text) {
+    for (name, kind, value, help) in families {
+        let name = format!("galley_{part}_{name}");
+        text.family(&name, kind, help);
         text.sample(&name, &[], value);
     }
 }
