@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use galley_rules::outcome::NotStored;
-use galley_rules::purge;
+use galley_rules::purge::{self, Order as Purge};
 use galley_rules::storable::{self, Answered, Life, Verdict};
 use galley_rules::tags::{self, Tags};
 use galley_rules::time::Tick;
@@ -132,6 +132,11 @@ impl Desk {
                     fields,
                 };
                 self.remember_whole(order, flight, &unkept);
+                tokio::task::spawn_local(see_off(
+                    incoming,
+                    Arc::clone(&order.site),
+                    orders.clone(),
+                ));
                 Err(Failure::Unstorable(why))
             }
         };
@@ -372,6 +377,22 @@ async fn pour(
     Ok(Page::NotKept)
 }
 
+/// Lets PHP end an answer that nobody gets: who leaves in the middle has it stop at its next output, before plugins have
+/// done what they do last. Not for long: what streams or is large is given up.
+async fn see_off(mut incoming: Incoming, site: Arc<Site>, orders: Vec<Purge>) {
+    let rest = async {
+        let mut length = 0;
+        while let Ok(Some(piece)) = incoming.chunk().await {
+            length += piece.len();
+            if length > LONGEST_REST {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(REST_TIME, rest).await;
+    publish(&site, &orders).given(&site).await;
+}
+
 /// Whether what could not be read says nothing about the next answer of this address, which is asked for again.
 fn is_passing(status: StatusCode, why: NotStored) -> bool {
     status.is_server_error() || why == NotStored::Memory
@@ -418,6 +439,12 @@ pub(super) fn unkept() -> Finished {
 
 /// What one slow reader may lag behind in a fill that is a window, where no passage sees to it.
 pub(super) const WINDOW: usize = 1024 * 1024;
+
+/// Bytes of an answer that nobody gets, read at most.
+const LONGEST_REST: usize = 1024 * 1024;
+
+/// How long an answer that nobody gets may go on.
+const REST_TIME: Duration = Duration::from_secs(2);
 
 /// How long a page whose refresh failed is left alone: long enough not to hammer a dead upstream with each visit.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);

@@ -1,5 +1,6 @@
 //! One composition per page, however many ask; and none who may not share it waits for the others.
 
+use std::fs;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -121,6 +122,19 @@ fn a_page_whose_only_client_left_is_kept_all_the_same() {
             == 200
     });
     assert_eq!(stage.runs("/page"), 1);
+}
+
+#[test]
+fn php_comes_to_its_end_though_nobody_gets_the_answer() {
+    // Who is left by its reader stops at its next output, and what plugins do last is not done.
+    let script = "<?php setcookie('a', '1'); while (ob_get_level()) { ob_end_flush(); } for ($i = 0; $i < 20; $i++) { echo 'line'; flush(); usleep(10000); } \
+                  file_put_contents(dirname($_SERVER['DOCUMENT_ROOT']) . '/notes/ends', 'end,', FILE_APPEND);";
+    let stage = Plan::php().file("index.php", script).start();
+    stage.get("/").is(200);
+    let ends = stage.notes().join("ends");
+    let ended = || fs::read_to_string(&ends).unwrap_or_default();
+    // Asked as for everybody, then for this visitor alone.
+    wait_for("both requests to end", PATIENCE, || ended() == "end,end,");
 }
 
 #[test]
