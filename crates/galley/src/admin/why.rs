@@ -19,7 +19,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State as Extract;
 use axum::http::StatusCode;
-use galley_rules::facts::Gate;
+use galley_rules::facts::{Facts, Gate, Scheme};
 use galley_rules::outcome::RefusedWhy;
 use galley_rules::route::canonical_host;
 use galley_store::entry::Entry;
@@ -107,8 +107,9 @@ fn explain(state: &State, reach: Reach, wanted: &Wanted) -> Result<Value, Reply>
         sites: &state.hosts,
         client: NOBODY,
         local: NOBODY,
+        scheme: Scheme::Http,
         request_id: String::new(),
-        facts: galley_rules::facts::Facts::default(),
+        facts: Facts::default(),
         mailbox: None,
     };
     Ok(match admit(admission, &head, &framing) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use super::socket::Socket;
 use super::{Core, h1};
 use crate::serve::Sites;
 use crate::sys;
@@ -77,7 +78,12 @@ fn spawn(core: &Rc<Core>, stream: TcpStream, client: SocketAddr, sites: Arc<Site
     let counted = Counted::begin(core);
     let core = Rc::clone(core);
     tokio::task::spawn_local(async move {
-        h1::connection(core, stream, sites, h1::Ends { client, local }).await;
+        let ends = h1::Ends {
+            client,
+            local,
+            is_tls: false,
+        };
+        h1::connection(core, Socket::Tcp(stream), sites, ends).await;
         drop(counted);
     });
 }

@@ -11,17 +11,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
-use galley_rules::facts::Facts;
+use galley_rules::facts::{Facts, Scheme};
 use galley_rules::outcome::{Outcome, RefusedWhy};
 use galley_wire::body::BodyReader;
 use galley_wire::framing::{self, BodyKind, Framing};
 use galley_wire::head::{self, Head, HeadScanner, Parsed, Refusal, Room, Version};
-use tokio::net::TcpStream;
 
 use super::Core;
 use super::io::{Gone, Wire};
 use super::lane::{self, Lane};
 use super::record::{End, Open, Said};
+use super::socket::Socket;
 use super::write::{self, Next, Peer};
 use crate::body::spools::{NoRoom, Spools};
 use crate::body::{RequestBody, Spool};
@@ -34,10 +34,23 @@ use crate::upstream::interim::Mailbox;
 pub(super) struct Ends {
     pub(super) client: SocketAddr,
     pub(super) local: SocketAddr,
+    /// Whether Galley itself speaks TLS with the client.
+    pub(super) is_tls: bool,
+}
+
+impl Ends {
+    /// The scheme of what is asked for here.
+    pub(super) fn scheme(self) -> Scheme {
+        if self.is_tls {
+            Scheme::Https
+        } else {
+            Scheme::Http
+        }
+    }
 }
 
 /// Serves a connection to its end.
-pub(super) async fn connection(core: Rc<Core>, stream: TcpStream, sites: Arc<Sites>, ends: Ends) {
+pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>, ends: Ends) {
     let mut wire = Wire::new(
         stream,
         core.timers.register(),
@@ -183,6 +196,7 @@ impl Turn<'_> {
             sites: self.sites,
             client: self.ends.client,
             local: self.ends.local,
+            scheme: self.ends.scheme(),
             request_id: std::mem::take(&mut open.request_id),
             facts: std::mem::take(facts),
             mailbox: (head.version == Version::H11).then(|| self.mailbox.clone()),

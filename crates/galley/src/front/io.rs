@@ -3,21 +3,22 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use rustix::net::SendFlags;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
-use tokio::net::TcpStream;
+use tokio::io::AsyncWriteExt;
 
 use super::batch::Batch;
 use super::pool::Pool;
+use super::socket::Socket;
 use super::timer::{Late, Timer};
 
 /// A connection to a client.
 pub(super) struct Wire {
-    stream: TcpStream,
+    stream: Socket,
     /// Bytes that have come and are not used yet.
     pub(super) input: BytesMut,
     /// A head being written; kept for its memory.
@@ -55,7 +56,7 @@ impl From<io::Error> for Gone {
 
 impl Wire {
     pub(super) fn new(
-        stream: TcpStream,
+        stream: Socket,
         timer: Timer,
         date: Rc<Cell<HttpDate>>,
         pool: Rc<Pool>,
@@ -73,9 +74,9 @@ impl Wire {
     }
 
     /// Reads what is there into `input`, waiting for at least one byte; `Closed` at the end. Cancel-safe.
-    pub(super) async fn fill(stream: &mut TcpStream, input: &mut BytesMut) -> Result<(), Gone> {
+    pub(super) async fn fill(stream: &mut Socket, input: &mut BytesMut) -> Result<(), Gone> {
         input.reserve(READ_AT_ONCE);
-        match stream.read_buf(input).await? {
+        match stream.read_into(input).await? {
             0 => Err(Gone::Closed),
             _ => Ok(()),
         }
@@ -130,7 +131,7 @@ impl Wire {
     pub(super) async fn vanished(&mut self) {
         while self.input.len() < MOST_AHEAD {
             self.input.reserve(READ_AT_ONCE);
-            match self.stream.read_buf(&mut self.input).await {
+            match self.stream.read_into(&mut self.input).await {
                 Ok(0) => {
                     // It may only have said that it sends no more: what is ready in a moment still reaches it.
                     let _ = self
@@ -163,7 +164,12 @@ impl Wire {
         self.parts().1.send(body).await
     }
 
-    /// Writes the head in `output`, if there is one, and lets it wait in the kernel for what follows.
+    /// Whether the kernel may be given a file's bytes for this connection.
+    pub(super) fn takes_files(&self) -> bool {
+        self.stream.is_plain()
+    }
+
+    /// Writes the head in `output`, if there is one, and lets it wait in the kernel for what follows. Plain sockets only.
     pub(super) async fn send_head_before_more(&mut self) -> Result<(), Gone> {
         let mut written = 0;
         while written < self.output.len() {
@@ -177,7 +183,7 @@ impl Wire {
     }
 
     /// Sends some of the `most` bytes of a file from `at` on, without copying them: how many. Waits for the disk where they
-    /// are not in memory.
+    /// are not in memory. Plain sockets only.
     pub(super) async fn send_of_file(&self, file: &File, at: u64, most: u64) -> Result<u64, Gone> {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let sent = self
@@ -196,26 +202,26 @@ impl Wire {
     /// One write of another kind; without progress for the limit it ends.
     async fn write_with(
         &self,
-        write: impl FnMut(&TcpStream) -> io::Result<usize>,
+        mut write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
     ) -> Result<usize, Gone> {
-        let mut write = write;
-        let stream = &self.stream;
-        let writing = stream.async_io(Interest::WRITABLE, || write(stream));
+        let writing = self.stream.write_direct(&mut write);
         match self.timer.within(self.write_timeout, writing).await {
             Ok(written) => Ok(written?),
             // A socket counts as writable once a third of its buffer is free, which can be megabytes; any byte is progress.
-            Err(Late) => write(&self.stream).map_err(|_| Gone::Late),
+            Err(Late) => write(self.stream.as_fd()).map_err(|_| Gone::Late),
         }
     }
 
     /// Ends the connection so that the last answer arrives: half-closes, then reads on for a moment, because closing with
     /// unread bytes makes the kernel send a reset that can overtake the answer.
     pub(super) async fn leave(mut self) {
-        if self.stream.shutdown().await.is_err() {
+        let deadline = self.timer.deadline(LINGER);
+        // Over TLS it writes a farewell, which a client that reads nothing would hold up for ever.
+        let ending = self.stream.shutdown();
+        if !matches!(self.timer.before(deadline, ending).await, Ok(Ok(()))) {
             return;
         }
         let mut drained = 0;
-        let deadline = self.timer.deadline(LINGER);
         while drained < LINGER_BYTES {
             self.input.clear();
             if self.fill_before(deadline).await.is_err() {
@@ -228,7 +234,7 @@ impl Wire {
 
 /// The half of a connection that answers.
 pub(super) struct Sender<'w> {
-    stream: &'w mut TcpStream,
+    stream: &'w mut Socket,
     /// A head being written.
     pub(super) output: &'w mut Vec<u8>,
     timer: &'w mut Timer,
@@ -264,6 +270,15 @@ impl Sender<'_> {
             body.advance(written);
         }
         output.clear();
+        self.send_rest().await
+    }
+
+    /// Waits until nothing is held back: over TLS what was written is not yet sent.
+    async fn send_rest(&mut self) -> Result<(), Gone> {
+        while self.stream.holds_back() {
+            let sending = self.stream.send_rest();
+            self.timer.within(self.write_timeout, sending).await??;
+        }
         Ok(())
     }
 }
@@ -289,7 +304,7 @@ impl Sender<'_> {
         loop {
             let slices = batch.slices(heads, *written);
             if slices.is_empty() {
-                return Ok(());
+                break;
             }
             let writing = self.stream.write_vectored(&slices);
             let count = self.timer.within(self.write_timeout, writing).await??;
@@ -298,6 +313,7 @@ impl Sender<'_> {
             }
             *written += count;
         }
+        self.send_rest().await
     }
 }
 
@@ -305,8 +321,7 @@ impl Wire {
     /// Ends the connection at once, by a reset: an answer that broke off must not look complete to a client that knows its
     /// end by the connection's, and who is gone needs no farewell.
     pub(super) fn reset(self) {
-        // Where it cannot be set, the kernel closes in its ordinary way.
-        let _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+        self.stream.reset_at_end();
     }
 }
 

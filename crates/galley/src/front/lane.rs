@@ -80,7 +80,8 @@ pub(super) async fn answer(
     let (input, mut sender) = wire.parts();
     let mut batch = Batch::within(std::mem::take(&mut core.room.borrow_mut().batch));
     let head_room = (sender.output as &mut Vec<u8>, sender.date.get());
-    let read = gather(core, sites, input, head_room, (lane, began), &mut batch);
+    let place = (sites, ends.scheme());
+    let read = gather(core, place, input, head_room, (lane, began), &mut batch);
     let Some(last) = batch.answers().last() else {
         core.room.borrow_mut().batch = batch.into_room();
         return None;
@@ -140,7 +141,7 @@ impl Lane {
 /// Everything here is done when it returns: nothing is held over an await but what is in the batch.
 fn gather<'b>(
     core: &Core,
-    sites: &Sites,
+    place: (&Sites, Scheme),
     input: &'b [u8],
     (output, date): (&mut Vec<u8>, HttpDate),
     (lane, began): (&mut Lane, Instant),
@@ -156,7 +157,7 @@ fn gather<'b>(
         let Some((request, length)) = read_plain(core, rest, &mut lines) else {
             break;
         };
-        let Some((hit, site)) = find(core, sites, &request, now, (&mut room, lane)) else {
+        let Some((hit, site)) = find(core, place, &request, now, (&mut room, lane)) else {
             break;
         };
         write_head(output, &hit, date, request.keep_alive);
@@ -221,7 +222,7 @@ fn read_plain<'b, 'r>(
 
 fn find<'l>(
     core: &Core,
-    sites: &Sites,
+    (sites, scheme): (&Sites, Scheme),
     request: &Plain<'_, '_>,
     now: Tick,
     (room, lane): (&mut Room, &'l mut Lane),
@@ -230,7 +231,7 @@ fn find<'l>(
     let line = Line {
         method: request.head.method,
         target: request.head.target,
-        scheme: Scheme::Http,
+        scheme,
         host,
         has_body: false,
         upgrade: false,

@@ -10,6 +10,7 @@ mod io;
 mod lane;
 mod pool;
 mod record;
+mod socket;
 mod span;
 mod timer;
 mod write;

@@ -9,6 +9,8 @@
 //! What has been queued on the socket is the file's own memory: who writes over a file in place, rather than renaming a new
 //! one onto it, may be seen by those who are being sent it. The length is announced before; a file that ends earlier
 //! breaks the connection off.
+//!
+//! Over TLS the bytes have to be encrypted, so that they are read in any case: what is at hand here, the rest by a helper.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -29,10 +31,16 @@ pub(super) async fn send(
     (start, end): (u64, u64),
     sent: &mut u64,
 ) -> Result<(), Gone> {
+    let piece = if wire.takes_files() {
+        PIECE
+    } else {
+        PIECE_TO_READ
+    };
     let mut at = start;
     while at < end {
-        let wanted = (end - at).min(PIECE);
-        if is_at_hand(file, at, wanted) {
+        let wanted = (end - at).min(piece);
+        let is_at_hand = is_at_hand(file, at, wanted);
+        if is_at_hand && wire.takes_files() {
             wire.send_head_before_more().await?;
             let upto = at + wanted;
             while at < upto {
@@ -43,10 +51,15 @@ pub(super) async fn send(
             // A client that takes everything at once does not starve its core's others.
             yield_now().await;
         } else {
-            let piece = read(Arc::clone(file), at, wanted).await?;
+            let piece = if is_at_hand {
+                read_now(file, at, wanted)?
+            } else {
+                read(Arc::clone(file), at, wanted).await?
+            };
             at += piece.len() as u64;
             *sent += piece.len() as u64;
             wire.send(&[piece]).await?;
+            yield_now().await;
         }
     }
     Ok(())
@@ -76,17 +89,22 @@ fn is_byte_at_hand(file: &File, at: u64) -> bool {
 }
 
 async fn read(file: Arc<File>, at: u64, length: u64) -> Result<Bytes, Gone> {
-    let piece = spawn_blocking(move || -> io::Result<Bytes> {
-        let mut piece = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-        // The file may have been cut since its length was told; then the connection ends short.
-        file.read_exact_at(&mut piece, at)?;
-        Ok(piece.into())
-    });
+    let piece = spawn_blocking(move || read_now(&file, at, length));
     Ok(piece.await.map_err(|_| Gone::Closed)??)
+}
+
+fn read_now(file: &File, at: u64, length: u64) -> io::Result<Bytes> {
+    let mut piece = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+    // The file may have been cut since its length was told; then the connection ends short.
+    file.read_exact_at(&mut piece, at)?;
+    Ok(piece.into())
 }
 
 /// Bytes that are probed, and then sent or read, at one time.
 pub(super) const PIECE: u64 = 256 * 1024;
+
+/// The same where the bytes pass through memory of ours: as much as a session takes before the kernel has taken some.
+const PIECE_TO_READ: u64 = 64 * 1024;
 
 /// The kernel reads ahead 128 KiB and more at a time, so that what lies between two bytes of this distance came with one of
 /// them or, mostly, is gone with one of them.

@@ -83,6 +83,8 @@ pub struct Admission<'a> {
     pub client: SocketAddr,
     /// Where it was asked.
     pub local: SocketAddr,
+    /// Over what it was asked.
+    pub scheme: Scheme,
     /// For log, upstream and error page.
     pub request_id: String,
     /// Buffers of an earlier exchange, to be used again.
@@ -101,6 +103,7 @@ pub fn admit<'h>(
         sites,
         client,
         local,
+        scheme,
         request_id,
         mut facts,
         mailbox,
@@ -120,7 +123,7 @@ pub fn admit<'h>(
     let line = Line {
         method: head.method,
         target: head.target,
-        scheme: Scheme::Http,
+        scheme,
         host: &host,
         has_body,
         upgrade: framing.upgrade,

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use galley_rules::facts::{Facts, Gate, Line, Method, Scheme};
+use galley_rules::facts::{Facts, Gate, Line, Method};
 use galley_rules::purge::{Order, Scope, Strength, url_scope};
 use galley_rules::route::canonical_host;
 use galley_rules::site::Preset;
@@ -80,7 +80,7 @@ pub(super) async fn missed(services: &Services, exchange: &Exchange<'_>) {
     let line = Line {
         method: head.method,
         target: head.target,
-        scheme: Scheme::Http,
+        scheme: exchange.facts.scheme(),
         host: exchange.facts.host(),
         has_body: false,
         upgrade: false,

@@ -1,0 +1,267 @@
+//! A client's socket: TCP, a unix socket, or TLS over TCP.
+//!
+//! What is above sees bytes that come and go, and one difference: over TLS what was written is not yet sent, so an answer is
+//! complete when [`Socket::send_rest`] has nothing left. A plain socket keeps nothing back, and is the only one that can be
+//! given a file's bytes by the kernel ([`Socket::write_direct`]).
+
+use std::io::{self, BufRead, IoSlice, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{BufMut, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::server::TlsStream;
+
+/// See the module.
+pub(super) enum Socket {
+    /// In plain over TCP.
+    Tcp(TcpStream),
+    /// In plain from a process of this machine.
+    #[expect(dead_code, reason = "listeners on sockets follow")]
+    Unix(UnixStream),
+    /// Over TLS, after the handshake. Boxed: its state is a kilobyte that plain connections need not hold.
+    #[expect(dead_code, reason = "handshakes follow")]
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Socket {
+    /// Whether the kernel sees the bytes as they are.
+    pub(super) fn is_plain(&self) -> bool {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => true,
+            Self::Tls(_) => false,
+        }
+    }
+
+    /// Waits until there may be something to read. Cancel-safe.
+    pub(super) async fn readable(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.readable().await,
+            Self::Unix(stream) => stream.readable().await,
+            Self::Tls(stream) => {
+                let (tcp, session) = stream.get_ref();
+                // What was decrypted with the last read, or the farewell: the kernel has nothing to say about them.
+                if !session.wants_read() {
+                    return Ok(());
+                }
+                tcp.readable().await
+            }
+        }
+    }
+
+    /// Reads what is there behind what is in `input`, which has room: how many bytes, 0 at the end. Cancel-safe.
+    pub(super) async fn read_into(&mut self, input: &mut BytesMut) -> io::Result<usize> {
+        let count = self.read_buf(input).await?;
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => Ok(count),
+            Self::Tls(stream) => Ok(count + take_decrypted(stream, input)),
+        }
+    }
+
+    /// Writes what the socket takes at once; `WouldBlock` where it takes nothing.
+    pub(super) fn try_write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write_vectored(slices),
+            Self::Unix(stream) => stream.try_write_vectored(slices),
+            Self::Tls(stream) => {
+                let (tcp, session) = stream.get_mut();
+                let taken = session.writer().write_vectored(slices)?;
+                // What the kernel does not take now, `send_rest` sends.
+                while session.wants_write() {
+                    match session.write_tls(&mut Direct(tcp)) {
+                        Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                        Ok(_) => {}
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                        Err(error) => return Err(error),
+                    }
+                }
+                match taken {
+                    0 => Err(io::ErrorKind::WouldBlock.into()),
+                    taken => Ok(taken),
+                }
+            }
+        }
+    }
+
+    /// Whether bytes that were taken wait here for the kernel.
+    pub(super) fn holds_back(&self) -> bool {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => false,
+            Self::Tls(stream) => stream.get_ref().1.wants_write(),
+        }
+    }
+
+    /// Sends some of what waits here; waits until at least one byte has left. Cancel-safe.
+    pub(super) async fn send_rest(&mut self) -> io::Result<()> {
+        let Self::Tls(stream) = self else {
+            return Ok(());
+        };
+        let (tcp, session) = stream.get_mut();
+        while session.wants_write() {
+            tcp.writable().await?;
+            let sent = tcp.try_io(Interest::WRITABLE, || session.write_tls(&mut Raw(tcp)));
+            match sent {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// One write of another kind, when a plain socket takes bytes.
+    pub(super) async fn write_direct(
+        &self,
+        write: &mut impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => {
+                let write = || write(stream.as_fd());
+                stream.async_io(Interest::WRITABLE, write).await
+            }
+            Self::Unix(stream) => {
+                let write = || write(stream.as_fd());
+                stream.async_io(Interest::WRITABLE, write).await
+            }
+            Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Makes the end of the connection a reset.
+    pub(super) fn reset_at_end(&self) {
+        let tcp = match self {
+            Self::Tcp(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+            Self::Unix(_) => return,
+        };
+        // Where it cannot be set, the kernel closes in its ordinary way.
+        let _ = socket2::SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+            Self::Tls(stream) => stream.get_ref().0.as_fd(),
+        }
+    }
+}
+
+/// What was decrypted with the first record of a read and lies ready: requests that came together leave together.
+fn take_decrypted(stream: &mut TlsStream<TcpStream>, input: &mut BytesMut) -> usize {
+    let mut reader = stream.get_mut().1.reader();
+    let mut taken = 0;
+    loop {
+        let room = input.capacity() - input.len();
+        let Ok(piece) = reader.fill_buf() else {
+            return taken;
+        };
+        let count = piece.len().min(room);
+        if count == 0 {
+            return taken;
+        }
+        input.put_slice(piece.get(..count).unwrap_or_default());
+        reader.consume(count);
+        taken += count;
+    }
+}
+
+/// A socket's own way of writing, for what writes without waiting.
+struct Direct<'s>(&'s TcpStream);
+
+impl Write for Direct<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The same inside of `try_io`, which keeps the books of readiness itself.
+struct Raw<'s>(&'s TcpStream);
+
+impl Write for Raw<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::write(self.0, bytes)?)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        Ok(rustix::io::writev(self.0, slices)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
