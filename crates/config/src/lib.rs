@@ -62,6 +62,6 @@ pub fn for_root(dir: &Path) -> Result<Config, Complaints> {
 }
 
 /// All options in the order of the reference page.
-pub fn options() -> &'static [OptionRow] {
-    table::TABLE
+pub fn options() -> impl Iterator<Item = &'static OptionRow> + Clone {
+    table::all()
 }

@@ -175,7 +175,7 @@ fn unknown(
         (other, _) => format!("unknown option {} in `{}`", shown(name), other.header()),
     };
     let known = known_in(section);
-    let elsewhere = table::TABLE.iter().find(|row| row.name == name);
+    let elsewhere = table::all().find(|row| row.name == name);
     let help = if let Some(word) = nearest(name, known.iter().copied()) {
         format!("did you mean `{word}`?")
     } else if let Some(row) = elsewhere {
@@ -183,8 +183,8 @@ fn unknown(
             Section::Top => format!("`{name}` stands before the first section"),
             other => format!("`{name}` belongs to `{}`", other.header()),
         }
-    } else if let Some(row) = nearest(name, table::TABLE.iter().map(|row| row.name))
-        .and_then(|near| table::TABLE.iter().find(|row| row.name == near))
+    } else if let Some(row) = nearest(name, table::all().map(|row| row.name))
+        .and_then(|near| table::all().find(|row| row.name == near))
     {
         format!("did you mean `{}`?", row.path())
     } else {

@@ -63,7 +63,7 @@ fn every_example_of_the_sample_can_be_read() {
             one.message
         );
     }
-    for row in options().iter().filter(|row| row.status == Status::Built) {
+    for row in options().filter(|row| row.status == Status::Built) {
         let name = if row.name.starts_with('<') {
             "\"404\""
         } else {
@@ -79,11 +79,11 @@ fn every_example_of_the_sample_can_be_read() {
 
 #[test]
 fn rows_are_whole() {
-    for (index, row) in options().iter().enumerate() {
+    for (index, row) in options().enumerate() {
         let path = row.path();
         assert!(row.text.ends_with('.') && !row.example.is_empty(), "{path}");
         assert!(
-            !options()[..index].iter().any(|other| other.path() == path),
+            !options().take(index).any(|other| other.path() == path),
             "{path} has two rows"
         );
         if let Status::NotYetBuilt { purpose, meanwhile } = row.status {

@@ -340,7 +340,7 @@ fn every_option_is_explained() {
         .collect();
     let words = code_words(&manual);
     let mut complaints = Vec::new();
-    for row in options().iter().filter(|row| !row.name.starts_with('<')) {
+    for row in options().filter(|row| !row.name.starts_with('<')) {
         let name = row.name;
         if !reference.contains(&format!("`{name}`")) {
             complaints.push(format!("`{}` is not in docs/reference.md", row.path()));
@@ -362,7 +362,7 @@ fn what_is_not_there_yet_is_said_and_nothing_else() {
     let readme = page("README.md");
     let listed: BTreeSet<String> = code_words(section(&readme, "## What is not there yet"))
         .into_iter()
-        .filter(|word| options().iter().any(|row| row.path() == *word))
+        .filter(|word| options().any(|row| row.path() == *word))
         .map(str::to_owned)
         .collect();
     let missing: BTreeSet<String> = options()
@@ -385,7 +385,7 @@ fn defaults_are_those_of_the_table() {
             for line in table.lines().skip(1).take_while(|l| l.starts_with('|')) {
                 let cells: Vec<&str> = line.split('|').map(str::trim).collect();
                 let (name, default) = (cells[1].trim_matches('`'), cells[2].replace(' ', ""));
-                let Some(row) = options().iter().find(|row| row.name == name) else {
+                let Some(row) = options().find(|row| row.name == name) else {
                     continue;
                 };
                 rows += 1;

@@ -1,0 +1,5 @@
+//! HTTP/2.
+
+use crate::options::OptionRow;
+
+pub(super) static ROWS: &[OptionRow] = &[];

@@ -1,0 +1,27 @@
+//! A site: its hosts, its files, and who composes its pages.
+
+use crate::options::Kind::{self, Flag, List, Path, Word};
+use crate::options::{OptionRow, Section};
+use crate::table::{DAY, ms, row};
+
+pub(super) static ROWS: &[OptionRow] = &[
+    row(Section::Site, "hosts", List(&Kind::Host), "The hosts of the site, without port. `*.example.com` is every name below it, `*` every host; an exact name wins over both.")
+        .required().example(r#"["example.com", "www.example.com"]"#),
+    row(Section::Site, "listen", List(&Kind::Address), "Where the site answers.")
+        .computed("`server.listen`").example(r#"["0.0.0.0:8081"]"#),
+    row(Section::Site, "root", Path, "The folder with the site's files. Needed with `php`.")
+        .example(r#""/var/www/example.com""#),
+    row(Section::Site, "php", Kind::PhpAddress, "The PHP-FPM that composes the pages; `managed`: Galley runs one. Not together with `upstream`.")
+        .example(r#""unix:/run/php/php-fpm.sock""#),
+    row(Section::Site, "upstream", List(&Kind::UpstreamUrl), "The HTTP servers that compose the pages, such as Apache with mod_php. Not together with `php`. With neither, only files are served.")
+        .example(r#"["http://127.0.0.1:8080"]"#),
+    row(Section::Site, "error_page", Path, "A page of the site's own for visitors whom PHP cannot answer: 502, 503 and 504. HTML in UTF-8, at most 256KiB, read at start; `{status}` and `{request}` in it become the status and the request's id.")
+        .computed("a plain page of Galley's").example(r#""/etc/galley/error.html""#),
+    row(Section::Site, "preset", Word(&["wordpress", "none"]), "Built-in knowledge. `wordpress`: its cookies, its paths, tracking parameters, lifetimes where it is silent. `none`: RFC 9111 and nothing else.")
+        .or(r#""wordpress""#),
+    row(Section::Site, "multisite", Flag, "Whether WordPress runs as a network in sub-directories.")
+        .or("false"),
+    row(Section::Site, "cron", Kind::TimeOrOff { least: ms(1_000), most: DAY }, "How often Galley runs WordPress's scheduled tasks (`wp-cron.php`). It needs a host without `*`.")
+        .computed(r#"`"60s"`; `"off"` without the preset, without an upstream, or where all hosts have a `*`"#)
+        .example(r#""60s""#),
+];
