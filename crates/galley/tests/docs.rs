@@ -366,7 +366,6 @@ fn what_is_not_there_yet_is_said_and_nothing_else() {
         .map(str::to_owned)
         .collect();
     let missing: BTreeSet<String> = options()
-        .iter()
         .filter(|row| row.status != Status::Built)
         .map(galley_config::OptionRow::path)
         .collect();
