@@ -1,0 +1,77 @@
+//! Certificates from files in PEM form, as `certbot` and every authority write them.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::{Certificate, MOST_BYTES, Trouble};
+
+/// Where a certificate and its key lie. Both may be one file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Files {
+    /// The site's own certificate, then those that lead to its authority.
+    pub cert: PathBuf,
+    /// The key of the first: PKCS#8, PKCS#1 or SEC1, without a passphrase.
+    pub key: PathBuf,
+}
+
+/// Reads a certificate and its key. Blocks on the disk.
+///
+/// Errors: with the file that is to blame.
+pub fn read(files: &Files) -> Result<Certificate, (PathBuf, Trouble)> {
+    let of_cert = |trouble| (files.cert.clone(), trouble);
+    let of_key = |trouble| (files.key.clone(), trouble);
+    let chain = contents(&files.cert, Secrecy::Public).map_err(of_cert)?;
+    let chain = chain_of(&chain).map_err(of_cert)?;
+    let pem = contents(&files.key, Secrecy::Secret).map_err(of_key)?;
+    let key = PrivateKeyDer::from_pem_slice(&pem)
+        .map_err(|_| of_key(Trouble::Missing("private key without a passphrase")))?;
+    Certificate::new(chain, &key).map_err(|trouble| match trouble {
+        Trouble::BadKey(_) | Trouble::Mismatch => of_key(trouble),
+        other => of_cert(other),
+    })
+}
+
+/// Reads the certificates of authorities. Blocks on the disk.
+pub fn read_roots(path: &Path) -> Result<Vec<CertificateDer<'static>>, Trouble> {
+    chain_of(&contents(path, Secrecy::Public)?)
+}
+
+fn chain_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Trouble> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match chain {
+        Ok(chain) if !chain.is_empty() => Ok(chain),
+        Ok(_) | Err(_) => Err(Trouble::Missing("certificate")),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Secrecy {
+    Public,
+    Secret,
+}
+
+fn contents(path: &Path, secrecy: Secrecy) -> Result<Vec<u8>, Trouble> {
+    let file = File::open(path).map_err(Trouble::Unreadable)?;
+    let found = file.metadata().map_err(Trouble::Unreadable)?;
+    if !found.is_file() {
+        let error = io::Error::new(io::ErrorKind::InvalidInput, "it is not a file");
+        return Err(Trouble::Unreadable(error));
+    }
+    if secrecy == Secrecy::Secret && found.mode() & OTHERS_READ != 0 {
+        return Err(Trouble::Exposed(found.mode() & 0o777));
+    }
+    let mut bytes = Vec::new();
+    let read = file.take(MOST_BYTES + 1).read_to_end(&mut bytes);
+    match read.map_err(Trouble::Unreadable)? as u64 {
+        count if count > MOST_BYTES => Err(Trouble::TooLarge),
+        _ => Ok(bytes),
+    }
+}
+
+/// A group may read: Debian's `ssl-cert` is there for that.
+const OTHERS_READ: u32 = 0o004;
