@@ -1,3 +1,5 @@
+//! Certificates made for the purpose, in files that are right and wrong; foreign bytes.
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

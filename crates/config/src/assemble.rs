@@ -10,10 +10,12 @@ use crate::check;
 use crate::complaint::{Complaints, Place};
 use crate::config::{
     Admin, AdminListen, Cache, CacheDisk, Config, Level, Log, LogFormat, LogTarget, Server,
+    TlsVersion,
 };
 use crate::machine::Surroundings;
 use crate::quantity::write_size;
 use crate::site;
+use crate::tls;
 use crate::tree::{Document, Given};
 
 /// The configuration that a document means; complaints are added to the document's.
@@ -22,7 +24,8 @@ pub(crate) fn assemble(document: &mut Document, here: &Surroundings) -> Config {
     let cache = cache(&document.cache, here, &mut complaints);
     let server = server(&document.server, &cache, &mut complaints);
     let around = site::Around {
-        listen: &server.listen,
+        listen: (&server.listen, &server.listen_tls),
+        now: here.now,
         folder: document.files.first().and_then(|file| file.parent()),
     };
     let sites: Vec<_> = document
@@ -34,6 +37,7 @@ pub(crate) fn assemble(document: &mut Document, here: &Surroundings) -> Config {
         admin: admin(&document.admin, here, &mut complaints),
         cache,
         log: log(&document.log, &mut complaints),
+        warnings: Vec::new(),
         files: std::mem::take(&mut document.files),
         server,
         sites,
@@ -47,6 +51,7 @@ pub(crate) fn assemble(document: &mut Document, here: &Surroundings) -> Config {
         );
     }
     check::hosts(&document.sites, &config.sites, &mut complaints);
+    tls::listeners(document, &config.sites, &mut complaints);
     check::admin_address(&document.admin, &config, &mut complaints);
     document.complaints = complaints;
     config
@@ -54,13 +59,20 @@ pub(crate) fn assemble(document: &mut Document, here: &Surroundings) -> Config {
 
 fn server(given: &Given, cache: &Cache, complaints: &mut Complaints) -> Server {
     check::not_empty(given, "listen", "an address", complaints);
-    check::no_address_twice(given, complaints);
+    check::not_empty(given, "listen_tls", "an address", complaints);
+    check::no_address_twice(given, "listen", complaints);
+    check::no_address_twice(given, "listen_tls", complaints);
     check::spool(given, complaints);
     let request_body: u64 = given.value("request_body");
     let spool_size = given.given("spool_size");
     let spool_memory = given.given("spool_memory");
     Server {
         listen: given.value("listen"),
+        listen_tls: given.given("listen_tls").unwrap_or_default(),
+        tls_min_version: match given.value::<String>("tls_min_version").as_str() {
+            "1.3" => TlsVersion::V13,
+            _ => TlsVersion::V12,
+        },
         workers: given.value("workers"),
         request_body,
         spool: given.given("spool"),
@@ -179,9 +191,9 @@ fn level(word: &str) -> Level {
     }
 }
 
-/// What a server site listens on: its own list, else the server's.
-pub(crate) fn listen(given: &Given, server: &[SocketAddr]) -> Vec<SocketAddr> {
-    let own: Option<Vec<(Place, SocketAddr)>> = given.given("listen");
+/// What a site listens on: its own list, else the server's.
+pub(crate) fn listen(given: &Given, name: &str, server: &[SocketAddr]) -> Vec<SocketAddr> {
+    let own: Option<Vec<(Place, SocketAddr)>> = given.given(name);
     own.map_or_else(
         || server.to_owned(),
         |own| own.into_iter().map(|(_, address)| address).collect(),

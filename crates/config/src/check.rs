@@ -37,9 +37,9 @@ pub(crate) fn not_empty(given: &Given, name: &str, what: &str, complaints: &mut 
     }
 }
 
-/// `listen` may not name an address twice. Port 0 is another port each time.
-pub(crate) fn no_address_twice(given: &Given, complaints: &mut Complaints) {
-    let list: Vec<(Place, SocketAddr)> = given.given("listen").unwrap_or_default();
+/// A list of addresses may not name one twice. Port 0 is another port each time.
+pub(crate) fn no_address_twice(given: &Given, name: &str, complaints: &mut Complaints) {
+    let list: Vec<(Place, SocketAddr)> = given.given(name).unwrap_or_default();
     for (index, (place, address)) in list.iter().enumerate() {
         if let Some((first, _)) = list
             .iter()
@@ -48,15 +48,10 @@ pub(crate) fn no_address_twice(given: &Given, complaints: &mut Complaints) {
         {
             let message = format!(
                 "`{}` names `{address}` a second time; the first stands at {}",
-                path(given, "listen"),
+                path(given, name),
                 complaints.spot(first)
             );
-            complaints.add(
-                place,
-                path(given, "listen"),
-                message,
-                "take one of the two out",
-            );
+            complaints.add(place, path(given, name), message, "take one of the two out");
         }
     }
 }
@@ -373,13 +368,13 @@ fn may_meet(sites: &[Site], a: usize, b: usize) -> bool {
     let (Some(a), Some(b)) = (sites.get(a), sites.get(b)) else {
         return false;
     };
-    a.listen
-        .iter()
-        .any(|x| b.listen.iter().any(|y| overlap(*x, *y)))
+    let meet =
+        |a: &[SocketAddr], b: &[SocketAddr]| a.iter().any(|x| b.iter().any(|y| overlap(*x, *y)));
+    meet(&a.listen, &b.listen) || meet(&a.listen_tls, &b.listen_tls)
 }
 
 /// Whether one connection can arrive at both. `[::]` may take IPv4 too, depending on the system.
-fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+pub(crate) fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     let takes = |all: SocketAddr, one: SocketAddr| {
         all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
     };
@@ -395,7 +390,8 @@ pub(crate) fn admin_address(given: &Given, config: &Config, complaints: &mut Com
         .server
         .listen
         .iter()
-        .chain(config.sites.iter().flat_map(|site| &site.listen));
+        .chain(config.sites.iter().flat_map(|site| &site.listen))
+        .chain(config.sites.iter().flat_map(|site| &site.listen_tls));
     if let Some(taken) = public.find(|address| admin.port() != 0 && overlap(**address, admin)) {
         let message = format!("`admin.listen` is `{admin}`, but sites answer at `{taken}`");
         complaints.add(

@@ -34,7 +34,27 @@ pub struct Complaint {
 #[derive(Debug, Default)]
 pub struct Complaints {
     list: Vec<Complaint>,
+    warnings: Vec<Warning>,
     sources: Vec<Source>,
+}
+
+/// What should be looked at, although everything can start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// `file:line`.
+    pub spot: String,
+    /// The option with its section.
+    pub option: String,
+    /// What there is to see and why it matters.
+    pub message: String,
+    /// The way out.
+    pub help: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.spot, self.message, self.help)
+    }
 }
 
 /// Whether a rendering carries terminal colours.
@@ -128,6 +148,27 @@ impl Complaints {
             help: help.into(),
             place: place.clone(),
         });
+    }
+
+    /// Notes what should be looked at.
+    pub(crate) fn warn(
+        &mut self,
+        place: &Place,
+        option: impl Into<String>,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.warnings.push(Warning {
+            spot: self.spot(place),
+            option: option.into(),
+            message: message.into(),
+            help: help.into(),
+        });
+    }
+
+    /// What was noted so.
+    pub(crate) fn take_warnings(&mut self) -> Vec<Warning> {
+        std::mem::take(&mut self.warnings)
     }
 
     /// `file:line`, to be named in a complaint about another place.

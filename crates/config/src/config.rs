@@ -7,10 +7,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use galley_certs::Files;
 use galley_rules::compress::Compress;
 use galley_rules::route::HostPattern;
 use galley_rules::site::SiteRules;
 use ipnet::IpNet;
+
+use crate::complaint::Warning;
 
 /// A checked configuration.
 #[derive(Clone, Debug)]
@@ -25,6 +28,8 @@ pub struct Config {
     pub log: Log,
     /// The sites in file order; never empty.
     pub sites: Vec<Site>,
+    /// What should be looked at, although everything can start.
+    pub warnings: Vec<Warning>,
     /// Every file that was read, absolute, the first one first; empty for a configuration without a file.
     pub files: Vec<PathBuf>,
 }
@@ -48,6 +53,10 @@ impl Config {
 pub struct Server {
     /// Where sites without `listen` of their own answer; no address twice, unless its port is 0.
     pub listen: Vec<SocketAddr>,
+    /// Where sites with a certificate and without `listen_tls` of their own answer over TLS.
+    pub listen_tls: Vec<SocketAddr>,
+    /// The oldest version of TLS that clients may speak.
+    pub tls_min_version: TlsVersion,
     /// Front threads; 0: one per core.
     pub workers: usize,
     /// Largest request body, in bytes.
@@ -184,6 +193,12 @@ pub struct Site {
     pub hosts: Vec<HostPattern>,
     /// Where it answers: its own addresses, or those of [`Server::listen`] where it names none.
     pub listen: Vec<SocketAddr>,
+    /// Where it answers over TLS; empty without a certificate.
+    pub listen_tls: Vec<SocketAddr>,
+    /// Its certificates, which can be used; several for clients that understand different keys.
+    pub certificates: Vec<Files>,
+    /// How its `https` upstreams are spoken with.
+    pub upstream_tls: UpstreamTls,
     /// The folder with its files; always present with `Php`, `Managed` and `Program`.
     pub root: Option<PathBuf>,
     /// Who composes its pages.
@@ -265,8 +280,40 @@ pub enum PhpAddress {
 pub struct HttpUpstream {
     /// Name or address, canonical, with `[...]` around an IPv6 address.
     pub host: String,
-    /// Port; 80 where the file names none.
+    /// Port; 80, or 443 with TLS, where the file names none.
     pub port: u16,
+    /// Whether it is spoken with over TLS.
+    pub tls: bool,
+}
+
+/// How upstreams are spoken with over TLS.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct UpstreamTls {
+    /// The name in their certificate; `None`: that of the URL.
+    pub name: Option<String>,
+    /// A file with the authorities that vouch for them; `None`: the system's.
+    pub ca: Option<PathBuf>,
+    /// Whether anybody has to.
+    pub verify: bool,
+}
+
+impl Default for UpstreamTls {
+    fn default() -> Self {
+        Self {
+            name: None,
+            ca: None,
+            verify: true,
+        }
+    }
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// RFC 5246.
+    V12,
+    /// RFC 8446.
+    V13,
 }
 
 /// Limits towards the upstreams of a site.

@@ -22,17 +22,18 @@ mod root;
 mod site;
 mod table;
 mod text;
+mod tls;
 mod tree;
 mod value;
 mod walk;
 
 use std::path::Path;
 
-pub use complaint::{Colour, Complaint, Complaints};
+pub use complaint::{Colour, Complaint, Complaints, Warning};
 pub use config::{
     Admin, AdminListen, Cache, CacheDisk, Config, HttpUpstream, Level, Log, LogFormat, LogTarget,
-    MOST_OF_ERROR_PAGE, ManagedPhp, Pace, PhpAddress, Program, Server, Site, Upstream,
-    UpstreamLimits,
+    MOST_OF_ERROR_PAGE, ManagedPhp, Pace, PhpAddress, Program, Server, Site, TlsVersion, Upstream,
+    UpstreamLimits, UpstreamTls,
 };
 pub use machine::{memory, runtime_dir};
 pub use options::{Fallback, Kind, OptionRow, Section, Status};

@@ -5,6 +5,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// What the defaults depend on.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub(crate) struct Surroundings {
     pub runtime: PathBuf,
     /// Memory this process may use, in bytes.
     pub memory: u64,
+    /// The time, which certificates are measured by.
+    pub now: SystemTime,
 }
 
 /// Where sockets and generated files of this process live, absolute: what systemd gives, else the user's runtime directory,
@@ -33,6 +36,7 @@ impl Surroundings {
                 rustix::process::geteuid().as_raw(),
             ),
             memory: memory(Path::new("/")).unwrap_or(UNKNOWN_MEMORY),
+            now: SystemTime::now(),
         }
     }
 }

@@ -98,8 +98,12 @@ pub enum Kind {
     AdminAddress,
     /// `unix:/path`, `host:port` or `managed`.
     PhpAddress,
-    /// `http://host:port`.
+    /// `http://host:port` or `https://host:port`.
     UpstreamUrl,
+    /// `{ cert = "...", key = "..." }`, or a list of them.
+    Certificates,
+    /// `{ name = "...", ca = "...", verify = true }`.
+    UpstreamTls,
     /// A host, `*.example.com` or `*`.
     Host,
     /// An address or a network.
@@ -291,7 +295,11 @@ impl Kind {
             Self::Address => "`\"address:port\"`".to_owned(),
             Self::AdminAddress => "`\"address:port\"`, `\"unix:/path\"` or `\"off\"`".to_owned(),
             Self::PhpAddress => "`\"unix:/path\"`, `\"host:port\"` or `\"managed\"`".to_owned(),
-            Self::UpstreamUrl => "`\"http://host:port\"`".to_owned(),
+            Self::UpstreamUrl => "`\"http://host:port\"` or `\"https://host:port\"`".to_owned(),
+            Self::Certificates => {
+                "`{ cert = \"...\", key = \"...\" }`, or a list of these".to_owned()
+            }
+            Self::UpstreamTls => "`{ name = \"...\", ca = \"...\", verify = true }`".to_owned(),
             Self::Host => "a host, `\"*.example.com\"` or `\"*\"`".to_owned(),
             Self::Network => "an address or a network such as `\"10.0.0.0/8\"`".to_owned(),
             Self::Name => "a name, or `\"prefix*\"`".to_owned(),

@@ -11,6 +11,7 @@ use toml::de::{DeInteger, DeValue};
 use crate::complaint::{Complaints, Place, shown};
 use crate::options::{Kind, OptionRow};
 use crate::text::parse_text;
+use crate::tls;
 use crate::value::Value;
 
 /// Reads values of one file.
@@ -39,8 +40,11 @@ impl Reader<'_> {
 
     /// The value of an option; `None` after a complaint.
     pub fn read(&mut self, row: &OptionRow, value: &Spanned<DeValue<'_>>) -> Option<Value> {
-        let Kind::List(each) = row.kind else {
-            return self.read_one(row, &row.kind, value, "is");
+        let each = match row.kind {
+            Kind::List(each) => each,
+            Kind::Certificates => return tls::read(self, row, value),
+            Kind::UpstreamTls => return tls::read_upstream(self, row, value),
+            _ => return self.read_one(row, &row.kind, value, "is"),
         };
         let DeValue::Array(members) = value.get_ref() else {
             let problem = Problem {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use galley_rules::compress::Compress;
 use galley_rules::encoding::Coding;
@@ -14,13 +14,16 @@ use crate::check;
 use crate::complaint::Complaints;
 use crate::config::{HttpUpstream, ManagedPhp, Pace, Program, Site, Upstream, UpstreamLimits};
 use crate::php;
+use crate::tls;
 use crate::tree::{Given, GivenSite};
 use crate::value::FromValue;
 
 /// What sites take from the configuration around them.
 pub(crate) struct Around<'a> {
-    /// Where sites without `listen` answer.
-    pub listen: &'a [SocketAddr],
+    /// Where sites answer that name no addresses: in plain, and over TLS.
+    pub listen: (&'a [SocketAddr], &'a [SocketAddr]),
+    /// The time.
+    pub now: SystemTime,
     /// The folder of the configuration file; `None` where there is no file.
     pub folder: Option<&'a Path>,
 }
@@ -41,7 +44,9 @@ pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Comp
         complaints,
     );
     check::not_empty(own, "listen", "an address", complaints);
-    check::no_address_twice(own, complaints);
+    check::no_address_twice(own, "listen", complaints);
+    check::not_empty(own, "listen_tls", "an address", complaints);
+    check::no_address_twice(own, "listen_tls", complaints);
     check::root(own, complaints);
     check::error_page(own, complaints);
     check::token_file(own, "token_file", complaints);
@@ -57,8 +62,13 @@ pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Comp
     Site {
         token_file: token_file(given, around, &hosts, complaints),
         name: hosts.first().map_or_else(String::new, check::host_text),
-        hosts,
-        listen: listen(own, around.listen),
+        listen: listen(own, "listen", around.listen.0),
+        listen_tls: match own.has("tls") {
+            true => listen(own, "listen_tls", around.listen.1),
+            false => Vec::new(),
+        },
+        certificates: tls::certificates(own, &hosts, around.now, complaints),
+        upstream_tls: tls::upstream(own, speaks_tls(&upstream, &further), complaints),
         root: own.given::<PathBuf>("root"),
         limits: limits(own, &upstream),
         upstream,
@@ -82,7 +92,13 @@ pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Comp
             binary: own.given("php_binary"),
         },
         access: given.log.given("access"),
+        hosts,
     }
+}
+
+fn speaks_tls(upstream: &Upstream, further: &[Upstream]) -> bool {
+    let mut all = further.iter().chain([upstream]);
+    all.any(|one| matches!(one, Upstream::Http(servers) if servers.iter().any(|one| one.tls)))
 }
 
 /// The file that the site names, or the usual one where it is there.

@@ -60,9 +60,12 @@ pub(crate) fn parse_text(kind: &Kind, text: &str, base: &Path) -> Result<Value, 
             "stderr" => LogTarget::Stderr,
             _ => LogTarget::File(log_path(text, "stderr", base)?),
         })),
-        Kind::Flag | Kind::Count { .. } | Kind::List(_) | Kind::Later(_) => {
-            problem("a text where none is meant", "see the reference page")
-        }
+        Kind::Flag
+        | Kind::Count { .. }
+        | Kind::List(_)
+        | Kind::Certificates
+        | Kind::UpstreamTls
+        | Kind::Later(_) => problem("a text where none is meant", "see the reference page"),
     }
 }
 
@@ -175,13 +178,8 @@ fn socket(path: &str, base: &Path) -> Result<PathBuf, Problem> {
 }
 
 fn url(text: &str) -> Result<HttpUpstream, Problem> {
-    if text.starts_with("https://") {
-        return problem(
-            "but TLS towards upstreams is not yet built",
-            "reach the upstream in plain on an inner network: `http://host:port`",
-        );
-    }
-    let Some(rest) = text.strip_prefix("http://") else {
+    let secure = text.strip_prefix("https://");
+    let Some(rest) = secure.or_else(|| text.strip_prefix("http://")) else {
         return problem(
             "which is not a URL",
             format!(
@@ -194,13 +192,17 @@ fn url(text: &str) -> Result<HttpUpstream, Problem> {
     if authority != rest {
         return problem(
             "which has a path, but the path of the request is used",
-            format!("write `http://{authority}`"),
+            format!(
+                "write `{}`",
+                text.trim_end_matches(rest).to_owned() + authority
+            ),
         );
     }
     match host_and_port(authority) {
         Some((host, port)) => Ok(HttpUpstream {
             host,
-            port: port.unwrap_or(80),
+            port: port.unwrap_or(if secure.is_some() { 443 } else { 80 }),
+            tls: secure.is_some(),
         }),
         None => problem(
             "which has no usable host and port",

@@ -71,7 +71,8 @@ impl Document {
 
     /// Checks the whole and gives the configuration, or all complaints.
     pub fn finish(mut self, here: &Surroundings) -> Result<Config, Complaints> {
-        let config = assemble::assemble(&mut self, here);
+        let mut config = assemble::assemble(&mut self, here);
+        config.warnings = self.complaints.take_warnings();
         if self.complaints.is_empty() {
             Ok(config)
         } else {

@@ -7,12 +7,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use galley_certs::Files;
 use galley_rules::route::HostPattern;
 use galley_rules::site::NamePattern;
 use ipnet::IpNet;
 
 use crate::complaint::Place;
-use crate::config::{AdminListen, HttpUpstream, LogTarget, Pace, Upstream};
+use crate::config::{AdminListen, HttpUpstream, LogTarget, Pace, Upstream, UpstreamTls};
 
 /// A value of some kind.
 #[derive(Clone, Debug)]
@@ -34,6 +35,8 @@ pub(crate) enum Value {
     Network(IpNet),
     Name(NamePattern),
     Log(LogTarget),
+    Certificates(Vec<(Place, Files)>),
+    UpstreamTls(UpstreamTls),
     /// Only the members that could be read; the others have been complained about.
     List(Vec<(Place, Value)>),
 }
@@ -72,6 +75,7 @@ from_value! {
     Network => IpNet,
     Name => NamePattern,
     Log => LogTarget,
+    UpstreamTls => UpstreamTls,
 }
 
 impl FromValue for usize {
@@ -90,6 +94,16 @@ impl<T: FromValue> FromValue for Vec<T> {
                 .iter()
                 .map(|(_, member)| T::from_value(member))
                 .collect(),
+            _ => None,
+        }
+    }
+}
+
+/// Certificates with the place of each.
+impl FromValue for Vec<(Place, Files)> {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Certificates(all) => Some(all.clone()),
             _ => None,
         }
     }

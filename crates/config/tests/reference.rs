@@ -55,6 +55,7 @@ fn every_example_of_the_sample_can_be_read() {
         "is not there",
         "counts only",
         "never kept",
+        "no `upstream` begins",
     ];
     for one in complaints.iter() {
         assert!(

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Modules of the server from the bottom up; a module may use those of lower rank only, and itself.
 const RANKS: &[(u32, &[&str])] = &[
     (0, &["clock", "fault", "telemetry"]),
-    (1, &["body", "codec", "doctor", "sys", "supervise"]),
+    (1, &["body", "codec", "doctor", "sys", "supervise", "tls"]),
     (2, &["compress", "durable", "upstream"]),
     (3, &["compositor"]),
     (4, &["serve"]),
@@ -28,7 +28,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("fastcgi", &[]),
     ("store", &["rules"]),
-    ("config", &["rules"]),
+    ("certs", &[]),
+    ("config", &["certs", "rules"]),
     ("files", &["rules"]),
     ("testkit", &["fastcgi"]),
     ("xtask", &["testkit"]),

@@ -13,7 +13,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .example(r#""/var/www/example.com""#),
     row(Section::Site, "php", Kind::PhpAddress, "The PHP-FPM that composes the pages; `managed`: Galley runs one. Not together with `upstream`.")
         .example(r#""unix:/run/php/php-fpm.sock""#),
-    row(Section::Site, "upstream", List(&Kind::UpstreamUrl), "The HTTP servers that compose the pages, such as Apache with mod_php. Not together with `php`. With neither, only files are served.")
+    row(Section::Site, "upstream", List(&Kind::UpstreamUrl), "The HTTP servers that compose the pages, such as Apache with mod_php; `https://` speaks TLS with them. Not together with `php`. With neither, only files are served.")
         .example(r#"["http://127.0.0.1:8080"]"#),
     row(Section::Site, "error_page", Path, "A page of the site's own for visitors whom PHP cannot answer: 502, 503 and 504. HTML in UTF-8, at most 256KiB, read at start; `{status}` and `{request}` in it become the status and the request's id.")
         .computed("a plain page of Galley's").example(r#""/etc/galley/error.html""#),

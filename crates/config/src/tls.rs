@@ -1,0 +1,384 @@
+//! Certificates in the configuration: `tls` of a site, and whether each can be used; TLS towards upstreams.
+//!
+//! What cannot be used is a complaint. What can and should be looked at all the same (a certificate that ends soon, or speaks for
+//! other hosts) is a warning: it must not keep a server with many sites from starting.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::SystemTime;
+
+use galley_certs::{Certificate, Files, Standing, Trouble};
+use galley_rules::route::HostPattern;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::check;
+use crate::complaint::{Complaints, Place, nearest, shown};
+use crate::config::{Site, UpstreamTls};
+use crate::options::OptionRow;
+use crate::read::Reader;
+use crate::tree::{Document, Given};
+use crate::value::Value;
+
+/// `tls`: a certificate with its key, or a list of them.
+pub(crate) fn read(
+    reader: &mut Reader<'_>,
+    row: &OptionRow,
+    value: &Spanned<DeValue<'_>>,
+) -> Option<Value> {
+    match value.get_ref() {
+        DeValue::Array(members) if !members.is_empty() => {
+            let pairs = members.iter().map(|one| pair(reader, row, one));
+            let pairs: Vec<_> = pairs.collect();
+            Some(Value::Certificates(
+                pairs.into_iter().collect::<Option<Vec<_>>>()?,
+            ))
+        }
+        DeValue::String(text) if text == "auto" => {
+            let place = reader.place(value.span());
+            reader.complaints.add(
+                &place,
+                row.path(),
+                "`site.tls` is `auto`, which is not yet built",
+                "name a certificate with its key: `tls = { cert = \"...\", key = \"...\" }`",
+            );
+            None
+        }
+        _ => Some(Value::Certificates(vec![pair(reader, row, value)?])),
+    }
+}
+
+/// `{ cert = "...", key = "..." }`.
+fn pair(
+    reader: &mut Reader<'_>,
+    row: &OptionRow,
+    value: &Spanned<DeValue<'_>>,
+) -> Option<(Place, Files)> {
+    let place = reader.place(value.span());
+    let table = table(reader, row, value)?;
+    known(reader, row, table, &["cert", "key"])?;
+    let mut file = |name: &str| match text(reader, row, table, name)? {
+        Some(path) => Some(reader.base.join(path)),
+        None => {
+            let message = format!("`{}` has no `{name}`", row.path());
+            let help = format!("for example `{} = {}`", row.name, row.example);
+            reader.complaints.add(&place, row.path(), message, help);
+            None
+        }
+    };
+    let (cert, key) = (file("cert"), file("key"));
+    Some((
+        place.clone(),
+        Files {
+            cert: cert?,
+            key: key?,
+        },
+    ))
+}
+
+/// `upstream_tls`: `{ name = "...", ca = "...", verify = true }`, each of them or none.
+pub(crate) fn read_upstream(
+    reader: &mut Reader<'_>,
+    row: &OptionRow,
+    value: &Spanned<DeValue<'_>>,
+) -> Option<Value> {
+    let table = table(reader, row, value)?;
+    known(reader, row, table, &["name", "ca", "verify"])?;
+    let verify = match table.get("verify") {
+        None => true,
+        Some(flag) => match flag.get_ref() {
+            DeValue::Boolean(verify) => *verify,
+            _ => return wrong(reader, row, flag, "verify", "`true` or `false`"),
+        },
+    };
+    Some(Value::UpstreamTls(UpstreamTls {
+        name: text(reader, row, table, "name")?,
+        ca: text(reader, row, table, "ca")?.map(|path| reader.base.join(path)),
+        verify,
+    }))
+}
+
+fn table<'v, 'i>(
+    reader: &mut Reader<'_>,
+    row: &OptionRow,
+    value: &'v Spanned<DeValue<'i>>,
+) -> Option<&'v DeTable<'i>> {
+    if let DeValue::Table(table) = value.get_ref() {
+        return Some(table);
+    }
+    let place = reader.place(value.span());
+    let given = reader.complaints.text(reader.source);
+    let given = shown(given.get(value.span()).unwrap_or_default());
+    let message = format!(
+        "`{}` is {given}; it wants {}",
+        row.path(),
+        row.kind.describe()
+    );
+    let help = format!("for example `{} = {}`", row.name, row.example);
+    reader.complaints.add(&place, row.path(), message, help);
+    None
+}
+
+/// `None` after a complaint about a name that means nothing here.
+fn known(
+    reader: &mut Reader<'_>,
+    row: &OptionRow,
+    table: &DeTable<'_>,
+    names: &[&str],
+) -> Option<()> {
+    let mut is_fine = Some(());
+    for key in table.keys() {
+        let given: &str = key.get_ref();
+        if !names.contains(&given) {
+            let place = reader.place(key.span());
+            let message = format!("unknown name {} in `{}`", shown(given), row.path());
+            let help = match nearest(given, names.iter().copied()) {
+                Some(word) => format!("did you mean `{word}`?"),
+                None => format!("known here: {}", names.join(", ")),
+            };
+            reader.complaints.add(&place, row.path(), message, help);
+            is_fine = None;
+        }
+    }
+    is_fine
+}
+
+/// A text of the table, or nothing; `None` after a complaint.
+fn text(
+    reader: &mut Reader<'_>,
+    row: &OptionRow,
+    table: &DeTable<'_>,
+    name: &str,
+) -> Option<Option<String>> {
+    match table.get(name) {
+        None => Some(None),
+        Some(value) => match value.get_ref() {
+            DeValue::String(text) if !text.is_empty() && !text.contains('\0') => {
+                Some(Some(text.to_string()))
+            }
+            _ => wrong(reader, row, value, name, "a text"),
+        },
+    }
+}
+
+fn wrong<T>(
+    reader: &mut Reader<'_>,
+    row: &OptionRow,
+    value: &Spanned<DeValue<'_>>,
+    name: &str,
+    wanted: &str,
+) -> Option<T> {
+    let place = reader.place(value.span());
+    let message = format!("`{name}` in `{}` wants {wanted}", row.path());
+    let help = format!("for example `{} = {}`", row.name, row.example);
+    reader.complaints.add(&place, row.path(), message, help);
+    None
+}
+
+/// The certificates of a site, each looked at.
+pub(crate) fn certificates(
+    own: &Given,
+    hosts: &[HostPattern],
+    now: SystemTime,
+    complaints: &mut Complaints,
+) -> Vec<Files> {
+    let given: Vec<(Place, Files)> = own.given("tls").unwrap_or_default();
+    let mut good = Vec::new();
+    for (place, files) in &given {
+        match galley_certs::read(files) {
+            Ok(certificate) => {
+                dates(place, files, &certificate, now, complaints);
+                good.push(certificate);
+            }
+            Err((path, trouble)) => {
+                let message = format!("`site.tls` names `{}`, {trouble}", path.display());
+                let help = help(&trouble, &path, files);
+                complaints.add(place, "site.tls", message, help);
+            }
+        }
+    }
+    if good.len() == given.len() && !good.is_empty() {
+        names(own.place("tls"), hosts, &good, complaints);
+    }
+    given.into_iter().map(|(_, files)| files).collect()
+}
+
+fn help(trouble: &Trouble, path: &Path, files: &Files) -> String {
+    let path = path.display();
+    match trouble {
+        Trouble::Unreadable(_) => {
+            "name the file, and let the user that Galley runs as read it".to_owned()
+        }
+        Trouble::Exposed(_) => format!(
+            "keep it to its owner and its group: `chmod 640 {path}`; if strangers have a login here, get a certificate with a new key"
+        ),
+        Trouble::Mismatch => format!(
+            "name the key that belongs to `{}`, which must hold the site's own certificate first",
+            files.cert.display()
+        ),
+        Trouble::Missing(_) | Trouble::TooLarge => {
+            "name the certificate (`fullchain.pem`) as `cert` and its key (`privkey.pem`) as `key`"
+                .to_owned()
+        }
+        Trouble::NotUsable(_) | Trouble::BadKey(_) => {
+            "get a certificate of X.509 version 3 with a key of RSA (2048 bits or more), P-256, P-384 or Ed25519"
+                .to_owned()
+        }
+    }
+}
+
+fn dates(
+    place: &Place,
+    files: &Files,
+    certificate: &Certificate,
+    now: SystemTime,
+    complaints: &mut Complaints,
+) {
+    let days = |from: SystemTime, to: SystemTime| {
+        let length = to.duration_since(from).unwrap_or_default();
+        length.as_secs() / 86_400
+    };
+    let (what, help) = match certificate.standing(now) {
+        Standing::Good => return,
+        Standing::Ending => (
+            format!("ends in {} days", days(now, certificate.not_after)),
+            "renew it, and look at who should have: with certbot `certbot renew --dry-run`",
+        ),
+        Standing::Over => (
+            format!("expired {} days ago", days(certificate.not_after, now)),
+            "renew it: browsers warn of the site; with certbot `certbot renew`",
+        ),
+        Standing::Early => (
+            format!(
+                "counts only in {} days",
+                days(now, certificate.not_before) + 1
+            ),
+            "look at the clock (`timedatectl`), and at the certificate's dates",
+        ),
+    };
+    let message = format!("`site.tls` names `{}`, which {what}", files.cert.display());
+    complaints.warn(place, "site.tls", message, help);
+}
+
+/// Hosts that none of the certificates speaks for: browsers will warn.
+fn names(place: &Place, hosts: &[HostPattern], all: &[Certificate], complaints: &mut Complaints) {
+    let hosts = hosts.iter().map(check::host_text);
+    let foreign = hosts.filter(|host| {
+        // Nobody has a certificate for every host.
+        host != "*" && !all.iter().any(|one| one.names.covers_pattern(host))
+    });
+    let foreign: Vec<String> = foreign.map(|host| format!("`{host}`")).collect();
+    if foreign.is_empty() {
+        return;
+    }
+    let named: Vec<&str> = all.iter().flat_map(|one| one.names.iter()).collect();
+    let named = match named.as_slice() {
+        [] => "nobody".to_owned(),
+        all => format!("`{}`", all.join("`, `")),
+    };
+    let message = format!(
+        "the certificate of `site.tls` speaks for {named}, and not for {}",
+        foreign.join(", ")
+    );
+    complaints.warn(
+        place,
+        "site.tls",
+        message,
+        "get a certificate with these names, or give them a site of their own with its own",
+    );
+}
+
+/// Certificates and listeners need each other.
+pub(crate) fn listeners(document: &Document, sites: &[Site], complaints: &mut Complaints) {
+    let nobody = "`site.tls` is given, but the site listens nowhere over TLS";
+    for (given, site) in document.sites.iter().zip(sites) {
+        let own = &given.own;
+        if own.stands("tls") && site.listen_tls.is_empty() && !own.has("listen_tls") {
+            complaints.add(
+                own.place("tls"),
+                "site.tls",
+                nobody,
+                "add `listen_tls = [\"0.0.0.0:443\"]` to `[server]`",
+            );
+        }
+        if own.has("listen_tls") && !own.has("tls") {
+            complaints.add(
+                own.place("listen_tls"),
+                "site.listen_tls",
+                "`site.listen_tls` is given, but the site has no certificate",
+                "add `tls = { cert = \"...\", key = \"...\" }`",
+            );
+        }
+    }
+    let server = &document.server;
+    let has_any = document.sites.iter().any(|site| site.own.has("tls"));
+    if server.has("listen_tls") && !has_any && !document.torn {
+        complaints.add(
+            server.place("listen_tls"),
+            "server.listen_tls",
+            "`server.listen_tls` is given, but no site has a certificate",
+            "add `tls = { cert = \"...\", key = \"...\" }` to a `[[site]]`, or take the line out",
+        );
+    }
+    for given in document.sites.iter().map(|site| &site.own).chain([server]) {
+        both(given, sites, complaints);
+    }
+}
+
+/// One address speaks TLS or does not.
+fn both(given: &Given, sites: &[Site], complaints: &mut Complaints) {
+    let secure: Vec<(Place, SocketAddr)> = given.given("listen_tls").unwrap_or_default();
+    for (place, address) in secure {
+        let mut plain = sites.iter().flat_map(|site| &site.listen);
+        if let Some(taken) =
+            plain.find(|plain| address.port() != 0 && check::overlap(**plain, address))
+        {
+            let message = format!(
+                "`{}` is `{address}`, but sites answer in plain at `{taken}`",
+                check::path(given, "listen_tls")
+            );
+            let help = "give one of the two another port: 80 and 443 are the usual ones";
+            complaints.add(&place, check::path(given, "listen_tls"), message, help);
+        }
+    }
+}
+
+/// TLS towards the upstreams of a site.
+pub(crate) fn upstream(own: &Given, speaks_tls: bool, complaints: &mut Complaints) -> UpstreamTls {
+    let given: Option<UpstreamTls> = own.given("upstream_tls");
+    let place = own.place("upstream_tls");
+    if given.is_some() && !speaks_tls {
+        complaints.add(
+            place,
+            "site.upstream_tls",
+            "`site.upstream_tls` is given, but no `upstream` begins with `https://`",
+            "write `upstream = [\"https://host:port\"]`, or take it out",
+        );
+    }
+    let tls = given.unwrap_or_default();
+    if let Some(ca) = &tls.ca
+        && let Err(trouble) = galley_certs::read_roots(ca)
+    {
+        let message = format!("`site.upstream_tls` names `{}`, {trouble}", ca.display());
+        let help = "name a file with the certificate of the authority, in PEM form";
+        complaints.add(place, "site.upstream_tls", message, help);
+    }
+    if !tls.verify {
+        complaints.warn(
+            place,
+            "site.upstream_tls",
+            "`verify` is `false`: whoever answers in the upstream's place is believed",
+            "name the upstream's authority instead: `ca = \"/etc/galley/upstream-ca.pem\"`",
+        );
+        if let Some(ca) = &tls.ca {
+            let message = format!("`ca` is `{}`, but `verify` is `false`", ca.display());
+            complaints.add(
+                place,
+                "site.upstream_tls",
+                message,
+                "take one of the two out",
+            );
+        }
+    }
+    tls
+}

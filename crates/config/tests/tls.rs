@@ -1,0 +1,211 @@
+//! Certificates that a configuration names: what keeps it from being started, and what is only said.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use galley_config::{Config, TlsVersion, load};
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = Self(tempfile::tempdir().unwrap());
+        fs::create_dir(folder.0.path().join("www")).unwrap();
+        folder.issue("good", &["example.com", "*.example.com"], 2090);
+        folder
+    }
+
+    /// `NAME.pem` and `NAME.key`, which count until the year `ends`.
+    fn issue(&self, name: &str, hosts: &[&str], ends: i32) {
+        let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+        let mut params = CertificateParams::new(hosts).unwrap();
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(ends, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        let cert = params.self_signed(&key).unwrap();
+        self.write(&format!("{name}.pem"), &cert.pem(), 0o644);
+        self.write(&format!("{name}.key"), &key.serialize_pem(), 0o600);
+    }
+
+    fn write(&self, name: &str, text: &str, mode: u32) {
+        let path = self.0.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn load(&self, text: &str) -> Result<Config, String> {
+        self.write("galley.toml", text, 0o644);
+        let file = self.0.path().join("galley.toml");
+        load(&file).map_err(|complaints| complaints.to_string())
+    }
+
+    /// A site of `example.com` that says so of its certificate, with a listener.
+    fn site(&self, line: &str) -> Result<Config, String> {
+        self.load(&format!(
+            "[server]\nlisten_tls = [\"127.0.0.1:8443\"]\n[[site]]\nhosts = [\"example.com\", \"a.example.com\"]\nroot = \"www\"\n{line}\n"
+        ))
+    }
+}
+
+#[test]
+fn a_certificate_and_its_listener_are_found() {
+    let folder = Folder::new();
+    let config = folder
+        .site("tls = { cert = \"good.pem\", key = \"good.key\" }")
+        .unwrap();
+    assert_eq!(config.warnings, []);
+    assert_eq!(config.server.tls_min_version, TlsVersion::V12);
+    let [site] = config.sites.as_slice() else {
+        panic!()
+    };
+    assert_eq!(site.listen_tls, config.server.listen_tls);
+    let [files] = site.certificates.as_slice() else {
+        panic!()
+    };
+    assert_eq!(
+        files.cert,
+        folder.0.path().canonicalize().unwrap().join("good.pem")
+    );
+    let several = "tls = [{ cert = \"good.pem\", key = \"good.key\" }, { cert = \"other.pem\", key = \"other.key\" }]";
+    folder.issue("other", &["example.com"], 2090);
+    assert_eq!(folder.site(several).unwrap().sites[0].certificates.len(), 2);
+    // A site without a certificate is nowhere reached over TLS.
+    let plain = folder.load(
+        "[server]\nlisten_tls = [\"127.0.0.1:8443\"]\n[[site]]\nhosts = [\"a.test\"]\nroot = \"www\"\n\
+         [[site]]\nhosts = [\"example.com\"]\nroot = \"www\"\ntls = { cert = \"good.pem\", key = \"good.key\" }\n",
+    );
+    assert!(plain.unwrap().sites[0].listen_tls.is_empty());
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_its_place() {
+    let folder = Folder::new();
+    folder.issue("other", &["example.com"], 2090);
+    folder.write("noise.pem", "-----BEGIN CERTIFICATE-----\nnoise\n", 0o644);
+    let key = fs::read_to_string(folder.0.path().join("good.key")).unwrap();
+    folder.write("open.key", &key, 0o644);
+    for (line, words) in [
+        (
+            "tls = { cert = \"none.pem\", key = \"good.key\" }",
+            "cannot be read",
+        ),
+        (
+            "tls = { cert = \"noise.pem\", key = \"good.key\" }",
+            "no certificate in PEM form",
+        ),
+        (
+            "tls = { cert = \"good.pem\", key = \"other.key\" }",
+            "does not belong to the certificate",
+        ),
+        (
+            "tls = { cert = \"good.pem\", key = \"open.key\" }",
+            "chmod 640",
+        ),
+        ("tls = { cert = \"good.pem\" }", "has no `key`"),
+        (
+            "tls = { cert = \"good.pem\", keys = \"good.key\" }",
+            "did you mean `key`?",
+        ),
+        ("tls = { cert = 1, key = \"good.key\" }", "wants a text"),
+        ("tls = \"good.pem\"", "it wants"),
+        ("tls = []", "it wants"),
+        ("tls = \"auto\"", "not yet built"),
+        (
+            "listen_tls = [\"127.0.0.1:9443\"]",
+            "the site has no certificate",
+        ),
+    ] {
+        let refused = folder.site(line).unwrap_err();
+        assert!(refused.contains(words), "{line}: {refused}");
+        assert!(refused.contains("galley.toml:6:"), "{line}: {refused}");
+    }
+    let tls = "tls = { cert = \"good.pem\", key = \"good.key\" }";
+    let site = format!("[[site]]\nhosts = [\"example.com\"]\nroot = \"www\"\n{tls}\n");
+    let refused = folder.load(&site).unwrap_err();
+    assert!(refused.contains("listens nowhere over TLS"), "{refused}");
+    let refused = folder.load(&format!(
+        "[server]\nlisten_tls = [\"0.0.0.0:8080\"]\n{site}"
+    ));
+    assert!(refused.unwrap_err().contains("answer in plain"));
+    let nobody = "[server]\nlisten_tls = [\"0.0.0.0:443\"]\n[[site]]\nhosts = [\"a.test\"]\nroot = \"www\"\n";
+    assert!(
+        folder
+            .load(nobody)
+            .unwrap_err()
+            .contains("no site has a certificate")
+    );
+}
+
+#[test]
+fn what_should_be_looked_at_is_said_and_starts() {
+    let folder = Folder::new();
+    folder.issue("expired", &["example.com", "*.example.com"], 2021);
+    folder.issue("foreign", &["example.com", "example.org"], 2090);
+    for (name, words) in [
+        ("expired", "which expired "),
+        (
+            "foreign",
+            "speaks for `example.com`, `example.org`, and not for `a.example.com`",
+        ),
+    ] {
+        let line = format!("tls = {{ cert = \"{name}.pem\", key = \"{name}.key\" }}");
+        let config = folder.site(&line).unwrap();
+        let [warning] = config.warnings.as_slice() else {
+            panic!("{:?}", config.warnings)
+        };
+        assert!(warning.message.contains(words), "{warning}");
+        assert!(
+            warning.spot.ends_with("galley.toml:6") && !warning.help.is_empty(),
+            "{warning}"
+        );
+        assert_eq!(warning.option, "site.tls");
+    }
+}
+
+#[test]
+fn upstreams_over_tls_have_their_port_and_their_authority() {
+    let folder = Folder::new();
+    let site = |lines: &str| folder.load(&format!("[[site]]\nhosts = [\"a.test\"]\n{lines}\n"));
+    let config = site("upstream = [\"https://apache.internal\", \"http://b.test\"]").unwrap();
+    let text = format!("{:?}", config.sites[0].upstream);
+    assert!(
+        text.contains("port: 443, tls: true") && text.contains("port: 80, tls: false"),
+        "{text}"
+    );
+    let secure = "upstream = [\"https://apache.internal\"]";
+    let named = format!("{secure}\nupstream_tls = {{ name = \"b\", ca = \"good.pem\" }}");
+    let tls = site(&named).unwrap().sites[0].upstream_tls.clone();
+    assert_eq!((tls.name.as_deref(), tls.verify), (Some("b"), true));
+    assert!(tls.ca.unwrap().ends_with(Path::new("good.pem")));
+    let blind = site(&format!("{secure}\nupstream_tls = {{ verify = false }}")).unwrap();
+    assert!(blind.warnings[0].message.contains("is believed"));
+    for (lines, words) in [
+        (
+            "upstream = [\"http://b.test\"]\nupstream_tls = { name = \"b\" }",
+            "no `upstream` begins with `https://`",
+        ),
+        (
+            "upstream = [\"https://b.test\"]\nupstream_tls = { ca = \"none.pem\" }",
+            "cannot be read",
+        ),
+        (
+            "upstream = [\"https://b.test\"]\nupstream_tls = { ca = \"good.pem\", verify = false }",
+            "take one of the two out",
+        ),
+        (
+            "upstream = [\"https://b.test\"]\nupstream_tls = { verify = 1 }",
+            "`true` or `false`",
+        ),
+        (
+            "upstream = [\"https://b.test/x\"]",
+            "write `https://b.test`",
+        ),
+    ] {
+        let refused = site(lines).unwrap_err();
+        assert!(refused.contains(words), "{lines}: {refused}");
+    }
+}
