@@ -55,6 +55,7 @@ impl Fault {
             | RefusedWhy::BadUpstream
             | RefusedWhy::MustRevalidate => true,
             RefusedWhy::UnknownHost
+            | RefusedWhy::Misdirected
             | RefusedWhy::BadRequest
             | RefusedWhy::HeadTooLarge
             | RefusedWhy::BodyTooLarge
@@ -117,7 +118,7 @@ impl From<Failure> for Fault {
 /// The status that tells a client about `why`.
 pub fn status(why: RefusedWhy) -> u16 {
     match why {
-        RefusedWhy::UnknownHost => 421,
+        RefusedWhy::UnknownHost | RefusedWhy::Misdirected => 421,
         RefusedWhy::BadRequest => 400,
         RefusedWhy::HeadTooLarge => 431,
         RefusedWhy::BodyTooLarge => 413,

@@ -1,7 +1,7 @@
 //! The web server for WordPress.
 //!
 //! Modules in ranks, each importing only from ranks below it (`tests/layers.rs` holds that):
-//! `clock` `fault` `telemetry` < `body` `codec` `doctor` `sys` `supervise` < `compress` `durable` `upstream` < `compositor` < `serve` < `front` `admin` < `app` < `cli`.
+//! `clock` `fault` `telemetry` < `body` `codec` `doctor` `sys` `supervise` `tls` < `compress` `durable` `upstream` < `compositor` < `serve` < `front` `admin` < `app` < `cli`.
 //! A request's way is told in [`serve`]; `ARCHITECTURE.md` draws the whole.
 
 pub mod admin;
@@ -20,4 +20,5 @@ pub mod serve;
 pub mod supervise;
 pub mod sys;
 pub mod telemetry;
+pub mod tls;
 pub mod upstream;

@@ -1,5 +1,5 @@
 //! A hit allocates nothing, be it a page or a file: counted over ten thousand of them by the allocator itself, in the
-//! server's own process.
+//! server's own process. Over TLS each record costs what the library allocates for it, and nothing else.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -7,6 +7,8 @@ use std::alloc::System;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +20,11 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const HITS: usize = 10_000;
+
+const HITS_OVER_TLS: usize = 3_000;
+
+/// What rustls allocates for a hit: the record that came, its plaintext, the records that leave and their queue.
+const OF_RUSTLS: usize = 12;
 
 /// What a browser sends besides, with cookies that mean nobody.
 const FIELDS: &str = "Host: example.test\r\nConnection: keep-alive\r\nCache-Control: max-age=0\r\n\
@@ -58,26 +65,31 @@ fn hits_allocate_nothing() {
     fs::write(
         &file,
         format!(
-            "[server]\nlisten = [\"127.0.0.1:0\"]\nworkers = 1\n[admin]\nlisten = \"off\"\n[log]\naccess = \"{dir}/access.log\"\n\
+            "[server]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nworkers = 1\n[admin]\nlisten = \"off\"\n[log]\naccess = \"{dir}/access.log\"\n\
              [cache]\nmemory = \"64MiB\"\n[[site]]\nhosts = [\"example.test\"]\ncron = \"off\"\nroot = \"{dir}/root\"\nupstream = [\"{}\"]\n\
              compress = [\"gzip\", \"br\"]\n\
-             dense_after = 0\n",
+             dense_after = 0\n\
+             tls = {{ cert = \"{dir}/cert.pem\", key = \"{dir}/key.pem\" }}\n",
             origin.url()
         ),
     )
     .unwrap();
+    let made = rcgen::generate_simple_self_signed(vec!["example.test".to_owned()]).unwrap();
+    scratch.write("cert.pem", made.cert.pem()).unwrap();
+    let key = scratch.write("key.pem", made.signing_key.serialize_pem());
+    fs::set_permissions(key.unwrap(), fs::Permissions::from_mode(0o600)).unwrap();
     let config = galley_config::load(&file).unwrap();
     let (told, heard) = mpsc::channel();
     // Ends with the process.
     std::thread::spawn(move || {
         galley::app::run(&config, &|line| drop(told.send(line.to_owned()))).unwrap();
     });
-    let address = loop {
+    let mut listening = |scheme: &str| {
         let line = heard.recv_timeout(Duration::from_secs(15)).unwrap();
-        if let Some(address) = line.strip_prefix("listening on http://") {
-            break address.to_owned();
-        }
+        let address = line.strip_prefix(&format!("listening on {scheme}://"));
+        address.unwrap().to_owned()
     };
+    let (address, secure) = (listening("http"), listening("https"));
     while heard.recv_timeout(Duration::from_secs(15)).unwrap() != "ready" {}
 
     let mut client = TcpStream::connect(address).unwrap();
@@ -142,10 +154,87 @@ fn hits_allocate_nothing() {
         );
     }
     assert_eq!(origin.seen().len(), 1);
+    // A page of its own: addresses in it may have another scheme.
+    let mut client = Openssl::connect(&secure);
+    exchange(&mut client, &plain, 1, &mut answer);
+    for (kind, bytes) in [
+        ("page", request("GET", gzip)),
+        ("304", request("GET", &known)),
+        ("file", request_of_file(br)),
+    ] {
+        for _ in 0..200 {
+            exchange(&mut client, &bytes, 1, &mut answer);
+        }
+        let began = Instant::now();
+        let counted = Region::new(COUNTING);
+        for _ in 0..HITS_OVER_TLS {
+            exchange(&mut client, &bytes, 1, &mut answer);
+        }
+        let change = counted.change();
+        let seconds = usize::try_from(began.elapsed().as_secs()).unwrap();
+        let made = change.allocations + change.reallocations;
+        println!("{kind} over TLS: {made} allocations of {HITS_OVER_TLS} hits");
+        assert!(
+            made < HITS_OVER_TLS * OF_RUSTLS + seconds * 100,
+            "{HITS_OVER_TLS} {kind} hits over TLS made {made} allocations"
+        );
+    }
+}
+
+/// A client in a process of its own, so that what it allocates does not count.
+struct Openssl(Child, ChildStdin, ChildStdout);
+
+impl Openssl {
+    fn connect(address: &str) -> Self {
+        let mut client = Command::new("openssl")
+            .args([
+                "s_client",
+                "-quiet",
+                "-servername",
+                "example.test",
+                "-connect",
+                address,
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (stdin, stdout) = (client.stdin.take().unwrap(), client.stdout.take().unwrap());
+        Self(client, stdin, stdout)
+    }
+}
+
+impl Read for Openssl {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        self.2.read(into)
+    }
+}
+
+impl Write for Openssl {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.1.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.1.flush()
+    }
+}
+
+impl Drop for Openssl {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Requests and their whole answers; how long those are together.
-fn exchange(client: &mut TcpStream, bytes: &[u8], answers: usize, answer: &mut [u8]) -> usize {
+fn exchange(
+    client: &mut (impl Read + Write),
+    bytes: &[u8],
+    answers: usize,
+    answer: &mut [u8],
+) -> usize {
     client.write_all(bytes).unwrap();
     let has_bodies = bytes.starts_with(b"GET");
     let (mut length, mut whole, mut seen) = (0, 0, 0);

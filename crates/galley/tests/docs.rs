@@ -2,7 +2,7 @@
 //! compared with their tables, links followed.
 //!
 //! Conventions of the pages: a `toml` block must be accepted, a `toml,broken` block refused. Before that, folders below
-//! `/var/www`, token files and pages below `/etc/galley` and folders of logs below `/var/log` become real ones in a temporary folder,
+//! `/var/www`, token files and pages below `/etc/galley`, certificates below `/etc`, and folders of logs below `/var/log` become real ones in a temporary folder,
 //! and a block without `[[site]]` gets a small site.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
@@ -13,6 +13,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use galley::supervise::{Budget, Machine};
 use galley_config::{Fallback, Status, from_text, options};
@@ -156,11 +157,27 @@ fn real_path(value: &str, dir: &Path) -> String {
         fs::write(&path, "0123456789abcdef0123456789abcdef\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         path
+    } else if let Some(rest) = value.strip_prefix("/etc/")
+        && Path::new(rest).extension().is_some_and(|e| e == "pem")
+    {
+        let path = dir.join(rest);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let (certificate, key) = &*CERTIFICATE;
+        let is_key = rest.contains("key");
+        fs::write(&path, if is_key { key } else { certificate }).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
     } else {
         return value.to_owned();
     };
     path.into_os_string().into_string().unwrap()
 }
+
+/// A certificate with its key, for every `.pem` that a page names.
+static CERTIFICATE: LazyLock<(String, String)> = LazyLock::new(|| {
+    let made = rcgen::generate_simple_self_signed(vec!["example.com".to_owned()]).unwrap();
+    (made.cert.pem(), made.signing_key.serialize_pem())
+});
 
 #[test]
 fn every_configuration_block_does_what_the_page_says() {

@@ -133,6 +133,8 @@ words! {
     RefusedWhy {
         /// No site has this host.
         UnknownHost = "unknown-host",
+        /// The certificate that the client was shown speaks for other hosts.
+        Misdirected = "misdirected",
         /// Not HTTP as we read it.
         BadRequest = "bad-request",
         /// The head is larger than allowed.

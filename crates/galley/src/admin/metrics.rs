@@ -17,7 +17,7 @@ use super::auth::Asker;
 use super::php;
 use super::target::{Target, View, target};
 use super::text::{Kind, Text};
-use super::{bodies, disk, load, status};
+use super::{bodies, disk, load, status, tls};
 use crate::compositor::cron::CronState;
 use crate::compositor::tally::Fills;
 use crate::serve::Site;
@@ -65,6 +65,8 @@ pub(super) struct Row {
     own: Option<Own>,
     /// Where Galley runs its PHP.
     pub(super) php: Option<Arc<Numbers>>,
+    /// Where it is reached over TLS.
+    pub(super) certificate_ends: Option<u64>,
 }
 
 struct Own {
@@ -98,6 +100,7 @@ fn rows(state: &State, target: &Target) -> Vec<Row> {
                 cron: site.cron.as_ref().map(|_| site.core.cron.state()),
             }),
             php: site.php.clone(),
+            certificate_ends: tls::certificate_ends(&state.services, site),
         })
         .collect();
     if target.view == View::Server {
@@ -106,6 +109,7 @@ fn rows(state: &State, target: &Target) -> Vec<Row> {
             totals: CounterReader::site(&state.counters, None),
             own: None,
             php: None,
+            certificate_ends: None,
         });
     }
     rows
@@ -178,6 +182,7 @@ fn server(state: &State, text: &mut Text) {
         text.family(&name, Kind::Counter, help);
         text.sample(&name, &[], value);
     }
+    tls::handshakes(state, text);
     bodies::metrics(state, text);
     disk::metrics(state, text);
 }
@@ -214,6 +219,7 @@ fn sites(rows: &[Row], text: &mut Text) {
         text.sample(name, &[("site", &row.site)], row.totals.collapsed());
     }
     owned(rows, text);
+    tls::certificates(rows, text);
     php::metrics(rows, text);
     upstreams(rows, text);
     cron(rows, text);

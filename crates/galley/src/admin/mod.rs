@@ -18,6 +18,7 @@ mod query;
 mod status;
 mod target;
 mod text;
+mod tls;
 mod why;
 
 use std::io;

@@ -24,7 +24,7 @@ use galley_rules::outcome::RefusedWhy;
 use galley_rules::route::canonical_host;
 use galley_store::entry::Entry;
 use galley_store::epochs::{Standing, Touching};
-use galley_wire::framing;
+use galley_wire::framing::{self, Framing};
 use galley_wire::head::{self as wire, Parsed};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ fn explain(state: &State, reach: Reach, wanted: &Wanted) -> Result<Value, Reply>
         sites: &state.hosts,
         client: NOBODY,
         local: NOBODY,
-        scheme: Scheme::Http,
+        scheme: scheme(state, wanted, &framing),
         request_id: String::new(),
         facts: Facts::default(),
         mailbox: None,
@@ -116,6 +116,18 @@ fn explain(state: &State, reach: Reach, wanted: &Wanted) -> Result<Value, Reply>
         Ok(exchange) => Explanation::of(state, exchange).value(wanted),
         Err((fault, _)) => refused(wanted, fault.why, fault.status(), &fault.note),
     })
+}
+
+/// How a browser asks for it: what the address says, if the site speaks TLS at all.
+fn scheme(state: &State, wanted: &Wanted, framing: &Framing<'_>) -> Scheme {
+    let host = framing.host.text().unwrap_or_default();
+    let host = canonical_host(host.as_bytes()).unwrap_or_default();
+    let speaks_tls = state.hosts.find(&host).is_some_and(|site| site.speaks_tls);
+    if speaks_tls && !wanted.url.trim_start().starts_with("http://") {
+        Scheme::Https
+    } else {
+        Scheme::Http
+    }
 }
 
 /// A request that gets no further than its head.

@@ -1,7 +1,6 @@
 //! From a configuration to the parts that run: pools, compositors, sites, listeners, logs.
 
-use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,17 +17,18 @@ use super::StartError;
 use super::durable::{self, Identities};
 use super::php::SitePhp;
 use super::spools;
+use super::tls::Clients;
 use crate::clock::Clock;
 use crate::compositor::{self, Handle};
 use crate::compress::{Compressing, Compressor};
-use crate::front::{Limits, Listeners};
+use crate::front::Limits;
 use crate::serve::{
-    Cron, ErrorPage, Folder, Healing, Pool, Services, Site, Sites, SmallFiles, Upstream,
-    UpstreamWarnings,
+    Cron, ErrorPage, Folder, Healing, Pool, Services, Site, SmallFiles, Upstream, UpstreamWarnings,
 };
 use crate::supervise::{Managed, Numbers};
 use crate::sys;
 use crate::telemetry::access::AccessLog;
+use crate::tls::Certificates;
 use crate::upstream::{Address, End, HttpServer, PoolSpec, Target};
 
 /// What was built.
@@ -46,7 +46,12 @@ impl Built {
 }
 
 /// Pools and sites of a configuration; `php` is what Galley runs for them, in the order of the sites.
-pub(super) fn build(config: &Config, php: &[SitePhp], clock: Clock) -> Result<Built, StartError> {
+pub(super) fn build(
+    config: &Config,
+    php: &[SitePhp],
+    certificates: Arc<Certificates>,
+    clock: Clock,
+) -> Result<Built, StartError> {
     let (memory, small_files) = memory(config, clock);
     let durable = durable::open(config, &memory, clock)?;
     let compressor = Compressor::start(sys::cores().div_ceil(CORES_PER_COMPRESSOR))?;
@@ -60,12 +65,14 @@ pub(super) fn build(config: &Config, php: &[SitePhp], clock: Clock) -> Result<Bu
         spools: Arc::clone(&spools),
         compressor: Arc::clone(&compressor),
         small_files: small_files.clone(),
+        certificates,
     });
     let identities = Identities::of(&config.sites);
     let count = sys::cores().div_ceil(CORES_PER_COMPOSITOR);
     let mut plan = Plan {
         pools: vec![Vec::new(); count],
         idle: HashMap::new(),
+        clients: Clients::of(&config.sites)?,
     };
     let planned: Vec<Planned> = config
         .sites
@@ -124,6 +131,8 @@ struct Plan {
     pools: Vec<Vec<PoolSpec>>,
     /// The kept connections of each HTTP server, by host and port: sites that share one share what may be idle there.
     idle: HashMap<(String, u16), Arc<AtomicUsize>>,
+    /// How `https` servers are spoken with.
+    clients: Clients,
 }
 
 /// A site's pools: where they are.
@@ -204,7 +213,7 @@ impl Plan {
                 None => return Kind::Files,
             },
             Configured::Http(servers) => {
-                let servers = servers.iter().map(|s| self.server(s)).collect();
+                let servers = servers.iter().map(|s| self.server(site, s)).collect();
                 (Target::Http(servers), limits.in_flight)
             }
         };
@@ -232,13 +241,14 @@ impl Plan {
         kind(pools.len() - 1)
     }
 
-    fn server(&mut self, server: &HttpUpstream) -> HttpServer {
+    fn server(&mut self, site: &SiteConfig, server: &HttpUpstream) -> HttpServer {
         let (host, port) = (server.host.clone(), server.port);
         let idle = self.idle.entry((host.clone(), port)).or_default();
         HttpServer {
             host,
             port,
             idle: Arc::clone(idle),
+            tls: self.clients.find(site, server),
         }
     }
 }
@@ -274,6 +284,7 @@ fn build_site(
         upstream: upstream(planned.primary),
         further: planned.further.iter().map(|kind| upstream(*kind)).collect(),
         error_page: error_page(site)?,
+        speaks_tls: !site.listen_tls.is_empty(),
         request_body: config.server.request_body,
         purge_allow: site.purge_allow.clone(),
         purge_secret: token(site.purge_secret_file.as_ref())?,
@@ -359,47 +370,6 @@ fn folder(
         cause,
     })?;
     Ok(Some(Arc::new(Folder::new(root, mark, small))))
-}
-
-/// The listeners of each core, and the addresses that they have.
-pub(super) fn listeners(
-    config: &Config,
-    built: &Built,
-    cores: usize,
-) -> Result<(Vec<Listeners>, Vec<SocketAddr>), StartError> {
-    let mut rows: BTreeMap<SocketAddr, Vec<(HostPattern, usize)>> = BTreeMap::new();
-    for (index, site) in config.sites.iter().enumerate() {
-        for address in &site.listen {
-            let hosts = site.hosts.iter().map(|host| (host.clone(), index));
-            rows.entry(*address).or_default().extend(hosts);
-        }
-    }
-    for address in rows.keys() {
-        sys::is_free(*address).map_err(|cause| StartError::Listen {
-            address: address.to_string(),
-            cause,
-        })?;
-    }
-    let mut per_core: Vec<Listeners> = (0..cores).map(|_| Vec::new()).collect();
-    let mut addresses = Vec::with_capacity(rows.len());
-    for (address, rows) in rows {
-        let failed = |cause| StartError::Listen {
-            address: address.to_string(),
-            cause,
-        };
-        let sites = Arc::new(Sites::new(rows.into_iter(), Arc::clone(&built.sites)));
-        let sockets = sys::listen(address, cores).map_err(failed)?;
-        addresses.push(
-            sockets
-                .first()
-                .map_or(Ok(address), std::net::TcpListener::local_addr)
-                .map_err(failed)?,
-        );
-        for (core, socket) in per_core.iter_mut().zip(sockets) {
-            core.push((socket, Arc::clone(&sites)));
-        }
-    }
-    Ok((per_core, addresses))
 }
 
 /// Limits towards clients.

@@ -7,10 +7,12 @@ mod build;
 mod canary;
 mod cron;
 mod durable;
+mod listen;
 mod php;
 mod signals;
 mod spools;
 mod sweep;
+mod tls;
 mod upkeep;
 
 use std::path::PathBuf;
@@ -28,6 +30,7 @@ use crate::front;
 use crate::sys;
 use crate::telemetry::access::AccessLog;
 use crate::telemetry::errors;
+use crate::tls::Acceptor;
 use build::{Built, Logs};
 
 /// Why the server did not start.
@@ -117,6 +120,25 @@ pub enum StartError {
         /// What went wrong.
         cause: crate::supervise::StartError,
     },
+    /// A site's certificate cannot be used.
+    #[error("the certificate of site `{site}` cannot be used: {trouble}")]
+    Certificate {
+        /// The site.
+        site: String,
+        /// The file, and what is wrong with it.
+        trouble: String,
+    },
+    /// The upstream of a site cannot be spoken with over TLS.
+    #[error("site `{site}`: {cause}")]
+    UpstreamTls {
+        /// The site.
+        site: String,
+        /// What is wrong.
+        cause: crate::tls::ClientTrouble,
+    },
+    /// TLS itself is not usable.
+    #[error("TLS cannot be used: {0}")]
+    Tls(rustls::Error),
     /// A thread or runtime could not be made.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
@@ -138,7 +160,11 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
         let signals = signals::Signals::new()?;
         let logs = Logs::open(config)?;
         let php = php::start(config).await?;
-        let built = build::build(config, &php, clock)?;
+        for warning in &config.warnings {
+            tracing::warn!("{warning}");
+        }
+        let tls = tls::open(config)?;
+        let built = build::build(config, &php, Arc::clone(&tls.certificates), clock)?;
         let (stop, stopped) = watch::channel(false);
         let durable = built.services.durable.clone();
         let upkeep = upkeep::start(durable.clone(), &built.sites)?;
@@ -148,11 +174,12 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
             config,
             &built,
             &logs,
-            &stopped,
+            (&stopped, tls.acceptor.as_ref()),
             &Share::new(config, descriptors),
         )?;
-        for address in &running.addresses {
-            tell(&format!("listening on http://{address}"));
+        let certificates = tls::look_after(tls, clock);
+        for url in &running.urls {
+            tell(&format!("listening on {url}"));
         }
         if let Some(address) = running.admin.address() {
             tell(&format!("admin on {address}"));
@@ -168,6 +195,7 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
         }
         tracing::info!("draining");
         let _ = stop.send(true);
+        drop(certificates);
         drop(canaries);
         drop(schedules);
         drop(built);
@@ -221,7 +249,7 @@ fn connections_within(descriptors: usize) -> usize {
 }
 
 struct Running {
-    addresses: Vec<std::net::SocketAddr>,
+    urls: Vec<String>,
     fronts: Vec<JoinHandle<()>>,
     admin: admin::Running,
     compositors: Vec<JoinHandle<()>>,
@@ -232,13 +260,13 @@ impl Running {
         config: &Config,
         built: &Built,
         logs: &Logs,
-        stop: &watch::Receiver<bool>,
+        (stop, tls): (&watch::Receiver<bool>, Option<&Acceptor>),
         share: &Share,
     ) -> Result<Self, StartError> {
-        let (listeners, addresses) = build::listeners(config, built, share.cores)?;
+        let listen::Open { per_core, urls } = listen::open(config, built, tls, share.cores)?;
         let mut fronts = Vec::with_capacity(share.cores);
         let mut counters = Vec::with_capacity(share.cores);
-        for (index, listeners) in listeners.into_iter().enumerate() {
+        for (index, listeners) in per_core.into_iter().enumerate() {
             let (writer, reader) = crate::telemetry::counters::counters(built.sites.len());
             counters.push(reader);
             fronts.push(front::start(front::Spec {
@@ -267,7 +295,7 @@ impl Running {
         })?;
         let compositors = built.take_threads();
         Ok(Self {
-            addresses,
+            urls,
             fronts,
             admin,
             compositors,

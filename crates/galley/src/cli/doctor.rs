@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use galley_config::{Config, LogTarget, PhpAddress, Site, Upstream};
 use galley_rules::route::HostPattern;
@@ -27,7 +28,10 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
     let machine = Machine::at(&options.machine);
     talk("looking at the machine");
     let mut findings = doctor::machine(&machine, &plan(&config, &options.machine));
+    let now = SystemTime::now();
     for site in &config.sites {
+        let certificates = site.certificates.iter();
+        findings.extend(certificates.map(|files| doctor::certificate(&site.name, files, now)));
         if let Some(ask) = ask(site) {
             talk(&format!("asking PHP of {}", site.name));
             let answer = super::runtime().and_then(|runtime| runtime.block_on(doctor::ask(&ask)));

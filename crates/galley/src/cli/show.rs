@@ -27,20 +27,33 @@ pub(super) fn checked(path: &Path, config: &Config, warnings: &[(String, String)
             .iter()
             .map(|site| json!({ "name": site.name, "upstream": upstream(&site.upstream) }))
             .collect();
-        let warnings: Vec<Value> = warnings
+        let of_sites = warnings
             .iter()
-            .map(|(site, message)| json!({ "site": site, "message": message }))
-            .collect();
+            .map(|(site, message)| json!({ "site": site, "message": message }));
+        let of_file = config.warnings.iter().map(|one| {
+            json!({ "spot": one.spot, "option": one.option, "message": one.message, "help": one.help })
+        });
+        let warnings: Vec<Value> = of_sites.chain(of_file).collect();
         return data(
             &json!({ "ok": true, "files": config.files.len(), "sites": sites, "warnings": warnings }),
         );
+    }
+    for warning in &config.warnings {
+        talk_lines(&format!(
+            "galley: warning: {}: {}",
+            warning.spot, warning.message
+        ));
+        talk_lines(&format!("  {}", warning.help));
     }
     for (site, warning) in warnings {
         talk_lines(&format!("galley: warning: site `{site}`: {warning}"));
     }
     talk_lines(&format!("galley: `{}` is in order", path.display()));
     for site in &config.sites {
-        let listen: Vec<String> = site.listen.iter().map(ToString::to_string).collect();
+        let plain = site.listen.iter().map(ToString::to_string);
+        let secure = site.listen_tls.iter();
+        let secure = secure.map(|address| format!("{address} (TLS)"));
+        let listen: Vec<String> = plain.chain(secure).collect();
         line(&format!(
             "{}\t{}\t{}",
             site.name,

@@ -4,6 +4,7 @@
 //! the number seen, why it matters, and the command that mends it. Nothing is changed. What cannot be looked at is said to
 //! be unknown, never taken for fine.
 
+mod certificate;
 mod clock;
 mod disk;
 mod limits;
@@ -13,6 +14,7 @@ mod network;
 mod php;
 mod wordpress;
 
+pub use certificate::certificate;
 pub use machine::Machine;
 pub use memory::Plan;
 pub use php::{Ask, ask};

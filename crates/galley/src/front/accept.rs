@@ -1,7 +1,7 @@
 //! Taking connections in.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use super::socket::Socket;
-use super::{Core, h1};
+use super::{Core, Listener, h1, handshake};
 use crate::serve::Sites;
 use crate::sys;
+use crate::tls::Acceptor;
 
 /// Accepts until the server is to stop; what the kernel has taken in by then is still answered.
-pub(super) async fn run(
-    core: Rc<Core>,
-    listener: StdListener,
-    sites: Arc<Sites>,
-    mut stop: watch::Receiver<bool>,
-) {
-    let listener = match TcpListener::from_std(listener) {
+pub(super) async fn run(core: Rc<Core>, listener: Listener, mut stop: watch::Receiver<bool>) {
+    let way = Way {
+        sites: listener.sites,
+        tls: listener.tls,
+    };
+    let listener = match TcpListener::from_std(listener.socket) {
         Ok(listener) => listener,
         Err(error) => {
             tracing::error!(%error, "a listener could not be used");
@@ -36,12 +36,12 @@ pub(super) async fn run(
         let accepted = tokio::select! {
             biased;
             accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => return take_last(&core, listener, &sites),
+            _ = stop.wait_for(|stop| *stop) => return take_last(&core, listener, &way),
         };
         match accepted {
             Ok((stream, client)) => {
                 paused = false;
-                spawn(&core, stream, client, Arc::clone(&sites));
+                spawn(&core, stream, client, &way);
             }
             Err(error) if sys::is_out_of_descriptors(&error) => {
                 if !paused {
@@ -57,7 +57,7 @@ pub(super) async fn run(
 }
 
 /// Takes in what the kernel still holds, of which the runtime may not have heard yet: closing the listener resets it.
-fn take_last(core: &Rc<Core>, listener: TcpListener, sites: &Arc<Sites>) {
+fn take_last(core: &Rc<Core>, listener: TcpListener, way: &Way) {
     let Ok(listener) = listener.into_std() else {
         return;
     };
@@ -68,24 +68,38 @@ fn take_last(core: &Rc<Core>, listener: TcpListener, sites: &Arc<Sites>) {
         if stream.set_nonblocking(true).is_ok()
             && let Ok(stream) = TcpStream::from_std(stream)
         {
-            spawn(core, stream, client, Arc::clone(sites));
+            spawn(core, stream, client, way);
         }
     }
 }
 
-fn spawn(core: &Rc<Core>, stream: TcpStream, client: SocketAddr, sites: Arc<Sites>) {
+/// What connections of one listener lead to.
+struct Way {
+    sites: Arc<Sites>,
+    tls: Option<Acceptor>,
+}
+
+fn spawn(core: &Rc<Core>, stream: TcpStream, client: SocketAddr, way: &Way) {
     let Ok(local) = prepare(&stream) else { return };
     let counted = Counted::begin(core);
     let core = Rc::clone(core);
-    tokio::task::spawn_local(async move {
-        let ends = h1::Ends {
-            client,
-            local,
-            is_tls: false,
-        };
-        h1::connection(core, Socket::Tcp(stream), sites, ends).await;
-        drop(counted);
-    });
+    let sites = Arc::clone(&way.sites);
+    let ends = h1::Ends {
+        client,
+        local,
+        is_tls: way.tls.is_some(),
+    };
+    // Two tasks, because the room of one is that of its largest wait: a plain connection needs none for handshakes.
+    match way.tls.clone() {
+        None => tokio::task::spawn_local(async move {
+            h1::connection(core, Socket::Tcp(stream), sites, ends).await;
+            drop(counted);
+        }),
+        Some(acceptor) => tokio::task::spawn_local(async move {
+            handshake::connection(core, stream, (acceptor, sites), ends).await;
+            drop(counted);
+        }),
+    };
 }
 
 fn prepare(stream: &TcpStream) -> io::Result<SocketAddr> {

@@ -6,6 +6,7 @@
 mod accept;
 mod batch;
 mod h1;
+mod handshake;
 mod io;
 mod lane;
 mod pool;
@@ -29,6 +30,7 @@ use tokio::task::{JoinSet, LocalSet};
 use crate::serve::{Services, Sites};
 use crate::telemetry::access::LogWriter;
 use crate::telemetry::counters::CoreCounters;
+use crate::tls::Acceptor;
 use io::HttpDate;
 use pool::Pool;
 use timer::{SWEEP, Timers};
@@ -54,8 +56,18 @@ pub struct Limits {
     pub lane: bool,
 }
 
-/// A core's share of the listeners: sockets with the sites that are reached by them.
-pub type Listeners = Vec<(TcpListener, Arc<Sites>)>;
+/// A core's share of one address.
+pub struct Listener {
+    /// The socket.
+    pub socket: TcpListener,
+    /// The sites that are reached by it.
+    pub sites: Arc<Sites>,
+    /// How handshakes are answered; `None`: clients come in plain.
+    pub tls: Option<Acceptor>,
+}
+
+/// A core's share of the listeners.
+pub type Listeners = Vec<Listener>;
 
 /// What one front core is started with.
 pub struct Spec {
@@ -132,8 +144,8 @@ async fn run(spec: Spec) {
     });
     let sweeping = tokio::task::spawn_local(sweep(Rc::clone(&core)));
     let mut accepting = JoinSet::new();
-    for (listener, sites) in spec.listeners {
-        accepting.spawn_local(accept::run(Rc::clone(&core), listener, sites, stop.clone()));
+    for listener in spec.listeners {
+        accepting.spawn_local(accept::run(Rc::clone(&core), listener, stop.clone()));
     }
     // An error means that the sender is gone, and with it whoever could end us properly.
     let _ = stop.wait_for(|stop| *stop).await;

@@ -23,7 +23,6 @@ pub(super) enum Socket {
     #[expect(dead_code, reason = "listeners on sockets follow")]
     Unix(UnixStream),
     /// Over TLS, after the handshake. Boxed: its state is a kilobyte that plain connections need not hold.
-    #[expect(dead_code, reason = "handshakes follow")]
     Tls(Box<TlsStream<TcpStream>>),
 }
 

@@ -22,10 +22,16 @@ use crate::upstream::Ask;
 
 /// Has the scheduler of a site run, and returns when the run has ended. Dropping it gives the run up.
 pub async fn run_cron(site: &Site, cron: &Cron) -> Result<(), CronTrouble> {
+    // A plugin that sends everybody to HTTPS would send the scheduler there, too.
+    let scheme = if site.speaks_tls {
+        Scheme::Https
+    } else {
+        Scheme::Http
+    };
     let line = Line {
         method: "GET",
         target: TARGET,
-        scheme: Scheme::Http,
+        scheme,
         host: &cron.host,
         has_body: false,
         upgrade: false,
@@ -61,7 +67,7 @@ pub async fn run_cron(site: &Site, cron: &Cron) -> Result<(), CronTrouble> {
             client_address: HERE,
             client_port: 0,
             request_id,
-            server_port: Scheme::Http.default_port(),
+            server_port: scheme.default_port(),
             server_address: None,
             body: RequestBody::Empty,
             interim: None,

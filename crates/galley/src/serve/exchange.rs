@@ -116,9 +116,14 @@ pub fn admit<'h>(
         text => route::canonical_host(text.as_bytes()),
     };
     let host = host.map_err(|e| refuse(RefusedWhy::UnknownHost, e.to_string()))?;
-    let site = sites
-        .find(&host)
-        .ok_or_else(|| refuse(RefusedWhy::UnknownHost, String::new()))?;
+    let site = sites.find(&host).ok_or_else(|| {
+        let why = if sites.is_misdirected(&host) {
+            RefusedWhy::Misdirected
+        } else {
+            RefusedWhy::UnknownHost
+        };
+        refuse(why, String::new())
+    })?;
     let has_body = !framing.body.is_empty();
     let line = Line {
         method: head.method,

@@ -23,6 +23,7 @@ use crate::durable::Durable;
 use crate::fault::Fault;
 use crate::supervise::Numbers;
 use crate::telemetry::errors::RateLimited;
+use crate::tls::{Certificates, Presented};
 use crate::upstream::Gauge;
 
 /// One site, as requests meet it.
@@ -39,6 +40,8 @@ pub struct Site {
     pub php: Option<Arc<Numbers>>,
     /// What visitors see whom the upstream cannot answer.
     pub error_page: Option<ErrorPage>,
+    /// Whether it is reached over TLS here; what is asked for it from inside then comes over TLS, too.
+    pub speaks_tls: bool,
     /// Largest request body in bytes.
     pub request_body: u64,
     /// Who may send `PURGE`.
@@ -185,27 +188,48 @@ pub struct Cron {
     pub pool: Pool,
 }
 
-/// The sites of one listener.
+/// The sites of one listener, as one connection may reach them.
 pub struct Sites {
-    table: HostTable,
+    table: Arc<HostTable>,
     all: Arc<Vec<Arc<Site>>>,
+    /// What a client over TLS was shown.
+    presented: Option<Presented>,
 }
 
 impl Sites {
     /// Sites by host; `rows` are patterns with the index of their site in `all`.
     pub fn new(rows: impl Iterator<Item = (HostPattern, usize)>, all: Arc<Vec<Arc<Site>>>) -> Self {
         Self {
-            table: HostTable::new(rows),
+            table: Arc::new(HostTable::new(rows)),
             all,
+            presented: None,
         }
     }
 
-    /// The site of a canonical host.
+    /// The same, over a connection for whose client `presented` stands.
+    #[must_use]
+    pub fn under(&self, presented: Presented) -> Self {
+        Self {
+            table: Arc::clone(&self.table),
+            all: Arc::clone(&self.all),
+            presented: Some(presented),
+        }
+    }
+
+    /// The site of a canonical host, if it may be asked for over this connection.
     pub fn find(&self, host: &str) -> Option<Arc<Site>> {
-        self.table
-            .find(host)
-            .and_then(|index| self.all.get(index))
-            .map(Arc::clone)
+        let site = self.all.get(self.table.find(host)?)?;
+        self.may_be_asked(host).then(|| Arc::clone(site))
+    }
+
+    /// Whether a host has a site that may not be asked for over this connection.
+    pub fn is_misdirected(&self, host: &str) -> bool {
+        self.table.find(host).is_some() && !self.may_be_asked(host)
+    }
+
+    fn may_be_asked(&self, host: &str) -> bool {
+        let presented = self.presented.as_ref();
+        presented.is_none_or(|presented| presented.allows(host))
     }
 }
 
@@ -223,6 +247,8 @@ pub struct Services {
     pub spools: Arc<Spools>,
     /// Who compresses pages and files.
     pub compressor: Arc<Compressor>,
+    /// What handshakes are answered with.
+    pub certificates: Arc<Certificates>,
     /// Small files in memory, if there may be any.
     pub small_files: Option<Arc<SmallFiles>>,
     /// Warnings about upstreams, which any visitor's request can cause.

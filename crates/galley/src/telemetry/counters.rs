@@ -43,11 +43,23 @@ pub struct Answered {
     pub upstream_time: Option<Duration>,
 }
 
+/// How a TLS handshake ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handshake {
+    /// With a new session.
+    Full,
+    /// With a session of before.
+    Resumed,
+    /// Without any.
+    Failed,
+}
+
 /// Both sides of a new set for so many sites, all zero.
 pub fn counters(sites: usize) -> (CoreCounters, CounterReader) {
     let set = Arc::new(Set {
         rows: (0..=sites).map(|_| Row::default()).collect(),
         connections: AtomicU64::new(0),
+        handshakes: Default::default(),
     });
     (
         CoreCounters {
@@ -76,6 +88,18 @@ impl CoreCounters {
         }
     }
 
+    /// Counts a TLS handshake.
+    pub fn handshake(&self, ended: Handshake) {
+        let [full, resumed, failed] = &self.set.handshakes;
+        let count = match ended {
+            Handshake::Full => full,
+            Handshake::Resumed => resumed,
+            Handshake::Failed => failed,
+        };
+        let now = count.load(Ordering::Relaxed).wrapping_add(1);
+        count.store(now, Ordering::Relaxed);
+    }
+
     /// Tells how many connections are open on this core.
     pub fn connections(&self, open: usize) {
         self.set.connections.store(open as u64, Ordering::Relaxed);
@@ -98,6 +122,17 @@ impl CounterReader {
         Totals::sum(cores.iter().flat_map(|core| &core.set.rows).map(Row::now))
     }
 
+    /// TLS handshakes on all cores: with a new session, with one of before, failed.
+    pub fn handshakes(cores: &[CounterReader]) -> [u64; 3] {
+        let mut sums = [0; 3];
+        for core in cores {
+            for (sum, count) in sums.iter_mut().zip(&core.set.handshakes) {
+                *sum += count.load(Ordering::Relaxed);
+            }
+        }
+        sums
+    }
+
     /// Connections that are open on all cores.
     pub fn connections(cores: &[CounterReader]) -> u64 {
         let open = |core: &CounterReader| core.set.connections.load(Ordering::Relaxed);
@@ -111,6 +146,8 @@ struct Set {
     rows: Box<[Row]>,
     /// Written by the owning core only.
     connections: AtomicU64,
+    /// With a new session, with one of before, failed. Written by the owning core only.
+    handshakes: [AtomicU64; 3],
 }
 
 impl Set {

@@ -22,6 +22,7 @@ use hyper::body::{Body, Frame, Incoming as HyperBody, SizeHint};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::ext::on_informational;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::breaker::{Attempt, Breaker};
@@ -29,6 +30,7 @@ use super::idle::Idle;
 use super::resolve::Name;
 use super::{Ask, Broken, Gauge, HttpServer, Incoming, IncomingBody, Instant, PoolSpec, Standing};
 use crate::body::BodyReader;
+use crate::tls::Client;
 
 /// The way to a list of servers.
 pub(super) struct Connections {
@@ -41,9 +43,27 @@ pub(super) struct Connections {
 
 struct Server {
     name: Name,
+    /// `None`: it is spoken with in plain.
+    tls: Option<Arc<Client>>,
     /// Connections to it that are kept without a request, by all pools.
     idle: Arc<AtomicUsize>,
     breaker: Breaker,
+    site: String,
+    /// When it was last told that a handshake failed.
+    told: Cell<Option<Instant>>,
+}
+
+impl Server {
+    /// Says why a handshake failed: a connection that does not come to stand is told of in general, and an authority that
+    /// nobody trusts would hide behind it.
+    fn tell(&self, error: &std::io::Error) {
+        let now = Instant::now();
+        if self.told.get().is_none_or(|at| now - at >= TELL_EVERY) {
+            self.told.set(Some(now));
+            let (site, upstream) = (&self.site, self.name.host());
+            tracing::error!(site, upstream, %error, "the TLS handshake with the upstream failed");
+        }
+    }
 }
 
 struct Shared {
@@ -73,8 +93,11 @@ impl Connections {
             servers: servers
                 .map(|(index, at)| Server {
                     name: Name::new(&at.host, at.port),
+                    tls: at.tls,
                     idle: at.idle,
                     breaker: Breaker::new(&spec.site, gauge, index),
+                    site: spec.site.clone(),
+                    told: Cell::new(None),
                 })
                 .collect(),
             next: Cell::new(0),
@@ -174,7 +197,7 @@ impl Connections {
             let Some(attempt) = server.breaker.pass(Instant::now()) else {
                 continue;
             };
-            let connecting = connect(&server.name, self.connect_timeout);
+            let connecting = connect(server, self.connect_timeout);
             if let Ok(Ok(connection)) = timeout(self.connect_timeout, connecting).await {
                 return Ok(Ready {
                     connection,
@@ -189,10 +212,28 @@ impl Connections {
     }
 }
 
-async fn connect(name: &Name, patience: Duration) -> Result<SendRequest<AskBody>, Failure> {
-    let stream = name.connect(patience).await.map_err(|_| Failure::Connect)?;
+/// A new connection, over TLS where the server speaks it; the caller sees to the time.
+async fn connect(server: &Server, patience: Duration) -> Result<SendRequest<AskBody>, Failure> {
+    let stream = server.name.connect(patience).await;
+    let stream = stream.map_err(|_| Failure::Connect)?;
     // Heads and bodies leave in whole writes; waiting to fill segments only delays PHP.
     let _ = stream.set_nodelay(true);
+    let Some(tls) = &server.tls else {
+        return speak(stream).await;
+    };
+    match tls.connect(stream).await {
+        Ok(stream) => speak(stream).await,
+        Err(error) => {
+            server.tell(&error);
+            Err(Failure::Connect)
+        }
+    }
+}
+
+async fn speak<S>(stream: S) -> Result<SendRequest<AskBody>, Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
     let (sender, connection) = handshake(TokioIo::new(stream))
         .await
         .map_err(|_| Failure::Connect)?;
@@ -315,3 +356,6 @@ impl Drop for Unanswered {
         self.0.unanswered.set(self.0.unanswered.get() - 1);
     }
 }
+
+/// An upstream whose certificate is refused is refused at each request.
+const TELL_EVERY: Duration = Duration::from_secs(60);

@@ -28,6 +28,11 @@ impl Name {
         }
     }
 
+    /// The name, without `[...]`.
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
     /// A connection to one of its addresses. The look-up may take half of `patience`; the caller sees to the whole.
     pub(super) async fn connect(&self, patience: Duration) -> io::Result<TcpStream> {
         let look_up = tokio::net::lookup_host((self.host.as_str(), self.port));

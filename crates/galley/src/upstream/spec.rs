@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::Address;
+use crate::tls::Client;
 
 /// Which upstream a pool talks to, and how much of it.
 #[derive(Clone, Debug)]
@@ -63,6 +64,8 @@ pub struct HttpServer {
     pub port: u16,
     /// Connections to it that are kept without a request, by all pools that ask it.
     pub idle: Arc<AtomicUsize>,
+    /// How it is spoken with over TLS; `None`: in plain.
+    pub tls: Option<Arc<Client>>,
 }
 
 impl PoolSpec {

@@ -8,7 +8,7 @@ use galley_testkit::origin::Origin;
 use crate::support::{PATIENCE, Plan, Stage};
 
 /// Pages of several kinds, always the same.
-fn origin() -> Origin {
+pub fn origin() -> Origin {
     Origin::start(|seen, wire| {
         let mut fields = vec![
             ("Date", "Sat, 21 Nov 2026 10:00:00 GMT"),
@@ -39,7 +39,7 @@ fn origin() -> Origin {
     .unwrap()
 }
 
-const PATHS: [&str; 10] = [
+pub const PATHS: [&str; 10] = [
     "/", "/dated", "/tagged", "/weak", "/missing", "/moved", "/private", "/cookie", "/passed",
     "/a?x=1",
 ];
@@ -184,32 +184,33 @@ fn requests_of_every_kind_are_answered_alike() {
             }
         }
     }
-    let odd: &[&[u8]] = &[
-        b"GET / HTTP/1.0\r\n\r\n",
-        b"GET / HTTP/1.1\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: example.test\r\nHost: example.test\r\nConnection: close\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: elsewhere.test\r\nConnection: close\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: EXAMPLE.test.:8080\r\nConnection: close\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: exa mple\r\nConnection: close\r\n\r\n",
-        b"GET http://example.test/tagged HTTP/1.1\r\nHost: other.test\r\nConnection: close\r\n\r\n",
-        b"GET /tagged?utm_source=x&fbclid=y HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
-        b"GET /a?utm_source=x&x=1 HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
-        b"GET /moved?utm_source=x HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
-        b"GET /./x/../tagged HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
-        b"GET /%74agged HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
-        b"GET /tagged#x HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
-        b"GET /tagged HTTP/1.1\r\nHost: example.test\r\nX: a\nb\r\nConnection: close\r\n\r\n",
-        b"GET  /tagged HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
-        b"\r\n\r\nGET /tagged HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
-        b"get /tagged HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
-        b"GET /tagged HTTP/1.1\r\nHost: example.test\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc",
-        b"GET /tagged HTTP/1.1\r\nHost: example.test\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
-        b"GET /tagged HTTP/2.0\r\nHost: example.test\r\nConnection: close\r\n\r\n",
-    ];
-    for bytes in odd {
+    for bytes in ODD {
         both.agree_on(bytes);
     }
 }
+
+pub const ODD: &[&[u8]] = &[
+    b"GET / HTTP/1.0\r\n\r\n",
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: example.test\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: elsewhere.test\r\nConnection: close\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: EXAMPLE.test.:8080\r\nConnection: close\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: exa mple\r\nConnection: close\r\n\r\n",
+    b"GET http://example.test/tagged HTTP/1.1\r\nHost: other.test\r\nConnection: close\r\n\r\n",
+    b"GET /tagged?utm_source=x&fbclid=y HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+    b"GET /a?utm_source=x&x=1 HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+    b"GET /moved?utm_source=x HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+    b"GET /./x/../tagged HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+    b"GET /%74agged HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+    b"GET /tagged#x HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+    b"GET /tagged HTTP/1.1\r\nHost: example.test\r\nX: a\nb\r\nConnection: close\r\n\r\n",
+    b"GET  /tagged HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+    b"\r\n\r\nGET /tagged HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+    b"get /tagged HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+    b"GET /tagged HTTP/1.1\r\nHost: example.test\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc",
+    b"GET /tagged HTTP/1.1\r\nHost: example.test\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+    b"GET /tagged HTTP/2.0\r\nHost: example.test\r\nConnection: close\r\n\r\n",
+];
 
 #[test]
 fn pipelines_and_random_requests_are_answered_alike() {
@@ -233,10 +234,10 @@ fn pipelines_and_random_requests_are_answered_alike() {
 }
 
 /// xorshift64.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -28,7 +28,7 @@ fn lines_with(text: &str, words: &str) -> usize {
 }
 
 /// The metrics, from the admin socket.
-fn metrics(stage: &Stage) -> String {
+pub fn metrics(stage: &Stage) -> String {
     let admin = stage.galley.admin().unwrap();
     let mut socket = UnixStream::connect(admin.trim_start_matches("unix:")).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -237,6 +237,10 @@ pub(super) fn refused(why: RefusedWhy) -> Advice {
             "no site has this host",
             "add it to a site's `hosts`, with and without `www`; if a proxy stands in front, it must pass the host on",
         ),
+        RefusedWhy::Misdirected => Advice::new(
+            "the certificate that the client was shown speaks for other hosts",
+            "a browser asks again over a connection of its own; other clients must name the host in the handshake (SNI)",
+        ),
         RefusedWhy::BadRequest => Advice::fine("it is not HTTP as Galley reads it"),
         RefusedWhy::HeadTooLarge => Advice::new(
             "its head is larger than allowed",

@@ -1,0 +1,160 @@
+//! Certificates at a start, and looking after them; how upstreams are spoken with over TLS.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use galley_config::{Config, HttpUpstream, Site, TlsVersion, Upstream, UpstreamTls};
+use galley_rules::route::HostPattern;
+use tokio::task::JoinHandle;
+
+use super::StartError;
+use crate::clock::Clock;
+use crate::tls::{Acceptor, Certificates, Client, Least, Watch, Watched, acceptor};
+
+/// The certificates of a configuration.
+pub(super) struct Tls {
+    pub(super) certificates: Arc<Certificates>,
+    /// How handshakes are answered; `None` where nobody listens for them.
+    pub(super) acceptor: Option<Acceptor>,
+    watch: Watch,
+}
+
+/// Reads all certificates.
+pub(super) fn open(config: &Config) -> Result<Tls, StartError> {
+    let certificates = Arc::new(Certificates::default());
+    let mut watched = Vec::new();
+    let mut slots = Vec::new();
+    for site in &config.sites {
+        let read = Watched::read(&site.name, &site.certificates);
+        let read = read.map_err(|trouble| StartError::Certificate {
+            site: site.name.clone(),
+            trouble,
+        })?;
+        if let Some(one) = read {
+            let hosts: Vec<String> = site.hosts.iter().map(host_text).collect();
+            slots.push((hosts, Arc::clone(&one.slot)));
+            watched.push(one);
+        }
+    }
+    let slots = slots.iter();
+    certificates.add(slots.map(|(hosts, slot)| (hosts.as_slice(), Arc::clone(slot))));
+    let listens = config.sites.iter().any(|site| !site.listen_tls.is_empty());
+    let acceptor = if listens {
+        let least = match config.server.tls_min_version {
+            TlsVersion::V12 => Least::Tls12,
+            TlsVersion::V13 => Least::Tls13,
+        };
+        Some(acceptor(&certificates, least, PROTOCOLS).map_err(StartError::Tls)?)
+    } else {
+        None
+    };
+    Ok(Tls {
+        certificates,
+        acceptor,
+        watch: Watch::new(watched),
+    })
+}
+
+/// Looks at the files now and then, until it is dropped.
+pub(super) fn look_after(tls: Tls, clock: Clock) -> Option<Looking> {
+    let mut watch = tls.watch;
+    if watch.is_empty() {
+        return None;
+    }
+    watch.tell(clock.wall());
+    let task = tokio::spawn(async move {
+        let mut looks: u32 = 0;
+        loop {
+            tokio::time::sleep(LOOK).await;
+            looks = looks.wrapping_add(1);
+            // On a helper thread, as every file may lie on a slow disk.
+            let looked = tokio::task::spawn_blocking(move || {
+                watch.look();
+                if looks.is_multiple_of(LOOKS_A_DAY) {
+                    watch.tell(clock.wall());
+                }
+                watch
+            });
+            match looked.await {
+                Ok(back) => watch = back,
+                Err(_) => return tracing::error!("certificates are not looked after any more"),
+            }
+        }
+    });
+    Some(Looking(task))
+}
+
+/// Ends with its drop.
+pub(super) struct Looking(JoinHandle<()>);
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// How the `https` upstreams of all sites are spoken with, one way for each name and its authority: what the system trusts is
+/// read once.
+#[derive(Default)]
+pub(super) struct Clients(HashMap<(String, UpstreamTls), Arc<Client>>);
+
+impl Clients {
+    pub(super) fn of(sites: &[Site]) -> Result<Self, StartError> {
+        let mut all = Self::default();
+        for site in sites {
+            let upstreams = site.further.iter().chain([&site.upstream]);
+            for upstream in upstreams {
+                let Upstream::Http(servers) = upstream else {
+                    continue;
+                };
+                for server in servers.iter().filter(|server| server.tls) {
+                    all.add(site, server)?;
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    fn add(&mut self, site: &Site, server: &HttpUpstream) -> Result<(), StartError> {
+        let key = key(site, server);
+        if !self.0.contains_key(&key) {
+            let tls = &site.upstream_tls;
+            let client = Client::new(&key.0, tls.ca.as_deref(), tls.verify);
+            let client = client.map_err(|cause| StartError::UpstreamTls {
+                site: site.name.clone(),
+                cause,
+            })?;
+            self.0.insert(key, Arc::new(client));
+        }
+        Ok(())
+    }
+
+    /// How a server of a site is spoken with; `None`: in plain.
+    pub(super) fn find(&self, site: &Site, server: &HttpUpstream) -> Option<Arc<Client>> {
+        let client = server.tls.then(|| self.0.get(&key(site, server)))?;
+        client.cloned()
+    }
+}
+
+fn key(site: &Site, server: &HttpUpstream) -> (String, UpstreamTls) {
+    let name = site.upstream_tls.name.as_ref().unwrap_or(&server.host);
+    (name.clone(), site.upstream_tls.clone())
+}
+
+fn host_text(host: &HostPattern) -> String {
+    match host {
+        HostPattern::Exact(name) => name.clone(),
+        HostPattern::Wildcard(rest) => format!("*{rest}"),
+        HostPattern::Any => "*".to_owned(),
+    }
+}
+
+/// What is spoken behind a handshake, the first that the client knows too.
+const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
+
+/// Between two looks at the files: two questions to the file system for each certificate.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Looks after which bad dates are told again: some 24 hours.
+const LOOKS_A_DAY: u32 = 17_280;

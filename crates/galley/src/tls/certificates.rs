@@ -1,0 +1,234 @@
+//! Certificates by name.
+//!
+//! Hosts lead to a [`Slot`], and a slot to the certificates of now: renewing one changes its slot alone, however many names
+//! there are. Names are looked up as hosts of sites are: the exact one, else the longest `*.`, else `*`. A client that names
+//! nobody gets the slot of `*`, or else the one that came first; a client that names somebody unknown gets none, and so learns no
+//! other site's name (RFC 6066 section 3 allows both).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use galley_certs::{Certificate, Trouble};
+use rustls::SignatureAlgorithm;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use super::server::ACME;
+
+/// See the module. Shared by all cores.
+#[derive(Debug, Default)]
+pub struct Certificates {
+    table: ArcSwap<Table>,
+    challenges: ArcSwap<HashMap<String, Arc<CertifiedKey>>>,
+    /// Held while a table is made from the one before.
+    changing: Mutex<()>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Table {
+    /// `example.com`, `.example.com` for every name below it, `*`.
+    hosts: HashMap<Arc<str>, Arc<Slot>>,
+    first: Option<Arc<Slot>>,
+}
+
+/// The certificates of one site: of several kinds of key, a client gets the first that it understands.
+#[derive(Debug)]
+pub struct Slot(ArcSwap<Chain>);
+
+/// Certificates for the same hosts, those with short signatures first; never empty.
+#[derive(Debug)]
+pub struct Chain(Vec<Arc<Certificate>>);
+
+impl Chain {
+    /// `None` of no certificate.
+    pub fn new(mut all: Vec<Arc<Certificate>>) -> Option<Self> {
+        // An RSA signature costs the core twenty times as much as one on P-256.
+        all.sort_by_key(|one| one.certified.key.algorithm() == SignatureAlgorithm::RSA);
+        (!all.is_empty()).then_some(Self(all))
+    }
+
+    /// The certificates.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Certificate>> {
+        self.0.iter()
+    }
+
+    fn choose(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let schemes = hello.signature_schemes();
+        let understood = |one: &&Arc<Certificate>| {
+            let key = &one.certified.key;
+            key.choose_scheme(schemes).is_some()
+        };
+        let chosen = self.0.iter().find(understood).or(self.0.first())?;
+        Some(Arc::clone(&chosen.certified))
+    }
+}
+
+impl Slot {
+    /// A place for certificates.
+    pub fn new(chain: Chain) -> Arc<Self> {
+        Arc::new(Self(ArcSwap::from_pointee(chain)))
+    }
+
+    /// Its certificates from now on; connections that stand keep theirs.
+    pub fn renew(&self, chain: Chain) {
+        self.0.store(Arc::new(chain));
+    }
+
+    /// Its certificates now.
+    pub fn chain(&self) -> Arc<Chain> {
+        self.0.load_full()
+    }
+
+    fn covers(&self, host: &str) -> bool {
+        self.0.load().iter().any(|one| one.names.covers(host))
+    }
+}
+
+impl Certificates {
+    /// Gives hosts their slots, all in one step; a host that has one already keeps it. `hosts` are canonical: `example.com`,
+    /// `*.example.com`, `*`.
+    pub fn add<'h>(&self, all: impl IntoIterator<Item = (&'h [String], Arc<Slot>)>) {
+        self.change(|table| {
+            for (hosts, slot) in all {
+                table.first.get_or_insert_with(|| Arc::clone(&slot));
+                for host in hosts {
+                    let slot = Arc::clone(&slot);
+                    table.hosts.entry(place(host)).or_insert(slot);
+                }
+            }
+        });
+    }
+
+    /// The certificate of `names` from now on, in place of what they had.
+    ///
+    /// Errors: what is wrong with it.
+    pub fn put(&self, names: &[String], key: Arc<CertifiedKey>) -> Result<(), Trouble> {
+        let certificate = Arc::new(Certificate::of(key)?);
+        let chain = Chain::new(vec![certificate]).ok_or(Trouble::Missing("certificate"))?;
+        let slot = Slot::new(chain);
+        self.change(|table| {
+            let had = names
+                .iter()
+                .find_map(|name| table.hosts.get(&*place(name)).cloned());
+            let is_first = match (&table.first, &had) {
+                (None, _) => true,
+                (Some(first), Some(had)) => Arc::ptr_eq(first, had),
+                (Some(_), None) => false,
+            };
+            if is_first {
+                table.first = Some(Arc::clone(&slot));
+            }
+            for name in names {
+                table.hosts.insert(place(name), Arc::clone(&slot));
+            }
+        });
+        Ok(())
+    }
+
+    /// Answers the challenge of an authority for `name` (RFC 8737): handshakes that speak of nothing else get `key`.
+    pub fn put_challenge(&self, name: &str, key: Arc<CertifiedKey>) {
+        self.challenges.rcu(|all| {
+            let mut all = HashMap::clone(all);
+            all.insert(name.to_ascii_lowercase(), Arc::clone(&key));
+            all
+        });
+    }
+
+    /// The challenge is over.
+    pub fn drop_challenge(&self, name: &str) {
+        let name = name.to_ascii_lowercase();
+        self.challenges.rcu(|all| {
+            let mut all = HashMap::clone(all);
+            all.remove(&name);
+            all
+        });
+    }
+
+    /// The slot for the name that a client asks for.
+    pub fn find(&self, name: Option<&str>) -> Option<Arc<Slot>> {
+        let table = self.table.load();
+        let Some(name) = name else {
+            return table.hosts.get("*").or(table.first.as_ref()).cloned();
+        };
+        let below = || {
+            name.match_indices('.')
+                .filter_map(|(dot, _)| name.get(dot..))
+        };
+        let found = table.hosts.get(name);
+        let found = found.or_else(|| below().find_map(|suffix| table.hosts.get(suffix)));
+        found.or_else(|| table.hosts.get("*")).cloned()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Table)) {
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = Table::clone(&self.table.load());
+        change(&mut table);
+        self.table.store(Arc::new(table));
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let name = hello.server_name().map(str::to_ascii_lowercase);
+        if is_challenge(&hello) {
+            return self.challenges.load().get(&name?).cloned();
+        }
+        self.find(name.as_deref())?.chain().choose(&hello)
+    }
+}
+
+/// RFC 8737 section 3: whoever validates offers this protocol and no other.
+fn is_challenge(hello: &ClientHello<'_>) -> bool {
+    hello.alpn().is_some_and(|mut all| {
+        let only = all.next() == Some(ACME);
+        only && all.next().is_none()
+    })
+}
+
+/// The form of a host in the table.
+fn place(host: &str) -> Arc<str> {
+    let host = host.to_ascii_lowercase();
+    match host.strip_prefix("*.") {
+        Some(_) => host.get(1..).unwrap_or_default().into(),
+        None => host.into(),
+    }
+}
+
+/// What a connection was answered with.
+#[derive(Clone, Debug)]
+pub struct Presented {
+    certificates: Arc<Certificates>,
+    /// As the client asked, in lower case.
+    name: Option<Box<str>>,
+    slot: Option<Arc<Slot>>,
+}
+
+impl Presented {
+    /// To a client that asked for `name`.
+    pub fn new(certificates: &Arc<Certificates>, name: Option<&str>) -> Self {
+        let name = name.map(str::to_ascii_lowercase);
+        Self {
+            certificates: Arc::clone(certificates),
+            slot: certificates.find(name.as_deref()),
+            name: name.map(Into::into),
+        }
+    }
+
+    /// Whether a request for a canonical host may come over this connection: the client asked for it by name, or what it was
+    /// shown speaks for the host, or the host has the same certificates. Otherwise the client believes to speak with
+    /// somebody else (RFC 9110 section 15.5.20).
+    pub fn allows(&self, host: &str) -> bool {
+        if self.name.as_deref() == Some(host) {
+            return true;
+        }
+        let Some(slot) = &self.slot else { return false };
+        let is_same = |other: &Arc<Slot>| Arc::ptr_eq(slot, other);
+        slot.covers(host)
+            || self
+                .certificates
+                .find(Some(host))
+                .as_ref()
+                .is_some_and(is_same)
+    }
+}

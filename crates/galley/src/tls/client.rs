@@ -1,0 +1,139 @@
+//! TLS towards upstreams: whom we expect there, and who vouches for it.
+//!
+//! The system's own store vouches where no file is named: an internal authority that the machine trusts is then trusted here
+//! too, and `ca-certificates` keeps it up to date. A list inside the program would know neither.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use galley_certs::Trouble;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// How one upstream is spoken with.
+#[derive(Clone)]
+pub struct Client {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+/// Why an upstream cannot be spoken with over TLS.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientTrouble {
+    /// The file of authorities.
+    #[error("`site.upstream_tls` names a `ca` {0}")]
+    Ca(Trouble),
+    /// The system has no authorities.
+    #[error(
+        "the system trusts no authority: install `ca-certificates`, or name one with `ca` in `site.upstream_tls`"
+    )]
+    NoRoots,
+    /// The name is none.
+    #[error("`{0}` is no name that a certificate can have")]
+    Name(String),
+    /// The cryptography itself is not usable.
+    #[error("TLS cannot be used: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+impl Client {
+    /// For the upstream that says it is `name`. `ca`: who vouches for it, instead of the system's authorities. Blocks on the
+    /// disk.
+    pub fn new(name: &str, ca: Option<&Path>, verify: bool) -> Result<Self, ClientTrouble> {
+        let bare = name.trim_start_matches('[').trim_end_matches(']');
+        let name = ServerName::try_from(bare.to_owned())
+            .map_err(|_| ClientTrouble::Name(bare.to_owned()))?;
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()?;
+        let mut config = if verify {
+            builder.with_root_certificates(roots(ca)?)
+        } else {
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+        }
+        .with_no_client_auth();
+        // RFC 7301: an upstream that speaks HTTP/2 as well must not take us for somebody who does.
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self {
+            config: Arc::new(config),
+            name,
+        })
+    }
+
+    /// The handshake. Not cancel-safe: the connection is lost with it.
+    pub async fn connect(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let connector = TlsConnector::from(Arc::clone(&self.config));
+        connector.connect(self.name.clone(), stream).await
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("name", &self.name).finish()
+    }
+}
+
+fn roots(ca: Option<&Path>) -> Result<RootCertStore, ClientTrouble> {
+    let mut store = RootCertStore::empty();
+    let found = match ca {
+        Some(path) => galley_certs::read_roots(path).map_err(ClientTrouble::Ca)?,
+        None => rustls_native_certs::load_native_certs().certs,
+    };
+    // Some authorities of every system are older than what can be read; the others vouch all the same.
+    let (taken, _) = store.add_parsable_certificates(found);
+    match (taken, ca) {
+        (0, None) => Err(ClientTrouble::NoRoots),
+        (0, Some(_)) => Err(ClientTrouble::Ca(Trouble::Missing("usable certificate"))),
+        _ => Ok(store),
+    }
+}
+
+/// `verify = false`: whoever answers is believed. It keeps out listeners, and nobody who stands in between.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, cert, dss, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

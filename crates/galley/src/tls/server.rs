@@ -1,0 +1,70 @@
+//! What all handshakes with clients have in common.
+//!
+//! Sessions are resumed by tickets, whose keys last six hours, are followed by others and never leave the memory; nothing is
+//! kept for a client but by those few of TLS 1.2 that take no tickets. There is no early data: it can be replayed.
+
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::server::{ServerSessionMemoryCache, WantsServerCert};
+use rustls::{ConfigBuilder, SupportedProtocolVersion};
+
+use super::certificates::Certificates;
+
+/// The oldest version that is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Least {
+    /// TLS 1.2, and 1.3 with those who know it.
+    Tls12,
+    /// TLS 1.3 alone.
+    Tls13,
+}
+
+/// What a front core answers handshakes with.
+#[derive(Clone)]
+pub struct Acceptor {
+    /// How.
+    pub config: Arc<ServerConfig>,
+    /// With what.
+    pub certificates: Arc<Certificates>,
+}
+
+/// Handshakes with `certificates`, which then speak one of `protocols`, the first that both know.
+///
+/// Errors: only where the cryptography itself is not usable.
+pub fn acceptor(
+    certificates: &Arc<Certificates>,
+    least: Least,
+    protocols: &[&[u8]],
+) -> Result<Acceptor, rustls::Error> {
+    let resolver = Arc::clone(certificates);
+    let mut config = builder(least)?.with_cert_resolver(resolver);
+    config.alpn_protocols = protocols.iter().map(|one| one.to_vec()).collect();
+    // Last: it is agreed on only where the client knows nothing else, and then `resolve` knows the challenge or refuses.
+    config.alpn_protocols.push(ACME.to_vec());
+    config.ticketer = aws_lc_rs::Ticketer::new()?;
+    config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
+    Ok(Acceptor {
+        config: Arc::new(config),
+        certificates: Arc::clone(certificates),
+    })
+}
+
+fn builder(least: Least) -> Result<ConfigBuilder<ServerConfig, WantsServerCert>, rustls::Error> {
+    let versions: &[&SupportedProtocolVersion] = match least {
+        Least::Tls12 => &[&rustls::version::TLS13, &rustls::version::TLS12],
+        Least::Tls13 => &[&rustls::version::TLS13],
+    };
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider);
+    Ok(builder
+        .with_protocol_versions(versions)?
+        .with_no_client_auth())
+}
+
+/// The protocol of an authority that validates a name (RFC 8737).
+pub const ACME: &[u8] = b"acme-tls/1";
+
+/// Sessions that are kept here, of some hundred bytes.
+const SESSIONS: usize = 1024;

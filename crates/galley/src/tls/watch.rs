@@ -1,0 +1,155 @@
+//! Certificate files that change: whoever renews them writes them anew, and the next handshake has the new one.
+//!
+//! Each look asks the file system only; a file whose stamp has changed is read, and a pair that is not in order (often because
+//! the second of its files is still to be written) leaves the old one in force until a stamp changes again. Nothing is lost
+//! by looking between two writes.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use galley_certs::{Certificate, Files, Standing};
+
+use super::certificates::{Chain, Slot};
+
+/// Certificate files with what they were turned into. One thread looks after all of them.
+#[derive(Debug, Default)]
+pub struct Watch(Vec<Watched>);
+
+/// The files of one site.
+#[derive(Debug)]
+pub struct Watched {
+    /// The site, for the log.
+    pub site: String,
+    /// Whose certificates they are.
+    pub slot: Arc<Slot>,
+    files: Vec<(Files, Stamps)>,
+}
+
+impl Watched {
+    /// Reads the certificates of a site. Blocks on the disk.
+    ///
+    /// Errors: what is wrong with the first that cannot be used, with its file.
+    pub fn read(site: &str, files: &[Files]) -> Result<Option<Self>, String> {
+        // Taken first: what is written meanwhile is seen at the next look.
+        let stamps = files.iter().map(|files| (files.clone(), stamps(files)));
+        let stamps: Vec<_> = stamps.collect();
+        Ok(Chain::new(read_all(files)?).map(|chain| Self {
+            site: site.to_owned(),
+            slot: Slot::new(chain),
+            files: stamps,
+        }))
+    }
+
+    /// Renews what has changed.
+    fn look(&mut self) {
+        let mut has_changed = false;
+        for (files, known) in &mut self.files {
+            let now = stamps(files);
+            has_changed |= now != *known;
+            *known = now;
+        }
+        if !has_changed {
+            return;
+        }
+        let site = &self.site;
+        let files: Vec<_> = self.files.iter().map(|(files, _)| files.clone()).collect();
+        match read_all(&files) {
+            Err(trouble) => {
+                tracing::error!(
+                    site,
+                    "the certificate has changed and cannot be used, so the old one stays: {trouble}"
+                );
+            }
+            Ok(all) => {
+                let old = self.slot.chain();
+                let is_known = |new: &Arc<Certificate>| old.iter().any(|old| old.is_same(new));
+                if all.iter().all(is_known) {
+                    return;
+                }
+                if let Some(chain) = Chain::new(all) {
+                    self.slot.renew(chain);
+                    tracing::info!(site, "the certificate was renewed");
+                }
+            }
+        }
+    }
+
+    /// Says in the log what the dates are bad at.
+    fn tell(&self, now: SystemTime) {
+        for one in self.slot.chain().iter() {
+            let site = &self.site;
+            let names: Vec<&str> = one.names.iter().take(3).collect();
+            let names = names.join(", ");
+            match one.standing(now) {
+                Standing::Good => {}
+                Standing::Ending => tracing::warn!(
+                    site, %names,
+                    "the certificate ends soon and has not been renewed: look at who renews it"
+                ),
+                Standing::Over => tracing::error!(
+                    site, %names,
+                    "the certificate is expired, and browsers warn of the site: renew it"
+                ),
+                Standing::Early => tracing::error!(
+                    site, %names,
+                    "the certificate does not count yet: look at the clock, and at its dates"
+                ),
+            }
+        }
+    }
+}
+
+impl Watch {
+    /// Looks after these.
+    pub fn new(all: Vec<Watched>) -> Self {
+        Self(all)
+    }
+
+    /// Renews what has changed. Blocks on the disk.
+    pub fn look(&mut self) {
+        self.0.iter_mut().for_each(Watched::look);
+    }
+
+    /// Says in the log which certificates are expired or soon will be.
+    pub fn tell(&self, now: SystemTime) {
+        self.0.iter().for_each(|one| one.tell(now));
+    }
+
+    /// Whether there is nothing to look after.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+fn read_all(files: &[Files]) -> Result<Vec<Arc<Certificate>>, String> {
+    let read = |files| match galley_certs::read(files) {
+        Ok(certificate) => Ok(Arc::new(certificate)),
+        Err((path, trouble)) => Err(format!("`{}`, {trouble}", path.display())),
+    };
+    files.iter().map(read).collect()
+}
+
+/// What the file system says of both files; `None` of one that is not there.
+type Stamps = [Option<Stamp>; 2];
+
+/// Device, inode, length, and when content and owner changed last. A link's target counts: `certbot` renews by links.
+type Stamp = [i128; 5];
+
+fn stamps(files: &Files) -> Stamps {
+    [stamp(&files.cert), stamp(&files.key)]
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let found = fs::metadata(path).ok()?;
+    let at = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+    Some([
+        i128::from(found.dev()),
+        i128::from(found.ino()),
+        i128::from(found.len()),
+        at(found.mtime(), found.mtime_nsec()),
+        at(found.ctime(), found.ctime_nsec()),
+    ])
+}
