@@ -18,7 +18,7 @@ pub enum BodyKind {
     None,
     /// So many bytes; zero when the client said zero.
     Length(u64),
-    /// `Transfer-Encoding: chunked`.
+    /// `Transfer-Encoding: chunked`; in HTTP/2, that no length was announced.
     Chunked,
 }
 
@@ -63,13 +63,13 @@ impl Framing<'_> {
     pub fn answer(&self, known: Option<u64>) -> AnswerFraming {
         let length = match (known, self.version) {
             (Some(bytes), _) => Length::Known(bytes),
-            (None, Version::H11) => Length::Chunked,
+            (None, Version::H11 | Version::H2) => Length::Chunked,
             (None, Version::H10) => Length::UntilClose,
         };
         let connection = match self.version {
             _ if !self.keep_alive || length == Length::UntilClose => Connection::Close,
             Version::H10 => Connection::KeepAlive10,
-            Version::H11 => Connection::KeepAlive,
+            Version::H11 | Version::H2 => Connection::KeepAlive,
         };
         AnswerFraming { length, connection }
     }
@@ -81,26 +81,21 @@ impl Framing<'_> {
 /// Cost: one pass over the fields, no allocation.
 pub fn frame<'b>(head: &Head<'b, '_>) -> Result<Framing<'b>, Refusal> {
     let seen = Seen::gather(head)?;
-    let authority = target_authority(head.method, head.target)?;
-    let is_h11 = head.version == Version::H11;
-    let host = match (authority, seen.host) {
-        // Also with an absolute-form target HTTP/1.1 must send Host (RFC 9112 section 3.2).
-        (_, None) if is_h11 => return Err(Refusal::Host),
-        (Some(text), _) => Host::Target(text),
-        (None, Some(text)) => Host::Field(text),
-        (None, None) => Host::Missing,
-    };
     let body = seen.body(head.version)?;
-    Ok(Framing {
-        version: head.version,
-        body,
-        keep_alive: !seen.close && (is_h11 || seen.keep_alive),
-        // RFC 9110 section 10.1.1: ignored in HTTP/1.0, pointless without a body.
-        expect_continue: seen.expect_continue && is_h11 && !body.is_empty(),
-        // RFC 9110 section 7.8: ignored in HTTP/1.0; without the connection option it was not meant for us.
-        upgrade: seen.upgrade && seen.upgrade_option && is_h11,
-        host,
-    })
+    seen.settle(head, body)
+}
+
+/// As [`frame`], for a head that came by HTTP/2, whose last frame says where the body ends. `is_end`: that was the head's.
+///
+/// Errors: those of [`frame`], and `ContentLength` where a body is announced and none can come (RFC 9113 section 8.1.1).
+pub fn frame_h2<'b>(head: &Head<'b, '_>, is_end: bool) -> Result<Framing<'b>, Refusal> {
+    let seen = Seen::gather(head)?;
+    let body = match (seen.body(head.version)?, is_end) {
+        (BodyKind::None, false) => BodyKind::Chunked,
+        (body, true) if !body.is_empty() => return Err(Refusal::ContentLength),
+        (body, _) => body,
+    };
+    seen.settle(head, body)
 }
 
 /// The framing fields of one head, as they came.
@@ -166,6 +161,28 @@ impl<'b> Seen<'b> {
             self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
             self.upgrade_option |= option.eq_ignore_ascii_case(b"upgrade");
         }
+    }
+
+    fn settle(&self, head: &Head<'b, '_>, body: BodyKind) -> Result<Framing<'b>, Refusal> {
+        let is_h10 = head.version == Version::H10;
+        let authority = target_authority(head.method, head.target)?;
+        let host = match (authority, self.host) {
+            // Also with an absolute-form target HTTP/1.1 must send Host (RFC 9112 section 3.2).
+            (_, None) if !is_h10 => return Err(Refusal::Host),
+            (Some(text), _) => Host::Target(text),
+            (None, Some(text)) => Host::Field(text),
+            (None, None) => Host::Missing,
+        };
+        Ok(Framing {
+            version: head.version,
+            body,
+            keep_alive: !self.close && (!is_h10 || self.keep_alive),
+            // RFC 9110 section 10.1.1: ignored in HTTP/1.0, pointless without a body.
+            expect_continue: self.expect_continue && !is_h10 && !body.is_empty(),
+            // RFC 9110 section 7.8: ignored in HTTP/1.0; without the connection option it was not meant for us.
+            upgrade: self.upgrade && self.upgrade_option && head.version == Version::H11,
+            host,
+        })
     }
 
     /// RFC 9112 section 6.3, rules 3, 4, 6 and 7.

@@ -41,13 +41,15 @@ impl Default for Limits {
     }
 }
 
-/// The two versions that are spoken.
+/// The versions that are spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// HTTP/1.0.
     H10,
     /// HTTP/1.1.
     H11,
+    /// HTTP/2; see [`crate::h2`].
+    H2,
 }
 
 /// A whole request head as it lies in the buffer.
@@ -61,7 +63,7 @@ pub struct Head<'b, 'r> {
     pub target: &'b [u8],
     /// From the request line.
     pub version: Version,
-    fields: &'r [httparse::Header<'b>],
+    pub(crate) fields: &'r [httparse::Header<'b>],
 }
 
 /// Room for the field lines of one head: about 3 KiB, for the stack, so that reading needs no allocation and moves nothing. A

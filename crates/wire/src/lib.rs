@@ -8,11 +8,12 @@
 //! reading allocates nothing.
 //!
 //! The way of a request: [`head::resume`] until it is whole, [`framing::frame`], [`body::BodyReader`],
-//! [`framing::Framing::answer`], [`answer::write_head`].
+//! [`framing::Framing::answer`], [`answer::write_head`]. What came by HTTP/2 takes the same way from [`h2::head`] on.
 
 pub mod answer;
 pub mod body;
 pub mod framing;
+pub mod h2;
 pub mod head;
 
 mod host;

@@ -1,0 +1,255 @@
+//! A request that came by HTTP/2 as the [`Head`] that an HTTP/1 request has, so that there is one opinion about it.
+//!
+//! RFC 9113 section 8 read strictly, and beyond it whatever [`crate::head`] refuses: a head that could not have come by
+//! HTTP/1 with the same meaning is refused, because what is behind may translate it once more (request smuggling by
+//! downgrade). What the HTTP/2 library checks already is checked again: this is the place that promises it.
+//!
+//! The authority becomes the first field, `host`; no other one is left. Crumbs of cookies are joined by the caller.
+
+use crate::head::{Head, Limits, MAX_FIELDS, METHOD_BYTES, Refusal, Version};
+use crate::token::{is_token, is_value_byte};
+
+/// What stands in the pseudo-header fields (RFC 9113 section 8.3.1).
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'b> {
+    /// `:method`.
+    pub method: &'b str,
+    /// `:scheme`, where it is known.
+    pub scheme: Option<&'b str>,
+    /// `:authority`.
+    pub authority: Option<&'b str>,
+    /// `:path`; for `CONNECT` the authority.
+    pub target: &'b str,
+}
+
+/// Room for the fields of one head, for the stack.
+pub struct Room<'b>([httparse::Header<'b>; MAX_FIELDS + 1]);
+
+impl Room<'_> {
+    /// Empty.
+    pub const fn new() -> Self {
+        Self([httparse::EMPTY_HEADER; MAX_FIELDS + 1])
+    }
+}
+
+impl Default for Room<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The head of a request.
+///
+/// Errors: as [`crate::head::parse`], with the same limits, counted as if the head had been sent by HTTP/1; `Host` where `host`
+/// says something else than the authority; `Field` for what belongs to a connection of HTTP/1.
+/// Cost: one pass over the fields, no allocation.
+pub fn head<'b, 'r>(
+    line: &Line<'b>,
+    fields: impl Iterator<Item = (&'b str, &'b [u8])>,
+    limits: &Limits,
+    room: &'r mut Room<'b>,
+) -> Result<Head<'b, 'r>, Refusal> {
+    check_line(line, limits)?;
+    let mut bytes = line.method.len() + line.target.len() + LINE_BYTES;
+    let mut count = 0;
+    let own = line.authority.map(|text| ("host", text.as_bytes()));
+    let others = fields.filter_map(|(name, value)| match (name, line.authority) {
+        ("host", Some(authority)) if value.eq_ignore_ascii_case(authority.as_bytes()) => None,
+        ("host", Some(_)) => Some(Err(Refusal::Host)),
+        field => Some(check_field(field.0, value).map(|()| (name, value))),
+    });
+    for field in own.map(Ok).into_iter().chain(others) {
+        let (name, value) = field?;
+        bytes += name.len() + value.len() + FIELD_BYTES;
+        if bytes > limits.head_bytes {
+            return Err(Refusal::HeadTooLarge);
+        }
+        if count >= limits.fields.min(MAX_FIELDS) {
+            return Err(Refusal::TooManyFields);
+        }
+        let slot = room.0.get_mut(count).ok_or(Refusal::TooManyFields)?;
+        *slot = httparse::Header { name, value };
+        count += 1;
+    }
+    Ok(Head {
+        method: line.method,
+        target: line.target.as_bytes(),
+        version: Version::H2,
+        fields: room.0.get(..count).unwrap_or_default(),
+    })
+}
+
+fn check_line(line: &Line<'_>, limits: &Limits) -> Result<(), Refusal> {
+    if !is_token(line.method.as_bytes()) || line.method.len() > METHOD_BYTES {
+        return Err(Refusal::Method);
+    }
+    if line.target.len() > limits.target_bytes {
+        return Err(Refusal::TargetTooLong);
+    }
+    // An absolute form would name a second authority.
+    let has_form = match line.method {
+        "CONNECT" => true,
+        "OPTIONS" => line.target == "*" || line.target.starts_with('/'),
+        _ => line.target.starts_with('/'),
+    };
+    let is_visible = line.target.bytes().all(|byte| byte.is_ascii_graphic());
+    if !has_form || !is_visible {
+        return Err(Refusal::Target);
+    }
+    match line.scheme {
+        None | Some("http" | "https") => Ok(()),
+        Some(_) => Err(Refusal::Target),
+    }
+}
+
+/// RFC 9113 sections 8.2.1 and 8.2.2.
+fn check_field(name: &str, value: &[u8]) -> Result<(), Refusal> {
+    let is_name = is_token(name.as_bytes()) && !name.bytes().any(|byte| byte.is_ascii_uppercase());
+    let is_edge = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let is_value = value.iter().all(|&byte| is_value_byte(byte))
+        && !is_edge(value.first())
+        && !is_edge(value.last());
+    let is_of_connection = match name {
+        "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade" => true,
+        "te" => value != b"trailers",
+        _ => false,
+    };
+    if is_name && is_value && !is_of_connection {
+        Ok(())
+    } else {
+        Err(Refusal::Field)
+    }
+}
+
+/// Spaces, version and line end of a request line, and the empty line.
+const LINE_BYTES: usize = " HTTP/1.1\r\n".len() + 1 + 2;
+
+/// Colon, space and line end.
+const FIELD_BYTES: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::framing::{self, BodyKind, Host};
+
+    const GET: Line<'static> = Line {
+        method: "GET",
+        scheme: Some("http"),
+        authority: Some("a.test"),
+        target: "/x?y",
+    };
+
+    fn outcome(line: &Line<'_>, fields: &[(&'static str, &'static str)]) -> Result<usize, Refusal> {
+        let mut room = Room::new();
+        let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
+        head(line, fields, &Limits::default(), &mut room).map(|head| head.count())
+    }
+
+    #[test]
+    fn the_authority_is_the_only_host() {
+        let mut room = Room::new();
+        let fields = [("accept", &b"*/*"[..]), ("host", b"A.test")];
+        let head = head(&GET, fields.into_iter(), &Limits::default(), &mut room).unwrap();
+        let fields: Vec<_> = head.fields().collect();
+        assert_eq!(fields, [("host", &b"a.test"[..]), ("accept", b"*/*")]);
+        let framing = framing::frame_h2(&head, true).unwrap();
+        assert_eq!(framing.host, Host::Field("a.test"));
+        assert_eq!(outcome(&GET, &[("host", "b.test")]), Err(Refusal::Host));
+        let alone = Line {
+            authority: None,
+            ..GET
+        };
+        assert_eq!(outcome(&alone, &[("host", "b.test")]), Ok(1));
+    }
+
+    #[test]
+    fn what_http_1_could_not_say_is_refused() {
+        let bad_fields = [
+            ("Accept", "*/*"),
+            ("a b", "1"),
+            ("", "1"),
+            ("x", "a\r\nb: c"),
+            ("x", "a\0"),
+            ("x", " a"),
+            ("x", "a\t"),
+            ("connection", "close"),
+            ("keep-alive", "5"),
+            ("proxy-connection", "close"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "websocket"),
+            ("te", "gzip"),
+        ];
+        for field in bad_fields {
+            assert_eq!(outcome(&GET, &[field]), Err(Refusal::Field), "{field:?}");
+        }
+        assert_eq!(outcome(&GET, &[("te", "trailers"), ("x", "")]), Ok(3));
+        let bad_targets = [
+            ("GET", "*"),
+            ("GET", ""),
+            ("GET", "a"),
+            ("GET", "http://b.test/"),
+            ("GET", "/a b"),
+            ("GET", "/a\rb"),
+            ("GET", "/\u{e4}"),
+        ];
+        for (method, target) in bad_targets {
+            let line = Line {
+                method,
+                target,
+                ..GET
+            };
+            assert_eq!(outcome(&line, &[]), Err(Refusal::Target), "{target}");
+        }
+        let line = Line {
+            scheme: Some("ftp"),
+            ..GET
+        };
+        assert_eq!(outcome(&line, &[]), Err(Refusal::Target));
+        let line = Line {
+            method: "G T",
+            ..GET
+        };
+        assert_eq!(outcome(&line, &[]), Err(Refusal::Method));
+    }
+
+    #[test]
+    fn limits_are_those_of_http_1() {
+        let many = vec![("x", "1"); MAX_FIELDS];
+        assert_eq!(outcome(&GET, &many), Err(Refusal::TooManyFields));
+        assert_eq!(
+            outcome(&GET, many.get(1..).unwrap_or_default()),
+            Ok(MAX_FIELDS)
+        );
+        let long = "v".repeat(9_000);
+        let target = format!("/{long}");
+        let line = Line {
+            target: &target,
+            ..GET
+        };
+        assert_eq!(outcome(&line, &[]), Err(Refusal::TargetTooLong));
+        let value: &'static str = long.leak();
+        let large = [("x", value); 4];
+        assert_eq!(outcome(&GET, &large), Err(Refusal::HeadTooLarge));
+    }
+
+    #[test]
+    fn a_body_ends_where_its_last_frame_does() {
+        let kind = |fields: &[(&'static str, &'static str)], is_end: bool| {
+            let mut room = Room::new();
+            let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
+            let head = head(&GET, fields, &Limits::default(), &mut room).unwrap();
+            framing::frame_h2(&head, is_end)
+                .map(|framing| (framing.body, framing.expect_continue))
+        };
+        assert_eq!(kind(&[], true), Ok((BodyKind::None, false)));
+        assert_eq!(kind(&[], false), Ok((BodyKind::Chunked, false)));
+        let waits = [("expect", "100-continue")];
+        assert_eq!(kind(&waits, false), Ok((BodyKind::Chunked, true)));
+        assert_eq!(kind(&waits, true), Ok((BodyKind::None, false)));
+        let three = [("content-length", "3")];
+        assert_eq!(kind(&three, false), Ok((BodyKind::Length(3), false)));
+        assert_eq!(kind(&three, true), Err(Refusal::ContentLength));
+        let twice = [("content-length", "3"), ("content-length", "3")];
+        assert_eq!(kind(&twice, false), Err(Refusal::ContentLength));
+    }
+}
