@@ -87,6 +87,7 @@ fn server(given: &Given, cache: &Cache, complaints: &mut Complaints) -> Server {
         drain_timeout: given.value("drain_timeout"),
         max_connections: given.value("max_connections"),
         lane: given.value("lane"),
+        h2c: given.value("h2c"),
     }
 }
 

@@ -85,6 +85,8 @@ pub struct Server {
     pub max_connections: usize,
     /// Whether hits take the short way.
     pub lane: bool,
+    /// Whether HTTP/2 is spoken in the clear.
+    pub h2c: bool,
 }
 
 /// `[admin]`.

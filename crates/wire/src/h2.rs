@@ -238,8 +238,7 @@ mod tests {
             let mut room = Room::new();
             let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
             let head = head(&GET, fields, &Limits::default(), &mut room).unwrap();
-            framing::frame_h2(&head, is_end)
-                .map(|framing| (framing.body, framing.expect_continue))
+            framing::frame_h2(&head, is_end).map(|framing| (framing.body, framing.expect_continue))
         };
         assert_eq!(kind(&[], true), Ok((BodyKind::None, false)));
         assert_eq!(kind(&[], false), Ok((BodyKind::Chunked, false)));

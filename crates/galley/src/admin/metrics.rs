@@ -17,7 +17,7 @@ use super::auth::Asker;
 use super::php;
 use super::target::{Target, View, target};
 use super::text::{Kind, Text};
-use super::{bodies, disk, load, status, tls};
+use super::{bodies, disk, http2, load, status, tls};
 use crate::compositor::cron::CronState;
 use crate::compositor::tally::Fills;
 use crate::serve::Site;
@@ -185,6 +185,7 @@ fn server(state: &State, text: &mut Text) {
     tls::handshakes(state, text);
     bodies::metrics(state, text);
     disk::metrics(state, text);
+    http2::metrics(state, text);
 }
 
 fn sites(rows: &[Row], text: &mut Text) {

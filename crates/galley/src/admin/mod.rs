@@ -10,6 +10,7 @@ mod cache;
 mod disk;
 mod entry;
 mod history;
+mod http2;
 mod load;
 mod metrics;
 mod orders;

@@ -28,6 +28,7 @@ use crate::serve::{
 use crate::supervise::{Managed, Numbers};
 use crate::sys;
 use crate::telemetry::access::AccessLog;
+use crate::telemetry::errors::Seldom;
 use crate::tls::Certificates;
 use crate::upstream::{Address, End, HttpServer, PoolSpec, Target};
 
@@ -61,6 +62,7 @@ pub(super) fn build(
         clock,
         identity: format!("galley-{:016x}", u64::from_ne_bytes(sys::random_bytes())),
         upstream_warnings: UpstreamWarnings::new(UPSTREAM_WARNINGS_PER_S),
+        http2_floods: Seldom::new(FLOOD_WARNING_EVERY_S),
         durable: durable.clone(),
         spools: Arc::clone(&spools),
         compressor: Arc::clone(&compressor),
@@ -384,6 +386,7 @@ pub(super) fn front_limits(config: &Config, connections: usize) -> Limits {
         drain_timeout: server.drain_timeout,
         connections,
         lane: server.lane,
+        h2c: server.h2c,
     }
 }
 
@@ -449,3 +452,6 @@ const CORES_PER_COMPOSITOR: usize = 4;
 
 /// Lines about failing upstreams per second; an outage under load would otherwise fill the disk.
 const UPSTREAM_WARNINGS_PER_S: u32 = 5;
+
+/// One line of those that any client can cause.
+const FLOOD_WARNING_EVERY_S: u32 = 60;

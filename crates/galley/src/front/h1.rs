@@ -18,6 +18,7 @@ use galley_wire::framing::{self, BodyKind, Framing};
 use galley_wire::head::{self, Head, HeadScanner, Parsed, Refusal, Room, Version};
 
 use super::Core;
+use super::h2;
 use super::io::{Gone, Wire};
 use super::lane::{self, Lane};
 use super::record::{End, Open, Said};
@@ -61,9 +62,15 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
     let mut facts = Facts::default();
     let mut lane = Lane::default();
     let mailbox = Mailbox::default();
+    let mut may_be_h2 = core.limits.h2c;
     loop {
         if wire.input.is_empty() && first_byte(&core, &mut wire).await.is_err() {
             return;
+        }
+        if std::mem::take(&mut may_be_h2) && h2::is_greeted(&core, &mut wire).await {
+            let (stream, begun) = wire.into_parts();
+            let connection = h2::resumed(core, (stream, begun), sites, ends);
+            return Box::pin(connection).await;
         }
         match lane::answer(&core, &sites, ends, &mut wire, &mut lane).await {
             None => {}
@@ -298,18 +305,24 @@ fn open<'h>(core: &Core, ends: Ends, head: Option<&Head<'h, '_>>) -> Open<'h> {
 /// Answers what is no request, and counts it as one.
 async fn refuse(core: &Core, wire: &mut Wire, ends: Ends, status: u16) {
     let open = open(core, ends, None);
+    let answer = no_request(status, &open.request_id);
+    let (end, _) = write::answer(wire, answer, Peer::closing()).await;
+    open.close(core, &end);
+}
+
+/// The answer to what is no request.
+pub(super) fn no_request(status: u16, request_id: &str) -> Answer {
     let why = match status {
         408 => RefusedWhy::Timeout,
         413 => RefusedWhy::BodyTooLarge,
         414 | 431 => RefusedWhy::HeadTooLarge,
         _ => RefusedWhy::BadRequest,
     };
-    let answer = Answer::status_page(status, Outcome::Refused(why), &open.request_id);
-    let (end, _) = write::answer(wire, answer, Peer::closing()).await;
-    open.close(core, &end);
+    Answer::status_page(status, Outcome::Refused(why), request_id)
 }
 
-enum Untaken {
+/// Why a body could not be taken in.
+pub(super) enum Untaken {
     Gone,
     Fault(Fault),
 }
@@ -379,7 +392,7 @@ fn body_fault(refusal: Refusal) -> Fault {
 }
 
 /// RFC 9110 §15.6.4: it passes by itself, and the request is not at fault.
-fn no_room(spools: &Spools) -> Untaken {
+pub(super) fn no_room(spools: &Spools) -> Untaken {
     spools.refuse();
     let note = "there is no room for the request's body";
     Fault::new(RefusedWhy::NoRoom, note).into()

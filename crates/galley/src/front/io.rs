@@ -73,6 +73,11 @@ impl Wire {
         }
     }
 
+    /// The socket and what has come by it and is not used yet.
+    pub(super) fn into_parts(self) -> (Socket, BytesMut) {
+        (self.stream, self.input)
+    }
+
     /// Reads what is there into `input`, waiting for at least one byte; `Closed` at the end. Cancel-safe.
     pub(super) async fn fill(stream: &mut Socket, input: &mut BytesMut) -> Result<(), Gone> {
         input.reserve(READ_AT_ONCE);

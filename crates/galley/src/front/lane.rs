@@ -31,7 +31,7 @@ use crate::serve::{self, Hit, Site, Sites};
 pub(super) struct Room {
     facts: Facts,
     key: Vec<u8>,
-    id: String,
+    pub(super) id: String,
     /// Taken while a batch is on its way.
     batch: Vec<Ready<'static>>,
 }
@@ -46,7 +46,7 @@ pub(super) struct Lane {
 
 /// The host that the connection asked for last, so that the next request need not look it up.
 #[derive(Default)]
-struct Known {
+pub(super) struct Known {
     raw: String,
     canonical: String,
     site: Option<Arc<Site>>,
@@ -157,7 +157,9 @@ fn gather<'b>(
         let Some((request, length)) = read_plain(core, rest, &mut lines) else {
             break;
         };
-        let Some((hit, site)) = find(core, place, &request, now, (&mut room, lane)) else {
+        let (head, host) = (&request.head, request.host);
+        let known = &mut lane.host;
+        let Some((hit, site)) = find(core, place, (head, host), now, (&mut room, known)) else {
             break;
         };
         write_head(output, &hit, date, request.keep_alive);
@@ -220,25 +222,25 @@ fn read_plain<'b, 'r>(
     ))
 }
 
-fn find<'l>(
+/// The hit of a request without a body, and its site.
+pub(super) fn find<'l>(
     core: &Core,
     (sites, scheme): (&Sites, Scheme),
-    request: &Plain<'_, '_>,
+    (head, host): (&Head<'_, '_>, &str),
     now: Tick,
-    (room, lane): (&mut Room, &'l mut Lane),
+    (room, known): (&mut Room, &'l mut Known),
 ) -> Option<(Hit, &'l Site)> {
-    let (host, site) = lane.host.find(request.host, sites)?;
+    let (host, site) = known.find(host, sites)?;
     let line = Line {
-        method: request.head.method,
-        target: request.head.target,
+        method: head.method,
+        target: head.target,
         scheme,
         host,
         has_body: false,
         upgrade: false,
     };
     let Room { facts, key, .. } = room;
-    let fields = request.head.fields();
-    facts.gather(&line, fields, &site.core.rules).ok()?;
+    facts.gather(&line, head.fields(), &site.core.rules).ok()?;
     let hit = serve::hit(&core.services, site, facts, now, key)?;
     Some((hit, site))
 }
@@ -260,7 +262,7 @@ fn write_head(output: &mut Vec<u8>, hit: &Hit, date: HttpDate, keep_alive: bool)
     let own = [
         ("cache-control", lifetime),
         ("age", age),
-        ("cache-status", Some(status)),
+        ("cache-status", Some(status.as_bytes())),
     ];
     let own = own
         .into_iter()
@@ -282,10 +284,10 @@ fn write_head(output: &mut Vec<u8>, hit: &Hit, date: HttpDate, keep_alive: bool)
 }
 
 /// What a fresh hit says of itself (RFC 9211).
-const CACHE_STATUS: &[u8] = b"galley; hit";
+pub(super) const CACHE_STATUS: &str = "galley; hit";
 
 /// What a file says of itself.
-const CACHE_STATUS_FILE: &[u8] = b"galley; detail=file";
+pub(super) const CACHE_STATUS_FILE: &str = "galley; detail=file";
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,9 +297,9 @@ mod tests {
     fn a_hit_says_what_the_long_way_says() {
         let mut text = Vec::new();
         Outcome::Hit.write_cache_status(None, &mut text);
-        assert_eq!(text, CACHE_STATUS);
+        assert_eq!(text, CACHE_STATUS.as_bytes());
         text.clear();
         Outcome::File.write_cache_status(None, &mut text);
-        assert_eq!(text, CACHE_STATUS_FILE);
+        assert_eq!(text, CACHE_STATUS_FILE.as_bytes());
     }
 }

@@ -6,6 +6,7 @@
 mod accept;
 mod batch;
 mod h1;
+mod h2;
 mod handshake;
 mod io;
 mod lane;
@@ -54,6 +55,8 @@ pub struct Limits {
     pub connections: usize,
     /// Whether hits may take the short way.
     pub lane: bool,
+    /// Whether HTTP/2 is spoken in the clear.
+    pub h2c: bool,
 }
 
 /// A core's share of one address.

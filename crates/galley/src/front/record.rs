@@ -4,7 +4,9 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use galley_rules::outcome::{Outcome, RefusedWhy};
+use galley_wire::h2;
 use galley_wire::head::{Head, Version};
+use http::header::{self, HeaderMap, HeaderValue};
 
 use super::Core;
 use crate::telemetry::access::Record;
@@ -22,6 +24,22 @@ pub(super) struct Said<'h> {
 }
 
 impl<'h> Said<'h> {
+    /// The same of a request that came by HTTP/2.
+    pub(super) fn of_h2(line: &h2::Line<'h>, fields: &'h HeaderMap) -> Self {
+        let first = |name| fields.get(name).map(HeaderValue::as_bytes);
+        Self {
+            method: line.method,
+            target: line.target.as_bytes(),
+            version: Version::H2,
+            host: line
+                .authority
+                .map(str::as_bytes)
+                .or_else(|| first(header::HOST)),
+            referer: first(header::REFERER),
+            user_agent: first(header::USER_AGENT),
+        }
+    }
+
     /// Takes from a head what its record needs.
     pub(super) fn of(head: &Head<'h, '_>) -> Self {
         let mut said = Self {
@@ -116,6 +134,7 @@ pub(super) fn write(core: &Core, said: Option<&Said<'_>>, about: &About<'_>, end
         version: match said.map(|said| said.version) {
             Some(Version::H10) => "HTTP/1.0",
             Some(Version::H11) | None => "HTTP/1.1",
+            Some(Version::H2) => "HTTP/2.0",
         },
         host: said.and_then(|said| said.host).unwrap_or(b"-"),
         status: end.status,

@@ -65,6 +65,14 @@ pub(super) async fn send(
     Ok(())
 }
 
+/// The next bytes of a file, at most `most` of them, for who cannot pass them on inside the kernel.
+pub(super) async fn piece(file: &Arc<File>, at: u64, most: u64) -> Result<Bytes, Gone> {
+    if is_at_hand(file, at, most) {
+        return Ok(read_now(file, at, most)?);
+    }
+    read(Arc::clone(file), at, most).await
+}
+
 /// Whether `length` bytes from `at` can be read without waiting for a disk.
 fn is_at_hand(file: &File, at: u64, length: u64) -> bool {
     let last = at + length.saturating_sub(1);

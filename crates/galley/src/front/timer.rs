@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use galley_rules::time::Tick;
@@ -62,6 +62,11 @@ impl Timers {
     pub fn sweep(&self, now: Tick) {
         self.now.set(now.0);
         self.wake(|state| state.deadline.get() <= now.0);
+    }
+
+    /// Milliseconds on the core's clock, as of the last sweep.
+    pub fn now_ms(&self) -> u64 {
+        self.now.get()
     }
 
     /// Ends the wait of every connection that has no request under way.
@@ -119,6 +124,29 @@ impl Timer {
         result
     }
 
+    /// Sets the deadline of a connection that polls for itself, or none, without waiting. `may_end`: a drain makes it late, too.
+    pub fn arm(&self, deadline: Option<Deadline>, may_end: bool) {
+        self.state.deadline.set(deadline.map_or(NEVER, |at| at.0));
+        self.state.idle.set(may_end);
+    }
+
+    /// Whether the deadline that was armed has passed, told once; else the task is woken when it does.
+    pub fn poll_late(&self, cx: &Context<'_>) -> Poll<()> {
+        if self.state.late.replace(false) {
+            return Poll::Ready(());
+        }
+        let mut waker = self.state.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Whether a deadline has passed.
+    pub fn is_past(&self, deadline: Deadline) -> bool {
+        deadline.0 <= self.timers.now.get()
+    }
+
     async fn until<T>(&self, deadline: u64, work: impl Future<Output = T>) -> Result<T, Late> {
         let mut work = pin!(work);
         self.state.late.set(false);
@@ -154,7 +182,7 @@ impl Drop for Timer {
 }
 
 /// A moment on the core's clock.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deadline(u64);
 
 /// How often a core looks at its timers.

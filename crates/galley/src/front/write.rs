@@ -51,7 +51,7 @@ impl Peer {
         match (self.keep_alive, self.version) {
             (false, _) => Connection::Close,
             (true, Version::H10) => Connection::KeepAlive10,
-            (true, Version::H11) => Connection::KeepAlive,
+            (true, Version::H11 | Version::H2) => Connection::KeepAlive,
         }
     }
 }
@@ -185,7 +185,7 @@ async fn fill(
             peer.keep_alive = false;
             Length::UntilClose
         }
-        (None, Version::H11) => Length::Chunked,
+        (None, Version::H11 | Version::H2) => Length::Chunked,
     };
     let chunked = matches!(length, Length::Chunked);
     head(wire, answer, *peer, length);
@@ -214,15 +214,15 @@ async fn fill(
 
 /// What of a body is there before its head leaves.
 #[derive(Default)]
-struct Ahead {
-    pieces: Vec<Bytes>,
-    bytes: u64,
-    is_whole: bool,
+pub(super) struct Ahead {
+    pub(super) pieces: Vec<Bytes>,
+    pub(super) bytes: u64,
+    pub(super) is_whole: bool,
 }
 
 impl Ahead {
     /// Takes what is there, up to a bound. That it has failed shows again where the rest is waited for.
-    fn gather(&mut self, reader: &mut FillReader) {
+    pub(super) fn gather(&mut self, reader: &mut FillReader) {
         while self.pieces.len() < MOST_PIECES {
             match reader.try_next() {
                 Ok(Ready::Chunk(chunk)) => self.push(chunk),
@@ -335,7 +335,7 @@ async fn send_parts(
 }
 
 /// A piece of a stored body, read and verified on a helper thread.
-async fn read_verified(pieces: &Arc<Pieces>, at: u64, end: u64) -> Result<Bytes, Gone> {
+pub(super) async fn read_verified(pieces: &Arc<Pieces>, at: u64, end: u64) -> Result<Bytes, Gone> {
     let pieces = Arc::clone(pieces);
     // A block that is damaged ends the answer short: what has left cannot be taken back.
     spawn_blocking(move || pieces.read(&(at..end)))

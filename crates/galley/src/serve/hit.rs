@@ -17,7 +17,7 @@ use galley_rules::time::Tick;
 use galley_store::entry::{Coded, Entry, Kind, Lines};
 use galley_store::epochs::Standing;
 use galley_store::memory::Lookup;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::page;
 use super::site::{Services, Site};
@@ -179,6 +179,12 @@ impl Hit {
             }
             | Own::Page { .. } => None,
         }
+    }
+
+    /// The stored fields, as they are: those of framing and those that a 304 leaves out among them.
+    pub fn fields(&self) -> &HeaderMap {
+        self.chosen()
+            .map_or(&self.entry.fields, |coded| &coded.fields)
     }
 
     /// The stored lines that leave with it.

@@ -30,7 +30,7 @@ use galley_store::entry::{Entry, Kind};
 use crate::compositor::renewal::{self, When};
 use crate::fault::Fault;
 
-pub use answer::{Answer, Body, Fields};
+pub use answer::{Answer, Body, CACHE_STATUS, Fields};
 pub use cron::run_cron;
 pub use error_page::ErrorPage;
 pub use exchange::{Admission, Exchange, admit, site_mark};

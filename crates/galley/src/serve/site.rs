@@ -22,7 +22,7 @@ use crate::compress::Compressor;
 use crate::durable::Durable;
 use crate::fault::Fault;
 use crate::supervise::Numbers;
-use crate::telemetry::errors::RateLimited;
+use crate::telemetry::errors::{RateLimited, Seldom};
 use crate::tls::{Certificates, Presented};
 use crate::upstream::Gauge;
 
@@ -253,6 +253,8 @@ pub struct Services {
     pub small_files: Option<Arc<SmallFiles>>,
     /// Warnings about upstreams, which any visitor's request can cause.
     pub upstream_warnings: UpstreamWarnings,
+    /// Warnings about clients that flood their HTTP/2 connections.
+    pub http2_floods: Seldom,
 }
 
 /// Warns about failing upstreams without filling the log.

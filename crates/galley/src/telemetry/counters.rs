@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use galley_rules::outcome::Outcome;
 
+use super::http2;
 use super::totals::{Totals, slots};
 
 /// The writing side of one core; may be moved to its thread, but not shared between two.
@@ -60,6 +61,7 @@ pub fn counters(sites: usize) -> (CoreCounters, CounterReader) {
         rows: (0..=sites).map(|_| Row::default()).collect(),
         connections: AtomicU64::new(0),
         handshakes: Default::default(),
+        http2: http2::Counts::default(),
     });
     (
         CoreCounters {
@@ -106,7 +108,23 @@ impl CoreCounters {
     }
 }
 
+impl CoreCounters {
+    /// Counts an HTTP/2 connection at its end.
+    pub fn http2(&self, tally: &http2::Tally, ended: Option<http2::Ended>) {
+        self.set.http2.count(tally, ended);
+    }
+}
+
 impl CounterReader {
+    /// What HTTP/2 connections came to on all cores.
+    pub fn http2(cores: &[CounterReader]) -> http2::Totals {
+        let mut totals = http2::Totals::default();
+        for core in cores {
+            core.set.http2.add_to(&mut totals);
+        }
+        totals
+    }
+
     /// The sums of one site over all cores; `None`: of requests that found no site.
     pub fn site(cores: &[CounterReader], site: Option<u32>) -> Totals {
         Totals::sum(
@@ -148,6 +166,7 @@ struct Set {
     connections: AtomicU64,
     /// With a new session, with one of before, failed. Written by the owning core only.
     handshakes: [AtomicU64; 3],
+    http2: http2::Counts,
 }
 
 impl Set {

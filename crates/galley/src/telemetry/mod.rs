@@ -8,6 +8,7 @@ pub mod access;
 pub mod counters;
 pub mod errors;
 pub mod history;
+pub mod http2;
 pub mod totals;
 
 mod escape;

@@ -1,0 +1,44 @@
+//! The families of `GET /metrics` that tell how clients use HTTP/2, and which connections Galley ended.
+
+use super::State;
+use super::text::{Kind, Text};
+use crate::telemetry::counters::CounterReader;
+use crate::telemetry::http2::Ended;
+
+/// Adds them.
+pub(super) fn metrics(state: &State, text: &mut Text) {
+    let totals = CounterReader::http2(&state.counters);
+    let counters = [
+        (
+            "galley_http2_connections_total",
+            totals.connections,
+            "HTTP/2 connections that have ended",
+        ),
+        (
+            "galley_http2_streams_total",
+            totals.tally.streams,
+            "streams that clients opened on them",
+        ),
+    ];
+    for (name, value, help) in counters {
+        text.family(name, Kind::Counter, help);
+        text.sample(name, &[], value);
+    }
+    let name = "galley_http2_resets_total";
+    text.family(
+        name,
+        Kind::Counter,
+        "streams on them that were reset, by side",
+    );
+    text.sample(name, &[("by", "client")], totals.tally.resets_by_client);
+    text.sample(name, &[("by", "galley")], totals.tally.resets_by_galley);
+    let name = "galley_http2_ended_total";
+    text.family(
+        name,
+        Kind::Counter,
+        "HTTP/2 connections that Galley ended, by reason",
+    );
+    for (why, count) in Ended::ALL.into_iter().zip(totals.ended) {
+        text.sample(name, &[("reason", why.word())], count);
+    }
+}

@@ -1,0 +1,213 @@
+//! How long a connection is waited for, by what it owes.
+//!
+//! Four clocks, each running only while its state lasts: no stream is open; a head has begun; something waits to be taken;
+//! the end was said. A stream that waits for PHP, or for its own client's window, has a clock of its own in its task.
+
+use std::time::Duration;
+
+use crate::front::Limits;
+use crate::front::timer::{Deadline, Timer};
+
+/// See the module.
+pub(super) struct Patience {
+    idle_timeout: Duration,
+    head_timeout: Duration,
+    write_timeout: Duration,
+    idle: Option<Deadline>,
+    head: Option<Deadline>,
+    taking: Option<Deadline>,
+    /// Bytes that had left when `taking` was set.
+    written: u64,
+    is_going: bool,
+}
+
+/// What a connection looks like.
+pub(super) struct Sight {
+    pub(super) has_streams: bool,
+    /// Whether some of them are in the hands of tasks.
+    pub(super) has_tasks: bool,
+    pub(super) is_mid_head: bool,
+    pub(super) is_writing: bool,
+    /// Bytes that have left since the beginning.
+    pub(super) written: u64,
+    /// The end was said.
+    pub(super) going: bool,
+}
+
+/// What was waited for too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// A request.
+    Idle,
+    /// The client's leave, after the end was said.
+    Going,
+    /// The rest of a head.
+    Head,
+    /// That the client takes a byte.
+    Taking,
+}
+
+impl Patience {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            idle_timeout: limits.idle_timeout,
+            head_timeout: limits.head_timeout,
+            write_timeout: limits.write_timeout,
+            idle: None,
+            head: None,
+            taking: None,
+            written: 0,
+            is_going: false,
+        }
+    }
+
+    /// Starts and stops the clocks.
+    pub(super) fn look(&mut self, timer: &Timer, sight: &Sight) {
+        if std::mem::replace(&mut self.is_going, sight.going) != sight.going {
+            self.idle = None;
+        }
+        let idle_timeout = if sight.going {
+            LINGER
+        } else {
+            self.idle_timeout
+        };
+        run(&mut self.idle, !sight.has_streams, timer, idle_timeout);
+        run(&mut self.head, sight.is_mid_head, timer, self.head_timeout);
+        if std::mem::replace(&mut self.written, sight.written) != sight.written {
+            self.taking = None;
+        }
+        // A stream without a task waits inside the library, for a window that was taken back.
+        let is_stuck = sight.has_streams && !sight.has_tasks;
+        let waits = sight.is_writing || is_stuck;
+        run(&mut self.taking, waits, timer, self.write_timeout);
+    }
+
+    /// When to look at the clocks.
+    pub(super) fn next(&self) -> Option<Deadline> {
+        [self.idle, self.head, self.taking]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// The clock that has run out.
+    pub(super) fn late(&self, timer: &Timer) -> Option<Waiting> {
+        let idle = if self.is_going {
+            Waiting::Going
+        } else {
+            Waiting::Idle
+        };
+        let clocks = [
+            (self.taking, Waiting::Taking),
+            (self.head, Waiting::Head),
+            (self.idle, idle),
+        ];
+        clocks
+            .into_iter()
+            .find(|(deadline, _)| deadline.is_some_and(|deadline| timer.is_past(deadline)))
+            .map(|(_, waiting)| waiting)
+    }
+}
+
+fn run(clock: &mut Option<Deadline>, runs: bool, timer: &Timer, limit: Duration) {
+    if runs {
+        clock.get_or_insert_with(|| timer.deadline(limit));
+    } else {
+        *clock = None;
+    }
+}
+
+/// How long a client may take to close when both sides are done.
+pub(super) const LINGER: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use galley_rules::time::Tick;
+
+    use super::*;
+    use crate::front::timer::Timers;
+
+    fn patience() -> Patience {
+        Patience {
+            idle_timeout: Duration::from_secs(60),
+            head_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(30),
+            idle: None,
+            head: None,
+            taking: None,
+            written: 0,
+            is_going: false,
+        }
+    }
+
+    fn sight() -> Sight {
+        Sight {
+            has_streams: false,
+            has_tasks: false,
+            is_mid_head: false,
+            is_writing: false,
+            written: 0,
+            going: false,
+        }
+    }
+
+    /// What is waited for too long when nothing changes for so many seconds.
+    fn after(patience: &mut Patience, sight: &Sight, seconds: u64) -> Option<Waiting> {
+        let timers = Rc::new(Timers::default());
+        let timer = timers.register();
+        patience.look(&timer, sight);
+        timers.sweep(Tick(seconds * 1000));
+        patience.look(&timer, sight);
+        patience.late(&timer)
+    }
+
+    #[test]
+    fn each_state_has_its_limit() {
+        let idle = sight();
+        assert_eq!(after(&mut patience(), &idle, 59), None);
+        assert_eq!(after(&mut patience(), &idle, 60), Some(Waiting::Idle));
+        let head = Sight {
+            is_mid_head: true,
+            ..sight()
+        };
+        assert_eq!(after(&mut patience(), &head, 9), None);
+        assert_eq!(after(&mut patience(), &head, 10), Some(Waiting::Head));
+        let stuck = Sight {
+            has_streams: true,
+            ..sight()
+        };
+        assert_eq!(after(&mut patience(), &stuck, 30), Some(Waiting::Taking));
+        let busy = Sight {
+            has_streams: true,
+            has_tasks: true,
+            ..sight()
+        };
+        assert_eq!(after(&mut patience(), &busy, 100_000), None);
+        let going = Sight {
+            going: true,
+            ..sight()
+        };
+        assert_eq!(after(&mut patience(), &going, 1), Some(Waiting::Going));
+    }
+
+    #[test]
+    fn a_byte_that_is_taken_is_progress() {
+        let timers = Rc::new(Timers::default());
+        let timer = timers.register();
+        let mut patience = patience();
+        for second in 0..100 {
+            timers.sweep(Tick(second * 1000));
+            let sight = Sight {
+                has_streams: true,
+                has_tasks: true,
+                is_writing: true,
+                written: second,
+                ..sight()
+            };
+            patience.look(&timer, &sight);
+            assert_eq!(patience.late(&timer), None);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Counts of HTTP/2 connections: how many, what is reset on them, and why Galley ended some.
+//!
+//! One set per core, written by it alone; see [`super::counters`].
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Why Galley ended a connection before its client was done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// More resets, or more frames that ask nothing, than anybody needs.
+    Flood,
+    /// It broke the protocol.
+    Protocol,
+    /// It did not send a head in time, or took no byte of what waited for it.
+    Slow,
+}
+
+impl Ended {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Flood, Self::Protocol, Self::Slow];
+
+    /// For label and log.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Flood => "flood",
+            Self::Protocol => "protocol",
+            Self::Slow => "slow",
+        }
+    }
+}
+
+/// What one connection came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Streams that its client opened.
+    pub streams: u64,
+    /// Streams that its client reset.
+    pub resets_by_client: u64,
+    /// Streams that Galley reset.
+    pub resets_by_galley: u64,
+}
+
+/// The counts of one core, or sums of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Connections that have ended.
+    pub connections: u64,
+    /// What they came to together.
+    pub tally: Tally,
+    /// Those that Galley ended, in the order of [`Ended::ALL`].
+    pub ended: [u64; 3],
+}
+
+/// The counters of one core.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    slots: [AtomicU64; 7],
+}
+
+impl Counts {
+    /// Counts a connection at its end.
+    pub(super) fn count(&self, tally: &Tally, ended: Option<Ended>) {
+        let is = |why| u64::from(ended == Some(why));
+        let [flood, protocol, slow] = Ended::ALL.map(is);
+        let Tally {
+            streams,
+            resets_by_client,
+            resets_by_galley,
+        } = *tally;
+        let more = [
+            1,
+            streams,
+            resets_by_client,
+            resets_by_galley,
+            flood,
+            protocol,
+            slow,
+        ];
+        for (slot, more) in self.slots.iter().zip(more) {
+            let sum = slot.load(Ordering::Relaxed).wrapping_add(more);
+            slot.store(sum, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds what is counted by now.
+    pub(super) fn add_to(&self, totals: &mut Totals) {
+        let [connections, streams, by_client, by_galley, ended @ ..] = self
+            .slots
+            .each_ref()
+            .map(|slot| slot.load(Ordering::Relaxed));
+        totals.connections += connections;
+        totals.tally.streams += streams;
+        totals.tally.resets_by_client += by_client;
+        totals.tally.resets_by_galley += by_galley;
+        for (sum, more) in totals.ended.iter_mut().zip(ended) {
+            *sum += more;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_added_up() {
+        let (one, two) = (Counts::default(), Counts::default());
+        let tally = Tally {
+            streams: 5,
+            resets_by_client: 2,
+            resets_by_galley: 1,
+        };
+        one.count(&tally, None);
+        one.count(&tally, Some(Ended::Slow));
+        two.count(&Tally::default(), Some(Ended::Flood));
+        let mut totals = Totals::default();
+        one.add_to(&mut totals);
+        two.add_to(&mut totals);
+        assert_eq!(totals.connections, 3);
+        assert_eq!(totals.tally.streams, 10);
+        assert_eq!(totals.tally.resets_by_client, 4);
+        assert_eq!(totals.tally.resets_by_galley, 2);
+        assert_eq!(totals.ended, [1, 0, 1]);
+    }
+}
