@@ -113,6 +113,9 @@ where
         mut out: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
+        if is_foreign(event.metadata()) {
+            return Ok(());
+        }
         let mut fields = Fields::default();
         event.record(&mut fields);
         let level = match *event.metadata().level() {
@@ -130,6 +133,13 @@ where
             fields.rest
         )
     }
+}
+
+/// Whether it is what a library says of its client's frames: as many lines as the client likes. What is worth a line about
+/// a connection of HTTP/2 is written by its front.
+fn is_foreign(metadata: &tracing::Metadata<'_>) -> bool {
+    let target = metadata.target();
+    *metadata.level() <= tracing::Level::INFO && (target == "h2" || target.starts_with("h2::"))
 }
 
 #[derive(Default)]
@@ -213,6 +223,16 @@ mod tests {
             rest,
             r#"error a\nb\u{1b}[31m ä note="a\n2026 error \"forged\"""#
         );
+    }
+
+    #[test]
+    fn clients_of_a_library_do_not_write_into_the_log() {
+        let written = lines(Level::Debug, |_| {
+            tracing::warn!(target: "h2::proto::ping_pong", "a frame");
+            tracing::debug!(target: "h2::codec", "for us");
+            tracing::warn!(target: "h2o", "ours");
+        });
+        assert_eq!(written.len(), 2, "{written:?}");
     }
 
     #[test]

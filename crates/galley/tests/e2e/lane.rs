@@ -67,13 +67,7 @@ impl Both {
             _origin: origin,
         };
         for stage in [&both.with, &both.without] {
-            for path in PATHS {
-                stage.get(path);
-                galley_testkit::wait_for("the page to be kept and coded", PATIENCE, || {
-                    let again = stage.ask(Request::get(path).field("Accept-Encoding", "gzip"));
-                    !again.is_hit() || again.has("content-encoding") || path == "/moved"
-                });
-            }
+            settled(stage);
         }
         both
     }
@@ -88,6 +82,17 @@ impl Both {
             bytes.escape_ascii()
         );
         assert!(!with.is_empty(), "{}", bytes.escape_ascii());
+    }
+}
+
+/// Has every page composed and coded.
+pub fn settled(stage: &Stage) {
+    for path in PATHS {
+        stage.get(path);
+        galley_testkit::wait_for("the page to be kept and coded", PATIENCE, || {
+            let again = stage.ask(Request::get(path).field("Accept-Encoding", "gzip"));
+            !again.is_hit() || again.has("content-encoding") || path == "/moved"
+        });
     }
 }
 

@@ -24,6 +24,7 @@ mod heal;
 mod hosts;
 
 mod http;
+mod http2;
 mod http_limits;
 mod http_upstream;
 mod lane;

@@ -2,10 +2,11 @@
 //!
 //! It checks framing strictly (an answer with two lengths, a bad chunk or bytes after its end is an error, never repaired),
 //! has a deadline on everything, and makes no redirect or retry by itself. [`Browser`] adds cookies and one kept
-//! connection; [`login`] logs in to WordPress.
+//! connection; [`login`] logs in to WordPress. [`frames`] speaks HTTP/2.
 
 mod browser;
 mod connection;
+pub mod frames;
 mod jar;
 mod request;
 mod response;

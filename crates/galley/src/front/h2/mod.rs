@@ -279,6 +279,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
 
     /// Everything that can be done without waiting.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        let mut answered = 0;
         loop {
             while let Poll::Ready(Some(_)) = self.streams.poll_join_next(cx) {}
             let accepted = self.accept(cx);
@@ -289,28 +290,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 let _ = self.h2.poll_closed(cx);
                 return Poll::Ready(End::Ours(Ended::Flood, flood.word()));
             }
-            let is_more = match accepted {
+            match accepted {
                 Accepted::End(end) => return Poll::Ready(end),
                 Accepted::Some(asked) => {
+                    answered += asked.len();
                     self.begin(asked);
-                    true
+                    if answered < MOST_ANSWERED {
+                        // The library has not looked yet at what it was just given.
+                        continue;
+                    }
+                    // Who asks without end does not starve its core's other connections.
+                    cx.waker().wake_by_ref();
                 }
-                Accepted::None => false,
-            };
-            if is_more {
-                // The library has not looked yet at what it was just given.
-                continue;
+                Accepted::None => {}
             }
             let mut wire = self.wire.borrow_mut();
             match wire.poll_out(cx) {
                 Poll::Ready(Err(_)) => return Poll::Ready(End::Gone),
                 Poll::Ready(Ok(())) if wire.take_held() => continue,
-                Poll::Ready(Ok(())) => {
+                Poll::Ready(Ok(())) if answered < MOST_ANSWERED => {
                     drop(wire);
                     for sent in self.sent.drain(..) {
                         sent.close(self.core, self.ends, false);
                     }
                 }
+                Poll::Ready(Ok(())) => {}
                 Poll::Pending => {}
             }
             return Poll::Pending;
@@ -416,6 +420,9 @@ fn why(error: &h2::Error) -> End {
         Some(_) => End::Ours(Ended::Protocol, "the protocol was broken"),
     }
 }
+
+/// Requests of one turn, but for those of the last read.
+const MOST_ANSWERED: usize = 100;
 
 /// How many unread bytes are drained on closing.
 const LINGER_BYTES: usize = 256 * 1024;

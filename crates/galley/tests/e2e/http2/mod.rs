@@ -1,0 +1,8 @@
+//! HTTP/2 in the clear: what HTTP/1 answers, HTTP/2 answers, and what attacks a connection ends it.
+
+mod alike;
+mod ask;
+mod attacks;
+mod programs;
+mod slow;
+mod streams;

@@ -1,0 +1,137 @@
+//! Clients that do not go on: a head, a body, a window that never comes.
+
+use galley_testkit::client::frames::kinds::{
+    DATA, GOAWAY, HEADERS, PING, RST_STREAM, WINDOW_UPDATE,
+};
+use galley_testkit::client::frames::{END_STREAM, Frame, Frames, block, bytes_of, head_frame};
+use galley_testkit::wait_for;
+
+use super::attacks::{CANCEL, fields, files, get, metrics, open};
+use crate::support::{PATIENCE, Plan};
+
+/// Identifier of the setting of the initial window (RFC 9113 section 6.5.2).
+const INITIAL_WINDOW: u16 = 4;
+
+#[test]
+fn a_window_that_never_opens_ends_its_stream_alone() {
+    let stage = Plan::files()
+        .server("h2c = true\nwrite_timeout = \"500ms\"")
+        .file("page.html", "a page ".repeat(1500))
+        .file("large.bin", vec![7; 4_000_000])
+        .start();
+    for path in ["/page.html", "/large.bin"] {
+        let closed = [(INITIAL_WINDOW, 0)];
+        let mut frames = Frames::open(stage.addr(), &closed, PATIENCE).unwrap();
+        frames.write(&get(1, path)).unwrap();
+        let ended = frames.until(|frame| frame.kind == RST_STREAM).unwrap();
+        let last = ended.last().unwrap();
+        assert_eq!((last.stream, last.code()), (1, Some(CANCEL)), "{path}");
+        assert!(
+            !ended
+                .iter()
+                .any(|frame| frame.kind == DATA && !frame.payload.is_empty())
+        );
+        // The connection goes on, and a stream whose window opens is served.
+        let window = bytes_of(WINDOW_UPDATE, 0, 3, &100_000_u32.to_be_bytes());
+        let again = [get(3, "/page.html"), window].concat();
+        frames.write(&again).unwrap();
+        let answer = frames.until(|frame| frame.stream == 3 && frame.ends_stream());
+        let bytes: usize = answer
+            .unwrap()
+            .iter()
+            .filter(|frame| frame.kind == DATA)
+            .map(|frame| frame.payload.len())
+            .sum();
+        assert_eq!(bytes, 10_500);
+    }
+    for wanted in ["HTTP/2.0\" 200 10500", "HTTP/2.0\" 200 0"] {
+        wait_for(wanted, PATIENCE, || {
+            stage.access().matches(wanted).count() == 2
+        });
+    }
+}
+
+/// A hundred answers that nobody takes are handles on what is stored, not copies.
+#[test]
+fn windows_that_never_open_hold_no_memory() {
+    let stage = Plan::files()
+        .server("h2c = true")
+        .file("large.bin", vec![7; 8_000_000])
+        .start();
+    let before = stage.peak_memory();
+    let mut connections = Vec::new();
+    for _ in 0..5 {
+        let mut frames = open(&stage);
+        for number in 0..100 {
+            frames.write(&get(2 * number + 1, "/large.bin")).unwrap();
+        }
+        // All of them are at work by the time that this is answered.
+        frames.write(&bytes_of(PING, 0, 0, &[1; 8])).unwrap();
+        frames.until(|frame| frame.kind == PING).unwrap();
+        connections.push(frames);
+    }
+    let grown = stage.peak_memory().saturating_sub(before);
+    assert!(
+        grown < 60_000_000,
+        "{grown} bytes for 500 stalled downloads of 8 MB"
+    );
+}
+
+#[test]
+fn a_head_that_does_not_end_ends_the_connection() {
+    let stage = files("head_timeout = \"400ms\"");
+    let greeted = || {
+        let mut frames = open(&stage);
+        frames.write(&get(1, "/page.html")).unwrap();
+        frames.until(Frame::ends_stream).unwrap();
+        frames
+    };
+    let mut begun = greeted();
+    let head = bytes_of(HEADERS, END_STREAM, 3, &block(&fields("GET", "/")));
+    begun.write(&head).unwrap();
+    begun.until_closed().unwrap();
+    let mut cut = greeted();
+    let head = get(3, "/page.html");
+    cut.write(head.get(..head.len() - 3).unwrap()).unwrap();
+    cut.until_closed().unwrap();
+    let slow = "galley_http2_ended_total{reason=\"slow\"} 2";
+    wait_for("both to be counted", PATIENCE, || {
+        metrics(&stage).contains(slow)
+    });
+    greeted();
+}
+
+#[test]
+fn a_connection_that_asks_nothing_is_told_to_go() {
+    let stage = files("idle_timeout = \"300ms\"");
+    let mut frames = open(&stage);
+    frames.write(&get(1, "/page.html")).unwrap();
+    let came = frames.until_closed().unwrap();
+    assert!(
+        came.iter()
+            .any(|frame| frame.stream == 1 && frame.ends_stream())
+    );
+    let farewell = came.iter().find(|frame| frame.kind == GOAWAY).unwrap();
+    assert_eq!(farewell.code(), Some(0));
+}
+
+#[test]
+fn a_body_that_does_not_come_is_a_408() {
+    let stage = Plan::php()
+        .server("h2c = true\nbody_timeout = \"300ms\"")
+        .start();
+    let mut frames = open(&stage);
+    frames
+        .write(&head_frame(1, 0, &fields("POST", "/form")))
+        .unwrap();
+    frames.write(&bytes_of(DATA, 0, 1, b"half")).unwrap();
+    frames
+        .until(|frame| frame.stream == 1 && frame.ends_stream())
+        .unwrap();
+    let line = stage.access_line("POST /form");
+    assert!(
+        line.contains("HTTP/2.0\" 408") && line.contains("refused:timeout"),
+        "{line}"
+    );
+    assert_eq!(stage.runs("/form"), 0);
+}
