@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::StartError;
 use crate::clock::Clock;
-use crate::tls::{Acceptor, Certificates, Client, Least, Watch, Watched, acceptor};
+use crate::tls::{Acceptor, Certificates, Client, H2, Least, Watch, Watched, acceptor};
 
 /// The certificates of a configuration.
 pub(super) struct Tls {
@@ -151,7 +151,7 @@ fn host_text(host: &HostPattern) -> String {
 }
 
 /// What is spoken behind a handshake, the first that the client knows too.
-const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
+const PROTOCOLS: &[&[u8]] = &[H2, b"http/1.1"];
 
 /// Between two looks at the files: two questions to the file system for each certificate.
 const LOOK: Duration = Duration::from_secs(5);

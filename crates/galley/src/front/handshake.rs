@@ -14,11 +14,12 @@ use tokio_rustls::server::TlsStream;
 
 use super::Core;
 use super::h1::{self, Ends};
+use super::h2;
 use super::socket::Socket;
 use super::timer::Timer;
 use crate::serve::Sites;
 use crate::telemetry::counters::Handshake;
-use crate::tls::{ACME, Acceptor, Presented};
+use crate::tls::{ACME, Acceptor, H2, Presented};
 
 /// Serves a connection to its end.
 pub(super) async fn connection(
@@ -43,7 +44,14 @@ pub(super) async fn connection(
         return;
     }
     let sites = Arc::new(sites.under(presented));
-    h1::connection(core, Socket::Tls(Box::new(stream)), sites, ends).await;
+    let is_h2 = protocol == Some(H2);
+    let socket = Socket::Tls(Box::new(stream));
+    if is_h2 {
+        // Boxed, so that a connection of HTTP/1 does not hold the room for it.
+        Box::pin(h2::connection(core, socket, sites, ends)).await;
+    } else {
+        h1::connection(core, socket, sites, ends).await;
+    }
 }
 
 /// Waits for the client to begin; at the end of the server, for what has come already.

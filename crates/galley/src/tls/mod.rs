@@ -14,5 +14,5 @@ mod watch;
 
 pub use certificates::{Certificates, Chain, Presented, Slot};
 pub use client::{Client, ClientTrouble};
-pub use server::{ACME, Acceptor, Least, acceptor};
+pub use server::{ACME, Acceptor, H2, Least, acceptor};
 pub use watch::{Watch, Watched};

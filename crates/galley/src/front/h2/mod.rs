@@ -49,10 +49,6 @@ use crate::serve::Sites;
 use crate::telemetry::http2::Ended;
 
 /// Serves a connection whose client speaks HTTP/2, to its end.
-#[expect(
-    dead_code,
-    reason = "for connections whose handshake chose the protocol"
-)]
 pub(super) async fn connection<S: AsyncRead + AsyncWrite + Unpin>(
     core: Rc<Core>,
     stream: S,

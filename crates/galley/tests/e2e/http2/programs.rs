@@ -1,10 +1,12 @@
 //! Programs that speak HTTP/2: curl, nghttp, and h2spec, which knows what the protocol demands.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
 use super::attacks::files;
 use crate::support::{HOST, Plan, noise, sha256, words};
+use crate::tls_support::{Authority, curl, over_tls, tls_addr};
 
 #[test]
 fn curl_fetches_and_uploads() {
@@ -66,24 +68,63 @@ fn h2spec() -> PathBuf {
     path
 }
 
-/// In the clear, a connection that does not begin as HTTP/2 does is one of HTTP/1 and gets its answer to that; h2spec expects
-/// to be cut off.
-#[test]
-fn h2spec_finds_nothing_to_complain_of_but_that_http_1_is_spoken_too() {
-    let stage = Plan::files()
+/// A site for every host, as h2spec names none.
+fn for_h2spec() -> Plan {
+    Plan::files()
         .server("h2c = true")
         .site("hosts = [\"*\"]")
         .file("page.html", "a page ".repeat(1500))
-        .start();
+}
+
+fn h2spec_says(at: SocketAddr, arguments: &[&str]) -> String {
     let output = Command::new(h2spec())
         .args(["--strict", "-h", "127.0.0.1", "-P", "/page.html"])
-        .args(["-p", &stage.addr().port().to_string()])
+        .args(["-p", &at.port().to_string()])
+        .args(arguments)
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn h2spec_finds_nothing_to_complain_of() {
+    let authority = Authority::new();
+    let stage = over_tls(for_h2spec(), &authority).start();
+    let text = h2spec_says(tls_addr(&stage), &["-t", "-k"]);
+    assert!(
+        text.contains("146 tests, 146 passed, 0 skipped, 0 failed"),
+        "{text}"
+    );
+}
+
+/// In the clear, a connection that does not begin as HTTP/2 does is one of HTTP/1 and gets its answer to that; h2spec expects
+/// to be cut off.
+#[test]
+fn h2spec_finds_in_the_clear_only_that_http_1_is_spoken_too() {
+    let stage = for_h2spec().start();
+    let text = h2spec_says(stage.addr(), &[]);
     assert!(
         text.contains("146 tests, 145 passed, 0 skipped, 1 failed")
             && text.contains("\u{d7} 2: Sends invalid connection preface"),
         "{text}"
+    );
+}
+
+#[test]
+fn a_handshake_chooses_the_protocol() {
+    let authority = Authority::new();
+    let plan = Plan::files().file("page.html", "a page ".repeat(1500));
+    let stage = over_tls(plan, &authority).start();
+    let port = tls_addr(&stage).port();
+    let url = format!("https://{HOST}:{port}/page.html");
+    let said = "%{http_code} %{http_version} %{size_download}";
+    for (asked, wanted) in [("--http2", "200 2 10500"), ("--http1.1", "200 1.1 10500")] {
+        let arguments = ["-o", "/dev/null", "-w", said, asked, &url];
+        assert_eq!(curl(&stage, HOST, &arguments), wanted);
+    }
+    let line = stage.access_line("HTTP/2.0");
+    assert!(
+        line.contains("\"GET /page.html HTTP/2.0\" 200 10500"),
+        "{line}"
     );
 }
