@@ -63,9 +63,10 @@ pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Comp
         token_file: token_file(given, around, &hosts, complaints),
         name: hosts.first().map_or_else(String::new, check::host_text),
         listen: listen(own, "listen", around.listen.0),
-        listen_tls: match own.has("tls") {
-            true => listen(own, "listen_tls", around.listen.1),
-            false => Vec::new(),
+        listen_tls: if own.has("tls") {
+            listen(own, "listen_tls", around.listen.1)
+        } else {
+            Vec::new()
         },
         certificates: tls::certificates(own, &hosts, around.now, complaints),
         upstream_tls: tls::upstream(own, speaks_tls(&upstream, &further), complaints),

@@ -57,14 +57,14 @@ fn pair(
     let place = reader.place(value.span());
     let table = table(reader, row, value)?;
     known(reader, row, table, &["cert", "key"])?;
-    let mut file = |name: &str| match text(reader, row, table, name)? {
-        Some(path) => Some(reader.base.join(path)),
-        None => {
+    let mut file = |name: &str| {
+        let path = text(reader, row, table, name).ok()?;
+        if path.is_none() {
             let message = format!("`{}` has no `{name}`", row.path());
             let help = format!("for example `{} = {}`", row.name, row.example);
             reader.complaints.add(&place, row.path(), message, help);
-            None
         }
+        path.map(|path| reader.base.join(path))
     };
     let (cert, key) = (file("cert"), file("key"));
     Some((
@@ -84,16 +84,19 @@ pub(crate) fn read_upstream(
 ) -> Option<Value> {
     let table = table(reader, row, value)?;
     known(reader, row, table, &["name", "ca", "verify"])?;
-    let verify = match table.get("verify") {
+    let base = reader.base;
+    let in_folder = |path: String| base.join(path);
+    let verify = match table.get("verify").map(|flag| (flag, flag.get_ref())) {
         None => true,
-        Some(flag) => match flag.get_ref() {
-            DeValue::Boolean(verify) => *verify,
-            _ => return wrong(reader, row, flag, "verify", "`true` or `false`"),
-        },
+        Some((_, DeValue::Boolean(verify))) => *verify,
+        Some((flag, _)) => {
+            wrong(reader, row, flag, "`true` or `false`");
+            return None;
+        }
     };
     Some(Value::UpstreamTls(UpstreamTls {
-        name: text(reader, row, table, "name")?,
-        ca: text(reader, row, table, "ca")?.map(|path| reader.base.join(path)),
+        name: text(reader, row, table, "name").ok()?,
+        ca: text(reader, row, table, "ca").ok()?.map(in_folder),
         verify,
     }))
 }
@@ -143,36 +146,37 @@ fn known(
     is_fine
 }
 
-/// A text of the table, or nothing; `None` after a complaint.
+/// A value that cannot be used has been complained about.
+struct Complained;
+
+/// A text of the table, if it is there.
 fn text(
     reader: &mut Reader<'_>,
     row: &OptionRow,
     table: &DeTable<'_>,
     name: &str,
-) -> Option<Option<String>> {
-    match table.get(name) {
-        None => Some(None),
-        Some(value) => match value.get_ref() {
-            DeValue::String(text) if !text.is_empty() && !text.contains('\0') => {
-                Some(Some(text.to_string()))
-            }
-            _ => wrong(reader, row, value, name, "a text"),
-        },
+) -> Result<Option<String>, Complained> {
+    let Some(value) = table.get(name) else {
+        return Ok(None);
+    };
+    match value.get_ref() {
+        DeValue::String(text) if !text.is_empty() && !text.contains('\0') => {
+            Ok(Some(text.to_string()))
+        }
+        _ => {
+            wrong(reader, row, value, "a text");
+            Err(Complained)
+        }
     }
 }
 
-fn wrong<T>(
-    reader: &mut Reader<'_>,
-    row: &OptionRow,
-    value: &Spanned<DeValue<'_>>,
-    name: &str,
-    wanted: &str,
-) -> Option<T> {
+fn wrong(reader: &mut Reader<'_>, row: &OptionRow, value: &Spanned<DeValue<'_>>, wanted: &str) {
     let place = reader.place(value.span());
-    let message = format!("`{name}` in `{}` wants {wanted}", row.path());
+    let given = reader.complaints.text(reader.source);
+    let given = shown(given.get(value.span()).unwrap_or_default());
+    let message = format!("`{}` holds {given}; here it wants {wanted}", row.path());
     let help = format!("for example `{} = {}`", row.name, row.example);
     reader.complaints.add(&place, row.path(), message, help);
-    None
 }
 
 /// The certificates of a site, each looked at.

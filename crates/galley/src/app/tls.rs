@@ -1,6 +1,7 @@
 //! Certificates at a start, and looking after them; how upstreams are spoken with over TLS.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -117,15 +118,14 @@ impl Clients {
     }
 
     fn add(&mut self, site: &Site, server: &HttpUpstream) -> Result<(), StartError> {
-        let key = key(site, server);
-        if !self.0.contains_key(&key) {
-            let tls = &site.upstream_tls;
-            let client = Client::new(&key.0, tls.ca.as_deref(), tls.verify);
+        if let Entry::Vacant(place) = self.0.entry(key(site, server)) {
+            let (name, tls) = place.key();
+            let client = Client::new(name, tls.ca.as_deref(), tls.verify);
             let client = client.map_err(|cause| StartError::UpstreamTls {
                 site: site.name.clone(),
                 cause,
             })?;
-            self.0.insert(key, Arc::new(client));
+            place.insert(Arc::new(client));
         }
         Ok(())
     }

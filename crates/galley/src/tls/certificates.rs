@@ -21,7 +21,7 @@ use super::server::ACME;
 pub struct Certificates {
     table: ArcSwap<Table>,
     challenges: ArcSwap<HashMap<String, Arc<CertifiedKey>>>,
-    /// Held while a table is made from the one before.
+    /// Held while one of them is made from the one before.
     changing: Mutex<()>,
 }
 
@@ -128,20 +128,15 @@ impl Certificates {
 
     /// Answers the challenge of an authority for `name` (RFC 8737): handshakes that speak of nothing else get `key`.
     pub fn put_challenge(&self, name: &str, key: Arc<CertifiedKey>) {
-        self.challenges.rcu(|all| {
-            let mut all = HashMap::clone(all);
-            all.insert(name.to_ascii_lowercase(), Arc::clone(&key));
-            all
+        self.challenge(|all| {
+            all.insert(name.to_ascii_lowercase(), key);
         });
     }
 
     /// The challenge is over.
     pub fn drop_challenge(&self, name: &str) {
-        let name = name.to_ascii_lowercase();
-        self.challenges.rcu(|all| {
-            let mut all = HashMap::clone(all);
-            all.remove(&name);
-            all
+        self.challenge(|all| {
+            all.remove(&name.to_ascii_lowercase());
         });
     }
 
@@ -158,6 +153,13 @@ impl Certificates {
         let found = table.hosts.get(name);
         let found = found.or_else(|| below().find_map(|suffix| table.hosts.get(suffix)));
         found.or_else(|| table.hosts.get("*")).cloned()
+    }
+
+    fn challenge(&self, change: impl FnOnce(&mut HashMap<String, Arc<CertifiedKey>>)) {
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = HashMap::clone(&self.challenges.load());
+        change(&mut all);
+        self.challenges.store(Arc::new(all));
     }
 
     fn change(&self, change: impl FnOnce(&mut Table)) {
@@ -230,5 +232,115 @@ impl Presented {
                 .find(Some(host))
                 .as_ref()
                 .is_some_and(is_same)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn certificate(names: &[&str]) -> Arc<CertifiedKey> {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let made = rcgen::generate_simple_self_signed(names).unwrap();
+        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let certificate = Certificate::new(vec![made.cert.der().clone()], &key.into());
+        certificate.unwrap().certified
+    }
+
+    fn hosts(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    fn shown(all: &Certificates, name: Option<&str>) -> Option<Arc<CertifiedKey>> {
+        let slot = all.find(name)?;
+        let chain = slot.chain();
+        Some(Arc::clone(&chain.iter().next()?.certified))
+    }
+
+    fn slot(key: &Arc<CertifiedKey>) -> Arc<Slot> {
+        let certificate = Certificate::of(Arc::clone(key)).unwrap();
+        Slot::new(Chain::new(vec![Arc::new(certificate)]).unwrap())
+    }
+
+    #[test]
+    fn names_are_found_as_hosts_of_sites_are() {
+        let all = Certificates::default();
+        assert!(shown(&all, None).is_none() && shown(&all, Some("a.test")).is_none());
+        let (one, wild, other) = (
+            certificate(&["a.test"]),
+            certificate(&["w"]),
+            certificate(&["o"]),
+        );
+        let lists = [
+            hosts(&["a.test"]),
+            hosts(&["*.a.test"]),
+            hosts(&["A.test", "b.test"]),
+        ];
+        let [first, second, third] = &lists;
+        all.add([
+            (first.as_slice(), slot(&one)),
+            (second.as_slice(), slot(&wild)),
+            (third.as_slice(), slot(&other)),
+        ]);
+        for (name, key) in [
+            (Some("a.test"), Some(&one)),
+            (Some("x.a.test"), Some(&wild)),
+            (Some("x.y.a.test"), Some(&wild)),
+            (Some("b.test"), Some(&other)),
+            (Some("xa.test"), None),
+            (Some("test"), None),
+            (Some(""), None),
+            (None, Some(&one)),
+        ] {
+            let found = shown(&all, name);
+            let is_it = match (&found, key) {
+                (Some(found), Some(key)) => Arc::ptr_eq(found, key),
+                (found, key) => found.is_none() && key.is_none(),
+            };
+            assert!(is_it, "{name:?}");
+        }
+        let any = certificate(&["any"]);
+        all.put(&hosts(&["*"]), Arc::clone(&any)).unwrap();
+        for name in [None, Some("c.test")] {
+            assert!(Arc::ptr_eq(&shown(&all, name).unwrap(), &any));
+        }
+        let new = certificate(&["a.test"]);
+        all.put(&hosts(&["a.test"]), Arc::clone(&new)).unwrap();
+        assert!(Arc::ptr_eq(&shown(&all, Some("a.test")).unwrap(), &new));
+    }
+
+    #[test]
+    fn a_connection_may_be_asked_for_what_its_certificate_speaks_for() {
+        let all = Arc::new(Certificates::default());
+        let lists = [hosts(&["a.test", "b.test"]), hosts(&["c.test"])];
+        let [first, second] = &lists;
+        // The first speaks for one of its hosts, and for one of nobody's.
+        all.add([
+            (
+                first.as_slice(),
+                slot(&certificate(&["a.test", "*.d.test"])),
+            ),
+            (second.as_slice(), slot(&certificate(&["c.test"]))),
+        ]);
+        let allowed = |name, host| Presented::new(&all, name).allows(host);
+        for (name, host, wanted) in [
+            (Some("a.test"), "a.test", true),
+            (Some("a.test"), "b.test", true),
+            (Some("A.test"), "x.d.test", true),
+            (Some("a.test"), "c.test", false),
+            (Some("a.test"), "", false),
+            (Some("b.test"), "b.test", true),
+            (Some("c.test"), "a.test", false),
+            (None, "b.test", true),
+            (None, "c.test", false),
+        ] {
+            assert_eq!(allowed(name, host), wanted, "{name:?} {host}");
+        }
+        // A site that has been renewed is the same site.
+        let before = Presented::new(&all, Some("a.test"));
+        let slot = all.find(Some("a.test")).unwrap();
+        let new = Certificate::of(certificate(&["e.test"])).unwrap();
+        slot.renew(Chain::new(vec![Arc::new(new)]).unwrap());
+        assert!(before.allows("b.test") && before.allows("e.test"));
     }
 }

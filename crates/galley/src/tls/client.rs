@@ -78,7 +78,9 @@ impl Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("name", &self.name).finish()
+        f.debug_struct("Client")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
