@@ -154,7 +154,7 @@ fn host_text(host: &HostPattern) -> String {
 const PROTOCOLS: &[&[u8]] = &[H2, b"http/1.1"];
 
 /// Between two looks at the files: two questions to the file system for each certificate.
-const LOOK: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_secs(2);
 
 /// Looks after which bad dates are told again: some 24 hours.
-const LOOKS_A_DAY: u32 = 17_280;
+const LOOKS_A_DAY: u32 = 43_200;

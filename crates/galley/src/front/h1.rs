@@ -65,7 +65,7 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
     let mut may_be_h2 = core.limits.h2c;
     loop {
         if wire.input.is_empty() && first_byte(&core, &mut wire).await.is_err() {
-            return;
+            return wire.part();
         }
         if std::mem::take(&mut may_be_h2) && h2::is_greeted(&core, &mut wire).await {
             let (stream, begun) = wire.into_parts();
@@ -81,7 +81,7 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
         let head = match next_head(&core, &mut wire).await {
             Ok(Came::Whole(head)) => head,
             Ok(Came::InPieces) => continue,
-            Err(NoHead::Nothing) => return,
+            Err(NoHead::Nothing) => return wire.part(),
             Err(NoHead::Refused(status)) => {
                 refuse(&core, &mut wire, ends, status).await;
                 return wire.leave().await;

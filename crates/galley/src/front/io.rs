@@ -323,6 +323,11 @@ impl Sender<'_> {
 }
 
 impl Wire {
+    /// Ends a connection on which nothing is under way.
+    pub(super) fn part(mut self) {
+        self.stream.say_farewell();
+    }
+
     /// Ends the connection at once, by a reset: an answer that broke off must not look complete to a client that knows its
     /// end by the connection's, and who is gone needs no farewell.
     pub(super) fn reset(self) {

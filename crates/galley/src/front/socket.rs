@@ -130,6 +130,17 @@ impl Socket {
         }
     }
 
+    /// Says over TLS that nothing follows, as far as the kernel takes it at once: without that a client cannot tell an end from
+    /// a cut (RFC 8446 section 6.1).
+    pub(super) fn say_farewell(&mut self) {
+        if let Self::Tls(stream) = self {
+            let (tcp, session) = stream.get_mut();
+            session.send_close_notify();
+            // Who has gone already hears nothing.
+            let _ = session.write_tls(&mut Direct(tcp));
+        }
+    }
+
     /// Makes the end of the connection a reset.
     pub(super) fn reset_at_end(&self) {
         let tcp = match self {

@@ -285,6 +285,24 @@ fn a_renewed_certificate_is_shown_at_once_and_no_handshake_fails() {
 }
 
 #[test]
+fn an_idle_connection_ends_with_a_farewell() {
+    let authority = Authority::new();
+    let plan = over_tls(Plan::files().file("index.html", "hello\n"), &authority);
+    let stage = plan.server("idle_timeout = \"1s\"").start();
+    let mut tls = Tls::connect(&authority.client(), "example.test", tls_addr(&stage)).unwrap();
+    tls.send(b"GET / HTTP/1.1\r\nHost: example.test\r\n\r\n");
+    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        // An end without the farewell would be an error here.
+        match tls.0.read(&mut piece).unwrap() {
+            0 => break,
+            count => answer.extend_from_slice(&piece[..count]),
+        }
+    }
+    assert!(answer.ends_with(b"hello\n"), "{}", answer.escape_ascii());
+}
+
+#[test]
 fn an_expired_certificate_is_told_of_and_shown() {
     let authority = Authority::new();
     let plan = over_tls(Plan::files().file("index.html", "hello\n"), &authority);
