@@ -5,6 +5,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use galley_config::{Config, TlsVersion, load};
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
@@ -21,10 +22,15 @@ impl Folder {
 
     /// `NAME.pem` and `NAME.key`, which count until the year `ends`.
     fn issue(&self, name: &str, hosts: &[&str], ends: i32) {
+        self.issue_until(name, hosts, date_time_ymd(ends, 1, 1).into());
+    }
+
+    fn issue_until(&self, name: &str, hosts: &[&str], ends: SystemTime) {
+        let ends = ends.duration_since(UNIX_EPOCH).unwrap();
         let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
         let mut params = CertificateParams::new(hosts).unwrap();
         params.not_before = date_time_ymd(2020, 1, 1);
-        params.not_after = date_time_ymd(ends, 1, 1);
+        params.not_after = date_time_ymd(1970, 1, 1) + ends;
         let key = KeyPair::generate().unwrap();
         let cert = params.self_signed(&key).unwrap();
         self.write(&format!("{name}.pem"), &cert.pem(), 0o644);
@@ -145,8 +151,11 @@ fn what_should_be_looked_at_is_said_and_starts() {
     let folder = Folder::new();
     folder.issue("expired", &["example.com", "*.example.com"], 2021);
     folder.issue("foreign", &["example.com", "example.org"], 2090);
+    let soon = SystemTime::now() + Duration::from_secs(5 * 86_400 + 3_600);
+    folder.issue_until("ending", &["example.com", "*.example.com"], soon);
     for (name, words) in [
         ("expired", "which expired "),
+        ("ending", "which ends in 5 days"),
         (
             "foreign",
             "speaks for `example.com`, `example.org`, and not for `a.example.com`",

@@ -20,8 +20,8 @@ pub(super) fn certificate_ends(services: &Services, site: &Site) -> Option<u64> 
         HostPattern::Wildcard(suffix) => Some(format!("any{suffix}")),
         HostPattern::Any => None,
     };
-    let chain = services.certificates.find(name.as_deref())?.chain();
-    let ends = chain.iter().map(|one| one.not_after).min()?;
+    let kinds = services.certificates.find(name.as_deref())?.kinds();
+    let ends = kinds.iter().map(|one| one.not_after).min()?;
     Some(ends.duration_since(UNIX_EPOCH).ok()?.as_secs())
 }
 

@@ -34,13 +34,13 @@ struct Table {
 
 /// The certificates of one site: of several kinds of key, a client gets the first that it understands.
 #[derive(Debug)]
-pub struct Slot(ArcSwap<Chain>);
+pub struct Slot(ArcSwap<Kinds>);
 
 /// Certificates for the same hosts, those with short signatures first; never empty.
 #[derive(Debug)]
-pub struct Chain(Vec<Arc<Certificate>>);
+pub struct Kinds(Vec<Arc<Certificate>>);
 
-impl Chain {
+impl Kinds {
     /// `None` of no certificate.
     pub fn new(mut all: Vec<Arc<Certificate>>) -> Option<Self> {
         // An RSA signature costs the core twenty times as much as one on P-256.
@@ -66,17 +66,17 @@ impl Chain {
 
 impl Slot {
     /// A place for certificates.
-    pub fn new(chain: Chain) -> Arc<Self> {
-        Arc::new(Self(ArcSwap::from_pointee(chain)))
+    pub fn new(kinds: Kinds) -> Arc<Self> {
+        Arc::new(Self(ArcSwap::from_pointee(kinds)))
     }
 
     /// Its certificates from now on; connections that stand keep theirs.
-    pub fn renew(&self, chain: Chain) {
-        self.0.store(Arc::new(chain));
+    pub fn renew(&self, kinds: Kinds) {
+        self.0.store(Arc::new(kinds));
     }
 
     /// Its certificates now.
-    pub fn chain(&self) -> Arc<Chain> {
+    pub fn kinds(&self) -> Arc<Kinds> {
         self.0.load_full()
     }
 
@@ -105,8 +105,8 @@ impl Certificates {
     /// Errors: what is wrong with it.
     pub fn put(&self, names: &[String], key: Arc<CertifiedKey>) -> Result<(), Trouble> {
         let certificate = Arc::new(Certificate::of(key)?);
-        let chain = Chain::new(vec![certificate]).ok_or(Trouble::Missing("certificate"))?;
-        let slot = Slot::new(chain);
+        let kinds = Kinds::new(vec![certificate]).ok_or(Trouble::Missing("certificate"))?;
+        let slot = Slot::new(kinds);
         self.change(|table| {
             let had = names
                 .iter()
@@ -176,7 +176,7 @@ impl ResolvesServerCert for Certificates {
         if is_challenge(&hello) {
             return self.challenges.load().get(&name?).cloned();
         }
-        self.find(name.as_deref())?.chain().choose(&hello)
+        self.find(name.as_deref())?.kinds().choose(&hello)
     }
 }
 
@@ -253,13 +253,13 @@ mod tests {
 
     fn shown(all: &Certificates, name: Option<&str>) -> Option<Arc<CertifiedKey>> {
         let slot = all.find(name)?;
-        let chain = slot.chain();
-        Some(Arc::clone(&chain.iter().next()?.certified))
+        let kinds = slot.kinds();
+        Some(Arc::clone(&kinds.iter().next()?.certified))
     }
 
     fn slot(key: &Arc<CertifiedKey>) -> Arc<Slot> {
         let certificate = Certificate::of(Arc::clone(key)).unwrap();
-        Slot::new(Chain::new(vec![Arc::new(certificate)]).unwrap())
+        Slot::new(Kinds::new(vec![Arc::new(certificate)]).unwrap())
     }
 
     #[test]
@@ -340,7 +340,7 @@ mod tests {
         let before = Presented::new(&all, Some("a.test"));
         let slot = all.find(Some("a.test")).unwrap();
         let new = Certificate::of(certificate(&["e.test"])).unwrap();
-        slot.renew(Chain::new(vec![Arc::new(new)]).unwrap());
+        slot.renew(Kinds::new(vec![Arc::new(new)]).unwrap());
         assert!(before.allows("b.test") && before.allows("e.test"));
     }
 }

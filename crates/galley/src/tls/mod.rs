@@ -12,7 +12,7 @@ mod client;
 mod server;
 mod watch;
 
-pub use certificates::{Certificates, Chain, Presented, Slot};
+pub use certificates::{Certificates, Kinds, Presented, Slot};
 pub use client::{Client, ClientTrouble};
 pub use server::{ACME, Acceptor, H2, Least, acceptor};
 pub use watch::{Watch, Watched};

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use galley_certs::{Certificate, Files, Standing};
 
-use super::certificates::{Chain, Slot};
+use super::certificates::{Kinds, Slot};
 
 /// Certificate files with what they were turned into. One thread looks after all of them.
 #[derive(Debug, Default)]
@@ -36,9 +36,9 @@ impl Watched {
         // Taken first: what is written meanwhile is seen at the next look.
         let stamps = files.iter().map(|files| (files.clone(), stamps(files)));
         let stamps: Vec<_> = stamps.collect();
-        Ok(Chain::new(read_all(files)?).map(|chain| Self {
+        Ok(Kinds::new(read_all(files)?).map(|kinds| Self {
             site: site.to_owned(),
-            slot: Slot::new(chain),
+            slot: Slot::new(kinds),
             files: stamps,
         }))
     }
@@ -64,13 +64,13 @@ impl Watched {
                 );
             }
             Ok(all) => {
-                let old = self.slot.chain();
+                let old = self.slot.kinds();
                 let is_known = |new: &Arc<Certificate>| old.iter().any(|old| old.is_same(new));
                 if all.iter().all(is_known) {
                     return;
                 }
-                if let Some(chain) = Chain::new(all) {
-                    self.slot.renew(chain);
+                if let Some(kinds) = Kinds::new(all) {
+                    self.slot.renew(kinds);
                     tracing::info!(site, "the certificate was renewed");
                 }
             }
@@ -79,7 +79,7 @@ impl Watched {
 
     /// Says in the log what the dates are bad at.
     fn tell(&self, now: SystemTime) {
-        for one in self.slot.chain().iter() {
+        for one in self.slot.kinds().iter() {
             let site = &self.site;
             let names: Vec<&str> = one.names.iter().take(3).collect();
             let names = names.join(", ");
