@@ -113,7 +113,12 @@ struct Seen<'b> {
 
 impl<'b> Seen<'b> {
     fn gather(head: &Head<'b, '_>) -> Result<Self, Refusal> {
-        let mut seen = Self::default();
+        let mut seen = Self {
+            // Nobody here tunnels. A client that does not wait for the answer to CONNECT (RFC 9110 section 9.3.6) has sent
+            // bytes of the tunnel by then, chosen by somebody else perhaps, and they may look like a request.
+            close: head.method == "CONNECT",
+            ..Self::default()
+        };
         for (name, value) in head.fields() {
             // The length sorts out nearly every other field without a comparison.
             match name.len() {
@@ -147,8 +152,9 @@ impl<'b> Seen<'b> {
         }
     }
 
+    /// Once is enough: a list of the same is refused on one line and on two.
     fn add_expect(&mut self, value: &[u8]) -> Result<(), Refusal> {
-        if !value.eq_ignore_ascii_case(b"100-continue") {
+        if self.expect_continue || !value.eq_ignore_ascii_case(b"100-continue") {
             return Err(Refusal::Expectation);
         }
         self.expect_continue = true;

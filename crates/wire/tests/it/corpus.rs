@@ -182,6 +182,16 @@ fn good() -> Vec<Case> {
             "POST /1 HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nokGET /2 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
         ),
         closed("1.0", 1, "GET / HTTP/1.0\r\n\r\nGET /2 HTTP/1.0\r\n\r\n"),
+        Case {
+            hyper: Hyper::Laxer(
+                "RFC 9112 9.6: a server MAY close after any answer; what follows may be meant for a tunnel",
+            ),
+            ..closed(
+                "connect",
+                1,
+                "CONNECT b:443 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n",
+            )
+        },
         closed(
             "close",
             1,

@@ -11,7 +11,9 @@
 mod answers;
 mod corpus;
 mod cuts;
+
 mod oracle;
+mod peer;
 mod properties;
 mod reader;
 mod rfc9110;

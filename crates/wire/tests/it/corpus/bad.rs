@@ -511,6 +511,13 @@ fn bad_framing() -> Vec<Case> {
             "Expect: 200-ok\r\nContent-Length: 0\r\n",
             "",
         ),
+        with(
+            "expectation twice",
+            Expectation,
+            Laxer("RFC 9110 10.1.1: a list of the same has no meaning of its own; MAY be 417"),
+            "Expect: 100-continue\r\nExpect: 100-continue\r\nContent-Length: 0\r\n",
+            "",
+        ),
         refused(
             "chunked in 1.0",
             TransferEncoding,
