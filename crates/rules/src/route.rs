@@ -41,12 +41,8 @@ impl std::error::Error for BadHost {}
 /// shortest spelling (RFC 5952).
 pub fn canonical_host(raw: &[u8]) -> Result<String, BadHost> {
     let (host, _) = split_port(raw)?;
-    if let Some(address) = host.strip_prefix(b"[") {
-        let address = address
-            .strip_suffix(b"]")
-            .and_then(|a| std::str::from_utf8(a).ok())
-            .ok_or(BadHost::Address)?;
-        let address: Ipv6Addr = address.parse().map_err(|_| BadHost::Address)?;
+    if host.starts_with(b"[") {
+        let address = address(host).ok_or(BadHost::Address)?;
         return Ok(format!("[{address}]"));
     }
     let host = host.strip_suffix(b".").unwrap_or(host);
@@ -72,8 +68,7 @@ pub fn named_port(raw: &[u8], canonical: &str) -> Option<u16> {
     is_same(host, canonical).then_some(port)
 }
 
-/// Whether `host[:port]` means the canonical host. Does not allocate, and takes an IPv6 address in another than its
-/// canonical spelling for another host.
+/// Whether `host[:port]` means the canonical host. Does not allocate.
 pub fn is_same_host(raw: &[u8], canonical: &str) -> bool {
     split_port(raw).is_ok_and(|(host, _)| is_same(host, canonical))
 }
@@ -82,6 +77,14 @@ fn is_same(host: &[u8], canonical: &str) -> bool {
     host.strip_suffix(b".")
         .unwrap_or(host)
         .eq_ignore_ascii_case(canonical.as_bytes())
+        // An address has more than one spelling.
+        || address(host).is_some_and(|named| address(canonical.as_bytes()) == Some(named))
+}
+
+/// The IPv6 address in brackets.
+fn address(host: &[u8]) -> Option<Ipv6Addr> {
+    let inner = host.strip_prefix(b"[")?.strip_suffix(b"]")?;
+    std::str::from_utf8(inner).ok()?.parse().ok()
 }
 
 /// Splits the port off. An empty port is none (RFC 3986 section 3.2.3).
@@ -242,6 +245,11 @@ mod tests {
     fn ports_count_only_with_their_own_host() {
         assert_eq!(named_port(b"Example.com:8080", "example.com"), Some(8080));
         assert_eq!(named_port(b"[::1]:8080", "[::1]"), Some(8080));
+        assert_eq!(
+            named_port(b"[2001:0DB8::0001]:8080", "[2001:db8::1]"),
+            Some(8080)
+        );
+        assert_eq!(named_port(b"[::2]:8080", "[::1]"), None);
         assert_eq!(named_port(b"example.com", "example.com"), None);
         assert_eq!(named_port(b"other.com:8080", "example.com"), None);
         assert!(
