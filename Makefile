@@ -1,6 +1,6 @@
 # The two commands that matter: `make demo` and `make test`. Both install what is missing first.
 
-.PHONY: help demo demo-clean test bench conformance faults exactness growth soak weather plugin-versions plugin-live build check setup-demo setup-test setup-bench \
+.PHONY: help demo demo-clean test bench conformance faults exactness growth soak weather hostile fuzz plugin-versions plugin-live build check setup-demo setup-test setup-bench \
 	setup-conformance setup-faults setup-exactness setup-plugin-versions
 
 PORT ?= 8080
@@ -20,6 +20,8 @@ help:
 	@echo 'make growth           what a hit costs while entries and connections grow (ONLY=entries: one part)'
 	@echo 'make soak             5,000,000 requests, a tenth uncached through FastCGI (REQUESTS=200000: fewer)'
 	@echo 'make weather          a WordPress in 256 MB: crowds, slow people, dying PHP, a crawl (ONLY=crawl: one part)'
+	@echo 'make hostile          hostile input for long: generated streams next to nginx and hyper, the whole matrix of deception'
+	@echo 'make fuzz             every parser of foreign bytes, ten minutes each, two at a time (SECONDS=60 TARGET=query: less)'
 	@echo 'make build            the release binary, target/release/galley'
 
 # A static pattern: make does not look for implicit rules for phony targets.
@@ -44,6 +46,7 @@ check:
 test: setup-test check
 	cargo build --quiet --workspace --all-targets
 	cargo test --quiet --workspace --no-fail-fast
+	fuzz/run
 	phpunit --configuration plugin/galley/tests/phpunit.xml
 	RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --document-private-items
 
@@ -89,3 +92,13 @@ soak: setup-demo build
 weather: setup-demo build
 	@cargo build --quiet --release --package xtask
 	@target/release/xtask weather --galley target/release/galley $(if $(ONLY),--only $(ONLY)) $(if $(SECONDS),--killed-for $(SECONDS)) $(if $(JSON),--json)
+
+STREAMS ?= 50000
+
+hostile: setup-test
+	cargo build --quiet --package galley --all-targets
+	GALLEY_HOSTILE_STREAMS=$(STREAMS) GALLEY_HOSTILE_SEED=$(or $(SEED),$(shell date +%s)) cargo test --package galley --test hostile -- --nocapture
+	GALLEY_HOSTILE_LONG=1 cargo test --package galley --test e2e -- poison deception
+
+fuzz: setup-test
+	@fuzz/run $(or $(SECONDS),600) $(TARGET)
