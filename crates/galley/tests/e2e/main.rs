@@ -33,6 +33,7 @@ mod managed;
 mod outages;
 mod overload;
 mod overload_outage;
+mod poison;
 mod pool;
 mod process;
 mod program;

@@ -29,6 +29,7 @@ macro_rules! both_alone {
 
 mod addresses;
 mod comments;
+mod deception;
 mod devices;
 mod doctor;
 mod failures;
@@ -38,5 +39,6 @@ mod network;
 mod pages;
 mod people;
 mod plugin;
+mod poison;
 mod purges;
 mod stack;
