@@ -11,6 +11,8 @@
 mod answer;
 mod asset;
 mod deny;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod htaccess;
 mod path;
 mod resolve;

@@ -11,6 +11,8 @@
 
 mod files;
 mod format;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod health;
 mod index;
 mod moment;

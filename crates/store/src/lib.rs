@@ -15,6 +15,8 @@ pub mod entry;
 pub mod epochs;
 mod fields;
 pub mod fill;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod key;
 pub mod log;
 pub mod memory;

@@ -12,6 +12,8 @@
 mod files;
 mod fold;
 mod format;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod queue;
 mod scan;
 mod ticket;

@@ -20,6 +20,8 @@ mod rewrite;
 mod shelf;
 
 pub(crate) use access::{Access, Subject, judge};
+#[cfg(fuzzing)]
+pub(crate) use parse::parse as read;
 pub(crate) use shelf::{Shelf, rules_of};
 
 use access::Section;

@@ -11,7 +11,7 @@ use super::rewrite::{Conditions, Rewrite};
 
 /// Reads a whole file. One with more patterns or deeper sections than anybody writes by hand closes
 /// its directory.
-pub(super) fn parse(text: &[u8]) -> Rules {
+pub(crate) fn parse(text: &[u8]) -> Rules {
     let text = String::from_utf8_lossy(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text));
     let mut parser = Parser::default();
     let mut line = String::new();

@@ -160,6 +160,15 @@ fn head(entry: &Entry, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
+/// The bytes that every file begins with.
+#[cfg(fuzzing)]
+pub(super) fn fuzzing_beginning() -> [u8; 6] {
+    let mut bytes = [0; 6];
+    bytes[..4].copy_from_slice(&MAGIC);
+    bytes[4..].copy_from_slice(&VERSION.to_le_bytes());
+    bytes
+}
+
 /// Completes what [`header`] made, once the body is known.
 pub(super) fn seal_header(header: &mut [u8], body: u64, table: &[u8], seal: &Seal) {
     header[56..64].copy_from_slice(&body.to_le_bytes());

@@ -1,0 +1,34 @@
+//! Reads arbitrary bytes as the file of a stored page: as they are, and with magic, lengths and checksums made right, so that
+//! what lies behind the checksums is reached.
+
+use super::format::{self, FIXED};
+use super::seal::Seal;
+
+/// Panics where a reader of the format does.
+pub fn disk_entry(bytes: &[u8]) {
+    let seal = Seal::new([7; 16]);
+    read(bytes, &seal);
+    if bytes.len() < FIXED {
+        return;
+    }
+    let mut sealed = bytes.to_vec();
+    sealed[..6].copy_from_slice(&format::fuzzing_beginning());
+    let length = u32::try_from(sealed.len() - FIXED).unwrap_or(u32::MAX);
+    sealed[172..176].copy_from_slice(&length.to_le_bytes());
+    format::seal_header(&mut sealed, 0, &[], &seal);
+    read(&sealed, &seal);
+}
+
+fn read(bytes: &[u8], seal: &Seal) {
+    let Ok(fixed) = format::fixed(bytes) else {
+        return;
+    };
+    let (header, rest) = match bytes.split_at_checked(fixed.layout.header) {
+        Some(parts) => parts,
+        None => return,
+    };
+    let _ = format::stored(header, seal);
+    if let Ok(sums) = format::sums(rest, &fixed, seal) {
+        let _ = format::check(rest, &sums, seal);
+    }
+}

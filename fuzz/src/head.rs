@@ -1,0 +1,159 @@
+//! Fields with a grammar of their own.
+
+use std::time::{Duration, SystemTime};
+
+use galley_rules::cache_control::CacheControl;
+use galley_rules::conditional::{self, Validators};
+use galley_rules::encoding::{Coding, Codings};
+use galley_rules::facts::{Facts, Line, Scheme};
+use galley_rules::no_vary_search::Variance;
+use galley_rules::range::{self, Ranges};
+use galley_rules::site::{Preset, SiteRules};
+use galley_rules::vary::Vary;
+use galley_rules::{compress, tags as page_tags, time};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// What is chosen is accepted.
+pub fn accept_encoding(data: &[u8]) {
+    let mut codings = Codings::default();
+    for line in data.split(|byte| *byte == b'\n') {
+        codings.read(line);
+    }
+    if let Some(best) = codings.best(&Coding::BY_DENSITY) {
+        assert!(codings.accepts(best));
+    }
+}
+
+/// Conditions, each against the same page; a tag of a coded form is found in what was sent.
+pub fn conditions(data: &[u8]) {
+    let names = [
+        "If-None-Match",
+        "If-Match",
+        "If-Modified-Since",
+        "If-Unmodified-Since",
+        "If-Range",
+    ];
+    let site = SiteRules {
+        preset: Preset::None,
+        ..SiteRules::default()
+    };
+    let validators = Validators {
+        etag: Some(b"\"a\""),
+        last_modified: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)),
+    };
+    for name in names {
+        let mut facts = Facts::default();
+        let line = Line {
+            method: "GET",
+            target: b"/",
+            scheme: Scheme::Http,
+            host: "site.test",
+            has_body: false,
+            upgrade: false,
+        };
+        if facts
+            .gather(&line, [(name, data)].into_iter(), &site)
+            .is_ok()
+        {
+            let _ = conditional::evaluate(&facts, &validators);
+            let _ = conditional::evaluate_stored(&facts, &validators);
+        }
+    }
+    let _ = conditional::range_applies(Some(data), &validators);
+    let _ = compress::live::plain_tags(data);
+}
+
+/// Parts lie within the whole, in order, and do not touch.
+pub fn range(data: &[u8]) {
+    let Some((&length, value)) = data.split_first() else {
+        return;
+    };
+    let length = u64::from(length);
+    match range::parse(value, length) {
+        Ranges::Whole | Ranges::Unsatisfiable => {}
+        Ranges::One(span) => assert!(span.start < span.end && span.end <= length),
+        Ranges::Many(spans) => {
+            assert!(spans.len() >= 2);
+            assert!(
+                spans
+                    .iter()
+                    .all(|span| span.start < span.end && span.end <= length)
+            );
+            assert!(spans.windows(2).all(|two| two[0].end < two[1].start));
+        }
+    }
+    if let Some(held) = range::held(value) {
+        assert!(held.span.start < held.span.end);
+        assert!(
+            held.complete
+                .is_none_or(|complete| held.span.end <= complete)
+        );
+    }
+}
+
+/// A date that is read is written as one that is read alike.
+pub fn date(data: &[u8]) {
+    let Some(date) = time::parse_date(data) else {
+        return;
+    };
+    let mut out = Vec::new();
+    time::write_date(date, &mut out);
+    if date >= SystemTime::UNIX_EPOCH {
+        assert_eq!(time::parse_date(&out), Some(date), "{}", out.escape_ascii());
+    }
+}
+
+/// Another line can only forbid more.
+pub fn cache_control(data: &[u8]) {
+    let lines = || data.split(|byte| *byte == b'\n');
+    let one = CacheControl::parse(lines());
+    let more = CacheControl::parse(lines().chain([&b"no-store, private"[..]]));
+    assert!(more.no_store && more.private);
+    assert!(!one.no_cache || more.no_cache);
+    let _ = CacheControl::parse_surrogate(lines());
+    let _ = CacheControl::parse_targeted(lines());
+    let _ = CacheControl::parse_surrogate_for(&lines().collect::<Vec<_>>(), b"galley");
+}
+
+/// Names are sorted and once.
+pub fn vary(data: &[u8]) {
+    let names = Vary::parse(data.split(|byte| *byte == b'\n')).names();
+    assert!(
+        names
+            .windows(2)
+            .all(|two| two[0].as_str() < two[1].as_str())
+    );
+}
+
+/// Equivalence is reflexive and symmetric.
+pub fn no_vary_search(data: &[u8]) {
+    let mut lines = data.splitn(3, |byte| *byte == b'\n');
+    let Some(variance) = lines.next().and_then(Variance::parse) else {
+        return;
+    };
+    let (one, other) = (lines.next(), lines.next());
+    assert!(variance.are_equivalent(one, one));
+    assert_eq!(
+        variance.are_equivalent(one, other),
+        variance.are_equivalent(other, one)
+    );
+}
+
+/// Tags of an answer: as many ids as names, in order, within the limit.
+pub fn tags(data: &[u8]) {
+    let mut fields = HeaderMap::new();
+    for (at, line) in data.split(|byte| *byte == b'\n').take(20).enumerate() {
+        let name = page_tags::TAG_FIELDS[at % page_tags::TAG_FIELDS.len()];
+        if let Ok(value) = HeaderValue::from_bytes(line) {
+            fields.append(HeaderName::from_static(name), value.clone());
+            fields.append("cache-groups", value.clone());
+            fields.append("galley-purge", value);
+        }
+    }
+    let tags = page_tags::collect(&fields);
+    assert!(tags.ids.len() <= page_tags::MAX_TAGS && tags.ids.len() == tags.names.len());
+    assert!(tags.ids.windows(2).all(|two| two[0] < two[1]));
+    let _ = page_tags::invalidated_groups(&fields);
+    let _ = galley_rules::purge::from_answer(&fields, &SiteRules::default());
+    let _ = galley_rules::purge::receipts(&fields).count();
+}

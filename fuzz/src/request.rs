@@ -1,0 +1,159 @@
+//! What a client says of itself: host, target, query, cookies, and the request as the cache and the upstream see it.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use galley_rules::facts::{Facts, Gate, Line, Scheme};
+use galley_rules::forward::{self, BodyLength, Client};
+use galley_rules::key::{read_key, write_key};
+use galley_rules::purge::Dialect;
+use galley_rules::site::{Preset, SiteRules};
+use galley_rules::{cookie, query, route, uri};
+use galley_wire::head::{Limits, Parsed, Room, parse};
+
+/// A host that is taken is canonical: lower case, and the same when it is read again.
+pub fn host(data: &[u8]) {
+    if let Ok(host) = route::canonical_host(data) {
+        assert!(!host.is_empty() && !host.bytes().any(|byte| byte.is_ascii_uppercase()));
+        assert!(host.bytes().all(|byte| byte.is_ascii_graphic()));
+        assert_eq!(route::canonical_host(host.as_bytes()).as_ref(), Ok(&host));
+        assert!(route::is_same_host(data, &host));
+        let _ = route::named_port(data, &host);
+    }
+    if let Ok(text) = std::str::from_utf8(data) {
+        let _ = route::HostPattern::parse(text);
+    }
+}
+
+/// A path that is taken is its own canonical form, and nothing in it climbs or ends a string once it is decoded.
+pub fn target(data: &[u8]) {
+    let Ok(target) = uri::split(data) else {
+        return;
+    };
+    let (mut once, mut twice, mut decoded) = (Vec::new(), Vec::new(), Vec::new());
+    if uri::canonical_path(target.path, &mut once).is_err() {
+        return;
+    }
+    uri::canonical_path(&once, &mut twice).expect("what is canonical is taken");
+    assert_eq!(once, twice);
+    if uri::decoded_path(&once, &mut decoded).is_err() {
+        return;
+    }
+    assert!(decoded.starts_with(b"/"));
+    assert!(
+        !decoded
+            .iter()
+            .any(|byte| *byte < b' ' || matches!(byte, 0x7f | b'\\'))
+    );
+    let mut segments = decoded.split(|byte| *byte == b'/');
+    assert!(!segments.any(|segment| matches!(segment, b"." | b"..")));
+}
+
+/// A query's normal form is its own normal form.
+pub fn query(data: &[u8]) {
+    for site in sites() {
+        let (mut once, mut twice) = (Vec::new(), Vec::new());
+        query::normalise(data, &site, &mut once);
+        assert!(once.iter().all(u8::is_ascii_graphic));
+        query::normalise(&once, &site, &mut twice);
+        assert_eq!(once, twice);
+    }
+}
+
+/// Cookies have names, and a name without its blanks is one of the same class.
+pub fn cookie(data: &[u8]) {
+    let site = SiteRules::default();
+    for pair in cookie::pairs(data) {
+        assert!(!pair.name.is_empty());
+        assert_eq!(pair.name, pair.name.trim_ascii());
+        let class = cookie::classify(pair.name, &site);
+        if galley_rules::wordpress::is_login_cookie(pair.name) {
+            assert_eq!(class, cookie::Class::Bypass);
+        }
+    }
+}
+
+/// A whole head: the key is read back as what it was made of, a session keeps the gate closed, and what goes up for a page
+/// that may be shared is a closed list.
+pub fn whole(data: &[u8]) {
+    let mut room = Room::new();
+    let Ok(Parsed::Whole { head, .. }) = parse(data, &Limits::default(), &mut room) else {
+        return;
+    };
+    for site in sites() {
+        let mut facts = Facts::default();
+        let line = Line {
+            method: head.method,
+            target: head.target,
+            scheme: Scheme::Http,
+            host: "site.test",
+            has_body: false,
+            upgrade: false,
+        };
+        if facts.gather(&line, head.fields(), &site).is_err() {
+            continue;
+        }
+        let mut key = Vec::new();
+        write_key(&facts, &mut key);
+        let parts = read_key(&key).expect("a key is read back");
+        assert_eq!(parts.path, facts.path());
+        assert_eq!(parts.query, facts.query());
+        assert_eq!(parts.authority, facts.authority().as_bytes());
+        assert!(parts.rest.is_empty());
+        let client = Client {
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            port: 1,
+            request_id: "id",
+        };
+        let trimmed = forward::trimmed(&facts);
+        let whole = forward::whole(&facts, head.fields(), &client, BodyLength::None);
+        for (name, _) in &whole.fields {
+            assert!(
+                !["connection", "transfer-encoding", "content-length", "host"]
+                    .contains(&name.as_str())
+            );
+        }
+        if site.preset == Preset::WordPress && facts.gate() == Gate::Open {
+            assert!(!facts.has_session());
+            assert!(
+                trimmed
+                    .fields
+                    .iter()
+                    .all(|(name, _)| *name != "authorization")
+            );
+        }
+    }
+}
+
+/// An order to purge: whatever is asked, it is orders or a refusal.
+pub fn purge_order(data: &[u8]) {
+    let mut room = Room::new();
+    let Ok(Parsed::Whole { head, length }) = parse(data, &Limits::default(), &mut room) else {
+        return;
+    };
+    let site = SiteRules::default();
+    let mut facts = Facts::default();
+    let line = Line {
+        method: head.method,
+        target: head.target,
+        scheme: Scheme::Http,
+        host: "site.test",
+        has_body: length < data.len(),
+        upgrade: false,
+    };
+    if facts.gather(&line, head.fields(), &site).is_err() {
+        return;
+    }
+    if let Some(dialect) = Dialect::of(&facts, head.fields(), &site)
+        && let Ok(orders) = dialect.orders(&facts, head.fields(), &data[length..], &site)
+    {
+        assert!(!orders.is_empty());
+    }
+}
+
+fn sites() -> [SiteRules; 2] {
+    let bare = SiteRules {
+        preset: Preset::None,
+        ..SiteRules::default()
+    };
+    [SiteRules::default(), bare]
+}

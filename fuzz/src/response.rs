@@ -1,0 +1,89 @@
+//! Answers of upstreams after their head was read, and bodies that plugins send.
+
+use std::time::{Duration, SystemTime};
+
+use galley_rules::facts::{Facts, Line, Scheme};
+use galley_rules::purge::Dialect;
+use galley_rules::site::{Preset, SiteRules};
+use galley_rules::storable::{self, Answered, Verdict};
+use http::StatusCode;
+
+/// A head of an answer: what is stored has no cookie of a person, and what travels on frames nothing.
+pub fn upstream_answer(data: &[u8]) {
+    let Ok((status, fields)) = galley_rules::cgi::answer(data) else {
+        return;
+    };
+    let bare = SiteRules {
+        preset: Preset::None,
+        ..SiteRules::default()
+    };
+    for site in [SiteRules::default(), bare] {
+        let mut facts = Facts::default();
+        let line = Line {
+            method: "GET",
+            target: b"/a?b=c",
+            scheme: Scheme::Http,
+            host: "site.test",
+            has_body: false,
+            upgrade: false,
+        };
+        facts
+            .gather(&line, std::iter::empty(), &site)
+            .expect("a plain request");
+        let answer = Answered {
+            status,
+            fields: &fields,
+            response_delay: Duration::from_secs(1),
+            now: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+        };
+        if let Verdict::Store(_) = storable::judge(&facts, &answer, &site) {
+            assert!(!fields.contains_key("set-cookie"));
+            assert_ne!(status, StatusCode::NOT_MODIFIED);
+        }
+        let _ = storable::judge_body(&answer, &site, data);
+        for name in storable::forwarded_fields(&fields).keys() {
+            assert!(
+                !["connection", "transfer-encoding", "keep-alive", "upgrade"]
+                    .contains(&name.as_str())
+            );
+        }
+        let _ = storable::stored_fields(&fields, &site, None);
+        let _ = storable::updated_fields(&fields, &fields);
+        if let Some(location) = fields.get("location") {
+            let _ = storable::resolve(&facts, location.as_bytes(), &site);
+        }
+    }
+}
+
+/// The JSON of plugins that purge by batch.
+pub fn contract(data: &[u8]) {
+    let requests: [(&[u8], &[(&str, &[u8])]); 2] = [
+        (
+            b"/souin-api/souin",
+            &[("content-type", b"application/json")],
+        ),
+        (
+            b"/service/x/purge",
+            &[("fastly-key", b"x"), ("content-type", b"application/json")],
+        ),
+    ];
+    let site = SiteRules::default();
+    for (target, fields) in requests {
+        let line = Line {
+            method: "POST",
+            target,
+            scheme: Scheme::Http,
+            host: "site.test",
+            has_body: true,
+            upgrade: false,
+        };
+        let fields = || fields.iter().copied();
+        let mut facts = Facts::default();
+        facts
+            .gather(&line, fields(), &site)
+            .expect("a plain request");
+        if let Some(dialect) = Dialect::of(&facts, fields(), &site) {
+            let _ = dialect.orders(&facts, fields(), data, &site);
+        }
+    }
+}

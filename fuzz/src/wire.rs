@@ -1,0 +1,88 @@
+//! HTTP/1 of clients: streams of requests, chunked bodies, and what answers may carry out.
+
+use galley_wire::answer::{Connection, Length, write_head};
+use galley_wire::body::BodyReader;
+use galley_wire::framing::BodyKind;
+
+use crate::reader::{read_pieces, read_whole};
+
+/// A stream of requests is read alike however it is cut, and no request is read that hides another's bytes.
+pub fn requests(data: &[u8]) {
+    let Some((&place, stream)) = data.split_first() else {
+        return;
+    };
+    let whole = read_whole(stream);
+    let at = usize::from(place) * stream.len() / 256;
+    let (first, second) = stream.split_at(at);
+    assert_eq!(read_pieces([first, second]), whole);
+    assert_eq!(read_pieces(stream.chunks(7)), whole);
+    for request in &whole.requests {
+        assert!(request.target.bytes().all(|byte| byte.is_ascii_graphic()));
+        for (name, value) in &request.fields {
+            assert!(!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic()));
+            assert!(!value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)));
+        }
+    }
+}
+
+/// A chunked body is read alike however it is cut, never past its limit, and nothing behind its end is taken.
+pub fn chunks(data: &[u8]) {
+    let Some((&limit, body)) = data.split_first() else {
+        return;
+    };
+    let whole = decode([body], u64::from(limit));
+    assert_eq!(decode(body.chunks(1), u64::from(limit)), whole);
+    assert_eq!(decode(body.chunks(3), u64::from(limit)), whole);
+    if let Some((data, consumed)) = whole {
+        assert!(data.len() <= usize::from(limit));
+        assert!(body[..consumed].ends_with(b"\r\n\r\n"));
+    }
+}
+
+/// The data and how many bytes it took; nothing when the body is refused or does not end.
+fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, max: u64) -> Option<(Vec<u8>, usize)> {
+    let mut reader = BodyReader::new(BodyKind::Chunked, max);
+    let (mut data, mut consumed) = (Vec::new(), 0);
+    for mut piece in pieces {
+        while !piece.is_empty() && !reader.is_done() {
+            let decoded = reader.decode(piece).ok()?;
+            assert!(decoded.consumed > 0 && decoded.consumed <= piece.len());
+            data.extend_from_slice(decoded.data);
+            consumed += decoded.consumed;
+            piece = &piece[decoded.consumed..];
+        }
+    }
+    reader.is_done().then_some((data, consumed))
+}
+
+/// Whatever an upstream's fields hold, the head that leaves is one head: it ends where it ends, and frames the body once.
+pub fn answer(data: &[u8]) {
+    let fields = data.split(|byte| *byte == b'\n').filter_map(|line| {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        Some((
+            std::str::from_utf8(&line[..colon]).ok()?,
+            &line[colon + 1..],
+        ))
+    });
+    let status = data.first().map_or(200, |first| u16::from(*first) * 5);
+    let mut out = Vec::new();
+    write_head(
+        &mut out,
+        status,
+        fields,
+        Length::Known(7),
+        Connection::Close,
+    );
+    let end = out.windows(4).position(|four| four == b"\r\n\r\n");
+    assert_eq!(end, Some(out.len() - 4));
+    let head = &out[..out.len() - 4];
+    let is_alone = |at: usize| match head[at] {
+        b'\r' => head.get(at + 1) != Some(&b'\n'),
+        b'\n' => at == 0 || head[at - 1] != b'\r',
+        byte => byte == 0,
+    };
+    assert!(!(0..head.len()).any(is_alone));
+    let lower = String::from_utf8_lossy(head).to_ascii_lowercase();
+    assert!(lower.matches("\r\ncontent-length:").count() <= 1);
+    assert!(!lower.contains("\r\ntransfer-encoding:"));
+}
