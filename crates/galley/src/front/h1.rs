@@ -62,7 +62,8 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
     let mut facts = Facts::default();
     let mut lane = Lane::default();
     let mailbox = Mailbox::default();
-    let mut may_be_h2 = core.limits.h2c;
+    // Over TLS the handshake has said what is spoken (RFC 9113 section 3.3).
+    let mut may_be_h2 = core.limits.h2c && !ends.is_tls;
     loop {
         if wire.input.is_empty() && first_byte(&core, &mut wire).await.is_err() {
             return wire.part();

@@ -80,6 +80,44 @@ fn php_hears_of_https_and_its_pages_are_kept_apart() {
 }
 
 #[test]
+fn http_2_is_agreed_on_with_those_who_know_it() {
+    let authority = Authority::new();
+    let stage = two_sites(&authority);
+    let url = format!("https://example.test:{}/", tls_addr(&stage).port());
+    let ask = |more: &[&str]| {
+        let shown = ["-i", "-w", "spoken=%{http_version}"];
+        curl(&stage, "example.test", &[&shown, more, &[&url]].concat())
+    };
+    for (more, status, spoken) in [
+        (&["--http2"][..], "200", "spoken=2"),
+        (&["--http1.1"], "200", "spoken=1.1"),
+        (&["--no-alpn"], "200", "spoken=1.1"),
+        // Also there a host that the certificate does not speak for is refused.
+        (&["--http2", "-H", "Host: other.test"], "421", "spoken=2"),
+        (
+            &["--http2", "-H", "Host: www.example.test"],
+            "200",
+            "spoken=2",
+        ),
+    ] {
+        let said = ask(more);
+        let line = said.lines().next().unwrap_or_default();
+        assert!(
+            line.contains(status) && said.ends_with(spoken),
+            "{more:?}: {said}"
+        );
+    }
+    // Who knows neither is told so (RFC 7301 section 3.2).
+    let name = ["-servername", "example.test", "-alpn", "spdy/3"];
+    let said = s_client(&stage.scratch, tls_addr(&stage), &name, CLOSE);
+    assert!(said.contains("no application protocol"), "{said}");
+    // Nobody asks a challenge of a name that has none.
+    let name = ["-servername", "example.test", "-alpn", "acme-tls/1"];
+    let said = s_client(&stage.scratch, tls_addr(&stage), &name, CLOSE);
+    assert!(said.contains("no peer certificate available"), "{said}");
+}
+
+#[test]
 fn an_upstream_hears_of_https() {
     let origin = Origin::constant(&[("Content-Type", "text/html")], "<html></html>").unwrap();
     let stage = over_tls(Plan::origin(&origin, "wordpress"), &Authority::new()).start();
@@ -391,6 +429,19 @@ fn files_of_every_size_come_whole_and_in_parts() {
     };
     assert!(ask("") == large);
     assert!(ask("Range: bytes=1000001-9000000\r\n") == large[1_000_001..=9_000_000]);
+    // A client that is slower than we are is sent the last record, too.
+    let url = format!("https://example.test:{}/large.bin", at.port());
+    let into = stage.scratch.join("got.bin");
+    let got = into.to_str().unwrap();
+    let said = curl(
+        &stage,
+        "example.test",
+        &["--http2", "--limit-rate", "8M", "-o", got, &url],
+    );
+    assert!(
+        said.is_empty() && fs::read(&into).unwrap() == large,
+        "{said}"
+    );
     // A client that leaves midway harms nobody.
     let mut tls = Tls::connect(&client, "example.test", at).unwrap();
     tls.send(b"GET /large.bin HTTP/1.1\r\nHost: example.test\r\n\r\n");

@@ -25,6 +25,8 @@ pub(super) struct Wire<S> {
     out: Vec<u8>,
     /// How much of `out` has left.
     at: usize,
+    /// A stream of records may keep the last one back.
+    is_unflushed: bool,
     /// The library had to stop.
     held: bool,
     /// Bytes that have left since the beginning.
@@ -43,6 +45,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             begun,
             out: Vec::new(),
             at: 0,
+            is_unflushed: false,
             held: false,
             written: 0,
             ledger: Ledger::new(timers.now_ms()),
@@ -77,12 +80,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             }
             self.at += count;
             self.written += count as u64;
+            self.is_unflushed = true;
         }
-        if self.at > 0 {
-            self.out.clear();
-            self.at = 0;
-            // A stream of records may keep the last one back.
-            return Pin::new(&mut self.stream).poll_flush(cx);
+        self.out.clear();
+        self.at = 0;
+        if self.is_unflushed {
+            ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+            self.is_unflushed = false;
         }
         Poll::Ready(Ok(()))
     }
