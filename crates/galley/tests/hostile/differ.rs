@@ -4,6 +4,8 @@
 //! The tests run a fixed number of streams from a fixed seed. `GALLEY_HOSTILE_STREAMS` and `GALLEY_HOSTILE_SEED` say others;
 //! `make hostile` takes many from a new seed and prints it.
 
+use std::fmt::Write as _;
+
 use galley_rules::uri;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -259,7 +261,8 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
             } else {
                 (&fields[..], framing)
             };
-            stream += &format!(
+            let _ = write!(
+                stream,
                 "{method} /s00000r{number} HTTP/{version}\r\nHost: {}\r\n{first}{second}\r\n{body}",
                 host(0)
             );

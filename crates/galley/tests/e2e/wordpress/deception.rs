@@ -125,7 +125,10 @@ fn a_page_of_an_editor_is_got_by_no_other_address(stack: &Stack) {
 }
 
 fn addresses() -> Vec<String> {
-    let mut all: Vec<String> = BELOW_FILES.iter().map(ToString::to_string).collect();
+    let mut all: Vec<String> = BELOW_FILES
+        .iter()
+        .map(|&target| target.to_owned())
+        .collect();
     let is_long = std::env::var_os("GALLEY_HOSTILE_LONG").is_some();
     for (number, between) in BETWEEN.iter().enumerate() {
         for (file_number, file) in FILES.iter().enumerate() {
