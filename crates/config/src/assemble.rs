@@ -22,10 +22,12 @@ use crate::tree::{Document, Given};
 pub(crate) fn assemble(document: &mut Document, here: &Surroundings) -> Config {
     let mut complaints = std::mem::take(&mut document.complaints);
     let cache = cache(&document.cache, here, &mut complaints);
-    let server = server(&document.server, &cache, &mut complaints);
+    let largest = largest_body(document);
+    let server = server(&document.server, largest, &cache, &mut complaints);
     let around = site::Around {
         listen: (&server.listen, &server.listen_tls),
         now: here.now,
+        request_body: server.request_body,
         folder: document.files.first().and_then(|file| file.parent()),
     };
     let sites: Vec<_> = document
@@ -57,13 +59,24 @@ pub(crate) fn assemble(document: &mut Document, here: &Surroundings) -> Config {
     config
 }
 
-fn server(given: &Given, cache: &Cache, complaints: &mut Complaints) -> Server {
+/// The largest request body that any site or rule takes, in bytes.
+fn largest_body(document: &Document) -> u64 {
+    let of_sites = document.sites.iter().flat_map(|site| {
+        let own = std::iter::once(&site.own).chain(&site.rules);
+        own.filter_map(|given| given.given::<u64>("request_body"))
+    });
+    of_sites
+        .chain([document.server.value("request_body")])
+        .max()
+        .unwrap_or_default()
+}
+
+fn server(given: &Given, largest_body: u64, cache: &Cache, complaints: &mut Complaints) -> Server {
     check::not_empty(given, "listen", "an address", complaints);
     check::not_empty(given, "listen_tls", "an address", complaints);
     check::no_address_twice(given, "listen", complaints);
     check::no_address_twice(given, "listen_tls", complaints);
-    check::spool(given, complaints);
-    let request_body: u64 = given.value("request_body");
+    check::spool(given, largest_body, complaints);
     let spool_size = given.given("spool_size");
     let spool_memory = given.given("spool_memory");
     Server {
@@ -74,9 +87,9 @@ fn server(given: &Given, cache: &Cache, complaints: &mut Complaints) -> Server {
             _ => TlsVersion::V12,
         },
         workers: given.value("workers"),
-        request_body,
+        request_body: given.value("request_body"),
         spool: given.given("spool"),
-        spool_size: spool_size.unwrap_or_else(|| request_body.saturating_mul(2).max(USUAL_SPOOL)),
+        spool_size: spool_size.unwrap_or_else(|| largest_body.saturating_mul(2).max(USUAL_SPOOL)),
         spool_answer: given.value("spool_answer"),
         spool_memory: spool_memory.unwrap_or_else(|| (cache.memory / 8).max(LEAST_SPOOL_MEMORY)),
         head_size: given.value("head_size"),

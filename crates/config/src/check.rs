@@ -79,8 +79,12 @@ pub(crate) fn root(given: &Given, complaints: &mut Complaints) {
 }
 
 /// A page for errors must be HTML that fits into memory.
-pub(crate) fn error_page(given: &Given, complaints: &mut Complaints) {
-    let Some(file) = given.given::<PathBuf>("error_page") else {
+pub(crate) fn error_page(
+    (given, name): (&Given, &str),
+    file: Option<PathBuf>,
+    complaints: &mut Complaints,
+) {
+    let Some(file) = file else {
         return;
     };
     let why = match fs::metadata(&file) {
@@ -94,10 +98,10 @@ pub(crate) fn error_page(given: &Given, complaints: &mut Complaints) {
         },
         Err(error) => format!("which cannot be read: {error}"),
     };
-    let option = path(given, "error_page");
+    let option = path(given, name);
     let message = format!("`{option}` is {}, {why}", shown_path(&file));
     complaints.add(
-        given.place("error_page"),
+        given.place(name),
         option,
         message,
         "name a page of HTML in UTF-8, with its styles and pictures in it, or leave the option out",
@@ -105,7 +109,7 @@ pub(crate) fn error_page(given: &Given, complaints: &mut Complaints) {
 }
 
 /// A folder for bodies on their way must be one, and its budget must be enough for one request.
-pub(crate) fn spool(given: &Given, complaints: &mut Complaints) {
+pub(crate) fn spool(given: &Given, largest: u64, complaints: &mut Complaints) {
     if let Some(folder) = given.given::<PathBuf>("spool") {
         let why = match folder.metadata() {
             Ok(found) if found.is_dir() => None,
@@ -122,7 +126,6 @@ pub(crate) fn spool(given: &Given, complaints: &mut Complaints) {
             );
         }
     }
-    let largest: u64 = given.value("request_body");
     if let Some(bytes) = given.given::<u64>("spool_size")
         && bytes < largest
         && largest > IN_MEMORY
@@ -280,7 +283,7 @@ pub(crate) fn composes(given: &GivenSite, upstream: &Upstream, complaints: &mut 
             );
         }
     }
-    php::timeout(own, complaints);
+    php::timeout(given, complaints);
 }
 
 fn needs_root(given: &Given, php: &Upstream, complaints: &mut Complaints) {
@@ -298,6 +301,26 @@ fn needs_root(given: &Given, php: &Upstream, complaints: &mut Complaints) {
         message,
         "add `root = \"/var/www/example.com\"` to the site",
     );
+}
+
+/// A rule says by one of two options which paths it is for.
+pub(crate) fn paths(given: &Given, complaints: &mut Complaints) {
+    if given.has("pattern") && given.has("path") {
+        complaints.add(
+            given.place("pattern"),
+            "site.rule.pattern",
+            "`site.rule.path` and `site.rule.pattern` are both given, but one of them says which paths are meant",
+            "take one of the two out",
+        );
+    }
+    if !given.has("pattern") {
+        required(
+            given,
+            "path",
+            "add `path = \"/form\"`, or `path = \"/*\"` for every path",
+            complaints,
+        );
+    }
 }
 
 /// A rule that contradicts itself, or asks for PHP where the site has no root.

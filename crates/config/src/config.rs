@@ -209,6 +209,10 @@ pub struct Site {
     pub further: Vec<Upstream>,
     /// The page for visitors whom the upstream cannot answer: a readable file, not larger than [`MOST_OF_ERROR_PAGE`].
     pub error_page: Option<PathBuf>,
+    /// Pages like it for single errors, by status from 400 to 599.
+    pub error_pages: Vec<(u16, PathBuf)>,
+    /// Largest request body in bytes, where no rule says otherwise.
+    pub request_body: u64,
     /// Everything that decides about caching.
     pub rules: SiteRules,
     /// How its pages are compressed.

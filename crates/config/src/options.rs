@@ -47,6 +47,8 @@ pub enum Section {
     SiteTtl,
     /// `[[site.rule]]`.
     SiteRule,
+    /// `[site.error_pages]`.
+    SiteErrorPages,
     /// `[site.log]`.
     SiteLog,
 }
@@ -114,6 +116,12 @@ pub enum Kind {
     NameOrAll,
     /// A path of a URL, perhaps with `*` at its end.
     UrlPath,
+    /// A regular expression.
+    Pattern,
+    /// The name of a header field.
+    FieldName,
+    /// `Name: value`.
+    FieldLine,
     /// `stdout`, `off` or a path.
     AccessLog,
     /// `stderr` or a path.
@@ -222,7 +230,7 @@ impl OptionRow {
 
 impl Section {
     /// All of them, in the order of the reference page.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Top,
         Self::Server,
         Self::Admin,
@@ -231,6 +239,7 @@ impl Section {
         Self::Site,
         Self::SiteTtl,
         Self::SiteRule,
+        Self::SiteErrorPages,
         Self::SiteLog,
     ];
 
@@ -245,6 +254,7 @@ impl Section {
             Self::Site => "[[site]]",
             Self::SiteTtl => "[site.ttl]",
             Self::SiteRule => "[[site.rule]]",
+            Self::SiteErrorPages => "[site.error_pages]",
             Self::SiteLog => "[site.log]",
         }
     }
@@ -273,6 +283,9 @@ impl Section {
             }
             Self::SiteRule => {
                 "An exception for some paths of the site. The first rule that matches applies, alone."
+            }
+            Self::SiteErrorPages => {
+                "Pages of the site's own for errors that Galley answers with; those of the upstream pass as they are."
             }
             Self::SiteLog => "Logs of the site's own, in place of those of `[log]`.",
         }
@@ -305,6 +318,9 @@ impl Kind {
             Self::Name => "a name, or `\"prefix*\"`".to_owned(),
             Self::NameOrAll => "a name, `\"prefix*\"`, or `\"*\"` for all".to_owned(),
             Self::UrlPath => "a path such as `\"/form\"` or `\"/form*\"`".to_owned(),
+            Self::Pattern => "a regular expression".to_owned(),
+            Self::FieldName => "the name of a header field".to_owned(),
+            Self::FieldLine => "a header field, `\"Name: value\"`".to_owned(),
             Self::AccessLog => "`\"stdout\"`, `\"off\"` or a path".to_owned(),
             Self::ErrorLog => "`\"stderr\"` or a path".to_owned(),
             Self::List(each) => format!("a list, each {}", each.describe()),

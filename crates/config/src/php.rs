@@ -7,11 +7,12 @@ use crate::complaint::{Complaints, shown};
 use crate::config::Upstream;
 use crate::options::Section;
 use crate::quantity::write_duration;
-use crate::tree::Given;
+use crate::tree::{Given, GivenSite};
 
 /// A worker must not be ended while its request may still begin to answer.
-pub(crate) fn timeout(own: &Given, complaints: &mut Complaints) {
-    let first_byte: Duration = own.value("first_byte_timeout");
+pub(crate) fn timeout(site: &GivenSite, complaints: &mut Complaints) {
+    let own = &site.own;
+    let first_byte = longest(site);
     let Some(timeout) = own.given::<Duration>("php_timeout") else {
         return;
     };
@@ -28,6 +29,14 @@ pub(crate) fn timeout(own: &Given, complaints: &mut Complaints) {
             "raise `php_timeout`, or lower `first_byte_timeout`",
         );
     }
+}
+
+/// How long any request of a site may take before it begins to answer.
+pub(crate) fn longest(site: &GivenSite) -> Duration {
+    let of_rules = site.rules.iter();
+    of_rules
+        .filter_map(|rule| rule.given("first_byte_timeout"))
+        .fold(site.own.value("first_byte_timeout"), Duration::max)
 }
 
 /// `php_command` of a site or a rule: a program, and nothing beside it that is meant for PHP-FPM.

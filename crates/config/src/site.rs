@@ -7,13 +7,15 @@ use std::time::{Duration, SystemTime};
 use galley_rules::compress::Compress;
 use galley_rules::encoding::Coding;
 use galley_rules::route::HostPattern;
-use galley_rules::site::{Ignore, Preset, Rule, SiteRules, TtlTable};
+use galley_rules::site::{Ignore, Patience, Preset, Rule, SiteRules, TtlTable};
 
 use crate::assemble::listen;
 use crate::check;
 use crate::complaint::Complaints;
 use crate::config::{HttpUpstream, ManagedPhp, Pace, Program, Site, Upstream, UpstreamLimits};
+use crate::headers;
 use crate::php;
+use crate::redirect;
 use crate::tls;
 use crate::tree::{Given, GivenSite};
 use crate::value::FromValue;
@@ -24,6 +26,8 @@ pub(crate) struct Around<'a> {
     pub listen: (&'a [SocketAddr], &'a [SocketAddr]),
     /// The time.
     pub now: SystemTime,
+    /// The largest request body of sites that say nothing about it, in bytes.
+    pub request_body: u64,
     /// The folder of the configuration file; `None` where there is no file.
     pub folder: Option<&'a Path>,
 }
@@ -48,7 +52,7 @@ pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Comp
     check::not_empty(own, "listen_tls", "an address", complaints);
     check::no_address_twice(own, "listen_tls", complaints);
     check::root(own, complaints);
-    check::error_page(own, complaints);
+    check::error_page((own, "error_page"), own.given("error_page"), complaints);
     check::token_file(own, "token_file", complaints);
     check::token_file(own, "purge_secret_file", complaints);
     check::litespeed(own, complaints);
@@ -57,7 +61,7 @@ pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Comp
     let upstream = upstream(own, complaints);
     check::composes(given, &upstream, complaints);
     let mut further = Vec::new();
-    let rules = site_rules(given, &mut further, complaints);
+    let rules = site_rules(given, (&hosts, around), &mut further, complaints);
     let cron = cron(own, no_cron(&hosts, &upstream, rules.preset), complaints);
     Site {
         token_file: token_file(given, around, &hosts, complaints),
@@ -77,6 +81,8 @@ pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Comp
         compress: compress(own, rules.preset),
         rules,
         error_page: own.given("error_page"),
+        error_pages: error_pages(given, complaints),
+        request_body: own.given("request_body").unwrap_or(around.request_body),
         purge_allow: own.value("purge_allow"),
         purge_secret_file: own.given("purge_secret_file"),
         purge_get: own.value("purge_get"),
@@ -87,7 +93,7 @@ pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Comp
             workers: own.value("php_workers"),
             timeout: own
                 .given("php_timeout")
-                .unwrap_or_else(|| own.value::<Duration>("first_byte_timeout").max(PHP_TIMEOUT)),
+                .unwrap_or_else(|| php::longest(given).max(PHP_TIMEOUT)),
             memory_limit: own.given("php_memory_limit"),
             user: own.given("php_user"),
             binary: own.given("php_binary"),
@@ -159,6 +165,18 @@ fn upstream(given: &Given, complaints: &mut Complaints) -> Upstream {
         Some(list) => Upstream::Http(list),
         None => Upstream::Files,
     }
+}
+
+/// Pages for single errors.
+fn error_pages(given: &GivenSite, complaints: &mut Complaints) -> Vec<(u16, PathBuf)> {
+    let mut pages = Vec::new();
+    for (status, value) in &given.error_pages {
+        let page = PathBuf::from_value(value);
+        let option = status.to_string();
+        check::error_page((&given.pages, &option), page.clone(), complaints);
+        pages.extend(page.map(|page| (*status, page)));
+    }
+    pages
 }
 
 /// How often the scheduled tasks run: once a minute where nothing hinders it; what the file asks for must be possible.
@@ -242,6 +260,7 @@ fn compress(own: &Given, preset: Preset) -> Compress {
 
 fn site_rules(
     given: &GivenSite,
+    (hosts, around): (&[HostPattern], &Around<'_>),
     further: &mut Vec<Upstream>,
     complaints: &mut Complaints,
 ) -> SiteRules {
@@ -259,6 +278,9 @@ fn site_rules(
         bypass_cookies: own.value("bypass_cookies"),
         ignore_query: own.value("ignore_query"),
         ttl: ttl(given, preset),
+        home: redirect::home(own, hosts, around.listen.1, complaints),
+        changes: headers::changes(own, complaints),
+        hsts: redirect::hsts(own, complaints).map(|(_, value)| value),
         rules: given
             .rules
             .iter()
@@ -302,18 +324,14 @@ fn rule(
     further: &mut Vec<Upstream>,
     complaints: &mut Complaints,
 ) -> Rule {
-    check::required(
-        given,
-        "path",
-        "add `path = \"/form\"`, or `path = \"/*\"` for every path",
-        complaints,
-    );
+    check::paths(given, complaints);
     check::not_empty(given, "methods", "a method", complaints);
     check::rule(given, site, complaints);
     let ignored: Vec<String> = given.value("ignore");
     let ignores = |word: &str| ignored.iter().any(|one| one == word);
     Rule {
         path: given.given("path").unwrap_or_default(),
+        pattern: given.given("pattern"),
         methods: given.given("methods").unwrap_or_default(),
         cache: given.given("cache"),
         ttl: given.given("ttl"),
@@ -328,6 +346,13 @@ fn rule(
         upstream: match upstream(given, complaints) {
             Upstream::Files => None,
             other => Some(place_of(other, further)),
+        },
+        redirect: redirect::of_rule(given, complaints),
+        changes: headers::changes(given, complaints),
+        request_body: given.given("request_body"),
+        patience: Patience {
+            first_byte: given.given("first_byte_timeout"),
+            read: given.given("read_timeout"),
         },
     }
 }

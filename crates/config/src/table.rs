@@ -10,10 +10,12 @@ mod admin;
 mod cache;
 mod client;
 mod compress;
+mod headers;
 mod http2;
 mod log;
 mod php;
 mod purge;
+mod redirect;
 mod rule;
 mod server;
 mod site;
@@ -32,6 +34,8 @@ static TABLE: &[&[OptionRow]] = &[
     tls::ROWS,
     http2::ROWS,
     client::ROWS,
+    redirect::ROWS,
+    headers::ROWS,
     acme::ROWS,
     access::ROWS,
     php::ROWS,
@@ -43,7 +47,7 @@ static TABLE: &[&[OptionRow]] = &[
     log::ROWS,
 ];
 
-/// The name of the row that stands for every status in `[site.ttl]`.
+/// The name of the row that stands for every status, in `[site.ttl]` and `[site.error_pages]`.
 pub(crate) const STATUS: &str = "<status>";
 
 /// All rows.
@@ -69,15 +73,16 @@ const fn time(least: Duration, most: Duration) -> Kind {
     Kind::Time { least, most }
 }
 
-/// Ten years: RFC 9111 section 1.2.2 lets a cache take anything larger for infinite.
+/// RFC 9111 section 1.2.2 lets a cache take anything larger for infinite.
 const fn lifetime() -> Kind {
-    time(Duration::ZERO, Duration::from_secs(3_650 * 86_400))
+    time(Duration::ZERO, TEN_YEARS)
 }
 
 const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
+const TEN_YEARS: Duration = Duration::from_secs(3_650 * 86_400);
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
 const KIB: u64 = 1 << 10;

@@ -7,6 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use galley_rules::headers;
+use galley_rules::pattern::Pattern;
 use galley_rules::route::{HostPattern, canonical_host};
 use galley_rules::site::NamePattern;
 use ipnet::IpNet;
@@ -51,6 +53,21 @@ pub(crate) fn parse_text(kind: &Kind, text: &str, base: &Path) -> Result<Value, 
         Kind::Name => name(text, false),
         Kind::NameOrAll => name(text, true),
         Kind::UrlPath => url_path(text),
+        Kind::Pattern => pattern(text),
+        Kind::FieldName => match headers::parse_name(text) {
+            Some(name) => Ok(Value::FieldName(name)),
+            None => problem(
+                "which is not the name of a header field",
+                "write the name alone: `X-Powered-By`",
+            ),
+        },
+        Kind::FieldLine => match headers::parse_line(text) {
+            Some(field) => Ok(Value::FieldLine(field)),
+            None => problem(
+                "which is not a header field with its value on one line",
+                "write both with a colon between: `X-Frame-Options: SAMEORIGIN`",
+            ),
+        },
         Kind::AccessLog => Ok(Value::Log(match text {
             "stdout" => LogTarget::Stdout,
             "off" => LogTarget::Off,
@@ -67,6 +84,17 @@ pub(crate) fn parse_text(kind: &Kind, text: &str, base: &Path) -> Result<Value, 
         | Kind::UpstreamTls
         | Kind::Later(_) => problem("a text where none is meant", "see the reference page"),
     }
+}
+
+fn pattern(text: &str) -> Result<Value, Problem> {
+    Pattern::compile(text)
+        .map(Value::Pattern)
+        .or_else(|why| {
+            problem(
+                format!("which cannot be used as a regular expression: {why}"),
+                "see the syntax of Rust's `regex` crate; `(?i)` in front ignores case, and there is neither look-around nor \\1",
+            )
+        })
 }
 
 /// A duration within the bounds of its kind.

@@ -42,6 +42,10 @@ pub(crate) struct GivenSite {
     /// Rows of `[site.ttl]` whose name is a status.
     pub statuses: Vec<(u16, Value)>,
     pub rules: Vec<Given>,
+    /// `[site.error_pages]`.
+    pub pages: Given,
+    /// Its rows.
+    pub error_pages: Vec<(u16, Value)>,
     pub log: Given,
 }
 
@@ -88,6 +92,8 @@ impl GivenSite {
             ttl: Given::new(Section::SiteTtl, place.clone()),
             statuses: Vec::new(),
             rules: Vec::new(),
+            pages: Given::new(Section::SiteErrorPages, place.clone()),
+            error_pages: Vec::new(),
             log: Given::new(Section::SiteLog, place.clone()),
         }
     }

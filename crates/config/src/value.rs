@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use galley_certs::Files;
+use galley_rules::headers::{Field, FieldName};
+use galley_rules::pattern::Pattern;
 use galley_rules::route::HostPattern;
 use galley_rules::site::NamePattern;
 use ipnet::IpNet;
@@ -37,6 +39,9 @@ pub(crate) enum Value {
     Log(LogTarget),
     Certificates(Vec<(Place, Files)>),
     UpstreamTls(UpstreamTls),
+    Pattern(Pattern),
+    FieldName(FieldName),
+    FieldLine(Field),
     /// Only the members that could be read; the others have been complained about.
     List(Vec<(Place, Value)>),
 }
@@ -76,6 +81,9 @@ from_value! {
     Name => NamePattern,
     Log => LogTarget,
     UpstreamTls => UpstreamTls,
+    Pattern => Pattern,
+    FieldName => FieldName,
+    FieldLine => Field,
 }
 
 impl FromValue for usize {

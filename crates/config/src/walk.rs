@@ -45,7 +45,8 @@ fn site(reader: &mut Reader<'_>, span: Range<usize>, table: &DeTable<'_>) -> Giv
     for (key, value) in table {
         let name: &str = key.get_ref();
         match name {
-            "ttl" => ttl(&mut site, reader, value),
+            "ttl" => statuses((&mut site.ttl, &mut site.statuses), reader, value),
+            "error_pages" => statuses((&mut site.pages, &mut site.error_pages), reader, value),
             "log" => fill(&mut site.log, reader, value),
             "rule" => {
                 for (span, table) in tables(reader, Section::SiteRule, value) {
@@ -60,43 +61,57 @@ fn site(reader: &mut Reader<'_>, span: Range<usize>, table: &DeTable<'_>) -> Giv
     site
 }
 
-/// `[site.ttl]`: beside its options, every status is a name.
-fn ttl(site: &mut GivenSite, reader: &mut Reader<'_>, value: &Spanned<DeValue<'_>>) {
-    let Some(table) = one_table(reader, Section::SiteTtl, value) else {
+/// `[site.ttl]` and `[site.error_pages]`: beside their options, every status is a name.
+fn statuses(
+    (given, rows): (&mut Given, &mut Vec<(u16, Value)>),
+    reader: &mut Reader<'_>,
+    value: &Spanned<DeValue<'_>>,
+) {
+    let section = given.section;
+    let Some(table) = one_table(reader, section, value) else {
         return;
     };
-    site.ttl.place = reader.place(value.span());
+    given.place = reader.place(value.span());
     for (key, value) in table {
         let name: &str = key.get_ref();
         if !name.bytes().all(|byte| byte.is_ascii_digit()) || name.is_empty() {
-            option(&mut site.ttl, reader, key, value);
+            option(given, reader, key, value);
             continue;
         }
-        let Some(status) = status(reader, key) else {
+        let Some(status) = status(section, reader, key) else {
             continue;
         };
-        if let Some(lifetime) =
-            table::find(Section::SiteTtl, STATUS).and_then(|row| reader.read(row, value))
-        {
-            site.statuses.push((status, lifetime));
+        if let Some(read) = table::find(section, STATUS).and_then(|row| reader.read(row, value)) {
+            rows.push((status, read));
         }
     }
 }
 
-fn status(reader: &mut Reader<'_>, key: &Spanned<std::borrow::Cow<'_, str>>) -> Option<u16> {
-    let why = match key.get_ref().parse::<u16>() {
-        Ok(206 | 304) => "which is part of another answer and never stored by itself",
-        Ok(status @ 200..=599) => return Some(status),
-        _ => "which is not a status that ends a request",
+fn status(
+    section: Section,
+    reader: &mut Reader<'_>,
+    key: &Spanned<std::borrow::Cow<'_, str>>,
+) -> Option<u16> {
+    let is_of_errors = section == Section::SiteErrorPages;
+    let (why, help) = match (key.get_ref().parse::<u16>(), is_of_errors) {
+        (Ok(status @ 400..=599), true) => return Some(status),
+        (_, true) => (
+            "which is not the status of an error",
+            "name a status from 400 to 599",
+        ),
+        (Ok(206 | 304), false) => (
+            "which is part of another answer and never stored by itself",
+            OF_LIFETIMES,
+        ),
+        (Ok(status @ 200..=599), false) => return Some(status),
+        (_, false) => ("which is not a status that ends a request", OF_LIFETIMES),
     };
     let place = reader.place(key.span());
-    let message = format!("`site.ttl` names {}, {why}", shown(key.get_ref()));
-    reader.complaints.add(
-        &place,
-        format!("site.ttl.{STATUS}"),
-        message,
-        "name a status from 200 to 599, but not 206 or 304",
-    );
+    let prefix = section.prefix();
+    let message = format!("`{prefix}` names {}, {why}", shown(key.get_ref()));
+    reader
+        .complaints
+        .add(&place, format!("{prefix}.{STATUS}"), message, help);
     None
 }
 
@@ -201,7 +216,7 @@ fn unknown(
 fn known_in(section: Section) -> Vec<&'static str> {
     let inner: &[&str] = match section {
         Section::Top => &["server", "admin", "cache", "log", "site"],
-        Section::Site => &["ttl", "rule", "log"],
+        Section::Site => &["ttl", "rule", "error_pages", "log"],
         _ => &[],
     };
     table::rows(section)
@@ -262,3 +277,5 @@ fn lower_first(text: &str) -> String {
         first.to_lowercase().chain(chars).collect()
     })
 }
+
+const OF_LIFETIMES: &str = "name a status from 200 to 599, but not 206 or 304";

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use galley_rules::outcome::{RefusedWhy, StaleWhy};
 use galley_store::fill::Failure;
 
@@ -18,6 +19,8 @@ pub struct Fault {
     pub note: Cow<'static, str>,
     /// Seconds after which asking again makes sense.
     pub retry_after_s: Option<u32>,
+    /// The site's own page for it, where it is known.
+    pub page: Option<Bytes>,
 }
 
 impl Fault {
@@ -27,6 +30,7 @@ impl Fault {
             why,
             note: note.into(),
             retry_after_s: None,
+            page: None,
         };
         // What passes by itself (RFC 9110 §10.2.3).
         if fault.is_outage() {

@@ -68,8 +68,9 @@ fn hits_allocate_nothing() {
             "[server]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nworkers = 1\n[admin]\nlisten = \"off\"\n[log]\naccess = \"{dir}/access.log\"\n\
              [cache]\nmemory = \"64MiB\"\n[[site]]\nhosts = [\"example.test\"]\ncron = \"off\"\nroot = \"{dir}/root\"\nupstream = [\"{}\"]\n\
              compress = [\"gzip\", \"br\"]\n\
-             dense_after = 0\n\
-             tls = {{ cert = \"{dir}/cert.pem\", key = \"{dir}/key.pem\" }}\n",
+             dense_after = 0\nset_headers = [\"X-Frame-Options: DENY\"]\nhttps_redirect = false\n\
+             tls = {{ cert = \"{dir}/cert.pem\", key = \"{dir}/key.pem\" }}\n\
+             [[site.rule]]\npattern = '^/(post|shop)/'\nset_headers = [\"Content-Type: text/html; charset=utf-8\"]\n",
             origin.url()
         ),
     )

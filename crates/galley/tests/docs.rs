@@ -16,7 +16,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use galley::supervise::{Budget, Machine};
-use galley_config::{Fallback, Status, from_text, options};
+use galley_config::{Fallback, OptionRow, Section, Status, from_text, options};
 use galley_rules::outcome::{MissWhy, NotStored, PassWhy, RefusedWhy, StaleWhy};
 
 struct Page {
@@ -384,7 +384,7 @@ fn what_is_not_there_yet_is_said_and_nothing_else() {
         .collect();
     let missing: BTreeSet<String> = options()
         .filter(|row| row.status != Status::Built)
-        .map(galley_config::OptionRow::path)
+        .map(OptionRow::path)
         .collect();
     assert_eq!(listed, missing);
 }
@@ -401,7 +401,9 @@ fn defaults_are_those_of_the_table() {
             for line in table.lines().skip(1).take_while(|l| l.starts_with('|')) {
                 let cells: Vec<&str> = line.split('|').map(str::trim).collect();
                 let (name, default) = (cells[1].trim_matches('`'), cells[2].replace(' ', ""));
-                let Some(row) = options().find(|row| row.name == name) else {
+                // In a rule the default of most is the site's.
+                let own = |row: &&OptionRow| row.section != Section::SiteRule;
+                let Some(row) = options().filter(own).find(|row| row.name == name) else {
                     continue;
                 };
                 rows += 1;

@@ -5,7 +5,7 @@
 //!
 //! Request side: [`facts`] reads a request head once; [`key`], [`forward`] and [`cgi`] work from what it found.
 //! Response side: [`storable`] judges what may be kept and for how long, [`lookup`] whether a kept entry may answer,
-//! [`conditional`], [`range`] and [`encoding`] in which form. [`class`] says who waits with whom for an upstream. [`outcome`] holds the words that explain all of it.
+//! [`conditional`], [`range`] and [`encoding`] in which form. [`redirect`] says which requests belong elsewhere, [`headers`] what a site changes about its answers, [`class`] who waits with whom for an upstream. [`outcome`] holds the words that explain all of it.
 
 pub mod cache_control;
 pub mod cgi;
@@ -20,13 +20,16 @@ pub mod facts;
 pub mod fields;
 pub mod forward;
 pub mod freshness;
+pub mod headers;
 pub mod key;
 pub mod lookup;
 pub mod no_vary_search;
 pub mod outcome;
+pub mod pattern;
 pub mod purge;
 pub mod query;
 pub mod range;
+pub mod redirect;
 pub mod route;
 pub mod site;
 pub mod storable;

@@ -5,6 +5,12 @@
 
 use std::time::Duration;
 
+use http::HeaderValue;
+
+use crate::headers::Changes;
+use crate::pattern::Pattern;
+use crate::redirect::{Home, Redirect};
+
 /// Which built-in knowledge applies to a site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preset {
@@ -34,6 +40,12 @@ pub struct SiteRules {
     pub ignore_query: Vec<NamePattern>,
     /// Lifetimes where the response says nothing.
     pub ttl: TtlTable,
+    /// The one address of the site, where the file names one.
+    pub home: Home,
+    /// Fields of its answers.
+    pub changes: Changes,
+    /// `Strict-Transport-Security` (RFC 6797), where it is asked for.
+    pub hsts: Option<HeaderValue>,
     /// `[[site.rule]]` in file order; the first that matches applies, alone.
     pub rules: Vec<Rule>,
 }
@@ -95,6 +107,8 @@ impl Default for TtlTable {
 pub struct Rule {
     /// Which paths: `/form` (that path), `/form*` (everything that begins so). Compared with the decoded path.
     pub path: String,
+    /// Which paths, in place of `path`.
+    pub pattern: Option<Pattern>,
     /// Which methods; empty: all.
     pub methods: Vec<String>,
     /// `Some(false)`: never from the cache, never into it. `Some(true)` or `None`: as the preset decides.
@@ -107,16 +121,46 @@ pub struct Rule {
     pub stream: bool,
     /// Index into the site's list of further upstreams, where the rule names one.
     pub upstream: Option<usize>,
+    /// Where its requests are sent to in place of an answer.
+    pub redirect: Option<Redirect>,
+    /// Fields of its answers, on top of the site's.
+    pub changes: Changes,
+    /// The largest request body in bytes, in place of the site's.
+    pub request_body: Option<u64>,
+    /// Patience with the upstream, in place of the site's.
+    pub patience: Patience,
+}
+
+/// How long the upstream may be silent, where a rule says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Patience {
+    /// Before the first byte of its answer.
+    pub first_byte: Option<Duration>,
+    /// Inside its answer.
+    pub read: Option<Duration>,
 }
 
 impl Rule {
     /// Whether this rule is meant for a request.
     pub fn matches(&self, method: &str, decoded_path: &[u8]) -> bool {
-        let path = match self.path.strip_suffix('*') {
-            Some(prefix) => decoded_path.starts_with(prefix.as_bytes()),
-            None => decoded_path == self.path.as_bytes(),
+        let path = match (&self.pattern, self.path.strip_suffix('*')) {
+            (Some(pattern), _) => pattern.matches(decoded_path),
+            (None, Some(prefix)) => decoded_path.starts_with(prefix.as_bytes()),
+            (None, None) => decoded_path == self.path.as_bytes(),
         };
         path && (self.methods.is_empty() || self.methods.iter().any(|m| m == method))
+    }
+
+    /// What a redirect may fill in of a path that it matches: the groups of the pattern, or what the `*` stands for.
+    pub fn groups<'p>(&self, decoded_path: &'p [u8]) -> Vec<Option<&'p [u8]>> {
+        let rest = || {
+            let prefix = self.path.strip_suffix('*')?;
+            decoded_path.strip_prefix(prefix.as_bytes())
+        };
+        match &self.pattern {
+            Some(pattern) => pattern.captures(decoded_path).unwrap_or_default(),
+            None => rest().map(Some).into_iter().collect(),
+        }
     }
 }
 

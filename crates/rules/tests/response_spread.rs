@@ -64,8 +64,7 @@ fn what_is_left_to_galley_is_cut_by_a_tenth_at_most() {
                 cache_control: true,
                 ..Ignore::default()
             },
-            stream: false,
-            upstream: None,
+            ..Rule::default()
         }],
         ..site(Preset::WordPress)
     };

@@ -10,6 +10,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use galley_rules::conditional::OF_NOT_MODIFIED;
 use galley_rules::fields::is_hop_by_hop;
+use galley_rules::headers::mask_of;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 /// The lines of a stored head, `name: value` and CRLF each: no status line, no empty line, nothing of framing.
@@ -20,6 +21,7 @@ pub struct Lines {
     all: usize,
     of_not_modified: usize,
     is_dated: bool,
+    mask: u64,
 }
 
 impl Lines {
@@ -36,6 +38,11 @@ impl Lines {
     /// Whether `Date` is among them; it then is in both.
     pub fn is_dated(&self) -> bool {
         self.is_dated
+    }
+
+    /// The bits of all names in them: a name whose bit is not there has no line.
+    pub fn mask(&self) -> u64 {
+        self.mask
     }
 
     /// Bytes that it holds, those of the map's values included.
@@ -60,6 +67,9 @@ pub(crate) fn compact(fields: &HeaderMap) -> (HeaderMap, Lines) {
     let mut buffer = BytesMut::with_capacity(size.sum());
     let mut lines = Lines {
         is_dated: fields.contains_key(header::DATE),
+        mask: fields
+            .keys()
+            .fold(0, |all, name| all | mask_of(name.as_str())),
         ..Lines::default()
     };
     for (name, value) in &travelling {

@@ -70,12 +70,13 @@ pub fn write_head<'a>(
     write_end(out, length, connection);
 }
 
-/// As [`write_head`], for a head most of which is there in `lines`: `name: value` and CRLF each, which the caller took from
-/// a [`HeaderMap`](http::HeaderMap) and left without the fields of framing. What is in `own` is written behind them as it is.
+/// As [`write_head`], for a head most of which is there in `lines`: pieces of `name: value` and CRLF each, which the caller
+/// took from [`HeaderMap`](http::HeaderMap)s and left without the fields of framing. What is in `own` is written behind them as
+/// it is.
 pub fn write_stored<'a>(
     out: &mut Vec<u8>,
     status: StatusCode,
-    lines: &[u8],
+    lines: impl Iterator<Item = &'a [u8]>,
     own: impl Iterator<Item = (&'a str, &'a [u8])>,
     length: Length,
     connection: Connection,
@@ -86,7 +87,9 @@ pub fn write_stored<'a>(
     } else {
         write_status_line(out, status);
     }
-    out.extend_from_slice(lines);
+    for piece in lines {
+        out.extend_from_slice(piece);
+    }
     for (name, value) in own {
         write_field(out, name.as_bytes(), value);
     }

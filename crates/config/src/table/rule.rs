@@ -1,12 +1,14 @@
 //! Exceptions for some paths of a site.
 
-use crate::options::Kind::{self, Count, Flag, List, Text, Word};
+use crate::options::Kind::{self, Count, Flag, List, Size, Text, Word};
 use crate::options::{OptionRow, Section};
-use crate::table::{METHODS, lifetime, row};
+use crate::table::{DAY, GIB, METHODS, lifetime, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(Section::SiteRule, "path", Kind::UrlPath, "Which paths: `/form` is that path, `/form*` everything that begins so.")
-        .required().example(r#""/form-example*""#),
+        .example(r#""/form-example*""#),
+    row(Section::SiteRule, "pattern", Kind::Pattern, "Which paths, in place of `path`: those in which this regular expression is found. `^` and `$` tie it to the beginning and the end, `(?i)` in front ignores case. It sees the path with its escapes undone, and not the query.")
+        .example(r#"'^/form-(.*)$'"#),
     row(Section::SiteRule, "methods", List(&Word(METHODS)), "Which methods.")
         .computed("all").example(r#"["GET", "HEAD"]"#),
     row(Section::SiteRule, "cache", Flag, "`false`: never from the cache, never into it.")
@@ -25,4 +27,22 @@ pub(super) static ROWS: &[OptionRow] = &[
         .example(r#"["http://127.0.0.1:8090"]"#),
     row(Section::SiteRule, "stream", Flag, "Whether answers go on as they come, at their client's pace: PHP then notices a client that is slow or has left, and is held by it. An answer may ask for it with `X-Accel-Buffering: no`.")
         .or("false"),
+    row(Section::SiteRule, "redirect", Text, "Where these requests are sent to in place of an answer: a path, or an address with its host. `$1` to `$9` are groups of `pattern`, or what the `*` of `path` stands for.")
+        .example(r#""/new/$1""#),
+    row(Section::SiteRule, "redirect_status", Count { least: 301, most: 308 }, "With which status: 301 and 308 for good, 302, 303 and 307 for now.")
+        .computed("301; 308 for methods that have to stay").unit("status").example("302"),
+    row(Section::SiteRule, "redirect_query", Flag, "Whether the query goes along.")
+        .or("true"),
+    row(Section::SiteRule, "remove_headers", List(&Kind::FieldName), "Fields that these answers go without, beside those of the site.")
+        .or("[]").example(r#"["X-Redirect-By"]"#),
+    row(Section::SiteRule, "set_headers", List(&Kind::FieldLine), "As in the site, and on top of it.")
+        .or("[]").example(r#"["Cache-Control: no-store"]"#),
+    row(Section::SiteRule, "add_headers", List(&Kind::FieldLine), "As in the site, and on top of it.")
+        .or("[]").example(r#"["Access-Control-Allow-Origin: *"]"#),
+    row(Section::SiteRule, "request_body", Size { least: 0, most: 64 * GIB }, "The largest request body for these paths.")
+        .computed("that of the site").example(r#""256MiB""#),
+    row(Section::SiteRule, "first_byte_timeout", time(ms(10), DAY), "How long the upstream may compose here before its first byte.")
+        .computed("that of the site").example(r#""5m""#),
+    row(Section::SiteRule, "read_timeout", time(ms(10), DAY), "The longest silence inside an answer of the upstream here.")
+        .computed("that of the site").example(r#""5m""#),
 ];

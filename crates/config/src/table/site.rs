@@ -1,8 +1,8 @@
 //! A site: its hosts, its files, and who composes its pages.
 
-use crate::options::Kind::{self, Flag, List, Path, Word};
+use crate::options::Kind::{self, Flag, List, Path, Size, Word};
 use crate::options::{OptionRow, Section};
-use crate::table::{DAY, ms, row};
+use crate::table::{DAY, GIB, ms, row};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(Section::Site, "hosts", List(&Kind::Host), "The hosts of the site, without port. `*.example.com` is every name below it, `*` every host; an exact name wins over both.")
@@ -24,4 +24,6 @@ pub(super) static ROWS: &[OptionRow] = &[
     row(Section::Site, "cron", Kind::TimeOrOff { least: ms(1_000), most: DAY }, "How often Galley runs WordPress's scheduled tasks (`wp-cron.php`). It needs a host without `*`.")
         .computed(r#"`"60s"`; `"off"` without the preset, without an upstream, or where all hosts have a `*`"#)
         .example(r#""60s""#),
+    row(Section::Site, "request_body", Size { least: 0, most: 64 * GIB }, "The largest request body for this site.")
+        .computed("`server.request_body`").example(r#""64MiB""#),
 ];

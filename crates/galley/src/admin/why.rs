@@ -21,6 +21,7 @@ use axum::extract::State as Extract;
 use axum::http::StatusCode;
 use galley_rules::facts::{Facts, Gate, Scheme};
 use galley_rules::outcome::RefusedWhy;
+use galley_rules::redirect::{self, Redirection};
 use galley_rules::route::canonical_host;
 use galley_store::entry::Entry;
 use galley_store::epochs::{Standing, Touching};
@@ -113,7 +114,7 @@ fn explain(state: &State, reach: Reach, wanted: &Wanted) -> Result<Value, Reply>
         mailbox: None,
     };
     Ok(match admit(admission, &head, &framing) {
-        Ok(exchange) => Explanation::of(state, exchange).value(wanted),
+        Ok(exchange) => Explanation::of(state, exchange, wanted).value(wanted),
         Err((fault, _)) => refused(wanted, fault.why, fault.status(), &fault.note),
     })
 }
@@ -167,11 +168,13 @@ struct Explanation<'s, 'h> {
     /// The newest purge order that touches its address, since the entry was born or ever.
     touching: Option<Touching>,
     below: Below,
+    /// Where it is sent to before anything is looked at.
+    elsewhere: Option<Redirection>,
 }
 
 impl<'s, 'h> Explanation<'s, 'h> {
     /// Looks at everything. Blocks on the disk.
-    fn of(state: &'s State, mut exchange: Exchange<'h>) -> Self {
+    fn of(state: &'s State, mut exchange: Exchange<'h>, wanted: &Wanted) -> Self {
         exchange.write_key();
         let core = &exchange.site.core;
         let is_open = matches!(exchange.facts.gate(), Gate::Open);
@@ -197,6 +200,7 @@ impl<'s, 'h> Explanation<'s, 'h> {
             lately: core.tally.lately(&exchange.key),
             touching,
             below: Below::look(&exchange),
+            elsewhere: elsewhere(&exchange, wanted),
             entry,
             exchange,
         }
@@ -242,6 +246,16 @@ impl<'s, 'h> Explanation<'s, 'h> {
             },
         })
     }
+}
+
+/// Where a request is sent to. One for an address with `https://` has come over TLS, whatever says so to Galley.
+fn elsewhere(exchange: &Exchange<'_>, wanted: &Wanted) -> Option<Redirection> {
+    let rules = &exchange.site.core.rules;
+    let mut rules = std::borrow::Cow::Borrowed(rules);
+    if wanted.url.starts_with("https://") {
+        rules.to_mut().home.https = None;
+    }
+    redirect::of(&exchange.facts, &rules)
 }
 
 /// What a request that is refused at its head has no answers about.

@@ -10,6 +10,7 @@ use galley_config::{
     Config, HttpUpstream, LogTarget, Pace, PhpAddress, Site as SiteConfig, Upstream as Configured,
 };
 use galley_files::{Options, Root};
+use galley_rules::headers::HeadChanges;
 use galley_rules::route::HostPattern;
 use galley_store::memory::Memory;
 
@@ -23,7 +24,8 @@ use crate::compositor::{self, Handle};
 use crate::compress::{Compressing, Compressor};
 use crate::front::Limits;
 use crate::serve::{
-    Cron, ErrorPage, Folder, Healing, Pool, Services, Site, SmallFiles, Upstream, UpstreamWarnings,
+    Cron, ErrorPage, ErrorPages, Folder, Healing, Pool, Services, Site, SmallFiles, Upstream,
+    UpstreamWarnings,
 };
 use crate::supervise::{Managed, Numbers};
 use crate::sys;
@@ -113,7 +115,6 @@ pub(super) fn build(
             log,
         };
         sites.push(Arc::new(build_site(
-            config,
             site,
             &planned,
             &compositors,
@@ -263,7 +264,6 @@ fn php_address(address: &PhpAddress) -> Address {
 }
 
 fn build_site(
-    config: &Config,
     site: &SiteConfig,
     planned: &Planned,
     compositors: &[Handle],
@@ -285,9 +285,10 @@ fn build_site(
         folder: own.folder,
         upstream: upstream(planned.primary),
         further: planned.further.iter().map(|kind| upstream(*kind)).collect(),
-        error_page: error_page(site)?,
+        error_pages: error_pages(site)?,
+        heads: HeadChanges::new(&site.rules),
         speaks_tls: !site.listen_tls.is_empty(),
-        request_body: config.server.request_body,
+        request_body: site.request_body,
         purge_allow: site.purge_allow.clone(),
         purge_secret: token(site.purge_secret_file.as_ref())?,
         purge_get: site.purge_get,
@@ -342,14 +343,20 @@ fn memory(config: &Config, clock: Clock) -> (Arc<Memory>, Option<Arc<SmallFiles>
     (Arc::new(pages), Some(Arc::new(files)))
 }
 
-fn error_page(site: &SiteConfig) -> Result<Option<ErrorPage>, StartError> {
+fn error_pages(site: &SiteConfig) -> Result<ErrorPages, StartError> {
     let read = |path: &PathBuf| {
         ErrorPage::read(path).map_err(|cause| StartError::ErrorPage {
             path: path.clone(),
             cause,
         })
     };
-    site.error_page.as_ref().map(read).transpose()
+    let by_status = site.error_pages.iter();
+    Ok(ErrorPages {
+        of_outages: site.error_page.as_ref().map(read).transpose()?,
+        by_status: by_status
+            .map(|(status, path)| Ok((*status, read(path)?)))
+            .collect::<Result<_, StartError>>()?,
+    })
 }
 
 /// A site's files; `small`: where the small ones are kept.

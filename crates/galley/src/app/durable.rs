@@ -8,7 +8,9 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use galley_config::{Config, Site as SiteConfig};
-use galley_rules::site::{SiteRules, TtlTable};
+use galley_rules::headers::Changes;
+use galley_rules::redirect::Home;
+use galley_rules::site::{Patience, Rule, SiteRules, TtlTable};
 use galley_store::disk::Limits;
 use galley_store::memory::Memory;
 use siphasher::sip::SipHasher13;
@@ -107,13 +109,28 @@ impl Identities {
 }
 
 /// Tells the rules that shape keys and scopes, and what is stored under them, from any others. Lifetimes are no part of it:
-/// they are written with each page. What the presets bring changes with the version.
+/// they are written with each page, and neither is what happens to answers when they leave. What the presets bring changes with the version.
 fn fingerprint(rules: &SiteRules) -> u64 {
+    let rules = rules.clone();
     let shaping = SiteRules {
         ttl: TtlTable::default(),
-        ..rules.clone()
+        home: Home::default(),
+        changes: Changes::default(),
+        hsts: None,
+        rules: rules.rules.into_iter().map(as_stored).collect(),
+        ..rules
     };
     hash(&format!("{} {shaping:?}", env!("CARGO_PKG_VERSION")))
+}
+
+/// A rule without what is done to answers when they leave.
+fn as_stored(rule: Rule) -> Rule {
+    Rule {
+        changes: Changes::default(),
+        request_body: None,
+        patience: Patience::default(),
+        ..rule
+    }
 }
 
 fn mark(name: &str) -> u32 {
@@ -140,6 +157,10 @@ mod tests {
             ttl: TtlTable {
                 default: Duration::from_secs(7),
                 ..TtlTable::default()
+            },
+            home: Home {
+                https: Some(443),
+                ..Home::default()
             },
             ..rules.clone()
         };

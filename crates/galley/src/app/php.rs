@@ -1,8 +1,10 @@
 //! What Galley runs for its sites: PHP-FPM and other FastCGI programs, started before anything else and ended last.
 
 use std::path::Path;
+use std::time::Duration;
 
 use galley_config::{Config, Program, Site, Upstream};
+use galley_rules::site::Rule;
 
 use super::StartError;
 use crate::supervise::{Budget, Machine, Managed, PhpSettings};
@@ -21,11 +23,11 @@ pub(super) async fn start(config: &Config) -> Result<Vec<SitePhp>, StartError> {
     let budget = budget(config);
     let mut all = Vec::with_capacity(config.sites.len());
     for site in &config.sites {
-        let primary = run(config, site, &site.upstream, budget).await?;
+        let primary = run(site, &site.upstream, budget).await?;
         let mut further = Vec::with_capacity(site.further.len());
         for upstream in &site.further {
             further.push(match upstream {
-                Upstream::Program(_) => run(config, site, upstream, budget).await?,
+                Upstream::Program(_) => run(site, upstream, budget).await?,
                 // A rule's `managed` is the site's own.
                 Upstream::Managed | Upstream::Php(_) | Upstream::Http(_) | Upstream::Files => None,
             });
@@ -55,12 +57,11 @@ fn budget(config: &Config) -> Budget {
 }
 
 async fn run(
-    config: &Config,
     site: &Site,
     upstream: &Upstream,
     budget: Budget,
 ) -> Result<Option<Managed>, StartError> {
-    let Some(settings) = settings(config, site, upstream, budget) else {
+    let Some(settings) = settings(site, upstream, budget) else {
         return Ok(None);
     };
     let started = Managed::start(settings).await;
@@ -71,12 +72,7 @@ async fn run(
 }
 
 /// `None` for what somebody else runs.
-fn settings(
-    config: &Config,
-    site: &Site,
-    upstream: &Upstream,
-    budget: Budget,
-) -> Option<PhpSettings> {
+fn settings(site: &Site, upstream: &Upstream, budget: Budget) -> Option<PhpSettings> {
     let (command, workers) = match upstream {
         Upstream::Managed => (Vec::new(), site.managed.workers),
         Upstream::Program(Program { command, workers }) => (command.clone(), *workers),
@@ -88,13 +84,19 @@ fn settings(
         command,
         workers,
         budget,
-        first_byte_timeout: site.limits.first_byte_timeout,
+        first_byte_timeout: of_rules(site, |rule| rule.patience.first_byte)
+            .fold(site.limits.first_byte_timeout, Duration::max),
         timeout: site.managed.timeout,
         memory_limit: site.managed.memory_limit,
         user: site.managed.user.clone().or_else(|| sys::owner(root)),
         runtime_dir: galley_config::runtime_dir(),
         site_name: site.name.clone(),
-        request_body: config.server.request_body,
+        request_body: of_rules(site, |rule| rule.request_body).fold(site.request_body, u64::max),
         root: root.clone(),
     })
+}
+
+/// What the rules of a site say about something.
+fn of_rules<T>(site: &Site, what: impl Fn(&Rule) -> Option<T>) -> impl Iterator<Item = T> {
+    site.rules.rules.iter().filter_map(what)
 }

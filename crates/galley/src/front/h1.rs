@@ -351,7 +351,7 @@ async fn take_body(
     {
         return Err(no_room(spools));
     }
-    let mut reader = BodyReader::new(framing.body, exchange.site.request_body);
+    let mut reader = BodyReader::new(framing.body, exchange.request_body());
     let mut spool = Spool::new(Arc::clone(spools));
     if framing.expect_continue && wire.input.is_empty() {
         wire.output.extend_from_slice(galley_wire::answer::CONTINUE);

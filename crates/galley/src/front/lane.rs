@@ -11,12 +11,13 @@ use std::time::Instant;
 
 use bytes::Buf;
 use galley_rules::facts::{Facts, Line, Scheme};
+use galley_rules::headers::Compiled;
 use galley_rules::route;
 use galley_rules::time::Tick;
 use galley_wire::answer::{self, Connection, Length};
 use galley_wire::framing::{self, BodyKind, Host};
 use galley_wire::head::{self, Head, Parsed, Version};
-use http::HeaderValue;
+use http::header;
 
 use super::Core;
 use super::batch::{Batch, MOST_ANSWERS, Ready};
@@ -29,7 +30,7 @@ use crate::serve::{self, Hit, Site, Sites};
 /// Room that a core's hits use in turn.
 #[derive(Default)]
 pub(super) struct Room {
-    facts: Facts,
+    pub(super) facts: Facts,
     key: Vec<u8>,
     pub(super) id: String,
     /// Taken while a batch is on its way.
@@ -162,7 +163,9 @@ fn gather<'b>(
         let Some((hit, site)) = find(core, place, (head, host), now, (&mut room, known)) else {
             break;
         };
-        write_head(output, &hit, date, request.keep_alive);
+        let facts = &room.facts;
+        let changes = (site.heads.of(facts.rule()), facts.scheme());
+        write_head(output, &hit, changes, (date, request.keep_alive));
         batch.push(Ready {
             hit,
             said: request.said,
@@ -250,24 +253,28 @@ fn begins_plainly(input: &[u8]) -> bool {
     input.starts_with(b"GET /") || input.starts_with(b"HEAD /")
 }
 
-fn write_head(output: &mut Vec<u8>, hit: &Hit, date: HttpDate, keep_alive: bool) {
+fn write_head(
+    output: &mut Vec<u8>,
+    hit: &Hit,
+    (changes, scheme): (&Compiled, Scheme),
+    (date, keep_alive): (HttpDate, bool),
+) {
     let mut age = itoa::Buffer::new();
     let age = hit.age().map(|seconds| age.format(seconds).as_bytes());
-    let lifetime = hit.lifetime();
-    let lifetime = lifetime.as_ref().map(HeaderValue::as_bytes);
     let status = match age {
         Some(_) => CACHE_STATUS,
         None => CACHE_STATUS_FILE,
     };
-    let own = [
-        ("cache-control", lifetime),
-        ("age", age),
-        ("cache-status", Some(status.as_bytes())),
-    ];
+    let own = [("age", age), ("cache-status", Some(status.as_bytes()))];
     let own = own
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)));
     let undated = (!hit.is_dated()).then_some(("date", date.as_slice()));
+    let is_immutable = hit.is_immutable() && !changes.drops(&header::CACHE_CONTROL);
+    let lines = changes
+        .left(hit.lines(), hit.mask())
+        .chain(is_immutable.then_some(IMMUTABLE))
+        .chain([changes.lines(scheme)]);
     let connection = if keep_alive {
         Connection::KeepAlive
     } else {
@@ -276,7 +283,7 @@ fn write_head(output: &mut Vec<u8>, hit: &Hit, date: HttpDate, keep_alive: bool)
     answer::write_stored(
         output,
         hit.status(),
-        hit.lines(),
+        lines,
         own.chain(undated),
         hit.length().map_or(Length::None, Length::Known),
         connection,
@@ -285,6 +292,9 @@ fn write_head(output: &mut Vec<u8>, hit: &Hit, date: HttpDate, keep_alive: bool)
 
 /// What a fresh hit says of itself (RFC 9211).
 pub(super) const CACHE_STATUS: &str = "galley; hit";
+
+/// How long a file holds whose address changes with its content, as a line.
+const IMMUTABLE: &[u8] = b"cache-control: public, max-age=31536000, immutable\r\n";
 
 /// What a file says of itself.
 pub(super) const CACHE_STATUS_FILE: &str = "galley; detail=file";
@@ -301,5 +311,8 @@ mod tests {
         text.clear();
         Outcome::File.write_cache_status(None, &mut text);
         assert_eq!(text, CACHE_STATUS_FILE.as_bytes());
+        let value = galley_files::IMMUTABLE;
+        let line = [b"cache-control: ", value.as_bytes(), b"\r\n"].concat();
+        assert_eq!(line, IMMUTABLE);
     }
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use galley_rules::facts::Scheme;
+use galley_rules::headers::Compiled;
 use galley_rules::outcome::{Outcome, RefusedWhy};
 use galley_store::disk::Pieces;
 use galley_store::entry::Entry;
@@ -117,19 +119,32 @@ impl Answer {
                 .extra
                 .push((header::RETRY_AFTER, HeaderValue::from(seconds)));
         }
+        if let Some(page) = &fault.page {
+            answer.body = Body::Bytes(page.clone());
+        }
         if fault.status() == 405 {
             answer.extra.push((header::ALLOW, METHODS));
         }
         answer
     }
 
-    /// The same with the site's own page where the site cannot answer.
+    /// The same with the site's own page where it has one for this.
     pub fn site_fault(fault: &Fault, site: &Site, request_id: &str) -> Self {
         let mut answer = Self::fault(fault, request_id);
-        if let Some(page) = site.error_page.as_ref().filter(|_| fault.is_outage()) {
-            answer.body = Body::Bytes(page.render(answer.status, request_id));
+        if let Some(page) = site.error_pages.render(fault, request_id) {
+            answer.body = Body::Bytes(page);
         }
         answer
+    }
+
+    /// Changes what the site's file changes about fields: the last that happens to an answer before it is written.
+    pub fn change(&mut self, changes: &Compiled, scheme: Scheme) {
+        if changes.touches(self.fields.map()) {
+            self.fields = Fields::Own(changes.stripped(self.fields.map()));
+        }
+        self.extra.retain(|(name, _)| !changes.drops(name));
+        let added = changes.fields(scheme).iter().cloned();
+        self.extra.splice(0..0, added);
     }
 
     /// What may be asked of the server as a whole (RFC 9110 §9.3.7).

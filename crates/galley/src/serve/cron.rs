@@ -11,6 +11,7 @@ use galley_rules::cgi::Script;
 use galley_rules::class::Class;
 use galley_rules::facts::{Facts, Line, Scheme};
 use galley_rules::forward::{self, BodyLength, Client};
+use galley_rules::site::Patience;
 use tokio::task::spawn_blocking;
 
 use super::folder::{Looked, Wanted};
@@ -70,6 +71,7 @@ pub async fn run_cron(site: &Site, cron: &Cron) -> Result<(), CronTrouble> {
             server_port: scheme.default_port(),
             server_address: None,
             body: RequestBody::Empty,
+            patience: Patience::default(),
             interim: None,
             class: Class::Background,
         },

@@ -1,12 +1,15 @@
-//! The site's own page for visitors whom the upstream cannot answer and for whom there is no copy.
+//! The site's own pages for errors: one for visitors whom the upstream cannot answer and for whom there is no copy, and any for
+//! single statuses. What the upstream says itself is never replaced.
 //!
-//! Read once at start, so that it can be shown when the disk cannot be read. It may show the status and the request's id.
-//! It is sent like Galley's own page: with the true status, never to be stored.
+//! Read once at start, so that they can be shown when the disk cannot be read. They may show the status and the request's id.
+//! They are sent like Galley's own page: with the true status, never to be stored.
 
 use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
+
+use crate::fault::Fault;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -40,6 +43,26 @@ impl ErrorPage {
         let text = String::from_utf8_lossy(&self.text);
         let text = text.replace(STATUS, &status.to_string());
         text.replace(REQUEST, request_id).into()
+    }
+}
+
+/// All of a site's.
+#[derive(Clone, Debug, Default)]
+pub struct ErrorPages {
+    /// For outages of any kind.
+    pub of_outages: Option<ErrorPage>,
+    /// By status.
+    pub by_status: Vec<(u16, ErrorPage)>,
+}
+
+impl ErrorPages {
+    /// The page that tells a visitor of this site about a fault; `None`: Galley's own.
+    pub fn render(&self, fault: &Fault, request_id: &str) -> Option<Bytes> {
+        let status = fault.status();
+        let of_status = self.by_status.iter().find(|(one, _)| *one == status);
+        let of_outages = self.of_outages.as_ref().filter(|_| fault.is_outage());
+        let page = of_status.map(|(_, page)| page).or(of_outages)?;
+        Some(page.render(status, request_id))
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use galley_rules::facts::{Facts, Line, Scheme};
 use galley_rules::outcome::RefusedWhy;
 use galley_rules::route;
+use galley_rules::site::Rule;
 use galley_wire::framing::{BodyKind, Framing};
 use galley_wire::head::Head;
 
@@ -57,6 +58,16 @@ impl Exchange<'_> {
             key: Vec::new(),
             mailbox: None,
         }
+    }
+
+    /// The rule that applies to it.
+    pub fn rule(&self) -> Option<&Rule> {
+        self.site.rule_of(&self.facts)
+    }
+
+    /// The largest body that it may have, in bytes.
+    pub fn request_body(&self) -> u64 {
+        self.site.request_body_of(&self.facts)
     }
 
     /// Who composes this request: the rule's upstream or the site's.
@@ -137,12 +148,12 @@ pub fn admit<'h>(
         .gather(&line, head.fields(), &site.core.rules)
         .map_err(|e| refuse(RefusedWhy::BadRequest, e.to_string()))?;
     if let BodyKind::Length(length) = framing.body
-        && length > site.request_body
+        && length > site.request_body_of(&facts)
     {
-        return Err(refuse(
-            RefusedWhy::BodyTooLarge,
-            format!("a body of {length} bytes is announced"),
-        ));
+        let note = format!("a body of {length} bytes is announced");
+        let (mut fault, request_id) = refuse(RefusedWhy::BodyTooLarge, note);
+        fault.page = site.error_pages.render(&fault, &request_id);
+        return Err((fault, request_id));
     }
     Ok(Exchange {
         head,

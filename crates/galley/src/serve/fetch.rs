@@ -197,6 +197,10 @@ pub(super) fn ask(
         server_port: exchange.local.port(),
         server_address: Some(exchange.local.ip()),
         body,
+        patience: exchange
+            .rule()
+            .map(|rule| rule.patience)
+            .unwrap_or_default(),
         interim: None,
     }
 }

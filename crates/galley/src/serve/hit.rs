@@ -12,12 +12,13 @@ use galley_rules::facts::{Facts, Gate, Method};
 use galley_rules::lookup::{self, Plan};
 use galley_rules::outcome::Outcome;
 use galley_rules::purge::is_below_purge;
+use galley_rules::redirect;
 use galley_rules::site::Preset;
 use galley_rules::time::Tick;
 use galley_store::entry::{Coded, Entry, Kind, Lines};
 use galley_store::epochs::Standing;
 use galley_store::memory::Lookup;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, StatusCode};
 
 use super::page;
 use super::site::{Services, Site};
@@ -61,7 +62,8 @@ pub fn hit(
         && facts.range().is_none()
         && site.core.rules.preset == Preset::WordPress
         // May be an order.
-        && !(site.purge_get && is_below_purge(facts.path()));
+        && !(site.purge_get && is_below_purge(facts.path()))
+        && !redirect::may_apply(facts, &site.core.rules);
     if !is_plain {
         return None;
     }
@@ -170,15 +172,9 @@ impl Hit {
         }
     }
 
-    /// A further field, behind the stored ones: how long a file holds under this address.
-    pub fn lifetime(&self) -> Option<HeaderValue> {
-        match self.own {
-            Own::File { is_immutable: true } => Some(files::IMMUTABLE),
-            Own::File {
-                is_immutable: false,
-            }
-            | Own::Page { .. } => None,
-        }
+    /// Whether it is a file that holds under this address for ever, which a further field says behind the stored ones.
+    pub fn is_immutable(&self) -> bool {
+        matches!(self.own, Own::File { is_immutable: true })
     }
 
     /// The stored fields, as they are: those of framing and those that a 304 leaves out among them.
@@ -194,6 +190,11 @@ impl Hit {
             Leaves::All | Leaves::Head => lines.all(),
             Leaves::NotModified => lines.of_not_modified(),
         }
+    }
+
+    /// The bits of all names in the stored lines: [`galley_rules::headers::mask_of`].
+    pub fn mask(&self) -> u64 {
+        self.all_lines().mask()
     }
 
     /// Whether the stored lines say when it was composed.

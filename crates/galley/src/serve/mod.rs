@@ -16,6 +16,7 @@ mod hit;
 mod page;
 mod parts;
 mod purge;
+mod redirect;
 mod site;
 mod unbent;
 
@@ -32,7 +33,7 @@ use crate::fault::Fault;
 
 pub use answer::{Answer, Body, CACHE_STATUS, Fields};
 pub use cron::run_cron;
-pub use error_page::ErrorPage;
+pub use error_page::{ErrorPage, ErrorPages};
 pub use exchange::{Admission, Exchange, admit, site_mark};
 pub use folder::{Folder, SmallFiles, TRUSTED, Wanted};
 pub use heal::Healing;
@@ -41,7 +42,7 @@ pub use site::{Cron, Pool, Services, Site, Sites, Upstream, UpstreamWarnings};
 
 /// Answers an exchange whose body has arrived. Never fails: what goes wrong is told to the client.
 pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Answer {
-    let answer = match respond(services, exchange).await {
+    let mut answer = match respond(services, exchange).await {
         Ok(answer) => answer,
         Err(fault) => {
             // That an upstream is left alone is told once, when it begins.
@@ -59,6 +60,10 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Answer 
         // Boxed: it is rare, and its room would be part of every idle connection.
         Box::pin(heal::missed(services, exchange)).await;
     }
+    answer.change(
+        exchange.site.heads.of(exchange.facts.rule()),
+        exchange.facts.scheme(),
+    );
     answer
 }
 
@@ -72,6 +77,9 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Ans
             return Err(Fault::new(RefusedWhy::Method, "TRACE or CONNECT"));
         }
         _ => {}
+    }
+    if let Some(answer) = redirect::answer(exchange)? {
+        return Ok(answer);
     }
     if exchange.site.core.rules.preset == Preset::None {
         return unbent::respond(services, exchange).await;

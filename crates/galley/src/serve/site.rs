@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use galley_rules::facts::Facts;
 use galley_rules::forward::Schedule;
+use galley_rules::headers::HeadChanges;
 use galley_rules::key;
 use galley_rules::route::{HostPattern, HostTable};
+use galley_rules::site::Rule;
 use galley_store::entry::Entry;
 use galley_store::fill::Failure;
 use galley_store::memory::Memory;
 use ipnet::IpNet;
 
-use super::error_page::ErrorPage;
+use super::error_page::ErrorPages;
 use super::folder::{Folder, SmallFiles};
 use super::heal::Healing;
 use crate::body::spools::Spools;
@@ -38,11 +40,13 @@ pub struct Site {
     pub further: Vec<Upstream>,
     /// What is known of the PHP that Galley runs for it.
     pub php: Option<Arc<Numbers>>,
-    /// What visitors see whom the upstream cannot answer.
-    pub error_page: Option<ErrorPage>,
+    /// What visitors see in place of Galley's own pages for errors.
+    pub error_pages: ErrorPages,
+    /// What is changed about the fields of its answers.
+    pub heads: HeadChanges,
     /// Whether it is reached over TLS here; what is asked for it from inside then comes over TLS, too.
     pub speaks_tls: bool,
-    /// Largest request body in bytes.
+    /// Largest request body in bytes, where no rule says otherwise.
     pub request_body: u64,
     /// Who may send `PURGE`.
     pub purge_allow: Vec<IpNet>,
@@ -76,12 +80,23 @@ impl Site {
 
     /// Who composes what a request asks for: the rule's upstream or the site's.
     pub fn upstream_of(&self, facts: &Facts) -> &Upstream {
-        let further = facts
-            .rule()
-            .and_then(|rule| self.core.rules.rules.get(rule))
+        let further = self
+            .rule_of(facts)
             .and_then(|rule| rule.upstream)
             .and_then(|index| self.further.get(index));
         further.unwrap_or(&self.upstream)
+    }
+
+    /// The rule that applies to a request.
+    pub fn rule_of(&self, facts: &Facts) -> Option<&Rule> {
+        self.core.rules.rules.get(facts.rule()?)
+    }
+
+    /// The largest body of a request, in bytes.
+    pub fn request_body_of(&self, facts: &Facts) -> u64 {
+        let rule = self.rule_of(facts);
+        rule.and_then(|rule| rule.request_body)
+            .unwrap_or(self.request_body)
     }
 
     /// What its upstreams are busy with: its own first, each once.

@@ -112,11 +112,12 @@ impl Connections {
             splitter: Splitter::new(),
             first: Bytes::new(),
             ended: None,
-            read_timeout: self.read_timeout,
+            read_timeout: ask.patience.read.unwrap_or(self.read_timeout),
             end: self.end,
             errors: Errors::new(&ask.request.host, &ask.request_id),
         };
-        let answered = timeout(self.first_byte_timeout, reading.head()).await;
+        let patience = ask.patience.first_byte.unwrap_or(self.first_byte_timeout);
+        let answered = timeout(patience, reading.head()).await;
         match answered {
             Err(_elapsed) => Err(Broken::sent(Failure::Timeout, ask)),
             Ok(Err((failure, received))) if received => Err(never(failure)),

@@ -39,6 +39,7 @@ pub(super) struct Connections {
     next: Cell<usize>,
     connect_timeout: Duration,
     first_byte_timeout: Duration,
+    read_timeout: Duration,
 }
 
 struct Server {
@@ -70,7 +71,6 @@ struct Shared {
     idle: Rc<Idle<SendRequest<AskBody>>>,
     /// Exchanges that have been sent and not yet answered.
     unanswered: Cell<usize>,
-    read_timeout: Duration,
 }
 
 /// A connection for one request.
@@ -88,7 +88,6 @@ impl Connections {
             shared: Rc::new(Shared {
                 idle: Rc::new(Idle::new(spec.idle_share, spec.idle_age, gauge)),
                 unanswered: Cell::new(0),
-                read_timeout: spec.read_timeout,
             }),
             servers: servers
                 .map(|(index, at)| Server {
@@ -103,6 +102,7 @@ impl Connections {
             next: Cell::new(0),
             connect_timeout: spec.connect_timeout,
             first_byte_timeout: spec.first_byte_timeout,
+            read_timeout: spec.read_timeout,
         }
     }
 
@@ -137,8 +137,8 @@ impl Connections {
             retry: super::Retry::Never,
         })?;
         let unanswered = Unanswered::begin(&self.shared);
-        let answer = match timeout(self.first_byte_timeout, connection.send_request(request)).await
-        {
+        let patience = ask.patience.first_byte.unwrap_or(self.first_byte_timeout);
+        let answer = match timeout(patience, connection.send_request(request)).await {
             Err(_elapsed) => return Err(Broken::sent(Failure::Timeout, ask)),
             Ok(Err(error)) if error.is_parse() => {
                 return Err(Broken::sent(Failure::Malformed, ask));
@@ -156,6 +156,7 @@ impl Connections {
         let reading = Reading {
             body,
             connection: Some((index, connection)),
+            read_timeout: ask.patience.read.unwrap_or(self.read_timeout),
             all_idle: Arc::clone(&server.idle),
             shared: Rc::clone(&self.shared),
         };
@@ -259,13 +260,15 @@ pub(super) struct Reading {
     connection: Option<(usize, SendRequest<AskBody>)>,
     /// Connections to that server that anybody keeps.
     all_idle: Arc<AtomicUsize>,
+    /// The longest silence inside it.
+    read_timeout: Duration,
     shared: Rc<Shared>,
 }
 
 impl Reading {
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, Failure> {
         loop {
-            let frame = match timeout(self.shared.read_timeout, self.body.frame()).await {
+            let frame = match timeout(self.read_timeout, self.body.frame()).await {
                 Err(_elapsed) => return Err(Failure::Timeout),
                 Ok(None) => {
                     if let Some((server, connection)) = self.connection.take() {

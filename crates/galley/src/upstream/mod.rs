@@ -30,6 +30,7 @@ use galley_rules::class::{Class, Network};
 use galley_rules::coded;
 use galley_rules::forward::{Client, UpstreamRequest};
 use galley_rules::outcome::NotStored;
+use galley_rules::site::Patience;
 use galley_store::budget::Budget;
 use galley_store::fill::Failure;
 use http::{HeaderMap, StatusCode};
@@ -65,6 +66,8 @@ pub struct Ask {
     pub server_address: Option<IpAddr>,
     /// The body, arrived completely.
     pub body: RequestBody,
+    /// What a rule says about waiting for it.
+    pub patience: Patience,
     /// Where interim responses go; `None`: nowhere, which is where FastCGI has them from.
     pub interim: Option<interim::Sender>,
 }
@@ -99,6 +102,7 @@ impl Ask {
             server_port: self.server_port,
             server_address: self.server_address,
             body: RequestBody::Empty,
+            patience: self.patience,
             interim: self.interim.clone(),
         }
     }

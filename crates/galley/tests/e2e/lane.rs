@@ -58,6 +58,10 @@ impl Both {
                 .server(server)
                 // Codings come when they come; both have to have the same ones.
                 .site("compress = [\"gzip\"]\ncompress_passed = false\ndense_after = 0")
+                .site("remove_headers = [\"Server\"]\nadd_headers = [\"X-Site: 1\"]")
+                .more("[[site.rule]]\npath = \"/dated\"\nset_headers = [\"Cache-Control: max-age=9\", \"Date-Of: now\"]\n")
+                .more("[[site.rule]]\npattern = \"^/(weak|a)$\"\nremove_headers = [\"X-Powered-By\", \"ETag\"]\n")
+                .more("[[site.rule]]\npath = \"/passed\"\nredirect = \"/tagged\"\n")
                 .more("[site.ttl]\ndefault = \"1h\"\n\"404\" = \"1h\"")
                 .start()
         };

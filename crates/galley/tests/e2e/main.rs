@@ -20,6 +20,7 @@ mod fastcgi;
 mod fastcgi_broken;
 mod files;
 mod flight;
+mod front_rules;
 mod heal;
 mod hosts;
 

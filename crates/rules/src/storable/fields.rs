@@ -10,13 +10,14 @@ use super::litespeed::{self, LSC_COOKIE};
 use super::{is_html, media_type};
 use crate::cache_control::CacheControl;
 use crate::fields::is_hop_by_hop;
+use crate::headers::HIDDEN;
 use crate::purge::PURGE_FIELDS;
 use crate::site::{Preset, SiteRules};
 use crate::tags::TAG_FIELDS;
 
 /// Takes out of a head what a stored copy must not carry: hop-by-hop and `Connection`-listed fields, every `Set-Cookie`,
 /// `Age`, `Content-Length`, proxy authentication, tags, orders, and what is addressed to surrogates. Also `Vary` where
-/// the request's rule ignores it.
+/// the request's rule ignores it, and what tells strangers about software where nobody is to get it.
 ///
 /// Without a preset the fields of other products are ordinary fields and stay; so do cookies, since then only harmless
 /// ones get here (RFC 9111 §7.3), unless a rule ignores them. What `no-cache="a"` names goes.
@@ -42,7 +43,8 @@ pub fn stored_fields(fields: &HeaderMap, site: &SiteRules, rule: Option<usize>) 
             || confined.contains(name)
             || TAG_FIELDS.contains(&name.as_str())
             || (site.preset == Preset::WordPress && FOREIGN.contains(&name.as_str()))
-            || (ignore.vary && *name == VARY);
+            || (ignore.vary && *name == VARY)
+            || (HIDDEN.contains(&name.as_str()) && site.changes.remove.contains(name));
         if !is_dropped {
             kept.append(name.clone(), value.clone());
         }

@@ -198,7 +198,7 @@ proptest! {
         let (mut composed, mut stored) = (Vec::new(), Vec::new());
         let pairs = fields.iter().map(|(name, value)| (&name[..], value.as_bytes()));
         write_head(&mut composed, status.as_u16(), pairs.chain(own), length, connection);
-        write_stored(&mut stored, status, &lines, own.into_iter(), length, connection);
+        write_stored(&mut stored, status, [&lines[..]].into_iter(), own.into_iter(), length, connection);
         prop_assert_eq!(stored, composed);
     }
 

@@ -117,6 +117,8 @@ pub(super) enum Now {
     File,
     /// To a folder's slash.
     Redirect,
+    /// To the site's one address, or where a rule says, with this status.
+    Moved(u16),
     /// An error of ours.
     Refused(RefusedWhy),
 }
@@ -137,6 +139,9 @@ impl Now {
             Method::Options if exchange.facts.path() == b"*" => return Self::Methods,
             Method::Trace | Method::Connect => return Self::Refused(RefusedWhy::Method),
             _ => {}
+        }
+        if let Some(elsewhere) = &explanation.elsewhere {
+            return Self::Moved(elsewhere.status);
         }
         let kept = kept(explanation);
         match kept {
@@ -184,7 +189,7 @@ impl Now {
             Self::Miss { why, .. } => ("miss", Some(why.word())),
             Self::Pass(why) => ("pass", Some(why.word())),
             Self::Methods | Self::File => ("file", None),
-            Self::Redirect => ("redirect", None),
+            Self::Redirect | Self::Moved(_) => ("redirect", None),
             Self::Refused(why) => ("refused", Some(why.word())),
         }
     }
@@ -194,6 +199,7 @@ impl Now {
         match self {
             Self::Refused(why) => Some(fault::status(why)),
             Self::Redirect => Some(301),
+            Self::Moved(status) => Some(status),
             Self::Methods => Some(204),
             Self::Purge
             | Self::Hit
@@ -216,6 +222,12 @@ impl Now {
                 return format!("answered from memory, fresh for another {left} s");
             }
             Self::Refused(why) => return fault::public_text(fault::status(why)).to_owned(),
+            Self::Moved(_) => {
+                let elsewhere = explanation.elsewhere.as_ref();
+                let location = elsewhere.map(|found| found.location.as_slice());
+                let location = String::from_utf8_lossy(location.unwrap_or_default());
+                return format!("redirected to {location}, before anything stored is looked at");
+            }
             Self::Methods => "answered with the methods there are",
             Self::Purge => {
                 "obeyed as a purge, if it comes from an address of `purge_allow` or with the secret"

@@ -4,6 +4,7 @@
 
 use galley_rules::cookie::{self, Class};
 use galley_rules::facts::{AcceptClass, Device, Facts, Gate};
+use galley_rules::pattern::Pattern;
 use galley_rules::route::HostPattern;
 use galley_rules::site::{NamePattern, Preset, Rule, SiteRules};
 use serde_json::{Value, json};
@@ -128,7 +129,7 @@ pub(super) fn rule(exchange: &Exchange<'_>) -> Option<Value> {
     .collect();
     Some(json!({
         "number": number,
-        "path": rule.path,
+        "path": rule.pattern.as_ref().map_or(rule.path.as_str(), Pattern::text),
         "methods": rule.methods,
         "cache": rule.cache,
         "ttl_s": rule.ttl.map(|ttl| ttl.as_secs()),

@@ -37,7 +37,13 @@ pub(super) fn value(now: Now, explanation: &Explanation<'_, '_>) -> Value {
             }
             ("whole", request)
         }
-        Now::Methods | Now::Purge | Now::Hit | Now::File | Now::Redirect | Now::Refused(_) => {
+        Now::Methods
+        | Now::Purge
+        | Now::Hit
+        | Now::File
+        | Now::Redirect
+        | Now::Moved(_)
+        | Now::Refused(_) => {
             return Value::Null;
         }
     };

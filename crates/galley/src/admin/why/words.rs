@@ -42,7 +42,7 @@ impl Advice {
 /// Why the answer does not come from the cache; `None` where it does, or where no cache is meant.
 pub(super) fn advice(now: Now, explanation: &Explanation<'_, '_>) -> Option<Advice> {
     match now {
-        Now::Hit | Now::File | Now::Redirect | Now::Methods | Now::Purge => None,
+        Now::Hit | Now::File | Now::Redirect | Now::Moved(_) | Now::Methods | Now::Purge => None,
         Now::Refused(why) => Some(refused(why)),
         Now::Pass(PassWhy::Remembered) => Some(match &explanation.reason {
             Some(reason) => not_stored(reason.why, Some(reason)),
@@ -248,7 +248,7 @@ pub(super) fn refused(why: RefusedWhy) -> Advice {
         ),
         RefusedWhy::BodyTooLarge => Advice::new(
             "its body is larger than allowed",
-            "raise `request_body` in `[server]`, and PHP's own limits",
+            "raise `request_body` in `[server]`, the site or a rule, and PHP's own limits",
         ),
         RefusedWhy::NoRoom => Advice::new(
             "there is no room left for request bodies",

@@ -195,7 +195,7 @@ impl Stream<'_> {
             };
             let data = data.map_err(|_| Untaken::Gone)?;
             taken += data.len() as u64;
-            if taken > exchange.site.request_body {
+            if taken > exchange.request_body() {
                 let note = "more bytes than the site takes";
                 return Err(Fault::new(RefusedWhy::BodyTooLarge, note).into());
             }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use galley_rules::conditional::OF_NOT_MODIFIED;
 use galley_rules::facts::Scheme;
+use galley_rules::headers::Compiled;
 use galley_rules::outcome::Outcome;
 use galley_wire::framing::{BodyKind, Host};
 use galley_wire::h2::Room;
@@ -69,7 +70,7 @@ pub(super) fn answer(
     } else {
         None
     };
-    let Some((hit, log, site)) = found else {
+    let Some((hit, fields, log, site)) = found else {
         return Tried::Not(asked);
     };
     let body_bytes = hit.body().len();
@@ -82,7 +83,7 @@ pub(super) fn answer(
         outcome: hit.outcome(),
         body_bytes: body_bytes as u64,
     };
-    let head = response(hit.status(), fields(&hit, core.date.get()));
+    let head = response(hit.status(), fields);
     let begun = asked.respond.send_response(head, body_bytes == 0);
     let Ok(mut out) = begun else {
         // It was reset before it was looked at.
@@ -108,7 +109,7 @@ fn find(
     place: (&Sites, Scheme),
     memo: &mut Memo,
     asked: &Asked,
-) -> Option<(Hit, usize, u32)> {
+) -> Option<(Hit, HeaderMap, usize, u32)> {
     let Memo { known, crumbs } = memo;
     request::join_crumbs(&asked.parts.headers, crumbs);
     let mut room = Room::new();
@@ -121,10 +122,13 @@ fn find(
     let now = core.services.clock.tick_at(asked.began);
     let mut room = core.room.borrow_mut();
     let (hit, site) = lane::find(core, place, (&head, host), now, (&mut room, known))?;
-    Some((hit, site.log, site.number))
+    let facts = &room.facts;
+    let changes = (site.heads.of(facts.rule()), facts.scheme());
+    let fields = fields(&hit, changes, core.date.get());
+    Some((hit, fields, site.log, site.number))
 }
 
-fn fields(hit: &Hit, date: HttpDate) -> HeaderMap {
+fn fields(hit: &Hit, (changes, scheme): (&Compiled, Scheme), date: HttpDate) -> HeaderMap {
     let stored = hit.fields();
     let mut fields = if hit.status() == StatusCode::NOT_MODIFIED {
         let mut fields = HeaderMap::with_capacity(OF_NOT_MODIFIED.len() + OWN);
@@ -139,8 +143,14 @@ fn fields(hit: &Hit, date: HttpDate) -> HeaderMap {
         strip(&mut fields);
         fields
     };
-    if let Some(lifetime) = hit.lifetime() {
-        fields.append(header::CACHE_CONTROL, lifetime);
+    if changes.touches(&fields) {
+        fields = changes.stripped(&fields);
+    }
+    if hit.is_immutable() && !changes.drops(&header::CACHE_CONTROL) {
+        fields.append(header::CACHE_CONTROL, galley_files::IMMUTABLE);
+    }
+    for (name, value) in changes.fields(scheme) {
+        fields.append(name, value.clone());
     }
     let status = match hit.age() {
         Some(seconds) => {

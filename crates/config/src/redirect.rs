@@ -1,0 +1,183 @@
+//! The one address of a site, and redirects of rules.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use galley_rules::headers::{self, Field};
+use galley_rules::pattern::Pattern;
+use galley_rules::redirect::{Home, Redirect, Target};
+use galley_rules::route::{HostPattern, HostTable};
+
+use crate::check::{host_text, path};
+use crate::complaint::{Complaints, shown};
+use crate::config::Pace;
+use crate::tree::Given;
+
+/// Where a site's visitors belong.
+pub(crate) fn home(
+    own: &Given,
+    hosts: &[HostPattern],
+    listen_tls: &[SocketAddr],
+    complaints: &mut Complaints,
+) -> Home {
+    let redirects = own.given("https_redirect").unwrap_or(own.has("tls"));
+    if own.has("https_port") && !redirects {
+        complaints.add(
+            own.place("https_port"),
+            "site.https_port",
+            "`site.https_port` is given, but nothing is sent to TLS",
+            "add `https_redirect = true`, or take it out",
+        );
+    }
+    let port = own.given::<u64>("https_port");
+    // The table's bounds fit.
+    let port = port.and_then(|port| u16::try_from(port).ok());
+    let listens: Option<Vec<SocketAddr>> = own.given("listen_tls");
+    let listens = listens.as_deref().unwrap_or(listen_tls);
+    let of_listener = listens
+        .first()
+        .map(SocketAddr::port)
+        .filter(|port| *port != 0);
+    Home {
+        https: redirects.then(|| port.or(of_listener).unwrap_or(HTTPS)),
+        host: canonical_host(own, hosts, complaints),
+        secure_first: hsts_time(own).is_some(),
+    }
+}
+
+fn canonical_host(
+    own: &Given,
+    hosts: &[HostPattern],
+    complaints: &mut Complaints,
+) -> Option<String> {
+    let given: HostPattern = own.given("canonical_host")?;
+    let table = HostTable::new(hosts.iter().map(|host| (host.clone(), 0)));
+    let why = match &given {
+        HostPattern::Exact(name) if table.find(name).is_some() => return Some(name.clone()),
+        HostPattern::Exact(_) => "which is none of its `hosts`, so that nobody would answer there",
+        HostPattern::Wildcard(_) | HostPattern::Any => "which is not one host",
+    };
+    let message = format!(
+        "`site.canonical_host` is {}, {why}",
+        shown(&host_text(&given))
+    );
+    complaints.add(
+        own.place("canonical_host"),
+        "site.canonical_host",
+        message,
+        "name one of `hosts`, that of the site's own address",
+    );
+    None
+}
+
+fn hsts_time(own: &Given) -> Option<Duration> {
+    match own.value("hsts") {
+        Pace::Every(time) => Some(time),
+        Pace::Off => None,
+    }
+}
+
+/// `Strict-Transport-Security` (RFC 6797 section 6.1).
+pub(crate) fn hsts(own: &Given, complaints: &mut Complaints) -> Option<Field> {
+    let time = hsts_time(own);
+    let subdomains: bool = own.value("hsts_subdomains");
+    let preload: bool = own.value("hsts_preload");
+    let complain = |option: &str, why: &str, help: &str, complaints: &mut Complaints| {
+        let message = format!("`site.{option}` is `true`, but {why}");
+        complaints.add(own.place(option), format!("site.{option}"), message, help);
+    };
+    if preload && (time.is_none_or(|time| time < YEAR) || !subdomains) {
+        let help = "add `hsts = \"365d\"` and `hsts_subdomains = true`, or take it out";
+        let why = "browsers build in only what holds for a year and for all names below the host";
+        complain("hsts_preload", why, help, complaints);
+    } else if subdomains && time.is_none() {
+        let help = "add `hsts = \"1h\"`, or take it out";
+        complain("hsts_subdomains", "`hsts` is `off`", help, complaints);
+    }
+    let mut line = format!("Strict-Transport-Security: max-age={}", time?.as_secs());
+    for (is_said, directive) in [(subdomains, "; includeSubDomains"), (preload, "; preload")] {
+        line.push_str(if is_said { directive } else { "" });
+    }
+    headers::parse_line(&line)
+}
+
+/// `redirect` of a rule.
+pub(crate) fn of_rule(given: &Given, complaints: &mut Complaints) -> Option<Redirect> {
+    let Some(text) = given.given::<String>("redirect") else {
+        needs_redirect(given, complaints);
+        return None;
+    };
+    for option in MEANINGLESS.iter().filter(|option| given.has(option)) {
+        let message = format!(
+            "`site.rule.redirect` and `site.rule.{option}` are both given, but what is sent elsewhere is not answered here"
+        );
+        let help = "take one of the two out";
+        complaints.add(given.place(option), path(given, option), message, help);
+    }
+    let status = status(given, complaints);
+    let groups = match given.given::<Pattern>("pattern") {
+        Some(pattern) => pattern.groups(),
+        None => usize::from(
+            given
+                .given("path")
+                .is_some_and(|path: String| path.ends_with('*')),
+        ),
+    };
+    let target = match Target::parse(&text, groups) {
+        Ok(target) => target,
+        Err(why) => {
+            let message = format!("`site.rule.redirect` is {}, {why}", shown(&text));
+            let help = "write `/new`, `/new/$1` or `https://www.example.com/new`; each `$` stands for a group in brackets of `pattern`, or for the `*` of `path`";
+            complaints.add(given.place("redirect"), "site.rule.redirect", message, help);
+            return None;
+        }
+    };
+    Some(Redirect {
+        target,
+        status,
+        keeps_query: given.value("redirect_query"),
+    })
+}
+
+fn needs_redirect(given: &Given, complaints: &mut Complaints) {
+    for option in ["redirect_status", "redirect_query"] {
+        if given.has(option) && !given.has("redirect") {
+            let message =
+                format!("`site.rule.{option}` is given, but the rule sends nobody anywhere");
+            let help = "add `redirect = \"/new\"`, or take it out";
+            complaints.add(given.place(option), path(given, option), message, help);
+        }
+    }
+}
+
+fn status(given: &Given, complaints: &mut Complaints) -> Option<u16> {
+    let status: u64 = given.given("redirect_status")?;
+    if matches!(status, 301..=303 | 307 | 308) {
+        return u16::try_from(status).ok();
+    }
+    complaints.add(
+        given.place("redirect_status"),
+        "site.rule.redirect_status",
+        format!("`site.rule.redirect_status` is `{status}`, which sends nobody anywhere"),
+        "write 301 or 308 for good, 302, 303 or 307 for now",
+    );
+    None
+}
+
+/// Beside a redirect these would be accepted and do nothing.
+const MEANINGLESS: &[&str] = &[
+    "cache",
+    "ttl",
+    "ignore",
+    "php",
+    "upstream",
+    "stream",
+    "request_body",
+    "first_byte_timeout",
+    "read_timeout",
+];
+
+const HTTPS: u16 = 443;
+
+/// What the list of hosts that browsers have built in asks for.
+const YEAR: Duration = Duration::from_secs(365 * 86_400);

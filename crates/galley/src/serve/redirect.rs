@@ -1,0 +1,31 @@
+//! Redirects to the site's one address, and those of its rules. Where they lead is decided in [`galley_rules::redirect`].
+
+use bytes::Bytes;
+use galley_rules::outcome::{Outcome, RefusedWhy};
+use galley_rules::redirect;
+use http::header::{self, HeaderMap, HeaderValue};
+
+use super::answer::{Answer, Body};
+use super::exchange::Exchange;
+use crate::fault::Fault;
+
+/// The redirect of a request that is to be asked elsewhere. Comes before anything stored is looked at.
+pub fn answer(exchange: &Exchange<'_>) -> Result<Option<Answer>, Fault> {
+    let Some(found) = redirect::of(&exchange.facts, &exchange.site.core.rules) else {
+        return Ok(None);
+    };
+    let location = HeaderValue::from_bytes(&found.location).map_err(|_| {
+        Fault::new(
+            RefusedWhy::BadRequest,
+            "an address that cannot be redirected to",
+        )
+    })?;
+    let mut fields = HeaderMap::new();
+    fields.insert(header::LOCATION, location);
+    Ok(Some(Answer::new(
+        found.status,
+        fields,
+        Body::Bytes(Bytes::new()),
+        Outcome::Redirect,
+    )))
+}

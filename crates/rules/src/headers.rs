@@ -1,0 +1,262 @@
+//! Fields that a site's file adds to answers, sets in them and takes out of them.
+//!
+//! [`Changes`] is what the file says, [`Compiled`] what that means for one rule: names to leave out, and fields to write
+//! behind the stored ones, which are the same for every answer and so lie there as lines. A rule's changes come on top of
+//! its site's. What says how long a message is, whose it is or when it was made cannot be changed: [`refusal`].
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::facts::Scheme;
+use crate::fields::is_hop_by_hop;
+use crate::site::{Rule, SiteRules};
+
+/// A field's name, in lower case.
+pub type FieldName = HeaderName;
+
+/// A field with its value.
+pub type Field = (HeaderName, HeaderValue);
+
+/// What a site or a rule says about fields of answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Left out.
+    pub remove: Vec<HeaderName>,
+    /// Take the place of those of their name.
+    pub set: Vec<Field>,
+    /// Come in addition.
+    pub add: Vec<Field>,
+}
+
+/// What is to be done with a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Leave it out.
+    Remove,
+    /// Put it in the place of those of its name.
+    Set,
+    /// Add it.
+    Add,
+}
+
+/// The name of a field; `None` where it is none (RFC 9110 section 5.1).
+pub fn parse_name(text: &str) -> Option<HeaderName> {
+    HeaderName::from_bytes(text.as_bytes()).ok()
+}
+
+/// `Name: value`. `None`: no name, no value, or a character in it that could end the line.
+pub fn parse_line(text: &str) -> Option<Field> {
+    let (name, value) = text.split_once(':')?;
+    let value = HeaderValue::from_str(value.trim()).ok()?;
+    (!value.is_empty()).then_some((parse_name(name)?, value))
+}
+
+/// Why a field may not be changed so, as the end of a sentence.
+pub fn refusal(name: &HeaderName, change: Change) -> Option<&'static str> {
+    let text = name.as_str();
+    if is_hop_by_hop(text, std::iter::empty()) || text == "content-length" {
+        return Some("which says where the answer ends, and is Galley's own");
+    }
+    match (text, change) {
+        ("date" | "age" | "cache-status", _) => {
+            Some("which says when and where the answer was made, and is Galley's own")
+        }
+        ("content-encoding" | "content-range" | "accept-ranges", _) => {
+            Some("which says in which form the answer is, and is Galley's own")
+        }
+        ("vary", Change::Remove | Change::Set) => {
+            Some("without which a cache on the way gives one visitor's answer to another")
+        }
+        ("etag" | "last-modified", Change::Set | Change::Add) => {
+            Some("which belongs to one version of one page")
+        }
+        ("strict-transport-security", Change::Set | Change::Add) => {
+            Some("which may be said over TLS alone: `hsts` says it there")
+        }
+        _ => None,
+    }
+}
+
+/// The changes of a site, and of each of its rules.
+#[derive(Clone, Debug, Default)]
+pub struct HeadChanges {
+    of_site: Compiled,
+    of_rules: Vec<Compiled>,
+}
+
+impl HeadChanges {
+    /// What a site's rules say.
+    pub fn new(site: &SiteRules) -> Self {
+        let of_rules = site
+            .rules
+            .iter()
+            .map(|rule| Compiled::new(site, Some(rule)));
+        Self {
+            of_site: Compiled::new(site, None),
+            of_rules: of_rules.collect(),
+        }
+    }
+
+    /// Those for a request to which this rule applies.
+    pub fn of(&self, rule: Option<usize>) -> &Compiled {
+        rule.and_then(|index| self.of_rules.get(index))
+            .unwrap_or(&self.of_site)
+    }
+}
+
+/// All changes to one answer.
+#[derive(Clone, Debug, Default)]
+pub struct Compiled {
+    gone: Vec<HeaderName>,
+    /// Of all names in `gone`.
+    mask: u64,
+    plain: Written,
+    secure: Written,
+}
+
+/// Fields, and the same as lines.
+#[derive(Clone, Debug, Default)]
+struct Written {
+    fields: Vec<Field>,
+    lines: Vec<u8>,
+}
+
+impl Compiled {
+    fn new(site: &SiteRules, rule: Option<&Rule>) -> Self {
+        let none = Changes::default();
+        let (own, rule) = (&site.changes, rule.map_or(&none, |rule| &rule.changes));
+        let is_of_rule = |name: &HeaderName| {
+            rule.remove.contains(name) || rule.set.iter().any(|(set, _)| set == name)
+        };
+        let of_site = |fields: &[Field]| -> Vec<Field> {
+            let kept = fields.iter().filter(|(name, _)| !is_of_rule(name));
+            kept.cloned().collect()
+        };
+        let fields = [
+            of_site(&own.set),
+            rule.set.clone(),
+            of_site(&own.add),
+            rule.add.clone(),
+        ]
+        .concat();
+        let sts = http::header::STRICT_TRANSPORT_SECURITY;
+        let hsts = site.hsts.clone().map(|value| (sts.clone(), value));
+        let set = own.set.iter().chain(&rule.set).map(|(name, _)| name);
+        let removed = own.remove.iter().chain(&rule.remove);
+        let mut gone: Vec<HeaderName> = removed.chain(set).cloned().collect();
+        gone.extend(hsts.is_some().then_some(sts));
+        let secure = fields.iter().cloned().chain(hsts).collect();
+        Self {
+            mask: gone
+                .iter()
+                .fold(0, |all, name| all | mask_of(name.as_str())),
+            gone,
+            plain: Written::new(fields),
+            secure: Written::new(secure),
+        }
+    }
+
+    /// Whether an answer goes without this field of its own.
+    pub fn drops(&self, name: &HeaderName) -> bool {
+        self.mask & mask_of(name.as_str()) != 0 && self.gone.contains(name)
+    }
+
+    /// Whether any of these has to be left out.
+    pub fn touches(&self, fields: &HeaderMap) -> bool {
+        self.gone.iter().any(|name| fields.contains_key(name))
+    }
+
+    /// Fields without those that are to be left out, in their order.
+    #[must_use]
+    pub fn stripped(&self, fields: &HeaderMap) -> HeaderMap {
+        let left = fields.iter().filter(|(name, _)| !self.gone.contains(name));
+        left.map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    }
+
+    /// What comes behind an answer's own fields. To be said over TLS only: `Strict-Transport-Security` (RFC 6797 section 7.2).
+    pub fn fields(&self, scheme: Scheme) -> &[Field] {
+        &self.written(scheme).fields
+    }
+
+    /// The same as lines, `name: value` and CRLF each.
+    pub fn lines(&self, scheme: Scheme) -> &[u8] {
+        &self.written(scheme).lines
+    }
+
+    fn written(&self, scheme: Scheme) -> &Written {
+        match scheme {
+            Scheme::Http => &self.plain,
+            Scheme::Https => &self.secure,
+        }
+    }
+
+    /// Stored lines without those that are to be left out; `mask` is that of all their names. As a rule one slice: all.
+    pub fn left<'l>(&'l self, lines: &'l [u8], mask: u64) -> Left<'l> {
+        let gone = if mask & self.mask == 0 {
+            &[]
+        } else {
+            self.gone.as_slice()
+        };
+        Left { rest: lines, gone }
+    }
+}
+
+impl Written {
+    fn new(fields: Vec<Field>) -> Self {
+        let mut lines = Vec::new();
+        for (name, value) in &fields {
+            lines.extend_from_slice(name.as_str().as_bytes());
+            lines.extend_from_slice(b": ");
+            lines.extend_from_slice(value.as_bytes());
+            lines.extend_from_slice(b"\r\n");
+        }
+        Self { fields, lines }
+    }
+}
+
+/// Pieces of stored lines.
+#[derive(Clone, Debug)]
+pub struct Left<'l> {
+    rest: &'l [u8],
+    gone: &'l [HeaderName],
+}
+
+impl<'l> Iterator for Left<'l> {
+    type Item = &'l [u8];
+
+    fn next(&mut self) -> Option<&'l [u8]> {
+        if self.gone.is_empty() {
+            let all = std::mem::take(&mut self.rest);
+            return (!all.is_empty()).then_some(all);
+        }
+        while !self.rest.is_empty() {
+            let end = memchr::memchr(b'\n', self.rest).map_or(self.rest.len(), |at| at + 1);
+            let (line, rest) = self.rest.split_at(end);
+            self.rest = rest;
+            let is_gone = |name: &HeaderName| {
+                line.strip_prefix(name.as_str().as_bytes())
+                    .is_some_and(|rest| rest.first() == Some(&b':'))
+            };
+            if !self.gone.iter().any(is_gone) {
+                return Some(line);
+            }
+        }
+        None
+    }
+}
+
+/// One bit of 64 for a name in lower case: names with different bits are different.
+pub fn mask_of(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    let at = |place: usize| bytes.get(place).map_or(0, |byte| u32::from(*byte));
+    let last = bytes.len().saturating_sub(1);
+    let mixed = at(0) + at(last) * 5 + at(bytes.len() / 2) * 11 + u32::from(bytes.len() > 12);
+    1 << (mixed % 64)
+}
+
+/// What tells strangers which software and version answers, and an address that is asked for attacks only: left out unless
+/// the file says otherwise, and not even stored then.
+pub const HIDDEN: [&str; 3] = ["x-powered-by", "x-pingback", "server"];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! What changes to fields come to, for a site and its rules.
+
+use super::*;
+use crate::site::Rule;
+use http::header;
+use proptest::prelude::*;
+
+fn lines(texts: &[&str]) -> Vec<Field> {
+    texts.iter().map(|text| parse_line(text).unwrap()).collect()
+}
+
+fn names(texts: &[&str]) -> Vec<HeaderName> {
+    texts.iter().map(|text| parse_name(text).unwrap()).collect()
+}
+
+fn changes(remove: &[&str], set: &[&str], add: &[&str]) -> Changes {
+    Changes {
+        remove: names(remove),
+        set: lines(set),
+        add: lines(add),
+    }
+}
+
+fn stored(texts: &[&str]) -> (Vec<u8>, u64) {
+    let lines = texts.iter().map(|text| format!("{text}\r\n"));
+    let mask = texts
+        .iter()
+        .map(|text| mask_of(text.split(':').next().unwrap()))
+        .fold(0, |all, one| all | one);
+    (lines.collect::<String>().into_bytes(), mask)
+}
+
+#[test]
+fn a_rules_changes_come_on_top_of_its_sites() {
+    let site = SiteRules {
+        changes: changes(
+            &["Server"],
+            &["X-A: 1", "X-B: 1"],
+            &["Link: </s>", "X-C: 1"],
+        ),
+        rules: vec![Rule {
+            changes: changes(&["X-B"], &["X-A: 2"], &["Link: </r>"]),
+            ..Rule::default()
+        }],
+        ..SiteRules::default()
+    };
+    let all = HeadChanges::new(&site);
+    let text = |rule| String::from_utf8(all.of(rule).lines(Scheme::Http).to_vec()).unwrap();
+    assert_eq!(text(None), "x-a: 1\r\nx-b: 1\r\nlink: </s>\r\nx-c: 1\r\n");
+    assert_eq!(
+        text(Some(0)),
+        "x-a: 2\r\nlink: </s>\r\nx-c: 1\r\nlink: </r>\r\n"
+    );
+    let rule = all.of(Some(0));
+    assert!(
+        ["server", "x-a", "x-b"]
+            .iter()
+            .all(|name| rule.drops(&parse_name(name).unwrap()))
+    );
+    assert!(!rule.drops(&header::LINK));
+    assert_eq!(rule.fields(Scheme::Http).len(), 4);
+}
+
+#[test]
+fn security_of_transport_is_said_over_tls_alone() {
+    let site = SiteRules {
+        hsts: Some(HeaderValue::from_static("max-age=1")),
+        ..SiteRules::default()
+    };
+    let all = HeadChanges::new(&site);
+    let own = all.of(None);
+    assert_eq!(own.lines(Scheme::Http), b"");
+    assert_eq!(
+        own.lines(Scheme::Https),
+        b"strict-transport-security: max-age=1\r\n"
+    );
+    assert!(
+        own.drops(&header::STRICT_TRANSPORT_SECURITY),
+        "also that of the upstream"
+    );
+}
+
+#[test]
+fn stored_lines_leave_without_what_is_gone() {
+    let site = SiteRules {
+        changes: changes(&["X-B"], &["x-c: new"], &[]),
+        ..SiteRules::default()
+    };
+    let all = HeadChanges::new(&site);
+    let (lines, mask) = stored(&["x-a: 1", "x-b: 2", "x-bb: 3", "x-c: old", "x-b: 4"]);
+    let left = all.of(None).left(&lines, mask).collect::<Vec<_>>().concat();
+    assert_eq!(left, b"x-a: 1\r\nx-bb: 3\r\n");
+    let (lines, mask) = stored(&["etag: 1", "date: 2"]);
+    let pieces: Vec<_> = all.of(None).left(&lines, mask).collect();
+    assert_eq!(pieces, [lines.as_slice()], "in one piece");
+}
+
+#[test]
+fn what_frames_and_dates_an_answer_stays() {
+    use Change::{Add, Remove, Set};
+    let of = |name: &str, change| refusal(&parse_name(name).unwrap(), change);
+    for name in [
+        "Connection",
+        "Transfer-Encoding",
+        "Content-Length",
+        "TE",
+        "Upgrade",
+        "Date",
+        "Age",
+        "Cache-Status",
+        "Content-Encoding",
+    ] {
+        assert!(
+            [Add, Remove, Set]
+                .iter()
+                .all(|change| of(name, *change).is_some()),
+            "{name}"
+        );
+    }
+    assert!(of("Vary", Remove).is_some() && of("Vary", Add).is_none());
+    assert!(of("ETag", Set).is_some() && of("ETag", Remove).is_none());
+    assert!(of("Strict-Transport-Security", Set).is_some_and(|why| why.contains("hsts")));
+    assert_eq!(of("X-Frame-Options", Set), None);
+}
+
+#[test]
+fn lines_are_read() {
+    let (name, value) = parse_line("X-Frame-Options:  DENY ").unwrap();
+    assert_eq!(
+        (name.as_str(), value.as_bytes()),
+        ("x-frame-options", &b"DENY"[..])
+    );
+    for text in [
+        "",
+        "a",
+        "a:",
+        "a: ",
+        ": b",
+        "a b: c",
+        "a: b\r\nc: d",
+        "a\r: b",
+    ] {
+        assert_eq!(parse_line(text), None, "{text:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn masks_never_hide_a_name(given in proptest::collection::vec("[a-f-]{1,4}", 0..8), gone in proptest::collection::vec("[a-f]{1,4}", 0..4)) {
+        let texts: Vec<String> = given.iter().map(|name| format!("{name}: v")).collect();
+        let (lines, mask) = stored(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+        let remove: Vec<&str> = gone.iter().map(String::as_str).collect();
+        let site = SiteRules { changes: changes(&remove, &[], &[]), ..SiteRules::default() };
+        let all = HeadChanges::new(&site);
+        let left = all.of(None).left(&lines, mask).collect::<Vec<_>>().concat();
+        let expected: String = given.iter().filter(|name| !gone.contains(name)).map(|name| format!("{name}: v\r\n")).collect();
+        prop_assert_eq!(left, expected.into_bytes());
+    }
+}
