@@ -10,6 +10,7 @@ mod caching;
 mod caching_rules;
 mod codings_live;
 mod codings_upstream;
+mod coming_from;
 mod compress;
 mod contract;
 mod cron;
