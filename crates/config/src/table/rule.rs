@@ -8,7 +8,7 @@ pub(super) static ROWS: &[OptionRow] = &[
     row(Section::SiteRule, "path", Kind::UrlPath, "Which paths: `/form` is that path, `/form*` everything that begins so.")
         .example(r#""/form-example*""#),
     row(Section::SiteRule, "pattern", Kind::Pattern, "Which paths, in place of `path`: those in which this regular expression is found. `^` and `$` tie it to the beginning and the end, `(?i)` in front ignores case. It sees the path with its escapes undone, and not the query.")
-        .example(r#"'^/form-(.*)$'"#),
+        .example("'^/form-(.*)$'"),
     row(Section::SiteRule, "methods", List(&Word(METHODS)), "Which methods.")
         .computed("all").example(r#"["GET", "HEAD"]"#),
     row(Section::SiteRule, "cache", Flag, "`false`: never from the cache, never into it.")

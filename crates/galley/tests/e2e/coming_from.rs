@@ -188,9 +188,10 @@ fn real(block: &str, dir: &Path, origin: &Origin, fpm: Option<&PhpFpm>) -> Strin
     if let Some(fpm) = fpm {
         text = text.replace("unix:/run/php/php-fpm.sock", &fpm.address());
     }
-    text = match text.contains("[server]\n") {
-        true => text.replace("[server]\n", LISTEN),
-        false => format!("{LISTEN}{text}"),
+    text = if text.contains("[server]\n") {
+        text.replace("[server]\n", LISTEN)
+    } else {
+        format!("{LISTEN}{text}")
     };
     format!("{text}\n[admin]\nlisten = \"unix:{at}/galley/admin.sock\"\n")
 }
@@ -246,13 +247,12 @@ fn every_configuration_for_those_who_come_from_nginx_does_what_the_page_says() {
     assert_eq!(headings, checked);
     for (heading, block) in &blocks {
         let running = Running::start(block);
-        match CHECKS.iter().find(|(of, _)| of == heading) {
-            Some((_, check)) => check(&running),
-            None => {
-                let answer = running.ask(Request::get("/2026/hello/?x=1"));
-                assert_eq!(answer.text(), "composed", "{heading}");
-                assert_eq!(answer.all("x-uri"), ["/2026/hello/?x=1"]);
-            }
+        if let Some((_, check)) = CHECKS.iter().find(|(of, _)| of == heading) {
+            check(&running);
+        } else {
+            let answer = running.ask(Request::get("/2026/hello/?x=1"));
+            assert_eq!(answer.text(), "composed", "{heading}");
+            assert_eq!(answer.all("x-uri"), ["/2026/hello/?x=1"]);
         }
     }
 }
