@@ -91,7 +91,7 @@ impl Frames {
     ///
     /// # Errors
     /// [`Trouble::Io`] when none comes in time or the connection has ended.
-    pub fn next(&mut self) -> Result<Frame, Trouble> {
+    pub fn receive(&mut self) -> Result<Frame, Trouble> {
         let mut head = [0; 9];
         self.read(&mut head)?;
         let [a, b, c, kind, flags, stream @ ..] = head;
@@ -114,11 +114,11 @@ impl Frames {
     /// Frames up to the first one that is wanted, that one included.
     ///
     /// # Errors
-    /// As [`Frames::next`].
+    /// As [`Frames::receive`].
     pub fn until(&mut self, is_wanted: impl Fn(&Frame) -> bool) -> Result<Vec<Frame>, Trouble> {
         let mut frames = Vec::new();
         loop {
-            let frame = self.next()?;
+            let frame = self.receive()?;
             let is_last = is_wanted(&frame);
             frames.push(frame);
             if is_last {
@@ -134,7 +134,7 @@ impl Frames {
     pub fn until_closed(&mut self) -> Result<Vec<Frame>, Trouble> {
         let mut frames = Vec::new();
         loop {
-            match self.next() {
+            match self.receive() {
                 Ok(frame) => frames.push(frame),
                 Err(trouble) if trouble.is_timeout() => return Err(trouble),
                 Err(_) => return Ok(frames),

@@ -310,8 +310,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                         sent.close(self.core, self.ends, false);
                     }
                 }
-                Poll::Ready(Ok(())) => {}
-                Poll::Pending => {}
+                Poll::Ready(Ok(())) | Poll::Pending => {}
             }
             return Poll::Pending;
         }

@@ -2,7 +2,7 @@
 
 use galley_testkit::client::Request;
 use galley_testkit::client::frames::kinds::{DATA, GOAWAY, HEADERS, RST_STREAM};
-use galley_testkit::client::frames::{END_STREAM, bytes_of, head_frame};
+use galley_testkit::client::frames::{END_STREAM, Frame, bytes_of, head_frame};
 use galley_testkit::origin::Origin;
 use galley_testkit::wait_for;
 
@@ -185,7 +185,7 @@ fn what_is_urgent_leaves_first() {
     frames.write(&asked.concat()).unwrap();
     let mut heads = Vec::new();
     while heads.len() < 4 {
-        let frame = frames.next().unwrap();
+        let frame = frames.receive().unwrap();
         if frame.kind == HEADERS {
             heads.push(frame.stream);
         }
@@ -215,7 +215,7 @@ fn the_end_of_the_server_lets_streams_end() {
     stage.wait_until_held("/slow");
     let mut idle = open(&stage);
     idle.write(&get(1, "/other")).unwrap();
-    idle.until(|frame| frame.ends_stream()).unwrap();
+    idle.until(Frame::ends_stream).unwrap();
     stage.galley.signal(galley_testkit::Signal::TERM);
     let farewell = idle.until(|frame| frame.kind == GOAWAY).unwrap();
     assert_eq!(farewell.last().unwrap().code(), Some(0));
