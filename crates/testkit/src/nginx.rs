@@ -23,11 +23,12 @@ use crate::{
 pub struct Nginx {
     _service: Service,
     port: u16,
+    further: u16,
 }
 
 impl Nginx {
-    /// Starts it with these lines of the `http` block, where `{listen}` stands for its address and `{dir}` for `dir`. It
-    /// answers when this returns.
+    /// Starts it with these lines of the `http` block, where `{listen}` stands for its address, `{further}` for another one and
+    /// `{dir}` for `dir`. It answers when this returns.
     ///
     /// # Errors
     /// [`Trouble::Missing`] without the package, [`Trouble::Ended`] or [`Trouble::Late`] with the log when it does not start.
@@ -36,16 +37,18 @@ impl Nginx {
         let mut tries = 0;
         loop {
             tries += 1;
-            let port = place::free_port()?;
+            let (port, further) = (place::free_port()?, place::free_port()?);
+            let http = http.replace("{further}", &format!("127.0.0.1:{further}"));
             // Proves that it is ours which answers, should another process have taken the port at the same moment.
             let token = format!("{}-{port}-{tries}", std::process::id());
             let file = dir.join("nginx.conf");
-            fs::write(&file, configuration(dir, port, &token, http)).during("write nginx.conf")?;
+            fs::write(&file, configuration(dir, port, &token, &http)).during("write nginx.conf")?;
             match launch(dir, &file, port, &token) {
                 Ok(service) => {
                     return Ok(Self {
                         _service: service,
                         port,
+                        further,
                     });
                 }
                 // Somebody else took the port meanwhile.
@@ -73,6 +76,11 @@ impl Nginx {
     /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    /// Where it listens, too, if its block says so.
+    pub fn further_addr(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.further))
     }
 }
 

@@ -39,6 +39,8 @@ pub enum Fate {
     Close,
     /// More has to come.
     Waits,
+    /// It lives on or ends; of what is right only.
+    Any,
 }
 
 impl Fate {
@@ -47,6 +49,7 @@ impl Fate {
             Self::Keep => "keep",
             Self::Close => "close",
             Self::Waits => "waits",
+            Self::Any => "any",
         }
     }
 }
@@ -129,6 +132,7 @@ fn verdict(text: &str) -> Verdict {
         Some("keep") => Fate::Keep,
         Some("close") => Fate::Close,
         Some("waits") => Fate::Waits,
+        Some("any") => Fate::Any,
         other => panic!("no fate of a connection: {other:?}"),
     };
     let statuses = words

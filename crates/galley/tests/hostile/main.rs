@@ -9,6 +9,7 @@ mod cuts;
 mod differ;
 mod drive;
 mod early;
+mod http2;
 #[path = "../../../wire/tests/it/peer.rs"]
 mod peer;
 #[path = "../../../wire/tests/it/reader.rs"]

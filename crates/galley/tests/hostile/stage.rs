@@ -16,16 +16,24 @@ use crate::drive::line;
 pub struct Echo {
     origin: Origin,
     seen: Arc<Mutex<Vec<String>>>,
+    cookies: Arc<Mutex<Vec<String>>>,
 }
 
 impl Echo {
     pub fn start() -> Self {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&seen);
+        let cookies = Arc::new(Mutex::new(Vec::new()));
+        let eaten = Arc::clone(&cookies);
         let origin = Origin::start_forgetting(move |request, wire| {
             let body = wire.body();
             let line = line(&request.method, &request.target, &body);
             noted.lock().unwrap().push(line.clone());
+            let of_cookie = |field: &&(String, Vec<u8>)| field.0.eq_ignore_ascii_case("cookie");
+            for (_, value) in request.fields.iter().filter(of_cookie) {
+                let value = String::from_utf8_lossy(value).into_owned();
+                eaten.lock().unwrap().push(value);
+            }
             let fields = [
                 ("Content-Type", "text/plain"),
                 ("Cache-Control", "max-age=3600"),
@@ -35,7 +43,13 @@ impl Echo {
         Self {
             origin: origin.unwrap(),
             seen,
+            cookies,
         }
+    }
+
+    /// Each `Cookie` line that it saw.
+    pub fn cookies(&self) -> Vec<String> {
+        self.cookies.lock().unwrap().clone()
     }
 
     /// What it saw since the last call.
@@ -53,20 +67,25 @@ pub struct Stage {
 
 impl Stage {
     pub fn start(hosts: usize) -> Self {
-        Self::with(hosts, "")
+        Self::with(hosts, "", "")
     }
 
     /// The same, where nothing comes from the cache.
     pub fn start_uncached(hosts: usize) -> Self {
-        Self::with(hosts, "[[site.rule]]\npath = \"/*\"\ncache = false")
+        Self::with(hosts, "", "[[site.rule]]\npath = \"/*\"\ncache = false")
     }
 
-    fn with(hosts: usize, rules: &str) -> Self {
+    /// The same, for clients that begin with HTTP/2.
+    pub fn start_h2c(hosts: usize) -> Self {
+        Self::with(hosts, "h2c = true", "")
+    }
+
+    fn with(hosts: usize, server: &str, rules: &str) -> Self {
         let scratch = Scratch::new().unwrap();
         let echo = Echo::start();
         let url = echo.origin.url();
         let site = format!("upstream = [\"{url}\"]\npreset = \"none\"\n{rules}");
-        let galley = galley(&scratch, &names(hosts), &site);
+        let galley = galley_with(&scratch, server, &names(hosts), &site);
         Self {
             galley,
             echo,
@@ -103,9 +122,13 @@ impl Bare {
 }
 
 fn galley(scratch: &Scratch, hosts: &[String], site: &str) -> Galley {
+    galley_with(scratch, "", hosts, site)
+}
+
+fn galley_with(scratch: &Scratch, server: &str, hosts: &[String], site: &str) -> Galley {
     let hosts: Vec<String> = hosts.iter().map(|host| format!("{host:?}")).collect();
     let config = format!(
-        "[server]\nlisten = [\"127.0.0.1:0\"]\nrequest_body = \"1MB\"\n[admin]\nlisten = \"unix:{}\"\n\
+        "[server]\nlisten = [\"127.0.0.1:0\"]\nrequest_body = \"1MB\"\n{server}\n[admin]\nlisten = \"unix:{}\"\n\
          [cache]\nmemory = \"64MiB\"\n[[site]]\nhosts = [{}]\n{site}\n",
         scratch.join("admin.sock").display(),
         hosts.join(", ")
@@ -181,24 +204,26 @@ pub struct Peer {
 
 impl Peer {
     pub fn start(hosts: usize) -> Self {
-        Self::with(
-            hosts,
-            "proxy_cache pages; proxy_cache_key $host$request_uri;",
-        )
+        Self::with(hosts, "{listen}", CACHE)
     }
 
     /// The same, where nothing comes from the cache.
     pub fn start_uncached(hosts: usize) -> Self {
-        Self::with(hosts, "")
+        Self::with(hosts, "{listen}", "")
     }
 
-    fn with(hosts: usize, cache: &str) -> Self {
+    /// The same for clients that begin with HTTP/2, at its further address.
+    pub fn start_h2c(hosts: usize) -> Self {
+        Self::with(hosts, "{further} http2", CACHE)
+    }
+
+    fn with(hosts: usize, listen: &str, cache: &str) -> Self {
         let scratch = Scratch::new().unwrap();
         let echo = Echo::start();
         let http = format!(
             "proxy_cache_path {{dir}}/cache keys_zone=pages:1m;\nserver_names_hash_max_size 4096;\n\
-             server {{ listen {{listen}} default_server; return 421; }}\n\
-             server {{ listen {{listen}}; server_name {};\n\
+             server {{ listen {listen} default_server; return 421; }}\n\
+             server {{ listen {listen}; server_name {};\n\
              location / {{ proxy_pass {}; proxy_http_version 1.1; proxy_set_header Connection \"\";\n\
              proxy_set_header Host $host; {cache} }} }}",
             names(hosts).join(" "),
@@ -212,6 +237,8 @@ impl Peer {
         }
     }
 }
+
+const CACHE: &str = "proxy_cache pages; proxy_cache_key $host$request_uri;";
 
 fn names(count: usize) -> Vec<String> {
     (0..count).map(host).collect()

@@ -1,12 +1,12 @@
-//! The table of cases in the manual is made from the file of cases.
+//! The table of cases in the manual is made from the files of cases.
 
 use std::fmt::Write as _;
 
 use crate::case::{cases, recorded_version};
-use crate::corpus::file;
+use crate::{corpus, http2};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/hostile-input.md");
-const BEGIN: &str = "<!-- cases: made from crates/galley/tests/hostile/http1.txt -->\n";
+const BEGIN: &str = "<!-- cases: made from crates/galley/tests/hostile/*.txt -->\n";
 const END: &str = "<!-- end of cases -->\n";
 
 #[test]
@@ -38,14 +38,17 @@ pub fn keep_golden(path: &str, found: &str, wanted: &str) {
 fn table() -> String {
     let mut out = String::new();
     let mut section = String::new();
-    let all = cases(&file());
+    let (one, two) = (corpus::file(), http2::file());
+    let (http_1, http_2) = (cases(&one), cases(&two));
     let _ = writeln!(
         out,
-        "{} cases; nginx is {}.",
-        all.len(),
-        recorded_version(&file())
+        "{} cases of HTTP/1 and {} of HTTP/2; nginx is {}.",
+        http_1.len(),
+        http_2.len(),
+        recorded_version(&one)
     );
-    for case in all {
+    assert_eq!(recorded_version(&one), recorded_version(&two));
+    for case in http_1.into_iter().chain(http_2) {
         if case.section != section {
             section.clone_from(&case.section);
             let _ = write!(

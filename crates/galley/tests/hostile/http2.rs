@@ -1,0 +1,308 @@
+//! Each case of `http2.txt` at the running server, as frames: HPACK without indexing or Huffman, so that any bytes can be said.
+//!
+//! The reader knows as much of HPACK as the statuses of answers need.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use galley_testkit::Nginx;
+
+use crate::case::{Case, Fate, cases, host, recorded, recorded_version, unescaped};
+use crate::drive::{Outcome, PATIENCE};
+use crate::stage::{Peer, Stage};
+use crate::table::keep_golden;
+
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hostile/http2.txt");
+
+/// The file of cases as it is now.
+pub fn file() -> String {
+    std::fs::read_to_string(PATH).unwrap()
+}
+
+#[test]
+fn every_case_of_http_2_is_answered_as_it_says() {
+    let cases = cases(&file());
+    assert!(cases.len() >= 70, "{} cases", cases.len());
+    let stage = Stage::start_h2c(cases.len());
+    let mut complaints = Vec::new();
+    for (number, case) in cases.iter().enumerate() {
+        let outcome = run(stage.addr(), case, number, || stage.echo.take());
+        if !outcome.fits(case) {
+            let (name, rfc) = (&case.name, &case.rfc);
+            complaints.push(format!(
+                "{name}: {} ({rfc}); right is {:?}",
+                outcome.text(),
+                case.right
+            ));
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    let log = stage.galley.log();
+    assert!(
+        !log.contains("panic") && !log.contains(" error ") && !log.contains(" warn "),
+        "{log}"
+    );
+}
+
+#[test]
+fn nginx_answers_http_2_as_the_file_says() {
+    let file = file();
+    let version = Nginx::version().unwrap();
+    let is_recording = std::env::var_os("UPDATE_GOLDEN").is_some();
+    if !is_recording && version != recorded_version(&file) {
+        eprintln!("not compared: this is {version}");
+        return;
+    }
+    let cases = cases(&file);
+    let peer = Peer::start_h2c(cases.len());
+    let answers = cases.iter().enumerate();
+    let answers: Vec<String> = answers
+        .map(|(number, case)| {
+            run(peer.nginx.further_addr(), case, number, || peer.echo.take()).text()
+        })
+        .collect();
+    keep_golden(PATH, &file, &recorded(&file, &version, &answers));
+}
+
+/// Cookies may come in crumbs (RFC 9113 section 8.2.3), and are one line to who speaks HTTP/1.
+#[test]
+fn crumbs_of_cookies_are_one_line_behind() {
+    let stage = Stage::start_h2c(1);
+    let host = host(0);
+    let fields = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/cookies"),
+        (":authority", &host),
+        ("cookie", "a=1"),
+        ("x", "y"),
+        ("cookie", "b=2; c=3"),
+    ];
+    let fields = fields.map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+    let mut client = Client::connect(stage.addr());
+    client.headers(1, &fields, true);
+    assert_eq!(client.end_of(1), Some("200".to_owned()));
+    assert_eq!(stage.echo.cookies(), ["a=1; b=2; c=3"]);
+}
+
+fn run(addr: SocketAddr, case: &Case, number: usize, seen: impl Fn() -> Vec<String>) -> Outcome {
+    let host = host(number);
+    let mut client = Client::connect(addr);
+    for frame in frames(case, &host) {
+        match frame {
+            Frame::Headers { fields, is_end } => client.headers(1, &fields, is_end),
+            Frame::Data { bytes, is_end } => client.data(1, &bytes, is_end),
+        }
+    }
+    let statuses = client.end_of(1).into_iter().collect();
+    let probe = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":path", "/probe"),
+        (":authority", &host),
+    ];
+    let probe = probe.map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+    client.headers(3, &probe, true);
+    let lives = client.end_of(3).as_deref() == Some("200");
+    let mut seen: Vec<String> = seen()
+        .iter()
+        .map(|line| line.replace(&host, "c000.test"))
+        .collect();
+    if lives {
+        assert_eq!(
+            seen.pop().as_deref(),
+            Some("GET /probe \"\""),
+            "{}",
+            case.name
+        );
+    }
+    Outcome {
+        statuses,
+        fate: if lives { Fate::Keep } else { Fate::Close },
+        seen,
+    }
+}
+
+type Field = (Vec<u8>, Vec<u8>);
+
+enum Frame {
+    Headers { fields: Vec<Field>, is_end: bool },
+    Data { bytes: Vec<u8>, is_end: bool },
+}
+
+fn frames(case: &Case, host: &str) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    for line in &case.lines {
+        let line = line.replace("c000.test", host);
+        if let Some(rest) = line.strip_prefix("HEADERS") {
+            frames.push(Frame::Headers {
+                fields: Vec::new(),
+                is_end: rest == " end",
+            });
+        } else if let Some(rest) = line.strip_prefix("DATA ") {
+            let (is_end, text) = match rest.strip_prefix("end ") {
+                Some(text) => (true, text),
+                None => (false, rest),
+            };
+            frames.push(Frame::Data {
+                bytes: unescaped(text),
+                is_end,
+            });
+        } else if let Some(Frame::Headers { fields, .. }) = frames.last_mut() {
+            let (name, value) = line.trim_start().split_once('=').unwrap();
+            fields.push((unescaped(name), unescaped(value)));
+        }
+    }
+    frames
+}
+
+struct Client {
+    stream: TcpStream,
+    received: Vec<u8>,
+}
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+impl Client {
+    fn connect(addr: SocketAddr) -> Self {
+        let stream = TcpStream::connect(addr).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        let mut client = Self {
+            stream,
+            received: Vec::new(),
+        };
+        let _ = client.stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        client.send(SETTINGS, 0, 0, &[]);
+        client
+    }
+
+    fn headers(&mut self, stream: u32, fields: &[Field], is_end: bool) {
+        let mut block = Vec::new();
+        for (name, value) in fields {
+            // Literal without indexing, new name (RFC 7541 section 6.2.2).
+            block.push(0);
+            text(&mut block, name);
+            text(&mut block, value);
+        }
+        let end = if is_end { END_STREAM } else { 0 };
+        self.send(HEADERS, END_HEADERS | end, stream, &block);
+    }
+
+    fn data(&mut self, stream: u32, bytes: &[u8], is_end: bool) {
+        self.send(DATA, u8::from(is_end), stream, bytes);
+    }
+
+    fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        let mut frame = length[1..].to_vec();
+        frame.extend_from_slice(&[kind, flags]);
+        frame.extend_from_slice(&stream.to_be_bytes());
+        frame.extend_from_slice(payload);
+        // It may have closed already.
+        let _ = self.stream.write_all(&frame);
+    }
+
+    /// How a stream ends: its status, `reset`, or `goaway` where the connection says so or ends.
+    fn end_of(&mut self, wanted: u32) -> Option<String> {
+        let mut status = None;
+        loop {
+            let Some((kind, flags, stream, payload)) = self.frame() else {
+                return Some("goaway".to_owned());
+            };
+            match kind {
+                SETTINGS if flags & 1 == 0 => self.send(SETTINGS, 1, 0, &[]),
+                GOAWAY => return Some("goaway".to_owned()),
+                RST_STREAM if stream == wanted => return status.or(Some("reset".to_owned())),
+                HEADERS if stream == wanted => status = status_of(&payload).or(status),
+                _ => {}
+            }
+            let may_end = matches!(kind, DATA | HEADERS) && stream == wanted;
+            if may_end && flags & END_STREAM != 0 {
+                return status;
+            }
+        }
+    }
+
+    fn frame(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
+        let head = self.take(9)?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        Some((head[3], head[4], stream, self.take(length)?))
+    }
+
+    fn take(&mut self, count: usize) -> Option<Vec<u8>> {
+        let mut piece = [0; 4096];
+        while self.received.len() < count {
+            match self.stream.read(&mut piece) {
+                Ok(0) | Err(_) => return None,
+                Ok(read) => self.received.extend_from_slice(&piece[..read]),
+            }
+        }
+        let rest = self.received.split_off(count);
+        Some(std::mem::replace(&mut self.received, rest))
+    }
+}
+
+/// A string literal (RFC 7541 section 5.2) without Huffman coding.
+fn text(block: &mut Vec<u8>, bytes: &[u8]) {
+    match u8::try_from(bytes.len()) {
+        Ok(length) if length < 127 => block.push(length),
+        _ => {
+            let rest = bytes.len() - 127;
+            assert!(rest < 1 << 14, "longer than any case");
+            block.extend_from_slice(&[127, (rest % 128) as u8 | 128, (rest / 128) as u8]);
+        }
+    }
+    block.extend_from_slice(bytes);
+}
+
+/// The final status, which is the first field of the block (RFC 7541 appendices A and B).
+fn status_of(block: &[u8]) -> Option<String> {
+    // Updates of the table's size may come first.
+    let block = block
+        .iter()
+        .position(|byte| byte >> 5 != 1)
+        .map(|at| &block[at..])?;
+    let status = match block {
+        [indexed @ 0x88..=0x8e, ..] => {
+            let known = ["200", "204", "206", "304", "400", "404", "500"];
+            known[usize::from(indexed - 0x88)].to_owned()
+        }
+        [_, length, rest @ ..] => {
+            let value = rest.get(..usize::from(length & 127))?;
+            match length & 128 {
+                0 => String::from_utf8(value.to_vec()).ok()?,
+                _ => digits(value),
+            }
+        }
+        _ => return None,
+    };
+    (!status.starts_with('1')).then_some(status)
+}
+
+/// Digits in Huffman coding: 0, 1 and 2 have five bits, the others six.
+fn digits(value: &[u8]) -> String {
+    let bits: String = value.iter().map(|byte| format!("{byte:08b}")).collect();
+    let mut rest = &bits[..];
+    let mut digits = String::new();
+    while digits.len() < 3 {
+        let digit = ('0'..='9').zip([
+            "00000", "00001", "00010", "011001", "011010", "011011", "011100", "011101", "011110",
+            "011111",
+        ]);
+        let Some((digit, code)) = digit.clone().find(|(_, code)| rest.starts_with(code)) else {
+            panic!("no digits: {bits}")
+        };
+        digits.push(digit);
+        rest = &rest[code.len()..];
+    }
+    digits
+}
