@@ -55,9 +55,9 @@ impl Attempt {
 
     fn request(&self, path: &str) -> Request {
         match self.kind {
-            Kind::Header => Request::get(path).field(self.text, &self.filled()),
+            Kind::Header => Request::get(path).field(self.text, self.filled()),
             Kind::Query => Request::get(&format!("{path}?{}", self.filled())),
-            Kind::Cookie => Request::get(path).field("Cookie", &self.filled()),
+            Kind::Cookie => Request::get(path).field("Cookie", self.filled()),
         }
     }
 }

@@ -133,7 +133,7 @@ const KNOWN: &[Known] = &[
         "RFC 9110 9.1: any token is a method; nginx knows those of upper case letters, hyphens and underscores",
     ),
     (
-        |stream| has_line(stream, |line| is_method_of_symbols(line)),
+        |stream| has_line(stream, is_method_of_symbols),
         "RFC 9110 9.1: as above",
     ),
     (

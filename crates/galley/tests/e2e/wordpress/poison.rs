@@ -64,9 +64,9 @@ fn request(page: &str, kind: Kind, group: &[&Attempt]) -> Request {
     let filled: Vec<String> = group.iter().map(|one| one.filled()).collect();
     match kind {
         Kind::Header => group.iter().fold(Request::get(page), |request, one| {
-            request.field(one.text, &one.filled())
+            request.field(one.text, one.filled())
         }),
         Kind::Query => Request::get(&format!("{page}&{}", filled.join("&"))),
-        Kind::Cookie => Request::get(page).field("Cookie", &filled.join("; ")),
+        Kind::Cookie => Request::get(page).field("Cookie", filled.join("; ")),
     }
 }
