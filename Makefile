@@ -101,4 +101,4 @@ hostile: setup-test
 	GALLEY_HOSTILE_LONG=1 cargo test --package galley --test e2e -- poison deception
 
 fuzz: setup-test
-	@fuzz/run $(or $(SECONDS),600) $(TARGET)
+	@FUZZ_FEATURES=config fuzz/run $(or $(SECONDS),600) $(TARGET)

@@ -1,6 +1,7 @@
 //! What is read from disks: the configuration, `.htaccess`, paths of files, stored pages, the log of purges.
 
 /// A configuration is taken or complained about.
+#[cfg(feature = "config")]
 pub fn config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

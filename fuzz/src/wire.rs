@@ -2,7 +2,9 @@
 
 use galley_wire::answer::{Connection, Length, write_head};
 use galley_wire::body::BodyReader;
-use galley_wire::framing::BodyKind;
+use galley_wire::framing::{self, BodyKind};
+use galley_wire::h2;
+use galley_wire::head::Limits;
 
 use crate::reader::{read_pieces, read_whole};
 
@@ -85,4 +87,43 @@ pub fn answer(data: &[u8]) {
     let lower = String::from_utf8_lossy(head).to_ascii_lowercase();
     assert!(lower.matches("\r\ncontent-length:").count() <= 1);
     assert!(!lower.contains("\r\ntransfer-encoding:"));
+}
+
+/// A head that came by HTTP/2 is one that HTTP/1 could have said: one host, no field of a connection, no line end anywhere.
+///
+/// The bytes: method, scheme, authority and path on a line each, then `name=value` lines; NUL stands for a line end in them.
+pub fn http2_head(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let text = text.replace('\0', "\r");
+    let mut lines = text.split('\n');
+    let mut next = || lines.next().unwrap_or_default();
+    let line = h2::Line {
+        method: next(),
+        scheme: Some(next()),
+        authority: Some(next()),
+        target: next(),
+    };
+    let fields = lines.filter_map(|line| line.split_once('='));
+    let fields = fields.map(|(name, value)| (name, value.as_bytes()));
+    let mut room = h2::Room::new();
+    let Ok(head) = h2::head(&line, fields, &Limits::default(), &mut room) else {
+        return;
+    };
+    // The host is judged with the framing.
+    if framing::frame_h2(&head, true).is_err() && framing::frame_h2(&head, false).is_err() {
+        return;
+    }
+    assert!(head.target.iter().all(u8::is_ascii_graphic));
+    assert_eq!(head.fields().filter(|(name, _)| *name == "host").count(), 1);
+    for (name, value) in head.fields() {
+        assert!(!["connection", "transfer-encoding", "upgrade"].contains(&name));
+        assert!(!value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)));
+        assert!(
+            !name
+                .bytes()
+                .any(|byte| byte.is_ascii_uppercase() || byte == b':')
+        );
+    }
 }
