@@ -258,7 +258,8 @@ fn text(block: &mut Vec<u8>, bytes: &[u8]) {
         _ => {
             let rest = bytes.len() - 127;
             assert!(rest < 1 << 14, "longer than any case");
-            block.extend_from_slice(&[127, (rest % 128) as u8 | 128, (rest / 128) as u8]);
+            let seven = |bits: usize| u8::try_from(bits % 128).unwrap();
+            block.extend_from_slice(&[127, seven(rest) | 128, seven(rest / 128)]);
         }
     }
     block.extend_from_slice(bytes);
@@ -290,7 +291,8 @@ fn status_of(block: &[u8]) -> Option<String> {
 
 /// Digits in Huffman coding: 0, 1 and 2 have five bits, the others six.
 fn digits(value: &[u8]) -> String {
-    let bits: String = value.iter().map(|byte| format!("{byte:08b}")).collect();
+    let bits: Vec<String> = value.iter().map(|byte| format!("{byte:08b}")).collect();
+    let bits = bits.concat();
     let mut rest = &bits[..];
     let mut digits = String::new();
     while digits.len() < 3 {
