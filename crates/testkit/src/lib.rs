@@ -1,4 +1,4 @@
-//! Starts the real things that tests, demo and bench need: PHP-FPM, MariaDB, Apache, WordPress, Chromium, Galley itself.
+//! Starts the real things that tests, demo and bench need: PHP-FPM, MariaDB, Apache, WordPress, Chromium, Pebble, Galley itself.
 //!
 //! Every part has its own directory (usually below a [`Scratch`]), its own unix socket or a free TCP port on 127.0.0.1, and
 //! ends with its handle; if the process that started it dies without a word, a watcher ends it. Nothing here touches
@@ -22,6 +22,7 @@ pub mod growth;
 mod mariadb;
 mod nginx;
 pub mod origin;
+mod pebble;
 mod php_fpm;
 mod place;
 mod process;
@@ -39,7 +40,9 @@ pub use fcgiwrap::FcgiWrap;
 pub use galley::{Galley, Launch};
 pub use mariadb::{Durability, MariaDb};
 pub use nginx::Nginx;
+pub use pebble::{Pebble, PebbleOptions};
 pub use php_fpm::{FpmListen, FpmOptions, PhpFpm};
+pub use place::free_port;
 pub use rustix::process::Signal;
 pub use scratch::Scratch;
 pub use template::wordpress_from_template;

@@ -15,7 +15,7 @@ use crate::trouble::{During, Trouble};
 ///
 /// It lies below the range from which the kernel takes ports for outgoing connections, so that no client of a test takes
 /// it meanwhile. Another process may still be quicker: who uses it must check that it was served, and try again.
-pub(crate) fn free_port() -> Result<u16, Trouble> {
+pub fn free_port() -> Result<u16, Trouble> {
     let count = u32::from(LAST_PORT - FIRST_PORT);
     // Processes start at different places, so that they seldom meet.
     let start = std::process::id().wrapping_mul(97);
