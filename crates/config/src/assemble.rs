@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::acme;
 use crate::check;
 use crate::complaint::{Complaints, Place};
 use crate::config::{
@@ -35,7 +36,10 @@ pub(crate) fn assemble(document: &mut Document, here: &Surroundings) -> Config {
         .iter()
         .map(|given| site::site(given, &around, &mut complaints))
         .collect();
+    let wants_acme = sites.iter().any(|site| site.has_auto_tls);
+    let acme = acme::acme(&document.acme, here, &mut complaints);
     let config = Config {
+        acme: wants_acme.then_some(acme),
         admin: admin(&document.admin, here, &mut complaints),
         cache,
         log: log(&document.log, &mut complaints),
@@ -51,6 +55,11 @@ pub(crate) fn assemble(document: &mut Document, here: &Surroundings) -> Config {
             "there is no `[[site]]`, so nothing could be served",
             NO_SITE,
         );
+    }
+    for (given, site) in document.sites.iter().zip(&config.sites) {
+        if site.has_auto_tls {
+            acme::hosts(&given.own, &mut complaints);
+        }
     }
     check::hosts(&document.sites, &config.sites, &mut complaints);
     tls::listeners(document, &config.sites, &mut complaints);

@@ -13,6 +13,7 @@ use galley_rules::route::HostPattern;
 use galley_rules::site::SiteRules;
 use ipnet::IpNet;
 
+use crate::acme::Acme;
 use crate::complaint::Warning;
 
 /// A checked configuration.
@@ -26,6 +27,8 @@ pub struct Config {
     pub cache: Cache,
     /// `[log]`: what is written, and where.
     pub log: Log,
+    /// `[acme]`: how certificates are got; `None`: no site wants one.
+    pub acme: Option<Acme>,
     /// The sites in file order; never empty.
     pub sites: Vec<Site>,
     /// What should be looked at, although everything can start.
@@ -235,6 +238,8 @@ pub struct Site {
     pub limits: UpstreamLimits,
     /// How PHP is run, for [`Upstream::Managed`].
     pub managed: ManagedPhp,
+    /// Whether Galley gets its certificate by itself.
+    pub has_auto_tls: bool,
     /// Access log of its own.
     pub access: Option<LogTarget>,
 }

@@ -7,6 +7,7 @@
 //!
 //! This crate looks at the file system (includes, roots, token files) but opens no socket and starts nothing.
 
+mod acme;
 mod assemble;
 mod check;
 mod complaint;
@@ -31,6 +32,7 @@ mod walk;
 
 use std::path::Path;
 
+pub use acme::{Acme, AcmeChallenge};
 pub use complaint::{Colour, Complaint, Complaints, Warning};
 pub use config::{
     Admin, AdminListen, Cache, CacheDisk, Config, HttpUpstream, Level, Log, LogFormat, LogTarget,

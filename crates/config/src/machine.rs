@@ -12,6 +12,8 @@ use std::time::SystemTime;
 pub(crate) struct Surroundings {
     /// Where the admin socket goes, absolute.
     pub runtime: PathBuf,
+    /// Where what is to be kept goes, absolute.
+    pub state: PathBuf,
     /// Memory this process may use, in bytes.
     pub memory: u64,
     /// The time, which certificates are measured by.
@@ -35,6 +37,12 @@ impl Surroundings {
                 session.as_deref(),
                 rustix::process::geteuid().as_raw(),
             ),
+            state: state(
+                env("STATE_DIRECTORY").as_deref(),
+                env("XDG_DATA_HOME").as_deref(),
+                env("HOME").as_deref(),
+                rustix::process::geteuid().as_raw(),
+            ),
             memory: memory(Path::new("/")).unwrap_or(UNKNOWN_MEMORY),
             now: SystemTime::now(),
         }
@@ -50,6 +58,21 @@ fn runtime(own: Option<&OsStr>, session: Option<&OsStr>, user: u32) -> PathBuf {
         (Some(session), _) => Path::new(session).join("galley"),
         (None, 0) => PathBuf::from("/run/galley"),
         (None, user) => PathBuf::from(format!("/tmp/galley-{user}")),
+    }
+}
+
+/// `own` is systemd's `STATE_DIRECTORY`, which may be several with `:` between; the first is meant. Root has its place; others
+/// have it where the XDG base directory specification says, or where a machine without homes keeps what is small.
+fn state(own: Option<&OsStr>, data: Option<&OsStr>, home: Option<&OsStr>, user: u32) -> PathBuf {
+    if let Some(first) = own.and_then(|own| std::env::split_paths(own).next()) {
+        return first;
+    }
+    let absolute = |path: &&OsStr| Path::new(path).is_absolute();
+    match (data.filter(absolute), home.filter(absolute)) {
+        _ if user == 0 => PathBuf::from("/var/lib/galley"),
+        (Some(data), _) => Path::new(data).join("galley"),
+        (None, Some(home)) => Path::new(home).join(".local/share/galley"),
+        (None, None) => PathBuf::from(format!("/var/tmp/galley-{user}")),
     }
 }
 
@@ -202,5 +225,20 @@ mod tests {
         );
         assert_eq!(runtime(None, None, 0), Path::new("/run/galley"));
         assert_eq!(runtime(None, None, 7), Path::new("/tmp/galley-7"));
+    }
+
+    #[test]
+    fn state_folder() {
+        let os = |text: &'static str| Some(OsStr::new(text));
+        let (data, home) = (os("/data"), os("/home/g"));
+        for (own, data, home, user, want) in [
+            (os("/var/lib/g:/x"), data, home, 0, "/var/lib/g"),
+            (None, data, home, 0, "/var/lib/galley"),
+            (None, data, home, 7, "/data/galley"),
+            (None, os("data"), home, 7, "/home/g/.local/share/galley"),
+            (None, None, None, 7, "/var/tmp/galley-7"),
+        ] {
+            assert_eq!(state(own, data, home, user), Path::new(want));
+        }
     }
 }

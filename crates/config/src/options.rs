@@ -41,6 +41,8 @@ pub enum Section {
     Cache,
     /// `[log]`.
     Log,
+    /// `[acme]`.
+    Acme,
     /// `[[site]]`.
     Site,
     /// `[site.ttl]`.
@@ -236,6 +238,7 @@ impl Section {
         Self::Admin,
         Self::Cache,
         Self::Log,
+        Self::Acme,
         Self::Site,
         Self::SiteTtl,
         Self::SiteRule,
@@ -251,6 +254,7 @@ impl Section {
             Self::Admin => "[admin]",
             Self::Cache => "[cache]",
             Self::Log => "[log]",
+            Self::Acme => "[acme]",
             Self::Site => "[[site]]",
             Self::SiteTtl => "[site.ttl]",
             Self::SiteRule => "[[site.rule]]",
@@ -274,6 +278,9 @@ impl Section {
             }
             Self::Cache => "What may be kept. One budget for all sites.",
             Self::Log => "What is written, and where. Files are opened again at SIGUSR1.",
+            Self::Acme => {
+                "Certificates that Galley gets by itself, for sites whose `tls` is `auto`."
+            }
             Self::Site => {
                 "One site: its hosts, its files, and who composes its pages. Repeat it for each."
             }
@@ -310,7 +317,7 @@ impl Kind {
             Self::PhpAddress => "`\"unix:/path\"`, `\"host:port\"` or `\"managed\"`".to_owned(),
             Self::UpstreamUrl => "`\"http://host:port\"` or `\"https://host:port\"`".to_owned(),
             Self::Certificates => {
-                "`{ cert = \"...\", key = \"...\" }`, or a list of these".to_owned()
+                "`\"auto\"`, `{ cert = \"...\", key = \"...\" }`, or a list of these".to_owned()
             }
             Self::UpstreamTls => "`{ name = \"...\", ca = \"...\", verify = true }`".to_owned(),
             Self::Host => "a host, `\"*.example.com\"` or `\"*\"`".to_owned(),

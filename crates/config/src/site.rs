@@ -98,6 +98,7 @@ pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Comp
             user: own.given("php_user"),
             binary: own.given("php_binary"),
         },
+        has_auto_tls: tls::is_auto(own),
         access: given.log.given("access"),
         hosts,
     }

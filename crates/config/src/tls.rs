@@ -20,7 +20,7 @@ use crate::read::Reader;
 use crate::tree::{Document, Given};
 use crate::value::Value;
 
-/// `tls`: a certificate with its key, or a list of them.
+/// `tls`: a certificate with its key, or a list of them; none for `auto`.
 pub(crate) fn read(
     reader: &mut Reader<'_>,
     row: &OptionRow,
@@ -34,18 +34,17 @@ pub(crate) fn read(
                 pairs.into_iter().collect::<Option<Vec<_>>>()?,
             ))
         }
-        DeValue::String(text) if text == "auto" => {
-            let place = reader.place(value.span());
-            reader.complaints.add(
-                &place,
-                row.path(),
-                "`site.tls` is `auto`, which is not yet built",
-                "name a certificate with its key: `tls = { cert = \"...\", key = \"...\" }`",
-            );
-            None
-        }
+        DeValue::String(text) if text == "auto" => Some(Value::Certificates(Vec::new())),
         _ => Some(Value::Certificates(vec![pair(reader, row, value)?])),
     }
+}
+
+/// Whether the site's certificate is got by itself: it names none.
+pub(crate) fn is_auto(own: &Given) -> bool {
+    own.stands("tls")
+        && own
+            .given("tls")
+            .is_some_and(|all: Vec<(Place, Files)>| all.is_empty())
 }
 
 /// `{ cert = "...", key = "..." }`.

@@ -24,6 +24,7 @@ pub(crate) struct Document {
     pub admin: Given,
     pub cache: Given,
     pub log: Given,
+    pub acme: Given,
     pub sites: Vec<GivenSite>,
     /// Files in the order of reading, absolute.
     pub files: Vec<PathBuf>,
@@ -65,6 +66,7 @@ impl Document {
             admin: Given::new(Section::Admin, whole.clone()),
             cache: Given::new(Section::Cache, whole.clone()),
             log: Given::new(Section::Log, whole.clone()),
+            acme: Given::new(Section::Acme, whole.clone()),
             sites: Vec::new(),
             files: Vec::new(),
             whole,

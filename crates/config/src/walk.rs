@@ -29,6 +29,7 @@ pub(crate) fn walk(table: &DeTable<'_>, document: &mut Document, reader: &mut Re
             "admin" => fill(&mut document.admin, reader, value),
             "cache" => fill(&mut document.cache, reader, value),
             "log" => fill(&mut document.log, reader, value),
+            "acme" => fill(&mut document.acme, reader, value),
             "site" => {
                 for (span, table) in tables(reader, Section::Site, value) {
                     document.sites.push(site(reader, span, table));
@@ -215,7 +216,7 @@ fn unknown(
 /// Names that may stand in a section: its options and the sections inside it.
 fn known_in(section: Section) -> Vec<&'static str> {
     let inner: &[&str] = match section {
-        Section::Top => &["server", "admin", "cache", "log", "site"],
+        Section::Top => &["server", "admin", "cache", "log", "acme", "site"],
         Section::Site => &["ttl", "rule", "error_pages", "log"],
         _ => &[],
     };

@@ -119,7 +119,6 @@ fn what_cannot_be_used_is_refused_with_its_place() {
         ("tls = { cert = 1, key = \"good.key\" }", "wants a text"),
         ("tls = \"good.pem\"", "it wants"),
         ("tls = []", "it wants"),
-        ("tls = \"auto\"", "not yet built"),
         (
             "listen_tls = [\"127.0.0.1:9443\"]",
             "the site has no certificate",

@@ -17,7 +17,8 @@ use super::auth::Asker;
 use super::php;
 use super::target::{Target, View, target};
 use super::text::{Kind, Text};
-use super::{bodies, disk, http2, load, status, tls};
+use super::{bodies, certificates, disk, http2, load, status, tls};
+use crate::acme::State as Certificate;
 use crate::compositor::cron::CronState;
 use crate::compositor::tally::Fills;
 use crate::serve::Site;
@@ -63,6 +64,8 @@ pub(super) struct Row {
     totals: Totals,
     /// `None` for what belongs to no site.
     own: Option<Own>,
+    /// Those that Galley gets by itself.
+    pub(super) certificates: Vec<Certificate>,
     /// Where Galley runs its PHP.
     pub(super) php: Option<Arc<Numbers>>,
     /// Where it is reached over TLS.
@@ -99,6 +102,7 @@ fn rows(state: &State, target: &Target) -> Vec<Row> {
                 upstreams: site.gauges(),
                 cron: site.cron.as_ref().map(|_| site.core.cron.state()),
             }),
+            certificates: certificates::of(state, site),
             php: site.php.clone(),
             certificate_ends: tls::certificate_ends(&state.services, site),
         })
@@ -108,6 +112,7 @@ fn rows(state: &State, target: &Target) -> Vec<Row> {
             site: "-".to_owned(),
             totals: CounterReader::site(&state.counters, None),
             own: None,
+            certificates: Vec::new(),
             php: None,
             certificate_ends: None,
         });
@@ -222,6 +227,7 @@ fn sites(rows: &[Row], text: &mut Text) {
     owned(rows, text);
     tls::certificates(rows, text);
     php::metrics(rows, text);
+    certificates::metrics(rows, text);
     upstreams(rows, text);
     cron(rows, text);
     times(

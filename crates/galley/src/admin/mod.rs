@@ -7,6 +7,7 @@
 mod auth;
 mod bodies;
 mod cache;
+mod certificates;
 mod disk;
 mod entry;
 mod history;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::extract::State as Extract;
@@ -125,6 +125,7 @@ fn of_site(state: &State, site: &Site) -> Value {
         "requests": totals.requests(),
         "answers": words(&totals),
         "hit_ratio": Minute::all(&totals).hit_ratio(),
+        "certificates": certificates(state, site),
         "cron": cron(state, site),
         "last_10_minutes": { "requests": lately.requests, "hit_ratio": lately.hit_ratio() },
     })
@@ -139,6 +140,35 @@ fn php(numbers: &Numbers) -> Value {
         "bytes": read(&numbers.bytes), "share_bytes": read(&numbers.share_bytes),
         "replaced": read(&numbers.replaced), "overdue": read(&numbers.overdue), "restarts": read(&numbers.restarts),
     })
+}
+
+/// The certificates that Galley gets for a site by itself; null where it gets none.
+fn certificates(state: &State, site: &Site) -> Value {
+    let Some(acme) = &state.services.acme else {
+        return Value::Null;
+    };
+    let unix = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = state.services.clock.wall();
+    let left = |at: SystemTime| at.duration_since(now).unwrap_or_default().as_secs();
+    let all = acme.of_site(site.number).map(|one| {
+        json!({
+            "names": one.names,
+            "not_after": one.not_after.map(unix),
+            "valid_for_s": one.not_after.map(left),
+            "ordering": one.is_ordering,
+            "next_order_in_s": one.next.map(left),
+            "trouble": one.trouble,
+            "issued": one.issued,
+            "failures": one.failures,
+            "failures_in_a_row": one.failures_in_a_row,
+        })
+    });
+    let all: Vec<Value> = all.collect();
+    if all.is_empty() {
+        Value::Null
+    } else {
+        json!(all)
+    }
 }
 
 /// The runs of a site's scheduler; null where Galley makes none.

@@ -19,6 +19,7 @@ use super::durable::{self, Identities};
 use super::php::SitePhp;
 use super::spools;
 use super::tls::Clients;
+use crate::acme::Ready;
 use crate::clock::Clock;
 use crate::compositor::{self, Handle};
 use crate::compress::{Compressing, Compressor};
@@ -52,7 +53,7 @@ impl Built {
 pub(super) fn build(
     config: &Config,
     php: &[SitePhp],
-    certificates: Arc<Certificates>,
+    (certificates, acme): (Arc<Certificates>, Option<&Ready>),
     clock: Clock,
 ) -> Result<Built, StartError> {
     let (memory, small_files) = memory(config, clock);
@@ -68,6 +69,7 @@ pub(super) fn build(
         durable: durable.clone(),
         spools: Arc::clone(&spools),
         compressor: Arc::clone(&compressor),
+        acme: acme.map(Ready::acme),
         small_files: small_files.clone(),
         certificates,
     });

@@ -3,6 +3,7 @@
 //! The control thread (this one) owns what outlives a request: managed PHP, the log's threads, the admin thread, the front and
 //! compositor threads. It answers nothing itself, so no load can keep it from ending the process.
 
+mod acme;
 mod build;
 mod canary;
 mod cron;
@@ -23,6 +24,7 @@ use std::time::Duration;
 use galley_config::Config;
 use tokio::sync::watch;
 
+use crate::acme::Ready;
 use crate::admin;
 use crate::clock::Clock;
 use crate::compositor;
@@ -139,6 +141,9 @@ pub enum StartError {
     /// TLS itself is not usable.
     #[error("TLS cannot be used: {0}")]
     Tls(rustls::Error),
+    /// Certificates cannot be kept.
+    #[error("`[acme]` cannot be used: {0}")]
+    Acme(std::io::Error),
     /// A thread or runtime could not be made.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
@@ -164,7 +169,9 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
             tracing::warn!("{warning}");
         }
         let tls = tls::open(config)?;
-        let built = build::build(config, &php, Arc::clone(&tls.certificates), clock)?;
+        let acme = acme::open(config, &tls.certificates, clock)?;
+        let shown = (Arc::clone(&tls.certificates), acme.as_ref());
+        let built = build::build(config, &php, shown, clock)?;
         let (stop, stopped) = watch::channel(false);
         let durable = built.services.durable.clone();
         let upkeep = upkeep::start(durable.clone(), &built.sites)?;
@@ -184,6 +191,8 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
         if let Some(address) = running.admin.address() {
             tell(&format!("admin on {address}"));
         }
+        // The authority asks the listeners, so they come first; who waits for a certificate holds nobody up.
+        let keepers = acme.map(Ready::start);
         tell("ready");
         let reopen = || {
             logs.reopen();
@@ -198,6 +207,7 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
         drop(certificates);
         drop(canaries);
         drop(schedules);
+        drop(keepers);
         drop(built);
         running.end(config.server.drain_timeout).await;
         let closing = tokio::task::spawn_blocking(move || {

@@ -106,6 +106,9 @@ pub(super) fn status(value: &Value) {
         if let Some(text) = php(site) {
             line(&text);
         }
+        for text in certificates(site) {
+            line(&text);
+        }
     }
     let answers: Vec<String> = value["answers"]
         .as_object()
@@ -156,6 +159,40 @@ fn php(site: &Value) -> Option<String> {
         php["overdue"],
         php["restarts"]
     ))
+}
+
+/// The lines of a site whose certificates Galley gets.
+fn certificates(site: &Value) -> Vec<String> {
+    let all = site["certificates"].as_array().into_iter().flatten();
+    let lines = all.map(|one| {
+        let names: Vec<&str> = one["names"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(text)
+            .collect();
+        let names = match names.as_slice() {
+            [] => "-".to_owned(),
+            [first] => (*first).to_owned(),
+            [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+        };
+        let valid = match one["valid_for_s"].as_u64() {
+            None => "none yet".to_owned(),
+            Some(0) => "expired".to_owned(),
+            Some(seconds) => format!("valid for {}", duration(seconds)),
+        };
+        let next = match one["next_order_in_s"].as_u64() {
+            _ if one["ordering"] == true => "being ordered now".to_owned(),
+            None => "to be ordered".to_owned(),
+            Some(seconds) => format!("next order in {}", duration(seconds)),
+        };
+        let trouble = match one["trouble"].as_str() {
+            None => String::new(),
+            Some(words) => format!("; {} failed: {words}", one["failures_in_a_row"]),
+        };
+        format!("{:<9} {names}: {valid}, {next}{trouble}", "cert")
+    });
+    lines.collect()
 }
 
 /// What is to be said of the sites' upstreams: those that are left alone, and those with fewer places than they might have.

@@ -200,6 +200,14 @@ impl Turn<'_> {
             version: head.version,
             keep_alive: framing.keep_alive && !self.core.stopping.get(),
         };
+        // Before the site's own affairs: the name is to be proved whatever redirects and who may come in.
+        if let Some(proof) = self.proof(&head) {
+            let has_body = !matches!(framing.body, BodyKind::None);
+            let answer = Answer::challenge(proof);
+            return self
+                .finish(wire, open, answer, peer.closing_if(has_body))
+                .await;
+        }
         let admission = Admission {
             sites: self.sites,
             client: self.ends.client,
@@ -242,6 +250,13 @@ impl Turn<'_> {
         *facts = std::mem::take(&mut exchange.facts);
         drop(exchange);
         self.finish(wire, open, answer, peer).await
+    }
+
+    /// What an authority wants to see that asks for a challenge under way.
+    fn proof(&self, head: &Head<'_, '_>) -> Option<Bytes> {
+        let acme = self.core.services.acme.as_ref()?;
+        let reads = matches!(head.method, "GET" | "HEAD");
+        acme.answer(head.target).filter(|_| reads)
     }
 
     /// The answer, or nothing when the client left before there was one.

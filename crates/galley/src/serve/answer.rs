@@ -154,6 +154,15 @@ impl Answer {
         Self::new(204, fields, Body::None, Outcome::File)
     }
 
+    /// The proof that a name is ours, for an authority that asks for it (RFC 8555 section 8.3).
+    pub fn challenge(proof: Bytes) -> Self {
+        let mut fields = HeaderMap::new();
+        let media_type = HeaderValue::from_static("application/octet-stream");
+        fields.insert(header::CONTENT_TYPE, media_type);
+        fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Self::new(200, fields, Body::Bytes(proof), Outcome::File)
+    }
+
     /// A small page with the status's public text and the request's id.
     pub fn status_page(status: u16, outcome: Outcome, request_id: &str) -> Self {
         let reason = http::StatusCode::from_u16(status)

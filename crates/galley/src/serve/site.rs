@@ -17,6 +17,7 @@ use ipnet::IpNet;
 use super::error_page::ErrorPages;
 use super::folder::{Folder, SmallFiles};
 use super::heal::Healing;
+use crate::acme::Acme;
 use crate::body::spools::Spools;
 use crate::clock::Clock;
 use crate::compositor;
@@ -264,6 +265,8 @@ pub struct Services {
     pub compressor: Arc<Compressor>,
     /// What handshakes are answered with.
     pub certificates: Arc<Certificates>,
+    /// Certificates that are got by themselves, if any are.
+    pub acme: Option<Arc<Acme>>,
     /// Small files in memory, if there may be any.
     pub small_files: Option<Arc<SmallFiles>>,
     /// Warnings about upstreams, which any visitor's request can cause.

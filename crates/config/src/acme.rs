@@ -1,0 +1,207 @@
+//! `[acme]`: how certificates are got, and for which names that is possible.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use galley_rules::route::HostPattern;
+
+use crate::check;
+use crate::complaint::{Complaints, Place};
+use crate::machine::Surroundings;
+use crate::tree::Given;
+
+/// `[acme]`.
+#[derive(Clone, Debug)]
+pub struct Acme {
+    /// Whom the directory may write to.
+    pub email: Option<String>,
+    /// The directory: an `https` address.
+    pub directory: String,
+    /// A further root for the directory's own certificate.
+    pub ca: Option<PathBuf>,
+    /// The folder for account and certificates, which is made where it is missing.
+    pub storage: PathBuf,
+    /// How names are proved, the preferred way first; never empty.
+    pub challenges: Vec<AcmeChallenge>,
+    /// Which kind of certificate is ordered.
+    pub profile: Option<String>,
+    /// An account that exists elsewhere: its name, and the file with its key.
+    pub binding: Option<(String, PathBuf)>,
+    /// The pause after a first failure.
+    pub retry: Duration,
+}
+
+/// How a name is proved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcmeChallenge {
+    /// By a file on port 80 (RFC 8555 section 8.3).
+    Http01,
+    /// By a certificate on port 443 (RFC 8737).
+    TlsAlpn01,
+}
+
+pub(crate) fn acme(given: &Given, here: &Surroundings, complaints: &mut Complaints) -> Acme {
+    check::not_empty(
+        given,
+        "challenge",
+        "`\"http-01\"` or `\"tls-alpn-01\"`",
+        complaints,
+    );
+    check::token_file(given, "account_key_file", complaints);
+    root(given, complaints);
+    directory(given, complaints);
+    email(given, complaints);
+    let (id, key) = (given.given("account_id"), given.given("account_key_file"));
+    for (one, other) in [
+        ("account_id", "account_key_file"),
+        ("account_key_file", "account_id"),
+    ] {
+        if given.has(one) && !given.has(other) {
+            complaints.add(
+                given.place(one),
+                format!("acme.{one}"),
+                format!("`acme.{one}` is given without `acme.{other}`"),
+                "give both, as the authority shows them, or neither",
+            );
+        }
+    }
+    let challenges: Vec<String> = given.value("challenge");
+    Acme {
+        email: given.given("email"),
+        directory: given.value("directory"),
+        ca: given.given("ca"),
+        storage: given
+            .given("storage")
+            .unwrap_or_else(|| here.state.join("acme")),
+        challenges: challenges.iter().map(|word| challenge(word)).collect(),
+        profile: given.given("profile"),
+        binding: id.zip(key),
+        retry: given.value("retry"),
+    }
+}
+
+/// The words are those of the table's row.
+fn challenge(word: &str) -> AcmeChallenge {
+    match word {
+        "tls-alpn-01" => AcmeChallenge::TlsAlpn01,
+        _ => AcmeChallenge::Http01,
+    }
+}
+
+fn directory(given: &Given, complaints: &mut Complaints) {
+    let directory: String = given.value("directory");
+    let rest = directory.strip_prefix("https://").unwrap_or_default();
+    let is_plain = directory.bytes().all(|byte| byte.is_ascii_graphic());
+    let has_host = rest.split('/').next().is_some_and(|host| !host.is_empty());
+    if !is_plain || !has_host {
+        complaints.add(
+            given.place("directory"),
+            "acme.directory",
+            format!("`acme.directory` is {}, which is no `https` address", crate::complaint::shown(&directory)),
+            "write the address that the authority names, such as `https://acme-v02.api.letsencrypt.org/directory`",
+        );
+    }
+}
+
+fn root(given: &Given, complaints: &mut Complaints) {
+    let file: Option<PathBuf> = given.given("ca");
+    if let Some(file) = file
+        && let Err(trouble) = galley_certs::read_roots(&file)
+    {
+        complaints.add(
+            given.place("ca"),
+            "acme.ca",
+            format!("`acme.ca` is `{}`, {trouble}", file.display()),
+            "name a file with the root that the directory's own certificate comes from, in PEM form",
+        );
+    }
+}
+
+fn email(given: &Given, complaints: &mut Complaints) {
+    let Some(email) = given.given::<String>("email") else {
+        return;
+    };
+    let is_plain = email
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() && byte != b',' && byte != b'?');
+    let halves = email.split_once('@');
+    let is_address = halves.is_some_and(|(name, host)| !name.is_empty() && !host.is_empty());
+    if !is_plain || !is_address {
+        complaints.add(
+            given.place("email"),
+            "acme.email",
+            format!(
+                "`acme.email` is {}, which is no address",
+                crate::complaint::shown(&email)
+            ),
+            "write one address, such as `admin@example.com`, or leave the option out",
+        );
+    }
+}
+
+/// Complains about the hosts of a site with `tls = "auto"` that nobody issues a certificate for by HTTP-01 or TLS-ALPN-01.
+pub(crate) fn hosts(given: &Given, complaints: &mut Complaints) {
+    let hosts: Vec<(Place, HostPattern)> = given.given("hosts").unwrap_or_default();
+    for (place, host) in &hosts {
+        if let Some((why, help)) = hindrance(host) {
+            let text = check::host_text(host);
+            let message = format!("`site.tls` is `auto`, but `{text}` {why}");
+            complaints.add(place, "site.tls", message, help);
+        }
+    }
+}
+
+/// Why there is no certificate to be had for a host, and what to do.
+fn hindrance(host: &HostPattern) -> Option<(&'static str, &'static str)> {
+    const LOCAL: &str = "give the site a certificate of your own in `tls`, or leave `tls` out";
+    match host {
+        HostPattern::Any => Some((
+            "is every host, and a certificate is for hosts with names",
+            "name the site's hosts in `hosts`",
+        )),
+        HostPattern::Wildcard(_) => Some((
+            "needs a proof in the DNS (DNS-01), which Galley does not give",
+            "name the hosts one by one in `hosts`, or give the site a certificate of your own in `tls`",
+        )),
+        HostPattern::Exact(name) => {
+            let name = name.as_str();
+            let bare = name.trim_start_matches('[').trim_end_matches(']');
+            if bare.parse::<IpAddr>().is_ok() {
+                Some(("is an address and not a name", LOCAL))
+            } else if name == "localhost" || name.ends_with(".localhost") {
+                Some(("is the name of every machine for itself", LOCAL))
+            } else if !name.contains('.') {
+                Some((
+                    "is a name without a dot, which no authority issues for",
+                    LOCAL,
+                ))
+            } else {
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_that_nobody_issues_for() {
+        let exact = |name: &str| HostPattern::Exact(name.to_owned());
+        for (host, is_fine) in [
+            (exact("example.com"), true),
+            (exact("a.b.example.test"), true),
+            (exact("localhost"), false),
+            (exact("a.localhost"), false),
+            (exact("intranet"), false),
+            (exact("192.0.2.1"), false),
+            (exact("[2001:db8::1]"), false),
+            (HostPattern::Wildcard(".example.com".to_owned()), false),
+            (HostPattern::Any, false),
+        ] {
+            assert_eq!(hindrance(&host).is_none(), is_fine, "{host:?}");
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The one account of a directory: made when the first certificate is ordered, then taken from its file.
+//!
+//! It is opened anew for each order, because the directory's addresses may have changed in two months; that costs one
+//! request. One task at a time opens it, so that many sites make one account.
+
+use std::io;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use galley_config::Acme as Settings;
+use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
+use rustls::ClientConfig;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+use super::http::{self, Client, Notes};
+use super::problem::Trouble;
+use super::store::{self, Store};
+use crate::clock::Clock;
+
+/// Where the account is asked for.
+pub(super) struct Office {
+    pub(super) settings: Settings,
+    store: Arc<Store>,
+    tls: Arc<ClientConfig>,
+    /// Name and key of an account elsewhere that the directory wants to know (RFC 8555 section 7.3.4).
+    binding: Option<(String, Vec<u8>)>,
+    clock: Clock,
+    /// One at a time opens the account: two would make two.
+    opening: Semaphore,
+}
+
+/// The account, for one attempt.
+pub(super) struct Visit {
+    pub(super) account: Account,
+    notes: Arc<Notes>,
+}
+
+impl Visit {
+    /// A failure, with what the directory said beside it.
+    pub(super) fn trouble(&self, trouble: Trouble) -> Trouble {
+        trouble.with(self.notes.retry_after())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    /// What the directory was told; `mailto:` and an address.
+    contact: Option<String>,
+    account: AccountCredentials,
+}
+
+impl Office {
+    /// Errors: `ca` or the file with the key of the other account cannot be read.
+    pub(super) fn new(settings: Settings, store: Arc<Store>, clock: Clock) -> io::Result<Self> {
+        let binding = settings.binding.as_ref().map(|(id, file)| {
+            let failed = |why: String| io::Error::other(format!("`{}`: {why}", file.display()));
+            let text = std::fs::read_to_string(file).map_err(|e| failed(e.to_string()))?;
+            let text = text.trim().trim_end_matches('=');
+            let key = BASE64_URL_SAFE_NO_PAD
+                .decode(text)
+                .map_err(|e| failed(e.to_string()))?;
+            Ok::<_, io::Error>((id.clone(), key))
+        });
+        Ok(Self {
+            tls: http::trust(settings.ca.as_deref())?,
+            binding: binding.transpose()?,
+            settings,
+            store,
+            clock,
+            opening: Semaphore::new(1),
+        })
+    }
+
+    /// The account; made where there is none.
+    pub(super) async fn open(&self) -> Result<Visit, Trouble> {
+        let _turn = self.opening.acquire().await.map_err(Trouble::new)?;
+        let notes = Arc::new(Notes::default());
+        let opened = match self.stored().await {
+            Some(stored) => self.enter(stored, &notes).await,
+            None => self.register(&notes).await,
+        };
+        let account = opened.map_err(|trouble| trouble.with(notes.retry_after()))?;
+        Ok(Visit { account, notes })
+    }
+
+    /// The account, where there is one.
+    pub(super) async fn open_existing(&self) -> Option<Result<Visit, Trouble>> {
+        self.stored().await?;
+        Some(self.open().await)
+    }
+
+    /// Sets an account aside that the directory does not know, unless it was replaced already.
+    pub(super) async fn forget(&self, id: &str) {
+        let Ok(_turn) = self.opening.acquire().await else {
+            return;
+        };
+        let (place, id) = (self.store.account(), id.to_owned());
+        let forgotten = spawn_blocking(move || {
+            let text = store::read(&place).ok().flatten()?;
+            let value: serde_json::Value = serde_json::from_str(&text).ok()?;
+            (value["account"]["id"] == id.as_str()).then(|| store::set_aside(&place))
+        });
+        if let Ok(Some(Ok(()))) = forgotten.await {
+            tracing::warn!("the directory does not know the account; another one is made");
+        }
+    }
+
+    async fn enter(&self, stored: Stored, notes: &Arc<Notes>) -> Result<Account, Trouble> {
+        let Stored { contact, account } = stored;
+        let account = Account::builder_with_http(Box::new(self.client(notes)))
+            .from_credentials(account)
+            .await?;
+        if contact != self.contact() {
+            self.tell_contact(&account).await;
+        }
+        Ok(account)
+    }
+
+    /// The operator has another address now. That the directory does not take it hinders no certificate.
+    async fn tell_contact(&self, account: &Account) {
+        let contact = self.contact();
+        let list: Vec<&str> = contact.as_deref().into_iter().collect();
+        if let Err(error) = account.update_contacts(&list).await {
+            let trouble = Trouble::from(error);
+            tracing::warn!("`acme.email` could not be told to the directory: {trouble}");
+            return;
+        }
+        let place = self.store.account();
+        let written = spawn_blocking(move || {
+            let text = store::read(&place)?.unwrap_or_default();
+            let mut stored: Stored = serde_json::from_str(&text)?;
+            stored.contact = contact;
+            store::write(&place, &serde_json::to_string_pretty(&stored)?)
+        });
+        if let Ok(Err(error)) = written.await {
+            tracing::error!(%error, "the account could not be stored");
+        }
+    }
+
+    /// Using a directory means agreeing to its terms; the manual says so where `tls = "auto"` is explained.
+    async fn register(&self, notes: &Arc<Notes>) -> Result<Account, Trouble> {
+        let contact = self.contact();
+        let list: Vec<&str> = contact.as_deref().into_iter().collect();
+        let binding = self.binding.as_ref();
+        let binding = binding.map(|(id, key)| ExternalAccountKey::new(id.clone(), key));
+        let wanted = NewAccount {
+            contact: &list,
+            terms_of_service_agreed: true,
+            only_return_existing: false,
+        };
+        let (account, credentials) = Account::builder_with_http(Box::new(self.client(notes)))
+            .create(&wanted, self.settings.directory.clone(), binding.as_ref())
+            .await?;
+        let stored = Stored {
+            contact,
+            account: credentials,
+        };
+        let text = serde_json::to_string_pretty(&stored).map_err(Trouble::new)?;
+        let place = self.store.account();
+        let written = spawn_blocking(move || store::write(&place, &text)).await;
+        // Without the file the next order would make another account, and the one after that.
+        written
+            .map_err(Trouble::new)?
+            .map_err(|error| Trouble::new(format!("the account could not be stored: {error}")))?;
+        tracing::info!(
+            directory = self.settings.directory,
+            "made an account with the directory, whose terms of service count as accepted"
+        );
+        Ok(account)
+    }
+
+    /// What the file says; one that cannot be used is set aside, and a new account is made.
+    async fn stored(&self) -> Option<Stored> {
+        let place = self.store.account();
+        let directory = self.settings.directory.clone();
+        let found = spawn_blocking(move || {
+            let broken = match read(&place, &directory) {
+                Ok(found) => return found,
+                Err(why) => why,
+            };
+            let aside = store::set_aside(&place);
+            tracing::error!(
+                file = %place.display(), is_set_aside = aside.is_ok(),
+                "the account cannot be read: {broken}; another one is made"
+            );
+            None
+        });
+        found.await.ok().flatten()
+    }
+
+    fn contact(&self) -> Option<String> {
+        let email = self.settings.email.as_ref();
+        email.map(|email| format!("mailto:{email}"))
+    }
+
+    fn client(&self, notes: &Arc<Notes>) -> Client {
+        Client {
+            tls: Arc::clone(&self.tls),
+            notes: Arc::clone(notes),
+            clock: self.clock,
+        }
+    }
+}
+
+fn read(place: &std::path::Path, directory: &str) -> Result<Option<Stored>, String> {
+    let Some(text) = store::read(place).map_err(|e| e.to_string())? else {
+        return Ok(None);
+    };
+    let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+    if value["account"]["directory"] != directory {
+        return Err("it is an account of another directory".to_owned());
+    }
+    serde_json::from_value(value)
+        .map(Some)
+        .map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_account_of_the_directory_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("account.json");
+        assert!(matches!(read(&place, "https://a.test/dir"), Ok(None)));
+        let account = r#"{"contact": null, "account": {"id": "https://a.test/1", "key_pkcs8": "AAAA", "directory": "https://a.test/dir"}}"#;
+        for (text, is_good) in [
+            (account, true),
+            (&account.replace("/dir\"", "/other\""), false),
+            (&account.replace("AAAA", "!"), false),
+            (&account[..40], false),
+            ("", false),
+            ("[]", false),
+            ("\u{0}", false),
+        ] {
+            store::write(&place, text).unwrap();
+            let found = read(&place, "https://a.test/dir");
+            assert_eq!(matches!(found, Ok(Some(_))), is_good, "{text}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! One certificate as it is stored and used: private key and chain in PEM, and what is to be known of them.
+
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use galley_certs::{Certificate, Names};
+use instant_acme::CertificateIdentifier;
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::sign::CertifiedKey;
+use siphasher::sip::SipHasher13;
+
+use super::problem::Trouble;
+use super::schedule::Validity;
+
+/// A certificate that can be used.
+pub(super) struct Held {
+    /// For handshakes.
+    pub(super) key: Arc<CertifiedKey>,
+    pub(super) validity: Validity,
+    /// The names it is for.
+    names: Names,
+    /// How the directory calls it (RFC 9773 section 4.1); `None` where it has no authority key identifier.
+    pub(super) id: Option<CertificateIdentifier<'static>>,
+    /// A number that belongs to this certificate and to no other.
+    pub(super) dice: u64,
+}
+
+impl Held {
+    /// Reads private key and chain, and proves that they belong together.
+    pub(super) fn read(pem: &str) -> Result<Self, Trouble> {
+        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes())
+            .map_err(|e| Trouble::new(format!("no private key: {e}")))?;
+        let chain = CertificateDer::pem_slice_iter(pem.as_bytes())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|e| Trouble::new(format!("no chain of certificates: {e}")))?;
+        let first = chain
+            .first()
+            .ok_or_else(|| Trouble::new("no certificate behind the private key"))?
+            .clone();
+        let found = Certificate::new(chain, &key)
+            .map_err(|trouble| Trouble::new(format!("a certificate {trouble}")))?;
+        let mut dice = SipHasher13::new();
+        dice.write(&first);
+        Ok(Self {
+            key: found.certified,
+            validity: Validity {
+                from: found.not_before,
+                to: found.not_after,
+            },
+            names: found.names,
+            id: CertificateIdentifier::try_from(&first)
+                .ok()
+                .map(CertificateIdentifier::into_owned),
+            dice: dice.finish(),
+        })
+    }
+
+    /// Those of `wanted` that it is for.
+    pub(super) fn covered(&self, wanted: &[String]) -> Vec<String> {
+        let is_covered = |name: &&String| self.names.covers(name);
+        wanted.iter().filter(is_covered).cloned().collect()
+    }
+}
+
+/// A new private key with the request for a certificate of these names, in DER.
+pub(super) fn request(names: &[String]) -> Result<(KeyPair, Vec<u8>), Trouble> {
+    let mut params = CertificateParams::new(names).map_err(Trouble::new)?;
+    // Names are all that a directory takes; a common name would have to be one of them.
+    params.distinguished_name = DistinguishedName::new();
+    let key = KeyPair::generate().map_err(Trouble::new)?;
+    let request = params.serialize_request(&key).map_err(Trouble::new)?;
+    Ok((key, request.der().to_vec()))
+}
+
+/// The certificate that proves a name by TLS-ALPN-01 (RFC 8737 section 3): signed by itself, with the digest of the key
+/// authorization in a critical extension.
+pub(super) fn challenge(name: &str, digest: &[u8]) -> Result<Arc<CertifiedKey>, Trouble> {
+    if digest.len() != SHA256_BYTES {
+        return Err(Trouble::new("the key authorization has no digest"));
+    }
+    let mut params = CertificateParams::new([name.to_owned()]).map_err(Trouble::new)?;
+    params.distinguished_name = DistinguishedName::new();
+    params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
+    let key = KeyPair::generate().map_err(Trouble::new)?;
+    let certificate = params.self_signed(&key).map_err(Trouble::new)?;
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let key = aws_lc_rs::sign::any_supported_type(&key).map_err(Trouble::new)?;
+    let chain = vec![certificate.der().clone()];
+    Ok(Arc::new(CertifiedKey::new(chain, key)))
+}
+
+const SHA256_BYTES: usize = 32;
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+    use x509_parser::prelude::{FromDer, X509Certificate};
+
+    use super::*;
+
+    /// A certificate of these names as it would be stored, signed by itself.
+    pub(in crate::acme) fn stored(names: &[&str]) -> String {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let params = CertificateParams::new(names).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        format!("{}{}", key.serialize_pem(), certificate.pem())
+    }
+
+    #[test]
+    fn names_and_times_are_read() {
+        let held = Held::read(&stored(&["Example.com", "*.example.org"])).unwrap();
+        let wanted = ["example.com", "www.example.com", "a.example.org"].map(str::to_owned);
+        assert_eq!(held.covered(&wanted), ["example.com", "a.example.org"]);
+        assert!(held.validity.from < held.validity.to);
+        let other = Held::read(&stored(&["example.com"])).unwrap();
+        assert_ne!(held.dice, other.dice);
+    }
+
+    #[test]
+    fn what_does_not_belong_together_is_refused() {
+        let (one, two) = (stored(&["a.test"]), stored(&["a.test"]));
+        let begin = "-----BEGIN CERTIFICATE-----";
+        let (key, _) = one.split_once(begin).unwrap();
+        let (_, chain) = two.split_once(begin).unwrap();
+        for text in [
+            "",
+            "junk",
+            key,
+            &format!("{begin}{chain}"),
+            &format!("{key}{begin}{chain}"),
+            &format!("{key}{begin}\nAAAA\n-----END CERTIFICATE-----\n"),
+            &one[..one.len() - 60],
+        ] {
+            assert!(Held::read(text).is_err(), "{text}");
+        }
+        assert!(Held::read(&one).is_ok());
+    }
+
+    #[test]
+    fn a_challenge_has_the_digest_in_a_critical_extension() {
+        let key = challenge("a.test", &[7; 32]).unwrap();
+        let (_, parsed) = X509Certificate::from_der(&key.cert[0]).unwrap();
+        let extension = parsed
+            .extensions()
+            .iter()
+            .find(|one| one.oid.to_id_string() == "1.3.6.1.5.5.7.1.31")
+            .unwrap();
+        assert!(extension.critical);
+        assert_eq!(extension.value[..2], [4, 32]);
+        assert_eq!(extension.value[2..], [7; 32]);
+        assert!(challenge("a.test", b"short").is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn a_damaged_file_is_never_a_panic(at in 0..600_usize, byte: u8) {
+            let mut text = stored(&["a.test"]).into_bytes();
+            if let Some(place) = text.get_mut(at) {
+                *place = byte;
+            }
+            let _ = Held::read(&String::from_utf8_lossy(&text));
+        }
+    }
+}

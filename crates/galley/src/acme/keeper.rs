@@ -1,0 +1,321 @@
+//! Keeps one certificate: takes it from disk, orders it, renews it, and goes on with what there is while that fails.
+//!
+//! Renewals are due by the wall clock, which certificates are about; pauses after failures by the monotonic one, so that a
+//! clock that jumps brings nobody to order without end. No sleep is longer than ten minutes: a machine that was
+//! suspended, or whose clock was set, finds out soon.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use instant_acme::Error;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+
+use super::Acme;
+use super::account::{Office, Visit};
+use super::certificate::Held;
+use super::order::Request;
+use super::problem::Trouble;
+use super::schedule::{self, Failure, Window};
+use super::state::Certificate;
+use super::store::{self, Store};
+use crate::clock::Clock;
+use crate::sys;
+use crate::tls::Certificates;
+
+/// What a keeper works with.
+pub(super) struct Parts {
+    pub(super) acme: Arc<Acme>,
+    pub(super) certificate: Arc<Certificate>,
+    pub(super) office: Arc<Office>,
+    pub(super) store: Arc<Store>,
+    pub(super) handshakes: Arc<Certificates>,
+    /// As many orders at a time as this has permits.
+    pub(super) turns: Arc<Semaphore>,
+    pub(super) clock: Clock,
+}
+
+/// Keeps one certificate.
+pub(super) struct Keeper {
+    parts: Parts,
+    /// The one in use.
+    held: Option<Held>,
+    /// What the directory said about when to renew it, and when it is asked again.
+    window: Option<Window>,
+    ask_at: Instant,
+    /// Nothing is ordered before: the pause after a failure, or the rest after a success.
+    not_before: Instant,
+    failures_in_a_row: u32,
+    /// What could not be written yet.
+    unwritten: Option<String>,
+}
+
+impl Keeper {
+    /// Takes what is stored, and hands it over to the handshakes.
+    pub(super) fn open(parts: Parts) -> Self {
+        let now = Instant::now();
+        let held = stored(&parts);
+        let keeper = Self {
+            parts,
+            held,
+            window: None,
+            ask_at: now,
+            not_before: now,
+            failures_in_a_row: 0,
+            unwritten: None,
+        };
+        keeper.hand_over();
+        keeper
+    }
+
+    /// Goes on until it is dropped.
+    pub(super) async fn run(mut self) {
+        loop {
+            self.write_again().await;
+            self.ask_for_window().await;
+            let now = self.parts.clock.wall();
+            let wait = self.wait(now);
+            let next = now.checked_add(wait);
+            self.parts.certificate.note(|state| state.next = next);
+            if wait.is_zero() {
+                self.attempt().await;
+            } else {
+                tokio::time::sleep(wait.min(LONGEST_SLEEP)).await;
+            }
+        }
+    }
+
+    /// How long nothing is to be ordered.
+    fn wait(&self, now: SystemTime) -> Duration {
+        let pause = self.not_before.saturating_duration_since(Instant::now());
+        let usable = self.held.as_ref().filter(|held| self.is_complete(held));
+        let due = usable.map_or(now, |held| {
+            schedule::renewal(held.validity, self.window, held.dice)
+        });
+        due.duration_since(now).unwrap_or_default().max(pause)
+    }
+
+    /// Whether it is for all names that are wanted.
+    fn is_complete(&self, held: &Held) -> bool {
+        let wanted = &self.parts.certificate.wanted.names;
+        held.covered(wanted).len() == wanted.len()
+    }
+
+    async fn attempt(&mut self) {
+        let turns = Arc::clone(&self.parts.turns);
+        let Ok(_turn) = turns.acquire().await else {
+            return std::future::pending().await;
+        };
+        self.parts
+            .certificate
+            .note(|state| state.is_ordering = true);
+        let ordered = tokio::time::timeout(LONGEST_ORDER, self.order()).await;
+        let ordered = ordered.unwrap_or_else(|_| Err(Trouble::new("the order took too long")));
+        self.parts
+            .certificate
+            .note(|state| state.is_ordering = false);
+        match ordered.and_then(|pem| self.accept(pem)) {
+            Ok(pem) => {
+                self.unwritten = Some(pem);
+                self.write_again().await;
+            }
+            Err(trouble) => self.failed(&trouble),
+        }
+    }
+
+    async fn order(&self) -> Result<String, Trouble> {
+        let office = &self.parts.office;
+        let visit = office.open().await?;
+        let ordered = self.order_as(&visit).await;
+        match ordered {
+            // The directory has lost it, or was set up anew.
+            Err(trouble) if trouble.kind == "accountDoesNotExist" => {
+                office.forget(visit.account.id()).await;
+                let visit = office.open().await?;
+                self.order_as(&visit).await
+            }
+            ordered => ordered,
+        }
+    }
+
+    async fn order_as(&self, visit: &Visit) -> Result<String, Trouble> {
+        let settings = &self.parts.office.settings;
+        // What failed once is tried in the next way: a port may be closed.
+        let mut ways = settings.challenges.clone();
+        let turn = usize::try_from(self.failures_in_a_row).unwrap_or(0) % ways.len().max(1);
+        ways.rotate_left(turn);
+        // The directory may not know the old one, or have seen it replaced: then once more without it.
+        let told = self.held.as_ref().filter(|_| self.window.is_some());
+        let replaces = told.filter(|_| self.failures_in_a_row == 0);
+        let request = Request {
+            names: &self.parts.certificate.wanted.names,
+            replaces: replaces.and_then(|held| held.id.clone()),
+            profile: settings.profile.as_deref(),
+            ways: &ways,
+            acme: &self.parts.acme,
+            handshakes: &self.parts.handshakes,
+        };
+        let ordered = request.run(visit).await;
+        ordered.map_err(|trouble| visit.trouble(trouble))
+    }
+
+    /// Takes what was issued into use, once it is proved to be what was ordered.
+    fn accept(&mut self, pem: String) -> Result<String, Trouble> {
+        let held = Held::read(&pem)?;
+        if !self.is_complete(&held) {
+            return Err(Trouble::new(
+                "the directory issued a certificate for other names",
+            ));
+        }
+        let now = Instant::now();
+        self.not_before = now + schedule::rest(held.validity);
+        self.ask_at = now;
+        self.window = None;
+        self.failures_in_a_row = 0;
+        let days = held.validity.to.duration_since(self.parts.clock.wall());
+        let days = days.unwrap_or_default().as_secs() / 86_400;
+        self.held = Some(held);
+        self.hand_over();
+        self.parts.certificate.note(|state| {
+            state.issued += 1;
+            state.trouble = None;
+            state.failures_in_a_row = 0;
+        });
+        let wanted = &self.parts.certificate.wanted;
+        let names = wanted.names.join(", ");
+        tracing::info!(
+            site = wanted.site,
+            "a certificate was issued for {names}, valid for {days} days"
+        );
+        Ok(pem)
+    }
+
+    fn failed(&mut self, trouble: &Trouble) {
+        self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+        let failure = Failure {
+            in_a_row: self.failures_in_a_row,
+            retry_after: trouble.retry_after,
+            is_rate_limit: trouble.is_rate_limit(),
+        };
+        let dice = u64::from_ne_bytes(sys::random_bytes());
+        let pause = schedule::pause(failure, self.parts.office.settings.retry, dice);
+        self.not_before = Instant::now() + pause;
+        self.parts.certificate.note(|state| {
+            state.failures += 1;
+            state.failures_in_a_row = failure.in_a_row;
+            state.trouble = Some(trouble.words.clone());
+        });
+        let (site, seconds) = (&self.parts.certificate.wanted.site, pause.as_secs());
+        let now = match self.held {
+            Some(_) => "the old one stays in use",
+            None => "the site is not served over TLS until then",
+        };
+        tracing::warn!(
+            site,
+            "no certificate was issued: {trouble}; tried again in {seconds} s, {now}"
+        );
+    }
+
+    /// Hands the certificate in use to the handshakes, for the names that it is for.
+    fn hand_over(&self) {
+        let Some(held) = &self.held else { return };
+        let names = held.covered(&self.parts.certificate.wanted.names);
+        let put = self.parts.handshakes.put(&names, Arc::clone(&held.key));
+        if let Err(trouble) = put {
+            tracing::error!("a certificate cannot be shown, {trouble}");
+        }
+        let not_after = held.validity.to;
+        self.parts
+            .certificate
+            .note(|state| state.not_after = Some(not_after));
+    }
+
+    /// Asks when the certificate should be renewed, as often as the directory wants to be asked (RFC 9773 section 4.3).
+    async fn ask_for_window(&mut self) {
+        let Some(held) = self.held.as_ref() else {
+            return;
+        };
+        let (now, Some(id)) = (Instant::now(), held.id.clone()) else {
+            return;
+        };
+        let is_expired = held.validity.to <= self.parts.clock.wall();
+        if now < self.ask_at || is_expired {
+            return;
+        }
+        let Some(Ok(visit)) = self.parts.office.open_existing().await else {
+            self.ask_at = now + schedule::ASK_LATER;
+            return;
+        };
+        let pause = match visit.account.renewal_info(&id).await {
+            Ok((info, pause)) => {
+                self.window = Some(Window {
+                    start: info.suggested_window.start.into(),
+                    end: info.suggested_window.end.into(),
+                });
+                schedule::ask_again(pause)
+            }
+            // It may be so today and not tomorrow; a window that was told stays.
+            Err(Error::Unsupported(_)) => schedule::ASK_LATER,
+            Err(error) => {
+                let trouble = Trouble::from(error);
+                tracing::debug!("the directory does not say when to renew: {trouble}");
+                schedule::ASK_LATER
+            }
+        };
+        self.ask_at = now + pause;
+    }
+
+    /// Writes what was issued; what cannot be written is in use all the same, and tried again with each turn.
+    async fn write_again(&mut self) {
+        let Some(pem) = self.unwritten.clone() else {
+            return;
+        };
+        let place = self.place();
+        let shown = place.display().to_string();
+        let written = spawn_blocking(move || store::write(&place, &pem)).await;
+        match written {
+            Ok(Ok(())) => self.unwritten = None,
+            Ok(Err(error)) => {
+                tracing::error!(file = shown, %error, "a certificate could not be stored");
+            }
+            Err(error) => tracing::error!(%error, "a certificate could not be stored"),
+        }
+    }
+
+    fn place(&self) -> std::path::PathBuf {
+        place(&self.parts)
+    }
+}
+
+fn place(parts: &Parts) -> std::path::PathBuf {
+    let names = &parts.certificate.wanted.names;
+    let first = names.first().map_or("", String::as_str);
+    parts.store.certificate(first)
+}
+
+/// The certificate on disk; one that cannot be used is set aside.
+fn stored(parts: &Parts) -> Option<Held> {
+    let place = place(parts);
+    let read = match store::read(&place) {
+        Ok(None) => return None,
+        Ok(Some(text)) => Held::read(&text),
+        Err(error) => Err(Trouble::new(error)),
+    };
+    match read {
+        Ok(held) => Some(held),
+        Err(trouble) => {
+            let aside = store::set_aside(&place);
+            tracing::error!(
+                file = %place.display(), is_set_aside = aside.is_ok(),
+                "a stored certificate cannot be used: {trouble}; another one is ordered"
+            );
+            None
+        }
+    }
+}
+
+/// How long nobody looks at the clock.
+const LONGEST_SLEEP: Duration = Duration::from_secs(600);
+/// A hundred names take two minutes where the directory is slow.
+const LONGEST_ORDER: Duration = Duration::from_secs(600);

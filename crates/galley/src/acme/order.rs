@@ -1,0 +1,168 @@
+//! One order, from the list of names to the certificate (RFC 8555 section 7.4).
+//!
+//! Answers to challenges stand only while their order is under way: they go with the order, however it ends.
+//! Cancel-safe in this sense: dropped midway, nothing of it stays but an order at the directory that expires by itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use galley_config::AcmeChallenge;
+use instant_acme::{
+    AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeHandle,
+    ChallengeType, Identifier, NewOrder, Order, OrderStatus, RetryPolicy,
+};
+
+use super::Acme;
+use super::account::Visit;
+use super::certificate;
+use super::problem::Trouble;
+use crate::tls::Certificates;
+
+/// What is ordered, and how.
+pub(super) struct Request<'a> {
+    pub(super) names: &'a [String],
+    /// The certificate that it takes the place of (RFC 9773 section 5).
+    pub(super) replaces: Option<CertificateIdentifier<'static>>,
+    pub(super) profile: Option<&'a str>,
+    /// How names may be proved, the preferred way first.
+    pub(super) ways: &'a [AcmeChallenge],
+    pub(super) acme: &'a Arc<Acme>,
+    pub(super) handshakes: &'a Arc<Certificates>,
+}
+
+impl Request<'_> {
+    /// Private key and chain in PEM.
+    pub(super) async fn run(self, visit: &Visit) -> Result<String, Trouble> {
+        let names: Vec<Identifier> = self.names.iter().cloned().map(Identifier::Dns).collect();
+        let mut wanted = NewOrder::new(&names);
+        if let Some(replaces) = self.replaces.clone() {
+            wanted = wanted.replaces(replaces);
+        }
+        if let Some(profile) = self.profile {
+            wanted = wanted.profile(profile);
+        }
+        let mut order = visit.account.new_order(&wanted).await?;
+        let posted = self.prove(&mut order).await?;
+        if !posted.is_empty() {
+            await_proof(&mut order).await?;
+        }
+        drop(posted);
+        let (key, request) = certificate::request(self.names)?;
+        order.finalize_csr(&request).await?;
+        let chain = order.poll_certificate(&POLLING).await?;
+        Ok(format!("{}{chain}", key.serialize_pem()))
+    }
+
+    /// Puts up an answer for each name that is not proved yet, and says so to the directory.
+    async fn prove(&self, order: &mut Order) -> Result<Vec<Posted>, Trouble> {
+        let mut posted = Vec::new();
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization?;
+            match authorization.status {
+                AuthorizationStatus::Valid => {}
+                AuthorizationStatus::Pending => {
+                    let name = authorization.identifier().to_string();
+                    let mut challenge = choose(&mut authorization, self.ways, &name)?;
+                    posted.push(self.post(&challenge, &name)?);
+                    challenge.set_ready().await?;
+                }
+                AuthorizationStatus::Invalid
+                | AuthorizationStatus::Revoked
+                | AuthorizationStatus::Expired
+                | AuthorizationStatus::Deactivated => return Err(refusal(&authorization)),
+            }
+        }
+        Ok(posted)
+    }
+
+    fn post(&self, challenge: &ChallengeHandle<'_>, name: &str) -> Result<Posted, Trouble> {
+        let proof = challenge.key_authorization();
+        if challenge.r#type == ChallengeType::TlsAlpn01 {
+            let key = certificate::challenge(name, proof.digest().as_ref())?;
+            self.handshakes.put_challenge(name, key);
+            return Ok(Posted::Handshake(
+                Arc::clone(self.handshakes),
+                name.to_owned(),
+            ));
+        }
+        let token = challenge.token.clone();
+        self.acme.tokens.put(&token, proof.as_str().to_owned());
+        Ok(Posted::Token(Arc::clone(self.acme), token))
+    }
+}
+
+/// The challenge of the first way that the directory offers.
+fn choose<'a>(
+    authorization: &'a mut AuthorizationHandle<'a>,
+    ways: &[AcmeChallenge],
+    name: &str,
+) -> Result<ChallengeHandle<'a>, Trouble> {
+    let offered = |way: &&AcmeChallenge| {
+        let wanted = kind(**way);
+        let mut challenges = authorization.challenges.iter();
+        challenges.any(|one| one.r#type == wanted && !one.token.is_empty())
+    };
+    let way = ways.iter().find(offered).copied();
+    let challenge = way.and_then(|way| authorization.challenge(kind(way)));
+    challenge.ok_or_else(|| {
+        Trouble::new(format!(
+            "{name}: the directory offers no challenge that `acme.challenge` allows"
+        ))
+    })
+}
+
+fn kind(way: AcmeChallenge) -> ChallengeType {
+    match way {
+        AcmeChallenge::Http01 => ChallengeType::Http01,
+        AcmeChallenge::TlsAlpn01 => ChallengeType::TlsAlpn01,
+    }
+}
+
+/// Waits until the directory has seen all proofs; where it did not take one, tells which and why.
+async fn await_proof(order: &mut Order) -> Result<(), Trouble> {
+    let told = match order.poll_ready(&POLLING).await {
+        Ok(OrderStatus::Ready | OrderStatus::Valid) => return Ok(()),
+        Ok(_) => Trouble::new("the directory refused the order"),
+        Err(error) => Trouble::from(error),
+    };
+    let mut authorizations = order.authorizations();
+    while let Some(Ok(mut authorization)) = authorizations.next().await {
+        let refused = authorization.refresh().await;
+        if refused.is_ok_and(|state| state.status == AuthorizationStatus::Invalid) {
+            return Err(refusal(&authorization));
+        }
+    }
+    Err(told)
+}
+
+/// Why a name was not proved: what the directory says of its challenge.
+fn refusal(authorization: &AuthorizationHandle<'_>) -> Trouble {
+    let name = authorization.identifier().to_string();
+    let mut problems = authorization.challenges.iter();
+    match problems.find_map(|challenge| challenge.error.as_ref()) {
+        Some(problem) => Trouble::of_problem(Some(&name), problem),
+        None => Trouble::new(format!("{name}: the directory refused the proof")),
+    }
+}
+
+/// An answer to a challenge, which goes with this value.
+enum Posted {
+    Token(Arc<Acme>, String),
+    Handshake(Arc<Certificates>, String),
+}
+
+impl Drop for Posted {
+    fn drop(&mut self) {
+        match self {
+            Self::Token(acme, token) => acme.tokens.drop(token),
+            Self::Handshake(handshakes, name) => handshakes.drop_challenge(name),
+        }
+    }
+}
+
+/// A directory asks from several places of the world before it is satisfied; most are after two seconds.
+const POLLING: RetryPolicy = RetryPolicy::new()
+    .initial_delay(Duration::from_millis(250))
+    .backoff(1.5)
+    .timeout(Duration::from_secs(90));

@@ -1,0 +1,128 @@
+//! What went wrong with an order, in the directory's own words where it said some.
+
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use instant_acme::{Error, Problem};
+
+/// Why an order did not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    /// For people: one line, without control characters, of limited length.
+    pub(super) words: String,
+    /// The type of the problem document, without the part that is the same for all (RFC 8555 section 6.7).
+    pub(super) kind: String,
+    /// How long the directory wants to be left alone.
+    pub(super) retry_after: Option<Duration>,
+}
+
+impl Trouble {
+    /// One that no directory told of.
+    pub(super) fn new(words: impl fmt::Display) -> Self {
+        Self {
+            words: one_line(&words.to_string()),
+            kind: String::new(),
+            retry_after: None,
+        }
+    }
+
+    /// What a problem document says; `about` is the name that it concerns.
+    pub(super) fn of_problem(about: Option<&str>, problem: &Problem) -> Self {
+        let kind = problem.r#type.as_deref().unwrap_or_default();
+        let kind = kind.strip_prefix(ERRORS).unwrap_or(kind);
+        let mut words = about.map_or_else(String::new, |name| format!("{name}: "));
+        words.push_str(problem.detail.as_deref().unwrap_or("no reason given"));
+        if !kind.is_empty() {
+            let _ = write!(words, " ({kind})");
+        }
+        for sub in problem.subproblems.iter().take(MOST_SUBPROBLEMS) {
+            let _ = write!(words, "; {sub}");
+        }
+        Self {
+            words: one_line(&words),
+            kind: one_line(kind),
+            retry_after: None,
+        }
+    }
+
+    /// The same, with how long the directory wants to be left alone.
+    pub(super) fn with(self, retry_after: Option<Duration>) -> Self {
+        Self {
+            retry_after,
+            ..self
+        }
+    }
+
+    /// Whether too much was asked of the directory.
+    pub(super) fn is_rate_limit(&self) -> bool {
+        self.kind == "rateLimited"
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Api(problem) => Self::of_problem(None, &problem),
+            Error::Timeout(_) => Self::new("the directory did not come to an end with it in time"),
+            Error::Json(_) => Self::new("the directory's answer is not what RFC 8555 wants"),
+            other => Self::new(other),
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+/// The words go to logs and terminals, and anybody's server may be the directory.
+fn one_line(text: &str) -> String {
+    let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut line: String = plain.take(MOST_WORDS + 1).collect();
+    if line.chars().count() > MOST_WORDS {
+        line = line.chars().take(MOST_WORDS - 3).collect();
+        line.push_str("...");
+    }
+    line
+}
+
+/// The namespace of RFC 8555 section 6.7.
+const ERRORS: &str = "urn:ietf:params:acme:error:";
+const MOST_WORDS: usize = 600;
+const MOST_SUBPROBLEMS: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(json: &str) -> Problem {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn the_directorys_own_words_are_told() {
+        let found = problem(
+            r#"{"type": "urn:ietf:params:acme:error:dns", "detail": "no valid A records found", "status": 400,
+                "subproblems": [{"type": "x", "detail": "one more"}]}"#,
+        );
+        let trouble = Trouble::of_problem(Some("example.com"), &found);
+        assert_eq!(
+            trouble.words,
+            "example.com: no valid A records found (dns); : one more (x)"
+        );
+        assert_eq!(trouble.kind, "dns");
+        let limited = problem(r#"{"type": "urn:ietf:params:acme:error:rateLimited"}"#);
+        let limited = Trouble::of_problem(None, &limited);
+        assert!(limited.is_rate_limit());
+        assert_eq!(limited.words, "no reason given (rateLimited)");
+    }
+
+    #[test]
+    fn words_are_one_line_of_limited_length() {
+        let trouble = Trouble::new(format!("a\n\x1b[31m{}", "ü".repeat(5_000)));
+        assert!(trouble.words.starts_with("a  [31mü"));
+        assert!(trouble.words.ends_with("..."));
+        assert_eq!(trouble.words.chars().count(), MOST_WORDS);
+    }
+}

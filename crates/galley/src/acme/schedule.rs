@@ -1,0 +1,205 @@
+//! When a certificate is renewed, and when something that failed is tried again. Pure: `now` comes as an argument, and chance as
+//! a number that the caller has drawn.
+
+use std::time::{Duration, SystemTime};
+
+/// From when to when a certificate is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Validity {
+    pub(super) from: SystemTime,
+    pub(super) to: SystemTime,
+}
+
+impl Validity {
+    fn length(self) -> Duration {
+        self.to.duration_since(self.from).unwrap_or_default()
+    }
+}
+
+/// When the directory would like it to be renewed (RFC 9773 section 4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Window {
+    pub(super) start: SystemTime,
+    pub(super) end: SystemTime,
+}
+
+/// The moment to renew at: a point of the directory's window that belongs to this certificate alone (RFC 9773 section 4.2
+/// wants it random and the same each time), else a third of the lifetime before the end and a little earlier. Never
+/// later than a sixth before the end, whatever the window says: there must be time to fail.
+pub(super) fn renewal(validity: Validity, window: Option<Window>, dice: u64) -> SystemTime {
+    let length = validity.length();
+    let before_end = |time| validity.to.checked_sub(time).unwrap_or(validity.from);
+    match window {
+        None => before_end(length / 3 + part(length / 30, dice)),
+        Some(window) => {
+            let span = window.end.duration_since(window.start).unwrap_or_default();
+            let point = window.start.checked_add(part(span, dice));
+            point.map_or(window.start, |point| point.min(before_end(length / 6)))
+        }
+    }
+}
+
+/// How long a certificate that was just issued is left alone: a directory whose window lies in the past for ever would
+/// otherwise be asked without end.
+pub(super) fn rest(validity: Validity) -> Duration {
+    (validity.length() / 3).min(SHORTEST_REST)
+}
+
+/// What is known of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// How many there were in a row, this one counted.
+    pub(super) in_a_row: u32,
+    /// What the directory asked for (RFC 9110 section 10.2.3).
+    pub(super) retry_after: Option<Duration>,
+    /// Whether it said that too much was asked (RFC 8555 section 6.6).
+    pub(super) is_rate_limit: bool,
+}
+
+/// How long to wait after a failure: `first`, twice as long each time up to half a day, and up to a quarter more by chance, so
+/// that the sites of many machines do not come back together. Never shorter than the directory asks for.
+pub(super) fn pause(failure: Failure, first: Duration, dice: u64) -> Duration {
+    let doublings = failure.in_a_row.saturating_sub(1).min(16);
+    let pause = first.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
+    let least = match failure.retry_after {
+        Some(asked) => asked.min(MOST_RETRY_AFTER),
+        None if failure.is_rate_limit => RATE_LIMITED,
+        None => Duration::ZERO,
+    };
+    let pause = pause.max(least);
+    pause + part(pause / 4, dice)
+}
+
+/// When to ask again for a window: what the directory says, within the bounds of RFC 9773 section 4.3.2.
+pub(super) fn ask_again(asked: Duration) -> Duration {
+    asked.clamp(Duration::from_secs(60), Duration::from_secs(86_400))
+}
+
+/// The part of a time that a number stands for: 0 is none of it, the largest number all.
+fn part(time: Duration, dice: u64) -> Duration {
+    // Of more than five hundred years, that much.
+    let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let nanos = (u128::from(dice) * u128::from(nanos)) >> 64;
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// Where the directory has no window to tell, or did not tell it: RFC 9773 section 4.3.3.
+pub(super) const ASK_LATER: Duration = Duration::from_secs(6 * 3_600);
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(43_200);
+/// Limits of Let's Encrypt are counted by the hour and by the week.
+const RATE_LIMITED: Duration = Duration::from_secs(3_600);
+/// Nobody is to be put off for ever by one field: it is tried again after a week.
+const MOST_RETRY_AFTER: Duration = Duration::from_secs(7 * 86_400);
+const SHORTEST_REST: Duration = Duration::from_secs(3_600);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const DAY: u64 = 86_400;
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn days(from: u64, to: u64) -> Validity {
+        Validity {
+            from: at(from * DAY),
+            to: at(to * DAY),
+        }
+    }
+
+    #[test]
+    fn a_third_of_the_lifetime_is_left_without_a_window() {
+        assert_eq!(renewal(days(0, 90), None, 0), at(60 * DAY));
+        assert!(renewal(days(0, 90), None, u64::MAX) >= at(57 * DAY));
+        assert_eq!(renewal(days(100, 106), None, 0), at(104 * DAY));
+        // What is valid for no time at all is renewed at once.
+        assert_eq!(renewal(days(5, 5), None, 7), at(5 * DAY));
+        assert_eq!(renewal(days(5, 3), None, 7), at(3 * DAY));
+    }
+
+    #[test]
+    fn a_window_of_the_directory_counts() {
+        let window = |start, end| {
+            Some(Window {
+                start: at(start * DAY),
+                end: at(end * DAY),
+            })
+        };
+        let half = 1 << 63;
+        for (window, dice, want) in [
+            (window(58, 60), 0, 58),
+            (window(58, 60), half, 59),
+            (window(1, 1), half, 1),
+            // Its end before its start: the start.
+            (window(7, 6), half, 7),
+            // Too late: a sixth is left.
+            (window(89, 90), half, 75),
+        ] {
+            let point = renewal(days(0, 90), window, dice);
+            assert_eq!(point, at(want * DAY), "{window:?}");
+        }
+    }
+
+    #[test]
+    fn failures_are_tried_again_after_longer_and_longer_pauses() {
+        let minutes = |in_a_row| {
+            let failure = Failure {
+                in_a_row,
+                retry_after: None,
+                is_rate_limit: false,
+            };
+            pause(failure, Duration::from_secs(300), 0).as_secs() / 60
+        };
+        assert_eq!(
+            [1, 2, 3, 4, 8, 9, 40].map(minutes),
+            [5, 10, 20, 40, 640, 720, 720]
+        );
+    }
+
+    #[test]
+    fn the_directory_may_ask_for_more_patience() {
+        let secs = |retry_after: Option<u64>, is_rate_limit| {
+            let failure = Failure {
+                in_a_row: 1,
+                retry_after: retry_after.map(Duration::from_secs),
+                is_rate_limit,
+            };
+            pause(failure, Duration::from_secs(300), 0).as_secs()
+        };
+        for (retry_after, is_rate_limit, want) in [
+            (Some(10), false, 300),
+            (Some(5_000), false, 5_000),
+            (Some(5_000), true, 5_000),
+            (None, true, 3_600),
+            (Some(u64::MAX), true, 7 * DAY),
+        ] {
+            assert_eq!(secs(retry_after, is_rate_limit), want, "{retry_after:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_time_and_no_number_breaks_it(
+            from in 0..u64::MAX >> 1, to in 0..u64::MAX >> 1, start in 0..u64::MAX >> 1, end in 0..u64::MAX >> 1,
+            dice: u64, in_a_row: u32, first: u64, asked: Option<u64>, has_window: bool,
+        ) {
+            let moment = |seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+            let (Some(from), Some(to), Some(start), Some(end)) = (moment(from), moment(to), moment(start), moment(end)) else {
+                return Ok(());
+            };
+            let validity = Validity { from, to };
+            let window = has_window.then_some(Window { start, end });
+            let point = renewal(validity, window, dice);
+            prop_assert!(point <= to.max(from));
+            prop_assert!(rest(validity) <= SHORTEST_REST);
+            let failure = Failure { in_a_row, retry_after: asked.map(Duration::from_secs), is_rate_limit: has_window };
+            let pause = pause(failure, Duration::from_secs(first), dice);
+            prop_assert!(pause <= MOST_RETRY_AFTER * 5 / 4);
+        }
+    }
+}

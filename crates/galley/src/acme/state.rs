@@ -1,0 +1,59 @@
+//! How a certificate stands, for people. Written by its keeper, read by the admin thread.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use super::Wanted;
+
+/// A certificate that is kept, and how it stands.
+pub struct Certificate {
+    pub(super) wanted: Wanted,
+    state: Mutex<State>,
+}
+
+/// How it stands at this moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// The names that it is wanted for.
+    pub names: Vec<String>,
+    /// Until when the one in use is valid; `None`: there is none.
+    pub not_after: Option<SystemTime>,
+    /// When it is ordered next.
+    pub next: Option<SystemTime>,
+    /// Whether an order is under way.
+    pub is_ordering: bool,
+    /// Why the last order came to nothing; `None` after one that did not.
+    pub trouble: Option<String>,
+    /// Certificates that were issued since the start.
+    pub issued: u64,
+    /// Orders that failed since the start.
+    pub failures: u64,
+    /// Orders that failed since one did not.
+    pub failures_in_a_row: u32,
+}
+
+impl Certificate {
+    pub(super) fn new(wanted: Wanted) -> Self {
+        let state = State {
+            names: wanted.names.clone(),
+            ..State::default()
+        };
+        Self {
+            wanted,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// A copy of the state.
+    pub fn state(&self) -> State {
+        self.lock().clone()
+    }
+
+    pub(super) fn note(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.lock());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,224 @@
+//! What survives a restart: the account and the certificates, in files that nobody else can read.
+//!
+//! ```text
+//! <storage>/<directory>/account.json       the account's address, its key, what it was registered with
+//! <storage>/<directory>/sites/<name>.pem   private key, then the chain: one file, so that they cannot come apart
+//! ```
+//!
+//! A file is written beside its place, made durable, and renamed: after a crash the old or the new one is there, whole. What
+//! cannot be understood is set aside as `.broken` and replaced by its next version. Blocking: not for a core.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The folder of one directory's account and certificates.
+pub(super) struct Store {
+    folder: PathBuf,
+    sites: PathBuf,
+}
+
+impl Store {
+    /// Makes the folders where they are missing, and clears away what a crash has left half written.
+    pub(super) fn open(storage: &Path, directory: &str) -> io::Result<Self> {
+        let folder = storage.join(file_name(directory));
+        let sites = folder.join("sites");
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("`{}`: {error}", sites.display()))
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&sites)
+            .map_err(named)?;
+        is_ours(&folder).map_err(named)?;
+        let store = Self { folder, sites };
+        for folder in [&store.folder, &store.sites] {
+            clear(folder).map_err(|error| {
+                io::Error::new(error.kind(), format!("`{}`: {error}", folder.display()))
+            })?;
+        }
+        Ok(store)
+    }
+
+    /// Where the account is.
+    pub(super) fn account(&self) -> PathBuf {
+        self.folder.join("account.json")
+    }
+
+    /// Where the certificate is whose first name is this one.
+    pub(super) fn certificate(&self, name: &str) -> PathBuf {
+        self.sites.join(format!("{}.pem", file_name(name)))
+    }
+}
+
+/// Private keys are not written where somebody else can put files in their place.
+fn is_ours(folder: &Path) -> io::Result<()> {
+    let found = fs::symlink_metadata(folder)?;
+    let me = rustix::process::geteuid().as_raw();
+    if found.is_dir() && found.uid() == me && found.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "its folder belongs to another user, or others may write to it",
+    ))
+}
+
+fn clear(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|end| end == "tmp") {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+/// The file's text; `None` where there is none.
+pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut text = String::new();
+    file.take(MOST_BYTES).read_to_string(&mut text)?;
+    Ok(Some(text))
+}
+
+/// Puts `text` in the place of what is there, durably, for the owner alone.
+pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
+    let beside = beside(path, "tmp");
+    let written = write_beside(path, &beside, text);
+    if written.is_err() {
+        // It may not even be there.
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+fn write_beside(path: &Path, beside: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(beside)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(beside, path)?;
+    match path.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// Takes a file out of the way that cannot be used, for people to look at.
+pub(super) fn set_aside(path: &Path) -> io::Result<()> {
+    fs::rename(path, beside(path, "broken"))
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(end);
+    PathBuf::from(name)
+}
+
+/// A name that is one in any folder: of `https://ca.test/dir`, `ca.test-dir`.
+fn file_name(text: &str) -> String {
+    let text = text.strip_prefix("https://").unwrap_or(text);
+    let plain = text.chars().map(|c| match c {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' | '_' => c,
+        _ => '-',
+    });
+    let name: String = plain.take(MOST_NAME).collect();
+    name.trim_matches(['.', '-']).to_owned()
+}
+
+/// A chain for a hundred names has 20 KB.
+const MOST_BYTES: u64 = 1 << 20;
+/// A host name has 253 bytes at most, a file's name 255.
+const MOST_NAME: usize = 240;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_whole_and_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("a/b"), "https://ca.test:14000/dir").unwrap();
+        let place = store.certificate("example.com");
+        assert!(
+            place.ends_with("a/b/ca.test-14000-dir/sites/example.com.pem"),
+            "{place:?}"
+        );
+        assert_eq!(read(&place).unwrap(), None);
+        write(&place, "one").unwrap();
+        write(&place, "two").unwrap();
+        assert_eq!(read(&place).unwrap().as_deref(), Some("two"));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&place), 0o600);
+        assert_eq!(mode(place.parent().unwrap()), 0o700);
+        assert_eq!(fs::read_dir(place.parent().unwrap()).unwrap().count(), 1);
+        set_aside(&place).unwrap();
+        assert_eq!(read(&place).unwrap(), None);
+        assert_eq!(mode(&beside(&place, "broken")), 0o600);
+    }
+
+    #[test]
+    fn what_a_crash_left_goes_and_the_rest_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Store::open(dir.path(), "https://ca.test/dir").unwrap();
+        let place = open().certificate("example.com");
+        write(&place, "kept").unwrap();
+        fs::write(beside(&place, "tmp"), "torn").unwrap();
+        fs::write(beside(&open().account(), "tmp"), "torn").unwrap();
+        let store = open();
+        assert!(!beside(&place, "tmp").exists());
+        assert!(!beside(&store.account(), "tmp").exists());
+        assert_eq!(read(&place).unwrap().as_deref(), Some("kept"));
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), "https://ca.test/dir").unwrap();
+        fs::set_permissions(&store.folder, fs::Permissions::from_mode(0o770)).unwrap();
+        let refused = Store::open(dir.path(), "https://ca.test/dir").err();
+        assert_eq!(
+            refused.map(|e| e.kind()),
+            Some(io::ErrorKind::PermissionDenied)
+        );
+    }
+
+    #[test]
+    fn a_failed_write_leaves_the_old_file_and_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("x.pem");
+        fs::create_dir(&place).unwrap();
+        assert!(write(&place, "new").is_err());
+        assert!(place.is_dir());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn names_of_files_stay_in_their_folder() {
+        for (text, want) in [
+            ("example.com", "example.com"),
+            (
+                "https://acme-v02.api.letsencrypt.org/directory",
+                "acme-v02.api.letsencrypt.org-directory",
+            ),
+            ("../../etc/passwd", "etc-passwd"),
+            ("..", ""),
+            ("a/\0b", "a--b"),
+        ] {
+            assert_eq!(file_name(text), want, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Certificates that Galley gets by itself, from the configuration: which are wanted, and what gets them.
+
+use std::sync::Arc;
+
+use galley_config::{Config, Site};
+use galley_rules::route::HostPattern;
+
+use super::StartError;
+use crate::acme::{self, MOST_NAMES, Ready, Wanted};
+use crate::clock::Clock;
+use crate::tls::Certificates;
+
+/// Loads what is stored and hands it to the handshakes; `None` where no site wants any.
+pub(super) fn open(
+    config: &Config,
+    handshakes: &Arc<Certificates>,
+    clock: Clock,
+) -> Result<Option<Ready>, StartError> {
+    let Some(settings) = config.acme.clone() else {
+        return Ok(None);
+    };
+    let spec = acme::Spec {
+        settings,
+        wanted: wanted(&config.sites),
+        clock,
+        handshakes: Arc::clone(handshakes),
+    };
+    acme::open(spec).map(Some).map_err(StartError::Acme)
+}
+
+/// One certificate for each site, for several where it has more hosts than go into one. Sites that begin with the same host
+/// (on different addresses) share it, so that neither takes the other's file.
+fn wanted(sites: &[Site]) -> Vec<Wanted> {
+    let mut all: Vec<Wanted> = Vec::new();
+    for (number, site) in (0..).zip(sites).filter(|(_, site)| site.has_auto_tls) {
+        let names: Vec<String> = site.hosts.iter().filter_map(exact).collect();
+        for names in names.chunks(MOST_NAMES) {
+            let taken = all
+                .iter_mut()
+                .find(|one| one.names.first() == names.first());
+            match taken {
+                Some(taken) => {
+                    let new = names.iter().filter(|name| !taken.names.contains(name));
+                    let new: Vec<String> = new.cloned().collect();
+                    taken.names.extend(new);
+                    taken.names.truncate(MOST_NAMES);
+                }
+                None => all.push(Wanted {
+                    site: site.name.clone(),
+                    number,
+                    names: names.to_vec(),
+                }),
+            }
+        }
+    }
+    all
+}
+
+fn exact(host: &HostPattern) -> Option<String> {
+    match host {
+        HostPattern::Exact(name) => Some(name.clone()),
+        HostPattern::Wildcard(_) | HostPattern::Any => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+
+    fn wanted_of(sites: &[(&str, &[String])]) -> Vec<Wanted> {
+        let mut text = "[server]\nlisten_tls = [\"127.0.0.1:0\"]\n".to_owned();
+        for (index, (tls, hosts)) in sites.iter().enumerate() {
+            // Addresses of their own, so that sites may have the same hosts.
+            let address = format!("127.0.0.{}:8080", index + 1);
+            let secure = format!("127.0.0.{}:8443", index + 1);
+            let _ = writeln!(
+                text,
+                "[[site]]\nhosts = {hosts:?}\nroot = \"/\"\nlisten = [{address:?}]\n{tls}"
+            );
+            if !tls.is_empty() {
+                let _ = writeln!(text, "listen_tls = [{secure:?}]");
+            }
+        }
+        wanted(&galley_config::from_text("test.toml", &text).unwrap().sites)
+    }
+
+    #[test]
+    fn each_site_has_a_certificate_and_shares_it_with_its_like() {
+        let hosts = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let (one, other): (Vec<String>, Vec<String>) =
+            (hosts(&["a.test", "b.test"]), hosts(&["a.test", "c.test"]));
+        let plain: Vec<String> = hosts(&["plain.test"]);
+        let auto = "tls = \"auto\"";
+        let all = wanted_of(&[("", &plain), (auto, &one), (auto, &other)]);
+        assert_eq!(
+            all,
+            [Wanted {
+                site: "a.test".to_owned(),
+                number: 1,
+                names: hosts(&["a.test", "b.test", "c.test"]),
+            }]
+        );
+    }
+
+    #[test]
+    fn more_hosts_than_fit_have_several() {
+        let hosts: Vec<String> = (0..250).map(|n| format!("h{n}.test")).collect();
+        let all = wanted_of(&[("tls = \"auto\"", &hosts)]);
+        let counts: Vec<usize> = all.iter().map(|one| one.names.len()).collect();
+        assert_eq!(counts, [100, 100, 50]);
+        let names: Vec<String> = all.into_iter().flat_map(|one| one.names).collect();
+        assert_eq!(names, hosts);
+    }
+}

@@ -1,0 +1,10 @@
+//! Certificates by themselves: the real binary with Pebble, the authority that Let's Encrypt has for tests. Every name
+//! leads to this machine, by a DNS server of the test's own.
+
+#![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
+
+mod failures;
+mod handshake;
+mod issue;
+mod renew;
+mod stage;
