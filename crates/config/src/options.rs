@@ -232,7 +232,7 @@ impl OptionRow {
 
 impl Section {
     /// All of them, in the order of the reference page.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Top,
         Self::Server,
         Self::Admin,

@@ -135,13 +135,16 @@ fn pieces(text: &str, groups: usize) -> Result<Vec<Piece>, &'static str> {
 /// Whether [`of`] may redirect a request. Does not allocate; may say so of one that then goes on as it is.
 pub fn may_apply(facts: &Facts, site: &SiteRules) -> bool {
     let rule = facts.rule().and_then(|index| site.rules.get(index));
-    rule.is_some_and(|rule| rule.redirect.is_some()) || is_away(facts, &site.home)
+    let home = &site.home;
+    rule.is_some_and(|rule| rule.redirect.is_some()) || is_away(facts, home, home.https)
 }
 
-/// Where a request has to be sent to; `None`: it is answered where it is.
-pub fn of(facts: &Facts, site: &SiteRules) -> Option<Redirection> {
-    if is_away(facts, &site.home)
-        && let Some(found) = home(facts, &site.home)
+/// Where a request has to be sent to; `None`: it is answered where it is. `has_tls`: whether the site can speak TLS by now;
+/// nobody is sent to where no certificate is held yet.
+pub fn of(facts: &Facts, site: &SiteRules, has_tls: bool) -> Option<Redirection> {
+    let https = site.home.https.filter(|_| has_tls);
+    if is_away(facts, &site.home, https)
+        && let Some(found) = home(facts, &site.home, https)
     {
         return Some(found);
     }
@@ -151,16 +154,16 @@ pub fn of(facts: &Facts, site: &SiteRules) -> Option<Redirection> {
 
 /// Whether a request came to another address than the site's one. Orders come from this machine, in the clear; the proof that
 /// a host is ours is asked for in the clear too, also from servers that answer it out of a folder (RFC 8555 section 8.3).
-fn is_away(facts: &Facts, home: &Home) -> bool {
-    let is_elsewhere = (home.https.is_some() && facts.scheme() == Scheme::Http)
+fn is_away(facts: &Facts, home: &Home, https: Option<u16>) -> bool {
+    let is_elsewhere = (https.is_some() && facts.scheme() == Scheme::Http)
         || home.host.as_ref().is_some_and(|host| host != facts.host());
     is_elsewhere
         && !matches!(facts.method(), Method::Purge | Method::Ban)
         && !facts.path().starts_with(CHALLENGES)
 }
 
-fn home(facts: &Facts, home: &Home) -> Option<Redirection> {
-    let goes_to_tls = home.https.filter(|_| facts.scheme() == Scheme::Http);
+fn home(facts: &Facts, home: &Home, https: Option<u16>) -> Option<Redirection> {
+    let goes_to_tls = https.filter(|_| facts.scheme() == Scheme::Http);
     let host = match &home.host {
         Some(host) if !(goes_to_tls.is_some() && home.secure_first) => host,
         _ => facts.host(),

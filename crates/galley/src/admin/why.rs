@@ -255,7 +255,7 @@ fn elsewhere(exchange: &Exchange<'_>, wanted: &Wanted) -> Option<Redirection> {
     if wanted.url.starts_with("https://") {
         rules.to_mut().home.https = None;
     }
-    redirect::of(&exchange.facts, &rules)
+    redirect::of(&exchange.facts, &rules, true)
 }
 
 /// What a request that is refused at its head has no answers about.

@@ -78,7 +78,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Ans
         }
         _ => {}
     }
-    if let Some(answer) = redirect::answer(exchange)? {
+    if let Some(answer) = redirect::answer(services, exchange)? {
         return Ok(answer);
     }
     if exchange.site.core.rules.preset == Preset::None {

@@ -7,11 +7,14 @@ use http::header::{self, HeaderMap, HeaderValue};
 
 use super::answer::{Answer, Body};
 use super::exchange::Exchange;
+use super::site::{Services, Site};
 use crate::fault::Fault;
 
 /// The redirect of a request that is to be asked elsewhere. Comes before anything stored is looked at.
-pub fn answer(exchange: &Exchange<'_>) -> Result<Option<Answer>, Fault> {
-    let Some(found) = redirect::of(&exchange.facts, &exchange.site.core.rules) else {
+pub fn answer(services: &Services, exchange: &Exchange<'_>) -> Result<Option<Answer>, Fault> {
+    let (facts, site) = (&exchange.facts, &exchange.site);
+    let has_tls = !waits_for_certificate(services, site, facts.host());
+    let Some(found) = redirect::of(facts, &site.core.rules, has_tls) else {
         return Ok(None);
     };
     let location = HeaderValue::from_bytes(&found.location).map_err(|_| {
@@ -28,4 +31,9 @@ pub fn answer(exchange: &Exchange<'_>) -> Result<Option<Answer>, Fault> {
         Body::Bytes(Bytes::new()),
         Outcome::Redirect,
     )))
+}
+
+/// Whether the first certificate of a site that gets its own is still on its way.
+fn waits_for_certificate(services: &Services, site: &Site, host: &str) -> bool {
+    services.acme.is_some() && site.speaks_tls && services.certificates.find(Some(host)).is_none()
 }

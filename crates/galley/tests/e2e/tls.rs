@@ -313,9 +313,9 @@ fn a_renewed_certificate_is_shown_at_once_and_no_handshake_fails() {
         let new = authority.issue(&dir, "site", &["example.test"]);
         wait_for("the new certificate", PATIENCE, || shown() == new);
         ends.store(true, Ordering::Relaxed);
-        threads
-            .into_iter()
-            .for_each(|thread| thread.join().unwrap());
+        for thread in threads {
+            thread.join().unwrap();
+        }
     });
     assert!(served.into_inner() > 0);
     assert!(standing.all_of(CLOSE.as_bytes()).contains("hello"));

@@ -1,4 +1,4 @@
-//! Upstreams over TLS: an Apache with mod_ssl, whose certificate is in order, for another name, or nobody's that we trust.
+//! Upstreams over TLS: an Apache with `mod_ssl`, whose certificate is in order, for another name, or nobody's that we trust.
 
 use std::fs;
 use std::net::TcpListener;

@@ -23,7 +23,7 @@ fn facts(method: &str, url: &str, scheme: Scheme, site: &SiteRules) -> Facts {
 
 fn went(method: &str, url: &str, scheme: Scheme, site: &SiteRules) -> String {
     let facts = facts(method, url, scheme, site);
-    let found = of(&facts, site);
+    let found = of(&facts, site, true);
     assert!(may_apply(&facts, site) || found.is_none(), "{url}");
     found.map_or_else(String::new, |found| {
         format!(
@@ -83,6 +83,19 @@ fn a_site_has_one_address() {
         (&steps, "GET", Https, "a.org/x", "301 https://www.a.org/x"),
     ] {
         assert_eq!(went(method, url, scheme, site), expected, "{method} {url}");
+    }
+}
+
+#[test]
+fn nobody_is_sent_to_tls_that_cannot_be_spoken_yet() {
+    let both = home(Some(443), Some("www.a.org"), false);
+    for (url, expected) in [
+        ("www.a.org/x", None),
+        ("a.org/x", Some("http://www.a.org/x")),
+    ] {
+        let found = of(&facts("GET", url, Scheme::Http, &both), &both, false);
+        let location = found.map(|found| String::from_utf8(found.location).unwrap());
+        assert_eq!(location.as_deref(), expected, "{url}");
     }
 }
 
@@ -224,7 +237,7 @@ proptest! {
             upgrade: false,
         };
         if facts.gather(&line, std::iter::empty(), &site).is_ok()
-            && let Some(found) = of(&facts, &site)
+            && let Some(found) = of(&facts, &site, true)
         {
             let location = String::from_utf8(found.location).unwrap();
             prop_assert!(location.bytes().all(|byte| byte.is_ascii_graphic()), "{}", location);
