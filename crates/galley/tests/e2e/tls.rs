@@ -137,6 +137,30 @@ fn an_upstream_hears_of_https() {
 }
 
 #[test]
+fn what_comes_in_the_clear_is_sent_to_tls() {
+    let authority = Authority::new();
+    let plan = Plan::files()
+        .file("index.html", "one\n")
+        .server("listen_tls = [\"127.0.0.1:0\"]")
+        .site("hsts = \"1h\"\nhttps_port = 8443\ntls = { cert = \"{dir}/site.pem\", key = \"{dir}/site.key\" }");
+    authority.issue(plan.scratch.path(), "site", &["example.test"]);
+    let stage = plan.start();
+    let answer = stage.get("/?a=1").expect_status(301);
+    let there = "https://example.test:8443/?a=1";
+    assert_eq!(answer.field("location"), Some(there));
+    // In the clear anybody could say it (RFC 6797 section 7.2).
+    assert_eq!(answer.field("strict-transport-security"), None);
+    let url = format!("https://example.test:{}/", tls_addr(&stage).port());
+    for version in ["--http1.1", "--http2"] {
+        let said = curl(&stage, "example.test", &["-i", version, &url]).to_lowercase();
+        assert!(
+            said.contains("strict-transport-security: max-age=3600"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn openssl_agrees_on_versions_and_resumes() {
     let authority = Authority::new();
     let stage = over_tls(Plan::files().file("index.html", "hello\n"), &authority).start();

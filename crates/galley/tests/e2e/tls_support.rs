@@ -101,15 +101,16 @@ impl Authority {
     }
 }
 
-/// A plan whose site `example.test` is reached in plain first, and over TLS second; its certificate is `site.pem`.
+/// A plan whose site `example.test` answers in plain first, and over TLS second; its certificate is `site.pem`.
 pub fn over_tls(plan: Plan, authority: &Authority) -> Plan {
     authority.issue(
         plan.scratch.path(),
         "site",
         &["example.test", "www.example.test"],
     );
-    plan.server("listen_tls = [\"127.0.0.1:0\"]")
-        .site("tls = { cert = \"{dir}/site.pem\", key = \"{dir}/site.key\" }")
+    plan.server("listen_tls = [\"127.0.0.1:0\"]").site(
+        "https_redirect = false\ntls = { cert = \"{dir}/site.pem\", key = \"{dir}/site.key\" }",
+    )
 }
 
 /// Where a stage speaks TLS.
