@@ -1,7 +1,7 @@
 //! Certificates by themselves: ACME (RFC 8555) for the sites that ask for it with `tls = "auto"`.
 //!
-//! One task per certificate ([`keeper`]) decides when to order by pure rules ([`schedule`]), orders ([`order`]) with the one
-//! account of the directory ([`account`]), writes what it got to disk ([`store`]) and hands it to the handshakes. What is
+//! One task per certificate (`keeper`) decides when to order by pure rules (`schedule`), orders (`order`) with the one
+//! account of the directory (`account`), writes what it got to disk (`store`) and hands it to the handshakes. What is
 //! stored is handed over before the first listener opens, so that a restart orders nothing. A certificate that is in
 //! use stays in use until another one is there, whatever fails meanwhile. Nothing here is on a visitor's way: front
 //! cores look at the tokens under way ([`Acme::answer`]) for requests to [`CHALLENGES`] alone.
