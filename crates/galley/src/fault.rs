@@ -67,6 +67,12 @@ impl Fault {
             | RefusedWhy::Timeout
             | RefusedWhy::ClientGone
             | RefusedWhy::Denied
+            | RefusedWhy::Network
+            | RefusedWhy::Admin
+            | RefusedWhy::Password
+            | RefusedWhy::Limited
+            | RefusedWhy::XmlRpc
+            | RefusedWhy::Authors
             | RefusedWhy::Method
             | RefusedWhy::NotFound
             | RefusedWhy::OnlyIfCached
@@ -127,7 +133,13 @@ pub fn status(why: RefusedWhy) -> u16 {
         RefusedWhy::HeadTooLarge => 431,
         RefusedWhy::BodyTooLarge => 413,
         RefusedWhy::Timeout | RefusedWhy::ClientGone => 408,
-        RefusedWhy::Denied => 403,
+        RefusedWhy::Denied
+        | RefusedWhy::Network
+        | RefusedWhy::Admin
+        | RefusedWhy::XmlRpc
+        | RefusedWhy::Authors => 403,
+        RefusedWhy::Password => 401,
+        RefusedWhy::Limited => 429,
         RefusedWhy::Method => 405,
         RefusedWhy::NotFound => 404,
         RefusedWhy::OnlyIfCached | RefusedWhy::UpstreamTimeout | RefusedWhy::MustRevalidate => 504,
@@ -142,6 +154,7 @@ pub fn status(why: RefusedWhy) -> u16 {
 pub fn public_text(status: u16) -> &'static str {
     match status {
         400 => "The request could not be understood.",
+        401 => "This address is open to those with a name and a password.",
         403 => "This address is not open to visitors.",
         404 => "There is nothing at this address.",
         405 => "This method is not possible here.",
@@ -150,6 +163,7 @@ pub fn public_text(status: u16) -> &'static str {
         414 => "The address is too long.",
         417 => "The expectation cannot be met.",
         421 => "This server does not serve that host.",
+        429 => "Too many requests came from your address. Please try again in a moment.",
         431 => "The request's header fields are too large.",
         501 => "The request asks for something that is not supported.",
         502 => "The site could not answer. Please try again in a moment.",

@@ -3,10 +3,11 @@
 //! Values in, verdict out: no input or output, no clock (`now` is an argument), no runtime, no state. Every function is
 //! total over any input, because all of its input is hostile: it comes from clients and upstreams.
 //!
-//! Request side: [`facts`] reads a request head once; [`key`], [`forward`] and [`cgi`] work from what it found.
+//! Request side: [`facts`] reads a request head once; [`access`], [`key`], [`forward`] and [`cgi`] work from what it found.
 //! Response side: [`storable`] judges what may be kept and for how long, [`lookup`] whether a kept entry may answer,
 //! [`conditional`], [`range`] and [`encoding`] in which form. [`redirect`] says which requests belong elsewhere, [`headers`] what a site changes about its answers, [`class`] who waits with whom for an upstream. [`outcome`] holds the words that explain all of it.
 
+pub mod access;
 pub mod cache_control;
 pub mod cgi;
 pub mod class;

@@ -147,8 +147,20 @@ words! {
         Timeout = "timeout",
         /// The client left before it had an answer; in the log only.
         ClientGone = "client-gone",
-        /// Not allowed.
+        /// A name that is never sent.
         Denied = "denied",
+        /// The client's address may not ask for this.
+        Network = "network",
+        /// The administration, and the client's address is none of those that administer.
+        Admin = "admin",
+        /// A name and a password are wanted.
+        Password = "password",
+        /// The client asks too often.
+        Limited = "limited",
+        /// XML-RPC, or a method of it, that is not served.
+        XmlRpc = "xmlrpc",
+        /// It asks for the names of users.
+        Authors = "authors",
         /// A method that is not served.
         Method = "method",
         /// No such file, and nothing behind us to ask.

@@ -159,6 +159,17 @@ pub(crate) fn split_pair(part: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
+/// The parameters of a query or an urlencoded body: the name of the PHP variable that each sets, and its value as sent.
+pub(crate) fn variables(raw: &[u8]) -> impl Iterator<Item = (Vec<u8>, &[u8])> {
+    let parts = raw.split(|&b| b == b'&').filter(|part| !part.is_empty());
+    parts.map(|part| {
+        let (name, value) = split_pair(part);
+        let mut variable: Vec<u8> = Decoded(name).collect();
+        rename(&mut variable, 0);
+        (variable, value)
+    })
+}
+
 /// The decoded name, behind what `work` already holds.
 fn decoded<'w>(name: &[u8], named: usize, work: &'w mut Vec<u8>) -> &'w [u8] {
     work.extend(Decoded(name));

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
+use crate::access::{Access, SiteAccess};
 use crate::headers::Changes;
 use crate::pattern::Pattern;
 use crate::redirect::{Home, Redirect};
@@ -46,6 +47,8 @@ pub struct SiteRules {
     pub changes: Changes,
     /// `Strict-Transport-Security` (RFC 6797), where it is asked for.
     pub hsts: Option<HeaderValue>,
+    /// Who may ask for what.
+    pub access: SiteAccess,
     /// `[[site.rule]]` in file order; the first that matches applies, alone.
     pub rules: Vec<Rule>,
 }
@@ -129,6 +132,8 @@ pub struct Rule {
     pub request_body: Option<u64>,
     /// Patience with the upstream, in place of the site's.
     pub patience: Patience,
+    /// Who may ask for these paths.
+    pub access: Access,
 }
 
 /// How long the upstream may be silent, where a rule says so.

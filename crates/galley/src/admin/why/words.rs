@@ -260,6 +260,27 @@ pub(super) fn refused(why: RefusedWhy) -> Advice {
             "this name is never sent, or a `.htaccess` closes it",
             "rename the file, or look into the `.htaccess` files on its way",
         ),
+        RefusedWhy::Network => Advice::new(
+            "this address may not ask for it",
+            "look at `allow` and `deny` of the site and of the rule that applies",
+        ),
+        RefusedWhy::Admin => Advice::new(
+            "this is for administrators, and the address is in none of the networks of `admin_allow`",
+            "add the network to `admin_allow`; visitors need none of this",
+        ),
+        RefusedWhy::Password => Advice::fine("a name and a password are wanted"),
+        RefusedWhy::Limited => Advice::new(
+            "the client asks more often than `limit`, `login_limit` or `xmlrpc_limit` lets one",
+            "raise the limit, or name networks that share one address in `limit_exempt`",
+        ),
+        RefusedWhy::XmlRpc => Advice::new(
+            "`xmlrpc` says that this is not served",
+            "if a program needs it, say `xmlrpc = \"on\"` in the site",
+        ),
+        RefusedWhy::Authors => Advice::new(
+            "it asks for the names of users, and `hide_authors` is on",
+            "if an application needs them, it can log in",
+        ),
         RefusedWhy::Method => Advice::fine("this method is not served here"),
         RefusedWhy::NotFound => Advice::new(
             "there is no such file, and no PHP that could answer",

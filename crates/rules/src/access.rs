@@ -1,0 +1,267 @@
+//! Who may ask for what: networks, passwords, limits, and what WordPress shows to administrators alone.
+//!
+//! [`judge`] is asked before the cache, a file or PHP is, with the head alone. It refuses, or says what is still demanded: a
+//! token of a bucket, a password, a look at the body. It keeps no state: buckets and passwords are the server's.
+//! A site says what holds everywhere; a rule's own word stands in its place, each of the four by itself.
+
+mod admin;
+mod authors;
+mod limit;
+pub mod passwords;
+pub mod xmlrpc;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+
+use crate::facts::{Facts, Method};
+use crate::outcome::RefusedWhy;
+use crate::site::{Preset, SiteRules};
+
+pub use self::admin::{Area, area, is_visitors_form};
+pub use self::authors::{asks_in_body, asks_in_head};
+pub use self::limit::{Limit, TICKS_PER_S, Taken};
+use self::xmlrpc::XmlRpc;
+
+/// What a site or one of its rules says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Who may ask; nothing said: everybody.
+    pub allow: Said<Vec<IpNet>>,
+    /// Who may not, also where `allow` names him.
+    pub deny: Said<Vec<IpNet>>,
+    /// How often one client may ask.
+    pub limit: Said<Limit>,
+    /// The file with the names and passwords of those who may ask.
+    pub password: Said<PathBuf>,
+}
+
+/// What is said of one thing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Said<T> {
+    /// Nothing: as around it.
+    #[default]
+    Nothing,
+    /// That there is none, whatever is said around it.
+    Off,
+    /// This.
+    Is(T),
+}
+
+impl<T> Said<T> {
+    /// What is, if anything.
+    pub fn get(&self) -> Option<&T> {
+        match self {
+            Self::Is(value) => Some(value),
+            Self::Nothing | Self::Off => None,
+        }
+    }
+
+    fn is_silent(&self) -> bool {
+        matches!(self, Self::Nothing)
+    }
+}
+
+impl Access {
+    fn is_silent(&self) -> bool {
+        self.allow.is_silent()
+            && self.deny.is_silent()
+            && self.limit.is_silent()
+            && self.password.is_silent()
+    }
+}
+
+/// What a site says beside that.
+#[derive(Clone, Debug, Default)]
+pub struct SiteAccess {
+    /// For all paths for which no rule says otherwise.
+    pub common: Access,
+    /// Who may administer; empty: whoever can log in.
+    pub admin_allow: Vec<IpNet>,
+    /// How often one client may send something to `wp-login.php`.
+    pub login_limit: Option<Limit>,
+    /// How often one client may ask `xmlrpc.php`.
+    pub xmlrpc_limit: Option<Limit>,
+    /// What of XML-RPC there is.
+    pub xmlrpc: XmlRpc,
+    /// Whether names of users are not told to strangers.
+    pub hide_authors: bool,
+    /// Whether PHP gets the name and password that a request was let in with.
+    pub forwards_password: bool,
+}
+
+impl SiteRules {
+    /// Whether nothing that a `GET` asks for is kept from anybody: such a site's hits are not judged.
+    pub fn is_open(&self) -> bool {
+        self.access.common.is_silent()
+            && self.access.admin_allow.is_empty()
+            && !self.access.hide_authors
+            && self.rules.iter().all(|rule| rule.access.is_silent())
+    }
+}
+
+/// Who says what applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum By {
+    /// The site.
+    Site,
+    /// Its rule of this index.
+    Rule(usize),
+}
+
+/// Why a request goes no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Barred {
+    /// `deny` names the client.
+    Denied(By),
+    /// `allow` does not.
+    NotAllowed(By),
+    /// `admin_allow` does not, and this is for administrators.
+    NotAdmin,
+    /// There is no XML-RPC.
+    XmlRpc,
+    /// It asks who the authors are.
+    Authors,
+}
+
+impl Barred {
+    /// The reason in the words of log and header.
+    pub const fn why(self) -> RefusedWhy {
+        match self {
+            Self::Denied(_) | Self::NotAllowed(_) => RefusedWhy::Network,
+            Self::NotAdmin => RefusedWhy::Admin,
+            Self::XmlRpc => RefusedWhy::XmlRpc,
+            Self::Authors => RefusedWhy::Authors,
+        }
+    }
+}
+
+/// What is demanded of a request that is not barred.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Demands<'s> {
+    /// A token of each of these buckets.
+    pub limits: [Option<(Bucket, &'s Limit)>; 2],
+    /// A name and a password of this one's file.
+    pub password: Option<By>,
+    /// A look at its body.
+    pub body: Option<BodyCheck>,
+}
+
+impl Demands<'_> {
+    /// Whether nothing is.
+    pub fn are_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What a client's tokens are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bucket {
+    /// A site's or a rule's own.
+    Of(By),
+    /// What is sent to `wp-login.php`.
+    Login,
+    /// `xmlrpc.php`.
+    XmlRpc,
+    /// Passwords that have to be compared.
+    Password,
+}
+
+/// What is looked for in a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyCheck {
+    /// Methods of XML-RPC that are not served.
+    XmlRpc,
+    /// Whether it makes of a visitor's form one of administrators.
+    VisitorsForm,
+    /// Whether it asks who the authors are.
+    Authors,
+}
+
+/// Who may ask, and on what terms. Does not allocate for what a stored page or a file may answer.
+pub fn judge<'s>(
+    site: &'s SiteRules,
+    facts: &Facts,
+    client: IpAddr,
+) -> Result<Demands<'s>, Barred> {
+    let client = client.to_canonical();
+    let access = &site.access;
+    networks(site, facts, client)?;
+    let area = area(facts);
+    let is_stranger = !access.admin_allow.is_empty() && !names(&access.admin_allow, client);
+    if is_stranger && area == Area::Admins {
+        return Err(Barred::NotAdmin);
+    }
+    let is_wordpress = site.preset == Preset::WordPress;
+    let is_xmlrpc = is_wordpress && xmlrpc::is_meant(facts);
+    if is_xmlrpc && access.xmlrpc == XmlRpc::Off {
+        return Err(Barred::XmlRpc);
+    }
+    if access.hide_authors && asks_in_head(facts) {
+        return Err(Barred::Authors);
+    }
+    let is_post = facts.method() == Method::Post;
+    let special = if is_xmlrpc {
+        access
+            .xmlrpc_limit
+            .as_ref()
+            .map(|limit| (Bucket::XmlRpc, limit))
+    } else if is_wordpress && is_post && admin::is_login(facts) {
+        access
+            .login_limit
+            .as_ref()
+            .map(|limit| (Bucket::Login, limit))
+    } else {
+        None
+    };
+    let limit = said(site, facts, |access| &access.limit);
+    let body = if is_xmlrpc && is_post && access.xmlrpc == XmlRpc::Limited {
+        Some(BodyCheck::XmlRpc)
+    } else if is_stranger && is_post && area == Area::VisitorsForm {
+        Some(BodyCheck::VisitorsForm)
+    } else if access.hide_authors && authors::may_ask_in_body(facts) {
+        Some(BodyCheck::Authors)
+    } else {
+        None
+    };
+    Ok(Demands {
+        limits: [limit.map(|(by, limit)| (Bucket::Of(by), limit)), special],
+        password: said(site, facts, |access| &access.password).map(|(by, _)| by),
+        body,
+    })
+}
+
+fn networks(site: &SiteRules, facts: &Facts, client: IpAddr) -> Result<(), Barred> {
+    if let Some((by, deny)) = said(site, facts, |access| &access.deny)
+        && names(deny, client)
+    {
+        return Err(Barred::Denied(by));
+    }
+    match said(site, facts, |access| &access.allow) {
+        Some((by, allow)) if !names(allow, client) => Err(Barred::NotAllowed(by)),
+        _ => Ok(()),
+    }
+}
+
+/// What holds for a request: the rule's own word, else the site's.
+fn said<'s, T>(
+    site: &'s SiteRules,
+    facts: &Facts,
+    of: impl Fn(&'s Access) -> &'s Said<T>,
+) -> Option<(By, &'s T)> {
+    let rule = facts
+        .rule()
+        .and_then(|index| Some((By::Rule(index), of(&site.rules.get(index)?.access))));
+    match rule {
+        Some((by, said)) if !said.is_silent() => said.get().map(|value| (by, value)),
+        _ => of(&site.access.common).get().map(|value| (By::Site, value)),
+    }
+}
+
+fn names(networks: &[IpNet], client: IpAddr) -> bool {
+    networks.iter().any(|network| network.contains(&client))
+}
+
+#[cfg(test)]
+mod tests;

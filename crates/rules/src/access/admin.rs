@@ -1,0 +1,138 @@
+//! Which requests are for administrators: `wp-admin` and `wp-login.php`, less what visitors need of them.
+//!
+//! Visitors meet both without knowing: themes and plugins send forms to `admin-ajax.php` and `admin-post.php`, pages load
+//! styles and scripts from `wp-admin/css` and `wp-admin/js`, the form of a protected post goes to `wp-login.php`, and so do the
+//! link that ends a login and the one in a mail that asks whether a person wants his data.
+//! `wp-login.php` does what its `action` says, and goes by other parameters as well (`key`, `checkemail`); in PHP a parameter
+//! of the body wins over that of the address. So what is let through is a closed list of actions with the parameters that
+//! each has, and the form's body is held to a list of its own.
+
+use crate::facts::{Facts, Method};
+use crate::query::{Decoded, variables};
+
+/// Whom a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Area {
+    /// It is not in the administration.
+    Outside,
+    /// It is, and everybody may ask.
+    Visitors,
+    /// The form of a protected post: everybody may send it, if its body is nothing else ([`is_visitors_form`]).
+    VisitorsForm,
+    /// Administrators.
+    Admins,
+}
+
+/// Whom a request is for. Segments count at any depth, since WordPress may live in a directory, a network may hold sites in
+/// directories, and PHP is given what follows a script (`/wp-login.php/x`).
+pub fn area(facts: &Facts) -> Area {
+    let path = facts.decoded_path();
+    if is_login(facts) {
+        return login(facts);
+    }
+    match below_admin(path) {
+        None => Area::Outside,
+        Some(rest) if is_for_visitors(rest) => Area::Visitors,
+        Some(_) => Area::Admins,
+    }
+}
+
+/// Whether `wp-login.php` is asked.
+pub(super) fn is_login(facts: &Facts) -> bool {
+    segments(facts.decoded_path()).any(|segment| segment.eq_ignore_ascii_case(LOGIN))
+}
+
+/// Whether an urlencoded body is the form of a protected post and nothing else.
+pub fn is_visitors_form(content_type: &[u8], body: &[u8]) -> bool {
+    is_urlencoded(content_type) && variables(body).all(|(name, _)| is_one_of(&name, FORM_FIELDS))
+}
+
+/// Whether PHP reads a body of this type as a form in one piece.
+pub(super) fn is_urlencoded(content_type: &[u8]) -> bool {
+    let media_type = content_type
+        .split(|&b| b == b';')
+        .next()
+        .unwrap_or_default();
+    media_type
+        .trim_ascii()
+        .eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
+}
+
+fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|&b| b == b'/')
+}
+
+/// What follows the first `/wp-admin`, without its slash.
+fn below_admin(path: &[u8]) -> Option<&[u8]> {
+    let mut at = 0;
+    for segment in segments(path) {
+        at += segment.len() + 1;
+        if segment.eq_ignore_ascii_case(b"wp-admin") {
+            return Some(path.get(at..).unwrap_or_default());
+        }
+    }
+    None
+}
+
+fn is_for_visitors(below: &[u8]) -> bool {
+    let first = segments(below).next().unwrap_or_default();
+    let has_script = || {
+        below
+            .windows(4)
+            .any(|window| window.eq_ignore_ascii_case(b".php"))
+    };
+    match first {
+        b"css" | b"js" | b"images" => first.len() < below.len() && !has_script(),
+        _ => is_one_of(
+            below,
+            &[b"admin-ajax.php", b"admin-post.php", b"load-styles.php"],
+        ),
+    }
+}
+
+/// `wp-login.php` by its query. Each parameter must be one that the action has, once.
+fn login(facts: &Facts) -> Area {
+    let raw = facts.raw_query().unwrap_or_default();
+    let is_read = matches!(facts.method(), Method::Get | Method::Head);
+    // An index makes an array of a parameter, which is no action to WordPress, so that it shows the form of a login.
+    let has_index = Decoded(raw).any(|byte| byte == b'[');
+    let Some(action) = only(raw, b"action").filter(|_| !has_index) else {
+        return Area::Admins;
+    };
+    let known: (&[&[u8]], Area) = match (action.as_slice(), is_read) {
+        (b"postpass", _) => (&[b"action", b"redirect_to", b"wp_lang"], Area::VisitorsForm),
+        (b"logout", true) => (
+            &[b"action", b"redirect_to", b"wp_lang", b"_wpnonce"],
+            Area::Visitors,
+        ),
+        (b"confirmaction", true) => (
+            &[b"action", b"request_id", b"confirm_key", b"wp_lang"],
+            Area::Visitors,
+        ),
+        _ => return Area::Admins,
+    };
+    if variables(raw).all(|(name, _)| is_one_of(&name, known.0)) {
+        known.1
+    } else {
+        Area::Admins
+    }
+}
+
+/// The decoded value of a parameter that is there once.
+fn only(raw: &[u8], wanted: &[u8]) -> Option<Vec<u8>> {
+    let mut values = variables(raw).filter(|(name, _)| name == wanted);
+    let (_, value) = values.next()?;
+    values
+        .next()
+        .is_none()
+        .then(|| Decoded(value).collect::<Vec<u8>>())
+}
+
+fn is_one_of(name: &[u8], known: &[&[u8]]) -> bool {
+    known.contains(&name)
+}
+
+const LOGIN: &[u8] = b"wp-login.php";
+
+/// What WordPress's form of a protected post has, since 6.8 with where to go from there.
+const FORM_FIELDS: &[&[u8]] = &[b"post_password", b"Submit", b"submit", b"redirect_to"];

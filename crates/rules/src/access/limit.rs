@@ -1,0 +1,183 @@
+//! Token buckets, as the generic cell rate algorithm has them (ITU-T I.371): all of a bucket is the moment at which it will
+//! be full again.
+//!
+//! Decides with the state and the time as arguments; who keeps the state is not known here.
+
+use std::time::Duration;
+
+/// So many requests in so much time, and how many at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    count: u64,
+    per_s: u64,
+    burst: u64,
+}
+
+/// What became of a request for a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// There was one; the bucket's new state.
+    Token(u64),
+    /// There is one again after so long.
+    None(Duration),
+}
+
+/// States count sixteenths of a millisecond, so that a thousand tokens a second still are told apart.
+pub const TICKS_PER_S: u64 = 16_000;
+
+impl Limit {
+    /// `count` tokens every `per_s` seconds, at most `burst` at once. `None` where a number is 0 or far too large.
+    pub fn new(count: u64, per_s: u64, burst: u64) -> Option<Self> {
+        let is_sane = (1..=MOST_PER_S.saturating_mul(per_s)).contains(&count)
+            && (1..=DAY_S).contains(&per_s)
+            && (1..=MOST_BURST).contains(&burst);
+        let limit = Self {
+            count,
+            per_s,
+            burst,
+        };
+        (is_sane && limit.depth() <= MOST_DEPTH).then_some(limit)
+    }
+
+    /// Reads a rate as `10/m`: the number, and the seconds of its unit, which is `s`, `m`, `h` or `d`.
+    pub fn parse_rate(text: &str) -> Option<(u64, u64)> {
+        let (count, unit) = text.split_once('/')?;
+        let per_s = match unit.trim() {
+            "s" => 1,
+            "m" => 60,
+            "h" => 3_600,
+            "d" => DAY_S,
+            _ => return None,
+        };
+        let count = count.trim();
+        let is_number = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
+        Some((count.parse().ok().filter(|_| is_number)?, per_s))
+    }
+
+    /// Takes a token at `now` from a bucket that will be full at `full_at`, both in ticks. A moment long gone, such as 0, is a
+    /// full bucket.
+    pub fn take(&self, full_at: u64, now: u64) -> Taken {
+        let full_at = full_at.max(now).saturating_add(self.interval());
+        let bound = now.saturating_add(self.depth());
+        match full_at.checked_sub(bound) {
+            Some(wait @ 1..) => {
+                let ms = wait.div_ceil(TICKS_PER_S / 1_000);
+                Taken::None(Duration::from_millis(ms))
+            }
+            _ => Taken::Token(full_at),
+        }
+    }
+
+    /// As the file writes it: `10/m`.
+    pub fn rate(&self) -> String {
+        let unit = match self.per_s {
+            1 => "s",
+            60 => "m",
+            3_600 => "h",
+            _ => "d",
+        };
+        format!("{}/{unit}", self.count)
+    }
+
+    /// How many at once.
+    pub fn burst(&self) -> u64 {
+        self.burst
+    }
+
+    /// Ticks until a token comes back.
+    fn interval(&self) -> u64 {
+        (self.per_s * TICKS_PER_S / self.count).max(1)
+    }
+
+    /// Ticks until an empty bucket is full.
+    fn depth(&self) -> u64 {
+        self.interval().saturating_mul(self.burst)
+    }
+}
+
+const DAY_S: u64 = 86_400;
+const MOST_PER_S: u64 = 1_000;
+const MOST_BURST: u64 = 100_000;
+
+/// A year: a state must fit into the 44 bits that its keeper has for it.
+const MOST_DEPTH: u64 = 366 * DAY_S * TICKS_PER_S;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn rates_are_read() {
+        for (text, wanted) in [
+            ("10/m", Some((10, 60))),
+            ("1/s", Some((1, 1))),
+            ("5 / h", Some((5, 3_600))),
+            ("3/d", Some((3, 86_400))),
+            ("10", None),
+            ("10/w", None),
+            ("/m", None),
+            ("+1/m", None),
+            ("1.5/s", None),
+            ("99999999999999999999/s", None),
+        ] {
+            assert_eq!(Limit::parse_rate(text), wanted, "{text}");
+        }
+        assert!(Limit::new(0, 60, 1).is_none() && Limit::new(1, 60, 0).is_none());
+        assert!(Limit::new(1_001, 1, 1).is_none() && Limit::new(1, 86_400, 100_000).is_none());
+        assert_eq!(Limit::new(10, 60, 5).unwrap().rate(), "10/m");
+    }
+
+    #[test]
+    fn a_burst_goes_at_once_and_the_rate_after_it() {
+        let limit = Limit::new(10, 60, 5).unwrap();
+        let mut state = 0;
+        let now = 1_000 * TICKS_PER_S;
+        for _ in 0..5 {
+            let Taken::Token(next) = limit.take(state, now) else {
+                panic!("refused within the burst");
+            };
+            state = next;
+        }
+        assert_eq!(limit.take(state, now), Taken::None(Duration::from_secs(6)));
+        let later = now + 4 * TICKS_PER_S;
+        assert_eq!(
+            limit.take(state, later),
+            Taken::None(Duration::from_secs(2))
+        );
+        assert!(matches!(
+            limit.take(state, now + 6 * TICKS_PER_S),
+            Taken::Token(_)
+        ));
+    }
+
+    proptest! {
+        // However requests are spread, no more are granted than the burst and what came back meanwhile.
+        #[test]
+        fn never_more_than_burst_and_rate(
+            count in 1..2_000_u64, per in 0..4_usize, burst in 1..200_u64,
+            gaps in proptest::collection::vec(0..200_000_u64, 1..300),
+        ) {
+            let per_s = [1, 60, 3_600, 86_400][per];
+            let Some(limit) = Limit::new(count, per_s, burst) else { return Ok(()) };
+            let (mut state, mut now, mut granted) = (0, 1_u64 << 30, 0_u64);
+            let began = now;
+            for gap in gaps {
+                now += gap;
+                if let Taken::Token(next) = limit.take(state, now) {
+                    state = next;
+                    granted += 1;
+                }
+            }
+            // The interval is rounded down, by at most a tick.
+            let back = (now - began) / (per_s * TICKS_PER_S / count).max(1);
+            prop_assert!(granted <= burst + back + 1, "{granted} > {burst} + {back}");
+        }
+
+        #[test]
+        fn any_state_is_judged(state: u64, now: u64, text in "\\PC{0,12}") {
+            let _ = Limit::new(1, 1, 1).unwrap().take(state, now);
+            let _ = Limit::parse_rate(&text);
+        }
+    }
+}

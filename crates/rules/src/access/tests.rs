@@ -1,0 +1,460 @@
+//! Tables of who may ask for what, and that nothing breaks the readers.
+
+use std::net::IpAddr;
+
+use proptest::prelude::*;
+
+use super::xmlrpc::{Call, Scanner};
+use super::*;
+use crate::facts::Line;
+use crate::site::Rule;
+
+fn facts_of(method: &str, target: &str, fields: &[(&str, &str)], site: &SiteRules) -> Facts {
+    let mut facts = Facts::default();
+    let line = Line {
+        method,
+        target: target.as_bytes(),
+        scheme: crate::facts::Scheme::Http,
+        host: "example.test",
+        has_body: method == "POST",
+        upgrade: false,
+    };
+    let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
+    facts.gather(&line, fields, site).unwrap();
+    facts
+}
+
+fn networks_of(list: &[&str]) -> Vec<IpNet> {
+    list.iter()
+        .map(|text| {
+            text.parse()
+                .unwrap_or_else(|_| IpNet::from(text.parse::<IpAddr>().unwrap()))
+        })
+        .collect()
+}
+
+fn judged<'s>(
+    site: &'s SiteRules,
+    method: &str,
+    target: &str,
+    client: &str,
+) -> Result<Demands<'s>, Barred> {
+    let facts = facts_of(method, target, &[], site);
+    judge(site, &facts, client.parse().unwrap())
+}
+
+#[test]
+fn lists_of_networks_bar() {
+    let rule = |path: &str, access: Access| Rule {
+        path: path.to_owned(),
+        access,
+        ..Rule::default()
+    };
+    let site = SiteRules {
+        access: SiteAccess {
+            common: Access {
+                allow: Said::Is(networks_of(&["10.0.0.0/8", "2001:db8::/32"])),
+                deny: Said::Is(networks_of(&["10.9.0.0/16"])),
+                ..Access::default()
+            },
+            ..SiteAccess::default()
+        },
+        rules: vec![
+            rule(
+                "/open*",
+                Access {
+                    allow: Said::Off,
+                    ..Access::default()
+                },
+            ),
+            rule(
+                "/inner*",
+                Access {
+                    allow: Said::Is(networks_of(&["127.0.0.1"])),
+                    deny: Said::Off,
+                    ..Access::default()
+                },
+            ),
+        ],
+        ..SiteRules::default()
+    };
+    let deny_site = Err(Barred::Denied(By::Site));
+    for (target, client, wanted) in [
+        ("/", "10.1.2.3", Ok(())),
+        ("/", "::ffff:10.1.2.3", Ok(())),
+        ("/", "2001:db8::5", Ok(())),
+        ("/", "10.9.1.1", deny_site),
+        ("/", "192.0.2.1", Err(Barred::NotAllowed(By::Site))),
+        ("/open", "192.0.2.1", Ok(())),
+        ("/open", "10.9.1.1", deny_site),
+        ("//open", "192.0.2.1", Ok(())),
+        ("/inner/x", "10.1.2.3", Err(Barred::NotAllowed(By::Rule(1)))),
+        (
+            "/%69nner/x",
+            "10.1.2.3",
+            Err(Barred::NotAllowed(By::Rule(1))),
+        ),
+        (
+            "//inner/x",
+            "10.1.2.3",
+            Err(Barred::NotAllowed(By::Rule(1))),
+        ),
+        (
+            "/a/../inner/x",
+            "10.1.2.3",
+            Err(Barred::NotAllowed(By::Rule(1))),
+        ),
+        ("/inner/x", "127.0.0.1", Ok(())),
+    ] {
+        let got = judged(&site, "GET", target, client).map(|_| ());
+        assert_eq!(got, wanted, "{target} from {client}");
+    }
+    assert!(!site.is_open() && SiteRules::default().is_open());
+}
+
+#[test]
+fn administration_is_for_its_networks_and_visitors_get_what_they_need() {
+    let site = SiteRules {
+        access: SiteAccess {
+            admin_allow: networks_of(&["10.0.0.0/8"]),
+            ..SiteAccess::default()
+        },
+        ..SiteRules::default()
+    };
+    let open = [
+        ("GET", "/"),
+        ("GET", "/about-wp-admin/"),
+        ("POST", "/wp-admin/admin-ajax.php"),
+        ("GET", "/wp-admin/admin-ajax.php?action=x&key=y"),
+        ("POST", "/blog/wp-admin/admin-post.php"),
+        ("GET", "/wp-admin/css/login.min.css?ver=6"),
+        ("GET", "/wp-admin/js/password-strength-meter.min.js"),
+        ("GET", "/wp-admin/images/spinner.gif"),
+        ("GET", "/wp-admin/load-styles.php?load=dashicons"),
+        ("POST", "/wp-login.php?action=postpass"),
+        ("POST", "/wp-login.php?action=postpass&redirect_to=%2Fx"),
+        ("GET", "/wp-login.php?action=logout&_wpnonce=0123"),
+        (
+            "GET",
+            "/wp-login.php?action=confirmaction&request_id=1&confirm_key=x",
+        ),
+    ];
+    for (method, target) in open {
+        assert!(
+            judged(&site, method, target, "192.0.2.1").is_ok(),
+            "{method} {target}"
+        );
+    }
+    let closed = [
+        ("GET", "/wp-admin"),
+        ("GET", "/wp-admin/"),
+        ("GET", "/WP-Admin/"),
+        ("GET", "//wp-admin/index.php"),
+        ("GET", "/x/..//wp%2dadmin/index.php"),
+        ("GET", "/blog/wp-admin/users.php"),
+        ("GET", "/wp-admin/users.php/x.css"),
+        ("GET", "/wp-admin/css/../users.php"),
+        ("GET", "/wp-admin/css/x.PHP/x.css"),
+        ("GET", "/wp-admin/css"),
+        ("GET", "/wp-admin/admin-ajax.php/x"),
+        ("GET", "/wp-admin/load-scripts.php"),
+        ("GET", "/wp-login.php"),
+        ("GET", "/wp-login.php/"),
+        ("GET", "/index.php/wp-login.php"),
+        ("POST", "/wp-login.php"),
+        ("POST", "/wp-login.php?action=login"),
+        ("POST", "/wp-login.php?action=logout"),
+        ("GET", "/wp-login.php?action=lostpassword"),
+        ("GET", "/wp-login.php?action=rp&key=x&login=y"),
+        ("GET", "/wp-login.php?action=register"),
+        // PHP takes the later one, and WordPress goes by other names before the action.
+        ("POST", "/wp-login.php?action=postpass&action=login"),
+        ("POST", "/wp-login.php?action=postpass&%61ction=login"),
+        ("POST", "/wp-login.php?action=postpass&key=x"),
+        ("POST", "/wp-login.php?action=postpass&+key=x"),
+        ("POST", "/wp-login.php?action=postpass&key[]=x"),
+        ("POST", "/wp-login.php?action=postpass&checkemail=confirm"),
+        ("POST", "/wp-login.php?action[]=postpass"),
+        ("POST", "/wp-login.php?action[]=x&action=postpass"),
+        ("GET", "/wp-login.php?action=postpass%00"),
+    ];
+    for (method, target) in closed {
+        assert_eq!(
+            judged(&site, method, target, "192.0.2.1").map(|_| ()),
+            Err(Barred::NotAdmin),
+            "{method} {target}"
+        );
+        assert!(
+            judged(&site, method, target, "10.0.0.1").is_ok(),
+            "{method} {target}"
+        );
+    }
+    let demands = judged(&site, "POST", "/wp-login.php?action=postpass", "192.0.2.1").unwrap();
+    assert_eq!(demands.body, Some(BodyCheck::VisitorsForm));
+    let demands = judged(&site, "POST", "/wp-login.php?action=postpass", "10.0.0.1").unwrap();
+    assert_eq!(demands.body, None);
+}
+
+#[test]
+fn the_form_of_a_protected_post_is_nothing_else() {
+    let form = b"application/x-www-form-urlencoded; charset=utf-8".as_slice();
+    for (body, wanted) in [
+        ("post_password=x&Submit=Enter", true),
+        ("post_password=a%26action%3Dlogin", true),
+        ("redirect_to=%2Fx&post_password=x&Submit=Enter", true),
+        ("", true),
+        ("post_password=x&action=login&log=a&pwd=b", false),
+        ("post_password=x&%61ction=login", false),
+        ("post_password=x&+action=login", false),
+        ("post_password=x&action[]=login", false),
+        ("post_password=x&action%00z=login", false),
+        ("log=a&pwd=b", false),
+    ] {
+        assert_eq!(is_visitors_form(form, body.as_bytes()), wanted, "{body}");
+    }
+    assert!(!is_visitors_form(
+        b"multipart/form-data; boundary=x",
+        b"post_password=x"
+    ));
+    assert!(!is_visitors_form(b"", b"post_password=x"));
+}
+
+#[test]
+fn each_client_has_the_buckets_of_what_it_asks_for() {
+    let limit = |count| Limit::new(count, 60, 1).unwrap();
+    let site = SiteRules {
+        access: SiteAccess {
+            common: Access {
+                limit: Said::Is(limit(1)),
+                password: Said::Is("/p".into()),
+                ..Access::default()
+            },
+            login_limit: Some(limit(2)),
+            xmlrpc_limit: Some(limit(3)),
+            xmlrpc: XmlRpc::Limited,
+            ..SiteAccess::default()
+        },
+        rules: vec![Rule {
+            path: "/free*".to_owned(),
+            access: Access {
+                limit: Said::Off,
+                password: Said::Off,
+                ..Access::default()
+            },
+            ..Rule::default()
+        }],
+        ..SiteRules::default()
+    };
+    let buckets = |method: &str, target: &str| {
+        let demands = judged(&site, method, target, "192.0.2.1").unwrap();
+        demands
+            .limits
+            .map(|one| one.map(|(bucket, limit)| (bucket, limit.rate())))
+    };
+    let own = Some((Bucket::Of(By::Site), "1/m".to_owned()));
+    assert_eq!(buckets("GET", "/"), [own.clone(), None]);
+    assert_eq!(buckets("GET", "/wp-login.php"), [own.clone(), None]);
+    let login = Some((Bucket::Login, "2/m".to_owned()));
+    assert_eq!(buckets("POST", "/blog/wp-login.php"), [own.clone(), login]);
+    let xmlrpc = Some((Bucket::XmlRpc, "3/m".to_owned()));
+    assert_eq!(
+        buckets("GET", "/xmlrpc.php?rsd"),
+        [own.clone(), xmlrpc.clone()]
+    );
+    assert_eq!(buckets("POST", "/xmlrpc.php"), [own, xmlrpc]);
+    let free = judged(&site, "GET", "/free", "192.0.2.1").unwrap();
+    assert!(free.are_none());
+    let asked = judged(&site, "POST", "/xmlrpc.php", "192.0.2.1").unwrap();
+    assert_eq!(asked.password, Some(By::Site));
+    assert_eq!(asked.body, Some(BodyCheck::XmlRpc));
+}
+
+#[test]
+fn names_of_authors_are_not_told() {
+    let site = SiteRules {
+        access: SiteAccess {
+            hide_authors: true,
+            ..SiteAccess::default()
+        },
+        ..SiteRules::default()
+    };
+    for target in [
+        "/?author=1",
+        "/?x&author=-1",
+        "/?%61uthor=1",
+        "/?+author=1",
+        "/?author[]=1",
+        "/?author%00=1",
+        "/index.php?author=2",
+        "/wp-json/wp/v2/users",
+        "/wp-json/wp/v2/users/1",
+        "/wp-json/WP/v2/Users/1",
+        "/blog/wp-json//wp/v2/users?per_page=100",
+        "/?rest_route=/wp/v2/users",
+        "/?rest.route=%2Fwp%2Fv2%2Fusers%2F1",
+        "/wp-sitemap-users-1.xml",
+    ] {
+        let facts = facts_of("GET", target, &[], &site);
+        assert!(asks_in_head(&facts), "{target}");
+    }
+    for target in [
+        "/",
+        "/author/jane/",
+        "/?authors=1",
+        "/?s=author",
+        "/wp-admin/edit.php?author=1",
+        "/wp-json/wp/v2/posts?author=1",
+        "/wp-json/wp/v2/usersettings",
+        "/wp-sitemap-posts-1.xml",
+        "/?rest_route=/wp/v2/posts",
+    ] {
+        let facts = facts_of("GET", target, &[], &site);
+        assert!(!asks_in_head(&facts), "{target}");
+    }
+    let cookie = [("Cookie", "wordpress_logged_in_0123=x")];
+    let facts = facts_of("GET", "/wp-json/wp/v2/users?who=authors", &cookie, &site);
+    assert!(!asks_in_head(&facts), "an editor's own");
+
+    let form = b"application/x-www-form-urlencoded".as_slice();
+    let parts = b"multipart/form-data; boundary=b".as_slice();
+    assert!(asks_in_body(form, b"a=1&author=1") && !asks_in_body(form, b"a=author"));
+    assert!(asks_in_body(
+        parts,
+        b"--b\r\nContent-Disposition: form-data; name=\"author\"\r\n\r\n1"
+    ));
+    assert!(asks_in_body(
+        parts,
+        b"Content-Disposition: form-data; NAME = author\r\n\r\n1"
+    ));
+    assert!(!asks_in_body(
+        parts,
+        b"Content-Disposition: form-data; name=\"author_name\"\r\n\r\n1"
+    ));
+    assert!(!asks_in_body(b"application/json", b"author=1"));
+    let comment = facts_of("POST", "/wp-comments-post.php", &[], &site);
+    assert!(
+        judge(&site, &comment, "192.0.2.1".parse().unwrap())
+            .unwrap()
+            .body
+            .is_none()
+    );
+}
+
+fn called(body: &[u8], piece: usize) -> Call {
+    let mut scanner = Scanner::default();
+    body.chunks(piece.max(1))
+        .for_each(|piece| scanner.push(piece));
+    scanner.finish()
+}
+
+fn call(name: &str) -> String {
+    format!(
+        "<?xml version=\"1.0\"?>\n<methodCall><methodName>{name}</methodName><params></params></methodCall>"
+    )
+}
+
+#[test]
+fn calls_are_told_apart() {
+    let long = format!(
+        "{}{}",
+        call("wp.newPost"),
+        "<value>text</value>".repeat(500)
+    );
+    let two = format!("{}<methodName>system.multicall</methodName>", call("wp.x"));
+    let far = format!("{long}<methodName>\n system.multicall </methodName>");
+    let instruction = "<methodCall><method<?xml ?>Name>system.multicall</methodName><a><methodName>wp.x</methodName></a></methodCall>";
+    let doctype = format!(
+        "<!DOCTYPE x [<!ENTITY m \"system.multicall\">]>{}",
+        call("&m;")
+    );
+    let utf16 = call("system.multicall").replace('s', "s\0");
+    let fine = [
+        call("wp.getUsersBlogs"),
+        call(" jetpack.verifyRegistration "),
+        "<methodCall><methodName>x</methodName></methodCall>".to_owned(),
+        " \n<methodCall><methodName >x</methodName ></methodCall>".to_owned(),
+        "<methodCall><methodNames/><methodName>x</methodName></methodCall>".to_owned(),
+        long,
+    ];
+    let forbidden = [
+        call("system.multicall"),
+        call("\tpingback.ping\n"),
+        call("System.MultiCall"),
+        two,
+        far,
+    ];
+    let unreadable = [
+        call("system.multic&#97;ll"),
+        call("<![CDATA[system.multicall]]>"),
+        call("system.<!-- -->multicall"),
+        "<methodCall><methodName a='>'>system.multicall</methodName></methodCall>".to_owned(),
+        instruction.to_owned(),
+        doctype,
+        utf16,
+        "<methodCall></methodCall>".to_owned(),
+        String::new(),
+    ];
+    let table = [
+        (&fine[..], Call::Fine),
+        (&forbidden, Call::Forbidden),
+        (&unreadable, Call::Unreadable),
+    ];
+    let table = table
+        .into_iter()
+        .flat_map(|(bodies, wanted)| bodies.iter().map(move |body| (body.as_bytes(), wanted)));
+    for (body, wanted) in table {
+        for piece in [1, 7, 64, 1_000, usize::MAX] {
+            assert_eq!(
+                called(body, piece),
+                wanted,
+                "in pieces of {piece}: {}",
+                String::from_utf8_lossy(body)
+            );
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_judged(
+        body in proptest::collection::vec(any::<u8>(), 0..600),
+        piece in 1..200_usize,
+        target in "/[ -~]{0,40}",
+    ) {
+        let mut begun = b"<methodCall><methodName>".to_vec();
+        begun.extend_from_slice(&body);
+        let _ = called(&begun, piece);
+        let _ = is_visitors_form(b"application/x-www-form-urlencoded", &body);
+        let _ = asks_in_body(b"multipart/x", &body);
+        let site = SiteRules {
+            access: SiteAccess {
+                admin_allow: networks_of(&["10.0.0.0/8"]),
+                hide_authors: true,
+                ..SiteAccess::default()
+            },
+            ..SiteRules::default()
+        };
+        let mut facts = Facts::default();
+        let line = Line {
+            method: "GET",
+            target: target.as_bytes(),
+            scheme: crate::facts::Scheme::Http,
+            host: "example.test",
+            has_body: false,
+            upgrade: false,
+        };
+        if facts.gather(&line, std::iter::empty(), &site).is_ok() {
+            let _ = judge(&site, &facts, "192.0.2.1".parse().unwrap());
+        }
+    }
+
+    // How the body is cut makes no difference.
+    #[test]
+    fn pieces_make_no_difference(
+        parts in proptest::collection::vec("(<methodName>|</methodName>|<methodName|wp.x|system.multicall|[ a<>/]{0,3})", 0..30),
+        piece in 1..60_usize,
+    ) {
+        let body = format!("<methodCall>{}", parts.concat());
+        prop_assert_eq!(called(body.as_bytes(), piece), called(body.as_bytes(), usize::MAX));
+    }
+}
