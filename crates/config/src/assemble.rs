@@ -110,6 +110,9 @@ fn server(given: &Given, largest_body: u64, cache: &Cache, complaints: &mut Comp
         max_connections: given.value("max_connections"),
         lane: given.value("lane"),
         h2c: given.value("h2c"),
+        connections_per_address: given.value("connections_per_address"),
+        limit_exempt: given.value("limit_exempt"),
+        min_rate: given.value("min_rate"),
     }
 }
 

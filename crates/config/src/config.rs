@@ -90,6 +90,12 @@ pub struct Server {
     pub lane: bool,
     /// Whether HTTP/2 is spoken in the clear.
     pub h2c: bool,
+    /// Connections of one client at one time; 0: any number.
+    pub connections_per_address: usize,
+    /// For whom that and the sites' limits do not count.
+    pub limit_exempt: Vec<IpNet>,
+    /// The least bytes a second of a body, and of an answer that a client takes.
+    pub min_rate: u64,
 }
 
 /// `[admin]`.

@@ -7,6 +7,7 @@
 //!
 //! This crate looks at the file system (includes, roots, token files) but opens no socket and starts nothing.
 
+mod access;
 mod acme;
 mod assemble;
 mod check;
@@ -14,6 +15,7 @@ mod complaint;
 mod config;
 mod headers;
 mod include;
+mod limit;
 mod machine;
 mod options;
 mod php;

@@ -128,6 +128,10 @@ pub enum Kind {
     AccessLog,
     /// `stderr` or a path.
     ErrorLog,
+    /// A file, or `off`.
+    FileOrOff,
+    /// A rate with its burst, or `off`.
+    Limit,
     /// A list of these.
     List(&'static Kind),
     /// Not read, because the option is not yet built; the text says what it will be.
@@ -330,6 +334,8 @@ impl Kind {
             Self::FieldLine => "a header field, `\"Name: value\"`".to_owned(),
             Self::AccessLog => "`\"stdout\"`, `\"off\"` or a path".to_owned(),
             Self::ErrorLog => "`\"stderr\"` or a path".to_owned(),
+            Self::FileOrOff => "a path, or `\"off\"`".to_owned(),
+            Self::Limit => "`{ rate = \"10/m\", burst = 5 }`, or `\"off\"`".to_owned(),
             Self::List(each) => format!("a list, each {}", each.describe()),
             Self::Later(text) => (*text).to_owned(),
         }

@@ -9,6 +9,7 @@ use toml::Spanned;
 use toml::de::{DeInteger, DeValue};
 
 use crate::complaint::{Complaints, Place, shown};
+use crate::limit;
 use crate::options::{Kind, OptionRow};
 use crate::text::parse_text;
 use crate::tls;
@@ -87,6 +88,7 @@ impl Reader<'_> {
             (Kind::Size { .. }, DeValue::Integer(number)) => {
                 whole(number).and_then(|n| bounded_number(kind, n))
             }
+            (Kind::Limit, DeValue::Table(table)) => limit::of_table(table).map(Value::Limit),
             (Kind::Flag | Kind::Count { .. }, other) => Err(wrong_type(row, kind, other)),
             (_, DeValue::String(text)) => parse_text(kind, text, self.base),
             (_, other) => Err(wrong_type(row, kind, other)),

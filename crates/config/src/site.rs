@@ -9,6 +9,7 @@ use galley_rules::encoding::Coding;
 use galley_rules::route::HostPattern;
 use galley_rules::site::{Ignore, Patience, Preset, Rule, SiteRules, TtlTable};
 
+use crate::access;
 use crate::assemble::listen;
 use crate::check;
 use crate::complaint::Complaints;
@@ -282,6 +283,7 @@ fn site_rules(
         home: redirect::home(own, hosts, around.listen.1, complaints),
         changes: headers::changes(own, complaints),
         hsts: redirect::hsts(own, complaints).map(|(_, value)| value),
+        access: access::site(own, preset, complaints),
         rules: given
             .rules
             .iter()
@@ -355,6 +357,7 @@ fn rule(
             first_byte: given.given("first_byte_timeout"),
             read: given.given("read_timeout"),
         },
+        access: access::common(given, complaints),
     }
 }
 

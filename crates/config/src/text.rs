@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use galley_rules::access::Said;
 use galley_rules::headers;
 use galley_rules::pattern::Pattern;
 use galley_rules::route::{HostPattern, canonical_host};
@@ -15,6 +16,7 @@ use ipnet::IpNet;
 
 use crate::complaint::nearest;
 use crate::config::{AdminListen, HttpUpstream, LogTarget, Pace, PhpAddress, Upstream};
+use crate::limit;
 use crate::options::{Kind, one_of};
 use crate::quantity::{parse_duration, parse_size};
 use crate::read::{Problem, bounded_number, out_of_bounds, problem};
@@ -77,6 +79,11 @@ pub(crate) fn parse_text(kind: &Kind, text: &str, base: &Path) -> Result<Value, 
             "stderr" => LogTarget::Stderr,
             _ => LogTarget::File(log_path(text, "stderr", base)?),
         })),
+        Kind::FileOrOff => Ok(Value::File(match text {
+            "off" => Said::Off,
+            _ => Said::Is(base.join(text)),
+        })),
+        Kind::Limit => limit::of_text(text).map(Value::Limit),
         Kind::Flag
         | Kind::Count { .. }
         | Kind::List(_)

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use galley_certs::Files;
+use galley_rules::access::{Limit, Said};
 use galley_rules::headers::{Field, FieldName};
 use galley_rules::pattern::Pattern;
 use galley_rules::route::HostPattern;
@@ -42,6 +43,8 @@ pub(crate) enum Value {
     Pattern(Pattern),
     FieldName(FieldName),
     FieldLine(Field),
+    File(Said<PathBuf>),
+    Limit(Said<Limit>),
     /// Only the members that could be read; the others have been complained about.
     List(Vec<(Place, Value)>),
 }
@@ -84,6 +87,8 @@ from_value! {
     Pattern => Pattern,
     FieldName => FieldName,
     FieldLine => Field,
+    File => Said<PathBuf>,
+    Limit => Said<Limit>,
 }
 
 impl FromValue for usize {

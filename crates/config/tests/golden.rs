@@ -71,6 +71,8 @@ fn furnish(dir: &Path) {
     fs::create_dir(dir.join("www")).unwrap();
     fs::write(dir.join("www/index.php"), "<?php\n").unwrap();
     fs::create_dir(dir.join("logs")).unwrap();
+    let people = "jane:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n";
+    fs::write(dir.join("people.htpasswd"), people).unwrap();
     for (name, token, mode) in [
         ("token", "0123456789abcdef\n", 0o600),
         ("token-short", "0123456789abcde\n", 0o600),

@@ -1,9 +1,10 @@
 //! The web server for WordPress.
 //!
 //! Modules in ranks, each importing only from ranks below it (`tests/layers.rs` holds that):
-//! `clock` `fault` `telemetry` < `body` `codec` `doctor` `sys` `supervise` `tls` < `acme` `compress` `durable` `upstream` < `compositor` < `serve` < `front` `admin` < `app` < `cli`.
+//! `clock` `fault` `telemetry` < `body` `codec` `doctor` `sys` `supervise` `tls` < `access` `acme` `compress` `durable` `upstream` < `compositor` < `serve` < `front` `admin` < `app` < `cli`.
 //! A request's way is told in [`serve`]; `ARCHITECTURE.md` draws the whole.
 
+pub mod access;
 pub mod acme;
 pub mod admin;
 pub mod app;

@@ -151,10 +151,15 @@ fn real_path(value: &str, dir: &Path) -> String {
     } else if let Some(rest) = value.strip_prefix("/etc/galley/")
         && Path::new(rest)
             .extension()
-            .is_some_and(|e| e == "token" || e == "html")
+            .is_some_and(|e| e == "token" || e == "html" || e == "htpasswd")
     {
         let path = dir.join(rest);
-        fs::write(&path, "0123456789abcdef0123456789abcdef\n").unwrap();
+        let content = if rest.ends_with(".htpasswd") {
+            "jane:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n"
+        } else {
+            "0123456789abcdef0123456789abcdef\n"
+        };
+        fs::write(&path, content).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         path
     } else if let Some(rest) = value.strip_prefix("/etc/")

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 const RANKS: &[(u32, &[&str])] = &[
     (0, &["clock", "fault", "telemetry"]),
     (1, &["body", "codec", "doctor", "sys", "supervise", "tls"]),
-    (2, &["acme", "compress", "durable", "upstream"]),
+    (2, &["access", "acme", "compress", "durable", "upstream"]),
     (3, &["compositor"]),
     (4, &["serve"]),
     (5, &["front", "admin"]),

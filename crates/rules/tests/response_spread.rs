@@ -57,8 +57,6 @@ fn what_is_left_to_galley_is_cut_by_a_tenth_at_most() {
     let of_rule = SiteRules {
         rules: vec![Rule {
             path: "/rule".to_owned(),
-            methods: Vec::new(),
-            cache: None,
             ttl: Some(Duration::from_secs(3600)),
             ignore: Ignore {
                 cache_control: true,

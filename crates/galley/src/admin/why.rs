@@ -1,19 +1,20 @@
 //! `POST /why`: what would happen to a request now, and why, without doing it.
 //!
 //! ```json
-//! { "url": "https://example.com/hello/", "method": "GET", "headers": [["Cookie", "a=1"]] }
+//! { "url": "https://example.com/hello/", "method": "GET", "headers": [["Cookie", "a=1"]], "client": "192.0.2.7" }
 //! ```
 //! The request goes through the same parser and admission as one from a client, so this is the server's own opinion and not
 //! a second one. Nothing is composed, counted as a hit, moved or removed. Values of cookies and credentials are never sent
 //! back: only names. The answer's keys do not change once released; those that do not apply are null.
 
+mod access;
 mod decide;
 mod head;
 mod show;
 mod upstream;
 mod words;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Json;
@@ -49,6 +50,9 @@ pub(super) struct Wanted {
     method: String,
     #[serde(default)]
     headers: Vec<(String, String)>,
+    /// Who asks; this machine where nothing is said.
+    #[serde(default)]
+    client: Option<IpAddr>,
 }
 
 fn get() -> String {
@@ -106,7 +110,9 @@ fn explain(state: &State, reach: Reach, wanted: &Wanted) -> Result<Value, Reply>
     }
     let admission = Admission {
         sites: &state.hosts,
-        client: NOBODY,
+        client: wanted
+            .client
+            .map_or(NOBODY, |client| SocketAddr::new(client, 0)),
         local: NOBODY,
         scheme: scheme(state, wanted, &framing),
         request_id: String::new(),
@@ -234,6 +240,7 @@ impl<'s, 'h> Explanation<'s, 'h> {
             "site": show::site(exchange),
             "cookies": show::cookies(exchange),
             "rule": show::rule(exchange),
+            "access": access::value(exchange),
             "gate": show::gate(exchange),
             "key": show::key(exchange),
             "file": self.below.value(),
@@ -264,6 +271,7 @@ const SECTIONS: &[&str] = &[
     "site",
     "cookies",
     "rule",
+    "access",
     "gate",
     "key",
     "file",
@@ -273,5 +281,5 @@ const SECTIONS: &[&str] = &[
     "purges",
 ];
 
-/// Who asks is not part of the question.
-const NOBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// Who asks where nothing else is said, and where.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

@@ -19,13 +19,14 @@ use super::durable::{self, Identities};
 use super::php::SitePhp;
 use super::spools;
 use super::tls::Clients;
+use crate::access;
 use crate::acme::Ready;
 use crate::clock::Clock;
 use crate::compositor::{self, Handle};
 use crate::compress::{Compressing, Compressor};
 use crate::front::Limits;
 use crate::serve::{
-    Cron, ErrorPage, ErrorPages, Folder, Healing, Pool, Services, Site, SmallFiles, Upstream,
+    Cron, Door, ErrorPage, ErrorPages, Folder, Healing, Pool, Services, Site, SmallFiles, Upstream,
     UpstreamWarnings,
 };
 use crate::supervise::{Managed, Numbers};
@@ -64,6 +65,10 @@ pub(super) fn build(
         memory: Arc::clone(&memory),
         clock,
         identity: format!("galley-{:016x}", u64::from_ne_bytes(sys::random_bytes())),
+        clients: access::Clients::new(
+            config.server.connections_per_address,
+            config.server.limit_exempt.clone(),
+        ),
         upstream_warnings: UpstreamWarnings::new(UPSTREAM_WARNINGS_PER_S),
         http2_floods: Seldom::new(FLOOD_WARNING_EVERY_S),
         durable: durable.clone(),
@@ -290,6 +295,7 @@ fn build_site(
         error_pages: error_pages(site)?,
         heads: HeadChanges::new(&site.rules),
         speaks_tls: !site.listen_tls.is_empty(),
+        door: Door::new(&site.rules),
         request_body: site.request_body,
         purge_allow: site.purge_allow.clone(),
         purge_secret: token(site.purge_secret_file.as_ref())?,

@@ -157,6 +157,9 @@ pub(super) struct WhyOptions {
     /// The method
     #[arg(long, value_name = "METHOD", default_value = "GET")]
     pub(super) method: String,
+    /// The address of the client [default: this machine]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) from: Option<std::net::IpAddr>,
     /// Print it as JSON on stdout
     #[arg(long)]
     pub(super) json: bool,

@@ -26,7 +26,9 @@ pub(super) fn why(options: &WhyOptions) -> ExitCode {
         Err(ask::Trouble::Config(complaints)) => return complain(&complaints),
         Err(trouble) => return fail(&trouble.to_string()),
     };
-    let question = json!({ "url": options.url, "method": options.method, "headers": headers });
+    let question = json!({
+        "url": options.url, "method": options.method, "headers": headers, "client": options.from,
+    });
     answer(admin.post("/why", &question), |value| {
         if options.json {
             show::data(value);
@@ -92,6 +94,7 @@ fn request(value: &Value) {
         );
     }
     row("rule", &rule(&value["rule"]));
+    row("access", &access(&value["access"]));
     let gate = &value["gate"];
     let state = match gate["why"].as_str() {
         None => "open".to_owned(),
@@ -122,6 +125,30 @@ fn rule(rule: &Value) -> String {
     }
     if rule["upstream"] == true {
         says.push("an upstream of its own".to_owned());
+    }
+    says.join("; ")
+}
+
+fn access(access: &Value) -> String {
+    let barred = &access["barred"];
+    if let Some(option) = barred["option"].as_str() {
+        return format!("barred: `{option}` of {}", text(&barred["by"]));
+    }
+    let mut says = vec![format!("open to {}", text(&access["client"]))];
+    for limit in items(&access["limits"]) {
+        says.push(format!(
+            "`{}` of {}: {}, {} at once",
+            text(&limit["option"]),
+            text(&limit["by"]),
+            text(&limit["rate"]),
+            limit["burst"]
+        ));
+    }
+    if let Some(by) = access["password"].as_str() {
+        says.push(format!("with a password, by {by}"));
+    }
+    if let Some(check) = access["body"].as_str() {
+        says.push(format!("its body is looked at for {check}"));
     }
     says.join("; ")
 }

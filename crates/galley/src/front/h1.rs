@@ -240,7 +240,7 @@ impl Turn<'_> {
             Err(Untaken::Gone) => None,
             Err(Untaken::Fault(fault)) => Some((
                 Answer::site_fault(&fault, &exchange.site, &open.request_id),
-                peer.closing_if(true),
+                peer.closing_if(!matches!(framing.body, BodyKind::None)),
             )),
         };
         let Some((answer, peer)) = answered else {
@@ -349,13 +349,14 @@ impl From<Fault> for Untaken {
     }
 }
 
-/// Takes the body in: into memory, then into a file, never beyond the site's limit.
+/// Takes the body of a request in that may come in: into memory, then into a file, never beyond the site's limit.
 async fn take_body(
     core: &Core,
     wire: &mut Wire,
     framing: &Framing<'_>,
     exchange: &mut Exchange<'_>,
 ) -> Result<(), Untaken> {
+    serve::enter(&core.services, exchange).await?;
     if matches!(framing.body, BodyKind::None) {
         return Ok(());
     }

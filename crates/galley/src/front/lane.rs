@@ -81,7 +81,7 @@ pub(super) async fn answer(
     let (input, mut sender) = wire.parts();
     let mut batch = Batch::within(std::mem::take(&mut core.room.borrow_mut().batch));
     let head_room = (sender.output as &mut Vec<u8>, sender.date.get());
-    let place = (sites, ends.scheme());
+    let place = (sites, ends);
     let read = gather(core, place, input, head_room, (lane, began), &mut batch);
     let Some(last) = batch.answers().last() else {
         core.room.borrow_mut().batch = batch.into_room();
@@ -142,7 +142,7 @@ impl Lane {
 /// Everything here is done when it returns: nothing is held over an await but what is in the batch.
 fn gather<'b>(
     core: &Core,
-    place: (&Sites, Scheme),
+    place: (&Sites, Ends),
     input: &'b [u8],
     (output, date): (&mut Vec<u8>, HttpDate),
     (lane, began): (&mut Lane, Instant),
@@ -228,7 +228,7 @@ fn read_plain<'b, 'r>(
 /// The hit of a request without a body, and its site.
 pub(super) fn find<'l>(
     core: &Core,
-    (sites, scheme): (&Sites, Scheme),
+    (sites, ends): (&Sites, Ends),
     (head, host): (&Head<'_, '_>, &str),
     now: Tick,
     (room, known): (&mut Room, &'l mut Known),
@@ -237,14 +237,14 @@ pub(super) fn find<'l>(
     let line = Line {
         method: head.method,
         target: head.target,
-        scheme,
+        scheme: ends.scheme(),
         host,
         has_body: false,
         upgrade: false,
     };
     let Room { facts, key, .. } = room;
     facts.gather(&line, head.fields(), &site.core.rules).ok()?;
-    let hit = serve::hit(&core.services, site, facts, now, key)?;
+    let hit = serve::hit(&core.services, site, (facts, ends.client.ip()), now, key)?;
     Some((hit, site))
 }
 

@@ -122,8 +122,10 @@ impl Answer {
         if let Some(page) = &fault.page {
             answer.body = Body::Bytes(page.clone());
         }
-        if fault.status() == 405 {
-            answer.extra.push((header::ALLOW, METHODS));
+        match fault.status() {
+            405 => answer.extra.push((header::ALLOW, METHODS)),
+            401 => answer.extra.push((header::WWW_AUTHENTICATE, BASIC)),
+            _ => {}
         }
         answer
     }
@@ -192,6 +194,10 @@ impl Answer {
 
 /// For `Allow`.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, OPTIONS");
+
+/// RFC 7617.
+const BASIC: HeaderValue =
+    HeaderValue::from_static("Basic realm=\"restricted\", charset=\"UTF-8\"");
 
 /// RFC 9211.
 pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");

@@ -13,6 +13,7 @@ use galley_rules::site::Rule;
 use galley_wire::framing::{BodyKind, Framing};
 use galley_wire::head::Head;
 
+use super::door::Entrance;
 use super::site::{Site, Sites, Upstream};
 use crate::body::RequestBody;
 use crate::fault::Fault;
@@ -36,17 +37,19 @@ pub struct Exchange<'h> {
     pub request_id: String,
     /// The entry's key, where one was looked up.
     pub key: Vec<u8>,
+    /// Whether it has been let in.
+    pub(super) entrance: Entrance,
     mailbox: Option<Mailbox>,
 }
 
-impl Exchange<'_> {
+impl<'h> Exchange<'h> {
     /// Writes the entry's key.
     pub fn write_key(&mut self) {
         self.site.write_key(&self.facts, &mut self.key);
     }
 
     /// Another request of the same visitor to the same site, which nobody waits for.
-    pub(super) fn of_another<'h>(&self, head: &'h Head<'h, 'h>, facts: Facts) -> Exchange<'h> {
+    pub(super) fn of_another<'o>(&self, head: &'o Head<'o, 'o>, facts: Facts) -> Exchange<'o> {
         Exchange {
             head,
             facts,
@@ -56,6 +59,11 @@ impl Exchange<'_> {
             local: self.local,
             request_id: self.request_id.clone(),
             key: Vec::new(),
+            // It is ours.
+            entrance: Entrance::In {
+                body: None,
+                hides_password: true,
+            },
             mailbox: None,
         }
     }
@@ -68,6 +76,20 @@ impl Exchange<'_> {
     /// The largest body that it may have, in bytes.
     pub fn request_body(&self) -> u64 {
         self.site.request_body_of(&self.facts)
+    }
+
+    /// The fields of the head as the upstream may see them: without the password that the request was let in with.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&'h str, &'h [u8])> + Clone {
+        let hides = matches!(
+            self.entrance,
+            Entrance::In {
+                hides_password: true,
+                ..
+            }
+        );
+        self.head
+            .fields()
+            .filter(move |(name, _)| !(hides && name.eq_ignore_ascii_case("authorization")))
     }
 
     /// Who composes this request: the rule's upstream or the site's.
@@ -164,6 +186,7 @@ pub fn admit<'h>(
         local,
         request_id,
         key: Vec::new(),
+        entrance: Entrance::Unasked,
         mailbox,
     })
 }

@@ -121,7 +121,7 @@ pub async fn whole(
     };
     let mut request = forward::whole(
         &exchange.facts,
-        exchange.head.fields(),
+        exchange.fields(),
         &client(exchange),
         length,
     );

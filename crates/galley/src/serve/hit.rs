@@ -3,6 +3,7 @@
 //! It decides nothing that the long way decides otherwise: both ask the same rules, and whatever is not a plain hit of a
 //! fresh page in memory goes the long way (`tests/e2e/lane.rs` compares their answers byte for byte).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,8 +21,8 @@ use galley_store::epochs::Standing;
 use galley_store::memory::Lookup;
 use http::{HeaderMap, StatusCode};
 
-use super::page;
 use super::site::{Services, Site};
+use super::{door, page};
 use crate::compositor::renewal;
 
 /// A fresh page or a file in memory, in the coding that its client takes best.
@@ -54,7 +55,7 @@ enum Leaves {
 pub fn hit(
     services: &Services,
     site: &Site,
-    facts: &Facts,
+    (facts, client): (&Facts, IpAddr),
     now: Tick,
     key: &mut Vec<u8>,
 ) -> Option<Hit> {
@@ -63,7 +64,8 @@ pub fn hit(
         && site.core.rules.preset == Preset::WordPress
         // May be an order.
         && !(site.purge_get && is_below_purge(facts.path()))
-        && !redirect::may_apply(facts, &site.core.rules);
+        && !redirect::may_apply(facts, &site.core.rules)
+        && door::is_open(site, facts, client);
     if !is_plain {
         return None;
     }

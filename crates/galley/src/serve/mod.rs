@@ -1,11 +1,12 @@
 //! From a request to its answer: the page to read first.
 //!
-//! [`admit`] refuses or normalises a head and finds its site; the front then takes the body in; [`handle`] answers, from
-//! memory, from a file, or from the upstream. Any fault on the way becomes an answer here, once: stale if allowed, else a status
+//! [`admit`] refuses or normalises a head and finds its site, [`enter`] lets it in; the front then takes the body in; [`handle`]
+//! answers, from memory, from a file, or from the upstream. Any fault on the way becomes an answer here, once: stale if allowed, else a status
 //! page. Nothing in here knows sockets; the front writes what an [`Answer`] says.
 
 mod answer;
 mod cron;
+mod door;
 mod error_page;
 mod exchange;
 mod fetch;
@@ -33,6 +34,7 @@ use crate::fault::Fault;
 
 pub use answer::{Answer, Body, CACHE_STATUS, Fields};
 pub use cron::run_cron;
+pub use door::{Door, enter};
 pub use error_page::{ErrorPage, ErrorPages};
 pub use exchange::{Admission, Exchange, admit, site_mark};
 pub use folder::{Folder, SmallFiles, TRUSTED, Wanted};
@@ -68,6 +70,10 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Answer 
 }
 
 async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Answer, Fault> {
+    enter(services, exchange).await?;
+    if let Some(answer) = door::look_into(exchange).await? {
+        return Ok(answer);
+    }
     if let Some(answer) = purge::answer(exchange).await? {
         return Ok(answer);
     }

@@ -43,6 +43,15 @@ pub async fn answer(exchange: &Exchange<'_>) -> Result<Option<Answer>, Fault> {
     Ok(Some(reply(dialect.reply, &orders, &told)))
 }
 
+/// Whether this is an order of somebody who may give it.
+pub(super) fn is_order(exchange: &Exchange<'_>) -> bool {
+    let fields = || exchange.head.fields();
+    let dialect = Dialect::of(&exchange.facts, fields(), &exchange.site.core.rules);
+    dialect.is_some_and(|dialect| {
+        (!dialect.is_get() || exchange.site.purge_get) && may_order(exchange, dialect)
+    })
+}
+
 async fn obey(site: &Site, dialect: &Dialect, orders: &[Order]) -> Result<Told, Fault> {
     let mut newest = Receipt::default();
     for order in orders {

@@ -14,9 +14,11 @@ use galley_store::fill::Failure;
 use galley_store::memory::Memory;
 use ipnet::IpNet;
 
+use super::door::Door;
 use super::error_page::ErrorPages;
 use super::folder::{Folder, SmallFiles};
 use super::heal::Healing;
+use crate::access::Clients;
 use crate::acme::Acme;
 use crate::body::spools::Spools;
 use crate::clock::Clock;
@@ -47,6 +49,8 @@ pub struct Site {
     pub heads: HeadChanges,
     /// Whether it is reached over TLS here; what is asked for it from inside then comes over TLS, too.
     pub speaks_tls: bool,
+    /// Who is let in.
+    pub door: Door,
     /// Largest request body in bytes, where no rule says otherwise.
     pub request_body: u64,
     /// Who may send `PURGE`.
@@ -269,6 +273,8 @@ pub struct Services {
     pub acme: Option<Arc<Acme>>,
     /// Small files in memory, if there may be any.
     pub small_files: Option<Arc<SmallFiles>>,
+    /// What is counted of clients.
+    pub clients: Clients,
     /// Warnings about upstreams, which any visitor's request can cause.
     pub upstream_warnings: UpstreamWarnings,
     /// Warnings about clients that flood their HTTP/2 connections.

@@ -367,7 +367,7 @@ async fn whole(
         length => BodyLength::Known(length),
     };
     let client = fetch::client(exchange);
-    let mut request = forward::whole(&exchange.facts, exchange.head.fields(), &client, length);
+    let mut request = forward::whole(&exchange.facts, exchange.fields(), &client, length);
     forward::announce(&mut request, &services.identity);
     let order = PassOrder {
         site: Arc::clone(&exchange.site.core),
@@ -471,7 +471,7 @@ fn order(
 }
 
 fn request(exchange: &Exchange<'_>, credentials: Credentials) -> UpstreamRequest {
-    forward::fetch(&exchange.facts, exchange.head.fields(), credentials)
+    forward::fetch(&exchange.facts, exchange.fields(), credentials)
 }
 
 /// The copy, where there is one that may be used; 504 where there is one that may not (RFC 9111 §5.2.2.2); else the failure.

@@ -6,6 +6,7 @@
     reason = "a few hundred fields, written to be read"
 )]
 
+mod access;
 mod caching;
 mod caching_rules;
 mod codings_live;

@@ -14,7 +14,7 @@ use galley_store::entry::{Entry, Kind};
 use galley_store::epochs::{Standing, Touch, Touching};
 use serde_json::{Value, json};
 
-use super::Explanation;
+use super::{Explanation, access};
 use crate::fault;
 use crate::serve::{Exchange, TRUSTED, Upstream, Wanted};
 
@@ -136,6 +136,12 @@ impl Now {
         let exchange = &explanation.exchange;
         match exchange.facts.method() {
             Method::Purge | Method::Ban => return Self::Purge,
+            _ => {}
+        }
+        if let Some(why) = access::refusal(exchange) {
+            return Self::Refused(why);
+        }
+        match exchange.facts.method() {
             Method::Options if exchange.facts.path() == b"*" => return Self::Methods,
             Method::Trace | Method::Connect => return Self::Refused(RefusedWhy::Method),
             _ => {}

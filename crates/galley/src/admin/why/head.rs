@@ -83,6 +83,7 @@ mod tests {
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
+            client: None,
         };
         write(&wanted).map(|bytes| String::from_utf8(bytes).unwrap())
     }

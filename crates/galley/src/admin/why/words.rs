@@ -20,14 +20,14 @@ pub(super) struct Advice {
 }
 
 impl Advice {
-    fn new(why: impl Into<String>, what_to_do: &'static str) -> Self {
+    pub(super) fn new(why: impl Into<String>, what_to_do: &'static str) -> Self {
         Self {
             why: why.into(),
             what_to_do: Some(what_to_do),
         }
     }
 
-    fn fine(why: impl Into<String>) -> Self {
+    pub(super) fn fine(why: impl Into<String>) -> Self {
         Self {
             why: why.into(),
             what_to_do: None,
@@ -43,7 +43,10 @@ impl Advice {
 pub(super) fn advice(now: Now, explanation: &Explanation<'_, '_>) -> Option<Advice> {
     match now {
         Now::Hit | Now::File | Now::Redirect | Now::Moved(_) | Now::Methods | Now::Purge => None,
-        Now::Refused(why) => Some(refused(why)),
+        Now::Refused(why) => {
+            let barred = super::access::advice(&explanation.exchange);
+            Some(barred.unwrap_or_else(|| refused(why)))
+        }
         Now::Pass(PassWhy::Remembered) => Some(match &explanation.reason {
             Some(reason) => not_stored(reason.why, Some(reason)),
             None => pass(PassWhy::Remembered, &explanation.exchange),

@@ -27,6 +27,7 @@ macro_rules! both_alone {
     };
 }
 
+mod access;
 mod addresses;
 mod comments;
 mod deception;

@@ -25,6 +25,9 @@ pub const PHONES: &str = "phones.test";
 /// The same, for orders that concern all of a site.
 pub const WHOLE: &str = "whole.test";
 
+/// The same, with an administration for 127.0.0.1 alone.
+pub const GUARDED: &str = "guarded.test";
+
 /// For everything that must happen but may take a while on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -57,9 +60,11 @@ pub struct Plan {
 impl Plan {
     fn shared() -> Self {
         let phones = format!("device_variants = true\n{HOUR}");
+        let guarded = format!("admin_allow = [\"127.0.0.1\"]\n{HOUR}");
         Self::new([
             (HOST, HOUR.to_owned()),
             (PHONES, phones),
+            (GUARDED, guarded),
             (WHOLE, HOUR.to_owned()),
         ])
     }
@@ -163,7 +168,7 @@ impl Stack {
             },
         );
         let mut config = format!(
-            "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\n{admin}\n[cache]\nmemory = \"64MiB\"\n"
+            "[server]\nlisten = [\"127.0.0.1:0\"]\nlimit_exempt = [\"127.0.0.1\"]\n[admin]\n{admin}\n[cache]\nmemory = \"64MiB\"\n"
         );
         for (host, lines) in &plan.sites {
             let below = if plan.has_names_below {

@@ -1,0 +1,88 @@
+//! Who may come in: what a site and its rules say of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use galley_rules::access::xmlrpc::XmlRpc;
+use galley_rules::access::{Access, Limit, Said, SiteAccess, passwords};
+use galley_rules::site::Preset;
+use ipnet::IpNet;
+
+use crate::complaint::Complaints;
+use crate::tree::Given;
+
+/// What the site says.
+pub(crate) fn site(own: &Given, preset: Preset, complaints: &mut Complaints) -> SiteAccess {
+    let is_wordpress = preset == Preset::WordPress;
+    let limit = |name: &str, usual: Option<Limit>| match own.given(name) {
+        Some(Said::Is(limit)) => Some(limit),
+        Some(Said::Off | Said::Nothing) => None,
+        None => usual.filter(|_| is_wordpress),
+    };
+    let (login_per_minute, login_burst) = LOGIN;
+    let (xmlrpc_per_minute, xmlrpc_burst) = XMLRPC;
+    let word: Option<String> = own.given("xmlrpc");
+    let of_word = |word: &String| XmlRpc::ALL.iter().find(|one| one.word() == word).copied();
+    SiteAccess {
+        common: common(own, complaints),
+        admin_allow: own.given("admin_allow").unwrap_or_default(),
+        login_limit: limit("login_limit", Limit::new(login_per_minute, 60, login_burst)),
+        xmlrpc_limit: limit(
+            "xmlrpc_limit",
+            Limit::new(xmlrpc_per_minute, 60, xmlrpc_burst),
+        ),
+        xmlrpc: word.as_ref().and_then(of_word).unwrap_or(if is_wordpress {
+            XmlRpc::Limited
+        } else {
+            XmlRpc::On
+        }),
+        hide_authors: own.value("hide_authors"),
+        forwards_password: own.value("basic_auth_forward"),
+    }
+}
+
+/// What a site or a rule says of the four things that both may speak of.
+pub(crate) fn common(given: &Given, complaints: &mut Complaints) -> Access {
+    let networks = |name: &str| match given.given::<Vec<IpNet>>(name) {
+        None => Said::Nothing,
+        Some(list) if list.is_empty() => Said::Off,
+        Some(list) => Said::Is(list),
+    };
+    let password: Said<PathBuf> = given.given("basic_auth").unwrap_or_default();
+    if let Said::Is(file) = &password {
+        check(given, file, complaints);
+    }
+    Access {
+        allow: networks("allow"),
+        deny: networks("deny"),
+        limit: given.given("limit").unwrap_or_default(),
+        password,
+    }
+}
+
+/// A file of passwords must be there, and each of its lines be one that can be used.
+fn check(given: &Given, file: &Path, complaints: &mut Complaints) {
+    let Err((why, help)) = read(file) else { return };
+    let option = format!("{}.basic_auth", given.section.prefix());
+    let message = format!("`{option}` is `{}`, {why}", file.display());
+    complaints.add(given.place("basic_auth"), option, message, help);
+}
+
+fn read(file: &Path) -> Result<(), (String, String)> {
+    let make = format!("make it with `htpasswd -B -c {} NAME`", file.display());
+    let found = fs::metadata(file).and_then(|found| match found.len() {
+        0..=MOST_BYTES => fs::read_to_string(file),
+        _ => Err(std::io::Error::other("it is too long")),
+    });
+    let text = found.map_err(|error| (format!("which cannot be read: {error}"), make.clone()))?;
+    passwords::check(&text).map_err(|bad| (format!("of which {bad}"), make))
+}
+
+/// Tries a minute, and at once: somebody who has forgotten which of his passwords it was.
+const LOGIN: (u64, u64) = (5, 15);
+
+/// Calls a minute, and at once: an application opens with some dozen.
+const XMLRPC: (u64, u64) = (20, 60);
+
+/// Some ten thousand names.
+const MOST_BYTES: u64 = 1 << 20;

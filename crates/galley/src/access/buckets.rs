@@ -1,0 +1,171 @@
+//! The token buckets of all clients in a table of fixed size.
+//!
+//! ```text
+//! a slot, 64 bits:  | tag, 20 bits | when the bucket is full again, 44 bits, in ticks |
+//! a set, one cache line: eight slots; which set, and the tag, come from a hash with a key of the process
+//! ```
+//! A bucket that is full again is as good as none, so the slot that gives way to a newcomer is the one that is full first: to
+//! be rid of an empty bucket, a client would have to bring eight emptier ones into a set that he cannot know. Two clients share
+//! a bucket if set and tag agree, one in a million pairs of a set.
+//! Written by all cores, by compare and exchange; nobody waits.
+
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use galley_rules::access::{Limit, TICKS_PER_S, Taken};
+use galley_rules::time::Tick;
+use siphasher::sip::SipHasher13;
+
+use crate::sys;
+
+pub(super) struct Buckets {
+    sets: Box<[Set]>,
+    key: (u64, u64),
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Set([AtomicU64; WAYS]);
+
+impl Buckets {
+    pub(super) fn new() -> Self {
+        let random = || u64::from_ne_bytes(sys::random_bytes());
+        Self {
+            sets: (0..SETS).map(|_| Set::default()).collect(),
+            key: (random(), random()),
+        }
+    }
+
+    /// Takes a token from the bucket of `owner`, or says when there is one.
+    pub(super) fn take(&self, owner: &impl Hash, limit: &Limit, now: Tick) -> Result<(), Duration> {
+        let mut hasher = SipHasher13::new_with_keys(self.key.0, self.key.1);
+        owner.hash(&mut hasher);
+        let hash = hasher.finish();
+        // Never 0, so that no slot in use looks empty.
+        let tag = (hash & TAGS).max(1);
+        let index = usize::try_from(hash >> 32).unwrap_or_default() % SETS;
+        let Some(set) = self.sets.get(index) else {
+            return Ok(());
+        };
+        // Full buckets are those of moments long gone, and the first tick of the process is none.
+        let now = now.0.saturating_mul(TICKS_PER_S / 1_000) + TICKS_PER_S;
+        for _ in 0..TRIES {
+            let (slot, seen) = set.find(tag, now);
+            let full_at = if seen >> TIME_BITS == tag {
+                seen & TIMES
+            } else {
+                0
+            };
+            match limit.take(full_at, now) {
+                Taken::None(wait) => return Err(wait),
+                Taken::Token(full_at) => {
+                    let state = tag << TIME_BITS | full_at & TIMES;
+                    let swapped =
+                        slot.compare_exchange(seen, state, Ordering::Relaxed, Ordering::Relaxed);
+                    if swapped.is_ok() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        // Each time another core was faster: so many at once are more than any limit means.
+        Err(Duration::from_secs(1))
+    }
+}
+
+impl Set {
+    /// The slot of this tag, else the one that gives way, with what it holds.
+    fn find(&self, tag: u64, now: u64) -> (&AtomicU64, u64) {
+        let [first, ..] = &self.0;
+        let mut least = (first, first.load(Ordering::Relaxed));
+        for slot in &self.0 {
+            let seen = slot.load(Ordering::Relaxed);
+            if seen >> TIME_BITS == tag {
+                return (slot, seen);
+            }
+            // All that are full are alike, and the first of them is taken.
+            if (seen & TIMES).max(now) < (least.1 & TIMES).max(now) {
+                least = (slot, seen);
+            }
+        }
+        least
+    }
+}
+
+const WAYS: usize = 8;
+
+/// 65,536 buckets in half a megabyte: as many clients as are stopped at one time.
+const SETS: usize = 8_192;
+
+const TIME_BITS: u32 = 44;
+const TIMES: u64 = (1 << TIME_BITS) - 1;
+const TAGS: u64 = (1 << (64 - TIME_BITS)) - 1;
+
+/// Each lost one is a token that somebody else got.
+const TRIES: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    fn limit(burst: u64) -> Limit {
+        Limit::new(10, 60, burst).unwrap()
+    }
+
+    fn granted(buckets: &Buckets, owner: u64, now: u64, times: usize) -> usize {
+        let taken = (0..times).map(|_| buckets.take(&owner, &limit(5), Tick(now)));
+        taken.flatten().count()
+    }
+
+    #[test]
+    fn each_client_has_a_bucket_that_fills_again() {
+        let buckets = Buckets::new();
+        assert_eq!(granted(&buckets, 1, 0, 20), 5);
+        assert_eq!(granted(&buckets, 2, 0, 20), 5);
+        assert_eq!(granted(&buckets, 1, 12_000, 20), 2);
+        assert_eq!(granted(&buckets, 1, 3_600_000, 20), 5);
+    }
+
+    #[test]
+    fn many_others_do_not_fill_a_bucket_again() {
+        let buckets = Buckets::new();
+        assert_eq!(granted(&buckets, 1, 0, 5), 5);
+        // A quarter of the table: sets of eight with two in the middle.
+        for other in 10..16_000 {
+            granted(&buckets, other, 0, 1);
+        }
+        assert_eq!(granted(&buckets, 1, 0, 5), 0);
+    }
+
+    #[test]
+    fn a_newcomer_takes_the_place_of_the_fullest() {
+        let buckets = Buckets::new();
+        for other in 0..SETS as u64 * WAYS as u64 * 4 {
+            assert!(
+                granted(&buckets, other, 0, 1) <= 1,
+                "the table holds what it holds"
+            );
+        }
+        // Whoever comes now has a bucket; those above have had time to fill.
+        assert_eq!(granted(&buckets, u64::MAX, 3_600_000, 20), 5);
+    }
+
+    #[test]
+    fn threads_together_never_get_more_than_the_burst() {
+        let buckets = Buckets::new();
+        let all = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2_000 {
+                        let taken = buckets.take(&7_u64, &limit(1_000), Tick(0));
+                        all.fetch_add(usize::from(taken.is_ok()), Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(all.into_inner(), 1_000);
+    }
+}

@@ -1,0 +1,113 @@
+//! How many connections each client has.
+//!
+//! Counts lie in two rows of fixed size, at places that a hash with a key of the process names; a client's count is the lesser
+//! of its two. So it is never too small, and too large only where others share both places: with the keys unknown nobody can
+//! arrange that, and honest clients are far below the limit.
+//! Written by all cores, when a connection begins and ends.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use galley_rules::class::Network;
+use siphasher::sip::SipHasher13;
+
+use crate::sys;
+
+pub(super) struct Crowd {
+    rows: [Row; 2],
+    /// 0: any number.
+    most: u32,
+}
+
+struct Row {
+    counts: Box<[AtomicU32]>,
+    key: u64,
+}
+
+/// The place of one connection; given back when dropped.
+pub struct Seat(Option<(Arc<Crowd>, [usize; 2])>);
+
+impl Crowd {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            rows: [Row::new(), Row::new()],
+            most: u32::try_from(most).unwrap_or(u32::MAX),
+        }
+    }
+
+    pub(super) fn seat(self: &Arc<Self>, client: Network) -> Option<Seat> {
+        if self.most == 0 {
+            return Some(Seat::uncounted());
+        }
+        let places = self.rows.each_ref().map(|row| row.place(client));
+        let seat = Seat(Some((Arc::clone(self), places)));
+        let before = self.each(places, |count| count.fetch_add(1, Ordering::Relaxed));
+        (before < self.most).then_some(seat)
+    }
+
+    fn each(&self, places: [usize; 2], act: impl Fn(&AtomicU32) -> u32) -> u32 {
+        let counts = self.rows.iter().zip(places);
+        let counts = counts.filter_map(|(row, place)| row.counts.get(place));
+        counts.map(act).min().unwrap_or_default()
+    }
+}
+
+impl Row {
+    fn new() -> Self {
+        Self {
+            counts: (0..PLACES).map(|_| AtomicU32::new(0)).collect(),
+            key: u64::from_ne_bytes(sys::random_bytes()),
+        }
+    }
+
+    fn place(&self, client: Network) -> usize {
+        let mut hasher = SipHasher13::new_with_keys(self.key, !self.key);
+        client.hash(&mut hasher);
+        usize::try_from(hasher.finish()).unwrap_or_default() % PLACES
+    }
+}
+
+impl Seat {
+    /// That of a client whose connections are not counted.
+    pub(super) fn uncounted() -> Self {
+        Self(None)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let Some((crowd, places)) = self.0.take() {
+            crowd.each(places, |count| count.fetch_sub(1, Ordering::Relaxed));
+        }
+    }
+}
+
+/// 512 KiB for both rows.
+const PLACES: usize = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_has_so_many_places_and_others_have_theirs() {
+        let crowd = Arc::new(Crowd::new(3));
+        let one = Network::V4(1);
+        let mut seats: Vec<Seat> = (0..3).map(|_| crowd.seat(one).unwrap()).collect();
+        assert!(crowd.seat(one).is_none() && crowd.seat(one).is_none());
+        assert!(crowd.seat(Network::V4(2)).is_some());
+        seats.pop();
+        let again = crowd.seat(one);
+        assert!(again.is_some() && crowd.seat(one).is_none());
+        drop((seats, again));
+        assert_eq!(
+            (0..5)
+                .filter_map(|_| crowd.seat(one).map(std::mem::forget))
+                .count(),
+            3
+        );
+        let any = Arc::new(Crowd::new(0));
+        assert!((0..100).all(|_| any.seat(one).is_some()));
+    }
+}

@@ -1,0 +1,174 @@
+//! Whether a password is that of a stored hash. Slow by intent, so never called on a front core.
+//!
+//! bcrypt and SHA-crypt come from libraries; the rounds of MD5 that Apache and old systems use come from none that is light and
+//! maintained, and are here, after the description in Apache's `apr_md5_encode`. Digests are compared in constant time.
+
+use base64ct::{Base64, Encoding};
+use galley_rules::access::passwords::Hash;
+use md5::{Digest, Md5};
+use sha_crypt::{PasswordVerifier, ShaCrypt};
+use sha1::Sha1;
+use subtle::ConstantTimeEq;
+
+/// Whether `password` is the one that `hash` was made of.
+pub(super) fn is_of(password: &[u8], hash: Hash<'_>) -> bool {
+    match hash {
+        Hash::Bcrypt(text) => bcrypt::verify(password, text).unwrap_or(false),
+        Hash::ShaCrypt(text) => ShaCrypt::default().verify_password(password, text).is_ok(),
+        Hash::Md5 {
+            magic,
+            salt,
+            digest,
+        } => {
+            let made = md5_crypt(password, magic.as_bytes(), salt.as_bytes());
+            bool::from(made.as_slice().ct_eq(digest.as_bytes()))
+        }
+        Hash::Sha1(text) => is_of_sha1(password, text),
+    }
+}
+
+fn is_of_sha1(password: &[u8], text: &str) -> bool {
+    let Ok(stored) = Base64::decode_vec(text) else {
+        return false;
+    };
+    let Some((digest, salt)) = stored.split_at_checked(20) else {
+        return false;
+    };
+    let made = Sha1::new()
+        .chain_update(password)
+        .chain_update(salt)
+        .finalize();
+    bool::from(made.as_slice().ct_eq(digest))
+}
+
+/// 22 characters.
+fn md5_crypt(password: &[u8], magic: &[u8], salt: &[u8]) -> Vec<u8> {
+    let both = Md5::new()
+        .chain_update(password)
+        .chain_update(salt)
+        .chain_update(password)
+        .finalize();
+    let mut whole = Md5::new()
+        .chain_update(password)
+        .chain_update(magic)
+        .chain_update(salt);
+    let mut left = password.len();
+    while left > 0 {
+        let count = left.min(both.len());
+        whole.update(both.get(..count).unwrap_or_default());
+        left -= count;
+    }
+    let mut bits = password.len();
+    while bits > 0 {
+        let byte = if bits & 1 == 1 {
+            Some(0)
+        } else {
+            password.first().copied()
+        };
+        whole.update([byte.unwrap_or_default()]);
+        bits >>= 1;
+    }
+    let mut made = whole.finalize();
+    for round in 0..1_000 {
+        let (first, last): (&[u8], &[u8]) = if round % 2 == 1 {
+            (password, &made)
+        } else {
+            (&made, password)
+        };
+        let mut next = Md5::new().chain_update(first);
+        if round % 3 != 0 {
+            next.update(salt);
+        }
+        if round % 7 != 0 {
+            next.update(password);
+        }
+        next.update(last);
+        made = next.finalize();
+    }
+    spell(made.as_ref())
+}
+
+/// Six bits a character, in the order of their own that this has.
+fn spell(made: &[u8]) -> Vec<u8> {
+    let at = |index: usize| made.get(index).copied().map_or(0, u32::from);
+    let mut out = Vec::with_capacity(22);
+    let mut push = |mut value: u32, count: usize| {
+        for _ in 0..count {
+            let letter = usize::try_from(value & 63).unwrap_or_default();
+            out.push(LETTERS.get(letter).copied().unwrap_or(b'.'));
+            value >>= 6;
+        }
+    };
+    for (a, b, c) in [(0, 6, 12), (1, 7, 13), (2, 8, 14), (3, 9, 15), (4, 10, 5)] {
+        push(at(a) << 16 | at(b) << 8 | at(c), 4);
+    }
+    push(at(11), 2);
+    out
+}
+
+const LETTERS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use galley_rules::access::passwords;
+    use std::process::Command;
+
+    fn is_right(line: &str, password: &str) -> bool {
+        let name = line.split(':').next().unwrap();
+        let hash = passwords::find(line, name.as_bytes()).unwrap_or_else(|| panic!("{line}"));
+        is_of(password.as_bytes(), hash)
+    }
+
+    /// What Apache's and OpenSSL's own programs write is understood.
+    #[test]
+    fn hashes_of_other_programs_are_known() {
+        let long = "a password of more than sixteen bytes \u{e9}";
+        for password in ["x", "secret", "exactly16bytes!!", long] {
+            for kind in ["-B", "-m", "-s", "-2", "-5"] {
+                let mut command = Command::new("htpasswd");
+                let output = command
+                    .args(["-nb", kind, "jane", password])
+                    .output()
+                    .unwrap();
+                assert!(output.status.success(), "htpasswd {kind}: {output:?}");
+                let line = String::from_utf8(output.stdout).unwrap();
+                assert!(is_right(line.trim(), password), "{kind} {line}");
+                assert!(!is_right(line.trim(), "another"), "{kind} {line}");
+            }
+            for kind in ["-1", "-apr1", "-5", "-6"] {
+                let output = Command::new("openssl")
+                    .args(["passwd", kind, password])
+                    .output();
+                let hash = String::from_utf8(output.unwrap().stdout).unwrap();
+                let line = format!("jane:{}", hash.trim());
+                assert!(
+                    is_right(&line, password) && !is_right(&line, "another"),
+                    "{line}"
+                );
+            }
+        }
+        // RFC 2307's form with a salt.
+        let digest = Sha1::new()
+            .chain_update("secret")
+            .chain_update("salt")
+            .finalize();
+        let text = Base64::encode_string(&[&digest[..], b"salt"].concat());
+        assert!(is_right(&format!("jane:{{SSHA}}{text}"), "secret"));
+    }
+
+    #[test]
+    fn broken_hashes_are_nobodys() {
+        for line in [
+            "jane:{SHA}",
+            "jane:{SHA}!!",
+            "jane:{SHA}eA==",
+            "jane:$6$",
+            "jane:$5$rounds=x$y$z",
+        ] {
+            assert!(!is_right(line, "secret"), "{line}");
+        }
+        let bcrypt = format!("jane:$2y$05${}", "!".repeat(53));
+        assert!(!is_right(&bcrypt, "secret"));
+    }
+}

@@ -1,0 +1,90 @@
+//! What is counted of clients, and what is known of their passwords: the state behind `galley_rules::access`.
+//!
+//! One for the process, shared by all cores, of fixed size. Nothing here makes a hit wait: counts are atomics, and the lock
+//! of proven passwords is met only by requests that carry one, which pass the cache.
+
+mod buckets;
+mod crowd;
+mod hashes;
+mod passwords;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use galley_rules::access::{Bucket, Limit};
+use galley_rules::class::Network;
+use galley_rules::time::Tick;
+use ipnet::IpNet;
+
+use buckets::Buckets;
+use crowd::Crowd;
+pub use crowd::Seat;
+use passwords::Proofs;
+pub use passwords::{Passwords, Proof};
+
+/// Clients, as far as something is counted of them.
+pub struct Clients {
+    buckets: Buckets,
+    crowd: Arc<Crowd>,
+    exempt: Vec<IpNet>,
+    proofs: Proofs,
+}
+
+impl Clients {
+    /// Nothing counted yet. `connections` is the most of one client, 0 for any number.
+    pub fn new(connections: usize, exempt: Vec<IpNet>) -> Self {
+        Self {
+            buckets: Buckets::new(),
+            crowd: Arc::new(Crowd::new(connections)),
+            exempt,
+            proofs: Proofs::new(),
+        }
+    }
+
+    /// Takes a token for a client of the site with this mark; how long until there is one again.
+    pub fn take(
+        &self,
+        (site, bucket): (u32, Bucket),
+        limit: &Limit,
+        client: IpAddr,
+        now: Tick,
+    ) -> Result<(), Duration> {
+        if self.is_exempt(client) {
+            return Ok(());
+        }
+        self.buckets
+            .take(&(site, bucket, Network::of(client)), limit, now)
+    }
+
+    /// A place for one more connection of a client, if it may have one.
+    pub fn seat(&self, client: IpAddr) -> Option<Seat> {
+        if self.is_exempt(client) {
+            return Some(Seat::uncounted());
+        }
+        self.crowd.seat(Network::of(client))
+    }
+
+    /// Whether somebody may ask with these credentials, the text behind `Basic`.
+    pub async fn prove(
+        &self,
+        (passwords, client): (&Arc<Passwords>, IpAddr),
+        credentials: &[u8],
+        now: Tick,
+        may_compare: impl FnOnce() -> Result<(), Duration>,
+    ) -> Proof {
+        self.proofs
+            .prove(
+                (passwords, Network::of(client)),
+                credentials,
+                now,
+                may_compare,
+            )
+            .await
+    }
+
+    fn is_exempt(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        self.exempt.iter().any(|network| network.contains(&client))
+    }
+}

@@ -1,0 +1,278 @@
+//! Whose password is right, and for how long that is known.
+//!
+//! Comparing takes up to seconds of a core (bcrypt), so it is done on a helper thread, by a few at one time, and what was proved
+//! holds for a minute: the assets of a page cost nothing. The file is read anew for each comparison, so a name that is taken
+//! out of it is gone after that minute, and one that is added is there at once.
+//! Neither passwords nor names are kept: a proof is a keyed digest of the credentials, of a key that ends with the process. It
+//! is one client's own: others would learn from it, without a comparison and so without limit, whether they guessed right.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base64ct::{Base64, Encoding};
+use galley_rules::access::passwords;
+use galley_rules::class::Network;
+use galley_rules::time::Tick;
+use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+
+use super::hashes;
+use crate::sys;
+
+/// A file of names and passwords.
+pub struct Passwords {
+    path: PathBuf,
+}
+
+impl Passwords {
+    /// Those of a file.
+    pub fn of(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+        }
+    }
+
+    /// Whether the pair is one of them. An unknown name takes as long as one that is known.
+    fn has(&self, name: &[u8], password: &[u8]) -> bool {
+        let Ok(file) = fs::read_to_string(&self.path) else {
+            tracing::error!(file = %self.path.display(), "the file of passwords cannot be read, so nobody is let in by it");
+            return false;
+        };
+        let known = passwords::find(&file, name);
+        let Some(hash) = known.or_else(|| passwords::some(&file)) else {
+            return false;
+        };
+        hashes::is_of(password, hash) && known.is_some()
+    }
+}
+
+/// What became of a name and a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// They are right.
+    Right,
+    /// They are not, or cannot be read.
+    Wrong,
+    /// Too many are being compared; after so long it may be tried again.
+    TooMany(Duration),
+}
+
+/// What was proved lately.
+pub(super) struct Proofs {
+    key: [u8; 32],
+    known: Mutex<HashMap<[u8; 32], Tick>>,
+    /// Comparisons at one time.
+    places: Arc<Semaphore>,
+}
+
+impl Proofs {
+    pub(super) fn new() -> Self {
+        let mut key = [0; 32];
+        for part in key.chunks_mut(8) {
+            part.copy_from_slice(&sys::random_bytes());
+        }
+        Self {
+            key,
+            known: Mutex::default(),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+
+    /// `may_compare` is asked before anything costs time. Cancel-safe: a comparison that has begun ends for nobody.
+    pub(super) async fn prove(
+        &self,
+        (file, client): (&Arc<Passwords>, Network),
+        credentials: &[u8],
+        now: Tick,
+        may_compare: impl FnOnce() -> Result<(), Duration>,
+    ) -> Proof {
+        if credentials.len() > MOST_BYTES {
+            return Proof::Wrong;
+        }
+        let proof = self.digest(file, client, credentials);
+        if self.is_known(&proof, now) {
+            return Proof::Right;
+        }
+        let decoded = std::str::from_utf8(credentials).ok();
+        let Some(pair) = decoded.and_then(|text| Base64::decode_vec(text).ok()) else {
+            return Proof::Wrong;
+        };
+        if let Err(wait) = may_compare() {
+            return Proof::TooMany(wait);
+        }
+        let Ok(place) =
+            tokio::time::timeout(PATIENCE, Arc::clone(&self.places).acquire_owned()).await
+        else {
+            return Proof::TooMany(PATIENCE);
+        };
+        let file = Arc::clone(file);
+        let compared = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            let colon = memchr::memchr(b':', &pair)?;
+            let (name, password) = pair.split_at_checked(colon)?;
+            file.has(name, password.get(1..)?).then_some(())
+        });
+        match compared.await {
+            Ok(Some(())) => {
+                self.note(proof, now);
+                Proof::Right
+            }
+            Ok(None) | Err(_) => Proof::Wrong,
+        }
+    }
+
+    /// Looked up by a keyed digest: the time that takes tells nothing of what is known.
+    fn digest(&self, file: &Passwords, client: Network, credentials: &[u8]) -> [u8; 32] {
+        let client = match client {
+            Network::V4(bits) => (4_u8, u64::from(bits)),
+            Network::V6(bits) => (6, bits),
+        };
+        let path = file.path.as_os_str().as_encoded_bytes();
+        Sha256::new()
+            .chain_update(self.key)
+            .chain_update((path.len() as u64).to_be_bytes())
+            .chain_update(path)
+            .chain_update([client.0])
+            .chain_update(client.1.to_be_bytes())
+            .chain_update(credentials)
+            .finalize()
+            .into()
+    }
+
+    fn is_known(&self, proof: &[u8; 32], now: Tick) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known
+            .get(proof)
+            .is_some_and(|since| now.since(*since) < HOLDS)
+    }
+
+    fn note(&self, proof: [u8; 32], now: Tick) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST_KNOWN {
+            known.retain(|_, since| now.since(*since) < HOLDS);
+        }
+        // All of them fresh: they prove themselves once more.
+        if known.len() >= MOST_KNOWN {
+            known.clear();
+        }
+        known.insert(proof, now);
+    }
+}
+
+/// How long a proof holds.
+const HOLDS: Duration = Duration::from_secs(60);
+
+/// People of one minute.
+const MOST_KNOWN: usize = 4_096;
+
+/// Of a core's helper threads; the others have files and bodies to see to.
+const AT_ONCE: usize = 2;
+
+/// How long a comparison may wait for its turn.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Some hashes take time with the square of a password's length.
+const MOST_BYTES: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn file(line: &str) -> (tempfile::NamedTempFile, Arc<Passwords>) {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        writeln!(file, "{line}").unwrap();
+        let passwords = Arc::new(Passwords::of(file.path()));
+        (file, passwords)
+    }
+
+    const HERE: Network = Network::V4(1);
+
+    fn basic(pair: &str) -> Vec<u8> {
+        Base64::encode_string(pair.as_bytes()).into_bytes()
+    }
+
+    #[tokio::test]
+    async fn a_proof_holds_for_a_minute_and_costs_no_comparison() {
+        // `secret`
+        let (kept, passwords) = file("jane:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=");
+        let proofs = Proofs::new();
+        let right = basic("jane:secret");
+        let never = || Err(Duration::from_secs(9));
+        let at = |ms| Tick(ms);
+        assert_eq!(
+            proofs.prove((&passwords, HERE), &right, at(0), never).await,
+            Proof::TooMany(Duration::from_secs(9))
+        );
+        assert_eq!(
+            proofs
+                .prove((&passwords, HERE), &right, at(0), || Ok(()))
+                .await,
+            Proof::Right
+        );
+        assert_eq!(
+            proofs
+                .prove((&passwords, HERE), &right, at(59_000), never)
+                .await,
+            Proof::Right
+        );
+        assert_ne!(
+            proofs
+                .prove((&passwords, HERE), &right, at(60_000), never)
+                .await,
+            Proof::Right
+        );
+        for wrong in ["jane:other", "jane:", "jane", "", "joe:secret", ":secret"] {
+            let proof = proofs
+                .prove((&passwords, HERE), &basic(wrong), at(0), || Ok(()))
+                .await;
+            assert_eq!(proof, Proof::Wrong, "{wrong}");
+        }
+        let long = basic(&format!("jane:{}", "x".repeat(600)));
+        assert_eq!(
+            proofs
+                .prove((&passwords, HERE), &long, at(0), || Ok(()))
+                .await,
+            Proof::Wrong
+        );
+        assert_eq!(
+            proofs
+                .prove((&passwords, HERE), b"!", at(0), || Ok(()))
+                .await,
+            Proof::Wrong
+        );
+        // Nobody else learns from it.
+        let elsewhere = (&passwords, Network::V4(2));
+        let proof = proofs.prove(elsewhere, &right, at(1), never).await;
+        assert_eq!(proof, Proof::TooMany(Duration::from_secs(9)));
+        // Another file is another question, and who is taken out is out when his minute is over.
+        let (_other, others) = file("joe:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=");
+        assert_eq!(
+            proofs
+                .prove((&others, HERE), &right, at(0), || Ok(()))
+                .await,
+            Proof::Wrong
+        );
+        fs::write(kept.path(), "").unwrap();
+        assert_eq!(
+            proofs
+                .prove((&passwords, HERE), &right, at(61_000), || Ok(()))
+                .await,
+            Proof::Wrong
+        );
+    }
+
+    #[test]
+    fn what_is_known_has_a_bound() {
+        let proofs = Proofs::new();
+        for number in 0..10_000_u64 {
+            let mut proof = [0; 32];
+            proof[..8].copy_from_slice(&number.to_be_bytes());
+            proofs.note(proof, Tick(number));
+            assert!(proofs.known.lock().unwrap().len() <= MOST_KNOWN);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Who is let in, as an explanation has it: by which word of the configuration a request is barred, and what is demanded of
+//! one that is not.
+
+use galley_rules::access::{self, Barred, BodyCheck, Bucket, By, Demands};
+use galley_rules::outcome::RefusedWhy;
+use serde_json::{Value, json};
+
+use super::words::Advice;
+use crate::serve::Exchange;
+
+fn judged<'e>(exchange: &'e Exchange<'_>) -> Result<Demands<'e>, Barred> {
+    let client = exchange.client.ip();
+    access::judge(&exchange.site.core.rules, &exchange.facts, client)
+}
+
+/// Why a request goes no further, as far as its head tells it. Passwords are not compared, and tokens not taken.
+pub(super) fn refusal(exchange: &Exchange<'_>) -> Option<RefusedWhy> {
+    match judged(exchange) {
+        Err(barred) => Some(barred.why()),
+        Ok(demands) => (demands.password.is_some() && !exchange.facts.has_authorization())
+            .then_some(RefusedWhy::Password),
+    }
+}
+
+/// By what a request is barred, and what to do; `None` where it is not.
+pub(super) fn advice(exchange: &Exchange<'_>) -> Option<Advice> {
+    let client = exchange.client.ip().to_canonical();
+    let network = |option: &str, by: By, verb: &str| {
+        Advice::new(
+            format!("`{option}` of {} {verb} {client}", said_by(by, exchange)),
+            "if this address may ask, change that line; a rule's own lists stand in place of the site's",
+        )
+    };
+    match judged(exchange) {
+        Err(Barred::Denied(by)) => Some(network("deny", by, "names")),
+        Err(Barred::NotAllowed(by)) => Some(network("allow", by, "does not name")),
+        Err(barred) => Some(super::words::refused(barred.why())),
+        Ok(demands) => {
+            let by = demands.password?;
+            Some(Advice::fine(format!(
+                "`basic_auth` of {} wants a name and a password, and none came",
+                said_by(by, exchange)
+            )))
+        }
+    }
+}
+
+/// What is demanded of a request, or by what it is barred.
+pub(super) fn value(exchange: &Exchange<'_>) -> Value {
+    let client = exchange.client.ip().to_canonical().to_string();
+    let demands = match judged(exchange) {
+        Ok(demands) => demands,
+        Err(barred) => {
+            let by = match barred {
+                Barred::Denied(by) | Barred::NotAllowed(by) => said_by(by, exchange),
+                Barred::NotAdmin | Barred::XmlRpc | Barred::Authors => "the site".to_owned(),
+            };
+            return json!({
+                "client": client,
+                "barred": { "why": barred.why().word(), "option": option(barred), "by": by },
+                "limits": [], "password": null, "body": null,
+            });
+        }
+    };
+    let limits = demands.limits.into_iter().flatten().map(|(bucket, limit)| {
+        let (option, by) = match bucket {
+            Bucket::Of(by) => ("limit", said_by(by, exchange)),
+            Bucket::Login => ("login_limit", "the site".to_owned()),
+            Bucket::XmlRpc => ("xmlrpc_limit", "the site".to_owned()),
+            Bucket::Password => ("basic_auth", "the site".to_owned()),
+        };
+        json!({ "option": option, "by": by, "rate": limit.rate(), "burst": limit.burst() })
+    });
+    json!({
+        "client": client,
+        "barred": null,
+        "limits": limits.collect::<Vec<_>>(),
+        "password": demands.password.map(|by| said_by(by, exchange)),
+        "body": demands.body.map(|check| match check {
+            BodyCheck::XmlRpc => "its method of XML-RPC",
+            BodyCheck::VisitorsForm => "that it is the form of a protected post",
+            BodyCheck::Authors => "that it asks for no author",
+        }),
+    })
+}
+
+const fn option(barred: Barred) -> &'static str {
+    match barred {
+        Barred::Denied(_) => "deny",
+        Barred::NotAllowed(_) => "allow",
+        Barred::NotAdmin => "admin_allow",
+        Barred::XmlRpc => "xmlrpc",
+        Barred::Authors => "hide_authors",
+    }
+}
+
+fn said_by(by: By, exchange: &Exchange<'_>) -> String {
+    let By::Rule(index) = by else {
+        return "the site".to_owned();
+    };
+    let rules = &exchange.site.core.rules.rules;
+    let path = rules.get(index).map_or("", |rule| rule.path.as_str());
+    format!("rule number {}, for `{path}`", index + 1)
+}
