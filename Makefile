@@ -1,6 +1,6 @@
 # The two commands that matter: `make demo` and `make test`. Both install what is missing first.
 
-.PHONY: help demo demo-clean test bench conformance faults exactness growth soak weather hostile fuzz plugin-versions plugin-live build check setup-demo setup-test setup-bench \
+.PHONY: help demo demo-clean test bench conformance faults exactness growth soak weather slow hostile fuzz plugin-versions plugin-live build check setup-demo setup-test setup-bench \
 	setup-conformance setup-faults setup-exactness setup-plugin-versions
 
 PORT ?= 8080
@@ -22,6 +22,7 @@ help:
 	@echo 'make weather          a WordPress in 256 MB: crowds, slow people, dying PHP, a crawl (ONLY=crawl: one part)'
 	@echo 'make hostile          hostile input for long: generated streams next to nginx and hyper, the whole matrix of deception'
 	@echo 'make fuzz             every parser of foreign bytes, ten minutes each, two at a time (SECONDS=60 TARGET=query: less)'
+	@echo 'make slow             4,000 clients from 200 addresses that are slow on purpose, and slowhttptest (CLIENTS=400: fewer)'
 	@echo 'make build            the release binary, target/release/galley'
 
 # A static pattern: make does not look for implicit rules for phony targets.
@@ -102,3 +103,6 @@ hostile: setup-test
 
 fuzz: setup-test
 	@FUZZ_FEATURES=config fuzz/run $(or $(SECONDS),600) $(TARGET)
+
+slow: setup-test
+	@GALLEY_SLOW=$(or $(CLIENTS),4000) cargo test --release --package galley --test e2e -- greedy

@@ -1,11 +1,13 @@
 //! What is asked of the operating system: descriptors, listening sockets, cores, signals' numbers.
 //!
-//! Every call here is made at start or on the control thread, never while answering.
+//! Calls here are made at start or on the control thread, but for [`unsent`], which is asked for a client that is slow.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
+use rustix::ioctl::{Getter, Opcode, ioctl};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -73,6 +75,19 @@ pub fn is_out_of_descriptors(error: &io::Error) -> bool {
         || code == Some(rustix::io::Errno::NOMEM.raw_os_error())
         || code == Some(rustix::io::Errno::NOBUFS.raw_os_error())
 }
+
+/// Bytes that were written to a socket and have not arrived at its other end; 0 where the kernel does not tell.
+pub fn unsent(socket: BorrowedFd<'_>) -> u64 {
+    // SAFETY: `TIOCOUTQ`, which tcp(7) calls `SIOCOUTQ`, writes one `int` and reads nothing: what `Getter` has room for.
+    #[expect(unsafe_code, reason = "rustix has no call of its own for it")]
+    let told = unsafe { ioctl(socket, Getter::<TIOCOUTQ, i32>::new()) };
+    told.ok()
+        .and_then(|count| u64::try_from(count).ok())
+        .unwrap_or(0)
+}
+
+/// asm-generic/ioctls.h; the same on all machines that Galley is built for.
+const TIOCOUTQ: Opcode = 0x5411;
 
 /// The name of the user who owns `path`; `None` for root, and for a number without a name.
 ///
@@ -148,5 +163,32 @@ mod tests {
         let limit = getrlimit(Resource::Nofile);
         assert_eq!(limit.current, limit.maximum);
         assert_eq!(limit.current.unwrap_or(UNLIMITED_DESCRIPTORS), raised);
+    }
+
+    #[test]
+    fn what_has_not_arrived_is_counted() {
+        use std::io::{Read, Write};
+        use std::os::fd::AsFd;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        assert_eq!(unsent(server.as_fd()), 0);
+        server.set_nonblocking(true).unwrap();
+        let mut written = 0;
+        let sent = vec![0; 65_536];
+        while let Ok(count) = server.write(&sent) {
+            written += count as u64;
+        }
+        let waiting = unsent(server.as_fd());
+        assert!(0 < waiting && waiting < written, "{waiting} of {written}");
+        let mut read = 0;
+        let mut piece = vec![0; 65_536];
+        while read < written {
+            read += client.read(&mut piece).unwrap() as u64;
+        }
+        // Confirmations are on their way for a moment.
+        while unsent(server.as_fd()) > 0 {
+            std::thread::yield_now();
+        }
     }
 }

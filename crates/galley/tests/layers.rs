@@ -219,7 +219,13 @@ fn nothing_is_left_for_later_and_nothing_unsafe() {
             let code = line.split("//").next().unwrap_or_default();
             code.contains("unsafe {") || code.contains("unsafe fn") || code.contains("unsafe impl")
         });
-        assert!(!has_unsafe, "{} contains unsafe code", path.display());
+        // STYLE.md: what the operating system is asked, where no library asks it.
+        let is_sys = path.ends_with("galley/src/sys.rs");
+        assert!(
+            !has_unsafe || is_sys,
+            "{} contains unsafe code",
+            path.display()
+        );
     }
 }
 

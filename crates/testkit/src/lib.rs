@@ -27,6 +27,7 @@ mod php_fpm;
 mod place;
 mod process;
 mod scratch;
+pub mod slow;
 mod template;
 mod trouble;
 mod wait;

@@ -170,6 +170,11 @@ fn server(state: &State, text: &mut Text) {
         text.family(&name, Kind::Gauge, help);
         text.sample(&name, &[], value);
     }
+    let name = "galley_connections_closed_total";
+    text.family(name, Kind::Counter, "connections that were ended, by why");
+    for (why, count) in CounterReader::closed(&state.counters) {
+        text.sample(name, &[("why", why)], count);
+    }
     let counters = [
         (
             "store_evictions_total",

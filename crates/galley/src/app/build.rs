@@ -24,7 +24,7 @@ use crate::acme::Ready;
 use crate::clock::Clock;
 use crate::compositor::{self, Handle};
 use crate::compress::{Compressing, Compressor};
-use crate::front::Limits;
+use crate::front::{Limits, Speed};
 use crate::serve::{
     Cron, Door, ErrorPage, ErrorPages, Folder, Healing, Pool, Services, Site, SmallFiles, Upstream,
     UpstreamWarnings,
@@ -396,8 +396,8 @@ pub(super) fn front_limits(config: &Config, connections: usize) -> Limits {
         head_bytes: server.head_size,
         head_timeout: server.head_timeout,
         idle_timeout: server.idle_timeout,
-        body_timeout: server.body_timeout,
-        write_timeout: server.write_timeout,
+        coming: Speed::new(server.body_timeout, server.min_rate),
+        leaving: Speed::new(server.write_timeout, server.min_rate),
         drain_timeout: server.drain_timeout,
         connections,
         lane: server.lane,

@@ -13,6 +13,7 @@ use super::socket::Socket;
 use super::{Core, Listener, h1, handshake};
 use crate::serve::Sites;
 use crate::sys;
+use crate::telemetry::counters::Closed;
 use crate::tls::Acceptor;
 
 /// Accepts until the server is to stop; what the kernel has taken in by then is still answered.
@@ -31,7 +32,9 @@ pub(super) async fn run(core: Rc<Core>, listener: Listener, mut stop: watch::Rec
     let mut paused = false;
     loop {
         while core.connections.get() >= core.limits.connections && !core.stopping.get() {
-            core.connection_ended.notified().await;
+            make_room(&core);
+            // One that asks nothing yet may do so in a moment.
+            let _ = tokio::time::timeout(LOOK_AGAIN, core.connection_ended.notified()).await;
         }
         let accepted = tokio::select! {
             biased;
@@ -45,9 +48,10 @@ pub(super) async fn run(core: Rc<Core>, listener: Listener, mut stop: watch::Rec
             }
             Err(error) if sys::is_out_of_descriptors(&error) => {
                 if !paused {
-                    tracing::warn!(%error, "accepting slows down: no descriptor is left; raise `ulimit -n`");
+                    tracing::warn!(%error, "no descriptor is left, so connections that ask nothing are ended; raise `ulimit -n`");
                 }
                 paused = true;
+                make_room(&core);
                 tokio::time::sleep(OUT_OF_DESCRIPTORS_PAUSE).await;
             }
             // The client was gone before we looked, or the network stumbled: the next may be fine.
@@ -73,6 +77,14 @@ fn take_last(core: &Rc<Core>, listener: TcpListener, way: &Way) {
     }
 }
 
+/// Ends some of the connections that ask nothing, enough that this is not done for each newcomer.
+fn make_room(core: &Core) {
+    let most = (core.limits.connections / PARTS).max(1);
+    for _ in 0..core.timers.give_way(most) {
+        core.counters.closed(Closed::GaveWay);
+    }
+}
+
 /// What connections of one listener lead to.
 struct Way {
     sites: Arc<Sites>,
@@ -80,8 +92,12 @@ struct Way {
 }
 
 fn spawn(core: &Rc<Core>, stream: TcpStream, client: SocketAddr, way: &Way) {
+    let Some(seat) = core.services.clients.seat(client.ip()) else {
+        core.counters.closed(Closed::TooMany);
+        return Socket::Tcp(stream).reset_at_end();
+    };
     let Ok(local) = prepare(&stream) else { return };
-    let counted = Counted::begin(core);
+    let counted = (Counted::begin(core), seat);
     let core = Rc::clone(core);
     let sites = Arc::clone(&way.sites);
     let ends = h1::Ends {
@@ -128,6 +144,12 @@ impl Drop for Counted {
 
 /// As many as the kernel holds back at most; a flood of new ones must not keep the end from coming.
 const MOST_LAST: usize = 4096;
+
+/// What part of the connections gives way at one time.
+const PARTS: usize = 64;
+
+/// How long a full core waits before it looks again for connections that ask nothing.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// How long accepting rests when no descriptor is left: some connection ends meanwhile, and the kernel keeps the queue.
 const OUT_OF_DESCRIPTORS_PAUSE: Duration = Duration::from_millis(20);

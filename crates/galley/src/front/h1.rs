@@ -23,11 +23,13 @@ use super::io::{Gone, Wire};
 use super::lane::{self, Lane};
 use super::record::{End, Open, Said};
 use super::socket::Socket;
+use super::speed::Coming;
 use super::write::{self, Next, Peer};
 use crate::body::spools::{NoRoom, Spools};
 use crate::body::{RequestBody, Spool};
 use crate::fault::Fault;
 use crate::serve::{self, Admission, Answer, Exchange, Sites};
+use crate::telemetry::counters::Closed;
 use crate::upstream::interim::Mailbox;
 
 /// The two ends of a connection.
@@ -57,7 +59,7 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
         core.timers.register(),
         Rc::clone(&core.date),
         Rc::clone(&core.pool),
-        core.limits.write_timeout,
+        core.limits.leaving,
     );
     let mut facts = Facts::default();
     let mut lane = Lane::default();
@@ -83,6 +85,11 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
             Ok(Came::Whole(head)) => head,
             Ok(Came::InPieces) => continue,
             Err(NoHead::Nothing) => return wire.part(),
+            Err(NoHead::Refused(408)) => {
+                core.counters.closed(Closed::TooSlow);
+                refuse(&core, &mut wire, ends, 408).await;
+                return wire.reset();
+            }
             Err(NoHead::Refused(status)) => {
                 refuse(&core, &mut wire, ends, status).await;
                 return wire.leave().await;
@@ -148,7 +155,7 @@ async fn next_head(core: &Core, wire: &mut Wire) -> Result<Came, NoHead> {
             });
         }
         has_waited = true;
-        match wire.fill_before(deadline).await {
+        match wire.fill_head(deadline).await {
             Ok(()) => {}
             Err(Gone::Late) if scanner.has_begun() => return Err(NoHead::Refused(408)),
             Err(Gone::Late | Gone::Closed) => return Err(NoHead::Nothing),
@@ -238,6 +245,7 @@ impl Turn<'_> {
                 .await
                 .map(|answer| (answer, peer)),
             Err(Untaken::Gone) => None,
+            Err(Untaken::Late) => return self.late(wire, open, &exchange).await,
             Err(Untaken::Fault(fault)) => Some((
                 Answer::site_fault(&fault, &exchange.site, &open.request_id),
                 peer.closing_if(!matches!(framing.body, BodyKind::None)),
@@ -277,6 +285,15 @@ impl Turn<'_> {
         }
         self.mailbox.close();
         Some(answer)
+    }
+
+    /// Tells a client that it was too slow, and keeps nothing for it: it is not waited for whether that arrives.
+    async fn late(&self, wire: &mut Wire, open: Open<'_>, exchange: &Exchange<'_>) -> Next {
+        let fault = Fault::new(RefusedWhy::Timeout, "the body came too slowly");
+        let answer = Answer::site_fault(&fault, &exchange.site, &open.request_id);
+        self.core.counters.closed(Closed::TooSlow);
+        self.finish(wire, open, answer, Peer::closing()).await;
+        Next::Drop
     }
 
     async fn finish(
@@ -340,6 +357,8 @@ pub(super) fn no_request(status: u16, request_id: &str) -> Answer {
 /// Why a body could not be taken in.
 pub(super) enum Untaken {
     Gone,
+    /// It came too slowly.
+    Late,
     Fault(Fault),
 }
 
@@ -373,6 +392,7 @@ async fn take_body(
         wire.output.extend_from_slice(galley_wire::answer::CONTINUE);
         wire.send(&[]).await.map_err(|_| Untaken::Gone)?;
     }
+    let mut coming = Coming::begin(core.limits.coming, &wire.timer);
     while !reader.is_done() {
         let decoded = reader.decode(&wire.input).map_err(body_fault)?;
         let consumed = decoded.consumed;
@@ -382,12 +402,10 @@ async fn take_body(
         }
         wire.input.advance(consumed);
         if consumed == 0 && !reader.is_done() {
-            match wire.fill_within(core.limits.body_timeout).await {
+            match wire.fill_body(&mut coming).await {
                 Ok(()) => {}
                 Err(Gone::Closed) => return Err(Untaken::Gone),
-                Err(Gone::Late) => {
-                    return Err(Fault::new(RefusedWhy::Timeout, "the body came too slowly").into());
-                }
+                Err(Gone::Late) => return Err(Untaken::Late),
             }
         }
     }

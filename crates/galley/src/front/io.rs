@@ -14,7 +14,8 @@ use tokio::io::AsyncWriteExt;
 use super::batch::Batch;
 use super::pool::Pool;
 use super::socket::Socket;
-use super::timer::{Late, Timer};
+use super::speed::{Coming, Leaving, Speed, at_once};
+use super::timer::{Deadline, Late, Timer};
 
 /// A connection to a client.
 pub(super) struct Wire {
@@ -27,7 +28,7 @@ pub(super) struct Wire {
     /// The core's `Date`, for answers that have none of their own.
     pub(super) date: Rc<Cell<HttpDate>>,
     pool: Rc<Pool>,
-    write_timeout: Duration,
+    leaving: Speed,
 }
 
 /// An IMF-fixdate (RFC 9110 §5.6.7).
@@ -60,7 +61,7 @@ impl Wire {
         timer: Timer,
         date: Rc<Cell<HttpDate>>,
         pool: Rc<Pool>,
-        write_timeout: Duration,
+        leaving: Speed,
     ) -> Self {
         Self {
             stream,
@@ -69,7 +70,7 @@ impl Wire {
             timer,
             date,
             pool,
-            write_timeout,
+            leaving,
         }
     }
 
@@ -87,15 +88,32 @@ impl Wire {
         }
     }
 
-    /// As [`Wire::fill`], within a limit.
-    pub(super) async fn fill_within(&mut self, limit: Duration) -> Result<(), Gone> {
+    /// As [`Wire::fill`], for the rest of a head.
+    pub(super) async fn fill_head(&mut self, deadline: Deadline) -> Result<(), Gone> {
         let Self {
             stream,
             input,
             timer,
             ..
         } = self;
-        timer.within(limit, Self::fill(stream, input)).await?
+        timer
+            .head_before(deadline, Self::fill(stream, input))
+            .await?
+    }
+
+    /// As [`Wire::fill`], for the rest of a body that must not come too slowly.
+    pub(super) async fn fill_body(&mut self, coming: &mut Coming) -> Result<(), Gone> {
+        let before = self.input.len();
+        loop {
+            match self.fill_before(coming.until).await {
+                Ok(()) => {
+                    coming.add(self.input.len() - before);
+                    return Ok(coming.judge(&self.timer)?);
+                }
+                Err(Gone::Late) => coming.judge(&self.timer)?,
+                Err(gone) => return Err(gone),
+            }
+        }
     }
 
     /// As [`Wire::fill`], for the first byte of a request, which may never come.
@@ -119,10 +137,7 @@ impl Wire {
     }
 
     /// As [`Wire::fill`], until a deadline.
-    pub(super) async fn fill_before(
-        &mut self,
-        deadline: super::timer::Deadline,
-    ) -> Result<(), Gone> {
+    pub(super) async fn fill_before(&mut self, deadline: Deadline) -> Result<(), Gone> {
         let Self {
             stream,
             input,
@@ -159,7 +174,7 @@ impl Wire {
             output: &mut self.output,
             timer: &mut self.timer,
             date: &self.date,
-            write_timeout: self.write_timeout,
+            leaving: self.leaving,
         };
         (&self.input, sender)
     }
@@ -204,16 +219,21 @@ impl Wire {
         }
     }
 
-    /// One write of another kind; without progress for the limit it ends.
+    /// One write of another kind; a client that is too slow ends it.
     async fn write_with(
         &self,
         mut write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
     ) -> Result<usize, Gone> {
-        let writing = self.stream.write_direct(&mut write);
-        match self.timer.within(self.write_timeout, writing).await {
-            Ok(written) => Ok(written?),
-            // A socket counts as writable once a third of its buffer is free, which can be megabytes; any byte is progress.
-            Err(Late) => write(self.stream.as_fd()).map_err(|_| Gone::Late),
+        let mut leaving = match at_once(self.stream.write_direct(&mut write)).await {
+            Some(written) => return Ok(written?),
+            None => Leaving::begin(self.leaving, self.stream.as_fd()),
+        };
+        loop {
+            let writing = self.stream.write_direct(&mut write);
+            match self.timer.within(self.leaving.window, writing).await {
+                Ok(written) => return Ok(written?),
+                Err(Late) => leaving.judge(self.stream.as_fd())?,
+            }
         }
     }
 
@@ -245,18 +265,17 @@ pub(super) struct Sender<'w> {
     timer: &'w mut Timer,
     /// The core's `Date`.
     pub(super) date: &'w Cell<HttpDate>,
-    write_timeout: Duration,
+    leaving: Speed,
 }
 
 impl Sender<'_> {
-    /// Writes the head in `output`, then `body`, in as few calls as the socket allows; a write without progress for the
-    /// limit ends it.
+    /// Writes the head in `output`, then `body`, in as few calls as the socket allows; a client that is too slow ends it.
     pub(super) async fn send(&mut self, body: &[Bytes]) -> Result<(), Gone> {
         let Self {
             stream,
             output,
             timer,
-            write_timeout,
+            leaving,
             ..
         } = self;
         let mut head = output.as_slice();
@@ -264,11 +283,8 @@ impl Sender<'_> {
         while !head.is_empty() || !body.is_empty() {
             let mut slices = [IoSlice::new(&[]); SLICES];
             let used = body.slices(head, &mut slices);
-            let writing = stream.write_vectored(slices.get(..used).unwrap_or_default());
-            let mut written = timer.within(*write_timeout, writing).await??;
-            if written == 0 {
-                return Err(Gone::Closed);
-            }
+            let slices = slices.get(..used).unwrap_or_default();
+            let mut written = write(stream, timer, *leaving, slices).await?;
             let of_head = written.min(head.len());
             head = head.get(of_head..).unwrap_or_default();
             written -= of_head;
@@ -281,10 +297,44 @@ impl Sender<'_> {
     /// Waits until nothing is held back: over TLS what was written is not yet sent.
     async fn send_rest(&mut self) -> Result<(), Gone> {
         while self.stream.holds_back() {
-            let sending = self.stream.send_rest();
-            self.timer.within(self.write_timeout, sending).await??;
+            if let Some(sent) = at_once(self.stream.send_rest()).await {
+                sent?;
+                continue;
+            }
+            let mut leaving = Leaving::begin(self.leaving, self.stream.as_fd());
+            loop {
+                let sending = self.stream.send_rest();
+                match self.timer.within(self.leaving.window, sending).await {
+                    Ok(sent) => break sent?,
+                    Err(Late) => leaving.judge(self.stream.as_fd())?,
+                }
+            }
         }
         Ok(())
+    }
+}
+
+/// Writes some of `slices`: at least one byte. A client that is too slow ends it.
+async fn write(
+    stream: &mut Socket,
+    timer: &Timer,
+    speed: Speed,
+    slices: &[IoSlice<'_>],
+) -> Result<usize, Gone> {
+    let taken = |written: io::Result<usize>| match written? {
+        0 => Err(Gone::Closed),
+        written => Ok(written),
+    };
+    if let Some(written) = at_once(stream.write_vectored(slices)).await {
+        return taken(written);
+    }
+    let mut leaving = Leaving::begin(speed, stream.as_fd());
+    loop {
+        let writing = stream.write_vectored(slices);
+        match timer.within(speed.window, writing).await {
+            Ok(written) => return taken(written),
+            Err(Late) => leaving.judge(stream.as_fd())?,
+        }
     }
 }
 
@@ -311,12 +361,7 @@ impl Sender<'_> {
             if slices.is_empty() {
                 break;
             }
-            let writing = self.stream.write_vectored(&slices);
-            let count = self.timer.within(self.write_timeout, writing).await??;
-            if count == 0 {
-                return Err(Gone::Closed);
-            }
-            *written += count;
+            *written += write(self.stream, self.timer, self.leaving, &slices).await?;
         }
         self.send_rest().await
     }

@@ -1,7 +1,7 @@
 //! Front cores: the threads that talk to clients.
 //!
 //! Each has its own runtime, its own listeners (`SO_REUSEPORT`), its own timers and log buffer. A connection never leaves its
-//! core. Running out of descriptors, or reaching the limit of connections, slows accepting down; it ends nothing.
+//! core. Where descriptors run out, or the limit of connections is reached, those that ask nothing give way to new ones.
 
 mod accept;
 mod batch;
@@ -14,6 +14,7 @@ mod pool;
 mod record;
 mod socket;
 mod span;
+mod speed;
 mod timer;
 mod write;
 
@@ -34,6 +35,7 @@ use crate::telemetry::counters::CoreCounters;
 use crate::tls::Acceptor;
 use io::HttpDate;
 use pool::Pool;
+pub use speed::Speed;
 use timer::{SWEEP, Timers};
 
 /// Limits on clients; from `[server]`.
@@ -45,10 +47,10 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// For the first byte of the next request.
     pub idle_timeout: Duration,
-    /// Between two pieces of a body.
-    pub body_timeout: Duration,
-    /// Without any progress in writing.
-    pub write_timeout: Duration,
+    /// How fast a body must come.
+    pub coming: Speed,
+    /// How fast an answer must be taken.
+    pub leaving: Speed,
     /// For exchanges under way when the server is told to end.
     pub drain_timeout: Duration,
     /// Connections per core.

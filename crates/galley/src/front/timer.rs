@@ -24,8 +24,8 @@ struct State {
     /// Milliseconds; [`NEVER`] when nothing is waited for.
     deadline: Cell<u64>,
     late: Cell<bool>,
-    /// Whether its connection waits for a request that may never come.
-    idle: Cell<bool>,
+    /// What its connection waits for.
+    waits: Cell<Waits>,
     waker: RefCell<Option<Waker>>,
     place: Cell<usize>,
 }
@@ -34,6 +34,20 @@ struct State {
 pub struct Timer {
     state: Rc<State>,
     timers: Rc<Timers>,
+}
+
+/// What a connection waits for, as far as it may have to give way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Waits {
+    /// Something that belongs to a request, or nothing.
+    #[default]
+    Other,
+    /// A request that may never come.
+    Request,
+    /// Streams of a connection that may be told to take no more.
+    Streams,
+    /// The rest of a request's head.
+    Head,
 }
 
 /// A deadline passed before the awaited thing happened.
@@ -47,7 +61,7 @@ impl Timers {
         let state = Rc::new(State {
             deadline: Cell::new(NEVER),
             late: Cell::new(false),
-            idle: Cell::new(false),
+            waits: Cell::default(),
             waker: RefCell::new(None),
             place: Cell::new(all.len()),
         });
@@ -71,7 +85,37 @@ impl Timers {
 
     /// Ends the wait of every connection that has no request under way.
     pub fn end_idle(&self) {
-        self.wake(|state| state.idle.get());
+        self.wake(|state| matches!(state.waits.get(), Waits::Request | Waits::Streams));
+    }
+
+    /// Ends the waits of connections that others need the room of: at most `most` that have no request under way, those first
+    /// that have waited longest; where there are none, of those that have not sent all of a head. How many.
+    pub fn give_way(&self, most: usize) -> usize {
+        match self.end_oldest(Waits::Request, most) {
+            0 => self.end_oldest(Waits::Head, most),
+            ended => ended,
+        }
+    }
+
+    fn end_oldest(&self, waits: Waits, most: usize) -> usize {
+        let all = self.all.borrow();
+        let waiting = all
+            .iter()
+            .filter(|state| state.waits.get() == waits && !state.late.get());
+        // They have the same limit, so the earliest deadline is that of the longest wait.
+        let mut found: Vec<(u64, usize)> = waiting
+            .map(|state| (state.deadline.get(), state.place.get()))
+            .collect();
+        if found.len() > most {
+            found.select_nth_unstable(most);
+            found.truncate(most);
+        }
+        drop(all);
+        let count = found.len();
+        let mut places: Vec<usize> = found.into_iter().map(|(_, place)| place).collect();
+        places.sort_unstable();
+        self.wake(|state| places.binary_search(&state.place.get()).is_ok());
+        count
     }
 
     fn wake(&self, is_due: impl Fn(&State) -> bool) {
@@ -112,25 +156,31 @@ impl Timer {
         self.until(deadline.0, work).await
     }
 
-    /// As [`Timer::within`], for a wait that a drain may cut short.
+    /// As [`Timer::within`], for a wait that a drain may cut short, or others who need the room.
     pub async fn idle_within<T>(
         &self,
         limit: Duration,
         work: impl Future<Output = T>,
     ) -> Result<T, Late> {
-        self.state.idle.set(true);
+        self.state.waits.set(Waits::Request);
         let result = self.within(limit, work).await;
-        self.state.idle.set(false);
+        self.state.waits.set(Waits::Other);
         result
     }
 
-    /// Sets the deadline of a connection that polls for itself, or none, without waiting. `may_end`: a drain makes it late, too.
-    pub fn arm(&self, deadline: Option<Deadline>, may_end: bool) {
+    /// Sets the deadline of a connection that polls for itself, or none, without waiting. A drain makes it late, too, and so do
+    /// others who need its room where nothing is under way on it: `is_idle`.
+    pub fn arm(&self, deadline: Option<Deadline>, is_idle: bool) {
         self.state.deadline.set(deadline.map_or(NEVER, |at| at.0));
-        self.state.idle.set(may_end);
+        self.state.waits.set(if is_idle {
+            Waits::Request
+        } else {
+            Waits::Streams
+        });
     }
 
-    /// Whether the deadline that was armed has passed, told once; else the task is woken when it does.
+    /// Whether the deadline that was armed has passed, or the connection is to end before it, told once; else the task is
+    /// woken when it does.
     pub fn poll_late(&self, cx: &Context<'_>) -> Poll<()> {
         if self.state.late.replace(false) {
             return Poll::Ready(());
@@ -142,9 +192,21 @@ impl Timer {
         Poll::Pending
     }
 
-    /// Whether a deadline has passed.
+    /// As [`Timer::before`], for the rest of a head.
+    pub async fn head_before<T>(
+        &self,
+        deadline: Deadline,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Late> {
+        self.state.waits.set(Waits::Head);
+        let result = self.before(deadline, work).await;
+        self.state.waits.set(Waits::Other);
+        result
+    }
+
+    /// Whether a moment has come.
     pub fn is_past(&self, deadline: Deadline) -> bool {
-        deadline.0 <= self.timers.now.get()
+        self.timers.now.get() >= deadline.0
     }
 
     async fn until<T>(&self, deadline: u64, work: impl Future<Output = T>) -> Result<T, Late> {
@@ -236,5 +298,46 @@ mod tests {
             end
         );
         assert_eq!((one, two), (Err(Late), Ok(7)));
+    }
+
+    #[tokio::test]
+    async fn who_waits_longest_for_a_request_gives_way_first() {
+        let timers = Rc::new(Timers::default());
+        let idle = |limit| {
+            let timer = timers.register();
+            async move {
+                let wait =
+                    timer.idle_within(Duration::from_secs(limit), std::future::pending::<()>());
+                wait.await.is_err()
+            }
+        };
+        let head = timers.register();
+        let deadline = head.deadline(Duration::from_secs(5));
+        let work = timers.register();
+        let end = async {
+            tokio::task::yield_now().await;
+            let first = timers.give_way(2);
+            // Those that were told so are not told twice.
+            (
+                first,
+                timers.give_way(2),
+                timers.give_way(9),
+                timers.give_way(9),
+            )
+        };
+        let (one, two, three, head, work, ended) = tokio::join!(
+            idle(9),
+            idle(7),
+            idle(8),
+            head.head_before(deadline, std::future::pending::<()>()),
+            tokio::time::timeout(
+                Duration::from_millis(50),
+                work.within(Duration::from_secs(1), std::future::pending::<()>())
+            ),
+            end
+        );
+        assert_eq!(ended, (2, 1, 1, 0));
+        assert!(one && two && three && head.is_err());
+        assert!(work.is_err(), "what is being answered stays");
     }
 }

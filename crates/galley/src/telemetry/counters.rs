@@ -55,6 +55,31 @@ pub enum Handshake {
     Failed,
 }
 
+/// Why a connection was ended that its client would have kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// It asked nothing, and others needed its room.
+    GaveWay,
+    /// Its client had too many.
+    TooMany,
+    /// Its client was too slow with a head or a body.
+    TooSlow,
+}
+
+impl Closed {
+    /// All of them, in the order of their counts.
+    pub const ALL: [Self; 3] = [Self::GaveWay, Self::TooMany, Self::TooSlow];
+
+    /// The label of its metric.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::GaveWay => "gave-way",
+            Self::TooMany => "too-many",
+            Self::TooSlow => "too-slow",
+        }
+    }
+}
+
 /// Both sides of a new set for so many sites, all zero.
 pub fn counters(sites: usize) -> (CoreCounters, CounterReader) {
     let set = Arc::new(Set {
@@ -62,6 +87,7 @@ pub fn counters(sites: usize) -> (CoreCounters, CounterReader) {
         connections: AtomicU64::new(0),
         handshakes: Default::default(),
         http2: http2::Counts::default(),
+        closed: Default::default(),
     });
     (
         CoreCounters {
@@ -105,6 +131,14 @@ impl CoreCounters {
     /// Tells how many connections are open on this core.
     pub fn connections(&self, open: usize) {
         self.set.connections.store(open as u64, Ordering::Relaxed);
+    }
+
+    /// Counts a connection that was ended.
+    pub fn closed(&self, why: Closed) {
+        if let Some(count) = self.set.closed.get(why as usize) {
+            let before = count.load(Ordering::Relaxed);
+            count.store(before.wrapping_add(1), Ordering::Relaxed);
+        }
     }
 }
 
@@ -156,6 +190,17 @@ impl CounterReader {
         let open = |core: &CounterReader| core.set.connections.load(Ordering::Relaxed);
         cores.iter().map(open).sum()
     }
+
+    /// Connections that were ended on all cores, by why.
+    pub fn closed(cores: &[CounterReader]) -> impl Iterator<Item = (&'static str, u64)> {
+        Closed::ALL.into_iter().map(|why| {
+            let counts = cores
+                .iter()
+                .filter_map(|core| core.set.closed.get(why as usize));
+            let counts = counts.map(|count| count.load(Ordering::Relaxed));
+            (why.word(), counts.fold(0, u64::wrapping_add))
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -167,6 +212,8 @@ struct Set {
     /// With a new session, with one of before, failed. Written by the owning core only.
     handshakes: [AtomicU64; 3],
     http2: http2::Counts,
+    /// Connections that were ended, by [`Closed`]. Written by the owning core only.
+    closed: [AtomicU64; Closed::ALL.len()],
 }
 
 impl Set {

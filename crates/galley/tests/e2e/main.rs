@@ -23,6 +23,7 @@ mod fastcgi_broken;
 mod files;
 mod flight;
 mod front_rules;
+mod greedy;
 mod heal;
 mod hosts;
 

@@ -48,6 +48,8 @@ const MANY: u8 = 240;
 
 fn plan() -> Plan {
     Plan::php()
+        // Nobody is too slow for a machine that has other things to do.
+        .server("write_timeout = \"10m\"\nbody_timeout = \"10m\"")
         .workers(2)
         .site("in_flight = 2\nqueue_timeout = \"60s\"")
         .file("large.php", LARGE)

@@ -28,8 +28,10 @@ use crate::fault::Fault;
 use crate::front::Core;
 use crate::front::h1::{Ends, Untaken, no_request, no_room};
 use crate::front::record::{End, Open, Said};
-use crate::front::timer::Timer;
+use crate::front::speed::Coming;
+use crate::front::timer::{Late, Timer};
 use crate::serve::{self, Admission, Answer, Exchange, Sites};
+use crate::telemetry::counters::Closed;
 use crate::upstream::interim::{Interim, Mailbox};
 
 /// A request as the library gives it.
@@ -114,6 +116,11 @@ impl Stream<'_> {
         let answer = match self.take_body(body, &framing, &mut exchange).await {
             Ok(()) => self.answer(&mut exchange, &mailbox).await,
             Err(Untaken::Gone) => None,
+            Err(Untaken::Late) => {
+                self.core.counters.closed(Closed::TooSlow);
+                let fault = Fault::new(RefusedWhy::Timeout, "the body came too slowly");
+                Some(Answer::site_fault(&fault, &exchange.site, &open.request_id))
+            }
             Err(Untaken::Fault(fault)) => {
                 Some(Answer::site_fault(&fault, &exchange.site, &open.request_id))
             }
@@ -153,7 +160,7 @@ impl Stream<'_> {
         }
         let manner = Manner {
             timer: self.timer,
-            write_timeout: self.core.limits.write_timeout,
+            write_timeout: self.core.limits.leaving.window,
             urgency: request::urgency(&parts.headers),
             date: self.core.date.get(),
         };
@@ -169,6 +176,7 @@ impl Stream<'_> {
         framing: &Framing<'_>,
         exchange: &mut Exchange<'_>,
     ) -> Result<(), Untaken> {
+        serve::enter(&self.core.services, exchange).await?;
         if matches!(framing.body, BodyKind::None) {
             return Ok(());
         }
@@ -186,14 +194,19 @@ impl Stream<'_> {
             sent.map_err(|_| Untaken::Gone)?;
         }
         let mut taken = 0_u64;
-        let body_timeout = self.core.limits.body_timeout;
+        let mut coming = Coming::begin(self.core.limits.coming, &self.timer);
         loop {
-            let next = self.timer.within(body_timeout, body.data()).await;
-            let late = || Fault::new(RefusedWhy::Timeout, "the body came too slowly");
-            let Some(data) = next.map_err(|_| late())? else {
-                break;
+            let next = match self.timer.before(coming.until, body.data()).await {
+                Ok(next) => next,
+                Err(Late) => {
+                    coming.judge(&self.timer).map_err(|Late| Untaken::Late)?;
+                    continue;
+                }
             };
+            let Some(data) = next else { break };
             let data = data.map_err(|_| Untaken::Gone)?;
+            coming.add(data.len());
+            coming.judge(&self.timer).map_err(|Late| Untaken::Late)?;
             taken += data.len() as u64;
             if taken > exchange.request_body() {
                 let note = "more bytes than the site takes";

@@ -58,7 +58,7 @@ pub(super) enum Tried {
 /// Answers a request if it is a plain hit.
 pub(super) fn answer(
     core: &Core,
-    place: (&Sites, Scheme),
+    place: (&Sites, Ends),
     memo: &mut Memo,
     mut asked: Asked,
 ) -> Tried {
@@ -106,7 +106,7 @@ pub(super) fn answer(
 
 fn find(
     core: &Core,
-    place: (&Sites, Scheme),
+    place: (&Sites, Ends),
     memo: &mut Memo,
     asked: &Asked,
 ) -> Option<(Hit, HeaderMap, usize, u32)> {

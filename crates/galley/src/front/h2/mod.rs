@@ -254,6 +254,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 continue;
             }
             match self.patience.late(self.timer) {
+                // Others need its room.
+                None if !self.going => self.go(),
                 None => {}
                 Some(Waiting::Idle) if !self.going => self.go(),
                 Some(Waiting::Idle | Waiting::Going) => return Poll::Ready(End::Done),
@@ -342,7 +344,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
     fn begin(&mut self, mut asked: Vec<Asked>) {
         // What was asked together is answered in the order of its urgency, and else in its own.
         asked.sort_by_key(|asked| request::urgency(&asked.parts.headers));
-        let place = (&*self.sites, self.ends.scheme());
+        let place = (&*self.sites, self.ends);
         for asked in asked {
             let core = Rc::clone(self.core);
             match hit::answer(&core, place, &mut self.memo, asked) {
@@ -351,7 +353,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                     let ends = self.ends;
                     let manner = Manner {
                         timer: core.timers.register(),
-                        write_timeout: core.limits.write_timeout,
+                        write_timeout: core.limits.leaving.window,
                         urgency: sent.urgency(),
                         date: core.date.get(),
                     };
@@ -393,7 +395,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 going: self.going,
             },
         );
-        self.timer.arm(self.patience.next(), true);
+        self.timer.arm(self.patience.next(), !has_streams);
     }
 }
 

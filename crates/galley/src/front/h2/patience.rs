@@ -52,7 +52,7 @@ impl Patience {
         Self {
             idle_timeout: limits.idle_timeout,
             head_timeout: limits.head_timeout,
-            write_timeout: limits.write_timeout,
+            write_timeout: limits.leaving.window,
             idle: None,
             head: None,
             taking: None,

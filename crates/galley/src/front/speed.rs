@@ -1,0 +1,163 @@
+//! How slow a client may be while a body comes or an answer leaves.
+//!
+//! What counts is what came, or arrived, in a whole window: a byte now and then does not prolong anything, and a client that
+//! was fast at the beginning does not live on that. What has arrived is what the system has got confirmed, since it takes
+//! megabytes at once from us, and tells of room for more only when a third of that is gone.
+//! A window that ends while nobody waits for the client is not judged.
+
+use std::future::{Future, poll_fn};
+use std::os::fd::BorrowedFd;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use super::timer::{Deadline, Late, Timer};
+use crate::sys;
+
+/// The least that must move in a window.
+#[derive(Clone, Copy, Debug)]
+pub struct Speed {
+    pub(super) window: Duration,
+    bytes: u64,
+}
+
+impl Speed {
+    /// At least `per_s` bytes for each second of a window, and at least one in any.
+    pub fn new(window: Duration, per_s: u64) -> Self {
+        let ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            window,
+            bytes: (per_s.saturating_mul(ms) / 1_000).max(1),
+        }
+    }
+}
+
+/// A body on its way to us.
+pub(super) struct Coming {
+    speed: Speed,
+    pub(super) until: Deadline,
+    came: u64,
+}
+
+impl Coming {
+    pub(super) fn begin(speed: Speed, timer: &Timer) -> Self {
+        Self {
+            speed,
+            until: timer.deadline(speed.window),
+            came: 0,
+        }
+    }
+
+    /// So many bytes came.
+    pub(super) fn add(&mut self, count: usize) {
+        self.came += count as u64;
+    }
+
+    /// Judges a window that is over, and begins the next.
+    pub(super) fn judge(&mut self, timer: &Timer) -> Result<(), Late> {
+        if !timer.is_past(self.until) {
+            return Ok(());
+        }
+        if self.came < self.speed.bytes {
+            return Err(Late);
+        }
+        *self = Self::begin(self.speed, timer);
+        Ok(())
+    }
+}
+
+/// An answer that the client has to make room for.
+pub(super) struct Leaving {
+    speed: Speed,
+    /// Bytes that had not arrived when the window began.
+    unsent: u64,
+}
+
+impl Leaving {
+    pub(super) fn begin(speed: Speed, socket: BorrowedFd<'_>) -> Self {
+        Self {
+            speed,
+            unsent: sys::unsent(socket),
+        }
+    }
+
+    /// Judges a window in which nothing was written, and begins the next.
+    pub(super) fn judge(&mut self, socket: BorrowedFd<'_>) -> Result<(), Late> {
+        let unsent = sys::unsent(socket);
+        let arrived = self.unsent.saturating_sub(unsent);
+        self.unsent = unsent;
+        if arrived < self.speed.bytes {
+            return Err(Late);
+        }
+        Ok(())
+    }
+}
+
+/// What `work` gives without waiting. It is dropped where it would wait.
+pub(super) async fn at_once<T>(work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    poll_fn(|cx| {
+        Poll::Ready(match work.as_mut().poll(cx) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+    use std::rc::Rc;
+
+    use galley_rules::time::Tick;
+
+    use super::super::timer::Timers;
+
+    #[test]
+    fn a_body_is_judged_by_whole_windows() {
+        let timers = Rc::new(Timers::default());
+        let timer = timers.register();
+        let mut coming = Coming::begin(Speed::new(Duration::from_secs(10), 500), &timer);
+        // Fast at the beginning, then a byte a second.
+        coming.add(100_000);
+        for (second, wanted) in [(9, true), (10, true), (15, true), (19, true), (20, false)] {
+            timers.sweep(Tick(second * 1_000));
+            coming.add(1);
+            assert_eq!(coming.judge(&timer).is_ok(), wanted, "after {second} s");
+        }
+        let mut steady = Coming::begin(Speed::new(Duration::from_secs(10), 500), &timer);
+        for second in 21..200 {
+            timers.sweep(Tick(second * 1_000));
+            steady.add(500);
+            assert!(steady.judge(&timer).is_ok(), "after {second} s");
+        }
+        let mut silent = Coming::begin(Speed::new(Duration::from_secs(10), 0), &timer);
+        timers.sweep(Tick(300_000));
+        assert!(silent.judge(&timer).is_err());
+    }
+
+    #[test]
+    fn an_answer_is_judged_by_what_has_arrived() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let piece = vec![0; 1 << 20];
+        while server.write(&piece).is_ok() {}
+        let speed = Speed::new(Duration::from_secs(1), 1_000);
+        let mut leaving = Leaving::begin(speed, server.as_fd());
+        assert!(leaving.unsent > 0);
+        assert!(leaving.judge(server.as_fd()).is_err(), "nothing was read");
+        let before = leaving.unsent;
+        // As much as makes room for more.
+        let mut rest = vec![0; 4 << 20];
+        while sys::unsent(server.as_fd()) + 1_000 > before {
+            assert!(client.read(&mut rest).unwrap() > 0);
+        }
+        assert!(leaving.judge(server.as_fd()).is_ok());
+    }
+}
