@@ -196,12 +196,9 @@ impl Stream<'_> {
         let mut taken = 0_u64;
         let mut coming = Coming::begin(self.core.limits.coming, &self.timer);
         loop {
-            let next = match self.timer.before(coming.until, body.data()).await {
-                Ok(next) => next,
-                Err(Late) => {
-                    coming.judge(&self.timer).map_err(|Late| Untaken::Late)?;
-                    continue;
-                }
+            let Ok(next) = self.timer.before(coming.until, body.data()).await else {
+                coming.judge(&self.timer).map_err(|Late| Untaken::Late)?;
+                continue;
             };
             let Some(data) = next else { break };
             let data = data.map_err(|_| Untaken::Gone)?;

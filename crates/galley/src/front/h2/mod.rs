@@ -254,10 +254,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 continue;
             }
             match self.patience.late(self.timer) {
-                // Others need its room.
-                None if !self.going => self.go(),
+                // Others need its room, or it has asked nothing for long.
+                None | Some(Waiting::Idle) if !self.going => self.go(),
                 None => {}
-                Some(Waiting::Idle) if !self.going => self.go(),
                 Some(Waiting::Idle | Waiting::Going) => return Poll::Ready(End::Done),
                 Some(Waiting::Head) => {
                     return Poll::Ready(End::Ours(Ended::Slow, "a head came too slowly"));
