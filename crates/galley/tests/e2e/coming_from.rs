@@ -14,7 +14,7 @@ use crate::support::{PATIENCE, binary};
 /// A heading of the page, and what its configuration does.
 type Check = (&'static str, fn(&Running));
 
-const CHECKS: [Check; 12] = [
+const CHECKS: [Check; 13] = [
     ("Pages from Apache are kept", |one| {
         assert!(one.is_kept("/page"));
         assert_eq!(one.origin.seen()[0].field("host"), Some("example.com"));
@@ -42,6 +42,13 @@ const CHECKS: [Check; 12] = [
     }),
     ("Some paths pass", |one| {
         assert!(!one.is_kept("/form-example/a") && one.is_kept("/form"));
+    }),
+    ("Administration is for some networks", |one| {
+        for path in ["/wp-admin/", "/wp-login.php"] {
+            assert_eq!(one.ask(Request::get(path)).status, 403, "{path}");
+        }
+        let ajax = one.ask(Request::get("/wp-admin/admin-ajax.php"));
+        assert_eq!((ajax.status, one.is_kept("/page")), (200, true));
     }),
     ("Pictures live longer", |one| {
         for path in ["/never.PNG", "/never.css", "/never/a.jpeg"] {
@@ -243,7 +250,7 @@ fn every_configuration_for_those_who_come_from_nginx_does_what_the_page_says() {
     let headings: Vec<&str> = blocks.iter().map(|(heading, _)| heading.as_str()).collect();
     let mut checked: Vec<&str> = CHECKS.iter().map(|(heading, _)| *heading).collect();
     // It has a PHP-FPM of its own.
-    checked.insert(11, "PHP-FPM");
+    checked.insert(12, "PHP-FPM");
     assert_eq!(headings, checked);
     for (heading, block) in &blocks {
         let running = Running::start(block);
