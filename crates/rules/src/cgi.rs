@@ -57,7 +57,10 @@ pub fn variables(
         "REMOTE_ADDR",
         connection.client.address.to_canonical().to_string(),
     );
-    set("REMOTE_PORT", connection.client.port.to_string());
+    // A proxy tells the address and seldom the port.
+    if connection.client.port != 0 {
+        set("REMOTE_PORT", connection.client.port.to_string());
+    }
     if let Some(address) = connection.server_address {
         set("SERVER_ADDR", address.to_canonical().to_string());
     }

@@ -15,6 +15,7 @@ pub use directives::Directives;
 use crate::encoding::Codings;
 use crate::key;
 use crate::outcome::PassWhy;
+use crate::proxied::Port;
 use crate::query::Parameter;
 use crate::site::SiteRules;
 use crate::uri::BadTarget;
@@ -215,9 +216,20 @@ impl Facts {
         fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
         site: &SiteRules,
     ) -> Result<(), BadTarget> {
+        self.gather_at(line, Port::Named, fields, site)
+    }
+
+    /// As [`Facts::gather`], for a request whose port a proxy may have told.
+    pub fn gather_at<'a>(
+        &mut self,
+        line: &Line<'_>,
+        port: Port,
+        fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
+        site: &SiteRules,
+    ) -> Result<(), BadTarget> {
         self.arena.clear();
         self.found = Found::default();
-        let read = self.read(line, fields, site);
+        let read = self.read(line, port, fields, site);
         if read.is_err() {
             self.arena.clear();
             self.found = Found::default();

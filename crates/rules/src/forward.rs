@@ -53,7 +53,7 @@ pub enum BodyLength {
 pub struct Client<'a> {
     /// Address of the client.
     pub address: IpAddr,
-    /// Its port.
+    /// Its port; 0 where it is not known.
     pub port: u16,
     /// Our name for this request, in logs and for PHP.
     pub request_id: &'a str,

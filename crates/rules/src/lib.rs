@@ -3,7 +3,7 @@
 //! Values in, verdict out: no input or output, no clock (`now` is an argument), no runtime, no state. Every function is
 //! total over any input, because all of its input is hostile: it comes from clients and upstreams.
 //!
-//! Request side: [`facts`] reads a request head once; [`access`], [`key`], [`forward`] and [`cgi`] work from what it found.
+//! Request side: [`proxied`] says who asks behind proxies; [`facts`] reads a request head once; [`access`], [`key`], [`forward`] and [`cgi`] work from what it found.
 //! Response side: [`storable`] judges what may be kept and for how long, [`lookup`] whether a kept entry may answer,
 //! [`conditional`], [`range`] and [`encoding`] in which form. [`redirect`] says which requests belong elsewhere, [`headers`] what a site changes about its answers, [`class`] who waits with whom for an upstream. [`outcome`] holds the words that explain all of it.
 
@@ -27,6 +27,7 @@ pub mod lookup;
 pub mod no_vary_search;
 pub mod outcome;
 pub mod pattern;
+pub mod proxied;
 pub mod purge;
 pub mod query;
 pub mod range;

@@ -68,6 +68,11 @@ pub fn named_port(raw: &[u8], canonical: &str) -> Option<u16> {
     is_same(host, canonical).then_some(port)
 }
 
+/// The port that `host[:port]` names. Does not allocate, and does not look at the host.
+pub fn port(raw: &[u8]) -> Option<u16> {
+    split_port(raw).ok()?.1
+}
+
 /// Whether `host[:port]` means the canonical host. Does not allocate.
 pub fn is_same_host(raw: &[u8], canonical: &str) -> bool {
     split_port(raw).is_ok_and(|(host, _)| is_same(host, canonical))

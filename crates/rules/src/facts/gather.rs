@@ -4,6 +4,7 @@ use super::accept::{self, AcceptLines};
 use super::gate::{self, Seen};
 use super::{Device, Facts, Gate, Line, Method, Span};
 use crate::cookie::{self, Class};
+use crate::proxied::Port;
 use crate::query::{self, Reading};
 use crate::route;
 use crate::site::{Preset, SiteRules};
@@ -21,6 +22,7 @@ impl Facts {
     pub(super) fn read<'a>(
         &mut self,
         line: &Line<'_>,
+        port: Port,
         fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
         site: &SiteRules,
     ) -> Result<(), BadTarget> {
@@ -43,6 +45,9 @@ impl Facts {
         }
         if let Some(authority) = target.authority {
             pass.port = route::named_port(authority, line.host);
+        }
+        if let Port::Told(port) = port {
+            pass.port = port;
         }
         self.finish_fields(&pass);
         self.join_lists(fields);

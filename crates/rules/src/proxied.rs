@@ -1,0 +1,221 @@
+//! Who asks, and for what, behind proxies that are trusted.
+//!
+//! A proxy says in fields of the request whom it asks for: `X-Forwarded-For` (with `-Proto`, `-Host`, `-Port`), `Forwarded`
+//! (RFC 7239) or `X-Real-IP`. Anybody can write these fields, so they count only where the peer is trusted, and of a list
+//! only the end that trusted proxies wrote: it is read from its right, and the first address that is not trusted is the
+//! client. What stands left of it was sent by that client. One field is believed and the others are not looked at, since
+//! a proxy that sets one lets the others pass as they came.
+//! Total over any bytes, and allocates nothing. Does not decide what the address may then do.
+
+mod elements;
+mod node;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use ipnet::IpNet;
+
+use crate::facts::Scheme;
+use crate::route;
+use elements::{Elements, Separator};
+
+/// Which proxies are believed, and what they write.
+#[derive(Clone, Debug, Default)]
+pub struct Proxies {
+    /// Addresses of proxies.
+    pub networks: Vec<IpNet>,
+    /// Whether whoever can open a unix socket of ours is one.
+    pub unix: bool,
+    /// The field that they write.
+    pub field: Field,
+}
+
+/// The field that tells the client's address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Field {
+    /// `X-Forwarded-For`: a list, to which each proxy appends whom it was asked by.
+    #[default]
+    XForwardedFor,
+    /// `Forwarded` (RFC 7239): the same with scheme and host in each element.
+    Forwarded,
+    /// `X-Real-IP`: one address.
+    XRealIp,
+}
+
+/// What a request asks for, and who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked<'a> {
+    /// Who asks; port 0 where it is not known. [`NOBODY`] where a proxy does not say who.
+    pub client: SocketAddr,
+    /// How the client reached the first proxy.
+    pub scheme: Scheme,
+    /// The host as it was asked for, perhaps with a port. Not canonical, and not always well formed.
+    pub host: &'a [u8],
+    /// Where the port is found.
+    pub port: Port,
+}
+
+/// The port that the client asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// Whatever target and `Host` name.
+    Named,
+    /// A proxy has told; `None`: the scheme's own.
+    Told(Option<u16>),
+}
+
+/// What the connection says, without any proxy's word.
+#[derive(Clone, Copy, Debug)]
+pub struct Own<'a> {
+    /// The other end of the connection, or whom the PROXY protocol named; [`NOBODY`] on a unix socket.
+    pub peer: SocketAddr,
+    /// Of the connection.
+    pub scheme: Scheme,
+    /// From the target or from `Host`.
+    pub host: &'a [u8],
+}
+
+/// Nobody's address: who asks over a unix socket, and clients that a proxy keeps secret. In no list of networks, but in
+/// `0.0.0.0/0`.
+pub const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+impl Proxies {
+    /// Whether the other end of a connection is one.
+    pub fn trusts(&self, peer: SocketAddr) -> bool {
+        if peer == NOBODY {
+            return self.unix;
+        }
+        !self.networks.is_empty() && self.trusts_address(peer.ip())
+    }
+
+    fn trusts_address(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.networks.iter().any(|net| net.contains(&address))
+    }
+
+    /// What a request asks for: by the connection, and by its fields where the peer is trusted. Allocates nothing.
+    pub fn asked<'a>(
+        &self,
+        own: &Own<'a>,
+        fields: &(impl Iterator<Item = (&'a str, &'a [u8])> + Clone),
+    ) -> Asked<'a> {
+        let mut asked = Asked {
+            client: own.peer,
+            scheme: own.scheme,
+            host: own.host,
+            port: Port::Named,
+        };
+        if !self.trusts(own.peer) {
+            return asked;
+        }
+        let told = match self.field {
+            Field::Forwarded => self.forwarded(own.peer, fields),
+            Field::XForwardedFor => self.x_forwarded_for(own.peer, fields),
+            Field::XRealIp => x_real_ip(own.peer, fields),
+        };
+        asked.client = told.client;
+        asked.scheme = told.scheme.unwrap_or(own.scheme);
+        if let Some(host) = told.host {
+            asked.host = host;
+            asked.port = Port::Told(route::port(host));
+        }
+        if let Some(port) = told.port {
+            asked.port = Port::Told(Some(port));
+        }
+        // A port of 80 beside `https`, as of 443, is that of a hop behind which TLS had ended, or begun.
+        if let Port::Told(Some(80 | 443)) = asked.port {
+            asked.port = Port::Told(None);
+        }
+        asked
+    }
+
+    fn x_forwarded_for<'a, F: Fields<'a>>(&self, peer: SocketAddr, fields: &F) -> Told<'a> {
+        let mut client = peer;
+        let mut hop = 0;
+        let hops = Elements::of(named(fields, "x-forwarded-for"), Separator::Comma);
+        for (at, element) in hops.enumerate() {
+            hop = at;
+            match node::address(element) {
+                None => client = NOBODY,
+                Some(address) => {
+                    client = address;
+                    if self.trusts_address(address.ip()) {
+                        continue;
+                    }
+                }
+            }
+            break;
+        }
+        Told::beside(client, hop, fields)
+    }
+
+    fn forwarded<'a, F: Fields<'a>>(&self, peer: SocketAddr, fields: &F) -> Told<'a> {
+        let mut told = Told::nothing(peer);
+        for element in Elements::of(named(fields, "forwarded"), Separator::CommaUnquoted) {
+            let said = node::Said::read(element);
+            // What is farther counts more, as long as those who said it are trusted.
+            told.scheme = said.scheme.or(told.scheme);
+            told.host = said.host.or(told.host);
+            told.client = said.client.unwrap_or(NOBODY);
+            if !said.client.is_some_and(|at| self.trusts_address(at.ip())) {
+                break;
+            }
+        }
+        told
+    }
+}
+
+fn x_real_ip<'a, F: Fields<'a>>(peer: SocketAddr, fields: &F) -> Told<'a> {
+    let client = match Elements::of(named(fields, "x-real-ip"), Separator::Comma).next() {
+        None => peer,
+        Some(element) => node::address(element).unwrap_or(NOBODY),
+    };
+    Told::beside(client, 0, fields)
+}
+
+/// What the fields of trusted proxies say.
+struct Told<'a> {
+    client: SocketAddr,
+    scheme: Option<Scheme>,
+    host: Option<&'a [u8]>,
+    port: Option<u16>,
+}
+
+impl<'a> Told<'a> {
+    fn nothing(client: SocketAddr) -> Self {
+        Self {
+            client,
+            scheme: None,
+            host: None,
+            port: None,
+        }
+    }
+
+    /// With what `X-Forwarded-*` say of the hop that the client was found at.
+    fn beside<F: Fields<'a>>(client: SocketAddr, hop: usize, fields: &F) -> Self {
+        // A proxy appends to these lists, or writes them anew: then they are shorter than that of the addresses.
+        let at = |name| {
+            let elements = Elements::of(named(fields, name), Separator::Comma);
+            elements.take(hop + 1).last()
+        };
+        Self {
+            client,
+            scheme: at("x-forwarded-proto").and_then(node::scheme),
+            host: at("x-forwarded-host"),
+            port: at("x-forwarded-port").and_then(node::port),
+        }
+    }
+}
+
+/// The fields of a head.
+trait Fields<'a>: Iterator<Item = (&'a str, &'a [u8])> + Clone {}
+
+impl<'a, I: Iterator<Item = (&'a str, &'a [u8])> + Clone> Fields<'a> for I {}
+
+/// The lines of one field.
+fn named<'a, F: Fields<'a>>(fields: &F, wanted: &'static str) -> impl Iterator<Item = &'a [u8]> {
+    let fields = fields.clone();
+    fields.filter_map(move |(name, value)| name.eq_ignore_ascii_case(wanted).then_some(value))
+}
+
+#[cfg(test)]
+mod tests;

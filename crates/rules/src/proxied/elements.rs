@@ -1,0 +1,106 @@
+//! The elements of a list, from its end.
+//!
+//! Whoever appended last stands last, and whatever a stranger wrote stands before. Reading begins at the end, so that
+//! nothing in front, a quote that is never closed above all, can change how the end is read.
+
+/// What stands between two elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Separator {
+    /// Every comma.
+    Comma,
+    /// Commas outside quoted strings (RFC 9110 section 5.6.4).
+    CommaUnquoted,
+}
+
+/// The elements of a field, the last one first: at most [`MOST_HOPS`] of its last [`MOST_LINES`] lines, none empty.
+#[derive(Clone)]
+pub(super) struct Elements<'a> {
+    /// A ring.
+    lines: [&'a [u8]; MOST_LINES],
+    /// Lines that were put into it, less those that were taken out.
+    end: usize,
+    lines_left: usize,
+    line: Option<&'a [u8]>,
+    separator: Separator,
+    hops_left: usize,
+}
+
+impl<'a> Elements<'a> {
+    /// Of the lines of one field in their order.
+    pub(super) fn of(lines: impl Iterator<Item = &'a [u8]>, separator: Separator) -> Self {
+        let mut all = Self {
+            lines: [b""; MOST_LINES],
+            end: 0,
+            lines_left: 0,
+            line: None,
+            separator,
+            hops_left: MOST_HOPS,
+        };
+        for line in lines {
+            if let Some(place) = all.lines.get_mut(all.end % MOST_LINES) {
+                *place = line;
+            }
+            all.end += 1;
+            all.lines_left = (all.lines_left + 1).min(MOST_LINES);
+        }
+        all
+    }
+
+    fn last_line(&mut self) -> Option<&'a [u8]> {
+        self.lines_left = self.lines_left.checked_sub(1)?;
+        self.end = self.end.checked_sub(1)?;
+        self.lines.get(self.end % MOST_LINES).copied()
+    }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.hops_left = self.hops_left.checked_sub(1)?;
+        loop {
+            let line = match self.line.take() {
+                Some(line) => line,
+                None => self.last_line()?,
+            };
+            let element = match last_comma(line, self.separator) {
+                None => line,
+                Some(at) => {
+                    self.line = line.get(..at);
+                    line.get(at + 1..).unwrap_or_default()
+                }
+            };
+            let element = element.trim_ascii();
+            if !element.is_empty() {
+                return Some(element);
+            }
+        }
+    }
+}
+
+fn last_comma(line: &[u8], separator: Separator) -> Option<usize> {
+    if separator == Separator::Comma {
+        return memchr::memrchr(b',', line);
+    }
+    let mut is_quoted = false;
+    (0..line.len()).rev().find(|&at| {
+        let byte = line.get(at).copied().unwrap_or_default();
+        if byte == b'"' && !is_escaped(line, at) {
+            is_quoted = !is_quoted;
+        }
+        byte == b',' && !is_quoted
+    })
+}
+
+/// Whether an odd number of backslashes stands before.
+fn is_escaped(line: &[u8], at: usize) -> bool {
+    let before = line.get(..at).unwrap_or_default();
+    let slashes = before.iter().rev().take_while(|&&byte| byte == b'\\');
+    slashes.count() % 2 == 1
+}
+
+/// Proxies in a row; two or three is what there is.
+const MOST_HOPS: usize = 16;
+
+/// Lines of one field; proxies join them.
+const MOST_LINES: usize = 8;
