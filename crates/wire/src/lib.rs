@@ -15,6 +15,7 @@ pub mod body;
 pub mod framing;
 pub mod h2;
 pub mod head;
+pub mod proxy;
 
 mod host;
 mod refusal;

@@ -15,6 +15,7 @@ mod cuts;
 mod oracle;
 mod peer;
 mod properties;
+mod proxy;
 mod reader;
 mod rfc9110;
 mod rfc9112;

@@ -1,0 +1,217 @@
+//! The header of the PROXY protocol, versions 1 and 2: whom a proxy in front of us speaks for.
+//!
+//! It stands before everything else on a connection, before TLS too, and is taken from the socket to the byte: [`read`] says
+//! how many more bytes certainly belong to it, so nothing of what follows is ever touched. Strict: a header that is not
+//! exactly one ends the connection. What follows the addresses (TLVs) is taken and not read.
+//! Does not decide whether the one who sends it is believed.
+//!
+//! Source: `proxy-protocol.txt` of `HAProxy` (2020/03/05).
+//!
+//! ```text
+//! 1:  PROXY TCP4 192.0.2.1 198.51.100.2 56324 443 CR LF      at most 107 bytes
+//!
+//! 2:  0  signature    0D 0A 0D 0A 00 0D 0A 51 55 49 54 0A
+//!     12 version, command      0x20 LOCAL, 0x21 PROXY
+//!     13 family, transport     0x00 none, 0x11 TCP over IPv4, 0x21 over IPv6, 0x31 unix
+//!     14 length of the rest    big endian
+//!     16 source, destination, ports; then TLVs
+//! ```
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// What the bytes so far amount to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// At least so many more belong to the header; never 0.
+    More(usize),
+    /// The header is whole.
+    Whole(Said),
+}
+
+/// Whom the proxy speaks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// Nobody: its own connection (`LOCAL`, such as a health check), or one without addresses that mean anything here.
+    Itself,
+    /// A client.
+    Client {
+        /// The client.
+        source: SocketAddr,
+        /// Where the client connected to.
+        destination: SocketAddr,
+    },
+}
+
+/// The bytes are no header of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no header of the PROXY protocol")]
+pub struct Malformed;
+
+/// Reads what has come so far of a header, from its first byte.
+///
+/// Cost: one pass over at most 107 bytes (version 1) or 16 bytes (version 2). Allocates nothing.
+pub fn read(got: &[u8]) -> Result<Step, Malformed> {
+    match got.first() {
+        None => Ok(Step::More(SHORTEST)),
+        Some(b'P') => version_1(got),
+        Some(_) => version_2(got),
+    }
+}
+
+fn version_1(got: &[u8]) -> Result<Step, Malformed> {
+    let begun = got.len().min(PROXY.len());
+    if got.get(..begun) != PROXY.get(..begun) || got.len() > LONGEST_LINE {
+        return Err(Malformed);
+    }
+    if let Some(end) = memchr::memchr(b'\n', got) {
+        let line = got.get(..end).and_then(|line| line.strip_suffix(b"\r"));
+        // What follows was not asked for.
+        let is_all = end + 1 == got.len();
+        let line = line.filter(|_| is_all).ok_or(Malformed)?;
+        let line = std::str::from_utf8(line).map_err(|_| Malformed)?;
+        return line_1(line).map(Step::Whole);
+    }
+    let wanted = if got.len() < SHORTEST {
+        SHORTEST - got.len()
+    } else if got.ends_with(b"\r") {
+        1
+    } else if got.starts_with(UNKNOWN) {
+        2
+    } else {
+        // The shortest that can still follow: of ` :: 1 1\r\n` what the spaces so far leave.
+        match memchr::memchr_iter(b' ', got).count() {
+            0..=2 => 9,
+            3 => 6,
+            4 => 4,
+            _ => 2,
+        }
+    };
+    if got.len() + wanted > LONGEST_LINE {
+        return Err(Malformed);
+    }
+    Ok(Step::More(wanted))
+}
+
+/// A line of version 1 without its end.
+fn line_1(line: &str) -> Result<Said, Malformed> {
+    let mut words = line.split(' ');
+    let (Some("PROXY"), Some(family)) = (words.next(), words.next()) else {
+        return Err(Malformed);
+    };
+    if family == "UNKNOWN" {
+        // Whatever else stands there is to be ignored (section 2.1).
+        return Ok(Said::Itself);
+    }
+    let mut address = || -> Result<IpAddr, Malformed> {
+        let word = words.next().ok_or(Malformed)?;
+        match family {
+            "TCP4" => word.parse().map(IpAddr::V4).map_err(|_| Malformed),
+            "TCP6" => word.parse().map(IpAddr::V6).map_err(|_| Malformed),
+            _ => Err(Malformed),
+        }
+    };
+    let (source, destination) = (address()?, address()?);
+    let mut port = || port(words.next().ok_or(Malformed)?);
+    let (source_port, destination_port) = (port()?, port()?);
+    if words.next().is_some() {
+        return Err(Malformed);
+    }
+    client((source, source_port), (destination, destination_port))
+}
+
+/// A decimal number without zeros in front.
+fn port(word: &str) -> Result<u16, Malformed> {
+    let is_plain = word.bytes().all(|byte| byte.is_ascii_digit()) && !word.starts_with('0');
+    word.parse()
+        .ok()
+        .filter(|_| is_plain || word == "0")
+        .ok_or(Malformed)
+}
+
+fn version_2(got: &[u8]) -> Result<Step, Malformed> {
+    let begun = got.len().min(SIGNATURE.len());
+    if got.get(..begun) != SIGNATURE.get(..begun) {
+        return Err(Malformed);
+    }
+    let Some((head, rest)) = got.split_first_chunk::<HEAD_2>() else {
+        return Ok(Step::More(HEAD_2 - got.len()));
+    };
+    let [.., command, family, high, low] = *head;
+    let length = usize::from(u16::from_be_bytes([high, low]));
+    if length > MOST_BEHIND_HEAD {
+        return Err(Malformed);
+    }
+    match length.checked_sub(rest.len()) {
+        None => return Err(Malformed),
+        Some(0) => {}
+        Some(missing) => return Ok(Step::More(missing)),
+    }
+    let said = match (command, family) {
+        (LOCAL, _) | (PROXY_COMMAND, 0x00) => Said::Itself,
+        (PROXY_COMMAND, 0x11) => addresses::<4>(rest)?,
+        (PROXY_COMMAND, 0x21) => addresses::<16>(rest)?,
+        (PROXY_COMMAND, 0x31) if rest.len() >= UNIX_ADDRESSES => Said::Itself,
+        _ => return Err(Malformed),
+    };
+    Ok(Step::Whole(said))
+}
+
+/// Two addresses of `N` bytes, then two ports; TLVs may follow.
+fn addresses<const N: usize>(rest: &[u8]) -> Result<Said, Malformed>
+where
+    Address<N>: Into<IpAddr>,
+{
+    let (source, rest) = rest.split_first_chunk::<N>().ok_or(Malformed)?;
+    let (destination, rest) = rest.split_first_chunk::<N>().ok_or(Malformed)?;
+    let (source_port, rest) = rest.split_first_chunk().ok_or(Malformed)?;
+    let (destination_port, _) = rest.split_first_chunk().ok_or(Malformed)?;
+    client(
+        (Address(*source).into(), u16::from_be_bytes(*source_port)),
+        (
+            Address(*destination).into(),
+            u16::from_be_bytes(*destination_port),
+        ),
+    )
+}
+
+struct Address<const N: usize>([u8; N]);
+
+impl From<Address<4>> for IpAddr {
+    fn from(address: Address<4>) -> Self {
+        Self::V4(Ipv4Addr::from(address.0))
+    }
+}
+
+impl From<Address<16>> for IpAddr {
+    fn from(address: Address<16>) -> Self {
+        Self::V6(Ipv6Addr::from(address.0))
+    }
+}
+
+/// Nobody connects from an address that stands for none.
+fn client(source: (IpAddr, u16), destination: (IpAddr, u16)) -> Result<Said, Malformed> {
+    let source = SocketAddr::new(source.0.to_canonical(), source.1);
+    if source.ip().is_unspecified() {
+        return Err(Malformed);
+    }
+    Ok(Said::Client {
+        source,
+        destination: SocketAddr::new(destination.0.to_canonical(), destination.1),
+    })
+}
+
+const PROXY: &[u8] = b"PROXY ";
+const UNKNOWN: &[u8] = b"PROXY UNKNOWN";
+/// `PROXY UNKNOWN` with its line end; version 2 has at least one byte more.
+const SHORTEST: usize = 15;
+/// Section 2.1.
+const LONGEST_LINE: usize = 107;
+
+const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
+const HEAD_2: usize = 16;
+const LOCAL: u8 = 0x20;
+const PROXY_COMMAND: u8 = 0x21;
+/// Two paths of 108 bytes.
+const UNIX_ADDRESSES: usize = 216;
+/// Addresses take 216 bytes at most, TLVs of load balancers some hundred; a client certificate in them takes a few thousand.
+const MOST_BEHIND_HEAD: usize = 8 * 1024;
