@@ -3,7 +3,6 @@
 //!
 //! A configuration always comes out; the caller drops it when there are complaints.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::acme;
@@ -13,6 +12,7 @@ use crate::config::{
     Admin, AdminListen, Cache, CacheDisk, Config, Level, Log, LogFormat, LogTarget, Server,
     TlsVersion,
 };
+use crate::listen::{self, Listen};
 use crate::machine::Surroundings;
 use crate::quantity::write_size;
 use crate::site;
@@ -64,6 +64,7 @@ pub(crate) fn assemble(document: &mut Document, here: &Surroundings) -> Config {
     check::hosts(&document.sites, &config.sites, &mut complaints);
     tls::listeners(document, &config.sites, &mut complaints);
     check::admin_address(&document.admin, &config, &mut complaints);
+    listen::check(document, &config, &mut complaints);
     document.complaints = complaints;
     config
 }
@@ -113,6 +114,9 @@ fn server(given: &Given, largest_body: u64, cache: &Cache, complaints: &mut Comp
         connections_per_address: given.value("connections_per_address"),
         limit_exempt: given.value("limit_exempt"),
         min_rate: given.value("min_rate"),
+        proxies: listen::proxies(given),
+        proxy_protocol: given.value("proxy_protocol"),
+        socket_mode: socket_mode(&given.value::<String>("socket_mode")),
     }
 }
 
@@ -217,9 +221,18 @@ fn level(word: &str) -> Level {
     }
 }
 
+/// The words are those of the table's row, in octal.
+fn socket_mode(word: &str) -> u32 {
+    match word {
+        "0600" => 0o600,
+        "0666" => 0o666,
+        _ => 0o660,
+    }
+}
+
 /// What a site listens on: its own list, else the server's.
-pub(crate) fn listen(given: &Given, name: &str, server: &[SocketAddr]) -> Vec<SocketAddr> {
-    let own: Option<Vec<(Place, SocketAddr)>> = given.given(name);
+pub(crate) fn listen(given: &Given, name: &str, server: &[Listen]) -> Vec<Listen> {
+    let own: Option<Vec<(Place, Listen)>> = given.given(name);
     own.map_or_else(
         || server.to_owned(),
         |own| own.into_iter().map(|(_, address)| address).collect(),

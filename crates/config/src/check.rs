@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
-use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +11,7 @@ use galley_rules::route::HostPattern;
 
 use crate::complaint::{Complaints, Place, shown};
 use crate::config::{AdminListen, Config, LogTarget, MOST_OF_ERROR_PAGE, Site, Upstream};
+use crate::listen::Listen;
 use crate::php;
 use crate::quantity::write_size;
 use crate::tree::{Given, GivenSite};
@@ -37,14 +37,14 @@ pub(crate) fn not_empty(given: &Given, name: &str, what: &str, complaints: &mut 
     }
 }
 
-/// A list of addresses may not name one twice. Port 0 is another port each time.
+/// A list of listeners may not name one twice. Port 0 is another port each time.
 pub(crate) fn no_address_twice(given: &Given, name: &str, complaints: &mut Complaints) {
-    let list: Vec<(Place, SocketAddr)> = given.given(name).unwrap_or_default();
+    let list: Vec<(Place, Listen)> = given.given(name).unwrap_or_default();
     for (index, (place, address)) in list.iter().enumerate() {
         if let Some((first, _)) = list
             .iter()
             .take(index)
-            .find(|(_, other)| other == address && address.port() != 0)
+            .find(|(_, other)| other == address && !address.is_any_port())
         {
             let message = format!(
                 "`{}` names `{address}` a second time; the first stands at {}",
@@ -391,17 +391,8 @@ fn may_meet(sites: &[Site], a: usize, b: usize) -> bool {
     let (Some(a), Some(b)) = (sites.get(a), sites.get(b)) else {
         return false;
     };
-    let meet =
-        |a: &[SocketAddr], b: &[SocketAddr]| a.iter().any(|x| b.iter().any(|y| overlap(*x, *y)));
+    let meet = |a: &[Listen], b: &[Listen]| a.iter().any(|x| b.iter().any(|y| x.overlaps(y)));
     meet(&a.listen, &b.listen) || meet(&a.listen_tls, &b.listen_tls)
-}
-
-/// Whether one connection can arrive at both. `[::]` may take IPv4 too, depending on the system.
-pub(crate) fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
-    let takes = |all: SocketAddr, one: SocketAddr| {
-        all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
-    };
-    a.port() == b.port() && (a.ip() == b.ip() || takes(a, b) || takes(b, a))
 }
 
 /// Admin and sites cannot share an address.
@@ -415,7 +406,8 @@ pub(crate) fn admin_address(given: &Given, config: &Config, complaints: &mut Com
         .iter()
         .chain(config.sites.iter().flat_map(|site| &site.listen))
         .chain(config.sites.iter().flat_map(|site| &site.listen_tls));
-    if let Some(taken) = public.find(|address| admin.port() != 0 && overlap(**address, admin)) {
+    let own = Listen::Tcp(admin);
+    if let Some(taken) = public.find(|one| !own.is_any_port() && own.overlaps(one)) {
         let message = format!("`admin.listen` is `{admin}`, but sites answer at `{taken}`");
         complaints.add(
             given.place("listen"),
@@ -449,24 +441,3 @@ const IN_MEMORY: u64 = 64 << 10;
 const LEAST_TOKEN: usize = 16;
 /// What fits a request head with room for everything else.
 const MOST_TOKEN: u64 = 4096;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_that_one_connection_can_reach() {
-        for (a, b, want) in [
-            ("0.0.0.0:80", "0.0.0.0:80", true),
-            ("0.0.0.0:80", "127.0.0.1:80", true),
-            ("0.0.0.0:80", "127.0.0.1:81", false),
-            ("127.0.0.1:80", "127.0.0.2:80", false),
-            ("[::]:80", "127.0.0.1:80", true),
-            ("[::]:80", "[::1]:80", true),
-            ("0.0.0.0:80", "[::1]:80", false),
-        ] {
-            let (a, b) = (a.parse().unwrap(), b.parse().unwrap());
-            assert_eq!((overlap(a, b), overlap(b, a)), (want, want), "{a} {b}");
-        }
-    }
-}

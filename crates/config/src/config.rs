@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use galley_certs::Files;
 use galley_rules::compress::Compress;
+use galley_rules::proxied::Proxies;
 use galley_rules::route::HostPattern;
 use galley_rules::site::SiteRules;
 use ipnet::IpNet;
 
 use crate::acme::Acme;
 use crate::complaint::Warning;
+use crate::listen::Listen;
 
 /// A checked configuration.
 #[derive(Clone, Debug)]
@@ -55,9 +57,9 @@ impl Config {
 #[derive(Clone, Debug)]
 pub struct Server {
     /// Where sites without `listen` of their own answer; no address twice, unless its port is 0.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Listen>,
     /// Where sites with a certificate and without `listen_tls` of their own answer over TLS.
-    pub listen_tls: Vec<SocketAddr>,
+    pub listen_tls: Vec<Listen>,
     /// The oldest version of TLS that clients may speak.
     pub tls_min_version: TlsVersion,
     /// Front threads; 0: one per core.
@@ -96,6 +98,12 @@ pub struct Server {
     pub limit_exempt: Vec<IpNet>,
     /// The least bytes a second of a body, and of an answer that a client takes.
     pub min_rate: u64,
+    /// Whose word about clients counts.
+    pub proxies: Proxies,
+    /// The listeners whose connections begin with a header of the PROXY protocol.
+    pub proxy_protocol: Vec<Listen>,
+    /// The permission bits of unix sockets.
+    pub socket_mode: u32,
 }
 
 /// `[admin]`.
@@ -203,9 +211,9 @@ pub struct Site {
     /// The hosts it answers for; never empty, and no other site with an overlapping `listen` has one of them.
     pub hosts: Vec<HostPattern>,
     /// Where it answers: its own addresses, or those of [`Server::listen`] where it names none.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Listen>,
     /// Where it answers over TLS; empty without a certificate.
-    pub listen_tls: Vec<SocketAddr>,
+    pub listen_tls: Vec<Listen>,
     /// Its certificates, which can be used; several for clients that understand different keys.
     pub certificates: Vec<Files>,
     /// How its `https` upstreams are spoken with.

@@ -16,6 +16,7 @@ mod config;
 mod headers;
 mod include;
 mod limit;
+mod listen;
 mod machine;
 mod options;
 mod php;
@@ -41,6 +42,7 @@ pub use config::{
     MOST_OF_ERROR_PAGE, ManagedPhp, Pace, PhpAddress, Program, Server, Site, TlsVersion, Upstream,
     UpstreamLimits, UpstreamTls,
 };
+pub use listen::Listen;
 pub use machine::{memory, runtime_dir};
 pub use options::{Fallback, Kind, OptionRow, Section, Status};
 pub use quantity::{parse_duration, parse_size, write_duration, write_size};

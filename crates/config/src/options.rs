@@ -96,8 +96,8 @@ pub enum Kind {
     Path,
     /// A path whose last parts may hold `*` and `?`.
     Glob,
-    /// `ip:port`.
-    Address,
+    /// `ip:port`, `unix:/path` or `systemd:name`.
+    Listen,
     /// `ip:port`, `unix:/path` or `off`.
     AdminAddress,
     /// `unix:/path`, `host:port` or `managed`.
@@ -112,6 +112,8 @@ pub enum Kind {
     Host,
     /// An address or a network.
     Network,
+    /// An address, a network or `unix`.
+    Proxy,
     /// A name, or `prefix*`.
     Name,
     /// A name, `prefix*`, or `*` for all.
@@ -316,7 +318,7 @@ impl Kind {
             Self::Text => "a text".to_owned(),
             Self::Path => "a path".to_owned(),
             Self::Glob => "a path, `*` and `?` allowed".to_owned(),
-            Self::Address => "`\"address:port\"`".to_owned(),
+            Self::Listen => "`\"address:port\"`, `\"unix:/path\"` or `\"systemd:name\"`".to_owned(),
             Self::AdminAddress => "`\"address:port\"`, `\"unix:/path\"` or `\"off\"`".to_owned(),
             Self::PhpAddress => "`\"unix:/path\"`, `\"host:port\"` or `\"managed\"`".to_owned(),
             Self::UpstreamUrl => "`\"http://host:port\"` or `\"https://host:port\"`".to_owned(),
@@ -326,6 +328,9 @@ impl Kind {
             Self::UpstreamTls => "`{ name = \"...\", ca = \"...\", verify = true }`".to_owned(),
             Self::Host => "a host, `\"*.example.com\"` or `\"*\"`".to_owned(),
             Self::Network => "an address or a network such as `\"10.0.0.0/8\"`".to_owned(),
+            Self::Proxy => {
+                "an address, a network such as `\"10.0.0.0/8\"`, or `\"unix\"`".to_owned()
+            }
             Self::Name => "a name, or `\"prefix*\"`".to_owned(),
             Self::NameOrAll => "a name, `\"prefix*\"`, or `\"*\"` for all".to_owned(),
             Self::UrlPath => "a path such as `\"/form\"` or `\"/form*\"`".to_owned(),

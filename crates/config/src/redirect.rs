@@ -1,6 +1,5 @@
 //! The one address of a site, and redirects of rules.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use galley_rules::headers::{self, Field};
@@ -11,13 +10,14 @@ use galley_rules::route::{HostPattern, HostTable};
 use crate::check::{host_text, path};
 use crate::complaint::{Complaints, shown};
 use crate::config::Pace;
+use crate::listen::Listen;
 use crate::tree::Given;
 
 /// Where a site's visitors belong.
 pub(crate) fn home(
     own: &Given,
     hosts: &[HostPattern],
-    listen_tls: &[SocketAddr],
+    listen_tls: &[Listen],
     complaints: &mut Complaints,
 ) -> Home {
     let redirects = own.given("https_redirect").unwrap_or(own.has("tls"));
@@ -32,11 +32,11 @@ pub(crate) fn home(
     let port = own.given::<u64>("https_port");
     // The table's bounds fit.
     let port = port.and_then(|port| u16::try_from(port).ok());
-    let listens: Option<Vec<SocketAddr>> = own.given("listen_tls");
+    let listens: Option<Vec<Listen>> = own.given("listen_tls");
     let listens = listens.as_deref().unwrap_or(listen_tls);
     let of_listener = listens
-        .first()
-        .map(SocketAddr::port)
+        .iter()
+        .find_map(Listen::port)
         .filter(|port| *port != 0);
     Home {
         https: redirects.then(|| port.or(of_listener).unwrap_or(HTTPS)),

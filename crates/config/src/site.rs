@@ -1,6 +1,5 @@
 //! One `[[site]]`: from what the file gives to a [`Site`].
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -15,6 +14,7 @@ use crate::check;
 use crate::complaint::Complaints;
 use crate::config::{HttpUpstream, ManagedPhp, Pace, Program, Site, Upstream, UpstreamLimits};
 use crate::headers;
+use crate::listen::Listen;
 use crate::php;
 use crate::redirect;
 use crate::tls;
@@ -23,8 +23,8 @@ use crate::value::FromValue;
 
 /// What sites take from the configuration around them.
 pub(crate) struct Around<'a> {
-    /// Where sites answer that name no addresses: in plain, and over TLS.
-    pub listen: (&'a [SocketAddr], &'a [SocketAddr]),
+    /// Where sites answer that name no listeners: in plain, and over TLS.
+    pub listen: (&'a [Listen], &'a [Listen]),
     /// The time.
     pub now: SystemTime,
     /// The largest request body of sites that say nothing about it, in bytes.

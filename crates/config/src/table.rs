@@ -14,6 +14,7 @@ mod headers;
 mod http2;
 mod log;
 mod php;
+mod process;
 mod purge;
 mod redirect;
 mod rule;
@@ -34,6 +35,7 @@ static TABLE: &[&[OptionRow]] = &[
     tls::ROWS,
     http2::ROWS,
     client::ROWS,
+    process::ROWS,
     redirect::ROWS,
     headers::ROWS,
     acme::ROWS,

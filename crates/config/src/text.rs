@@ -17,6 +17,7 @@ use ipnet::IpNet;
 use crate::complaint::nearest;
 use crate::config::{AdminListen, HttpUpstream, LogTarget, Pace, PhpAddress, Upstream};
 use crate::limit;
+use crate::listen::{Listen, Proxy};
 use crate::options::{Kind, one_of};
 use crate::quantity::{parse_duration, parse_size};
 use crate::read::{Problem, bounded_number, out_of_bounds, problem};
@@ -46,12 +47,14 @@ pub(crate) fn parse_text(kind: &Kind, text: &str, base: &Path) -> Result<Value, 
         Kind::Word(words) => word(words, text),
         Kind::Text | Kind::Glob => Ok(Value::Text(text.to_owned())),
         Kind::Path => Ok(Value::Path(base.join(text))),
-        Kind::Address => address(text).map(Value::Address),
+        Kind::Listen => listen(text, base).map(Value::Listen),
         Kind::AdminAddress => admin(text, base).map(Value::Admin),
         Kind::PhpAddress => php(text, base).map(Value::Php),
         Kind::UpstreamUrl => url(text).map(Value::Url),
         Kind::Host => host(text).map(Value::Host),
         Kind::Network => network(text).map(Value::Network),
+        Kind::Proxy if text == "unix" => Ok(Value::Proxy(Proxy::Unix)),
+        Kind::Proxy => network(text).map(|net| Value::Proxy(Proxy::Network(net))),
         Kind::Name => name(text, false),
         Kind::NameOrAll => name(text, true),
         Kind::UrlPath => url_path(text),
@@ -161,6 +164,25 @@ fn address(text: &str) -> Result<SocketAddr, Problem> {
         "which is not an address with a port",
         "write `0.0.0.0:8080`, or `[::]:8080` for IPv6; names are not looked up",
     )
+}
+
+fn listen(text: &str, base: &Path) -> Result<Listen, Problem> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return socket(path, base).map(Listen::Unix);
+    }
+    if let Some(name) = text.strip_prefix("systemd:") {
+        if name.is_empty() || name.contains(':') {
+            return problem(
+                "which names no socket",
+                "write `systemd:` and the socket's `FileDescriptorName`, or its place: `systemd:0`",
+            );
+        }
+        return Ok(Listen::Passed(name.to_owned()));
+    }
+    if text.starts_with('/') {
+        return problem("a bare path", format!("for a socket write `unix:{text}`"));
+    }
+    address(text).map(Listen::Tcp)
 }
 
 fn admin(text: &str, base: &Path) -> Result<AdminListen, Problem> {

@@ -3,7 +3,6 @@
 //! What cannot be used is a complaint. What can and should be looked at all the same (a certificate that ends soon, or speaks for
 //! other hosts) is a warning: it must not keep a server with many sites from starting.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -15,6 +14,7 @@ use toml::de::{DeTable, DeValue};
 use crate::check;
 use crate::complaint::{Complaints, Place, nearest, shown};
 use crate::config::{Site, UpstreamTls};
+use crate::listen::Listen;
 use crate::options::OptionRow;
 use crate::read::Reader;
 use crate::tree::{Document, Given};
@@ -330,11 +330,20 @@ pub(crate) fn listeners(document: &Document, sites: &[Site], complaints: &mut Co
 
 /// One address speaks TLS or does not.
 fn both(given: &Given, sites: &[Site], complaints: &mut Complaints) {
-    let secure: Vec<(Place, SocketAddr)> = given.given("listen_tls").unwrap_or_default();
+    let secure: Vec<(Place, Listen)> = given.given("listen_tls").unwrap_or_default();
     for (place, address) in secure {
+        if let Listen::Unix(_) = address {
+            let message = format!(
+                "`{}` is `{address}`, and TLS is spoken over addresses only",
+                check::path(given, "listen_tls")
+            );
+            let help =
+                "what comes over a socket of this machine needs no TLS: write it into `listen`";
+            complaints.add(&place, check::path(given, "listen_tls"), message, help);
+            continue;
+        }
         let mut plain = sites.iter().flat_map(|site| &site.listen);
-        if let Some(taken) =
-            plain.find(|plain| address.port() != 0 && check::overlap(**plain, address))
+        if let Some(taken) = plain.find(|plain| !address.is_any_port() && plain.overlaps(&address))
         {
             let message = format!(
                 "`{}` is `{address}`, but sites answer in plain at `{taken}`",

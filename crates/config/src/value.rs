@@ -3,7 +3,6 @@
 //! The table says for each option which variant its value has; asking for another type is a mistake in this crate, not
 //! in a file, and the test that assembles all defaults finds it.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use ipnet::IpNet;
 
 use crate::complaint::Place;
 use crate::config::{AdminListen, HttpUpstream, LogTarget, Pace, Upstream, UpstreamTls};
+use crate::listen::{Listen, Proxy};
 
 /// A value of some kind.
 #[derive(Clone, Debug)]
@@ -30,12 +30,13 @@ pub(crate) enum Value {
     Text(String),
     /// Absolute.
     Path(PathBuf),
-    Address(SocketAddr),
+    Listen(Listen),
     Admin(AdminListen),
     Php(Upstream),
     Url(HttpUpstream),
     Host(HostPattern),
     Network(IpNet),
+    Proxy(Proxy),
     Name(NamePattern),
     Log(LogTarget),
     Certificates(Vec<(Place, Files)>),
@@ -75,7 +76,8 @@ from_value! {
     Pace => Pace,
     Text => String,
     Path => PathBuf,
-    Address => SocketAddr,
+    Listen => Listen,
+    Proxy => Proxy,
     Admin => AdminListen,
     Php => Upstream,
     Url => HttpUpstream,

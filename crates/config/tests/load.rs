@@ -14,7 +14,10 @@ fn a_folder_alone_is_a_site() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join(name), "<?php\n").unwrap();
         let config = for_root(root.path()).unwrap_or_else(|complaints| panic!("{complaints}"));
-        assert_eq!(config.server.listen, ["0.0.0.0:8080".parse().unwrap()]);
+        assert_eq!(
+            config.server.listen,
+            [galley_config::Listen::Tcp("0.0.0.0:8080".parse().unwrap())]
+        );
         assert!(config.files.is_empty());
         let [site] = config.sites.as_slice() else {
             panic!("{:?}", config.sites)

@@ -1,15 +1,16 @@
-//! What is asked of the operating system: descriptors, listening sockets, cores, signals' numbers.
+//! What is asked of the operating system: descriptors, listening sockets, accounts, cores, signals' numbers.
 //!
 //! Calls here are made at start or on the control thread, but for [`unsent`], which is asked for a client that is slow.
 
+pub mod account;
+pub mod sockets;
+
 use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use rustix::ioctl::{Getter, Opcode, ioctl};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use socket2::{Domain, Protocol, Socket, Type};
 
 /// Raises the soft limit of open descriptors to the hard one and returns it.
 ///
@@ -28,30 +29,11 @@ pub fn raise_descriptor_limit() -> u64 {
     limit.current.unwrap_or(UNLIMITED_DESCRIPTORS)
 }
 
-/// Whether `address` can be had. To be asked for every address before the first listener is opened: those of several cores
-/// share a port, and so would those of two servers, without a word.
-pub fn is_free(address: SocketAddr) -> io::Result<()> {
-    socket(address)?.bind(&address.into())
-}
-
 /// Descriptors that are open, and how many may be; 0 open where `/proc` does not tell. Looks at a folder: not for a core.
 pub fn descriptors() -> (u64, u64) {
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let limit = getrlimit(Resource::Nofile).current;
     (open as u64, limit.unwrap_or(UNLIMITED_DESCRIPTORS))
-}
-
-/// One listening socket per core for `address`, all on the same port, also when it asks for port 0.
-///
-/// The kernel spreads new connections over them (`SO_REUSEPORT`), so that cores share no accept queue.
-pub fn listen(address: SocketAddr, cores: usize) -> io::Result<Vec<TcpListener>> {
-    let first = listener(address)?;
-    let bound = first.local_addr()?;
-    let mut all = vec![first];
-    for _ in 1..cores {
-        all.push(listener(bound)?);
-    }
-    Ok(all)
 }
 
 /// Lets every other thread go before the calling one. Where that is not allowed it stays as it is.
@@ -116,46 +98,12 @@ pub fn random_bytes() -> [u8; 8] {
     bytes
 }
 
-fn socket(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
-    if address.is_ipv6() {
-        // `[::]` next to `0.0.0.0` in one file must not collide.
-        socket.set_only_v6(true)?;
-    }
-    socket.set_reuse_address(true)?;
-    Ok(socket)
-}
-
-fn listener(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = socket(address)?;
-    socket.set_reuse_port(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
-}
-
-/// Connections that the kernel keeps for us while all cores are busy; it cuts this to `net.core.somaxconn`.
-const BACKLOG: i32 = 4096;
-
 /// What an unlimited number of descriptors is taken for.
 const UNLIMITED_DESCRIPTORS: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cores_share_the_port_that_zero_became() {
-        let all = listen("127.0.0.1:0".parse().unwrap(), 3).unwrap();
-        let ports: Vec<u16> = all.iter().map(|l| l.local_addr().unwrap().port()).collect();
-        assert_eq!(ports.len(), 3);
-        assert!(ports[0] != 0 && ports.iter().all(|p| *p == ports[0]));
-    }
 
     #[test]
     fn the_soft_limit_reaches_the_hard_one() {

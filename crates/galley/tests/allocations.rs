@@ -34,6 +34,10 @@ Chrome/142.0.0.0 Safari/537.36\r\nAccept: text/html,application/xhtml+xml,applic
 Sec-Fetch-Site: none\r\nAccept-Language: en-GB,en;q=0.9\r\n\
 Cookie: _ga=GA1.1.1234; _gid=GA1.1.99; wordpress_test_cookie=WP%20Cookie%20check\r\n";
 
+/// What a proxy adds.
+const OF_A_PROXY: &str = "X-Forwarded-For: 192.0.2.1, 203.0.113.7\r\nX-Forwarded-Proto: http\r\n\
+X-Forwarded-Host: example.test\r\nX-Forwarded-Port: 80";
+
 /// A browser's head with a tracking parameter and one further field.
 fn request(method: &str, field: &str) -> Vec<u8> {
     let target = "/post/?utm_source=newsletter&utm_medium=email";
@@ -65,7 +69,7 @@ fn hits_allocate_nothing() {
     fs::write(
         &file,
         format!(
-            "[server]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nworkers = 1\n[admin]\nlisten = \"off\"\n[log]\naccess = \"{dir}/access.log\"\n\
+            "[server]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nworkers = 1\ntrusted_proxies = [\"127.0.0.1\"]\n[admin]\nlisten = \"off\"\n[log]\naccess = \"{dir}/access.log\"\n\
              [cache]\nmemory = \"64MiB\"\n[[site]]\nhosts = [\"example.test\"]\ncron = \"off\"\nroot = \"{dir}/root\"\nupstream = [\"{}\"]\n\
              compress = [\"gzip\", \"br\"]\n\
              dense_after = 0\nset_headers = [\"X-Frame-Options: DENY\"]\nhttps_redirect = false\n\
@@ -118,7 +122,9 @@ fn hits_allocate_nothing() {
     let tag_of_file = tag_of_coded(&request_of_file(br));
     let known_file = format!("{br}\r\nIf-None-Match: {tag_of_file}");
     let known = format!("{br}\r\nIf-None-Match: {tag}");
-    let kinds: [(&str, Vec<u8>, usize); 7] = [
+    let proxied = format!("{br}\r\n{OF_A_PROXY}");
+    let kinds: [(&str, Vec<u8>, usize); 8] = [
+        ("proxied", request("GET", &proxied), 1),
         ("gzip", request("GET", gzip), 1),
         ("br", request("GET", br), 1),
         ("HEAD", request("HEAD", br), 1),

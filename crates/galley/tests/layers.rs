@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// Modules of the server from the bottom up; a module may use those of lower rank only, and itself.
 const RANKS: &[(u32, &[&str])] = &[
-    (0, &["clock", "fault", "telemetry"]),
-    (1, &["body", "codec", "doctor", "sys", "supervise", "tls"]),
+    (0, &["clock", "fault", "sys", "telemetry"]),
+    (1, &["body", "codec", "doctor", "supervise", "tls"]),
     (2, &["access", "acme", "compress", "durable", "upstream"]),
     (3, &["compositor"]),
     (4, &["serve"]),

@@ -8,7 +8,7 @@ pub(super) static ROWS: &[OptionRow] = &[
     row(Section::Top, "include", List(&Kind::Glob),
         "Further files to read, as if they stood here: one file per site, for example. Relative paths start at the folder of this file. A pattern may match nothing; a plain path must exist.")
         .or("[]").example(r#"["sites.d/*.toml"]"#),
-    row(Section::Server, "listen", List(&Kind::Address), "Where sites answer that name no `listen` of their own.")
+    row(Section::Server, "listen", List(&Kind::Listen), "Where sites answer that name no `listen` of their own: an address, a unix socket, or a socket that systemd has opened, by its name or place. `[::]` takes no IPv4; name `0.0.0.0` beside it.")
         .or(r#"["0.0.0.0:8080"]"#),
     row(Section::Server, "workers", Count { least: 0, most: 1024 }, "Threads that serve clients. 0: one per core.")
         .or("0").unit("threads"),

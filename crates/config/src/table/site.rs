@@ -7,7 +7,7 @@ use crate::table::{DAY, GIB, ms, row};
 pub(super) static ROWS: &[OptionRow] = &[
     row(Section::Site, "hosts", List(&Kind::Host), "The hosts of the site, without port. `*.example.com` is every name below it, `*` every host; an exact name wins over both.")
         .required().example(r#"["example.com", "www.example.com"]"#),
-    row(Section::Site, "listen", List(&Kind::Address), "Where the site answers.")
+    row(Section::Site, "listen", List(&Kind::Listen), "Where the site answers.")
         .computed("`server.listen`").example(r#"["0.0.0.0:8081"]"#),
     row(Section::Site, "root", Path, "The folder with the site's files. Needed with `php`.")
         .example(r#""/var/www/example.com""#),

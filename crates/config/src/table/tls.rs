@@ -5,11 +5,11 @@ use crate::options::{OptionRow, Section};
 use crate::table::row;
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(Section::Server, "listen_tls", List(&Kind::Address), "Where sites with `tls` answer over TLS.")
+    row(Section::Server, "listen_tls", List(&Kind::Listen), "Where sites with `tls` answer over TLS.")
         .example(r#"["0.0.0.0:443", "[::]:443"]"#),
     row(Section::Server, "tls_min_version", Word(&["1.2", "1.3"]), "The oldest version of TLS that clients may speak.")
         .or(r#""1.2""#),
-    row(Section::Site, "listen_tls", List(&Kind::Address), "Where the site answers over TLS.")
+    row(Section::Site, "listen_tls", List(&Kind::Listen), "Where the site answers over TLS.")
         .computed("`server.listen_tls`, if the site has `tls`").example(r#"["0.0.0.0:8443"]"#),
     row(Section::Site, "tls", Kind::Certificates, "`\"auto\"`: Galley gets the certificate by itself, as `[acme]` says. Or the site's certificate, followed by those that lead to its authority, and its key: files in PEM form. Of several, as one with RSA and one with ECDSA, each client gets the one that it understands. They are read again when they change.")
         .example(r#"{ cert = "/etc/letsencrypt/live/example.com/fullchain.pem", key = "/etc/letsencrypt/live/example.com/privkey.pem" }"#),

@@ -70,7 +70,7 @@ impl Row {
 
 impl Seat {
     /// That of a client whose connections are not counted.
-    pub(super) fn uncounted() -> Self {
+    pub fn uncounted() -> Self {
         Self(None)
     }
 }

@@ -168,7 +168,7 @@ fn hosts(sites: &Arc<Vec<Arc<Site>>>) -> Sites {
     let rows = sites.iter().enumerate();
     let rows =
         rows.flat_map(|(index, site)| site.hosts.iter().map(move |host| (host.clone(), index)));
-    Sites::new(rows, Arc::clone(sites))
+    Sites::new(rows, Arc::clone(sites), Arc::default())
 }
 
 async fn serve(door: Door, router: Router, state: Arc<State>, stopped: oneshot::Receiver<()>) {

@@ -8,7 +8,7 @@ mod build;
 mod canary;
 mod cron;
 mod durable;
-mod listen;
+mod listeners;
 mod php;
 mod signals;
 mod spools;
@@ -30,10 +30,12 @@ use crate::clock::Clock;
 use crate::compositor;
 use crate::front;
 use crate::sys;
+use crate::sys::sockets::SocketFile;
 use crate::telemetry::access::AccessLog;
 use crate::telemetry::errors;
 use crate::tls::Acceptor;
 use build::{Built, Logs};
+use listeners::Doors;
 
 /// Why the server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -152,12 +154,13 @@ pub enum StartError {
 /// Runs the server until it is told to end. `tell` gets one line per listener, for people and scripts.
 pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
     let clock = Clock::start();
+    let share = Share::new(config, sys::raise_descriptor_limit());
+    let doors = Doors::bind(config, share.cores)?;
     let error_log =
         errors::start(&config.log.error, config.log.level).map_err(|cause| StartError::Log {
             path: format!("{:?}", config.log.error),
             cause,
         })?;
-    let descriptors = sys::raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -182,7 +185,7 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
             &built,
             &logs,
             (&stopped, tls.acceptor.as_ref()),
-            &Share::new(config, descriptors),
+            (share, doors),
         )?;
         let certificates = tls::look_after(tls, clock);
         for url in &running.urls {
@@ -259,7 +262,10 @@ fn connections_within(descriptors: usize) -> usize {
 }
 
 struct Running {
+    /// Where each listener is reached.
     urls: Vec<String>,
+    /// Sockets in the file system, which leave with this.
+    files: Vec<SocketFile>,
     fronts: Vec<JoinHandle<()>>,
     admin: admin::Running,
     compositors: Vec<JoinHandle<()>>,
@@ -271,12 +277,12 @@ impl Running {
         built: &Built,
         logs: &Logs,
         (stop, tls): (&watch::Receiver<bool>, Option<&Acceptor>),
-        share: &Share,
+        (share, doors): (Share, Doors),
     ) -> Result<Self, StartError> {
-        let listen::Open { per_core, urls } = listen::open(config, built, tls, share.cores)?;
+        let open = doors.open(config, built, tls, share.cores)?;
         let mut fronts = Vec::with_capacity(share.cores);
         let mut counters = Vec::with_capacity(share.cores);
-        for (index, listeners) in per_core.into_iter().enumerate() {
+        for (index, listeners) in open.per_core.into_iter().enumerate() {
             let (writer, reader) = crate::telemetry::counters::counters(built.sites.len());
             counters.push(reader);
             fronts.push(front::start(front::Spec {
@@ -305,7 +311,8 @@ impl Running {
         })?;
         let compositors = built.take_threads();
         Ok(Self {
-            urls,
+            urls: open.urls,
+            files: open.files,
             fronts,
             admin,
             compositors,
@@ -318,6 +325,7 @@ impl Running {
             fronts,
             admin,
             compositors,
+            files,
             ..
         } = self;
         let all = async move {
@@ -331,6 +339,7 @@ impl Running {
         {
             tracing::warn!("ended with exchanges still under way: `drain_timeout` was over");
         }
+        drop(files);
     }
 }
 

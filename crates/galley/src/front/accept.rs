@@ -6,24 +6,29 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use galley_rules::proxied::{NOBODY, Proxies};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 
+use super::introduce::introduce;
 use super::socket::Socket;
 use super::{Core, Listener, h1, handshake};
+use crate::access::Seat;
 use crate::serve::Sites;
 use crate::sys;
+use crate::sys::sockets::Listening;
 use crate::telemetry::counters::Closed;
 use crate::tls::Acceptor;
 
 /// Accepts until the server is to stop; what the kernel has taken in by then is still answered.
 pub(super) async fn run(core: Rc<Core>, listener: Listener, mut stop: watch::Receiver<bool>) {
-    let way = Way {
+    let behind = Behind {
         sites: listener.sites,
+        speaks_proxy: listener.speaks_proxy,
         tls: listener.tls,
     };
-    let listener = match TcpListener::from_std(listener.socket) {
-        Ok(listener) => listener,
+    let door = match Door::open(listener.socket) {
+        Ok(door) => door,
         Err(error) => {
             tracing::error!(%error, "a listener could not be used");
             return;
@@ -38,13 +43,13 @@ pub(super) async fn run(core: Rc<Core>, listener: Listener, mut stop: watch::Rec
         }
         let accepted = tokio::select! {
             biased;
-            accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => return take_last(&core, listener, &way),
+            accepted = door.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => return take_last(&core, door, &behind),
         };
         match accepted {
             Ok((stream, client)) => {
                 paused = false;
-                spawn(&core, stream, client, &way);
+                spawn(&core, stream, client, &behind);
             }
             Err(error) if sys::is_out_of_descriptors(&error) => {
                 if !paused {
@@ -60,21 +65,78 @@ pub(super) async fn run(core: Rc<Core>, listener: Listener, mut stop: watch::Rec
     }
 }
 
-/// Takes in what the kernel still holds, of which the runtime may not have heard yet: closing the listener resets it.
-fn take_last(core: &Rc<Core>, listener: TcpListener, way: &Way) {
-    let Ok(listener) = listener.into_std() else {
-        return;
-    };
-    for _ in 0..MOST_LAST {
-        let Ok((stream, client)) = listener.accept() else {
-            return;
-        };
-        if stream.set_nonblocking(true).is_ok()
-            && let Ok(stream) = TcpStream::from_std(stream)
-        {
-            spawn(core, stream, client, way);
+/// What stands behind a listener.
+#[derive(Clone)]
+struct Behind {
+    sites: Arc<Sites>,
+    speaks_proxy: bool,
+    tls: Option<Acceptor>,
+}
+
+/// A listening socket that the runtime knows.
+enum Door {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Door {
+    fn open(socket: Listening) -> io::Result<Self> {
+        match socket {
+            Listening::Tcp(listener) => TcpListener::from_std(listener).map(Self::Tcp),
+            Listening::Unix(listener) => UnixListener::from_std(listener).map(Self::Unix),
         }
     }
+
+    /// Cancel-safe.
+    async fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, client) = listener.accept().await?;
+                Ok((Socket::Tcp(stream), plain(client)))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Socket::Unix(stream), NOBODY))
+            }
+        }
+    }
+}
+
+/// Takes in what the kernel still holds, of which the runtime may not have heard yet: closing the listener resets it.
+fn take_last(core: &Rc<Core>, door: Door, behind: &Behind) {
+    let next: Box<dyn Fn() -> io::Result<(Socket, SocketAddr)>> = match door {
+        Door::Tcp(listener) => {
+            let Ok(listener) = listener.into_std() else {
+                return;
+            };
+            Box::new(move || {
+                let (stream, client) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Ok((Socket::Tcp(TcpStream::from_std(stream)?), plain(client)))
+            })
+        }
+        Door::Unix(listener) => {
+            let Ok(listener) = listener.into_std() else {
+                return;
+            };
+            Box::new(move || {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Ok((Socket::Unix(UnixStream::from_std(stream)?), NOBODY))
+            })
+        }
+    };
+    for _ in 0..MOST_LAST {
+        let Ok((stream, client)) = next() else {
+            return;
+        };
+        spawn(core, stream, client, behind);
+    }
+}
+
+/// On a socket that takes both families, which systemd may hand over, addresses of IPv4 come in a form of IPv6.
+fn plain(client: SocketAddr) -> SocketAddr {
+    SocketAddr::new(client.ip().to_canonical(), client.port())
 }
 
 /// Ends some of the connections that ask nothing, enough that this is not done for each newcomer.
@@ -85,43 +147,91 @@ fn make_room(core: &Core) {
     }
 }
 
-/// What connections of one listener lead to.
-struct Way {
-    sites: Arc<Sites>,
-    tls: Option<Acceptor>,
-}
-
-fn spawn(core: &Rc<Core>, stream: TcpStream, client: SocketAddr, way: &Way) {
-    let Some(seat) = core.services.clients.seat(client.ip()) else {
-        core.counters.closed(Closed::TooMany);
-        return Socket::Tcp(stream).reset_at_end();
+fn spawn(core: &Rc<Core>, stream: Socket, client: SocketAddr, behind: &Behind) {
+    let Some(seat) = seat(core, client, behind.sites.proxies()) else {
+        return stream.reset_at_end();
     };
     let Ok(local) = prepare(&stream) else { return };
     let counted = (Counted::begin(core), seat);
     let core = Rc::clone(core);
-    let sites = Arc::clone(&way.sites);
-    let ends = h1::Ends {
-        client,
-        local,
-        is_tls: way.tls.is_some(),
-    };
     // Two tasks, because the room of one is that of its largest wait: a plain connection needs none for handshakes.
-    match way.tls.clone() {
-        None => tokio::task::spawn_local(async move {
-            h1::connection(core, Socket::Tcp(stream), sites, ends).await;
+    if behind.tls.is_none() && !behind.speaks_proxy {
+        let sites = Arc::clone(&behind.sites);
+        let ends = h1::Ends {
+            client,
+            local,
+            is_tls: false,
+        };
+        tokio::task::spawn_local(async move {
+            h1::connection(core, stream, sites, ends).await;
             drop(counted);
-        }),
-        Some(acceptor) => tokio::task::spawn_local(async move {
-            handshake::connection(core, stream, (acceptor, sites), ends).await;
+        });
+    } else {
+        let behind = behind.clone();
+        tokio::task::spawn_local(async move {
+            begin(core, stream, (client, local), behind).await;
             drop(counted);
-        }),
-    };
+        });
+    }
 }
 
-fn prepare(stream: &TcpStream) -> io::Result<SocketAddr> {
-    // Answers leave in whole writes: waiting to fill a segment would only delay the last one.
-    stream.set_nodelay(true)?;
-    stream.local_addr()
+/// A connection that does not begin with a request: who asks comes first, then the handshake.
+async fn begin(
+    core: Rc<Core>,
+    mut stream: Socket,
+    mut ends: (SocketAddr, SocketAddr),
+    behind: Behind,
+) {
+    let mut counted = None;
+    if behind.speaks_proxy {
+        let proxies = behind.sites.proxies();
+        // Boxed: it is over before the first request, and its room would be part of every connection.
+        let introducing = introduce(&core, &mut stream, ends, proxies);
+        let Some(told) = Box::pin(introducing).await else {
+            return;
+        };
+        let Some(seat) = seat(&core, told.0, proxies) else {
+            return stream.reset_at_end();
+        };
+        counted = Some(seat);
+        ends = told;
+    }
+    let ends = h1::Ends {
+        client: ends.0,
+        local: ends.1,
+        is_tls: behind.tls.is_some(),
+    };
+    match behind.tls {
+        None => h1::connection(core, stream, behind.sites, ends).await,
+        Some(acceptor) => {
+            handshake::connection(core, stream, (acceptor, behind.sites), ends).await;
+        }
+    }
+    drop(counted);
+}
+
+/// A place for a connection of this client, if it may have one more. Trusted proxies have as many as they like, as has who
+/// has no address.
+fn seat(core: &Core, client: SocketAddr, proxies: &Proxies) -> Option<Seat> {
+    if client == NOBODY || proxies.trusts(client) {
+        return Some(Seat::uncounted());
+    }
+    let seat = core.services.clients.seat(client.ip());
+    if seat.is_none() {
+        core.counters.closed(Closed::TooMany);
+    }
+    seat
+}
+
+fn prepare(stream: &Socket) -> io::Result<SocketAddr> {
+    match stream {
+        Socket::Tcp(stream) => {
+            // Answers leave in whole writes: waiting to fill a segment would only delay the last one.
+            stream.set_nodelay(true)?;
+            stream.local_addr()
+        }
+        Socket::Unix(_) | Socket::Tls(_) => Ok(NOBODY),
+    }
 }
 
 struct Counted(Rc<Core>);

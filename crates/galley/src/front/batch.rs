@@ -4,6 +4,7 @@
 //! resume a write that came only so far: the bytes that left say where it stands, and afterwards which answer had what.
 
 use std::io::IoSlice;
+use std::net::IpAddr;
 
 use smallvec::SmallVec;
 
@@ -14,6 +15,8 @@ use crate::serve::Hit;
 pub(super) struct Ready<'b> {
     pub(super) hit: Hit,
     pub(super) said: Said<'b>,
+    /// Who asks.
+    pub(super) client: IpAddr,
     /// Where its head ends in the output buffer.
     pub(super) head_end: usize,
     pub(super) keep_alive: bool,

@@ -228,6 +228,9 @@ impl Turn<'_> {
             Ok(exchange) => exchange,
             Err((fault, request_id)) => {
                 open.request_id = request_id;
+                let ends = (self.ends.client, self.ends.scheme());
+                let asked = serve::asked(self.sites, ends, &head, &framing);
+                open.client = asked.client.ip();
                 let has_body = !matches!(framing.body, BodyKind::None);
                 let answer = Answer::fault(&fault, &open.request_id);
                 return self
@@ -236,6 +239,7 @@ impl Turn<'_> {
             }
         };
         open.request_id.clone_from(&exchange.request_id);
+        open.client = exchange.client.ip();
         open.log = exchange.site.log;
         open.site = Some(exchange.site.number);
         let taken = take_body(self.core, wire, &framing, &mut exchange).await;

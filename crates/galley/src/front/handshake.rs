@@ -24,10 +24,12 @@ use crate::tls::{ACME, Acceptor, H2, Presented};
 /// Serves a connection to its end.
 pub(super) async fn connection(
     core: Rc<Core>,
-    stream: TcpStream,
+    socket: Socket,
     (acceptor, sites): (Acceptor, Arc<Sites>),
     ends: Ends,
 ) {
+    // Nothing else is listened to for handshakes.
+    let Socket::Tcp(stream) = socket else { return };
     let timer = core.timers.register();
     if first_byte(&core, &stream, &timer).await.is_none() {
         return;

@@ -12,6 +12,7 @@ use std::time::Instant;
 use bytes::Buf;
 use galley_rules::facts::{Facts, Line, Scheme};
 use galley_rules::headers::Compiled;
+use galley_rules::proxied::{Asked, Own};
 use galley_rules::route;
 use galley_rules::time::Tick;
 use galley_wire::answer::{self, Connection, Length};
@@ -48,17 +49,17 @@ pub(super) struct Lane {
 /// The host that the connection asked for last, so that the next request need not look it up.
 #[derive(Default)]
 pub(super) struct Known {
-    raw: String,
+    raw: Vec<u8>,
     canonical: String,
     site: Option<Arc<Site>>,
 }
 
 impl Known {
     /// The host as it was sent, in its canonical form, and its site.
-    fn find(&mut self, raw: &str, sites: &Sites) -> Option<(&str, &Arc<Site>)> {
+    fn find(&mut self, raw: &[u8], sites: &Sites) -> Option<(&str, &Arc<Site>)> {
         if self.site.is_none() || self.raw != raw {
             self.site = None;
-            self.canonical = route::canonical_host(raw.as_bytes()).ok()?;
+            self.canonical = route::canonical_host(raw).ok()?;
             raw.clone_into(&mut self.raw);
             self.site = sites.find(&self.canonical);
         }
@@ -90,7 +91,7 @@ pub(super) async fn answer(
     let keep_alive = last.keep_alive;
     let mut written = 0;
     let sent = sender.send_batch(&batch, &mut written).await;
-    write_records(core, ends, &batch, began, written);
+    write_records(core, &batch, began, written);
     lane.turns += batch.answers().len();
     core.room.borrow_mut().batch = batch.into_room();
     wire.output.clear();
@@ -103,14 +104,14 @@ pub(super) async fn answer(
     })
 }
 
-fn write_records(core: &Core, ends: Ends, batch: &Batch<'_>, began: Instant, written: usize) {
+fn write_records(core: &Core, batch: &Batch<'_>, began: Instant, written: usize) {
     let ended = Instant::now();
     let time = core.wall(ended);
     let id = &mut core.room.borrow_mut().id;
     for (ready, body_bytes, vanished) in batch.ends(written) {
         core.write_request_id(id);
         let about = record::About {
-            client: ends.client.ip(),
+            client: ready.client,
             request_id: id,
             time,
             total_time: ended.saturating_duration_since(began),
@@ -142,7 +143,7 @@ impl Lane {
 /// Everything here is done when it returns: nothing is held over an await but what is in the batch.
 fn gather<'b>(
     core: &Core,
-    place: (&Sites, Ends),
+    (sites, ends): (&Sites, Ends),
     input: &'b [u8],
     (output, date): (&mut Vec<u8>, HttpDate),
     (lane, began): (&mut Lane, Instant),
@@ -158,9 +159,15 @@ fn gather<'b>(
         let Some((request, length)) = read_plain(core, rest, &mut lines) else {
             break;
         };
-        let (head, host) = (&request.head, request.host);
+        let own = Own {
+            peer: ends.client,
+            scheme: ends.scheme(),
+            host: request.host.as_bytes(),
+        };
+        let asked = sites.proxies().asked(&own, &request.head.fields());
+        let whole = (&request.head, &asked);
         let known = &mut lane.host;
-        let Some((hit, site)) = find(core, place, (head, host), now, (&mut room, known)) else {
+        let Some((hit, site)) = find(core, sites, whole, now, (&mut room, known)) else {
             break;
         };
         let facts = &room.facts;
@@ -169,6 +176,7 @@ fn gather<'b>(
         batch.push(Ready {
             hit,
             said: request.said,
+            client: asked.client.ip(),
             head_end: output.len(),
             keep_alive: request.keep_alive,
             log: site.log,
@@ -228,23 +236,26 @@ fn read_plain<'b, 'r>(
 /// The hit of a request without a body, and its site.
 pub(super) fn find<'l>(
     core: &Core,
-    (sites, ends): (&Sites, Ends),
-    (head, host): (&Head<'_, '_>, &str),
+    sites: &Sites,
+    (head, asked): (&Head<'_, '_>, &Asked<'_>),
     now: Tick,
     (room, known): (&mut Room, &'l mut Known),
 ) -> Option<(Hit, &'l Site)> {
-    let (host, site) = known.find(host, sites)?;
+    let (host, site) = known.find(asked.host, sites)?;
     let line = Line {
         method: head.method,
         target: head.target,
-        scheme: ends.scheme(),
+        scheme: asked.scheme,
         host,
         has_body: false,
         upgrade: false,
     };
     let Room { facts, key, .. } = room;
-    facts.gather(&line, head.fields(), &site.core.rules).ok()?;
-    let hit = serve::hit(&core.services, site, (facts, ends.client.ip()), now, key)?;
+    let fields = head.fields();
+    let rules = &site.core.rules;
+    facts.gather_at(&line, asked.port, fields, rules).ok()?;
+    let client = asked.client.ip();
+    let hit = serve::hit(&core.services, site, (facts, client), now, key)?;
     Some((hit, site))
 }
 

@@ -8,6 +8,7 @@ mod batch;
 mod h1;
 mod h2;
 mod handshake;
+mod introduce;
 mod io;
 mod lane;
 mod pool;
@@ -20,7 +21,6 @@ mod write;
 
 use std::cell::{Cell, RefCell};
 use std::io as std_io;
-use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -30,8 +30,10 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::serve::{Services, Sites};
+use crate::sys::sockets::Listening;
 use crate::telemetry::access::LogWriter;
 use crate::telemetry::counters::CoreCounters;
+use crate::telemetry::errors::Seldom;
 use crate::tls::Acceptor;
 use io::HttpDate;
 use pool::Pool;
@@ -61,12 +63,14 @@ pub struct Limits {
     pub h2c: bool,
 }
 
-/// A core's share of one address.
+/// A listening socket, and what is reached by it.
 pub struct Listener {
-    /// The socket.
-    pub socket: TcpListener,
-    /// The sites that are reached by it.
+    /// Where connections come in.
+    pub socket: Listening,
+    /// The sites that answer there.
     pub sites: Arc<Sites>,
+    /// Whether each connection begins with a header of the PROXY protocol.
+    pub speaks_proxy: bool,
     /// How handshakes are answered; `None`: clients come in plain.
     pub tls: Option<Acceptor>,
 }
@@ -115,6 +119,8 @@ struct Core {
     connections: Cell<usize>,
     connection_ended: Notify,
     stopping: Cell<bool>,
+    /// Limits what is said of connections that the PROXY protocol shuts out.
+    strangers: Seldom,
 }
 
 /// Starts a front core. It ends when told to stop and its connections are done, or when the drain takes too long.
@@ -146,6 +152,7 @@ async fn run(spec: Spec) {
         connections: Cell::new(0),
         connection_ended: Notify::new(),
         stopping: Cell::new(false),
+        strangers: Seldom::new(STRANGERS_EVERY_S),
     });
     let sweeping = tokio::task::spawn_local(sweep(Rc::clone(&core)));
     let mut accepting = JoinSet::new();
@@ -228,6 +235,9 @@ impl Core {
         }
     }
 }
+
+/// Seconds between two messages about connections that are shut out: one tells the operator which address to look at.
+const STRANGERS_EVERY_S: u32 = 10;
 
 /// Some turns of the runtime: between the end of accepting and the end of idle connections.
 const LAST_WORD: Duration = Duration::from_millis(20);

@@ -20,7 +20,6 @@ pub(super) enum Socket {
     /// In plain over TCP.
     Tcp(TcpStream),
     /// In plain from a process of this machine.
-    #[expect(dead_code, reason = "listeners on sockets follow")]
     Unix(UnixStream),
     /// Over TLS, after the handshake. Boxed: its state is a kilobyte that plain connections need not hold.
     Tls(Box<TlsStream<TcpStream>>),

@@ -3,11 +3,12 @@
 //! Admission is everything that is decided before a byte of the body is taken in: the host is served here, the target is
 //! well formed, the body is not larger than the site accepts.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use galley_rules::facts::{Facts, Line, Scheme};
 use galley_rules::outcome::RefusedWhy;
+use galley_rules::proxied::{Asked, Own, Port};
 use galley_rules::route;
 use galley_rules::site::Rule;
 use galley_wire::framing::{BodyKind, Framing};
@@ -29,7 +30,7 @@ pub struct Exchange<'h> {
     pub site: Arc<Site>,
     /// The body, once it has arrived.
     pub body: RequestBody,
-    /// Who asks.
+    /// Who asks: behind trusted proxies, whom they name. Port 0 where it is not known.
     pub client: SocketAddr,
     /// Where it was asked.
     pub local: SocketAddr,
@@ -92,6 +93,34 @@ impl<'h> Exchange<'h> {
             .filter(move |(name, _)| !(hides && name.eq_ignore_ascii_case("authorization")))
     }
 
+    /// The facts of a `GET` of the same address with the same fields.
+    pub(super) fn facts_of_get(&self) -> Option<Facts> {
+        let line = Line {
+            method: "GET",
+            target: self.head.target,
+            scheme: self.facts.scheme(),
+            host: self.facts.host(),
+            has_body: false,
+            upgrade: false,
+        };
+        let mut facts = Facts::default();
+        // The port as it was found: a proxy may have told it.
+        let port = Port::Told(self.facts.port());
+        let rules = &self.site.core.rules;
+        let read = facts.gather_at(&line, port, self.head.fields(), rules);
+        read.ok().map(|()| facts)
+    }
+
+    /// An address of Galley's own for what it asks in the background; this machine's where the request came over a socket.
+    pub(super) fn own_address(&self) -> IpAddr {
+        let local = self.local.ip();
+        if local.is_unspecified() {
+            IpAddr::V4(Ipv4Addr::LOCALHOST)
+        } else {
+            local
+        }
+    }
+
     /// Who composes this request: the rule's upstream or the site's.
     pub fn upstream(&self) -> &Upstream {
         self.site.upstream_of(&self.facts)
@@ -112,7 +141,7 @@ pub fn site_mark(key: &[u8]) -> Option<u32> {
 pub struct Admission<'a> {
     /// The hosts of the listener.
     pub sites: &'a Sites,
-    /// Who asks.
+    /// The other end of the connection, or whom the PROXY protocol named.
     pub client: SocketAddr,
     /// Where it was asked.
     pub local: SocketAddr,
@@ -124,6 +153,21 @@ pub struct Admission<'a> {
     pub facts: Facts,
     /// Where the front looks for interim responses; `None` where the client would not understand them.
     pub mailbox: Option<Mailbox>,
+}
+
+/// What a head asks for, and who asks, by the connection and by what trusted proxies say.
+pub fn asked<'h>(
+    sites: &Sites,
+    (peer, scheme): (SocketAddr, Scheme),
+    head: &Head<'h, '_>,
+    framing: &Framing<'h>,
+) -> Asked<'h> {
+    let own = Own {
+        peer,
+        scheme,
+        host: framing.host.text().unwrap_or_default().as_bytes(),
+    };
+    sites.proxies().asked(&own, &head.fields())
 }
 
 /// Refuses a head, or makes an exchange of it.
@@ -142,11 +186,11 @@ pub fn admit<'h>(
         mailbox,
     } = admission;
     let refuse = |why, note: String| (Fault::new(why, note), request_id.clone());
-    let raw_host = framing.host.text().unwrap_or_default();
+    let asked = asked(sites, (client, scheme), head, framing);
     // HTTP/1.0 without a host: a site that takes every host takes that as well.
-    let host = match raw_host {
-        "" => Ok(String::new()),
-        text => route::canonical_host(text.as_bytes()),
+    let host = match asked.host {
+        b"" => Ok(String::new()),
+        text => route::canonical_host(text),
     };
     let host = host.map_err(|e| refuse(RefusedWhy::UnknownHost, e.to_string()))?;
     let site = sites.find(&host).ok_or_else(|| {
@@ -161,13 +205,13 @@ pub fn admit<'h>(
     let line = Line {
         method: head.method,
         target: head.target,
-        scheme,
+        scheme: asked.scheme,
         host: &host,
         has_body,
         upgrade: framing.upgrade,
     };
     facts
-        .gather(&line, head.fields(), &site.core.rules)
+        .gather_at(&line, asked.port, head.fields(), &site.core.rules)
         .map_err(|e| refuse(RefusedWhy::BadRequest, e.to_string()))?;
     if let BodyKind::Length(length) = framing.body
         && length > site.request_body_of(&facts)
@@ -182,7 +226,7 @@ pub fn admit<'h>(
         facts,
         site,
         body: RequestBody::Empty,
-        client,
+        client: asked.client,
         local,
         request_id,
         key: Vec::new(),

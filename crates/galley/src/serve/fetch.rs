@@ -159,7 +159,7 @@ pub async fn refresh(services: &Services, exchange: &Exchange<'_>, when: When) {
     };
     let mut order = page_order(exchange, &pool, script);
     // Galley's own address and id: nothing of this visitor goes along, since what is not in the key is not seen.
-    order.ask.client_address = exchange.local.ip();
+    order.ask.client_address = exchange.own_address();
     order.ask.class = Class::Background;
     order.ask.request_id = format!("{}-refresh", exchange.request_id);
     let _ = services;
@@ -195,7 +195,7 @@ pub(super) fn ask(
         client_port: exchange.client.port(),
         request_id: exchange.request_id.clone(),
         server_port: exchange.local.port(),
-        server_address: Some(exchange.local.ip()),
+        server_address: Some(exchange.local.ip()).filter(|ip| !ip.is_unspecified()),
         body,
         patience: exchange
             .rule()

@@ -36,7 +36,7 @@ pub use answer::{Answer, Body, CACHE_STATUS, Fields};
 pub use cron::run_cron;
 pub use door::{Door, enter};
 pub use error_page::{ErrorPage, ErrorPages};
-pub use exchange::{Admission, Exchange, admit, site_mark};
+pub use exchange::{Admission, Exchange, admit, asked, site_mark};
 pub use folder::{Folder, SmallFiles, TRUSTED, Wanted};
 pub use heal::Healing;
 pub use hit::{Hit, hit};

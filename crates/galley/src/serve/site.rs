@@ -7,6 +7,7 @@ use galley_rules::facts::Facts;
 use galley_rules::forward::Schedule;
 use galley_rules::headers::HeadChanges;
 use galley_rules::key;
+use galley_rules::proxied::Proxies;
 use galley_rules::route::{HostPattern, HostTable};
 use galley_rules::site::Rule;
 use galley_store::entry::Entry;
@@ -212,16 +213,23 @@ pub struct Cron {
 pub struct Sites {
     table: Arc<HostTable>,
     all: Arc<Vec<Arc<Site>>>,
+    /// Whose word about clients counts.
+    proxies: Arc<Proxies>,
     /// What a client over TLS was shown.
     presented: Option<Presented>,
 }
 
 impl Sites {
-    /// Sites by host; `rows` are patterns with the index of their site in `all`.
-    pub fn new(rows: impl Iterator<Item = (HostPattern, usize)>, all: Arc<Vec<Arc<Site>>>) -> Self {
+    /// Sites by host; `rows` are patterns with the index of their site in `all`. `proxies`: whose word about clients counts.
+    pub fn new(
+        rows: impl Iterator<Item = (HostPattern, usize)>,
+        all: Arc<Vec<Arc<Site>>>,
+        proxies: Arc<Proxies>,
+    ) -> Self {
         Self {
             table: Arc::new(HostTable::new(rows)),
             all,
+            proxies,
             presented: None,
         }
     }
@@ -232,8 +240,14 @@ impl Sites {
         Self {
             table: Arc::clone(&self.table),
             all: Arc::clone(&self.all),
+            proxies: Arc::clone(&self.proxies),
             presented: Some(presented),
         }
+    }
+
+    /// Whose word about clients counts here.
+    pub fn proxies(&self) -> &Proxies {
+        &self.proxies
     }
 
     /// The site of a canonical host, if it may be asked for over this connection.

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use galley_rules::cgi::Script;
 use galley_rules::class::Class;
-use galley_rules::facts::{Facts, Gate, Line, Method};
+use galley_rules::facts::{Facts, Gate, Method};
 use galley_rules::forward::{self, BodyLength, Credentials, UpstreamRequest};
 use galley_rules::freshness;
 use galley_rules::lookup::{self, Plan};
@@ -417,19 +417,9 @@ fn lesson(exchange: &Exchange<'_>, found: &Found) -> Option<Learn> {
     }
 }
 
-/// The facts of a `GET` of the same address with the same fields.
+/// The facts of a request that could take what is stored for this address.
 fn reader(exchange: &Exchange<'_>) -> Option<Facts> {
-    let line = Line {
-        method: "GET",
-        target: exchange.head.target,
-        scheme: exchange.facts.scheme(),
-        host: exchange.facts.host(),
-        has_body: false,
-        upgrade: false,
-    };
-    let mut reader = Facts::default();
-    let rules = &exchange.site.core.rules;
-    reader.gather(&line, exchange.head.fields(), rules).ok()?;
+    let reader = exchange.facts_of_get()?;
     (reader.gate() == Gate::Open && !reader.has_authorization()).then_some(reader)
 }
 
@@ -445,7 +435,7 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, entry: &Arc<Entry
     };
     let held = entry.pieces().is_none().then(|| Arc::clone(entry));
     let mut page = order(services, exchange, pool.index, script, Credentials::None);
-    page.ask.client_address = exchange.local.ip();
+    page.ask.client_address = exchange.own_address();
     page.ask.class = Class::Background;
     page.ask.request_id = format!("{}-refresh", exchange.request_id);
     pool.compositor.refetch(Fetch { page, held }, when);

@@ -10,7 +10,6 @@
 //! Invariant: whatever ends Galley, SIGKILL too, no PHP process of ours is left behind. How requests reach the socket is
 //! not decided here.
 
-mod account;
 mod backoff;
 mod binary;
 mod budget;

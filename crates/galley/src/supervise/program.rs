@@ -20,13 +20,13 @@ use tokio::process::{Child, Command};
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::account::{self, Account};
 use super::backoff::Backoff;
 use super::log::{self, Said, Speaker};
 use super::managed::{self, Life};
 use super::master::{END_PATIENCE, SHELL};
 use super::numbers::{Numbers, count};
 use super::{PhpSettings, StartError};
+use crate::sys::account::{self, Account};
 
 /// A program whose processes run.
 pub(super) struct Running {
@@ -256,7 +256,7 @@ impl Troop {
             .stderr(Stdio::piped())
             .process_group(self.group.as_raw_nonzero().get())
             .kill_on_drop(true);
-        if let Some(Account { uid, gid }) = self.account {
+        if let Some(Account { uid, gid, .. }) = self.account {
             command.uid(uid).gid(gid);
         }
         let mut child = command.spawn().map_err(failed)?;

@@ -106,11 +106,14 @@ impl Stream<'_> {
             Ok(exchange) => exchange,
             Err((fault, request_id)) => {
                 open.request_id = request_id;
+                let by = (self.ends.client, self.ends.scheme());
+                open.client = serve::asked(self.sites, by, &head, &framing).client.ip();
                 let answer = Answer::fault(&fault, &open.request_id);
                 return self.finish(parts, open, answer).await;
             }
         };
         open.request_id.clone_from(&exchange.request_id);
+        open.client = exchange.client.ip();
         open.log = exchange.site.log;
         open.site = Some(exchange.site.number);
         let answer = match self.take_body(body, &framing, &mut exchange).await {

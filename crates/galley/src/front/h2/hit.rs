@@ -3,12 +3,14 @@
 //! Which request is a hit is decided where HTTP/1's lane decides it. The stored fields are copied as a map, for the library
 //! takes nothing else; the body is not copied before it is put into the frames that leave.
 
+use std::net::IpAddr;
 use std::time::Instant;
 
 use galley_rules::conditional::OF_NOT_MODIFIED;
 use galley_rules::facts::Scheme;
 use galley_rules::headers::Compiled;
 use galley_rules::outcome::Outcome;
+use galley_rules::proxied::Own;
 use galley_wire::framing::{BodyKind, Host};
 use galley_wire::h2::Room;
 use h2::SendStream;
@@ -37,6 +39,7 @@ pub(super) struct Memo {
 /// A hit whose answer is on its way; its record is written when it has left.
 pub(super) struct Sent {
     parts: Parts,
+    client: IpAddr,
     began: Instant,
     log: usize,
     site: u32,
@@ -70,12 +73,20 @@ pub(super) fn answer(
     } else {
         None
     };
-    let Some((hit, fields, log, site)) = found else {
+    let Some(Found {
+        hit,
+        fields,
+        client,
+        log,
+        site,
+    }) = found
+    else {
         return Tried::Not(asked);
     };
     let body_bytes = hit.body().len();
     let mut sent = Sent {
         parts: asked.parts,
+        client,
         began: asked.began,
         log,
         site,
@@ -104,12 +115,21 @@ pub(super) fn answer(
     Tried::Done(sent)
 }
 
+/// A hit, with what its answer and its record need.
+struct Found {
+    hit: Hit,
+    fields: HeaderMap,
+    client: IpAddr,
+    log: usize,
+    site: u32,
+}
+
 fn find(
     core: &Core,
-    place: (&Sites, Ends),
+    (sites, ends): (&Sites, Ends),
     memo: &mut Memo,
     asked: &Asked,
-) -> Option<(Hit, HeaderMap, usize, u32)> {
+) -> Option<Found> {
     let Memo { known, crumbs } = memo;
     request::join_crumbs(&asked.parts.headers, crumbs);
     let mut room = Room::new();
@@ -121,11 +141,23 @@ fn find(
     };
     let now = core.services.clock.tick_at(asked.began);
     let mut room = core.room.borrow_mut();
-    let (hit, site) = lane::find(core, place, (&head, host), now, (&mut room, known))?;
+    let own = Own {
+        peer: ends.client,
+        scheme: ends.scheme(),
+        host: host.as_bytes(),
+    };
+    let by = sites.proxies().asked(&own, &head.fields());
+    let (hit, site) = lane::find(core, sites, (&head, &by), now, (&mut room, known))?;
     let facts = &room.facts;
     let changes = (site.heads.of(facts.rule()), facts.scheme());
     let fields = fields(&hit, changes, core.date.get());
-    Some((hit, fields, site.log, site.number))
+    Some(Found {
+        hit,
+        fields,
+        client: by.client.ip(),
+        log: site.log,
+        site: site.number,
+    })
 }
 
 fn fields(hit: &Hit, (changes, scheme): (&Compiled, Scheme), date: HttpDate) -> HeaderMap {
@@ -181,12 +213,12 @@ impl Sent {
     }
 
     /// Writes its record.
-    pub(super) fn close(self, core: &Core, ends: Ends, vanished: bool) {
+    pub(super) fn close(self, core: &Core, vanished: bool) {
         let ended = Instant::now();
         let id = &mut core.room.borrow_mut().id;
         core.write_request_id(id);
         let about = record::About {
-            client: ends.client.ip(),
+            client: self.client,
             request_id: id,
             time: core.wall(ended),
             total_time: ended.saturating_duration_since(self.began),

@@ -225,11 +225,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             mut streams,
             sent,
             core,
-            ends,
             ..
         } = self;
         for sent in sent {
-            sent.with_bytes(0).close(core, ends, true);
+            sent.with_bytes(0).close(core, true);
         }
         // This tells every stream that it is gone; each then writes its record.
         drop(h2);
@@ -308,7 +307,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 Poll::Ready(Ok(())) if answered < MOST_ANSWERED => {
                     drop(wire);
                     for sent in self.sent.drain(..) {
-                        sent.close(self.core, self.ends, false);
+                        sent.close(self.core, false);
                     }
                 }
                 Poll::Ready(Ok(())) | Poll::Pending => {}
@@ -349,7 +348,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             match hit::answer(&core, place, &mut self.memo, asked) {
                 Tried::Done(sent) => self.sent.push(sent),
                 Tried::Begun(sent, out, hit) => {
-                    let ends = self.ends;
                     let manner = Manner {
                         timer: core.timers.register(),
                         write_timeout: core.limits.leaving.window,
@@ -364,7 +362,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                         if let Err(reason) = result {
                             sending.out.send_reset(reason);
                         }
-                        sent.with_bytes(bytes).close(&core, ends, result.is_err());
+                        sent.with_bytes(bytes).close(&core, result.is_err());
                     });
                 }
                 Tried::Not(asked) => {

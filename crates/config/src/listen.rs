@@ -1,0 +1,149 @@
+//! Where sites answer, and whose word about clients counts there.
+//!
+//! A listener is an address, a socket in the file system, or a socket that the service manager opened and hands over.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use galley_rules::proxied::{Field, Proxies};
+use ipnet::IpNet;
+
+use crate::check::path;
+use crate::complaint::{Complaints, Place};
+use crate::config::Config;
+use crate::tree::{Document, Given};
+
+/// Where connections of clients come in.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Listen {
+    /// An address. `[::]` takes no IPv4: both are named where both are meant.
+    Tcp(SocketAddr),
+    /// A socket in the file system; its mode is [`crate::Server::socket_mode`].
+    Unix(PathBuf),
+    /// A socket that systemd opened, by its `FileDescriptorName` or by its place, from 0.
+    Passed(String),
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Passed(name) => write!(f, "systemd:{name}"),
+        }
+    }
+}
+
+impl Listen {
+    /// Whether one connection can arrive at both.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Tcp(a), Self::Tcp(b)) => overlap(*a, *b),
+            (a, b) => a == b,
+        }
+    }
+
+    /// The port that is named.
+    pub(crate) fn port(&self) -> Option<u16> {
+        match self {
+            Self::Tcp(address) => Some(address.port()),
+            Self::Unix(_) | Self::Passed(_) => None,
+        }
+    }
+
+    /// Whether it is another one each time that it is named.
+    pub(crate) fn is_any_port(&self) -> bool {
+        matches!(self, Self::Tcp(address) if address.port() == 0)
+    }
+}
+
+/// Whether one connection can arrive at both. `[::]` may take IPv4 too, where somebody else opened it.
+fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+    let takes = |all: SocketAddr, one: SocketAddr| {
+        all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
+    };
+    a.port() == b.port() && (a.ip() == b.ip() || takes(a, b) || takes(b, a))
+}
+
+/// A proxy that is trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proxy {
+    /// At one of these addresses.
+    Network(IpNet),
+    /// At the other end of a unix socket.
+    Unix,
+}
+
+/// Whose word counts, from `[server]`.
+pub(crate) fn proxies(given: &Given) -> Proxies {
+    let all: Vec<Proxy> = given.value("trusted_proxies");
+    let networks = all.iter().filter_map(|proxy| match proxy {
+        Proxy::Network(network) => Some(*network),
+        Proxy::Unix => None,
+    });
+    Proxies {
+        networks: networks.collect(),
+        unix: all.contains(&Proxy::Unix),
+        field: match given.value::<String>("client_field").as_str() {
+            "forwarded" => Field::Forwarded,
+            "x-real-ip" => Field::XRealIp,
+            _ => Field::XForwardedFor,
+        },
+    }
+}
+
+/// What is said of proxies must concern somebody who is trusted, and a socket that sites answer at.
+pub(crate) fn check(document: &Document, config: &Config, complaints: &mut Complaints) {
+    let given = &document.server;
+    let proxies = &config.server.proxies;
+    let is_nobody_trusted = proxies.networks.is_empty() && !proxies.unix;
+    for name in ["client_field", "proxy_protocol"] {
+        if is_nobody_trusted && given.has(name) {
+            complaints.add(
+                given.place(name),
+                path(given, name),
+                format!("`server.{name}` is given, but `trusted_proxies` names nobody whose word would count"),
+                "add `trusted_proxies = [\"10.0.0.5\"]` with the addresses of the proxies, or take it out",
+            );
+        }
+    }
+    let all: Vec<(Place, Listen)> = given.given("proxy_protocol").unwrap_or_default();
+    for (place, listen) in all {
+        let sites = config.sites.iter();
+        let mut listeners = sites.flat_map(|site| site.listen.iter().chain(&site.listen_tls));
+        if !listeners.any(|one| *one == listen) {
+            complaints.add(
+                &place,
+                path(given, "proxy_protocol"),
+                format!("`server.proxy_protocol` names `{listen}`, where no site answers"),
+                "write it as `listen` has it",
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_one_connection_can_reach() {
+        for (a, b, want) in [
+            ("0.0.0.0:80", "0.0.0.0:80", true),
+            ("0.0.0.0:80", "127.0.0.1:80", true),
+            ("0.0.0.0:80", "127.0.0.1:81", false),
+            ("127.0.0.1:80", "127.0.0.2:80", false),
+            ("[::]:80", "127.0.0.1:80", true),
+            ("[::]:80", "[::1]:80", true),
+            ("0.0.0.0:80", "[::1]:80", false),
+        ] {
+            let tcp = |text: &str| Listen::Tcp(text.parse().unwrap());
+            let (a, b) = (tcp(a), tcp(b));
+            assert_eq!((a.overlaps(&b), b.overlaps(&a)), (want, want), "{a} {b}");
+        }
+        let unix = |path: &str| Listen::Unix(path.into());
+        assert!(unix("/a").overlaps(&unix("/a")) && !unix("/a").overlaps(&unix("/b")));
+        assert!(!unix("web").overlaps(&Listen::Passed("web".to_owned())));
+    }
+}

@@ -1,0 +1,66 @@
+//! The header of the PROXY protocol on a new connection: whom a trusted proxy speaks for.
+//!
+//! It is taken before anything else, TLS included, and to the byte. Who is not trusted cannot connect at such a listener,
+//! and who sends no header has nothing to say there: believing either would let anybody be anybody.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use bytes::BytesMut;
+use galley_rules::proxied::Proxies;
+use galley_wire::proxy::{self, Said, Step};
+use tokio::io::AsyncReadExt;
+
+use super::Core;
+use super::socket::Socket;
+
+/// Who is at the two ends of the connection, by the header's word; `None`: the connection is to be closed.
+pub(super) async fn introduce(
+    core: &Rc<Core>,
+    socket: &mut Socket,
+    (client, local): (SocketAddr, SocketAddr),
+    proxies: &Proxies,
+) -> Option<(SocketAddr, SocketAddr)> {
+    if !proxies.trusts(client) {
+        if core.strangers.admit() {
+            tracing::warn!(
+                peer = %client.ip(),
+                "refused at a listener of `proxy_protocol`, where only `trusted_proxies` may connect"
+            );
+        }
+        return None;
+    }
+    let timer = core.timers.register();
+    let reading = timer.within(core.limits.head_timeout, read(socket));
+    let Ok(Some(said)) = reading.await else {
+        if core.strangers.admit() {
+            tracing::warn!(peer = %client.ip(), "a trusted proxy sent no header of the PROXY protocol");
+        }
+        return None;
+    };
+    Some(match said {
+        Said::Itself => (client, local),
+        Said::Client {
+            source,
+            destination,
+        } => (source, destination),
+    })
+}
+
+async fn read(socket: &mut Socket) -> Option<Said> {
+    let mut got = BytesMut::with_capacity(USUAL);
+    loop {
+        match proxy::read(&got).ok()? {
+            Step::Whole(said) => return Some(said),
+            Step::More(more) => {
+                let mut wanted = (&mut *socket).take(more as u64);
+                if wanted.read_buf(&mut got).await.ok()? == 0 {
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+/// Room for a header with a few TLVs.
+const USUAL: usize = 256;

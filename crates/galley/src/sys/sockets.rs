@@ -1,0 +1,272 @@
+//! Listening sockets: those that are opened here, and those that the service manager hands over.
+//!
+//! A socket is bound first, while there are the rights for it, and listens when everything behind it stands. Addresses get
+//! one socket for each core, on one port, over which the kernel spreads connections (`SO_REUSEPORT`); a socket in the file
+//! system, and one that was handed over, is one queue that all cores take from.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use listenfd::ListenFd;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+/// A socket that takes connections.
+#[derive(Debug)]
+pub enum Listening {
+    /// Over IPv4 or IPv6.
+    Tcp(TcpListener),
+    /// From processes of this machine.
+    Unix(UnixListener),
+}
+
+/// Sockets that are bound and take no connections yet: for each address those of all cores.
+#[derive(Debug)]
+pub struct Bound {
+    sockets: Vec<Vec<Socket>>,
+    file: Option<SocketFile>,
+}
+
+impl Bound {
+    /// An address. Port 0 is one that is free.
+    pub fn tcp(address: SocketAddr, cores: usize) -> io::Result<Self> {
+        let first = bind(address)?;
+        let bound = first.local_addr()?.as_socket().unwrap_or(address);
+        let mut all = vec![first];
+        for _ in 1..cores {
+            all.push(bind(bound)?);
+        }
+        Ok(Self {
+            sockets: vec![all],
+            file: None,
+        })
+    }
+
+    /// A socket in the file system, in place of one that a dead server left behind.
+    pub fn unix(path: &Path, mode: u32, cores: usize) -> io::Result<Self> {
+        clear(path)?;
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.bind(&SockAddr::unix(path)?)?;
+        // Nobody can connect before it listens, so that the mode counts from the beginning.
+        let file = SocketFile::of(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+        Ok(Self {
+            sockets: vec![shared(socket, cores)?],
+            file: Some(file),
+        })
+    }
+
+    /// Has them listen: the sockets of each core, and what is to be removed at the end.
+    pub fn listen(self, cores: usize) -> io::Result<(Vec<Vec<Listening>>, Option<SocketFile>)> {
+        let mut per_core: Vec<Vec<Listening>> = (0..cores).map(|_| Vec::new()).collect();
+        for sockets in self.sockets {
+            for (core, socket) in per_core.iter_mut().zip(sockets) {
+                socket.set_nonblocking(true)?;
+                socket.listen(BACKLOG)?;
+                let is_unix = socket.local_addr()?.domain() == Domain::UNIX;
+                core.push(if is_unix {
+                    Listening::Unix(socket.into())
+                } else {
+                    Listening::Tcp(socket.into())
+                });
+            }
+        }
+        Ok((per_core, self.file))
+    }
+}
+
+impl Listening {
+    /// Where it is reached: `http://192.0.2.1:80`, with its scheme, or `unix:/path`.
+    pub fn url(&self, scheme: &str) -> io::Result<String> {
+        match self {
+            Self::Tcp(listener) => Ok(format!("{scheme}://{}", listener.local_addr()?)),
+            Self::Unix(listener) => {
+                let address = listener.local_addr()?;
+                let path = address.as_pathname().unwrap_or(Path::new(""));
+                Ok(format!("unix:{}", path.display()))
+            }
+        }
+    }
+}
+
+/// Sockets that the service manager opened (`sd_listen_fds(3)`).
+pub struct Passed {
+    sockets: ListenFd,
+    /// Their `FileDescriptorName`s.
+    names: Vec<String>,
+}
+
+impl Passed {
+    /// Takes them from the environment; to be called once, before there are other threads.
+    pub fn take() -> Self {
+        let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+        Self {
+            sockets: ListenFd::from_env(),
+            names: names.split(':').map(str::to_owned).collect(),
+        }
+    }
+
+    /// All sockets of a name, or the one of a place, counted from 0.
+    pub fn bound(&mut self, name: &str, cores: usize) -> io::Result<Bound> {
+        let named = self.names.iter().take(self.sockets.len()).enumerate();
+        let mut places: Vec<usize> = named
+            .filter(|(_, known)| *known == name)
+            .map(|(place, _)| place)
+            .collect();
+        if places.is_empty() {
+            places.extend(name.parse::<usize>());
+        }
+        let mut sockets = Vec::new();
+        for place in places {
+            let socket = match self.sockets.take_tcp_listener(place) {
+                Ok(listener) => listener.map(Socket::from),
+                Err(_) => self.sockets.take_unix_listener(place)?.map(Socket::from),
+            };
+            if let Some(socket) = socket {
+                sockets.push(shared(socket, cores)?);
+            }
+        }
+        if sockets.is_empty() {
+            let count = self.sockets.len();
+            let why = format!(
+                "systemd has handed over {count} socket(s), and none of this name or place that is free"
+            );
+            return Err(io::Error::new(io::ErrorKind::NotFound, why));
+        }
+        Ok(Bound {
+            sockets,
+            file: None,
+        })
+    }
+}
+
+/// The file of a socket of ours; removed at the end, unless another server has put its own there.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    inode: (u64, u64),
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<Self> {
+        let found = fs::symlink_metadata(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            inode: (found.dev(), found.ino()),
+        })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let now = fs::symlink_metadata(&self.path);
+        if now.is_ok_and(|now| (now.dev(), now.ino()) == self.inode) {
+            // Without the right to remove it the next start does.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether `address` can be had. To be asked for every address before the first listener is opened: those of several cores
+/// share a port, and so would those of two servers, without a word.
+pub fn is_free(address: SocketAddr) -> io::Result<()> {
+    socket(address)?.bind(&address.into())
+}
+
+/// Removes a socket that nobody answers at. Anything else stays, and keeps us from binding there.
+fn clear(path: &Path) -> io::Result<()> {
+    let Ok(old) = fs::symlink_metadata(path) else {
+        return Ok(());
+    };
+    if !old.file_type().is_socket() {
+        let why = "a file that is no socket is in the way";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) => Err(error),
+        Ok(_) => Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "another server answers there",
+        )),
+    }
+}
+
+/// One queue for all cores.
+fn shared(socket: Socket, cores: usize) -> io::Result<Vec<Socket>> {
+    let mut all = (1..cores)
+        .map(|_| socket.try_clone())
+        .collect::<io::Result<Vec<_>>>()?;
+    all.push(socket);
+    Ok(all)
+}
+
+fn socket(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    if address.is_ipv6() {
+        // `[::]` next to `0.0.0.0` in one file must not collide.
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    Ok(socket)
+}
+
+fn bind(address: SocketAddr) -> io::Result<Socket> {
+    let socket = socket(address)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// Connections that the kernel keeps for us while all cores are busy; it cuts this to `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_share_the_port_that_zero_became() {
+        let bound = Bound::tcp("127.0.0.1:0".parse().unwrap(), 3).unwrap();
+        let (all, file) = bound.listen(3).unwrap();
+        let urls: Vec<String> = all
+            .iter()
+            .map(|core| core[0].url("http").unwrap())
+            .collect();
+        assert!(file.is_none() && !urls[0].ends_with(":0"));
+        assert!(urls.len() == 3 && urls.iter().all(|url| *url == urls[0]));
+    }
+
+    #[test]
+    fn a_socket_takes_the_place_of_a_dead_one_and_of_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("web.sock");
+        fs::write(&path, "mine").unwrap();
+        let refused = Bound::unix(&path, 0o600, 1).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        fs::remove_file(&path).unwrap();
+        drop(UnixListener::bind(&path).unwrap());
+        let bound = Bound::unix(&path, 0o600, 2).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let (all, file) = bound.listen(2).unwrap();
+        let refused = Bound::unix(&path, 0o600, 1).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+        // Another server's socket stays where ours was.
+        fs::remove_file(&path).unwrap();
+        let other = UnixListener::bind(&path).unwrap();
+        drop((all, file));
+        assert!(path.exists());
+        drop(other);
+        let again = Bound::unix(&path, 0o600, 1).unwrap();
+        drop(again);
+        assert!(!path.exists());
+    }
+}

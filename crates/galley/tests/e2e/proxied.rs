@@ -1,0 +1,288 @@
+//! Who the client is: what trusted proxies say of it, in fields and by the PROXY protocol, and what strangers may say.
+
+use std::net::Ipv4Addr;
+use std::process::Command;
+
+use galley_testkit::client::{Connection, Request};
+use galley_testkit::{Apache, ApacheOptions};
+
+use crate::support::{HOST, Is, PATIENCE, Plan, Stage, hosted, said, words};
+
+/// Says what PHP knows of who asks for what.
+const WHO: &str = r#"<?php
+header('Cache-Control: no-store');
+foreach (['REMOTE_ADDR', 'REMOTE_PORT', 'HTTPS', 'SERVER_PORT', 'REQUEST_SCHEME', 'HTTP_HOST', 'HTTP_FORWARDED', 'HTTP_X_REAL_IP',
+    'HTTP_X_FORWARDED_FOR', 'HTTP_X_FORWARDED_PROTO', 'HTTP_X_FORWARDED_HOST', 'HTTP_X_FORWARDED_PORT'] as $name) {
+    echo $name, '=', $_SERVER[$name] ?? '-', "\n";
+}
+"#;
+
+const NAMES: &str = "hosts = [\"example.test\", \"shop.test\"]";
+
+fn plan() -> Plan {
+    Plan::php().file("who.php", WHO).site(NAMES)
+}
+
+fn from_a_stranger(stage: &Stage, request: Request) -> galley_testkit::client::Response {
+    let stranger = Ipv4Addr::new(127, 0, 0, 9);
+    let mut connection = Connection::from_address(stranger, stage.addr(), PATIENCE).unwrap();
+    connection.exchange(&hosted(request)).unwrap()
+}
+
+fn claims() -> Request {
+    Request::get("/who.php")
+        .field("X-Forwarded-For", "10.9.8.7, 203.0.113.7")
+        .field("Forwarded", "for=203.0.113.8;proto=https;host=shop.test")
+        .field("X-Real-IP", "203.0.113.9")
+        .field("X-Forwarded-Proto", "https")
+        .field("X-Forwarded-Host", "shop.test")
+        .field("X-Forwarded-Port", "8443")
+}
+
+#[test]
+fn php_is_told_what_the_client_asked_the_proxy_for() {
+    let stage = plan().server("trusted_proxies = [\"127.0.0.1\"]").start();
+    let text = stage.ask(claims()).text();
+    for (name, value) in [
+        ("REMOTE_ADDR", "203.0.113.7"),
+        ("REMOTE_PORT", "-"),
+        ("HTTPS", "on"),
+        ("REQUEST_SCHEME", "https"),
+        ("SERVER_PORT", "8443"),
+        ("HTTP_HOST", "shop.test:8443"),
+        ("HTTP_X_FORWARDED_FOR", "203.0.113.7"),
+        ("HTTP_X_REAL_IP", "203.0.113.7"),
+        ("HTTP_X_FORWARDED_PROTO", "https"),
+        ("HTTP_X_FORWARDED_HOST", "shop.test:8443"),
+        ("HTTP_FORWARDED", "-"),
+    ] {
+        assert_eq!(said(&text, name), value, "{name} in {text}");
+    }
+    // What a proxy does that ends TLS and says no more: WordPress finds no port in its host, and `https`.
+    let plain = Request::get("/who.php").field("X-Forwarded-Proto", "https");
+    let text = stage.ask(plain).text();
+    for (name, value) in [
+        ("REMOTE_ADDR", "127.0.0.1"),
+        ("HTTPS", "on"),
+        ("SERVER_PORT", "443"),
+        ("HTTP_HOST", HOST),
+    ] {
+        assert_eq!(said(&text, name), value, "{name} in {text}");
+    }
+    let unknown = Request::get("/who.php").field("X-Forwarded-Host", "evil.test");
+    stage.ask(unknown).is(421);
+}
+
+#[test]
+fn what_strangers_say_is_dropped() {
+    for server in ["", "trusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\"]"] {
+        let stage = plan().server(server).start();
+        let text = from_a_stranger(&stage, claims()).text();
+        for (name, value) in [
+            ("REMOTE_ADDR", "127.0.0.9"),
+            ("HTTPS", "-"),
+            ("SERVER_PORT", "80"),
+            ("HTTP_HOST", HOST),
+            ("HTTP_X_FORWARDED_FOR", "127.0.0.9"),
+            ("HTTP_X_FORWARDED_PROTO", "http"),
+            ("HTTP_X_FORWARDED_HOST", HOST),
+            ("HTTP_FORWARDED", "-"),
+        ] {
+            assert_eq!(said(&text, name), value, "{name} in {text}");
+        }
+        stage.access_line("127.0.0.9 ");
+    }
+}
+
+#[test]
+fn the_field_that_is_named_counts_and_no_other() {
+    for (field, client) in [
+        ("x-forwarded-for", "203.0.113.7"),
+        ("forwarded", "203.0.113.8"),
+        ("x-real-ip", "203.0.113.9"),
+    ] {
+        let lines = format!("trusted_proxies = [\"127.0.0.1\"]\nclient_field = \"{field}\"");
+        let stage = plan().server(&lines).start();
+        let text = stage.ask(claims()).text();
+        assert_eq!(said(&text, "REMOTE_ADDR"), client, "{field}");
+        assert_eq!(said(&text, "HTTPS"), "on", "{field}");
+    }
+}
+
+#[test]
+fn pages_of_two_schemes_are_two_pages_on_either_way() {
+    for lane in [true, false] {
+        let lines = format!("trusted_proxies = [\"127.0.0.1\"]\nlane = {lane}");
+        let stage = plan().server(&lines).start();
+        let over = |scheme: &str, client: &str| {
+            let request = Request::get("/page").field("X-Forwarded-Proto", scheme);
+            stage.ask(request.field("X-Forwarded-For", client))
+        };
+        over("https", "203.0.113.1").is(200);
+        assert!(over("https", "203.0.113.2").is_hit());
+        let first = over("http", "203.0.113.3");
+        assert!(!first.is_hit(), "{}", first.beginning());
+        assert!(over("http", "203.0.113.4").is_hit());
+        assert_eq!(stage.runs("/page"), 2);
+        // A stranger's word makes no page of its own, and finds that of the plain scheme.
+        let claim = Request::get("/page").field("X-Forwarded-Proto", "https");
+        assert!(from_a_stranger(&stage, claim).is_hit());
+        assert_eq!(stage.runs("/page"), 2);
+        for client in ["203.0.113.1 ", "203.0.113.2 ", "203.0.113.4 ", "127.0.0.9 "] {
+            stage.access_line(client);
+        }
+    }
+}
+
+#[test]
+fn a_purge_through_a_proxy_needs_the_secret_whoever_sends_it() {
+    let stage = plan().server("trusted_proxies = [\"127.0.0.1\"]").site(
+        "purge_allow = [\"203.0.113.0/24\", \"127.0.0.1\"]\npurge_secret_file = \"{dir}/secret\"",
+    );
+    let path = stage.scratch.join("secret");
+    std::fs::write(&path, "a secret of thirty-two characters").unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let stage = stage.start();
+    let purge = || Request::new("PURGE", "/page").field("X-Forwarded-For", "203.0.113.5");
+    stage.ask(purge()).is(405);
+    let secret = ("X-Purge-Secret", "a secret of thirty-two characters");
+    stage.ask(purge().field(secret.0, secret.1)).is(200);
+    stage.ask(Request::new("PURGE", "/page")).is(200);
+}
+
+/// A header of version 2 for a client of 203.0.113.7 with a TLV behind it.
+fn version_2(command: u8) -> Vec<u8> {
+    let mut header = b"\r\n\r\n\0\r\nQUIT\n".to_vec();
+    header.extend([command, 0x11, 0, 19]);
+    header.extend([203, 0, 113, 7, 198, 51, 100, 1, 0x0f, 0xa0, 0x01, 0xbb]);
+    header.extend([0x04, 0, 4, 1, 2, 3, 4]);
+    header
+}
+
+const ASK: &[u8] = b"GET /who.php HTTP/1.1\r\nHost: example.test\r\n\r\n";
+
+fn proxy_plan() -> Plan {
+    plan().server(
+        "listen = [\"127.0.0.1:0\"]\nproxy_protocol = [\"127.0.0.1:0\"]\ntrusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\"]\n\
+         head_timeout = \"300ms\"",
+    )
+}
+
+#[test]
+fn the_proxy_protocol_names_the_client() {
+    let stage = proxy_plan().start();
+    let line_1 = b"PROXY TCP4 203.0.113.7 198.51.100.1 4000 443\r\n".to_vec();
+    let line_6 = b"PROXY TCP6 2001:db8::7 2001:db8::1 4000 443\r\n".to_vec();
+    for (header, address, port) in [
+        (line_1, "203.0.113.7", "4000"),
+        (line_6, "2001:db8::7", "4000"),
+        (version_2(0x21), "203.0.113.7", "4000"),
+        (version_2(0x20), "127.0.0.1", ""),
+        (b"PROXY UNKNOWN\r\n".to_vec(), "127.0.0.1", ""),
+    ] {
+        let mut connection = stage.connect();
+        // The header byte by byte, and the request with its last one.
+        let (last, first) = header.split_last().unwrap();
+        for byte in first {
+            connection.write(&[*byte]).unwrap();
+        }
+        connection.write(&[&[*last], ASK].concat()).unwrap();
+        for turn in 0..2 {
+            let text = connection.receive("GET").unwrap().text();
+            assert_eq!(said(&text, "REMOTE_ADDR"), address, "{turn}");
+            assert!(said(&text, "REMOTE_PORT").ends_with(port));
+            assert_eq!(said(&text, "HTTPS"), "-");
+            if turn == 0 {
+                connection.write(ASK).unwrap();
+            }
+        }
+    }
+    stage.access_line("203.0.113.7 ");
+    // Whoever connects to the load balancer may be a proxy that is trusted itself.
+    let mut connection = stage.connect();
+    connection
+        .write(b"PROXY TCP4 10.1.2.3 198.51.100.1 4000 443\r\n")
+        .unwrap();
+    let request = hosted(Request::get("/who.php").field("X-Forwarded-For", "203.0.113.99"));
+    let text = connection.exchange(&request).unwrap().text();
+    assert_eq!(said(&text, "REMOTE_ADDR"), "203.0.113.99");
+}
+
+#[test]
+fn curl_is_a_proxy_like_others() {
+    let stage = proxy_plan().start();
+    let url = format!("http://{}/who.php", stage.addr());
+    let host = format!("Host: {HOST}");
+    let mut curl = Command::new("curl");
+    curl.args([
+        "-sS",
+        "--max-time",
+        "15",
+        "--haproxy-protocol",
+        "-H",
+        &host,
+        &url,
+    ]);
+    let output = curl.output().unwrap();
+    assert!(output.status.success(), "{}", words(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(said(&text, "REMOTE_ADDR"), "127.0.0.1");
+}
+
+#[test]
+fn who_is_not_trusted_or_says_nothing_has_no_business_there() {
+    let stage = proxy_plan().start();
+    let whole = [
+        &b"PROXY TCP4 203.0.113.7 198.51.100.1 4000 443\r\n"[..],
+        ASK,
+    ]
+    .concat();
+    let stranger = Ipv4Addr::new(127, 0, 0, 9);
+    let mut connection = Connection::from_address(stranger, stage.addr(), PATIENCE).unwrap();
+    // It may be closed before all is taken.
+    let _ = connection.write(&whole);
+    assert_eq!(connection.read_to_end().unwrap_or_default(), b"");
+    for bytes in [
+        ASK,
+        b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03 a TLS hello",
+        b"PROXY TCP4 203.0.113.7 198.51.100.1 4000\r\nGET / HTTP/1.1\r\n\r\n",
+        b"PROXY TCP4 203.0.113.7 ",
+        b"",
+    ] {
+        assert_eq!(stage.all_of(bytes), b"", "{bytes:?}");
+    }
+    stage
+        .galley
+        .wait_for_log("refused at a listener of `proxy_protocol`", PATIENCE);
+}
+
+/// Apache in front, over TCP and over a unix socket, with the fields that it writes by itself.
+#[test]
+fn apache_in_front_tells_who_asks() {
+    let plan = plan().server(
+        "listen = [\"127.0.0.1:0\", \"unix:{dir}/web.sock\"]\nsocket_mode = \"0666\"\ntrusted_proxies = [\"127.0.0.1\", \"unix\"]",
+    );
+    let stage = plan.start();
+    let socket = stage.scratch.join("web.sock");
+    let modules = "LoadModule proxy_module /usr/lib/apache2/modules/mod_proxy.so\n\
+                   LoadModule proxy_http_module /usr/lib/apache2/modules/mod_proxy_http.so\n";
+    let extra = format!(
+        "{modules}ProxyPreserveHost On\nProxyPass \"/tcp/\" \"http://{}/\"\nProxyPass \"/unix/\" \"unix:{}|http://galley/\"\n",
+        stage.addr(),
+        socket.display()
+    );
+    let options = ApacheOptions {
+        extra,
+        ..ApacheOptions::default()
+    };
+    let root = stage.scratch.dir("front-root").unwrap();
+    let apache = Apache::start(&stage.scratch.join("front"), &root, &options).unwrap();
+    for way in ["/tcp/who.php", "/unix/who.php"] {
+        let visitor = Ipv4Addr::new(127, 0, 0, 77);
+        let mut connection = Connection::from_address(visitor, apache.addr(), PATIENCE).unwrap();
+        let request = hosted(Request::get(way).field("X-Forwarded-For", "192.0.2.1"));
+        let text = connection.exchange(&request).unwrap().text();
+        assert_eq!(said(&text, "REMOTE_ADDR"), "127.0.0.77", "{way}: {text}");
+        assert_eq!(said(&text, "HTTP_HOST"), HOST, "{way}: {text}");
+    }
+}
