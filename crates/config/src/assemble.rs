@@ -117,6 +117,9 @@ fn server(given: &Given, largest_body: u64, cache: &Cache, complaints: &mut Comp
         proxies: listen::proxies(given),
         proxy_protocol: given.value("proxy_protocol"),
         socket_mode: socket_mode(&given.value::<String>("socket_mode")),
+        user: given.given("user"),
+        group: given.given("group"),
+        sandbox: given.value::<String>("sandbox") != "off",
     }
 }
 

@@ -104,6 +104,12 @@ pub struct Server {
     pub proxy_protocol: Vec<Listen>,
     /// The permission bits of unix sockets.
     pub socket_mode: u32,
+    /// Who Galley becomes once its sockets are bound; never `root`.
+    pub user: Option<String>,
+    /// Of which group; `None`: the user's own.
+    pub group: Option<String>,
+    /// Whether the kernel is asked to confine what answers clients.
+    pub sandbox: bool,
 }
 
 /// `[admin]`.

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 use crate::check::path;
 use crate::complaint::{Complaints, Place};
-use crate::config::Config;
+use crate::config::{Config, Site, Upstream};
 use crate::tree::{Document, Given};
 
 /// Where connections of clients come in.
@@ -118,6 +118,47 @@ pub(crate) fn check(document: &Document, config: &Config, complaints: &mut Compl
                 path(given, "proxy_protocol"),
                 format!("`server.proxy_protocol` names `{listen}`, where no site answers"),
                 "write it as `listen` has it",
+            );
+        }
+    }
+    privileges(document, &config.sites, complaints);
+}
+
+/// Who gives up root cannot run PHP as somebody else.
+fn privileges(document: &Document, sites: &[Site], complaints: &mut Complaints) {
+    let given = &document.server;
+    let Some(user) = given.given::<String>("user") else {
+        if given.has("group") {
+            complaints.add(
+                given.place("group"),
+                path(given, "group"),
+                "`server.group` is given without `user`",
+                "add `user`, or take it out",
+            );
+        }
+        return;
+    };
+    if user == "root" {
+        complaints.add(
+            given.place("user"),
+            path(given, "user"),
+            "`server.user` is `root`, whose rights are what is to be given up",
+            "name a user who owns nothing, such as `galley` or `www-data`, or leave the option out",
+        );
+    }
+    for (given, site) in document.sites.iter().zip(sites) {
+        let runs_php =
+            |upstream: &Upstream| matches!(upstream, Upstream::Managed | Upstream::Program(_));
+        let is_managed = std::iter::once(&site.upstream)
+            .chain(&site.further)
+            .any(runs_php);
+        let other = site.managed.user.as_ref().filter(|php| **php != user);
+        if let Some(php) = other.filter(|_| is_managed) {
+            complaints.add(
+                given.own.place("php_user"),
+                "site.php_user",
+                format!("`site.php_user` is `{php}`, but Galley runs as `{user}` (`server.user`) and cannot start PHP as somebody else"),
+                "leave one of the two out, or let a PHP-FPM of the system run this site: `php = \"unix:/run/php/php-fpm.sock\"`",
             );
         }
     }

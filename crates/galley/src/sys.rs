@@ -1,8 +1,10 @@
-//! What is asked of the operating system: descriptors, listening sockets, accounts, cores, signals' numbers.
+//! What is asked of the operating system: descriptors, listening sockets, accounts, privileges, cores, signals' numbers.
 //!
 //! Calls here are made at start or on the control thread, but for [`unsent`], which is asked for a client that is slow.
 
 pub mod account;
+pub mod privileges;
+pub mod sandbox;
 pub mod sockets;
 
 use std::io;

@@ -11,7 +11,7 @@ pub mod passwords;
 pub mod xmlrpc;
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
@@ -98,6 +98,14 @@ impl SiteRules {
             && self.access.admin_allow.is_empty()
             && !self.access.hide_authors
             && self.rules.iter().all(|rule| rule.access.is_silent())
+    }
+
+    /// The files of names and passwords, by who says so.
+    pub fn password_files(&self) -> impl Iterator<Item = (By, &Path)> {
+        let rules = self.rules.iter().map(|rule| &rule.access);
+        let of_rules = (0..).map(By::Rule).zip(rules);
+        let all = std::iter::once((By::Site, &self.access.common)).chain(of_rules);
+        all.filter_map(|(by, access)| Some((by, access.password.get()?.as_path())))
     }
 }
 

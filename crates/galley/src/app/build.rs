@@ -15,6 +15,7 @@ use galley_rules::route::HostPattern;
 use galley_store::memory::Memory;
 
 use super::StartError;
+use super::confine;
 use super::durable::{self, Identities};
 use super::php::SitePhp;
 use super::spools;
@@ -31,6 +32,7 @@ use crate::serve::{
 };
 use crate::supervise::{Managed, Numbers};
 use crate::sys;
+use crate::sys::sandbox::Sandbox;
 use crate::telemetry::access::AccessLog;
 use crate::telemetry::errors::Seldom;
 use crate::tls::Certificates;
@@ -41,6 +43,8 @@ pub(super) struct Built {
     pub(super) services: Arc<Services>,
     pub(super) sites: Arc<Vec<Arc<Site>>>,
     pub(super) compositors: Vec<Handle>,
+    /// What confines the threads that deal with clients and upstreams.
+    pub(super) sandbox: Option<Sandbox>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -61,6 +65,7 @@ pub(super) fn build(
     let durable = durable::open(config, &memory, clock)?;
     let compressor = Compressor::start(sys::cores().div_ceil(CORES_PER_COMPRESSOR))?;
     let spools = spools::open(&config.server)?;
+    let (sandbox, held) = confine::sandbox(config, spools.folder());
     let services = Arc::new(Services {
         memory: Arc::clone(&memory),
         clock,
@@ -73,6 +78,7 @@ pub(super) fn build(
         http2_floods: Seldom::new(FLOOD_WARNING_EVERY_S),
         durable: durable.clone(),
         spools: Arc::clone(&spools),
+        sandbox: held,
         compressor: Arc::clone(&compressor),
         acme: acme.map(Ready::acme),
         small_files: small_files.clone(),
@@ -96,7 +102,7 @@ pub(super) fn build(
     let mut threads = Vec::with_capacity(count);
     for (index, pools) in plan.pools.into_iter().enumerate() {
         let room = (Arc::clone(&memory), Arc::clone(&spools));
-        let (handle, thread) = compositor::start(index, pools, room, clock)?;
+        let (handle, thread) = compositor::start(index, pools, room, (clock, sandbox.clone()))?;
         compositors.push(handle);
         threads.push(thread);
     }
@@ -132,6 +138,7 @@ pub(super) fn build(
         services,
         sites: Arc::new(sites),
         compositors,
+        sandbox,
         threads: Mutex::new(threads),
     })
 }

@@ -50,6 +50,11 @@ impl Doors {
         Ok(Self(doors))
     }
 
+    /// The sockets in the file system.
+    pub(super) fn files(&self) -> impl Iterator<Item = &std::path::Path> {
+        self.0.iter().filter_map(|(_, bound)| bound.path())
+    }
+
     /// Has them listen for the sites of the configuration. `tls`: how handshakes are answered, if any site has a certificate.
     pub(super) fn open(
         self,

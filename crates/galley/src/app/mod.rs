@@ -6,6 +6,7 @@
 mod acme;
 mod build;
 mod canary;
+mod confine;
 mod cron;
 mod durable;
 mod listeners;
@@ -45,6 +46,14 @@ pub enum StartError {
     Listen {
         /// The address.
         address: String,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// Root could not be given up.
+    #[error("cannot become the user `{user}` of `server.user`: {cause}")]
+    User {
+        /// The user.
+        user: String,
         /// What the system said.
         cause: std::io::Error,
     },
@@ -156,6 +165,9 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
     let clock = Clock::start();
     let share = Share::new(config, sys::raise_descriptor_limit());
     let doors = Doors::bind(config, share.cores)?;
+    // Their keys are root's alone, as a rule.
+    let tls = tls::open(config)?;
+    confine::give_up_root(config, &doors)?;
     let error_log =
         errors::start(&config.log.error, config.log.level).map_err(|cause| StartError::Log {
             path: format!("{:?}", config.log.error),
@@ -171,7 +183,7 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
         for warning in &config.warnings {
             tracing::warn!("{warning}");
         }
-        let tls = tls::open(config)?;
+        tls.tell_what_is_out_of_reach();
         let acme = acme::open(config, &tls.certificates, clock)?;
         let shown = (Arc::clone(&tls.certificates), acme.as_ref());
         let built = build::build(config, &php, shown, clock)?;
@@ -294,6 +306,7 @@ impl Running {
                 counters: writer,
                 id_prefix: build::id_prefix(),
                 stop: stop.clone(),
+                sandbox: built.sandbox.clone(),
             })?);
         }
         let admin = admin::start(admin::Spec {

@@ -57,6 +57,13 @@ pub(super) fn open(config: &Config) -> Result<Tls, StartError> {
     })
 }
 
+impl Tls {
+    /// Says in the log which files could be read at the start only, since the user has changed.
+    pub(super) fn tell_what_is_out_of_reach(&self) {
+        self.watch.tell_what_is_out_of_reach();
+    }
+}
+
 /// Looks at the files now and then, until it is dropped.
 pub(super) fn look_after(tls: Tls, clock: Clock) -> Option<Looking> {
     let mut watch = tls.watch;

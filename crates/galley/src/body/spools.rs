@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -99,6 +99,11 @@ impl Spools {
     /// What pays for bodies in memory.
     pub fn memory(&self) -> &Budget {
         &self.memory
+    }
+
+    /// Where files are, if there may be any.
+    pub fn folder(&self) -> Option<&Path> {
+        self.limits.folder.as_deref()
     }
 
     /// Whether a body of so many bytes has room in a file at this moment.

@@ -44,6 +44,7 @@ use crate::body::spools::Spools;
 use crate::clock::Clock;
 use crate::compress::Compressing;
 use crate::durable::{Orders, Receipt, Recorder, Shelved};
+use crate::sys::sandbox::{self, Sandbox};
 use crate::upstream::{Ask, Gauge, Incoming, Pool, PoolSpec};
 use passage::{Passage, Way};
 
@@ -185,7 +186,7 @@ pub fn start(
     index: usize,
     pools: Vec<PoolSpec>,
     (memory, spools): (Arc<Memory>, Arc<Spools>),
-    clock: Clock,
+    (clock, sandbox): (Clock, Option<Sandbox>),
 ) -> io::Result<(Handle, JoinHandle<()>)> {
     let (orders, incoming) = mpsc::channel(MOST_ORDERS);
     let gauges: Arc<[Arc<Gauge>]> = pools
@@ -202,6 +203,7 @@ pub fn start(
     let thread = std::thread::Builder::new()
         .name(format!("compositor-{index}"))
         .spawn(move || {
+            sandbox::enter(sandbox.as_ref());
             let desk = Rc::new(Desk {
                 pools: pools
                     .iter()

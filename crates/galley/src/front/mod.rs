@@ -30,6 +30,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::serve::{Services, Sites};
+use crate::sys::sandbox::{self, Sandbox};
 use crate::sys::sockets::Listening;
 use crate::telemetry::access::LogWriter;
 use crate::telemetry::counters::CoreCounters;
@@ -96,6 +97,8 @@ pub struct Spec {
     pub id_prefix: String,
     /// Becomes `true` when the server is to drain.
     pub stop: watch::Receiver<bool>,
+    /// What confines its thread.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// A core's own state; lives on its thread.
@@ -130,7 +133,10 @@ pub fn start(spec: Spec) -> std_io::Result<JoinHandle<()>> {
         .build()?;
     std::thread::Builder::new()
         .name(format!("front-{}", spec.index))
-        .spawn(move || LocalSet::new().block_on(&runtime, run(spec)))
+        .spawn(move || {
+            sandbox::enter(spec.sandbox.as_ref());
+            LocalSet::new().block_on(&runtime, run(spec));
+        })
 }
 
 async fn run(spec: Spec) {

@@ -38,12 +38,9 @@ pub struct Door {
 impl Door {
     /// That of a site with these rules.
     pub fn new(rules: &SiteRules) -> Self {
-        let of_rules = (0..)
-            .map(By::Rule)
-            .zip(rules.rules.iter().map(|rule| &rule.access));
-        let all = std::iter::once((By::Site, &rules.access.common)).chain(of_rules);
-        let passwords = all
-            .filter_map(|(by, access)| Some((by, Arc::new(Passwords::of(access.password.get()?)))))
+        let passwords = rules
+            .password_files()
+            .map(|(by, file)| (by, Arc::new(Passwords::of(file))))
             .collect();
         Self {
             stands_open: rules.is_open(),

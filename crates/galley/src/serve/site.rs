@@ -28,6 +28,7 @@ use crate::compress::Compressor;
 use crate::durable::Durable;
 use crate::fault::Fault;
 use crate::supervise::Numbers;
+use crate::sys::sandbox::Held;
 use crate::telemetry::errors::{RateLimited, Seldom};
 use crate::tls::{Certificates, Presented};
 use crate::upstream::Gauge;
@@ -285,6 +286,8 @@ pub struct Services {
     pub certificates: Arc<Certificates>,
     /// Certificates that are got by themselves, if any are.
     pub acme: Option<Arc<Acme>>,
+    /// How far the kernel confines the threads that deal with clients and upstreams.
+    pub sandbox: Held,
     /// Small files in memory, if there may be any.
     pub small_files: Option<Arc<SmallFiles>>,
     /// What is counted of clients.

@@ -59,6 +59,11 @@ impl Bound {
         })
     }
 
+    /// The file of a unix socket.
+    pub fn path(&self) -> Option<&Path> {
+        self.file.as_ref().map(|file| file.path.as_path())
+    }
+
     /// Has them listen: the sockets of each core, and what is to be removed at the end.
     pub fn listen(self, cores: usize) -> io::Result<(Vec<Vec<Listening>>, Option<SocketFile>)> {
         let mut per_core: Vec<Vec<Listening>> = (0..cores).map(|_| Vec::new()).collect();

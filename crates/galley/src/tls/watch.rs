@@ -113,6 +113,24 @@ impl Watch {
         self.0.iter_mut().for_each(Watched::look);
     }
 
+    /// Says in the log which files cannot be read any more, so that their next renewal would pass unseen. Blocks on the disk.
+    pub fn tell_what_is_out_of_reach(&self) {
+        for one in &self.0 {
+            let files = one
+                .files
+                .iter()
+                .flat_map(|(files, _)| [&files.cert, &files.key]);
+            for file in files {
+                if let Err(error) = fs::File::open(file) {
+                    tracing::warn!(
+                        site = one.site, file = %file.display(), %error,
+                        "was read at the start and is out of reach for the user that galley runs as, so it takes a restart to see its renewal: let a group of his read it"
+                    );
+                }
+            }
+        }
+    }
+
     /// Says in the log which certificates are expired or soon will be.
     pub fn tell(&self, now: SystemTime) {
         self.0.iter().for_each(|one| one.tell(now));

@@ -1,14 +1,15 @@
-//! Where connections come in: IPv4, IPv6, sockets in the file system, sockets of the service manager.
+//! Where connections come in: IPv4, IPv6, sockets in the file system, sockets of the service manager; and whose the process
+//! is behind them.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use galley_testkit::client::{Connection, Request};
-use galley_testkit::{Galley, Launch, Scratch, wait_for};
+use galley_testkit::{Galley, Launch, Scratch, runs_as_root, wait_for};
 
 use crate::support::{PATIENCE, Plan, binary, hosted};
 
@@ -152,4 +153,91 @@ fn a_socket_that_nobody_hands_over_is_missed() {
             .contains("cannot listen on `systemd:web`"),
         "{refused}"
     );
+}
+
+/// The lines of a status file of `/proc` that begin with a name.
+fn line(status: &Path, name: &str) -> String {
+    let text = fs::read_to_string(status).unwrap_or_default();
+    let found = text.lines().find(|line| line.starts_with(name));
+    found.unwrap_or_default().to_owned()
+}
+
+/// The threads of a process whose names begin so, by their status files.
+fn threads(pid: u32, name: &str) -> Vec<PathBuf> {
+    let all = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let all = all.map(|entry| entry.unwrap().path().join("status"));
+    let wanted = format!("Name:\t{name}");
+    all.filter(|status| line(status, "Name:").starts_with(&wanted))
+        .collect()
+}
+
+#[test]
+fn root_is_given_up_once_the_sockets_are_bound() {
+    if !runs_as_root() {
+        eprintln!("only root can become somebody else");
+        return;
+    }
+    let uid = "/var/www";
+    assert!(Path::new(uid).exists() || fs::create_dir_all(uid).is_ok());
+    let accounts = fs::read_to_string("/etc/passwd").unwrap();
+    let row = accounts
+        .lines()
+        .find(|row| row.starts_with("www-data:"))
+        .unwrap();
+    let number = |at| row.split(':').nth(at).unwrap().parse::<u32>().unwrap();
+    let (user, group) = (number(2), number(3));
+    let plan = Plan::behind("php = \"managed\"")
+        .file(
+            "index.php",
+            "<?php header('Cache-Control: no-store'); echo file_get_contents('/proc/self/status');",
+        )
+        .server("listen = [\"unix:{dir}/web.sock\"]\nuser = \"www-data\"");
+    for folder in ["", "galley"] {
+        let path = plan.scratch.dir(folder).unwrap();
+        std::os::unix::fs::chown(path, Some(user), Some(group)).unwrap();
+    }
+    let mut stage = plan.start();
+    let socket = stage.scratch.join("web.sock");
+    let owner = fs::metadata(&socket).unwrap();
+    assert_eq!((owner.uid(), owner.gid()), (user, group));
+    let pid = stage.galley.pid();
+    let all = threads(pid, "");
+    assert!(all.len() > 3);
+    for status in all {
+        let wanted = format!("Uid:\t{user}\t{user}\t{user}\t{user}");
+        assert_eq!(line(&status, "Uid:"), wanted);
+        assert!(line(&status, "CapEff:").ends_with("0000000000000000"));
+    }
+    let page = get(&socket, "/");
+    assert!(page.contains(&format!("Uid:\t{user}\t")), "{page}");
+    // PHP's own programs, which send mail, may still change their group.
+    assert!(page.contains("NoNewPrivs:\t0"), "{page}");
+    assert!(stage.galley.stop().success());
+}
+
+#[test]
+fn threads_that_meet_strangers_are_confined() {
+    for (line_of_server, wanted) in [("", "1"), ("sandbox = \"off\"", "0")] {
+        let stage = Plan::php()
+            .file("a.txt", "mine")
+            .server(line_of_server)
+            .disk()
+            .start();
+        assert!(stage.get("/page").text().contains("run=1"));
+        assert_eq!(stage.get("/a.txt").text(), "mine");
+        let status = stage.status();
+        let held = status.split("\"sandbox\":").nth(1).unwrap_or_default();
+        let is_off = held.trim_start().starts_with("\"off\"");
+        assert_eq!(is_off, wanted == "0", "{status}");
+        for name in ["front-", "compositor-"] {
+            let found = threads(stage.galley.pid(), name);
+            assert!(!found.is_empty(), "{name}");
+            for status in found {
+                assert_eq!(
+                    line(&status, "NoNewPrivs:"),
+                    format!("NoNewPrivs:\t{wanted}")
+                );
+            }
+        }
+    }
 }

@@ -1,0 +1,103 @@
+//! What the process may do, from the configuration: whose it is, and what its threads may reach.
+
+use std::path::Path;
+
+use galley_config::{AdminListen, Config, Upstream};
+
+use super::StartError;
+use super::listeners::Doors;
+use crate::sys::privileges;
+use crate::sys::sandbox::{Held, Sandbox};
+
+/// Becomes the user that the configuration names. To be called while there is one thread.
+pub(super) fn give_up_root(config: &Config, doors: &Doors) -> Result<(), StartError> {
+    let Some(user) = &config.server.user else {
+        return Ok(());
+    };
+    let failed = |cause| StartError::User {
+        user: user.clone(),
+        cause,
+    };
+    if let AdminListen::Unix(socket) = &config.admin.listen
+        && let Some(folder) = socket.parent()
+    {
+        privileges::folder_for(user, folder).map_err(failed)?;
+    }
+    privileges::become_user(user, config.server.group.as_deref(), doors.files()).map_err(failed)
+}
+
+/// What confines the threads of fronts and compositors, and how far that goes here. `None`: they are not to be confined.
+/// `spool`: the folder for bodies on their way.
+pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>, Held) {
+    if !config.server.sandbox {
+        return (None, Held::Off);
+    }
+    let mut sandbox = Sandbox::default();
+    for root in config.sites.iter().filter_map(|site| site.root.as_ref()) {
+        sandbox.read(root);
+    }
+    // Files of passwords are read anew for each comparison, and often replaced by another of the same name.
+    let sites = config.sites.iter();
+    let passwords = sites.flat_map(|site| site.rules.password_files());
+    for folder in passwords.filter_map(|(_, file)| file.parent()) {
+        sandbox.read(folder);
+    }
+    if config.sites.iter().any(asks_for_names) {
+        for path in OF_THE_RESOLVER {
+            sandbox.read(Path::new(path));
+        }
+    }
+    if let Some(disk) = &config.cache.disk {
+        sandbox.write(&disk.path);
+    }
+    if let Some(spool) = spool {
+        // A folder that somebody removes and makes anew is another one: it is within reach by the folder around it, where
+        // that is no folder of the system's.
+        let around = spool
+            .parent()
+            .filter(|around| around.components().count() > 2);
+        let is_own = config.server.spool.is_some();
+        sandbox.write(around.filter(|_| is_own).unwrap_or(spool));
+    }
+    match sandbox.probe() {
+        Ok(held) => {
+            tracing::info!(held = held.word(), "the sandbox was asked for");
+            (Some(sandbox), held)
+        }
+        Err(error) => {
+            tracing::warn!(%error, "the sandbox cannot be had, so nothing confines the threads; `sandbox = \"off\"` says that this is meant");
+            (None, Held::Not)
+        }
+    }
+}
+
+/// Whether an upstream of a site has a name that must be looked up.
+fn asks_for_names(site: &galley_config::Site) -> bool {
+    let is_name = |host: &str| {
+        let bare = host.trim_matches(['[', ']']);
+        bare.parse::<std::net::IpAddr>().is_err()
+    };
+    let mut upstreams = std::iter::once(&site.upstream).chain(&site.further);
+    upstreams.any(|upstream| match upstream {
+        Upstream::Http(servers) => servers.iter().any(|server| is_name(&server.host)),
+        Upstream::Php(galley_config::PhpAddress::Tcp(address)) => {
+            is_name(address.rsplit_once(':').map_or(address, |(host, _)| host))
+        }
+        Upstream::Php(galley_config::PhpAddress::Unix(_))
+        | Upstream::Managed
+        | Upstream::Program(_)
+        | Upstream::Files => false,
+    })
+}
+
+/// What looking up a name reads: settings that other programs replace at any time, and parts of the C library.
+const OF_THE_RESOLVER: &[&str] = &[
+    "/etc",
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+    "/run/NetworkManager",
+];
