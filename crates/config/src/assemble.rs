@@ -120,6 +120,8 @@ fn server(given: &Given, largest_body: u64, cache: &Cache, complaints: &mut Comp
         user: given.given("user"),
         group: given.given("group"),
         sandbox: given.value::<String>("sandbox") != "off",
+        max_upgrades: given.value("max_upgrades"),
+        upgrade_timeout: given.value("upgrade_timeout"),
     }
 }
 

@@ -110,6 +110,10 @@ pub struct Server {
     pub group: Option<String>,
     /// Whether the kernel is asked to confine what answers clients.
     pub sandbox: bool,
+    /// Connections that have become something else than HTTP, at one time.
+    pub max_upgrades: usize,
+    /// How long such a connection may carry nothing.
+    pub upgrade_timeout: Duration,
 }
 
 /// `[admin]`.
@@ -254,6 +258,8 @@ pub struct Site {
     pub multisite: bool,
     /// How often Galley runs its scheduled tasks; `Off` where it cannot.
     pub cron: Pace,
+    /// Protocols to which connections may change that lead to its HTTP upstreams, in lower case.
+    pub upgrade: Vec<String>,
     /// Limits towards its upstreams.
     pub limits: UpstreamLimits,
     /// How PHP is run, for [`Upstream::Managed`].

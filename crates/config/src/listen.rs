@@ -164,6 +164,39 @@ fn privileges(document: &Document, sites: &[Site], complaints: &mut Complaints) 
     }
 }
 
+/// `upgrade` of a site may not name what would carry requests past Galley.
+pub(crate) fn upgrade(own: &Given, complaints: &mut Complaints) -> Vec<String> {
+    let all: Vec<String> = own.value("upgrade");
+    for (place, name) in own
+        .given::<Vec<(Place, String)>>("upgrade")
+        .unwrap_or_default()
+    {
+        let lower = name.to_ascii_lowercase();
+        let is_token = lower
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~/".contains(&byte));
+        let carries_http = ["h2", "http", "tls"]
+            .iter()
+            .any(|known| lower.starts_with(known));
+        let (why, help) = if carries_http {
+            (
+                "inside of which requests would reach the upstream without being looked at",
+                "take it out: HTTP is spoken to the upstream by Galley alone",
+            )
+        } else if is_token {
+            continue;
+        } else {
+            (
+                "which is no protocol's name",
+                "write the name as the `Upgrade` field has it: `websocket`",
+            )
+        };
+        let message = format!("`site.upgrade` names `{name}`, {why}");
+        complaints.add(&place, "site.upgrade", message, help);
+    }
+    all.iter().map(|name| name.to_ascii_lowercase()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,7 +14,7 @@ use crate::check;
 use crate::complaint::Complaints;
 use crate::config::{HttpUpstream, ManagedPhp, Pace, Program, Site, Upstream, UpstreamLimits};
 use crate::headers;
-use crate::listen::Listen;
+use crate::listen::{self, Listen};
 use crate::php;
 use crate::redirect;
 use crate::tls;
@@ -90,6 +90,7 @@ pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Comp
         purge_directory: own.given("purge_directory"),
         multisite: own.value("multisite"),
         cron,
+        upgrade: listen::upgrade(own, complaints),
         managed: ManagedPhp {
             workers: own.value("php_workers"),
             timeout: own

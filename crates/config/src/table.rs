@@ -21,6 +21,7 @@ mod rule;
 mod server;
 mod site;
 mod tls;
+mod upgrade;
 mod upstream;
 
 use std::time::Duration;
@@ -42,6 +43,7 @@ static TABLE: &[&[OptionRow]] = &[
     access::ROWS,
     php::ROWS,
     upstream::ROWS,
+    upgrade::ROWS,
     cache::ROWS,
     purge::ROWS,
     compress::ROWS,

@@ -36,6 +36,7 @@ use crate::sys::sandbox::Sandbox;
 use crate::telemetry::access::AccessLog;
 use crate::telemetry::errors::Seldom;
 use crate::tls::Certificates;
+use crate::upstream::switch::Tunnels;
 use crate::upstream::{Address, End, HttpServer, PoolSpec, Target};
 
 /// What was built.
@@ -79,6 +80,7 @@ pub(super) fn build(
         durable: durable.clone(),
         spools: Arc::clone(&spools),
         sandbox: held,
+        tunnels: Tunnels::new(config.server.max_upgrades, config.server.upgrade_timeout),
         compressor: Arc::clone(&compressor),
         acme: acme.map(Ready::acme),
         small_files: small_files.clone(),
@@ -310,6 +312,7 @@ fn build_site(
         token: token(site.token_file.as_ref())?,
         healing: Healing::default(),
         cron: cron(site, planned, compositors),
+        upgrade: site.upgrade.clone(),
         hosts: site.hosts.clone(),
         number: own.number,
         mark: own.mark,

@@ -24,6 +24,7 @@ use super::lane::{self, Lane};
 use super::record::{End, Open, Said};
 use super::socket::Socket;
 use super::speed::Coming;
+use super::tunnel;
 use super::write::{self, Next, Peer};
 use crate::body::spools::{NoRoom, Spools};
 use crate::body::{RequestBody, Spool};
@@ -31,6 +32,7 @@ use crate::fault::Fault;
 use crate::serve::{self, Admission, Answer, Exchange, Sites};
 use crate::telemetry::counters::Closed;
 use crate::upstream::interim::Mailbox;
+use crate::upstream::switch::{Awaited, Tunnel};
 
 /// The two ends of a connection.
 #[derive(Clone, Copy)]
@@ -242,6 +244,7 @@ impl Turn<'_> {
         open.client = exchange.client.ip();
         open.log = exchange.site.log;
         open.site = Some(exchange.site.number);
+        let asks_for_more = exchange.upgrade.is_some();
         let taken = take_body(self.core, wire, &framing, &mut exchange).await;
         let answered = match taken {
             Ok(()) => self
@@ -260,7 +263,17 @@ impl Turn<'_> {
             return Next::Drop;
         };
         *facts = std::mem::take(&mut exchange.facts);
+        let awaited = exchange.awaited.take();
         drop(exchange);
+        if answer.status == SWITCHING {
+            let Some(tunnel) = awaited.and_then(Awaited::begin) else {
+                open.close(self.core, &End::vanished());
+                return Next::Drop;
+            };
+            return self.tunnel(wire, open, &answer, tunnel).await;
+        }
+        // What a client sent for a protocol that it did not get is no request.
+        let peer = peer.closing_if(asks_for_more && !wire.input.is_empty());
         self.finish(wire, open, answer, peer).await
     }
 
@@ -269,6 +282,30 @@ impl Turn<'_> {
         let acme = self.core.services.acme.as_ref()?;
         let reads = matches!(head.method, "GET" | "HEAD");
         acme.answer(head.target).filter(|_| reads)
+    }
+
+    /// Tells the client that HTTP has ended here, and carries what follows; one record for all of it.
+    async fn tunnel(
+        &self,
+        wire: &mut Wire,
+        open: Open<'_>,
+        answer: &Answer,
+        tunnel: Tunnel,
+    ) -> Next {
+        let told = write::switching(wire, answer, &tunnel.protocol).await;
+        let body_bytes = match told {
+            Ok(()) => tunnel::carry(self.core, wire, tunnel).await,
+            Err(_) => 0,
+        };
+        let end = End {
+            status: answer.status,
+            outcome: answer.outcome,
+            body_bytes,
+            upstream_time: answer.upstream_time,
+            vanished: told.is_err(),
+        };
+        open.close(self.core, &end);
+        Next::Close
     }
 
     /// The answer, or nothing when the client left before there was one.
@@ -436,3 +473,6 @@ pub(super) fn no_room(spools: &Spools) -> Untaken {
     let note = "there is no room for the request's body";
     Fault::new(RefusedWhy::NoRoom, note).into()
 }
+
+/// 101 Switching Protocols.
+const SWITCHING: u16 = 101;

@@ -167,6 +167,11 @@ impl Wire {
         std::future::pending::<()>().await;
     }
 
+    /// What a tunnel takes: the socket, what has come from it already, and the timer.
+    pub(super) fn tunnel(&mut self) -> (&mut Socket, &mut BytesMut, &Timer) {
+        (&mut self.stream, &mut self.input, &self.timer)
+    }
+
     /// The bytes that have come, and beside them what is needed to answer.
     pub(super) fn parts(&mut self) -> (&BytesMut, Sender<'_>) {
         let sender = Sender {

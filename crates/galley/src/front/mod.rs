@@ -17,6 +17,7 @@ mod socket;
 mod span;
 mod speed;
 mod timer;
+mod tunnel;
 mod write;
 
 use std::cell::{Cell, RefCell};

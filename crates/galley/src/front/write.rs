@@ -8,6 +8,8 @@ use galley_store::disk::Pieces;
 use galley_store::fill::{Failure, FillReader, Next as Ready};
 use galley_wire::answer::{self, CHUNK_END, Connection, LAST_CHUNK, Length};
 use galley_wire::head::Version;
+use http::HeaderValue;
+use http::header::UPGRADE;
 use tokio::task::spawn_blocking;
 
 use super::io::{Gone, Wire};
@@ -130,6 +132,27 @@ fn head(wire: &mut Wire, answer: &Answer, peer: Peer, length: Length) {
         length,
         peer.connection(),
     );
+}
+
+/// Writes the head that ends HTTP on a connection (RFC 9110 §15.2.2).
+pub(super) async fn switching(
+    wire: &mut Wire,
+    answer: &Answer,
+    protocol: &HeaderValue,
+) -> Result<(), Gone> {
+    let stored = answer.fields.map().iter();
+    let extra = answer.extra.iter().map(|(name, value)| (name, value));
+    let own = std::iter::once((&UPGRADE, protocol));
+    let fields = stored.chain(extra).chain(own);
+    wire.output.clear();
+    answer::write_head(
+        &mut wire.output,
+        answer.status,
+        fields.map(|(name, value)| (name.as_str(), value.as_bytes())),
+        Length::None,
+        Connection::Upgrade,
+    );
+    wire.send(&[]).await
 }
 
 async fn plain(

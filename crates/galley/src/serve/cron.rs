@@ -73,6 +73,7 @@ pub async fn run_cron(site: &Site, cron: &Cron) -> Result<(), CronTrouble> {
             body: RequestBody::Empty,
             patience: Patience::default(),
             interim: None,
+            switch: None,
             class: Class::Background,
         },
     };

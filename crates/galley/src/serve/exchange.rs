@@ -13,12 +13,14 @@ use galley_rules::route;
 use galley_rules::site::Rule;
 use galley_wire::framing::{BodyKind, Framing};
 use galley_wire::head::Head;
+use http::HeaderValue;
 
 use super::door::Entrance;
 use super::site::{Site, Sites, Upstream};
 use crate::body::RequestBody;
 use crate::fault::Fault;
 use crate::upstream::interim::{self, Mailbox};
+use crate::upstream::switch::Awaited;
 
 /// One request, from its head to its answer.
 pub struct Exchange<'h> {
@@ -40,6 +42,10 @@ pub struct Exchange<'h> {
     pub key: Vec<u8>,
     /// Whether it has been let in.
     pub(super) entrance: Entrance,
+    /// The protocol that the client asks for in place of HTTP, where the site lets it have one.
+    pub upgrade: Option<HeaderValue>,
+    /// Where the connection will come from if the upstream agrees to it.
+    pub awaited: Option<Awaited>,
     mailbox: Option<Mailbox>,
 }
 
@@ -65,6 +71,8 @@ impl<'h> Exchange<'h> {
                 body: None,
                 hides_password: true,
             },
+            upgrade: None,
+            awaited: None,
             mailbox: None,
         }
     }
@@ -221,6 +229,7 @@ pub fn admit<'h>(
         fault.page = site.error_pages.render(&fault, &request_id);
         return Err((fault, request_id));
     }
+    let upgrade = upgrade(&site, head, framing);
     Ok(Exchange {
         head,
         facts,
@@ -231,6 +240,26 @@ pub fn admit<'h>(
         request_id,
         key: Vec::new(),
         entrance: Entrance::Unasked,
+        upgrade,
+        awaited: None,
         mailbox,
     })
+}
+
+/// The protocol that is asked for, if it is one that the site lets through and nothing speaks against it: one alone, with a
+/// `GET`, which has no body that could be taken for its first bytes.
+fn upgrade(site: &Site, head: &Head<'_, '_>, framing: &Framing<'_>) -> Option<HeaderValue> {
+    if !framing.upgrade || head.method != "GET" || !framing.body.is_empty() {
+        return None;
+    }
+    let mut named = head.fields();
+    let mut named = named
+        .by_ref()
+        .filter(|(name, _)| name.eq_ignore_ascii_case("upgrade"));
+    let (Some((_, protocol)), None) = (named.next(), named.next()) else {
+        return None;
+    };
+    let protocol = protocol.trim_ascii().to_ascii_lowercase();
+    let known = site.upgrade.iter().find(|one| one.as_bytes() == protocol)?;
+    HeaderValue::from_str(known).ok()
 }

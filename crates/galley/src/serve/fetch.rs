@@ -23,6 +23,7 @@ use crate::compositor::renewal::When;
 use crate::compositor::{Composed, PageOrder, PassOrder};
 use crate::fault::Fault;
 use crate::upstream::Ask;
+use crate::upstream::switch::Switch;
 
 /// A cacheable page that is not in memory, or only as a copy to fall back on.
 pub async fn page(
@@ -107,7 +108,7 @@ pub async fn page(
 
 /// A request that travels whole, with the outcome that says why.
 pub async fn whole(
-    _services: &Services,
+    services: &Services,
     exchange: &mut Exchange<'_>,
     script: Option<Script>,
     outcome: Outcome,
@@ -134,6 +135,7 @@ pub async fn whole(
         facts: exchange.facts.clone(),
         ask: Ask {
             interim: exchange.interim(),
+            switch: switch(services, exchange)?,
             ..ask(exchange, request, script, body)
         },
         learn: None,
@@ -202,7 +204,26 @@ pub(super) fn ask(
             .map(|rule| rule.patience)
             .unwrap_or_default(),
         interim: None,
+        switch: None,
     }
+}
+
+/// The protocol that a client asks for in place of HTTP, where it may have it from this upstream.
+pub(super) fn switch(
+    services: &Services,
+    exchange: &mut Exchange<'_>,
+) -> Result<Option<Switch>, Fault> {
+    let Some(protocol) = exchange.upgrade.take() else {
+        return Ok(None);
+    };
+    if !matches!(exchange.upstream(), Upstream::Http(_)) {
+        return Ok(None);
+    }
+    let full = "as many connections as `max_upgrades` allows have changed to another protocol";
+    let offered = services.tunnels.offer(protocol);
+    let (switch, awaited) = offered.ok_or_else(|| Fault::new(RefusedWhy::NoRoom, full))?;
+    exchange.awaited = Some(awaited);
+    Ok(Some(switch))
 }
 
 pub(super) fn client<'a>(exchange: &'a Exchange<'_>) -> Client<'a> {

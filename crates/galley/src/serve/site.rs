@@ -32,6 +32,7 @@ use crate::sys::sandbox::Held;
 use crate::telemetry::errors::{RateLimited, Seldom};
 use crate::tls::{Certificates, Presented};
 use crate::upstream::Gauge;
+use crate::upstream::switch::Tunnels;
 
 /// One site, as requests meet it.
 pub struct Site {
@@ -67,6 +68,8 @@ pub struct Site {
     pub healing: Healing,
     /// How its scheduled tasks are run; `None`: not by Galley.
     pub cron: Option<Cron>,
+    /// Protocols to which its connections may change, in lower case.
+    pub upgrade: Vec<String>,
     /// Its hosts, for the admin API.
     pub hosts: Vec<HostPattern>,
     /// Its place among the sites.
@@ -288,6 +291,8 @@ pub struct Services {
     pub acme: Option<Arc<Acme>>,
     /// How far the kernel confines the threads that deal with clients and upstreams.
     pub sandbox: Held,
+    /// Connections that have become something else than HTTP.
+    pub tunnels: Tunnels,
     /// Small files in memory, if there may be any.
     pub small_files: Option<Arc<SmallFiles>>,
     /// What is counted of clients.

@@ -375,6 +375,7 @@ async fn whole(
         facts: exchange.facts.clone(),
         ask: Ask {
             interim: exchange.interim(),
+            switch: fetch::switch(services, exchange)?,
             ..fetch::ask(exchange, request, script, body)
         },
         learn,

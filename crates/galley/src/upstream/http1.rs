@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use galley_store::fill::Failure;
-use http::{HeaderValue, Request, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming as HyperBody, SizeHint};
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -148,9 +148,11 @@ impl Connections {
             Ok(Ok(answer)) => answer,
         };
         drop(unanswered);
+        if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return self.switched(ask, answer, server).await;
+        }
         let (parts, body) = answer.into_parts();
         if parts.status.is_informational() {
-            // 101 to a request that asked for no other protocol: what follows is nobody's answer.
             return Err(Broken::sent(Failure::Malformed, ask));
         }
         let reading = Reading {
@@ -167,6 +169,36 @@ impl Connections {
             IncomingBody::Http(reading),
             is_head,
         ))
+    }
+
+    /// A connection that the upstream takes for something else than HTTP from here on.
+    async fn switched(
+        &self,
+        ask: &Ask,
+        mut answer: Response<HyperBody>,
+        server: &Server,
+    ) -> Result<Incoming, Broken> {
+        let agreed = ask.switch.as_ref();
+        let agreed = agreed.filter(|switch| switch.is_agreed(answer.headers()));
+        // To a request that asked for nothing of the kind: what follows is nobody's answer.
+        let Some(switch) = agreed else {
+            return Err(Broken::sent(Failure::Malformed, ask));
+        };
+        let switching = hyper::upgrade::on(&mut answer);
+        let Ok(Ok(stream)) = timeout(self.connect_timeout, switching).await else {
+            return Err(Broken::sent(Failure::Closed, ask));
+        };
+        switch.done(TokioIo::new(stream));
+        let (parts, body) = answer.into_parts();
+        let reading = Reading {
+            body,
+            connection: None,
+            read_timeout: self.read_timeout,
+            all_idle: Arc::clone(&server.idle),
+            shared: Rc::clone(&self.shared),
+        };
+        let body = IncomingBody::Http(reading);
+        Ok(Incoming::new(parts.status, parts.headers, body, true))
     }
 
     /// A kept connection, or a new one to the next server that may be asked and can be reached.
@@ -233,14 +265,14 @@ async fn connect(server: &Server, patience: Duration) -> Result<SendRequest<AskB
 
 async fn speak<S>(stream: S) -> Result<SendRequest<AskBody>, Failure>
 where
-    S: AsyncRead + AsyncWrite + Unpin + 'static,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, connection) = handshake(TokioIo::new(stream))
         .await
         .map_err(|_| Failure::Connect)?;
     // Ends by itself when the sender is dropped or the server closes; its errors reach the exchange.
     tokio::task::spawn_local(async move {
-        let _ = connection.await;
+        let _ = connection.with_upgrades().await;
     });
     Ok(sender)
 }
@@ -336,6 +368,9 @@ fn request(ask: &Ask) -> Option<Request<AskBody>> {
     fields.insert(header::HOST, HeaderValue::from_str(&ask.request.host).ok()?);
     for (name, value) in &ask.request.fields {
         fields.append(name.clone(), value.clone());
+    }
+    if let Some(switch) = &ask.switch {
+        switch.ask(fields);
     }
     if let Some(client) = ask.interim.clone() {
         on_informational(&mut request, move |interim| {

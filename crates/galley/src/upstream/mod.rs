@@ -19,6 +19,7 @@ mod patience;
 mod queue;
 mod resolve;
 mod spec;
+pub mod switch;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -70,6 +71,8 @@ pub struct Ask {
     pub patience: Patience,
     /// Where interim responses go; `None`: nowhere, which is where FastCGI has them from.
     pub interim: Option<interim::Sender>,
+    /// The protocol that its client asks for in place of HTTP; HTTP upstreams only.
+    pub switch: Option<switch::Switch>,
 }
 
 impl Ask {
@@ -104,6 +107,7 @@ impl Ask {
             body: RequestBody::Empty,
             patience: self.patience,
             interim: self.interim.clone(),
+            switch: None,
         }
     }
 

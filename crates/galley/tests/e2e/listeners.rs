@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use galley_testkit::client::{Connection, Request};
 use galley_testkit::{Galley, Launch, Scratch, runs_as_root, wait_for};
 
-use crate::support::{PATIENCE, Plan, binary, hosted};
+use crate::support::{PATIENCE, Plan, binary, hosted, number_in};
 
 /// All that comes for a request over a socket in the file system.
 fn ask(stream: &mut UnixStream, target: &str) -> String {
@@ -239,5 +239,6 @@ fn threads_that_meet_strangers_are_confined() {
                 );
             }
         }
+        assert_eq!(number_in(&status, "upgraded_connections"), 0);
     }
 }

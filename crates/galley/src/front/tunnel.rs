@@ -1,0 +1,72 @@
+//! A connection that has become something else than HTTP: bytes go both ways until both sides are done.
+//!
+//! Nothing is read into them. Each direction holds one buffer, so that who takes slowly slows down who gives; an end is
+//! passed on in its direction alone; and a tunnel that carries nothing for a while ends, as does one that a drain finds.
+
+use std::cell::Cell;
+use std::io;
+use std::pin::pin;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::Core;
+use super::io::Wire;
+use crate::upstream::switch::Tunnel;
+
+/// Carries what comes until both sides have ended, or for too long nothing came: how many bytes the client got.
+pub(super) async fn carry(core: &Core, wire: &mut Wire, mut tunnel: Tunnel) -> u64 {
+    let step = core.services.tunnels.silence() / STEPS;
+    let (moved, down) = (Cell::new(0_u64), Cell::new(0_u64));
+    let (socket, input, timer) = wire.tunnel();
+    let (client_in, client_out) = tokio::io::split(socket);
+    let (upstream_in, upstream_out) = tokio::io::split(&mut tunnel.stream);
+    // What the client has sent behind its request belongs to the new protocol.
+    let first = std::mem::take(input);
+    let up = copy(first, client_in, upstream_out, |count| {
+        moved.set(moved.get() + count);
+    });
+    let back = copy(BytesMut::new(), upstream_in, client_out, |count| {
+        moved.set(moved.get() + count);
+        down.set(down.get() + count);
+    });
+    let mut both = pin!(async { tokio::try_join!(up, back) });
+    let (mut before, mut silent) = (moved.get(), 0);
+    while !core.stopping.get() && timer.idle_within(step, both.as_mut()).await.is_err() {
+        silent = if moved.get() == before { silent + 1 } else { 0 };
+        before = moved.get();
+        if silent == STEPS {
+            break;
+        }
+    }
+    down.get()
+}
+
+/// One direction: `first`, then what comes, to its end, which is passed on.
+async fn copy(
+    first: BytesMut,
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    count: impl Fn(u64),
+) -> io::Result<()> {
+    let mut piece = first;
+    loop {
+        if !piece.is_empty() {
+            to.write_all(&piece).await?;
+            to.flush().await?;
+            count(piece.len() as u64);
+            piece.clear();
+        }
+        piece.reserve(PIECE);
+        let mut room = (&mut from).take(PIECE as u64);
+        if room.read_buf(&mut piece).await? == 0 {
+            return to.shutdown().await;
+        }
+    }
+}
+
+/// What one direction holds at most: a message of a chat many times over, and a few of a file's.
+const PIECE: usize = 16 * 1024;
+
+/// Looks within the time that may pass in silence.
+const STEPS: u32 = 4;
