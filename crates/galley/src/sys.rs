@@ -119,7 +119,7 @@ mod tests {
     fn what_has_not_arrived_is_counted() {
         use std::io::{Read, Write};
         use std::os::fd::AsFd;
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut server, _) = listener.accept().unwrap();
         assert_eq!(unsent(server.as_fd()), 0);

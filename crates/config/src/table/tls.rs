@@ -5,7 +5,7 @@ use crate::options::{OptionRow, Section};
 use crate::table::row;
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(Section::Server, "listen_tls", List(&Kind::Listen), "Where sites with `tls` answer over TLS.")
+    row(Section::Server, "listen_tls", List(&Kind::Listen), "Where sites with `tls` answer over TLS: addresses, or sockets that systemd hands over.")
         .example(r#"["0.0.0.0:443", "[::]:443"]"#),
     row(Section::Server, "tls_min_version", Word(&["1.2", "1.3"]), "The oldest version of TLS that clients may speak.")
         .or(r#""1.2""#),

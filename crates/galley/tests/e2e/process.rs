@@ -303,17 +303,17 @@ fn few_descriptors_slow_it_down_and_end_nothing() {
 
 #[test]
 fn max_connections_holds() {
-    let stage = Plan::files()
+    let stage = Plan::php()
         .file("a.txt", "a")
         .server("max_connections = 10\nworkers = 1")
         .start();
-    let mut first: Vec<Connection> = (0..10).map(|_| stage.connect()).collect();
-    for connection in &mut first {
-        connection
-            .exchange(&hosted(Request::get("/a.txt")))
-            .unwrap()
-            .is(200);
-    }
+    // Busy ones: who asks nothing would give way to the eleventh.
+    stage.hold("/slow/");
+    let mut busy: Vec<Connection> = (0..10).map(|_| stage.begin("/slow/")).collect();
+    stage.wait_until_held("/slow/");
+    wait_for("ten connections", PATIENCE, || {
+        number_in(&stage.status(), "connections") == 10
+    });
     let mut late = stage.connect();
     late.send(&hosted(Request::get("/a.txt"))).unwrap();
     late.stream()
@@ -324,7 +324,12 @@ fn max_connections_holds() {
         (&mut late.stream()).read(&mut byte).is_err(),
         "the eleventh waits in the kernel"
     );
-    first.pop();
+    late.stream().set_read_timeout(Some(PATIENCE)).unwrap();
+    stage.release("/slow/");
+    for connection in &mut busy {
+        connection.receive("GET").unwrap().is(200);
+    }
+    drop(busy);
     late.receive("GET").unwrap().is(200);
 }
 
