@@ -3,6 +3,7 @@
 //! A target panics where a promise is broken. The programs in `fuzz_targets` are a line each; `run` builds and runs
 //! them, and so does `cargo fuzz` where somebody has it.
 
+pub mod client;
 pub mod fastcgi;
 pub mod files;
 pub mod head;
