@@ -20,6 +20,7 @@ mod store;
 
 use std::collections::HashMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -153,6 +154,11 @@ impl Tokens {
         let mut tokens = self.0.write().unwrap_or_else(PoisonError::into_inner);
         tokens.remove(token.as_bytes());
     }
+}
+
+/// The file in which the certificate is kept whose first name is this one: its key, then the chain.
+pub fn file_of(settings: &Settings, name: &str) -> PathBuf {
+    Store::of(&settings.storage, &settings.directory).certificate(name)
 }
 
 /// What Let's Encrypt puts into one certificate at most; other directories allow no more.

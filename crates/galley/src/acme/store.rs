@@ -22,24 +22,30 @@ pub(super) struct Store {
 impl Store {
     /// Makes the folders where they are missing, and clears away what a crash has left half written.
     pub(super) fn open(storage: &Path, directory: &str) -> io::Result<Self> {
-        let folder = storage.join(file_name(directory));
-        let sites = folder.join("sites");
+        let store = Self::of(storage, directory);
+        let (folder, sites) = (&store.folder, &store.sites);
         let named = |error: io::Error| {
             io::Error::new(error.kind(), format!("`{}`: {error}", sites.display()))
         };
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(&sites)
+            .create(sites)
             .map_err(named)?;
-        is_ours(&folder).map_err(named)?;
-        let store = Self { folder, sites };
-        for folder in [&store.folder, &store.sites] {
+        is_ours(folder).map_err(named)?;
+        for folder in [folder, sites] {
             clear(folder).map_err(|error| {
                 io::Error::new(error.kind(), format!("`{}`: {error}", folder.display()))
             })?;
         }
         Ok(store)
+    }
+
+    /// The same without looking at the disk: nothing is made or cleared away.
+    pub(super) fn of(storage: &Path, directory: &str) -> Self {
+        let folder = storage.join(file_name(directory));
+        let sites = folder.join("sites");
+        Self { folder, sites }
     }
 
     /// Where the account is.

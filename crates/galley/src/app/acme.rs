@@ -1,5 +1,6 @@
 //! Certificates that Galley gets by itself, from the configuration: which are wanted, and what gets them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use galley_config::{Config, Site};
@@ -26,6 +27,19 @@ pub(super) fn open(
         handshakes: Arc::clone(handshakes),
     };
     acme::open(spec).map(Some).map_err(StartError::Acme)
+}
+
+/// The files of certificates that Galley gets by itself, with their sites.
+pub fn files(config: &Config) -> Vec<(String, PathBuf)> {
+    let Some(settings) = &config.acme else {
+        return Vec::new();
+    };
+    let file = |wanted: Wanted| {
+        let first = wanted.names.first()?;
+        let file = acme::file_of(settings, first);
+        Some((wanted.site, file))
+    };
+    wanted(&config.sites).into_iter().filter_map(file).collect()
 }
 
 /// One certificate for each site, for several where it has more hosts than go into one. Sites that begin with the same host

@@ -25,6 +25,7 @@ use std::time::Duration;
 use galley_config::Config;
 use tokio::sync::watch;
 
+pub use self::acme::files as kept_certificates;
 use crate::acme::Ready;
 use crate::admin;
 use crate::clock::Clock;

@@ -15,6 +15,7 @@ use serde_json::json;
 use super::options::DoctorOptions;
 use super::show::{self, line};
 use super::{complain, talk};
+use crate::app;
 use crate::doctor::{self, Ask, Finding, Level, Machine, Plan};
 use crate::supervise::{self, Budget};
 
@@ -29,6 +30,9 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
     talk("looking at the machine");
     let mut findings = doctor::machine(&machine, &plan(&config, &options.machine));
     let now = SystemTime::now();
+    for (site, file) in app::kept_certificates(&config) {
+        findings.push(doctor::kept_certificate(&site, &file, now));
+    }
     for site in &config.sites {
         let certificates = site.certificates.iter();
         findings.extend(certificates.map(|files| doctor::certificate(&site.name, files, now)));

@@ -1,16 +1,51 @@
 //! The certificates that a site shows: until when they count.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use galley_certs::{Certificate, Files, Standing};
+use galley_certs::{Certificate, Files, Standing, Trouble};
 
 use super::{Finding, Level};
+
+/// Who renews a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Renewed {
+    /// Another program: certbot, as a rule.
+    Elsewhere,
+    /// Galley.
+    Here,
+}
+
+/// What the certificate that Galley keeps for `site` in this file says at `now`. Blocks on the disk.
+pub fn kept_certificate(site: &str, file: &Path, now: SystemTime) -> Finding {
+    let files = Files {
+        cert: file.to_owned(),
+        key: file.to_owned(),
+    };
+    let (level, why) = match galley_certs::read(&files) {
+        Ok(certificate) => return judge(site, file, &certificate, (Renewed::Here, now)),
+        Err((_, Trouble::Unreadable(error))) => match error.kind() {
+            ErrorKind::NotFound => (
+                Level::Wrong,
+                "the site has no certificate yet, so nobody reaches it over TLS",
+            ),
+            ErrorKind::PermissionDenied => (
+                Level::Notice,
+                "only root and the user that Galley runs as may read it",
+            ),
+            _ => (Level::Wrong, UNREADABLE),
+        },
+        Err(_) => (Level::Wrong, UNREADABLE),
+    };
+    let seen = format!("{site}: {} cannot be read", file.display());
+    Finding::bad(level, CHECK, seen, why, SAYS_WHY)
+}
 
 /// What the certificate of `site` says at `now`. Blocks on the disk.
 pub fn certificate(site: &str, files: &Files, now: SystemTime) -> Finding {
     match galley_certs::read(files) {
-        Ok(certificate) => judge(site, &files.cert, &certificate, now),
+        Ok(certificate) => judge(site, &files.cert, &certificate, (Renewed::Elsewhere, now)),
         Err((path, trouble)) => Finding::bad(
             Level::Wrong,
             CHECK,
@@ -21,7 +56,12 @@ pub fn certificate(site: &str, files: &Files, now: SystemTime) -> Finding {
     }
 }
 
-fn judge(site: &str, path: &Path, certificate: &Certificate, now: SystemTime) -> Finding {
+fn judge(
+    site: &str,
+    path: &Path,
+    certificate: &Certificate,
+    (renewed, now): (Renewed, SystemTime),
+) -> Finding {
     let path = path.display();
     let standing = certificate.standing(now);
     let (word, date) = match standing {
@@ -40,12 +80,12 @@ fn judge(site: &str, path: &Path, certificate: &Certificate, now: SystemTime) ->
         Standing::Ending => (
             Level::Notice,
             "it should have been renewed by now, so whoever renews it fails",
-            "certbot renew --dry-run",
+            renewed.or_here("certbot renew --dry-run"),
         ),
         Standing::Over => (
             Level::Wrong,
             "browsers warn of the site",
-            "certbot renew --force-renewal",
+            renewed.or_here("certbot renew --force-renewal"),
         ),
         Standing::Early => (
             Level::Wrong,
@@ -56,10 +96,26 @@ fn judge(site: &str, path: &Path, certificate: &Certificate, now: SystemTime) ->
     Finding::bad(level, CHECK, seen, why, mend)
 }
 
+impl Renewed {
+    /// What mends it: `elsewhere`, or what tells why Galley could not.
+    fn or_here(self, elsewhere: &'static str) -> &'static str {
+        match self {
+            Self::Elsewhere => elsewhere,
+            Self::Here => SAYS_WHY,
+        }
+    }
+}
+
 const CHECK: &str = "certificate";
+const UNREADABLE: &str =
+    "the running server keeps the certificate it has, and the next start orders another";
+/// It has the last failure of each certificate that Galley gets.
+const SAYS_WHY: &str = "galley status";
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
     use super::*;
@@ -96,10 +152,13 @@ mod tests {
                 "counts until 2026-04-01",
             ),
         ] {
-            let found = judge("a.test", Path::new("/c.pem"), &made, now);
-            assert_eq!(found.level, level, "{found:?}");
-            assert!(found.seen.contains(words), "{found:?}");
-            assert_eq!(found.mend.is_empty(), level == Level::Fine);
+            for renewed in [Renewed::Elsewhere, Renewed::Here] {
+                let found = judge("a.test", Path::new("/c.pem"), &made, (renewed, now));
+                assert_eq!(found.level, level, "{found:?}");
+                assert!(found.seen.contains(words), "{found:?}");
+                assert_eq!(found.mend.is_empty(), level == Level::Fine);
+                assert!(!(renewed == Renewed::Here && found.mend.contains("certbot")));
+            }
         }
         let none = Files {
             cert: "/none.pem".into(),
@@ -107,5 +166,23 @@ mod tests {
         };
         let found = certificate("a.test", &none, made.not_after);
         assert!(found.level == Level::Wrong && found.seen.contains("cannot be read"));
+    }
+
+    #[test]
+    fn one_that_galley_keeps_is_read_from_one_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.test.pem");
+        let now = SystemTime::now();
+        let none = kept_certificate("a.test", &file, now);
+        assert!(none.level == Level::Wrong && none.why.contains("no certificate yet"));
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+        let cert = params.self_signed(&key).unwrap();
+        std::fs::write(&file, key.serialize_pem() + &cert.pem()).unwrap();
+        std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(kept_certificate("a.test", &file, now).level, Level::Fine);
+        std::fs::write(&file, "torn").unwrap();
+        let torn = kept_certificate("a.test", &file, now);
+        assert!(torn.level == Level::Wrong && torn.mend == SAYS_WHY);
     }
 }

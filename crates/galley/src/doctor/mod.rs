@@ -14,7 +14,7 @@ mod network;
 mod php;
 mod wordpress;
 
-pub use certificate::certificate;
+pub use certificate::{certificate, kept_certificate};
 pub use machine::Machine;
 pub use memory::Plan;
 pub use php::{Ask, ask};
