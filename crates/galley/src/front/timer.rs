@@ -26,6 +26,8 @@ struct State {
     late: Cell<bool>,
     /// What its connection waits for.
     waits: Cell<Waits>,
+    /// Since when it has waited for a request, as of a sweep.
+    since: Cell<u64>,
     waker: RefCell<Option<Waker>>,
     place: Cell<usize>,
 }
@@ -62,6 +64,7 @@ impl Timers {
             deadline: Cell::new(NEVER),
             late: Cell::new(false),
             waits: Cell::default(),
+            since: Cell::new(self.now.get()),
             waker: RefCell::new(None),
             place: Cell::new(all.len()),
         });
@@ -89,7 +92,8 @@ impl Timers {
     }
 
     /// Ends the waits of connections that others need the room of: at most `most` that have no request under way, those first
-    /// that have waited longest; where there are none, of those that have not sent all of a head. How many.
+    /// that have waited longest; where there are none, of those that have not sent all of a head. How many. Who has just come
+    /// stays for [`GRACE_MS`]: the request may be on its way.
     pub fn give_way(&self, most: usize) -> usize {
         match self.end_oldest(Waits::Request, most) {
             0 => self.end_oldest(Waits::Head, most),
@@ -99,9 +103,11 @@ impl Timers {
 
     fn end_oldest(&self, waits: Waits, most: usize) -> usize {
         let all = self.all.borrow();
-        let waiting = all
-            .iter()
-            .filter(|state| state.waits.get() == waits && !state.late.get());
+        let now = self.now.get();
+        let waiting = all.iter().filter(|state| {
+            let is_new = waits == Waits::Request && now < state.since.get() + GRACE_MS;
+            state.waits.get() == waits && !state.late.get() && !is_new
+        });
         // They have the same limit, so the earliest deadline is that of the longest wait.
         let mut found: Vec<(u64, usize)> = waiting
             .map(|state| (state.deadline.get(), state.place.get()))
@@ -162,7 +168,7 @@ impl Timer {
         limit: Duration,
         work: impl Future<Output = T>,
     ) -> Result<T, Late> {
-        self.state.waits.set(Waits::Request);
+        self.state.wait_for_request(self.timers.now.get());
         let result = self.within(limit, work).await;
         self.state.waits.set(Waits::Other);
         result
@@ -172,11 +178,11 @@ impl Timer {
     /// others who need its room where nothing is under way on it: `is_idle`.
     pub fn arm(&self, deadline: Option<Deadline>, is_idle: bool) {
         self.state.deadline.set(deadline.map_or(NEVER, |at| at.0));
-        self.state.waits.set(if is_idle {
-            Waits::Request
+        if is_idle {
+            self.state.wait_for_request(self.timers.now.get());
         } else {
-            Waits::Streams
-        });
+            self.state.waits.set(Waits::Streams);
+        }
     }
 
     /// Whether the deadline that was armed has passed, or the connection is to end before it, told once; else the task is
@@ -232,6 +238,15 @@ impl Timer {
     }
 }
 
+impl State {
+    fn wait_for_request(&self, now: u64) {
+        // Whoever polls for itself says so again and again.
+        if self.waits.replace(Waits::Request) != Waits::Request {
+            self.since.set(now);
+        }
+    }
+}
+
 impl Drop for Timer {
     fn drop(&mut self) {
         let mut all = self.timers.all.borrow_mut();
@@ -251,6 +266,10 @@ pub struct Deadline(u64);
 pub const SWEEP: Duration = Duration::from_millis(250);
 
 const NEVER: u64 = u64::MAX;
+
+/// How long a connection may be silent before it gives way, in milliseconds: a client that has connected sends its request
+/// within a round trip.
+const GRACE_MS: u64 = 1000;
 
 #[cfg(test)]
 mod tests {
@@ -316,6 +335,9 @@ mod tests {
         let work = timers.register();
         let end = async {
             tokio::task::yield_now().await;
+            let of_new = timers.end_oldest(Waits::Request, 9);
+            assert_eq!(of_new, 0, "their requests may be on their way");
+            timers.sweep(Tick(GRACE_MS));
             let first = timers.give_way(2);
             // Those that were told so are not told twice.
             (
@@ -332,7 +354,7 @@ mod tests {
             head.head_before(deadline, std::future::pending::<()>()),
             tokio::time::timeout(
                 Duration::from_millis(50),
-                work.within(Duration::from_secs(1), std::future::pending::<()>())
+                work.within(Duration::from_secs(60), std::future::pending::<()>())
             ),
             end
         );
