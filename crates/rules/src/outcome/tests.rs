@@ -1,0 +1,164 @@
+//! The words, and how they are written in `Cache-Status`.
+
+use super::*;
+use proptest::prelude::*;
+
+fn status(outcome: Outcome, ttl_s: Option<i64>) -> String {
+    let mut out = Vec::new();
+    outcome.write_cache_status(ttl_s, &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+fn every_outcome() -> Vec<Outcome> {
+    let mut all = vec![
+        Outcome::Hit,
+        Outcome::File,
+        Outcome::Redirect,
+        Outcome::Purge,
+    ];
+    all.extend(StaleWhy::ALL.iter().copied().map(Outcome::Stale));
+    all.extend(PassWhy::ALL.iter().copied().map(Outcome::Pass));
+    all.extend(RefusedWhy::ALL.iter().copied().map(Outcome::Refused));
+    for &why in MissWhy::ALL {
+        for collapsed in [false, true] {
+            all.push(Outcome::Miss {
+                why,
+                kept: Kept::Stored,
+                collapsed,
+            });
+            for &not in NotStored::ALL {
+                all.push(Outcome::Miss {
+                    why,
+                    kept: Kept::NotStored(not),
+                    collapsed,
+                });
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn cache_status_of_each_kind() {
+    let miss = |why, kept, collapsed| Outcome::Miss {
+        why,
+        kept,
+        collapsed,
+    };
+    let table = [
+        (Outcome::Hit, None, "galley; hit"),
+        (Outcome::Hit, Some(31), "galley; hit; ttl=31"),
+        (Outcome::Hit, Some(0), "galley; hit; ttl=0"),
+        (
+            Outcome::Stale(StaleWhy::UpstreamError),
+            Some(-12),
+            "galley; hit; ttl=-12; detail=upstream-error",
+        ),
+        (
+            Outcome::Stale(StaleWhy::Revalidating),
+            None,
+            "galley; hit; detail=revalidating",
+        ),
+        (
+            miss(MissWhy::Uri, Kept::Stored, false),
+            None,
+            "galley; fwd=uri-miss; stored",
+        ),
+        (
+            miss(MissWhy::Uri, Kept::Stored, true),
+            Some(60),
+            "galley; fwd=uri-miss; collapsed; stored; ttl=60",
+        ),
+        (
+            miss(MissWhy::Stale, Kept::Stored, false),
+            None,
+            "galley; fwd=stale; stored",
+        ),
+        (
+            miss(MissWhy::Purged, Kept::Stored, false),
+            None,
+            "galley; fwd=stale; stored; detail=purged",
+        ),
+        (
+            miss(MissWhy::Uri, Kept::NotStored(NotStored::SetCookie), false),
+            Some(9),
+            "galley; fwd=uri-miss; detail=set-cookie",
+        ),
+        (
+            Outcome::Pass(PassWhy::Cookie),
+            Some(1),
+            "galley; fwd=bypass; detail=cookie",
+        ),
+        (
+            Outcome::Pass(PassWhy::Method),
+            None,
+            "galley; fwd=method; detail=method",
+        ),
+        (
+            Outcome::Pass(PassWhy::NoStore),
+            None,
+            "galley; fwd=request; detail=no-store",
+        ),
+        (Outcome::File, Some(3), "galley; detail=file"),
+        (Outcome::Redirect, None, "galley; detail=redirect"),
+        (Outcome::Purge, None, "galley; detail=purge"),
+        (
+            Outcome::Refused(RefusedWhy::Overload),
+            None,
+            "galley; detail=overload",
+        ),
+    ];
+    for (outcome, ttl_s, wanted) in table {
+        assert_eq!(status(outcome, ttl_s), wanted, "{outcome:?}");
+    }
+}
+
+#[test]
+fn hit_and_forward_exclude_one_another() {
+    for outcome in every_outcome() {
+        let text = status(outcome, Some(5));
+        assert!(
+            !(text.contains("; hit") && text.contains("; fwd=")),
+            "{text}"
+        );
+        assert_eq!(
+            text.contains("; ttl="),
+            text.contains("; hit") || text.contains("; stored"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn words_are_tokens_and_tell_variants_apart() {
+    fn check<T>(all: &[T], word: impl Fn(&T) -> &'static str) {
+        let mut seen = std::collections::BTreeSet::new();
+        for word in all.iter().map(word) {
+            assert!(word.starts_with(|c: char| c.is_ascii_lowercase()), "{word}");
+            assert!(
+                word.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'),
+                "{word}"
+            );
+            assert!(seen.insert(word), "`{word}` twice");
+        }
+    }
+    check(PassWhy::ALL, |w| w.word());
+    check(NotStored::ALL, |w| w.word());
+    check(StaleWhy::ALL, |w| w.word());
+    check(MissWhy::ALL, |w| w.word());
+    check(RefusedWhy::ALL, |w| w.word());
+}
+
+proptest! {
+    #[test]
+    fn ttl_reads_back(ttl_s in -999_999_999_999_999_i64..=999_999_999_999_999) {
+        let text = status(Outcome::Hit, Some(ttl_s));
+        prop_assert_eq!(text.strip_prefix("galley; hit; ttl=").unwrap().parse::<i64>().unwrap(), ttl_s);
+    }
+
+    #[test]
+    fn ttl_keeps_to_fifteen_digits(ttl_s in any::<i64>()) {
+        let text = status(Outcome::Hit, Some(ttl_s));
+        prop_assert!(text.rsplit(['=', '-']).next().unwrap().len() <= 15);
+    }
+}
