@@ -4,7 +4,7 @@ use galley_wire::answer::{Connection, Length, write_head};
 use galley_wire::body::BodyReader;
 use galley_wire::framing::{self, BodyKind};
 use galley_wire::h2;
-use galley_wire::head::Limits;
+use galley_wire::head::{self, HeadScanner, Limits, Parsed, Refusal, Version};
 
 use crate::reader::{read_pieces, read_whole};
 
@@ -25,6 +25,44 @@ pub fn requests(data: &[u8]) {
             assert!(!value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)));
         }
     }
+}
+
+/// A head that is there at once, which is read the quick way if it is a usual one, is read as one that came in two pieces, which
+/// never is.
+pub fn head(data: &[u8]) {
+    let Some(first) = data.get(..1) else {
+        return;
+    };
+    let limits = Limits {
+        fields: 40,
+        target_bytes: 1024,
+        ..Limits::default()
+    };
+    let mut scanner = HeadScanner::new();
+    let mut room = head::Room::new();
+    if head::resume(&mut scanner, first, &limits, &mut room).is_err() || !scanner.has_begun() {
+        return;
+    }
+    let mut room = head::Room::new();
+    let careful = owned(head::resume(&mut scanner, data, &limits, &mut room));
+    let mut room = head::Room::new();
+    assert_eq!(owned(head::parse(data, &limits, &mut room)), careful);
+}
+
+/// What was read of a head: method, target, version, fields, length.
+type Owned = (String, Vec<u8>, Version, Vec<(String, Vec<u8>)>, usize);
+
+fn owned(read: Result<Parsed<'_, '_>, Refusal>) -> Result<Option<Owned>, Refusal> {
+    Ok(match read? {
+        Parsed::Partial => None,
+        Parsed::Whole { head, length } => {
+            let fields = head.fields();
+            let fields = fields.map(|(name, value)| (name.to_owned(), value.to_vec()));
+            let target = head.target.to_vec();
+            let method = head.method.to_owned();
+            Some((method, target, head.version, fields.collect(), length))
+        }
+    })
 }
 
 /// A chunked body is read alike however it is cut, never past its limit, and nothing behind its end is taken.

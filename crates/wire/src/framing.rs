@@ -7,7 +7,7 @@
 use crate::answer::{Connection, Length};
 use crate::head::{Head, Refusal, Version};
 use crate::host::{host_and_port, target_authority};
-use crate::token::{is_token, members};
+use crate::token::{is_name, is_token, members};
 
 pub use crate::host::Host;
 
@@ -119,15 +119,15 @@ impl<'b> Seen<'b> {
             close: head.method == "CONNECT",
             ..Self::default()
         };
-        for (name, value) in head.fields() {
+        for (name, value) in head.lines() {
             // The length sorts out nearly every other field without a comparison.
             match name.len() {
-                4 if name.eq_ignore_ascii_case("host") => seen.add_host(value)?,
-                6 if name.eq_ignore_ascii_case("expect") => seen.add_expect(value)?,
-                7 if name.eq_ignore_ascii_case("upgrade") => seen.upgrade |= !value.is_empty(),
-                10 if name.eq_ignore_ascii_case("connection") => seen.add_connection(value),
-                14 if name.eq_ignore_ascii_case("content-length") => seen.add_length(value)?,
-                17 if name.eq_ignore_ascii_case("transfer-encoding") => seen.codings.add(value),
+                4 if is_name(name, b"host") => seen.add_host(value)?,
+                6 if is_name(name, b"expect") => seen.add_expect(value)?,
+                7 if is_name(name, b"upgrade") => seen.upgrade |= !value.is_empty(),
+                10 if is_name(name, b"connection") => seen.add_connection(value),
+                14 if is_name(name, b"content-length") => seen.add_length(value)?,
+                17 if is_name(name, b"transfer-encoding") => seen.codings.add(value),
                 _ => {}
             }
         }
@@ -162,6 +162,10 @@ impl<'b> Seen<'b> {
     }
 
     fn add_connection(&mut self, value: &[u8]) {
+        if value == b"keep-alive" {
+            self.keep_alive = true;
+            return;
+        }
         for option in members(value) {
             self.close |= option.eq_ignore_ascii_case(b"close");
             self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");

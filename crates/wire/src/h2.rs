@@ -6,7 +6,7 @@
 //!
 //! The authority becomes the first field, `host`; no other one is left. Crumbs of cookies are joined by the caller.
 
-use crate::head::{Head, Limits, MAX_FIELDS, METHOD_BYTES, Refusal, Version};
+use crate::head::{Field, Head, Limits, MAX_FIELDS, METHOD_BYTES, Refusal, Version};
 use crate::token::{is_token, is_value_byte};
 
 /// What stands in the pseudo-header fields (RFC 9113 section 8.3.1).
@@ -23,12 +23,12 @@ pub struct Line<'b> {
 }
 
 /// Room for the fields of one head, for the stack.
-pub struct Room<'b>([httparse::Header<'b>; MAX_FIELDS + 1]);
+pub struct Room<'b>([Field<'b>; MAX_FIELDS + 1]);
 
 impl Room<'_> {
     /// Empty.
     pub const fn new() -> Self {
-        Self([httparse::EMPTY_HEADER; MAX_FIELDS + 1])
+        Self([Field::NONE; MAX_FIELDS + 1])
     }
 }
 
@@ -68,7 +68,10 @@ pub fn head<'b, 'r>(
             return Err(Refusal::TooManyFields);
         }
         let slot = room.0.get_mut(count).ok_or(Refusal::TooManyFields)?;
-        *slot = httparse::Header { name, value };
+        *slot = Field {
+            name: name.as_bytes(),
+            value,
+        };
         count += 1;
     }
     Ok(Head {

@@ -56,6 +56,14 @@ pub(crate) fn target_authority<'b>(
 /// The text, if it is a host with or without a port and nothing else. User information is not (RFC 9110 section 4.2.4).
 pub(crate) fn host_and_port(value: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(value).ok()?;
+    // What nearly everybody says.
+    if !value.is_empty()
+        && value
+            .iter()
+            .fold(true, |all, &byte| all & is_name_byte(byte))
+    {
+        return Some(text);
+    }
     let port = if let Some(inner) = text.strip_prefix('[') {
         let (address, rest) = inner.split_once(']')?;
         address.parse::<Ipv6Addr>().ok()?;

@@ -17,7 +17,9 @@ pub mod h2;
 pub mod head;
 pub mod proxy;
 
+mod classes;
 mod host;
 mod refusal;
 mod scan;
 mod token;
+mod whole;

@@ -12,6 +12,16 @@ pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| is_token_byte(byte))
 }
 
+/// Whether a token is the name `lower`, which is written in lower case.
+pub(crate) fn is_name<const LENGTH: usize>(token: &[u8], lower: &[u8; LENGTH]) -> bool {
+    // No byte of a token becomes a letter, a digit or `-` by that bit but the capital of the letter.
+    let differ = |token: &[u8; LENGTH]| {
+        let pairs = token.iter().zip(lower);
+        pairs.fold(0, |bits, (one, other)| bits | ((one | 0x20) ^ other)) != 0
+    };
+    token.try_into().is_ok_and(|token| !differ(token))
+}
+
 /// Whether the byte may stand in a field value: HTAB, SP, visible ASCII and the obs-text bytes; no other control.
 pub(crate) fn is_value_byte(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)

@@ -1,0 +1,301 @@
+//! Reads a head that is all here and is written as nearly everybody writes it, in one pass.
+//!
+//! Invariant: what is read here is what the careful way of [`crate::head`] reads from the same bytes, and whatever is odd is
+//! left to that way: it alone refuses, and says why. So this may know less of the grammar than there is, and never more.
+//! Tests and a fuzz target compare the two.
+
+use crate::classes;
+use crate::head::{Field, Limits, METHOD_BYTES, RequestLine, Version};
+use crate::token::{is_token_byte, trim};
+
+/// Field lines of a head that is read here, at most: browsers send twelve to twenty.
+pub(crate) const MOST_FIELDS: usize = 32;
+
+/// A head's first line, how many others there are, and where it ends.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Whole<'b> {
+    pub(crate) line: RequestLine<'b>,
+    /// Field lines.
+    pub(crate) count: usize,
+    /// Bytes of all of it.
+    pub(crate) length: usize,
+}
+
+/// The head at the beginning of `bytes`, its field lines in `fields`. `None` says nothing.
+pub(crate) fn read<'b>(
+    bytes: &'b [u8],
+    limits: &Limits,
+    fields: &mut [Field<'b>; MOST_FIELDS],
+) -> Option<Whole<'b>> {
+    let most = limits.fields.min(MOST_FIELDS);
+    let bytes = bytes.get(..limits.head_bytes).unwrap_or(bytes);
+    let mut ends = LineEnds::new(bytes);
+    let first = ends.next()?;
+    let line = request_line(bytes.get(..first)?, limits)?;
+    let mut start = first + LINE_END;
+    let mut room = fields.get_mut(..most)?.iter_mut();
+    loop {
+        let end = ends.next()?;
+        if end == start {
+            return Some(Whole {
+                line,
+                count: most - room.len(),
+                length: start + LINE_END,
+            });
+        }
+        *room.next()? = field_line(bytes, start, end)?;
+        start = end + LINE_END;
+    }
+}
+
+fn request_line<'b>(line: &'b [u8], limits: &Limits) -> Option<RequestLine<'b>> {
+    let line = line.strip_suffix(b" HTTP/1.1")?;
+    let space = line.iter().position(|byte| *byte == b' ')?;
+    let method = line.get(..space)?;
+    let target = line.get(space + 1..)?;
+    let is_plain = (1..=METHOD_BYTES).contains(&method.len())
+        && method.iter().all(u8::is_ascii_uppercase)
+        && (1..=limits.target_bytes).contains(&target.len())
+        && classes::is_visible(target);
+    is_plain.then_some(RequestLine {
+        method: std::str::from_utf8(method).ok()?,
+        target,
+        version: Version::H11,
+    })
+}
+
+/// The field whose line lies between these places and holds no control character but for HTAB.
+fn field_line(bytes: &[u8], start: usize, end: usize) -> Option<Field<'_>> {
+    let colon = start + name_length(bytes.get(start..)?)?;
+    let name = bytes.get(start..colon)?;
+    // Nearly everybody writes one space.
+    let ([b':', b' ', value @ ..] | [b':', value @ ..]) = bytes.get(colon..end)? else {
+        return None;
+    };
+    let value = match value {
+        [b' ' | b'\t', ..] | [.., b' ' | b'\t'] => trim(value),
+        _ => value,
+    };
+    Some(Field { name, value })
+}
+
+/// The bytes before the first that no name has; at least one.
+fn name_length(bytes: &[u8]) -> Option<usize> {
+    let mut length = 0;
+    while let Some(chunk) = bytes.get(length..)?.first_chunk::<16>() {
+        let more = classes::usual_name(chunk);
+        length += more;
+        if more < 16 {
+            return (length > 0).then_some(length);
+        }
+    }
+    let rest = bytes.get(length..)?.iter();
+    length += rest.take_while(|byte| is_token_byte(**byte)).count();
+    (length > 0).then_some(length)
+}
+
+/// Where lines end, as far as each ends with CRLF and holds no other control character but HTAB.
+struct LineEnds<'b> {
+    bytes: &'b [u8],
+    /// Where the block begins whose marks are looked at.
+    block: usize,
+    /// Its control characters that were not looked at.
+    marks: u64,
+    /// Where the next block begins.
+    next: usize,
+    /// The first byte of the next block is a line feed that was seen with its carriage return.
+    is_cut: bool,
+}
+
+impl<'b> LineEnds<'b> {
+    fn new(bytes: &'b [u8]) -> Self {
+        Self {
+            bytes,
+            block: 0,
+            marks: 0,
+            next: 0,
+            is_cut: false,
+        }
+    }
+
+    /// The place of the carriage return that ends the next line.
+    fn next(&mut self) -> Option<usize> {
+        loop {
+            while self.marks == 0 {
+                self.load()?;
+            }
+            let at = self.block + self.marks.trailing_zeros() as usize;
+            self.marks &= self.marks - 1;
+            match self.bytes.get(at..)? {
+                [b'\r', b'\n', ..] => {
+                    // The line feed has the next mark, unless it is in the next block.
+                    self.is_cut = self.marks == 0;
+                    self.marks &= self.marks.wrapping_sub(1);
+                    return Some(at);
+                }
+                [b'\t', ..] => {}
+                _ => return None,
+            }
+        }
+    }
+
+    fn load(&mut self) -> Option<()> {
+        let rest = self.bytes.get(self.next..)?;
+        self.marks = if let Some(block) = rest.first_chunk::<BLOCK>() {
+            classes::controls(block)
+        } else if rest.is_empty() {
+            return None;
+        } else {
+            let mut block = [b' '; BLOCK];
+            block.get_mut(..rest.len())?.copy_from_slice(rest);
+            classes::controls(&block)
+        };
+        if std::mem::take(&mut self.is_cut) {
+            self.marks &= !1;
+        }
+        self.block = self.next;
+        self.next += BLOCK;
+        Some(())
+    }
+}
+
+const BLOCK: usize = 64;
+
+/// CR and LF.
+const LINE_END: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::head;
+    use crate::scan::{Extent, HeadScanner};
+
+    type Read<'b> = Option<(Whole<'b>, Vec<Field<'b>>)>;
+
+    fn quick<'b>(bytes: &'b [u8], limits: &Limits) -> Read<'b> {
+        let mut fields = [Field::NONE; MOST_FIELDS];
+        let whole = read(bytes, limits, &mut fields)?;
+        let fields = fields[..whole.count].to_vec();
+        Some((whole, fields))
+    }
+
+    fn careful<'b>(bytes: &'b [u8], limits: &Limits) -> Read<'b> {
+        let Extent { start, end } = HeadScanner::new().scan(bytes, limits).ok()??;
+        let mut fields = [Field::NONE; head::MAX_FIELDS];
+        let (line, count) = head::read(&bytes[start..end], limits, &mut fields).ok()?;
+        let whole = Whole {
+            line,
+            count,
+            length: end,
+        };
+        Some((whole, fields[..count].to_vec()))
+    }
+
+    const LIMITS: Limits = Limits {
+        head_bytes: 4096,
+        fields: 20,
+        target_bytes: 1024,
+    };
+
+    const CHROME: &str = "GET /2026/hello/?utm_source=a HTTP/1.1\r\nHost: bench.test\r\nConnection: keep-alive\r\n\
+        sec-ch-ua: \"Chromium\";v=\"124\", \"Not-A.Brand\";v=\"99\"\r\nsec-ch-ua-platform: \"Windows\"\r\n\
+        Upgrade-Insecure-Requests: 1\r\nX:\r\nEmpty:  \t \r\nTab:\ta\tb\t\r\nText: \u{e9}\r\n\
+        Cookie: _ga=GA1.1.1031584215.1714032000; cookie_consent=accepted\r\n\r\n";
+
+    #[test]
+    fn what_browsers_send_is_read_here() {
+        for head in [
+            CHROME,
+            "GET / HTTP/1.1\r\n\r\n",
+            "HEAD /a HTTP/1.1\r\nX:\r\n\r\n",
+        ] {
+            let read = quick(head.as_bytes(), &LIMITS);
+            assert!(read.is_some(), "{head}");
+            assert_eq!(read, careful(head.as_bytes(), &LIMITS));
+        }
+    }
+
+    /// Wherever a line ends against the blocks.
+    #[test]
+    fn line_ends_may_stand_anywhere() {
+        for length in 0..200 {
+            let long = "v".repeat(length);
+            let head =
+                format!("GET /{long} HTTP/1.1\r\nHost: {long}\r\nA: b\r\n\r\nGET / HTTP/1.1\r\n");
+            let read = quick(head.as_bytes(), &LIMITS);
+            assert!(read.is_some(), "{length}");
+            assert_eq!(read, careful(head.as_bytes(), &LIMITS), "{length}");
+        }
+    }
+
+    /// Every byte in every place of a head: what is read here is what the careful way reads.
+    #[test]
+    fn no_byte_is_taken_that_the_careful_way_refuses() {
+        let mut bytes = CHROME.as_bytes().to_vec();
+        let mut taken = 0;
+        for place in 0..bytes.len() {
+            let before = bytes[place];
+            for byte in 0..=255 {
+                bytes[place] = byte;
+                let read = quick(&bytes, &LIMITS);
+                if read.is_some() {
+                    assert_eq!(read, careful(&bytes, &LIMITS), "{byte:#x} at {place}");
+                    taken += 1;
+                }
+            }
+            bytes[place] = before;
+        }
+        assert!(taken > bytes.len() * 100, "{taken}");
+    }
+
+    #[test]
+    fn a_head_in_part_is_none() {
+        for end in 0..CHROME.len() {
+            assert_eq!(quick(&CHROME.as_bytes()[..end], &LIMITS), None, "{end}");
+        }
+    }
+
+    #[test]
+    fn limits_are_those_of_the_careful_way() {
+        let head = CHROME.as_bytes();
+        let fitting = Limits {
+            head_bytes: head.len(),
+            fields: 10,
+            target_bytes: 25,
+        };
+        assert!(quick(head, &fitting).is_some());
+        for limits in [
+            Limits {
+                head_bytes: head.len() - 1,
+                ..fitting
+            },
+            Limits {
+                fields: 9,
+                ..fitting
+            },
+            Limits {
+                target_bytes: 24,
+                ..fitting
+            },
+        ] {
+            assert_eq!(quick(head, &limits), None, "{limits:?}");
+            assert_eq!(careful(head, &limits), None, "{limits:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_lines_are_read_as_the_careful_way_reads_them(
+            line in "(GET|get|G T|POST)? ?(/[!-~]{0,20}|[ -~]{0,9}) ?(HTTP/1.[01])?",
+            fields in vec("[A-Za-z_:!-]{0,20}:?[ \t]{0,2}[ -~\t\u{80}-\u{ff}]{0,40}(\r|\n)?", 0..22),
+        ) {
+            let head = format!("{line}\r\n{}\r\n\r\n", fields.join("\r\n"));
+            if let Some(read) = quick(head.as_bytes(), &LIMITS) {
+                prop_assert_eq!(Some(read), careful(head.as_bytes(), &LIMITS));
+            }
+        }
+    }
+}
