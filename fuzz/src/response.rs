@@ -28,7 +28,7 @@ pub fn upstream_answer(data: &[u8]) {
             upgrade: false,
         };
         facts
-            .gather(&line, std::iter::empty(), &site)
+            .gather(&line, std::iter::empty::<(&str, &[u8])>(), &site)
             .expect("a plain request");
         let answer = Answered {
             status,

@@ -5,6 +5,7 @@
 //! upstream never sees them. A cookie that hides its name from this file is ignored and thereby unseen.
 //! Does not look at `Set-Cookie`.
 
+use crate::query::split_pair;
 use crate::site::{NamePattern, Preset, SiteRules};
 use crate::wordpress;
 
@@ -30,11 +31,15 @@ pub struct Pair<'a> {
 
 /// The pairs of a `Cookie` line. Only `;` separates: neither quotes nor commas mean anything to PHP here.
 pub fn pairs(line: &[u8]) -> impl Iterator<Item = Pair<'_>> {
-    line.split(|&b| b == b';').filter_map(|part| {
-        let (name, value) = match memchr::memchr(b'=', part) {
-            Some(at) => (part.get(..at)?, part.get(at + 1..)?),
-            None => (part, &b""[..]),
-        };
+    let mut rest = Some(line);
+    let parts = std::iter::from_fn(move || {
+        let line = rest?;
+        let end = memchr::memchr(b';', line);
+        rest = end.and_then(|end| line.get(end + 1..));
+        line.get(..end.unwrap_or(line.len()))
+    });
+    parts.filter_map(|part| {
+        let (name, value) = split_pair(part);
         let name = name.trim_ascii();
         (!name.is_empty()).then_some(Pair {
             name,

@@ -34,12 +34,15 @@ impl Coding {
 
     /// The coding of a word, in any case; `None` for those that Galley does not know.
     pub fn parse(token: &[u8]) -> Option<Self> {
-        if token.eq_ignore_ascii_case(b"x-gzip") {
-            return Some(Self::Gzip);
+        let is = |word: &[u8]| token.eq_ignore_ascii_case(word);
+        match token.len() {
+            2 if is(b"br") => Some(Self::Brotli),
+            4 if is(b"gzip") => Some(Self::Gzip),
+            4 if is(b"zstd") => Some(Self::Zstd),
+            6 if is(b"x-gzip") => Some(Self::Gzip),
+            8 if is(b"identity") => Some(Self::Identity),
+            _ => None,
         }
-        Self::BY_DENSITY
-            .into_iter()
-            .find(|coding| token.eq_ignore_ascii_case(coding.token().as_bytes()))
     }
 }
 
@@ -58,8 +61,15 @@ pub struct Codings {
 impl Codings {
     /// Takes in one `Accept-Encoding` line. Where a coding is named twice, the smaller weight counts.
     pub fn read(&mut self, accept_encoding_line: &[u8]) {
+        // Browsers say no weights.
+        let is_weighted = accept_encoding_line.contains(&b';');
         for member in accept_encoding_line.split(|&byte| byte == b',') {
-            let Some((token, weight)) = weighted(member) else {
+            let found = if is_weighted {
+                weighted(member)
+            } else {
+                Some((member.trim_ascii(), MOST_WELCOME))
+            };
+            let Some((token, weight)) = found else {
                 continue;
             };
             let slot = if token == b"*" {
@@ -77,6 +87,13 @@ impl Codings {
     pub fn best(self, available: &[Coding]) -> Option<Coding> {
         let order = Coding::BY_DENSITY.iter();
         self.most_welcome(order.filter(|coding| available.contains(coding)))
+    }
+
+    /// As [`Self::best`], of those of which `is_available` holds.
+    pub fn best_of(self, is_available: impl Fn(Coding) -> bool) -> Option<Coding> {
+        let order = Coding::BY_DENSITY.iter();
+        // The costly question last: of most codings a client says nothing.
+        self.most_welcome(order.filter(|coding| self.accepts(**coding) && is_available(**coding)))
     }
 
     /// The most welcome of `order`, which also breaks ties. `None`: the client refuses all.
@@ -127,11 +144,14 @@ impl Codings {
     }
 }
 
+/// The weight of a coding that is named without one.
+const MOST_WELCOME: u16 = 1000;
+
 /// `token [;q=0.5]` as token and thousandths; `None` if the member is empty or its weight is malformed.
 fn weighted(member: &[u8]) -> Option<(&[u8], u16)> {
     let mut parts = member.split(|&byte| byte == b';');
     let token = parts.next()?.trim_ascii();
-    let mut weight = 1000;
+    let mut weight = MOST_WELCOME;
     for parameter in parts {
         let parameter = parameter.trim_ascii();
         let (name, value) = parameter.split_at_checked(2)?;
@@ -232,6 +252,8 @@ mod tests {
         fn never_panics_and_never_picks_what_is_refused(line in proptest::collection::vec(any::<u8>(), 0..80)) {
             let mut codings = Codings::default();
             codings.read(&line);
+            prop_assert_eq!(codings.best(ALL), codings.best_of(|_| true));
+            prop_assert_eq!(codings.best(&[Coding::Gzip]), codings.best_of(|coding| coding == Coding::Gzip));
             if let Some(coding) = codings.best(ALL) {
                 prop_assert!(codings.accepts(coding));
             }

@@ -213,7 +213,7 @@ impl Facts {
     pub fn gather<'a>(
         &mut self,
         line: &Line<'_>,
-        fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
+        fields: impl Iterator<Item = (impl AsRef<[u8]>, &'a [u8])> + Clone,
         site: &SiteRules,
     ) -> Result<(), BadTarget> {
         self.gather_at(line, Port::Named, fields, site)
@@ -224,7 +224,7 @@ impl Facts {
         &mut self,
         line: &Line<'_>,
         port: Port,
-        fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
+        fields: impl Iterator<Item = (impl AsRef<[u8]>, &'a [u8])> + Clone,
         site: &SiteRules,
     ) -> Result<(), BadTarget> {
         self.arena.clear();

@@ -11,6 +11,7 @@ pub mod access;
 pub mod cache_control;
 pub mod cgi;
 pub mod class;
+pub mod classes;
 pub mod coded;
 pub mod compress;
 pub mod conditional;

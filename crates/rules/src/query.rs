@@ -60,17 +60,24 @@ pub(crate) fn scan(
     work.clear();
     let mut reading = Reading::Cacheable;
     let mut start = 0;
-    for part in raw.split(|&b| b == b'&') {
+    while let Some(rest) = raw.get(start..) {
+        let part = match memchr::memchr(b'&', rest) {
+            Some(end) => rest.get(..end).unwrap_or_default(),
+            None => rest,
+        };
         let span = (start, start + part.len());
         start = span.1 + 1;
         if part.is_empty() {
             continue;
         }
-        let (name, value) = split_pair(part);
+        let first = memchr::memchr3(b'=', b'%', b'+', part);
+        let is_plain = first.is_none_or(|at| part.get(at) == Some(&b'='));
+        let (name, value) = if is_plain {
+            split_at(part, first)
+        } else {
+            split_pair(part)
+        };
         let named = work.len();
-        let is_plain = name
-            .iter()
-            .fold(true, |plain, byte| plain & !matches!(byte, b'%' | b'+'));
         let fate = if is_plain && is_ignored(name, site) {
             Fate::Drop
         } else if !is_plain && is_ignored(decoded(name, named, work), site) {
@@ -128,6 +135,18 @@ pub(crate) fn write_kept(
     out.len() > before
 }
 
+/// Whether the query is nothing but ignored parameters, as campaigns have it: what is dropped then is all of it as it is.
+pub(crate) fn drops_all(raw: &[u8], pairs: &[Parameter]) -> bool {
+    let mut end = 0;
+    for pair in pairs {
+        if pair.fate != Fate::Drop || pair.raw.0 != end {
+            return false;
+        }
+        end = pair.raw.1 + 1;
+    }
+    !pairs.is_empty() && end == raw.len() + 1
+}
+
 /// Appends the ignored parameters as they were sent, in their order. Says whether there were any.
 pub(crate) fn write_dropped(raw: &[u8], pairs: &mut [Parameter], out: &mut Vec<u8>) -> bool {
     pairs.sort_unstable_by_key(|pair| pair.raw.0);
@@ -150,7 +169,12 @@ fn slice(bytes: &[u8], (start, end): (usize, usize)) -> &[u8] {
 }
 
 pub(crate) fn split_pair(part: &[u8]) -> (&[u8], &[u8]) {
-    match memchr::memchr(b'=', part) {
+    split_at(part, memchr::memchr(b'=', part))
+}
+
+/// What stands before and behind the byte at `at`.
+fn split_at(part: &[u8], at: Option<usize>) -> (&[u8], &[u8]) {
+    match at {
         Some(at) => (
             part.get(..at).unwrap_or_default(),
             part.get(at + 1..).unwrap_or_default(),

@@ -63,6 +63,9 @@ pub fn canonical_host(raw: &[u8]) -> Result<String, BadHost> {
 
 /// The port that `host[:port]` names, if `host` is `canonical`. Does not allocate.
 pub fn named_port(raw: &[u8], canonical: &str) -> Option<u16> {
+    if !raw.contains(&b':') {
+        return None;
+    }
     let (host, port) = split_port(raw).ok()?;
     let port = port?;
     is_same(host, canonical).then_some(port)

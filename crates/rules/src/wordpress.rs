@@ -10,12 +10,19 @@ use lists::{BYPASS_COOKIES, BYPASS_PARAMETERS, BYPASS_SEGMENTS, TRACKING, VARY_C
 
 /// Whether a cookie of this name means a person: its bearer's requests pass the cache whole.
 pub fn is_bypass_cookie(name: &[u8]) -> bool {
-    BYPASS_COOKIES.contains(name) || is_auth_cookie(name)
+    may_mean_something(name) && (BYPASS_COOKIES.contains(name) || is_auth_cookie(name))
 }
 
 /// Whether a cookie of this name selects a variant of a page (currency, theme for phones), so that its value is keyed.
 pub fn is_vary_cookie(name: &[u8]) -> bool {
-    VARY_COOKIES.contains(name)
+    may_mean_something(name) && VARY_COOKIES.contains(name)
+}
+
+/// Whether a cookie that one of the lists has begins as this one does: analytics and consent mostly do not.
+fn may_mean_something(name: &[u8]) -> bool {
+    name.first().is_some_and(|first| {
+        BYPASS_COOKIES.begins(*first) || VARY_COOKIES.begins(*first) || *first == b'w'
+    })
 }
 
 /// Whether a cookie of this name is what `is_user_logged_in()` goes by.
@@ -60,11 +67,14 @@ fn is_private_route(mut route: impl Iterator<Item = u8>) -> bool {
 pub fn is_bypass_path(path: &[u8]) -> bool {
     let mut before: &[u8] = b"";
     for (depth, segment) in path.split(|&b| b == b'/').skip(1).enumerate() {
-        if BYPASS_SEGMENTS.binary_search(&segment).is_ok()
-            || (segment == b"acme-challenge" && before == b".well-known")
-            || (segment == b"store" && before == b"wc")
-            || (is_script(segment) && !is_front_page(segment, before, depth))
-        {
+        // The length sorts out nearly every segment without a comparison.
+        let is_named = match segment.len() {
+            5 => segment == b"store" && before == b"wc",
+            6 | 8 => BYPASS_SEGMENTS.contains(&segment),
+            14 => segment == b"acme-challenge" && before == b".well-known",
+            _ => false,
+        };
+        if is_named || (is_script(segment) && !is_front_page(segment, before, depth)) {
             return true;
         }
         before = segment;
@@ -73,9 +83,8 @@ pub fn is_bypass_path(path: &[u8]) -> bool {
 }
 
 fn is_script(segment: &[u8]) -> bool {
-    let end = segment.len().saturating_sub(4);
     segment
-        .get(end..)
+        .last_chunk::<4>()
         .is_some_and(|ending| ending.eq_ignore_ascii_case(b".php"))
 }
 
@@ -115,6 +124,9 @@ mod tests {
             );
         }
         assert!(BYPASS_SEGMENTS.is_sorted_by(|a, b| a < b));
+        // By length they are told from others.
+        let is_known = |segment: &&[u8]| is_bypass_path(&[b"/", *segment].concat());
+        assert!(BYPASS_SEGMENTS.iter().all(is_known));
     }
 
     #[test]

@@ -382,7 +382,9 @@ fn trap_23_a_get_with_a_body_passes() {
         upgrade: false,
     };
     let mut facts = Facts::default();
-    facts.gather(&line, std::iter::empty(), &none()).unwrap();
+    facts
+        .gather(&line, std::iter::empty::<(&str, &[u8])>(), &none())
+        .unwrap();
     assert_eq!(facts.gate(), Gate::Pass(PassWhy::Body));
 }
 

@@ -251,9 +251,9 @@ pub(super) fn find<'l>(
         upgrade: false,
     };
     let Room { facts, key, .. } = room;
-    let fields = head.fields();
+    let lines = head.lines();
     let rules = &site.core.rules;
-    facts.gather_at(&line, asked.port, fields, rules).ok()?;
+    facts.gather_at(&line, asked.port, lines, rules).ok()?;
     let client = asked.client.ip();
     let hit = serve::hit(&core.services, site, (facts, client), now, key)?;
     Some((hit, site))

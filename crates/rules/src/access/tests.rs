@@ -443,7 +443,7 @@ proptest! {
             has_body: false,
             upgrade: false,
         };
-        if facts.gather(&line, std::iter::empty(), &site).is_ok() {
+        if facts.gather(&line, std::iter::empty::<(&str, &[u8])>(), &site).is_ok() {
             let _ = judge(&site, &facts, "192.0.2.1".parse().unwrap());
         }
     }

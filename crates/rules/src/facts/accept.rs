@@ -14,6 +14,12 @@ pub(super) struct AcceptLines {
 
 impl AcceptLines {
     pub(super) fn read(&mut self, line: &[u8]) {
+        // What a browser asks for a page with, and what those send who do not care.
+        if line.starts_with(b"text/html,") || line == b"*/*" {
+            self.any = true;
+            self.other = true;
+            return;
+        }
         for member in fields::members(line) {
             // A browser's first member tells already.
             if self.other {

@@ -3,6 +3,7 @@
 use super::accept::{self, AcceptLines};
 use super::gate::{self, Seen};
 use super::{Device, Facts, Gate, Line, Method, Span};
+use crate::classes::is_name;
 use crate::cookie::{self, Class};
 use crate::proxied::Port;
 use crate::query::{self, Reading};
@@ -23,7 +24,7 @@ impl Facts {
         &mut self,
         line: &Line<'_>,
         port: Port,
-        fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
+        fields: impl Iterator<Item = (impl AsRef<[u8]>, &'a [u8])> + Clone,
         site: &SiteRules,
     ) -> Result<(), BadTarget> {
         let target = uri::split(line.target)?;
@@ -41,7 +42,7 @@ impl Facts {
             port: None,
         };
         for (name, value) in fields.clone() {
-            pass.field(self, name, value);
+            pass.field(self, name.as_ref(), value);
         }
         if let Some(authority) = target.authority {
             pass.port = route::named_port(authority, line.host);
@@ -73,14 +74,15 @@ impl Facts {
             self.found.decoded_path = self.found.path;
             return Ok(());
         }
+        if uri::is_plain(raw) {
+            self.found.path = self.keep(raw);
+            self.found.decoded_path = self.found.path;
+            return Ok(());
+        }
         let start = self.arena.len();
         uri::append_canonical(raw, &mut self.arena)?;
         self.found.path = (start, self.arena.len());
         let canonical = self.arena.get(start..).unwrap_or_default();
-        if uri::decodes_to_itself(canonical) {
-            self.found.decoded_path = self.found.path;
-            return Ok(());
-        }
         let mut work = std::mem::take(&mut self.scratch.work);
         let decoded = uri::decoded_path(canonical, &mut work);
         // Most paths decode to themselves; those are not kept twice.
@@ -109,6 +111,10 @@ impl Facts {
             &mut self.arena,
         ) {
             self.found.query = Some((start, self.arena.len()));
+        }
+        if query::drops_all(raw, &scratch.parameters) {
+            self.found.dropped_query = self.found.raw_query;
+            return reading;
         }
         let start = self.arena.len();
         if query::write_dropped(raw, &mut scratch.parameters, &mut self.arena) {
@@ -158,22 +164,25 @@ impl Facts {
     }
 
     /// Joins the lines of the conditions that are lists (RFC 9110 section 5.3).
-    fn join_lists<'a>(&mut self, fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone) {
+    fn join_lists<'a>(
+        &mut self,
+        fields: impl Iterator<Item = (impl AsRef<[u8]>, &'a [u8])> + Clone,
+    ) {
         if self.found.if_none_match.is_some() {
-            self.found.if_none_match = Some(self.join("if-none-match", fields.clone()));
+            self.found.if_none_match = Some(self.join(b"if-none-match", fields.clone()));
         }
         if self.found.if_match.is_some() {
-            self.found.if_match = Some(self.join("if-match", fields));
+            self.found.if_match = Some(self.join(b"if-match", fields));
         }
     }
 
     fn join<'a>(
         &mut self,
-        wanted: &str,
-        fields: impl Iterator<Item = (&'a str, &'a [u8])>,
+        wanted: &[u8],
+        fields: impl Iterator<Item = (impl AsRef<[u8]>, &'a [u8])>,
     ) -> Span {
         let start = self.arena.len();
-        for (_, value) in fields.filter(|(name, _)| name.eq_ignore_ascii_case(wanted)) {
+        for (_, value) in fields.filter(|(name, _)| name.as_ref().eq_ignore_ascii_case(wanted)) {
             if self.arena.len() > start {
                 self.arena.extend_from_slice(b", ");
             }
@@ -221,45 +230,50 @@ struct FieldPass<'p> {
 
 impl FieldPass<'_> {
     /// Reads one field. The length tells most apart before any text is compared.
-    fn field(&mut self, facts: &mut Facts, name: &str, value: &[u8]) {
-        let is = |known: &str| name.eq_ignore_ascii_case(known);
+    fn field(&mut self, facts: &mut Facts, name: &[u8], value: &[u8]) {
         match name.len() {
-            4 if is("host") => {
+            4 if is_name(name, b"host") => {
                 self.port = self
                     .port
                     .or_else(|| route::named_port(value, self.line.host));
             }
-            5 if is("range") => first(facts, |found| &mut found.range, value),
-            6 if is("accept") => self.accept.read(value),
-            6 if is("cookie") => self.cookies(facts, value),
-            6 if is("origin") => self.seen.foreign_origin |= is_foreign(value, self.line.host),
-            7 if is("referer") => first(facts, |found| &mut found.referer, value),
-            8 if is("if-match") => facts.found.if_match = Some(Span::default()),
-            8 if is("if-range") => first(facts, |found| &mut found.if_range, value),
-            10 if is("user-agent") => first(facts, |found| &mut found.user_agent, value),
-            10 if is("x-wp-nonce") => self.seen.nonce = true,
-            13 if is("if-none-match") => facts.found.if_none_match = Some(Span::default()),
-            13 if is("authorization") => self.seen.authorization = true,
-            13 if is("cache-control") => {
+            5 if is_name(name, b"range") => first(facts, |found| &mut found.range, value),
+            6 if is_name(name, b"accept") => self.accept.read(value),
+            6 if is_name(name, b"cookie") => self.cookies(facts, value),
+            6 if is_name(name, b"origin") => {
+                self.seen.foreign_origin |= is_foreign(value, self.line.host);
+            }
+            7 if is_name(name, b"referer") => first(facts, |found| &mut found.referer, value),
+            8 if is_name(name, b"if-match") => facts.found.if_match = Some(Span::default()),
+            8 if is_name(name, b"if-range") => first(facts, |found| &mut found.if_range, value),
+            10 if is_name(name, b"user-agent") => {
+                first(facts, |found| &mut found.user_agent, value);
+            }
+            10 if is_name(name, b"x-wp-nonce") => self.seen.nonce = true,
+            13 if is_name(name, b"if-none-match") => {
+                facts.found.if_none_match = Some(Span::default());
+            }
+            13 if is_name(name, b"authorization") => self.seen.authorization = true,
+            13 if is_name(name, b"cache-control") => {
                 facts.found.directives.read(value);
                 self.seen.no_store = facts.found.directives.no_store;
             }
-            15 if is("accept-encoding") => facts.found.codings.read(value),
+            15 if is_name(name, b"accept-encoding") => facts.found.codings.read(value),
             // Android's web view sends its package's name here; only the script's mark counts.
-            16 if is("x-requested-with") => {
+            16 if is_name(name, b"x-requested-with") => {
                 self.seen.ajax |= value.trim_ascii().eq_ignore_ascii_case(b"xmlhttprequest");
             }
-            16 if is("sec-ch-ua-mobile") => {
+            16 if is_name(name, b"sec-ch-ua-mobile") => {
                 self.hint = Some(if value.trim_ascii() == b"?1" {
                     b"?1"
                 } else {
                     b"?0"
                 });
             }
-            17 if is("if-modified-since") => {
+            17 if is_name(name, b"if-modified-since") => {
                 first(facts, |found| &mut found.if_modified_since, value);
             }
-            19 if is("if-unmodified-since") => {
+            19 if is_name(name, b"if-unmodified-since") => {
                 first(facts, |found| &mut found.if_unmodified_since, value);
             }
             _ => {}

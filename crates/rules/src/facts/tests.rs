@@ -490,7 +490,11 @@ fn a_refused_head_leaves_nothing() {
             ..LINE
         };
         assert_eq!(
-            facts.gather(&line, std::iter::empty(), &SiteRules::default()),
+            facts.gather(
+                &line,
+                std::iter::empty::<(&str, &[u8])>(),
+                &SiteRules::default()
+            ),
             Err(why),
             "{target}"
         );

@@ -236,7 +236,7 @@ proptest! {
             has_body: false,
             upgrade: false,
         };
-        if facts.gather(&line, std::iter::empty(), &site).is_ok()
+        if facts.gather(&line, std::iter::empty::<(&str, &[u8])>(), &site).is_ok()
             && let Some(found) = of(&facts, &site, true)
         {
             let location = String::from_utf8(found.location).unwrap();

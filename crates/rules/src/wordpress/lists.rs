@@ -5,6 +5,8 @@
 
 /// Names, and beginnings of names.
 pub(super) struct Names {
+    /// Bytes with which a name of either begins.
+    first: [bool; 256],
     pub(super) exact: Sorted,
     pub(super) prefixes: Sorted,
 }
@@ -48,9 +50,18 @@ impl Sorted {
 impl Names {
     const fn new(exact: &'static [&'static [u8]], prefixes: &'static [&'static [u8]]) -> Self {
         Self {
+            first: first_bytes(exact, prefixes),
             exact: Sorted::new(exact),
             prefixes: Sorted::new(prefixes),
         }
+    }
+
+    /// Whether any begins with this byte.
+    pub(super) fn begins(&self, first: u8) -> bool {
+        self.first
+            .get(usize::from(first))
+            .copied()
+            .unwrap_or_default()
     }
 
     pub(super) fn contains(&self, name: &[u8]) -> bool {
@@ -60,6 +71,21 @@ impl Names {
             .any(|prefix| name.starts_with(prefix))
             || self.exact.like(name).contains(&name)
     }
+}
+
+const fn first_bytes(exact: &[&[u8]], prefixes: &[&[u8]]) -> [bool; 256] {
+    let mut first = [false; 256];
+    let mut at = 0;
+    while at < exact.len() + prefixes.len() {
+        let name = if at < exact.len() {
+            exact[at]
+        } else {
+            prefixes[at - exact.len()]
+        };
+        first[name[0] as usize] = true;
+        at += 1;
+    }
+    first
 }
 
 pub(super) static BYPASS_COOKIES: Names = Names::new(

@@ -1,0 +1,85 @@
+//! Whether bytes of a class occur in a text, sixteen bytes at a time, and whether a name is a certain one.
+//!
+//! A plain loop looks at one byte after the other where it may end early, and leaves up to fifteen of them for the end where it
+//! may not. These forms have no branch for a byte and no rest, so that the compiler makes a few wide instructions of them.
+
+/// Whether `is` holds of a byte. It should be made of comparisons alone.
+pub fn has(bytes: &[u8], is: impl Fn(u8) -> bool) -> bool {
+    let of = |chunk: &[u8; 16]| chunk.iter().fold(false, |found, &byte| found | is(byte));
+    let Some(last) = bytes.last_chunk::<16>() else {
+        return bytes.iter().fold(false, |found, &byte| found | is(byte));
+    };
+    let (chunks, _) = bytes.as_chunks::<16>();
+    // The last sixteen are looked at again, which costs less than the rest one by one.
+    chunks
+        .iter()
+        .fold(of(last), |found, chunk| found | of(chunk))
+}
+
+/// Whether `is` holds of a byte and the one behind it.
+pub fn has_pair(bytes: &[u8], is: impl Fn(u8, u8) -> bool) -> bool {
+    let of = |chunk: &[u8; 17]| {
+        let pairs = chunk.iter().zip(chunk.iter().skip(1));
+        pairs.fold(false, |found, (&one, &next)| found | is(one, next))
+    };
+    let Some(last) = bytes.last_chunk::<17>() else {
+        let pairs = bytes.iter().zip(bytes.iter().skip(1));
+        return pairs.fold(false, |found, (&one, &next)| found | is(one, next));
+    };
+    let mut found = of(last);
+    let mut rest = bytes;
+    while let Some(chunk) = rest.first_chunk::<17>() {
+        found |= of(chunk);
+        rest = rest.get(16..).unwrap_or_default();
+    }
+    found
+}
+
+/// Whether the name of a field is `lower`, which is written in lower case: as `eq_ignore_ascii_case` for tokens (RFC 9110
+/// section 5.6.2), and a few instructions where that compares byte by byte.
+pub fn is_name<const LENGTH: usize>(token: &[u8], lower: &[u8; LENGTH]) -> bool {
+    // No byte of a token becomes a letter, a digit or `-` by that bit but the capital of the letter.
+    let differ = |token: &[u8; LENGTH]| {
+        let pairs = token.iter().zip(lower);
+        pairs.fold(0, |bits, (one, other)| bits | ((one | 0x20) ^ other)) != 0
+    };
+    token.try_into().is_ok_and(|token| !differ(token))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_the_same_in_any_case() {
+        for byte in (0..=255_u8).filter(u8::is_ascii_graphic) {
+            let is_token = byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            for lower in b"abcdefghijklmnopqrstuvwxyz0123456789-" {
+                let is_same = byte.eq_ignore_ascii_case(lower);
+                if is_token {
+                    assert_eq!(is_name(&[byte], &[*lower]), is_same, "{byte:#x}");
+                }
+            }
+        }
+        assert!(is_name(b"Accept-Encoding", b"accept-encoding"));
+        assert!(!is_name(b"Accept-Encodin", b"accept-encoding"));
+        assert!(!is_name(b"", b"a") && is_name(b"", b""));
+    }
+
+    #[test]
+    fn every_place_is_looked_at() {
+        for length in 0..70 {
+            let mut text = vec![b'a'; length];
+            assert!(!has(&text, |byte| byte == b'x'));
+            for place in 0..length {
+                text[place] = b'x';
+                assert!(has(&text, |byte| byte == b'x'), "{place} of {length}");
+                let begins = has_pair(&text, |one, next| one == b'x' && next == b'a');
+                assert_eq!(begins, place + 1 < length, "{place} of {length}");
+                let ends = has_pair(&text, |one, next| one == b'a' && next == b'x');
+                assert_eq!(ends, place > 0, "{place} of {length}");
+                text[place] = b'a';
+            }
+        }
+    }
+}
