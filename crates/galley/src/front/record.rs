@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
+use galley_rules::classes::is_name;
 use galley_rules::outcome::{Outcome, RefusedWhy};
 use galley_wire::h2;
 use galley_wire::head::{Head, Version};
@@ -50,11 +51,11 @@ impl<'h> Said<'h> {
             referer: None,
             user_agent: None,
         };
-        for (name, value) in head.fields() {
+        for (name, value) in head.lines() {
             let slot = match name.len() {
-                4 if name.eq_ignore_ascii_case("host") => &mut said.host,
-                7 if name.eq_ignore_ascii_case("referer") => &mut said.referer,
-                10 if name.eq_ignore_ascii_case("user-agent") => &mut said.user_agent,
+                4 if is_name(name, b"host") => &mut said.host,
+                7 if is_name(name, b"referer") => &mut said.referer,
+                10 if is_name(name, b"user-agent") => &mut said.user_agent,
                 _ => continue,
             };
             slot.get_or_insert(value);

@@ -27,7 +27,7 @@ pub struct Record<'a> {
     /// The target, raw.
     pub target: &'a [u8],
     /// `HTTP/1.1`.
-    pub version: &'a str,
+    pub version: &'static str,
     /// The host that was asked for.
     pub host: &'a [u8],
     /// The status that was sent.
@@ -56,7 +56,8 @@ pub(super) struct Formatter {
     format: LogFormat,
     zone: TimeZone,
     second: Option<i64>,
-    /// The second as the form has it: all of it for combined, up to the fraction for json.
+    /// The second as the form has it: with all that stands between address and method for combined, up to the fraction for
+    /// json.
     stamp: String,
     /// What comes behind the fraction.
     offset: String,
@@ -93,7 +94,9 @@ impl Formatter {
             .unwrap_or(Timestamp::MAX)
             .to_zoned(self.zone.clone());
         match self.format {
-            LogFormat::Combined => self.stamp = time.strftime("%d/%b/%Y:%H:%M:%S %z").to_string(),
+            LogFormat::Combined => {
+                self.stamp = time.strftime(" - - [%d/%b/%Y:%H:%M:%S %z] \"").to_string();
+            }
             LogFormat::Json => {
                 self.stamp = time.strftime("%Y-%m-%dT%H:%M:%S").to_string();
                 self.offset = time.strftime("%:z").to_string();
@@ -103,14 +106,12 @@ impl Formatter {
 
     fn combined(&self, record: &Record<'_>, out: &mut Vec<u8>) {
         address(out, record.client);
-        out.extend_from_slice(b" - - [");
         out.extend_from_slice(self.stamp.as_bytes());
-        out.extend_from_slice(b"] \"");
         escape::quoted(out, record.method.as_bytes());
         out.push(b' ');
         escape::quoted(out, record.target);
         out.push(b' ');
-        escape::quoted(out, record.version.as_bytes());
+        out.extend_from_slice(record.version.as_bytes());
         out.extend_from_slice(b"\" ");
         number(out, record.status);
         out.push(b' ');
@@ -119,18 +120,11 @@ impl Formatter {
         escape::quoted(out, record.referer.unwrap_or(b"-"));
         out.extend_from_slice(b"\" \"");
         escape::quoted(out, record.user_agent.unwrap_or(b"-"));
-        out.extend_from_slice(b"\" outcome=");
-        out.extend_from_slice(record.outcome.word().as_bytes());
-        if let Some(detail) = record.outcome.detail() {
-            out.push(b':');
-            out.extend_from_slice(detail.as_bytes());
+        match (record.outcome, record.upstream_time) {
+            // Most of all lines, in one piece.
+            (Outcome::Hit, None) => out.extend_from_slice(b"\" outcome=hit upstream=- time="),
+            (outcome, upstream_time) => way(out, outcome, upstream_time),
         }
-        out.extend_from_slice(b" upstream=");
-        match record.upstream_time {
-            Some(time) => seconds(out, time),
-            None => out.push(b'-'),
-        }
-        out.extend_from_slice(b" time=");
         seconds(out, record.total_time);
         out.extend_from_slice(b" id=");
         escape::bare(out, record.request_id.as_bytes());
@@ -173,6 +167,22 @@ impl Formatter {
     }
 }
 
+/// What became of the request and how long the upstream took.
+fn way(out: &mut Vec<u8>, outcome: Outcome, upstream_time: Option<Duration>) {
+    out.extend_from_slice(b"\" outcome=");
+    out.extend_from_slice(outcome.word().as_bytes());
+    if let Some(detail) = outcome.detail() {
+        out.push(b':');
+        out.extend_from_slice(detail.as_bytes());
+    }
+    out.extend_from_slice(b" upstream=");
+    match upstream_time {
+        Some(time) => seconds(out, time),
+        None => out.push(b'-'),
+    }
+    out.extend_from_slice(b" time=");
+}
+
 fn text(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>) {
     put(out, format_args!(",\"{name}\":"));
     match value {
@@ -184,11 +194,13 @@ fn text(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>) {
 /// Microseconds, because a hit takes some tens of them.
 fn seconds(out: &mut Vec<u8>, time: Duration) {
     number(out, time.as_secs());
-    out.push(b'.');
-    let mut digits = itoa::Buffer::new();
-    let micros = digits.format(time.subsec_micros()).as_bytes();
-    out.extend_from_slice(b"000000".get(micros.len()..).unwrap_or_default());
-    out.extend_from_slice(micros);
+    let mut rest = time.subsec_micros();
+    let mut fraction = *b".000000";
+    for digit in fraction.iter_mut().skip(1).rev() {
+        *digit += u8::try_from(rest % 10).unwrap_or_default();
+        rest /= 10;
+    }
+    out.extend_from_slice(&fraction);
 }
 
 fn number(out: &mut Vec<u8>, number: impl itoa::Integer) {
@@ -201,11 +213,17 @@ fn address(out: &mut Vec<u8>, address: IpAddr) {
         return put(out, format_args!("{address}"));
     };
     let [first, rest @ ..] = address.octets();
-    number(out, first);
-    for octet in rest {
+    octet(out, first);
+    for value in rest {
         out.push(b'.');
-        number(out, octet);
+        octet(out, value);
     }
+}
+
+fn octet(out: &mut Vec<u8>, value: u8) {
+    let digits = [value / 100, value / 10 % 10, value % 10].map(|digit| b'0' + digit);
+    let zeros = usize::from(value < 100) + usize::from(value < 10);
+    out.extend_from_slice(digits.get(zeros..).unwrap_or_default());
 }
 
 /// Writing to memory cannot fail.
