@@ -58,6 +58,12 @@ impl<'b> Batch<'b> {
         self.0.len() < MOST_ANSWERS && bytes < MOST_BYTES
     }
 
+    /// The bytes of all of it.
+    pub(super) fn length(&self, heads: &[u8]) -> usize {
+        let bodies = self.0.iter().map(|ready| ready.hit.body().len());
+        heads.len() + bodies.sum::<usize>()
+    }
+
     /// What is to be written when `written` bytes have left; empty at the end.
     pub(super) fn slices<'a>(&'a self, heads: &'a [u8], written: usize) -> Slices<'a> {
         let mut slices = Slices::new();

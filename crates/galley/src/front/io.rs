@@ -361,11 +361,9 @@ impl Sender<'_> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error.into()),
         }
-        loop {
+        let all = batch.length(heads);
+        while *written < all {
             let slices = batch.slices(heads, *written);
-            if slices.is_empty() {
-                break;
-            }
             *written += write(self.stream, self.timer, self.leaving, &slices).await?;
         }
         self.send_rest().await

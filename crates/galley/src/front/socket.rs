@@ -4,6 +4,7 @@
 //! complete when [`Socket::send_rest`] has nothing left. A plain socket keeps nothing back, and is the only one that can be
 //! given a file's bytes by the kernel ([`Socket::write_direct`]).
 
+use std::future::poll_fn;
 use std::io::{self, BufRead, IoSlice, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
@@ -36,18 +37,20 @@ impl Socket {
 
     /// Waits until there may be something to read. Cancel-safe.
     pub(super) async fn readable(&self) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.readable().await,
-            Self::Unix(stream) => stream.readable().await,
+        // One task reads here, so the library need not keep a list of those who wait.
+        poll_fn(|cx| match self {
+            Self::Tcp(stream) => stream.poll_read_ready(cx),
+            Self::Unix(stream) => stream.poll_read_ready(cx),
             Self::Tls(stream) => {
                 let (tcp, session) = stream.get_ref();
                 // What was decrypted with the last read, or the farewell: the kernel has nothing to say about them.
                 if !session.wants_read() {
-                    return Ok(());
+                    return Poll::Ready(Ok(()));
                 }
-                tcp.readable().await
+                tcp.poll_read_ready(cx)
             }
-        }
+        })
+        .await
     }
 
     /// Reads what is there behind what is in `input`, which has room: how many bytes, 0 at the end. Cancel-safe.

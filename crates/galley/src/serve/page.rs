@@ -19,7 +19,6 @@ use galley_store::disk::Pieces;
 use galley_store::entry::Entry;
 use galley_store::fill::{FillHead, FillReader};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use smallvec::SmallVec;
 
 use super::answer::{Answer, Body, Fields};
 use super::exchange::Exchange;
@@ -89,14 +88,12 @@ pub(super) fn coded(facts: &Facts, entry: &Entry) -> Option<usize> {
         return None;
     }
     let is_part = facts.range().is_some();
-    let usable = entry
-        .coded()
-        .iter()
-        .filter(|coded| coded.is_given || !is_part);
-    let mut available: SmallVec<[Coding; 4]> = SmallVec::new();
-    available.push(Coding::Identity);
-    available.extend(usable.map(|coded| coded.coding));
-    let best = facts.codings().best(&available)?;
+    let is_there = |coding: Coding| {
+        let mut all = entry.coded().iter();
+        coding == Coding::Identity
+            || all.any(|coded| coded.coding == coding && (coded.is_given || !is_part))
+    };
+    let best = facts.codings().best_of(is_there)?;
     entry.coded().iter().position(|coded| coded.coding == best)
 }
 
