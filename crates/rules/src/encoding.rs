@@ -61,7 +61,13 @@ pub struct Codings {
 impl Codings {
     /// Takes in one `Accept-Encoding` line. Where a coding is named twice, the smaller weight counts.
     pub fn read(&mut self, accept_encoding_line: &[u8]) {
-        // Browsers say no weights.
+        if *self == Self::default()
+            && let Some(codings) = Self::of_browser(accept_encoding_line)
+        {
+            *self = codings;
+            return;
+        }
+        // Few say weights.
         let is_weighted = accept_encoding_line.contains(&b';');
         for member in accept_encoding_line.split(|&byte| byte == b',') {
             let found = if is_weighted {
@@ -81,6 +87,22 @@ impl Codings {
             };
             *slot = Some(slot.map_or(weight, |before| before.min(weight)));
         }
+    }
+
+    /// What the line of a browser says, known by sight: in plain, and the older and the newer ones over TLS.
+    fn of_browser(line: &[u8]) -> Option<Self> {
+        let (brotli, zstd) = match line {
+            b"gzip, deflate" => (None, None),
+            b"gzip, deflate, br" => (Some(MOST_WELCOME), None),
+            b"gzip, deflate, br, zstd" => (Some(MOST_WELCOME), Some(MOST_WELCOME)),
+            _ => return None,
+        };
+        Some(Self {
+            gzip: Some(MOST_WELCOME),
+            brotli,
+            zstd,
+            ..Self::default()
+        })
     }
 
     /// The most welcome of `available`: by weight, then by [`Coding::BY_DENSITY`]. `None`: the client refuses all.
@@ -230,6 +252,23 @@ mod tests {
         ];
         for (lines, wanted) in table {
             assert_eq!(codings(lines).best(ALL), *wanted, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn browsers_are_read_as_others_are() {
+        for line in [
+            "gzip, deflate",
+            "gzip, deflate, br",
+            "gzip, deflate, br, zstd",
+        ] {
+            assert!(Codings::of_browser(line.as_bytes()).is_some());
+            // White space that means nothing.
+            assert_eq!(codings(&[line]), codings(&[&format!("{line} ")]), "{line}");
+            assert_eq!(
+                codings(&["gzip;q=0.5", line]),
+                codings(&[line, "gzip;q=0.5"])
+            );
         }
     }
 

@@ -39,7 +39,8 @@ fn is_auth_cookie(name: &[u8]) -> bool {
 
 /// Whether a query parameter only tells analytics where a visitor came from. `name` is decoded.
 pub fn is_tracking(name: &[u8]) -> bool {
-    TRACKING.contains(name)
+    // Nearly all that visitors bring.
+    name.starts_with(b"utm_") || TRACKING.contains(name)
 }
 
 /// Whether a query parameter sends the request past the cache. `variable` is the name that PHP gives it.
@@ -125,7 +126,10 @@ mod tests {
         }
         assert!(BYPASS_SEGMENTS.is_sorted_by(|a, b| a < b));
         // By length they are told from others.
-        let is_known = |segment: &&[u8]| is_bypass_path(&[b"/", *segment].concat());
+        let is_known = |segment: &&[u8]| {
+            is_bypass_path(&[b"/", *segment].concat())
+                && is_bypass_path(&[b"/a/", *segment, b"/b"].concat())
+        };
         assert!(BYPASS_SEGMENTS.iter().all(is_known));
     }
 
