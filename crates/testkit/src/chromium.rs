@@ -48,6 +48,19 @@ impl Chromium {
     /// # Errors
     /// [`Trouble::Missing`] when it is not installed.
     pub fn start(dir: &Path) -> Result<Self, Trouble> {
+        Self::launch(dir, None)
+    }
+
+    /// The same for one that takes certificates with a certain key for good, whoever has signed them. `pin`: the SHA-256 of
+    /// its `SubjectPublicKeyInfo` in base64, as in RFC 7469 section 2.4.
+    pub fn start_trusting(dir: &Path, pin: &str) -> Result<Self, Trouble> {
+        Self::launch(
+            dir,
+            Some(format!("--ignore-certificate-errors-spki-list={pin}")),
+        )
+    }
+
+    fn launch(dir: &Path, further: Option<String>) -> Result<Self, Trouble> {
         fs::create_dir_all(dir).during(format_args!("make {}", dir.display()))?;
         let log = dir.join("chromium.log");
         let (orders_in, orders) = std::io::pipe().during("make a pipe")?;
@@ -58,6 +71,7 @@ impl Chromium {
             .args(["-c", r#"exec "$@" 3<&2 4>&1 >>"$LOG" 2>&1"#, "sh"])
             .arg(place::program(&["chromium", "chromium-browser"])?)
             .args(FLAGS)
+            .args(further)
             .arg(format!("--user-data-dir={}", dir.join("profile").display()));
         if account::runs_as_root() {
             command.arg("--no-sandbox");

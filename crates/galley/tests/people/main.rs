@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
 
 mod browser;
+mod http2;
 mod install;
 mod pages;
 mod stack;

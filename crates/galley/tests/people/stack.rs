@@ -1,16 +1,21 @@
 //! A running WordPress with the plugin in it, put there by the command that people use.
 
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fs, net::SocketAddr};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use galley_testkit::client::{Browser, Request, Response};
 use galley_testkit::{
     FpmOptions, Galley, MariaDb, Options, PhpFpm, Scratch, WordPress, wordpress_from_template,
 };
+use rcgen::{CertifiedKey, PublicKeyData as _, generate_simple_self_signed};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 /// Browsers take it for this machine without being told.
 pub const HOST: &str = "localhost";
@@ -35,6 +40,10 @@ pub struct Stack {
     _fpm: PhpFpm,
     _database: MariaDb,
     pub wordpress: WordPress,
+    /// What a browser must be told to take the site's certificate, which nobody has signed.
+    pub pin: String,
+    /// The access log.
+    pub access: PathBuf,
     /// What the installation said.
     pub installed: Value,
     _scratch: Scratch,
@@ -58,10 +67,14 @@ impl Stack {
         let fpm = PhpFpm::start(&scratch.join("upstream"), &fpm).unwrap();
         let dir = scratch.dir("galley").unwrap();
         let config = dir.join("galley.toml");
+        let pin = certify(&dir);
+        let access = dir.join("access.log");
         let text = format!(
-            "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{}\"\n[cache]\nmemory = \"64MiB\"\n\
-             [log]\naccess = \"off\"\n[[site]]\nhosts = [\"{HOST}\"]\nroot = \"{}\"\nphp = \"{}\"\n",
+            "[server]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{}\"\n[cache]\nmemory = \"64MiB\"\n\
+             [log]\naccess = \"{}\"\n[[site]]\nhosts = [\"{HOST}\"]\nroot = \"{}\"\nphp = \"{}\"\n\
+             https_redirect = false\ntls = {{ cert = \"site.pem\", key = \"site.key\" }}\n",
             dir.join("admin.sock").display(),
+            access.display(),
             wordpress.root.display(),
             fpm.address()
         );
@@ -75,6 +88,8 @@ impl Stack {
             _fpm: fpm,
             _database: database,
             wordpress,
+            pin,
+            access,
             installed,
             _scratch: scratch,
         }
@@ -91,6 +106,14 @@ impl Stack {
 
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.authority())
+    }
+
+    /// The same over TLS.
+    pub fn tls_url(&self, path: &str) -> String {
+        let urls = self.galley.urls();
+        let url = urls.iter().find_map(|url| url.strip_prefix("https://"));
+        let addr: SocketAddr = url.expect("a listener for TLS").parse().unwrap();
+        format!("https://{HOST}:{}{path}", addr.port())
     }
 
     /// An anonymous visitor's request.
@@ -178,4 +201,15 @@ pub fn between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {
     let found = text.split_once(before);
     let (_, rest) = found.unwrap_or_else(|| panic!("no `{before}` in\n{text}"));
     rest.split_once(after).unwrap().0
+}
+
+/// Writes a certificate for the host and its key; gives the key's pin (RFC 7469 section 2.4).
+fn certify(dir: &Path) -> String {
+    let made = generate_simple_self_signed([HOST.to_owned()]).unwrap();
+    let CertifiedKey { cert, signing_key } = made;
+    let key = dir.join("site.key");
+    fs::write(dir.join("site.pem"), cert.pem()).unwrap();
+    fs::write(&key, signing_key.serialize_pem()).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    STANDARD.encode(Sha256::digest(signing_key.subject_public_key_info()))
 }
