@@ -49,6 +49,7 @@ pub(super) struct Running {
     fpm: Option<PhpFpm>,
     apache: Option<u32>,
     addr: SocketAddr,
+    tls_addr: SocketAddr,
 }
 
 /// A contender that could not be started, and why.
@@ -130,9 +131,10 @@ impl Field {
                 Backend::PhpFpm => Some(fpm(stand, &dir)?),
                 Backend::None | Backend::Apache => None,
             };
-            let port = program::free_port()?;
-            let addr = SocketAddr::from(([127, 0, 0, 1], port));
-            let words = self.words(stand, &dir, port, fpm.as_ref())?;
+            let ports = (program::free_port()?, program::free_port()?);
+            let [addr, tls_addr] =
+                [ports.0, ports.1].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+            let words = self.words(stand, &dir, ports, fpm.as_ref())?;
             prepare(stand, contender, &dir, &words)?;
             let mut front = Program::start(&words.fill_all(&contender.command)?, &dir)?;
             front.wait_until_listening(addr)?;
@@ -145,6 +147,7 @@ impl Field {
                     .filter(|_| contender.backend == Backend::Apache)
                     .map(Apache::pid),
                 addr,
+                tls_addr,
             })
         })?
     }
@@ -154,7 +157,7 @@ impl Field {
         &self,
         stand: &Stand<'_>,
         dir: &Path,
-        port: u16,
+        (port, tls_port): (u16, u16),
         fpm: Option<&PhpFpm>,
     ) -> Result<Words, Complaint> {
         let text = |path: &Path| -> Result<String, Complaint> {
@@ -169,6 +172,9 @@ impl Field {
         words.set("xtask", text(&stand.place.xtask)?);
         words.set("host", &stand.plan.host);
         words.set("port", port);
+        words.set("tls_port", tls_port);
+        words.set("certificate", text(&stand.certificate.file)?);
+        words.set("key", text(&stand.certificate.key)?);
         words.set("slow", self.slow_addr);
         words.set("slow_port", self.slow_addr.port());
         words.set("php_workers", stand.plan.php_workers);
@@ -192,6 +198,11 @@ impl Running {
     /// Where clients ask.
     pub(super) fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// The same over TLS, where it listens there.
+    pub(super) fn tls_addr(&self) -> SocketAddr {
+        self.tls_addr
     }
 
     /// The processes that all of its processes hang below; the database is not among them.

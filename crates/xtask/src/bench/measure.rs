@@ -11,7 +11,9 @@ use galley_testkit::client::Connection;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ab, check,
+    ab,
+    certificate::Certificate,
+    check,
     contender::{Field, Place, Running},
     figure::{Figure, Figures},
     interrupt::Interrupt,
@@ -20,6 +22,7 @@ use super::{
     plan::{Contender, Plan, Scenario},
     processes::{self, Tree},
     question::Question,
+    secured,
     site::Site,
     stampede,
 };
@@ -31,6 +34,8 @@ pub(super) struct Stand<'a> {
     pub(super) plan: &'a Plan,
     pub(super) site: &'a Site,
     pub(super) place: &'a Place,
+    /// What everybody shows over TLS.
+    pub(super) certificate: &'a Certificate,
     pub(super) interrupt: &'a Interrupt,
     /// For files of the client.
     pub(super) dir: &'a Path,
@@ -145,6 +150,9 @@ fn of(
 ) -> Result<Sample, Complaint> {
     if let Some(state) = one.scenario.stampede {
         return stampede::measure(stand, running, one, state);
+    }
+    if let Some(spoken) = one.scenario.tls {
+        return secured::measure(stand, running, one, &question, spoken);
     }
     let question = ready(stand, running, one, question)?;
     let answer = first(stand, running, &question)?;

@@ -6,6 +6,7 @@
 //! others go on.
 
 mod ab;
+mod certificate;
 mod chart;
 mod check;
 mod contender;
@@ -24,6 +25,7 @@ mod progress;
 mod question;
 mod readme;
 mod report;
+mod secured;
 mod site;
 mod spread;
 mod stampede;
@@ -43,6 +45,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub(crate) use self::plan::Misuse;
 use self::{
+    certificate::Certificate,
     contender::{Field, Place},
     interrupt::Interrupt,
     machine::Machine,
@@ -136,10 +139,12 @@ fn measured(arguments: &Arguments, plan: &Plan) -> Result<Report, Complaint> {
     words.set("galley", place.galley.display());
     let machine = Machine::look(plan, &words, &place.cores)?;
     let client = measure::client_dir(scratch.path())?;
+    let certificate = Certificate::make(scratch.path(), &plan.host)?;
     let stand = Stand {
         plan,
         site: &site,
         place: &place,
+        certificate: &certificate,
         interrupt: &interrupt,
         dir: &client,
     };

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, fs, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use super::figure::Figure;
+use super::{figure::Figure, load::Spoken};
 
 /// Everything that one run needs to know.
 #[derive(Debug)]
@@ -127,6 +127,14 @@ pub(super) struct Scenario {
     /// A new connection for each request.
     #[serde(default)]
     pub(super) close: bool,
+    /// Over TLS, and what is spoken there; none: HTTP/1.1 in plain.
+    pub(super) tls: Option<Spoken>,
+    /// Requests under way on each connection (HTTP/2).
+    #[serde(default = "single")]
+    pub(super) streams: usize,
+    /// With `close`: each connection resumes the session of one before.
+    #[serde(default)]
+    pub(super) resumed: bool,
     /// The request names the validator of the answer before.
     #[serde(default)]
     pub(super) conditional: bool,
@@ -178,6 +186,7 @@ pub(super) struct Beside {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Page {
     Thirteen,
+    Ten,
     Post,
     Hello,
     Image,
@@ -380,6 +389,10 @@ impl std::error::Error for Misuse {}
 
 fn hundred() -> usize {
     100
+}
+
+fn single() -> usize {
+    1
 }
 
 fn get() -> String {

@@ -53,6 +53,7 @@ impl Site {
         let index = root.join("index.php");
         let own = fs::read_to_string(&index)?;
         fs::write(&index, own.replacen("<?php", FRONT, 1))?;
+        fs::write(root.join("ten.txt"), ten())?;
         fs::write(root.join("thirteen.html"), THIRTEEN)?;
         fs::write(root.join("image.jpg"), noise(IMAGE_BYTES))?;
         fs::write(root.join("large.bin"), noise(LARGE_BYTES))?;
@@ -64,6 +65,8 @@ impl Site {
         for name in ["thirteen.html", "image.jpg", "large.bin"] {
             fs::hard_link(root.join(name), statics.join(name))?;
         }
+        fs::create_dir_all(statics.join("ten"))?;
+        fs::write(statics.join("ten/index.html"), ten())?;
         Ok(Self {
             database,
             root,
@@ -92,6 +95,7 @@ impl Site {
     pub(super) fn target(&self, page: Page) -> &str {
         match page {
             Page::Thirteen => "/thirteen.html",
+            Page::Ten => "/ten/",
             Page::Post => &self.post,
             Page::Hello => "/hello/",
             Page::Image => "/image.jpg",
@@ -110,6 +114,7 @@ impl Site {
             |marks: &[&str]| Expected::Marks(marks.iter().map(|mark| (*mark).to_owned()).collect());
         Ok(match page {
             Page::Thirteen => Expected::Bytes(THIRTEEN.to_vec()),
+            Page::Ten => Expected::Bytes(ten()),
             Page::Post => marks(&[&self.post_mark, "</html>"]),
             Page::Hello => Expected::Bytes(HELLO.to_vec()),
             Page::Image => Expected::Bytes(fs::read(self.root.join("image.jpg"))?),
@@ -168,25 +173,45 @@ fn noise(count: usize) -> Vec<u8> {
     bytes
 }
 
+/// A page that does not compress well, of exactly 10,240 bytes.
+fn ten() -> Vec<u8> {
+    let (head, tail) = (
+        &b"<!doctype html><html><body><p>"[..],
+        &b"</p></body></html>\n"[..],
+    );
+    let text = noise(TEN_BYTES - head.len() - tail.len());
+    let letters = text.iter().map(|byte| b'A' + byte % 26);
+    head.iter()
+        .copied()
+        .chain(letters)
+        .chain(tail.iter().copied())
+        .collect()
+}
+
 /// One of the newer posts, always the same.
 const FIND_POST: &str = "$post = get_posts( array( 'numberposts' => 1, 'offset' => 4 ) )[0]; \
      echo wp_make_link_relative( get_permalink( $post ) ), ' ', $post->ID;";
 /// As long as the answers of the published comparison were.
 const HELLO: &[u8] = b"<html><body>Hello World!</body></html>\n";
 const THIRTEEN: &[u8] = b"Hello, World\n";
+const TEN_BYTES: usize = 10_240;
 const IMAGE_BYTES: usize = 1_000_000;
 const LARGE_BYTES: usize = 120_000_000;
 const COUNT: &str = "stampede.log";
 /// In front of WordPress's own index.php: pages of the bench have addresses as WordPress's pages have, so that every contender
 /// takes them for such, but do not need all of WordPress.
 const FRONT: &str = "<?php
-if ( preg_match( '~^/(hello|pages|stampede)/~', $_SERVER['REQUEST_URI'], $bench ) ) {
+if ( preg_match( '~^/(hello|pages|stampede|ten)/~', $_SERVER['REQUEST_URI'], $bench ) ) {
     require __DIR__ . '/bench-' . $bench[1] . '.php';
     exit;
 }
 ";
 /// They say how long they live, since not every contender invents a lifetime.
-const SCRIPTS: [(&str, &str); 3] = [
+const SCRIPTS: [(&str, &str); 4] = [
+    (
+        "bench-ten.php",
+        "<?php header( 'Cache-Control: public, max-age=3600' ); readfile( __DIR__ . '/ten.txt' );\n",
+    ),
     (
         "bench-hello.php",
         "<?php header( 'Cache-Control: public, max-age=3600' ); echo '<html><body>Hello World!</body></html>', \"\\n\";\n",

@@ -10,13 +10,17 @@ mod ask;
 mod chunks;
 mod client;
 mod connection;
+mod secured;
 mod seen;
+mod speak;
 mod stream;
 
 pub(super) use self::{
     answer::Coding,
     ask::{Ask, Asks, Order, Wanted, Zipf},
     client::{Client, Until},
+    secured::{Door, Secured},
     seen::Seen,
+    speak::Spoken,
     stream::{Lasting, Spec},
 };
