@@ -160,6 +160,11 @@ impl Compiled {
         self.mask & mask_of(name.as_str()) != 0 && self.gone.contains(name)
     }
 
+    /// Whether any of the names whose bits these are may have to be left out: [`mask_of`].
+    pub fn may_touch(&self, mask: u64) -> bool {
+        self.mask & mask != 0
+    }
+
     /// Whether any of these has to be left out.
     pub fn touches(&self, fields: &HeaderMap) -> bool {
         self.gone.iter().any(|name| fields.contains_key(name))
@@ -192,10 +197,10 @@ impl Compiled {
 
     /// Stored lines without those that are to be left out; `mask` is that of all their names. As a rule one slice: all.
     pub fn left<'l>(&'l self, lines: &'l [u8], mask: u64) -> Left<'l> {
-        let gone = if mask & self.mask == 0 {
-            &[]
-        } else {
+        let gone = if self.may_touch(mask) {
             self.gone.as_slice()
+        } else {
+            &[]
         };
         Left { rest: lines, gone }
     }

@@ -21,6 +21,7 @@ pub struct Lines {
     all: usize,
     of_not_modified: usize,
     is_dated: bool,
+    is_framed: bool,
     mask: u64,
 }
 
@@ -38,6 +39,11 @@ impl Lines {
     /// Whether `Date` is among them; it then is in both.
     pub fn is_dated(&self) -> bool {
         self.is_dated
+    }
+
+    /// Whether the map has fields of framing, which have no line.
+    pub fn is_framed(&self) -> bool {
+        self.is_framed
     }
 
     /// The bits of all names in them: a name whose bit is not there has no line.
@@ -67,6 +73,7 @@ pub(crate) fn compact(fields: &HeaderMap) -> (HeaderMap, Lines) {
     let mut buffer = BytesMut::with_capacity(size.sum());
     let mut lines = Lines {
         is_dated: fields.contains_key(header::DATE),
+        is_framed: !unframed.is_empty(),
         mask: fields
             .keys()
             .fold(0, |all, name| all | mask_of(name.as_str())),

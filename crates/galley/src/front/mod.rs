@@ -38,7 +38,7 @@ use crate::telemetry::counters::CoreCounters;
 use crate::telemetry::errors::Seldom;
 use crate::tls::Acceptor;
 use io::HttpDate;
-use pool::Pool;
+use pool::{Pool, Spare};
 pub use speed::Speed;
 use timer::{SWEEP, Timers};
 
@@ -115,6 +115,7 @@ struct Core {
     room: RefCell<lane::Room>,
     /// Buffers of idle connections.
     pool: Rc<Pool>,
+    spare: Rc<Spare>,
     logs: RefCell<Vec<LogWriter>>,
     counters: CoreCounters,
     /// Start of the core's request ids.
@@ -152,6 +153,7 @@ async fn run(spec: Spec) {
         wall: Cell::new((Instant::now(), clock.wall())),
         room: RefCell::default(),
         pool: Rc::default(),
+        spare: Rc::default(),
         logs: RefCell::new(spec.logs),
         counters: spec.counters,
         id_prefix: format!("{}{:x}-", spec.id_prefix, spec.index),

@@ -35,15 +35,51 @@ impl Pool {
     }
 }
 
+/// One more buffer of each core: for what the answers of one turn of an HTTP/2 connection are put into before they leave. The
+/// turns of a core follow one another, so that it is always free, large enough after the first large turn, and warm.
+#[derive(Default)]
+pub(super) struct Spare(RefCell<Vec<u8>>);
+
+impl Spare {
+    /// The buffer, or an empty one where another connection has it.
+    pub(super) fn take(&self) -> Vec<u8> {
+        self.0.take()
+    }
+
+    /// Gives it back.
+    pub(super) fn give(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        let mut kept = self.0.borrow_mut();
+        if buffer.capacity() > kept.capacity() && buffer.capacity() <= LARGEST_SPARE {
+            *kept = buffer;
+        }
+    }
+}
+
 /// Buffers that wait at most: connections of one core that are busy at one moment.
 const MOST: usize = 64;
 
 /// A buffer that grew beyond this goes back to the system.
 const LARGEST: usize = 64 * 1024;
 
+/// The same of the spare one: twice what a turn collects, since a buffer doubles as it grows.
+const LARGEST_SPARE: usize = 320 * 1024;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_spare_buffer_is_the_largest_within_bounds() {
+        let spare = Spare::default();
+        assert_eq!(spare.take().capacity(), 0);
+        spare.give(b"old".repeat(100));
+        spare.give(b"small".to_vec());
+        spare.give(Vec::with_capacity(LARGEST_SPARE + 1));
+        let kept = spare.take();
+        assert!(kept.is_empty() && (300..LARGEST_SPARE).contains(&kept.capacity()));
+        assert_eq!(spare.take().capacity(), 0);
+    }
 
     #[test]
     fn buffers_go_round_empty_and_within_bounds() {

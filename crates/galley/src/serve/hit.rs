@@ -194,9 +194,14 @@ impl Hit {
         }
     }
 
-    /// The bits of all names in the stored lines: [`galley_rules::headers::mask_of`].
+    /// The bits of all names in the stored fields and lines: [`galley_rules::headers::mask_of`].
     pub fn mask(&self) -> u64 {
         self.all_lines().mask()
+    }
+
+    /// Whether the stored fields tell of framing, which the stored lines never do.
+    pub fn is_framed(&self) -> bool {
+        self.all_lines().is_framed()
     }
 
     /// Whether the stored lines say when it was composed.

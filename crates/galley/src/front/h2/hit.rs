@@ -172,10 +172,12 @@ fn fields(hit: &Hit, (changes, scheme): (&Compiled, Scheme), date: HttpDate) -> 
         fields
     } else {
         let mut fields = stored.clone();
-        strip(&mut fields);
+        if hit.is_framed() {
+            strip(&mut fields);
+        }
         fields
     };
-    if changes.touches(&fields) {
+    if changes.may_touch(hit.mask()) && changes.touches(&fields) {
         fields = changes.stripped(&fields);
     }
     if hit.is_immutable() && !changes.drops(&header::CACHE_CONTROL) {

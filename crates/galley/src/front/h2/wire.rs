@@ -15,6 +15,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::ledger::Ledger;
+use crate::front::pool::Spare;
 use crate::front::timer::Timers;
 
 /// The socket with what waits on both sides of it.
@@ -33,13 +34,18 @@ pub(super) struct Wire<S> {
     pub(super) written: u64,
     pub(super) ledger: Ledger,
     timers: Rc<Timers>,
+    spare: Rc<Spare>,
 }
 
 /// The library's hold on it.
 pub(super) struct Half<S>(pub(super) Rc<RefCell<Wire<S>>>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
-    pub(super) fn new(stream: S, begun: BytesMut, timers: Rc<Timers>) -> Self {
+    pub(super) fn new(
+        stream: S,
+        begun: BytesMut,
+        (timers, spare): (Rc<Timers>, Rc<Spare>),
+    ) -> Self {
         Self {
             stream,
             begun,
@@ -50,6 +56,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             written: 0,
             ledger: Ledger::new(timers.now_ms()),
             timers,
+            spare,
         }
     }
 
@@ -66,7 +73,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     /// Gives the memory back that nothing waits in.
     pub(super) fn rest(&mut self) {
         if self.out.is_empty() {
-            self.out = Vec::new();
+            self.spare.give(std::mem::take(&mut self.out));
         }
     }
 
@@ -140,11 +147,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             }
         }
         let now_ms = self.timers.now_ms();
+        if self.out.capacity() == 0 {
+            self.out = self.spare.take();
+        }
+        let count = pieces.iter().map(|piece| piece.len()).sum();
+        self.out.reserve(count);
         for piece in pieces {
             self.ledger.send(piece, now_ms);
             self.out.extend_from_slice(piece);
         }
-        Poll::Ready(Ok(pieces.iter().map(|piece| piece.len()).sum()))
+        Poll::Ready(Ok(count))
     }
 }
 
