@@ -10,6 +10,7 @@ pub mod sockets;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use rustix::ioctl::{Getter, Opcode, ioctl};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -45,6 +46,26 @@ pub fn lower_priority() {
 
 /// Of 19: it still gets on while others work.
 const LOW_PRIORITY: i32 = 10;
+
+/// How many processes of this machine run or could run at this moment, less the calling thread, and how many processors it has;
+/// `None` where `/proc` does not tell.
+pub fn running_processes() -> Option<(usize, usize)> {
+    static PROCESSORS: OnceLock<Option<usize>> = OnceLock::new();
+    let processors = *PROCESSORS.get_or_init(|| {
+        // All of the machine's: what runs is counted over all of them.
+        let text = std::fs::read_to_string("/proc/stat").ok()?;
+        let rows = text.lines().filter(|line| line.starts_with("cpu"));
+        Some(rows.count().saturating_sub(1).max(1))
+    });
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    Some((running_of(&text)?.saturating_sub(1), processors?))
+}
+
+/// The fourth field of `/proc/loadavg` is `RUNNING/ALL` (`proc_loadavg(5)`).
+fn running_of(loadavg: &str) -> Option<usize> {
+    let field = loadavg.split_ascii_whitespace().nth(3)?;
+    field.split('/').next()?.parse().ok()
+}
 
 /// How many cores this process may use (cgroup quotas counted).
 pub fn cores() -> usize {
@@ -113,6 +134,16 @@ mod tests {
         let limit = getrlimit(Resource::Nofile);
         assert_eq!(limit.current, limit.maximum);
         assert_eq!(limit.current.unwrap_or(UNLIMITED_DESCRIPTORS), raised);
+    }
+
+    #[test]
+    fn running_processes_are_told() {
+        assert_eq!(running_of("0.39 0.84 1.54 3/412 9731\n"), Some(3));
+        for text in ["", "0.1 0.2 0.3", "0.1 0.2 0.3 x/1 2", "0.1 0.2 0.3 / 2"] {
+            assert_eq!(running_of(text), None, "{text}");
+        }
+        let (_, processors) = running_processes().unwrap();
+        assert!(processors >= cores());
     }
 
     #[test]

@@ -2,12 +2,13 @@
 //!
 //! A request that finds a place free and nobody waiting goes in; the others wait in a [`Queue`](super::queue) that says who is
 //! next, for as long as [`Patience`](super::patience) lets them, while [`Adaptive`](super::adaptive) says how many places there
-//! are. One compositor thread owns all of it, for all cores. A place is given back when its [`Place`] is dropped, wherever
+//! are and [`Holders`](super::room) who may have one. One compositor thread owns all of it, for all cores. A place is given back when its [`Place`] is dropped, wherever
 //! that happens; a place that was given to somebody who has just left goes to the next.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use galley_store::fill::Failure;
 use tokio::sync::oneshot;
@@ -18,6 +19,8 @@ use super::adaptive::Adaptive;
 use super::gauge::Gauge;
 use super::patience::{Look, Patience};
 use super::queue::{Joined, Queue, Ticket, Who};
+use super::room::{Holders, May, Processors, processors};
+use crate::sys;
 
 /// A number of places and a bounded line in front of them.
 pub(super) struct Limit(Rc<Shared>);
@@ -26,10 +29,14 @@ struct Shared {
     state: RefCell<State>,
     spec: PoolSpec,
     gauge: Arc<Gauge>,
+    /// Somebody who waits looks now and then whether processors are free for those who are held back.
+    is_watched: Cell<bool>,
 }
 
 struct State {
-    taken: usize,
+    holders: Holders,
+    /// A place was free at the last look, and was left to others.
+    is_held_back: bool,
     queue: Queue<Waker>,
     patience: Patience,
     adaptive: Adaptive,
@@ -44,8 +51,8 @@ struct Waker {
 
 #[derive(Debug)]
 enum Verdict {
-    /// A place is taken in its name.
-    Come,
+    /// A place is taken in this name: its own, or that of somebody who wanted the same.
+    Come(Who),
     /// It had to give way.
     Leave,
 }
@@ -57,6 +64,7 @@ pub struct Turn(Cell<Option<Ticket>>);
 /// One place; dropping it lets the next in.
 pub struct Place {
     limit: Rc<Shared>,
+    who: Who,
     asked: Cell<Option<Instant>>,
 }
 
@@ -64,21 +72,23 @@ impl Limit {
     pub(super) fn new(spec: &PoolSpec, gauge: &Arc<Gauge>) -> Self {
         Self(Rc::new(Shared {
             state: RefCell::new(State {
-                taken: 0,
+                holders: Holders::default(),
+                is_held_back: false,
                 queue: Queue::new(spec.queue),
                 patience: Patience::new(spec.queue_timeout),
                 adaptive: Adaptive::new(spec.most()),
             }),
             spec: spec.clone(),
             gauge: Arc::clone(gauge),
+            is_watched: Cell::new(false),
         }))
     }
 
     /// Waits for a place. Cancel-safe: who leaves holds nothing and stands nowhere.
     pub(super) async fn enter(&self, who: Who, turn: &Turn) -> Result<Place, Failure> {
-        if self.0.take_free() {
+        if self.0.take_free(who) {
             self.0.gauge.let_in(who.class);
-            return Ok(self.0.place());
+            return Ok(self.0.place(who));
         }
         let (verdict, mut told) = oneshot::channel();
         let ticket = self.0.join(who, verdict)?;
@@ -95,17 +105,20 @@ impl Limit {
             let Look::Again(at) = look else {
                 break Verdict::Leave;
             };
-            match timeout_at(at, &mut *waiting.told).await {
+            let watch = self.0.watch();
+            let next = watch.as_ref().map_or(at, |watch| at.min(watch.until));
+            match timeout_at(next, &mut *waiting.told).await {
                 Ok(Ok(verdict)) => break verdict,
                 Ok(Err(_closed)) => break Verdict::Leave,
+                Err(_elapsed) if next < at => self.0.let_in(sys::running_processes),
                 Err(_elapsed) => look = self.0.look(ticket, joined),
             }
         };
         turn.0.set(None);
         match verdict {
-            Verdict::Come => {
+            Verdict::Come(who) => {
                 waiting.is_over = true;
-                Ok(self.0.place())
+                Ok(self.0.place(who))
             }
             Verdict::Leave => {
                 drop(waiting);
@@ -127,7 +140,11 @@ impl Limit {
     /// Places taken, requests waiting, places that there are.
     pub(super) fn load(&self) -> (usize, usize, usize) {
         let state = self.0.state.borrow();
-        (state.taken, state.queue.len(), state.adaptive.limit())
+        (
+            state.holders.all(),
+            state.queue.len(),
+            state.adaptive.limit(),
+        )
     }
 
     /// Begins small after an outage.
@@ -140,20 +157,25 @@ impl Limit {
 
 impl Shared {
     /// Takes a place, where one is free and nobody waits for it.
-    fn take_free(&self) -> bool {
+    fn take_free(&self, who: Who) -> bool {
         let mut state = self.state.borrow_mut();
         state.adaptive.allow(self.spec.most());
-        let is_free = state.queue.len() == 0 && state.taken < state.adaptive.limit();
+        let limit = state.adaptive.limit();
+        let may = state
+            .holders
+            .may(who, Duration::ZERO, limit, Processors::Busy);
+        let is_free = state.queue.len() == 0 && may == May::Enter;
         if is_free {
-            state.taken += 1;
+            state.holders.take(who);
             self.tell(&state);
         }
         is_free
     }
 
-    fn place(self: &Rc<Self>) -> Place {
+    fn place(self: &Rc<Self>, who: Who) -> Place {
         Place {
             limit: Rc::clone(self),
+            who,
             asked: Cell::new(None),
         }
     }
@@ -182,34 +204,58 @@ impl Shared {
         }
     }
 
-    /// Gives free places to those who wait.
-    fn let_in(&self) {
+    /// Gives free places to those who wait. `running`: what says how many processes run, asked where somebody is held back.
+    fn let_in(&self, running: impl Fn() -> Option<(usize, usize)>) {
+        let mut free = Processors::Busy;
         loop {
             let mut state = self.state.borrow_mut();
             state.adaptive.allow(self.spec.most());
-            if state.taken >= state.adaptive.limit() {
-                return self.tell(&state);
-            }
-            let Some((_, who, waker)) = state.queue.pop() else {
-                return self.tell(&state);
+            let Some((who, waker)) = state.next(free) else {
+                let (is_held_back, looked) = (state.is_held_back, free);
+                self.tell(&state);
+                drop(state);
+                let (true, Processors::Busy) = (is_held_back, looked) else {
+                    return;
+                };
+                free =
+                    running().map_or(Processors::Busy, |(running, all)| processors(running, all));
+                if free == Processors::Busy {
+                    return;
+                }
+                continue;
             };
             let now = Instant::now();
             let more_wait = state.queue.len_of(who.class) > 0;
             state
                 .patience
                 .let_in(who.class, now - waker.joined, more_wait, now);
-            state.taken += 1;
+            state.holders.take(who);
             drop(state);
             self.gauge.let_in(who.class);
-            if waker.verdict.send(Verdict::Come).is_err() {
-                self.state.borrow_mut().taken -= 1;
+            if waker.verdict.send(Verdict::Come(who)).is_err() {
+                self.state.borrow_mut().holders.give_back(who);
+            } else if free == Processors::Spare {
+                // The one that was free is not any more.
+                return;
             }
         }
     }
 
+    /// Looks now and then in the place of a request that waits, where nobody does; `None`: there is nothing to look for.
+    fn watch(&self) -> Option<Watch<'_>> {
+        let is_wanted = self.state.borrow().is_held_back && !self.is_watched.get();
+        is_wanted.then(|| {
+            self.is_watched.set(true);
+            Watch {
+                limit: self,
+                until: Instant::now() + BETWEEN_LOOKS,
+            }
+        })
+    }
+
     fn look(&self, ticket: Ticket, joined: Instant) -> Look {
         // More places may be allowed since somebody last looked.
-        self.let_in();
+        self.let_in(|| None);
         let mut state = self.state.borrow_mut();
         let now = Instant::now();
         let Some(class) = state.queue.class_of(ticket) else {
@@ -231,15 +277,35 @@ impl Shared {
         self.gauge.set_retry_after(waits_s);
     }
 
-    fn give_back(&self) {
-        self.state.borrow_mut().taken -= 1;
-        self.let_in();
+    fn give_back(&self, who: Who) {
+        self.state.borrow_mut().holders.give_back(who);
+        self.let_in(|| None);
     }
 
     fn tell(&self, state: &State) {
-        self.gauge.set_requests(state.taken, state.queue.len());
+        let taken = state.holders.all();
+        self.gauge.set_requests(taken, state.queue.len());
         let limit = state.adaptive.limit();
         self.gauge.set_places(limit, self.spec.most());
+    }
+}
+
+impl State {
+    /// Takes the next one out of the queue, and notes whether a place stays free because who waits is held back.
+    fn next(&mut self, free: Processors) -> Option<(Who, Waker)> {
+        let (limit, now) = (self.adaptive.limit(), Instant::now());
+        let (holders, mut is_held_back) = (&self.holders, false);
+        let found = if holders.all() >= limit {
+            None
+        } else {
+            self.queue.pop(|who, waker| {
+                let may = holders.may(who, now - waker.joined, limit, free);
+                is_held_back |= may == May::HeldBack;
+                may == May::Enter
+            })
+        };
+        self.is_held_back = is_held_back;
+        found.map(|(_, who, waker)| (who, waker))
     }
 }
 
@@ -256,16 +322,28 @@ impl Place {
         };
         let now = Instant::now();
         let mut state = self.limit.state.borrow_mut();
-        let is_full = state.taken >= state.adaptive.limit();
+        let is_full = state.holders.are_full(state.adaptive.limit());
         state.adaptive.answered(now - asked, is_full, now);
         drop(state);
-        self.limit.let_in();
+        self.limit.let_in(|| None);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.limit.give_back();
+        self.limit.give_back(self.who);
+    }
+}
+
+/// Somebody who waits looks for all who are held back.
+struct Watch<'l> {
+    limit: &'l Shared,
+    until: Instant,
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.limit.is_watched.set(false);
     }
 }
 
@@ -283,14 +361,19 @@ impl Drop for Waiting<'_> {
             return;
         }
         let left = self.limit.state.borrow_mut().queue.leave(self.ticket);
-        if left.is_none() && matches!(self.told.try_recv(), Ok(Verdict::Come)) {
-            self.limit.give_back();
+        if left.is_none()
+            && let Ok(Verdict::Come(who)) = self.told.try_recv()
+        {
+            self.limit.give_back(who);
             return;
         }
         let state = self.limit.state.borrow();
         self.limit.tell(&state);
     }
 }
+
+/// Between two looks whether a processor has become free: shorter than a page, and hardly any work.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 pub(super) mod tests;

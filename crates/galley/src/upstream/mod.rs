@@ -18,6 +18,7 @@ mod limit;
 mod patience;
 mod queue;
 mod resolve;
+mod room;
 mod spec;
 pub mod switch;
 

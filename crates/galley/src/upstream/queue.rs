@@ -4,7 +4,8 @@
 //! pays for each place with a stride that is the shorter the larger its share, and who has paid least is next. A class that
 //! comes anew begins at what the others have paid by now, so nothing is saved up while away. Within a class the clients take
 //! turns (fair queueing, Nagle 1987, RFC 970), and a client's own requests stay in their order. So what a request waits for is
-//! how many *others* there are, never how much one of them has asked for.
+//! how many *others* there are, never how much one of them has asked for. Whoever may not be served at the moment is passed
+//! over and loses nothing by it.
 //!
 //! In a full queue a newcomer takes the place of the newest request of the client that has most waiting, in the class that is
 //! furthest above its share; where that is the newcomer's own, the newcomer is refused. Nobody thus fills the queue against
@@ -161,20 +162,30 @@ impl<T> Queue<T> {
         self.waiting.get(&ticket).map(|(who, _)| who.class)
     }
 
-    /// The next to be served.
-    pub(super) fn pop(&mut self) -> Option<(Ticket, Who, T)> {
-        let waiting = &self.waiting;
-        let line = self
+    /// The next to be served of those who `may` be; who may not keeps its turn.
+    pub(super) fn pop(&mut self, mut may: impl FnMut(Who, &T) -> bool) -> Option<(Ticket, Who, T)> {
+        let mut tried = Vec::new();
+        while let Some(line) = self
             .lines
             .iter_mut()
-            .filter(|line| line.waiting > 0)
-            .min_by_key(|line| line.paid)?;
-        self.paid = line.paid;
-        line.paid += STRIDE / line.class.share();
-        let ticket =
-            line.next(|ticket, who| waiting.get(&ticket).is_some_and(|(held, _)| *held == who))?;
-        let (who, waker) = self.waiting.remove(&ticket)?;
-        Some((ticket, who, waker))
+            .filter(|line| line.waiting > 0 && !tried.contains(&line.class))
+            .min_by_key(|line| line.paid)
+        {
+            let waiting = &self.waiting;
+            let of = |ticket: Ticket, who: Who| {
+                let found = waiting.get(&ticket).filter(|(held, _)| *held == who);
+                found.map(|(_, waker)| waker)
+            };
+            let Some(ticket) = line.next(of, &mut may) else {
+                tried.push(line.class);
+                continue;
+            };
+            self.paid = line.paid;
+            line.paid += STRIDE / line.class.share();
+            let (who, waker) = self.waiting.remove(&ticket)?;
+            return Some((ticket, who, waker));
+        }
+        None
     }
 
     fn enter_line(&mut self, who: Who, ticket: Ticket) {
@@ -298,27 +309,46 @@ impl Line {
         }
     }
 
-    /// The first living request of the client whose turn it is, which then stands at the end.
-    fn next(&mut self, is_of: impl Fn(Ticket, Who) -> bool) -> Option<Ticket> {
-        while let Some(network) = self.turns.pop_front() {
+    /// The first living request of the first client whose turn it is and who `may` be served; it then stands at the end.
+    /// `of`: what a living request of a client waits with.
+    fn next<'w, T: 'w>(
+        &mut self,
+        of: impl Fn(Ticket, Who) -> Option<&'w T>,
+        may: &mut impl FnMut(Who, &T) -> bool,
+    ) -> Option<Ticket> {
+        let mut at = 0;
+        while let Some(network) = self.turns.get(at).copied() {
             let who = Who {
                 class: self.class,
                 client: network,
             };
-            let found = self.clients.get_mut(&network).and_then(|client| {
-                std::iter::from_fn(|| client.tickets.pop_front()).find(|ticket| is_of(*ticket, who))
-            });
-            if found.is_some() {
-                self.left(network);
+            let Some(client) = self.clients.get_mut(&network) else {
+                self.turns.remove(at);
+                continue;
+            };
+            while let Some(dead) = client.tickets.front().copied()
+                && of(dead, who).is_none()
+            {
+                client.tickets.pop_front();
             }
+            let Some(first) = client.tickets.front().copied() else {
+                self.clients.remove(&network);
+                self.turns.remove(at);
+                continue;
+            };
+            if of(first, who).is_none_or(|waker| !may(who, waker)) {
+                at += 1;
+                continue;
+            }
+            client.tickets.pop_front();
+            self.left(network);
+            self.turns.remove(at);
             if self.waiting_of(network) > 0 {
                 self.turns.push_back(network);
             } else {
                 self.clients.remove(&network);
             }
-            if found.is_some() {
-                return found;
-            }
+            return Some(first);
         }
         None
     }

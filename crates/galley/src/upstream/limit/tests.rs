@@ -2,7 +2,6 @@
 
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use crate::upstream::{Address, PoolSpec, Target};
 use galley_rules::class::{Class, Network};
@@ -47,6 +46,15 @@ fn visitor(client: u32) -> Who {
 
 async fn enter(limit: &Limit, client: u32) -> Result<Place, Failure> {
     limit.enter(visitor(client), &Turn::default()).await
+}
+
+/// Who saves may have every place.
+async fn save(limit: &Limit) -> Result<Place, Failure> {
+    let who = Who {
+        class: Class::Editor,
+        client: Network::V4(1),
+    };
+    limit.enter(who, &Turn::default()).await
 }
 
 fn load(limit: &Limit) -> (usize, usize) {
@@ -144,11 +152,7 @@ async fn what_is_allowed_may_change_while_we_run() {
         ..spec(3, 10, TEN)
     };
     let limit = of(&spec);
-    let places = [
-        enter(&limit, 1).await,
-        enter(&limit, 1).await,
-        enter(&limit, 1).await,
-    ];
+    let places = [save(&limit).await, save(&limit).await, save(&limit).await];
     assert_eq!(
         limit.load(),
         (3, 0, 3),
@@ -158,19 +162,33 @@ async fn what_is_allowed_may_change_while_we_run() {
     let [first, second, third] = places;
     drop((first, second));
     assert_eq!(load(&limit), (1, 0));
-    let (fourth, ()) = tokio::join!(enter(&limit, 1), async {
+    let (fourth, ()) = tokio::join!(save(&limit), async {
         assert_eq!(load(&limit), (1, 1), "one is allowed, and it is taken");
         drop(third);
     });
     assert!(fourth.is_ok());
     live.store(2, Ordering::Relaxed);
-    let fifth = enter(&limit, 1).await;
+    let fifth = save(&limit).await;
     assert!(fifth.is_ok());
     // Who waits already comes in as well, though nobody leaves.
-    let (sixth, ()) = tokio::join!(enter(&limit, 1), async {
+    let (sixth, ()) = tokio::join!(save(&limit), async {
         live.store(3, Ordering::Relaxed);
     });
     assert!(sixth.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crawl_leaves_a_place_to_people() {
+    let limit = limit(3, 100);
+    let crawl = [enter(&limit, 1).await, enter(&limit, 1).await];
+    assert!(crawl.iter().all(Result::is_ok));
+    let began = Instant::now();
+    let (third, saved) = tokio::join!(enter(&limit, 1), async {
+        (save(&limit).await, began.elapsed())
+    });
+    assert!(third.is_err(), "it waits to the end");
+    assert!(saved.0.is_ok());
+    assert_eq!(saved.1, Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]

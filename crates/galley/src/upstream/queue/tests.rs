@@ -12,7 +12,7 @@ fn who(class: Class, client: u32) -> Who {
 }
 
 fn served(queue: &mut Queue<&'static str>) -> Vec<&'static str> {
-    std::iter::from_fn(|| queue.pop().map(|(_, _, name)| name)).collect()
+    std::iter::from_fn(|| queue.pop(|_, _| true).map(|(_, _, name)| name)).collect()
 }
 
 #[test]
@@ -37,11 +37,11 @@ fn a_newcomer_waits_for_others_and_not_for_what_one_of_them_asked() {
     for _ in 0..500 {
         queue.join(who(Class::Visitor, 1), "crawl");
     }
-    queue.pop();
+    queue.pop(|_, _| true);
     queue.join(who(Class::Visitor, 2), "reader");
     queue.join(who(Class::Editor, 3), "save");
     let first: Vec<_> = (0..3)
-        .filter_map(|_| queue.pop())
+        .filter_map(|_| queue.pop(|_, _| true))
         .map(|(_, _, name)| name)
         .collect();
     assert!(
@@ -60,14 +60,14 @@ fn classes_have_their_shares_and_none_is_saved_up() {
     };
     fill(&mut queue, Class::Visitor, 500);
     for _ in 0..300 {
-        queue.pop();
+        queue.pop(|_, _| true);
     }
     // Forged or not: a flood of editors gets its share beside the visitors, and no more.
     fill(&mut queue, Class::Editor, 500);
     fill(&mut queue, Class::Crawler, 500);
     let mut counts = BTreeMap::new();
     for _ in 0..250 {
-        let (_, who, _) = queue.pop().unwrap();
+        let (_, who, _) = queue.pop(|_, _| true).unwrap();
         *counts.entry(who.class.word()).or_insert(0) += 1;
     }
     for (class, wanted) in [("crawler", 50), ("editor", 100), ("visitor", 100)] {
@@ -107,7 +107,7 @@ fn many_clients_of_one_class_do_not_keep_another_class_out() {
         "{joined:?}"
     );
     let first: Vec<_> = (0..2)
-        .filter_map(|_| queue.pop())
+        .filter_map(|_| queue.pop(|_, _| true))
         .map(|(_, _, name)| name)
         .collect();
     assert!(first.contains(&"reader"), "{first:?}");
@@ -129,7 +129,7 @@ fn what_somebody_else_waits_for_leaves_the_line_of_the_crawl() {
     queue.promote(last, who(Class::Crawler, 1));
     assert_eq!(queue.class_of(last), Some(Class::Visitor));
     let first: Vec<_> = (0..2)
-        .filter_map(|_| queue.pop())
+        .filter_map(|_| queue.pop(|_, _| true))
         .map(|(_, _, name)| name)
         .collect();
     assert!(first.contains(&"wanted"), "{first:?}");
@@ -229,7 +229,7 @@ proptest! {
                     queue.promote(ticket, who(Class::ALL[class], client));
                 }
                 Step::Leave(_) | Step::Promote(..) => {}
-                Step::Pop => match queue.pop() {
+                Step::Pop => match queue.pop(|_, _| true) {
                     Some((_, _, number)) => prop_assert!(waiting.remove(&number).is_some()),
                     None => prop_assert!(waiting.is_empty()),
                 },
@@ -238,7 +238,7 @@ proptest! {
             let sum: usize = Class::ALL.iter().map(|class| queue.len_of(*class)).sum();
             prop_assert_eq!(sum, waiting.len());
         }
-        while let Some((_, _, number)) = queue.pop() {
+        while let Some((_, _, number)) = queue.pop(|_, _| true) {
             prop_assert!(waiting.remove(&number).is_some());
         }
         prop_assert!(waiting.is_empty());
@@ -261,7 +261,7 @@ proptest! {
             }
         }
         for _ in 0..already {
-            queue.pop();
+            queue.pop(|_, _| true);
         }
         let class = Class::ALL[class];
         queue.join(who(class, 99), true);
@@ -269,7 +269,7 @@ proptest! {
         let all: u64 = Class::ALL.iter().map(|class| class.share()).sum();
         let bound = (of_class + 2) * all.div_ceil(class.share()) + Class::ALL.len() as u64;
         let mut position = 0;
-        while let Some((_, _, is_ours)) = queue.pop() {
+        while let Some((_, _, is_ours)) = queue.pop(|_, _| true) {
             position += 1;
             if is_ours {
                 break;

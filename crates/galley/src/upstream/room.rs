@@ -1,0 +1,234 @@
+//! What of the free places a request may have: one is kept for people, and a crawl leaves the processor to others.
+//!
+//! Two rules beside the limit itself, both for those who only read:
+//!
+//! - *Kept free*: with three places or more, one is never given to readers, so that who logs in, saves or orders finds a place
+//!   at once and not after a page of somebody else's.
+//! - *Held back*: a client whose requests have stood in the queue for a while asks for more than the upstream can do. While all
+//!   processors of the machine are busy it has one place at a time: another would not give it more pages, but would take the
+//!   processor from hits, from the database and from the pages of others. Where PHP waits for something else, processors are
+//!   free, and it gets places one by one.
+//!
+//! Neither is known by a name or a cookie that could be forged to gain anything: a forger gains the place that is kept.
+//! Pure: whether processors are busy is an argument.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use galley_rules::class::{Class, Network};
+
+use super::queue::Who;
+
+/// Who has places.
+#[derive(Debug, Default)]
+pub(super) struct Holders {
+    all: usize,
+    readers: usize,
+    /// Readers' places by client; those without any are left out.
+    by_client: HashMap<Network, usize>,
+}
+
+/// Whether the machine has a processor to spare for somebody who is held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Processors {
+    /// All of them are busy, or nobody has looked.
+    Busy,
+    /// One is free.
+    Spare,
+}
+
+/// What is said to a request that wants a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum May {
+    /// It may have one.
+    Enter,
+    /// Not now: none is free for it.
+    Wait,
+    /// One is free, and it is left to others for the moment.
+    HeldBack,
+}
+
+impl Holders {
+    /// Places that are taken.
+    pub(super) fn all(&self) -> usize {
+        self.all
+    }
+
+    /// Whether nobody else who reads would be let in: the others wait for these places.
+    pub(super) fn are_full(&self, limit: usize) -> bool {
+        let people = self.all - self.readers;
+        self.all + kept_free(limit).saturating_sub(people) >= limit
+    }
+
+    /// Whether `who`, after a wait of `waited`, may have a place of `limit`.
+    pub(super) fn may(&self, who: Who, waited: Duration, limit: usize, free: Processors) -> May {
+        if self.all >= limit {
+            return May::Wait;
+        }
+        if !only_reads(who.class) {
+            return May::Enter;
+        }
+        if self.readers + kept_free(limit) >= limit {
+            return May::Wait;
+        }
+        let has_one = self.by_client.contains_key(&who.client);
+        if has_one && waited >= STANDING && free == Processors::Busy {
+            return May::HeldBack;
+        }
+        May::Enter
+    }
+
+    /// Takes a place.
+    pub(super) fn take(&mut self, who: Who) {
+        self.all += 1;
+        if only_reads(who.class) {
+            self.readers += 1;
+            *self.by_client.entry(who.client).or_default() += 1;
+        }
+    }
+
+    /// Gives it back.
+    pub(super) fn give_back(&mut self, who: Who) {
+        self.all -= 1;
+        if only_reads(who.class) {
+            self.readers -= 1;
+            if let Some(held) = self.by_client.get_mut(&who.client) {
+                *held -= 1;
+                if *held == 0 {
+                    self.by_client.remove(&who.client);
+                }
+            }
+        }
+    }
+}
+
+/// Whether one more process can run beside `running` others without taking the last processor of `all`. One processor is
+/// left free for hits, where there is more than one.
+pub(super) fn processors(running: usize, all: usize) -> Processors {
+    if running < all.saturating_sub(1).max(1) {
+        Processors::Spare
+    } else {
+        Processors::Busy
+    }
+}
+
+/// Those who want to see a page, with nobody logged in and nothing bought.
+fn only_reads(class: Class) -> bool {
+    match class {
+        Class::Editor | Class::Customer => false,
+        Class::Visitor | Class::Crawler | Class::Background => true,
+    }
+}
+
+/// Places that readers never have. Of two, one would be half of what a small machine can do.
+fn kept_free(limit: usize) -> usize {
+    usize::from(limit > 2)
+}
+
+/// Who has waited for so long stands in a queue, and not in a burst: a few pages take it.
+const STANDING: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn who(class: Class, client: u32) -> Who {
+        Who {
+            class,
+            client: Network::V4(client),
+        }
+    }
+
+    fn held(all: &[Who]) -> Holders {
+        let mut holders = Holders::default();
+        for who in all {
+            holders.take(*who);
+        }
+        holders
+    }
+
+    #[test]
+    fn one_place_is_for_people_where_there_are_three() {
+        let (editor, visitor) = (who(Class::Editor, 1), who(Class::Visitor, 2));
+        let refresh = who(Class::Background, 3);
+        for (taken, limit, who, wanted) in [
+            (vec![], 1, visitor, May::Enter),
+            (vec![visitor], 2, visitor, May::Enter),
+            (vec![visitor, refresh], 3, visitor, May::Wait),
+            (vec![visitor, refresh], 3, refresh, May::Wait),
+            (vec![visitor, refresh], 3, editor, May::Enter),
+            (vec![editor], 3, visitor, May::Enter),
+            (vec![editor, visitor], 3, visitor, May::Enter),
+            (vec![editor, editor, editor], 3, editor, May::Wait),
+            (vec![editor, visitor], 2, editor, May::Wait),
+        ] {
+            let seen = held(&taken).may(who, Duration::ZERO, limit, Processors::Busy);
+            assert_eq!(seen, wanted, "{taken:?} of {limit}: {who:?}");
+        }
+    }
+
+    #[test]
+    fn places_are_all_taken_when_no_reader_would_get_one() {
+        let (editor, visitor) = (who(Class::Editor, 1), who(Class::Visitor, 2));
+        for (taken, limit, is_full) in [
+            (vec![], 1, false),
+            (vec![visitor], 2, false),
+            (vec![visitor, visitor], 2, true),
+            (vec![visitor, visitor], 3, true),
+            (vec![visitor, editor], 3, false),
+            (vec![visitor, visitor, editor], 3, true),
+        ] {
+            assert_eq!(
+                held(&taken).are_full(limit),
+                is_full,
+                "{taken:?} of {limit}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_crawl_has_one_place_while_processors_are_busy() {
+        let (crawl, other) = (who(Class::Visitor, 1), who(Class::Visitor, 2));
+        let long = STANDING;
+        let short = STANDING / 2;
+        for (taken, who, waited, free, wanted) in [
+            (vec![], crawl, long, Processors::Busy, May::Enter),
+            (vec![crawl], crawl, long, Processors::Busy, May::HeldBack),
+            (vec![crawl], crawl, long, Processors::Spare, May::Enter),
+            (vec![crawl], crawl, short, Processors::Busy, May::Enter),
+            (vec![crawl], other, long, Processors::Busy, May::Enter),
+            (vec![crawl; 4], other, long, Processors::Busy, May::Wait),
+        ] {
+            let seen = held(&taken).may(who, waited, 5, free);
+            assert_eq!(
+                seen, wanted,
+                "{taken:?}: {who:?} after {waited:?}, {free:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_was_given_back_is_forgotten() {
+        let visitor = who(Class::Visitor, 2);
+        let mut holders = held(&[visitor, visitor, who(Class::Editor, 2)]);
+        for who in [visitor, who(Class::Editor, 2), visitor] {
+            holders.give_back(who);
+        }
+        assert_eq!((holders.all(), holders.readers), (0, 0));
+        assert!(holders.by_client.is_empty());
+    }
+
+    #[test]
+    fn a_processor_is_spare_where_another_stays_free() {
+        for (running, all, wanted) in [
+            (0, 1, Processors::Spare),
+            (1, 1, Processors::Busy),
+            (0, 2, Processors::Spare),
+            (1, 2, Processors::Busy),
+            (2, 4, Processors::Spare),
+            (3, 4, Processors::Busy),
+        ] {
+            assert_eq!(processors(running, all), wanted, "{running} of {all}");
+        }
+    }
+}
