@@ -31,6 +31,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::serve::{Services, Sites};
+use crate::sys;
 use crate::sys::sandbox::{self, Sandbox};
 use crate::sys::sockets::Listening;
 use crate::telemetry::access::LogWriter;
@@ -132,10 +133,13 @@ struct Core {
 pub fn start(spec: Spec) -> std_io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        // The runtime's helpers, which read files, are begun by the core.
+        .on_thread_start(sys::usual_priority)
         .build()?;
     std::thread::Builder::new()
         .name(format!("front-{}", spec.index))
         .spawn(move || {
+            sys::raise_priority();
             sandbox::enter(spec.sandbox.as_ref());
             LocalSet::new().block_on(&runtime, run(spec));
         })
