@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::editor::Editor;
 use super::stage::{HOST, Stage};
-use super::visitors::{Counted, Visitor, Wanted};
+use super::visitors::{Counted, Visitor, Wanted, step_down, step_forward};
 use super::{Row, Setting, Times};
 use crate::Trouble;
 use crate::growth::asker::per_mille;
@@ -38,6 +38,12 @@ impl Probe {
 
     /// Takes both times and counts what was asked.
     pub(super) fn measure(&mut self, stage: &Stage, when: When, row: &mut Row) {
+        step_forward();
+        self.take(stage, when, row);
+        step_down();
+    }
+
+    fn take(&mut self, stage: &Stage, when: When, row: &mut Row) {
         let mut counted = Counted::default();
         let mut took: Vec<Duration> = (0..self.pages)
             .map(|number| {
