@@ -1,0 +1,142 @@
+//! Flights under a paused clock: silence, who is told of it, who gives way, and who has left.
+
+use super::*;
+use galley_rules::storable::Life;
+use galley_store::body::Body;
+use galley_store::entry::{Kind, Parts, Scopes};
+use galley_store::fill;
+use galley_store::key::Key;
+use std::future::pending;
+
+const LIMITS: Limits = Limits {
+    lock_age: Duration::from_secs(5),
+    waiters: 10,
+};
+
+fn flight(overtaken: Option<&Flight>) -> (fill::FillWriter, Rc<Flight>) {
+    let (writer, fill) = fill::fill(1, None);
+    let flight = Flight::new(fill, Vec::new(), &LIMITS, overtaken);
+    (writer, Rc::new(flight))
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_counts_from_the_last_sign_of_life_and_not_in_the_queue() {
+    let (_writer, flight) = flight(None);
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert!(!flight.is_silent(), "not sent yet");
+    flight.beat();
+    tokio::time::advance(Duration::from_secs(4)).await;
+    assert!(!flight.is_silent());
+    flight.beat();
+    tokio::time::advance(Duration::from_secs(4)).await;
+    assert!(!flight.is_silent());
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(flight.is_silent());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_is_told_of_silence_once_and_each_next_is_given_twice_the_time() {
+    let (_writer, first) = flight(None);
+    let (reply, _answer) = oneshot::channel();
+    let mut wait = Wait::new(reply);
+    assert!(wait.sit(&first, Ticket::Joined));
+    let began = Instant::now();
+    let sent_late = async {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        first.beat();
+        pending::<()>().await;
+    };
+    let event = tokio::select! {
+        () = first.watch(sent_late) => unreachable!("nothing came"),
+        event = wait.event() => event,
+    };
+    assert!(matches!(event, Event::Changed));
+    assert_eq!(began.elapsed().as_secs(), 8);
+    assert!(first.is_silent());
+    let (_writer, second) = flight(Some(&first));
+    let (_writer, third) = flight(Some(&second));
+    assert_eq!(third.patience, Duration::from_secs(20));
+}
+
+#[test]
+fn who_gave_way_does_not_undo_what_was_composed_since() {
+    let stored = |tick| {
+        Entry::new(Parts {
+            key: Key::new(b"k"),
+            kind: Kind::Page,
+            status: http::StatusCode::OK,
+            fields: http::HeaderMap::new(),
+            body: Body::default(),
+            stored_at: Tick(tick),
+            life: Life::default(),
+            scopes: Scopes {
+                host: 0,
+                url: 0,
+                path_query: Box::default(),
+                tags: Box::default(),
+            },
+            tags: Vec::new(),
+            born: 0,
+        })
+    };
+    let (_writer, flight) = flight(None);
+    flight.asks(0, Tick(100));
+    assert!(flight.may_replace(Some(&stored(200))), "nobody overtook it");
+    flight.give_way("");
+    assert!(flight.may_replace(None));
+    assert!(flight.may_replace(Some(&stored(90))));
+    assert!(!flight.may_replace(Some(&stored(200))));
+}
+
+#[tokio::test]
+async fn the_first_head_answers_and_one_failure_of_two_is_not_met() {
+    let (first_writer, first) = flight(None);
+    let (second_writer, second) = flight(Some(&first));
+    let (reply, mut answer) = oneshot::channel();
+    let mut wait = Wait::new(reply);
+    assert!(wait.sit(&first, Ticket::Joined) && wait.sit(&second, Ticket::Joined));
+    second_writer.fail(Failure::Timeout);
+    let Event::Came(index, Err(failure)) = wait.event().await else {
+        panic!("the failure of the second comes first");
+    };
+    let wait = wait.take(index, &Judged::Failed(failure), None).unwrap();
+    assert!(!wait.may_lead() && wait.is_at(&first) && !wait.is_at(&second));
+    assert!(answer.try_recv().is_err(), "the first may still answer");
+    first_writer.fail(Failure::Closed);
+    let judged = Judged::Failed(Failure::Closed);
+    assert!(wait.take(0, &judged, None).is_none());
+    assert!(matches!(answer.await, Ok(Err(Failure::Closed))));
+}
+
+#[tokio::test]
+async fn a_client_that_left_waits_no_longer() {
+    let (_writer, flight) = flight(None);
+    let (reply, answer) = oneshot::channel();
+    let mut wait = Wait::new(reply);
+    wait.sit(&flight, Ticket::Joined);
+    assert_eq!(flight.fill.readers(), 1);
+    drop(answer);
+    assert!(matches!(wait.event().await, Event::Left));
+    tokio::join!(flight.deserted(), async { wait.leave() });
+    assert_eq!(flight.fill.readers(), 0);
+}
+
+#[tokio::test]
+async fn a_flight_is_deserted_when_the_last_has_left() {
+    let (_writer, flight) = flight(None);
+    let wait = || {
+        let (reply, _) = oneshot::channel();
+        let mut wait = Wait::new(reply);
+        wait.sit(&flight, Ticket::Joined);
+        wait
+    };
+    let (first, second) = (wait(), wait());
+    first.leave();
+    tokio::select! {
+        biased;
+        () = flight.deserted() => unreachable!("one waits"),
+        () = std::future::ready(()) => {}
+    }
+    second.leave();
+    flight.deserted().await;
+}
