@@ -44,6 +44,7 @@ use crate::body::spools::Spools;
 use crate::clock::Clock;
 use crate::compress::Compressing;
 use crate::durable::{Orders, Receipt, Recorder, Shelved};
+use crate::sys;
 use crate::sys::sandbox::{self, Sandbox};
 use crate::upstream::{Ask, Gauge, Incoming, Pool, PoolSpec};
 use passage::{Passage, Way};
@@ -199,10 +200,13 @@ pub fn start(
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .on_thread_start(sys::usual_priority)
         .build()?;
     let thread = std::thread::Builder::new()
         .name(format!("compositor-{index}"))
         .spawn(move || {
+            // As the front cores: below theirs it would be put off with each waiter whom it wakes.
+            sys::raise_priority();
             sandbox::enter(sandbox.as_ref());
             let desk = Rc::new(Desk {
                 pools: pools
