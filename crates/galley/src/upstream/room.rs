@@ -5,9 +5,10 @@
 //! - *Kept free*: with three places or more, one is never given to readers, so that who logs in, saves or orders finds a place
 //!   at once and not after a page of somebody else's.
 //! - *Held back*: a client whose requests have stood in the queue for a while asks for more than the upstream can do. While all
-//!   processors of the machine are busy it has one place at a time: another would not give it more pages, but would take the
+//!   processors of the machine are busy it has half of the places: more would not give it more pages, but would take the
 //!   processor from hits, from the database and from the pages of others. Where PHP waits for something else, processors are
-//!   free, and it gets places one by one.
+//!   free, and it gets places one by one. Half, since it may be other programs that keep the processors busy, and a proxy
+//!   that stands for all visitors.
 //!
 //! Neither is known by a name or a cookie that could be forged to gain anything: a forger gains the place that is kept.
 //! Pure: whether processors are busy is an argument.
@@ -71,8 +72,8 @@ impl Holders {
         if self.readers + kept_free(limit) >= limit {
             return May::Wait;
         }
-        let has_one = self.by_client.contains_key(&who.client);
-        if has_one && waited >= STANDING && free == Processors::Busy {
+        let held = self.by_client.get(&who.client).copied().unwrap_or(0);
+        if held >= (limit / 2).max(1) && waited >= STANDING && free == Processors::Busy {
             return May::HeldBack;
         }
         May::Enter
@@ -187,16 +188,17 @@ mod tests {
     }
 
     #[test]
-    fn a_crawl_has_one_place_while_processors_are_busy() {
+    fn a_crawl_has_half_of_the_places_while_processors_are_busy() {
         let (crawl, other) = (who(Class::Visitor, 1), who(Class::Visitor, 2));
         let long = STANDING;
         let short = STANDING / 2;
         for (taken, who, waited, free, wanted) in [
             (vec![], crawl, long, Processors::Busy, May::Enter),
-            (vec![crawl], crawl, long, Processors::Busy, May::HeldBack),
-            (vec![crawl], crawl, long, Processors::Spare, May::Enter),
-            (vec![crawl], crawl, short, Processors::Busy, May::Enter),
-            (vec![crawl], other, long, Processors::Busy, May::Enter),
+            (vec![crawl], crawl, long, Processors::Busy, May::Enter),
+            (vec![crawl; 2], crawl, long, Processors::Busy, May::HeldBack),
+            (vec![crawl; 2], crawl, long, Processors::Spare, May::Enter),
+            (vec![crawl; 2], crawl, short, Processors::Busy, May::Enter),
+            (vec![crawl; 2], other, long, Processors::Busy, May::Enter),
             (vec![crawl; 4], other, long, Processors::Busy, May::Wait),
         ] {
             let seen = held(&taken).may(who, waited, 5, free);
