@@ -2,7 +2,7 @@
 //!
 //! There are two ways to the same result. The careful one knows all of the grammar: `httparse` with all leniency off, and
 //! before it a scanner that refuses what httparse lets pass (bare line feeds, endless empty lines) and what is too long. The
-//! quick one ([`crate::whole`]) reads what nearly every client sends, in a third of the time, and leaves the rest to the other.
+//! quick one (`whole`) reads what nearly every client sends, in a third of the time, and leaves the rest to the other.
 //!
 //! Invariants: no allocation; all text of a [`Head`] lies in the caller's buffer; names are tokens, values hold no
 //! control character but HTAB, the target is visible ASCII.
