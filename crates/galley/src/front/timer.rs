@@ -177,7 +177,11 @@ impl Timer {
     /// Sets the deadline of a connection that polls for itself, or none, without waiting. A drain makes it late, too, and so do
     /// others who need its room where nothing is under way on it: `is_idle`.
     pub fn arm(&self, deadline: Option<Deadline>, is_idle: bool) {
-        self.state.deadline.set(deadline.map_or(NEVER, |at| at.0));
+        let deadline = deadline.map_or(NEVER, |at| at.0);
+        // Another deadline: something was asked meanwhile, and answered at once.
+        if self.state.deadline.replace(deadline) != deadline {
+            self.state.waits.set(Waits::Other);
+        }
         if is_idle {
             self.state.wait_for_request(self.timers.now.get());
         } else {
@@ -240,7 +244,7 @@ impl Timer {
 
 impl State {
     fn wait_for_request(&self, now: u64) {
-        // Whoever polls for itself says so again and again.
+        // Whoever polls for itself says so each time.
         if self.waits.replace(Waits::Request) != Waits::Request {
             self.since.set(now);
         }

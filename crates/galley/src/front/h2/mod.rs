@@ -413,6 +413,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 is_mid_head: wire.ledger.is_mid_head(),
                 is_writing: !wire.is_empty(),
                 written: wire.written,
+                requests: self.accepted,
                 going: self.going,
             },
         );

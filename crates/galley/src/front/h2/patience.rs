@@ -18,6 +18,8 @@ pub(super) struct Patience {
     taking: Option<Deadline>,
     /// Bytes that had left when `taking` was set.
     written: u64,
+    /// Requests that had come when `idle` and `head` were set.
+    requests: u64,
     is_going: bool,
 }
 
@@ -30,6 +32,8 @@ pub(super) struct Sight {
     pub(super) is_writing: bool,
     /// Bytes that have left since the beginning.
     pub(super) written: u64,
+    /// Requests that have come since the beginning. One that is answered at once leaves no other trace.
+    pub(super) requests: u64,
     /// The end was said.
     pub(super) going: bool,
 }
@@ -57,6 +61,7 @@ impl Patience {
             head: None,
             taking: None,
             written: 0,
+            requests: 0,
             is_going: false,
         }
     }
@@ -65,6 +70,11 @@ impl Patience {
     pub(super) fn look(&mut self, timer: &Timer, sight: &Sight) {
         if std::mem::replace(&mut self.is_going, sight.going) != sight.going {
             self.idle = None;
+        }
+        if std::mem::replace(&mut self.requests, sight.requests) != sight.requests {
+            self.head = None;
+            // The end's own clock goes on whatever is still asked.
+            self.idle = self.idle.filter(|_| sight.going);
         }
         let idle_timeout = if sight.going {
             LINGER
@@ -138,6 +148,7 @@ mod tests {
             head: None,
             taking: None,
             written: 0,
+            requests: 0,
             is_going: false,
         }
     }
@@ -149,6 +160,7 @@ mod tests {
             is_mid_head: false,
             is_writing: false,
             written: 0,
+            requests: 0,
             going: false,
         }
     }
@@ -190,6 +202,30 @@ mod tests {
             ..sight()
         };
         assert_eq!(after(&mut patience(), &going, 1), Some(Waiting::Going));
+    }
+
+    #[test]
+    fn a_request_that_is_answered_at_once_is_progress() {
+        let timers = Rc::new(Timers::default());
+        let timer = timers.register();
+        let mut patience = patience();
+        let mut sight = Sight {
+            // Of the next one a part is always there.
+            is_mid_head: true,
+            ..sight()
+        };
+        for second in 0..100 {
+            timers.sweep(Tick(second * 1000));
+            sight.requests = second;
+            patience.look(&timer, &sight);
+            assert_eq!(patience.late(&timer), None);
+        }
+        sight.going = true;
+        patience.look(&timer, &sight);
+        timers.sweep(Tick(101_000));
+        sight.requests += 1;
+        patience.look(&timer, &sight);
+        assert_eq!(patience.late(&timer), Some(Waiting::Going));
     }
 
     #[test]
