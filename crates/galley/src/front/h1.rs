@@ -272,8 +272,8 @@ impl Turn<'_> {
             };
             return self.tunnel(wire, open, &answer, tunnel).await;
         }
-        // What a client sent for a protocol that it did not get is no request.
-        let peer = peer.closing_if(asks_for_more && !wire.input.is_empty());
+        // What a client sends for a protocol that it did not get is no request, and may still be on its way.
+        let peer = peer.closing_if(asks_for_more);
         self.finish(wire, open, answer, peer).await
     }
 

@@ -220,12 +220,12 @@ fn without_a_101_it_is_a_request_like_others_and_nothing_behind_it_is_sent_on() 
     );
     assert_eq!(text.matches("HTTP/1.1").count(), 1, "{text}");
     assert!(!server.heard().contains("smuggled"));
-    // Without anything behind it the connection lives on.
+    // Nor is what comes later.
     let mut connection = stage.connect();
-    for _ in 0..2 {
-        connection.write(&websocket("/no")).unwrap();
-        connection.receive("GET").unwrap().is(200);
-    }
+    connection.write(&websocket("/no")).unwrap();
+    let answer = connection.receive("GET").unwrap();
+    assert_eq!(answer.field("connection"), Some("close"));
+    assert!(connection.is_closed_within(PATIENCE));
 }
 
 #[test]

@@ -40,6 +40,8 @@ pub(super) struct Plan {
     pub(super) listen: SocketAddr,
     pub(super) disk_size: &'static str,
     pub(super) memory: &'static str,
+    /// Lines of `[server]`.
+    pub(super) server: &'static str,
     /// Lines of the site.
     pub(super) site: String,
     /// The upstream's line, in place of the stage's own upstream.
@@ -55,6 +57,7 @@ impl Default for Plan {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             disk_size: "1GiB",
             memory: "16MiB",
+            server: "",
             site: String::new(),
             behind: None,
             user: None,
@@ -362,6 +365,7 @@ fn text(plan: &Plan, scratch: &Scratch, disk: &Path, origin: &str) -> String {
     let Plan {
         memory,
         disk_size,
+        server,
         site,
         listen,
         ..
@@ -372,7 +376,7 @@ fn text(plan: &Plan, scratch: &Scratch, disk: &Path, origin: &str) -> String {
         .clone()
         .unwrap_or_else(|| format!("upstream = [\"{origin}\"]"));
     format!(
-        "[server]\nlisten = [\"{listen}\"]\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken_file = \"{dir}/admin.token\"\n\
+        "[server]\nlisten = [\"{listen}\"]\n{server}\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken_file = \"{dir}/admin.token\"\n\
          [cache]\nmemory = \"{memory}\"\nmax_object = \"64MiB\"\ndisk = \"{disk}\"\ndisk_size = \"{disk_size}\"\n\
          [log]\naccess = \"off\"\nlevel = \"warn\"\n\
          [[site]]\nhosts = [\"{HOST}\"]\npreset = \"none\"\n{behind}\nin_flight = 64\nqueue = 1000\n{site}\n"
