@@ -7,8 +7,10 @@ pub mod privileges;
 pub mod sandbox;
 pub mod sockets;
 
+use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -72,16 +74,23 @@ const HIGH_PRIORITY: i32 = -10;
 
 /// How many processes of this machine run or could run at this moment, less the calling thread, and how many processors it has;
 /// `None` where `/proc` does not tell.
+///
+/// The first call opens what the later ones read, so that a thread can ask after it was confined if somebody has asked before.
 pub fn running_processes() -> Option<(usize, usize)> {
-    static PROCESSORS: OnceLock<Option<usize>> = OnceLock::new();
-    let processors = *PROCESSORS.get_or_init(|| {
+    static MACHINE: OnceLock<Option<(File, usize)>> = OnceLock::new();
+    let opened = MACHINE.get_or_init(|| {
         // All of the machine's: what runs is counted over all of them.
         let text = std::fs::read_to_string("/proc/stat").ok()?;
         let rows = text.lines().filter(|line| line.starts_with("cpu"));
-        Some(rows.count().saturating_sub(1).max(1))
+        let processors = rows.count().saturating_sub(1).max(1);
+        Some((File::open("/proc/loadavg").ok()?, processors))
     });
-    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
-    Some((running_of(&text)?.saturating_sub(1), processors?))
+    let (loadavg, processors) = opened.as_ref()?;
+    let mut line = [0; 128];
+    // From its beginning, where the kernel writes it anew.
+    let length = loadavg.read_at(&mut line, 0).ok()?;
+    let text = std::str::from_utf8(line.get(..length)?).ok()?;
+    Some((running_of(text)?.saturating_sub(1), *processors))
 }
 
 /// The fourth field of `/proc/loadavg` is `RUNNING/ALL` (`proc_loadavg(5)`).
@@ -167,6 +176,12 @@ mod tests {
         }
         let (_, processors) = running_processes().unwrap();
         assert!(processors >= cores());
+        // Also to threads that may open nothing, as those of the compositors.
+        let confined = std::thread::spawn(|| {
+            sandbox::Sandbox::default().enter().unwrap();
+            running_processes()
+        });
+        assert!(confined.join().unwrap().is_some());
     }
 
     #[test]

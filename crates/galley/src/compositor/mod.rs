@@ -207,6 +207,8 @@ pub fn start(
         .spawn(move || {
             // As the front cores: below theirs it would be put off with each waiter whom it wakes.
             sys::raise_priority();
+            // Opens what the limit asks later, when this thread may not any more.
+            let _ = sys::running_processes();
             sandbox::enter(sandbox.as_ref());
             let desk = Rc::new(Desk {
                 pools: pools
