@@ -382,6 +382,7 @@ fn calls_are_told_apart() {
         call("System.MultiCall"),
         two,
         far,
+        format!("{}\0", call("system.multicall")),
     ];
     let unreadable = [
         call("system.multic&#97;ll"),
@@ -391,6 +392,8 @@ fn calls_are_told_apart() {
         instruction.to_owned(),
         doctype,
         utf16,
+        format!("<?xml {}?>{}", " ".repeat(1_010), call("wp.x")),
+        format!("<methodCall>\0{}", call("system.multicall")),
         "<methodCall></methodCall>".to_owned(),
         String::new(),
     ];
@@ -451,10 +454,11 @@ proptest! {
     // How the body is cut makes no difference.
     #[test]
     fn pieces_make_no_difference(
-        parts in proptest::collection::vec("(<methodName>|</methodName>|<methodName|wp.x|system.multicall|[ a<>/]{0,3})", 0..30),
+        opening in "(|<\\?xml( ){0,1100}\\?>)( ){0,1100}",
+        parts in proptest::collection::vec("(<methodName>|</methodName>|<methodName|wp.x|system.multicall|\0|<\\?|[ a<>/]{0,3}|( ){500})", 0..30),
         piece in 1..60_usize,
     ) {
-        let body = format!("<methodCall>{}", parts.concat());
+        let body = format!("{opening}<methodCall>{}", parts.concat());
         prop_assert_eq!(called(body.as_bytes(), piece), called(body.as_bytes(), usize::MAX));
     }
 }

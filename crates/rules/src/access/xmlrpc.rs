@@ -88,16 +88,17 @@ impl Scanner {
             if self.kept.len() < MOST_KEPT && !is_end {
                 return Ok(());
             }
-            begins_well(&self.kept)?;
+            begins_well(up_to(&self.kept, MOST_KEPT))?;
             self.has_begun = true;
         }
-        if memchr::memchr(0, &self.kept).is_some() {
-            return Err(Call::Unreadable);
-        }
+        // What stands behind a NUL is not looked at: the verdict is the same however the body is cut.
+        let nul = memchr::memchr(0, &self.kept);
+        let is_end = is_end || nul.is_some();
+        self.kept.truncate(nul.unwrap_or(usize::MAX));
         let mut done = 0;
         while let Some(found) = self.next_name(done) {
             let rest = self.kept.get(found..).unwrap_or_default();
-            let rest = rest.get(..MOST_KEPT).unwrap_or(rest);
+            let rest = up_to(rest, MOST_KEPT);
             match Name::read(rest) {
                 Name::Other => done = found + NAME.len(),
                 Name::Plain(name) if is_forbidden(name) => return Err(Call::Forbidden),
@@ -111,6 +112,9 @@ impl Scanner {
                 }
                 Name::Partial | Name::Odd => return Err(Call::Unreadable),
             }
+        }
+        if nul.is_some() {
+            return Err(Call::Unreadable);
         }
         // The beginning of a tag may stand at the end.
         let keep = self.kept.len().saturating_sub(NAME.len() - 1).max(done);
@@ -135,13 +139,17 @@ fn begins_well(body: &[u8]) -> Result<(), Call> {
         }
         None => body,
     };
-    let near = rest.get(..rest.len().min(SEARCHED)).unwrap_or_default();
+    let near = up_to(rest, SEARCHED);
     let is_call = rest.trim_ascii_start().starts_with(b"<methodCall");
     if is_call && memchr::memmem::find(near, b"<?").is_none() {
         Ok(())
     } else {
         Err(Call::Unreadable)
     }
+}
+
+fn up_to(bytes: &[u8], most: usize) -> &[u8] {
+    bytes.get(..most).unwrap_or(bytes)
 }
 
 /// What begins with `<methodName`.
