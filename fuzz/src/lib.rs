@@ -6,6 +6,7 @@
 pub mod client;
 pub mod fastcgi;
 pub mod files;
+pub mod frames;
 pub mod head;
 pub mod request;
 pub mod response;

@@ -15,7 +15,9 @@ pub mod body;
 pub mod framing;
 pub mod h2;
 pub mod head;
+pub mod hpack;
 pub mod proxy;
+pub mod sieve;
 
 mod classes;
 mod host;

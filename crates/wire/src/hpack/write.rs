@@ -1,0 +1,123 @@
+//! Fields as literals that enter no table (RFC 7541 section 6.2.2).
+
+use http::StatusCode;
+
+/// Appends `:status`.
+pub fn write_status(out: &mut Vec<u8>, status: StatusCode) {
+    // Indices of the static table.
+    let index = match status.as_u16() {
+        200 => 8,
+        204 => 9,
+        206 => 10,
+        304 => 11,
+        400 => 12,
+        404 => 13,
+        500 => 14,
+        _ => return write_field(out, b":status", status.as_str().as_bytes()),
+    };
+    out.push(0x80 | index);
+}
+
+/// Appends a field; the name is in lower case.
+pub fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    match index_of(name) {
+        0 => {
+            out.push(0);
+            write_string(out, name);
+        }
+        index => write_integer(out, index, 4),
+    }
+    write_string(out, value);
+}
+
+/// Appends fields that stand in lines: `name: value` and CRLF each.
+pub fn write_lines(out: &mut Vec<u8>, lines: &[u8]) {
+    let mut rest = lines;
+    while let Some(end) = memchr::memchr(b'\n', rest) {
+        let (line, behind) = rest.split_at(end + 1);
+        rest = behind;
+        let line = line.strip_suffix(b"\r\n").unwrap_or(line);
+        if let Some(colon) = memchr::memchr(b':', line) {
+            let (name, value) = line.split_at(colon);
+            let value = value.strip_prefix(b": ").unwrap_or_default();
+            write_field(out, name, value);
+        }
+    }
+}
+
+fn write_string(out: &mut Vec<u8>, text: &[u8]) {
+    write_integer_of(out, text.len(), 7);
+    out.extend_from_slice(text);
+}
+
+fn write_integer(out: &mut Vec<u8>, number: u8, bits: u32) {
+    write_integer_of(out, usize::from(number), bits);
+}
+
+/// RFC 7541 section 5.1, with zeros in front.
+fn write_integer_of(out: &mut Vec<u8>, number: usize, bits: u32) {
+    let mask = (1_usize << bits) - 1;
+    let first = number.min(mask);
+    out.push(u8::try_from(first).unwrap_or(u8::MAX));
+    if number < mask {
+        return;
+    }
+    let mut rest = number - mask;
+    while rest >= 0x80 {
+        out.push(u8::try_from(rest & 0x7f).unwrap_or(0) | 0x80);
+        rest >>= 7;
+    }
+    out.push(u8::try_from(rest).unwrap_or(0));
+}
+
+/// Where a name stands in the static table; 0: nowhere. Those that answers have, and those of requests' first lines.
+fn index_of(name: &[u8]) -> u8 {
+    match name {
+        b":authority" => 1,
+        b":method" => 2,
+        b":path" => 4,
+        b":scheme" => 6,
+        b":status" => 8,
+        b"accept-ranges" => 18,
+        b"age" => 21,
+        b"cache-control" => 24,
+        b"content-encoding" => 26,
+        b"content-language" => 27,
+        b"content-length" => 28,
+        b"content-type" => 31,
+        b"cookie" => 32,
+        b"date" => 33,
+        b"etag" => 34,
+        b"expires" => 36,
+        b"last-modified" => 44,
+        b"link" => 45,
+        b"location" => 46,
+        b"server" => 54,
+        b"set-cookie" => 55,
+        b"strict-transport-security" => 56,
+        b"vary" => 59,
+        b"via" => 60,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::STATIC;
+    use super::*;
+
+    #[test]
+    fn names_have_their_index() {
+        let mut known = 0;
+        for (name, _) in STATIC {
+            let index = index_of(name.as_bytes());
+            if index > 0 {
+                let first = STATIC.iter().position(|(other, _)| *other == name).unwrap();
+                assert_eq!(usize::from(index), first + 1, "{name}");
+                known += 1;
+            }
+        }
+        // `:method`, `:path` and `:scheme` stand there twice, `:status` seven times.
+        assert_eq!(known, 24 + 3 + 6);
+    }
+}

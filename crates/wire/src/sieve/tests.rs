@@ -1,0 +1,375 @@
+//! What is sorted, what is broken, and that the library sees a connection of its own.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A connection with its library, which reads what is passed on.
+struct Side {
+    sieve: Sieve,
+    block: Block,
+    through: Vec<u8>,
+}
+
+/// What one call of [`Side::take`] has met.
+type Heads = Vec<(u32, Vec<(Vec<u8>, Vec<u8>)>)>;
+
+fn fields(block: &Block) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let own = |(name, value): (&[u8], &[u8])| (name.to_vec(), value.to_vec());
+    block.fields().map(own).collect()
+}
+
+impl Side {
+    fn new() -> Self {
+        Self {
+            sieve: Sieve::new(4_000),
+            block: Block::default(),
+            through: Vec::new(),
+        }
+    }
+
+    /// Sorts it in pieces; heads of the streams that `ours` names are answered.
+    fn take(
+        &mut self,
+        bytes: &[u8],
+        piece: usize,
+        ours: impl Fn(u32) -> bool,
+    ) -> Result<Heads, Broken> {
+        let mut heads = Vec::new();
+        let mut input = Vec::new();
+        for piece in bytes.chunks(piece.max(1)) {
+            input.extend_from_slice(piece);
+            let mut rest = input.as_slice();
+            while let Step::Head(opening) =
+                self.sieve
+                    .next(&mut rest, &mut self.through, &mut self.block)?
+            {
+                heads.push((opening.stream, fields(&self.block)));
+                if !(ours(opening.stream) && self.sieve.may_answer(&opening)) {
+                    self.sieve.pass(&opening, &self.block, &mut self.through);
+                }
+            }
+            let left = rest.len();
+            input.drain(..input.len() - left);
+        }
+        Ok(heads)
+    }
+
+    /// The frames that the library was given: kind, stream and length.
+    fn passed(&self) -> Vec<(u8, u32, usize)> {
+        let mut rest = self.through.as_slice();
+        let mut frames = Vec::new();
+        while let Some(frame) = Frame::read(rest) {
+            frames.push((frame.kind, frame.stream, frame.length));
+            rest = &rest[FRAME_HEAD + frame.length..];
+        }
+        assert!(rest.is_empty());
+        frames
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_frame_head(&mut bytes, payload.len(), (kind, flags), stream);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+fn setting(id: u16, value: u32) -> Vec<u8> {
+    let payload = [&id.to_be_bytes()[..], &value.to_be_bytes()].concat();
+    frame(SETTINGS, 0, 0, &payload)
+}
+
+const WHOLE: u8 = END_HEADERS | END_STREAM;
+
+/// `GET /`, with a field that enters the table.
+const GET: &[u8] = b"\x82\x86\x84\x40\x01a\x01b";
+/// The same once it is there.
+const AGAIN: &[u8] = b"\x82\x86\x84\xbe";
+
+#[test]
+fn heads_come_out_and_the_rest_goes_through() {
+    let bytes = [
+        setting(INITIAL_WINDOW_SIZE, 1 << 20),
+        frame(HEADERS, WHOLE, 1, GET),
+        frame(WINDOW_UPDATE, 0, 1, &[0, 0, 1, 0]),
+        frame(RST_STREAM, 0, 1, &[0; 4]),
+        frame(HEADERS, END_HEADERS, 3, AGAIN),
+        frame(DATA, 0, 3, b"body"),
+        frame(WINDOW_UPDATE, 0, 3, &[0, 0, 1, 0]),
+        frame(6, 0, 0, &[0; 8]),
+        frame(HEADERS, END_STREAM, 5, &AGAIN[..2]),
+        frame(CONTINUATION, 0, 5, b""),
+        frame(CONTINUATION, END_HEADERS, 5, &AGAIN[2..]),
+        frame(PRIORITY, 0, 99, &[0; 5]),
+        frame(WINDOW_UPDATE, 0, 1, &[0, 0, 1, 0]),
+    ]
+    .concat();
+    for piece in [1, 5, 9, 40, 1_000] {
+        let mut side = Side::new();
+        let heads = side.take(&bytes, piece, |stream| stream != 3).unwrap();
+        let numbers: Vec<u32> = heads.iter().map(|(stream, _)| *stream).collect();
+        assert_eq!(numbers, [1, 3, 5], "in pieces of {piece}");
+        assert!(heads.iter().all(|(_, fields)| fields == &heads[0].1));
+        let wanted = [
+            (SETTINGS, 0, 6),
+            (HEADERS, 3, side.passed()[1].2),
+            (DATA, 3, 4),
+            (WINDOW_UPDATE, 3, 4),
+            (6, 0, 8),
+            (PRIORITY, 99, 5),
+            // Below a stream that the library has: it takes it for closed.
+            (WINDOW_UPDATE, 1, 4),
+        ];
+        assert_eq!(side.passed(), wanted, "in pieces of {piece}");
+    }
+}
+
+#[test]
+fn padding_and_priority_are_read() {
+    let padded = [&[3][..], &[0, 0, 0, 7, 9], GET, &[0; 3]].concat();
+    let bytes = frame(HEADERS, WHOLE | PADDED | HAS_PRIORITY, 1, &padded);
+    let mut side = Side::new();
+    let heads = side.take(&bytes, 1_000, |_| false).unwrap();
+    assert_eq!(heads[0].1.last().unwrap(), &(b"a".to_vec(), b"b".to_vec()));
+    assert!(
+        side.through
+            .get(FRAME_HEAD..)
+            .unwrap()
+            .starts_with(&[0, 0, 0, 7, 9])
+    );
+    assert_eq!(side.through[4], WHOLE | HAS_PRIORITY);
+}
+
+#[test]
+fn what_breaks_a_connection_is_said() {
+    let first = frame(HEADERS, WHOLE, 1, GET);
+    let after = |frame: Vec<u8>| [first.clone(), frame].concat();
+    let many = frame(CONTINUATION, 0, 1, b"").repeat(6);
+    for (what, bytes, wanted) in [
+        (
+            "data of a stream that was answered",
+            after(frame(DATA, 0, 1, b"x")),
+            Broken::StreamClosed,
+        ),
+        (
+            "a head of the same",
+            after(frame(HEADERS, WHOLE, 1, AGAIN)),
+            Broken::StreamClosed,
+        ),
+        (
+            "no window at all",
+            after(frame(WINDOW_UPDATE, 0, 1, &[0; 4])),
+            Broken::Protocol,
+        ),
+        (
+            "a reset of three bytes",
+            after(frame(RST_STREAM, 0, 1, &[0; 3])),
+            Broken::FrameSize,
+        ),
+        (
+            "an even number",
+            frame(HEADERS, WHOLE, 2, GET),
+            Broken::Protocol,
+        ),
+        ("no number", frame(HEADERS, WHOLE, 0, GET), Broken::Protocol),
+        (
+            "a continuation of nothing",
+            frame(CONTINUATION, END_HEADERS, 1, GET),
+            Broken::Protocol,
+        ),
+        (
+            "another stream's continuation",
+            [frame(HEADERS, 0, 1, GET), frame(CONTINUATION, 4, 3, b"")].concat(),
+            Broken::Protocol,
+        ),
+        (
+            "a frame within a head",
+            [frame(HEADERS, 0, 1, GET), frame(6, 0, 0, &[0; 8])].concat(),
+            Broken::Protocol,
+        ),
+        (
+            "continuations without end",
+            [frame(HEADERS, 0, 1, GET), many].concat(),
+            Broken::TooLarge,
+        ),
+        (
+            "padding beyond the frame",
+            frame(HEADERS, WHOLE | PADDED, 1, &[9, 0x82]),
+            Broken::Protocol,
+        ),
+        (
+            "no room for a priority",
+            frame(HEADERS, WHOLE | HAS_PRIORITY, 1, &[0; 4]),
+            Broken::FrameSize,
+        ),
+        (
+            "a frame that is too large",
+            frame(77, 0, 0, &vec![0; MOST_FRAME + 1]),
+            Broken::FrameSize,
+        ),
+        (
+            "a window that is too large",
+            frame(WINDOW_UPDATE, 0, 0, &[0x7f, 255, 255, 255]),
+            Broken::FlowControl,
+        ),
+        (
+            "a block that cannot be read",
+            frame(HEADERS, WHOLE, 1, b"\x80"),
+            Broken::Compression,
+        ),
+    ] {
+        let mut side = Side::new();
+        assert_eq!(
+            side.take(&bytes, 1_000_000, |_| true),
+            Err(wanted),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn a_head_that_is_too_large_is_too_large_for_the_library() {
+    let mut block = Vec::new();
+    hpack::write_field(&mut block, b"a", &[b'v'; 3_000]);
+    hpack::write_field(&mut block, b"b", &[b'v'; 3_000]);
+    let mut side = Side::new();
+    let bytes = frame(HEADERS, WHOLE, 1, &block);
+    side.take(&bytes, 1_000_000, |_| false).unwrap();
+    let mut all = Block::default();
+    let passed = side.through.get(FRAME_HEAD..).unwrap();
+    Decoder::default()
+        .decode(passed, 1 << 20, &mut all)
+        .unwrap();
+    assert!(all.list_bytes() > 4_000);
+    let block = block.repeat(3);
+    let bytes = frame(HEADERS, WHOLE, 3, &block[..MOST_FRAME]);
+    let decoded = side.take(&bytes, 1_000_000, |_| false);
+    assert!(matches!(
+        decoded,
+        Err(Broken::TooLarge | Broken::Compression)
+    ));
+}
+
+#[test]
+fn a_smaller_table_leaves_answers_to_the_library() {
+    let mut side = Side::new();
+    let larger = setting(HEADER_TABLE_SIZE, 65_536);
+    let first = [larger, frame(HEADERS, WHOLE, 1, GET)].concat();
+    side.take(&first, 1_000, |_| true).unwrap();
+    assert_eq!(side.passed().len(), 1);
+    let smaller = setting(HEADER_TABLE_SIZE, 4_096);
+    let second = [smaller, frame(HEADERS, WHOLE, 3, AGAIN)].concat();
+    side.take(&second, 1_000, |_| true).unwrap();
+    assert_eq!(side.passed().len(), 3);
+}
+
+/// What a library with these frames may send.
+fn library_window(through: &[u8]) -> u32 {
+    let mut side = Side::new();
+    side.through = through.to_vec();
+    let mut rest = side.through.as_slice();
+    let mut window = 65_535;
+    while let Some(frame) = Frame::read(rest) {
+        let end = FRAME_HEAD + frame.length;
+        if frame.kind == WINDOW_UPDATE && frame.stream == 0 {
+            window += u32::from_be_bytes(rest[FRAME_HEAD..end].try_into().unwrap());
+        }
+        rest = &rest[end..];
+    }
+    window
+}
+
+#[test]
+fn the_window_is_shared() {
+    let mut side = Side::new();
+    assert!(!side.sieve.take_window(1), "all of it is the library's");
+    let more = frame(WINDOW_UPDATE, 0, 0, &1_000_000_u32.to_be_bytes());
+    side.take(&more, 1_000, |_| true).unwrap();
+    assert!(side.passed().is_empty());
+    assert!(!side.sieve.take_window(70_000), "more than a stream has");
+    side.take(&setting(INITIAL_WINDOW_SIZE, 500_000), 1_000, |_| true)
+        .unwrap();
+    assert!(side.sieve.take_window(400_000) && !side.sieve.take_window(500_001));
+    // The library has a stream: half of 665,535 bytes.
+    side.take(&frame(HEADERS, WHOLE, 1, GET), 1_000, |_| false)
+        .unwrap();
+    assert_eq!(library_window(&side.through), 665_535 / 2);
+    assert!(!side.sieve.take_window(400_000));
+    // It sends all of that, and what follows, until nothing is left for anybody.
+    let mut sent = 0;
+    while library_window(&side.through) > sent {
+        let bytes = library_window(&side.through) - sent;
+        sent += bytes;
+        side.sieve.library_sent(bytes, &mut side.through);
+    }
+    assert_eq!(sent, 665_535);
+    assert!(!side.sieve.take_window(1));
+    // What the client opens is the library's first, so that its next stream can begin.
+    side.sieve.library_rests();
+    side.take(&more, 1_000, |_| true).unwrap();
+    assert_eq!(library_window(&side.through) - sent, 65_535);
+    assert!(side.sieve.take_window(400_000));
+}
+
+/// A client that puts fields into its table and refers to them.
+fn encoded(list: &[(u8, u8)], known: &mut Vec<(u8, u8)>) -> Vec<u8> {
+    let mut block = Vec::new();
+    for field in list {
+        match known.iter().rev().position(|other| other == field) {
+            Some(place) if place < 60 => block.push(0x80 | u8::try_from(62 + place).unwrap()),
+            _ => {
+                block.extend_from_slice(&[0x40, 1, b'a' + field.0 % 26, 1, b'a' + field.1 % 26]);
+                known.push(*field);
+            }
+        }
+    }
+    block
+}
+
+proptest! {
+    // However heads are split between both, either reads what the client wrote.
+    #[test]
+    fn both_read_the_same_fields(
+        requests in proptest::collection::vec((proptest::collection::vec((0..9_u8, 0..9_u8), 0..6), any::<bool>()), 1..20),
+        piece in 1..80_usize,
+    ) {
+        let mut known = Vec::new();
+        let mut bytes = Vec::new();
+        for (number, (list, _)) in requests.iter().enumerate() {
+            let block = encoded(list, &mut known);
+            let (one, two) = block.split_at(block.len() / 2);
+            let stream = u32::try_from(number * 2 + 1).unwrap();
+            bytes.extend(frame(HEADERS, END_STREAM, stream, one));
+            bytes.extend(frame(CONTINUATION, END_HEADERS, stream, two));
+        }
+        let mut side = Side::new();
+        let ours = |stream: u32| requests[usize::try_from(stream / 2).unwrap()].1;
+        let heads = side.take(&bytes, piece, ours).unwrap();
+        prop_assert_eq!(heads.len(), requests.len());
+        for ((_, fields), (list, _)) in heads.iter().zip(&requests) {
+            let wanted: Vec<_> = list.iter().map(|(n, v)| (vec![b'a' + n % 26], vec![b'a' + v % 26])).collect();
+            prop_assert_eq!(fields, &wanted);
+        }
+        let mut library = Side::new();
+        let passed = library.take(&side.through, 1_000, |_| true).unwrap();
+        let wanted: Heads = heads.into_iter().filter(|(stream, _)| !ours(*stream)).collect();
+        prop_assert_eq!(passed, wanted);
+    }
+
+    // Any bytes are sorted or refused, and alike however they are cut.
+    #[test]
+    fn pieces_make_no_difference(
+        frames in proptest::collection::vec((0..11_u8, any::<u8>(), 0..8_u32, proptest::collection::vec(any::<u8>(), 0..30)), 0..12),
+        piece in 1..40_usize,
+    ) {
+        let bytes: Vec<u8> = frames.iter().flat_map(|(kind, flags, stream, payload)| frame(*kind, *flags, *stream, payload)).collect();
+        let (mut one, mut other) = (Side::new(), Side::new());
+        let ours = |stream: u32| stream.is_multiple_of(3);
+        let whole = one.take(&bytes, usize::MAX, ours);
+        prop_assert_eq!(other.take(&bytes, piece, ours), whole.clone());
+        if whole.is_ok() {
+            prop_assert_eq!(one.through, other.through);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What the client takes of bodies on its connection, shared out between the owner's answers and the library's
+//! (RFC 9113 section 6.9).
+//!
+//! The client counts one window. The library is told of a part of it; both parts together are never more than the client's
+//! window. While the library has streams it is given half, or all where that is little: a client that opens its window only when
+//! much of it is used must not wait for what nobody sends. Else it has what every connection begins with, for its next stream.
+
+use super::{WINDOW_UPDATE, write_frame_head};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Windows {
+    ours: u32,
+    /// What the library may still send, as far as it knows.
+    library: u32,
+    /// Each stream's, at its beginning.
+    initial: u32,
+    is_lent: bool,
+}
+
+impl Default for Windows {
+    fn default() -> Self {
+        Self {
+            ours: 0,
+            library: FIRST,
+            initial: FIRST,
+            is_lent: false,
+        }
+    }
+}
+
+impl Windows {
+    /// Opens the connection's window; `None`: further than there is.
+    pub(super) fn open(&mut self, increment: u32) -> Option<()> {
+        let ours = self.ours.checked_add(increment)?;
+        if ours.checked_add(self.library)? > MOST {
+            return None;
+        }
+        self.ours = ours;
+        Some(())
+    }
+
+    /// Gives the library what it should have, by a frame of the kind that the client would send.
+    pub(super) fn share(&mut self, through: &mut Vec<u8>) {
+        let all = self.ours + self.library;
+        let fair = match self.is_lent {
+            true if all <= 2 * FIRST => all,
+            true => all / 2,
+            false => FIRST,
+        };
+        let more = fair.saturating_sub(self.library).min(self.ours);
+        if more > 0 {
+            self.ours -= more;
+            self.library += more;
+            write_frame_head(through, 4, (WINDOW_UPDATE, 0), 0);
+            through.extend_from_slice(&more.to_be_bytes());
+        }
+    }
+
+    /// Takes from ours, if a stream and the connection have room.
+    pub(super) fn take(&mut self, bytes: usize) -> bool {
+        let Ok(bytes) = u32::try_from(bytes) else {
+            return false;
+        };
+        let left = self.ours.checked_sub(bytes);
+        match left {
+            Some(left) if bytes <= self.initial => {
+                self.ours = left;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The library has a stream.
+    pub(super) fn lend(&mut self) {
+        self.is_lent = true;
+    }
+
+    /// It has none.
+    pub(super) fn end_loan(&mut self) {
+        self.is_lent = false;
+    }
+
+    pub(super) fn library_sent(&mut self, bytes: u32) {
+        self.library = self.library.saturating_sub(bytes);
+    }
+
+    pub(super) fn set_initial(&mut self, bytes: u32) {
+        self.initial = bytes;
+    }
+}
+
+/// Of a stream and of a connection, unless their client says something else (RFC 9113 section 6.9.2).
+const FIRST: u32 = 65_535;
+
+/// RFC 9113 section 6.9.1.
+const MOST: u32 = u32::MAX >> 1;
