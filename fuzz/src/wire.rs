@@ -144,7 +144,7 @@ pub fn http2_head(data: &[u8]) {
         target: next(),
     };
     let fields = lines.filter_map(|line| line.split_once('='));
-    let fields = fields.map(|(name, value)| (name, value.as_bytes()));
+    let fields = fields.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     let mut room = h2::Room::new();
     let Ok(head) = h2::head(&line, fields, &Limits::default(), &mut room) else {
         return;

@@ -45,14 +45,14 @@ impl Default for Room<'_> {
 /// Cost: one pass over the fields, no allocation.
 pub fn head<'b, 'r>(
     line: &Line<'b>,
-    mut fields: impl Iterator<Item = (&'b str, &'b [u8])>,
+    mut fields: impl Iterator<Item = (&'b [u8], &'b [u8])>,
     limits: &Limits,
     room: &'r mut Room<'b>,
 ) -> Result<Head<'b, 'r>, Refusal> {
     check_line(line, limits)?;
     let mut bytes = line.method.len() + line.target.len() + LINE_BYTES;
     let mut count = 0;
-    let mut put = |name: &'b str, value: &'b [u8]| {
+    let mut put = |name: &'b [u8], value: &'b [u8]| {
         bytes += name.len() + value.len() + FIELD_BYTES;
         if bytes > limits.head_bytes {
             return Err(Refusal::HeadTooLarge);
@@ -61,19 +61,16 @@ pub fn head<'b, 'r>(
             return Err(Refusal::TooManyFields);
         }
         let slot = room.0.get_mut(count).ok_or(Refusal::TooManyFields)?;
-        *slot = Field {
-            name: name.as_bytes(),
-            value,
-        };
+        *slot = Field { name, value };
         count += 1;
         Ok(())
     };
     if let Some(authority) = line.authority {
-        put("host", authority.as_bytes())?;
+        put(b"host", authority.as_bytes())?;
     }
     fields.try_for_each(|(name, value)| match (name, line.authority) {
-        ("host", Some(authority)) if value.eq_ignore_ascii_case(authority.as_bytes()) => Ok(()),
-        ("host", Some(_)) => Err(Refusal::Host),
+        (b"host", Some(authority)) if value.eq_ignore_ascii_case(authority.as_bytes()) => Ok(()),
+        (b"host", Some(_)) => Err(Refusal::Host),
         _ => {
             check_field(name, value)?;
             put(name, value)
@@ -111,13 +108,13 @@ fn check_line(line: &Line<'_>, limits: &Limits) -> Result<(), Refusal> {
 }
 
 /// RFC 9113 sections 8.2.1 and 8.2.2.
-fn check_field(name: &str, value: &[u8]) -> Result<(), Refusal> {
+fn check_field(name: &[u8], value: &[u8]) -> Result<(), Refusal> {
     // All bytes are looked at, without an early end: the compiler then takes many of a value at once. Every field of every
     // request comes by here.
     let is_name = !name.is_empty()
         && name
-            .bytes()
-            .fold(true, |all, byte| all & is_name_byte(byte));
+            .iter()
+            .fold(true, |all, &byte| all & is_name_byte(byte));
     let is_edge = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     let is_value = value
         .iter()
@@ -125,8 +122,10 @@ fn check_field(name: &str, value: &[u8]) -> Result<(), Refusal> {
         && !is_edge(value.first())
         && !is_edge(value.last());
     let is_of_connection = match name {
-        "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade" => true,
-        "te" => value != b"trailers",
+        b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
+            true
+        }
+        b"te" => value != b"trailers",
         _ => false,
     };
     if is_name && is_value && !is_of_connection {
@@ -161,14 +160,16 @@ mod tests {
 
     fn outcome(line: &Line<'_>, fields: &[(&'static str, &'static str)]) -> Result<usize, Refusal> {
         let mut room = Room::new();
-        let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
+        let fields = fields
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         head(line, fields, &Limits::default(), &mut room).map(|head| head.count())
     }
 
     #[test]
     fn the_authority_is_the_only_host() {
         let mut room = Room::new();
-        let fields = [("accept", &b"*/*"[..]), ("host", b"A.test")];
+        let fields = [(&b"accept"[..], &b"*/*"[..]), (b"host", b"A.test")];
         let head = head(&GET, fields.into_iter(), &Limits::default(), &mut room).unwrap();
         let fields: Vec<_> = head.fields().collect();
         assert_eq!(fields, [("host", &b"a.test"[..]), ("accept", b"*/*")]);
@@ -256,7 +257,9 @@ mod tests {
     fn a_body_ends_where_its_last_frame_does() {
         let kind = |fields: &[(&'static str, &'static str)], is_end: bool| {
             let mut room = Room::new();
-            let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
+            let fields = fields
+                .iter()
+                .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
             let head = head(&GET, fields, &Limits::default(), &mut room).unwrap();
             framing::frame_h2(&head, is_end).map(|framing| (framing.body, framing.expect_continue))
         };

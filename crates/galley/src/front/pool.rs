@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 
 use bytes::BytesMut;
+use galley_wire::hpack::Block;
 
 /// See the module.
 #[derive(Default)]
@@ -35,24 +36,68 @@ impl Pool {
     }
 }
 
-/// One more buffer of each core: for what the answers of one turn of an HTTP/2 connection are put into before they leave. The
-/// turns of a core follow one another, so that it is always free, large enough after the first large turn, and warm.
+/// Room of each core for the turns of its HTTP/2 connections: what came, heads that were read, header blocks of answers, and what
+/// leaves. The turns of a core follow one another, so that it is always free, large enough after the first large turn, and
+/// warm.
 #[derive(Default)]
-pub(super) struct Spare(RefCell<Vec<u8>>);
+pub(super) struct Spare {
+    out: RefCell<Vec<u8>>,
+    input: RefCell<Vec<u8>>,
+    encoded: RefCell<Vec<u8>>,
+    blocks: RefCell<Vec<Block>>,
+}
 
 impl Spare {
-    /// The buffer, or an empty one where another connection has it.
+    /// Room for what leaves; empty where another connection has it.
     pub(super) fn take(&self) -> Vec<u8> {
-        self.0.take()
+        self.out.take()
     }
 
     /// Gives it back.
-    pub(super) fn give(&self, mut buffer: Vec<u8>) {
-        buffer.clear();
-        let mut kept = self.0.borrow_mut();
-        if buffer.capacity() > kept.capacity() && buffer.capacity() <= LARGEST_SPARE {
-            *kept = buffer;
+    pub(super) fn give(&self, buffer: Vec<u8>) {
+        keep(&self.out, buffer);
+    }
+
+    /// Room for what comes.
+    pub(super) fn take_input(&self) -> Vec<u8> {
+        self.input.take()
+    }
+
+    /// Gives it back.
+    pub(super) fn give_input(&self, buffer: Vec<u8>) {
+        keep(&self.input, buffer);
+    }
+
+    /// Room for header blocks of answers.
+    pub(super) fn take_encoded(&self) -> Vec<u8> {
+        self.encoded.take()
+    }
+
+    /// Gives it back.
+    pub(super) fn give_encoded(&self, buffer: Vec<u8>) {
+        keep(&self.encoded, buffer);
+    }
+
+    /// Room for a head.
+    pub(super) fn take_block(&self) -> Block {
+        self.blocks.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Gives it back.
+    pub(super) fn give_block(&self, mut block: Block) {
+        let mut blocks = self.blocks.borrow_mut();
+        if blocks.len() < MOST && block.capacity() <= LARGEST_BLOCK {
+            block.clear();
+            blocks.push(block);
         }
+    }
+}
+
+fn keep(kept: &RefCell<Vec<u8>>, mut buffer: Vec<u8>) {
+    buffer.clear();
+    let mut kept = kept.borrow_mut();
+    if buffer.capacity() > kept.capacity() && buffer.capacity() <= LARGEST_SPARE {
+        *kept = buffer;
     }
 }
 
@@ -64,6 +109,9 @@ const LARGEST: usize = 64 * 1024;
 
 /// The same of the spare one: twice what a turn collects, since a buffer doubles as it grows.
 const LARGEST_SPARE: usize = 320 * 1024;
+
+/// The same of a head's; those of browsers have a kilobyte or two.
+const LARGEST_BLOCK: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,6 @@ use galley_rules::classes::is_name;
 use galley_rules::outcome::{Outcome, RefusedWhy};
 use galley_wire::h2;
 use galley_wire::head::{Head, Version};
-use http::header::{self, HeaderMap, HeaderValue};
 
 use super::Core;
 use crate::telemetry::access::Record;
@@ -26,19 +25,20 @@ pub(super) struct Said<'h> {
 
 impl<'h> Said<'h> {
     /// The same of a request that came by HTTP/2.
-    pub(super) fn of_h2(line: &h2::Line<'h>, fields: &'h HeaderMap) -> Self {
-        let first = |name| fields.get(name).map(HeaderValue::as_bytes);
-        Self {
+    pub(super) fn of_h2(
+        line: &h2::Line<'h>,
+        fields: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+    ) -> Self {
+        let mut said = Self {
             method: line.method,
             target: line.target.as_bytes(),
             version: Version::H2,
-            host: line
-                .authority
-                .map(str::as_bytes)
-                .or_else(|| first(header::HOST)),
-            referer: first(header::REFERER),
-            user_agent: first(header::USER_AGENT),
-        }
+            host: line.authority.map(str::as_bytes),
+            referer: None,
+            user_agent: None,
+        };
+        said.note(fields);
+        said
     }
 
     /// Takes from a head what its record needs.
@@ -51,16 +51,20 @@ impl<'h> Said<'h> {
             referer: None,
             user_agent: None,
         };
-        for (name, value) in head.lines() {
+        said.note(head.lines());
+        said
+    }
+
+    fn note(&mut self, fields: impl Iterator<Item = (&'h [u8], &'h [u8])>) {
+        for (name, value) in fields {
             let slot = match name.len() {
-                4 if is_name(name, b"host") => &mut said.host,
-                7 if is_name(name, b"referer") => &mut said.referer,
-                10 if is_name(name, b"user-agent") => &mut said.user_agent,
+                4 if is_name(name, b"host") => &mut self.host,
+                7 if is_name(name, b"referer") => &mut self.referer,
+                10 if is_name(name, b"user-agent") => &mut self.user_agent,
                 _ => continue,
             };
             slot.get_or_insert(value);
         }
-        said
     }
 }
 

@@ -18,7 +18,6 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 
 use super::limits::SEND_BUFFER;
-use super::payload::Payload;
 use super::request::USUAL_URGENCY;
 use crate::front::io::{Gone, HttpDate};
 use crate::front::record::End;
@@ -38,7 +37,7 @@ pub(super) struct Manner {
 
 /// Sends an answer. The record's end says what was handed over to be sent, also when the client vanished on the way.
 pub(super) async fn send(
-    mut respond: SendResponse<Payload>,
+    mut respond: SendResponse<Bytes>,
     mut answer: Answer,
     manner: Manner,
 ) -> End {
@@ -59,7 +58,7 @@ pub(super) async fn send(
 }
 
 async fn send_all(
-    respond: &mut SendResponse<Payload>,
+    respond: &mut SendResponse<Bytes>,
     answer: Answer,
     body: Body,
     manner: Manner,
@@ -162,7 +161,7 @@ enum Source {
 
 /// A body on its way.
 pub(super) struct Sending {
-    pub(super) out: SendStream<Payload>,
+    pub(super) out: SendStream<Bytes>,
     pub(super) manner: Manner,
 }
 
@@ -192,7 +191,7 @@ impl Sending {
     }
 
     fn hand_over(&mut self, part: Bytes, is_last: bool) -> Result<(), Reason> {
-        let handed = self.out.send_data(part.into(), is_last);
+        let handed = self.out.send_data(part, is_last);
         handed.map_err(|_| Reason::CANCEL)
     }
 

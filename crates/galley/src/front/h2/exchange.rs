@@ -20,7 +20,6 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
 use super::answer::{self, Manner};
-use super::payload::Payload;
 use super::request;
 use crate::body::spools::NoRoom;
 use crate::body::{RequestBody, Spool};
@@ -38,7 +37,7 @@ use crate::upstream::interim::{Interim, Mailbox};
 pub(super) struct Asked {
     pub(super) parts: Parts,
     pub(super) body: RecvStream,
-    pub(super) respond: SendResponse<Payload>,
+    pub(super) respond: SendResponse<Bytes>,
     pub(super) began: Instant,
 }
 
@@ -51,7 +50,10 @@ pub(super) async fn run(core: Rc<Core>, sites: Arc<Sites>, ends: Ends, asked: As
         began,
     } = asked;
     let open = Open {
-        said: Some(Said::of_h2(&request::line(&parts), &parts.headers)),
+        said: Some(Said::of_h2(
+            &request::line(&parts),
+            request::bytes_of(&parts.headers),
+        )),
         client: ends.client.ip(),
         request_id: core.request_id(),
         began,
@@ -75,7 +77,7 @@ struct Stream<'c> {
     sites: &'c Sites,
     ends: Ends,
     timer: Timer,
-    respond: SendResponse<Payload>,
+    respond: SendResponse<Bytes>,
 }
 
 impl Stream<'_> {
@@ -227,7 +229,7 @@ impl Stream<'_> {
 }
 
 /// Passes an interim response on (RFC 9110 §15.2); nothing when the client has left.
-fn send_interim(respond: &mut SendResponse<Payload>, interim: Interim) -> Option<()> {
+fn send_interim(respond: &mut SendResponse<Bytes>, interim: Interim) -> Option<()> {
     let mut fields = interim.fields;
     answer::strip(&mut fields);
     let response = answer::response(interim.status, fields);

@@ -1,27 +1,26 @@
-//! A hit on a stream: answered in the connection's own turn, without a task.
+//! A hit over HTTP/2: answered in the connection's own turn, past the library.
 //!
-//! Which request is a hit is decided where HTTP/1's lane decides it. The stored fields are copied as a map, for the library
-//! takes nothing else; the body is not copied before it is put into the frames that leave.
+//! Which request is a hit is decided where HTTP/1's lane decides it. Its head is written from the stored lines, its body is
+//! copied behind it, and its stream is closed before the library could have heard of it (see [`galley_wire::sieve`]). A request
+//! that is anything but plain, a client without room for the whole body, and a body that would keep others waiting go to the
+//! library.
 
 use std::net::IpAddr;
 use std::time::Instant;
 
-use galley_rules::conditional::OF_NOT_MODIFIED;
 use galley_rules::facts::Scheme;
 use galley_rules::headers::Compiled;
 use galley_rules::outcome::Outcome;
 use galley_rules::proxied::Own;
-use galley_wire::framing::{BodyKind, Host};
-use galley_wire::h2::Room;
-use h2::SendStream;
-use http::header::{self, HeaderMap, HeaderValue};
-use http::request::Parts;
-use http::{Method, StatusCode};
+use galley_wire::framing::{self, BodyKind, Host};
+use galley_wire::h2::{self, Room};
+use galley_wire::head;
+use galley_wire::hpack::{self, Block};
+use galley_wire::sieve::{MOST_FRAME, Opening};
+use http::StatusCode;
+use http::header;
 
-use super::answer::{add_date, response, strip};
-use super::exchange::Asked;
-use super::payload::Payload;
-use super::request;
+use super::request::{self, Pseudo};
 use crate::front::Core;
 use crate::front::h1::Ends;
 use crate::front::io::HttpDate;
@@ -36,110 +35,53 @@ pub(super) struct Memo {
     crumbs: Vec<u8>,
 }
 
-/// A hit whose answer is on its way; its record is written when it has left.
-pub(super) struct Sent {
-    parts: Parts,
-    client: IpAddr,
-    began: Instant,
-    log: usize,
-    site: u32,
-    status: StatusCode,
-    outcome: Outcome,
-    body_bytes: u64,
-}
-
-/// What became of a request.
-pub(super) enum Tried {
-    /// It is no plain hit; nothing has happened.
-    Not(Asked),
-    /// All of the answer was handed over.
-    Done(Sent),
-    /// The client has room for a part of the body only.
-    Begun(Sent, SendStream<Payload>, Hit),
-}
-
-/// Answers a request if it is a plain hit.
-pub(super) fn answer(
-    core: &Core,
-    place: (&Sites, Ends),
-    memo: &mut Memo,
-    mut asked: Asked,
-) -> Tried {
-    let is_plain = core.limits.lane
-        && matches!(asked.parts.method, Method::GET | Method::HEAD)
-        && asked.body.is_end_stream();
-    let found = if is_plain {
-        find(core, place, memo, &asked)
-    } else {
-        None
-    };
-    let Some(Found {
-        hit,
-        fields,
-        client,
-        log,
-        site,
-    }) = found
-    else {
-        return Tried::Not(asked);
-    };
-    let body_bytes = hit.body().len();
-    let mut sent = Sent {
-        parts: asked.parts,
-        client,
-        began: asked.began,
-        log,
-        site,
-        status: hit.status(),
-        outcome: hit.outcome(),
-        body_bytes: body_bytes as u64,
-    };
-    let head = response(hit.status(), fields);
-    let begun = asked.respond.send_response(head, body_bytes == 0);
-    let Ok(mut out) = begun else {
-        // It was reset before it was looked at.
-        sent.body_bytes = 0;
-        return Tried::Done(sent);
-    };
-    if body_bytes == 0 {
-        return Tried::Done(sent);
-    }
-    out.reserve_capacity(body_bytes);
-    if out.capacity() < body_bytes {
-        return Tried::Begun(sent, out, hit);
-    }
-    // It fails where the stream was reset meanwhile; then nobody waits for it.
-    if out.send_data(hit.into(), true).is_err() {
-        sent.body_bytes = 0;
-    }
-    Tried::Done(sent)
-}
-
-/// A hit, with what its answer and its record need.
-struct Found {
+/// A request that is a hit.
+pub(super) struct Found {
     hit: Hit,
-    fields: HeaderMap,
+    /// Where its header block lies.
+    encoded: std::ops::Range<usize>,
     client: IpAddr,
     log: usize,
     site: u32,
+    /// From [`request::urgency_of`].
+    pub(super) urgency: u8,
 }
 
-fn find(
+/// A hit on its way; its record is written when it has left.
+pub(super) struct Sent {
+    pub(super) block: Block,
+    stream: u32,
+    found: Found,
+    began: Instant,
+}
+
+/// Looks whether a head is a plain hit, and writes the header block of its answer behind `encoded`.
+pub(super) fn find(
     core: &Core,
     (sites, ends): (&Sites, Ends),
     memo: &mut Memo,
-    asked: &Asked,
+    (block, began): (&Block, Instant),
+    encoded: &mut Vec<u8>,
 ) -> Option<Found> {
+    let pseudo = Pseudo::of(block)?;
+    let line = pseudo.plain_line()?;
     let Memo { known, crumbs } = memo;
-    request::join_crumbs(&asked.parts.headers, crumbs);
+    request::join_crumbs_of(block, crumbs);
+    let joined = (!crumbs.is_empty()).then_some((&b"cookie"[..], crumbs.as_slice()));
+    let fields = request::fields_of(block)
+        .filter(|(name, _)| joined.is_none() || *name != b"cookie")
+        .chain(joined);
+    let limits = head::Limits {
+        head_bytes: core.limits.head_bytes,
+        ..head::Limits::default()
+    };
     let mut room = Room::new();
-    let head_bytes = core.limits.head_bytes;
-    let read = request::head(&asked.parts, crumbs, head_bytes, &mut room, true);
-    let (head, framing) = read.ok()?;
+    let head = h2::head(&line, fields, &limits, &mut room).ok()?;
+    let framing = framing::frame_h2(&head, true).ok()?;
     let (BodyKind::None, Host::Field(host)) = (framing.body, framing.host) else {
         return None;
     };
-    let now = core.services.clock.tick_at(asked.began);
+    let now = core.services.clock.tick_at(began);
     let mut room = core.room.borrow_mut();
     let own = Own {
         peer: ends.client,
@@ -150,94 +92,124 @@ fn find(
     let (hit, site) = lane::find(core, sites, (&head, &by), now, (&mut room, known))?;
     let facts = &room.facts;
     let changes = (site.heads.of(facts.rule()), facts.scheme());
-    let fields = fields(&hit, changes, core.date.get());
+    let begin = encoded.len();
+    write_block(encoded, &hit, changes, core.date.get());
+    if encoded.len() - begin > MOST_FRAME || hit.body().len() > MOST_BODY {
+        encoded.truncate(begin);
+        return None;
+    }
     Some(Found {
         hit,
-        fields,
+        encoded: begin..encoded.len(),
         client: by.client.ip(),
         log: site.log,
         site: site.number,
+        urgency: request::urgency_of(block),
     })
 }
 
-fn fields(hit: &Hit, (changes, scheme): (&Compiled, Scheme), date: HttpDate) -> HeaderMap {
-    let stored = hit.fields();
-    let mut fields = if hit.status() == StatusCode::NOT_MODIFIED {
-        let mut fields = HeaderMap::with_capacity(OF_NOT_MODIFIED.len() + OWN);
-        for name in &OF_NOT_MODIFIED {
-            for value in stored.get_all(name) {
-                fields.append(name, value.clone());
-            }
-        }
-        fields
-    } else {
-        let mut fields = stored.clone();
-        if hit.is_framed() {
-            strip(&mut fields);
-        }
-        fields
-    };
-    if changes.may_touch(hit.mask()) && changes.touches(&fields) {
-        fields = changes.stripped(&fields);
+/// The same fields as by HTTP/1, but for those of framing.
+fn write_block(
+    out: &mut Vec<u8>,
+    hit: &Hit,
+    (changes, scheme): (&Compiled, Scheme),
+    date: HttpDate,
+) {
+    hpack::write_status(out, hit.status());
+    for lines in changes.left(hit.lines(), hit.mask()) {
+        hpack::write_lines(out, lines);
     }
     if hit.is_immutable() && !changes.drops(&header::CACHE_CONTROL) {
-        fields.append(header::CACHE_CONTROL, galley_files::IMMUTABLE);
+        hpack::write_field(out, b"cache-control", galley_files::IMMUTABLE.as_bytes());
     }
-    for (name, value) in changes.fields(scheme) {
-        fields.append(name, value.clone());
-    }
+    hpack::write_lines(out, changes.lines(scheme));
+    let mut digits = itoa::Buffer::new();
     let status = match hit.age() {
         Some(seconds) => {
-            fields.append(header::AGE, HeaderValue::from(seconds));
+            hpack::write_field(out, b"age", digits.format(seconds).as_bytes());
             CACHE_STATUS
         }
         None => CACHE_STATUS_FILE,
     };
-    fields.append(crate::serve::CACHE_STATUS, HeaderValue::from_static(status));
+    hpack::write_field(out, b"cache-status", status.as_bytes());
     if !hit.is_dated() {
-        add_date(&mut fields, date);
+        hpack::write_field(out, b"date", &date);
     }
     if let Some(length) = hit.length() {
-        fields.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        hpack::write_field(out, b"content-length", digits.format(length).as_bytes());
     }
-    fields
+}
+
+impl Found {
+    /// Bytes of its body.
+    pub(super) fn body_bytes(&self) -> usize {
+        self.hit.body().len()
+    }
+
+    /// On its way on the stream that `block` has opened.
+    pub(super) fn on(self, opening: &Opening, block: Block, began: Instant) -> Sent {
+        Sent {
+            block,
+            stream: opening.stream,
+            found: self,
+            began,
+        }
+    }
 }
 
 impl Sent {
+    /// Its stream, its header block among those that were written with it, and its body.
+    pub(super) fn parts<'s>(&'s self, encoded: &'s [u8]) -> (u32, &'s [u8], &'s [u8]) {
+        let block = encoded.get(self.found.encoded.clone());
+        (
+            self.stream,
+            block.unwrap_or_default(),
+            self.found.hit.body(),
+        )
+    }
+
     /// How urgent it is.
     pub(super) fn urgency(&self) -> u8 {
-        request::urgency(&self.parts.headers)
+        self.found.urgency
     }
 
-    /// The same with only so many bytes of its body handed over.
-    pub(super) fn with_bytes(self, body_bytes: u64) -> Self {
-        Self { body_bytes, ..self }
-    }
-
-    /// Writes its record.
+    /// Writes its record, and gives its room back.
     pub(super) fn close(self, core: &Core, vanished: bool) {
         let ended = Instant::now();
-        let id = &mut core.room.borrow_mut().id;
-        core.write_request_id(id);
-        let about = record::About {
-            client: self.client,
-            request_id: id,
-            time: core.wall(ended),
-            total_time: ended.saturating_duration_since(self.began),
-            log: self.log,
-            site: Some(self.site),
-        };
-        let end = End {
-            status: self.status.as_u16(),
-            outcome: self.outcome,
-            body_bytes: self.body_bytes,
-            upstream_time: None,
-            vanished,
-        };
-        let said = Said::of_h2(&request::line(&self.parts), &self.parts.headers);
-        record::write(core, Some(&said), &about, &end);
+        let Found {
+            hit,
+            client,
+            log,
+            site,
+            ..
+        } = self.found;
+        let (status, outcome): (StatusCode, Outcome) = (hit.status(), hit.outcome());
+        {
+            let id = &mut core.room.borrow_mut().id;
+            core.write_request_id(id);
+            let about = record::About {
+                client,
+                request_id: id,
+                time: core.wall(ended),
+                total_time: ended.saturating_duration_since(self.began),
+                log,
+                site: Some(site),
+            };
+            let end = End {
+                status: status.as_u16(),
+                outcome,
+                body_bytes: if vanished { 0 } else { hit.body().len() as u64 },
+                upstream_time: None,
+                vanished,
+            };
+            let said = Pseudo::of(&self.block)
+                .and_then(|pseudo| Some((pseudo.plain_line()?, request::fields_of(&self.block))))
+                .map(|(line, fields)| Said::of_h2(&line, fields));
+            record::write(core, said.as_ref(), &about, &end);
+        }
+        core.spare.give_block(self.block);
     }
 }
 
-/// Fields that a hit adds.
-const OWN: usize = 4;
+/// Bytes of a body that leaves at once: what waits behind it waits for that long. Larger ones leave in turns with others.
+const MOST_BODY: usize = 64 * 1024;

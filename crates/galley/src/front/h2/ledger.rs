@@ -6,6 +6,8 @@
 //! pings, settings, window updates, priorities, empty data, frames of unknown types. Work that is asked for refills the
 //! second: a request, data in either direction. Both refill with time. Who overdraws one is told to go.
 
+use galley_wire::sieve::FRAME_HEAD;
+
 use crate::telemetry::http2::Tally;
 
 /// See the module.
@@ -91,12 +93,27 @@ impl Ledger {
         }
     }
 
-    /// Takes note of bytes that leave.
-    pub(super) fn send(&mut self, mut bytes: &[u8], now_ms: u64) {
+    /// Whether what was sent ends with a whole frame, and no head is begun.
+    pub(super) fn is_between_frames(&self) -> bool {
+        let Scanner {
+            last, skip, have, ..
+        } = &self.sent;
+        let is_head = matches!(last.kind, HEADERS | CONTINUATION);
+        *skip == 0 && *have == 0 && (!is_head || last.flags & END_HEADERS != 0)
+    }
+
+    /// Takes note of bytes that leave: how many bytes of data the frames have that begin in them.
+    pub(super) fn send(&mut self, mut bytes: &[u8], now_ms: u64) -> u32 {
+        let mut data = 0_u32;
         while let Some(frame) = self.sent.next(&mut bytes) {
             match frame.kind {
-                // It is answered by window updates, of the stream and of the connection. Windows of a few bytes are no help.
-                DATA if frame.length >= WORTHWHILE => self.idle.add(2),
+                DATA => {
+                    data = data.saturating_add(frame.length);
+                    // It is answered by window updates, of the stream and of the connection. Windows of a few bytes are no help.
+                    if frame.length >= WORTHWHILE {
+                        self.idle.add(2);
+                    }
+                }
                 RST_STREAM => {
                     self.tally.resets_by_galley += 1;
                     self.reset(now_ms);
@@ -104,6 +121,7 @@ impl Ledger {
                 _ => {}
             }
         }
+        data
     }
 
     fn reset(&mut self, now_ms: u64) {
@@ -222,11 +240,8 @@ const OF_REQUEST: u32 = 4;
 /// Settings change all streams that are open.
 const OF_SETTINGS: u32 = 20;
 
-/// `PRI * HTTP/2.0` and what follows it (RFC 9113 section 3.4).
-pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Of the greeting.
 const PREFACE_BYTES: u32 = 24;
-
-const FRAME_HEAD: usize = 9;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -239,6 +254,8 @@ const END_HEADERS: u8 = 4;
 
 #[cfg(test)]
 mod tests {
+    use galley_wire::sieve::PREFACE;
+
     use super::*;
 
     fn frame(kind: u8, flags: u8, length: u8) -> Vec<u8> {

@@ -26,7 +26,7 @@ pub(super) fn builder(limits: &Limits) -> Builder {
 
 /// Every head that `head_size` lets pass has room, though HTTP/2 counts 32 bytes more for each field (RFC 9113 section
 /// 6.5.2); what is larger is answered with 431 by the library, and what is four times as large ends the connection.
-fn header_list(head_bytes: usize) -> u32 {
+pub(super) fn header_list(head_bytes: usize) -> u32 {
     let all = head_bytes.saturating_add((MAX_FIELDS + 4) * 32);
     u32::try_from(all).unwrap_or(u32::MAX)
 }

@@ -1,49 +1,50 @@
 //! One HTTP/2 connection: many streams, one task that drives them, few writes.
 //!
-//! Frames, header compression and windows are the `h2` crate's; what may be asked of it is in [`limits`], what it does not
-//! count is in [`ledger`]. A request becomes the head that HTTP/1 has ([`request`]); from there on there is nothing of HTTP/2
-//! in it. Hits are answered in the connection's own turn ([`hit`]), everything else in a task for each stream
-//! ([`exchange`], [`answer`]).
+//! What comes is sorted first (`galley_wire::sieve`): heads of requests are read here. A plain hit is answered in the
+//! connection's own turn, and the library never hears of it ([`hit`]). Frames, windows and states of all other streams are the
+//! `h2` crate's; what may be asked of it is in [`limits`], what it does not count is in [`ledger`]. Its request becomes the head
+//! that HTTP/1 has ([`request`]); from there on there is nothing of HTTP/2 in it, in a task for each stream ([`exchange`],
+//! [`answer`]).
 //!
 //! A turn: take in what has come, answer the hits among it in the order of their urgency (RFC 9218), let the library put all
 //! frames that it has into one buffer, and write that ([`wire`]). Between streams that have something to send the library goes
 //! round, a frame each.
 
 mod answer;
+mod ending;
 mod exchange;
+mod greeting;
 mod hit;
 mod ledger;
 mod limits;
 mod patience;
-mod payload;
 mod request;
 mod wire;
 
 use std::cell::RefCell;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
+use galley_wire::sieve::{Broken, Step};
 use h2::Reason;
-use h2::server::{self, Builder};
+use h2::server;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
-use self::answer::{Manner, Sending};
+use self::ending::{End, ended, finish, reason, why};
 use self::exchange::Asked;
-use self::hit::{Memo, Sent, Tried};
-use self::ledger::PREFACE;
+use self::greeting::greet;
+pub(super) use self::greeting::is_greeted;
+use self::hit::{Memo, Sent};
 use self::patience::{Patience, Waiting};
-use self::payload::{Payload, Whole};
-use self::wire::{Half, Wire};
+use self::wire::{Half, MOST_OUT, Wire};
 use super::Core;
 use super::h1::Ends;
-use super::io::Wire as PlainWire;
 use super::timer::Timer;
 use crate::serve::Sites;
 use crate::telemetry::http2::Ended;
@@ -65,8 +66,9 @@ pub(super) async fn resumed<S: AsyncRead + AsyncWrite + Unpin>(
     sites: Arc<Sites>,
     ends: Ends,
 ) {
-    let of_core = (Rc::clone(&core.timers), Rc::clone(&core.spare));
-    let wire = Rc::new(RefCell::new(Wire::new(stream, begun, of_core)));
+    let most = limits::header_list(core.limits.head_bytes);
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let wire = Rc::new(RefCell::new(Wire::new(stream, &begun, &core, most)));
     let timer = core.timers.register();
     let end = match greet(&core, &wire, &timer).await {
         Ok(h2) => {
@@ -78,7 +80,10 @@ pub(super) async fn resumed<S: AsyncRead + AsyncWrite + Unpin>(
                 streams: JoinSet::new(),
                 memo: Memo::default(),
                 sent: Vec::new(),
+                asked: 0,
+                passed: 0,
                 accepted: 0,
+                is_library_busy: true,
                 going: false,
                 core: &core,
                 sites,
@@ -91,119 +96,9 @@ pub(super) async fn resumed<S: AsyncRead + AsyncWrite + Unpin>(
     finish(&core, &wire, &timer, ends, end).await;
 }
 
-/// Whether a connection in the clear begins with the greeting of HTTP/2 (RFC 9113 section 3.4).
-pub(super) async fn is_greeted(core: &Core, wire: &mut PlainWire) -> bool {
-    let deadline = wire.timer.deadline(core.limits.head_timeout);
-    while wire.input.len() < PREFACE.len() {
-        if !PREFACE.starts_with(&wire.input) || wire.fill_before(deadline).await.is_err() {
-            return false;
-        }
-    }
-    wire.input.starts_with(PREFACE)
-}
-
-/// How a connection ended.
-enum End {
-    /// Both sides are done.
-    Done,
-    /// The client has gone, or cannot be written to.
-    Gone,
-    /// We have ended it.
-    Ours(Ended, &'static str),
-}
-
-/// Exchanges the greetings.
-async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
-    core: &Core,
-    wire: &Rc<RefCell<Wire<S>>>,
-    timer: &Timer,
-) -> Result<server::Connection<Half<S>, Payload>, End> {
-    let builder: Builder = limits::builder(&core.limits);
-    let mut handshake = pin!(builder.handshake(Half(Rc::clone(wire))));
-    let greeting = poll_fn(|cx| {
-        let polled = handshake.as_mut().poll(cx);
-        match wire.borrow_mut().poll_out(cx) {
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
-            Poll::Ready(Ok(())) | Poll::Pending => polled.map_err(Greeting::from),
-        }
-    });
-    match timer.within(core.limits.head_timeout, greeting).await {
-        Ok(Ok(h2)) => Ok(h2),
-        Ok(Err(Greeting::Broken)) => Err(End::Gone),
-        Ok(Err(Greeting::Wrong)) => Err(End::Ours(Ended::Protocol, "no greeting")),
-        Err(_) => Err(End::Ours(Ended::Slow, "no greeting in time")),
-    }
-}
-
-enum Greeting {
-    Broken,
-    Wrong,
-}
-
-impl From<io::Error> for Greeting {
-    fn from(_: io::Error) -> Self {
-        Self::Broken
-    }
-}
-
-impl From<h2::Error> for Greeting {
-    fn from(error: h2::Error) -> Self {
-        if error.is_io() {
-            Self::Broken
-        } else {
-            Self::Wrong
-        }
-    }
-}
-
-/// Tells about the end, and lets what was written last arrive.
-async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
-    core: &Core,
-    wire: &Rc<RefCell<Wire<S>>>,
-    timer: &Timer,
-    ends: Ends,
-    end: End,
-) {
-    let tally = wire.borrow().ledger.tally;
-    let ours = match end {
-        End::Ours(ended, note) => {
-            let (streams, resets) = (tally.streams, tally.resets_by_client);
-            let made = tally.resets_by_galley;
-            tracing::debug!(client = %ends.client, streams, resets, made, note, "an HTTP/2 connection was ended");
-            if ended == Ended::Flood && core.services.http2_floods.admit() {
-                tracing::warn!(client = %ends.client, streams, resets, made, note, "an HTTP/2 connection was ended");
-            }
-            Some(ended)
-        }
-        End::Done | End::Gone => None,
-    };
-    core.counters.http2(&tally, ours);
-    if matches!(end, End::Gone | End::Ours(Ended::Slow, _)) {
-        return;
-    }
-    let mut drained = 0;
-    let leaving = poll_fn(|cx| {
-        let mut wire = wire.borrow_mut();
-        match wire.poll_shutdown(cx) {
-            Poll::Ready(Ok(())) => {}
-            Poll::Ready(Err(_)) => return Poll::Ready(()),
-            Poll::Pending => return Poll::Pending,
-        }
-        // Closing with unread bytes makes the kernel send a reset, which can overtake what was written last.
-        while let Poll::Ready(read) = wire.poll_drain(cx) {
-            drained += read.as_ref().copied().unwrap_or_default();
-            if !matches!(read, Ok(1..)) || drained > LINGER_BYTES {
-                return Poll::Ready(());
-            }
-        }
-        Poll::Pending
-    });
-    let _ = timer.within(patience::LINGER, leaving).await;
-}
-
 /// A connection whose greetings were exchanged.
 struct Connection<'c, S> {
-    h2: server::Connection<Half<S>, Payload>,
+    h2: server::Connection<Half<S>, Bytes>,
     wire: Rc<RefCell<Wire<S>>>,
     timer: &'c Timer,
     patience: Patience,
@@ -211,8 +106,14 @@ struct Connection<'c, S> {
     memo: Memo,
     /// Hits on their way.
     sent: Vec<Sent>,
-    /// Requests that the library gave out.
+    /// Heads that came.
+    asked: u64,
+    /// Those that the library was given.
+    passed: u64,
+    /// Those that it gave out as requests.
     accepted: u64,
+    /// Whether the library has anything to do, or may have.
+    is_library_busy: bool,
     /// The client was told that no further streams are wanted.
     going: bool,
     core: &'c Rc<Core>,
@@ -231,7 +132,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             ..
         } = self;
         for sent in sent {
-            sent.with_bytes(0).close(core, true);
+            sent.close(core, true);
         }
         // This tells every stream that it is gone; each then writes its record.
         drop(h2);
@@ -273,6 +174,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
     /// Says that what is under way is all (RFC 9113 section 6.8).
     fn go(&mut self) {
         self.going = true;
+        self.is_library_busy = true;
         self.h2.graceful_shutdown();
     }
 
@@ -281,57 +183,156 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         let mut answered = 0;
         loop {
             while let Poll::Ready(Some(_)) = self.streams.poll_join_next(cx) {}
-            let accepted = if answered == 0 && self.streams.is_empty() {
-                self.accept_first(cx)
-            } else {
-                self.accept(cx)
-            };
+            let read = self.read(cx);
             let flood = self.wire.borrow().ledger.flood();
             if let Some(flood) = flood {
-                self.h2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
-                // It is put into the buffer; whether it arrives is the client's affair.
-                let _ = self.h2.poll_closed(cx);
-                return Poll::Ready(End::Ours(Ended::Flood, flood.word()));
+                return self.abort(cx, Reason::ENHANCE_YOUR_CALM, (Ended::Flood, flood.word()));
             }
-            match accepted {
-                Accepted::End(end) => return Poll::Ready(end),
-                Accepted::Some(asked) => {
-                    answered += asked.len();
-                    self.begin(asked);
-                    if answered < MOST_ANSWERED {
-                        // The library has not looked yet at what it was just given.
-                        continue;
-                    }
-                    // Who asks without end does not starve its core's other connections.
-                    cx.waker().wake_by_ref();
+            let is_read = match read {
+                Poll::Ready(Ok(())) => true,
+                Poll::Pending => false,
+                Poll::Ready(Err(Unread::Gone)) => return Poll::Ready(End::Gone),
+                Poll::Ready(Err(Unread::Broken(broken))) => {
+                    return self.abort(cx, reason(broken), ended(broken));
                 }
-                Accepted::None => {}
+            };
+            answered += self.sent.len();
+            if !self.sent.is_empty() {
+                // The library's frames follow when these have left.
+                match ready!(self.send_hits(cx)) {
+                    Ok(()) => {}
+                    Err(_) => return Poll::Ready(End::Gone),
+                }
+            }
+            if self.has_library_work() {
+                match self.accept(cx) {
+                    Accepted::End(end) => return Poll::Ready(end),
+                    Accepted::Some(asked) => {
+                        answered += asked.len();
+                        self.begin(asked);
+                        if answered < MOST_ANSWERED {
+                            // The library has not looked yet at what it was just given.
+                            continue;
+                        }
+                    }
+                    Accepted::None => self.look_at_library(),
+                }
             }
             let mut wire = self.wire.borrow_mut();
             match wire.poll_out(cx) {
                 Poll::Ready(Err(_)) => return Poll::Ready(End::Gone),
-                Poll::Ready(Ok(())) if wire.take_held() => continue,
-                Poll::Ready(Ok(())) if answered < MOST_ANSWERED => {
-                    drop(wire);
-                    for sent in self.sent.drain(..) {
-                        sent.close(self.core, false);
+                Poll::Ready(Ok(())) if answered >= MOST_ANSWERED => {
+                    // Who asks without end does not starve its core's other connections.
+                    cx.waker().wake_by_ref();
+                }
+                Poll::Ready(Ok(())) => {
+                    let is_held = wire.take_held();
+                    let has_more = is_held || wire.has_through();
+                    if is_read || has_more {
+                        continue;
                     }
                 }
-                Poll::Ready(Ok(())) | Poll::Pending => {}
+                Poll::Pending => {}
             }
             return Poll::Pending;
         }
     }
 
-    /// The same at the beginning of a turn in which only hits can be under way.
-    ///
-    /// An answer wakes whoever has polled the library last, and a task that is woken in its own turn has a second turn, which
-    /// costs a tenth of a hit and finds nothing. The turn polls again after its answers in any case, and is then the one to be
-    /// woken.
-    fn accept_first(&mut self, cx: &mut Context<'_>) -> Accepted {
-        match self.accept(&mut Context::from_waker(Waker::noop())) {
-            Accepted::None => self.accept(cx),
-            accepted @ (Accepted::Some(_) | Accepted::End(_)) => accepted,
+    /// Ends the connection, and says why. Whether that arrives is the client's affair.
+    fn abort(
+        &mut self,
+        cx: &mut Context<'_>,
+        reason: Reason,
+        (ended, note): (Ended, &'static str),
+    ) -> Poll<End> {
+        self.h2.abrupt_shutdown(reason);
+        let _ = self.h2.poll_closed(cx);
+        Poll::Ready(End::Ours(ended, note))
+    }
+
+    /// Reads what has come, and finds the hits among it. Ready when something came, or waits to be sorted.
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Unread>> {
+        let mut wire = self.wire.borrow_mut();
+        if !self.sent.is_empty() || !wire.has_room() || wire.is_clogged() {
+            return Poll::Pending;
+        }
+        if !wire.has_unsorted() {
+            ready!(wire.poll_fill(cx)).map_err(|_| Unread::Gone)?;
+        }
+        let mut encoded = self.core.spare.take_encoded();
+        let mut block = self.core.spare.take_block();
+        let began = Instant::now();
+        let mut bytes = 0;
+        let result = loop {
+            if self.sent.len() >= MOST_ANSWERED || bytes > MOST_OUT || wire.is_clogged() {
+                break Ok(());
+            }
+            match wire.sort(&mut block) {
+                Ok(Step::More) => break Ok(()),
+                Err(broken) => break Err(Unread::Broken(broken)),
+                Ok(Step::Head(opening)) => {
+                    self.asked += 1;
+                    let place = (&*self.sites, self.ends);
+                    let may = self.core.limits.lane && !self.going && wire.may_answer(&opening);
+                    let found = if may {
+                        hit::find(
+                            self.core,
+                            place,
+                            &mut self.memo,
+                            (&block, began),
+                            &mut encoded,
+                        )
+                    } else {
+                        None
+                    };
+                    match found {
+                        Some(found) if wire.take_window(found.body_bytes()) => {
+                            bytes += found.body_bytes();
+                            let read = std::mem::replace(&mut block, self.core.spare.take_block());
+                            self.sent.push(found.on(&opening, read, began));
+                        }
+                        _ => {
+                            self.passed += u64::from(opening.is_new);
+                            self.is_library_busy = true;
+                            wire.pass(&opening, &block);
+                        }
+                    }
+                }
+            }
+        };
+        // What was asked together is answered in the order of its urgency, and else in its own.
+        if !self.sent.is_sorted_by_key(Sent::urgency) {
+            self.sent.sort_by_key(Sent::urgency);
+        }
+        for sent in &self.sent {
+            let (stream, head, body) = sent.parts(&encoded);
+            wire.answer(stream, head, body);
+        }
+        self.core.spare.give_block(block);
+        self.core.spare.give_encoded(encoded);
+        Poll::Ready(result)
+    }
+
+    /// Sends the hits, and writes their records once all have left.
+    fn send_hits(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.wire.borrow_mut().poll_out(cx))?;
+        for sent in self.sent.drain(..) {
+            sent.close(self.core, false);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn has_library_work(&self) -> bool {
+        let wire = self.wire.borrow();
+        self.is_library_busy || wire.has_through() || wire.is_ended()
+    }
+
+    /// Whether the library has to be polled though nothing comes for it.
+    fn look_at_library(&mut self) {
+        let has_streams = self.h2.has_streams() || !self.streams.is_empty();
+        self.is_library_busy = has_streams || self.going;
+        if !has_streams {
+            self.wire.borrow_mut().library_rests();
         }
     }
 
@@ -351,7 +352,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                     });
                     self.accepted += 1;
                     // Each time it is asked, the library goes round all that it does. It is asked after the answers.
-                    if self.accepted == self.wire.borrow().ledger.tally.streams {
+                    if self.accepted == self.passed {
                         return Accepted::Some(asked);
                     }
                 }
@@ -364,44 +365,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
     }
 
     fn begin(&mut self, mut asked: Vec<Asked>) {
-        // What was asked together is answered in the order of its urgency, and else in its own.
         asked.sort_by_key(|asked| request::urgency(&asked.parts.headers));
-        let place = (&*self.sites, self.ends);
         for asked in asked {
-            let core = Rc::clone(self.core);
-            match hit::answer(&core, place, &mut self.memo, asked) {
-                Tried::Done(sent) => self.sent.push(sent),
-                Tried::Begun(sent, out, hit) => {
-                    let manner = Manner {
-                        timer: core.timers.register(),
-                        write_timeout: core.limits.leaving.window,
-                        urgency: sent.urgency(),
-                        date: core.date.get(),
-                    };
-                    self.streams.spawn_local(async move {
-                        let mut bytes = 0;
-                        let mut sending = Sending { out, manner };
-                        let body = Bytes::from_owner(Whole(hit));
-                        let result = sending.last(body, &mut bytes).await;
-                        if let Err(reason) = result {
-                            sending.out.send_reset(reason);
-                        }
-                        sent.with_bytes(bytes).close(&core, result.is_err());
-                    });
-                }
-                Tried::Not(asked) => {
-                    let sites = Arc::clone(&self.sites);
-                    self.streams
-                        .spawn_local(exchange::run(core, sites, self.ends, asked));
-                }
-            }
+            let (core, sites) = (Rc::clone(self.core), Arc::clone(&self.sites));
+            self.streams
+                .spawn_local(exchange::run(core, sites, self.ends, asked));
         }
     }
 
     /// Sets the timer to what is waited for.
     fn wait(&mut self) {
+        let has_tasks = !self.streams.is_empty();
+        let has_streams = self.is_library_busy && (has_tasks || self.h2.has_streams());
         let mut wire = self.wire.borrow_mut();
-        let has_streams = self.h2.has_streams() || !self.streams.is_empty();
         if !has_streams {
             wire.rest();
         }
@@ -409,11 +385,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             self.timer,
             &patience::Sight {
                 has_streams,
-                has_tasks: !self.streams.is_empty(),
+                has_tasks,
                 is_mid_head: wire.ledger.is_mid_head(),
                 is_writing: !wire.is_empty(),
                 written: wire.written,
-                requests: self.accepted,
+                requests: self.asked,
                 going: self.going,
             },
         );
@@ -428,20 +404,12 @@ enum Accepted {
     End(End),
 }
 
-/// Why the library has ended a connection.
-fn why(error: &h2::Error) -> End {
-    if error.is_io() || error.is_remote() {
-        return End::Gone;
-    }
-    match error.reason() {
-        Some(Reason::ENHANCE_YOUR_CALM) => End::Ours(Ended::Flood, "the library's limits"),
-        Some(Reason::NO_ERROR) | None => End::Done,
-        Some(_) => End::Ours(Ended::Protocol, "the protocol was broken"),
-    }
+/// Why what came was not sorted.
+enum Unread {
+    /// The client has gone.
+    Gone,
+    Broken(Broken),
 }
 
 /// Requests of one turn, but for those of the last read.
 const MOST_ANSWERED: usize = 100;
-
-/// How many unread bytes are drained on closing.
-const LINGER_BYTES: usize = 256 * 1024;

@@ -1,8 +1,9 @@
-//! From what the library read to the head that everybody else works with.
+//! From what the library read, or what was read in front of it, to the head that everybody else works with.
 
 use galley_wire::framing::{self, Framing};
 use galley_wire::h2::{self, Line, Room};
 use galley_wire::head::{self, Head, Refusal};
+use galley_wire::hpack::Block;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, header};
 
@@ -36,29 +37,39 @@ pub(super) fn head<'b, 'r>(
         head_bytes,
         ..head::Limits::default()
     };
-    let joined = (!crumbs.is_empty()).then_some(("cookie", crumbs));
-    let fields = parts
-        .headers
-        .iter()
-        .filter(|(name, _)| crumbs.is_empty() || *name != header::COOKIE)
-        .map(|(name, value)| (name.as_str(), value.as_bytes()));
+    let joined = (!crumbs.is_empty()).then_some((&b"cookie"[..], crumbs));
+    let fields =
+        bytes_of(&parts.headers).filter(|(name, _)| crumbs.is_empty() || *name != b"cookie");
     let head = h2::head(&line(parts), fields.chain(joined), &limits, room)?;
     let framing = framing::frame_h2(&head, is_end)?;
     Ok((head, framing))
 }
 
+/// Names and values.
+pub(super) fn bytes_of(fields: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let fields = fields.iter();
+    fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
+}
+
 /// Joins what a browser has cut its cookies into (RFC 9113 section 8.2.3); nothing where they are whole.
 pub(super) fn join_crumbs(fields: &HeaderMap, crumbs: &mut Vec<u8>) {
+    let all = fields.get_all(header::COOKIE).iter();
+    join(all.map(HeaderValue::as_bytes), crumbs);
+}
+
+/// The same of fields that were read in front of the library.
+pub(super) fn join_crumbs_of(block: &Block, crumbs: &mut Vec<u8>) {
+    let all = block.fields().filter(|(name, _)| *name == b"cookie");
+    join(all.map(|(_, value)| value), crumbs);
+}
+
+fn join<'v>(mut values: impl Iterator<Item = &'v [u8]>, crumbs: &mut Vec<u8>) {
     crumbs.clear();
-    let mut all = fields.get_all(header::COOKIE).iter();
-    if all.nth(1).is_none() {
+    let (Some(first), Some(second)) = (values.next(), values.next()) else {
         return;
-    }
-    for crumb in fields
-        .get_all(header::COOKIE)
-        .iter()
-        .map(HeaderValue::as_bytes)
-    {
+    };
+    crumbs.extend_from_slice(first);
+    for crumb in std::iter::once(second).chain(values) {
         if !crumbs.is_empty() {
             crumbs.extend_from_slice(b"; ");
         }
@@ -66,12 +77,96 @@ pub(super) fn join_crumbs(fields: &HeaderMap, crumbs: &mut Vec<u8>) {
     }
 }
 
+/// The pseudo-header fields of a block that has each of them once (RFC 9113 section 8.3.1).
+pub(super) struct Pseudo<'b> {
+    method: &'b [u8],
+    scheme: &'b [u8],
+    authority: &'b [u8],
+    path: &'b [u8],
+}
+
+impl<'b> Pseudo<'b> {
+    /// `None`: one is missing, stands there twice, or is another.
+    pub(super) fn of(block: &'b Block) -> Option<Self> {
+        let (mut method, mut scheme, mut authority, mut path) = (None, None, None, None);
+        for (name, value) in block.fields().take_while(|(name, _)| is_pseudo(name)) {
+            let slot = match name {
+                b":method" => &mut method,
+                b":scheme" => &mut scheme,
+                b":authority" => &mut authority,
+                b":path" => &mut path,
+                _ => return None,
+            };
+            if slot.replace(value).is_some() {
+                return None;
+            }
+        }
+        Some(Self {
+            method: method?,
+            scheme: scheme?,
+            authority: authority?,
+            path: path?,
+        })
+    }
+
+    /// The line of a plain `GET` or `HEAD`. Whatever the library might read otherwise is not plain.
+    pub(super) fn plain_line(&self) -> Option<Line<'b>> {
+        let method = match self.method {
+            b"GET" => "GET",
+            b"HEAD" => "HEAD",
+            _ => return None,
+        };
+        let scheme = match self.scheme {
+            b"http" => "http",
+            b"https" => "https",
+            _ => return None,
+        };
+        let is_plain = |&byte: &u8| {
+            byte.is_ascii_graphic()
+                & !matches!(
+                    byte,
+                    b'#' | b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}'
+                )
+        };
+        let is_visible = self
+            .path
+            .iter()
+            .fold(true, |all, byte| all & is_plain(byte));
+        if !self.path.starts_with(b"/") || !is_visible {
+            return None;
+        }
+        Some(Line {
+            method,
+            scheme: Some(scheme),
+            authority: Some(std::str::from_utf8(self.authority).ok()?),
+            target: std::str::from_utf8(self.path).ok()?,
+        })
+    }
+}
+
+fn is_pseudo(name: &[u8]) -> bool {
+    name.first() == Some(&b':')
+}
+
+/// The fields behind the pseudo-header fields.
+pub(super) fn fields_of(block: &Block) -> impl Iterator<Item = (&[u8], &[u8])> {
+    block.fields().skip_while(|(name, _)| is_pseudo(name))
+}
+
 /// How urgent it is, from 0 to 7, by its `priority` (RFC 9218 section 4.1); 3 where it does not say.
 pub(super) fn urgency(fields: &HeaderMap) -> u8 {
-    let Some(value) = fields.get("priority") else {
-        return USUAL_URGENCY;
-    };
-    let mut members = value.as_bytes().split(|byte| *byte == b',');
+    let value = fields.get("priority");
+    value.map_or(USUAL_URGENCY, |value| urgency_in(value.as_bytes()))
+}
+
+/// The same of fields that were read in front of the library.
+pub(super) fn urgency_of(block: &Block) -> u8 {
+    let value = block.fields().find(|(name, _)| *name == b"priority");
+    value.map_or(USUAL_URGENCY, |(_, value)| urgency_in(value))
+}
+
+fn urgency_in(value: &[u8]) -> u8 {
+    let mut members = value.split(|byte| *byte == b',');
     members
         .find_map(|member| match member.trim_ascii() {
             [b'u', b'=', digit @ b'0'..=b'7'] => Some(digit - b'0'),
@@ -85,6 +180,8 @@ pub(super) const USUAL_URGENCY: u8 = 3;
 
 #[cfg(test)]
 mod tests {
+    use galley_wire::hpack;
+
     use super::*;
 
     #[test]
@@ -109,6 +206,62 @@ mod tests {
             [("host", &b"a.test"[..]), ("cookie", b"a=1; b=2; c=3")]
         );
         assert_eq!(head.target, b"/x");
+    }
+
+    fn block(fields: &[(&str, &str)]) -> Block {
+        let mut encoded = Vec::new();
+        for (name, value) in fields {
+            hpack::write_field(&mut encoded, name.as_bytes(), value.as_bytes());
+        }
+        let mut block = Block::default();
+        let decoded = hpack::Decoder::default().decode(&encoded, 10_000, &mut block);
+        decoded.map(|()| block).unwrap()
+    }
+
+    #[test]
+    fn what_is_not_plain_is_left_to_the_library() {
+        const LINE: [(&str, &str); 4] = [
+            (":method", "GET"),
+            (":scheme", "https"),
+            (":path", "/a?b"),
+            (":authority", "a.test"),
+        ];
+        let line = |at: usize, value: &'static str| {
+            let mut fields = LINE;
+            fields[at].1 = value;
+            fields.to_vec()
+        };
+        let is_plain = |fields: &[(&str, &str)]| {
+            Pseudo::of(&block(fields)).is_some_and(|pseudo| pseudo.plain_line().is_some())
+        };
+        assert!(is_plain(&LINE) && is_plain(&line(0, "HEAD")));
+        for fields in [
+            line(0, "POST"),
+            line(0, "get"),
+            line(1, "ftp"),
+            line(2, "*"),
+            line(2, ""),
+            line(2, "/a#b"),
+            line(2, "/a b"),
+            line(2, "/a\u{e4}"),
+            LINE[1..].to_vec(),
+            LINE[..3].to_vec(),
+            [&LINE[..], &[(":path", "/b")]].concat(),
+            [&LINE[..], &[(":protocol", "x")]].concat(),
+            [&[("x", "y")][..], &LINE].concat(),
+        ] {
+            assert!(!is_plain(&fields), "{fields:?}");
+        }
+        let crumbled = [
+            &LINE[..],
+            &[("cookie", "a=1"), ("x", "y"), ("cookie", "b=2")],
+        ]
+        .concat();
+        let crumbled = block(&crumbled);
+        let mut crumbs = Vec::new();
+        join_crumbs_of(&crumbled, &mut crumbs);
+        assert_eq!(crumbs, b"a=1; b=2");
+        assert_eq!(fields_of(&crumbled).count(), 3);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Streams beside each other: uploads, interim responses, bodies that arrive, the end of the server.
 
 use galley_testkit::client::Request;
-use galley_testkit::client::frames::kinds::{DATA, GOAWAY, HEADERS, RST_STREAM};
+use galley_testkit::client::frames::kinds::{DATA, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE};
 use galley_testkit::client::frames::{END_STREAM, Frame, bytes_of, head_frame};
 use galley_testkit::origin::Origin;
 use galley_testkit::wait_for;
@@ -166,6 +166,38 @@ fn a_head_over_the_limit_is_a_431() {
     let line = stage.access_line(" 431 ");
     assert!(line.contains("refused:head-too-large"), "{line}");
     assert_eq!(client.get("/page.html").status, 200);
+}
+
+#[test]
+fn hits_and_others_follow_each_other_on_one_connection() {
+    let stage = Plan::php().server("h2c = true").start();
+    stage.get("/page");
+    let mut frames = open(&stage);
+    // Room for hits beside what every client gives.
+    let room = bytes_of(WINDOW_UPDATE, 0, 0, &(1_u32 << 20).to_be_bytes());
+    frames.write(&room).unwrap();
+    for round in 0..10 {
+        // Composed for each; then from memory, twice, so that the library behind rests; then with a body.
+        let (miss, stream) = (format!("/page?nocache={round}"), 1 + round * 8);
+        let post = [
+            head_frame(stream + 6, 0, &fields("POST", "/form")),
+            bytes_of(DATA, END_STREAM, stream + 6, b"a=b"),
+        ];
+        for request in [
+            get(stream, &miss),
+            get(stream + 2, "/page"),
+            get(stream + 4, "/page"),
+            post.concat(),
+        ] {
+            frames.write(&request).unwrap();
+            frames.until(Frame::ends_stream).unwrap();
+        }
+    }
+    wait_for("the lines of twenty hits", PATIENCE, || {
+        let log = stage.access();
+        let is_hit = |line: &&str| line.contains("HTTP/2.0") && line.contains("outcome=hit ");
+        log.lines().filter(is_hit).count() == 20
+    });
 }
 
 #[test]
