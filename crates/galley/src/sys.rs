@@ -6,6 +6,7 @@ pub mod account;
 pub mod privileges;
 pub mod sandbox;
 pub mod sockets;
+mod turns;
 
 use std::fs::File;
 use std::io;
@@ -13,6 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use rustix::ioctl::{Getter, Opcode, ioctl};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -49,12 +51,13 @@ pub fn lower_priority() {
 /// Of 19: it still gets on while others work.
 const LOW_PRIORITY: i32 = 10;
 
-/// Lets the calling thread go before others, as far as that is allowed: for root and with `CAP_SYS_NICE`. Elsewhere it stays as
-/// it is.
+/// Lets the calling thread go before others when it has something to do, in turns of `turn`. More processor beside them is
+/// allowed to root and with `CAP_SYS_NICE`, a turn of its own to everybody; what is not allowed stays as it is.
 ///
 /// For threads that answer in microseconds and then wait. PHP works for tens of milliseconds at a time, and the kernel lets a
-/// process go on for some before it looks who else waits.
-pub fn raise_priority() {
+/// process go on for some before it looks who else waits; whose turn is shorter need not wait for that.
+pub fn raise_priority(turn: Duration) {
+    turns::ask_for(turn);
     let thread = Some(rustix::thread::gettid());
     if rustix::process::getpriority_process(thread).is_ok_and(|now| now > HIGH_PRIORITY) {
         let _ = rustix::process::setpriority_process(thread, HIGH_PRIORITY);
@@ -63,6 +66,7 @@ pub fn raise_priority() {
 
 /// The same again for a thread that was begun by one of high priority, and is not to have it: threads inherit it.
 pub fn usual_priority() {
+    turns::reset();
     let thread = Some(rustix::thread::gettid());
     if rustix::process::getpriority_process(thread).is_ok_and(|now| now < 0) {
         let _ = rustix::process::setpriority_process(thread, 0);
@@ -189,7 +193,7 @@ mod tests {
         let at = || rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap();
         std::thread::spawn(move || {
             let before = at();
-            raise_priority();
+            raise_priority(Duration::from_millis(1));
             assert!(at() == HIGH_PRIORITY || at() == before, "{}", at());
             usual_priority();
             assert!(at() == 0 || at() == before, "{}", at());

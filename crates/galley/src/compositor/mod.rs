@@ -28,6 +28,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use std::time::Duration;
 use galley_rules::facts::Facts;
 use galley_rules::purge::Order as Purge;
 use galley_rules::site::SiteRules;
@@ -206,7 +207,7 @@ pub fn start(
         .name(format!("compositor-{index}"))
         .spawn(move || {
             // As the front cores: below theirs it would be put off with each waiter whom it wakes.
-            sys::raise_priority();
+            sys::raise_priority(TURN);
             // Opens what the limit asks later, when this thread may not any more.
             let _ = sys::running_processes();
             sandbox::enter(sandbox.as_ref());
@@ -371,3 +372,7 @@ impl Acknowledgement {
 
 /// Orders that may lie in a compositor's inbox; beyond it the upstream is overloaded by any measure.
 const MOST_ORDERS: usize = 16_384;
+/// What a compositor asks the kernel for each time that it gets a processor: less than PHP has, more than a front core, which
+/// it does not interrupt.
+const TURN: Duration = Duration::from_micros(200);
+

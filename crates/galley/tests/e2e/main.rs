@@ -54,6 +54,7 @@ mod tls;
 mod tls_alike;
 mod tls_support;
 mod tls_upstream;
+mod turns;
 mod upgrade;
 mod uploads;
 mod waiting;

@@ -1,0 +1,118 @@
+//! How long a thread's turns on a processor are to be, once it has one.
+//!
+//! The scheduler of Linux 6.6 and later (EEVDF; Stoica and Abdel-Wahab, 1995) lets a thread work to the end of its turn before
+//! it looks who else waits, and of those who wait it takes whose turn would end first. A thread of high priority that has just
+//! woken thus waits for the turn of PHP all the same, up to some milliseconds. Since 6.12 a thread may ask for turns of its own
+//! length, without any privilege; one that wakes and wants less than who is working takes the processor at once. It gets no
+//! larger part of it thereby. Older kernels take no notice.
+//!
+//! Threads and programs that are begun by such a thread inherit the wish; [`reset`] gives it up.
+
+use std::io;
+use std::time::Duration;
+
+/// Asks for turns of `length` for the calling thread: 100 us to 100 ms, which the kernel sees to. Where it cannot be, or where
+/// somebody has given the process another policy than the usual one, everything stays as it is.
+pub(super) fn ask_for(length: Duration) {
+    let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+    if let Ok(now) = read()
+        && now.policy == USUAL_POLICY
+    {
+        let _ = write(&Attributes {
+            runtime: length,
+            ..now
+        });
+    }
+}
+
+/// The kernel's own length again.
+pub(super) fn reset() {
+    ask_for(Duration::ZERO);
+}
+
+/// The first version of `struct sched_attr` (`sched_setattr(2)`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    /// Of the usual policy: the length of a turn in nanoseconds, 0 for the kernel's own. Before 6.12 it is neither told nor read.
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+fn read() -> io::Result<Attributes> {
+    let mut now = Attributes::default();
+    // SAFETY: the kernel writes at most `SIZE` bytes, the size of `now`, any of which are valid for its fields.
+    #[expect(unsafe_code, reason = "rustix has no call for it")]
+    let done =
+        unsafe { libc::syscall(libc::SYS_sched_getattr, THIS, &raw mut now, SIZE, NO_FLAGS) };
+    if done == 0 {
+        Ok(now)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+fn write(wanted: &Attributes) -> io::Result<()> {
+    let wanted = Attributes {
+        size: SIZE,
+        ..*wanted
+    };
+    // SAFETY: the kernel reads `SIZE` bytes, the size of `wanted`, and changes nothing but the thread's scheduling.
+    #[expect(unsafe_code, reason = "rustix has no call for it")]
+    let done = unsafe { libc::syscall(libc::SYS_sched_setattr, THIS, &raw const wanted, NO_FLAGS) };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// The calling thread.
+const THIS: libc::pid_t = 0;
+
+const NO_FLAGS: libc::c_uint = 0;
+
+/// `SCHED_OTHER`.
+const USUAL_POLICY: u32 = 0;
+
+/// `SCHED_ATTR_SIZE_VER0`, which every kernel since 3.14 knows.
+const SIZE: u32 = 48;
+
+const _: () = assert!(size_of::<Attributes>() == SIZE as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_as_long_as_asked_for_until_it_is_reset() {
+        std::thread::spawn(|| {
+            let before = read().unwrap();
+            ask_for(Duration::from_micros(300));
+            let asked = read().unwrap();
+            // A thread of its own inherits the wish, and can give it up.
+            let child = || {
+                let inherited = read().unwrap();
+                reset();
+                (inherited.runtime, read().unwrap().runtime)
+            };
+            let child = std::thread::spawn(child).join().unwrap();
+            if before.policy != USUAL_POLICY || asked.runtime == before.runtime {
+                // An older kernel: nothing has happened.
+                assert_eq!(child, (before.runtime, before.runtime));
+                return;
+            }
+            assert_eq!(asked.runtime, 300_000);
+            assert_eq!((asked.nice, asked.flags), (before.nice, before.flags));
+            assert_eq!(child, (300_000, before.runtime));
+        })
+        .join()
+        .unwrap();
+    }
+}
