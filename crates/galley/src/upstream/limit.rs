@@ -19,7 +19,7 @@ use super::adaptive::Adaptive;
 use super::gauge::Gauge;
 use super::patience::{Look, Patience};
 use super::queue::{Joined, Queue, Ticket, Who};
-use super::room::{Holders, May, Processors, processors};
+use super::room::{Holders, May, Moment, Processors, processors};
 use crate::sys;
 
 /// A number of places and a bounded line in front of them.
@@ -161,12 +161,16 @@ impl Shared {
         let mut state = self.state.borrow_mut();
         state.adaptive.allow(self.spec.most());
         let limit = state.adaptive.limit();
-        let may = state
-            .holders
-            .may(who, Duration::ZERO, limit, Processors::Busy);
+        let now = Instant::now();
+        let at_once = Moment {
+            now,
+            waited: Duration::ZERO,
+            free: Processors::Busy,
+        };
+        let may = state.holders.may(who, limit, &at_once);
         let is_free = state.queue.len() == 0 && may == May::Enter;
         if is_free {
-            state.holders.take(who);
+            state.holders.take(who, now);
             self.tell(&state);
         }
         is_free
@@ -229,7 +233,7 @@ impl Shared {
             state
                 .patience
                 .let_in(who.class, now - waker.joined, more_wait, now);
-            state.holders.take(who);
+            state.holders.take(who, now);
             drop(state);
             self.gauge.let_in(who.class);
             if waker.verdict.send(Verdict::Come(who)).is_err() {
@@ -299,7 +303,12 @@ impl State {
             None
         } else {
             self.queue.pop(|who, waker| {
-                let may = holders.may(who, now - waker.joined, limit, free);
+                let moment = Moment {
+                    now,
+                    waited: now - waker.joined,
+                    free,
+                };
+                let may = holders.may(who, limit, &moment);
                 is_held_back |= may == May::HeldBack;
                 may == May::Enter
             })

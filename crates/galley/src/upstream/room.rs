@@ -1,6 +1,6 @@
 //! What of the free places a request may have: one is kept for people, and a crawl leaves the processor to others.
 //!
-//! Two rules beside the limit itself, both for those who only read:
+//! Three rules beside the limit itself, both for those who only read:
 //!
 //! - *Kept free*: with three places or more, one is never given to readers, so that who logs in, saves or orders finds a place
 //!   at once and not after a page of somebody else's.
@@ -10,13 +10,18 @@
 //!   free, and it gets places one by one. Half, since it may be other programs that keep the processors busy, and a proxy
 //!   that stands for all visitors.
 //!
-//! Neither is known by a name or a cookie that could be forged to gain anything: a forger gains the place that is kept.
+//! - *Steps aside*: while somebody who logs in, saves or orders is being served and all processors are busy, such a client gets
+//!   no new place, but for one in a while. A save is short, and of two processors a crawl's page takes one.
+//!
+//! None of them is known by a name or a cookie that could be forged to gain anything: a forger gains the place that is kept.
 //! Pure: whether processors are busy is an argument.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use galley_rules::class::{Class, Network};
+
+use tokio::time::Instant;
 
 use super::queue::Who;
 
@@ -27,6 +32,17 @@ pub(super) struct Holders {
     readers: usize,
     /// Readers' places by client; those without any are left out.
     by_client: HashMap<Network, usize>,
+    /// When a reader was last given a place.
+    read_at: Option<Instant>,
+}
+
+/// When and how somebody wants a place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) now: Instant,
+    /// How long he has waited by now.
+    pub(super) waited: Duration,
+    pub(super) free: Processors,
 }
 
 /// Whether the machine has a processor to spare for somebody who is held back.
@@ -61,8 +77,8 @@ impl Holders {
         self.all + kept_free(limit).saturating_sub(people) >= limit
     }
 
-    /// Whether `who`, after a wait of `waited`, may have a place of `limit`.
-    pub(super) fn may(&self, who: Who, waited: Duration, limit: usize, free: Processors) -> May {
+    /// Whether `who` may have a place of `limit`.
+    pub(super) fn may(&self, who: Who, limit: usize, moment: &Moment) -> May {
         if self.all >= limit {
             return May::Wait;
         }
@@ -72,18 +88,28 @@ impl Holders {
         if self.readers + kept_free(limit) >= limit {
             return May::Wait;
         }
+        if moment.waited < STANDING || moment.free == Processors::Spare {
+            return May::Enter;
+        }
         let held = self.by_client.get(&who.client).copied().unwrap_or(0);
-        if held >= (limit / 2).max(1) && waited >= STANDING && free == Processors::Busy {
+        if held >= (limit / 2).max(1) || self.step_aside(moment.now) {
             return May::HeldBack;
         }
         May::Enter
     }
 
+    /// Whether somebody who does something is being served, and a reader had his turn a moment ago.
+    fn step_aside(&self, now: Instant) -> bool {
+        let is_recent = |read: Instant| now.saturating_duration_since(read) < ASIDE;
+        self.all > self.readers && self.read_at.is_some_and(is_recent)
+    }
+
     /// Takes a place.
-    pub(super) fn take(&mut self, who: Who) {
+    pub(super) fn take(&mut self, who: Who, now: Instant) {
         self.all += 1;
         if only_reads(who.class) {
             self.readers += 1;
+            self.read_at = Some(now);
             *self.by_client.entry(who.client).or_default() += 1;
         }
     }
@@ -129,6 +155,10 @@ fn kept_free(limit: usize) -> usize {
 /// Who has waited for so long stands in a queue, and not in a burst: a few pages take it.
 const STANDING: Duration = Duration::from_millis(250);
 
+/// For how long readers who stand in a queue step aside after one of them was let in: longer than a save, and short enough
+/// that an export of minutes, or somebody who forges an editor's cookie, does not keep them out.
+const ASIDE: Duration = Duration::from_millis(500);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,9 +173,17 @@ mod tests {
     fn held(all: &[Who]) -> Holders {
         let mut holders = Holders::default();
         for who in all {
-            holders.take(*who);
+            holders.take(*who, Instant::now());
         }
         holders
+    }
+
+    fn after(waited: Duration, free: Processors) -> Moment {
+        Moment {
+            now: Instant::now(),
+            waited,
+            free,
+        }
     }
 
     #[test]
@@ -163,7 +201,8 @@ mod tests {
             (vec![editor, editor, editor], 3, editor, May::Wait),
             (vec![editor, visitor], 2, editor, May::Wait),
         ] {
-            let seen = held(&taken).may(who, Duration::ZERO, limit, Processors::Busy);
+            let at_once = after(Duration::ZERO, Processors::Busy);
+            let seen = held(&taken).may(who, limit, &at_once);
             assert_eq!(seen, wanted, "{taken:?} of {limit}: {who:?}");
         }
     }
@@ -201,11 +240,70 @@ mod tests {
             (vec![crawl; 2], other, long, Processors::Busy, May::Enter),
             (vec![crawl; 4], other, long, Processors::Busy, May::Wait),
         ] {
-            let seen = held(&taken).may(who, waited, 5, free);
+            let seen = held(&taken).may(who, 5, &after(waited, free));
             assert_eq!(
                 seen, wanted,
                 "{taken:?}: {who:?} after {waited:?}, {free:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_crawl_steps_aside_for_who_does_something() {
+        let (editor, customer) = (who(Class::Editor, 1), who(Class::Customer, 1));
+        let (crawl, began) = (who(Class::Visitor, 2), Instant::now());
+        let busy = Processors::Busy;
+        let soon = ASIDE / 2;
+        for (before, taken, waited, later, free, wanted) in [
+            (
+                Some(crawl),
+                vec![editor],
+                STANDING,
+                soon,
+                busy,
+                May::HeldBack,
+            ),
+            (
+                Some(crawl),
+                vec![customer],
+                STANDING,
+                soon,
+                busy,
+                May::HeldBack,
+            ),
+            (Some(crawl), vec![], STANDING, soon, busy, May::Enter),
+            (Some(crawl), vec![editor], STANDING, ASIDE, busy, May::Enter),
+            (
+                Some(crawl),
+                vec![editor],
+                STANDING / 2,
+                soon,
+                busy,
+                May::Enter,
+            ),
+            (
+                Some(crawl),
+                vec![editor],
+                STANDING,
+                soon,
+                Processors::Spare,
+                May::Enter,
+            ),
+            (None, vec![editor], STANDING, soon, busy, May::Enter),
+        ] {
+            let mut holders = Holders::default();
+            if let Some(reader) = before {
+                holders.take(reader, began);
+                holders.give_back(reader);
+            }
+            for who in &taken {
+                holders.take(*who, began);
+            }
+            let now = began + later;
+            let moment = Moment { now, waited, free };
+            let case = format!("{taken:?}: after {waited:?} and {later:?}, {free:?}");
+            assert_eq!(holders.may(crawl, 5, &moment), wanted, "{case}");
+            assert_eq!(holders.may(editor, 5, &moment), May::Enter, "{case}");
         }
     }
 

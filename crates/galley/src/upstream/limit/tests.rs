@@ -192,6 +192,25 @@ async fn a_crawl_leaves_a_place_to_people() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_crawl_steps_aside_while_somebody_saves() {
+    let limit = limit(5, 100);
+    let saved = save(&limit).await;
+    let mut reading = Vec::new();
+    for _ in 0..4 {
+        reading.push(enter(&limit, 2).await);
+    }
+    let (crawled, ()) = tokio::join!(enter(&limit, 1), async {
+        // By now it stands in the queue, and the readers were let in a moment ago.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        drop(reading);
+        assert_eq!(load(&limit), (1, 1), "three places are free for it");
+        drop(saved);
+        assert_eq!(load(&limit), (1, 0));
+    });
+    assert!(crawled.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_is_hurried_on_is_served_in_the_other_name() {
     let limit = limit(1, 100);
     let taken = enter(&limit, 1).await;
