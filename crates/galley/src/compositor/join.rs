@@ -156,9 +156,13 @@ impl Desk {
         let (writer, fill) = fill::fill(WINDOW, Some(self.memory.keep()));
         let limits = &order.site.flights;
         let flight = Rc::new(Flight::new(fill, Vec::new(), limits, overtaken));
-        self.flights
+        let replaced = self
+            .flights
             .borrow_mut()
             .insert(order.key.clone(), Rc::clone(&flight));
+        if replaced.is_none() {
+            self.under_way.begins(&order.key);
+        }
         (flight, writer)
     }
 }

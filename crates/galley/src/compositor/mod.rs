@@ -19,6 +19,7 @@ mod passage;
 pub mod renewal;
 pub mod tally;
 pub mod unbent;
+mod under_way;
 mod wait;
 
 use std::cell::RefCell;
@@ -27,8 +28,8 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-
 use std::time::Duration;
+
 use galley_rules::facts::Facts;
 use galley_rules::purge::Order as Purge;
 use galley_rules::site::SiteRules;
@@ -47,8 +48,9 @@ use crate::compress::Compressing;
 use crate::durable::{Orders, Receipt, Recorder, Shelved};
 use crate::sys;
 use crate::sys::sandbox::{self, Sandbox};
-use crate::upstream::{Ask, Gauge, Incoming, Pool, PoolSpec};
+use crate::upstream::{Ask, Gauge, Incoming, Pool, PoolSpec, Who};
 use passage::{Passage, Way};
+use under_way::UnderWay;
 
 /// What composing needs to know of a site.
 pub struct Site {
@@ -137,9 +139,25 @@ enum Order {
 pub struct Handle {
     orders: mpsc::Sender<Order>,
     gauges: Arc<[Arc<Gauge>]>,
+    under_way: Arc<UnderWay>,
 }
 
 impl Handle {
+    /// Whether `who` is turned away here and now: the queue of the pool number `pool` has no room for its requests, and nobody
+    /// composes the page `key`, which it could join. The compositor would say the same; under a crawl it would do so a thousand
+    /// times a second, and wake who asked each time. `key`: none for what travels whole. Where it is so, that is counted.
+    pub fn turns_away(&self, pool: usize, who: Who, key: Option<&[u8]>) -> bool {
+        let Some(gauge) = self.gauges.get(pool) else {
+            return false;
+        };
+        let is_turned_away = gauge.is_shut_for(who)
+            && !key.is_some_and(|key| self.under_way.may_have(&Key::new(key)));
+        if is_turned_away {
+            gauge.turned_away(who.class);
+        }
+        is_turned_away
+    }
+
     /// Orders a page and returns how to read it. Cancel-safe: the fill goes on without this reader.
     pub async fn page(&self, order: PageOrder) -> Result<Composed, Failure> {
         let (reply, answer) = oneshot::channel();
@@ -195,9 +213,11 @@ pub fn start(
         .iter()
         .map(|spec| Arc::new(Gauge::new(spec)))
         .collect();
+    let under_way = Arc::new(UnderWay::new());
     let handle = Handle {
         orders,
         gauges: Arc::clone(&gauges),
+        under_way: Arc::clone(&under_way),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -220,6 +240,7 @@ pub fn start(
                 memory,
                 spools,
                 clock,
+                under_way,
                 flights: RefCell::new(HashMap::new()),
                 fetches: RefCell::new(HashMap::new()),
                 failed: RefCell::new(HashMap::new()),
@@ -235,6 +256,8 @@ struct Desk {
     memory: Arc<Memory>,
     spools: Arc<Spools>,
     clock: Clock,
+    /// What others may know of `flights`.
+    under_way: Arc<UnderWay>,
     /// Pages being composed.
     flights: RefCell<HashMap<Key, Rc<flight::Flight>>>,
     /// The same for sites without a preset, also under the keys of variants.
@@ -370,9 +393,9 @@ impl Acknowledgement {
     }
 }
 
-/// Orders that may lie in a compositor's inbox; beyond it the upstream is overloaded by any measure.
-const MOST_ORDERS: usize = 16_384;
 /// What a compositor asks the kernel for each time that it gets a processor: less than PHP has, more than a front core, which
 /// it does not interrupt.
 const TURN: Duration = Duration::from_micros(200);
 
+/// Orders that may lie in a compositor's inbox; beyond it the upstream is overloaded by any measure.
+const MOST_ORDERS: usize = 16_384;

@@ -319,6 +319,7 @@ impl Desk {
             .is_some_and(|now| Rc::ptr_eq(now, flight))
         {
             flights.remove(&order.key);
+            self.under_way.lands(&order.key);
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use galley_rules::cgi::Script;
-use galley_rules::class::Class;
+use galley_rules::class::{Class, Network};
 use galley_rules::facts::Method;
 use galley_rules::forward::{self, BodyLength, Client, UpstreamRequest};
 use galley_rules::outcome::{Kept, MissWhy, NotStored, Outcome, PassWhy, RefusedWhy, StaleWhy};
@@ -22,8 +22,8 @@ use crate::body::RequestBody;
 use crate::compositor::renewal::When;
 use crate::compositor::{Composed, PageOrder, PassOrder};
 use crate::fault::Fault;
-use crate::upstream::Ask;
 use crate::upstream::switch::Switch;
+use crate::upstream::{Ask, Who};
 
 /// A cacheable page that is not in memory, or only as a copy to fall back on.
 pub async fn page(
@@ -33,6 +33,10 @@ pub async fn page(
     stale: Option<Arc<Entry>>,
 ) -> Result<Answer, Fault> {
     let (pool, script) = upstream(exchange, script)?;
+    let key = Some(exchange.key.as_slice());
+    if pool.compositor.turns_away(pool.index, who(exchange), key) {
+        return fall_back(services, exchange, stale, pool.fault(Failure::Overload));
+    }
     let began = Instant::now();
     let order = page_order(exchange, &pool, script.clone());
     let composed = pool.compositor.page(order).await;
@@ -114,6 +118,9 @@ pub async fn whole(
     outcome: Outcome,
 ) -> Result<Answer, Fault> {
     let (pool, script) = upstream(exchange, script)?;
+    if pool.compositor.turns_away(pool.index, who(exchange), None) {
+        return Err(pool.fault(Failure::Overload));
+    }
     let began = Instant::now();
     let body = std::mem::take(&mut exchange.body);
     let length = match body.length() {
@@ -166,6 +173,14 @@ pub async fn refresh(services: &Services, exchange: &Exchange<'_>, when: When) {
     order.ask.request_id = format!("{}-refresh", exchange.request_id);
     let _ = services;
     pool.compositor.refresh(order, when);
+}
+
+/// In whose name it waits for a place at the upstream.
+fn who(exchange: &Exchange<'_>) -> Who {
+    Who {
+        class: Class::of(&exchange.facts),
+        client: Network::of(exchange.client.ip()),
+    }
 }
 
 fn page_order(exchange: &Exchange<'_>, pool: &Pool, script: Option<Script>) -> PageOrder {

@@ -1,11 +1,13 @@
 //! What the way to one upstream looks like from outside: for `status`, `why`, metrics, and `Retry-After`.
 //!
-//! Written by the compositor's thread alone, read by any. Each number is right by itself; together they may be of two moments.
+//! Written by the compositor's thread, but for counts of those whom a front core turned away; read by any. Each number is right by itself; together they may be of two moments.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use galley_rules::class::Class;
 
+use super::queue::Who;
 use super::{PoolSpec, Target};
 
 /// One upstream of one site.
@@ -25,6 +27,10 @@ pub struct Gauge {
     retry_after_s: AtomicU32,
     /// For each class, in the order of [`Class::ALL`]: let in, and turned away.
     classes: Vec<(AtomicU64, AtomicU64)>,
+    /// The mark of whom the queue has no room for, [`NOBODY`] if it has.
+    shut: AtomicU64,
+    /// Seeds the marks, so that nobody can choose an address with the mark of another.
+    marks: RandomState,
     /// Requests that moved to another line.
     hurried: AtomicU64,
     /// Its servers, in the order of the configuration.
@@ -87,6 +93,8 @@ impl Gauge {
             idle: AtomicUsize::new(0),
             retry_after_s: AtomicU32::new(1),
             classes: Class::ALL.iter().map(|_| Default::default()).collect(),
+            shut: AtomicU64::new(NOBODY),
+            marks: RandomState::new(),
             hurried: AtomicU64::new(0),
             servers,
         }
@@ -124,6 +132,22 @@ impl Gauge {
         self.retry_after_s
             .load(Ordering::Relaxed)
             .clamp(1, LONGEST_RETRY_S)
+    }
+
+    /// Whether the queue has no room for one more request of `who` at this moment. Of several who get none it knows the last.
+    pub fn is_shut_for(&self, who: Who) -> bool {
+        let shut = self.shut.load(Ordering::Relaxed);
+        shut != NOBODY && shut == self.mark(who)
+    }
+
+    /// Notes for whom the queue has no room.
+    pub(crate) fn shut_for(&self, who: Option<Who>) {
+        let mark = who.map_or(NOBODY, |who| self.mark(who));
+        self.shut.store(mark, Ordering::Relaxed);
+    }
+
+    fn mark(&self, who: Who) -> u64 {
+        self.marks.hash_one((who.class.word(), who.client)).max(1)
     }
 
     /// Requests that moved to a line in which they are served sooner, because somebody else wanted the same page.
@@ -165,7 +189,8 @@ impl Gauge {
         }
     }
 
-    pub(super) fn turned_away(&self, class: Class) {
+    /// Counts one of a class that was turned away.
+    pub fn turned_away(&self, class: Class) {
         if let Some((_, turned_away)) = self.of(class) {
             turned_away.fetch_add(1, Ordering::Relaxed);
         }
@@ -205,6 +230,9 @@ impl ServerGauge {
         self.is_paused.store(false, Ordering::Relaxed);
     }
 }
+
+/// The mark that no client has.
+const NOBODY: u64 = 0;
 
 /// Nobody is told to stay away for longer than a minute: by then all may be well.
 const LONGEST_RETRY_S: u32 = 60;

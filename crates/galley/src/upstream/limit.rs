@@ -38,6 +38,8 @@ struct State {
     /// A place was free at the last look, and was left to others.
     is_held_back: bool,
     queue: Queue<Waker>,
+    /// Who wanted to stand in the queue last.
+    newest: Option<Who>,
     patience: Patience,
     adaptive: Adaptive,
 }
@@ -75,6 +77,7 @@ impl Limit {
                 holders: Holders::default(),
                 is_held_back: false,
                 queue: Queue::new(spec.queue),
+                newest: None,
                 patience: Patience::new(spec.queue_timeout),
                 adaptive: Adaptive::new(spec.most()),
             }),
@@ -130,10 +133,12 @@ impl Limit {
 
     /// Somebody else wants what this request is for: it waits in his name, if that is sooner.
     pub(super) fn hurry(&self, turn: &Turn, who: Who) {
+        let mut state = self.0.state.borrow_mut();
         if let Some(ticket) = turn.0.get()
-            && self.0.state.borrow_mut().queue.promote(ticket, who)
+            && state.queue.promote(ticket, who)
         {
             self.0.gauge.hurried();
+            self.0.tell(&state);
         }
     }
 
@@ -190,6 +195,7 @@ impl Shared {
         let came = if state.patience.longest().is_zero() {
             Joined::Refused
         } else {
+            state.newest = Some(who);
             state.queue.join(who, Waker { joined, verdict })
         };
         self.tell(&state);
@@ -240,6 +246,7 @@ impl Shared {
                 self.state.borrow_mut().holders.give_back(who);
             } else if free == Processors::Spare {
                 // The one that was free is not any more.
+                self.tell(&self.state.borrow());
                 return;
             }
         }
@@ -273,12 +280,7 @@ impl Shared {
     fn turn_away(&self, who: Who) {
         self.gauge.turned_away(who.class);
         let state = self.state.borrow();
-        let waiting = state.queue.len() + 1;
-        let longest_s = state.patience.longest().as_secs_f64();
-        let waits_s = state.adaptive.answers_per_s().map_or(longest_s, |rate| {
-            f64::from(u32::try_from(waiting).unwrap_or(u32::MAX)) / rate.max(f64::MIN_POSITIVE)
-        });
-        self.gauge.set_retry_after(waits_s);
+        self.gauge.set_retry_after(state.waits_s());
     }
 
     fn give_back(&self, who: Who) {
@@ -291,10 +293,24 @@ impl Shared {
         self.gauge.set_requests(taken, state.queue.len());
         let limit = state.adaptive.limit();
         self.gauge.set_places(limit, self.spec.most());
+        let newest = state.newest.filter(|who| state.queue.is_shut_for(*who));
+        if newest.is_some() {
+            self.gauge.set_retry_after(state.waits_s());
+        }
+        self.gauge.shut_for(newest);
     }
 }
 
 impl State {
+    /// How many seconds the queue will take for one more, at the pace of the last answers.
+    fn waits_s(&self) -> f64 {
+        let waiting = self.queue.len() + 1;
+        let longest_s = self.patience.longest().as_secs_f64();
+        self.adaptive.answers_per_s().map_or(longest_s, |rate| {
+            f64::from(u32::try_from(waiting).unwrap_or(u32::MAX)) / rate.max(f64::MIN_POSITIVE)
+        })
+    }
+
     /// Takes the next one out of the queue, and notes whether a place stays free because who waits is held back.
     fn next(&mut self, free: Processors) -> Option<(Who, Waker)> {
         let (limit, now) = (self.adaptive.limit(), Instant::now());

@@ -113,6 +113,11 @@ impl<T> Queue<T> {
         }
     }
 
+    /// Whether one more request of `who` would be refused.
+    pub(super) fn is_shut_for(&self, who: Who) -> bool {
+        self.waiting.len() >= self.most && self.victim(who).is_none()
+    }
+
     /// Takes a request out; `None` where it is not in here any more.
     pub(super) fn leave(&mut self, ticket: Ticket) -> Option<(Who, T)> {
         let (who, waker) = self.waiting.remove(&ticket)?;

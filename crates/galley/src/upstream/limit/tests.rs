@@ -211,6 +211,27 @@ async fn a_crawl_steps_aside_while_somebody_saves() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whom_the_queue_has_no_room_for_is_known_outside() {
+    let limit = limit(1, 2);
+    let taken = enter(&limit, 1).await;
+    let is_shut = |who| limit.0.gauge.is_shut_for(who);
+    let editor = Who {
+        class: Class::Editor,
+        client: Network::V4(1),
+    };
+    assert!(!is_shut(visitor(1)), "nobody waits");
+    let (first, second, ()) = tokio::join!(enter(&limit, 1), enter(&limit, 1), async {
+        assert!(is_shut(visitor(1)));
+        assert!(!is_shut(visitor(2)), "one of the two would give way to it");
+        assert!(!is_shut(editor));
+        drop(taken);
+        assert!(!is_shut(visitor(1)), "one of the two has left the queue");
+    });
+    assert!(first.is_ok() && second.is_err(), "the second waits in vain");
+    assert!(!is_shut(visitor(1)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_is_hurried_on_is_served_in_the_other_name() {
     let limit = limit(1, 100);
     let taken = enter(&limit, 1).await;
