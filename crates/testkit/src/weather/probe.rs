@@ -38,9 +38,9 @@ impl Probe {
 
     /// Takes both times and counts what was asked.
     pub(super) fn measure(&mut self, stage: &Stage, when: When, row: &mut Row) {
-        step_forward();
+        let ahead = step_forward();
         self.take(stage, when, row);
-        step_down();
+        step_down(ahead);
     }
 
     fn take(&mut self, stage: &Stage, when: When, row: &mut Row) {

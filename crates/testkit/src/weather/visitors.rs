@@ -1,6 +1,7 @@
 //! Visitors with a connection each, and the judging of what they get.
 
 use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::Trouble;
@@ -93,15 +94,51 @@ pub(super) fn step_back() {
     let _ = rustix::process::nice(10);
 }
 
-/// Lets this thread, which looks at the clock, go before the others, where that is allowed: what it sees is then how long the
+/// How a thread was let go before others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ahead {
+    /// Of all that are not in real time too.
+    RealTime,
+    /// By a nice value.
+    Nice,
+    /// Not at all: it may not.
+    Not,
+}
+
+/// Lets this thread, which looks at the clock, go before all others, where that is allowed: what it sees is then how long the
 /// server took, and not how long it waited itself for a core that PHP was working on. A visitor has a machine of his own.
-pub(super) fn step_forward() {
-    let _ = rustix::process::nice(-10);
+pub(super) fn step_forward() -> Ahead {
+    if schedule(&["--fifo", "--reset-on-fork"], "1") {
+        Ahead::RealTime
+    } else if rustix::process::nice(-10).is_ok() {
+        Ahead::Nice
+    } else {
+        Ahead::Not
+    }
 }
 
 /// Undoes that.
-pub(super) fn step_down() {
-    let _ = rustix::process::nice(10);
+pub(super) fn step_down(ahead: Ahead) {
+    match ahead {
+        Ahead::RealTime => {
+            schedule(&["--other"], "0");
+        }
+        Ahead::Nice => {
+            let _ = rustix::process::nice(10);
+        }
+        Ahead::Not => {}
+    }
+}
+
+/// Gives this thread a policy and priority of `chrt(1)`; false where that may not be.
+fn schedule(policy: &[&str], priority: &str) -> bool {
+    let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+    let done = Command::new("chrt")
+        .args(policy)
+        .args(["--pid", priority, &thread])
+        .stderr(Stdio::null())
+        .status();
+    done.is_ok_and(|status| status.success())
 }
 
 /// All ask, then all are heard in turn: one request each. A wait is counted until its turn, so it is at most so long.
