@@ -29,6 +29,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("fastcgi", &[]),
     ("store", &["rules"]),
     ("certs", &[]),
+    ("privileged", &[]),
     ("config", &["certs", "rules"]),
     ("files", &["rules"]),
     ("testkit", &["fastcgi"]),

@@ -1,0 +1,202 @@
+//! Who runs in which pool, and with it which orders are obeyed.
+//!
+//! Pools and their places are fixed when the ledger is made. No order adds a pool, a place, or a process.
+
+use crate::packet::Order;
+
+/// Of all pools.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    pools: Vec<Vec<Option<u32>>>,
+}
+
+/// Why an order is not obeyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Its bytes are none.
+    NotAnOrder,
+    /// No pool has this number.
+    NoSuchPool,
+    /// The pool has no such place.
+    NoSuchPlace,
+    /// A process is there already.
+    Taken,
+    /// The process is not a main process of the pool.
+    NotItsProcess,
+    /// The pool has no process that could have workers.
+    Empty,
+}
+
+impl Refusal {
+    /// The sentence for it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::NotAnOrder => "it is no order",
+            Self::NoSuchPool => "there is no such pool",
+            Self::NoSuchPlace => "the pool has no such place",
+            Self::Taken => "a process of the pool runs there",
+            Self::NotItsProcess => "the process is not the pool's",
+            Self::Empty => "nothing of the pool runs",
+        }
+    }
+}
+
+impl Ledger {
+    /// Pools by their number, with how many processes each may have at a time.
+    pub fn new(places: impl IntoIterator<Item = usize>) -> Self {
+        let pools = places.into_iter().map(|places| vec![None; places]);
+        Self {
+            pools: pools.collect(),
+        }
+    }
+
+    /// The order of a packet, if it may be obeyed now. Changes nothing. A worker that is to be replaced must still be found among
+    /// the children of [`Ledger::processes`].
+    pub fn judge(&self, packet: &[u8]) -> Result<Order, Refusal> {
+        let order = Order::read(packet).ok_or(Refusal::NotAnOrder)?;
+        match order {
+            Order::Start { pool, place } => {
+                let places = self.pool(pool)?;
+                let place = usize::try_from(place).map_err(|_| Refusal::NoSuchPlace)?;
+                match places.get(place) {
+                    None => Err(Refusal::NoSuchPlace),
+                    Some(Some(_)) => Err(Refusal::Taken),
+                    Some(None) => Ok(order),
+                }
+            }
+            Order::Signal { pool, process, .. } => {
+                let is_its = self.pool(pool)?.contains(&Some(process));
+                is_its.then_some(order).ok_or(Refusal::NotItsProcess)
+            }
+            Order::Replace { pool, worker } => {
+                let places = self.pool(pool)?;
+                if places.iter().all(Option::is_none) {
+                    return Err(Refusal::Empty);
+                }
+                let is_main = places.contains(&Some(worker));
+                (!is_main).then_some(order).ok_or(Refusal::NotItsProcess)
+            }
+        }
+    }
+
+    /// A process that was started for a place which was free.
+    pub fn started(&mut self, pool: u32, place: u32, process: u32) {
+        let places = usize::try_from(pool)
+            .ok()
+            .and_then(|pool| self.pools.get_mut(pool));
+        let place = usize::try_from(place).ok();
+        if let Some(free) = places.zip(place).and_then(|(all, at)| all.get_mut(at)) {
+            *free = Some(process);
+        }
+    }
+
+    /// A process has ended: its place is free again. Returns the pool's number; `None` where nobody knew it.
+    pub fn ended(&mut self, process: u32) -> Option<u32> {
+        for (number, places) in (0..).zip(&mut self.pools) {
+            if let Some(place) = places.iter_mut().find(|place| **place == Some(process)) {
+                *place = None;
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// The main processes of a pool that run.
+    pub fn processes(&self, pool: u32) -> impl Iterator<Item = u32> {
+        let places = self.pool(pool).unwrap_or_default();
+        places.iter().copied().flatten()
+    }
+
+    /// All main processes that run, with the number of their pool.
+    pub fn all(&self) -> impl Iterator<Item = (u32, u32)> {
+        let pools = (0..).zip(&self.pools);
+        pools.flat_map(|(pool, places)| {
+            let running = places.iter().copied().flatten();
+            running.map(move |process| (pool, process))
+        })
+    }
+
+    fn pool(&self, number: u32) -> Result<&[Option<u32>], Refusal> {
+        let pool = usize::try_from(number)
+            .ok()
+            .and_then(|at| self.pools.get(at));
+        pool.map(Vec::as_slice).ok_or(Refusal::NoSuchPool)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::How;
+    use proptest::prelude::*;
+
+    fn judged(ledger: &Ledger, order: Order) -> Option<Refusal> {
+        ledger.judge(&order.bytes()).err()
+    }
+
+    #[test]
+    fn orders_are_about_ones_own() {
+        let mut ledger = Ledger::new([1, 2]);
+        let start = |pool, place| Order::Start { pool, place };
+        assert_eq!(judged(&ledger, start(0, 0)), None);
+        assert_eq!(judged(&ledger, start(1, 1)), None);
+        assert_eq!(judged(&ledger, start(0, 1)), Some(Refusal::NoSuchPlace));
+        assert_eq!(judged(&ledger, start(2, 0)), Some(Refusal::NoSuchPool));
+        let replace = |pool, worker| Order::Replace { pool, worker };
+        assert_eq!(judged(&ledger, replace(0, 12)), Some(Refusal::Empty));
+        ledger.started(0, 0, 10);
+        ledger.started(1, 1, 11);
+        assert_eq!(judged(&ledger, start(0, 0)), Some(Refusal::Taken));
+        assert_eq!(judged(&ledger, start(1, 0)), None);
+        let signal = |pool, process| Order::Signal {
+            pool,
+            process,
+            how: How::Kill,
+        };
+        assert_eq!(judged(&ledger, signal(0, 10)), None);
+        for (pool, process) in [(0, 11), (1, 10), (0, 1), (1, 12)] {
+            let refused = judged(&ledger, signal(pool, process));
+            assert_eq!(refused, Some(Refusal::NotItsProcess));
+        }
+        assert_eq!(judged(&ledger, replace(0, 12)), None);
+        assert_eq!(
+            judged(&ledger, replace(0, 10)),
+            Some(Refusal::NotItsProcess)
+        );
+        assert_eq!(ledger.all().collect::<Vec<_>>(), [(0, 10), (1, 11)]);
+        assert_eq!(ledger.ended(10), Some(0));
+        assert_eq!(ledger.ended(10), None);
+        assert_eq!(judged(&ledger, signal(0, 10)), Some(Refusal::NotItsProcess));
+        assert_eq!(judged(&ledger, start(0, 0)), None);
+    }
+
+    proptest! {
+        /// Whatever is sent, no more run than there are places, and only what runs is signalled.
+        #[test]
+        fn no_bytes_go_beyond_the_pools(packets in prop::collection::vec((0_u8..5, 0_u8..5, 0_u32..4, 0_u32..12), 0..60)) {
+            let mut ledger = Ledger::new([1, 3]);
+            let mut next = 1;
+            for (kind, how, pool, number) in packets {
+                let mut bytes = [0; crate::BYTES];
+                bytes[..2].copy_from_slice(&[kind, how]);
+                bytes[4..8].copy_from_slice(&pool.to_le_bytes());
+                bytes[if kind == 1 { 12 } else { 8 }] = u8::try_from(number).unwrap();
+                let running: Vec<_> = ledger.all().collect();
+                match ledger.judge(&bytes) {
+                    Ok(Order::Start { pool, place }) => {
+                        ledger.started(pool, place, next);
+                        next += 1;
+                        prop_assert_eq!(ledger.all().count(), running.len() + 1);
+                    }
+                    Ok(Order::Signal { pool, process, .. }) => {
+                        prop_assert!(running.contains(&(pool, process)));
+                        ledger.ended(process);
+                    }
+                    Ok(Order::Replace { pool, .. }) => prop_assert!(ledger.processes(pool).count() > 0),
+                    Err(_) => {}
+                }
+                prop_assert!(ledger.processes(0).count() <= 1 && ledger.processes(1).count() <= 3);
+            }
+        }
+    }
+}

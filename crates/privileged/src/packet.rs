@@ -1,0 +1,291 @@
+//! The packets. One size, numbers in little endian, what a kind does not use is zero:
+//!
+//! ```text
+//!  0      1      2       4            8               12             16
+//! | kind | how  | 0   0 | pool (u32) | process (u32) | number (u32) |
+//! ```
+//!
+//! | kind | packet | how | process | number |
+//! |---|---|---|---|---|
+//! | 1 | start | | | place |
+//! | 2 | signal | 1 quit, 2 terminate, 3 kill | main process | |
+//! | 3 | replace | | worker | |
+//! | 17 | ready | | | |
+//! | 18 | started; carries the pipe of what it says | | main process | place |
+//! | 19 | failed | | place | `errno` |
+//! | 20 | ended | | main process | status as of `wait(2)` |
+//! | 21 | refused | | | |
+//!
+//! One program speaks with itself, started from one file, so that there is no version.
+
+/// Length of each packet.
+pub const BYTES: usize = 16;
+
+/// What Galley asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Start the process of a pool for one of its places.
+    Start {
+        /// Number of the pool.
+        pool: u32,
+        /// Which of its processes, from 0.
+        place: u32,
+    },
+    /// Signal a main process of a pool.
+    Signal {
+        /// Number of the pool.
+        pool: u32,
+        /// The process, 1 to `i32::MAX`.
+        process: u32,
+        /// Which signal.
+        how: How,
+    },
+    /// Have a worker end after its request.
+    Replace {
+        /// Number of the pool.
+        pool: u32,
+        /// A child of a main process of the pool, 1 to `i32::MAX`.
+        worker: u32,
+    },
+}
+
+/// How a process is told to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// SIGQUIT: PHP-FPM lets its workers finish.
+    Quit,
+    /// SIGTERM.
+    Terminate,
+    /// SIGKILL, for all of its process group.
+    Kill,
+}
+
+/// What the process that keeps root answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// Everything is prepared.
+    Ready,
+    /// A process runs.
+    Started {
+        /// Number of the pool.
+        pool: u32,
+        /// Which of its processes.
+        place: u32,
+        /// The process.
+        process: u32,
+    },
+    /// A process could not be started.
+    Failed {
+        /// Number of the pool.
+        pool: u32,
+        /// Which of its processes.
+        place: u32,
+        /// The system's number of the error; 0: it has none.
+        errno: u32,
+    },
+    /// A main process has ended, and nothing of its process group is left.
+    Ended {
+        /// Number of the pool.
+        pool: u32,
+        /// The process.
+        process: u32,
+        /// As `wait(2)` tells it.
+        status: u32,
+    },
+    /// An order was not obeyed.
+    Refused,
+}
+
+impl Order {
+    /// The packet.
+    pub fn bytes(self) -> [u8; BYTES] {
+        match self {
+            Self::Start { pool, place } => write(1, 0, [pool, 0, place]),
+            Self::Signal { pool, process, how } => write(2, how.number(), [pool, process, 0]),
+            Self::Replace { pool, worker } => write(3, 0, [pool, worker, 0]),
+        }
+    }
+
+    /// The order of a packet; `None` where it is none.
+    pub fn read(packet: &[u8]) -> Option<Self> {
+        let (kind, how, numbers) = read(packet)?;
+        match (kind, how, numbers) {
+            (1, 0, [pool, 0, place]) => Some(Self::Start { pool, place }),
+            (2, how, [pool, process, 0]) => Some(Self::Signal {
+                pool,
+                process: process_id(process)?,
+                how: How::of(how)?,
+            }),
+            (3, 0, [pool, worker, 0]) => Some(Self::Replace {
+                pool,
+                worker: process_id(worker)?,
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl How {
+    fn number(self) -> u8 {
+        match self {
+            Self::Quit => 1,
+            Self::Terminate => 2,
+            Self::Kill => 3,
+        }
+    }
+
+    fn of(number: u8) -> Option<Self> {
+        [Self::Quit, Self::Terminate, Self::Kill]
+            .into_iter()
+            .find(|how| how.number() == number)
+    }
+}
+
+impl Report {
+    /// The packet.
+    pub fn bytes(self) -> [u8; BYTES] {
+        match self {
+            Self::Ready => write(17, 0, [0, 0, 0]),
+            Self::Started {
+                pool,
+                place,
+                process,
+            } => write(18, 0, [pool, process, place]),
+            Self::Failed { pool, place, errno } => write(19, 0, [pool, place, errno]),
+            Self::Ended {
+                pool,
+                process,
+                status,
+            } => write(20, 0, [pool, process, status]),
+            Self::Refused => write(21, 0, [0, 0, 0]),
+        }
+    }
+
+    /// The report of a packet; `None` where it is none.
+    pub fn read(packet: &[u8]) -> Option<Self> {
+        let (kind, how, numbers) = read(packet)?;
+        if how != 0 {
+            return None;
+        }
+        match (kind, numbers) {
+            (17, [0, 0, 0]) => Some(Self::Ready),
+            (18, [pool, process, place]) => Some(Self::Started {
+                pool,
+                place,
+                process: process_id(process)?,
+            }),
+            (19, [pool, place, errno]) => Some(Self::Failed { pool, place, errno }),
+            (20, [pool, process, status]) => Some(Self::Ended {
+                pool,
+                process: process_id(process)?,
+                status,
+            }),
+            (21, [0, 0, 0]) => Some(Self::Refused),
+            _ => None,
+        }
+    }
+}
+
+/// 0 and what is negative to the kernel mean groups of processes, or all of them.
+fn process_id(number: u32) -> Option<u32> {
+    (number != 0 && i32::try_from(number).is_ok()).then_some(number)
+}
+
+fn write(kind: u8, how: u8, numbers: [u32; 3]) -> [u8; BYTES] {
+    let mut packet = [0; BYTES];
+    let [pool, process, number] = numbers.map(u32::to_le_bytes);
+    for (into, from) in packet
+        .chunks_exact_mut(4)
+        .zip([[kind, how, 0, 0], pool, process, number])
+    {
+        into.copy_from_slice(&from);
+    }
+    packet
+}
+
+fn read(packet: &[u8]) -> Option<(u8, u8, [u32; 3])> {
+    let (words, []) = packet.as_chunks() else {
+        return None;
+    };
+    let [[kind, how, 0, 0], numbers @ ..] = words else {
+        return None;
+    };
+    let numbers: [[u8; 4]; 3] = numbers.try_into().ok()?;
+    Some((*kind, *how, numbers.map(u32::from_le_bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn packets_are_as_drawn() {
+        let order = Order::Signal {
+            pool: 2,
+            process: 0x0102,
+            how: How::Kill,
+        };
+        let bytes = [2, 3, 0, 0, 2, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0];
+        assert_eq!(order.bytes(), bytes);
+        let report = Report::Ended {
+            pool: 1,
+            process: 7,
+            status: 9,
+        };
+        let bytes = [20, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 9, 0, 0, 0];
+        assert_eq!(report.bytes(), bytes);
+    }
+
+    #[test]
+    fn what_is_no_order_is_none() {
+        let of = |kind, how, process: u32, number| write(kind, how, [0, process, number]);
+        for odd in [
+            of(0, 0, 0, 0),
+            of(4, 0, 0, 0),
+            of(17, 0, 0, 0),
+            of(1, 1, 0, 0),
+            of(1, 0, 1, 0),
+            of(2, 0, 5, 0),
+            of(2, 4, 5, 0),
+            of(2, 1, 5, 1),
+            // To the kernel: the own group, and every process but the first.
+            of(2, 3, 0, 0),
+            of(2, 3, u32::MAX, 0),
+            of(3, 0, 0, 0),
+            of(3, 0, 1 << 31, 0),
+            of(3, 1, 5, 0),
+        ] {
+            assert_eq!(Order::read(&odd), None, "{odd:?}");
+        }
+        let good = of(1, 0, 0, 0);
+        assert!(Order::read(&good).is_some());
+        let longer = [&good[..], &[0]].concat();
+        assert_eq!(Order::read(&longer), None);
+        assert_eq!(Order::read(&good[..15]), None);
+        assert_eq!(Order::read(&[]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_and_mean_themselves(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
+            if let Some(order) = Order::read(&bytes) {
+                prop_assert_eq!(&order.bytes()[..], &bytes[..]);
+            }
+            if let Some(report) = Report::read(&bytes) {
+                prop_assert_eq!(&report.bytes()[..], &bytes[..]);
+            }
+        }
+
+        #[test]
+        fn bytes_that_are_nearly_packets_too(kind in 0_u8..24, how in 0_u8..5, numbers in any::<[u32; 3]>(), zero in any::<[bool; 3]>()) {
+            let numbers = std::array::from_fn(|at| if zero[at] { 0 } else { numbers[at] });
+            let bytes = write(kind, how, numbers);
+            let order = Order::read(&bytes);
+            let report = Report::read(&bytes);
+            prop_assert!(order.is_none() || report.is_none());
+            prop_assert!(order.is_none_or(|order| order.bytes() == bytes));
+            prop_assert!(report.is_none_or(|report| report.bytes() == bytes));
+        }
+    }
+}
