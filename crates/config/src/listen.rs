@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 use crate::check::path;
 use crate::complaint::{Complaints, Place};
-use crate::config::{Config, Site, Upstream};
+use crate::config::{Config, Site};
 use crate::tree::{Document, Given};
 
 /// Where connections of clients come in.
@@ -121,11 +121,12 @@ pub(crate) fn check(document: &Document, config: &Config, complaints: &mut Compl
             );
         }
     }
-    privileges(document, &config.sites, complaints);
+    privileges(document, complaints);
+    php_user(document, &config.sites, complaints);
 }
 
-/// Who gives up root cannot run PHP as somebody else.
-fn privileges(document: &Document, sites: &[Site], complaints: &mut Complaints) {
+/// Who gives up root needs somebody to become.
+fn privileges(document: &Document, complaints: &mut Complaints) {
     let given = &document.server;
     let Some(user) = given.given::<String>("user") else {
         if given.has("group") {
@@ -146,19 +147,17 @@ fn privileges(document: &Document, sites: &[Site], complaints: &mut Complaints) 
             "name a user who owns nothing, such as `galley` or `www-data`, or leave the option out",
         );
     }
+}
+
+/// PHP never runs as root.
+fn php_user(document: &Document, sites: &[Site], complaints: &mut Complaints) {
     for (given, site) in document.sites.iter().zip(sites) {
-        let runs_php =
-            |upstream: &Upstream| matches!(upstream, Upstream::Managed | Upstream::Program(_));
-        let is_managed = std::iter::once(&site.upstream)
-            .chain(&site.further)
-            .any(runs_php);
-        let other = site.managed.user.as_ref().filter(|php| **php != user);
-        if let Some(php) = other.filter(|_| is_managed) {
+        if site.managed.user.as_deref() == Some("root") {
             complaints.add(
                 given.own.place("php_user"),
                 "site.php_user",
-                format!("`site.php_user` is `{php}`, but Galley runs as `{user}` (`server.user`) and cannot start PHP as somebody else"),
-                "leave one of the two out, or let a PHP-FPM of the system run this site: `php = \"unix:/run/php/php-fpm.sock\"`",
+                "`site.php_user` is `root`, and PHP never runs as root",
+                "name the user who owns the site's files",
             );
         }
     }

@@ -3,6 +3,7 @@
 //! Calls here are made at start or on the control thread, but for [`unsent`], which is asked for a client that is slow.
 
 pub mod account;
+pub mod packets;
 pub mod privileges;
 pub mod sandbox;
 pub mod sockets;

@@ -14,7 +14,7 @@ pub(super) static ROWS: &[OptionRow] = &[
     row(Section::Site, "php_memory_limit", Size { least: 16 * MIB, most: 64 * GIB }, "The memory that a script may take in a managed PHP-FPM. Scripts cannot raise it.")
         .computed("half of what all workers may take together, from 64MiB to 256MiB").example(r#""256MiB""#),
     row(Section::Site, "php_user", Text, "The user that a managed PHP runs as.")
-        .computed("when Galley runs as root, the owner of `root`, or `www-data` where root owns it; else the same user").example(r#""www-data""#),
+        .computed("`server.user` where that is given; else, when Galley runs as root, the owner of `root`, or `www-data` where root owns it; else the same user").example(r#""www-data""#),
     row(Section::Site, "php_binary", Path, "The program of a managed PHP.")
         .computed("the newest php-fpm found").example(r#""/usr/sbin/php-fpm8.4""#),
 ];

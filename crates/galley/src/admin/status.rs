@@ -60,6 +60,7 @@ pub(super) async fn status(Extract(state): Extract<Arc<State>>, asker: Asker) ->
             body["disk"] = json!(disk::value(&state));
             body["upstream"] = json!({ "in_flight": in_flight, "waiting": waiting });
             body["sandbox"] = json!(state.services.sandbox.word());
+            body["privileged"] = json!(state.services.privileged.word());
             body["upgraded_connections"] = json!(state.services.tunnels.open());
             body["connections"] = json!(CounterReader::connections(&state.counters));
             CounterReader::all(&state.counters)

@@ -17,7 +17,7 @@ use galley_store::memory::Memory;
 use super::StartError;
 use super::confine;
 use super::durable::{self, Identities};
-use super::php::SitePhp;
+use super::php::{Php, SitePhp};
 use super::spools;
 use super::tls::Clients;
 use crate::access;
@@ -58,7 +58,7 @@ impl Built {
 /// Pools and sites of a configuration; `php` is what Galley runs for them, in the order of the sites.
 pub(super) fn build(
     config: &Config,
-    php: &[SitePhp],
+    php: &Php,
     (certificates, acme): (Arc<Certificates>, Option<&Ready>),
     clock: Clock,
 ) -> Result<Built, StartError> {
@@ -80,6 +80,7 @@ pub(super) fn build(
         durable: durable.clone(),
         spools: Arc::clone(&spools),
         sandbox: held,
+        privileged: php.state.clone(),
         tunnels: Tunnels::new(config.server.max_upgrades, config.server.upgrade_timeout),
         compressor: Arc::clone(&compressor),
         acme: acme.map(Ready::acme),
@@ -96,7 +97,7 @@ pub(super) fn build(
     let planned: Vec<Planned> = config
         .sites
         .iter()
-        .zip(php)
+        .zip(&php.sites)
         .enumerate()
         .map(|(index, (site, php))| plan.site(index % count, site, php))
         .collect();
@@ -110,7 +111,8 @@ pub(super) fn build(
     }
     let mut sites = Vec::with_capacity(config.sites.len());
     let mut next_log = 1;
-    for (number, ((site, planned), own_php)) in (0..).zip(config.sites.iter().zip(planned).zip(php))
+    for (number, ((site, planned), own_php)) in
+        (0..).zip(config.sites.iter().zip(planned).zip(&php.sites))
     {
         let log = if site.access.is_some() { next_log } else { 0 };
         next_log += usize::from(site.access.is_some());

@@ -9,21 +9,33 @@ use super::listeners::Doors;
 use crate::sys::privileges;
 use crate::sys::sandbox::{Held, Sandbox};
 
+/// Makes the folders that Galley's user will put sockets into.
+pub(super) fn make_folders(config: &Config) -> Result<(), StartError> {
+    let Some(user) = &config.server.user else {
+        return Ok(());
+    };
+    if let AdminListen::Unix(socket) = &config.admin.listen
+        && let Some(folder) = socket.parent()
+    {
+        privileges::folder_for(user, folder).map_err(|cause| of_user(user, cause))?;
+    }
+    Ok(())
+}
+
 /// Becomes the user that the configuration names. To be called while there is one thread.
 pub(super) fn give_up_root(config: &Config, doors: &Doors) -> Result<(), StartError> {
     let Some(user) = &config.server.user else {
         return Ok(());
     };
-    let failed = |cause| StartError::User {
-        user: user.clone(),
+    let group = config.server.group.as_deref();
+    privileges::become_user(user, group, doors.files()).map_err(|cause| of_user(user, cause))
+}
+
+fn of_user(user: &str, cause: std::io::Error) -> StartError {
+    StartError::User {
+        user: user.to_owned(),
         cause,
-    };
-    if let AdminListen::Unix(socket) = &config.admin.listen
-        && let Some(folder) = socket.parent()
-    {
-        privileges::folder_for(user, folder).map_err(failed)?;
     }
-    privileges::become_user(user, config.server.group.as_deref(), doors.files()).map_err(failed)
 }
 
 /// What confines the threads of fronts and compositors, and how far that goes here. `None`: they are not to be confined.

@@ -58,6 +58,12 @@ pub enum StartError {
         /// What the system said.
         cause: std::io::Error,
     },
+    /// PHP cannot be run as other users.
+    #[error("cannot keep root for PHP of other users than `server.user`: {cause}")]
+    Privileged {
+        /// What the system said.
+        cause: std::io::Error,
+    },
     /// The admin listener could not be had.
     #[error("cannot open the admin interface on `{address}`: {cause}")]
     Admin {
@@ -168,6 +174,8 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
     let doors = Doors::bind(config, share.cores)?;
     // Their keys are root's alone, as a rule.
     let tls = tls::open(config)?;
+    confine::make_folders(config)?;
+    let apart = php::apart(config)?;
     confine::give_up_root(config, &doors)?;
     let error_log =
         errors::start(&config.log.error, config.log.level).map_err(|cause| StartError::Log {
@@ -180,7 +188,7 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
     let result = runtime.block_on(async {
         let signals = signals::Signals::new()?;
         let logs = Logs::open(config)?;
-        let php = php::start(config).await?;
+        let php = php::start(config, apart).await?;
         for warning in &config.warnings {
             tracing::warn!("{warning}");
         }

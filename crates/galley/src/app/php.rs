@@ -1,5 +1,7 @@
-//! What Galley runs for its sites: PHP-FPM and other FastCGI programs, started before anything else and ended last.
+//! What Galley runs for its sites: PHP-FPM and other FastCGI programs, started before anything else and ended last. What runs as
+//! other users than a Galley that gives up root is gathered before it does.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,8 +9,18 @@ use galley_config::{Config, Program, Site, Upstream};
 use galley_rules::site::Rule;
 
 use super::StartError;
-use crate::supervise::{Budget, Machine, Managed, PhpSettings};
+use crate::supervise::privileged::{Ending, Kept, Privileged, Split, State};
+use crate::supervise::{self, Budget, Machine, Managed, PhpSettings};
 use crate::sys;
+
+/// All of it.
+pub(super) struct Php {
+    /// In the order of the sites.
+    pub(super) sites: Vec<SitePhp>,
+    /// Whether a process keeps root for some of it.
+    pub(super) state: State,
+    ending: Option<Ending>,
+}
 
 /// What runs for one site.
 pub(super) struct SitePhp {
@@ -18,28 +30,94 @@ pub(super) struct SitePhp {
     pub(super) further: Vec<Option<Managed>>,
 }
 
-/// Starts all of it, in the order of the sites.
-pub(super) async fn start(config: &Config) -> Result<Vec<SitePhp>, StartError> {
+/// What is to run as other users than Galley will be, and who is to start it.
+pub(super) struct Apart {
+    privileged: Privileged,
+    /// By the number of the site, and of its upstream: 0 is what composes its pages, then `Site::further`.
+    pools: HashMap<(usize, usize), Kept>,
+}
+
+/// Starts the process that keeps root, where Galley is about to give it up and some site's `php_user` is somebody else. To be
+/// called while Galley is root and has one thread.
+pub(super) fn apart(config: &Config) -> Result<Option<Apart>, StartError> {
+    let Some(user) = &config.server.user else {
+        return Ok(None);
+    };
+    let failed = |cause| StartError::Privileged { cause };
     let budget = budget(config);
-    let mut all = Vec::with_capacity(config.sites.len());
-    for site in &config.sites {
-        let primary = run(site, &site.upstream, budget).await?;
-        let mut further = Vec::with_capacity(site.further.len());
-        for upstream in &site.further {
-            further.push(match upstream {
-                Upstream::Program(_) => run(site, upstream, budget).await?,
-                // A rule's `managed` is the site's own.
-                Upstream::Managed | Upstream::Php(_) | Upstream::Http(_) | Upstream::Files => None,
-            });
+    let mut split = None;
+    let mut pools = HashMap::new();
+    for (number, site) in config.sites.iter().enumerate() {
+        let Some(other) = site.managed.user.as_ref().filter(|other| *other != user) else {
+            continue;
+        };
+        for (index, upstream) in upstreams(site).enumerate() {
+            let settings = settings(site, upstream, budget);
+            let Some(settings) = settings.filter(|_| is_own(index, upstream)) else {
+                continue;
+            };
+            let split = match &mut split {
+                Some(split) => split,
+                empty => {
+                    let group = config.server.group.as_deref();
+                    empty.insert(Split::new(user, group).map_err(failed)?)
+                }
+            };
+            let kept = split
+                .add(&settings, other)
+                .map_err(|cause| at(site, cause))?;
+            pools.insert((number, index), kept);
         }
-        all.push(SitePhp { primary, further });
     }
-    Ok(all)
+    let Some(split) = split else {
+        return Ok(None);
+    };
+    let privileged = split.start().map_err(failed)?;
+    Ok(Some(Apart { privileged, pools }))
+}
+
+/// Starts all of it, in the order of the sites.
+pub(super) async fn start(config: &Config, apart: Option<Apart>) -> Result<Php, StartError> {
+    let budget = budget(config);
+    let (mut pools, line, ending) = match apart {
+        Some(Apart { privileged, pools }) => {
+            tracing::info!(
+                pid = privileged.id(),
+                pools = pools.len(),
+                "another process keeps root, to start PHP of other users"
+            );
+            let (line, ending) = privileged.open()?;
+            (pools, Some(line), Some(ending))
+        }
+        None => (HashMap::new(), None, None),
+    };
+    let mut sites = Vec::with_capacity(config.sites.len());
+    for (number, site) in config.sites.iter().enumerate() {
+        let mut all = Vec::with_capacity(1 + site.further.len());
+        for (index, upstream) in upstreams(site).enumerate() {
+            let started = match (pools.remove(&(number, index)), &line) {
+                (Some(kept), Some(line)) => Managed::start_kept(kept, line).await.map(Some),
+                _ if is_own(index, upstream) => run(site, upstream, budget).await,
+                _ => Ok(None),
+            };
+            all.push(started.map_err(|cause| at(site, cause))?);
+        }
+        let mut all = all.into_iter();
+        sites.push(SitePhp {
+            primary: all.next().flatten(),
+            further: all.collect(),
+        });
+    }
+    Ok(Php {
+        sites,
+        state: State::of(line.as_ref()),
+        ending,
+    })
 }
 
 /// Ends all of it.
-pub(super) async fn stop(all: Vec<SitePhp>) {
-    for site in all {
+pub(super) async fn stop(php: Php) {
+    for site in php.sites {
         for managed in site
             .primary
             .into_iter()
@@ -47,6 +125,25 @@ pub(super) async fn stop(all: Vec<SitePhp>) {
         {
             managed.stop().await;
         }
+    }
+    if let Some(ending) = php.ending {
+        ending.end().await;
+    }
+}
+
+fn upstreams(site: &Site) -> impl Iterator<Item = &Upstream> {
+    std::iter::once(&site.upstream).chain(&site.further)
+}
+
+/// Whether something runs for this upstream alone: a rule's `managed` is the site's own.
+fn is_own(index: usize, upstream: &Upstream) -> bool {
+    index == 0 || matches!(upstream, Upstream::Program(_))
+}
+
+fn at(site: &Site, cause: supervise::StartError) -> StartError {
+    StartError::Php {
+        site: site.name.clone(),
+        cause,
     }
 }
 
@@ -60,15 +157,11 @@ async fn run(
     site: &Site,
     upstream: &Upstream,
     budget: Budget,
-) -> Result<Option<Managed>, StartError> {
-    let Some(settings) = settings(site, upstream, budget) else {
-        return Ok(None);
-    };
-    let started = Managed::start(settings).await;
-    started.map(Some).map_err(|cause| StartError::Php {
-        site: site.name.clone(),
-        cause,
-    })
+) -> Result<Option<Managed>, supervise::StartError> {
+    match settings(site, upstream, budget) {
+        Some(settings) => Managed::start(settings).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 /// `None` for what somebody else runs.

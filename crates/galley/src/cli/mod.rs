@@ -17,7 +17,7 @@ use galley_config::{Complaints, Config, Upstream};
 use serde_json::{Value, json};
 
 use crate::{app, supervise};
-use options::{Cli, Command, PurgeOptions, RunOptions, StatusOptions};
+use options::{Cli, Command, PrivilegedOptions, PurgeOptions, RunOptions, StatusOptions};
 
 /// Runs the command that the arguments name.
 pub fn main() -> ExitCode {
@@ -29,6 +29,7 @@ pub fn main() -> ExitCode {
         Command::Why(options) => why::why(&options),
         Command::Doctor(options) => doctor::doctor(&options),
         Command::Plugin(command) => plugin::plugin(&command),
+        Command::Privileged(options) => privileged(&options),
     }
 }
 
@@ -44,6 +45,17 @@ fn run(options: &RunOptions) -> ExitCode {
         Err(complaints) => return complain(&complaints),
     };
     match app::run(&config, &talk) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+fn privileged(options: &PrivilegedOptions) -> ExitCode {
+    let outcome = match (options.pool, options.place) {
+        (Some(pool), Some(place)) => Err(supervise::privileged::step(pool, place)),
+        _ => supervise::privileged::keep(),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error.to_string()),
     }

@@ -29,6 +29,19 @@ pub(super) enum Command {
     /// Put the WordPress plugin into a WordPress, or take it out
     #[command(subcommand)]
     Plugin(PluginCommand),
+    /// Keep root for a Galley that has given it up, which starts this itself
+    #[command(hide = true)]
+    Privileged(PrivilegedOptions),
+}
+
+/// Without any: the process that keeps root. With both: from root to the program of a pool.
+#[derive(Args, Debug)]
+pub(super) struct PrivilegedOptions {
+    /// Which pool of the plan
+    #[arg(requires = "place")]
+    pub(super) pool: Option<usize>,
+    /// Which of its processes
+    pub(super) place: Option<usize>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -101,6 +101,15 @@ pub(super) fn status(value: &Value) {
             value["upstream"]["in_flight"], value["upstream"]["waiting"]
         ));
         line(&format!("clients   {} connections", value["connections"]));
+        match value["privileged"].as_str() {
+            Some("gone") => line(
+                "root      the process that kept it has ended, and with it the php of other users: restart galley",
+            ),
+            Some(word) => line(&format!(
+                "root      kept by another process, which is {word}"
+            )),
+            None => {}
+        }
     }
     for site in value["sites"].as_array().into_iter().flatten() {
         if let Some(text) = php(site) {

@@ -28,6 +28,7 @@ use crate::compress::Compressor;
 use crate::durable::Durable;
 use crate::fault::Fault;
 use crate::supervise::Numbers;
+use crate::supervise::privileged::State;
 use crate::sys::sandbox::Held;
 use crate::telemetry::errors::{RateLimited, Seldom};
 use crate::tls::{Certificates, Presented};
@@ -291,6 +292,8 @@ pub struct Services {
     pub acme: Option<Arc<Acme>>,
     /// How far the kernel confines the threads that deal with clients and upstreams.
     pub sandbox: Held,
+    /// The process that keeps root for PHP of other users.
+    pub privileged: State,
     /// Connections that have become something else than HTTP.
     pub tunnels: Tunnels,
     /// Small files in memory, if there may be any.

@@ -3,7 +3,7 @@
 //! One task owns the master and the files, watches it and starts it again. It ends when it is told to, or when
 //! [`Managed`] is dropped; if the runtime is torn down under it, dropping the master kills what is there.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,12 +12,13 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::backoff::Backoff;
-use super::master::{Master, Plan};
+use super::master::{Master, Means, Plan};
 use super::numbers::{Numbers, count};
-use super::pool::{self, Pool};
+use super::prepare::{self, INNER, Prepared, SOCKET, file_name, prepare};
+use super::privileged::{Kept, Line, What};
 use super::program;
-use super::watch::{Post, Size, Watch};
-use super::{PhpSettings, StartError, binary, modules};
+use super::watch::Watch;
+use super::{PhpSettings, StartError, modules};
 
 /// A PHP-FPM or another FastCGI program of our own.
 #[derive(Debug)]
@@ -49,9 +50,24 @@ impl Managed {
     /// logged and mended without further ado. Dropped midway, nothing is left. Call within a tokio runtime that lives as long.
     pub async fn start(settings: PhpSettings) -> Result<Managed, StartError> {
         if !settings.command.is_empty() {
-            return program::start(settings).map(Self::of_program);
+            return program::start(settings).await.map(Self::of_program);
         }
-        let Prepared { plan, post, most } = prepare(settings)?;
+        Self::run(prepare(settings)?).await
+    }
+
+    /// The same for what was prepared before root was given up, by way of the process that keeps it.
+    pub async fn start_kept(kept: Kept, line: &Line) -> Result<Managed, StartError> {
+        let (pool, line) = (kept.pool, line.clone());
+        match kept.what {
+            What::Fpm { pieces, door } => Self::run(prepare::kept(*pieces, line, pool, door)).await,
+            What::Program(program) => program::start_kept(program, line, pool)
+                .await
+                .map(Self::of_program),
+        }
+    }
+
+    async fn run(prepared: Prepared) -> Result<Managed, StartError> {
+        let Prepared { plan, post, most } = prepared;
         let (master, lacks) =
             tokio::join!(Master::start(&plan), modules::lacks(Some(&plan.binary)));
         let master = master?;
@@ -75,7 +91,11 @@ impl Managed {
             master: master.pid(),
         });
         let (stop, stopped) = oneshot::channel();
-        let watch = Watch::new(post, Arc::clone(&numbers));
+        let line = match &plan.means {
+            Means::Own(_) => None,
+            Means::Kept { line, pool, .. } => Some((line.clone(), *pool)),
+        };
+        let watch = Watch::new(post, Arc::clone(&numbers), line);
         let task = tokio::spawn(supervise(plan, master, watch, (life_tx, stopped)));
         Ok(Managed {
             socket,
@@ -198,107 +218,6 @@ async fn again(plan: &Plan, backoff: &mut Backoff, mut lived: Duration) -> Maste
     }
 }
 
-/// What it takes to start and to watch.
-struct Prepared {
-    plan: Plan,
-    post: Post,
-    /// Workers at most.
-    most: usize,
-}
-
-/// Makes the directory and writes the configuration. A few small files at start, so plain blocking calls.
-fn prepare(settings: PhpSettings) -> Result<Prepared, StartError> {
-    let binary = settings
-        .binary
-        .clone()
-        .or_else(binary::find)
-        .ok_or(StartError::NoBinary)?;
-    let directory = directory(&settings)?;
-    let (config, socket) = (
-        directory.path().join("fpm.conf"),
-        directory.path().join(SOCKET),
-    );
-    let budget = settings.budget;
-    let (size, places, most) = match settings.workers {
-        0 => (Size::Measured, budget.places_at_start(), budget.ceiling()),
-        named => (Size::Named(named), named, named),
-    };
-    let memory_limit = settings
-        .memory_limit
-        .unwrap_or_else(|| budget.memory_limit());
-    // The directory's name is random already.
-    let page = format!("/galley-status-{}", file_name_of(directory.path()));
-    let text = pool::text(&Pool {
-        socket: &socket,
-        size,
-        ceiling: most,
-        page: &page,
-        user: user(&settings),
-        request_body: settings.request_body,
-        memory_limit,
-        first_byte_timeout: settings.first_byte_timeout,
-        timeout: settings.timeout,
-    })?;
-    std::fs::write(&config, text).map_err(|source| StartError::Files {
-        path: config.clone(),
-        source,
-    })?;
-    let post = Post {
-        site: settings.site_name.clone(),
-        socket: socket.clone(),
-        page,
-        size,
-        budget,
-        memory_limit,
-    };
-    let plan = Plan {
-        binary,
-        arguments: pool::arguments(budget.opcache),
-        directory,
-        config,
-        socket,
-        root: settings.root,
-        site: settings.site_name,
-        numbers: Arc::new(Numbers::new(places, budget.share)),
-    };
-    Ok(Prepared { plan, post, most })
-}
-
-/// Whom the workers run as, where it can be chosen.
-pub(super) fn user(settings: &PhpSettings) -> Option<&str> {
-    settings
-        .user
-        .as_deref()
-        .or(Some(DEFAULT_USER))
-        .filter(|_| rustix::process::geteuid().is_root())
-}
-
-/// A directory for the socket and what belongs to it.
-///
-/// It is new each time, with a random name and for us alone: a PHP-FPM that is still ending (of a Galley that
-/// was killed, or of the configuration before a reload) removes its own socket, never ours.
-pub(super) fn directory(settings: &PhpSettings) -> Result<tempfile::TempDir, StartError> {
-    let files = |path: &Path| {
-        let path = path.to_owned();
-        |source| StartError::Files { path, source }
-    };
-    std::fs::create_dir_all(&settings.runtime_dir).map_err(files(&settings.runtime_dir))?;
-    let runtime_dir = settings
-        .runtime_dir
-        .canonicalize()
-        .map_err(files(&settings.runtime_dir))?;
-    tempfile::Builder::new()
-        .prefix(&format!("php-{}-", file_name(&settings.site_name)))
-        .permissions(std::fs::Permissions::from_mode(0o700))
-        .tempdir_in(&runtime_dir)
-        .map_err(files(&runtime_dir))
-}
-
-fn file_name_of(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.chars().filter(char::is_ascii_alphanumeric).collect()
-}
-
 /// The socket of the PHP-FPM that some Galley runs for a site, by the name that its folder has.
 pub fn socket_of(runtime_dir: &Path, site: &str) -> Option<PathBuf> {
     let prefix = format!("php-{}-", file_name(site));
@@ -310,26 +229,14 @@ pub fn socket_of(runtime_dir: &Path, site: &str) -> Option<PathBuf> {
                 .to_str()
                 .is_some_and(|name| name.starts_with(&prefix))
         })
-        .map(|folder| folder.path().join(SOCKET))
-        .find(|socket| socket.exists())
-}
-
-/// A site's name as a part of a file name: short, and without odd characters (`*`, `[::1]`).
-fn file_name(site: &str) -> String {
-    site.chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') {
-                c
-            } else {
-                '_'
-            }
+        .flat_map(|folder| {
+            [
+                folder.path().join(SOCKET),
+                folder.path().join(INNER).join(SOCKET),
+            ]
         })
-        .take(24)
-        .collect()
+        // The inner folder is a site's own, which may put a link there.
+        .find(|socket| {
+            std::fs::symlink_metadata(socket).is_ok_and(|found| found.file_type().is_socket())
+        })
 }
-
-/// In its directory; also in the watcher's script.
-const SOCKET: &str = "fpm.sock";
-
-/// Debian's and Alpine's user for web content.
-const DEFAULT_USER: &str = "www-data";

@@ -7,7 +7,7 @@
 //! If Galley is killed, nobody can clean up in its place but another process: a shell waits on a pipe whose other end
 //! only Galley holds. The kernel closes that end however Galley dies; the shell then ends the group and removes the files.
 //! A parent-death signal would need code between fork and exec, which is unsafe, and it would fire when the thread that
-//! started the master ends, not the process.
+//! started the master ends, not the process. What the process that keeps root has started needs no shell: see `privileged`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,9 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal};
+use galley_privileged::How;
+use rustix::process::Pid;
+use tokio::io::AsyncRead;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
@@ -23,28 +25,46 @@ use tokio::task::JoinHandle;
 use super::StartError;
 use super::log::{self, Said, Speaker};
 use super::numbers::Numbers;
+use super::privileged::{Door, Line};
+use super::process::Process;
 
 /// What it takes to start a master, again and again.
 #[derive(Debug)]
 pub(super) struct Plan {
+    pub(super) means: Means,
     pub(super) binary: PathBuf,
-    /// Before those that name the configuration.
-    pub(super) arguments: Vec<String>,
-    /// Holds the two files below and nothing else; removed with the plan.
-    pub(super) directory: tempfile::TempDir,
-    pub(super) config: PathBuf,
+    /// Where it is reached.
     pub(super) socket: PathBuf,
-    pub(super) root: PathBuf,
     pub(super) site: String,
     pub(super) numbers: Arc<Numbers>,
+}
+
+/// Who starts it, and with what.
+#[derive(Debug)]
+pub(super) enum Means {
+    /// Galley.
+    Own(Own),
+    /// The process that keeps root, which knows the rest.
+    Kept { line: Line, pool: u32, door: Door },
+}
+
+/// What Galley starts one with.
+#[derive(Debug)]
+pub(super) struct Own {
+    /// Before those that name the configuration.
+    pub(super) arguments: Vec<String>,
+    /// Holds the configuration and the socket and nothing else; removed with the plan.
+    pub(super) directory: tempfile::TempDir,
+    pub(super) config: PathBuf,
+    pub(super) root: PathBuf,
 }
 
 /// A running master. Dropped, it and its group are killed.
 #[derive(Debug)]
 pub(super) struct Master {
-    child: Child,
-    group: Pid,
-    watcher: Child,
+    process: Process,
+    /// The shell that ends what Galley has started, when Galley is gone.
+    watcher: Option<Child>,
     log: JoinHandle<()>,
     said: Said,
 }
@@ -52,24 +72,32 @@ pub(super) struct Master {
 impl Master {
     /// Starts one and waits until its socket accepts. Dropped midway, nothing is left.
     pub(super) async fn start(plan: &Plan) -> Result<Master, StartError> {
-        // A master that was killed leaves its socket, and the next would take it for that of a living one.
-        match tokio::fs::remove_file(&plan.socket).await {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(StartError::Files {
-                    path: plan.socket.clone(),
-                    source: error,
-                });
+        let mut master = match &plan.means {
+            Means::Own(own) => {
+                // A master that was killed leaves its socket, and the next would take it for that of a living one.
+                match tokio::fs::remove_file(&plan.socket).await {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(StartError::Files {
+                            path: plan.socket.clone(),
+                            source: error,
+                        });
+                    }
+                    _ => {}
+                }
+                Master::spawn(plan, own)?
             }
-            _ => {}
-        }
-        let mut master = Master::spawn(plan)?;
+            Means::Kept { line, pool, .. } => {
+                let (process, said) = line.start(*pool, 0).await.map_err(failed(&plan.binary))?;
+                Master::new(plan, Process::Kept(process), None, Some(said))
+            }
+        };
         tokio::select! {
-            () = accepts(&plan.socket) => Ok(master),
-            status = master.child.wait() => {
+            () = accepts(plan) => Ok(master),
+            status = master.process.wait() => {
                 // All it said is in the pipe; the pipe ends with the last process of the group.
-                master.kill_group();
+                master.process.kill_group();
                 let _ = tokio::time::timeout(LOG_PATIENCE, &mut master.log).await;
-                let status = status.map_err(|source| StartError::Spawn { program: plan.binary.clone(), source })?;
+                let status = status.map_err(failed(&plan.binary))?;
                 Err(StartError::Exited { status, said: master.said.text() })
             }
             () = tokio::time::sleep(START_PATIENCE) => {
@@ -80,44 +108,41 @@ impl Master {
 
     /// Process id of the master.
     pub(super) fn pid(&self) -> u32 {
-        self.group.as_raw_nonzero().get().unsigned_abs()
+        self.process.id()
     }
 
     /// Waits for its end. Cancel-safe.
     pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
-        self.child.wait().await
+        self.process.wait().await
     }
 
     /// Ends it: SIGQUIT, on which workers finish their requests, then SIGKILL for whatever is left.
     pub(super) async fn end(mut self) {
-        if self.child.id().is_some() {
-            // An error says that it has just ended.
-            let _ = rustix::process::kill_process(self.group, Signal::QUIT);
-            let _ = tokio::time::timeout(END_PATIENCE, self.child.wait()).await;
+        if self.process.lives() {
+            self.process.tell(How::Quit);
+            let _ = tokio::time::timeout(END_PATIENCE, self.process.wait()).await;
         }
         self.bury().await;
     }
 
     /// Removes what a dead or dying master leaves: workers, process table entry, watcher.
     pub(super) async fn bury(mut self) {
-        self.kill_group();
-        let _ = self.child.wait().await;
-        let _ = self.watcher.kill().await;
+        self.process.kill_group();
+        let _ = self.process.wait().await;
+        if let Some(watcher) = &mut self.watcher {
+            let _ = watcher.kill().await;
+        }
         // What its last words were is worth a moment.
         let _ = tokio::time::timeout(LOG_PATIENCE, &mut self.log).await;
     }
 
-    fn spawn(plan: &Plan) -> Result<Master, StartError> {
-        let failed = |program: &Path| {
-            let program = program.to_owned();
-            |source| StartError::Spawn { program, source }
-        };
+    fn spawn(plan: &Plan, own: &Own) -> Result<Master, StartError> {
         let mut command = Command::new(&plan.binary);
         command
-            .args(&plan.arguments)
+            .args(&own.arguments)
             .args(["--nodaemonize", "--fpm-config"])
-            .arg(&plan.config)
-            .current_dir(&plan.root);
+            .arg(&own.config)
+            .current_dir(&own.root);
         for name in NOT_FOR_PHP {
             command.env_remove(name);
         }
@@ -139,9 +164,19 @@ impl Master {
             .ok_or_else(missing)
             .map_err(failed(&plan.binary))?;
         // From here on an early return must not leave a group: `kill_on_drop` ends a master that has no workers yet.
-        let watcher = watcher(id, plan.directory.path()).map_err(failed(Path::new(SHELL)))?;
-        let said = Said::default();
+        let watcher = watcher(id, own.directory.path()).map_err(failed(Path::new(SHELL)))?;
         let pipe = child.stderr.take();
+        let process = Process::Own(child, group);
+        Ok(Master::new(plan, process, Some(watcher), pipe))
+    }
+
+    fn new(
+        plan: &Plan,
+        process: Process,
+        watcher: Option<Child>,
+        pipe: Option<impl AsyncRead + Unpin + Send + 'static>,
+    ) -> Master {
+        let said = Said::default();
         let kept = said.clone();
         let speaker = Speaker {
             site: plan.site.clone(),
@@ -153,27 +188,20 @@ impl Master {
                 log::forward(pipe, speaker, kept).await;
             }
         });
-        Ok(Master {
-            child,
-            group,
+        Master {
+            process,
             watcher,
             log,
             said,
-        })
-    }
-
-    /// Also reaches the workers of a master that is gone; the group's number is theirs as long as one of them lives. With
-    /// none left the kernel says so, and the number cannot have been given out anew within the moment since.
-    fn kill_group(&self) {
-        let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
+        }
     }
 }
 
 impl Drop for Master {
     fn drop(&mut self) {
         // After `bury` nothing answers to the id of the master, and the group is empty.
-        if self.child.id().is_some() {
-            self.kill_group();
+        if self.process.lives() {
+            self.process.kill_group();
         }
         self.log.abort();
     }
@@ -196,9 +224,21 @@ fn watcher(group: u32, directory: &Path) -> io::Result<Child> {
     command.spawn()
 }
 
+fn failed(program: &Path) -> impl FnOnce(io::Error) -> StartError + use<> {
+    let program = program.to_owned();
+    |source| StartError::Spawn { program, source }
+}
+
 /// Returns when a connection is accepted. Asking is the only sign that does not depend on the wording of a log.
-async fn accepts(socket: &Path) {
-    while UnixStream::connect(socket).await.is_err() {
+async fn accepts(plan: &Plan) {
+    loop {
+        // An error says that there is none yet; what was there before does not accept any more.
+        if let Means::Kept { door, .. } = &plan.means {
+            let _ = door.look();
+        }
+        if UnixStream::connect(&plan.socket).await.is_ok() {
+            return;
+        }
         tokio::time::sleep(ASK_AGAIN).await;
     }
 }

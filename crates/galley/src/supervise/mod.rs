@@ -4,6 +4,7 @@
 //! - [`PhpSettings`]: what a site wants; [`Managed`]: what runs for it; [`Numbers`]: what is known of it;
 //! - [`Budget`], `pool`, `binary`: how much fits, the configuration text, which program. Pure decisions;
 //! - `watch` looks at the workers with `meter` and `counted`, and decides with `estimate`;
+//! - [`privileged`]: what runs as other users where Galley has given up root;
 //! - `master`: one PHP-FPM from its start to its end, and what is left of it afterwards; `program`: the processes of another
 //!   FastCGI program; [`lacks`]: what PHP has not that WordPress needs.
 //!
@@ -22,6 +23,9 @@ mod meter;
 mod modules;
 mod numbers;
 mod pool;
+mod prepare;
+pub mod privileged;
+mod process;
 mod program;
 mod settings;
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::watch::Size;
 #[derive(Debug)]
 pub(super) struct Pool<'a> {
     pub(super) socket: &'a Path,
+    pub(super) reach: Reach,
     pub(super) size: Size,
     /// The most workers where their number is measured.
     pub(super) ceiling: usize,
@@ -28,6 +29,15 @@ pub(super) struct Pool<'a> {
     pub(super) first_byte_timeout: Duration,
     /// All of a request.
     pub(super) timeout: Duration,
+}
+
+/// Who may connect to the socket, as far as its own mode says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Who makes it: the master, which is as much as Galley.
+    Owner,
+    /// Whoever gets there: the folder around it lets nobody pass but those who may.
+    Folder,
 }
 
 /// The whole file.
@@ -74,6 +84,11 @@ pub(super) fn text(pool: &Pool<'_>) -> Result<String, StartError> {
         "php_value[max_execution_time]",
         &seconds(pool.first_byte_timeout),
     );
+    let mode = match pool.reach {
+        Reach::Owner => "0600",
+        Reach::Folder => "0666",
+    };
+    line("listen.mode", &mode);
     text.push_str(POOL);
     Ok(text)
 }
@@ -160,7 +175,6 @@ process_control_timeout = 5s
 ///
 /// `track_finished` (PHP 7.3): scheduled tasks, which WordPress begins after its answer, hang as well as pages do.
 const POOL: &str = "\
-listen.mode = 0600
 request_terminate_timeout_track_finished = yes
 catch_workers_output = yes
 decorate_workers_output = no
@@ -175,6 +189,7 @@ mod tests {
     fn pool<'a>(socket: &'a str, user: Option<&'a str>) -> Pool<'a> {
         Pool {
             socket: Path::new(socket),
+            reach: Reach::Owner,
             size: Size::Measured,
             ceiling: 8,
             page: "/galley-status-1",
@@ -246,6 +261,13 @@ mod tests {
     #[test]
     fn without_a_user_none_is_named() {
         assert!(!text(&pool("/run/a.sock", None)).unwrap().contains("user ="));
+    }
+
+    #[test]
+    fn a_folder_may_say_who_connects() {
+        let mut other = pool("/run/a.sock", None);
+        other.reach = Reach::Folder;
+        assert!(text(&other).unwrap().contains("listen.mode = 0666\n"));
     }
 
     #[test]

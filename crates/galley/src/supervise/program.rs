@@ -4,7 +4,8 @@
 //! Galley holds the socket itself. While a process ends and another begins, connections wait in the socket's queue, and no
 //! visitor sees it: `php-cgi` ends by itself after `PHP_FCGI_MAX_REQUESTS`. Each process works at one request.
 //!
-//! All processes are in the group of a shell that waits for Galley's end, for the reasons told in `master`.
+//! All processes are in the group of a shell that waits for Galley's end, for the reasons told in `master`. Those that the process
+//! which keeps root has started are not: it holds the socket for them, and ends each with what it leaves.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,16 +16,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use galley_privileged::How;
 use rustix::process::{Pid, Signal};
+use tokio::io::AsyncRead;
 use tokio::process::{Child, Command};
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::backoff::Backoff;
 use super::log::{self, Said, Speaker};
-use super::managed::{self, Life};
+use super::managed::Life;
 use super::master::{END_PATIENCE, SHELL};
 use super::numbers::{Numbers, count};
+use super::prepare;
+use super::privileged::Line;
+use super::process::Process;
 use super::{PhpSettings, StartError};
 use crate::sys::account::{self, Account};
 
@@ -39,25 +45,39 @@ pub(super) struct Running {
 }
 
 /// Starts it. Its processes begin within a moment; connections are taken from now on.
-pub(super) fn start(settings: PhpSettings) -> Result<Running, StartError> {
-    let workers = match settings.workers {
-        0 => settings.budget.places_at_start(),
-        named => named,
-    };
-    let troop = Arc::new(Troop::new(settings, workers)?);
+pub(super) async fn start(settings: PhpSettings) -> Result<Running, StartError> {
+    run(Troop::own(settings)?).await
+}
+
+/// The same by way of the process that keeps root.
+pub(super) async fn start_kept(
+    outlook: Outlook,
+    line: Line,
+    pool: u32,
+) -> Result<Running, StartError> {
+    run(Troop::new(outlook, Means::Kept { line, pool })).await
+}
+
+async fn run(troop: Troop) -> Result<Running, StartError> {
+    let troop = Arc::new(troop);
     // One is started here, so that a program that is not there is told at once.
-    let first = troop.spawn(0)?;
+    let first = troop.spawn(0).await?;
+    let Outlook {
+        workers, socket, ..
+    } = &troop.outlook;
+    let (workers, socket) = (*workers, socket.clone());
     tracing::info!(
-        site = troop.site,
+        site = troop.outlook.site,
         workers,
         program = troop.name(),
         "a FastCGI program is running"
     );
-    let socket = troop.directory.path().join(SOCKET);
     let numbers = Arc::clone(&troop.numbers);
-    let (life_tx, life) = watch::channel(Life::Running {
-        master: troop.group.as_raw_nonzero().get().unsigned_abs(),
-    });
+    let master = match &troop.means {
+        Means::Own(own) => own.group.as_raw_nonzero().get().unsigned_abs(),
+        Means::Kept { .. } => first.id(),
+    };
+    let (life_tx, life) = watch::channel(Life::Running { master });
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(keep(troop, first, workers, (life_tx, stopped)));
     Ok(Running {
@@ -73,7 +93,7 @@ pub(super) fn start(settings: PhpSettings) -> Result<Running, StartError> {
 /// Keeps all of them until the second of `ends` is sent or dropped.
 async fn keep(
     troop: Arc<Troop>,
-    first: Child,
+    first: Process,
     workers: usize,
     ends: (watch::Sender<Life>, oneshot::Receiver<()>),
 ) {
@@ -86,13 +106,15 @@ async fn keep(
     }
     let _ = stopped.await;
     let _ = end.send(true);
-    // An error says that they have just ended.
-    let _ = rustix::process::kill_process_group(troop.group, Signal::TERM);
+    if let Means::Own(own) = &troop.means {
+        // An error says that they have just ended.
+        let _ = rustix::process::kill_process_group(own.group, Signal::TERM);
+    }
     let all = async { while slots.join_next().await.is_some() {} };
     if tokio::time::timeout(END_PATIENCE, all).await.is_err() {
         slots.shutdown().await;
     }
-    tracing::info!(site = troop.site, "{} has ended", troop.name());
+    tracing::info!(site = troop.outlook.site, "{} has ended", troop.name());
     // Kills what is left of the group, and removes the files, before anybody hears of the end.
     drop(slots);
     drop(troop);
@@ -103,17 +125,29 @@ async fn keep(
 async fn one(
     troop: Arc<Troop>,
     slot: usize,
-    mut ready: Option<Child>,
+    mut ready: Option<Process>,
     mut ending: watch::Receiver<bool>,
 ) {
     let mut rest = Rest::new();
     while !*ending.borrow() {
         let since = Instant::now();
-        let started = ready.take().map_or_else(|| troop.spawn(slot), Ok);
+        let started = match ready.take() {
+            Some(process) => Ok(process),
+            None => troop.spawn(slot).await,
+        };
         let ended = match started {
-            Ok(mut child) => {
+            Ok(mut process) => {
                 troop.numbers.workers.fetch_add(1, Ordering::Relaxed);
-                let status = child.wait().await;
+                let status = tokio::select! {
+                    status = process.wait() => status,
+                    _ = ending.changed() => {
+                        // Those of Galley's own were told as a group.
+                        if matches!(process, Process::Kept(_)) {
+                            process.tell(How::Terminate);
+                        }
+                        process.wait().await
+                    }
+                };
                 troop.numbers.workers.fetch_sub(1, Ordering::Relaxed);
                 status
             }
@@ -148,7 +182,7 @@ impl Rest {
 
     /// One that has done its requests is followed at once; one that failed, after a pause that grows.
     fn after(&mut self, troop: &Troop, ended: io::Result<ExitStatus>, lived: Duration) -> Duration {
-        let (site, name) = (&troop.site, troop.name());
+        let (site, name) = (&troop.outlook.site, troop.name());
         let status = match ended {
             Ok(status) if status.success() => return self.after_success(troop, lived),
             Ok(status) => status.to_string(),
@@ -166,7 +200,7 @@ impl Rest {
         self.brief = self.brief.saturating_add(1);
         if self.brief >= SUSPICIOUS && self.brief.is_power_of_two() {
             tracing::warn!(
-                site = troop.site,
+                site = troop.outlook.site,
                 "{} ended by itself within a second, {} times in a row: it may want an option that keeps it in the foreground, or more requests for each process",
                 troop.name(),
                 self.brief
@@ -176,29 +210,77 @@ impl Rest {
     }
 }
 
-/// What the processes have in common. Dropped, they are killed and their files removed.
-struct Troop {
+/// What is known of a program before it runs.
+#[derive(Debug)]
+pub(crate) struct Outlook {
     site: String,
     command: Vec<String>,
+    pub(super) workers: usize,
+    pub(super) socket: PathBuf,
+    share: u64,
+}
+
+impl Outlook {
+    /// Of a program whose socket is in `folder`.
+    pub(super) fn new(settings: &PhpSettings, folder: &Path) -> Self {
+        Self {
+            site: settings.site_name.clone(),
+            command: settings.command.clone(),
+            workers: match settings.workers {
+                0 => settings.budget.places_at_start(),
+                named => named,
+            },
+            socket: folder.join(SOCKET),
+            share: settings.budget.share,
+        }
+    }
+}
+
+/// What the processes have in common. Dropped, they are killed and their files removed.
+struct Troop {
+    outlook: Outlook,
+    means: Means,
+    numbers: Arc<Numbers>,
+}
+
+/// Who starts them.
+enum Means {
+    /// Galley.
+    Own(Box<Own>),
+    /// The process that keeps root, which knows the rest.
+    Kept { line: Line, pool: u32 },
+}
+
+/// What Galley starts them with.
+struct Own {
     account: Option<Account>,
     root: PathBuf,
-    directory: tempfile::TempDir,
+    /// Removed at the end.
+    _directory: tempfile::TempDir,
     listener: UnixListener,
     /// The shell that waits for Galley's end, and its group, which is that of all processes.
     watcher: Child,
     group: Pid,
-    numbers: Arc<Numbers>,
 }
 
 impl Troop {
-    fn new(settings: PhpSettings, workers: usize) -> Result<Self, StartError> {
-        let directory = managed::directory(&settings)?;
-        let socket = directory.path().join(SOCKET);
-        let listener = UnixListener::bind(&socket).map_err(|source| StartError::Files {
-            path: socket,
+    fn new(outlook: Outlook, means: Means) -> Self {
+        let numbers = Arc::new(Numbers::new(outlook.workers, outlook.share));
+        Self {
+            outlook,
+            means,
+            numbers,
+        }
+    }
+
+    fn own(settings: PhpSettings) -> Result<Self, StartError> {
+        let directory = prepare::directory(&settings)?;
+        let outlook = Outlook::new(&settings, directory.path());
+        let listener = UnixListener::bind(&outlook.socket).map_err(|source| StartError::Files {
+            path: outlook.socket.clone(),
             source,
         })?;
-        let user = managed::user(&settings);
+        let user = prepare::user(&settings);
         let unknown = |user: &str| StartError::Setting {
             what: "user",
             value: user.to_owned(),
@@ -207,6 +289,13 @@ impl Troop {
         let account = user
             .map(|user| account::named(user).ok_or_else(|| unknown(user)))
             .transpose()?;
+        if account.as_ref().is_some_and(|account| account.uid == 0) {
+            return Err(StartError::Setting {
+                what: "user",
+                value: user.unwrap_or_default().to_owned(),
+                why: "it is root, and PHP never runs as root",
+            });
+        }
         let no_shell = |source| StartError::Spawn {
             program: PathBuf::from(SHELL),
             source,
@@ -217,36 +306,69 @@ impl Troop {
             .and_then(|id| i32::try_from(id).ok())
             .and_then(Pid::from_raw)
             .ok_or_else(|| no_shell(io::Error::other("it ended before it was looked at")))?;
-        Ok(Self {
-            site: settings.site_name,
-            command: settings.command,
+        let own = Own {
             account,
             root: settings.root,
-            directory,
+            _directory: directory,
             listener,
             watcher,
             group,
-            numbers: Arc::new(Numbers::new(workers, settings.budget.share)),
-        })
+        };
+        Ok(Self::new(outlook, Means::Own(Box::new(own))))
     }
 
     /// The program without its folder.
     fn name(&self) -> &str {
-        let program = self.command.first().map_or("", String::as_str);
+        let program = self.outlook.command.first().map_or("", String::as_str);
         program.rsplit('/').next().unwrap_or(program)
     }
 
     /// One process with the socket as its standard input.
-    fn spawn(&self, slot: usize) -> Result<Child, StartError> {
-        let program = self.command.first().map(PathBuf::from).unwrap_or_default();
+    async fn spawn(&self, slot: usize) -> Result<Process, StartError> {
+        let program = self.outlook.command.first();
+        let program = program.map(PathBuf::from).unwrap_or_default();
         let failed = |source| StartError::Spawn {
             program: program.clone(),
             source,
         };
-        let socket: OwnedFd = self.listener.try_clone().map_err(failed)?.into();
-        let mut command = Command::new(&program);
+        match &self.means {
+            Means::Own(own) => {
+                let mut child = own.spawn(&self.outlook, slot).map_err(failed)?;
+                if let Some(pipe) = child.stderr.take() {
+                    self.listen(pipe);
+                }
+                let id = child.id().and_then(|id| i32::try_from(id).ok());
+                let id = id.and_then(Pid::from_raw);
+                let id = id.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+                Ok(Process::Own(child, id))
+            }
+            Means::Kept { line, pool } => {
+                let place = u32::try_from(slot).unwrap_or(u32::MAX);
+                let (process, pipe) = line.start(*pool, place).await.map_err(failed)?;
+                self.listen(pipe);
+                Ok(Process::Kept(process))
+            }
+        }
+    }
+
+    /// Passes on what a process says. Ends with it, whose end of the pipe is waited for.
+    fn listen(&self, pipe: impl AsyncRead + Unpin + Send + 'static) {
+        let speaker = Speaker {
+            site: self.outlook.site.clone(),
+            program: self.name().to_owned(),
+            numbers: Arc::clone(&self.numbers),
+        };
+        tokio::spawn(log::forward(pipe, speaker, Said::default()));
+    }
+}
+
+impl Own {
+    fn spawn(&self, outlook: &Outlook, slot: usize) -> io::Result<Child> {
+        let socket: OwnedFd = self.listener.try_clone()?.into();
+        let mut words = outlook.command.iter();
+        let mut command = Command::new(words.next().map_or("", String::as_str));
         command
-            .args(self.command.iter().skip(1))
+            .args(words)
             .env_clear()
             .env("PATH", SEARCH_PATH)
             .env("PHP_FCGI_MAX_REQUESTS", requests(slot).to_string())
@@ -259,21 +381,11 @@ impl Troop {
         if let Some(Account { uid, gid, .. }) = self.account {
             command.uid(uid).gid(gid);
         }
-        let mut child = command.spawn().map_err(failed)?;
-        if let Some(pipe) = child.stderr.take() {
-            let speaker = Speaker {
-                site: self.site.clone(),
-                program: self.name().to_owned(),
-                numbers: Arc::clone(&self.numbers),
-            };
-            // Ends with the process, whose end of the pipe it waits for.
-            tokio::spawn(log::forward(pipe, speaker, Said::default()));
-        }
-        Ok(child)
+        command.spawn()
     }
 }
 
-impl Drop for Troop {
+impl Drop for Own {
     fn drop(&mut self) {
         // As long as the shell has not been waited for, the group's number is no one else's.
         if self.watcher.id().is_some() {
@@ -283,7 +395,7 @@ impl Drop for Troop {
 }
 
 /// Requests after which a process of `php-cgi` ends: as many as PHP-FPM's workers answer, and not the same for all.
-fn requests(slot: usize) -> usize {
+pub(super) fn requests(slot: usize) -> usize {
     750 + slot * 191 % 500
 }
 
@@ -317,7 +429,7 @@ kill -s KILL 0
 const SOCKET: &str = "program.sock";
 
 /// For scripts that call other programs.
-const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(super) const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// A process that ends well sooner than this is looked at twice.
 const BRIEF: Duration = Duration::from_secs(1);

@@ -18,6 +18,7 @@ use super::counted::{self, is_worn};
 use super::estimate::{Estimate, Surplus, surplus};
 use super::meter::{Meter, Worker};
 use super::numbers::{Numbers, count};
+use super::privileged::Line;
 
 /// How the number of places is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,7 @@ pub(super) struct Post {
 #[derive(Debug)]
 pub(super) struct Watch {
     post: Post,
+    line: Option<(Line, u32)>,
     numbers: Arc<Numbers>,
     meter: Meter,
     estimate: Estimate,
@@ -61,9 +63,11 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(post: Post, numbers: Arc<Numbers>) -> Self {
+    /// `line`: by way of whom workers are told to end, with the number of the pool, where they are not Galley's to signal.
+    pub(super) fn new(post: Post, numbers: Arc<Numbers>, line: Option<(Line, u32)>) -> Self {
         Self {
             post,
+            line,
             numbers,
             meter: Meter::new(),
             estimate: Estimate::new(USUAL_WORKER),
@@ -187,11 +191,17 @@ impl Watch {
         if !self.meter.children(master).contains(&pid) {
             return;
         }
-        let Some(process) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
-            return;
+        let told = match &self.line {
+            Some((line, pool)) => line.replace(*pool, pid),
+            None => match i32::try_from(pid).ok().and_then(Pid::from_raw) {
+                Some(process) => {
+                    rustix::process::kill_process(process, Signal::QUIT).map_err(Into::into)
+                }
+                None => return,
+            },
         };
         // An error says that it has just ended.
-        if rustix::process::kill_process(process, Signal::QUIT).is_ok() {
+        if told.is_ok() {
             self.leaving.insert(pid);
             count(&self.numbers.replaced);
         }

@@ -1,7 +1,9 @@
 //! Numbers of a user and of groups, from `/etc/passwd` and `/etc/group`: for whoever becomes one.
 
+use serde::{Deserialize, Serialize};
+
 /// A user with his groups.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// His number.
     pub uid: u32,

@@ -1,13 +1,15 @@
-//! Giving up root, once what only root may do is done.
+//! Giving up root, once what only root may do is done, or as much of it as is not needed.
 //!
 //! It happens while the process has one thread, so that every later one is the user's. There is no way back, and it is tried.
 
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::chown;
+use rustix::fs::{Mode, OFlags, chown};
 use rustix::process::{Gid, Uid};
+use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::account::{self, Account};
 
@@ -18,13 +20,8 @@ pub fn become_user<'f>(
     group: Option<&str>,
     files: impl Iterator<Item = &'f Path>,
 ) -> io::Result<()> {
-    let unknown =
-        |what: &str| io::Error::new(io::ErrorKind::NotFound, format!("there is no such {what}"));
-    let account = account::named(user).ok_or_else(|| unknown("user"))?;
-    let gid = match group {
-        Some(name) => account::group(name).ok_or_else(|| unknown("group"))?,
-        None => account.gid,
-    };
+    let account = account_of(user, group)?;
+    let gid = account.gid;
     let now = rustix::process::geteuid();
     if now.as_raw() == account.uid {
         return Ok(());
@@ -44,6 +41,71 @@ pub fn become_user<'f>(
         chown(file, Some(uid), Some(gid))?;
     }
     change(&account, uid, gid)
+}
+
+/// The account of `user`, with `group` as the first group where one is named.
+pub fn account_of(user: &str, group: Option<&str>) -> io::Result<Account> {
+    let unknown =
+        |what: &str| io::Error::new(io::ErrorKind::NotFound, format!("there is no such {what}"));
+    let mut account = account::named(user).ok_or_else(|| unknown("user"))?;
+    if let Some(name) = group {
+        account.gid = account::group(name).ok_or_else(|| unknown("group"))?;
+    }
+    Ok(account)
+}
+
+/// Whether the process is root's.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Becomes this account, with its groups, for good. Only root may, and only while there is one thread.
+pub fn become_account(account: &Account) -> io::Result<()> {
+    if account.uid == 0 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is root"));
+    }
+    change(
+        account,
+        Uid::from_raw(account.uid),
+        Gid::from_raw(account.gid),
+    )
+}
+
+/// Opens a folder that was made a moment ago for root alone, in one where others may write and could have put something else in its
+/// place meanwhile, a link say.
+pub fn own_folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(path, flags, Mode::empty())?;
+    let about = rustix::fs::fstat(&folder)?;
+    let others = Mode::RWXG | Mode::RWXO;
+    if about.st_uid != 0 || Mode::from_raw_mode(about.st_mode).intersects(others) {
+        return Err(io::Error::other("somebody has put another in its place"));
+    }
+    Ok(folder)
+}
+
+/// Gives an open file or pipe to an account, so that it can be opened anew by its descriptor.
+pub fn give_open(file: impl AsFd, account: &Account) -> io::Result<()> {
+    let (uid, gid) = (Uid::from_raw(account.uid), Gid::from_raw(account.gid));
+    Ok(rustix::fs::fchown(file, Some(uid), Some(gid))?)
+}
+
+/// Keeps of root's rights what it takes to start, signal and clean up after processes of others, and gives up the rest.
+///
+/// It bounds mistakes and not a taker-over: who may become any user may become root.
+pub fn keep_starting() -> io::Result<()> {
+    let kept = CapabilitySet::SETUID
+        | CapabilitySet::SETGID
+        | CapabilitySet::KILL
+        // The pipe of what a process says is its user's, and the folder of its socket too.
+        | CapabilitySet::CHOWN
+        | CapabilitySet::DAC_OVERRIDE;
+    let sets = CapabilitySets {
+        effective: kept,
+        permitted: kept,
+        inheritable: CapabilitySet::empty(),
+    };
+    Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
 /// Makes a folder for the user's sockets where there is none; later he may not.
@@ -75,4 +137,28 @@ fn change(account: &Account, uid: Uid, gid: Gid) -> io::Result<()> {
         return Err(io::Error::other("root could be had back"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_folder_is_roots_own_or_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("a");
+        fs::create_dir(&folder).unwrap();
+        let mode = |mode| fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o700);
+        assert_eq!(own_folder(&folder).is_ok(), is_root());
+        mode(0o710);
+        assert!(own_folder(&folder).is_err());
+        mode(0o700);
+        let link = dir.path().join("link");
+        symlink(&folder, &link).unwrap();
+        assert!(own_folder(&link).is_err());
+        fs::write(dir.path().join("file"), "").unwrap();
+        assert!(own_folder(&dir.path().join("file")).is_err());
+    }
 }

@@ -40,6 +40,7 @@ mod overload;
 mod overload_outage;
 mod poison;
 mod pool;
+mod privileged;
 mod process;
 mod program;
 mod proxied;

@@ -14,7 +14,7 @@ use crate::support::{Is, PATIENCE, Plan, Stage, number_in, said, together, words
 
 /// Keeps memory in its worker: each pattern takes some 48 KiB in the cache of compiled patterns, which lives as long as the
 /// process and is not counted by `memory_limit`. Waits where a file says so.
-const GROWS: &str = r#"<?php
+pub const GROWS: &str = r#"<?php
 ini_set('pcre.jit', '0');
 $notes = __DIR__ . '/../notes';
 for ($i = 0; $i < (int) ($_GET['patterns'] ?? 0); $i++) {

@@ -1,0 +1,204 @@
+//! From the settings of a site to what it takes to start its PHP-FPM and to watch it: sizes, the configuration's text, a folder.
+//!
+//! A PHP-FPM of Galley's own is prepared when it is started. One that the process which keeps root is to start is prepared in two
+//! steps: the pieces as root, the rest when Galley has given root up.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::master::{Means, Own, Plan};
+use super::numbers::Numbers;
+use super::pool::{self, Pool, Reach};
+use super::privileged::{Door, Line};
+use super::watch::{Post, Size};
+use super::{PhpSettings, StartError, binary};
+
+/// What it takes to start and to watch.
+pub(super) struct Prepared {
+    pub(super) plan: Plan,
+    pub(super) post: Post,
+    /// Workers at most.
+    pub(super) most: usize,
+}
+
+/// What does not depend on who starts it.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    pub(super) binary: PathBuf,
+    /// Before those that name the configuration.
+    pub(super) arguments: Vec<String>,
+    /// The configuration.
+    pub(super) text: String,
+    pub(super) root: PathBuf,
+    post: Post,
+    places: usize,
+    most: usize,
+}
+
+/// Where PHP-FPM is to listen, as whom, and how Galley gets there.
+pub(super) struct Sockets<'a> {
+    /// The folder with the random name.
+    pub(super) folder: &'a Path,
+    pub(super) listen: &'a Path,
+    pub(super) connect: &'a Path,
+    pub(super) user: Option<&'a str>,
+    pub(super) reach: Reach,
+}
+
+/// Makes the directory and writes the configuration. A few small files at start, so plain blocking calls.
+pub(super) fn prepare(settings: PhpSettings) -> Result<Prepared, StartError> {
+    let directory = directory(&settings)?;
+    let folder = directory.path();
+    let (config, socket) = (folder.join("fpm.conf"), folder.join(SOCKET));
+    let pieces = pieces(
+        &settings,
+        &Sockets {
+            folder,
+            listen: &socket,
+            connect: &socket,
+            user: user(&settings),
+            reach: Reach::Owner,
+        },
+    )?;
+    std::fs::write(&config, &pieces.text).map_err(|source| StartError::Files {
+        path: config.clone(),
+        source,
+    })?;
+    let own = Own {
+        arguments: pieces.arguments.clone(),
+        directory,
+        config,
+        root: settings.root,
+    };
+    Ok(prepared(pieces, Means::Own(own)))
+}
+
+/// What is left to do for one that the process which keeps root starts.
+pub(super) fn kept(pieces: Pieces, line: Line, pool: u32, door: Door) -> Prepared {
+    prepared(pieces, Means::Kept { line, pool, door })
+}
+
+fn prepared(pieces: Pieces, means: Means) -> Prepared {
+    let Pieces {
+        binary,
+        post,
+        places,
+        most,
+        ..
+    } = pieces;
+    let plan = Plan {
+        means,
+        binary,
+        socket: post.socket.clone(),
+        site: post.site.clone(),
+        numbers: Arc::new(Numbers::new(places, post.budget.share)),
+    };
+    Prepared { plan, post, most }
+}
+
+/// Sizes and the text.
+pub(super) fn pieces(settings: &PhpSettings, at: &Sockets<'_>) -> Result<Pieces, StartError> {
+    let binary = settings
+        .binary
+        .clone()
+        .or_else(binary::find)
+        .ok_or(StartError::NoBinary)?;
+    let budget = settings.budget;
+    let (size, places, most) = match settings.workers {
+        0 => (Size::Measured, budget.places_at_start(), budget.ceiling()),
+        named => (Size::Named(named), named, named),
+    };
+    let memory_limit = settings
+        .memory_limit
+        .unwrap_or_else(|| budget.memory_limit());
+    // The directory's name is random already.
+    let page = format!("/galley-status-{}", file_name_of(at.folder));
+    let text = pool::text(&Pool {
+        socket: at.listen,
+        reach: at.reach,
+        size,
+        ceiling: most,
+        page: &page,
+        user: at.user,
+        request_body: settings.request_body,
+        memory_limit,
+        first_byte_timeout: settings.first_byte_timeout,
+        timeout: settings.timeout,
+    })?;
+    let post = Post {
+        site: settings.site_name.clone(),
+        socket: at.connect.to_owned(),
+        page,
+        size,
+        budget,
+        memory_limit,
+    };
+    Ok(Pieces {
+        binary,
+        arguments: pool::arguments(budget.opcache),
+        text,
+        root: settings.root.clone(),
+        post,
+        places,
+        most,
+    })
+}
+
+/// Whom the workers run as, where it can be chosen.
+pub(super) fn user(settings: &PhpSettings) -> Option<&str> {
+    settings
+        .user
+        .as_deref()
+        .or(Some(DEFAULT_USER))
+        .filter(|_| rustix::process::geteuid().is_root())
+}
+
+/// A directory for the socket and what belongs to it.
+///
+/// It is new each time, with a random name and for us alone: a PHP-FPM that is still ending (of a Galley that
+/// was killed, or of the configuration before a reload) removes its own socket, never ours.
+pub(super) fn directory(settings: &PhpSettings) -> Result<tempfile::TempDir, StartError> {
+    let files = |path: &Path| {
+        let path = path.to_owned();
+        |source| StartError::Files { path, source }
+    };
+    std::fs::create_dir_all(&settings.runtime_dir).map_err(files(&settings.runtime_dir))?;
+    let runtime_dir = settings
+        .runtime_dir
+        .canonicalize()
+        .map_err(files(&settings.runtime_dir))?;
+    tempfile::Builder::new()
+        .prefix(&format!("php-{}-", file_name(&settings.site_name)))
+        .permissions(std::fs::Permissions::from_mode(0o700))
+        .tempdir_in(&runtime_dir)
+        .map_err(files(&runtime_dir))
+}
+
+fn file_name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.chars().filter(char::is_ascii_alphanumeric).collect()
+}
+
+/// A site's name as a part of a file name: short, and without odd characters (`*`, `[::1]`).
+pub(super) fn file_name(site: &str) -> String {
+    site.chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') {
+                c
+            } else {
+                '_'
+            }
+        })
+        .take(24)
+        .collect()
+}
+
+/// In its directory; also in the watcher's script.
+pub(super) const SOCKET: &str = "fpm.sock";
+
+/// The folder around the socket where PHP's user makes that.
+pub(super) const INNER: &str = "s";
+
+/// Debian's and Alpine's user for web content.
+const DEFAULT_USER: &str = "www-data";

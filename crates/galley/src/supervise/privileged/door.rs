@@ -1,0 +1,104 @@
+//! The way to a socket that PHP's own user has made, in a folder that is his.
+//!
+//! Only he and Galley get there: he by a path through a folder that is closed to all others, Galley by the descriptor of the inner
+//! folder, which it opened as root. So nobody's groups matter.
+//!
+//! A script of the site may put anything in the socket's place, a link to another site's socket say, and Galley would have that
+//! site's PHP run this site's script. So Galley does not connect by the name: it opens the socket without following a link, looks
+//! whose it is, and connects by that descriptor, which keeps its number for as long as the pool lives.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
+use rustix::io::DupFlags;
+
+/// To one socket, whichever process makes it.
+#[derive(Debug)]
+pub(crate) struct Door {
+    folder: OwnedFd,
+    name: &'static str,
+    owner: u32,
+    /// The socket that was seen last; before the first, the folder, which nobody can connect to.
+    seen: Mutex<OwnedFd>,
+    path: PathBuf,
+}
+
+impl Door {
+    /// To the socket `name` in `folder`, of the user `owner`.
+    pub(super) fn new(folder: OwnedFd, name: &'static str, owner: u32) -> io::Result<Self> {
+        let seen = folder.try_clone()?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", seen.as_raw_fd()));
+        Ok(Self {
+            folder,
+            name,
+            owner,
+            seen: Mutex::new(seen),
+            path,
+        })
+    }
+
+    /// Where to connect to; the same for the whole life.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes the socket that is there now for the way from now on. Three system calls.
+    pub(crate) fn look(&self) -> io::Result<()> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let found = openat(&self.folder, self.name, flags, Mode::empty())?;
+        let about = statat(&found, "", AtFlags::EMPTY_PATH)?;
+        let is_socket = FileType::from_raw_mode(about.st_mode) == FileType::Socket;
+        if !is_socket || about.st_uid != self.owner {
+            return Err(io::Error::other("what is there is not PHP's own socket"));
+        }
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(rustix::io::dup3(&found, &mut seen, DupFlags::CLOEXEC)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    #[test]
+    fn only_a_socket_of_the_user_is_connected_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        let folder = || fs::File::open(dir.path()).unwrap().into();
+        let door = Door::new(folder(), "s", own).unwrap();
+        let connects = || UnixStream::connect(door.path()).is_ok();
+        assert!(door.look().is_err() && !connects());
+        let socket = dir.path().join("s");
+        let other = dir.path().join("other");
+        let _other = UnixListener::bind(&other).unwrap();
+        symlink(&other, &socket).unwrap();
+        assert!(door.look().is_err() && !connects());
+        fs::remove_file(&socket).unwrap();
+        fs::write(&socket, "").unwrap();
+        assert!(door.look().is_err() && !connects());
+        fs::remove_file(&socket).unwrap();
+        let first = UnixListener::bind(&socket).unwrap();
+        assert!(!connects());
+        door.look().unwrap();
+        assert!(connects());
+        // A name that leads elsewhere meanwhile does not matter.
+        fs::remove_file(&socket).unwrap();
+        symlink(&other, &socket).unwrap();
+        assert!(door.look().is_err() && connects());
+        drop(first);
+        assert!(!connects());
+        fs::remove_file(&socket).unwrap();
+        let path = door.path().to_owned();
+        let _second = UnixListener::bind(&socket).unwrap();
+        door.look().unwrap();
+        assert!(connects() && door.path() == path);
+        let stranger = Door::new(folder(), "s", own + 1).unwrap();
+        assert!(stranger.look().is_err());
+    }
+}

@@ -1,0 +1,241 @@
+//! Galley's end of the line to the process that keeps root: processes are asked for, signalled and waited for here as if they were
+//! Galley's own.
+//!
+//! One task reads the reports and gives them to whoever waits. When the line ends, all who wait are told so, and so is everybody
+//! who asks later: nothing can be started or signalled any more.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use galley_privileged::{BYTES, How, Order, Report};
+use tokio::io::Interest;
+use tokio::net::UnixDatagram;
+use tokio::net::unix::pipe;
+use tokio::sync::oneshot;
+
+use crate::sys::packets;
+
+/// The line; clones are the same.
+#[derive(Clone, Debug)]
+pub struct Line(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    socket: UnixDatagram,
+    waiting: Mutex<Waiting>,
+}
+
+/// Who waits for what. Held for a few lines.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// It was ended from here.
+    is_closed: bool,
+    /// Nobody listens any more.
+    is_gone: bool,
+    /// By pool and place.
+    starts: HashMap<(u32, u32), oneshot::Sender<io::Result<Started>>>,
+    /// By process.
+    ends: HashMap<u32, oneshot::Sender<ExitStatus>>,
+}
+
+/// A process, and the pipe of what it says.
+type Started = (Process, pipe::Receiver);
+
+/// A main process of a pool. Dropped before its end, it and its group are killed.
+#[derive(Debug)]
+pub(crate) struct Process {
+    line: Line,
+    pool: u32,
+    id: u32,
+    end: oneshot::Receiver<ExitStatus>,
+    has_ended: bool,
+}
+
+impl Line {
+    /// A line over this socket, whose other end has said that it is ready. Call within a runtime.
+    pub(super) fn new(socket: OwnedFd) -> io::Result<Self> {
+        Ok(Self(Arc::new(Shared {
+            socket: packets::waited_for(socket)?,
+            waiting: Mutex::default(),
+        })))
+    }
+
+    /// Starts the process of a pool for one of its places; with it comes the pipe of what it says. Dropped midway, the process is
+    /// killed as soon as it runs.
+    pub(crate) async fn start(&self, pool: u32, place: u32) -> io::Result<Started> {
+        let (tell, told) = oneshot::channel();
+        {
+            let mut waiting = self.waiting();
+            if waiting.is_gone {
+                return Err(gone());
+            }
+            self.send(Order::Start { pool, place })?;
+            waiting.starts.insert((pool, place), tell);
+        }
+        told.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Has a worker of a pool end after its request.
+    pub(crate) fn replace(&self, pool: u32, worker: u32) -> io::Result<()> {
+        self.send(Order::Replace { pool, worker })
+    }
+
+    /// Whether the other side can be asked for anything.
+    pub(super) fn is_up(&self) -> bool {
+        !self.waiting().is_gone
+    }
+
+    /// Whether it was ended from here.
+    pub(super) fn is_closed(&self) -> bool {
+        self.waiting().is_closed
+    }
+
+    /// Gives reports to whoever waits for them, until the line ends. Not to be run twice.
+    pub(super) async fn read(&self) {
+        loop {
+            let mut packet = [0; BYTES + 1];
+            let Ok((length, carried)) = self.receive(&mut packet).await else {
+                break;
+            };
+            let packet = packet.get(..length).unwrap_or_default();
+            if packet.is_empty() {
+                break;
+            }
+            if let Some(report) = Report::read(packet) {
+                self.heard(report, carried);
+            } else {
+                tracing::error!("the process that keeps root sent what is no report");
+            }
+        }
+        // Whoever waits is woken by what is dropped here.
+        let left = {
+            let mut waiting = self.waiting();
+            waiting.is_gone = true;
+            let starts = std::mem::take(&mut waiting.starts);
+            (starts, std::mem::take(&mut waiting.ends))
+        };
+        drop(left);
+    }
+
+    /// Ends the line: the other side ends all that runs, and itself.
+    pub(super) fn close(&self) {
+        self.waiting().is_closed = true;
+        let _ = self.0.socket.shutdown(Shutdown::Both);
+    }
+
+    fn heard(&self, report: Report, carried: Option<OwnedFd>) {
+        match report {
+            Report::Started {
+                pool,
+                place,
+                process,
+            } => {
+                let (tell, end) = oneshot::channel();
+                let asked = {
+                    let mut waiting = self.waiting();
+                    waiting.ends.insert(process, tell);
+                    waiting.starts.remove(&(pool, place))
+                };
+                let process = Process {
+                    line: self.clone(),
+                    pool,
+                    id: process,
+                    end,
+                    has_ended: false,
+                };
+                let said = carried
+                    .ok_or_else(|| io::Error::other("it came without its pipe"))
+                    .and_then(pipe::Receiver::from_owned_fd);
+                // Where nobody waits any more, the process is dropped here, hence killed.
+                if let Some(asked) = asked {
+                    let _ = asked.send(said.map(|said| (process, said)));
+                }
+            }
+            Report::Failed { pool, place, errno } => {
+                let error = match i32::try_from(errno) {
+                    Ok(errno) if errno != 0 => io::Error::from_raw_os_error(errno),
+                    _ => io::Error::other("the process that keeps root could not start it"),
+                };
+                if let Some(asked) = self.waiting().starts.remove(&(pool, place)) {
+                    let _ = asked.send(Err(error));
+                }
+            }
+            Report::Ended {
+                process, status, ..
+            } => {
+                if let Some(end) = self.waiting().ends.remove(&process) {
+                    let _ = end.send(ExitStatus::from_raw(status.cast_signed()));
+                }
+            }
+            // It had just ended, as a rule.
+            Report::Refused => tracing::debug!("the process that keeps root refused an order"),
+            Report::Ready => {}
+        }
+    }
+
+    async fn receive(&self, packet: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+        let socket = &self.0.socket;
+        let receive = || packets::receive(socket, packet);
+        socket.async_io(Interest::READABLE, receive).await
+    }
+
+    /// Never waits: the other side takes each order at once, and there are few.
+    fn send(&self, order: Order) -> io::Result<()> {
+        packets::send(&self.0.socket, &order.bytes(), None)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.0
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Process {
+    /// Process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Whether it may still run.
+    pub(crate) fn lives(&self) -> bool {
+        !self.has_ended
+    }
+
+    /// Tells it to end. An error would say that it has just ended.
+    pub(crate) fn tell(&self, how: How) {
+        if self.lives() {
+            let _ = self.line.send(Order::Signal {
+                pool: self.pool,
+                process: self.id,
+                how,
+            });
+        }
+    }
+
+    /// Waits for its end, once. Cancel-safe. Errors: nobody can tell any more.
+    pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        if self.has_ended {
+            return Err(io::Error::other("its end was told before"));
+        }
+        let status = (&mut self.end).await;
+        self.has_ended = true;
+        status.map_err(|_| gone())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.tell(How::Kill);
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the process that keeps root is gone; restart Galley")
+}

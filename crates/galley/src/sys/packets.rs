@@ -1,0 +1,100 @@
+//! Packets between two processes of one machine, which may carry a descriptor (`SOCK_SEQPACKET`, unix(7)).
+//!
+//! Each arrives whole or not at all. The other end's death is the end of what comes.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+use tokio::net::UnixDatagram;
+
+/// Two ends. Neither survives an `exec` unless it is handed over.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let family = AddressFamily::UNIX;
+    let flags = SocketFlags::CLOEXEC;
+    Ok(rustix::net::socketpair(
+        family,
+        SocketType::SEQPACKET,
+        flags,
+        None,
+    )?)
+}
+
+/// The socket for tasks: what tokio has for datagrams asks the kernel for nothing that packets have not. Call within a runtime.
+pub fn waited_for(socket: OwnedFd) -> io::Result<UnixDatagram> {
+    let socket = std::os::unix::net::UnixDatagram::from(socket);
+    socket.set_nonblocking(true)?;
+    UnixDatagram::from_std(socket)
+}
+
+/// Sends one packet, with a descriptor or without. `WouldBlock`: a socket that does not block is full.
+pub fn send(socket: impl AsFd, packet: &[u8], carried: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let carried: Vec<_> = carried.into_iter().collect();
+    if !carried.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&carried)) {
+        return Err(io::Error::other("there is no room for the descriptor"));
+    }
+    let pieces = [IoSlice::new(packet)];
+    rustix::net::sendmsg(socket, &pieces, &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Takes one packet: its length and the descriptor that it carries. Of a longer one than `buffer` the rest is lost, so give one byte
+/// more than a packet may have. Length 0 is the end.
+pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut pieces = [IoSliceMut::new(buffer)];
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let taken = rustix::net::recvmsg(socket, &mut pieces, &mut control, flags)?;
+    let mut carried = None;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            carried = descriptors.fold(carried, |_, last| Some(last));
+        }
+    }
+    Ok((taken.bytes, carried))
+}
+
+/// The same from whom no descriptor is wanted: the kernel closes what comes along.
+pub fn receive_plain(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let (_, length) = rustix::net::recv(socket, buffer, RecvFlags::empty())?;
+    Ok(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn packets_stay_apart_and_carry_descriptors() {
+        let (here, there) = pair().unwrap();
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        send(&here, b"one", None).unwrap();
+        send(&here, b"longer", Some(reader.as_fd())).unwrap();
+        send(&here, b"three", Some(reader.as_fd())).unwrap();
+        let mut buffer = [0; 4];
+        let (length, none) = receive(&there, &mut buffer).unwrap();
+        assert_eq!((&buffer[..length], none.is_none()), (&b"one"[..], true));
+        let (length, carried) = receive(&there, &mut buffer).unwrap();
+        assert_eq!(&buffer[..length], b"long");
+        assert_eq!(receive_plain(&there, &mut buffer).unwrap(), 4);
+        writer.write_all(b"x").unwrap();
+        drop(writer);
+        let mut text = String::new();
+        std::fs::File::from(carried.unwrap())
+            .read_to_string(&mut text)
+            .unwrap();
+        assert_eq!(text, "x");
+        assert_eq!(reader.read_to_string(&mut text).unwrap(), 0);
+        drop(here);
+        assert_eq!(receive(&there, &mut buffer).unwrap().0, 0);
+        assert!(send(&there, b"a", None).is_err());
+    }
+}
