@@ -7,7 +7,11 @@
 pub fn has(bytes: &[u8], is: impl Fn(u8) -> bool) -> bool {
     let of = |chunk: &[u8; 16]| chunk.iter().fold(false, |found, &byte| found | is(byte));
     let Some(last) = bytes.last_chunk::<16>() else {
-        return bytes.iter().fold(false, |found, &byte| found | is(byte));
+        let of = |chunk: &[u8]| chunk.iter().fold(false, |found, &byte| found | is(byte));
+        return match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+            (Some(first), Some(last)) => of(first) | of(last),
+            _ => of(bytes),
+        };
     };
     let (chunks, _) = bytes.as_chunks::<16>();
     // The last sixteen are looked at again, which costs less than the rest one by one.
