@@ -21,12 +21,16 @@ mod tunnel;
 mod write;
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::io as std_io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use tokio::runtime::Runtime;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinSet, LocalSet};
 
@@ -119,9 +123,7 @@ struct Core {
     spare: Rc<Spare>,
     logs: RefCell<Vec<LogWriter>>,
     counters: CoreCounters,
-    /// Start of the core's request ids.
-    id_prefix: String,
-    requests: Cell<u64>,
+    ids: RefCell<Ids>,
     connections: Cell<usize>,
     connection_ended: Notify,
     stopping: Cell<bool>,
@@ -141,8 +143,36 @@ pub fn start(spec: Spec) -> std_io::Result<JoinHandle<()>> {
         .spawn(move || {
             sys::raise_priority(TURN);
             sandbox::enter(spec.sandbox.as_ref());
-            LocalSet::new().block_on(&runtime, run(spec));
+            block_on(&runtime, run(spec));
         })
+}
+
+/// Runs the core as a task among its others: what a [`LocalSet`] blocks on is polled at every turn, and this would ask each time
+/// whether the server is to stop. Panics as the task does.
+fn block_on(runtime: &Runtime, core: impl Future<Output = ()> + 'static) {
+    let alive = Rc::new(());
+    let watched = Rc::downgrade(&alive);
+    let running = async move {
+        let mut task = pin!(tokio::task::spawn_local(async move {
+            core.await;
+            drop(alive);
+        }));
+        let mut has_asked = false;
+        poll_fn(|cx| {
+            // The first poll leaves its waker with the task.
+            if std::mem::replace(&mut has_asked, true) && watched.strong_count() > 0 {
+                return Poll::Pending;
+            }
+            task.as_mut().poll(cx)
+        })
+        .await
+    };
+    let joined = LocalSet::new().block_on(runtime, running);
+    if let Err(failed) = joined
+        && failed.is_panic()
+    {
+        std::panic::resume_unwind(failed.into_panic());
+    }
 }
 
 async fn run(spec: Spec) {
@@ -160,8 +190,7 @@ async fn run(spec: Spec) {
         spare: Rc::default(),
         logs: RefCell::new(spec.logs),
         counters: spec.counters,
-        id_prefix: format!("{}{:x}-", spec.id_prefix, spec.index),
-        requests: Cell::new(0),
+        ids: RefCell::new(Ids::after(format!("{}{:x}-", spec.id_prefix, spec.index))),
         connections: Cell::new(0),
         connection_ended: Notify::new(),
         stopping: Cell::new(false),
@@ -217,15 +246,9 @@ impl Core {
 
     /// The next request's id, in room that is there.
     fn write_request_id(&self, out: &mut String) {
-        let number = self.requests.get();
-        self.requests.set(number + 1);
-        out.clear();
-        out.push_str(&self.id_prefix);
-        let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(1);
-        for place in (0..digits).rev() {
-            let nibble = u32::try_from(number >> (4 * place) & 15).unwrap_or_default();
-            out.push(char::from_digit(nibble, 16).unwrap_or('0'));
-        }
+        let mut ids = self.ids.borrow_mut();
+        ids.next.clone_into(out);
+        ids.advance();
     }
 
     /// The wall clock at `at`, a moment ago: no clock is read for it.
@@ -249,6 +272,39 @@ impl Core {
     }
 }
 
+/// The ids of a core's requests: one start, then a number in hexadecimal, counted up in its text.
+struct Ids {
+    /// Bytes of the start.
+    start: usize,
+    next: String,
+}
+
+impl Ids {
+    fn after(start: String) -> Self {
+        let mut next = start;
+        let start = next.len();
+        next.push('0');
+        Self { start, next }
+    }
+
+    fn advance(&mut self) {
+        let mut zeros = 0;
+        let raised = loop {
+            if self.next.len() == self.start {
+                break '1';
+            }
+            match self.next.pop() {
+                Some('f') => zeros += 1,
+                Some('9') => break 'a',
+                Some(digit) => break char::from_u32(u32::from(digit) + 1).unwrap_or('0'),
+                None => break '1',
+            }
+        };
+        self.next.push(raised);
+        (0..zeros).for_each(|_| self.next.push('0'));
+    }
+}
+
 /// Seconds between two messages about connections that are shut out: one tells the operator which address to look at.
 const STRANGERS_EVERY_S: u32 = 10;
 
@@ -257,3 +313,17 @@ const TURN: Duration = Duration::from_micros(100);
 
 /// Some turns of the runtime: between the end of accepting and the end of idle connections.
 const LAST_WORD: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_counted_in_hexadecimal() {
+        let mut ids = Ids::after("f9-".to_owned());
+        for number in 0..70_000 {
+            assert_eq!(ids.next, format!("f9-{number:x}"));
+            ids.advance();
+        }
+    }
+}
