@@ -6,7 +6,7 @@
 use std::alloc::System;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use galley_testkit::Scratch;
 use galley_testkit::origin::Origin;
+use socket2::{Domain, Socket, Type};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -32,7 +33,7 @@ sec-ch-ua: \"Chromium\";v=\"142\", \"Google Chrome\";v=\"142\"\r\nsec-ch-ua-mobi
 Upgrade-Insecure-Requests: 1\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) \
 Chrome/142.0.0.0 Safari/537.36\r\nAccept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n\
 Sec-Fetch-Site: none\r\nAccept-Language: en-GB,en;q=0.9\r\n\
-Cookie: _ga=GA1.1.1234; _gid=GA1.1.99; wordpress_test_cookie=WP%20Cookie%20check\r\n";
+Cookie: _ga=GA1.1.123456789; _gid=GA1.1.99; wordpress_test_cookie=WP%20Cookie%20check\r\n";
 
 /// What a proxy adds.
 const OF_A_PROXY: &str = "X-Forwarded-For: 192.0.2.1, 203.0.113.7\r\nX-Forwarded-Proto: http\r\n\
@@ -69,7 +70,7 @@ fn hits_allocate_nothing() {
     fs::write(
         &file,
         format!(
-            "[server]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nworkers = 1\ntrusted_proxies = [\"127.0.0.1\"]\n[admin]\nlisten = \"off\"\n[log]\naccess = \"{dir}/access.log\"\n\
+            "[server]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nworkers = 1\ntrusted_proxies = [\"127.0.0.2\"]\n[admin]\nlisten = \"off\"\n[log]\naccess = \"{dir}/access.log\"\n\
              [cache]\nmemory = \"64MiB\"\n[[site]]\nhosts = [\"example.test\"]\ncron = \"off\"\nroot = \"{dir}/root\"\nupstream = [\"{}\"]\n\
              compress = [\"gzip\", \"br\"]\n\
              dense_after = 0\nset_headers = [\"X-Frame-Options: DENY\"]\nhttps_redirect = false\n\
@@ -97,11 +98,8 @@ fn hits_allocate_nothing() {
     let (address, secure) = (listening("http"), listening("https"));
     while heard.recv_timeout(Duration::from_secs(15)).unwrap() != "ready" {}
 
-    let mut client = TcpStream::connect(address).unwrap();
-    client.set_nodelay(true).unwrap();
-    client
-        .set_read_timeout(Some(Duration::from_secs(15)))
-        .unwrap();
+    let mut client = connect("127.0.0.1", &address);
+    let mut proxy = connect("127.0.0.2", &address);
     let mut answer = vec![0; 256 * 1024];
     // Until it is stored and compressed.
     let (gzip, br) = (
@@ -123,31 +121,50 @@ fn hits_allocate_nothing() {
     let known_file = format!("{br}\r\nIf-None-Match: {tag_of_file}");
     let known = format!("{br}\r\nIf-None-Match: {tag}");
     let proxied = format!("{br}\r\n{OF_A_PROXY}");
-    let kinds: [(&str, Vec<u8>, usize); 8] = [
-        ("proxied", request("GET", &proxied), 1),
-        ("gzip", request("GET", gzip), 1),
-        ("br", request("GET", br), 1),
-        ("HEAD", request("HEAD", br), 1),
-        ("304", request("GET", &known), 1),
-        ("file", request_of_file(br), 1),
-        ("304 of a file", request_of_file(&known_file), 1),
+    let kinds: [(&str, Vec<u8>, usize, Heads); 10] = [
+        ("proxied", request("GET", &proxied), 1, Heads::Same),
+        ("gzip", request("GET", gzip), 1, Heads::Same),
+        ("br", request("GET", br), 1, Heads::Same),
+        ("HEAD", request("HEAD", br), 1, Heads::Same),
+        ("304", request("GET", &known), 1, Heads::Same),
+        ("file", request_of_file(br), 1, Heads::Same),
+        (
+            "304 of a file",
+            request_of_file(&known_file),
+            1,
+            Heads::Same,
+        ),
         (
             "pipelined",
             [request("GET", br), request("GET", gzip)]
                 .concat()
                 .repeat(8),
             16,
+            Heads::Same,
         ),
+        ("never seen", request("GET", br), 1, Heads::Other),
+        ("taken in", request("GET", br), 1, Heads::EachTwice),
     ];
-    for (kind, bytes, answers) in kinds {
-        // Until every buffer has its size.
-        for _ in 0..200 {
-            exchange(&mut client, &bytes, answers, &mut answer);
+    for (kind, mut bytes, answers, heads) in kinds {
+        let client = if kind == "proxied" {
+            &mut proxy
+        } else {
+            &mut client
+        };
+        let mut number = 0;
+        let mut ask = || {
+            number += 1;
+            heads.turn(&mut bytes, number);
+            exchange(client, &bytes, answers, &mut answer);
+        };
+        // Until every buffer has its size: those of remembered heads as well.
+        for _ in 0..heads.warm_up() {
+            ask();
         }
         let began = Instant::now();
         let counted = Region::new(COUNTING);
         for _ in 0..HITS / answers {
-            exchange(&mut client, &bytes, answers, &mut answer);
+            ask();
         }
         let change = counted.change();
         // What goes on beside: logs handed over, and by time the sweep of timers and looks at the file.
@@ -186,6 +203,55 @@ fn hits_allocate_nothing() {
             "{HITS_OVER_TLS} {kind} hits over TLS made {made} allocations"
         );
     }
+}
+
+/// How the heads of a kind differ.
+#[derive(Clone, Copy)]
+enum Heads {
+    /// Not at all: the server knows them.
+    Same,
+    /// Each is another one.
+    Other,
+    /// Each comes twice, and takes the place of another one.
+    EachTwice,
+}
+
+impl Heads {
+    fn warm_up(self) -> usize {
+        match self {
+            Self::Same | Self::Other => 200,
+            Self::EachTwice => 4_000,
+        }
+    }
+
+    /// Writes the number of a head into a cookie; allocates nothing.
+    fn turn(self, bytes: &mut [u8], number: usize) {
+        let mut number = match self {
+            Self::Same => return,
+            Self::Other => number,
+            Self::EachTwice => 1_000_000 + number / 2,
+        };
+        let name = b"_ga=GA1.1.";
+        let at = bytes.windows(name.len()).position(|at| at == name).unwrap();
+        for digit in bytes[at + name.len()..][..9].iter_mut().rev() {
+            *digit = b'0' + u8::try_from(number % 10).unwrap();
+            number /= 10;
+        }
+    }
+}
+
+/// A connection from one of this machine's own addresses.
+fn connect(from: &str, to: &str) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let from: SocketAddr = format!("{from}:0").parse().unwrap();
+    socket.bind(&from.into()).unwrap();
+    let to: SocketAddr = to.parse().unwrap();
+    socket.connect(&to.into()).unwrap();
+    let client = TcpStream::from(socket);
+    client.set_nodelay(true).unwrap();
+    let patience = Some(Duration::from_secs(15));
+    client.set_read_timeout(patience).unwrap();
+    client
 }
 
 /// A client in a process of its own, so that what it allocates does not count.

@@ -149,8 +149,8 @@ pub struct Line<'a> {
 
 /// Everything that decisions need to know about a request.
 ///
-/// Reusable: each `gather` overwrites all. `Clone` for exchanges that leave their core.
-#[derive(Clone, Default)]
+/// Reusable: each `gather` overwrites all. `Clone` for exchanges that leave their core; `clone_from` uses the room that is there.
+#[derive(Default)]
 pub struct Facts {
     /// All bytes that spans point into.
     arena: Vec<u8>,
@@ -198,11 +198,26 @@ struct Found {
 }
 
 /// Buffers that only `gather` uses; empty between two of them, so that clones carry nothing.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Scratch {
     work: Vec<u8>,
     parameters: Vec<Parameter>,
     cookies: Vec<gather::VaryCookie>,
+}
+
+impl Clone for Facts {
+    fn clone(&self) -> Self {
+        Self {
+            arena: self.arena.clone(),
+            found: self.found,
+            scratch: Scratch::default(),
+        }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.arena.clone_from(&source.arena);
+        self.found = source.found;
+    }
 }
 
 impl Facts {
@@ -250,6 +265,11 @@ impl Facts {
 
     fn optional(&self, span: Option<Span>) -> Option<&[u8]> {
         span.map(|span| self.bytes(span))
+    }
+
+    /// Bytes that they take beside what they always take.
+    pub fn size(&self) -> usize {
+        self.arena.len()
     }
 
     /// The method.

@@ -70,14 +70,12 @@ pub fn write_head<'a>(
     write_end(out, length, connection);
 }
 
-/// As [`write_head`], for a head most of which is there in `lines`: pieces of `name: value` and CRLF each, which the caller
-/// took from [`HeaderMap`](http::HeaderMap)s and left without the fields of framing. What is in `own` is written behind them as
-/// it is.
+/// As [`write_head`], for a head that is there in `lines`: pieces that together are lines of `name: value` and CRLF, which the
+/// caller took from [`HeaderMap`](http::HeaderMap)s, or made, without the fields of framing.
 pub fn write_stored<'a>(
     out: &mut Vec<u8>,
     status: StatusCode,
     lines: impl Iterator<Item = &'a [u8]>,
-    own: impl Iterator<Item = (&'a str, &'a [u8])>,
     length: Length,
     connection: Connection,
 ) {
@@ -87,12 +85,8 @@ pub fn write_stored<'a>(
     } else {
         write_status_line(out, status);
     }
-    for piece in lines {
-        out.extend_from_slice(piece);
-    }
-    for (name, value) in own {
-        write_field(out, name.as_bytes(), value);
-    }
+    // Not a loop, which would ask each part of a chain for each piece whether it has come to its end.
+    lines.for_each(|piece| out.extend_from_slice(piece));
     write_end(out, length, connection);
 }
 
@@ -111,11 +105,13 @@ fn settled(status: StatusCode, length: Length, connection: Connection) -> (Lengt
 fn write_end(out: &mut Vec<u8>, length: Length, connection: Connection) {
     match length {
         Length::Known(bytes) => {
-            write_field(
-                out,
-                b"Content-Length",
-                itoa::Buffer::new().format(bytes).as_bytes(),
-            );
+            out.extend_from_slice(b"Content-Length: ");
+            out.extend_from_slice(itoa::Buffer::new().format(bytes).as_bytes());
+            if connection == Connection::KeepAlive {
+                // Most of all heads, in one piece.
+                return out.extend_from_slice(b"\r\n\r\n");
+            }
+            out.extend_from_slice(b"\r\n");
         }
         Length::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
         Length::UntilClose | Length::None => {}

@@ -5,16 +5,18 @@
 
 use std::io::IoSlice;
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use smallvec::SmallVec;
 
+use super::memo::Remembered;
 use super::record::Said;
 use crate::serve::Hit;
 
 /// A hit whose head is in the output buffer.
 pub(super) struct Ready<'b> {
     pub(super) hit: Hit,
-    pub(super) said: Said<'b>,
+    pub(super) said: Told<'b>,
     /// Who asks.
     pub(super) client: IpAddr,
     /// Where its head ends in the output buffer.
@@ -24,6 +26,14 @@ pub(super) struct Ready<'b> {
     pub(super) log: usize,
     /// The site's number.
     pub(super) site: u32,
+}
+
+/// The words of a request, for its record.
+pub(super) enum Told<'b> {
+    /// As they came.
+    Now(Said<'b>),
+    /// As they came before.
+    Before(Rc<Remembered>),
 }
 
 /// See the module.

@@ -3,7 +3,8 @@
 //! When the buffer begins with whole heads of plain `GET`s or `HEAD`s whose pages are fresh in memory, the answers are
 //! written from here, together: no allocation once the connection is warm, no lock that a writer can hold, no system call
 //! but the write. Anything else, and anything that could go wrong, takes the long way, which starts from the same bytes.
-//! Which request is a hit is decided in `serve::hit`, by the rules of the long way.
+//! Which request is a hit is decided in `serve::hit`, by the rules of the long way. A head that was a hit before is not read
+//! again (`super::memo`).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,19 +22,21 @@ use galley_wire::head::{self, Head, Parsed, Version};
 use http::header;
 
 use super::Core;
-use super::batch::{Batch, MOST_ANSWERS, Ready};
+use super::batch::{Batch, MOST_ANSWERS, Ready, Told};
 use super::h1::Ends;
 use super::io::{HttpDate, Wire};
+use super::memo::{Memo, Read, Sight};
 use super::record::{self, End, Said};
 use super::write::Next;
-use crate::serve::{self, Hit, Site, Sites};
+use crate::serve::{self, Hit, Keys, Site, Sites};
 
 /// Room that a core's hits use in turn.
 #[derive(Default)]
 pub(super) struct Room {
     pub(super) facts: Facts,
-    key: Vec<u8>,
+    keys: Keys,
     pub(super) id: String,
+    memo: Memo,
     /// Taken while a batch is on its way.
     batch: Vec<Ready<'static>>,
 }
@@ -82,8 +85,15 @@ pub(super) async fn answer(
     let (input, mut sender) = wire.parts();
     let mut batch = Batch::within(std::mem::take(&mut core.room.borrow_mut().batch));
     let head_room = (sender.output as &mut Vec<u8>, sender.date.get());
-    let place = (sites, ends);
-    let read = gather(core, place, input, head_room, (lane, began), &mut batch);
+    let place = Place {
+        core,
+        sites,
+        ends,
+        now: core.services.clock.tick_at(began),
+        // What they say of their clients is read each time.
+        may_remember: !sites.proxies().trusts(ends.client),
+    };
+    let read = place.gather(input, head_room, &mut lane.host, &mut batch);
     let Some(last) = batch.answers().last() else {
         core.room.borrow_mut().batch = batch.into_room();
         return None;
@@ -125,7 +135,10 @@ fn write_records(core: &Core, batch: &Batch<'_>, began: Instant, written: usize)
             upstream_time: None,
             vanished,
         };
-        record::write(core, Some(&ready.said), &about, &end);
+        match &ready.said {
+            Told::Now(said) => record::write(core, Some(said), &about, &end),
+            Told::Before(known) => record::write_again(core, &known.rendered, &about, &end),
+        }
     }
 }
 
@@ -139,55 +152,137 @@ impl Lane {
     }
 }
 
-/// Finds the hits and writes their heads; the first request that is none ends it. Gives the bytes that they were asked with.
-/// Everything here is done when it returns: nothing is held over an await but what is in the batch.
-fn gather<'b>(
-    core: &Core,
-    (sites, ends): (&Sites, Ends),
-    input: &'b [u8],
-    (output, date): (&mut Vec<u8>, HttpDate),
-    (lane, began): (&mut Lane, Instant),
-    batch: &mut Batch<'b>,
-) -> usize {
-    let now = core.services.clock.tick_at(began);
-    let mut room = core.room.borrow_mut();
-    let mut read = 0;
-    output.clear();
-    while batch.has_room() {
-        let rest = input.get(read..).unwrap_or_default();
-        let mut lines = head::Room::new();
-        let Some((request, length)) = read_plain(core, rest, &mut lines) else {
-            break;
+/// Where and when requests came.
+struct Place<'p> {
+    core: &'p Core,
+    sites: &'p Sites,
+    ends: Ends,
+    now: Tick,
+    may_remember: bool,
+}
+
+impl Place<'_> {
+    /// Finds the hits and writes their heads; the first request that is none ends it. Gives the bytes that they were asked with.
+    /// Everything here is done when it returns: nothing is held over an await but what is in the batch.
+    fn gather<'b>(
+        &self,
+        input: &'b [u8],
+        (output, date): (&mut Vec<u8>, HttpDate),
+        host: &mut Known,
+        batch: &mut Batch<'b>,
+    ) -> usize {
+        let mut room = self.core.room.borrow_mut();
+        let mut read = 0;
+        output.clear();
+        while batch.has_room() {
+            let rest = input.get(read..).unwrap_or_default();
+            // Most often it is at its end.
+            if !begins_plainly(rest) {
+                break;
+            }
+            let sight = if self.may_remember {
+                room.memo.sight(rest, read == 0)
+            } else {
+                None
+            };
+            let head_room = (output as &mut Vec<u8>, date);
+            let known = sight.and_then(|sight| self.again(sight, &mut room, host, head_room));
+            let found = known.or_else(|| {
+                let head_room = (output as &mut Vec<u8>, date);
+                self.anew((rest, sight), &mut room, host, head_room)
+            });
+            let Some((ready, length)) = found else {
+                break;
+            };
+            let keep_alive = ready.keep_alive;
+            batch.push(ready);
+            read += length;
+            if !keep_alive {
+                break;
+            }
+        }
+        read
+    }
+
+    /// The hit of a head that was one before: all that its bytes decide is known.
+    fn again<'b>(
+        &self,
+        sight: Sight<'_>,
+        room: &mut Room,
+        host: &mut Known,
+        (output, date): (&mut Vec<u8>, HttpDate),
+    ) -> Option<(Ready<'b>, usize)> {
+        let known = room.memo.find(sight, self.ends.scheme())?;
+        // The same host may lead elsewhere over another connection, or nowhere.
+        let (_, site) = host.find(&known.host, self.sites)?;
+        if !Arc::ptr_eq(site, &known.site) {
+            return None;
+        }
+        let client = self.ends.client.ip();
+        let asked = (&known.facts, client);
+        let keys = (known.key.as_slice(), &mut room.keys);
+        let hit = serve::hit_again(&self.core.services, site, asked, self.now, keys)?;
+        let changes = (site.heads.of(known.facts.rule()), known.facts.scheme());
+        write_head(output, &hit, changes, (date, known.keep_alive));
+        let ready = Ready {
+            hit,
+            client,
+            head_end: output.len(),
+            keep_alive: known.keep_alive,
+            log: site.log,
+            site: site.number,
+            said: Told::Before(Rc::clone(known)),
         };
+        Some((ready, sight.head.len()))
+    }
+
+    /// The hit of the request at the beginning.
+    fn anew<'b>(
+        &self,
+        (input, sight): (&'b [u8], Option<Sight<'_>>),
+        room: &mut Room,
+        host: &mut Known,
+        (output, date): (&mut Vec<u8>, HttpDate),
+    ) -> Option<(Ready<'b>, usize)> {
+        let core = self.core;
+        let mut lines = head::Room::new();
+        let (request, length) = read_plain(core, input, &mut lines)?;
         let own = Own {
-            peer: ends.client,
-            scheme: ends.scheme(),
+            peer: self.ends.client,
+            scheme: self.ends.scheme(),
             host: request.host.as_bytes(),
         };
-        let asked = sites.proxies().asked(&own, &request.head.fields());
+        let asked = self.sites.proxies().asked(&own, &request.head.fields());
         let whole = (&request.head, &asked);
-        let known = &mut lane.host;
-        let Some((hit, site)) = find(core, sites, whole, now, (&mut room, known)) else {
-            break;
-        };
-        let facts = &room.facts;
+        let (hit, site) = find(core, self.sites, whole, self.now, (room, host))?;
+        let Room {
+            facts, keys, memo, ..
+        } = room;
         let changes = (site.heads.of(facts.rule()), facts.scheme());
         write_head(output, &hit, changes, (date, request.keep_alive));
-        batch.push(Ready {
+        if self.may_remember {
+            let read = Read {
+                host: asked.host,
+                site,
+                facts,
+                key: &keys.page,
+                keep_alive: request.keep_alive,
+            };
+            let head = input.get(..length).unwrap_or_default();
+            let render = |into: &mut _| record::render(core, &request.said, site.log, into);
+            memo.offer(sight, head, &read, render);
+        }
+        let ready = Ready {
             hit,
-            said: request.said,
+            said: Told::Now(request.said),
             client: asked.client.ip(),
             head_end: output.len(),
             keep_alive: request.keep_alive,
             log: site.log,
             site: site.number,
-        });
-        read += length;
-        if !request.keep_alive {
-            break;
-        }
+        };
+        Some((ready, length))
     }
-    read
 }
 
 /// A request that may be a hit.
@@ -240,7 +335,7 @@ pub(super) fn find<'l>(
     (head, asked): (&Head<'_, '_>, &Asked<'_>),
     now: Tick,
     (room, known): (&mut Room, &'l mut Known),
-) -> Option<(Hit, &'l Site)> {
+) -> Option<(Hit, &'l Arc<Site>)> {
     let (host, site) = known.find(asked.host, sites)?;
     let line = Line {
         method: head.method,
@@ -250,12 +345,12 @@ pub(super) fn find<'l>(
         has_body: false,
         upgrade: false,
     };
-    let Room { facts, key, .. } = room;
+    let Room { facts, keys, .. } = room;
     let lines = head.lines();
     let rules = &site.core.rules;
     facts.gather_at(&line, asked.port, lines, rules).ok()?;
     let client = asked.client.ip();
-    let hit = serve::hit(&core.services, site, (facts, client), now, key)?;
+    let hit = serve::hit(&core.services, site, (facts, client), now, keys)?;
     Some((hit, site))
 }
 
@@ -271,21 +366,19 @@ fn write_head(
     (date, keep_alive): (HttpDate, bool),
 ) {
     let mut age = itoa::Buffer::new();
-    let age = hit.age().map(|seconds| age.format(seconds).as_bytes());
-    let status = match age {
-        Some(_) => CACHE_STATUS,
-        None => CACHE_STATUS_FILE,
+    let own = match hit.age() {
+        Some(seconds) => [AGE, age.format(seconds).as_bytes(), BEHIND_AGE],
+        None => [b"", b"", OF_FILE],
     };
-    let own = [("age", age), ("cache-status", Some(status.as_bytes()))];
-    let own = own
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)));
-    let undated = (!hit.is_dated()).then_some(("date", date.as_slice()));
+    let dated = [b"date: ".as_slice(), &date, b"\r\n"];
+    let undated = (!hit.is_dated()).then_some(dated);
     let is_immutable = hit.is_immutable() && !changes.drops(&header::CACHE_CONTROL);
     let lines = changes
         .left(hit.lines(), hit.mask())
         .chain(is_immutable.then_some(IMMUTABLE))
-        .chain([changes.lines(scheme)]);
+        .chain([changes.lines(scheme)])
+        .chain(own)
+        .chain(undated.into_iter().flatten());
     let connection = if keep_alive {
         Connection::KeepAlive
     } else {
@@ -295,7 +388,6 @@ fn write_head(
         output,
         hit.status(),
         lines,
-        own.chain(undated),
         hit.length().map_or(Length::None, Length::Known),
         connection,
     );
@@ -309,6 +401,14 @@ const IMMUTABLE: &[u8] = b"cache-control: public, max-age=31536000, immutable\r\
 
 /// What a file says of itself.
 pub(super) const CACHE_STATUS_FILE: &str = "galley; detail=file";
+
+/// What a page says of itself, as lines: in front of its age, and behind it.
+const AGE: &[u8] = b"age: ";
+const BEHIND_AGE: &[u8] = b"\r\ncache-status: galley; hit\r\n";
+
+/// What a file says of itself, as a line.
+const OF_FILE: &[u8] = b"cache-status: galley; detail=file\r\n";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -322,6 +422,9 @@ mod tests {
         text.clear();
         Outcome::File.write_cache_status(None, &mut text);
         assert_eq!(text, CACHE_STATUS_FILE.as_bytes());
+        let line = |value| format!("cache-status: {value}\r\n").into_bytes();
+        assert_eq!(OF_FILE, line(CACHE_STATUS_FILE));
+        assert_eq!(BEHIND_AGE, [b"\r\n".to_vec(), line(CACHE_STATUS)].concat());
         let value = galley_files::IMMUTABLE;
         let line = [b"cache-control: ", value.as_bytes(), b"\r\n"].concat();
         assert_eq!(line, IMMUTABLE);

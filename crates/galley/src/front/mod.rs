@@ -11,6 +11,7 @@ mod handshake;
 mod introduce;
 mod io;
 mod lane;
+mod memo;
 mod pool;
 mod record;
 mod socket;

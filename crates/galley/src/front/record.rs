@@ -9,7 +9,7 @@ use galley_wire::h2;
 use galley_wire::head::{Head, Version};
 
 use super::Core;
-use crate::telemetry::access::Record;
+use crate::telemetry::access::{Record, Rendered, Sent, Words};
 use crate::telemetry::counters::Answered;
 
 /// What a request says about itself, as far as its record tells it.
@@ -131,9 +131,23 @@ pub(super) struct About<'a> {
 
 /// Writes the record of a request and counts it. `said`: nothing where its head could not be read.
 pub(super) fn write(core: &Core, said: Option<&Said<'_>>, about: &About<'_>, end: &End) {
-    let record = Record {
-        time: about.time,
-        client: about.client,
+    write_sent(core, Sent::Raw(words(said)), about, end);
+}
+
+/// As [`write`], for a head whose words were rendered for this log before.
+pub(super) fn write_again(core: &Core, rendered: &Rendered, about: &About<'_>, end: &End) {
+    write_sent(core, Sent::Rendered(rendered), about, end);
+}
+
+/// Renders what the lines of one log say of a head.
+pub(super) fn render(core: &Core, said: &Said<'_>, log: usize, into: &mut Rendered) {
+    if let Some(log) = core.logs.borrow().get(log) {
+        log.render(&words(Some(said)), into);
+    }
+}
+
+fn words<'h>(said: Option<&Said<'h>>) -> Words<'h> {
+    Words {
         method: said.map_or("-", |said| said.method),
         target: said.map_or(b"-", |said| said.target),
         version: match said.map(|said| said.version) {
@@ -142,10 +156,18 @@ pub(super) fn write(core: &Core, said: Option<&Said<'_>>, about: &About<'_>, end
             Some(Version::H2) => "HTTP/2.0",
         },
         host: said.and_then(|said| said.host).unwrap_or(b"-"),
-        status: end.status,
-        body_bytes: end.body_bytes,
         referer: said.and_then(|said| said.referer),
         user_agent: said.and_then(|said| said.user_agent),
+    }
+}
+
+fn write_sent(core: &Core, sent: Sent<'_>, about: &About<'_>, end: &End) {
+    let record = Record {
+        time: about.time,
+        client: about.client,
+        sent,
+        status: end.status,
+        body_bytes: end.body_bytes,
         outcome: end.outcome,
         upstream_time: end.upstream_time,
         total_time: about.total_time,

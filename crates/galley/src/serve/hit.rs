@@ -51,35 +51,77 @@ enum Leaves {
     NotModified,
 }
 
-/// The hit of a request, if it is one that may go the short way. `key` is room for its key.
+/// Keys of a request, in room that is used again.
+#[derive(Default)]
+pub struct Keys {
+    /// Of the page; empty where nothing may be stored for it.
+    pub page: Vec<u8>,
+    /// Of the file.
+    file: Vec<u8>,
+}
+
+/// The hit of a request, if it is one that may go the short way. `keys` is room, in which that of the page stays.
 pub fn hit(
     services: &Services,
     site: &Site,
     (facts, client): (&Facts, IpAddr),
     now: Tick,
-    key: &mut Vec<u8>,
+    keys: &mut Keys,
 ) -> Option<Hit> {
-    let is_plain = matches!(facts.method(), Method::Get | Method::Head)
+    if !is_plain(site, facts) {
+        return None;
+    }
+    let Keys { page, file } = keys;
+    page.clear();
+    if facts.gate() == Gate::Open {
+        site.write_key(facts, page);
+    }
+    look(services, site, (facts, client), now, (page, file))
+}
+
+/// As [`hit`], for facts that it has answered before on this site, from the same head, and the key that it wrote then. All
+/// that depends on who asks, on the moment and on what is stored is decided anew.
+pub fn hit_again(
+    services: &Services,
+    site: &Site,
+    (facts, client): (&Facts, IpAddr),
+    now: Tick,
+    (page_key, keys): (&[u8], &mut Keys),
+) -> Option<Hit> {
+    let keys = (page_key, &mut keys.file);
+    look(services, site, (facts, client), now, keys)
+}
+
+/// Whether a request is one that the short way may answer: what head and site alone decide.
+fn is_plain(site: &Site, facts: &Facts) -> bool {
+    matches!(facts.method(), Method::Get | Method::Head)
         && facts.range().is_none()
         && site.core.rules.preset == Preset::WordPress
         // May be an order.
         && !(site.purge_get && is_below_purge(facts.path()))
         && !redirect::may_apply(facts, &site.core.rules)
-        && door::is_open(site, facts, client);
-    if !is_plain {
+}
+
+fn look(
+    services: &Services,
+    site: &Site,
+    (facts, client): (&Facts, IpAddr),
+    now: Tick,
+    (page_key, file_key): (&[u8], &mut Vec<u8>),
+) -> Option<Hit> {
+    if !door::is_open(site, facts, client) {
         return None;
     }
     // As on the long way, files come after what is stored, and for everybody.
     if facts.gate() == Gate::Open {
-        site.write_key(facts, key);
-        match services.memory.try_get(key) {
+        match services.memory.try_get(page_key) {
             Lookup::Found(entry) => return page(site, facts, now, entry),
             Lookup::Busy => return None,
-            Lookup::Absent if site.may_be_on_disk(key) => return None,
+            Lookup::Absent if site.may_be_on_disk(page_key) => return None,
             Lookup::Absent => {}
         }
     }
-    file(site, facts, now, key)
+    file(site, facts, now, file_key)
 }
 
 fn page(site: &Site, facts: &Facts, now: Tick, entry: Arc<Entry>) -> Option<Hit> {

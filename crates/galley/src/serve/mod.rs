@@ -39,7 +39,7 @@ pub use error_page::{ErrorPage, ErrorPages};
 pub use exchange::{Admission, Exchange, admit, asked, site_mark};
 pub use folder::{Folder, SmallFiles, TRUSTED, Wanted};
 pub use heal::Healing;
-pub use hit::{Hit, hit};
+pub use hit::{Hit, Keys, hit, hit_again};
 pub use site::{Cron, Pool, Services, Site, Sites, Upstream, UpstreamWarnings};
 
 /// Answers an exchange whose body has arrived. Never fails: what goes wrong is told to the client.

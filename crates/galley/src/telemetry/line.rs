@@ -15,29 +15,19 @@ use jiff::tz::TimeZone;
 
 use super::escape;
 
-/// What is known of one request at its end. Texts are as the client sent them; nothing needs to be valid.
+/// What is known of one request at its end.
 #[derive(Clone, Debug)]
 pub struct Record<'a> {
     /// When it began or ended, by the wall clock.
     pub time: SystemTime,
     /// The client's address.
     pub client: IpAddr,
-    /// The method; `-` if the head could not be read.
-    pub method: &'a str,
-    /// The target, raw.
-    pub target: &'a [u8],
-    /// `HTTP/1.1`.
-    pub version: &'static str,
-    /// The host that was asked for.
-    pub host: &'a [u8],
+    /// What the client sent.
+    pub sent: Sent<'a>,
     /// The status that was sent.
     pub status: u16,
     /// Body bytes that were sent.
     pub body_bytes: u64,
-    /// `Referer`, raw.
-    pub referer: Option<&'a [u8]>,
-    /// `User-Agent`, raw.
-    pub user_agent: Option<&'a [u8]>,
     /// The way it went.
     pub outcome: Outcome,
     /// How long the upstream took, if it was asked.
@@ -48,6 +38,61 @@ pub struct Record<'a> {
     pub request_id: &'a str,
     /// Whether the client was gone before the end.
     pub vanished: bool,
+}
+
+/// A request's own words.
+#[derive(Clone, Copy, Debug)]
+pub enum Sent<'a> {
+    /// As they came.
+    Raw(Words<'a>),
+    /// As the form of this log has them, from [`Formatter::render`].
+    Rendered(&'a Rendered),
+}
+
+/// What a line tells of a request's head. Texts are as the client sent them; nothing needs to be valid.
+#[derive(Clone, Copy, Debug)]
+pub struct Words<'a> {
+    /// The method; `-` if the head could not be read.
+    pub method: &'a str,
+    /// The target, raw.
+    pub target: &'a [u8],
+    /// `HTTP/1.1`.
+    pub version: &'static str,
+    /// The host that was asked for.
+    pub host: &'a [u8],
+    /// `Referer`, raw.
+    pub referer: Option<&'a [u8]>,
+    /// `User-Agent`, raw.
+    pub user_agent: Option<&'a [u8]>,
+}
+
+/// The two pieces of a line that a head alone decides, for a head that comes again. Empty where the log is off.
+#[derive(Debug, Default)]
+pub struct Rendered {
+    text: Vec<u8>,
+    /// Where the first piece ends: it stands before the status, the second one behind the length.
+    split: usize,
+}
+
+impl Rendered {
+    /// Bytes of both pieces.
+    pub fn size(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Forgets them, and keeps the room.
+    pub(super) fn clear(&mut self) {
+        self.text.clear();
+        self.split = 0;
+    }
+
+    fn asked(&self) -> &[u8] {
+        self.text.get(..self.split).unwrap_or_default()
+    }
+
+    fn from(&self) -> &[u8] {
+        self.text.get(self.split..).unwrap_or_default()
+    }
 }
 
 /// Writes lines of one form; keeps the formatted second.
@@ -104,22 +149,68 @@ impl Formatter {
         }
     }
 
+    /// Writes what [`Formatter::line`] would say of a head into room that may hold another's.
+    pub(super) fn render(&self, words: &Words<'_>, into: &mut Rendered) {
+        into.clear();
+        let sent = Sent::Raw(*words);
+        self.asked(&sent, &mut into.text);
+        into.split = into.text.len();
+        self.from(&sent, &mut into.text);
+    }
+
+    /// What stands between the address and the status.
+    fn asked(&self, sent: &Sent<'_>, out: &mut Vec<u8>) {
+        let words = match sent {
+            Sent::Rendered(rendered) => return out.extend_from_slice(rendered.asked()),
+            Sent::Raw(words) => words,
+        };
+        match self.format {
+            LogFormat::Combined => {
+                escape::quoted(out, words.method.as_bytes());
+                out.push(b' ');
+                escape::quoted(out, words.target);
+                out.push(b' ');
+                out.extend_from_slice(words.version.as_bytes());
+                out.extend_from_slice(b"\" ");
+            }
+            LogFormat::Json => {
+                text(out, "method", Some(words.method.as_bytes()));
+                text(out, "target", Some(words.target));
+                text(out, "version", Some(words.version.as_bytes()));
+                let host = std::str::from_utf8(words.host).unwrap_or("-");
+                text(out, "host", Some(host.as_bytes()));
+            }
+        }
+    }
+
+    /// What stands between the length and the outcome.
+    fn from(&self, sent: &Sent<'_>, out: &mut Vec<u8>) {
+        let words = match sent {
+            Sent::Rendered(rendered) => return out.extend_from_slice(rendered.from()),
+            Sent::Raw(words) => words,
+        };
+        match self.format {
+            LogFormat::Combined => {
+                out.extend_from_slice(b" \"");
+                escape::quoted(out, words.referer.unwrap_or(b"-"));
+                out.extend_from_slice(b"\" \"");
+                escape::quoted(out, words.user_agent.unwrap_or(b"-"));
+            }
+            LogFormat::Json => {
+                text(out, "referer", words.referer);
+                text(out, "user_agent", words.user_agent);
+            }
+        }
+    }
+
     fn combined(&self, record: &Record<'_>, out: &mut Vec<u8>) {
         address(out, record.client);
         out.extend_from_slice(self.stamp.as_bytes());
-        escape::quoted(out, record.method.as_bytes());
-        out.push(b' ');
-        escape::quoted(out, record.target);
-        out.push(b' ');
-        out.extend_from_slice(record.version.as_bytes());
-        out.extend_from_slice(b"\" ");
+        self.asked(&record.sent, out);
         number(out, record.status);
         out.push(b' ');
         number(out, record.body_bytes);
-        out.extend_from_slice(b" \"");
-        escape::quoted(out, record.referer.unwrap_or(b"-"));
-        out.extend_from_slice(b"\" \"");
-        escape::quoted(out, record.user_agent.unwrap_or(b"-"));
+        self.from(&record.sent, out);
         match (record.outcome, record.upstream_time) {
             // Most of all lines, in one piece.
             (Outcome::Hit, None) => out.extend_from_slice(b"\" outcome=hit upstream=- time="),
@@ -134,25 +225,20 @@ impl Formatter {
     }
 
     fn json(&self, record: &Record<'_>, millis: u32, out: &mut Vec<u8>) {
-        put(
-            out,
-            format_args!("{{\"time\":\"{}.{millis:03}{}\"", self.stamp, self.offset),
-        );
-        put(out, format_args!(",\"client\":\"{}\"", record.client));
-        text(out, "method", Some(record.method.as_bytes()));
-        text(out, "target", Some(record.target));
-        text(out, "version", Some(record.version.as_bytes()));
-        let host = std::str::from_utf8(record.host).unwrap_or("-");
-        text(out, "host", Some(host.as_bytes()));
-        put(
-            out,
-            format_args!(
-                ",\"status\":{},\"body_bytes\":{}",
-                record.status, record.body_bytes
-            ),
-        );
-        text(out, "referer", record.referer);
-        text(out, "user_agent", record.user_agent);
+        out.extend_from_slice(b"{\"time\":\"");
+        out.extend_from_slice(self.stamp.as_bytes());
+        out.push(b'.');
+        digits::<3>(out, millis);
+        out.extend_from_slice(self.offset.as_bytes());
+        out.extend_from_slice(b"\",\"client\":\"");
+        address(out, record.client);
+        out.push(b'"');
+        self.asked(&record.sent, out);
+        out.extend_from_slice(b",\"status\":");
+        number(out, record.status);
+        out.extend_from_slice(b",\"body_bytes\":");
+        number(out, record.body_bytes);
+        self.from(&record.sent, out);
         text(out, "outcome", Some(record.outcome.word().as_bytes()));
         text(out, "detail", record.outcome.detail().map(str::as_bytes));
         out.extend_from_slice(b",\"upstream_time\":");
@@ -163,7 +249,9 @@ impl Formatter {
         out.extend_from_slice(b",\"total_time\":");
         seconds(out, record.total_time);
         text(out, "id", Some(record.request_id.as_bytes()));
-        put(out, format_args!(",\"vanished\":{}}}", record.vanished));
+        out.extend_from_slice(b",\"vanished\":");
+        let vanished = if record.vanished { "true}" } else { "false}" };
+        out.extend_from_slice(vanished.as_bytes());
     }
 }
 
@@ -184,7 +272,9 @@ fn way(out: &mut Vec<u8>, outcome: Outcome, upstream_time: Option<Duration>) {
 }
 
 fn text(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>) {
-    put(out, format_args!(",\"{name}\":"));
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
     match value {
         Some(value) => escape::json(out, value),
         None => out.extend_from_slice(b"null"),
@@ -193,14 +283,24 @@ fn text(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>) {
 
 /// Microseconds, because a hit takes some tens of them.
 fn seconds(out: &mut Vec<u8>, time: Duration) {
-    number(out, time.as_secs());
-    let mut rest = time.subsec_micros();
-    let mut fraction = *b".000000";
-    for digit in fraction.iter_mut().skip(1).rev() {
-        *digit += u8::try_from(rest % 10).unwrap_or_default();
-        rest /= 10;
+    match time.as_secs() {
+        0 => out.extend_from_slice(b"0."),
+        seconds => {
+            number(out, seconds);
+            out.push(b'.');
+        }
     }
-    out.extend_from_slice(&fraction);
+    digits::<6>(out, time.subsec_micros());
+}
+
+/// The last `COUNT` digits of a number, with zeros in front.
+fn digits<const COUNT: usize>(out: &mut Vec<u8>, mut number: u32) {
+    let mut text = [b'0'; COUNT];
+    for digit in text.iter_mut().rev() {
+        *digit += u8::try_from(number % 10).unwrap_or_default();
+        number /= 10;
+    }
+    out.extend_from_slice(&text);
 }
 
 fn number(out: &mut Vec<u8>, number: impl itoa::Integer) {
@@ -210,26 +310,40 @@ fn number(out: &mut Vec<u8>, number: impl itoa::Integer) {
 /// The formatting machinery of the standard library costs twenty times as much as these four numbers.
 fn address(out: &mut Vec<u8>, address: IpAddr) {
     let IpAddr::V4(address) = address else {
-        return put(out, format_args!("{address}"));
+        // Writing to memory cannot fail.
+        let _ = write!(out, "{address}");
+        return;
     };
-    let [first, rest @ ..] = address.octets();
-    octet(out, first);
-    for value in rest {
-        out.push(b'.');
-        octet(out, value);
+    // Each octet with its dot over the room that the one before did not need.
+    let (mut text, mut end) = ([0; 16], 0);
+    for octet in address.octets() {
+        let (digits, count) = OCTETS.get(usize::from(octet)).copied().unwrap_or_default();
+        if let Some(room) = text.get_mut(end..end + digits.len()) {
+            room.copy_from_slice(&digits);
+        }
+        end += count;
     }
+    out.extend_from_slice(text.get(..end - 1).unwrap_or_default());
 }
 
-fn octet(out: &mut Vec<u8>, value: u8) {
-    let digits = [value / 100, value / 10 % 10, value % 10].map(|digit| b'0' + digit);
-    let zeros = usize::from(value < 100) + usize::from(value < 10);
-    out.extend_from_slice(digits.get(zeros..).unwrap_or_default());
-}
-
-/// Writing to memory cannot fail.
-fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    let _ = out.write_fmt(text);
-}
+/// Each octet in decimal with a dot behind it, and their length.
+const OCTETS: [([u8; 4], usize); 256] = {
+    let mut all = [([0; 4], 0); 256];
+    let mut value = 0_u8;
+    loop {
+        let digits = [value / 100, value / 10 % 10, value % 10];
+        let [hundreds, tens, ones] = [b'0' + digits[0], b'0' + digits[1], b'0' + digits[2]];
+        all[value as usize] = match value {
+            0..10 => ([ones, b'.', 0, 0], 2),
+            10..100 => ([tens, ones, b'.', 0], 3),
+            100.. => ([hundreds, tens, ones, b'.'], 4),
+        };
+        if value == u8::MAX {
+            break all;
+        }
+        value += 1;
+    }
+};
 
 #[cfg(test)]
 pub(super) mod tests {
@@ -237,19 +351,25 @@ pub(super) mod tests {
     use galley_rules::outcome::{PassWhy, RefusedWhy};
     use proptest::prelude::*;
 
+    fn words() -> Words<'static> {
+        Words {
+            method: "GET",
+            target: b"/a/?b=c",
+            version: "HTTP/1.1",
+            host: b"example.com",
+            referer: None,
+            user_agent: Some(b"Mozilla/5.0"),
+        }
+    }
+
     /// A request of an ordinary browser.
     pub(crate) fn record() -> Record<'static> {
         Record {
             time: UNIX_EPOCH + Duration::from_millis(1_700_000_000_123),
             client: [192, 0, 2, 7].into(),
-            method: "GET",
-            target: b"/a/?b=c",
-            version: "HTTP/1.1",
-            host: b"example.com",
+            sent: Sent::Raw(words()),
             status: 200,
             body_bytes: 47_000,
-            referer: None,
-            user_agent: Some(b"Mozilla/5.0"),
             outcome: Outcome::Hit,
             upstream_time: None,
             total_time: Duration::from_micros(42),
@@ -273,8 +393,11 @@ pub(super) mod tests {
         );
         let passed = Record {
             client: "2001:db8::1".parse().unwrap(),
-            target: b"/\"\n\xff",
-            referer: Some(b"http://example.com/\" 200"),
+            sent: Sent::Raw(Words {
+                target: b"/\"\n\xff",
+                referer: Some(b"http://example.com/\" 200"),
+                ..words()
+            }),
             outcome: Outcome::Pass(PassWhy::Cookie),
             upstream_time: Some(Duration::from_millis(1_250)),
             request_id: "a b",
@@ -293,7 +416,10 @@ pub(super) mod tests {
     fn json_lines() {
         let refused = Record {
             outcome: Outcome::Refused(RefusedWhy::Timeout),
-            user_agent: None,
+            sent: Sent::Raw(Words {
+                user_agent: None,
+                ..words()
+            }),
             ..record()
         };
         assert_eq!(
@@ -323,6 +449,16 @@ pub(super) mod tests {
         assert_eq!(stamps, ["00:00:00", "00:00:00", "00:00:01", "00:00:00"]);
     }
 
+    #[test]
+    fn addresses_are_written_as_by_the_library() {
+        for octet in 0..=255 {
+            let mut out = Vec::new();
+            let shown = std::net::Ipv4Addr::new(octet, 255 - octet, 7, octet / 2);
+            address(&mut out, shown.into());
+            assert_eq!(out, shown.to_string().as_bytes());
+        }
+    }
+
     proptest! {
         #[test]
         fn any_request_is_one_line(
@@ -331,12 +467,16 @@ pub(super) mod tests {
             bytes in prop::collection::vec(any::<u8>(), 0..3000),
             seconds in any::<u64>(),
         ) {
-            let record = Record {
-                time: UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH),
+            let words = Words {
                 method: &method,
                 host: host.as_bytes(),
                 target: &bytes,
                 referer: Some(&bytes),
+                ..words()
+            };
+            let record = Record {
+                time: UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH),
+                sent: Sent::Raw(words),
                 request_id: &host,
                 ..record()
             };
@@ -347,6 +487,13 @@ pub(super) mod tests {
             prop_assert_eq!(json.matches('\n').count(), 1);
             let read: serde_json::Value = serde_json::from_str(&json).unwrap();
             prop_assert_eq!(&read["status"], 200);
+            // A head that was rendered before gives the same lines.
+            for (format, line) in [(LogFormat::Combined, combined), (LogFormat::Json, json)] {
+                let mut rendered = Rendered { text: b"of another".to_vec(), split: 3 };
+                Formatter::new(format, TimeZone::UTC).render(&words, &mut rendered);
+                let again = Record { sent: Sent::Rendered(&rendered), ..record.clone() };
+                prop_assert_eq!(shown(format, &again), line);
+            }
         }
     }
 }
