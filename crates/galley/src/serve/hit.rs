@@ -163,10 +163,7 @@ fn file(site: &Site, facts: &Facts, now: Tick, key: &mut Vec<u8>) -> Option<Hit>
         .as_ref()?
         .kept(facts, site.names_program(facts), now, key)?;
     let coded = page::coded(facts, &entry);
-    let fields = coded
-        .and_then(|at| entry.coded().get(at))
-        .map_or(&entry.fields, |coded| &coded.fields);
-    let is_known = match conditional::evaluate(facts, &files::validators(fields)) {
+    let is_known = match file_condition(facts, &entry, coded) {
         Condition::Proceed => false,
         Condition::NotModified => true,
         Condition::Failed => return None,
@@ -179,6 +176,20 @@ fn file(site: &Site, facts: &Facts, now: Tick, key: &mut Vec<u8>) -> Option<Hit>
         },
         entry,
     })
+}
+
+fn file_condition(facts: &Facts, entry: &Entry, coded: Option<usize>) -> Condition {
+    let asks = facts.is_conditional()
+        || facts.if_match().is_some()
+        || facts.if_unmodified_since().is_some();
+    // Spares reading the file's date.
+    if !asks {
+        return Condition::Proceed;
+    }
+    let fields = coded
+        .and_then(|at| entry.coded().get(at))
+        .map_or(&entry.fields, |coded| &coded.fields);
+    conditional::evaluate(facts, &files::validators(fields))
 }
 
 impl Leaves {
