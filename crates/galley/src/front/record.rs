@@ -134,7 +134,7 @@ pub(super) fn write(core: &Core, said: Option<&Said<'_>>, about: &About<'_>, end
     write_sent(core, Sent::Raw(words(said)), about, end);
 }
 
-/// As [`write`], for a head whose words were rendered for this log before.
+/// As [`write()`], for a head whose words were rendered for this log before.
 pub(super) fn write_again(core: &Core, rendered: &Rendered, about: &About<'_>, end: &End) {
     write_sent(core, Sent::Rendered(rendered), about, end);
 }

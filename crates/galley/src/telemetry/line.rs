@@ -45,7 +45,7 @@ pub struct Record<'a> {
 pub enum Sent<'a> {
     /// As they came.
     Raw(Words<'a>),
-    /// As the form of this log has them, from [`Formatter::render`].
+    /// As this log has them.
     Rendered(&'a Rendered),
 }
 

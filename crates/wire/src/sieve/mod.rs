@@ -2,15 +2,15 @@
 //!
 //! A library keeps a state for each stream, which costs several times what a stored page costs. A request whose answer lies
 //! ready needs none: its stream is opened by one frame and closed by the frames of the answer. So a [`Sieve`] stands in
-//! front of the library, reads heads ([`Step::Head`]), and leaves each either to its owner, who answers it
-//! ([`Sieve::answered`]), or to the library ([`Sieve::pass`]).
+//! front of the library, reads heads ([`Step::Head`]), and leaves each either to its owner, who answers it, or to the library
+//! ([`Sieve::pass`]).
 //!
 //! Three states are shared by both, and kept right here:
 //! - Header compression. The sieve has the client's table; what is passed on is written anew, in literals, so that the library's
 //!   table stays empty. Answers of either side must leave the other's table alone: see [`crate::hpack`], and
 //!   [`Sieve::may_answer`].
 //! - Numbers of streams. The library never hears of a stream that was answered here, so late frames for it end here.
-//! - The connection's window. The owner may send what the library was not told of ([`windows`]).
+//! - The connection's window. The owner may send what the library was not told of ([`Sieve::take_window`]).
 //!
 //! Nothing here judges a request. What breaks the connection in a way that the library could not see, or would see
 //! differently, is [`Broken`].
@@ -48,7 +48,7 @@ pub enum Broken {
 pub enum Step {
     /// All that can be sorted is; what is left of them is the beginning of a frame.
     More,
-    /// A head was read. Exactly one of [`Sieve::answered`] and [`Sieve::pass`] comes next.
+    /// A head was read. It is passed on next ([`Sieve::pass`]), or else answered.
     Head(Opening),
 }
 

@@ -3,7 +3,7 @@
 //!
 //! - `split`: before root is given up, [`Split`] gathers what is to run as somebody else, and starts the process;
 //! - `plan`: what both sides know from then on and nobody can change;
-//! - `keep`: the process that keeps root ([`keep`]); `step`: becomes a program's user, then the program ([`step`]);
+//! - `keep`: the process that keeps root ([`keep()`]); `step`: becomes a program's user, then the program ([`step()`]);
 //! - `line`: Galley's end of the socket between the two; `door`: the way to a socket that PHP's own user has made.
 //!
 //! Neither of the two forks: the process is this program, started anew while there is nothing in its memory yet, so that it holds
