@@ -65,7 +65,9 @@ impl Request<'_> {
                     let name = authorization.identifier().to_string();
                     let mut challenge = choose(&mut authorization, self.ways, &name)?;
                     posted.push(self.post(&challenge, &name)?);
-                    challenge.set_ready().await?;
+                    // The directory may have looked, and found it wrong, before it answers.
+                    let told = challenge.set_ready().await;
+                    told.map_err(|error| Trouble::about(&name, error))?;
                 }
                 AuthorizationStatus::Invalid
                 | AuthorizationStatus::Revoked

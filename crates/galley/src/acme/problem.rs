@@ -45,6 +45,14 @@ impl Trouble {
         }
     }
 
+    /// What went wrong with the proof of a name.
+    pub(super) fn about(name: &str, error: Error) -> Self {
+        match error {
+            Error::Api(problem) => Self::of_problem(Some(name), &problem),
+            other => Self::from(other),
+        }
+    }
+
     /// The same, with how long the directory wants to be left alone.
     pub(super) fn with(self, retry_after: Option<Duration>) -> Self {
         Self {
