@@ -81,12 +81,29 @@ impl Network {
 fn is_crawler(agent: &[u8]) -> bool {
     // A maker of phones, whose name is in their browsers' agents.
     const PHONE: &[u8] = b"cubot";
-    let has = |word: &[u8]| {
-        agent
-            .windows(word.len())
-            .any(|part| part.eq_ignore_ascii_case(word))
-    };
-    CRAWLERS.iter().any(|word| has(word)) && !has(PHONE)
+    has_any(agent, CRAWLERS) && !has_any(agent, &[PHONE])
+}
+
+/// Whether one of `words`, which are in lower case, is in a text. One pass: nearly all agents are browsers', which have none,
+/// and few of their letters begin one.
+fn has_any(text: &[u8], words: &[&[u8]]) -> bool {
+    // Letters are the same in both cases by these bits.
+    let bit = |letter: u8| 1_u32 << (letter & 31);
+    let firsts = words.iter().filter_map(|word| word.first());
+    let firsts = firsts.fold(0, |all, letter| all | bit(*letter));
+    let mut rest = text;
+    while let Some((letter, after)) = rest.split_first() {
+        let lower = letter.to_ascii_lowercase();
+        let begins = |word: &&[u8]| {
+            word.first() == Some(&lower)
+                && (rest.get(..word.len())).is_some_and(|part| part.eq_ignore_ascii_case(word))
+        };
+        if firsts & bit(*letter) != 0 && words.iter().any(begins) {
+            return true;
+        }
+        rest = after;
+    }
+    false
 }
 
 /// What crawlers call themselves, and some that use none of the first four.
@@ -240,6 +257,17 @@ mod tests {
         #[test]
         fn any_agent_is_read(agent in proptest::collection::vec(any::<u8>(), 0..64)) {
             let _ = is_crawler(&agent);
+        }
+
+        #[test]
+        fn words_are_found_wherever_they_stand(
+            text in "[aBcEg/t-]{0,12}",
+            words in proptest::collection::vec("[abceg/t-]{1,3}", 1..4),
+        ) {
+            let lower = text.to_ascii_lowercase();
+            let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+            let has = |word: &[u8]| lower.contains(std::str::from_utf8(word).unwrap());
+            prop_assert_eq!(has_any(text.as_bytes(), &words), words.iter().any(|word| has(word)));
         }
     }
 }

@@ -5,6 +5,12 @@
 //! away what carries identity or meaning (`Connection: Cookie` would turn a member's page into a stranger's).
 //! Does not know what any list means.
 
+/// Whether a head has one of these names, in lower case. Heads of answers have few fields, so this is quicker than to look up
+/// each of the names.
+pub(crate) fn has_any(fields: &http::HeaderMap, names: &[&str]) -> bool {
+    fields.keys().any(|name| names.contains(&name.as_str()))
+}
+
 /// Elements of a comma-separated list, without surrounding whitespace and without empty ones.
 ///
 /// A comma inside a quoted string does not separate; an unterminated quoted string runs to the end.

@@ -151,7 +151,7 @@ pub fn address(request: &mut UpstreamRequest, client: &Client<'_>) {
     request
         .fields
         .retain(|(name, _)| ![X_FORWARDED_FOR, X_REAL_IP, X_REQUEST_ID].contains(name));
-    let address = client.address.to_canonical().to_string();
+    let address = address_text(client.address);
     push(request, X_FORWARDED_FOR, address.as_bytes());
     push(request, X_REAL_IP, address.as_bytes());
     push(request, X_REQUEST_ID, client.request_id.as_bytes());
@@ -227,6 +227,29 @@ fn push_forwarded(request: &mut UpstreamRequest, facts: &Facts) {
 }
 
 /// Adds a field; a value that cannot stand in a head goes nowhere.
+/// An address as text, IPv4 that is written as IPv6 as what it is. Each request that goes up has some, and a formatter takes
+/// twenty times as long for four numbers.
+pub(crate) fn address_text(address: IpAddr) -> String {
+    let IpAddr::V4(address) = address.to_canonical() else {
+        return address.to_string();
+    };
+    let mut text = String::with_capacity("255.255.255.255".len());
+    for octet in address.octets() {
+        if !text.is_empty() {
+            text.push('.');
+        }
+        let digit = |number: u8| char::from(b'0' + number % 10);
+        if octet >= 100 {
+            text.push(digit(octet / 100));
+        }
+        if octet >= 10 {
+            text.push(digit(octet / 10));
+        }
+        text.push(digit(octet));
+    }
+    text
+}
+
 fn push(request: &mut UpstreamRequest, name: HeaderName, value: &[u8]) {
     if let Ok(value) = HeaderValue::from_bytes(value) {
         request.fields.push((name, value));
@@ -330,3 +353,21 @@ const MOBILE_AGENT: &str =
 /// Four of the closed list, three forwarding fields, three for the plugin, three that [`address`] adds, and two of
 /// [`capabilities`].
 const TRIMMED_FIELDS: usize = 15;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn addresses_are_written_as_the_library_writes_them(bits: u32, wide: u128, is_mapped: bool) {
+            let v4 = std::net::Ipv4Addr::from_bits(bits);
+            prop_assert_eq!(address_text(v4.into()), v4.to_string());
+            let v6 = if is_mapped { v4.to_ipv6_mapped() } else { wide.into() };
+            let canonical = IpAddr::V6(v6).to_canonical();
+            prop_assert_eq!(address_text(v6.into()), canonical.to_string());
+        }
+    }
+}

@@ -8,10 +8,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::header::{AGE, CACHE_CONTROL, DATE, EXPIRES, LAST_MODIFIED};
+use http::header::{AGE, AsHeaderName, CACHE_CONTROL, DATE, EXPIRES, LAST_MODIFIED};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::cache_control::{CacheControl, delta_seconds};
+use crate::fields::has_any;
 use crate::site::{Ignore, Preset, SiteRules, TtlTable};
 use crate::storable::Answered;
 use crate::time::parse_date;
@@ -53,6 +54,9 @@ pub struct Statement {
 /// Reads what a response says. `now`: when it was received.
 pub fn statement(fields: &HeaderMap, preset: Preset, ignore: Ignore, now: SystemTime) -> Statement {
     let addressed = || {
+        if !has_any(fields, ADDRESSED) {
+            return None;
+        }
         targeted(fields).or_else(|| match preset {
             Preset::WordPress => foreign(fields, now),
             Preset::None => surrogate(fields),
@@ -61,8 +65,8 @@ pub fn statement(fields: &HeaderMap, preset: Preset, ignore: Ignore, now: System
     if let Some(statement) = (!ignore.cache_control).then(addressed).flatten() {
         return statement;
     }
-    let control = (!ignore.cache_control && speaks(fields, "cache-control"))
-        .then(|| CacheControl::parse(values(fields, CACHE_CONTROL.as_str())));
+    let control = (!ignore.cache_control && speaks(fields, CACHE_CONTROL))
+        .then(|| CacheControl::parse(values(fields, CACHE_CONTROL)));
     let expires = (!ignore.expires).then(|| expires(fields, now)).flatten();
     let voice = match (&control, expires) {
         (Some(_), _) => Voice::CacheControl,
@@ -137,7 +141,7 @@ pub fn initial_age(fields: &HeaderMap, response_delay: Duration, now: SystemTime
     let apparent = date(fields)
         .and_then(|date| now.duration_since(date).ok())
         .unwrap_or_default();
-    let stated = values(fields, AGE.as_str())
+    let stated = values(fields, AGE)
         .next()
         .and_then(|line| line.split(|&byte| byte == b',').next())
         .map(<[u8]>::trim_ascii)
@@ -150,7 +154,7 @@ pub fn initial_age(fields: &HeaderMap, response_delay: Duration, now: SystemTime
 /// Whether `Age` is absent, or one line of numbers and commas, of which the first counts (RFC 9111 §5.1). What else it may
 /// be was written by a broken cache, whose idea of time is not to be trusted.
 pub fn has_readable_age(fields: &HeaderMap) -> bool {
-    let mut lines = values(fields, AGE.as_str());
+    let mut lines = values(fields, AGE);
     match (lines.next(), lines.next()) {
         (None, _) => true,
         (Some(value), None) => {
@@ -260,7 +264,7 @@ fn accel_lifetime(value: &[u8], now: SystemTime) -> Duration {
 
 /// `Expires` less `Date` (RFC 9111 §4.2.1). Anything that is not one date has expired already (§5.3).
 fn expires(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let mut lines = values(fields, EXPIRES.as_str());
+    let mut lines = values(fields, EXPIRES);
     let value = lines.next()?;
     let moment = if lines.next().is_none() {
         parse_date(value)
@@ -288,13 +292,25 @@ fn date(fields: &HeaderMap) -> Option<SystemTime> {
 }
 
 /// Whether a field is there and says anything.
-fn speaks(fields: &HeaderMap, name: &str) -> bool {
+fn speaks(fields: &HeaderMap, name: impl AsHeaderName) -> bool {
     values(fields, name).any(|line| !line.trim_ascii().is_empty())
 }
 
-fn values<'a>(fields: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a [u8]> {
+fn values(fields: &HeaderMap, name: impl AsHeaderName) -> impl Iterator<Item = &[u8]> {
     fields.get_all(name).into_iter().map(HeaderValue::as_bytes)
 }
+
+/// Fields that are addressed to caches like ours.
+const ADDRESSED: &[&str] = &[
+    "galley-cache-control",
+    "cdn-cache-control",
+    "surrogate-control",
+    "x-litespeed-cache-control",
+    "x-vc-cacheable",
+    "x-vc-enabled",
+    "x-vc-ttl",
+    "x-accel-expires",
+];
 
 /// How `Surrogate-Control` names Galley; it says so in `Surrogate-Capability`.
 pub const SURROGATE_NAME: &[u8] = b"galley";

@@ -22,7 +22,6 @@ pub use self::fields::{
     add_confined, browser_fields, forwarded_fields, passed_fields, stored_fields,
 };
 pub use self::redirect::{Address, resolve};
-pub use self::spread::spread;
 pub use self::unbent::{SharedWith, judge_part, judge_taught, updated_fields};
 use crate::cache_control::CacheControl;
 use crate::facts::{Facts, Gate, Method};
@@ -68,29 +67,55 @@ pub struct Answered<'a> {
 
 /// Judges a response to the trimmed form of the request behind `facts`.
 pub fn judge(facts: &Facts, answer: &Answered<'_>, site: &SiteRules) -> Verdict {
+    judge_stated(facts, answer, site, &statement(facts, answer, site))
+}
+
+/// The same; a lifetime that the response leaves to us is up to a tenth shorter, so that what was stored together does not
+/// expire together. `seed`: any number that belongs to the entry; equal seeds give equal lifetimes.
+pub fn judge_spread(facts: &Facts, answer: &Answered<'_>, site: &SiteRules, seed: u64) -> Verdict {
+    let statement = statement(facts, answer, site);
+    match judge_stated(facts, answer, site, &statement) {
+        Verdict::Store(life) => {
+            Verdict::Store(spread::spread(answer, &statement, site, life, seed))
+        }
+        skip @ Verdict::Skip(_) => skip,
+    }
+}
+
+fn statement(facts: &Facts, answer: &Answered<'_>, site: &SiteRules) -> Statement {
     let rule = facts.rule().and_then(|index| site.rules.get(index));
     let ignore = rule.map_or(Ignore::default(), |rule| rule.ignore);
-    let statement = freshness::statement(answer.fields, site.preset, ignore, answer.now);
-    let forbidden = check_request(facts, &statement, site)
-        .and_then(|()| check_status(answer, &statement, site))
+    freshness::statement(answer.fields, site.preset, ignore, answer.now)
+}
+
+fn judge_stated(
+    facts: &Facts,
+    answer: &Answered<'_>,
+    site: &SiteRules,
+    statement: &Statement,
+) -> Verdict {
+    let rule = facts.rule().and_then(|index| site.rules.get(index));
+    let ignore = rule.map_or(Ignore::default(), |rule| rule.ignore);
+    let forbidden = check_request(facts, statement, site)
+        .and_then(|()| check_status(answer, statement, site))
         .and_then(|()| check_cookies(answer.fields, site, ignore))
         .and_then(|()| check_vary(answer.fields, site, ignore))
         .and_then(|()| check_content(facts, answer, site));
     if let Err(why) = forbidden {
         return Verdict::Skip(why);
     }
-    if let Some(brief) = missing_page(answer, &statement, site) {
+    if let Some(brief) = missing_page(answer, statement, site) {
         let brief = from_arrival(answer, brief);
         return live(answer, brief, (Duration::ZERO, Duration::ZERO));
     }
     if site.preset == Preset::None {
-        return unbent::judge(answer, &statement, rule, site);
+        return unbent::judge(answer, statement, rule, site);
     }
     if let Err(why) = check_directives(&statement.control) {
         return Verdict::Skip(why);
     }
-    let windows = freshness::windows(&statement, answer.status, &site.ttl);
-    let own = || unsaid(answer, &statement, rule, site).map(|own| from_arrival(answer, own));
+    let windows = freshness::windows(statement, answer.status, &site.ttl);
+    let own = || unsaid(answer, statement, rule, site).map(|own| from_arrival(answer, own));
     let fresh = statement.lifetime.or_else(own);
     fresh.map_or(Verdict::Skip(NotStored::NoLifetime), |fresh| {
         live(answer, fresh, windows)

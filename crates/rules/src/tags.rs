@@ -48,6 +48,9 @@ impl Tags {
 /// Gathers the tags of all [`TAG_FIELDS`], and the groups of `Cache-Groups`.
 pub fn collect(fields: &http::HeaderMap) -> Tags {
     let mut tags = Tags::default();
+    if !fields::has_any(fields, &[CACHE_GROUPS]) && !fields::has_any(fields, TAG_FIELDS) {
+        return tags;
+    }
     for group in groups(fields, CACHE_GROUPS) {
         if !insert(&mut tags, &group) {
             return Tags::everything();

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
 
 use galley_rules::site::{Ignore, Preset, Rule, SiteRules};
-use galley_rules::storable::{Answered, Life, Verdict, judge, spread};
+use galley_rules::storable::{Answered, Life, Verdict, judge, judge_spread};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use proptest::prelude::*;
 use response_support::{Rows, facts};
@@ -28,10 +28,14 @@ fn lives(site: &SiteRules, status: u16, rows: Rows<'_>, seed: u64) -> (Life, Lif
         // Sun, 06 Nov 1994 08:49:37 GMT.
         now: UNIX_EPOCH + Duration::from_secs(784_111_777),
     };
-    let Verdict::Store(life) = judge(&facts, &answer, site) else {
+    let verdicts = (
+        judge(&facts, &answer, site),
+        judge_spread(&facts, &answer, site, seed),
+    );
+    let (Verdict::Store(life), Verdict::Store(spread)) = verdicts else {
         panic!("{rows:?} is to be kept");
     };
-    (life, spread(&facts, &answer, site, life, seed))
+    (life, spread)
 }
 
 fn seconds(site: &SiteRules, status: u16, rows: Rows<'_>) -> BTreeSet<u64> {

@@ -104,14 +104,14 @@ impl Desk {
         let names = heard::names(&incoming.fields);
         publish(&order.site, &orders).given(&order.site).await;
         let verdict = match readable {
-            Ok(()) => storable::judge(&order.facts, &answered, &order.site.rules),
+            Ok(()) => {
+                let seed = renewal::seed(&order.key);
+                storable::judge_spread(&order.facts, &answered, &order.site.rules, seed)
+            }
             Err(why) => Verdict::Skip(why),
         };
         let page = match verdict {
             Verdict::Store(life) => {
-                let seed = renewal::seed(&order.key);
-                let rules = &order.site.rules;
-                let life = storable::spread(&order.facts, &answered, rules, life, seed);
                 self.fill(order, flight, (writer, passage), incoming, life)
                     .await
             }
@@ -427,7 +427,16 @@ fn strong_etag(body: &[u8]) -> HeaderValue {
     let mut hasher = siphasher::sip128::SipHasher24::new();
     hasher.write(body);
     let sum = siphasher::sip128::Hasher128::finish128(&hasher).as_u128();
-    HeaderValue::try_from(format!("\"{sum:032x}\"")).unwrap_or(HeaderValue::from_static("\"\""))
+    let mut text = [b'"'; 34];
+    let digits = text.iter_mut().skip(1).take(32);
+    for (place, digit) in (0..32).rev().zip(digits) {
+        let value = ((sum >> (4 * place)) & 0xf) as u8;
+        *digit = match value {
+            0..=9 => b'0' + value,
+            _ => b'a' + value - 10,
+        };
+    }
+    HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
 /// A body that is not in memory.

@@ -1,19 +1,25 @@
 //! Orders that an upstream's answer carries: `Galley-Purge` of our plugin, `X-LiteSpeed-Purge` of the `LiteSpeed` plugin.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
 use super::{MAX_ORDERS, Order, Scope, Strength, url_scope};
+use crate::fields::has_any;
 use crate::site::SiteRules;
 use crate::tags;
 
 /// The fields of an upstream's answer that carry orders; they never travel on.
 pub const PURGE_FIELDS: &[&str] = &["galley-purge", "x-litespeed-purge", "x-litespeed-purge2"];
 
+const GALLEY_PURGE: HeaderName = HeaderName::from_static("galley-purge");
+
 /// The orders in an upstream's answer to a request of this site, strongest reading. Malformed ones are left out.
 ///
 /// `X-LiteSpeed-Purge: [public,][stale,]tag,tag2[;private,..]`, `*`, `tag=x`, `/path`; `Galley-Purge` is read alike.
 pub fn from_answer(fields: &HeaderMap, site: &SiteRules) -> Vec<Order> {
     let mut orders = Vec::new();
+    if !has_any(fields, PURGE_FIELDS) {
+        return orders;
+    }
     for value in PURGE_FIELDS.iter().flat_map(|name| fields.get_all(*name)) {
         for group in value.as_bytes().split(|&byte| byte == b';') {
             let mut strength = Strength::Hard;
@@ -41,7 +47,7 @@ pub fn from_answer(fields: &HeaderMap, site: &SiteRules) -> Vec<Order> {
 /// The names by which the plugin knows the orders of an answer: `Galley-Purge: id=k3f9,p12`. They touch nothing.
 pub fn receipts(fields: &HeaderMap) -> impl Iterator<Item = &str> {
     fields
-        .get_all("galley-purge")
+        .get_all(GALLEY_PURGE)
         .into_iter()
         .flat_map(|value| tags::split(value.as_bytes()))
         .filter_map(receipt)

@@ -125,22 +125,18 @@ pub(super) fn cookies_set<'a>(
     fields: &'a HeaderMap,
     site: &'a SiteRules,
 ) -> impl Iterator<Item = &'a [u8]> {
-    [
-        SET_COOKIE,
-        HeaderName::from_static("set-cookie2"),
-        LSC_COOKIE,
-    ]
-    .into_iter()
-    .flat_map(|name| fields.get_all(name).into_iter())
-    .filter(|line| !litespeed::is_for_everybody(line, fields, site))
-    .map(|value| {
-        value
-            .as_bytes()
-            .split(|byte| matches!(byte, b'=' | b';'))
-            .next()
-            .unwrap_or_default()
-            .trim_ascii()
-    })
+    [SET_COOKIE, SET_COOKIE2, LSC_COOKIE]
+        .into_iter()
+        .flat_map(|name| fields.get_all(name).into_iter())
+        .filter(|line| !litespeed::is_for_everybody(line, fields, site))
+        .map(|value| {
+            value
+                .as_bytes()
+                .split(|byte| matches!(byte, b'=' | b';'))
+                .next()
+                .unwrap_or_default()
+                .trim_ascii()
+        })
 }
 
 /// Whether the media type is one of documents: HTML, XML, JSON.
@@ -163,6 +159,8 @@ const NEVER_STORED: &[&str] = &[
     "galley-cache-control",
     "galley-purge",
 ];
+
+const SET_COOKIE2: HeaderName = HeaderName::from_static("set-cookie2");
 
 /// The fields that set cookies.
 const COOKIES: &[&str] = &["set-cookie", "set-cookie2", "lsc-cookie"];

@@ -43,11 +43,10 @@ impl Desk {
             response_delay: news.delay,
             now: self.clock.wall(),
         };
-        let verdict = storable::judge(&page.facts, &answered, rules);
+        let seed = renewal::seed(&page.key);
+        let verdict = storable::judge_spread(&page.facts, &answered, rules, seed);
         let (fields, share) = match verdict {
             Verdict::Store(life) => {
-                let seed = renewal::seed(&page.key);
-                let life = storable::spread(&page.facts, &answered, rules, life, seed);
                 let mut fields = storable::stored_fields(&merged, rules, page.facts.rule());
                 self.finish_head(&mut fields);
                 let tags = both(held, tags::collect(&news.incoming.fields));

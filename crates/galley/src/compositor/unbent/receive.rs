@@ -53,11 +53,10 @@ impl Desk {
             response_delay,
             now: self.clock.wall(),
         };
-        let life = match storable::judge(&page.facts, &answered, &page.site.rules) {
-            Verdict::Store(life) => {
-                let seed = renewal::seed(&page.key);
-                storable::spread(&page.facts, &answered, &page.site.rules, life, seed)
-            }
+        let seed = renewal::seed(&page.key);
+        let verdict = storable::judge_spread(&page.facts, &answered, &page.site.rules, seed);
+        let life = match verdict {
+            Verdict::Store(life) => life,
             Verdict::Skip(why) => {
                 let to = (writer, passage);
                 return self.hand_over(page, flight, to, incoming, why).await;
