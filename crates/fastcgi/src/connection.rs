@@ -43,6 +43,8 @@ pub struct Connection<S> {
     write_error: Option<io::Error>,
     /// Something was received since the last `send`.
     received: bool,
+    /// Nothing has been sent: nobody can have closed it for being idle, nor owes anything.
+    is_new: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -53,6 +55,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             exchange: Exchange::new(),
             write_error: None,
             received: false,
+            is_new: true,
         }
     }
 
@@ -118,7 +121,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !self.exchange.is_reusable() {
             return Err(Error::OutOfTurn);
         }
-        if self.poll_idle(cx).is_ready() {
+        if !std::mem::take(&mut self.is_new) && self.poll_idle(cx).is_ready() {
             return Err(Error::Stale);
         }
         self.received = false;

@@ -6,6 +6,8 @@
 //! the rest for a new request. The same holds when anything follows `END_REQUEST`: bytes that no request asked for must
 //! never become the beginning of the next answer.
 
+use std::borrow::Cow;
+
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::Error;
@@ -13,12 +15,15 @@ use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
 use crate::record::{self, EndStatus, Kind, ProtocolStatus};
 
+/// A CGI variable: its name and what it says.
+pub type Variable<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
 /// A request to a responder.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// CGI variables, name and value, sent in this order. With a body, `CONTENT_LENGTH` must be among them and equal
     /// `body_length`; this crate does not look.
-    pub variables: &'a [(Vec<u8>, Vec<u8>)],
+    pub variables: &'a [Variable<'a>],
     /// Exact number of bytes the body source will give, 0 for no body.
     pub body_length: u64,
 }
@@ -41,6 +46,8 @@ pub struct Exchange {
     phase: Phase,
     incoming: Incoming,
     input: BytesMut,
+    /// Size of the buffer to read into; 0: none so far.
+    input_bytes: usize,
     outgoing: Outgoing,
     /// Given by the body source, not yet framed.
     chunk: Bytes,
@@ -82,6 +89,7 @@ impl Exchange {
             phase: Phase::Ready,
             incoming: Incoming::new(),
             input: BytesMut::new(),
+            input_bytes: 0,
             outgoing: Outgoing::default(),
             chunk: Bytes::new(),
         }
@@ -220,13 +228,25 @@ impl Exchange {
     }
 
     /// The buffer to read into, with room for a good read. Call only after [`Exchange::event`] gave `None`; then it holds
-    /// less than a header, so the whole stays at [`INPUT_BYTES`].
+    /// less than a header, so the whole stays at [`INPUT_BYTES`]; the first is smaller.
     pub fn input(&mut self) -> &mut BytesMut {
-        if self.input.capacity() - self.input.len() < LEAST_READ_BYTES {
-            self.input
-                .reserve(INPUT_BYTES - self.input.len().min(INPUT_BYTES));
+        let held = self.input.len();
+        if self.input.capacity() - held < LEAST_READ_BYTES {
+            match self.input_bytes {
+                0 => self.grow(FIRST_INPUT_BYTES),
+                FIRST_INPUT_BYTES => self.grow(INPUT_BYTES),
+                _ => self.input.reserve(INPUT_BYTES - held.min(INPUT_BYTES)),
+            }
         }
         &mut self.input
+    }
+
+    /// Goes on with a buffer of another size.
+    fn grow(&mut self, size: usize) {
+        let mut input = BytesMut::with_capacity(size);
+        input.extend_from_slice(&self.input);
+        self.input = input;
+        self.input_bytes = size;
     }
 
     /// The next event among the bytes read; `None` when more are needed. A bad record spends the connection.
@@ -272,6 +292,9 @@ pub const OUTPUT_BYTES: usize = 64 * 1024;
 
 /// Size of the read buffer.
 pub const INPUT_BYTES: usize = 64 * 1024;
+
+/// Size of the first one of a connection, which many answers fit into: what nobody touches need not be had.
+pub const FIRST_INPUT_BYTES: usize = 16 * 1024;
 
 /// Content of a full STDIN record: two make a chunk of 64 KiB, where the largest possible record would leave one byte
 /// for a second.

@@ -14,21 +14,29 @@ use crate::record::{self, Kind};
 pub const MAX_BYTES: usize = 1024 * 1024;
 
 /// Appends the whole PARAMS stream with its ending empty record. `out` is untouched on [`Error::Variables`].
-pub fn write(out: &mut impl BufMut, variables: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Error> {
-    let bytes = variables.iter().fold(0_usize, |sum, (name, value)| {
+pub fn write(
+    out: &mut impl BufMut,
+    variables: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)],
+) -> Result<(), Error> {
+    let pairs = || {
+        variables
+            .iter()
+            .map(|(name, value)| (name.as_ref(), value.as_ref()))
+    };
+    let bytes = pairs().fold(0_usize, |sum, (name, value)| {
         sum.saturating_add(encoded_length(name, value))
     });
     if bytes > MAX_BYTES {
         return Err(Error::Variables { bytes });
     }
-    let mut pairs = Vec::with_capacity(bytes);
-    for (name, value) in variables {
-        write_length(&mut pairs, name.len());
-        write_length(&mut pairs, value.len());
-        pairs.put_slice(name);
-        pairs.put_slice(value);
+    let mut all = Vec::with_capacity(bytes);
+    for (name, value) in pairs() {
+        write_length(&mut all, name.len());
+        write_length(&mut all, value.len());
+        all.put_slice(name);
+        all.put_slice(value);
     }
-    record::write_stream(out, Kind::Params, &pairs);
+    record::write_stream(out, Kind::Params, &all);
     record::write_stream_end(out, Kind::Params);
     Ok(())
 }

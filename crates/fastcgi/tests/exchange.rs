@@ -213,7 +213,8 @@ fn an_early_end_spends_the_connection() {
 
 #[test]
 fn a_request_is_laid_out_as_the_specification_says() {
-    let variables = [(b"SCRIPT_FILENAME".to_vec(), b"/srv/index.php".to_vec())];
+    let name = b"SCRIPT_FILENAME".as_slice();
+    let variables = [(name.into(), b"/srv/index.php".as_slice().into())];
     let mut exchange = Exchange::new();
     exchange
         .begin(&Request {
@@ -273,7 +274,8 @@ fn the_body_must_have_its_declared_length() {
 #[test]
 fn too_large_variables_leave_the_connection_untouched() {
     let mut exchange = Exchange::new();
-    let variables = [(b"A".to_vec(), vec![0; galley_fastcgi::params::MAX_BYTES])];
+    let value = vec![0; galley_fastcgi::params::MAX_BYTES];
+    let variables = [(b"A".as_slice().into(), value.into())];
     let error = exchange
         .begin(&Request {
             variables: &variables,

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -111,7 +112,9 @@ fn binary() -> PathBuf {
         .expect("these tests need PHP-FPM: install the package php-fpm")
 }
 
-fn variables(method: &str, script: &Path, body_length: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
+type Variable = (Cow<'static, [u8]>, Cow<'static, [u8]>);
+
+fn variables(method: &str, script: &Path, body_length: u64) -> Vec<Variable> {
     [
         ("GATEWAY_INTERFACE", "CGI/1.1".to_owned()),
         ("SERVER_PROTOCOL", "HTTP/1.1".to_owned()),
@@ -122,7 +125,7 @@ fn variables(method: &str, script: &Path, body_length: u64) -> Vec<(Vec<u8>, Vec
         ("CONTENT_LENGTH", body_length.to_string()),
     ]
     .into_iter()
-    .map(|(name, value)| (name.as_bytes().to_vec(), value.into_bytes()))
+    .map(|(name, value)| (name.as_bytes().into(), value.into_bytes().into()))
     .collect()
 }
 

@@ -188,7 +188,8 @@ async fn writes_of<S>(ours: S, mut theirs: S, body: usize) -> Vec<usize>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let variables = [(b"SCRIPT_FILENAME".to_vec(), vec![b'x'; 900])];
+    let name = b"SCRIPT_FILENAME".as_slice();
+    let variables = [(name.into(), vec![b'x'; 900].into())];
     let mut connection = Connection::new(Noted {
         inner: ours,
         writes: Vec::new(),

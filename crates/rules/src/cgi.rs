@@ -5,6 +5,7 @@
 //! Answers are read strictly: a malformed line is an error, not a guess.
 //! Does not look for scripts and does not frame records.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -12,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::facts::Scheme;
 use crate::fields::{connection_tokens, is_hop_by_hop, is_plain_name};
-use crate::forward::{BodyLength, Client, UpstreamRequest};
+use crate::forward::{BodyLength, Client, UpstreamRequest, address_text};
 use crate::route;
 
 /// A script that exists.
@@ -40,88 +41,93 @@ pub struct Connection<'a> {
     pub server_address: Option<IpAddr>,
 }
 
+/// A variable: its name and what it says.
+pub type Variable<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
 /// The variables that PHP gets for a request.
 ///
 /// Source: RFC 3875 section 4.1, and what nginx adds and WordPress reads: `HTTPS`, `REQUEST_URI`, `DOCUMENT_ROOT`.
-pub fn variables(
-    request: &UpstreamRequest,
-    script: &Script,
+pub fn variables<'a>(
+    request: &'a UpstreamRequest,
+    script: &'a Script,
     connection: &Connection<'_>,
-) -> Vec<(Vec<u8>, Vec<u8>)> {
+) -> Vec<Variable<'a>> {
     let mut out = Vec::with_capacity(request.fields.len() + 28);
     request_variables(request, &mut out);
     script_variables(script, &mut out);
     let mut set =
-        |name: &str, value: String| out.push((name.as_bytes().to_vec(), value.into_bytes()));
-    set(
-        "REMOTE_ADDR",
-        connection.client.address.to_canonical().to_string(),
-    );
+        |name: &'static str, value: String| out.push((borrowed(name), value.into_bytes().into()));
+    set("REMOTE_ADDR", address_text(connection.client.address));
     // A proxy tells the address and seldom the port.
     if connection.client.port != 0 {
         set("REMOTE_PORT", connection.client.port.to_string());
     }
     if let Some(address) = connection.server_address {
-        set("SERVER_ADDR", address.to_canonical().to_string());
+        set("SERVER_ADDR", address_text(address));
     }
     field_variables(request, &mut out);
     out
 }
 
-fn request_variables(request: &UpstreamRequest, out: &mut Vec<(Vec<u8>, Vec<u8>)>) {
-    let mut set = |name: &str, value: &[u8]| out.push((name.as_bytes().to_vec(), value.to_vec()));
+fn borrowed(text: &str) -> Cow<'_, [u8]> {
+    Cow::Borrowed(text.as_bytes())
+}
+
+fn request_variables<'a>(request: &'a UpstreamRequest, out: &mut Vec<Variable<'a>>) {
+    let mut set = |name: &'static str, value: Cow<'a, [u8]>| out.push((borrowed(name), value));
     let query = request.query.as_deref().unwrap_or_default();
-    let mut uri = request.path.clone();
-    if request.query.is_some() {
-        uri.push(b'?');
-        uri.extend_from_slice(query);
-    }
+    let uri = if request.query.is_some() {
+        [&request.path, b"?".as_slice(), query].concat().into()
+    } else {
+        Cow::Borrowed(request.path.as_slice())
+    };
     let host = route::canonical_host(request.host.as_bytes()).unwrap_or_default();
     let port =
         route::named_port(request.host.as_bytes(), &host).unwrap_or(request.scheme.default_port());
 
-    set("GATEWAY_INTERFACE", b"CGI/1.1");
-    set("SERVER_SOFTWARE", SOFTWARE.as_bytes());
-    set("SERVER_PROTOCOL", b"HTTP/1.1");
-    set("SERVER_NAME", host.as_bytes());
-    set("SERVER_PORT", port.to_string().as_bytes());
-    set("REQUEST_METHOD", request.method.as_bytes());
-    set("REQUEST_SCHEME", request.scheme.as_str().as_bytes());
-    set("REQUEST_URI", &uri);
-    set("QUERY_STRING", query);
+    set("GATEWAY_INTERFACE", borrowed("CGI/1.1"));
+    set("SERVER_SOFTWARE", borrowed(SOFTWARE));
+    set("SERVER_PROTOCOL", borrowed("HTTP/1.1"));
+    set("SERVER_NAME", host.into_bytes().into());
+    set("SERVER_PORT", port.to_string().into_bytes().into());
+    set("REQUEST_METHOD", borrowed(&request.method));
+    set("REQUEST_SCHEME", borrowed(request.scheme.as_str()));
+    set("REQUEST_URI", uri);
+    set("QUERY_STRING", query.into());
     if request.scheme == Scheme::Https {
         // `is_ssl()` of WordPress looks at nothing else.
-        set("HTTPS", b"on");
+        set("HTTPS", borrowed("on"));
     }
     if let BodyLength::Known(length) = request.body_length {
-        set("CONTENT_LENGTH", length.to_string().as_bytes());
+        set("CONTENT_LENGTH", length.to_string().into_bytes().into());
     }
     if !request.host.is_empty() {
-        set("HTTP_HOST", request.host.as_bytes());
+        set("HTTP_HOST", borrowed(&request.host));
     }
 }
 
-fn script_variables(script: &Script, out: &mut Vec<(Vec<u8>, Vec<u8>)>) {
-    let mut set = |name: &str, value: &[u8]| out.push((name.as_bytes().to_vec(), value.to_vec()));
+fn script_variables<'a>(script: &'a Script, out: &mut Vec<Variable<'a>>) {
+    let mut set = |name: &'static str, value: Cow<'a, [u8]>| out.push((borrowed(name), value));
     // An empty PATH_INFO is left out: with a script that has a suffix it once made PHP-FPM write before its buffer
     // (CVE-2019-11043).
     let path_info = script.path_info.as_deref().filter(|info| !info.is_empty());
-    let mut document_uri = script.name.clone();
-    document_uri.extend_from_slice(path_info.unwrap_or_default());
+    let document_uri = path_info.map_or(Cow::Borrowed(script.name.as_slice()), |info| {
+        [&script.name, info].concat().into()
+    });
 
-    set("DOCUMENT_ROOT", &script.document_root);
-    set("DOCUMENT_URI", &document_uri);
-    set("SCRIPT_FILENAME", &script.filename);
-    set("SCRIPT_NAME", &script.name);
+    set("DOCUMENT_ROOT", script.document_root.as_slice().into());
+    set("DOCUMENT_URI", document_uri);
+    set("SCRIPT_FILENAME", script.filename.as_slice().into());
+    set("SCRIPT_NAME", script.name.as_slice().into());
     if let Some(info) = path_info {
-        set("PATH_INFO", info);
+        set("PATH_INFO", info.into());
     }
     // php-cgi refuses to run without it (`cgi.force_redirect`).
-    set("REDIRECT_STATUS", b"200");
+    set("REDIRECT_STATUS", borrowed("200"));
 }
 
 /// `HTTP_*`, with the lines of one field joined.
-fn field_variables(request: &UpstreamRequest, out: &mut Vec<(Vec<u8>, Vec<u8>)>) {
+fn field_variables<'a>(request: &'a UpstreamRequest, out: &mut Vec<Variable<'a>>) {
     let first = out.len();
     for (name, value) in &request.fields {
         if name == "x-lscache" {
@@ -136,10 +142,11 @@ fn field_variables(request: &UpstreamRequest, out: &mut Vec<(Vec<u8>, Vec<u8>)>)
             .skip(first)
             .find(|(known, _)| *known == variable);
         match earlier {
-            None => out.push((variable, value.as_bytes().to_vec())),
+            None => out.push((variable.into(), value.as_bytes().into())),
             // CONTENT_TYPE has one meaning only; the first counts.
             Some(_) if variable == b"CONTENT_TYPE" => {}
             Some((_, known)) => {
+                let known = known.to_mut();
                 known.extend_from_slice(if name == http::header::COOKIE {
                     b"; "
                 } else {
@@ -153,9 +160,9 @@ fn field_variables(request: &UpstreamRequest, out: &mut Vec<(Vec<u8>, Vec<u8>)>)
 
 /// `LiteSpeed`'s plugin takes a cache that it finds in `HTTP_X_LSCACHE` for one that fills in ESI. By these two it knows of a
 /// cache that does not, and leaves ESI alone whatever its settings say.
-fn push_lscache(value: &HeaderValue, out: &mut Vec<(Vec<u8>, Vec<u8>)>) {
-    out.push((b"X-LSCACHE".to_vec(), value.as_bytes().to_vec()));
-    out.push((b"LSWS_EDITION".to_vec(), b"Openlitespeed (Galley)".to_vec()));
+fn push_lscache<'a>(value: &'a HeaderValue, out: &mut Vec<Variable<'a>>) {
+    out.push((borrowed("X-LSCACHE"), value.as_bytes().into()));
+    out.push((borrowed("LSWS_EDITION"), borrowed("Openlitespeed (Galley)")));
 }
 
 /// The variable of a field, if it may have one.

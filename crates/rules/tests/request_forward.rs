@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use galley_rules::cgi::{self, BadCgiHead, Connection, Script};
@@ -69,7 +70,7 @@ fn script() -> Script {
 }
 
 fn variables(request: &UpstreamRequest, script: &Script) -> Vec<(String, String)> {
-    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let text = |bytes: Cow<'_, [u8]>| String::from_utf8(bytes.into_owned()).unwrap();
     let server: IpAddr = "192.0.2.1".parse().unwrap();
     let connection = Connection {
         client: client(),

@@ -92,6 +92,9 @@ fn php(request: &UpstreamRequest) -> Vec<(Vec<u8>, Vec<u8>)> {
             server_address: None,
         },
     )
+    .into_iter()
+    .map(|(name, value)| (name.into_owned(), value.into_owned()))
+    .collect()
 }
 
 fn paths() -> impl Strategy<Value = String> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use galley_config::PhpAddress;
 use galley_fastcgi::{Connection, Event, NoBody, Request};
+use galley_rules::cgi::Variable;
 use galley_rules::extensions::{self, Missing};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -48,7 +49,7 @@ async fn exchange(ask: &Ask) -> Result<Value, String> {
         .map_err(|e| format!("no script can be written to the temporary folder: {e}"))?;
     let filename = script.path().as_os_str().as_encoded_bytes();
     let root = ask.root.as_os_str().as_encoded_bytes();
-    let variables: Vec<(Vec<u8>, Vec<u8>)> = [
+    let variables: Vec<Variable<'_>> = [
         ("GALLEY_DOCTOR", b"1".as_slice()),
         ("SCRIPT_FILENAME", filename),
         ("SCRIPT_NAME", b"/galley-doctor.php"),
@@ -65,7 +66,7 @@ async fn exchange(ask: &Ask) -> Result<Value, String> {
         ("REMOTE_ADDR", b"127.0.0.1"),
     ]
     .into_iter()
-    .map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec()))
+    .map(|(name, value)| (name.as_bytes().into(), value.into()))
     .collect();
     let answer = match &ask.address {
         PhpAddress::Unix(path) => run(UnixStream::connect(path).await, &variables).await?,
@@ -90,7 +91,7 @@ async fn exchange(ask: &Ask) -> Result<Value, String> {
 
 async fn run(
     stream: std::io::Result<impl AsyncRead + AsyncWrite + Unpin>,
-    variables: &[(Vec<u8>, Vec<u8>)],
+    variables: &[Variable<'_>],
 ) -> Result<Vec<u8>, String> {
     let broken = |e: galley_fastcgi::Error| format!("PHP's answer broke off: {e}");
     let stream = stream.map_err(|e| format!("PHP cannot be reached: {e}"))?;

@@ -31,7 +31,7 @@ async fn ask(socket: &Path, page: &str) -> Option<Vec<u8>> {
         ("SCRIPT_FILENAME", page),
         ("QUERY_STRING", "json&full"),
     ]
-    .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+    .map(|(name, value)| (name.as_bytes().into(), value.as_bytes().into()));
     let mut connection = Connection::new(UnixStream::connect(socket).await.ok()?);
     let request = Request {
         variables: &variables,

@@ -97,7 +97,7 @@ async fn run(socket: &Path, script: &Path) -> (String, Connection<UnixStream>) {
         ("SCRIPT_NAME", "/script.php"),
         ("SCRIPT_FILENAME", script.to_str().unwrap()),
     ]
-    .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+    .map(|(name, value)| (name.as_bytes().into(), value.as_bytes().into()));
     let mut connection = Connection::new(UnixStream::connect(socket).await.unwrap());
     connection
         .send(&Request {

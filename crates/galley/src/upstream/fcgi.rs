@@ -11,7 +11,6 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -22,12 +21,10 @@ use galley_fastcgi::{BodySource, Connection, EndStatus, Error, Event, ProtocolSt
 use galley_rules::cgi;
 use galley_store::fill::Failure;
 use http::{HeaderMap, StatusCode};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 use super::breaker::Breaker;
-use super::resolve::Name;
+use super::stream::{Place, Stream};
 use super::{Ask, Broken, End, Gauge, Incoming, IncomingBody, Instant, PoolSpec, Retry, Standing};
 use crate::body::BodyReader;
 
@@ -134,7 +131,7 @@ impl Connections {
         }
     }
 
-    async fn begin(&self, request: &Request<'_>) -> Result<Connection<Socket>, Broken> {
+    async fn begin(&self, request: &Request<'_>) -> Result<Connection<Stream>, Broken> {
         let mut fresh = self.connect().await.map_err(|failure| Broken {
             failure,
             retry: Retry::Never,
@@ -151,12 +148,12 @@ impl Connections {
 
     /// Connects, trying again for a moment: an application that restarts is away for less than a second, and a full listen
     /// queue of a unix socket answers at once instead of making us wait.
-    async fn connect(&self) -> Result<Connection<Socket>, Failure> {
+    async fn connect(&self) -> Result<Connection<Stream>, Failure> {
         let attempts = async {
             let mut refused = 0;
             loop {
-                let error = match Socket::connect(&self.place, self.connect_timeout).await {
-                    Ok(socket) => return Ok(Connection::new(socket)),
+                let error = match Stream::connect(&self.place, self.connect_timeout).await {
+                    Ok(stream) => return Ok(Connection::new(stream)),
                     Err(error) => error,
                 };
                 let queue_full = error.kind() == io::ErrorKind::WouldBlock;
@@ -175,7 +172,7 @@ impl Connections {
 
 /// The answer under way.
 pub(super) struct Reading {
-    connection: Option<Connection<Socket>>,
+    connection: Option<Connection<Stream>>,
     body: Source,
     splitter: Splitter,
     first: Bytes,
@@ -268,7 +265,7 @@ impl Reading {
 
 /// Waits until the worker has done what it does after its answer: it closes the connection then.
 async fn released(
-    connection: Option<Connection<Socket>>,
+    connection: Option<Connection<Stream>>,
     patience: Duration,
 ) -> Result<Option<Bytes>, Failure> {
     if let Some(connection) = connection {
@@ -332,96 +329,6 @@ struct Source(BodyReader);
 impl BodySource for Source {
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         self.0.poll_chunk(cx)
-    }
-}
-
-/// An [`Address`] that remembers what its name means.
-enum Place {
-    Unix(PathBuf),
-    Tcp(Name),
-}
-
-impl Place {
-    fn of(address: Address) -> Self {
-        match address {
-            Address::Unix(path) => Self::Unix(path),
-            Address::Tcp(address) => {
-                // Checked when the configuration was read; port 0 is nobody's.
-                let (host, port) = address.rsplit_once(':').unwrap_or((&address, ""));
-                Self::Tcp(Name::new(host, port.parse().unwrap_or_default()))
-            }
-        }
-    }
-}
-
-/// A stream of either kind.
-enum Socket {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-}
-
-impl Socket {
-    async fn connect(place: &Place, patience: Duration) -> io::Result<Self> {
-        match place {
-            Place::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
-            Place::Tcp(name) => {
-                let stream = name.connect(patience).await?;
-                stream.set_nodelay(true)?;
-                Ok(Self::Tcp(stream))
-            }
-        }
-    }
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
-            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
-            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
     }
 }
 

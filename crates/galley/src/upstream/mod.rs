@@ -20,6 +20,7 @@ mod queue;
 mod resolve;
 mod room;
 mod spec;
+mod stream;
 pub mod switch;
 
 use std::net::IpAddr;

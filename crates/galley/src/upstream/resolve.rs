@@ -5,10 +5,12 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 /// One upstream's name with what it meant the last time.
@@ -16,6 +18,8 @@ pub(super) struct Name {
     host: String,
     port: u16,
     known: RefCell<Vec<SocketAddr>>,
+    /// Held by each look-up until it has ended, which may be long after anybody waited for it.
+    under_way: Arc<()>,
 }
 
 impl Name {
@@ -25,6 +29,7 @@ impl Name {
             host: host.to_owned(),
             port,
             known: RefCell::default(),
+            under_way: Arc::default(),
         }
     }
 
@@ -35,14 +40,30 @@ impl Name {
 
     /// A connection to one of its addresses. The look-up may take half of `patience`; the caller sees to the whole.
     pub(super) async fn connect(&self, patience: Duration) -> io::Result<TcpStream> {
-        let look_up = tokio::net::lookup_host((self.host.as_str(), self.port));
-        let found = timeout(patience / 2, look_up).await;
-        let found = match found {
-            Ok(Ok(found)) => Ok(found.take(MOST_KNOWN).collect()),
-            Ok(Err(cause)) => Err(cause),
+        if let Ok(address) = self.host.parse() {
+            return TcpStream::connect(SocketAddr::new(address, self.port)).await;
+        }
+        let found = match timeout(patience / 2, self.look_up()).await {
+            Ok(found) => found,
             Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),
         };
         TcpStream::connect(self.meant(found)?.as_slice()).await
+    }
+
+    /// What the name means now. A look-up takes a helper thread, of which those that hang leave enough for files.
+    async fn look_up(&self) -> io::Result<Vec<SocketAddr>> {
+        let is_known = !self.known.borrow().is_empty();
+        if is_known && Arc::strong_count(&self.under_way) > MOST_LOOK_UPS {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let under_way = Arc::clone(&self.under_way);
+        let wanted = (self.host.clone(), self.port);
+        let looked = spawn_blocking(move || {
+            let found = wanted.to_socket_addrs();
+            drop(under_way);
+            found.map(|found| found.take(MOST_KNOWN).collect())
+        });
+        looked.await.map_err(io::Error::other)?
     }
 
     /// What was found, or else what was known.
@@ -66,6 +87,9 @@ impl Name {
 /// Addresses of one name.
 const MOST_KNOWN: usize = 16;
 
+/// Look-ups of one name at one time, once it is known. With as many as this hanging, its servers do not answer.
+const MOST_LOOK_UPS: usize = 8;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +109,24 @@ mod tests {
         assert_eq!(name.meant(Ok(Vec::new())).unwrap(), [one]);
         assert_eq!(name.meant(Ok(vec![other])).unwrap(), [other], "it moved");
         assert_eq!(name.meant(gone()).unwrap(), [other]);
+    }
+
+    #[tokio::test]
+    async fn look_ups_that_hang_leave_helpers_to_others() {
+        let name = Name::new("nobody.invalid", 80);
+        let hang: Vec<_> = (0..MOST_LOOK_UPS)
+            .map(|_| Arc::clone(&name.under_way))
+            .collect();
+        // Nothing is known yet, so there is nothing better than to ask.
+        let asked = name.look_up().await.unwrap_err();
+        assert_ne!(asked.kind(), io::ErrorKind::TimedOut);
+        name.meant(Ok(vec!["192.0.2.1:80".parse().unwrap()]))
+            .unwrap();
+        let known = name.look_up().await.unwrap_err();
+        assert_eq!(known.kind(), io::ErrorKind::TimedOut);
+        drop(hang);
+        let again = name.look_up().await.unwrap_err();
+        assert_ne!(again.kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test]

@@ -1,0 +1,160 @@
+//! Streams to FastCGI applications: a socket in the file system, or TCP.
+//!
+//! A socket in the file system is connected at once or not at all, and takes a usual request at once. So the runtime hears of it
+//! only when the request has left: it would first have to say that the socket can be written to, in a turn of its own.
+
+use std::io::{self, IoSlice, Write};
+use std::net::Shutdown;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream as NewStream;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+use super::fcgi::Address;
+use super::resolve::Name;
+
+/// An [`Address`] that remembers what its name means.
+pub(super) enum Place {
+    Unix(PathBuf),
+    Tcp(Name),
+}
+
+impl Place {
+    pub(super) fn of(address: Address) -> Self {
+        match address {
+            Address::Unix(path) => Self::Unix(path),
+            Address::Tcp(address) => {
+                // Checked when the configuration was read; port 0 is nobody's.
+                let (host, port) = address.rsplit_once(':').unwrap_or((&address, ""));
+                Self::Tcp(Name::new(host, port.parse().unwrap_or_default()))
+            }
+        }
+    }
+}
+
+/// A stream of either kind.
+pub(super) enum Stream {
+    /// A socket in the file system that the runtime does not know of yet.
+    New(NewStream),
+    Unix(UnixStream),
+    Tcp(TcpStream),
+    /// The runtime would not have it.
+    Lost,
+}
+
+impl Stream {
+    /// Connects. [`io::ErrorKind::WouldBlock`]: a socket in the file system whose application has a full queue; nothing was
+    /// waited for.
+    pub(super) async fn connect(place: &Place, patience: Duration) -> io::Result<Self> {
+        match place {
+            Place::Unix(path) => connect_now(path).map(Self::New),
+            Place::Tcp(name) => {
+                let stream = name.connect(patience).await?;
+                stream.set_nodelay(true)?;
+                Ok(Self::Tcp(stream))
+            }
+        }
+    }
+
+    /// From now on it can be waited for.
+    fn register(&mut self) -> io::Result<()> {
+        if !matches!(self, Self::New(_)) {
+            return Ok(());
+        }
+        if let Self::New(stream) = std::mem::replace(self, Self::Lost) {
+            *self = Self::Unix(UnixStream::from_std(stream)?);
+        }
+        Ok(())
+    }
+
+    /// A first write, which does not wait; `None`: there is to be waited.
+    fn write_now(&mut self, slices: &[IoSlice<'_>]) -> Option<io::Result<usize>> {
+        let Self::New(stream) = self else { return None };
+        match stream.write_vectored(slices) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.register().err().map(Err)
+            }
+            written => Some(written),
+        }
+    }
+}
+
+fn connect_now(path: &Path) -> io::Result<NewStream> {
+    let address = match path.as_os_str().as_bytes() {
+        [0, name @ ..] => SocketAddrUnix::new_abstract_name(name)?,
+        _ => SocketAddrUnix::new(path)?,
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &address)?;
+    Ok(socket.into())
+}
+
+fn lost() -> io::Error {
+    io::ErrorKind::NotConnected.into()
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let stream = self.get_mut();
+        stream.register()?;
+        match stream {
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::New(_) | Self::Lost => Poll::Ready(Err(lost())),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(buf)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let stream = self.get_mut();
+        if let Some(written) = stream.write_now(slices) {
+            return Poll::Ready(written);
+        }
+        match stream {
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::New(_) | Self::Lost => Poll::Ready(Err(lost())),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::New(stream) => Poll::Ready(stream.shutdown(Shutdown::Write)),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Lost => Poll::Ready(Err(lost())),
+        }
+    }
+}
