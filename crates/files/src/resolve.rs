@@ -22,7 +22,7 @@ use crate::deny::{self, ScriptName};
 use crate::htaccess::{self, Access, Rules, Subject};
 use crate::path::RelPath;
 use crate::root::Options;
-use crate::tree::{Node, Tree};
+use crate::tree::{Located, Node, Tree};
 
 /// What a path means.
 #[derive(Debug)]
@@ -86,6 +86,9 @@ enum Target {
     Outside,
     /// There, but not for us: a device, or no permission.
     Closed,
+    /// A directory without an index.
+    Bare,
+    /// No such directory, and no file that was asked for as one.
     Nothing,
 }
 
@@ -143,8 +146,10 @@ impl<'t> Look<'t> {
             return htaccess::rules_of(self.tree, relative, self.now);
         };
         let held = self.tree.shelf.held(relative, self.now);
-        if held.is_none() {
-            in_memory.set(false);
+        if held.is_none() && in_memory.get() {
+            // What is no directory has no rules, and is not held; see [`Shelf`](htaccess::Shelf).
+            let node = self.tree.look_cached(relative);
+            in_memory.set(matches!(node, Some(Node::Absent | Node::Regular(_))));
         }
         held
     }
@@ -196,10 +201,15 @@ impl<'t> Look<'t> {
             Target::File(at, _) => at.text() != path.text(),
             Target::Script { at, .. } => self.options.php && at.text() != path.text(),
             Target::Directory => true,
-            Target::Outside | Target::Closed | Target::Nothing => self.options.php,
+            Target::Outside | Target::Closed | Target::Bare | Target::Nothing => self.options.php,
         };
         if is_judged_here {
-            match self.access(path, Subject::Requested) {
+            // What has just been looked for and is not there is no directory with rules either.
+            let most = match &target {
+                Target::Nothing => path.len().saturating_sub(1),
+                _ => path.len(),
+            };
+            match self.access_within(path, most, Subject::Requested) {
                 Access::Public => {}
                 Access::Unchecked if !self.options.php => return Some(Found::Missing),
                 Access::Unchecked | Access::Denied => return Some(Found::Denied),
@@ -215,7 +225,7 @@ impl<'t> Look<'t> {
             Target::Directory => Some(Found::Redirect(with_slash(path))),
             Target::Outside => Some(Found::Missing),
             Target::Closed => Some(Found::Denied),
-            Target::Nothing => None,
+            Target::Bare | Target::Nothing => None,
         }
     }
 
@@ -281,17 +291,30 @@ impl<'t> Look<'t> {
                 (true, ScriptName::No | ScriptName::Never) => Target::File(at, located.real),
             };
         }
-        Target::Nothing
+        Target::Bare
     }
 
     fn front_controller(&self) -> Found {
         let at = RelPath::from_relative(b"index.php");
-        match at.map(|at| (self.node(at.text()), at)) {
+        match at.map(|at| (self.front_node(at.text()), at)) {
             Some((Node::Regular(located), at)) if self.options.php => {
                 self.script(&at, located.real.as_deref(), None)
             }
             _ => Found::Missing,
         }
+    }
+
+    /// What the front controller's name means. In a look that must not wait, what was seen within the last second holds, as of
+    /// the `.htaccess` files: nearly each page that is not stored needs it.
+    fn front_node(&self, relative: &[u8]) -> Node {
+        if self.in_memory.is_some() && self.tree.front.is_recent(self.now) {
+            return Node::Regular(Located { real: None });
+        }
+        let node = self.node(relative);
+        if matches!(node, Node::Regular(Located { real: None })) {
+            self.tree.front.note(self.now);
+        }
+        node
     }
 
     fn script(&self, at: &RelPath, real: Option<&[u8]>, path_info: Option<Vec<u8>>) -> Found {
@@ -386,6 +409,11 @@ impl<'t> Look<'t> {
             Subject::Requested => path.len(),
             Subject::File | Subject::Script => path.len().saturating_sub(1),
         };
+        self.access_within(path, most, subject)
+    }
+
+    /// The same; no more than the first `most` segments may be directories.
+    fn access_within(&self, path: &RelPath, most: usize, subject: Subject) -> Access {
         let chain: Vec<Arc<_>> = (0..=most)
             .map_while(|depth| self.rules(path.first(depth)))
             .collect();

@@ -14,11 +14,14 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
 use crate::htaccess::Shelf;
+use crate::root::RECHECK;
 
 /// One opened root with what has been learnt about its directories; replaced whole when the root
 /// is.
@@ -36,6 +39,24 @@ pub(crate) struct Tree {
     uncached: AtomicBool,
     /// The `.htaccess` files read so far.
     pub(crate) shelf: Shelf,
+    /// The front controller, seen as a regular file behind no link.
+    pub(crate) front: Seen,
+}
+
+/// When something was last seen.
+#[derive(Default)]
+pub(crate) struct Seen(Mutex<Option<Instant>>);
+
+impl Seen {
+    pub(crate) fn note(&self, now: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+    }
+
+    /// Whether that is less than a second ago.
+    pub(crate) fn is_recent(&self, now: Instant) -> bool {
+        let seen = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.is_some_and(|seen| now.saturating_duration_since(seen) < RECHECK)
+    }
 }
 
 /// What a path below the root names.
@@ -79,6 +100,7 @@ impl Tree {
             stepwise: AtomicBool::new(false),
             uncached: AtomicBool::new(false),
             shelf: Shelf::default(),
+            front: Seen::default(),
         })
     }
 

@@ -6,6 +6,8 @@ use std::os::unix::fs::symlink;
 use crate::site::{self, MULTISITE, PHP, STATIC, Site};
 use galley_files::Found;
 use galley_rules::encoding::Coding;
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
 
 /// The files of a WordPress, as far as they matter here.
 const WORDPRESS: &[(&str, &str)] = &[
@@ -486,4 +488,44 @@ fn scripts_are_known_without_the_disk_and_nothing_else_is() {
     let elsewhere = site.root(STATIC);
     elsewhere.resolve(b"/a/post/");
     assert_eq!(elsewhere.resolve_script(b"/a/post/"), None);
+}
+
+/// A page's path names nothing on the disk. Where the kernel remembers that, no helper thread is needed to know its script.
+#[test]
+fn pages_that_are_no_directories_are_known_without_the_disk() {
+    let site = Site::new(WORDPRESS);
+    let root = site.root(PHP);
+    let is_remembered = |name: &str| {
+        let at = std::fs::File::open(site.path()).unwrap();
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let found = openat2(at, name, flags, Mode::empty(), ResolveFlags::CACHED);
+        found.err() == Some(Errno::NOENT)
+    };
+    for (path, name) in [("/hello/", "hello"), ("/2026/05/post/", "2026")] {
+        // The kernel may have to look again at any moment, so not each look needs to be a short one.
+        let mut looks = (0..1000).map(|_| {
+            let Found::Script(script) = root.resolve(path.as_bytes()) else {
+                panic!("{path} is no script");
+            };
+            let is_remembered = is_remembered(name);
+            let known = root.resolve_script(path.as_bytes());
+            assert!(known.iter().all(|known| *known == script), "{path}");
+            (is_remembered, known.is_some())
+        });
+        let known = looks.find(|(is_remembered, is_known)| !is_remembered || *is_known);
+        assert!(known.is_some(), "{path}");
+    }
+}
+
+/// The front controller is looked at once in a second where it answers for pages; the long look sees its end at once.
+#[test]
+fn a_front_controller_that_has_gone_answers_for_a_second_at_most() {
+    let site = Site::new(WORDPRESS);
+    let root = site.root(PHP);
+    root.resolve(b"/hello/");
+    std::fs::remove_file(site.path().join("index.php")).unwrap();
+    assert_eq!(site::word(root.resolve(b"/hello/")), "missing");
+    while root.resolve_script(b"/hello/").is_some() {
+        std::thread::yield_now();
+    }
 }
