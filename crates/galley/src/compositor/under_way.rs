@@ -94,7 +94,7 @@ mod tests {
             .into();
         let (page, key) = (Some(b"page".as_slice()), Key::new(b"page"));
         assert!(!handle.turns_away(0, crawl, page), "there is room");
-        gauge.shut_for(Some(crawl));
+        gauge.shut_for(Some(crawl), &[]);
         assert!(handle.turns_away(0, crawl, page));
         assert!(handle.turns_away(0, crawl, None));
         assert!(!handle.turns_away(0, other, page));
@@ -104,9 +104,11 @@ mod tests {
         assert!(handle.turns_away(0, crawl, None));
         handle.under_way.lands(&key);
         assert!(handle.turns_away(0, crawl, page));
-        gauge.shut_for(None);
+        gauge.shut_for(None, &[Class::Crawler]);
+        assert!(handle.turns_away(0, other, page), "nobody of the class");
+        gauge.shut_for(None, &[Class::Visitor]);
         assert!(!handle.turns_away(0, crawl, page));
         let of_crawlers = gauge.classes().find(|of| of.class == Class::Crawler);
-        assert_eq!(of_crawlers.unwrap().turned_away, 4);
+        assert_eq!(of_crawlers.unwrap().turned_away, 5);
     }
 }

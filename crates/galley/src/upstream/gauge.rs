@@ -3,7 +3,7 @@
 //! Written by the compositor's thread, but for counts of those whom a front core turned away; read by any. Each number is right by itself; together they may be of two moments.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use galley_rules::class::Class;
 
@@ -29,6 +29,8 @@ pub struct Gauge {
     classes: Vec<(AtomicU64, AtomicU64)>,
     /// The mark of whom the queue has no room for, [`NOBODY`] if it has.
     shut: AtomicU64,
+    /// A bit for each class of which it has no room for anybody, in the order of [`Class::ALL`].
+    shut_classes: AtomicU8,
     /// Seeds the marks, so that nobody can choose an address with the mark of another.
     marks: RandomState,
     /// Requests that moved to another line.
@@ -94,6 +96,7 @@ impl Gauge {
             retry_after_s: AtomicU32::new(1),
             classes: Class::ALL.iter().map(|_| Default::default()).collect(),
             shut: AtomicU64::new(NOBODY),
+            shut_classes: AtomicU8::new(0),
             marks: RandomState::new(),
             hurried: AtomicU64::new(0),
             servers,
@@ -134,14 +137,20 @@ impl Gauge {
             .clamp(1, LONGEST_RETRY_S)
     }
 
-    /// Whether the queue has no room for one more request of `who` at this moment. Of several who get none it knows the last.
+    /// Whether the queue has no room for one more request of `who` at this moment: for nobody of that class, or not for this
+    /// client. Of several clients who get none it knows the last.
     pub fn is_shut_for(&self, who: Who) -> bool {
+        if self.shut_classes.load(Ordering::Relaxed) & bit(who.class) != 0 {
+            return true;
+        }
         let shut = self.shut.load(Ordering::Relaxed);
         shut != NOBODY && shut == self.mark(who)
     }
 
-    /// Notes for whom the queue has no room.
-    pub(crate) fn shut_for(&self, who: Option<Who>) {
+    /// Notes for whom the queue has no room: a client, and everybody of some classes.
+    pub(crate) fn shut_for(&self, who: Option<Who>, classes: &[Class]) {
+        let bits = classes.iter().fold(0, |bits, class| bits | bit(*class));
+        self.shut_classes.store(bits, Ordering::Relaxed);
         let mark = who.map_or(NOBODY, |who| self.mark(who));
         self.shut.store(mark, Ordering::Relaxed);
     }
@@ -230,6 +239,14 @@ impl ServerGauge {
         self.is_paused.store(false, Ordering::Relaxed);
     }
 }
+
+/// Its place among the classes, as a bit.
+fn bit(class: Class) -> u8 {
+    let at = Class::ALL.iter().position(|one| *one == class);
+    at.map_or(0, |at| 1 << at)
+}
+
+const _: () = assert!(Class::ALL.len() <= 8);
 
 /// The mark that no client has.
 const NOBODY: u64 = 0;

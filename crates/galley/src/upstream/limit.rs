@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use galley_rules::class::Class;
 use galley_store::fill::Failure;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -294,10 +295,12 @@ impl Shared {
         let limit = state.adaptive.limit();
         self.gauge.set_places(limit, self.spec.most());
         let newest = state.newest.filter(|who| state.queue.is_shut_for(*who));
-        if newest.is_some() {
+        let is_shut = |class: &Class| state.queue.is_shut_for_all(*class);
+        let classes: Vec<Class> = Class::ALL.iter().copied().filter(is_shut).collect();
+        if newest.is_some() || !classes.is_empty() {
             self.gauge.set_retry_after(state.waits_s());
         }
-        self.gauge.shut_for(newest);
+        self.gauge.shut_for(newest, &classes);
     }
 }
 

@@ -118,6 +118,11 @@ impl<T> Queue<T> {
         self.waiting.len() >= self.most && self.victim(who).is_none()
     }
 
+    /// Whether one more request of a class would be refused whoever sends it: of one who has nothing in the queue, even.
+    pub(super) fn is_shut_for_all(&self, class: Class) -> bool {
+        self.waiting.len() >= self.most && self.victim_of(class, 0).is_none()
+    }
+
     /// Takes a request out; `None` where it is not in here any more.
     pub(super) fn leave(&mut self, ticket: Ticket) -> Option<(Who, T)> {
         let (who, waker) = self.waiting.remove(&ticket)?;
@@ -204,12 +209,19 @@ impl<T> Queue<T> {
         line.joined(who.client, ticket);
     }
 
-    /// Who has to leave so that `who` may come: the newest of the client with most requests, in the class that is furthest
-    /// above its share if that is further than `who`'s with it. `None` where nobody has more than `who` would have.
+    /// Who has to leave so that `who` may come.
     fn victim(&self, who: Who) -> Option<Ticket> {
+        let line = self.line_ref(who.class)?;
+        self.victim_of(who.class, line.waiting_of(who.client))
+    }
+
+    /// Who has to leave for one more of a client of `class` with `waiting` requests: the newest of the client with most, in the
+    /// class that is furthest above its share if that is further than this one with it. `None` where nobody has more than it
+    /// would have.
+    fn victim_of(&self, class: Class, waiting: usize) -> Option<Ticket> {
         // How much of its share a class has taken. Both factors are small.
         let load = |class: Class, waiting: usize| waiting as u64 * (STRIDE / class.share());
-        let own = load(who.class, self.len_of(who.class) + 1);
+        let own = load(class, self.len_of(class) + 1);
         let fullest = self
             .lines
             .iter()
@@ -218,8 +230,8 @@ impl<T> Queue<T> {
         let line = match fullest {
             Some(line) => line,
             None => self
-                .line_ref(who.class)
-                .filter(|line| line.most() > line.waiting_of(who.client) + 1)?,
+                .line_ref(class)
+                .filter(|line| line.most() > waiting + 1)?,
         };
         let (_, client) = line.longest.last()?;
         let held = Who {

@@ -232,6 +232,29 @@ async fn whom_the_queue_has_no_room_for_is_known_outside() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_queue_of_many_clients_is_known_outside_to_be_shut_for_all_of_their_class() {
+    let limit = limit(1, 2);
+    let taken = enter(&limit, 1).await;
+    let is_shut = |who| limit.0.gauge.is_shut_for(who);
+    let editor = Who {
+        class: Class::Editor,
+        client: Network::V4(9),
+    };
+    let (first, second, ()) = tokio::join!(enter(&limit, 1), enter(&limit, 2), async {
+        for newcomer in 1..5 {
+            assert!(is_shut(visitor(newcomer)), "each has one: {newcomer}");
+        }
+        assert!(!is_shut(editor), "visitors would give way to him");
+        let refused = enter(&limit, 3).await;
+        assert!(refused.is_err(), "as the queue itself says");
+        drop(taken);
+        assert!(!is_shut(visitor(3)), "one of the two has left the queue");
+    });
+    assert!(first.is_ok() && second.is_err(), "the second waits in vain");
+    assert!(!is_shut(visitor(3)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_is_hurried_on_is_served_in_the_other_name() {
     let limit = limit(1, 100);
     let taken = enter(&limit, 1).await;

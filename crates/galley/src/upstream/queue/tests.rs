@@ -207,7 +207,14 @@ proptest! {
         let mut waiting: BTreeMap<u64, Ticket> = BTreeMap::new();
         for (number, step) in (0_u64..).zip(steps) {
             match step {
-                Step::Join(class, client) => match queue.join(who(Class::ALL[class], client), number) {
+                Step::Join(class, client) => {
+                  let class = Class::ALL[class];
+                  let (is_shut, is_shut_for_all) = (queue.is_shut_for(who(class, client)), queue.is_shut_for_all(class));
+                  prop_assert!(is_shut || !is_shut_for_all);
+                  prop_assert_eq!(queue.is_shut_for(who(class, 1_000)), is_shut_for_all, "of who has nothing in it");
+                  let joined = queue.join(who(class, client), number);
+                  prop_assert_eq!(matches!(joined, Joined::Refused), is_shut);
+                  match joined {
                     Joined::Waits(ticket) => {
                         prop_assert!(waiting.len() < most);
                         waiting.insert(number, ticket);
@@ -217,7 +224,8 @@ proptest! {
                         waiting.insert(number, ticket);
                     }
                     Joined::Refused => prop_assert_eq!(waiting.len(), most),
-                },
+                  }
+                }
                 Step::Leave(at) if !waiting.is_empty() => {
                     let number = *waiting.keys().nth(at % waiting.len()).unwrap();
                     let ticket = waiting.remove(&number).unwrap();
