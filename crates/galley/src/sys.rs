@@ -4,6 +4,7 @@
 
 pub mod account;
 pub mod packets;
+mod pages;
 pub mod privileges;
 pub mod sandbox;
 pub mod sockets;
@@ -19,6 +20,8 @@ use std::time::Duration;
 
 use rustix::ioctl::{Getter, Opcode, ioctl};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+pub use pages::use_small_pages;
 
 /// Raises the soft limit of open descriptors to the hard one and returns it.
 ///
@@ -103,6 +106,11 @@ fn running_of(loadavg: &str) -> Option<usize> {
     let field = loadavg.split_ascii_whitespace().nth(3)?;
     field.split('/').next()?.parse().ok()
 }
+
+/// Helper threads that the runtime of a core may have for files: more than disks have use for. A thread that answers interrupts
+/// the helper that has just woken it, so that this one is not yet free when it has the next piece to write, and the runtime begins
+/// another: without a limit eight slow readers made three hundred of them on a busy machine, and the kernel ended Galley.
+pub const HELPERS: usize = 64;
 
 /// How many cores this process may use (cgroup quotas counted).
 pub fn cores() -> usize {

@@ -17,7 +17,7 @@ mod sweep;
 mod tls;
 mod upkeep;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -169,6 +169,9 @@ pub enum StartError {
 
 /// Runs the server until it is told to end. `tell` gets one line per listener, for people and scripts.
 pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
+    if galley_config::memory(Path::new("/")).is_some_and(|bytes| bytes <= SMALL_MACHINE) {
+        sys::use_small_pages();
+    }
     let clock = Clock::start();
     let share = Share::new(config, sys::raise_descriptor_limit());
     let doors = Doors::bind(config, share.cores)?;
@@ -381,6 +384,9 @@ pub type Compositors = Vec<compositor::Handle>;
 
 /// Descriptors that are not for clients: files, upstreams, logs.
 const RESERVED_DESCRIPTORS: usize = 256;
+
+/// Bytes of memory up to which it goes before speed.
+const SMALL_MACHINE: u64 = 1 << 30;
 
 /// How long what is waiting for the disk may take at the end.
 const DISK_PATIENCE: Duration = Duration::from_secs(5);

@@ -245,7 +245,13 @@ pub fn start(
                 fetches: RefCell::new(HashMap::new()),
                 failed: RefCell::new(HashMap::new()),
             });
-            LocalSet::new().block_on(&runtime, work(desk, incoming));
+            // As a task among the others: what a `LocalSet` blocks on is polled at each turn.
+            let work = async { tokio::task::spawn_local(work(desk, incoming)).await };
+            if let Err(failed) = LocalSet::new().block_on(&runtime, work)
+                && failed.is_panic()
+            {
+                std::panic::resume_unwind(failed.into_panic());
+            }
         })?;
     Ok((handle, thread))
 }

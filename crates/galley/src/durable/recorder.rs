@@ -102,9 +102,13 @@ impl Recorder {
         let State::Holding(head, chunks) = std::mem::replace(&mut self.state, State::Off) else {
             return;
         };
-        let (steps, taken) = mpsc::channel(STEPS_AHEAD);
         let shelf = Arc::clone(&head.shelved.shelf);
+        let Ok(recorder) = Arc::clone(&shelf.recorders).try_acquire_owned() else {
+            return shelf.count_written(false);
+        };
+        let (steps, taken) = mpsc::channel(STEPS_AHEAD);
         let writing = spawn_blocking(move || {
+            let _recorder = recorder;
             let outcome = write(&shelf, &head, taken);
             shelf.count_written(outcome.is_ok());
             outcome

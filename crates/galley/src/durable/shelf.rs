@@ -32,6 +32,8 @@ pub struct Shelf {
     turns: [Mutex<()>; TURNS],
     /// Helper threads that may read at one time.
     readers: Arc<Semaphore>,
+    /// Helper threads that may each write a page that is being composed, for as long as that takes.
+    pub(super) recorders: Arc<Semaphore>,
     /// The tick until which the disk is not asked: it took too long.
     rests_until: AtomicU64,
     counts: Counts,
@@ -72,6 +74,7 @@ impl Shelf {
             queue: Queue::default(),
             turns: std::array::from_fn(|_| Mutex::new(())),
             readers: Arc::new(Semaphore::new(READERS)),
+            recorders: Arc::new(Semaphore::new(RECORDERS)),
             rests_until: AtomicU64::new(0),
             counts: Counts::default(),
         }
@@ -302,6 +305,12 @@ const TURNS: usize = 64;
 
 /// Reads at one time: enough to keep a disk busy, few enough that one that hangs takes no more threads.
 const READERS: usize = 16;
+
+/// Large pages that are written while they are composed. With the readers a part of a compositor's helpers
+/// ([`HELPERS`](crate::sys::HELPERS)): the page of a recorder may itself wait for one, where its client is slow.
+const RECORDERS: usize = 16;
+
+const _: () = assert!(READERS + RECORDERS < crate::sys::HELPERS);
 
 /// How long the disk is not asked after it took too long.
 const REST: Duration = Duration::from_secs(5);
