@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use galley_rules::encoding::Coding;
 use galley_rules::time::Tick;
 use galley_store::entry::Entry;
 use galley_store::fill::{Failure, Fill, FillHead, FillReader};
@@ -25,6 +24,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::Composed;
+use super::crowd::{Crowd, News};
 use crate::upstream::Turn;
 
 /// What a site allows its flights.
@@ -57,8 +57,12 @@ pub(super) struct Flight {
     /// When its request was sent.
     asked_at: Cell<Tick>,
     is_overtaken: Cell<bool>,
-    /// The same page in codings that somebody wanted, as far as they are being made.
-    coded: RefCell<Vec<(Coding, Arc<Fill>)>>,
+    /// What other threads may know of it.
+    pub(super) crowd: Arc<Crowd>,
+    /// What came of it, where that was stored.
+    stored: RefCell<Option<Arc<Entry>>>,
+    /// Told when its head has come and more may follow.
+    headed: Notify,
 }
 
 impl Flight {
@@ -70,6 +74,9 @@ impl Flight {
         overtaken: Option<&Self>,
     ) -> Self {
         Self {
+            crowd: Arc::new(Crowd::new(Arc::clone(&fill), limits.waiters)),
+            stored: RefCell::default(),
+            headed: Notify::new(),
             fill,
             born: Cell::new(NOT_SENT),
             sent,
@@ -81,35 +88,7 @@ impl Flight {
             turn: Turn::default(),
             asked_at: Cell::new(Tick(0)),
             is_overtaken: Cell::new(false),
-            coded: RefCell::default(),
         }
-    }
-
-    /// A reader of the page in `coding`, where somebody has it coded.
-    pub(super) fn coded(&self, coding: Coding) -> Option<FillReader> {
-        let coded = self.coded.borrow();
-        let (_, fill) = coded.iter().find(|(known, _)| *known == coding)?;
-        fill.reader()
-    }
-
-    /// Lets others read what is being coded.
-    pub(super) fn add_coded(&self, coding: Coding, fill: Arc<Fill>) {
-        self.forget_coded(coding);
-        self.coded.borrow_mut().push((coding, fill));
-    }
-
-    /// It came to nothing, or cannot be joined any more.
-    pub(super) fn forget_coded(&self, coding: Coding) {
-        self.coded
-            .borrow_mut()
-            .retain(|(known, _)| *known != coding);
-    }
-
-    /// How many read it or wait for it, in whatever coding.
-    pub(super) fn readers(&self) -> usize {
-        let coded = self.coded.borrow();
-        let coded = coded.iter().map(|(_, fill)| fill.readers());
-        self.fill.readers() + coded.sum::<usize>()
     }
 
     /// Waits until all who waited for it have left. Cancel-safe.
@@ -118,7 +97,7 @@ impl Flight {
             let mut left = pin!(self.left.notified());
             // Listens from now on, so that nobody leaves unheard between the look and the wait.
             left.as_mut().enable();
-            if self.readers() == 0 {
+            if self.crowd.readers() == 0 {
                 return;
             }
             left.await;
@@ -130,6 +109,7 @@ impl Flight {
         self.born.set(born);
         self.asked_at.set(now);
         self.beat();
+        self.crowd.open(born, now);
     }
 
     /// How long ago its request was sent.
@@ -167,6 +147,7 @@ impl Flight {
             }
             if alarm.as_mut().poll(cx).is_ready() {
                 told = Some(at);
+                self.crowd.tell(News::Lingers);
                 self.changed.notify_waiters();
             }
             Poll::Pending
@@ -174,10 +155,45 @@ impl Flight {
         .await
     }
 
+    /// Notes that everybody may have its head, and that what follows may take a while.
+    pub(super) fn shows_head(&self) {
+        self.headed.notify_one();
+    }
+
+    /// Notes what of it is stored.
+    pub(super) fn stores(&self, entry: &Arc<Entry>) {
+        *self.stored.borrow_mut() = Some(Arc::clone(entry));
+    }
+
+    /// Runs what composes it to its end, and tells those who wait on other threads. A page that is there at once they get whole;
+    /// of one that takes its time they get what there is.
+    pub(super) async fn gather(&self, composing: impl Future) {
+        let mut composing = pin!(composing);
+        let lingers = async {
+            self.headed.notified().await;
+            tokio::time::sleep(AT_ONCE).await;
+        };
+        tokio::select! {
+            biased;
+            _ = &mut composing => {}
+            () = lingers => {
+                self.crowd.tell(News::Lingers);
+                composing.await;
+            }
+        }
+        self.tell_end();
+    }
+
+    fn tell_end(&self) {
+        let stored = self.stored.take();
+        self.crowd.tell(stored.map_or(News::Ended, News::Stored));
+    }
+
     /// Notes that another has taken its place, and tells those who wait for it.
     pub(super) fn give_way(&self, site: &str) {
         tracing::debug!(site, "a silent composition has lost its place");
         self.is_overtaken.set(true);
+        self.crowd.tell(News::Lingers);
         self.changed.notify_waiters();
     }
 
@@ -186,6 +202,13 @@ impl Flight {
     pub(super) fn may_replace(&self, resident: Option<&Entry>) -> bool {
         !self.is_overtaken.get()
             || resident.is_none_or(|resident| resident.stored_at <= self.asked_at.get())
+    }
+}
+
+impl Drop for Flight {
+    /// However it ended: nobody waits for what is not there any more.
+    fn drop(&mut self) {
+        self.tell_end();
     }
 }
 
@@ -277,6 +300,12 @@ impl Wait {
         self.may_lead = false;
         self.sit(flight, Ticket::Own);
         self
+    }
+
+    /// Notes that a flight which would have answered it has failed: who saw that leads none, else a dead upstream would be asked
+    /// without a pause.
+    pub(super) fn saw_failure(&mut self) {
+        self.may_lead = false;
     }
 
     pub(super) fn may_lead(&self) -> bool {
@@ -376,8 +405,7 @@ impl Wait {
             }
             Judged::Refuse => self.refused = Some(self.seats.remove(index).flight),
             Judged::Failed(failure) => {
-                // Who saw a flight fail leads none, else a dead upstream would be asked without a pause.
-                self.may_lead = false;
+                self.saw_failure();
                 self.failure = Some(*failure);
                 self.seats.remove(index);
             }
@@ -410,6 +438,10 @@ impl Wait {
 pub(super) fn is_given_up(flight: &Flight, failure: Failure) -> bool {
     failure == Failure::Aborted && flight.born.get() == NOT_SENT
 }
+
+/// How long those who wait on other threads wait behind a head for the rest, which they then get in one piece: PHP has most often
+/// printed all of a page before its head leaves.
+const AT_ONCE: Duration = Duration::from_millis(5);
 
 /// `born` of a flight whose request is not sent.
 pub(super) const NOT_SENT: u64 = u64::MAX;

@@ -6,6 +6,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use galley_rules::time::Tick;
 use galley_store::entry::{Entry, Kind};
 use galley_store::epochs::{Standing, Touch, Touched};
 use galley_store::fill::{self, Failure, FillHead, FillWriter, Share};
@@ -24,9 +25,14 @@ impl Desk {
     pub(super) async fn page(
         self: Rc<Self>,
         order: Box<PageOrder>,
+        since: Option<Tick>,
         reply: oneshot::Sender<Result<Composed, Failure>>,
     ) {
-        let Some((wait, overtaken)) = self.attend(&order, Wait::new(reply)).await else {
+        let mut wait = Wait::new(reply);
+        if since.is_some_and(|since| self.has_failed_since(&order, since)) {
+            wait.saw_failure();
+        }
+        let Some((wait, overtaken)) = self.attend(&order, wait).await else {
             return;
         };
         let (flight, writer) = self.take_off(&order, overtaken.as_deref());
@@ -35,10 +41,13 @@ impl Desk {
             overtaken.give_way(&order.site.name);
         }
         // The flight outlives the wait: what was asked for is kept also when its client has gone.
-        tokio::join!(
-            Box::pin(self.lead(&order, &flight, writer, For::Visitors)),
-            self.attend(&order, wait)
-        );
+        let composing = async {
+            tokio::join!(
+                Box::pin(self.lead(&order, &flight, writer, For::Visitors)),
+                self.attend(&order, wait)
+            )
+        };
+        flight.gather(composing).await;
     }
 
     /// Composes a page anew in the background, where nobody does so already.
@@ -56,7 +65,8 @@ impl Desk {
         if let Some(overtaken) = overtaken {
             overtaken.give_way(&order.site.name);
         }
-        self.lead(&order, &flight, writer, For::Later).await;
+        let composing = Box::pin(self.lead(&order, &flight, writer, For::Later));
+        flight.gather(composing).await;
     }
 
     fn is_wanted(&self, order: &PageOrder, when: When) -> bool {
@@ -85,6 +95,11 @@ impl Desk {
             }
             match self.approach(order, &mut wait) {
                 Approach::Lead(overtaken) if wait.may_lead() => return Some((wait, overtaken)),
+                // What it waited for elsewhere may still answer.
+                Approach::Lead(_) if wait.is_new() => {
+                    wait.answer(Err(Failure::Aborted));
+                    return None;
+                }
                 Approach::Refused => {
                     wait.answer(Err(Failure::Overload));
                     return None;
@@ -136,7 +151,7 @@ impl Desk {
                 Touched::OnlyTags => Ticket::ToProve,
                 Touched::Yes => return Approach::Lead(None),
             };
-            if !is_silent && wait.is_new() && flight.readers() >= order.site.flights.waiters {
+            if !is_silent && wait.is_new() && flight.crowd.readers() >= order.site.flights.waiters {
                 return Approach::Refused;
             }
             if !wait.sit(&flight, ticket) {
@@ -163,6 +178,7 @@ impl Desk {
         if replaced.is_none() {
             self.under_way.begins(&order.key);
         }
+        self.under_way.gathers(&order.key, &flight.crowd);
         (flight, writer)
     }
 }

@@ -161,7 +161,7 @@ impl Coder {
             }
             Err(failure) => {
                 // Before anything else happens on this thread, so that nobody joins what has failed.
-                flight.forget_coded(coding);
+                flight.crowd.forget_coded(coding);
                 writer.fail(failure);
             }
         }
@@ -220,7 +220,7 @@ impl Desk {
             Share::Private if compressing.is_for_passed() => false,
             Share::Private => return None,
         };
-        if let Some(reader) = flight.coded(coding).filter(|_| is_shared) {
+        if let Some(reader) = flight.crowd.coded(coding).filter(|_| is_shared) {
             return Some(Coded {
                 reader: Some(reader),
                 coder: None,
@@ -243,7 +243,7 @@ impl Desk {
         let reader = fill.reader()?;
         let (source, reader) = if is_shared {
             let source = flight.fill.reader()?;
-            flight.add_coded(coding, fill);
+            flight.crowd.add_coded(coding, fill);
             (source, Some(reader))
         } else {
             (wait.exchange_reader(index, reader)?, None)

@@ -8,6 +8,7 @@
 //! what they change is heard of also when the client has gone.
 
 pub mod cron;
+mod crowd;
 pub mod flight;
 pub mod heard;
 mod join;
@@ -22,7 +23,7 @@ pub mod unbent;
 mod under_way;
 mod wait;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
@@ -39,8 +40,8 @@ use galley_store::fill::{Failure, FillReader, FillWriter};
 use galley_store::key::Key;
 use galley_store::memory::{Memory, NoRoom};
 use http::HeaderMap;
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::{JoinSet, LocalSet};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::LocalSet;
 
 use crate::body::spools::Spools;
 use crate::clock::Clock;
@@ -115,12 +116,19 @@ pub enum Composed {
     },
     /// It was stored while the order travelled.
     Entry(Arc<Entry>),
+    /// It was stored by somebody else's order, for which this request has waited.
+    Awaited(Arc<Entry>),
     /// It was found not storable while the order travelled: ask whole.
     TravelsWhole,
 }
 
 enum Order {
-    Page(Box<PageOrder>, oneshot::Sender<Result<Composed, Failure>>),
+    /// With when the request for a page was sent that has fallen silent since, where this one has waited for that.
+    Page(
+        Box<PageOrder>,
+        Option<Tick>,
+        oneshot::Sender<Result<Composed, Failure>>,
+    ),
     Pass(Box<PassOrder>, oneshot::Sender<FillReader>),
     Refresh(Box<PageOrder>, renewal::When),
     Fetch(
@@ -158,11 +166,11 @@ impl Handle {
         is_turned_away
     }
 
-    /// Orders a page and returns how to read it. Cancel-safe: the fill goes on without this reader.
-    pub async fn page(&self, order: PageOrder) -> Result<Composed, Failure> {
+    /// Orders a page and returns how to read it; `since` as in [`Order::Page`]. Cancel-safe: the fill goes on without this reader.
+    async fn order(&self, order: PageOrder, since: Option<Tick>) -> Result<Composed, Failure> {
         let (reply, answer) = oneshot::channel();
         self.orders
-            .try_send(Order::Page(Box::new(order), reply))
+            .try_send(Order::Page(Box::new(order), since, reply))
             .map_err(|_| Failure::Overload)?;
         answer.await.map_err(|_| Failure::Aborted)?
     }
@@ -221,6 +229,7 @@ pub fn start(
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .max_blocking_threads(sys::HELPERS)
         .on_thread_start(sys::usual_priority)
         .build()?;
     let thread = std::thread::Builder::new()
@@ -273,21 +282,61 @@ struct Desk {
 }
 
 async fn work(desk: Rc<Desk>, mut incoming: mpsc::Receiver<Order>) {
-    let mut tasks = JoinSet::new();
+    tokio::task::spawn_local(pulse());
+    let exchanges = Rc::new(Exchanges::default());
+    while let Some(order) = incoming.recv().await {
+        let counted = Exchanges::count(&exchanges);
+        let exchange = Rc::clone(&desk).take(order);
+        tokio::task::spawn_local(async move {
+            let _counted = counted;
+            exchange.await;
+        });
+    }
+    exchanges.all_ended().await;
+}
+
+/// Keeps a timer that is due soon, for ever. The runtime writes to its own event descriptor whenever a new timer is due before
+/// all others, and so wakes itself at once and for nothing; each exchange has some, of many seconds, which most never see.
+async fn pulse() {
+    let mut pulse = tokio::time::interval(PULSE);
+    pulse.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        tokio::select! {
-            order = incoming.recv() => match order {
-                Some(order) => { tasks.spawn_local(Rc::clone(&desk).take(order)); }
-                None => break,
-            },
-            Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
-                if let Err(error) = ended {
-                    tracing::error!(%error, "an exchange with the upstream ended in a panic");
-                }
-            }
+        pulse.tick().await;
+    }
+}
+
+/// How many orders are being carried out.
+#[derive(Default)]
+struct Exchanges {
+    count: Cell<usize>,
+    ended: Notify,
+}
+
+/// One of them.
+struct Counted(Rc<Exchanges>);
+
+impl Exchanges {
+    fn count(all: &Rc<Self>) -> Counted {
+        all.count.set(all.count.get() + 1);
+        Counted(Rc::clone(all))
+    }
+
+    async fn all_ended(&self) {
+        while self.count.get() > 0 {
+            self.ended.notified().await;
         }
     }
-    while tasks.join_next().await.is_some() {}
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("an exchange with the upstream ended in a panic");
+        }
+        self.0.count.set(self.0.count.get().saturating_sub(1));
+        // Kept for who does not wait yet.
+        self.0.ended.notify_one();
+    }
 }
 
 impl Desk {
@@ -295,7 +344,7 @@ impl Desk {
     /// largest below.
     async fn take(self: Rc<Self>, order: Order) {
         match order {
-            Order::Page(order, reply) => self.page(order, reply).await,
+            Order::Page(order, since, reply) => self.page(order, since, reply).await,
             Order::Pass(order, reply) => Box::pin(self.pass(*order, reply)).await,
             Order::Refresh(order, when) => Box::pin(self.refresh(*order, when)).await,
             Order::Fetch(fetch, reply) => self.fetch(fetch, reply).await,
@@ -402,6 +451,9 @@ impl Acknowledgement {
 /// What a compositor asks the kernel for each time that it gets a processor: less than PHP has, more than a front core, which
 /// it does not interrupt.
 const TURN: Duration = Duration::from_micros(200);
+
+/// Less than what exchanges may take, as people set it.
+const PULSE: Duration = Duration::from_millis(500);
 
 /// Orders that may lie in a compositor's inbox; beyond it the upstream is overloaded by any measure.
 const MOST_ORDERS: usize = 16_384;

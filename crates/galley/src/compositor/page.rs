@@ -174,8 +174,10 @@ impl Desk {
             },
             length: incoming.length(),
         });
-        let parts = self.parts(order, flight.born.get(), status, &fields, life, &tags);
-        let mut recorder = recorder(order, parts, incoming.length());
+        flight.shows_head();
+        let parts = || self.parts(order, flight.born.get(), status, &fields, life, &tags);
+        let length = incoming.length();
+        let mut recorder = recorder(order, (status, &fields), length, parts);
         let beat = || flight.beat();
         relay(&mut incoming, (writer, passage), &mut recorder, &beat).await?;
         if incoming.ended_well() {
@@ -271,7 +273,10 @@ impl Desk {
         let outcome = self.memory.put(Arc::clone(&entry));
         shelve(&order.site, &entry, outcome);
         match outcome {
-            Ok(()) if kind == Kind::Page => order.site.tally.stored(),
+            Ok(()) if kind == Kind::Page => {
+                flight.stores(&entry);
+                order.site.tally.stored();
+            }
             Err(NoRoom::TooLarge | NoRoom::Full) if order.site.shelved.is_some() => {
                 order.site.tally.stored();
             }
@@ -347,6 +352,12 @@ impl Desk {
             .get(&order.key)
             .is_some_and(|when| since(when) < FAILED_PAUSE)
     }
+
+    /// Whether the page has failed after `since`.
+    pub(super) fn has_failed_since(&self, order: &PageOrder, since: Tick) -> bool {
+        let failed = self.failed.borrow();
+        failed.get(&order.key).is_some_and(|when| *when > since)
+    }
 }
 
 /// Streams an upstream's own error page to everyone who waits. It was composed from what is in the key alone, so it holds
@@ -400,11 +411,15 @@ fn is_passing(status: StatusCode, why: NotStored) -> bool {
 }
 
 /// Ready to write to the disk what the memory has no room for; not a page that is judged by its end.
-fn recorder(order: &PageOrder, parts: Parts, length: Option<u64>) -> Recorder {
-    let is_judged_whole = storable::is_judged_whole(parts.status, &parts.fields, &order.site.rules);
+fn recorder(
+    order: &PageOrder,
+    (status, fields): (StatusCode, &HeaderMap),
+    length: Option<u64>,
+    parts: impl FnOnce() -> Parts,
+) -> Recorder {
     match &order.site.shelved {
-        Some(shelved) if !is_judged_whole => {
-            Recorder::ready(shelved.clone(), Entry::new(parts), length)
+        Some(shelved) if !storable::is_judged_whole(status, fields, &order.site.rules) => {
+            Recorder::ready(shelved.clone(), Entry::new(parts()), length)
         }
         _ => Recorder::off(),
     }

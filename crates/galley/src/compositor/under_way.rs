@@ -1,19 +1,46 @@
 //! Which pages a compositor composes at the moment, for threads that may not look at its table.
 //!
 //! Counts flights by a part of their keys' hashes. A count of zero is certain: nobody composes such a page. Another may come
-//! from a page that happens to lie in the same place. Written by the compositor's thread alone, read by any.
+//! from a page that happens to lie in the same place. Behind the counts are those flights that can be waited for from other
+//! threads. Written by the compositor's thread alone, read by any.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use galley_store::key::Key;
 
+use super::crowd::Crowd;
+
 /// See the module.
-#[derive(Debug)]
-pub(super) struct UnderWay(Box<[AtomicU32]>);
+pub(super) struct UnderWay {
+    counts: Box<[AtomicU32]>,
+    crowds: Mutex<HashMap<Key, Arc<Crowd>>>,
+}
 
 impl UnderWay {
     pub(super) fn new() -> Self {
-        Self((0..PLACES).map(|_| AtomicU32::new(0)).collect())
+        Self {
+            counts: (0..PLACES).map(|_| AtomicU32::new(0)).collect(),
+            crowds: Mutex::default(),
+        }
+    }
+
+    /// The flight for `key` can be waited for through `crowd`, in the place of any before it.
+    pub(super) fn gathers(&self, key: &Key, crowd: &Arc<Crowd>) {
+        self.crowds().insert(key.clone(), Arc::clone(crowd));
+    }
+
+    /// The flight for `key`, if it can be waited for.
+    pub(super) fn crowd(&self, key: &Key) -> Option<Arc<Crowd>> {
+        if !self.may_have(key) {
+            return None;
+        }
+        self.crowds().get(key).map(Arc::clone)
+    }
+
+    fn crowds(&self) -> MutexGuard<'_, HashMap<Key, Arc<Crowd>>> {
+        self.crowds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A flight for `key` has begun, where none was before.
@@ -25,6 +52,7 @@ impl UnderWay {
 
     /// The flight for `key` has landed, and no other has taken its place.
     pub(super) fn lands(&self, key: &Key) {
+        self.crowds().remove(key);
         if let Some(count) = self.of(key) {
             count.fetch_sub(1, Ordering::Relaxed);
         }
@@ -38,7 +66,7 @@ impl UnderWay {
 
     fn of(&self, key: &Key) -> Option<&AtomicU32> {
         let place = key.hash() % PLACES;
-        self.0.get(usize::try_from(place).ok()?)
+        self.counts.get(usize::try_from(place).ok()?)
     }
 }
 

@@ -34,12 +34,18 @@ pub async fn page(
 ) -> Result<Answer, Fault> {
     let (pool, script) = upstream(exchange, script)?;
     let key = Some(exchange.key.as_slice());
-    if pool.compositor.turns_away(pool.index, who(exchange), key) {
+    let class = Class::of(&exchange.facts);
+    if pool
+        .compositor
+        .turns_away(pool.index, who(exchange, class), key)
+    {
         return fall_back(services, exchange, stale, pool.fault(Failure::Overload));
     }
     let began = Instant::now();
-    let order = page_order(exchange, &pool, script.clone());
-    let composed = pool.compositor.page(order).await;
+    let (site, facts) = (&exchange.site.core, &exchange.facts);
+    let order = || page_order(exchange, &pool, script.clone(), class);
+    let composed = pool.compositor.page((site, facts, &exchange.key), order);
+    let composed = composed.await;
     let why = if stale.is_some() {
         MissWhy::Stale
     } else {
@@ -48,6 +54,9 @@ pub async fn page(
     let (reader, coded, head, collapsed) = match composed {
         Ok(Composed::Entry(entry)) => {
             return Ok(page::from_entry(services, exchange, entry, Outcome::Hit));
+        }
+        Ok(Composed::Awaited(entry)) => {
+            return Ok(awaited(services, exchange, entry, (why, began)));
         }
         Ok(Composed::TravelsWhole) => {
             let outcome = Outcome::Pass(PassWhy::Remembered);
@@ -110,6 +119,23 @@ pub async fn page(
     Ok(answer)
 }
 
+/// The answer of a page that was stored while this request waited for it, since `began`.
+fn awaited(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    entry: Arc<Entry>,
+    (why, began): (MissWhy, Instant),
+) -> Answer {
+    let outcome = Outcome::Miss {
+        why,
+        kept: Kept::Stored,
+        collapsed: true,
+    };
+    let mut answer = page::from_entry(services, exchange, entry, outcome);
+    answer.upstream_time = Some(began.elapsed());
+    answer
+}
+
 /// A request that travels whole, with the outcome that says why.
 pub async fn whole(
     services: &Services,
@@ -118,7 +144,11 @@ pub async fn whole(
     outcome: Outcome,
 ) -> Result<Answer, Fault> {
     let (pool, script) = upstream(exchange, script)?;
-    if pool.compositor.turns_away(pool.index, who(exchange), None) {
+    let class = Class::of(&exchange.facts);
+    if pool
+        .compositor
+        .turns_away(pool.index, who(exchange, class), None)
+    {
         return Err(pool.fault(Failure::Overload));
     }
     let began = Instant::now();
@@ -143,7 +173,7 @@ pub async fn whole(
         ask: Ask {
             interim: exchange.interim(),
             switch: switch(services, exchange)?,
-            ..ask(exchange, request, script, body)
+            ..ask(exchange, request, script, body, class)
         },
         learn: None,
     };
@@ -166,24 +196,28 @@ pub async fn refresh(services: &Services, exchange: &Exchange<'_>, when: When) {
     let Ok((pool, script)) = upstream(exchange, script) else {
         return;
     };
-    let mut order = page_order(exchange, &pool, script);
+    let mut order = page_order(exchange, &pool, script, Class::Background);
     // Galley's own address and id: nothing of this visitor goes along, since what is not in the key is not seen.
     order.ask.client_address = exchange.own_address();
-    order.ask.class = Class::Background;
     order.ask.request_id = format!("{}-refresh", exchange.request_id);
     let _ = services;
     pool.compositor.refresh(order, when);
 }
 
 /// In whose name it waits for a place at the upstream.
-fn who(exchange: &Exchange<'_>) -> Who {
+fn who(exchange: &Exchange<'_>, class: Class) -> Who {
     Who {
-        class: Class::of(&exchange.facts),
+        class,
         client: Network::of(exchange.client.ip()),
     }
 }
 
-fn page_order(exchange: &Exchange<'_>, pool: &Pool, script: Option<Script>) -> PageOrder {
+fn page_order(
+    exchange: &Exchange<'_>,
+    pool: &Pool,
+    script: Option<Script>,
+    class: Class,
+) -> PageOrder {
     let mut request = forward::trimmed(&exchange.facts);
     forward::address(&mut request, &client(exchange));
     forward::capabilities(&mut request, &exchange.site.core.rules);
@@ -194,7 +228,7 @@ fn page_order(exchange: &Exchange<'_>, pool: &Pool, script: Option<Script>) -> P
         pool: pool.index,
         key: Key::new(&exchange.key),
         facts: exchange.facts.clone(),
-        ask: ask(exchange, request, script, RequestBody::Empty),
+        ask: ask(exchange, request, script, RequestBody::Empty, class),
     }
 }
 
@@ -203,11 +237,12 @@ pub(super) fn ask(
     request: UpstreamRequest,
     script: Option<Script>,
     body: RequestBody,
+    class: Class,
 ) -> Ask {
     Ask {
         request,
         script,
-        class: Class::of(&exchange.facts),
+        class,
         client_address: exchange.client.ip(),
         client_port: exchange.client.port(),
         request_id: exchange.request_id.clone(),

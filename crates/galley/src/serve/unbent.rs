@@ -280,7 +280,7 @@ async fn fetched(
     order.page.ask.interim = exchange.interim();
     let composed = pool.compositor.fetch(order).await;
     let (mut reader, collapsed) = match composed {
-        Ok(Composed::Entry(entry)) => {
+        Ok(Composed::Entry(entry) | Composed::Awaited(entry)) => {
             return Ok(page::from_entry(services, exchange, entry, Outcome::Hit));
         }
         Ok(Composed::TravelsWhole) => {
@@ -376,7 +376,7 @@ async fn whole(
         ask: Ask {
             interim: exchange.interim(),
             switch: fetch::switch(services, exchange)?,
-            ..fetch::ask(exchange, request, script, body)
+            ..fetch::ask(exchange, request, script, body, Class::of(&exchange.facts))
         },
         learn,
     };
@@ -452,12 +452,13 @@ fn order(
     let mut request = request(exchange, credentials);
     forward::address(&mut request, &fetch::client(exchange));
     forward::announce(&mut request, &services.identity);
+    let class = Class::of(&exchange.facts);
     PageOrder {
         site: Arc::clone(&exchange.site.core),
         pool,
         key: Key::new(&exchange.key),
         facts: exchange.facts.clone(),
-        ask: fetch::ask(exchange, request, script, RequestBody::Empty),
+        ask: fetch::ask(exchange, request, script, RequestBody::Empty, class),
     }
 }
 

@@ -51,6 +51,9 @@ fn a_crowd_before_a_silent_composition_asks_once_more() {
                 2,
                 "{preset}: one more, and no stampede"
             );
+            wait_for("the last of the crowd", PATIENCE, || {
+                stage.status_number("connections") >= 50
+            });
             gates[1].open();
             let answers = crowd.join().unwrap();
             for answer in &answers {

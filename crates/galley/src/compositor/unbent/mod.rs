@@ -209,7 +209,7 @@ impl Desk {
             if touched(&flight, page, None) == Touched::Yes {
                 return Approach::Lead(None);
             }
-            if !is_silent && wait.is_new() && flight.readers() >= page.site.flights.waiters {
+            if !is_silent && wait.is_new() && flight.crowd.readers() >= page.site.flights.waiters {
                 return Approach::Refused;
             }
             if !wait.sit(&flight, Ticket::Joined) {
