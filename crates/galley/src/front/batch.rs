@@ -1,13 +1,12 @@
 //! Hits that leave together: the answers to requests that came together, in their order, in one vectored write.
 //!
-//! Heads lie one behind the other in the connection's output buffer, bodies where they are stored. Nothing is copied to
-//! resume a write that came only so far: the bytes that left say where it stands, and afterwards which answer had what.
+//! Heads lie one behind the other in the connection's output buffer, each with its body where that is short; other bodies where they
+//! are stored. Nothing is copied to resume a write that came only so far: the bytes that left say where it stands, and
+//! afterwards which answer had what.
 
 use std::io::IoSlice;
 use std::net::IpAddr;
 use std::rc::Rc;
-
-use smallvec::SmallVec;
 
 use super::memo::Remembered;
 use super::record::Said;
@@ -19,8 +18,10 @@ pub(super) struct Ready<'b> {
     pub(super) said: Told<'b>,
     /// Who asks.
     pub(super) client: IpAddr,
-    /// Where its head ends in the output buffer.
-    pub(super) head_end: usize,
+    /// Where what it has in the output buffer ends: its head, and its body where that was copied.
+    pub(super) end: usize,
+    /// Whether its body lies behind its head.
+    pub(super) is_copied: bool,
     pub(super) keep_alive: bool,
     /// Which of the core's logs.
     pub(super) log: usize,
@@ -38,9 +39,6 @@ pub(super) enum Told<'b> {
 
 /// See the module.
 pub(super) struct Batch<'b>(Vec<Ready<'b>>);
-
-/// The slices of one write.
-pub(super) type Slices<'a> = SmallVec<[IoSlice<'a>; 2 * MOST_ANSWERS]>;
 
 impl<'b> Batch<'b> {
     /// An empty one, in room that was used before.
@@ -70,45 +68,94 @@ impl<'b> Batch<'b> {
 
     /// The bytes of all of it.
     pub(super) fn length(&self, heads: &[u8]) -> usize {
-        let bodies = self.0.iter().map(|ready| ready.hit.body().len());
+        let bodies = self.0.iter().map(|ready| ready.body_apart().len());
         heads.len() + bodies.sum::<usize>()
     }
 
-    /// What is to be written when `written` bytes have left; empty at the end.
-    pub(super) fn slices<'a>(&'a self, heads: &'a [u8], written: usize) -> Slices<'a> {
-        let mut slices = Slices::new();
-        let (mut head_start, mut skip) = (0, written);
-        for ready in &self.0 {
-            let head = heads.get(head_start..ready.head_end).unwrap_or_default();
-            head_start = ready.head_end;
-            for piece in [head, ready.hit.body()] {
-                match piece.get(skip..) {
-                    Some(left) => {
-                        skip = 0;
-                        if !left.is_empty() {
-                            slices.push(IoSlice::new(left));
-                        }
-                    }
-                    None => skip -= piece.len(),
-                }
-            }
-        }
-        slices
+    /// Whether all of it is in the output buffer.
+    pub(super) fn lies_together(&self) -> bool {
+        self.0.iter().all(|ready| ready.body_apart().is_empty())
+    }
+
+    /// What is to be written when `written` bytes have left, as much of it as `room` has places for; empty at the end.
+    pub(super) fn slices<'a, 'r>(
+        &'a self,
+        heads: &'a [u8],
+        written: usize,
+        room: &'r mut [IoSlice<'a>],
+    ) -> &'r [IoSlice<'a>] {
+        let parts = self.0.iter().map(|ready| (ready.end, ready.body_apart()));
+        pieces(parts, heads, written, room)
     }
 
     /// Each answer with the bytes of its body that left, and whether any byte of it did not.
     pub(super) fn ends(&self, written: usize) -> impl Iterator<Item = (&Ready<'b>, u64, bool)> {
-        let (mut head_start, mut left) = (0, written);
+        let (mut start, mut left) = (0, written);
         self.0.iter().map(move |ready| {
-            let head = ready.head_end - head_start;
-            head_start = ready.head_end;
             let body = ready.hit.body().len();
-            let of_body = left.saturating_sub(head).min(body);
-            let is_short = left < head + body;
-            left = left.saturating_sub(head + body);
+            let all = ready.end - start + ready.body_apart().len();
+            start = ready.end;
+            let of_body = (left + body).saturating_sub(all).min(body);
+            let is_short = left < all;
+            left = left.saturating_sub(all);
             (ready, of_body as u64, is_short)
         })
     }
+}
+
+impl Ready<'_> {
+    /// The body, where it is not in the output buffer.
+    fn body_apart(&self) -> &[u8] {
+        if self.is_copied {
+            return &[];
+        }
+        self.hit.body()
+    }
+}
+
+/// What lies in a buffer, each part up to its end, with the bytes that follow each part from somewhere else; less the first `skip`.
+fn pieces<'a, 'r>(
+    parts: impl Iterator<Item = (usize, &'a [u8])>,
+    buffer: &'a [u8],
+    mut skip: usize,
+    room: &'r mut [IoSlice<'a>],
+) -> &'r [IoSlice<'a>] {
+    let (mut start, mut used) = (0, 0);
+    let mut places = room.iter_mut();
+    let mut parts = parts.peekable();
+    'all: while let Some((end, apart)) = parts.next() {
+        // Neighbours in the buffer leave as one.
+        if apart.is_empty() && parts.peek().is_some() {
+            continue;
+        }
+        let together = buffer.get(start..end).unwrap_or_default();
+        start = end;
+        for piece in [together, apart] {
+            let Some(left) = piece.get(skip..) else {
+                skip -= piece.len();
+                continue;
+            };
+            skip = 0;
+            if left.is_empty() {
+                continue;
+            }
+            let Some(place) = places.next() else {
+                break 'all;
+            };
+            *place = IoSlice::new(left);
+            used += 1;
+        }
+    }
+    room.get(..used).unwrap_or_default()
+}
+
+/// Copies a body behind its head where that costs less than another piece of a write; whether it did.
+pub(super) fn copy_behind(output: &mut Vec<u8>, body: &[u8]) -> bool {
+    let is_short = output.len() + body.len() <= MOST_COPIED;
+    if is_short {
+        output.extend_from_slice(body);
+    }
+    is_short
 }
 
 /// The same room for answers that borrow from somewhere else: collecting nothing reuses the memory.
@@ -120,5 +167,56 @@ fn recycled<'to>(mut room: Vec<Ready<'_>>) -> Vec<Ready<'to>> {
 /// Answers that leave together at most, and the turns a connection gets before others have theirs.
 pub(super) const MOST_ANSWERS: usize = 32;
 
+/// Slices of the longest batch, and of one answer: head and body of each.
+pub(super) const MOST_SLICES: usize = SLICES_OF_ONE * MOST_ANSWERS;
+pub(super) const SLICES_OF_ONE: usize = 2;
+
+/// Bytes that leave from the output buffer together at most. The kernel takes one piece by `send` 0.2 us sooner than two by `writev`;
+/// copying up to 12 KB that are in the processor's cache costs less than that, 16 KB more.
+const MOST_COPIED: usize = 12 * 1024;
+
 /// Bytes of bodies after which no further answer joins.
 const MOST_BYTES: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where each part ends in the buffer, and what follows it from somewhere else.
+    type Parts = &'static [(usize, &'static [u8])];
+
+    #[test]
+    fn a_write_goes_on_where_the_last_one_ended() {
+        let buffer = b"head1body1head2head3body3head4".as_slice();
+        // Which bodies lie apart, and in how many pieces all of it leaves.
+        let table: [(Parts, &str, usize); 4] = [
+            (&[(10, b"")], "head1body1", 1),
+            (
+                &[(10, b""), (15, b""), (25, b"")],
+                "head1body1head2head3body3",
+                1,
+            ),
+            (&[(5, b"apart")], "head1apart", 2),
+            (
+                &[(10, b""), (15, b"body2"), (25, b""), (30, b"body4")],
+                "head1body1head2body2head3body3head4body4",
+                4,
+            ),
+        ];
+        for (parts, all, count) in table {
+            for written in 0..=all.len() {
+                for places in 1..=5 {
+                    let mut room = vec![IoSlice::new(&[]); places];
+                    let slices = pieces(parts.iter().copied(), buffer, written, &mut room);
+                    let text: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+                    let left = all.get(written..).unwrap_or_default();
+                    assert!(left.as_bytes().starts_with(&text), "{all} from {written}");
+                    assert_eq!(text.is_empty(), left.is_empty(), "{all} from {written}");
+                    if places >= count {
+                        assert_eq!(text.len(), left.len(), "{all} from {written}");
+                    }
+                }
+            }
+        }
+    }
+}

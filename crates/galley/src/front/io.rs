@@ -2,16 +2,18 @@
 
 use std::cell::Cell;
 use std::fs::File;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use rustix::net::SendFlags;
 use tokio::io::AsyncWriteExt;
 
-use super::batch::Batch;
+use super::batch::{Batch, MOST_SLICES, SLICES_OF_ONE};
 use super::pool::Pool;
 use super::socket::Socket;
 use super::speed::{Coming, Leaving, Speed, at_once};
@@ -118,22 +120,36 @@ impl Wire {
 
     /// As [`Wire::fill`], for the first byte of a request, which may never come.
     pub(super) async fn fill_idle(&mut self, limit: Duration) -> Result<(), Gone> {
-        let Self {
-            stream,
-            input,
-            output,
-            timer,
-            pool,
-            ..
-        } = self;
         // An idle connection holds no buffers; the first byte of the next request gets some.
-        pool.give(input, output);
-        let wait = async {
-            stream.readable().await?;
+        self.pool.give(&mut self.input, &mut self.output);
+        self.timer.begin_idle(limit);
+        let mut has_waited = false;
+        let came = poll_fn(|cx| self.poll_idle(cx, &mut has_waited)).await;
+        self.timer.end_idle();
+        came
+    }
+
+    fn poll_idle(&mut self, cx: &mut Context<'_>, has_waited: &mut bool) -> Poll<Result<(), Gone>> {
+        // Whoever is woken reads at once; in front of the first wait there is most often nothing, and no buffer needed.
+        let may_read =
+            std::mem::replace(has_waited, true) || self.stream.poll_readable(cx)?.is_ready();
+        if may_read {
+            let Self {
+                stream,
+                input,
+                output,
+                pool,
+                ..
+            } = self;
             pool.take(input, output);
-            Self::fill(stream, input).await
-        };
-        timer.idle_within(limit, wait).await?
+            input.reserve(READ_AT_ONCE);
+            match stream.poll_read_into(cx, input)? {
+                Poll::Ready(0) => return Poll::Ready(Err(Gone::Closed)),
+                Poll::Ready(_) => return Poll::Ready(Ok(())),
+                Poll::Pending => pool.give(input, output),
+            }
+        }
+        self.timer.poll_late(cx).map(|()| Err(Gone::Late))
     }
 
     /// As [`Wire::fill`], until a deadline.
@@ -170,6 +186,16 @@ impl Wire {
     /// What a tunnel takes: the socket, what has come from it already, and the timer.
     pub(super) fn tunnel(&mut self) -> (&mut Socket, &mut BytesMut, &Timer) {
         (&mut self.stream, &mut self.input, &self.timer)
+    }
+
+    /// Takes the first `count` bytes that have come away.
+    pub(super) fn used(&mut self, count: usize) {
+        if count == self.input.len() {
+            // From the beginning again: room that was taken away from its front would have to be won back.
+            self.input.clear();
+        } else {
+            self.input.advance(count);
+        }
     }
 
     /// The bytes that have come, and beside them what is needed to answer.
@@ -319,6 +345,21 @@ impl Sender<'_> {
     }
 }
 
+/// Writes a batch in one call, as far as the socket takes it at once.
+fn try_write(stream: &mut Socket, batch: &Batch<'_>, heads: &[u8]) -> io::Result<usize> {
+    match batch.answers() {
+        _ if batch.lies_together() => stream.try_write(heads),
+        [_] => {
+            let mut room = [IoSlice::new(&[]); SLICES_OF_ONE];
+            stream.try_write_vectored(batch.slices(heads, 0, &mut room))
+        }
+        _ => {
+            let mut room = [IoSlice::new(&[]); MOST_SLICES];
+            stream.try_write_vectored(batch.slices(heads, 0, &mut room))
+        }
+    }
+}
+
 /// Writes some of `slices`: at least one byte. A client that is too slow ends it.
 async fn write(
     stream: &mut Socket,
@@ -351,22 +392,33 @@ impl Sender<'_> {
         batch: &Batch<'_>,
         written: &mut usize,
     ) -> Result<(), Gone> {
-        let heads = self.output.as_slice();
         // Nearly always the socket takes all of it, and then there is nothing to wait or to have a limit for.
-        let tried = self
-            .stream
-            .try_write_vectored(&batch.slices(heads, *written));
-        match tried {
+        match try_write(self.stream, batch, self.output) {
             Ok(count) => *written += count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error.into()),
         }
-        let all = batch.length(heads);
+        if *written < batch.length(self.output) || self.stream.holds_back() {
+            // Boxed: its room would be made and moved for each hit.
+            Box::pin(self.send_rest_of(batch, written)).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes what the socket did not take at once.
+    async fn send_rest_of(&mut self, batch: &Batch<'_>, written: &mut usize) -> Result<(), Gone> {
+        let all = batch.length(self.output);
         while *written < all {
-            let slices = batch.slices(heads, *written);
-            *written += write(self.stream, self.timer, self.leaving, &slices).await?;
+            let mut room = [IoSlice::new(&[]); SLICES];
+            let slices = batch.slices(self.output, *written, &mut room);
+            *written += write(self.stream, self.timer, self.leaving, slices).await?;
         }
         self.send_rest().await
+    }
+
+    /// Whether what is written leaves as it is, so that bodies that are copied behind their heads spare the kernel a list of pieces.
+    pub(super) fn is_plain(&self) -> bool {
+        self.stream.is_plain()
     }
 }
 

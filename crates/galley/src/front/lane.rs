@@ -10,7 +10,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Buf;
 use galley_rules::facts::{Facts, Line, Scheme};
 use galley_rules::headers::Compiled;
 use galley_rules::proxied::{Asked, Own};
@@ -22,7 +21,7 @@ use galley_wire::head::{self, Head, Parsed, Version};
 use http::header;
 
 use super::Core;
-use super::batch::{Batch, MOST_ANSWERS, Ready, Told};
+use super::batch::{Batch, MOST_ANSWERS, Ready, Told, copy_behind};
 use super::h1::Ends;
 use super::io::{HttpDate, Wire};
 use super::memo::{Memo, Read, Sight};
@@ -81,8 +80,9 @@ pub(super) async fn answer(
     if core.stopping.get() || !core.limits.lane || !begins_plainly(&wire.input) {
         return None;
     }
-    let began = Instant::now();
+    let began = core.moments.begin();
     let (input, mut sender) = wire.parts();
+    let may_copy = sender.is_plain();
     let mut batch = Batch::within(std::mem::take(&mut core.room.borrow_mut().batch));
     let head_room = (sender.output as &mut Vec<u8>, sender.date.get());
     let place = Place {
@@ -92,6 +92,7 @@ pub(super) async fn answer(
         now: core.services.clock.tick_at(began),
         // What they say of their clients is read each time.
         may_remember: !sites.proxies().trusts(ends.client),
+        may_copy,
     };
     let read = place.gather(input, head_room, &mut lane.host, &mut batch);
     let Some(last) = batch.answers().last() else {
@@ -105,8 +106,10 @@ pub(super) async fn answer(
     lane.turns += batch.answers().len();
     core.room.borrow_mut().batch = batch.into_room();
     wire.output.clear();
-    wire.input.advance(read);
-    lane.pause().await;
+    wire.used(read);
+    if lane.is_due() {
+        tokio::task::yield_now().await;
+    }
     Some(match (sent, keep_alive) {
         (Err(_), _) => Next::Drop,
         (Ok(()), true) => Next::Request,
@@ -115,7 +118,7 @@ pub(super) async fn answer(
 }
 
 fn write_records(core: &Core, batch: &Batch<'_>, began: Instant, written: usize) {
-    let ended = Instant::now();
+    let ended = core.moments.end();
     let time = core.wall(ended);
     let id = &mut core.room.borrow_mut().id;
     for (ready, body_bytes, vanished) in batch.ends(written) {
@@ -143,12 +146,14 @@ fn write_records(core: &Core, batch: &Batch<'_>, began: Instant, written: usize)
 }
 
 impl Lane {
-    /// A client that sends one request behind the other does not starve its core's other connections.
-    async fn pause(&mut self) {
-        if self.turns >= MOST_ANSWERS {
+    /// Whether others have their turn now: a client that sends one request behind the other does not starve its core's other
+    /// connections.
+    fn is_due(&mut self) -> bool {
+        let is_due = self.turns >= MOST_ANSWERS;
+        if is_due {
             self.turns = 0;
-            tokio::task::yield_now().await;
         }
+        is_due
     }
 }
 
@@ -159,6 +164,8 @@ struct Place<'p> {
     ends: Ends,
     now: Tick,
     may_remember: bool,
+    /// Over TLS bodies are copied once more anyway.
+    may_copy: bool,
 }
 
 impl Place<'_> {
@@ -224,10 +231,12 @@ impl Place<'_> {
         let hit = serve::hit_again(&self.core.services, site, asked, self.now, keys)?;
         let changes = (site.heads.of(known.facts.rule()), known.facts.scheme());
         write_head(output, &hit, changes, (date, known.keep_alive));
+        let is_copied = self.may_copy && copy_behind(output, hit.body());
         let ready = Ready {
             hit,
             client,
-            head_end: output.len(),
+            end: output.len(),
+            is_copied,
             keep_alive: known.keep_alive,
             log: site.log,
             site: site.number,
@@ -272,11 +281,13 @@ impl Place<'_> {
             let render = |into: &mut _| record::render(core, &request.said, site.log, into);
             memo.offer(sight, head, &read, render);
         }
+        let is_copied = self.may_copy && copy_behind(output, hit.body());
         let ready = Ready {
             hit,
             said: Told::Now(request.said),
             client: asked.client.ip(),
-            head_end: output.len(),
+            end: output.len(),
+            is_copied,
             keep_alive: request.keep_alive,
             log: site.log,
             site: site.number,

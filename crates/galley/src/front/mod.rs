@@ -5,6 +5,7 @@
 
 mod accept;
 mod batch;
+mod beat;
 mod h1;
 mod h2;
 mod handshake;
@@ -12,6 +13,7 @@ mod introduce;
 mod io;
 mod lane;
 mod memo;
+mod moments;
 mod pool;
 mod record;
 mod socket;
@@ -22,18 +24,17 @@ mod tunnel;
 mod write;
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::io as std_io;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::{Notify, watch};
-use tokio::task::{JoinSet, LocalSet};
+use tokio::task::JoinSet;
 
 use crate::serve::{Services, Sites};
 use crate::sys;
@@ -43,7 +44,9 @@ use crate::telemetry::access::LogWriter;
 use crate::telemetry::counters::CoreCounters;
 use crate::telemetry::errors::Seldom;
 use crate::tls::Acceptor;
+use beat::Beat;
 use io::HttpDate;
+use moments::Moments;
 use pool::{Pool, Spare};
 pub use speed::Speed;
 use timer::{SWEEP, Timers};
@@ -117,6 +120,7 @@ struct Core {
     date: Rc<Cell<HttpDate>>,
     /// The wall clock and when it was read; renewed with each sweep too.
     wall: Cell<(Instant, SystemTime)>,
+    moments: Moments,
     /// Never borrowed over an await.
     room: RefCell<lane::Room>,
     /// Buffers of idle connections.
@@ -133,50 +137,49 @@ struct Core {
 }
 
 /// Starts a front core. It ends when told to stop and its connections are done, or when the drain takes too long.
+///
+/// Errors: the runtime, its timer or the thread cannot be made.
 pub fn start(spec: Spec) -> std_io::Result<JoinHandle<()>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        // The runtime's helpers, which read files, are begun by the core.
-        .on_thread_start(sys::usual_priority)
-        .build()?;
-    std::thread::Builder::new()
+    // The runtime cannot leave its thread, and its failure is the caller's.
+    let (tell, told) = sync_channel(1);
+    let thread = std::thread::Builder::new()
         .name(format!("front-{}", spec.index))
-        .spawn(move || {
-            sys::raise_priority(TURN);
-            sandbox::enter(spec.sandbox.as_ref());
-            block_on(&runtime, run(spec));
-        })
-}
-
-/// Runs the core as a task among its others: what a [`LocalSet`] blocks on is polled at every turn, and this would ask each time
-/// whether the server is to stop. Panics as the task does.
-fn block_on(runtime: &Runtime, core: impl Future<Output = ()> + 'static) {
-    let alive = Rc::new(());
-    let watched = Rc::downgrade(&alive);
-    let running = async move {
-        let mut task = pin!(tokio::task::spawn_local(async move {
-            core.await;
-            drop(alive);
-        }));
-        let mut has_asked = false;
-        poll_fn(|cx| {
-            // The first poll leaves its waker with the task.
-            if std::mem::replace(&mut has_asked, true) && watched.strong_count() > 0 {
-                return Poll::Pending;
+        .spawn(move || match runtime() {
+            Ok((runtime, of_it)) => {
+                let _ = tell.send(Ok(()));
+                sys::raise_priority(TURN);
+                sandbox::enter(spec.sandbox.as_ref());
+                runtime.block_on(run(spec, of_it));
             }
-            task.as_mut().poll(cx)
-        })
-        .await
-    };
-    let joined = LocalSet::new().block_on(runtime, running);
-    if let Err(failed) = joined
-        && failed.is_panic()
-    {
-        std::panic::resume_unwind(failed.into_panic());
-    }
+            Err(error) => {
+                let _ = tell.send(Err(error));
+            }
+        })?;
+    // A thread that tells nothing has panicked, which whoever joins it hears.
+    told.recv().unwrap_or(Ok(()))?;
+    Ok(thread)
 }
 
-async fn run(spec: Spec) {
+/// What the tasks of one thread run on. Tasks that never leave it need no set of their own, which would be one task more to wake
+/// and to poll at each turn.
+fn runtime() -> std_io::Result<(LocalRuntime, (Beat, Moments))> {
+    let has_waited = Arc::new(AtomicBool::new(true));
+    let waits = Arc::clone(&has_waited);
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .event_interval(TASKS_OF_A_TURN)
+        // The runtime's helpers, which read files, are begun by the core.
+        .max_blocking_threads(sys::HELPERS)
+        .on_thread_start(sys::usual_priority)
+        .on_thread_park(move || waits.store(true, Ordering::Relaxed))
+        .build_local(LocalOptions::default())?;
+    let entered = runtime.enter();
+    let beat = Beat::every(SWEEP)?;
+    drop(entered);
+    Ok((runtime, (beat, Moments::new(has_waited))))
+}
+
+async fn run(spec: Spec, (beat, moments): (Beat, Moments)) {
     let mut stop = spec.stop;
     let clock = spec.services.clock;
     let drain_timeout = spec.limits.drain_timeout;
@@ -186,6 +189,7 @@ async fn run(spec: Spec) {
         timers: Rc::new(Timers::default()),
         date: Rc::new(Cell::new(http_date(clock.wall()))),
         wall: Cell::new((Instant::now(), clock.wall())),
+        moments,
         room: RefCell::default(),
         pool: Rc::default(),
         spare: Rc::default(),
@@ -197,7 +201,7 @@ async fn run(spec: Spec) {
         stopping: Cell::new(false),
         strangers: Seldom::new(STRANGERS_EVERY_S),
     });
-    let sweeping = tokio::task::spawn_local(sweep(Rc::clone(&core)));
+    let sweeping = tokio::task::spawn_local(sweep(Rc::clone(&core), beat));
     let mut accepting = JoinSet::new();
     for listener in spec.listeners {
         accepting.spawn_local(accept::run(Rc::clone(&core), listener, stop.clone()));
@@ -218,16 +222,18 @@ async fn run(spec: Spec) {
     core.flush_logs();
 }
 
-async fn sweep(core: Rc<Core>) {
-    let mut interval = tokio::time::interval(SWEEP);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+async fn sweep(core: Rc<Core>, beat: Beat) {
     loop {
-        interval.tick().await;
+        // At once, too: the core's clock stands at the process's start until then.
         core.timers.sweep(core.services.clock.tick());
         let wall = core.services.clock.wall();
         core.date.set(http_date(wall));
         core.wall.set((Instant::now(), wall));
         core.flush_logs();
+        if let Err(error) = beat.next().await {
+            tracing::error!(%error, "a front core has no clock any more: nobody is too slow for it");
+            return;
+        }
     }
 }
 
@@ -311,6 +317,10 @@ const STRANGERS_EVERY_S: u32 = 10;
 
 /// What a core asks the kernel for each time that it gets a processor: the least there is. A hit takes a tenth of it.
 const TURN: Duration = Duration::from_micros(100);
+
+/// Tasks that run before the kernel is asked again what is ready. As many as it tells at once in a busy moment: the usual 61 make
+/// it two questions where 64 connections are ready together.
+const TASKS_OF_A_TURN: u32 = 256;
 
 /// Some turns of the runtime: between the end of accepting and the end of idle connections.
 const LAST_WORD: Duration = Duration::from_millis(20);

@@ -7,8 +7,8 @@
 use std::future::poll_fn;
 use std::io::{self, BufRead, IoSlice, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
@@ -35,10 +35,10 @@ impl Socket {
         }
     }
 
-    /// Waits until there may be something to read. Cancel-safe.
-    pub(super) async fn readable(&self) -> io::Result<()> {
-        // One task reads here, so the library need not keep a list of those who wait.
-        poll_fn(|cx| match self {
+    /// Whether there may be something to read; else the task is woken when there is. One task reads here, so the library need
+    /// not keep a list of those who wait.
+    pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
             Self::Tcp(stream) => stream.poll_read_ready(cx),
             Self::Unix(stream) => stream.poll_read_ready(cx),
             Self::Tls(stream) => {
@@ -49,16 +49,36 @@ impl Socket {
                 }
                 tcp.poll_read_ready(cx)
             }
-        })
-        .await
+        }
     }
 
     /// Reads what is there behind what is in `input`, which has room: how many bytes, 0 at the end. Cancel-safe.
     pub(super) async fn read_into(&mut self, input: &mut BytesMut) -> io::Result<usize> {
-        let count = self.read_buf(input).await?;
+        poll_fn(|cx| self.poll_read_into(cx, input)).await
+    }
+
+    /// As [`Socket::read_into`]; where there is nothing, `input` is as it was and the task is woken when there is.
+    pub(super) fn poll_read_into(
+        &mut self,
+        cx: &mut Context<'_>,
+        input: &mut BytesMut,
+    ) -> Poll<io::Result<usize>> {
         match self {
-            Self::Tcp(_) | Self::Unix(_) => Ok(count),
-            Self::Tls(stream) => Ok(count + take_decrypted(stream, input)),
+            Self::Tcp(stream) => pin!(stream.read_buf(input)).poll(cx),
+            Self::Unix(stream) => pin!(stream.read_buf(input)).poll(cx),
+            Self::Tls(stream) => {
+                let count = ready!(pin!(stream.read_buf(input)).poll(cx))?;
+                Poll::Ready(Ok(count + take_decrypted(stream, input)))
+            }
+        }
+    }
+
+    /// Writes what the socket takes at once of bytes that lie together; `WouldBlock` where it takes nothing.
+    pub(super) fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write(bytes),
+            Self::Unix(stream) => stream.try_write(bytes),
+            Self::Tls(_) => self.try_write_vectored(&[IoSlice::new(bytes)]),
         }
     }
 

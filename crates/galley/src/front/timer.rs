@@ -174,6 +174,19 @@ impl Timer {
         result
     }
 
+    /// Begins what [`Timer::idle_within`] waits for, for a connection that polls for itself with [`Timer::poll_late`].
+    pub fn begin_idle(&self, limit: Duration) {
+        self.state.wait_for_request(self.timers.now.get());
+        self.state.late.set(false);
+        self.state.deadline.set(self.deadline(limit).0);
+    }
+
+    /// Ends it.
+    pub fn end_idle(&self) {
+        self.state.waits.set(Waits::Other);
+        self.state.deadline.set(NEVER);
+    }
+
     /// Sets the deadline of a connection that polls for itself, or none, without waiting. A drain makes it late, too, and so do
     /// others who need its room where nothing is under way on it: `is_idle`.
     pub fn arm(&self, deadline: Option<Deadline>, is_idle: bool) {

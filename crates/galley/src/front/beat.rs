@@ -1,0 +1,59 @@
+//! The beat of a core: a timer of the kernel that it hears of as it hears of its sockets.
+//!
+//! A timer of the runtime would be looked for, and a clock read, in front of each question to the kernel; and each of these
+//! questions would have an end, for which the kernel arms a timer of its own.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use tokio::net::unix::pipe::Receiver;
+
+/// See the module. What tokio has for pipes asks the kernel for nothing that such a timer has not.
+pub(super) struct Beat(Receiver);
+
+impl Beat {
+    /// One that is heard every `period`, the first time at the end of the first. Within a runtime only.
+    pub(super) fn every(period: Duration) -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        let period = Timespec::try_from(period).map_err(io::Error::other)?;
+        let times = Itimerspec {
+            it_interval: period,
+            it_value: period,
+        };
+        timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times)?;
+        Receiver::from_owned_fd_unchecked(timer).map(Self)
+    }
+
+    /// Waits for the next; those that were missed count as one. Cancel-safe.
+    pub(super) async fn next(&self) -> io::Result<()> {
+        loop {
+            self.0.readable().await?;
+            match self.0.try_read(&mut [0; COUNT]) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Bytes of the number that says how often it was (`timerfd_create(2)`).
+const COUNT: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_beat_is_heard_again_and_again() {
+        let beat = Beat::every(Duration::from_millis(1)).expect("a timer of the kernel");
+        for _ in 0..3 {
+            beat.next().await.expect("a beat");
+        }
+    }
+}

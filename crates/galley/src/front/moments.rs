@@ -1,0 +1,62 @@
+//! When a core's hits begin and end, with one reading of the clock for each batch.
+//!
+//! Where one answer ends the next begins, as long as the core has not waited for the kernel in between; so a hit's time counts
+//! from when the core was free for it. The runtime says when it is about to wait.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// See the module.
+pub(super) struct Moments {
+    /// Set by the runtime, on the core's own thread.
+    has_waited: Arc<AtomicBool>,
+    last: Cell<Instant>,
+}
+
+impl Moments {
+    /// Those of a core whose runtime sets `has_waited` before it waits.
+    pub(super) fn new(has_waited: Arc<AtomicBool>) -> Self {
+        Self {
+            has_waited,
+            last: Cell::new(Instant::now()),
+        }
+    }
+
+    /// The end of what the core did last, or now where it has waited since.
+    pub(super) fn begin(&self) -> Instant {
+        // No read-modify-write: one thread does both.
+        if self.has_waited.load(Ordering::Relaxed) {
+            self.has_waited.store(false, Ordering::Relaxed);
+            return self.end();
+        }
+        self.last.get()
+    }
+
+    /// Now.
+    pub(super) fn end(&self) -> Instant {
+        let now = Instant::now();
+        self.last.set(now);
+        now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_begins_where_the_last_ended_until_the_core_waits() {
+        let has_waited = Arc::new(AtomicBool::new(false));
+        let moments = Moments::new(Arc::clone(&has_waited));
+        let ended = moments.end();
+        assert_eq!(moments.begin(), ended);
+        while Instant::now() == ended {}
+        assert_eq!(moments.begin(), ended);
+        has_waited.store(true, Ordering::Relaxed);
+        let woken = moments.begin();
+        assert!(woken > ended);
+        assert_eq!(moments.begin(), woken);
+    }
+}
