@@ -18,6 +18,7 @@ use super::auth::Asker;
 use super::disk;
 use super::history::recent;
 use super::target::{Reply, View, target};
+use crate::body::spools::Spools;
 use crate::compositor::Handle;
 use crate::serve::{Site, Upstream};
 use crate::supervise::Numbers;
@@ -58,6 +59,7 @@ pub(super) async fn status(Extract(state): Extract<Arc<State>>, asker: Asker) ->
                 "put_off": compressed.put_off,
             });
             body["disk"] = json!(disk::value(&state));
+            body["spools"] = spools(&state.services.spools);
             body["upstream"] = json!({ "in_flight": in_flight, "waiting": waiting });
             body["sandbox"] = json!(state.services.sandbox.word());
             body["privileged"] = json!(state.services.privileged.word());
@@ -131,6 +133,16 @@ fn of_site(state: &State, site: &Site) -> Value {
         "certificates": certificates(state, site),
         "cron": cron(state, site),
         "last_10_minutes": { "requests": lately.requests, "hit_ratio": lately.hit_ratio() },
+    })
+}
+
+/// Room for bodies on their way.
+fn spools(spools: &Spools) -> Value {
+    let spooled = spools.counted();
+    json!({
+        "memory_bytes": spooled.memory, "memory_limit": spooled.memory_limit, "disk_bytes": spooled.disk,
+        "disk_limit": spooled.disk_limit, "folder": spools.folder(), "requests": spooled.requests,
+        "answers": spooled.answers, "refused": spooled.refused, "held_up": spooled.held_up,
     })
 }
 

@@ -26,6 +26,7 @@ use galley_config::Config;
 use tokio::sync::watch;
 
 pub use self::acme::files as kept_certificates;
+pub use self::php::sites_apart;
 use crate::acme::Ready;
 use crate::admin;
 use crate::clock::Clock;

@@ -76,6 +76,23 @@ pub(super) fn apart(config: &Config) -> Result<Option<Apart>, StartError> {
     Ok(Some(Apart { privileged, pools }))
 }
 
+/// How many sites have something that runs as another user than a Galley that gives up root.
+pub fn sites_apart(config: &Config) -> usize {
+    let Some(user) = &config.server.user else {
+        return 0;
+    };
+    let is_apart = |site: &&Site| {
+        let mut upstreams = upstreams(site).enumerate();
+        let is_other = site.managed.user.as_ref().is_some_and(|own| own != user);
+        is_other
+            && upstreams.any(|(index, upstream)| {
+                is_own(index, upstream)
+                    && matches!(upstream, Upstream::Managed | Upstream::Program(_))
+            })
+    };
+    config.sites.iter().filter(is_apart).count()
+}
+
 /// Starts all of it, in the order of the sites.
 pub(super) async fn start(config: &Config, apart: Option<Apart>) -> Result<Php, StartError> {
     let budget = budget(config);

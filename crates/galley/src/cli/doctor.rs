@@ -12,9 +12,9 @@ use galley_config::{Config, LogTarget, PhpAddress, Site, Upstream};
 use galley_rules::route::HostPattern;
 use serde_json::json;
 
-use super::options::DoctorOptions;
+use super::options::{AdminOptions, DoctorOptions};
 use super::show::{self, line};
-use super::{complain, talk};
+use super::{ask as running, complain, talk};
 use crate::app;
 use crate::doctor::{self, Ask, Finding, Level, Machine, Plan};
 use crate::supervise::{self, Budget};
@@ -22,13 +22,15 @@ use crate::supervise::{self, Budget};
 /// Looks and prints.
 pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
     let path = options.config.as_deref();
-    let config = match super::configuration(path.unwrap_or(Path::new(super::DEFAULT_CONFIG))) {
+    let path = path.unwrap_or(Path::new(super::DEFAULT_CONFIG));
+    let config = match super::configuration(path) {
         Ok(config) => config,
         Err(complaints) => return complain(&complaints),
     };
     let machine = Machine::at(&options.machine);
     talk("looking at the machine");
-    let mut findings = doctor::machine(&machine, &plan(&config, &options.machine));
+    let mut findings = doctor::machine(&machine, &plan(&config, path, &options.machine));
+    findings.push(doctor::spools(&status(path)));
     let now = SystemTime::now();
     for (site, file) in app::kept_certificates(&config) {
         findings.push(doctor::kept_certificate(&site, &file, now));
@@ -60,6 +62,18 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
     }
 }
 
+/// What the running server says of itself; else why it does not.
+fn status(path: &Path) -> Result<serde_json::Value, String> {
+    let options = AdminOptions {
+        config: Some(path.to_path_buf()),
+        admin: None,
+        token_file: None,
+    };
+    let admin = running::admin(&options);
+    let status = admin.and_then(|admin| admin.get("/status"));
+    status.map_err(|trouble| trouble.to_string())
+}
+
 fn value(finding: &Finding) -> serde_json::Value {
     json!({
         "check": finding.check, "level": finding.level.word(), "seen": finding.seen, "why": finding.why, "mend": finding.mend,
@@ -80,8 +94,8 @@ fn print(finding: &Finding) {
     }
 }
 
-/// What the configuration allows, and where it writes. `root`: the machine's `/`.
-fn plan(config: &Config, root: &Path) -> Plan {
+/// What the configuration in `file` allows, and where it writes. `root`: the machine's `/`.
+fn plan(config: &Config, file: &Path, root: &Path) -> Plan {
     let roots = config.sites.iter().filter_map(|site| site.root.clone());
     let logs = config.sites.iter().filter_map(|site| site.access.as_ref());
     let logs = logs.chain([&config.log.access, &config.log.error]);
@@ -91,7 +105,11 @@ fn plan(config: &Config, root: &Path) -> Plan {
     });
     let disk = config.cache.disk.as_ref().map(|disk| disk.path.clone());
     let disk = disk.filter(|path| path.exists());
-    let folders = one_of_each_disk(roots.chain(logs).chain(disk.clone()).collect());
+    let spool = config.server.spool.clone();
+    let spool = spool.unwrap_or_else(|| PathBuf::from("/var/tmp"));
+    let spool = Some(spool).filter(|_| config.server.spool_size > 0);
+    let written = roots.chain(logs).chain(disk.clone()).chain(spool);
+    let folders = one_of_each_disk(written.collect());
     let budget = Budget::of(supervise::Machine::at(
         root,
         config.cache.memory,
@@ -100,6 +118,8 @@ fn plan(config: &Config, root: &Path) -> Plan {
     Plan {
         memory: galley_config::memory(root).unwrap_or(0),
         cache: config.cache.memory,
+        file: file.to_path_buf(),
+        apart: app::sites_apart(config),
         in_flight: config
             .sites
             .iter()

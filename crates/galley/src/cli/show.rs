@@ -100,6 +100,9 @@ pub(super) fn status(value: &Value) {
             "upstream  {} under way, {} waiting",
             value["upstream"]["in_flight"], value["upstream"]["waiting"]
         ));
+        if let Some(text) = bodies(&value["spools"]) {
+            line(&text);
+        }
         line(&format!("clients   {} connections", value["connections"]));
         match value["privileged"].as_str() {
             Some("gone") => line(
@@ -151,6 +154,20 @@ pub(super) fn status(value: &Value) {
             cron(&site["cron"])
         ));
     }
+}
+
+/// The line of bodies on their way; none of a server that does not tell.
+fn bodies(spools: &Value) -> Option<String> {
+    spools.as_object()?;
+    Some(format!(
+        "bodies    {} of {} in files, {} of {} in memory; {} requests refused, {} answers held PHP up",
+        size(&spools["disk_bytes"]),
+        size(&spools["disk_limit"]),
+        size(&spools["memory_bytes"]),
+        size(&spools["memory_limit"]),
+        spools["refused"],
+        spools["held_up"]
+    ))
 }
 
 /// The line of a site whose PHP Galley runs.

@@ -1,10 +1,10 @@
 //! Descriptors: of the machine, and of the running server.
 
-use super::{Finding, Level, Machine, percent};
+use super::{Finding, Level, Machine, Plan, percent};
 
-pub(super) fn findings(machine: &Machine) -> Vec<Finding> {
+pub(super) fn findings(machine: &Machine, plan: &Plan) -> Vec<Finding> {
     let mut findings = vec![of_machine(machine)];
-    findings.extend(of_server(machine));
+    findings.extend(of_server(machine, plan));
     findings
 }
 
@@ -38,23 +38,17 @@ fn of_machine(machine: &Machine) -> Finding {
 }
 
 /// `None` where no server runs.
-fn of_server(machine: &Machine) -> Option<Finding> {
+fn of_server(machine: &Machine, plan: &Plan) -> Option<Finding> {
     const CHECK: &str = "descriptors";
-    let server = machine
-        .processes(|name| name == "galley")
-        .into_iter()
-        .find(|process| {
-            let line = machine.text(&format!("proc/{}/cmdline", process.id));
-            line.is_some_and(|line| line.split('\0').nth(1) == Some("run"))
-        })?;
-    let limits = machine.text(&format!("proc/{}/limits", server.id));
+    let server = machine.server(&plan.file)?;
+    let limits = machine.text(&format!("proc/{server}/limits"));
     let limit = limits.and_then(|text| {
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix("Max open files"))?;
         line.split_whitespace().next()?.parse::<u64>().ok()
     });
-    let open = machine.count(&format!("proc/{}/fd", server.id));
+    let open = machine.count(&format!("proc/{server}/fd"));
     let (Some(limit), Some(open)) = (limit, open) else {
         return Some(Finding::unknown(
             CHECK,
@@ -113,21 +107,24 @@ mod tests {
             ),
         ]);
         assert_eq!(
-            of_server(&stand_in.machine()).map(|f| f.level),
+            of_server(&stand_in.machine(), &Plan::default()).map(|f| f.level),
             Some(Level::Unknown)
         );
         for number in 0..7 {
             stand_in.write(&format!("proc/7/fd/{number}"), "");
         }
         assert_eq!(
-            of_server(&stand_in.machine()).map(|f| f.level),
+            of_server(&stand_in.machine(), &Plan::default()).map(|f| f.level),
             Some(Level::Notice)
         );
         stand_in.write("proc/7/fd/7", "");
         assert_eq!(
-            of_server(&stand_in.machine()).map(|f| f.level),
+            of_server(&stand_in.machine(), &Plan::default()).map(|f| f.level),
             Some(Level::Wrong)
         );
-        assert_eq!(of_server(&StandIn::new(&[]).machine()), None);
+        assert_eq!(
+            of_server(&StandIn::new(&[]).machine(), &Plan::default()),
+            None
+        );
     }
 }

@@ -3,7 +3,7 @@
 //! Every reader is total: what is missing or unreadable is `None`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where the kernel tells of itself.
 #[derive(Clone, Debug)]
@@ -93,6 +93,34 @@ impl Machine {
                 })
             })
             .collect()
+    }
+
+    /// The number of a server that runs: the one that was started with this configuration file, else any.
+    pub(super) fn server(&self, file: &Path) -> Option<u32> {
+        let all = self.processes(|name| name == "galley");
+        let servers = all.iter().map(|process| process.id);
+        let servers: Vec<u32> = servers
+            .filter(|id| self.argument(*id, 1).as_deref() == Some("run"))
+            .collect();
+        let has_it = |id: &u32| {
+            let line = self.text(&format!("proc/{id}/cmdline")).unwrap_or_default();
+            line.split('\0').any(|word| Path::new(word) == file)
+        };
+        let found = servers.iter().copied().find(has_it);
+        found.or_else(|| servers.first().copied())
+    }
+
+    /// The word number `index` of a process's command line.
+    pub(super) fn argument(&self, id: u32, index: usize) -> Option<String> {
+        let line = self.text(&format!("proc/{id}/cmdline"))?;
+        line.split('\0').nth(index).map(str::to_owned)
+    }
+
+    /// Whose child a process is: the second field of `stat` behind the name, which may hold anything.
+    pub(super) fn parent(&self, id: u32) -> Option<u32> {
+        let stat = self.text(&format!("proc/{id}/stat"))?;
+        let (_, fields) = stat.rsplit_once(") ")?;
+        fields.split(' ').nth(1)?.parse().ok()
     }
 
     /// The proportional share where we may read it, else what is resident and not shared (`statm`: size, resident, shared).

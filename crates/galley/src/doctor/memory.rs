@@ -15,6 +15,10 @@ pub struct Plan {
     pub memory: u64,
     /// Of it, what the cache may take, in bytes.
     pub cache: u64,
+    /// The configuration file.
+    pub file: PathBuf,
+    /// Sites whose PHP runs as another user than a server that gives up root.
+    pub apart: usize,
     /// Requests that may be at PHP or Apache at one time, all sites together.
     pub in_flight: u64,
     /// Folders that must have room.

@@ -12,12 +12,14 @@ mod machine;
 mod memory;
 mod network;
 mod php;
+mod server;
 mod wordpress;
 
 pub use certificate::{certificate, kept_certificate};
 pub use machine::Machine;
 pub use memory::Plan;
 pub use php::{Ask, ask};
+pub use server::spools;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,7 +99,8 @@ impl Finding {
 /// Everything that the machine itself tells, in the order in which it is shown. Blocks on the disk for some tenths of a second.
 pub fn machine(machine: &Machine, plan: &Plan) -> Vec<Finding> {
     let mut findings = network::findings(machine);
-    findings.extend(limits::findings(machine));
+    findings.extend(limits::findings(machine, plan));
+    findings.extend(server::privileged(machine, plan));
     findings.extend(memory::findings(machine, plan));
     findings.extend(plan.folders.iter().map(|folder| disk::room(folder)));
     findings.extend(plan.synced.as_deref().map(disk::speed));

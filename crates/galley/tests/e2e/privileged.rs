@@ -16,7 +16,7 @@ use galley_testkit::{Galley, Scratch, runs_as_root, wait_for};
 use rustix::fs::{MemfdFlags, SealFlags};
 
 use crate::pool::GROWS;
-use crate::support::{PATIENCE, Plan, Stage, binary, number_in, said, words};
+use crate::support::{PATIENCE, Plan, Stage, binary, found, number_in, said, words};
 
 const WHO: &str = "<?php echo 'uid=', posix_geteuid(), \"\\ngroups=\", implode(',', posix_getgroups()), \"\\npid=\", getmypid(), \"\\nparent=\", posix_getppid(), \"\\n\";";
 
@@ -217,10 +217,20 @@ fn the_end_of_who_keeps_root_is_said_and_others_are_served() {
     let mut stage = plan.start();
     let masters = ["example.test", "second.test"].map(|host| of(&stage, host, "parent"));
     let keeper = keeper(&stage).unwrap();
+    let finding = found(&stage, "privileged");
+    assert_eq!(finding["level"], "fine", "{finding}");
+    let seen = finding["seen"].as_str().unwrap();
+    assert!(seen.contains(&format!("process {keeper} ")), "{seen}");
     kill("-KILL", keeper);
     stage
         .galley
         .wait_for_log("the process that keeps root has ended", PATIENCE);
+    let finding = found(&stage, "privileged");
+    assert_eq!(finding["level"], "wrong", "{finding}");
+    assert!(
+        finding["mend"].as_str().unwrap().contains("restart galley"),
+        "{finding}"
+    );
     wait_for("its masters to end with it", PATIENCE, || {
         !masters.iter().any(|pid| lives(*pid))
     });

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use galley_testkit::client::{Connection, Request};
 use galley_testkit::wait_for;
 
-use crate::support::{HOST, Is, PATIENCE, Plan, Stage, hosted, noise, sha256};
+use crate::support::{HOST, Is, PATIENCE, Plan, Stage, found, hosted, noise, sha256, words};
 
 /// Sends 5 MB, or so many `pieces`, which tell who asked, and notes it when it has said everything.
 const LARGE: &str = r#"<?php
@@ -301,11 +301,19 @@ fn an_upload_that_finds_no_room_is_told_so() {
         .wait_for_log("request bodies are refused", PATIENCE);
     // Small ones need none.
     stage.ask(Request::form("/hash.php", &[("a", "b")])).is(200);
+    let finding = found(&stage, "spools");
+    assert_ne!(finding["level"], "fine", "{finding}");
+    let seen = finding["seen"].as_str().unwrap();
+    assert!(seen.contains("2 request bodies refused"), "{seen}");
     first.write_all(&body[900_000..]).unwrap();
     assert!(answer_of(&mut first).contains(&sha256(&body)));
     wait_for("there to be room again", PATIENCE, || {
         stage.ask(other()).status == 200
     });
+    let finding = found(&stage, "spools");
+    assert_eq!(finding["level"], "notice", "{finding}");
+    let table = words(&stage.galley.cli(&["status"]).unwrap());
+    assert!(table.contains("in memory; 2 requests refused"), "{table}");
 }
 
 #[test]

@@ -609,3 +609,14 @@ foreach ($_SERVER as $key => $value) {
 }
 echo 'body=', file_get_contents('php://input'), "\n</body></html>\n";
 "#;
+
+/// What the doctor finds in one check.
+pub(crate) fn found(stage: &Stage, check: &str) -> serde_json::Value {
+    let output = stage.galley.cli(&["doctor", "--json"]).unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut findings = value["findings"].as_array().unwrap().iter();
+    let finding = findings.find(|finding| finding["check"] == check);
+    finding
+        .unwrap_or_else(|| panic!("no {check} in {value}"))
+        .clone()
+}

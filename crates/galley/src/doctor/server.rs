@@ -1,0 +1,191 @@
+//! The running server: the process that keeps root for it, and its room for bodies on their way.
+//!
+//! The first is seen in `/proc`, so that it is found also where the server is not asked; the second only the server knows, and
+//! it is told by `status`.
+
+use serde_json::Value;
+
+use super::{Finding, Level, Machine, Plan, percent, size};
+
+/// The process that keeps root; `None` where none is needed, or no server runs.
+pub(super) fn privileged(machine: &Machine, plan: &Plan) -> Option<Finding> {
+    const CHECK: &str = "privileged";
+    if plan.apart == 0 {
+        return None;
+    }
+    let server = machine.server(&plan.file)?;
+    let of = match plan.apart {
+        1 => "one site's PHP".to_owned(),
+        many => format!("the PHP of {many} sites"),
+    };
+    let keeper = machine
+        .processes(|name| name == "galley")
+        .into_iter()
+        .find(|process| {
+            let second = machine.argument(process.id, 1);
+            second.as_deref() == Some("privileged") && machine.parent(process.id) == Some(server)
+        });
+    if let Some(keeper) = keeper {
+        let seen = format!(
+            "process {} keeps root for galley, process {server}, to run {of} as other users",
+            keeper.id
+        );
+        return Some(Finding::fine(CHECK, seen));
+    }
+    Some(Finding::bad(
+        Level::Wrong,
+        CHECK,
+        format!(
+            "galley, process {server}, has no process any more that keeps root, to run {of} as other users"
+        ),
+        "it has ended, and that PHP with it: nothing starts it again, and what is not stored of those sites is answered with an error",
+        "systemctl restart galley   # and see what ended it: journalctl -k | grep -i 'killed process'",
+    ))
+}
+
+/// Room for bodies, by what the running server says of itself; `Err`: why it was not asked.
+pub fn spools(status: &Result<Value, String>) -> Finding {
+    const CHECK: &str = "spools";
+    let status = match status {
+        Ok(status) => status,
+        Err(why) => return Finding::unknown(CHECK, why),
+    };
+    let spools = &status["spools"];
+    let number = |name: &str| spools[name].as_u64();
+    let (Some(disk), Some(limit), Some(memory), Some(memory_limit)) = (
+        number("disk_bytes"),
+        number("disk_limit"),
+        number("memory_bytes"),
+        number("memory_limit"),
+    ) else {
+        return Finding::unknown(CHECK, "the server does not tell");
+    };
+    let (refused, held_up) = (
+        number("refused").unwrap_or(0),
+        number("held_up").unwrap_or(0),
+    );
+    let seen = format!(
+        "{} of {} in files and {} of {} in memory; since the start {refused} request bodies refused, {held_up} answers held PHP up",
+        size(disk),
+        size(limit),
+        size(memory),
+        size(memory_limit)
+    );
+    let level = match percent(disk, limit) {
+        80.. => Level::Wrong,
+        _ if spools["folder"].is_null() => Level::Wrong,
+        _ if refused > 0 || held_up > 0 => Level::Notice,
+        _ => return Finding::fine(CHECK, seen),
+    };
+    let (why, mend) = if spools["folder"].is_null() {
+        (
+            "no folder for them can be written: uploads above 64 KiB are refused, and each slow visitor holds a worker of PHP",
+            "in [server]: spool = \"/var/lib/galley/spool\", a folder that is Galley's user's, and systemctl restart galley".to_owned(),
+        )
+    } else {
+        let larger = limit.saturating_mul(2).max(1 << 30) >> 20;
+        (
+            "uploads that find no room get 503, and answers without room hold a worker of PHP until their visitor has taken them",
+            format!(
+                "in [server]: spool_size = \"{larger}MiB\", for long answers spool_answer as well, and systemctl restart galley"
+            ),
+        )
+    };
+    Finding::bad(level, CHECK, seen, why, mend)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use serde_json::json;
+
+    use super::super::machine::stand_in::StandIn;
+    use super::*;
+
+    /// A server with a child, as `/proc` shows them.
+    fn running(child: &str, parent: &str) -> StandIn {
+        StandIn::new(&[
+            ("proc/7/comm", "galley\n"),
+            (
+                "proc/7/cmdline",
+                "galley\0run\0--config\0/etc/galley/galley.toml\0",
+            ),
+            ("proc/9/comm", "galley\n"),
+            ("proc/9/cmdline", child),
+            (
+                "proc/9/stat",
+                &format!("9 (galley) S {parent} 9 9 0 -1 4194560"),
+            ),
+        ])
+    }
+
+    #[test]
+    fn who_keeps_root_is_missed_where_he_is_needed() {
+        let plan = |apart| Plan {
+            apart,
+            file: PathBuf::from("/etc/galley/galley.toml"),
+            ..Plan::default()
+        };
+        for (child, parent, apart, wanted) in [
+            ("galley\0privileged\0", "7", 2, Some(Level::Fine)),
+            ("galley\0privileged\0", "7", 0, None),
+            // One of another server, and one that is something else.
+            ("galley\0privileged\0", "8", 1, Some(Level::Wrong)),
+            ("galley\0status\0", "7", 1, Some(Level::Wrong)),
+            // What has ended and is not reaped yet has no command line.
+            ("", "7", 2, Some(Level::Wrong)),
+        ] {
+            let stand_in = running(child, parent);
+            let found = privileged(&stand_in.machine(), &plan(apart));
+            let level = found.as_ref().map(|finding| finding.level);
+            assert_eq!(level, wanted, "{child:?} of {parent}: {found:?}");
+            if let Some(finding) = found {
+                assert!(finding.seen.contains("process 7"), "{}", finding.seen);
+                assert_eq!(finding.level == Level::Fine, finding.mend.is_empty());
+            }
+        }
+        let none = StandIn::new(&[]);
+        assert_eq!(
+            privileged(&none.machine(), &plan(1)),
+            None,
+            "no server runs"
+        );
+    }
+
+    #[test]
+    fn room_for_bodies() {
+        let status = |disk: u64, refused: u64, held_up: u64, folder: Option<&str>| {
+            Ok(json!({ "spools": {
+                "memory_bytes": 1 << 20, "memory_limit": 8 << 20, "disk_bytes": disk << 20, "disk_limit": 1000_u64 << 20,
+                "folder": folder, "refused": refused, "held_up": held_up,
+            } }))
+        };
+        let folder = Some("/var/tmp");
+        for (status, level) in [
+            (status(0, 0, 0, folder), Level::Fine),
+            (status(790, 0, 0, folder), Level::Fine),
+            (status(800, 0, 0, folder), Level::Wrong),
+            (status(0, 3, 0, folder), Level::Notice),
+            (status(0, 0, 3, folder), Level::Notice),
+            (status(0, 0, 0, None), Level::Wrong),
+            (Ok(json!({ "version": "1" })), Level::Unknown),
+            (Err("nobody answers".to_owned()), Level::Unknown),
+        ] {
+            let finding = spools(&status);
+            assert_eq!(finding.level, level, "{status:?}: {finding:?}");
+        }
+        let full = spools(&status(900, 2, 1, folder));
+        assert!(full.seen.contains("900 MiB of 1000 MiB"), "{}", full.seen);
+        assert!(
+            full.seen.contains("2 request bodies refused"),
+            "{}",
+            full.seen
+        );
+        assert!(
+            full.mend.contains("spool_size = \"2000MiB\""),
+            "{}",
+            full.mend
+        );
+    }
+}
