@@ -43,6 +43,11 @@ fn dying_php_is_seen_by_nobody_who_has_a_copy() {
 }
 
 #[test]
+fn a_crawl_from_many_addresses_harms_nobody_who_hits() {
+    assert!(run(Part::Swarm).requests > 400);
+}
+
+#[test]
 fn a_crawl_harms_nobody_who_hits() {
     assert!(run(Part::Crawl).requests > 400);
 }

@@ -1,8 +1,10 @@
 //! Asks as a browser does, on many connections in turn, and looks at every answer.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::time::{Duration, Instant};
+
+use rustix::net;
 
 use super::stage::HOST;
 use crate::Trouble;
@@ -25,7 +27,22 @@ pub(super) struct Counted {
 
 impl Asker {
     pub(crate) fn open(addr: SocketAddr) -> Result<Self, Trouble> {
-        let stream = TcpStream::connect(addr).during("connect")?;
+        Self::over(TcpStream::connect(addr).during("connect")?)
+    }
+
+    /// Of a client with an address of its own.
+    pub(crate) fn open_from(from: Ipv4Addr, addr: SocketAddr) -> Result<Self, Trouble> {
+        let opened = || {
+            let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None)?;
+            net::bind(&socket, &SocketAddrV4::new(from, 0))?;
+            net::connect(&socket, &addr)?;
+            Ok::<_, rustix::io::Errno>(TcpStream::from(socket))
+        };
+        let opened = opened().map_err(std::io::Error::from);
+        Self::over(opened.during(format_args!("connect from {from}"))?)
+    }
+
+    fn over(stream: TcpStream) -> Result<Self, Trouble> {
         stream.set_nodelay(true).during("set TCP_NODELAY")?;
         let patience = Some(Duration::from_secs(60));
         stream.set_read_timeout(patience).during("set a timeout")?;

@@ -1,9 +1,12 @@
-//! A crawler that asks for a thousand addresses a second that nobody has asked for, each of which costs PHP a page.
+//! A crawler that asks for a thousand pages a second that nobody has asked for, each of which costs PHP its work: from one
+//! address, or from hundreds, each of which asks now and then only.
 
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::gauge::Effort;
 use super::probe::{Probe, When};
 use super::stage::{HOST, Stage};
 use super::visitors::{Counted, Visitor, Wanted, step_back};
@@ -11,12 +14,26 @@ use super::{Row, Setting};
 use crate::Trouble;
 use crate::wait::{came_true, pause};
 
-pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
+/// Whence the crawler asks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum From {
+    /// All connections have the address of the probe's.
+    One,
+    /// Each connection has its own.
+    Many,
+}
+
+pub(super) fn run(setting: &Setting, from: From) -> Result<Row, Trouble> {
     let (per_second, connections) = setting.form.pick((100, 24), (1_000, 400));
     let stage = Stage::start(setting, "1h")?;
     let mut probe = Probe::new(setting, &stage)?;
     let mut row = Row {
-        title: format!("a crawl of {per_second} uncached addresses a second"),
+        title: match from {
+            From::One => format!("a crawl of {per_second} uncached addresses a second"),
+            From::Many => format!(
+                "a crawl of {per_second} uncached addresses a second by {connections} clients"
+            ),
+        },
         held: [stage.held(); 2],
         ..Row::default()
     };
@@ -33,11 +50,20 @@ pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
     let clients = thread::scope(|scope| {
         let (over, pace, addr) = (&over, &pace, stage.addr());
         let clients: Vec<_> = (0..connections)
-            .map(|_| scope.spawn(move || crawl(Visitor::new(addr, HOST), pace, over)))
+            .map(|number| {
+                let visitor = Visitor::new(addr, HOST);
+                let visitor = match from {
+                    From::One => visitor,
+                    From::Many => visitor.from(address(number)),
+                };
+                scope.spawn(move || crawl(visitor, pace, over))
+            })
             .collect();
         // Until PHP has more to do than it can: from then on the queue is full.
         came_true(PATIENCE, || pace.next.load(Ordering::Relaxed) > per_second);
+        let before = Work::by(&stage);
         probe.measure(&stage, When::Weather, &mut row);
+        row.notes.push(before.until(&Work::by(&stage)));
         over.store(true, Ordering::Relaxed);
         // Those who wait now are still answered, which is no longer part of the crawl.
         let asked = pace.next.load(Ordering::Relaxed);
@@ -57,6 +83,39 @@ pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
     }
     stage.close(&mut row);
     Ok(row)
+}
+
+/// The address of client number `number`.
+fn address(number: u32) -> Ipv4Addr {
+    let [_, _, high, low] = (number + 1).to_be_bytes();
+    Ipv4Addr::new(127, 5, high, low)
+}
+
+/// What refusals cost: all that the server has done so far, hits included.
+struct Work {
+    refused: u64,
+    effort: Effort,
+}
+
+impl Work {
+    fn by(stage: &Stage) -> Self {
+        Self {
+            refused: stage.turned_away(),
+            effort: Effort::by(stage.galley.pid()),
+        }
+    }
+
+    fn until(&self, later: &Self) -> String {
+        let refused = later.refused - self.refused;
+        let per = |count: u64| u32::try_from(count / refused.max(1)).unwrap_or(u32::MAX);
+        let tenths = per((later.effort.switches - self.effort.switches) * 10);
+        format!(
+            "{refused} were turned away meanwhile; for each the server switched threads {}.{} times and worked {} us, hits included",
+            tenths / 10,
+            tenths % 10,
+            per(later.effort.us - self.effort.us)
+        )
+    }
 }
 
 /// Who asks next, and not before when.

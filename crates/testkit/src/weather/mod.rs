@@ -73,11 +73,19 @@ pub enum Part {
     Killed,
     /// A crawler that asks for what nobody has asked for.
     Crawl,
+    /// The same from hundreds of addresses.
+    Swarm,
 }
 
 impl Part {
     /// All but the soak, in the order in which they are run.
-    pub const WEATHER: [Self; 4] = [Self::Crowd, Self::Slow, Self::Killed, Self::Crawl];
+    pub const WEATHER: [Self; 5] = [
+        Self::Crowd,
+        Self::Slow,
+        Self::Killed,
+        Self::Crawl,
+        Self::Swarm,
+    ];
 
     /// One word.
     pub fn name(self) -> &'static str {
@@ -87,6 +95,7 @@ impl Part {
             Self::Slow => "slow",
             Self::Killed => "killed",
             Self::Crawl => "crawl",
+            Self::Swarm => "swarm",
         }
     }
 
@@ -100,7 +109,8 @@ impl Part {
             Self::Crowd => crowd::run(setting),
             Self::Slow => slow::run(setting),
             Self::Killed => killed::run(setting),
-            Self::Crawl => crawl::run(setting),
+            Self::Crawl => crawl::run(setting, crawl::From::One),
+            Self::Swarm => crawl::run(setting, crawl::From::Many),
         }
     }
 }
@@ -169,6 +179,10 @@ impl Row {
             let (first, last) = (first.descriptors, last.descriptors);
             all.push(format!("descriptors are not flat: {first} became {last}"));
         }
+        if last.threads > first.threads + THREAD_SLACK {
+            let (first, last) = (first.threads, last.threads);
+            all.push(format!("threads are not flat: {first} became {last}"));
+        }
         for (what, times) in [
             ("stored pages", self.page),
             ("the editor's save", self.save),
@@ -201,6 +215,9 @@ const MEMORY_SLACK: u64 = 32_000_000;
 /// Connections that are closing, a log that is being turned.
 const DESCRIPTOR_SLACK: u64 = 16;
 
+/// Helpers of some cores, each of which may have 64: hundreds were begun once for a few slow people.
+const THREAD_SLACK: u64 = 256;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,6 +233,7 @@ mod tests {
         let held = Held {
             memory: 40_000_000,
             descriptors: 30,
+            threads: 10,
             stored: 0,
         };
         let fine = Row {
@@ -232,6 +250,7 @@ mod tests {
         let grown = Held {
             memory: 100_000_000,
             descriptors: 300,
+            threads: 300,
             stored: 10_000_000,
         };
         let failed = Row {
@@ -240,6 +259,6 @@ mod tests {
             broken: vec!["ended".to_owned()],
             ..fine
         };
-        assert_eq!(failed.complaints(Form::Short).len(), 4);
+        assert_eq!(failed.complaints(Form::Short).len(), 5);
     }
 }

@@ -1,10 +1,14 @@
 //! People behind bad lines: uploads that trickle in, downloads that trickle out, while pages are asked for.
+//!
+//! Each has an address of its own, as people have. What became of each is known in the end: who was served, who was told to come
+//! again, and nobody who was told nothing or was left in the middle, which would be a failure.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::{self, AddressFamily, SocketType, sockopt};
 
@@ -12,7 +16,6 @@ use super::probe::{Probe, When};
 use super::stage::{HOST, Stage};
 use super::{Row, Setting};
 use crate::Trouble;
-use crate::trouble::During;
 use crate::wait::{came_true, pause};
 
 pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
@@ -27,89 +30,185 @@ pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
     row.save.at_most = Some(2.0);
     probe.measure(&stage, When::Quiet, &mut row);
     (setting.progress)(&row.title);
-    let (over, begun, refused) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
-    thread::scope(|scope| {
-        let (over, begun, refused, addr) = (&over, &begun, &refused, stage.addr());
+    let day = Day::default();
+    let [uploads, readers] = thread::scope(|scope| {
+        let (day, addr) = (&day, stage.addr());
+        let mut all = [Vec::new(), Vec::new()];
         for number in 0..people {
-            scope.spawn(move || upload(addr, over, begun));
-            scope.spawn(move || {
-                if !download(addr, number, over, begun).unwrap_or(false) {
-                    refused.fetch_add(1, Ordering::Relaxed);
-                }
-            });
+            all[0].push(scope.spawn(move || fate(upload(addr, number, day))));
+            all[1].push(scope.spawn(move || fate(download(addr, number, day))));
         }
         // Those whose download waits for a place have sent their request, which is as far as they get.
-        came_true(PATIENCE, || begun.load(Ordering::Relaxed) >= 2 * people);
+        came_true(PATIENCE, || day.begun.load(Ordering::Relaxed) >= 2 * people);
         probe.measure(&stage, When::Weather, &mut row);
-        over.store(true, Ordering::Relaxed);
+        // Who waits for a place now is told something within the time that anybody waits.
+        came_true(PATIENCE, || day.told.load(Ordering::Relaxed) >= people);
+        day.is_over.store(true, Ordering::Relaxed);
+        all.map(|some| {
+            some.into_iter()
+                .map(thread::ScopedJoinHandle::join)
+                .collect::<Vec<_>>()
+        })
     });
-    row.requests += 2 * people;
-    let refused = refused.load(Ordering::Relaxed);
-    row.refused += refused;
-    row.notes.push(format!(
-        "{refused} of the {people} slow readers got nothing of their download"
-    ));
+    for (what, all) in [("uploads", uploads), ("readers", readers)] {
+        let panicked = |_| Trouble::Malformed("a client has panicked".to_owned());
+        let all: Result<Vec<Fate>, _> = all.into_iter().map(|one| one.map_err(panicked)).collect();
+        count(what, &all?, &mut row);
+    }
     stage.close(&mut row);
     Ok(row)
 }
 
-/// A form of 200 KB at a kilobyte every twentieth of a second.
-fn upload(addr: SocketAddr, over: &AtomicBool, begun: &AtomicU64) {
-    let attempt = || -> std::io::Result<()> {
-        let mut stream = TcpStream::connect(addr)?;
-        let head = format!(
-            "POST /wp-comments-post.php HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/x-www-form-urlencoded\r\n\
-             Content-Length: {UPLOAD}\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes())?;
-        begun.fetch_add(1, Ordering::Relaxed);
-        let mut sent = 0;
-        while sent < UPLOAD && !over.load(Ordering::Relaxed) {
-            stream.write_all(&[b'a'; PIECE])?;
-            sent += PIECE;
-            pause(BREATH);
-        }
-        Ok(())
-    };
-    // Who is turned away has gone home: what matters is what the others get.
-    let _ = attempt();
+/// What the people have in common.
+#[derive(Default)]
+struct Day {
+    is_over: AtomicBool,
+    /// Those who have asked.
+    begun: AtomicU64,
+    /// Readers who know what becomes of them.
+    told: AtomicU64,
 }
 
-/// A download of 16 MB at a kilobyte every twentieth of a second. Returns whether any of it came.
-fn download(
-    addr: SocketAddr,
-    number: u64,
-    over: &AtomicBool,
-    begun: &AtomicU64,
-) -> Result<bool, Trouble> {
-    let mut stream = connect_narrowly(addr).during("connect")?;
-    stream
-        .set_read_timeout(Some(BREATH))
-        .during("set a timeout")?;
+/// What became of somebody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Fate {
+    /// It was going on as it should when the day was over, or had come to its end.
+    Served { after: Option<Duration> },
+    /// Told to come again, and when.
+    Refused { after: Duration },
+    /// Anything else.
+    Lost(String),
+}
+
+/// Of somebody who may have been cut off.
+fn fate(seen: std::io::Result<Fate>) -> Fate {
+    seen.unwrap_or_else(|error| Fate::Lost(format!("its connection failed: {error}")))
+}
+
+impl Day {
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+}
+
+/// A form of 200 KB at a kilobyte every twentieth of a second.
+fn upload(addr: SocketAddr, number: u64, day: &Day) -> std::io::Result<Fate> {
+    let mut stream = connect(addr, (3, number))?;
+    let head = format!(
+        "POST /wp-comments-post.php HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+         Content-Length: {UPLOAD}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes())?;
+    day.begun.fetch_add(1, Ordering::Relaxed);
+    let mut sent = 0;
+    while sent < UPLOAD {
+        if day.is_over() {
+            stream.shutdown(Shutdown::Both)?;
+            return Ok(Fate::Served { after: None });
+        }
+        stream.write_all(&[b'a'; PIECE])?;
+        sent += PIECE;
+        pause(BREATH);
+    }
+    let asked = Instant::now();
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(judge(&answer, asked.elapsed()))
+}
+
+/// A download of 16 MB at a kilobyte every twentieth of a second.
+fn download(addr: SocketAddr, number: u64, day: &Day) -> std::io::Result<Fate> {
+    let mut stream = connect(addr, (4, number))?;
+    stream.set_read_timeout(Some(BREATH))?;
     let head = format!("GET /?weather_large={number} HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
-    stream.write_all(head.as_bytes()).during("ask")?;
-    begun.fetch_add(1, Ordering::Relaxed);
+    stream.write_all(head.as_bytes())?;
+    let asked = Instant::now();
+    day.begun.fetch_add(1, Ordering::Relaxed);
     let mut piece = [0; PIECE];
-    let mut start = Vec::new();
-    while !over.load(Ordering::Relaxed) {
+    let (mut start, mut fate) = (Vec::new(), None);
+    while !day.is_over() {
         match stream.read(&mut piece) {
-            Ok(0) => break,
-            Ok(count) if start.len() < STATUS.len() => {
+            Ok(0) => {
+                let broken = format!("it was broken off after {:?}", asked.elapsed());
+                return Ok(fate
+                    .filter(|fate| matches!(fate, Fate::Refused { .. }))
+                    .unwrap_or(Fate::Lost(broken)));
+            }
+            Ok(count) if fate.is_none() => {
                 start.extend_from_slice(piece.get(..count).unwrap_or_default());
+                if start.windows(4).any(|end| end == b"\r\n\r\n") {
+                    fate = Some(judge(&start, asked.elapsed()));
+                    day.told.fetch_add(1, Ordering::Relaxed);
+                }
             }
             Ok(_) => {}
             Err(error) if is_silence(&error) => continue,
-            Err(_) => break,
+            Err(error) => return Err(error),
         }
         pause(BREATH);
     }
-    Ok(start.starts_with(STATUS))
+    Ok(fate.unwrap_or_else(|| Fate::Lost(format!("it was told nothing in {:?}", asked.elapsed()))))
 }
 
-/// A connection whose own end takes in little, so that what is sent waits at the server.
-fn connect_narrowly(addr: SocketAddr) -> std::io::Result<TcpStream> {
+/// What an answer says, by its head. A refusal says when to come again.
+fn judge(answer: &[u8], after: Duration) -> Fate {
+    let text = String::from_utf8_lossy(answer).to_ascii_lowercase();
+    let head = text.split("\r\n\r\n").next().unwrap_or_default();
+    let line = head.lines().next().unwrap_or_default();
+    let status = line
+        .split(' ')
+        .nth(1)
+        .and_then(|word| word.parse::<u16>().ok());
+    match status {
+        Some(200..500) => Fate::Served { after: Some(after) },
+        Some(503) if head.contains("\r\nretry-after: ") => Fate::Refused { after },
+        _ => Fate::Lost(format!("it was told `{line}` after {after:?}")),
+    }
+}
+
+fn count(what: &str, all: &[Fate], row: &mut Row) {
+    row.requests += all.len() as u64;
+    let (mut served, mut slowest, mut refused) = (0_u64, Duration::ZERO, Vec::new());
+    let mut lost = BTreeMap::<&str, u64>::new();
+    for fate in all {
+        match fate {
+            Fate::Served { after } => {
+                served += 1;
+                slowest = slowest.max(after.unwrap_or_default());
+            }
+            Fate::Refused { after } => refused.push(*after),
+            Fate::Lost(why) => *lost.entry(why).or_default() += 1,
+        }
+    }
+    row.refused += refused.len() as u64;
+    row.failures += lost.values().sum::<u64>();
+    let told = match (refused.iter().min(), refused.iter().max()) {
+        (Some(first), Some(last)) => format!(
+            "; {} were told to come again, after {} to {} ms",
+            refused.len(),
+            first.as_millis(),
+            last.as_millis()
+        ),
+        _ => String::new(),
+    };
+    row.notes.push(format!(
+        "of the {} slow {what} {served} were served, the last of them answered after {} ms{told}",
+        all.len(),
+        slowest.as_millis()
+    ));
+    for (why, count) in lost {
+        row.notes.push(format!("{count} of the slow {what}: {why}"));
+    }
+}
+
+/// A connection of somebody with an address of his own, whose own end takes in little, so that what is sent waits at the server.
+fn connect(addr: SocketAddr, (group, number): (u8, u64)) -> std::io::Result<TcpStream> {
+    let [.., high, low] = (number + 1).to_be_bytes();
     let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
     sockopt::set_socket_recv_buffer_size(&socket, 4 * PIECE)?;
+    let from = Ipv4Addr::new(127, group, high, low);
+    net::bind(&socket, &SocketAddrV4::new(from, 0))?;
     net::connect(&socket, &addr)?;
     Ok(TcpStream::from(socket))
 }
@@ -119,11 +218,37 @@ fn is_silence(error: &std::io::Error) -> bool {
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
-const STATUS: &[u8] = b"HTTP/1.1 200";
 const UPLOAD: usize = 200 * PIECE;
 const PIECE: usize = 1024;
 
 /// Twenty kilobytes a second each: a phone at the edge of its cell.
 const BREATH: Duration = Duration::from_millis(50);
 
+/// Much longer than anybody waits for a place.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_is_served_or_told_when_to_come_again() {
+        let after = Duration::from_secs(1);
+        let mut row = Row::default();
+        let heads = [
+            "HTTP/1.1 200 OK\r\nA: b\r\n\r\nxxx",
+            "HTTP/1.1 409 Conflict\r\n\r\n",
+            "HTTP/1.1 503 Busy\r\nRetry-After: 3\r\n\r\n",
+            "HTTP/1.1 503 Busy\r\nA: b\r\n\r\n",
+            "HTTP/1.1 502 Bad\r\nRetry-After: 3\r\n\r\n",
+            "",
+        ];
+        let fates: Vec<Fate> = heads
+            .iter()
+            .map(|head| judge(head.as_bytes(), after))
+            .collect();
+        count("readers", &fates, &mut row);
+        assert_eq!((row.requests, row.refused, row.failures), (6, 1, 3));
+        assert_eq!(row.notes.len(), 4, "{:?}", row.notes);
+    }
+}

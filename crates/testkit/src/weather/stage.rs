@@ -60,6 +60,19 @@ impl Stage {
         Held::by(self.galley.pid()).with_store(&self.galley)
     }
 
+    /// Requests that found no place in time so far, by the server's own count.
+    pub(super) fn turned_away(&self) -> u64 {
+        let status = self.galley.cli(&["status", "--json"]).ok();
+        let status = status.and_then(|output| serde_json::from_slice(&output.stdout).ok());
+        let status: serde_json::Value = status.unwrap_or_default();
+        let classes = status["sites"][0]["upstreams"][0]["classes"].as_object();
+        let counts = classes
+            .into_iter()
+            .flatten()
+            .map(|(_, counts)| counts["turned_away"].as_u64());
+        counts.flatten().sum()
+    }
+
     /// The page that comes in turn number `number`.
     pub(super) fn page(&self, number: u64) -> String {
         let count = self.pages.len().max(1) as u64;
@@ -74,6 +87,11 @@ impl Stage {
         if self.galley.has_ended() {
             row.broken.push("the server has ended".to_owned());
         }
+        let threads = row.held.map(|held| held.threads);
+        row.notes.push(format!(
+            "it had {} threads first and {} last",
+            threads[0], threads[1]
+        ));
         let stored = row.held.map(|held| held.stored / 1_000_000);
         row.notes.push(format!(
             "of its memory, {} MB were stored pages first and {} MB last",

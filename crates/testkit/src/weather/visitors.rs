@@ -1,6 +1,6 @@
 //! Visitors with a connection each, and the judging of what they get.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,8 @@ use crate::growth::asker::Asker;
 pub(super) struct Visitor {
     addr: SocketAddr,
     host: &'static str,
+    /// The client's address, where it is not this machine's.
+    from: Option<Ipv4Addr>,
     asker: Option<Asker>,
 }
 
@@ -40,7 +42,16 @@ impl Visitor {
         Self {
             addr,
             host,
+            from: None,
             asker: None,
+        }
+    }
+
+    /// The same with an address of his own.
+    pub(super) fn from(self, from: Ipv4Addr) -> Self {
+        Self {
+            from: Some(from),
+            ..self
         }
     }
 
@@ -49,9 +60,10 @@ impl Visitor {
     }
 
     pub(super) fn connect(&mut self) -> Result<&mut Asker, Trouble> {
-        let asker = match self.asker.take() {
-            Some(asker) => asker,
-            None => Asker::open(self.addr)?,
+        let asker = match (self.asker.take(), self.from) {
+            (Some(asker), _) => asker,
+            (None, Some(from)) => Asker::open_from(from, self.addr)?,
+            (None, None) => Asker::open(self.addr)?,
         };
         Ok(self.asker.insert(asker))
     }

@@ -31,7 +31,7 @@ pub(crate) struct SoakArguments {
 pub(crate) struct WeatherArguments {
     #[command(flatten)]
     common: Common,
-    /// Only these parts: crowd, slow, killed, crawl
+    /// Only these parts: crowd, slow, killed, crawl, swarm
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Kill PHP for so many seconds, instead of 600
