@@ -3,7 +3,8 @@
 //! request. It looks at nothing else: no method, no field, no host, no log.
 //!
 //! With several answers it looks the request's target up in a table. With a delay it is the slow upstream of the
-//! scenarios that need one: each answer leaves so long after its request.
+//! scenarios that need one: each answer leaves so long after its request. Where it holds them together, all leave so long after
+//! the first request: what a thousand visitors cost who wait for one page, and nothing else.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -38,6 +39,9 @@ pub(crate) struct Arguments {
     /// How long each answer waits
     #[arg(long, default_value_t = 0)]
     delay_ms: u64,
+    /// How long the first answer waits, and all that are asked for meanwhile wait with it
+    #[arg(long, default_value_t = 0, conflicts_with = "delay_ms")]
+    together_ms: u64,
 }
 
 /// Serves until it is killed.
@@ -47,8 +51,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
     // The backlog of the standard library is 128; the stampede needs more.
     rustix::net::listen(&listener, BACKLOG)?;
     listener.set_nonblocking(true)?;
-    let delay = Duration::from_millis(arguments.delay_ms);
+    let delay = match (arguments.delay_ms, arguments.together_ms) {
+        (0, 0) => Delay::None,
+        (ms, 0) => Delay::Each(Duration::from_millis(ms)),
+        (_, ms) => Delay::Together(Duration::from_millis(ms)),
+    };
     Floor::new(listener.into(), answers, delay)?.serve()
+}
+
+/// When answers leave.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Delay {
+    /// At once.
+    None,
+    /// So long after their request.
+    Each(Duration),
+    /// So long after the first request of those that wait.
+    Together(Duration),
 }
 
 /// Whole answers by the target of the request.
@@ -149,7 +168,7 @@ struct Floor {
     epoll: OwnedFd,
     listener: OwnedFd,
     answers: Answers,
-    delay: Duration,
+    delay: Delay,
     connections: Vec<Option<Connection>>,
     free: Vec<usize>,
     /// Answers that wait for their time, in order.
@@ -158,7 +177,7 @@ struct Floor {
 }
 
 impl Floor {
-    fn new(listener: OwnedFd, answers: Answers, delay: Duration) -> Result<Self, Complaint> {
+    fn new(listener: OwnedFd, answers: Answers, delay: Delay) -> Result<Self, Complaint> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(
             &epoll,
@@ -268,11 +287,14 @@ impl Floor {
             let (head, after) = rest.split_at(end + 4);
             let answer = self.answers.to(head);
             closes |= answer.is_empty();
-            if self.delay.is_zero() {
-                connection.left.push_back(answer);
-            } else {
-                let due = Instant::now() + self.delay;
-                self.waiting.push_back((due, at, answer));
+            let due = match (self.delay, self.waiting.front()) {
+                (Delay::None, _) => None,
+                (Delay::Together(_), Some((due, _, _))) => Some(*due),
+                (Delay::Each(delay) | Delay::Together(delay), _) => Some(Instant::now() + delay),
+            };
+            match due {
+                Some(due) => self.waiting.push_back((due, at, answer)),
+                None => connection.left.push_back(answer),
             }
             rest = after;
         }
@@ -353,7 +375,7 @@ const MOST_HEAD: usize = 64 * 1024;
 
 /// Where it runs in this process, for tests.
 #[cfg(test)]
-pub(super) fn started(answers: &[(&str, &[u8])], delay: Duration) -> std::net::SocketAddr {
+pub(super) fn started(answers: &[(&str, &[u8])], delay: Delay) -> std::net::SocketAddr {
     let scratch = galley_testkit::Scratch::new().unwrap();
     let file = scratch.join("answers");
     Answers::write(&file, answers.iter().copied()).unwrap();
@@ -379,7 +401,7 @@ mod tests {
 
     #[test]
     fn it_sends_what_it_was_given_and_by_target_where_there_are_several() {
-        let addr = started(&[("/1", ONE)], Duration::ZERO);
+        let addr = started(&[("/1", ONE)], Delay::None);
         let mut connection = Connection::open(addr).unwrap();
         // Two heads in one write, the second one cut.
         connection
@@ -389,7 +411,10 @@ mod tests {
         connection.write(b"\n").unwrap();
         assert_eq!(connection.receive("GET").unwrap().raw, ONE);
 
-        let addr = started(&[("/1", ONE), ("/2", TWO)], Duration::from_millis(1));
+        let addr = started(
+            &[("/1", ONE), ("/2", TWO)],
+            Delay::Each(Duration::from_millis(1)),
+        );
         let mut connection = Connection::open(addr).unwrap();
         for (target, wanted) in [("/2", TWO), ("/1", ONE)] {
             let head = format!("GET {target} HTTP/1.1\r\n\r\n");
@@ -401,9 +426,24 @@ mod tests {
     }
 
     #[test]
+    fn who_asks_while_the_first_waits_is_answered_with_it() {
+        let delay = Delay::Together(Duration::from_millis(300));
+        let addr = started(&[("/1", ONE)], delay);
+        let mut connections = [(); 3].map(|()| Connection::open(addr).unwrap());
+        let began = Instant::now();
+        for connection in &mut connections {
+            connection.write(b"GET /1 HTTP/1.1\r\n\r\n").unwrap();
+        }
+        for connection in &mut connections {
+            assert_eq!(connection.receive("GET").unwrap().raw, ONE);
+        }
+        assert!(began.elapsed() >= Duration::from_millis(300));
+    }
+
+    #[test]
     fn an_answer_that_says_close_is_the_last() {
         let last = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx";
-        let mut connection = Connection::open(started(&[("/", last)], Duration::ZERO)).unwrap();
+        let mut connection = Connection::open(started(&[("/", last)], Delay::None)).unwrap();
         connection.write(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         assert_eq!(connection.receive("GET").unwrap().body, b"x");
     }
@@ -412,7 +452,7 @@ mod tests {
     fn an_answer_larger_than_the_sockets_buffers_arrives_whole() {
         let mut large = b"HTTP/1.1 200 OK\r\nContent-Length: 20000000\r\n\r\n".to_vec();
         large.resize(large.len() + 20_000_000, b'x');
-        let addr = started(&[("/", &large)], Duration::ZERO);
+        let addr = started(&[("/", &large)], Delay::None);
         let mut connection = Connection::open(addr).unwrap();
         connection.write(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         assert!(connection.receive("GET").unwrap().raw == large);

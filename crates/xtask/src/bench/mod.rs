@@ -310,7 +310,7 @@ mod tests {
         use load::{Ask, Asks, Client, Lasting, Order, Spec, Until, Wanted};
 
         let answer: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
-        let addr = floor::started(&[("/", answer)], std::time::Duration::ZERO);
+        let addr = floor::started(&[("/", answer)], floor::Delay::None);
         let interrupt = Interrupt::default();
         let spec = |length, rate, lasting| {
             let wanted = Wanted {

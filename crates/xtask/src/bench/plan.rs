@@ -85,6 +85,9 @@ pub(super) struct Contender {
     /// Started anew for each measurement, with the subject's answers.
     #[serde(default)]
     pub(super) is_floor: bool,
+    /// It has no PHP that could take its time for the stampede's page, and takes so long itself: milliseconds.
+    #[serde(default)]
+    pub(super) holds_ms: Option<f64>,
     /// Part of the quick run.
     #[serde(default)]
     pub(super) quick: bool,

@@ -33,8 +33,10 @@ pub(super) fn measure(
     let question = Question::of(stand.plan, stand.site, scenario, one.batch).named(&name);
     let roots = running.roots();
     measure::wait_for_quiet(stand, &roots)?;
+    let held = one.contender.holds_ms;
     let before = match state {
         Stampede::Missing => 0,
+        Stampede::Expired if held.is_some() => 0,
         Stampede::Expired => expired(stand, running, &question, &name)?,
     };
     let connections = scenario.connections;
@@ -58,15 +60,20 @@ pub(super) fn measure(
     })??;
     measure::client_figures(&seen, &mut figures);
     let failed = measure::verified(stand, &question, &seen)?;
-    let composed = stand.site.composed(&name)?;
+    let composed = match held {
+        Some(ms) => vec![ms],
+        None => stand.site.composed(&name)?,
+    };
     let composed = composed.get(before..).unwrap_or_default();
     let first = composed.first().ok_or("PHP was not asked at all")?;
     let worst = seen.slowest().as_secs_f64() * 1e3;
     figures.insert(Figure::WorstMs, worst);
     figures.insert(Figure::LateMs, worst - first);
     figures.insert(Figure::UpstreamMs, *first);
-    #[expect(clippy::cast_precision_loss, reason = "at most some thousands")]
-    figures.insert(Figure::UpstreamRequests, composed.len() as f64);
+    if held.is_none() {
+        #[expect(clippy::cast_precision_loss, reason = "at most some thousands")]
+        figures.insert(Figure::UpstreamRequests, composed.len() as f64);
+    }
     let sample = seen.samples.first();
     Ok(Sample {
         round: one.round,
