@@ -4,6 +4,7 @@ use std::io::Read;
 
 use galley_testkit::client::{Connection, Request, Response};
 use galley_testkit::origin::{Gate, Origin};
+use galley_testkit::wait_for;
 use std::sync::Arc;
 
 use crate::compress::{page, plain};
@@ -84,20 +85,31 @@ fn what_php_flushes_is_seen_before_it_goes_on() {
 
 #[test]
 fn a_crowd_before_a_page_is_one_composition_and_each_gets_its_coding() {
-    let gate = Arc::new(Gate::new());
-    let held = Arc::clone(&gate);
+    // Those who come behind its head, and those who have waited for that.
+    for is_early in [false, true] {
+        crowd_before_a_page(is_early);
+    }
+}
+
+fn crowd_before_a_page(is_early: bool) {
+    let [before, amid] = [Gate::new(), Gate::new()];
+    let held = [before.clone(), amid.clone()];
     let origin = Origin::start(move |_, wire| {
         let (body, fields) = (page(), [("Content-Type", "text/html"), ("ETag", "\"v1\"")]);
         let (first, rest) = body.split_at(body.len() / 2);
+        held[0].pass();
         wire.chunked(200, &fields);
         wire.chunk(first.as_bytes());
-        held.pass();
+        held[1].pass();
         wire.chunk(rest.as_bytes());
         wire.last_chunk();
     })
     .unwrap();
     let stage = Plan::origin(&origin, "wordpress").site(ALL).start();
     let codings = [Some("gzip"), Some("br"), Some("zstd"), None];
+    if !is_early {
+        before.open();
+    }
     let crowd: Vec<_> = (0..40)
         .map(|number| {
             let coding = codings[number % 4];
@@ -107,11 +119,15 @@ fn a_crowd_before_a_page_is_one_composition_and_each_gets_its_coding() {
             (coding, connection)
         })
         .collect();
+    wait_for("the crowd", PATIENCE, || {
+        stage.status_number("connections") >= 40
+    });
+    before.open();
     // Whoever has the first half reads along; later visitors may find the plain page alone.
     for (_, connection) in &crowd {
         assert_eq!(connection.stream().peek(&mut [0]).unwrap(), 1);
     }
-    gate.open();
+    amid.open();
     for (coding, mut connection) in crowd {
         let answer = connection.receive("GET").unwrap();
         assert_eq!(answer.field("content-encoding"), coding);
