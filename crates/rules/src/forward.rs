@@ -226,7 +226,6 @@ fn push_forwarded(request: &mut UpstreamRequest, facts: &Facts) {
     );
 }
 
-/// Adds a field; a value that cannot stand in a head goes nowhere.
 /// An address as text, IPv4 that is written as IPv6 as what it is. Each request that goes up has some, and a formatter takes
 /// twenty times as long for four numbers.
 pub(crate) fn address_text(address: IpAddr) -> String {
@@ -250,6 +249,7 @@ pub(crate) fn address_text(address: IpAddr) -> String {
     text
 }
 
+/// Adds a field; a value that cannot stand in a head goes nowhere.
 fn push(request: &mut UpstreamRequest, name: HeaderName, value: &[u8]) {
     if let Ok(value) = HeaderValue::from_bytes(value) {
         request.fields.push((name, value));
