@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use galley_rules::compress::{Compress, coded_fields, vary_on_coding};
 use galley_rules::encoding::Coding;
@@ -68,7 +69,7 @@ impl Compressor {
             std::thread::Builder::new()
                 .name(format!("compress-{number}"))
                 .spawn(move || {
-                    sys::lower_priority();
+                    sys::lower_priority(TURN);
                     while let Some(job) = next(&taken) {
                         job.work(&counts);
                     }
@@ -227,7 +228,8 @@ impl Job {
             let Some(room) = self.memory.budget().try_reserve(room) else {
                 continue;
             };
-            let Some(bytes) = encode::whole(&entry.body, *coding, level) else {
+            let Some(bytes) = encode::whole(&entry.body, *coding, level, &sys::let_others_go)
+            else {
                 continue;
             };
             drop(room);
@@ -270,6 +272,9 @@ impl Job {
 fn is_gain(plain: u64, coded: u64) -> bool {
     coded < plain - plain / 10
 }
+
+/// What a thread asks the kernel for, and gives up where others wait when a piece of a page is done: the least there is.
+const TURN: Duration = Duration::from_micros(100);
 
 /// Pages that may wait.
 const MOST_JOBS: usize = 1024;

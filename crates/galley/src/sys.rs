@@ -47,8 +47,9 @@ pub fn descriptors() -> (u64, u64) {
     (open as u64, limit.unwrap_or(UNLIMITED_DESCRIPTORS))
 }
 
-/// Lets every other thread go before the calling one. Where that is not allowed it stays as it is.
-pub fn lower_priority() {
+/// Lets every other thread go before the calling one, which takes turns of `turn`. Where that is not allowed it stays as it is.
+pub fn lower_priority(turn: Duration) {
+    turns::ask_for(turn);
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), LOW_PRIORITY);
 }
 
@@ -66,6 +67,16 @@ pub fn raise_priority(turn: Duration) {
     if rustix::process::getpriority_process(thread).is_ok_and(|now| now > HIGH_PRIORITY) {
         let _ = rustix::process::setpriority_process(thread, HIGH_PRIORITY);
     }
+}
+
+/// Lets whoever waits for this processor go before the calling thread goes on, at a loss of one of its turns where somebody does.
+///
+/// For long work on threads that ask for short turns. A thread that answers and has just worked is owed nothing at the moment
+/// in which it wakes, or in which the one before it goes to sleep; then it does not take the processor from another one, however
+/// low, and the kernel looks again only at its next tick, up to 4 ms later. Work that stops to ask every 50 us made the 99th
+/// percentile of hits beside misses two to three times what it is alone, instead of five.
+pub fn let_others_go() {
+    std::thread::yield_now();
 }
 
 /// The same again for a thread that was begun by one of high priority, and is not to have it: threads inherit it.

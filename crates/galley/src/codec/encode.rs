@@ -3,7 +3,7 @@
 //! Streams take small windows and levels that a page can be sent at: their state is reserved from the memory budget as long as
 //! they live. Whole bodies tell how much room they want, so that the caller can reserve it.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
 use brotli::CompressorWriter;
 use brotli::enc::BrotliEncoderParams;
@@ -66,10 +66,13 @@ impl Stream {
     }
 
     /// Takes bytes in; what is ready of the coded ones, often nothing. The work is in proportion to the bytes: give it no more
-    /// than [`AT_ONCE`].
-    pub fn push(&mut self, bytes: &[u8]) -> io::Result<Bytes> {
+    /// than [`AT_ONCE`]. `pause` is called after each [`PIECE`].
+    pub fn push(&mut self, bytes: &[u8], pause: &dyn Fn()) -> io::Result<Bytes> {
         self.is_dirty = true;
-        self.writer().write_all(bytes)?;
+        for piece in bytes.chunks(PIECE) {
+            self.writer().write_all(piece)?;
+            pause();
+        }
         Ok(self.take())
     }
 
@@ -115,12 +118,13 @@ impl Stream {
     }
 }
 
-/// A whole body in `coding`; `None` where that fails, or is identity.
-pub fn whole(body: &[u8], coding: Coding, level: u32) -> Option<Vec<u8>> {
+/// A whole body in `coding`; `None` where that fails, or is identity. `pause` is called after each [`PIECE`] that was taken in; not
+/// for zstd, which takes least.
+pub fn whole(body: &[u8], coding: Coding, level: u32, pause: &dyn Fn()) -> Option<Vec<u8>> {
     match coding {
         Coding::Identity => None,
-        Coding::Gzip => gzip(body, level),
-        Coding::Brotli => brotli(body, level),
+        Coding::Gzip => gzip(body, level, pause),
+        Coding::Brotli => brotli(body, level, pause),
         Coding::Zstd => zstd::bulk::compress(body, i32::try_from(level).ok()?).ok(),
     }
 }
@@ -148,14 +152,17 @@ pub fn room(length: usize, coding: Coding, level: u32) -> u64 {
     }
 }
 
-fn gzip(body: &[u8], level: u32) -> Option<Vec<u8>> {
+fn gzip(body: &[u8], level: u32, pause: &dyn Fn()) -> Option<Vec<u8>> {
     let out = Vec::with_capacity(body.len() / 3);
     let mut encoder = GzEncoder::new(out, Compression::new(level));
-    encoder.write_all(body).ok()?;
+    for piece in body.chunks(PIECE) {
+        encoder.write_all(piece).ok()?;
+        pause();
+    }
     encoder.finish().ok()
 }
 
-fn brotli(body: &[u8], level: u32) -> Option<Vec<u8>> {
+fn brotli(body: &[u8], level: u32, pause: &dyn Fn()) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(body.len() / 3);
     let parameters = BrotliEncoderParams {
         quality: i32::try_from(level).ok()?,
@@ -163,8 +170,22 @@ fn brotli(body: &[u8], level: u32) -> Option<Vec<u8>> {
         size_hint: body.len(),
         ..Default::default()
     };
-    brotli::BrotliCompress(&mut io::Cursor::new(body), &mut out, &parameters).ok()?;
+    brotli::BrotliCompress(&mut Pieces { rest: body, pause }, &mut out, &parameters).ok()?;
     Some(out)
+}
+
+/// A body that is read in pieces.
+struct Pieces<'a> {
+    rest: &'a [u8],
+    pause: &'a dyn Fn(),
+}
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        (self.pause)();
+        let most = buf.len().min(PIECE);
+        self.rest.read(buf.get_mut(..most).unwrap_or_default())
+    }
 }
 
 /// A window no larger than the body: it is scratch memory here and in the client. Below 17 bits the encoder takes tables of
@@ -175,6 +196,9 @@ fn window_bits(length: usize) -> u32 {
 
 /// Bytes to push at once: some 200 us of work for the slowest of the streams.
 pub const AT_ONCE: usize = 16 * 1024;
+
+/// Bytes between two pauses: some 50 us of work.
+pub const PIECE: usize = 4 * 1024;
 
 /// Levels of streams, whatever stored pages have: beyond them a page takes twice the work for one or two in a hundred.
 const MOST_GZIP: u32 = 6;

@@ -69,7 +69,7 @@ fn zlib(body: &[u8]) -> Vec<u8> {
 }
 
 fn coded(body: &[u8], applied: Applied) -> Vec<u8> {
-    let whole = |coding| encode::whole(body, coding, 5).unwrap();
+    let whole = |coding| encode::whole(body, coding, 5, &|| ()).unwrap();
     match applied {
         Applied::Gzip => whole(Coding::Gzip),
         Applied::Deflate => zlib(body),
@@ -193,7 +193,7 @@ fn a_bomb_ends_where_a_page_would() {
     assert!(large.len() as u64 > 2 * FREE);
     for (coding, applied) in CODINGS {
         let mut stream = Stream::new(coding, &settings(), &budget()).unwrap();
-        let mut sent = stream.push(&large).unwrap().to_vec();
+        let mut sent = stream.push(&large, &|| ()).unwrap().to_vec();
         sent.extend_from_slice(&stream.finish().unwrap());
         let ratio = large.len() / sent.len();
         let plain = decoded(&[applied], &sent, 4000);
@@ -234,7 +234,7 @@ fn a_flush_lets_the_client_see_everything() {
         let mut decoder = Decoder::new(&[applied], &budget(), FREE).unwrap();
         let mut seen = Vec::new();
         for piece in body.chunks(7000) {
-            let some = stream.push(piece).unwrap();
+            let some = stream.push(piece, &|| ()).unwrap();
             assert!(stream.is_dirty());
             let rest = stream.flush().unwrap();
             assert!(!stream.is_dirty() && stream.flush().unwrap().is_empty());
@@ -268,14 +268,14 @@ proptest! {
             let mut stream = Stream::new(coding, &settings(), &budget()).unwrap();
             let mut sent = Vec::new();
             for part in body.chunks(cut) {
-                sent.extend_from_slice(&stream.push(part).unwrap());
+                sent.extend_from_slice(&stream.push(part, &|| ()).unwrap());
                 if flush {
                     sent.extend_from_slice(&stream.flush().unwrap());
                 }
             }
             sent.extend_from_slice(&stream.finish().unwrap());
             prop_assert_eq!(&decoded(&[applied], &sent, piece).unwrap(), &body);
-            let whole = encode::whole(&body, coding, 5).unwrap();
+            let whole = encode::whole(&body, coding, 5, &|| ()).unwrap();
             prop_assert_eq!(&decoded(&[applied], &whole, piece).unwrap(), &body);
         }
     }

@@ -23,6 +23,7 @@ use super::page::WINDOW;
 use super::passage::{AHEAD, Passage};
 use super::{Desk, PassOrder, Site};
 use crate::codec::encode::{AT_ONCE, Stream};
+use crate::sys::let_others_go;
 use crate::upstream::Incoming;
 
 /// The way to the readers of a fill, through a coder where there is one.
@@ -96,14 +97,18 @@ impl<'w> Outlet<'w> {
             return self.send(chunk).await;
         };
         if chunk.len() <= AT_ONCE {
-            let coded = stream.push(&chunk).map_err(|_| Failure::Aborted)?;
+            let coded = stream
+                .push(&chunk, &let_others_go)
+                .map_err(|_| Failure::Aborted)?;
             return self.send(coded).await;
         }
         for piece in chunk.chunks(AT_ONCE) {
             let Some(stream) = &mut self.stream else {
                 break;
             };
-            let coded = stream.push(piece).map_err(|_| Failure::Aborted)?;
+            let coded = stream
+                .push(piece, &let_others_go)
+                .map_err(|_| Failure::Aborted)?;
             self.send(coded).await?;
             yield_now().await;
         }

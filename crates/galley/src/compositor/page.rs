@@ -24,7 +24,9 @@ use super::flight::{Flight, For, is_given_up};
 use super::marker::Unkept;
 use super::passage::{AHEAD, Passage};
 use super::{Desk, PageOrder, Site, heard, publish, relay, renewal, shelve, way};
+use crate::codec::encode::PIECE;
 use crate::durable::Recorder;
+use crate::sys;
 use crate::upstream::Incoming;
 
 /// What a composition came to.
@@ -226,6 +228,10 @@ impl Desk {
             response_delay: Duration::ZERO,
             now: self.clock.wall(),
         };
+        // It is read twice below.
+        if body.bytes().len() > PIECE {
+            sys::let_others_go();
+        }
         if let Err(why) = storable::judge_body(&answered, &order.site.rules, body.bytes()) {
             self.rest_refreshes(order);
             return self.note_not_kept(order, why);
