@@ -167,6 +167,11 @@ impl Fill {
         self.shared.with(|state, _| state.whole_length())
     }
 
+    /// Whether a reader can have had all of it: it has ended, or all bytes have come that its head has promised.
+    pub fn has_all(&self) -> bool {
+        self.shared.with(|state, _| state.has_all())
+    }
+
     /// Whether it has ended, in one way or the other.
     pub fn has_ended(&self) -> bool {
         self.shared.with(|state, _| state.has_ended())

@@ -95,8 +95,9 @@ impl Crowd {
         if born == NOT_SENT || born != current || self.readers() >= self.most {
             return None;
         }
-        // Who has had the page already and asks again finds it stored, and has waited for nothing.
-        if self.fill.has_ended() {
+        // Who has had the page already and asks again finds it stored, and has waited for nothing: it is stored before the
+        // compositor comes to an order.
+        if self.fill.has_all() {
             return None;
         }
         // Before it is looked at whether there are any: none that come from now on are missed.
@@ -281,6 +282,7 @@ impl Waiter {
 mod tests {
     use std::future::{pending, ready};
 
+    use bytes::Bytes;
     use galley_store::fill::{self, FillHead, FillWriter, Share};
     use http::{HeaderMap, StatusCode};
 
@@ -334,8 +336,19 @@ mod tests {
         let (mut writer, crowd) = crowd(2);
         crowd.open(0, Tick(1));
         writer.head(head());
+        writer.put(Bytes::from_static(b"page")).unwrap();
+        assert!(joins(&crowd, 0).is_some(), "more may come");
         writer.finish();
         assert!(joins(&crowd, 0).is_none());
+
+        let (mut writer, crowd) = self::crowd(2);
+        crowd.open(0, Tick(1));
+        let length = Some(4);
+        writer.head(FillHead { length, ..head() });
+        let reader = joins(&crowd, 0);
+        assert!(reader.is_some());
+        writer.put(Bytes::from_static(b"page")).unwrap();
+        assert!(joins(&crowd, 0).is_none(), "no more was promised");
     }
 
     fn head() -> FillHead {

@@ -325,6 +325,11 @@ impl State {
         self.phase != Phase::Open
     }
 
+    pub(super) fn has_all(&self) -> bool {
+        let promised = self.head.as_ref().and_then(|head| head.length);
+        self.has_ended() || promised.is_some_and(|promised| self.length >= promised)
+    }
+
     pub(super) fn whole_length(&self) -> Option<u64> {
         (self.phase == Phase::Done).then_some(self.length)
     }
