@@ -190,7 +190,11 @@ fn what_passes_is_coded_and_its_validator_finds_its_way_back() {
     assert_eq!(answer.field("content-encoding"), Some("gzip"));
     assert_eq!(answer.field("vary"), Some("Accept-Encoding"));
     assert_eq!(answer.field("etag"), Some("W/\"v1;gzip\""));
-    assert!(!answer.has("content-length") && !answer.has("content-md5"));
+    assert!(!answer.has("content-md5"));
+    // Known only where all of it was coded before its head left; never the plain page's.
+    if let Some(length) = answer.field("content-length") {
+        assert_eq!(length, answer.body.len().to_string());
+    }
     assert!(plain(&answer) == page().as_bytes());
     let seen = origin.seen();
     assert_eq!(
@@ -201,13 +205,8 @@ fn what_passes_is_coded_and_its_validator_finds_its_way_back() {
 
     let head = hosted(Request::head("/a").cookie(LOGGED_IN)).field("Accept-Encoding", "gzip, br");
     let head = stage.ask(head);
-    for name in [
-        "content-encoding",
-        "vary",
-        "etag",
-        "content-length",
-        "content-type",
-    ] {
+    assert!(!head.has("content-length"), "{}", head.beginning());
+    for name in ["content-encoding", "vary", "etag", "content-type"] {
         assert_eq!(head.field(name), answer.field(name), "{name}");
     }
     for etag in ["W/\"v1;gzip\"", "\"v1\""] {
