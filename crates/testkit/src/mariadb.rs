@@ -111,6 +111,18 @@ impl MariaDb {
     }
 }
 
+/// A directory of the server's own for temporary tables. A server that starts removes every `#sql*` of its
+/// `tmpdir`; in a shared `/tmp` those of its neighbours too, and their statements fail (of 20 installations, four at
+/// a time, 5 failed).
+fn own_tmpdir(dir: &Path, user: Option<&Account>) -> Result<String, Trouble> {
+    let tmpdir = dir.join("tmp");
+    fs::create_dir_all(&tmpdir).during("make a directory for temporary tables")?;
+    if let Some(user) = user {
+        user.own(&tmpdir)?;
+    }
+    Ok(format!("--tmpdir={}", tmpdir.display()))
+}
+
 /// Makes the system tables beside the final place and moves them there, so that a half-made directory is never used.
 fn create_data(dir: &Path, user: Option<&Account>) -> Result<(), Trouble> {
     let unfinished = dir.join("data.unfinished");
@@ -126,6 +138,7 @@ fn create_data(dir: &Path, user: Option<&Account>) -> Result<(), Trouble> {
     install
         .arg("--no-defaults")
         .arg(format!("--datadir={}", unfinished.display()))
+        .arg(own_tmpdir(dir, user)?)
         .args([
             "--auth-root-authentication-method=socket",
             &format!("--auth-root-socket-user={}", me.trim()),
@@ -149,6 +162,7 @@ fn launch(dir: &Path, socket: &Path, durability: Durability) -> Result<Service, 
         .arg(format!("--datadir={}", dir.join("data").display()))
         .arg(format!("--socket={}", socket.display()))
         .arg(format!("--pid-file={}", dir.join("mariadb.pid").display()))
+        .arg(own_tmpdir(dir, user.as_ref())?)
         .args(SMALL)
         .args(match durability {
             Durability::Discard => DISCARD,

@@ -6,7 +6,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::TcpStream,
-    os::unix::net::UnixStream,
+    os::unix::{fs::MetadataExt, net::UnixStream},
     path::Path,
     time::{Duration, Instant},
 };
@@ -61,6 +61,21 @@ fn a_database_starts_crashes_and_comes_back() {
         MariaDb::start(&dir, Durability::Discard).unwrap()
     });
     assert_eq!(again.sql("SELECT COUNT(*) FROM x.t").unwrap(), "2\n");
+}
+
+#[test]
+fn a_database_leaves_the_temporary_tables_of_others_alone() {
+    let scratch = Scratch::new().unwrap();
+    let dir = scratch.join("db");
+    let mut database = MariaDb::start(&dir, Durability::Discard).unwrap();
+    // What a server that starts takes for its own leavings, if it lies in its directory and is its user's.
+    let neighbour = std::env::temp_dir().join(format!("#sql-temptable-{}.MAI", std::process::id()));
+    fs::write(&neighbour, "").unwrap();
+    let user = fs::metadata(dir.join("data")).unwrap();
+    std::os::unix::fs::chown(&neighbour, Some(user.uid()), Some(user.gid())).unwrap();
+    database.restart().unwrap();
+    let stayed = fs::remove_file(&neighbour).is_ok();
+    assert!(stayed);
 }
 
 #[test]
