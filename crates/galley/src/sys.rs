@@ -50,7 +50,11 @@ pub fn descriptors() -> (u64, u64) {
 /// Lets every other thread go before the calling one, which takes turns of `turn`. Where that is not allowed it stays as it is.
 pub fn lower_priority(turn: Duration) {
     turns::ask_for(turn);
-    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), LOW_PRIORITY);
+    let thread = Some(rustix::thread::gettid());
+    // Where Galley as a whole was begun with a lower one, this thread keeps it.
+    if rustix::process::getpriority_process(thread).is_ok_and(|now| now < LOW_PRIORITY) {
+        let _ = rustix::process::setpriority_process(thread, LOW_PRIORITY);
+    }
 }
 
 /// Of 19: it still gets on while others work.
@@ -190,6 +194,20 @@ mod tests {
         let limit = getrlimit(Resource::Nofile);
         assert_eq!(limit.current, limit.maximum);
         assert_eq!(limit.current.unwrap_or(UNLIMITED_DESCRIPTORS), raised);
+    }
+
+    #[test]
+    fn a_priority_that_is_lower_already_stays() {
+        let priority_after = |given: i32| {
+            let helper = move || {
+                let thread = Some(rustix::thread::gettid());
+                rustix::process::setpriority_process(thread, given).unwrap();
+                lower_priority(Duration::from_micros(100));
+                rustix::process::getpriority_process(thread).unwrap()
+            };
+            std::thread::spawn(helper).join().unwrap()
+        };
+        assert_eq!([5, 15].map(priority_after), [LOW_PRIORITY, 15]);
     }
 
     #[test]
