@@ -327,7 +327,39 @@ const LAST_WORD: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::{Condvar, Mutex};
+
     use super::*;
+
+    #[test]
+    fn a_core_has_so_many_helpers_and_no_more() {
+        let (runtime, _of_it) = runtime().unwrap();
+        let at_work = Arc::new(AtomicUsize::new(0));
+        let gate = Arc::new((Mutex::new(false), Condvar::new()));
+        let helper = || {
+            let (at_work, gate) = (Arc::clone(&at_work), Arc::clone(&gate));
+            runtime.spawn_blocking(move || {
+                at_work.fetch_add(1, Ordering::SeqCst);
+                let is_shut = |open: &mut bool| !*open;
+                drop(gate.1.wait_while(gate.0.lock().unwrap(), is_shut));
+            })
+        };
+        let helpers: Vec<_> = (0..sys::HELPERS * 2).map(|_| helper()).collect();
+        while at_work.load(Ordering::SeqCst) < sys::HELPERS {
+            std::thread::yield_now();
+        }
+        // More would have begun by now, or would soon.
+        std::thread::sleep(Duration::from_millis(50));
+        let most = at_work.load(Ordering::SeqCst);
+        *gate.0.lock().unwrap() = true;
+        gate.1.notify_all();
+        for helper in helpers {
+            runtime.block_on(helper).unwrap();
+        }
+        assert_eq!(most, sys::HELPERS);
+        assert_eq!(at_work.load(Ordering::SeqCst), sys::HELPERS * 2);
+    }
 
     #[test]
     fn ids_are_counted_in_hexadecimal() {
