@@ -267,24 +267,32 @@ fn scheduled_tasks_reach_php(stack: &Stack) {
 }
 
 fn a_scheduled_post_goes_live(stack: &Stack) {
-    // Due already, but only the scheduler makes a post public. It is called as WordPress calls itself: with its lock.
     stack.php(
         "global $wpdb;
          $id = wp_insert_post(['post_name' => 'due-now', 'post_title' => 'due-now', 'post_content' => 'At last.', 'post_author' => 1,
              'post_status' => 'future', 'post_date' => gmdate('Y-m-d H:i:s', time() + 3600)]);
          $past = gmdate('Y-m-d H:i:s', time() - 60);
-         $wpdb->update($wpdb->posts, ['post_date' => $past, 'post_date_gmt' => $past], ['ID' => $id]);
-         _set_cron_array([]);
-         wp_schedule_single_event(time() - 60, 'publish_future_post', [$id]);
-         set_transient('doing_cron', '1700000000.5');",
+         $wpdb->update($wpdb->posts, ['post_date' => $past, 'post_date_gmt' => $past], ['ID' => $id]);",
     );
     let early = stack.get("/due-now/").expect_status(404);
     assert_way(&early, STORED);
-    let _ = stack
-        .get("/wp-cron.php?doing_wp_cron=1700000000.5")
-        .expect_status(200);
+    // Due already, but only the scheduler makes a post public. It is called as WordPress calls itself: with its lock. A run
+    // of the server's own that began before writes its older list of tasks over this one: then it is asked for again.
     wait_for("the post to be published", PATIENCE, || {
-        stack.php("echo get_page_by_path('due-now', OBJECT, 'post')->post_status;") == "publish"
+        let status = stack.php(
+            "$post = get_page_by_path('due-now', OBJECT, 'post'); echo $post->post_status;
+             if ($post->post_status === 'future') {
+                 _set_cron_array([]);
+                 wp_schedule_single_event(time() - 60, 'publish_future_post', [$post->ID]);
+                 set_transient('doing_cron', '1700000000.5');
+             }",
+        );
+        status == "publish" || {
+            let _ = stack
+                .get("/wp-cron.php?doing_wp_cron=1700000000.5")
+                .expect_status(200);
+            false
+        }
     });
     stack.purge(&["--url", "http://wp.test/due-now/"]);
     let live = stack.get("/due-now/").expect_status(200);
