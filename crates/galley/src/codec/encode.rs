@@ -66,7 +66,8 @@ impl Stream {
     }
 
     /// Takes bytes in; what is ready of the coded ones, often nothing. The work is in proportion to the bytes: give it no more
-    /// than [`AT_ONCE`]. `pause` is called after each [`PIECE`].
+    /// than [`AT_ONCE`]. `pause` is called after each [`PIECE`]; br and zstd only collect until a block is
+    /// full, of 64 KiB and more, and work on it in one go.
     pub fn push(&mut self, bytes: &[u8], pause: &dyn Fn()) -> io::Result<Bytes> {
         self.is_dirty = true;
         for piece in bytes.chunks(PIECE) {
@@ -119,7 +120,8 @@ impl Stream {
 }
 
 /// A whole body in `coding`; `None` where that fails, or is identity. `pause` is called after each [`PIECE`] that was taken in; not
-/// for zstd, which takes least.
+/// for zstd, which takes least. br only collects until it has 64 KiB or all, and then works on them in one go: its encoder has no
+/// smaller blocks at the levels that are used here.
 pub fn whole(body: &[u8], coding: Coding, level: u32, pause: &dyn Fn()) -> Option<Vec<u8>> {
     match coding {
         Coding::Identity => None,
@@ -197,7 +199,7 @@ fn window_bits(length: usize) -> u32 {
 /// Bytes to push at once: some 200 us of work for the slowest of the streams.
 pub const AT_ONCE: usize = 16 * 1024;
 
-/// Bytes between two pauses: some 50 us of work.
+/// Bytes between two pauses: some 50 us of work for gzip.
 pub const PIECE: usize = 4 * 1024;
 
 /// Levels of streams, whatever stored pages have: beyond them a page takes twice the work for one or two in a hundred.

@@ -300,3 +300,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn there_is_a_pause_after_each_piece() {
+    let body = vec![b'x'; encode::PIECE * 3 + 1];
+    let pauses = |work: &dyn Fn(&dyn Fn())| {
+        let count = std::cell::Cell::new(0);
+        work(&|| count.set(count.get() + 1));
+        count.get()
+    };
+    for coding in [Coding::Gzip, Coding::Brotli] {
+        let whole = pauses(&|pause| drop(encode::whole(&body, coding, 5, pause).unwrap()));
+        assert!(whole >= 4, "{coding:?}: {whole}");
+    }
+    for (coding, _) in CODINGS {
+        let pushed = pauses(&|pause| {
+            let mut stream = Stream::new(coding, &settings(), &budget()).unwrap();
+            stream.push(&body, pause).unwrap();
+        });
+        assert_eq!(pushed, 4, "{coding:?}");
+    }
+}
