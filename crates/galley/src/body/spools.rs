@@ -216,10 +216,11 @@ impl SpoolFile {
         };
         let (at, count) = (self.length, bytes.len() as u64);
         self.paid.try_grow(count).map_err(|_| NoRoom)?;
-        let written = spawn_blocking(move || file.write_all_at(&bytes, at)).await;
+        // The bytes come back: what a helper thread drops, only the thread that made it can use again.
+        let written = spawn_blocking(move || (file.write_all_at(&bytes, at), bytes)).await;
         match written
             .map_err(io::Error::other)
-            .and_then(|written| written)
+            .and_then(|(written, _bytes)| written)
         {
             Ok(()) => {
                 self.length += count;
@@ -245,8 +246,9 @@ impl Shared {
     /// Reads `length` bytes from `at`; fails where it does not have them.
     pub fn read(&self, at: u64, length: usize) -> JoinHandle<io::Result<Vec<u8>>> {
         let file = self.0.clone();
+        // Made here, where it is dropped: each of dozens of helper threads would keep pieces of its own.
+        let mut piece = vec![0; length];
         spawn_blocking(move || {
-            let mut piece = vec![0; length];
             file.ok_or(io::ErrorKind::NotFound)?
                 .read_exact_at(&mut piece, at)?;
             Ok(piece)

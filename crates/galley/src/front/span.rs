@@ -97,12 +97,21 @@ fn is_byte_at_hand(file: &File, at: u64) -> bool {
 }
 
 async fn read(file: Arc<File>, at: u64, length: u64) -> Result<Bytes, Gone> {
-    let piece = spawn_blocking(move || read_now(&file, at, length));
+    // Made here, where it is dropped: each of dozens of helper threads would keep pieces of its own.
+    let piece = empty(length)?;
+    let piece = spawn_blocking(move || fill(&file, at, piece));
     Ok(piece.await.map_err(|_| Gone::Closed)??)
 }
 
 fn read_now(file: &File, at: u64, length: u64) -> io::Result<Bytes> {
-    let mut piece = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+    fill(file, at, empty(length)?)
+}
+
+fn empty(length: u64) -> io::Result<Vec<u8>> {
+    Ok(vec![0; usize::try_from(length).map_err(io::Error::other)?])
+}
+
+fn fill(file: &File, at: u64, mut piece: Vec<u8>) -> io::Result<Bytes> {
     // The file may have been cut since its length was told; then the connection ends short.
     file.read_exact_at(&mut piece, at)?;
     Ok(piece.into())

@@ -360,8 +360,9 @@ async fn send_parts(
 /// A piece of a stored body, read and verified on a helper thread.
 pub(super) async fn read_verified(pieces: &Arc<Pieces>, at: u64, end: u64) -> Result<Bytes, Gone> {
     let pieces = Arc::clone(pieces);
+    let buffer = Vec::with_capacity(pieces.longest_piece());
     // A block that is damaged ends the answer short: what has left cannot be taken back.
-    spawn_blocking(move || pieces.read(&(at..end)))
+    spawn_blocking(move || pieces.read_into(&(at..end), buffer))
         .await
         .ok()
         .and_then(Result::ok)

@@ -362,6 +362,12 @@ impl Pieces {
     /// The bytes of `range` up to the end of the 64 KiB block it begins in; empty only where the range or the body ends.
     /// Reads and verifies that one block. Blocks.
     pub fn read(&self, range: &Range<u64>) -> Result<Bytes, Unreadable> {
+        self.read_into(range, Vec::new())
+    }
+
+    /// The same, in memory of the caller's: what a helper thread of many allocates itself, it keeps in part when another
+    /// has dropped it. `buffer` is best as long as [`Pieces::longest_piece`]; its contents go.
+    pub fn read_into(&self, range: &Range<u64>, buffer: Vec<u8>) -> Result<Bytes, Unreadable> {
         let end = range.end.min(self.length);
         if range.start >= end {
             return Ok(Bytes::new());
@@ -369,7 +375,7 @@ impl Pieces {
         let block = range.start / BLOCK as u64;
         let begins = block * BLOCK as u64;
         let ends = (begins + BLOCK as u64).min(self.length);
-        let bytes = self.block(block, begins, ends)?;
+        let bytes = self.block(block, begins, ends, buffer)?;
         // All three lie within one block.
         let within = |at: u64| usize::try_from(at - begins).unwrap_or(BLOCK);
         Ok(bytes.slice(within(range.start)..within(end.min(ends))))
@@ -387,18 +393,29 @@ impl Pieces {
         false
     }
 
-    fn block(&self, number: u64, begins: u64, ends: u64) -> Result<Bytes, Unreadable> {
+    /// In bytes.
+    pub fn longest_piece(&self) -> usize {
+        usize::try_from(self.length).map_or(BLOCK, |length| length.min(BLOCK))
+    }
+
+    fn block(
+        &self,
+        number: u64,
+        begins: u64,
+        ends: u64,
+        mut bytes: Vec<u8>,
+    ) -> Result<Bytes, Unreadable> {
         let length = usize::try_from(ends - begins).map_err(|_| Unreadable)?;
+        bytes.clear();
+        bytes.resize(length, 0);
         let sum = usize::try_from(number)
             .ok()
             .and_then(|number| self.sums.get(number..=number))
             .ok_or(Unreadable)?;
-        let read = read_at(&self.file, self.body_at + begins, length).and_then(|bytes| {
-            format::check(&bytes, sum, &self.shared.seal)?;
-            Ok(bytes)
-        });
+        let read = fill(&self.file, self.body_at + begins, &mut bytes)
+            .and_then(|()| Ok(format::check(&bytes, sum, &self.shared.seal)?));
         match read {
-            Ok(bytes) => Ok(bytes.into()),
+            Ok(()) => Ok(bytes.into()),
             Err(Flaw::Bad) => {
                 self.shared.discard(&self.name, &self.file);
                 Err(Unreadable)
