@@ -70,6 +70,8 @@ struct Off {
     reason: Reason,
     retry_at: Tick,
     wait: Duration,
+    /// Whether an entry has been let through since.
+    is_tried: bool,
 }
 
 impl Gate {
@@ -84,12 +86,16 @@ impl Gate {
         }
         state.wait = (state.wait * 2).min(LONGEST_WAIT);
         state.retry_at = now.plus(state.wait);
+        state.is_tried = true;
         Ok(())
     }
 
-    /// An entry landed.
+    /// An entry landed. One that was under way when another failed says nothing about the next: it had its room already.
     pub(super) fn worked(&self) {
-        *self.off() = None;
+        let mut off = self.off();
+        if off.is_some_and(|state| state.is_tried) {
+            *off = None;
+        }
     }
 
     /// A call failed. Errors that say nothing about the disk change nothing; all of them are named for the caller.
@@ -107,6 +113,7 @@ impl Gate {
                     reason,
                     retry_at: now.plus(FIRST_WAIT),
                     wait: FIRST_WAIT,
+                    is_tried: false,
                 });
             }
         }
@@ -203,6 +210,19 @@ mod tests {
         assert_eq!(gate.state(), None);
         gate.read_failed(&error(EIO), Tick(0));
         assert_eq!(gate.admit(Tick(0)), Err(Reason::Failing));
+    }
+
+    #[test]
+    fn what_was_under_way_turns_nothing_on() {
+        let gate = Gate::default();
+        gate.worked();
+        assert_eq!(gate.state(), None);
+        gate.failed(&error(rustix::io::Errno::NOSPC.raw_os_error()), Tick(0));
+        gate.worked();
+        assert_eq!(gate.admit(Tick(1)), Err(Reason::Full));
+        assert_eq!(gate.admit(Tick(5_000)), Ok(()));
+        gate.worked();
+        assert_eq!(gate.state(), None);
     }
 
     #[test]

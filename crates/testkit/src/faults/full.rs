@@ -60,16 +60,7 @@ fn one(setting: &Setting, mut dice: Dice, kind: Kind, mount: &Mount) -> Result<T
     stage.start()?;
     tally += stage.compare()?;
     let ballast = mount.path().join("ballast");
-    fill_up(&ballast)?;
-    // New pages find no room; old ones are still there.
-    edit(&stage, &mut dice, &mut tally)?;
-    tally += stage.compare()?;
-    let off = came_true(PATIENCE, || says_off(&stage));
-    tally.require(
-        off,
-        &format!("{}: nothing says that storing is off", kind.name()),
-    );
-    require_words(&stage, &mut tally)?;
+    turn_off(&stage, &ballast, &mut dice, kind, &mut tally)?;
     // Many orders: the log runs out of room too.
     let mut was_lost = false;
     for _ in 0..ORDERS {
@@ -88,6 +79,39 @@ fn one(setting: &Setting, mut dice: Dice, kind: Kind, mount: &Mount) -> Result<T
     tally += stage.compare()?;
     free(&mut stage, &ballast, &mut dice, &mut tally)?;
     Ok(tally)
+}
+
+/// Edits on a full disk, until the operator is told everywhere that storing is off: new pages find no room; old ones are still there.
+fn turn_off(
+    stage: &Stage,
+    ballast: &Path,
+    dice: &mut Dice,
+    kind: Kind,
+    tally: &mut Tally,
+) -> Result<(), Trouble> {
+    let mut looks = Ok(());
+    let off = came_true(PATIENCE, || {
+        // What was purged makes room, maybe as much as the new pages need.
+        looks = fill_up(ballast)
+            .and_then(|()| edit(stage, dice, tally))
+            .and_then(|()| {
+                *tally += stage.compare()?;
+                Ok(())
+            });
+        looks.is_err() || says_off(stage)
+    });
+    looks?;
+    tally.require(
+        off,
+        &format!(
+            "{}: status and metrics do not say that storing is off",
+            kind.name()
+        ),
+    );
+    let galley = stage.galley()?;
+    let is_said = came_true(PATIENCE, || galley.log().contains(FULL));
+    tally.require(is_said, "the log does not say that the disk is full");
+    Ok(())
 }
 
 /// Killed and started with the disk as full as before.
@@ -157,24 +181,15 @@ fn edit(stage: &Stage, dice: &mut Dice, tally: &mut Tally) -> Result<(), Trouble
     Ok(())
 }
 
-/// Whether the status says that storing is off.
+/// Whether status and metrics say that storing is off.
 fn says_off(stage: &Stage) -> bool {
-    stage
-        .told("/status")
-        .is_ok_and(|status| status.contains(FULL))
-}
-
-/// The operator is told in all places.
-fn require_words(stage: &Stage, tally: &mut Tally) -> Result<(), Trouble> {
-    let galley = stage.galley()?;
-    let is_said = came_true(PATIENCE, || galley.log().contains(FULL));
-    tally.require(is_said, "the log does not say that the disk is full");
-    let metrics = stage.told("/metrics")?;
-    let storing = metrics
-        .lines()
-        .any(|line| line.starts_with("galley_disk_storing") && line.ends_with(" 0"));
-    tally.require(storing, "the metrics do not say that storing is off");
-    Ok(())
+    let says = |place, what: fn(&str) -> bool| stage.told(place).is_ok_and(|told| what(&told));
+    says("/status", |status| status.contains(FULL))
+        && says("/metrics", |metrics| {
+            metrics
+                .lines()
+                .any(|line| line.starts_with("galley_disk_storing") && line.ends_with(" 0"))
+        })
 }
 
 /// Lets a file grow until nothing is left, to the last byte.
