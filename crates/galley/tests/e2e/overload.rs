@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use galley_testkit::client::{Connection, Request, Response};
 use galley_testkit::wait_for;
@@ -30,8 +30,12 @@ fn one_worker(lines: &str) -> Stage {
     stage
 }
 
+fn connect(stage: &Stage, from: Ipv4Addr) -> Connection {
+    Connection::from_address(from, stage.addr(), PATIENCE).unwrap()
+}
+
 fn begin(stage: &Stage, from: Ipv4Addr, request: Request) -> Connection {
-    let mut connection = Connection::from_address(from, stage.addr(), PATIENCE).unwrap();
+    let mut connection = connect(stage, from);
     connection.send(&hosted(request)).unwrap();
     connection
 }
@@ -222,6 +226,33 @@ fn a_page_that_a_visitor_wants_does_not_wait_in_the_line_of_the_crawl() {
     assert_eq!(stage.runs("/crawl/49"), 1);
 }
 
+/// Forty who ask without a pause until `is_enough`, or for a thousand answers; whether it was enough.
+fn crowd(stage: &Stage, is_enough: impl Fn() -> bool) -> bool {
+    let answers = AtomicUsize::new(0);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Of as many addresses: one alone is held back while the processors are busy, and leaves places free.
+        for number in 1..=40 {
+            let client = Ipv4Addr::new(127, 0, 1, number);
+            let (answers, is_over) = (&answers, &is_over);
+            scope.spawn(move || {
+                let mut connection = connect(stage, client);
+                while !is_over.load(Ordering::Relaxed)
+                    && answers.fetch_add(1, Ordering::Relaxed) < 1000
+                {
+                    let answer = connection.exchange(&hosted(Request::get("/slow.php")));
+                    assert_eq!(answer.unwrap().status, 200);
+                }
+            });
+        }
+        wait_for("the crowd's end", 8 * PATIENCE, || {
+            is_over.store(is_enough(), Ordering::Relaxed);
+            is_over.load(Ordering::Relaxed) || answers.load(Ordering::Relaxed) >= 1000
+        });
+    });
+    is_over.load(Ordering::Relaxed)
+}
+
 #[test]
 fn more_places_than_workers_are_found_out_and_nobody_is_refused() {
     let stage = Plan::php()
@@ -230,32 +261,23 @@ fn more_places_than_workers_are_found_out_and_nobody_is_refused() {
         .site("in_flight = 20\nqueue = 1000\nqueue_timeout = \"30m\"")
         .start();
     let places = || stage.status_number("places");
-    let ask = |_| stage.get("/slow.php").status;
     // What it takes when there is little to do: a whole window of it.
-    for number in 0..60 {
-        assert_eq!(ask(number), 200);
+    for _ in 0..60 {
+        assert_eq!(stage.get("/slow.php").status, 200);
     }
     assert_eq!(places(), 20);
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let crowd: Vec<_> = (0..40)
-            .map(|_| {
-                scope.spawn(|| {
-                    let mut connection = stage.connect();
-                    while !is_over.load(Ordering::Relaxed) {
-                        let answer = connection.exchange(&hosted(Request::get("/slow.php")));
-                        assert_eq!(answer.unwrap().status, 200);
-                    }
-                })
-            })
-            .collect();
-        // Some hundred answers, however long they take.
-        wait_for("fewer places", 8 * PATIENCE, || places() <= 10);
-        is_over.store(true, Ordering::Relaxed);
-        for one in crowd {
-            one.join().unwrap();
+    // Where other programs have the machine for moments, throughput may seem to pay for the places; after a calm time they are
+    // looked at anew.
+    let is_found = (0..20).any(|_| {
+        let is_found = crowd(&stage, || places() <= 10);
+        if !is_found {
+            for _ in 0..300 {
+                stage.get("/slow.php").is(200);
+            }
         }
+        is_found
     });
+    assert!(is_found, "{} places", places());
     assert!(places() >= 2);
     let text = stage.galley.cli(&["status"]).unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
