@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(galley.urls().len(), 2);
         assert_eq!(galley.admin().as_deref(), Some("unix:/run/x.sock"));
         assert_eq!(fs::read_to_string(galley.config()).unwrap(), "[server]\n");
-        crate::wait_for("the access line", Duration::from_secs(5), || {
+        crate::wait_for("the access line", START_PATIENCE, || {
             galley.stdout() == "GET /\n"
         });
         let output = galley.cli(&["purge", "--all"]).unwrap();

@@ -295,17 +295,21 @@ fn group_lives(group: u32) -> bool {
     };
     entries.flatten().any(|entry| {
         let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // "pid (name) state ppid pgrp ...", and the name may contain anything.
-        let mut fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
-        let running = fields
-            .next()
-            .is_some_and(|state| !matches!(state, "Z" | "X" | ""));
-        running && fields.nth(1).is_some_and(|pgrp| pgrp.parse() == Ok(group))
+        group_of_running(&stat) == Some(group)
     })
 }
 
+/// The group of a process that runs, from its `/proc/PID/stat`.
+fn group_of_running(stat: &str) -> Option<u32> {
+    // "pid (name) state ppid pgrp ...", and the name may contain anything.
+    let mut fields = stat.rsplit(") ").next()?.split(' ');
+    let state = fields.next()?;
+    let group = fields.nth(1)?.parse().ok()?;
+    (!matches!(state, "Z" | "X")).then_some(group)
+}
+
 const TAIL_LINES: usize = 40;
-const GROUP_PATIENCE: Duration = Duration::from_secs(5);
+const GROUP_PATIENCE: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {
@@ -313,6 +317,8 @@ mod tests {
 
     use super::*;
     use crate::Scratch;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     fn shell(script: &str, log: &Path, farewell: Farewell) -> Service {
         Service::spawn(
@@ -325,8 +331,8 @@ mod tests {
     }
 
     fn lives(pid: &str) -> bool {
-        // A zombie has an empty command line.
-        fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        group_of_running(&stat).is_some()
     }
 
     #[test]
@@ -342,9 +348,7 @@ mod tests {
                 .to_owned()
         };
         service
-            .wait_until("the grandchild", Duration::from_secs(5), || {
-                !read().is_empty()
-            })
+            .wait_until("the grandchild", PATIENCE, || !read().is_empty())
             .unwrap();
         let grandchild = read();
         assert!(lives(&grandchild));
@@ -361,14 +365,14 @@ mod tests {
             Farewell::Kill,
         );
         service
-            .wait_until("its first word", Duration::from_secs(5), || {
+            .wait_until("its first word", PATIENCE, || {
                 tail(&scratch.join("log")) == "up"
             })
             .unwrap();
         let began = Instant::now();
         let trouble = service.stop(Duration::from_millis(50)).unwrap_err();
         assert!(trouble.is_timeout(), "{trouble}");
-        assert!(began.elapsed() < Duration::from_secs(5));
+        assert!(began.elapsed() < PATIENCE);
         assert!(service.has_ended());
     }
 
@@ -381,7 +385,7 @@ mod tests {
             Farewell::Kill,
         );
         let trouble = service
-            .wait_until("readiness", Duration::from_secs(5), || false)
+            .wait_until("readiness", PATIENCE, || false)
             .unwrap_err()
             .to_string();
         assert!(

@@ -266,7 +266,7 @@ fn waiting_has_an_end() {
         let began = Instant::now();
         stage.get("/second").is(503);
         assert!(
-            (Duration::from_millis(350)..Duration::from_secs(5)).contains(&began.elapsed()),
+            (Duration::from_millis(350)..Duration::from_secs(9)).contains(&began.elapsed()),
             "{:?}",
             began.elapsed()
         );
@@ -342,7 +342,7 @@ fn php_that_takes_too_long_is_given_up() {
             answer.cache_status()
         );
         assert!(
-            began.elapsed() < Duration::from_secs(5),
+            began.elapsed() < Duration::from_secs(9),
             "{:?}",
             began.elapsed()
         );

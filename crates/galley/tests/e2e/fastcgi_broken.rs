@@ -192,7 +192,7 @@ fn broken_answers_are_refused_or_broken_off_and_never_kept() {
             }
         }
         assert!(
-            began.elapsed() < Duration::from_secs(5),
+            began.elapsed() < Duration::from_secs(9),
             "{path}: {:?}",
             began.elapsed()
         );

@@ -454,7 +454,7 @@ fn answers_cannot_be_split_by_what_php_sends() {
     for _ in 0..2 {
         connection
             .exchange(&hosted(
-                Request::get("/odd").patience(Duration::from_secs(5)),
+                Request::get("/odd").patience(Duration::from_secs(9)),
             ))
             .unwrap();
     }

@@ -272,7 +272,7 @@ fn broken_answers_are_refused_or_broken_off_and_never_kept() {
             }
         }
         assert!(
-            began.elapsed() < Duration::from_secs(5),
+            began.elapsed() < Duration::from_secs(9),
             "{path}: {:?}",
             began.elapsed()
         );
@@ -431,7 +431,7 @@ fn slow_origins_are_given_up() {
             .map_or(true, |answer| answer.status == 502 || answer.status == 504)
     );
     assert!(
-        began.elapsed() < Duration::from_secs(5),
+        began.elapsed() < Duration::from_secs(9),
         "{:?}",
         began.elapsed()
     );
