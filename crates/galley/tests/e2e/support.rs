@@ -245,7 +245,8 @@ impl Stage {
 
     /// Waits until so many pages are on the disk and none is waiting to be.
     pub fn wait_for_disk(&self, pages: u64) {
-        wait_for(&format!("{pages} pages on the disk"), PATIENCE, || {
+        // A disk that others keep busy took fewer than a hundred pages a second.
+        wait_for(&format!("{pages} pages on the disk"), 8 * PATIENCE, || {
             self.status_disk("entries") >= pages && self.status_disk("waiting") == 0
         });
     }
