@@ -263,5 +263,5 @@ const MODULES: &[&str] = &[
     "setenvif",
 ];
 const TOKEN_PATH: &str = "/.galley-testkit-token";
-const START_PATIENCE: Duration = Duration::from_secs(30);
+const START_PATIENCE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -96,4 +96,4 @@ impl FcgiWrap {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -109,4 +109,4 @@ fn configuration(dir: &Path, port: u16, token: &str, http: &str) -> String {
     )
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);

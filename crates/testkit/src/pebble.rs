@@ -276,6 +276,6 @@ fn accepts(port: u16) -> bool {
 /// As `scripts/setup` names it.
 const VERSION: &str = "pebble-v2.10.1";
 const TRIES: usize = 3;
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const OPENSSL: &str = "[req]\ndistinguished_name = name\nx509_extensions = extensions\nprompt = no\n[name]\nCN = pebble\n\
     [extensions]\nbasicConstraints = critical, CA:FALSE\nsubjectAltName = IP:127.0.0.1, DNS:localhost\n";

@@ -219,7 +219,7 @@ pub(crate) const PHP_FPM: &[&str] = &[
     "php-fpm7.4",
     "php-fpm",
 ];
-const START_PATIENCE: Duration = Duration::from_secs(30);
+const START_PATIENCE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(3);
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use galley_testkit::{
     wait_for,
 };
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn bodies_go_both_ways_in_every_framing() {

@@ -217,7 +217,7 @@ fn encoded(text: &str) -> String {
     out
 }
 
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 const BOUNDARY: &str = "galley-testkit-7f3a9c51e2";
 
 #[cfg(test)]

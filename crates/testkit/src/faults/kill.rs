@@ -246,4 +246,4 @@ const BETWEEN_PURGES: Duration = Duration::from_millis(12);
 const LEAST_LOAD: Duration = Duration::from_millis(60);
 const MOST_LOAD: Duration = Duration::from_millis(500);
 /// For the moment to come.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -459,7 +459,7 @@ pub(super) const ORDER_PATH: &str = "/order/";
 pub(super) const HOST: &str = "faults.test";
 const TOKEN: &str = "faults-token-0123456789";
 /// For an answer on a machine that is busy with others.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 const READERS: usize = 4;
 const LEAST_SLOW: Duration = Duration::from_millis(20);
 const MOST_SLOW: Duration = Duration::from_millis(150);

@@ -105,4 +105,4 @@ fn attach(pid: u32, out: &Path, log: &Path) -> Result<Service, String> {
     Err(tail(log))
 }
 
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(60);
