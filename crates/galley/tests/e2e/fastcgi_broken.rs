@@ -1,8 +1,6 @@
 //! A FastCGI application that breaks the protocol on command: the client gets 502 or a broken connection, nothing is
 //! kept, and the server lives on.
 
-use std::time::{Duration, Instant};
-
 use galley_testkit::client::Request;
 use galley_testkit::origin::{Application, Asked, Responder};
 
@@ -165,7 +163,6 @@ fn broken_answers_are_refused_or_broken_off_and_never_kept() {
         ("/overloaded", Some(503)),
         ("/stderr-flood", Some(502)),
     ] {
-        let began = Instant::now();
         for request in [
             Request::get(path),
             Request::get(path),
@@ -191,11 +188,6 @@ fn broken_answers_are_refused_or_broken_off_and_never_kept() {
                 (Err(trouble), Some(_)) => panic!("{method} {path}: {trouble}"),
             }
         }
-        assert!(
-            began.elapsed() < Duration::from_secs(9),
-            "{path}: {:?}",
-            began.elapsed()
-        );
         let fine = stage.get("/fine").expect_status(200);
         assert_eq!(fine.body, BODY, "after {path}");
     }

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::sync::Barrier;
-use std::time::{Duration, Instant};
 
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
@@ -61,7 +60,6 @@ fn waiters_get_bytes_while_the_page_is_still_coming() {
     for connection in [&first, &second] {
         let mut got = String::new();
         let mut piece = [0; 4096];
-        let began = Instant::now();
         while !got.contains("run=1") {
             connection
                 .stream()
@@ -71,7 +69,6 @@ fn waiters_get_bytes_while_the_page_is_still_coming() {
             assert!(count > 0, "closed after {got}");
             got.push_str(&String::from_utf8_lossy(&piece[..count]));
         }
-        assert!(began.elapsed() < Duration::from_secs(9));
         assert!(!got.contains("</html>"), "{got}");
     }
     stage.resume("/page");
@@ -139,18 +136,22 @@ fn php_comes_to_its_end_though_nobody_gets_the_answer() {
 
 #[test]
 fn what_may_not_be_shared_is_not_queued_one_behind_another() {
-    // Every run takes 400 ms; one behind another fifty visitors would take twenty seconds.
-    let script = "<?php usleep(400000); header('Cache-Control: private'); header('Set-Cookie: id=' . bin2hex(random_bytes(8))); echo '<html>', $_SERVER['HTTP_COOKIE'] ?? '-', '</html>';";
+    // The first run tells that nothing here is shared. Each further one ends once eight have been under way at one time, or
+    // after a minute; one behind another they never are.
+    let script = "<?php $notes = dirname($_SERVER['DOCUMENT_ROOT']) . '/notes/'; $mine = $notes . 'run-' . getmypid(); \
+                  if (!@mkdir($notes . 'first')) { touch($mine); for ($i = 0; $i < 6000 && !file_exists($notes . 'met'); $i++) { \
+                      if (count(glob($notes . 'run-*')) >= 8) { touch($notes . 'met'); } usleep(10000); } unlink($mine); } \
+                  header('Cache-Control: private'); header('Set-Cookie: id=' . bin2hex(random_bytes(8))); \
+                  echo '<html>', $_SERVER['HTTP_COOKIE'] ?? '-', '</html>';";
     let stage = Plan::php()
         .file("index.php", script)
         .workers(16)
         .site("in_flight = 16")
         .start();
-    let began = Instant::now();
     let answers = together(50, |n| {
         stage.ask(Request::get("/mine").cookie(&format!("visitor=v{n}")))
     });
-    let took = began.elapsed();
+    assert!(stage.notes().join("met").exists(), "one behind another");
     let mut cookies: Vec<String> = answers
         .iter()
         .map(|answer| answer.field("set-cookie").unwrap().to_owned())
@@ -161,7 +162,6 @@ fn what_may_not_be_shared_is_not_queued_one_behind_another() {
     cookies.sort();
     cookies.dedup();
     assert_eq!(cookies.len(), 50, "two visitors share a cookie");
-    assert!(took < Duration::from_secs(15), "{took:?}");
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Apache, and origins that break HTTP on command, behind Galley.
 
-use std::time::{Duration, Instant};
-
 use galley_testkit::client::Request;
 use galley_testkit::origin::{Gate, Origin, Seen, Wire};
 use galley_testkit::{Apache, ApacheOptions, wait_for};
@@ -254,7 +252,6 @@ fn broken_answers_are_refused_or_broken_off_and_never_kept() {
         ("/large-head", false),
         ("/switch", false),
     ] {
-        let began = Instant::now();
         for request in [
             Request::get(path),
             Request::get(path),
@@ -271,11 +268,6 @@ fn broken_answers_are_refused_or_broken_off_and_never_kept() {
                 Err(trouble) => assert!(head_is_fine, "{method} {path}: {trouble}"),
             }
         }
-        assert!(
-            began.elapsed() < Duration::from_secs(9),
-            "{path}: {:?}",
-            began.elapsed()
-        );
         assert_eq!(
             stage.get("/fine").expect_status(200).text(),
             PAGE,
@@ -423,17 +415,11 @@ fn slow_origins_are_given_up() {
         &origin,
         "first_byte_timeout = \"400ms\"\nread_timeout = \"400ms\"",
     );
-    let began = Instant::now();
     stage.get("/never").is(504);
     assert!(
         hosted(Request::get("/half"))
             .send(stage.addr())
             .map_or(true, |answer| answer.status == 502 || answer.status == 504)
-    );
-    assert!(
-        began.elapsed() < Duration::from_secs(9),
-        "{:?}",
-        began.elapsed()
     );
 }
 
@@ -466,13 +452,7 @@ fn a_client_that_leaves_ends_its_exchange() {
         let mut piece = [0; 16];
         std::io::Read::read_exact(&mut connection.stream(), &mut piece).unwrap();
         drop(connection);
-        let began = Instant::now();
         stage.get("/next").is(200);
-        assert!(
-            began.elapsed() < Duration::from_secs(8),
-            "{:?}",
-            began.elapsed()
-        );
     }
 }
 

@@ -21,7 +21,7 @@ use galley_testkit::{FpmListen, FpmOptions, Galley, PhpFpm, Scratch, wait_for};
 pub const HOST: &str = "example.test";
 
 /// For everything that must happen but may take a while on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(15);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The server binary under test.
 pub fn binary() -> &'static Path {

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 pub const SERVER: &str = "server-token-0123456789";
 pub const A: &str = "site-a-token-0123456789";
-pub const PATIENCE: Duration = Duration::from_secs(15);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The running server. It ends first.
 pub struct Stage {

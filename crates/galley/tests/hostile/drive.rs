@@ -46,7 +46,7 @@ impl Outcome {
 }
 
 /// How long to wait for an end that comes.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends the case and reads until the server closes. A connection that stays open for `patience` is one that waits for more;
 /// where that is expected, the client ends it. `seen` gives what the upstream saw since the last call.

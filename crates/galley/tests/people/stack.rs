@@ -21,7 +21,7 @@ use sha2::{Digest as _, Sha256};
 pub const HOST: &str = "localhost";
 
 /// For everything that must happen but may take a while on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 static SHARED: LazyLock<Mutex<Stack>> = LazyLock::new(|| Mutex::new(Stack::start()));
 

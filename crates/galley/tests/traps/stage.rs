@@ -89,4 +89,4 @@ impl Stage {
 }
 
 /// For everything that must happen but may take a while on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(15);
+pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -29,7 +29,7 @@ pub const WHOLE: &str = "whole.test";
 pub const GUARDED: &str = "guarded.test";
 
 /// For everything that must happen but may take a while on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const STORED: &str = "galley; fwd=uri-miss; stored";
 pub const HIT: &str = "galley; hit";
