@@ -122,7 +122,7 @@ fn slow_readers_hold_no_worker() {
         let answer = reader.receive("GET").unwrap().expect_status(200);
         assert!(answer.body == large(n), "reader {n} got something else");
     }
-    let grown = stage.peak_memory() - before;
+    let grown = stage.grown_since(before);
     // Of 262 MB. What is left is the helper threads', and on a machine with little time for each there are many of them.
     assert!(grown < 48 * 1024 * 1024, "{grown} bytes for {SLOW} readers");
     wait_for("all room to be given back", PATIENCE, || {

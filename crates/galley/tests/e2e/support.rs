@@ -434,6 +434,12 @@ impl Stage {
         let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
         kib * 1024
     }
+
+    /// By how much the peak is above an earlier one, in bytes. Kernels since 6.2 count pages by processor and note a peak
+    /// from a sum that may lack some of them: a later peak can be the smaller one.
+    pub fn grown_since(&self, peak: u64) -> u64 {
+        self.peak_memory().saturating_sub(peak)
+    }
 }
 
 /// Checks an answer that is not needed any further.
