@@ -281,7 +281,7 @@ fn configuration(root: &Path, tokens: &[PathBuf; 2], fpm: [&PhpFpm; 3]) -> Strin
     let mut site = |host: &str, fpm: &PhpFpm, workers: usize, lines: &str| {
         let _ = write!(
             text,
-            "[[site]]\nhosts = [\"{host}\"]\ncron = \"off\"\nroot = {}\nphp = {}\nin_flight = {workers}\nqueue_timeout = \"60s\"\n{lines}\n",
+            "[[site]]\nhosts = [\"{host}\"]\ncron = \"off\"\nroot = {}\nphp = {}\nin_flight = {workers}\nqueue_timeout = \"1h\"\n{lines}\n",
             quoted(&root.display().to_string()),
             quoted(&fpm.address())
         );

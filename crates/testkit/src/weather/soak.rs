@@ -21,7 +21,7 @@ pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
     let dir = scratch.path().display();
     let text = format!(
         "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{dir}/admin.sock\"\n[log]\naccess = \"{dir}/access.log\"\n\
-         [[site]]\nhosts = [\"{HOST}\"]\nroot = \"{dir}/root\"\nphp = \"{}\"\nin_flight = 2\nqueue = 1000\nqueue_timeout = \"60s\"\ncron = \"off\"\n",
+         [[site]]\nhosts = [\"{HOST}\"]\nroot = \"{dir}/root\"\nphp = \"{}\"\nin_flight = 2\nqueue = 1000\nqueue_timeout = \"1h\"\ncron = \"off\"\n",
         fpm.address()
     );
     let file = scratch.write("galley.toml", text)?;
