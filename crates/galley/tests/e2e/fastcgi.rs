@@ -8,7 +8,7 @@ use galley_testkit::client::Request;
 use galley_testkit::origin::{Gate, Responder};
 use galley_testkit::{FcgiWrap, wait_for};
 
-use crate::support::{HOST, Is, PATIENCE, Plan, hosted, said, together};
+use crate::support::{HOST, Is, PATIENCE, Plan, SHORT_PATIENCE, hosted, said, together};
 
 #[test]
 fn php_answers_over_a_unix_socket_and_over_tcp() {
@@ -260,7 +260,7 @@ fn waiting_has_an_end() {
         let began = Instant::now();
         stage.get("/second").is(503);
         assert!(
-            (Duration::from_millis(350)..PATIENCE).contains(&began.elapsed()),
+            (Duration::from_millis(350)..SHORT_PATIENCE).contains(&began.elapsed()),
             "{:?}",
             began.elapsed()
         );

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use galley_testkit::client::{Connection, Request};
 use galley_testkit::{Galley, Scratch, Signal, wait_for};
 
-use crate::support::{HOST, Is, PATIENCE, Plan, Stage, binary, hosted, number_in, words};
+use crate::support::{
+    HOST, Is, PATIENCE, Plan, SHORT_PATIENCE, Stage, binary, hosted, number_in, words,
+};
 
 fn galley(arguments: &[&str]) -> Output {
     // A server that should not start but does must not hang the test.
@@ -224,7 +226,7 @@ fn draining_has_an_end() {
     let began = Instant::now();
     assert_eq!(stage.galley.stop().code(), Some(0));
     assert!(
-        (Duration::from_millis(600)..PATIENCE).contains(&began.elapsed()),
+        (Duration::from_millis(600)..SHORT_PATIENCE).contains(&began.elapsed()),
         "{:?}",
         began.elapsed()
     );

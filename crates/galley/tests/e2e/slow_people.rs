@@ -97,7 +97,7 @@ fn both_workers_are_free(stage: &Stage, round: &str) {
 }
 
 fn all_said(stage: &Stage, count: u8) {
-    wait_for("PHP to have said everything", PATIENCE * 2, || {
+    wait_for("PHP to have said everything", PATIENCE * 4, || {
         (0..count).all(|n| stage.notes().join(format!("said-{n}")).exists())
     });
 }

@@ -20,8 +20,12 @@ use galley_testkit::{FpmListen, FpmOptions, Galley, PhpFpm, Scratch, wait_for};
 /// The host of the site in these tests.
 pub const HOST: &str = "example.test";
 
-/// For everything that must happen but may take a while on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// For everything that must happen but may take a while on a busy machine. Shorter than the 30 s and more after which Galley
+/// by default ends a silent body, a client that reads nothing, an idle connection or a request of PHP's: a test that sets
+/// one of these notices if it is not heeded.
+pub const PATIENCE: Duration = Duration::from_secs(28);
+/// The same for `head_timeout`, `queue_timeout` and `drain_timeout`, 10 s and more by default.
+pub const SHORT_PATIENCE: Duration = Duration::from_secs(9);
 
 /// The server binary under test.
 pub fn binary() -> &'static Path {
