@@ -20,7 +20,8 @@ use super::auth::Asker;
 use super::query::Query;
 use super::target::{Reply, target};
 use super::{Spec, State};
-use crate::serve::Site;
+use crate::doctor::{Machine, Reading, RecentCounters};
+use crate::serve::{Services, Site};
 use crate::telemetry::counters::CounterReader;
 use crate::telemetry::history::{History, MINUTES, Minute};
 
@@ -43,6 +44,8 @@ pub(super) async fn keep(state: &State) {
         let rest = (begun + MINUTE).saturating_sub(since);
         tokio::time::sleep(rest.max(SHORTEST)).await;
         turn(state);
+        let reading = reading(&state.services);
+        last_hour(state).add(reading);
     }
 }
 
@@ -115,6 +118,20 @@ fn row(minute: &Minute) -> Value {
         "bytes": minute.bytes,
         "upstream_ms": minute.upstream_ms,
     })
+}
+
+/// The counters of now that the doctor compares over an hour.
+pub(super) fn reading(services: &Services) -> Reading {
+    let spool = services.spools.counted();
+    Reading::of(&Machine::at("/")).with_spool(spool.refused, spool.held_up)
+}
+
+/// The readings of the last hour.
+pub(super) fn last_hour(state: &State) -> MutexGuard<'_, RecentCounters> {
+    state
+        .last_hour
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
 fn lock(state: &State) -> MutexGuard<'_, Vec<History>> {

@@ -38,6 +38,7 @@ use tokio::sync::oneshot;
 
 use self::auth::Peer;
 use crate::compositor::Handle;
+use crate::doctor::RecentCounters;
 use crate::serve::{Services, Site, Sites};
 use crate::telemetry::access::AccessLog;
 use crate::telemetry::counters::CounterReader;
@@ -73,6 +74,8 @@ struct State {
     logs: Vec<AccessLog>,
     /// One for each site, in their order; written by [`history::keep`].
     history: Mutex<Vec<History>>,
+    /// Counters of the kernel and the spool over the last hour; written by [`history::keep`].
+    last_hour: Mutex<RecentCounters>,
     listings: cache::Listings,
 }
 
@@ -131,6 +134,7 @@ pub fn start(spec: Spec) -> io::Result<Running> {
     };
     let state = Arc::new(State {
         history: Mutex::new(history::begin(&spec)),
+        last_hour: Mutex::new(RecentCounters::new(history::reading(&spec.services))),
         token: spec.token,
         hosts: hosts(&spec.sites),
         sites: spec.sites,

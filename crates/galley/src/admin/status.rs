@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use super::State;
 use super::auth::Asker;
 use super::disk;
-use super::history::recent;
+use super::history::{last_hour, reading, recent};
 use super::target::{Reply, View, target};
 use crate::body::spools::Spools;
 use crate::compositor::Handle;
@@ -59,6 +59,7 @@ pub(super) async fn status(Extract(state): Extract<Arc<State>>, asker: Asker) ->
                 "put_off": compressed.put_off,
             });
             body["disk"] = json!(disk::value(&state));
+            body["last_hour"] = last_hour(&state).value(&reading(&state.services));
             body["spools"] = spools(&state.services.spools);
             body["upstream"] = json!({ "in_flight": in_flight, "waiting": waiting });
             body["sandbox"] = json!(state.services.sandbox.word());

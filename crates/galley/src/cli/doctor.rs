@@ -29,8 +29,10 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
     };
     let machine = Machine::at(&options.machine);
     talk("looking at the machine");
-    let mut findings = doctor::machine(&machine, &plan(&config, path, &options.machine));
-    findings.push(doctor::spools(&status(path)));
+    let status = status(path);
+    let plan = plan(&config, path, &options.machine);
+    let mut findings = doctor::machine(&machine, &plan, &status);
+    findings.push(doctor::spools(&status));
     let now = SystemTime::now();
     for (site, file) in app::kept_certificates(&config) {
         findings.push(doctor::kept_certificate(&site, &file, now));

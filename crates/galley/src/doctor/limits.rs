@@ -55,23 +55,42 @@ fn of_server(machine: &Machine, plan: &Plan) -> Option<Finding> {
             "the server's limits may not be read: run this as root or as its user",
         ));
     };
+    Some(judge_server(machine, open, limit))
+}
+
+/// `open` of at most `limit` descriptors are in use by the server.
+fn judge_server(machine: &Machine, open: u64, limit: u64) -> Finding {
+    const CHECK: &str = "descriptors";
     let seen = format!("{open} of {limit} descriptors of the server");
     let level = match percent(open, limit) {
         80.. => Level::Wrong,
         _ if limit < FEW => Level::Notice,
-        _ => return Some(Finding::fine(CHECK, seen)),
+        _ => return Finding::fine(CHECK, seen),
     };
-    Some(Finding::bad(
+    // Above what the kernel allows for one process the service would not start.
+    let most = machine.number("proc/sys/fs/nr_open").unwrap_or(PER_PROCESS);
+    let larger = limit.saturating_mul(4).max(PER_PROCESS);
+    let raise = if larger > most {
+        format!("sysctl -w fs.nr_open={larger}, and ")
+    } else {
+        String::new()
+    };
+    Finding::bad(
         level,
         CHECK,
         seen,
         "each visitor's connection takes one descriptor, each that waits for PHP two; beyond the limit new ones are not taken",
-        "raise it for the service: LimitNOFILE=1048576 below [Service] (systemctl edit galley), then systemctl restart galley",
-    ))
+        format!(
+            "raise it for the service: {raise}LimitNOFILE={larger} below [Service] (systemctl edit galley), then systemctl restart galley"
+        ),
+    )
 }
 
 /// Above, it is no limit.
 const UNLIMITED: u64 = 1 << 40;
+
+/// The kernel's limit for one process (`fs.nr_open`) unless somebody has changed it.
+const PER_PROCESS: u64 = 1_048_576;
 
 /// Fewer do not carry a visit of a few thousand browsers.
 const FEW: u64 = 8192;
@@ -126,5 +145,19 @@ mod tests {
             of_server(&StandIn::new(&[]).machine(), &Plan::default()),
             None
         );
+    }
+    #[test]
+    fn advice_on_descriptors_changes_something() {
+        for (limit, remedy) in [
+            (10, "service: LimitNOFILE=1048576 below"),
+            (
+                1_048_576,
+                "fs.nr_open=4194304, and LimitNOFILE=4194304 below",
+            ),
+        ] {
+            let stand_in = StandIn::new(&[("proc/sys/fs/nr_open", "1048576\n")]);
+            let finding = judge_server(&stand_in.machine(), limit, limit);
+            assert!(finding.mend.contains(remedy), "{}", finding.mend);
+        }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+use super::recent::Recent;
 use super::{Finding, Level, Machine, percent, size};
 
 /// What the configuration allows.
@@ -27,12 +28,12 @@ pub struct Plan {
     pub synced: Option<PathBuf>,
 }
 
-pub(super) fn findings(machine: &Machine, plan: &Plan) -> Vec<Finding> {
+pub(super) fn findings(machine: &Machine, plan: &Plan, recent: Option<&Recent>) -> Vec<Finding> {
     let mut findings = vec![
         left(machine),
         pool(machine, plan),
-        killed(machine),
-        swap(machine),
+        killed(machine, recent),
+        swap(machine, recent),
     ];
     findings.extend(pressure(machine));
     findings
@@ -91,53 +92,91 @@ fn pool(machine: &Machine, plan: &Plan) -> Finding {
         90.. => Level::Notice,
         _ => return Finding::fine(CHECK, seen),
     };
-    let left = plan
-        .memory
-        .saturating_sub(plan.cache)
-        .saturating_sub(database);
-    let fitting = (left / 10 * 9).checked_div(largest).unwrap_or(0).max(1);
     Finding::bad(
         level,
         CHECK,
         seen,
         "in a busy hour all of them run at once, and the kernel kills the largest process: the database, or the web server",
-        format!(
-            "in the sites' sections together: in_flight = {fitting}; the same in PHP-FPM's pool: pm.max_children (Apache: MaxRequestWorkers)"
-        ),
+        smaller_pool(plan, largest, database),
     )
 }
 
-fn killed(machine: &Machine) -> Finding {
+/// What makes workers of `largest` bytes, the cache and a database of `database` bytes fit nine tenths of the memory.
+fn smaller_pool(plan: &Plan, largest: u64, database: u64) -> String {
+    let room = plan.memory / 10 * 9;
+    let left = room.saturating_sub(plan.cache).saturating_sub(database);
+    match left.checked_div(largest).unwrap_or(0) {
+        0 => format!(
+            "not one worker fits beside cache and database: in [cache]: memory = \"{}MiB\" or less, or give the machine more memory",
+            (plan.cache / 2) >> 20
+        ),
+        fitting => format!(
+            "in the sites' sections together: in_flight = {fitting}; the same in PHP-FPM's pool: pm.max_children (Apache: MaxRequestWorkers)"
+        ),
+    }
+}
+
+fn killed(machine: &Machine, recent: Option<&Recent>) -> Finding {
     const CHECK: &str = "oom";
     let Some(count) = machine.word("proc/vmstat", "oom_kill ", "oom_kill") else {
         return Finding::unknown(CHECK, "the kernel does not tell");
     };
-    if count == 0 {
-        return Finding::fine(
-            CHECK,
-            "no process was killed for memory since the machine started",
-        );
-    }
+    let seen = match recent {
+        _ if count == 0 => {
+            return Finding::fine(
+                CHECK,
+                "no process was killed for memory since the machine started",
+            );
+        }
+        None => {
+            let seen = format!(
+                "{count} processes were killed for memory since the machine started. Only a running Galley knows whether that was in the last hour"
+            );
+            return Finding::unknown(CHECK, seen);
+        }
+        Some(recent) if recent.oom_kills == 0 => {
+            let seen = format!(
+                "no process was killed for memory {}; {count} since the machine started",
+                recent.period()
+            );
+            return Finding::fine(CHECK, seen);
+        }
+        Some(recent) => format!(
+            "{} processes were killed for memory {}",
+            recent.oom_kills,
+            recent.period()
+        ),
+    };
     Finding::bad(
-        Level::Notice,
+        Level::Wrong,
         CHECK,
-        format!("{count} processes were killed for memory since the machine started"),
+        seen,
         "each was a page, a database or a server that broke off in the middle",
         "see which and when: journalctl -k | grep -i 'killed process'",
     )
 }
 
-fn swap(machine: &Machine) -> Finding {
+/// Swap in use is no fault: the kernel moves there what nobody has used for long. What counts is what it reads back, or that
+/// hardly any is left.
+fn swap(machine: &Machine, recent: Option<&Recent>) -> Finding {
     const CHECK: &str = "swap";
     let read = |name| machine.line("proc/meminfo", name);
     let (Some(total), Some(free)) = (read("SwapTotal"), read("SwapFree")) else {
         return Finding::unknown(CHECK, "the kernel does not tell");
     };
     let used = total.saturating_sub(free);
-    let seen = format!("{} of {} in use", size(used), size(total));
+    let mut seen = format!("{} of {} in use", size(used), size(total));
+    let bytes = recent.map_or(0, |recent| {
+        let page = rustix::param::page_size() as u64;
+        recent.swapped_in.saturating_mul(page)
+    });
+    if let Some(recent) = recent.filter(|_| total > 0) {
+        seen = format!("{seen}, {} read back {}", size(bytes), recent.period());
+    }
     let level = match percent(used, total) {
         80.. => Level::Wrong,
-        25.. => Level::Notice,
+        _ if bytes > MUCH_SWAPPED => Level::Notice,
+        25.. if recent.is_none() => return Finding::unknown(CHECK, seen),
         _ => return Finding::fine(CHECK, seen),
     };
     Finding::bad(
@@ -185,9 +224,13 @@ fn is_database(name: &str) -> bool {
     ["mariadbd", "mysqld"].contains(&name)
 }
 
+/// Bytes read back from swap within an hour that visitors may notice: at the 100 MB/s of a plain disk, over two seconds.
+const MUCH_SWAPPED: u64 = 256 << 20;
+
 #[cfg(test)]
 mod tests {
     use super::super::machine::stand_in::StandIn;
+    use super::super::recent::tests::quiet;
     use super::*;
 
     fn meminfo(available: u32, swap_free: u32) -> StandIn {
@@ -210,12 +253,30 @@ mod tests {
     }
 
     #[test]
-    fn swap_in_use() {
-        for (free, level) in [(100, Level::Fine), (70, Level::Notice), (10, Level::Wrong)] {
-            assert_eq!(swap(&meminfo(500, free).machine()).level, level, "{free}");
+    fn swap_counts_when_it_is_read_back_or_nearly_full() {
+        let pages = MUCH_SWAPPED / rustix::param::page_size() as u64;
+        for (free, swapped_in, level) in [
+            (100, 0, Level::Fine),
+            // Long in use, and not read back lately.
+            (30, 0, Level::Fine),
+            (30, pages, Level::Fine),
+            (30, pages + 1, Level::Notice),
+            (10, 0, Level::Wrong),
+        ] {
+            let recent = Recent {
+                swapped_in,
+                ..quiet()
+            };
+            let stand_in = meminfo(500, free);
+            let finding = swap(&stand_in.machine(), Some(&recent));
+            assert_eq!(finding.level, level, "{free} {swapped_in}");
         }
+        assert_eq!(
+            swap(&meminfo(500, 30).machine(), None).level,
+            Level::Unknown
+        );
         let none = StandIn::new(&[("proc/meminfo", "SwapTotal: 0 kB\nSwapFree: 0 kB\n")]);
-        assert_eq!(swap(&none.machine()).level, Level::Fine);
+        assert_eq!(swap(&none.machine(), None).level, Level::Fine);
     }
 
     #[test]
@@ -244,7 +305,7 @@ mod tests {
             assert_eq!(finding.level, level, "{finding:?}");
         }
         let finding = pool(&worker(80 << 10).machine(), &plan);
-        // (1024 - 256 - 100) MiB, nine tenths, by 80 MiB.
+        // Nine tenths of 1024 MiB less 256 and 100, by 80 MiB.
         assert!(finding.mend.contains("in_flight = 7"), "{}", finding.mend);
         assert_eq!(
             pool(&StandIn::new(&[]).machine(), &plan).level,
@@ -253,11 +314,42 @@ mod tests {
     }
 
     #[test]
-    fn kills_and_pressure() {
-        for (kills, level) in [(0, Level::Fine), (3, Level::Notice)] {
+    fn advice_on_the_pool_makes_it_smaller() {
+        let mib = |count: u64| count << 20;
+        let plan = |cache, in_flight| Plan {
+            memory: mib(1000),
+            cache: mib(cache),
+            in_flight,
+            ..Plan::default()
+        };
+        // With nine tenths in use, the number that is advised has to be smaller than the present one.
+        assert!(smaller_pool(&plan(500, 4), mib(80), mib(100)).contains("in_flight = 3;"));
+        let no_room = smaller_pool(&plan(800, 2), mib(80), mib(100));
+        assert!(no_room.contains("memory = \"400MiB\""), "{no_room}");
+    }
+
+    #[test]
+    fn kills_of_the_last_hour_count() {
+        let recent = |oom_kills| {
+            Some(Recent {
+                oom_kills,
+                ..quiet()
+            })
+        };
+        for (kills, recent, level) in [
+            (0, None, Level::Fine),
+            (3, None, Level::Unknown),
+            (3, recent(0), Level::Fine),
+            (3, recent(1), Level::Wrong),
+        ] {
             let stand_in = StandIn::new(&[("proc/vmstat", &format!("a 1\noom_kill {kills}\n"))]);
-            assert_eq!(killed(&stand_in.machine()).level, level, "{kills}");
+            let finding = killed(&stand_in.machine(), recent.as_ref());
+            assert_eq!(finding.level, level, "{kills} {recent:?}");
         }
+    }
+
+    #[test]
+    fn pressure_of_the_last_minutes() {
         for (average, level) in [
             ("0.00", Level::Fine),
             ("7.1", Level::Notice),

@@ -12,6 +12,7 @@ mod machine;
 mod memory;
 mod network;
 mod php;
+mod recent;
 mod server;
 mod wordpress;
 
@@ -19,7 +20,11 @@ pub use certificate::{certificate, kept_certificate};
 pub use machine::Machine;
 pub use memory::Plan;
 pub use php::{Ask, ask};
+pub use recent::{Reading, RecentCounters};
 pub use server::spools;
+
+use recent::Recent;
+use serde_json::Value;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,12 +101,14 @@ impl Finding {
     }
 }
 
-/// Everything that the machine itself tells, in the order in which it is shown. Blocks on the disk for some tenths of a second.
-pub fn machine(machine: &Machine, plan: &Plan) -> Vec<Finding> {
-    let mut findings = network::findings(machine);
+/// Everything that the machine itself tells, in the order in which it is shown. `status` is what the running server reports, or
+/// why it does not answer. Blocks on the disk for some tenths of a second.
+pub fn machine(machine: &Machine, plan: &Plan, status: &Result<Value, String>) -> Vec<Finding> {
+    let recent = Recent::of_status(status);
+    let mut findings = network::findings(machine, recent.as_ref());
     findings.extend(limits::findings(machine, plan));
     findings.extend(server::privileged(machine, plan));
-    findings.extend(memory::findings(machine, plan));
+    findings.extend(memory::findings(machine, plan, recent.as_ref()));
     findings.extend(plan.folders.iter().map(|folder| disk::room(folder)));
     findings.extend(plan.synced.as_deref().map(disk::speed));
     findings.push(clock::finding(machine));
@@ -109,7 +116,7 @@ pub fn machine(machine: &Machine, plan: &Plan) -> Vec<Finding> {
 }
 
 /// What PHP says of itself and of its WordPress, as [`ask`] gave it.
-pub fn site(answer: &Result<serde_json::Value, String>) -> Vec<Finding> {
+pub fn site(answer: &Result<Value, String>) -> Vec<Finding> {
     match answer {
         Ok(value) => {
             let mut findings = php::findings(value);

@@ -1,9 +1,10 @@
 //! Connections: the kernel's table of tracked ones, ports for our own, and those it drops before we see them.
 
+use super::recent::{Recent, listen_drops};
 use super::{Finding, Level, Machine, percent};
 
-pub(super) fn findings(machine: &Machine) -> Vec<Finding> {
-    vec![conntrack(machine), ports(machine), backlog(machine)]
+pub(super) fn findings(machine: &Machine, recent: Option<&Recent>) -> Vec<Finding> {
+    vec![conntrack(machine), ports(machine), backlog(machine, recent)]
 }
 
 /// A full table drops packets of every new connection, of ssh too (`nf_conntrack: table full, dropping packet`).
@@ -51,51 +52,95 @@ fn ports(machine: &Machine) -> Finding {
         _ if range < FEW_PORTS => Level::Notice,
         _ => return Finding::fine(CHECK, seen),
     };
+    let sockets = "reach PHP and the database over unix sockets: they take no ports";
+    let mut settings = Vec::new();
+    if range < MANY_PORTS {
+        settings.push("net.ipv4.ip_local_port_range='10240 65535'");
+    }
+    if machine.number("proc/sys/net/ipv4/tcp_tw_reuse") != Some(1) {
+        settings.push("net.ipv4.tcp_tw_reuse=1");
+    }
+    let remedy = match settings.as_slice() {
+        [] => sockets.to_owned(),
+        settings => format!("sysctl -w {}   # better: {sockets}", settings.join(" ")),
+    };
     Finding::bad(
         level,
         CHECK,
         seen,
         "each connection to an upstream or database over TCP takes a port and keeps it for a minute after its end; without a free port connecting fails",
-        "sysctl -w net.ipv4.ip_local_port_range='10240 65535' net.ipv4.tcp_tw_reuse=1   # better: reach PHP and the database over unix sockets",
+        remedy,
     )
 }
 
-/// Connections that waited for us longer than the queue.
-fn backlog(machine: &Machine) -> Finding {
+/// Connections that waited for a program longer than the queue of its listener.
+fn backlog(machine: &Machine, recent: Option<&Recent>) -> Finding {
     const CHECK: &str = "backlog";
     let Some(limit) = machine.number("proc/sys/net/core/somaxconn") else {
         return Finding::unknown(CHECK, "the kernel does not tell");
     };
-    let dropped = machine.counter("proc/net/netstat", "TcpExt", "ListenDrops");
-    let taken = machine.counter("proc/net/snmp", "Tcp", "PassiveOpens");
-    let (dropped, taken) = (dropped.unwrap_or(0), taken.unwrap_or(0));
-    let seen = format!(
-        "queues of {limit}; {dropped} connections dropped and {taken} taken since the machine started"
-    );
-    // One in a thousand is a storm at some time, not an accident.
-    let level = match (dropped, limit) {
-        (dropped, _) if dropped.saturating_mul(1000) > taken && dropped > 0 => Level::Wrong,
-        (_, limit) if limit < SHORT_QUEUE => Level::Notice,
-        _ => return Finding::fine(CHECK, seen),
+    let (level, seen) = match recent {
+        Some(recent) => {
+            let seen = format!(
+                "queues of {limit}; {} connections dropped and {} accepted {}",
+                recent.listen_drops,
+                recent.accepted,
+                recent.period()
+            );
+            // One in a thousand is a burst that visitors noticed, not an accident.
+            let is_many = recent.listen_drops.saturating_mul(1000) > recent.accepted;
+            let level = (is_many && recent.listen_drops > 0).then_some(Level::Wrong);
+            (level, seen)
+        }
+        None => match listen_drops(machine) {
+            0 => (
+                None,
+                format!("queues of {limit}; no connection was dropped"),
+            ),
+            dropped => {
+                let seen = format!(
+                    "queues of {limit}; {dropped} connections dropped since the machine started. Only a running Galley knows whether that was in the last hour"
+                );
+                return match short_queue(limit) {
+                    Some(remedy) => Finding::bad(Level::Notice, CHECK, seen, WHY_BACKLOG, remedy),
+                    None => Finding::unknown(CHECK, seen),
+                };
+            }
+        },
     };
-    Finding::bad(
-        level,
-        CHECK,
-        seen,
-        "connections that come in a burst wait in a queue of the kernel; beyond its end they are dropped, and their visitors wait for seconds. The count is of all programs of this machine",
-        "sysctl -w net.core.somaxconn=4096   # and a line in /etc/sysctl.d/; for PHP-FPM also listen.backlog in its pool",
+    let level = match (level, short_queue(limit)) {
+        (None, None) => return Finding::fine(CHECK, seen),
+        (None, Some(_)) => Level::Notice,
+        (Some(level), _) => level,
+    };
+    let remedy = short_queue(limit).unwrap_or(
+        "ss -ltn   # shows each listener's queue (Recv-Q) and its limit (Send-Q): a limit below 4096 is that program's own backlog setting, a full queue a program that is too slow",
+    );
+    Finding::bad(level, CHECK, seen, WHY_BACKLOG, remedy)
+}
+
+/// How to make the queues larger; `None` where Galley already gets the queue that it asks for.
+fn short_queue(limit: u64) -> Option<&'static str> {
+    (limit < WANTED_QUEUE).then_some(
+        "sysctl -w net.core.somaxconn=4096   # and a line in /etc/sysctl.d/, then systemctl restart galley",
     )
 }
+
+const WHY_BACKLOG: &str = "connections that come in a burst wait in a queue of the kernel; beyond its end they are dropped, and their visitors wait for seconds. The count is of all programs of this machine";
+
+/// What Galley asks the kernel for, and the kernel's default from 5.4 on; before, it was 128.
+const WANTED_QUEUE: u64 = 4096;
+
+/// From here on a wider range gains little: 10240 to 65535 has 55,296.
+const MANY_PORTS: u64 = 50_000;
 
 /// Fewer local ports than this are a range that somebody has narrowed.
 const FEW_PORTS: u64 = 10_000;
 
-/// The kernel's value before 5.4 was 128.
-const SHORT_QUEUE: u64 = 1024;
-
 #[cfg(test)]
 mod tests {
     use super::super::machine::stand_in::StandIn;
+    use super::super::recent::tests::quiet;
     use super::*;
 
     #[test]
@@ -135,29 +180,72 @@ mod tests {
     }
 
     #[test]
-    fn dropped_connections() {
-        for (limit, dropped, taken, level) in [
-            ("4096", "0", "0", Level::Fine),
-            ("4096", "9", "10000", Level::Fine),
-            ("4096", "11", "10000", Level::Wrong),
-            ("128", "0", "10000", Level::Notice),
-        ] {
+    fn advice_on_ports_changes_something() {
+        let remedy = |range: &str, reuse: &str| {
             let stand_in = StandIn::new(&[
-                ("proc/sys/net/core/somaxconn", limit),
+                ("proc/sys/net/ipv4/ip_local_port_range", range),
+                ("proc/sys/net/ipv4/tcp_tw_reuse", reuse),
                 (
-                    "proc/net/netstat",
-                    &format!("TcpExt: A ListenDrops\nTcpExt: 5 {dropped}\n"),
-                ),
-                (
-                    "proc/net/snmp",
-                    &format!("Tcp: ActiveOpens PassiveOpens\nTcp: 5 {taken}\n"),
+                    "proc/net/sockstat",
+                    "TCP: inuse 3 orphan 0 tw 60000 alloc 4\n",
                 ),
             ]);
+            ports(&stand_in.machine()).mend
+        };
+        let both = remedy("32768 60999", "2\n");
+        assert!(both.contains("port_range='10240 65535' net.ipv4.tcp_tw_reuse=1"));
+        let reuse = remedy("10240 65535", "2\n");
+        assert!(reuse.contains("tw_reuse=1") && !reuse.contains("port_range"));
+        let none = remedy("10240 65535", "1\n");
+        assert!(none.contains("unix sockets") && !none.contains("sysctl"));
+    }
+
+    /// A machine with queues of `limit` that dropped `dropped` connections since its start.
+    fn queues(limit: &str, dropped: &str) -> StandIn {
+        StandIn::new(&[
+            ("proc/sys/net/core/somaxconn", limit),
+            (
+                "proc/net/netstat",
+                &format!("TcpExt: A ListenDrops\nTcpExt: 5 {dropped}\n"),
+            ),
+        ])
+    }
+
+    #[test]
+    fn dropped_connections_of_the_last_hour_count() {
+        for (limit, listen_drops, level) in [
+            ("4096", 0, Level::Fine),
+            ("4096", 9, Level::Fine),
+            ("4096", 11, Level::Wrong),
+            ("128", 0, Level::Notice),
+            ("128", 11, Level::Wrong),
+        ] {
+            let recent = Recent {
+                listen_drops,
+                ..quiet()
+            };
+            // What was dropped before does not count.
+            let finding = backlog(&queues(limit, "99999").machine(), Some(&recent));
+            assert_eq!(finding.level, level, "{limit} {listen_drops}");
             assert_eq!(
-                backlog(&stand_in.machine()).level,
-                level,
-                "{limit} {dropped}"
+                finding.mend.contains("somaxconn=4096"),
+                limit == "128",
+                "{finding:?}"
             );
+            assert_eq!(finding.mend.is_empty(), level == Level::Fine);
+        }
+    }
+
+    #[test]
+    fn without_a_server_old_drops_are_not_judged() {
+        for (limit, dropped, level) in [
+            ("4096", "0", Level::Fine),
+            ("4096", "99999", Level::Unknown),
+            ("128", "99999", Level::Notice),
+            ("128", "0", Level::Notice),
+        ] {
+            let finding = backlog(&queues(limit, dropped).machine(), None);
+            assert_eq!(finding.level, level, "{limit} {dropped}");
         }
     }
 }

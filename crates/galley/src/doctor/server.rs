@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use super::recent::Recent;
 use super::{Finding, Level, Machine, Plan, percent, size};
 
 /// The process that keeps root; `None` where none is needed, or no server runs.
@@ -60,21 +61,23 @@ pub fn spools(status: &Result<Value, String>) -> Finding {
     ) else {
         return Finding::unknown(CHECK, "the server does not tell");
     };
-    let (refused, held_up) = (
-        number("refused").unwrap_or(0),
-        number("held_up").unwrap_or(0),
-    );
+    let Some(recent) = Recent::of_status(&Ok(status.clone())) else {
+        return Finding::unknown(CHECK, "the server does not tell");
+    };
     let seen = format!(
-        "{} of {} in files and {} of {} in memory; since the start {refused} request bodies refused, {held_up} answers held PHP up",
+        "{} of {} in files and {} of {} in memory; {} {} request bodies were refused and {} responses held PHP up",
         size(disk),
         size(limit),
         size(memory),
-        size(memory_limit)
+        size(memory_limit),
+        recent.period(),
+        recent.spool_refused,
+        recent.spool_held_up
     );
     let level = match percent(disk, limit) {
         80.. => Level::Wrong,
         _ if spools["folder"].is_null() => Level::Wrong,
-        _ if refused > 0 || held_up > 0 => Level::Notice,
+        _ if recent.spool_refused > 0 || recent.spool_held_up > 0 => Level::Notice,
         _ => return Finding::fine(CHECK, seen),
     };
     let (why, mend) = if spools["folder"].is_null() {
@@ -101,6 +104,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::machine::stand_in::StandIn;
+    use super::super::recent::{Reading, RecentCounters};
     use super::*;
 
     /// A server with a child, as `/proc` shows them.
@@ -156,10 +160,16 @@ mod tests {
     #[test]
     fn room_for_bodies() {
         let status = |disk: u64, refused: u64, held_up: u64, folder: Option<&str>| {
-            Ok(json!({ "spools": {
-                "memory_bytes": 1 << 20, "memory_limit": 8 << 20, "disk_bytes": disk << 20, "disk_limit": 1000_u64 << 20,
-                "folder": folder, "refused": refused, "held_up": held_up,
-            } }))
+            let mut counters = Reading::default().with_spool(900, 900);
+            let recent = RecentCounters::new(counters);
+            counters = counters.with_spool(900 + refused, 900 + held_up);
+            Ok(json!({
+                "spools": {
+                    "memory_bytes": 1 << 20, "memory_limit": 8 << 20, "disk_bytes": disk << 20, "disk_limit": 1000_u64 << 20,
+                    "folder": folder, "refused": 900 + refused, "held_up": 900 + held_up,
+                },
+                "last_hour": recent.value(&counters),
+            }))
         };
         let folder = Some("/var/tmp");
         for (status, level) in [
@@ -178,7 +188,7 @@ mod tests {
         let full = spools(&status(900, 2, 1, folder));
         assert!(full.seen.contains("900 MiB of 1000 MiB"), "{}", full.seen);
         assert!(
-            full.seen.contains("2 request bodies refused"),
+            full.seen.contains("2 request bodies were refused"),
             "{}",
             full.seen
         );

@@ -1,0 +1,216 @@
+//! Counters of the kernel over the last hour, so that the doctor judges what happens now and not what happened once since the
+//! machine started.
+//!
+//! The kernel only counts from the start of the machine. The running server reads the counters once a minute and reports the
+//! differences in its status; without a running server there is nothing to compare with, and the findings are `unknown`.
+
+use std::collections::VecDeque;
+
+use serde_json::{Value, json};
+
+use super::Machine;
+
+/// The counters at one time. A counter that the kernel does not report is 0 in each reading.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Connections dropped because a listener's queue was full, of all programs (`TcpExt: ListenDrops`).
+    listen_drops: u64,
+    /// Connections accepted, of all programs (`Tcp: PassiveOpens`).
+    accepted: u64,
+    /// Processes killed for memory (`oom_kill`).
+    oom_kills: u64,
+    /// Pages read back from swap (`pswpin`).
+    swapped_in: u64,
+    /// Request bodies that Galley refused because its spool was full.
+    spool_refused: u64,
+    /// Responses that held PHP up because the spool was full.
+    spool_held_up: u64,
+}
+
+/// The readings of the last hour. One owner, who calls [`Self::add`] once a minute.
+#[derive(Debug)]
+pub struct RecentCounters {
+    /// The oldest first; 1 to [`READINGS`].
+    readings: VecDeque<Reading>,
+}
+
+/// What happened between the oldest reading and now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Recent {
+    /// Minutes that the counts cover, 0 to 60.
+    pub minutes: u64,
+    pub listen_drops: u64,
+    pub accepted: u64,
+    pub oom_kills: u64,
+    pub swapped_in: u64,
+    pub spool_refused: u64,
+    pub spool_held_up: u64,
+}
+
+impl Reading {
+    /// The counters of now. Reads three files of `/proc`.
+    pub fn of(machine: &Machine) -> Self {
+        Self {
+            listen_drops: listen_drops(machine),
+            accepted: machine
+                .counter("proc/net/snmp", "Tcp", "PassiveOpens")
+                .unwrap_or(0),
+            oom_kills: machine
+                .word("proc/vmstat", "oom_kill ", "oom_kill")
+                .unwrap_or(0),
+            swapped_in: machine
+                .word("proc/vmstat", "pswpin ", "pswpin")
+                .unwrap_or(0),
+            spool_refused: 0,
+            spool_held_up: 0,
+        }
+    }
+
+    /// With the server's own counters of its spool.
+    #[must_use]
+    pub fn with_spool(mut self, refused: u64, held_up: u64) -> Self {
+        self.spool_refused = refused;
+        self.spool_held_up = held_up;
+        self
+    }
+}
+
+/// Connections dropped since the machine started.
+pub(super) fn listen_drops(machine: &Machine) -> u64 {
+    let drops = machine.counter("proc/net/netstat", "TcpExt", "ListenDrops");
+    drops.unwrap_or(0)
+}
+
+impl RecentCounters {
+    /// Counters that begin at `first`.
+    pub fn new(first: Reading) -> Self {
+        Self {
+            readings: VecDeque::from([first]),
+        }
+    }
+
+    /// Adds the reading of one minute later.
+    pub fn add(&mut self, reading: Reading) {
+        if self.readings.len() == READINGS {
+            self.readings.pop_front();
+        }
+        self.readings.push_back(reading);
+    }
+
+    /// What happened up to `now`, as the status reports it and [`Recent::of_status`] reads it.
+    pub fn value(&self, now: &Reading) -> Value {
+        let oldest = self.readings.front().copied().unwrap_or(*now);
+        json!({
+            "minutes": self.readings.len().saturating_sub(1),
+            "listen_drops": now.listen_drops.saturating_sub(oldest.listen_drops),
+            "accepted": now.accepted.saturating_sub(oldest.accepted),
+            "oom_kills": now.oom_kills.saturating_sub(oldest.oom_kills),
+            "swapped_in_pages": now.swapped_in.saturating_sub(oldest.swapped_in),
+            "spool_refused": now.spool_refused.saturating_sub(oldest.spool_refused),
+            "spool_held_up": now.spool_held_up.saturating_sub(oldest.spool_held_up),
+        })
+    }
+}
+
+impl Recent {
+    /// What the running server reports; `None` where none answers, or one that reports nothing of this.
+    pub(super) fn of_status(status: &Result<Value, String>) -> Option<Self> {
+        let recent = &status.as_ref().ok()?["last_hour"];
+        let number = |name: &str| recent[name].as_u64();
+        Some(Self {
+            minutes: number("minutes")?,
+            listen_drops: number("listen_drops")?,
+            accepted: number("accepted")?,
+            oom_kills: number("oom_kills")?,
+            swapped_in: number("swapped_in_pages")?,
+            spool_refused: number("spool_refused")?,
+            spool_held_up: number("spool_held_up")?,
+        })
+    }
+
+    /// The time that the counts cover, for people.
+    pub(super) fn period(&self) -> String {
+        match self.minutes {
+            0 => "since Galley started, less than a minute ago".to_owned(),
+            1 => "in the last minute".to_owned(),
+            many => format!("in the last {many} minutes"),
+        }
+    }
+}
+
+/// One a minute for an hour, and the one from which the hour counts.
+const READINGS: usize = 61;
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::machine::stand_in::StandIn;
+    use super::*;
+
+    /// What a server that has run for 40 minutes reports.
+    pub(in crate::doctor) fn quiet() -> Recent {
+        Recent {
+            minutes: 40,
+            listen_drops: 0,
+            accepted: 10_000,
+            oom_kills: 0,
+            swapped_in: 0,
+            spool_refused: 0,
+            spool_held_up: 0,
+        }
+    }
+
+    fn reading(drops: u64) -> Reading {
+        Reading {
+            listen_drops: drops,
+            accepted: drops * 10,
+            ..Reading::default()
+        }
+    }
+
+    #[test]
+    fn counts_cover_the_last_hour_only() {
+        let mut counters = RecentCounters::new(reading(7));
+        let status = Ok(json!({ "last_hour": counters.value(&reading(9)) }));
+        let recent = Recent::of_status(&status).unwrap();
+        assert_eq!((recent.minutes, recent.listen_drops), (0, 2));
+        for minute in 1..=100 {
+            counters.add(reading(7 + minute));
+        }
+        let status = Ok(json!({ "last_hour": counters.value(&reading(107)) }));
+        let recent = Recent::of_status(&status).unwrap();
+        assert_eq!(
+            (recent.minutes, recent.listen_drops, recent.accepted),
+            (60, 60, 600)
+        );
+        assert_eq!(counters.readings.len(), READINGS);
+    }
+
+    #[test]
+    fn a_server_that_reports_nothing_is_no_quiet_hour() {
+        assert_eq!(Recent::of_status(&Err("no server".to_owned())), None);
+        assert_eq!(Recent::of_status(&Ok(json!({ "version": "1" }))), None);
+        let text = Ok(json!({ "last_hour": { "minutes": "x" } }));
+        assert_eq!(Recent::of_status(&text), None);
+    }
+
+    #[test]
+    fn the_kernels_files_are_read() {
+        let stand_in = StandIn::new(&[
+            ("proc/net/netstat", "TcpExt: A ListenDrops\nTcpExt: 5 3\n"),
+            ("proc/net/snmp", "Tcp: ActiveOpens PassiveOpens\nTcp: 5 4\n"),
+            ("proc/vmstat", "pswpin 6\npswpout 1\noom_kill 2\n"),
+        ]);
+        let expected = Reading {
+            listen_drops: 3,
+            accepted: 4,
+            oom_kills: 2,
+            swapped_in: 6,
+            ..Reading::default()
+        };
+        assert_eq!(Reading::of(&stand_in.machine()), expected);
+        assert_eq!(
+            Reading::of(&StandIn::new(&[]).machine()),
+            Reading::default()
+        );
+    }
+}
