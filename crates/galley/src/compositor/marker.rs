@@ -22,6 +22,8 @@ use super::{Desk, PageOrder};
 pub struct Reason {
     /// The word.
     pub why: NotStored,
+    /// The response's status.
+    pub status: StatusCode,
     /// Names of the cookies that were the reason, at most [`MOST_COOKIES`].
     pub cookies: Vec<String>,
     /// The fields that say so, without cookies.
@@ -43,6 +45,7 @@ pub fn reason(entry: &Entry) -> Option<Reason> {
     let fields = entry.fields.iter();
     Some(Reason {
         why,
+        status: entry.status,
         cookies: cookies.map(text).collect(),
         fields: fields
             .filter(|(name, _)| **name != WHY && **name != SET_COOKIE)

@@ -39,6 +39,16 @@ impl Stage {
                 "/brief/" => {
                     fields[1] = ("Cache-Control", "max-age=600, stale-while-revalidate=60");
                 }
+                // WordPress's `nocache_headers`.
+                "/nocache/" => {
+                    fields[1] = ("Cache-Control", "no-cache, must-revalidate, max-age=0");
+                    fields.push(("Expires", "Wed, 11 Jan 1984 05:00:00 GMT"));
+                }
+                "/expired/" => fields[1] = ("Expires", "Wed, 11 Jan 1984 05:00:00 GMT"),
+                "/teapot/" | "/moved/" => {
+                    let status = if path == "/moved/" { 302 } else { 418 };
+                    return assert!(wire.answer(status, &fields, b"<html></html>"));
+                }
                 "/empty/" => {
                     return assert!(wire.answer(200, &fields, b"<html>oops"));
                 }

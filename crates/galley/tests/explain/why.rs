@@ -158,6 +158,48 @@ fn what_the_answer_said_is_quoted() {
     );
 }
 
+/// Advice that changes nothing costs its reader an hour: what is advised is done, and the page is stored then.
+#[test]
+fn what_is_advised_against_an_unstored_page_helps() {
+    let advised = |lines: &str, path: &str| {
+        let stage = Stage::start(lines);
+        stage.get(path);
+        let url = format!("http://a.test{path}");
+        wait_for("what became of the page", PATIENCE, || {
+            stage.why(&url, &[])["advice"]["why"] != "nothing is stored for this address"
+        });
+        let why = stage.why(&url, &[]);
+        let second = word(&stage.get(path)) == "hit";
+        let advice = why["advice"]["do"].as_str().unwrap_or("nothing");
+        (advice.to_owned(), second)
+    };
+    let rule =
+        "[[site.rule]]\npath = \"/*\"\nttl = \"1h\"\nignore = [\"cache-control\", \"expires\"]";
+    let status = "[site.ttl]\n\"418\" = \"1h\"";
+    for (path, words, lines) in [
+        (
+            "/nocache/",
+            "`ignore = [\"cache-control\", \"expires\"]` and a `ttl`",
+            rule,
+        ),
+        (
+            "/expired/",
+            "`ignore = [\"cache-control\", \"expires\"]` and a `ttl`",
+            rule,
+        ),
+        ("/teapot/", "name the status in `[site.ttl]`", status),
+        // Nothing helps, so nothing is advised.
+        ("/moved/", "nothing", ""),
+    ] {
+        let (advice, is_stored) = advised("", path);
+        assert!(!is_stored && advice.contains(words), "{path}: {advice}");
+        if !lines.is_empty() {
+            let (advice, is_stored) = advised(lines, path);
+            assert!(is_stored, "{path}: advised `{words}`, then {advice}");
+        }
+    }
+}
+
 #[test]
 fn a_page_that_left_no_marker_is_explained_too() {
     let stage = Stage::start("");

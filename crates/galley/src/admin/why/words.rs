@@ -159,11 +159,11 @@ fn meaning(names: &[String]) -> String {
 
 /// Why an answer was not stored; `reason` has what of it shows that.
 pub(super) fn not_stored(why: NotStored, reason: Option<&Reason>) -> Advice {
+    let fields = reason.map_or(&[][..], |reason| &reason.fields);
+    let telling = VOICES
+        .iter()
+        .find_map(|voice| fields.iter().find(|(name, _)| name == voice));
     let says = |otherwise: &str| {
-        let fields = reason.map_or(&[][..], |reason| &reason.fields);
-        let telling = VOICES
-            .iter()
-            .find_map(|voice| fields.iter().find(|(name, _)| name == voice));
         telling.map_or_else(
             || otherwise.to_owned(),
             |(name, value)| format!("its answer says `{name}: {value}`"),
@@ -187,13 +187,28 @@ pub(super) fn not_stored(why: NotStored, reason: Option<&Reason>) -> Advice {
                 "if the page does not differ by that, a `[[site.rule]]` with `ignore = [\"vary\"]`",
             )
         }
-        NotStored::Status => Advice::new(
-            "its status is not one that is stored",
-            "if it may be stored at all, name the status in `[site.ttl]`",
+        NotStored::Status => match reason.map(|reason| reason.status.as_u16()) {
+            Some(status @ (204 | 302..=304 | 307 | 401 | 407 | 429 | 500..)) => {
+                Advice::fine(format!(
+                    "responses with status {status} are never stored: they are meant for one client or for a moment"
+                ))
+            }
+            Some(status) => Advice::new(
+                format!("responses with status {status} are stored only where the file says so"),
+                "name the status in `[site.ttl]`",
+            ),
+            None => Advice::new(
+                "its status is not one that is stored",
+                "ask for the page once and look again: then the status is known",
+            ),
+        },
+        NotStored::NoLifetime if telling.is_some() => Advice::new(
+            format!("{}, so it has expired when it arrives", says("")),
+            "if the upstream's clock is wrong, correct it; or a `[[site.rule]]` with `ignore = [\"cache-control\", \"expires\"]` and a `ttl`",
         ),
         NotStored::NoLifetime => Advice::new(
-            "it has expired already when it comes, or nothing says how long it lives",
-            "a lifetime in `[site.ttl]`; if the upstream's clock is wrong, correct it",
+            "nothing says how long it may be stored",
+            "name its status in `[site.ttl]`",
         ),
         NotStored::Empty => Advice::new("the page has no content", PHP_LOG),
         NotStored::ErrorPage => {
@@ -310,7 +325,7 @@ pub(super) fn refused(why: RefusedWhy) -> Advice {
     }
 }
 
-const SILENCE: &str = "find the plugin or the theme that says so; or a `[[site.rule]]` with `ignore = [\"cache-control\"]` and a `ttl`, if the page is the same for everyone";
+const SILENCE: &str = "find the plugin or the theme that says so; or a `[[site.rule]]` with `ignore = [\"cache-control\", \"expires\"]` and a `ttl`, if the page is the same for everyone";
 
 const PHP_LOG: &str = "look into PHP's error log";
 
