@@ -1,6 +1,6 @@
 # The two commands that matter: `make demo` and `make test`. Both install what is missing first.
 
-.PHONY: help demo demo-clean test bench conformance faults exactness growth soak weather slow hostile fuzz plugin-versions plugin-live build check setup-demo setup-test setup-bench \
+.PHONY: help demo demo-clean test bench conformance faults exactness growth soak weather slow hostile fuzz plugin-versions plugin-live build check setup-build setup-demo setup-test setup-bench \
 	setup-conformance setup-faults setup-exactness setup-plugin-versions
 
 PORT ?= 8080
@@ -26,18 +26,17 @@ help:
 	@echo 'make build            the release binary, target/release/galley'
 
 # A static pattern: make does not look for implicit rules for phony targets.
-setup-demo setup-test setup-bench setup-conformance setup-faults setup-exactness setup-plugin-versions: setup-%:
+setup-build setup-demo setup-test setup-bench setup-conformance setup-faults setup-exactness setup-plugin-versions: setup-%:
 	@scripts/setup $*
 
-build:
+build: setup-build
 	cargo build --release --bin galley
 
-demo: setup-demo build
-	@cargo build --quiet --release --package xtask
-	@target/release/xtask demo --galley target/release/galley $(DEMO_ARGS)
+demo:
+	@scripts/demo $(DEMO_ARGS)
 
 demo-clean:
-	@cargo run --quiet --release --package xtask -- demo-clean
+	@cargo run --quiet --profile demo --package xtask -- demo-clean
 
 check:
 	cargo fmt --all --check

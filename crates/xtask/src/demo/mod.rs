@@ -15,6 +15,7 @@ use std::{
     net::{IpAddr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use clap::Args;
@@ -74,12 +75,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
         .map_err(|e| format!("cannot write {}: {e}", config.display()))?;
     // Somebody's own WordPress is served as it is.
     if accounts.is_some() {
-        talk.step("putting the plugin into WordPress");
+        talk.step("putting the plugin into WordPress", SOON);
         put_plugin(&binary, &root, &config, folder.path())?;
     }
-    talk.step("starting Galley with PHP");
+    talk.step("starting Galley with PHP", SOON);
     let galley = Galley::start_config(&binary, folder.path(), &config)?;
-    talk.step("measuring");
+    talk.step("measuring", MEASURING);
     let measured = measure::measure(galley.addr(), signals.flag());
     talk.done();
     if signals.asked_to_end() {
@@ -96,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
     signals.wait(|| galley.has_ended());
     let by_itself = galley.has_ended();
     let mut talk = Talk::new();
-    talk.step("ending everything");
+    talk.step("ending everything", SOON);
     let log = galley.log();
     drop(galley);
     drop(database);
@@ -122,17 +123,17 @@ fn own_site(
     talk: &mut Talk,
     signals: &Signals,
 ) -> Result<Option<(MariaDb, WordPress)>, Complaint> {
-    talk.step("starting MariaDB");
+    talk.step("starting MariaDB", SOON);
     let database = MariaDb::start(&folder.path().join("mariadb"), Durability::Keep)?;
     if signals.asked_to_end() {
         return Ok(None);
     }
     let root = folder.path().join("wordpress");
-    talk.step(if root.exists() {
-        "checking WordPress"
+    if root.exists() {
+        talk.step("checking WordPress", SOON);
     } else {
-        "installing WordPress with a sample site"
-    });
+        talk.step("installing WordPress with a sample site", INSTALLING);
+    }
     let options = Options {
         password: folder.password()?,
         sample: SampleContent::Full,
@@ -254,6 +255,11 @@ fn quoted(text: &str) -> String {
 fn address(galley: &Galley) -> String {
     galley.url().replace("//127.0.0.1:", "//localhost:")
 }
+
+/// How long steps usually take on two cores.
+const SOON: Duration = Duration::from_secs(2);
+const MEASURING: Duration = Duration::from_secs(3);
+const INSTALLING: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

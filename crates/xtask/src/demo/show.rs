@@ -13,8 +13,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// Steps with their times: a spinner on a terminal, plain lines elsewhere.
 pub(super) struct Talk {
     began: Instant,
-    current: Option<(String, Instant, Option<ProgressBar>)>,
+    current: Option<Step>,
     terminal: bool,
+}
+
+struct Step {
+    what: &'static str,
+    since: Instant,
+    bar: Option<ProgressBar>,
 }
 
 impl Talk {
@@ -26,19 +32,24 @@ impl Talk {
         }
     }
 
-    /// Ends the step before and begins the next.
-    pub(super) fn step(&mut self, what: &str) {
+    /// Ends the step before and begins the next, which takes about `usually` on two cores.
+    pub(super) fn step(&mut self, what: &'static str, usually: Duration) {
         self.finish();
+        let message = format!("{what} (usually {} s)", usually.as_secs());
         let bar = self.terminal.then(|| {
             let bar = ProgressBar::new_spinner();
             if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
                 bar.set_style(style);
             }
-            bar.set_message(what.to_owned());
+            bar.set_message(message.clone());
             bar.enable_steady_tick(Duration::from_millis(100));
             bar
         });
-        self.current = Some((what.to_owned(), Instant::now(), bar));
+        if bar.is_none() {
+            eprintln!("          {message} ...");
+        }
+        let since = Instant::now();
+        self.current = Some(Step { what, since, bar });
     }
 
     /// Ends the last step.
@@ -48,11 +59,12 @@ impl Talk {
     }
 
     fn finish(&mut self) {
-        if let Some((what, since, bar)) = self.current.take() {
-            if let Some(bar) = bar {
+        if let Some(step) = self.current.take() {
+            if let Some(bar) = step.bar {
                 bar.finish_and_clear();
             }
-            eprintln!("  {:>5.1} s {what}", since.elapsed().as_secs_f64());
+            let took = step.since.elapsed().as_secs_f64();
+            eprintln!("  {took:>5.1} s {}", step.what);
         }
     }
 }
@@ -60,7 +72,7 @@ impl Talk {
 impl Drop for Talk {
     fn drop(&mut self) {
         // A step that failed leaves no spinner behind.
-        if let Some((_, _, Some(bar))) = self.current.take() {
+        if let Some(Step { bar: Some(bar), .. }) = self.current.take() {
             bar.finish_and_clear();
         }
     }
