@@ -42,6 +42,7 @@ function on_head(): void {
 		describe_page();
 	}
 	carry_orders();
+	announce_appointments();
 }
 
 function describe_page(): void {

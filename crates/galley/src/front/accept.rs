@@ -151,7 +151,6 @@ fn spawn(core: &Rc<Core>, stream: Socket, client: SocketAddr, behind: &Behind) {
     let Some(seat) = seat(core, client, behind.sites.proxies()) else {
         return stream.reset_at_end();
     };
-    let Ok(local) = prepare(&stream) else { return };
     let counted = (Counted::begin(core), seat);
     let core = Rc::clone(core);
     // Two tasks, because the room of one is that of its largest wait: a plain connection needs none for handshakes.
@@ -159,7 +158,7 @@ fn spawn(core: &Rc<Core>, stream: Socket, client: SocketAddr, behind: &Behind) {
         let sites = Arc::clone(&behind.sites);
         let ends = h1::Ends {
             client,
-            local,
+            local: None,
             is_tls: false,
         };
         tokio::task::spawn_local(async move {
@@ -169,22 +168,19 @@ fn spawn(core: &Rc<Core>, stream: Socket, client: SocketAddr, behind: &Behind) {
     } else {
         let behind = behind.clone();
         tokio::task::spawn_local(async move {
-            begin(core, stream, (client, local), behind).await;
+            begin(core, stream, client, behind).await;
             drop(counted);
         });
     }
 }
 
 /// A connection that does not begin with a request: who asks comes first, then the handshake.
-async fn begin(
-    core: Rc<Core>,
-    mut stream: Socket,
-    mut ends: (SocketAddr, SocketAddr),
-    behind: Behind,
-) {
+async fn begin(core: Rc<Core>, mut stream: Socket, client: SocketAddr, behind: Behind) {
     let mut counted = None;
+    let (mut client, mut local) = (client, None);
     if behind.speaks_proxy {
         let proxies = behind.sites.proxies();
+        let ends = (client, stream.local_address());
         // Boxed: it is over before the first request, and its room would be part of every connection.
         let introducing = introduce(&core, &mut stream, ends, proxies);
         let Some(told) = Box::pin(introducing).await else {
@@ -194,11 +190,11 @@ async fn begin(
             return stream.reset_at_end();
         };
         counted = Some(seat);
-        ends = told;
+        (client, local) = (told.0, Some(told.1));
     }
     let ends = h1::Ends {
-        client: ends.0,
-        local: ends.1,
+        client,
+        local,
         is_tls: behind.tls.is_some(),
     };
     match behind.tls {
@@ -221,17 +217,6 @@ fn seat(core: &Core, client: SocketAddr, proxies: &Proxies) -> Option<Seat> {
         core.counters.closed(Closed::TooMany);
     }
     seat
-}
-
-fn prepare(stream: &Socket) -> io::Result<SocketAddr> {
-    match stream {
-        Socket::Tcp(stream) => {
-            // Answers leave in whole writes: waiting to fill a segment would only delay the last one.
-            stream.set_nodelay(true)?;
-            stream.local_addr()
-        }
-        Socket::Unix(_) | Socket::Tls(_) => Ok(NOBODY),
-    }
 }
 
 struct Counted(Rc<Core>);

@@ -8,6 +8,8 @@ use std::io::IoSlice;
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use galley_wire::answer::Connection;
+
 use super::memo::Remembered;
 use super::record::Said;
 use crate::serve::Hit;
@@ -22,7 +24,7 @@ pub(super) struct Ready<'b> {
     pub(super) end: usize,
     /// Whether its body lies behind its head.
     pub(super) is_copied: bool,
-    pub(super) keep_alive: bool,
+    pub(super) connection: Connection,
     /// Which of the core's logs.
     pub(super) log: usize,
     /// The site's number.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes};
 use galley_rules::facts::{Facts, Scheme};
 use galley_rules::outcome::{Outcome, RefusedWhy};
+use galley_rules::proxied::NOBODY;
 use galley_wire::body::BodyReader;
 use galley_wire::framing::{self, BodyKind, Framing};
 use galley_wire::head::{self, Head, HeadScanner, Parsed, Refusal, Room, Version};
@@ -38,7 +39,8 @@ use crate::upstream::switch::{Awaited, Tunnel};
 #[derive(Clone, Copy)]
 pub(super) struct Ends {
     pub(super) client: SocketAddr,
-    pub(super) local: SocketAddr,
+    /// The address at which the client reached us. `None`: the socket is asked when a request needs it, which hits do not.
+    pub(super) local: Option<SocketAddr>,
     /// Whether Galley itself speaks TLS with the client.
     pub(super) is_tls: bool,
 }
@@ -55,7 +57,7 @@ impl Ends {
 }
 
 /// Serves a connection to its end.
-pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>, ends: Ends) {
+pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>, mut ends: Ends) {
     let mut wire = Wire::new(
         stream,
         core.timers.register(),
@@ -73,6 +75,7 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
             return wire.part();
         }
         if std::mem::take(&mut may_be_h2) && h2::is_greeted(&core, &mut wire).await {
+            ends.local.get_or_insert_with(|| wire.local_address());
             let (stream, begun) = wire.into_parts();
             let connection = h2::resumed(core, (stream, begun), sites, ends);
             return Box::pin(connection).await;
@@ -80,7 +83,8 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
         match lane::answer(&core, &sites, ends, &mut wire, &mut lane).await {
             None => {}
             Some(Next::Request) => continue,
-            Some(Next::Close) => return wire.leave().await,
+            // A hit closes only where the client has asked for it.
+            Some(Next::Close) => return wire.close_as_asked().await,
             Some(Next::Drop) => return wire.reset(),
         }
         let head = match next_head(&core, &mut wire).await {
@@ -97,6 +101,7 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
                 return wire.leave().await;
             }
         };
+        ends.local.get_or_insert_with(|| wire.local_address());
         let turn = Turn {
             core: &core,
             sites: &sites,
@@ -106,6 +111,7 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
         // Boxed, so that an idle connection does not hold the room that an exchange needs: 14 KB each otherwise.
         match Box::pin(turn.request(&mut wire, &head, &mut facts)).await {
             Next::Request => {}
+            Next::Close if wire.is_last_request => return wire.close_as_asked().await,
             Next::Close => return wire.leave().await,
             Next::Drop => return wire.reset(),
         }
@@ -204,6 +210,7 @@ impl Turn<'_> {
             Ok(framing) => framing,
             Err(refusal) => return self.refused(wire, refusal.status()).await,
         };
+        wire.is_last_request = !framing.keep_alive && matches!(framing.body, BodyKind::None);
         let mut open = self.open(Some(&head));
         let peer = Peer {
             version: head.version,
@@ -220,7 +227,7 @@ impl Turn<'_> {
         let admission = Admission {
             sites: self.sites,
             client: self.ends.client,
-            local: self.ends.local,
+            local: self.ends.local.unwrap_or(NOBODY),
             scheme: self.ends.scheme(),
             request_id: std::mem::take(&mut open.request_id),
             facts: std::mem::take(facts),

@@ -26,7 +26,7 @@ pub(super) async fn connection(
     core: Rc<Core>,
     socket: Socket,
     (acceptor, sites): (Acceptor, Arc<Sites>),
-    ends: Ends,
+    mut ends: Ends,
 ) {
     // Nothing else is listened to for handshakes.
     let Socket::Tcp(stream) = socket else { return };
@@ -49,6 +49,7 @@ pub(super) async fn connection(
     let is_h2 = protocol == Some(H2);
     let socket = Socket::Tls(Box::new(stream));
     if is_h2 {
+        ends.local.get_or_insert_with(|| socket.local_address());
         // Boxed, so that a connection of HTTP/1 does not hold the room for it.
         Box::pin(h2::connection(core, socket, sites, ends)).await;
     } else {

@@ -4,9 +4,10 @@ use std::cell::Cell;
 use std::fs::File;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -31,6 +32,8 @@ pub(super) struct Wire {
     pub(super) date: Rc<Cell<HttpDate>>,
     pool: Rc<Pool>,
     leaving: Speed,
+    /// Whether the client has said that it sends nothing after the present request, all of which has been read.
+    pub(super) is_last_request: bool,
 }
 
 /// An IMF-fixdate (RFC 9110 §5.6.7).
@@ -73,6 +76,7 @@ impl Wire {
             date,
             pool,
             leaving,
+            is_last_request: false,
         }
     }
 
@@ -265,6 +269,21 @@ impl Wire {
                 Ok(written) => return Ok(written?),
                 Err(Late) => leaving.judge(self.stream.as_fd())?,
             }
+        }
+    }
+
+    /// The address at which the client reached us.
+    pub(super) fn local_address(&self) -> SocketAddr {
+        self.stream.local_address()
+    }
+
+    /// Ends the connection of a client that has asked for it and so sends nothing more (RFC 9112 section 9.6): at once where
+    /// nothing is unread, as [`Self::leave`] otherwise. Saves a half-close, a read and a wait.
+    pub(super) async fn close_as_asked(self) {
+        let mut nobody = Context::from_waker(Waker::noop());
+        let is_unread = !self.input.is_empty() || self.stream.poll_readable(&mut nobody).is_ready();
+        if is_unread || !self.stream.is_plain() {
+            self.leave().await;
         }
     }
 

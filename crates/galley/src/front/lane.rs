@@ -99,7 +99,7 @@ pub(super) async fn answer(
         core.room.borrow_mut().batch = batch.into_room();
         return None;
     };
-    let keep_alive = last.keep_alive;
+    let connection = last.connection;
     let mut written = 0;
     let sent = sender.send_batch(&batch, &mut written).await;
     write_records(core, &batch, began, written);
@@ -110,10 +110,10 @@ pub(super) async fn answer(
     if lane.is_due() {
         tokio::task::yield_now().await;
     }
-    Some(match (sent, keep_alive) {
+    Some(match (sent, connection) {
         (Err(_), _) => Next::Drop,
-        (Ok(()), true) => Next::Request,
-        (Ok(()), false) => Next::Close,
+        (Ok(()), Connection::Close) => Next::Close,
+        (Ok(()), _) => Next::Request,
     })
 }
 
@@ -201,10 +201,10 @@ impl Place<'_> {
             let Some((ready, length)) = found else {
                 break;
             };
-            let keep_alive = ready.keep_alive;
+            let connection = ready.connection;
             batch.push(ready);
             read += length;
-            if !keep_alive {
+            if connection == Connection::Close {
                 break;
             }
         }
@@ -230,14 +230,14 @@ impl Place<'_> {
         let keys = (known.key.as_slice(), &mut room.keys);
         let hit = serve::hit_again(&self.core.services, site, asked, self.now, keys)?;
         let changes = (site.heads.of(known.facts.rule()), known.facts.scheme());
-        write_head(output, &hit, changes, (date, known.keep_alive));
+        write_head(output, &hit, changes, (date, known.connection));
         let is_copied = self.may_copy && copy_behind(output, hit.body());
         let ready = Ready {
             hit,
             client,
             end: output.len(),
             is_copied,
-            keep_alive: known.keep_alive,
+            connection: known.connection,
             log: site.log,
             site: site.number,
             said: Told::Before(Rc::clone(known)),
@@ -268,14 +268,14 @@ impl Place<'_> {
             facts, keys, memo, ..
         } = room;
         let changes = (site.heads.of(facts.rule()), facts.scheme());
-        write_head(output, &hit, changes, (date, request.keep_alive));
+        write_head(output, &hit, changes, (date, request.connection));
         if self.may_remember {
             let read = Read {
                 host: asked.host,
                 site,
                 facts,
                 key: &keys.page,
-                keep_alive: request.keep_alive,
+                connection: request.connection,
             };
             let head = input.get(..length).unwrap_or_default();
             let render = |into: &mut _| record::render(core, &request.said, site.log, into);
@@ -288,7 +288,7 @@ impl Place<'_> {
             client: asked.client.ip(),
             end: output.len(),
             is_copied,
-            keep_alive: request.keep_alive,
+            connection: request.connection,
             log: site.log,
             site: site.number,
         };
@@ -301,10 +301,10 @@ struct Plain<'b, 'r> {
     head: Head<'b, 'r>,
     said: Said<'b>,
     host: &'b str,
-    keep_alive: bool,
+    connection: Connection,
 }
 
-/// The request at the beginning, if it is whole, well formed, HTTP/1.1 and has neither body nor upgrade.
+/// The request at the beginning, if it is whole and well formed, names one host, and has neither body nor upgrade.
 fn read_plain<'b, 'r>(
     core: &Core,
     input: &'b [u8],
@@ -321,19 +321,22 @@ fn read_plain<'b, 'r>(
         return None;
     };
     let framing = framing::frame(&head).ok()?;
-    let (Version::H11, BodyKind::None, false, Host::Field(host)) =
-        (framing.version, framing.body, framing.upgrade, framing.host)
+    let (BodyKind::None, false, Host::Field(host)) = (framing.body, framing.upgrade, framing.host)
     else {
         return None;
     };
+    let connection = match (framing.keep_alive, framing.version) {
+        (false, _) => Connection::Close,
+        (true, Version::H10) => Connection::KeepAlive10,
+        (true, Version::H11 | Version::H2) => Connection::KeepAlive,
+    };
     let said = Said::of(&head);
-    let keep_alive = framing.keep_alive;
     Some((
         Plain {
             head,
             said,
             host,
-            keep_alive,
+            connection,
         },
         length,
     ))
@@ -374,7 +377,7 @@ fn write_head(
     output: &mut Vec<u8>,
     hit: &Hit,
     (changes, scheme): (&Compiled, Scheme),
-    (date, keep_alive): (HttpDate, bool),
+    (date, connection): (HttpDate, Connection),
 ) {
     let mut age = itoa::Buffer::new();
     let own = match hit.age() {
@@ -390,11 +393,6 @@ fn write_head(
         .chain([changes.lines(scheme)])
         .chain(own)
         .chain(undated.into_iter().flatten());
-    let connection = if keep_alive {
-        Connection::KeepAlive
-    } else {
-        Connection::Close
-    };
     answer::write_stored(
         output,
         hit.status(),

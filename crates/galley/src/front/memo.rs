@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use galley_rules::facts::{Facts, Gate, Scheme};
+use galley_wire::answer::Connection;
 use memchr::memmem::Finder;
 
 use crate::serve::Site;
@@ -42,7 +43,7 @@ pub(super) struct Remembered {
     pub(super) facts: Facts,
     /// The key of its page.
     pub(super) key: Vec<u8>,
-    pub(super) keep_alive: bool,
+    pub(super) connection: Connection,
     /// For the site's log.
     pub(super) rendered: Rendered,
 }
@@ -60,7 +61,7 @@ pub(super) struct Read<'a> {
     pub(super) site: &'a Arc<Site>,
     pub(super) facts: &'a Facts,
     pub(super) key: &'a [u8],
-    pub(super) keep_alive: bool,
+    pub(super) connection: Connection,
 }
 
 impl Default for Memo {
@@ -183,7 +184,7 @@ impl Remembered {
             site: Arc::clone(site),
             facts: Facts::default(),
             key: Vec::new(),
-            keep_alive: false,
+            connection: Connection::Close,
             rendered: Rendered::default(),
         }
     }
@@ -196,7 +197,7 @@ impl Remembered {
         self.site = Arc::clone(read.site);
         self.facts.clone_from(read.facts);
         read.key.clone_into(&mut self.key);
-        self.keep_alive = read.keep_alive;
+        self.connection = read.connection;
     }
 
     fn is(&self, sight: Sight<'_>, scheme: Scheme) -> bool {

@@ -6,12 +6,14 @@
 
 use std::future::poll_fn;
 use std::io::{self, BufRead, IoSlice, Write};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
+use galley_rules::proxied::NOBODY;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
@@ -161,6 +163,16 @@ impl Socket {
             // Who has gone already hears nothing.
             let _ = session.write_tls(&mut Direct(tcp));
         }
+    }
+
+    /// The address at which the client reached us; [`NOBODY`] where there is none. One system call.
+    pub(super) fn local_address(&self) -> SocketAddr {
+        let address = match self {
+            Self::Tcp(stream) => stream.local_addr(),
+            Self::Tls(stream) => stream.get_ref().0.local_addr(),
+            Self::Unix(_) => return NOBODY,
+        };
+        address.unwrap_or(NOBODY)
     }
 
     /// Makes the end of the connection a reset.

@@ -209,6 +209,11 @@ fn requests_of_every_kind_are_answered_alike() {
 
 pub const ODD: &[&[u8]] = &[
     b"GET / HTTP/1.0\r\n\r\n",
+    // As `ab` asks, with and without `-k`.
+    b"GET /tagged HTTP/1.0\r\nHost: example.test\r\n\r\n",
+    b"HEAD /tagged HTTP/1.0\r\nHost: example.test\r\n\r\n",
+    b"GET /tagged HTTP/1.0\r\nConnection: Keep-Alive\r\nHost: example.test\r\n\r\nGET /a HTTP/1.0\r\nHost: example.test\r\n\r\n",
+    b"GET /tagged HTTP/1.0\r\nHost: example.test\r\n\r\nGET /a HTTP/1.0\r\nHost: example.test\r\n\r\n",
     b"GET / HTTP/1.1\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: example.test\r\nHost: example.test\r\nConnection: close\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: elsewhere.test\r\nConnection: close\r\n\r\n",

@@ -12,6 +12,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use galley_rules::facts::Facts;
 use galley_rules::outcome::RefusedWhy;
+use galley_rules::proxied::NOBODY;
 use galley_wire::framing::{BodyKind, Framing};
 use galley_wire::h2::Room;
 use h2::RecvStream;
@@ -98,7 +99,7 @@ impl Stream<'_> {
         let admission = Admission {
             sites: self.sites,
             client: self.ends.client,
-            local: self.ends.local,
+            local: self.ends.local.unwrap_or(NOBODY),
             scheme: self.ends.scheme(),
             request_id: std::mem::take(&mut open.request_id),
             facts: Facts::default(),
