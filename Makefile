@@ -1,6 +1,6 @@
 # The two commands that matter: `make demo` and `make test`. Both install what is missing first.
 
-.PHONY: help demo demo-clean test bench conformance faults exactness growth soak weather slow hostile fuzz plugin-versions plugin-live build check setup-build setup-demo setup-test setup-bench \
+.PHONY: help demo demo-clean test bench conformance faults exactness growth soak weather slow hostile fuzz plugin-versions plugin-live build lint check minimum-rust setup-build setup-demo setup-test setup-bench \
 	setup-conformance setup-faults setup-exactness setup-plugin-versions
 
 PORT ?= 8080
@@ -10,7 +10,8 @@ help:
 	@echo 'make demo             a real WordPress, served by Galley, on http://localhost:$(PORT)'
 	@echo 'make demo WP=DIR      the same with a WordPress that you have'
 	@echo 'make demo-clean       removes what the demo made'
-	@echo 'make test             everything: format, lints, unit and end-to-end tests, licences'
+	@echo 'make check            format, lints, licences, unit tests: five minutes after a build, installs nothing'
+	@echo 'make test             everything: make check, end-to-end tests with real servers, fuzzing, documentation'
 	@echo 'make bench            Galley next to its peers, in one run of 40 minutes (QUICK=1: under five; README=1: for the README)'
 	@echo 'make conformance      the public cache suite on Galley and its peers (ONLY=galley: Galley alone)'
 	@echo 'make faults           kill -9, full disks, damaged files, broken upstreams: the long form (ONLY=kill: one part)'
@@ -38,12 +39,23 @@ demo:
 demo-clean:
 	@cargo run --quiet --profile demo --package xtask -- demo-clean
 
-check:
+lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
-	cargo deny --log-level error check licenses bans sources
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny --log-level error check licenses bans sources; \
+	else echo 'licences: SKIPPED, cargo-deny is not installed: cargo install cargo-deny --locked' >&2; fi
+	@scripts/advisories
 
-test: setup-test check
+# What needs no server: a change is worth a `make test` when this passes.
+check: lint
+	cargo test --quiet --workspace --lib --bins
+	cargo test --quiet --package galley-config --package galley-rules --package galley-wire --tests
+	cargo test --quiet --package galley --test layers --test docs
+
+minimum-rust:
+	@scripts/minimum-rust
+
+test: setup-test lint minimum-rust
 	cargo build --quiet --workspace --all-targets
 	cargo test --quiet --workspace --no-fail-fast
 	fuzz/run
