@@ -11,7 +11,7 @@ use galley_certs::Files;
 use galley_rules::compress::Compress;
 use galley_rules::proxied::Proxies;
 use galley_rules::route::HostPattern;
-use galley_rules::site::SiteRules;
+use galley_rules::site::{NamePattern, SiteRules};
 use ipnet::IpNet;
 
 use crate::acme::Acme;
@@ -230,6 +230,8 @@ pub struct Site {
     pub upstream_tls: UpstreamTls,
     /// The folder with its files; always present with `Php`, `Managed` and `Program`.
     pub root: Option<PathBuf>,
+    /// Decoded paths of files that are sent although their names are private.
+    pub allow_files: Vec<NamePattern>,
     /// Who composes its pages.
     pub upstream: Upstream,
     /// Upstreams that rules name; `Rule::upstream` is an index into it.

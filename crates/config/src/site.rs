@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use galley_rules::compress::Compress;
 use galley_rules::encoding::Coding;
 use galley_rules::route::HostPattern;
-use galley_rules::site::{Ignore, Patience, Preset, Rule, SiteRules, TtlTable};
+use galley_rules::site::{Ignore, NamePattern, Patience, Preset, Rule, SiteRules, TtlTable};
 
 use crate::access;
 use crate::assemble::listen;
@@ -76,6 +76,7 @@ pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Comp
         certificates: tls::certificates(own, &hosts, around.now, complaints),
         upstream_tls: tls::upstream(own, speaks_tls(&upstream, &further), complaints),
         root: own.given::<PathBuf>("root"),
+        allow_files: allow_files(own),
         limits: limits(own, &upstream),
         upstream,
         further,
@@ -168,6 +169,11 @@ fn upstream(given: &Given, complaints: &mut Complaints) -> Upstream {
         Some(list) => Upstream::Http(list),
         None => Upstream::Files,
     }
+}
+
+fn allow_files(own: &Given) -> Vec<NamePattern> {
+    let paths: Vec<String> = own.value("allow_files");
+    paths.iter().map(|path| NamePattern::parse(path)).collect()
 }
 
 /// Pages for single errors.

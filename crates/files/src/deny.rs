@@ -1,11 +1,19 @@
-//! Names that never leave, whatever is in the files and whether or not they exist.
+//! Names that are never sent, and where scripts do not run.
 //!
-//! The list is on by default, because each of these has been read or run on real sites: version
-//! control, configuration and its backups, database dumps and logs, scripts where visitors may
-//! upload. It looks at names only, so that an answer does not tell whether the file is there.
-//! `readme.html` and `license.txt` are allowed: what they tell, every page tells.
+//! The list is on by default, because each of these has been read or run on real sites. It looks at names only, so that a response
+//! does not tell whether the file is there; names that are an ordinary word of an address are judged only where a file has them
+//! ([`forbids_file`]). A site may open private names ([`Options::allowed`]), but nothing that is a source of PHP, begins with a dot
+//! or is a copy of `wp-config.php`. `readme.html` and `license.txt` are open: what they tell, every page tells.
+
+mod names;
 
 use crate::path::RelPath;
+use crate::root::Options;
+use crate::types;
+use names::{
+    ARCHIVES, COPY_ENDINGS, CORE_ENTRANCES, ENVIRONMENTS, PACKED, PRIVATE_ENDINGS, PRIVATE_FOLDERS,
+    PRIVATE_NAMES, PRIVATE_UPLOADS, PRIVATE_WORDS, PROGRAMS, ROOT_MANIFESTS, UPLOADED, WRITABLE,
+};
 
 /// What a file name says about running it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,13 +27,25 @@ pub(crate) enum ScriptName {
     No,
 }
 
-/// Whether `path` must not be answered. `multisite`: the first segment may be a site's name.
-pub(crate) fn forbids(path: &RelPath, multisite: bool) -> bool {
+/// Whether `path` must not be answered, whatever is there.
+pub(crate) fn forbids(path: &RelPath, options: &Options) -> bool {
     is_hidden(path)
-        || path.last().is_some_and(is_private)
-        || is_root_manifest(path)
-        || is_database(path)
-        || is_misplaced_script(path, multisite)
+        || path.last().is_some_and(is_source)
+        || is_misplaced_script(path, options.multisite)
+        || (is_private_path(path, options) && !options.allows(path))
+}
+
+/// Whether a regular file at `path` must not be sent: names that are too ordinary to close them for pages.
+pub(crate) fn forbids_file(path: &RelPath, options: &Options) -> bool {
+    let name = path.last().unwrap_or_default().to_ascii_lowercase();
+    PRIVATE_WORDS.contains(&trimmed(&name)) && !options.allows(path)
+}
+
+/// Whether a regular file at `path` is a program by its ending, which must not be sent as text.
+pub(crate) fn is_program(path: &RelPath, options: &Options) -> bool {
+    let name = path.last().unwrap_or_default().to_ascii_lowercase();
+    let is_program = extension(&name).is_some_and(|ending| PROGRAMS.contains(&ending));
+    options.wordpress && is_program && !options.allows(path)
 }
 
 /// What `name` says about running it.
@@ -34,17 +54,29 @@ pub(crate) fn script_name(name: &[u8]) -> ScriptName {
         return ScriptName::Runs;
     }
     let name = name.to_ascii_lowercase();
-    let mut parts = name.rsplit(|b| *b == b'.');
+    let mut parts = trimmed(&name).rsplit(|b| *b == b'.').peekable();
     let last = parts.next().unwrap_or_default();
-    let before = parts.next().unwrap_or_default();
-    let has_extension = name.contains(&b'.');
-    let is_script = has_extension
-        && (last.starts_with(b"php") || [&b"pht"[..], b"phtml", b"phar"].contains(&last));
-    let is_copy = before == b"php" && parts.next().is_some() && is_copy_ending(last);
-    if is_script || is_copy {
+    // The first part is no ending; `.php` alone has an empty one.
+    if parts.peek().is_some() && (last.starts_with(b"php") || is_script_ending(last)) {
         return ScriptName::Never;
     }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_some() && is_script_ending(part) {
+            return ScriptName::Never;
+        }
+    }
     ScriptName::No
+}
+
+/// `php`, `php7`, `phtml` and their kin.
+fn is_script_ending(lower: &[u8]) -> bool {
+    match lower.strip_prefix(b"ph") {
+        Some(b"ar" | b"t" | b"tml" | b"ps") => true,
+        Some(rest) => rest
+            .strip_prefix(b"p")
+            .is_some_and(|version| version.iter().all(u8::is_ascii_digit)),
+        None => false,
+    }
 }
 
 /// Dot files and dot directories, but for `/.well-known` (RFC 8615).
@@ -55,17 +87,78 @@ fn is_hidden(path: &RelPath) -> bool {
     !path.segments().enumerate().all(is_open)
 }
 
+/// Sources that no server runs by these names: PHP to be included, shown or set aside, and `wp-config.php` with everything that
+/// people and editors leave beside it.
+fn is_source(name: &[u8]) -> bool {
+    let name = name.to_ascii_lowercase();
+    let is_set_aside = trimmed(&name).len() < name.len() && script_name(&name) != ScriptName::No;
+    is_set_aside
+        || any_form(&name, |form, _| {
+            let ending = extension(form).unwrap_or_default();
+            let is_named_copy = ending.starts_with(b"php") && !is_script_ending(ending);
+            let is_included = is_named_copy || matches!(ending, b"inc" | b"phps");
+            let is_included = is_included && form.len() > ending.len() + 1;
+            let is_copy = form.len() < name.len() && script_name(form) != ScriptName::No;
+            is_included || is_copy || is_configuration(form)
+        })
+}
+
+/// Whether a form of `lower_name` is one that `test` means: the name itself, and what is in front of endings that copies have. The
+/// flag of `test`: whether such endings have been taken away. Too many endings count as one of these names.
+fn any_form(lower_name: &[u8], test: impl Fn(&[u8], bool) -> bool) -> bool {
+    let mut form = trimmed(lower_name);
+    for count in 0..MOST_FORMS {
+        if test(form, count > 0) {
+            return true;
+        }
+        match without_copy_ending(form) {
+            Some(inner) => form = inner,
+            None => return false,
+        }
+    }
+    true
+}
+
+/// `x` of `x.bak`, `x.1`, `x-2024-01-01`, `x~`.
+fn without_copy_ending(name: &[u8]) -> Option<&[u8]> {
+    if let Some(ending) = extension(name).filter(|ending| COPY_ENDINGS.contains(ending)) {
+        let inner = name.get(..name.len() - ending.len() - 1)?;
+        return (!inner.is_empty()).then_some(inner);
+    }
+    let is_number = |b: &u8| b.is_ascii_digit() || b"-_.~".contains(b);
+    let last = name.iter().rposition(|b| !is_number(b))?;
+    (last + 1 < name.len()).then(|| &name[..=last])
+}
+
+/// Windows leaves dots and spaces at the end out, and so do some who write rules.
+fn trimmed(name: &[u8]) -> &[u8] {
+    let end = name.iter().rposition(|b| !b". ".contains(b));
+    name.get(..end.map_or(0, |at| at + 1)).unwrap_or_default()
+}
+
+/// Private by its name or by the folder that it is in.
+fn is_private_path(path: &RelPath, options: &Options) -> bool {
+    path.last().is_some_and(is_private)
+        || is_root_manifest(path)
+        || is_in_private_folder(path)
+        || is_misplaced_archive(path, options)
+}
+
 /// Files that are private by their name alone, in any directory.
 fn is_private(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
-    PRIVATE_NAMES.contains(&name.as_slice())
-        || PRIVATE_ENDINGS
-            .iter()
-            .any(|ending| name.len() > ending.len() && name.ends_with(ending))
-        || is_configuration(&name)
-        || is_rotated_log(&name)
-        || extension(&name).is_some_and(|e| e.starts_with(b"sqlite") || e.starts_with(b"db-"))
-        || (name.starts_with(b"#") && name.ends_with(b"#"))
+    (name.starts_with(b"#") && name.ends_with(b"#"))
+        || any_form(&name, |form, is_copy| {
+            PRIVATE_NAMES.contains(&form)
+                || (is_copy && name.contains(&b'.') && PRIVATE_WORDS.contains(&form))
+                || PRIVATE_ENDINGS
+                    .iter()
+                    .any(|ending| form.len() > ending.len() && form.ends_with(ending))
+                || is_environment(form)
+                || extension(form)
+                    .is_some_and(|e| e.starts_with(b"sqlite") || e.starts_with(b"db-"))
+        })
+        || is_composition(&name)
 }
 
 /// `wp-config.php` and what people and editors leave beside it, but not the sample, and not a page
@@ -75,32 +168,97 @@ fn is_configuration(lower_name: &[u8]) -> bool {
         return false;
     };
     match rest.first() {
-        Some(b'.' | b'~' | b'_' | b' ') => true,
+        Some(b'.' | b'~' | b'_' | b' ' | b'0'..=b'9') => true,
         Some(_) if rest == b"-sample.php" => false,
-        Some(b'-') => extension(rest).is_some_and(|e| e.starts_with(b"php") || is_copy_ending(e)),
+        Some(b'-') => {
+            extension(rest).is_some_and(|e| e.starts_with(b"php") || COPY_ENDINGS.contains(&e))
+        }
         Some(_) | None => false,
     }
 }
 
-/// `debug.log.1`, `access.log.2.gz`.
-fn is_rotated_log(lower_name: &[u8]) -> bool {
-    let mut parts = lower_name.split(|b| *b == b'.').skip(1);
-    parts.any(|part| part == b"log")
-        && parts.all(|part| part.iter().all(u8::is_ascii_digit) || is_copy_ending(part))
+/// `env.local`, `env.production`.
+fn is_environment(lower_name: &[u8]) -> bool {
+    let kind = lower_name.strip_prefix(b"env.");
+    kind.is_some_and(|kind| ENVIRONMENTS.contains(&kind))
 }
 
-/// Lists of what a site is built from, at the root only: below it they belong to published
-/// packages.
+/// `docker-compose.yml`, `docker-compose.prod.yaml`.
+fn is_composition(lower_name: &[u8]) -> bool {
+    lower_name.starts_with(b"docker-compose")
+        && matches!(extension(lower_name), Some(b"yml" | b"yaml"))
+}
+
 fn is_root_manifest(path: &RelPath) -> bool {
     path.len() == 1
         && path
             .last()
-            .is_some_and(|name| ROOT_MANIFESTS.contains(&name))
+            .is_some_and(|name| is_one_of(name, ROOT_MANIFESTS))
 }
 
-/// The directory of the `SQLite` drop-in.
-fn is_database(path: &RelPath) -> bool {
-    contains_pair(path, path.len(), b"wp-content", |next| next == b"database")
+/// Folders of backup plugins and of the `SQLite` drop-in, with all that is in them, and two lists that tools write.
+fn is_in_private_folder(path: &RelPath) -> bool {
+    let begins = |name: &[u8], list: &[&[u8]]| {
+        let lower = name.to_ascii_lowercase();
+        list.iter().any(|start| lower.starts_with(start))
+    };
+    let all = path.len();
+    contains_pair(path, all, b"wp-content", |next| {
+        begins(next, PRIVATE_FOLDERS)
+    }) || contains_pair(path, all, b"uploads", |next| begins(next, PRIVATE_UPLOADS))
+        || path
+            .segment(0)
+            .is_some_and(|first| first.eq_ignore_ascii_case(b"wp-snapshots"))
+        || contains_pair(path, all, b"composer", |next| {
+            next.eq_ignore_ascii_case(b"installed.json")
+        })
+        || contains_pair(path, all, b"cvs", |next| {
+            is_one_of(next, &[b"entries", b"repository", b"root"])
+        })
+}
+
+/// An archive, or another file that people upload for others, outside the folders where it is meant to be.
+fn is_misplaced_archive(path: &RelPath, options: &Options) -> bool {
+    let name = path.last().unwrap_or_default().to_ascii_lowercase();
+    let is_upload = extension(trimmed(&name)).is_some_and(|ending| UPLOADED.contains(&ending));
+    let is_archive = || any_form(&name, |form, _| is_archive(form));
+    if is_upload {
+        !is_in_uploads(path, options)
+    } else if options.wordpress {
+        is_archive() && !is_in_uploads(path, options) && !is_in_package(path)
+    } else {
+        // Without knowledge of the site's folders: at the top, where the copy of a whole site is left.
+        path.len() == 1 && is_archive()
+    }
+}
+
+fn is_archive(lower_name: &[u8]) -> bool {
+    let Some(ending) = extension(lower_name) else {
+        return false;
+    };
+    let inner = lower_name.get(..lower_name.len() - ending.len() - 1);
+    let is_shown = inner.is_some_and(|inner| types::content_type(inner) != types::BYTES);
+    ARCHIVES.contains(&ending) || (PACKED.contains(&ending) && !is_shown)
+}
+
+/// Where editors put what others may download.
+fn is_in_uploads(path: &RelPath, options: &Options) -> bool {
+    let file = path.len().saturating_sub(1);
+    options.wordpress
+        && (contains_pair(path, file, b"wp-content", |next| {
+            is_one_of(next, &[b"blogs.dir", b"uploads"])
+        }) || is_root_upload(path, file, options.multisite))
+}
+
+/// What plugins, themes and WordPress itself bring along. An archive beside the plugins is somebody's copy of one.
+fn is_in_package(path: &RelPath) -> bool {
+    let folder = path.len().saturating_sub(2);
+    contains_pair(path, folder, b"wp-content", |next| {
+        is_one_of(next, &[b"mu-plugins", b"plugins", b"themes"])
+    }) || path
+        .segments()
+        .take(folder)
+        .any(|segment| is_one_of(segment, &[b"wp-admin", b"wp-includes"]))
 }
 
 /// A script below a directory that visitors, or the server itself, write to, or one of core's parts
@@ -113,14 +271,20 @@ fn is_misplaced_script(path: &RelPath, multisite: bool) -> bool {
 }
 
 fn is_below_writable(path: &RelPath, script: usize, multisite: bool) -> bool {
+    contains_pair(path, script, b"wp-content", |next| {
+        is_one_of(next, WRITABLE)
+    }) || is_root_upload(path, script, multisite)
+}
+
+/// Uploads outside `wp-content`: of old networks, and where a site is laid out like that.
+fn is_root_upload(path: &RelPath, end: usize, multisite: bool) -> bool {
     let is_at = |index: usize, names: &[&[u8]]| {
-        index < script
+        index < end
             && path
                 .segment(index)
-                .is_some_and(|segment| names.contains(&segment))
+                .is_some_and(|segment| is_one_of(segment, names))
     };
-    contains_pair(path, script, b"wp-content", |next| WRITABLE.contains(&next))
-        || contains_pair(path, script, b"app", |next| next == b"uploads")
+    contains_pair(path, end, b"app", |next| is_one_of(next, &[b"uploads"]))
         || is_at(0, &[b"files", b"uploads"])
         || (multisite && is_at(1, &[b"files"]))
 }
@@ -130,7 +294,7 @@ fn is_core_part(path: &RelPath, script: usize) -> bool {
     let Some(at) = path
         .segments()
         .take(script)
-        .position(|segment| segment == b"wp-includes")
+        .position(|segment| segment.eq_ignore_ascii_case(b"wp-includes"))
     else {
         return false;
     };
@@ -138,11 +302,17 @@ fn is_core_part(path: &RelPath, script: usize) -> bool {
     !CORE_ENTRANCES.contains(&&*below.after(at + 1))
 }
 
-/// Whether two neighbours among the first `end` segments are `first` and one that `second` accepts.
+/// Whether two neighbours among the first `end` segments are `first` and one that `second` accepts. Without case, as some file
+/// systems look names up.
 fn contains_pair(path: &RelPath, end: usize, first: &[u8], second: impl Fn(&[u8]) -> bool) -> bool {
     (1..end).any(|index| {
-        path.segment(index - 1) == Some(first) && path.segment(index).is_some_and(&second)
+        let is_first = |segment: &[u8]| segment.eq_ignore_ascii_case(first);
+        path.segment(index - 1).is_some_and(is_first) && path.segment(index).is_some_and(&second)
     })
+}
+
+fn is_one_of(name: &[u8], list: &[&[u8]]) -> bool {
+    list.iter().any(|one| name.eq_ignore_ascii_case(one))
 }
 
 fn extension(name: &[u8]) -> Option<&[u8]> {
@@ -150,144 +320,8 @@ fn extension(name: &[u8]) -> Option<&[u8]> {
     name.get(dot + 1..)
 }
 
-/// Endings that people and tools put behind a file's name when they keep a copy of it.
-fn is_copy_ending(ending: &[u8]) -> bool {
-    COPY_ENDINGS.contains(&ending) || (!ending.is_empty() && ending.iter().all(u8::is_ascii_digit))
-}
-
-const COPY_ENDINGS: &[&[u8]] = &[
-    b"7z", b"backup", b"bak", b"bz2", b"copy", b"dist", b"gz", b"new", b"old", b"orig", b"rar",
-    b"save", b"src", b"swp", b"tar", b"tgz", b"tmp", b"txt", b"xz", b"zip", b"zst",
-];
-
-const PRIVATE_NAMES: &[&[u8]] = &[b"error_log", b"php.ini", b"php_errorlog"];
-
-const PRIVATE_ENDINGS: &[&[u8]] = &[
-    b"~",
-    b".bak",
-    b".db",
-    b".log",
-    b".old",
-    b".orig",
-    b".save",
-    b".sql",
-    b".sql.bz2",
-    b".sql.gz",
-    b".sql.xz",
-    b".sql.zip",
-    b".sql.zst",
-    b".swo",
-    b".swp",
-];
-
-const ROOT_MANIFESTS: &[&[u8]] = &[
-    b"composer.json",
-    b"composer.lock",
-    b"package-lock.json",
-    b"package.json",
-    b"yarn.lock",
-];
-
-/// Directories of `wp-content` that hold what was uploaded or generated.
-const WRITABLE: &[&[u8]] = &[
-    b"blogs.dir",
-    b"cache",
-    b"upgrade",
-    b"upgrade-temp-backup",
-    b"uploads",
-];
-
-const CORE_ENTRANCES: &[&[u8]] = &[b"js/tinymce/wp-tinymce.php", b"ms-files.php"];
+/// Endings of copies on one name; nobody keeps a copy of a copy more often.
+const MOST_FORMS: usize = 8;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn denied(path: &str, multisite: bool) -> bool {
-        forbids(&RelPath::parse(path.as_bytes()).unwrap(), multisite)
-    }
-
-    #[test]
-    fn names_that_never_leave() {
-        let paths = "
-            /.htaccess /.htpasswd /.git/config /a/.svn/entries /.env /.env.local
-            /wp-content/.DS_Store /.well-known/.secret /a/.well-known/x /.user.ini
-            /wp-config.php /wp-config.php~ /wp-config.php.bak /wp-config.bak
-            /wp-config.php.orig /wp-config.old /wp-config.txt /wp-config.php.save
-            /wp-config_old.php /wp-config-backup.php /wp-config-2.zip /WP-CONFIG.PHP
-            /wp-config.php/ /#wp-config.php# /dump.sql /a/dump.SQL /dump.sql.gz /dump.sql.zip
-            /x.bak /x.old /x.orig /x.save /x.php.swp /index.php~ /wp-content/debug.log
-            /debug.log.1 /access.log.2.gz /data.sqlite /data.sqlite3 /x.sqlite-journal /x.db
-            /x.db-wal /composer.json /composer.lock /package.json /package-lock.json /error_log
-            /wp-admin/error_log /php.ini /wp-content/database/x.txt
-            /blog/wp-content/database/.ht.sqlite";
-        for path in paths.split_whitespace() {
-            assert!(denied(path, false), "{path}");
-        }
-    }
-
-    #[test]
-    fn names_that_may_leave() {
-        let paths = "
-            / /index.php /wp-login.php /readme.html /license.txt
-            /.well-known/acme-challenge/tok-en_1 /robots.txt /wp-config-sample.php
-            /wp-config-explained/ /wp-config-editor.js /wp-content/plugins/a/composer.json
-            /wp-content/plugins/a/package.json /catalog.html /my.log.html /blog /old /a.b.c
-            /x.inc /~user/ /x.sqlx /wp-content/uploads/a.php_.jpg /wp-content/uploads/a.jpg
-            /wp-content/cache/min/x.js /log/ /db";
-        for path in paths.split_whitespace() {
-            assert!(!denied(path, false), "{path}");
-        }
-    }
-
-    #[test]
-    fn scripts_only_where_they_belong() {
-        let paths = "
-            /wp-content/uploads/x.php /wp-content/uploads/2020/01/x.php
-            /wp-content/uploads/a.jpg/x.php /wp-content/uploads/x.php/y.jpg
-            /wp-content/uploads/x.phtml /wp-content/uploads/x.PHP /wp-content/uploads/x.phar
-            /wp/wp-content/uploads/x.php /app/uploads/x.php /uploads/x.php /files/x.php
-            /wp-content/blogs.dir/2/x.php /wp-content/cache/x.php /wp-content/upgrade/a/x.php
-            /wp-includes/version.php /wp-includes/blocks/a/b.php /site2/wp-includes/load.php
-            /wp-includes/js/tinymce/x.php /wp-includes/js/tinymce/wp-tinymce.php/x.php";
-        for path in paths.split_whitespace() {
-            assert!(denied(path, false), "{path}");
-        }
-        let paths = "
-            /wp-includes/js/tinymce/wp-tinymce.php /wp-includes/ms-files.php
-            /site2/wp-includes/ms-files.php /wp-content/plugins/a/x.php
-            /wp-content/plugins/uploads/x.php /wp-admin/admin-ajax.php /site2/files/x.php
-            /wp-content/themes/a/cache/x.php";
-        for path in paths.split_whitespace() {
-            assert!(!denied(path, false), "{path}");
-        }
-        assert!(denied("/site2/files/x.php", true));
-    }
-
-    #[test]
-    fn what_runs() {
-        for (name, expected) in [
-            ("index.php", ScriptName::Runs),
-            ("a.b.php", ScriptName::Runs),
-            (".php", ScriptName::Never),
-            ("a.PHP", ScriptName::Never),
-            ("a.php5", ScriptName::Never),
-            ("a.phps", ScriptName::Never),
-            ("a.phtml", ScriptName::Never),
-            ("a.pht", ScriptName::Never),
-            ("a.phar", ScriptName::Never),
-            ("a.php~", ScriptName::Never),
-            ("a.php_bak", ScriptName::Never),
-            ("a.php.txt", ScriptName::Never),
-            ("a.php.1", ScriptName::Never),
-            ("a.php.zip", ScriptName::Never),
-            ("a.php.jpg", ScriptName::No),
-            ("php", ScriptName::No),
-            ("a.html", ScriptName::No),
-            ("photo.phg", ScriptName::No),
-            ("", ScriptName::No),
-        ] {
-            assert_eq!(script_name(name.as_bytes()), expected, "{name}");
-        }
-    }
-}
+mod tests;

@@ -41,9 +41,26 @@ pub enum Found {
     Failed(io::Error),
 }
 
+/// What becomes of files that are programs by their ending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Programs {
+    /// Nobody runs them, so they would be sent as text.
+    Refused,
+    /// A server of their own runs them.
+    Run,
+}
+
 /// See [`crate::Root::resolve`].
-pub(crate) fn resolve(tree: &Tree, options: Options, decoded_path: &[u8], now: Instant) -> Found {
-    let look = Look::new(tree, options, now);
+pub(crate) fn resolve(
+    tree: &Tree,
+    (options, programs): (&Options, Programs),
+    decoded_path: &[u8],
+    now: Instant,
+) -> Found {
+    let look = Look {
+        programs,
+        ..Look::new(tree, options, now)
+    };
     let found = look.resolve(decoded_path);
     look.unless_failed(found)
 }
@@ -51,7 +68,7 @@ pub(crate) fn resolve(tree: &Tree, options: Options, decoded_path: &[u8], now: I
 /// See [`crate::Root::resolve_script`].
 pub(crate) fn resolve_script(
     tree: &Tree,
-    options: Options,
+    options: &Options,
     decoded_path: &[u8],
     now: Instant,
 ) -> Option<Script> {
@@ -66,7 +83,7 @@ pub(crate) fn resolve_script(
 }
 
 /// See [`crate::Root::program`].
-pub(crate) fn program(tree: &Tree, options: Options, decoded_path: &[u8], now: Instant) -> Found {
+pub(crate) fn program(tree: &Tree, options: &Options, decoded_path: &[u8], now: Instant) -> Found {
     let look = Look::new(tree, options, now);
     let found = look.program(decoded_path);
     look.unless_failed(found)
@@ -94,7 +111,8 @@ enum Target {
 
 struct Look<'t> {
     tree: &'t Tree,
-    options: Options,
+    options: &'t Options,
+    programs: Programs,
     now: Instant,
     /// For a look that must not wait: whether everything so far was in memory. Once it was not, what is found counts for
     /// nothing.
@@ -104,10 +122,11 @@ struct Look<'t> {
 }
 
 impl<'t> Look<'t> {
-    fn new(tree: &'t Tree, options: Options, now: Instant) -> Self {
+    fn new(tree: &'t Tree, options: &'t Options, now: Instant) -> Self {
         Self {
             tree,
             options,
+            programs: Programs::Refused,
             now,
             in_memory: None,
             failed: Cell::new(None),
@@ -191,7 +210,7 @@ impl<'t> Look<'t> {
 
     /// `None`: nothing is there, and the path is not closed.
     fn attempt(&self, path: &RelPath) -> Option<Found> {
-        if deny::forbids(path, self.options.multisite) {
+        if deny::forbids(path, self.options) {
             return Some(Found::Denied);
         }
         let target = self.target(path);
@@ -329,7 +348,7 @@ impl<'t> Look<'t> {
 
     /// A program of any ending, for a FastCGI server that the site's rules name.
     fn run(&self, at: &RelPath, real: Option<&[u8]>, path_info: Option<Vec<u8>>) -> Found {
-        let forbidden = |path: &RelPath| deny::forbids(path, self.options.multisite);
+        let forbidden = |path: &RelPath| deny::forbids(path, self.options);
         let is_denied = forbidden(at)
             || real.is_some_and(|real| {
                 RelPath::from_relative(real).is_none_or(|path| forbidden(&path))
@@ -384,13 +403,19 @@ impl<'t> Look<'t> {
     /// not mean the same kind.
     fn is_denied(&self, at: &RelPath, real: Option<&[u8]>, kind: ScriptName) -> bool {
         let forbidden = |path: &RelPath| {
-            deny::forbids(path, self.options.multisite)
+            deny::forbids(path, self.options)
+                || (kind == ScriptName::No && self.forbids_file(path))
                 || path.last().map(deny::script_name) != Some(kind)
         };
         forbidden(at)
             || real.is_some_and(|real| {
                 RelPath::from_relative(real).is_none_or(|path| forbidden(&path))
             })
+    }
+
+    fn forbids_file(&self, path: &RelPath) -> bool {
+        deny::forbids_file(path, self.options)
+            || (self.programs == Programs::Refused && deny::is_program(path, self.options))
     }
 
     /// What the `.htaccess` files say, before and behind the links.

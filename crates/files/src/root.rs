@@ -11,17 +11,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use galley_rules::cgi::Script;
+use galley_rules::site::NamePattern;
 
-use crate::resolve::{self, Found};
+use crate::path::RelPath;
+use crate::resolve::{self, Found, Programs};
 use crate::tree::Tree;
 
 /// What kind of site lives below a root.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Scripts run here, over FastCGI. `false`: the upstream speaks HTTP, or there is none.
     pub php: bool,
     /// WordPress multisite in sub-directories: `/site2/wp-admin/` means `/wp-admin/`.
     pub multisite: bool,
+    /// Whether the folders of WordPress are known: where archives may be downloaded, and where they are somebody's backup.
+    pub wordpress: bool,
+    /// Decoded paths whose private names are open all the same.
+    pub allowed: Vec<NamePattern>,
+}
+
+impl Options {
+    /// Whether the site opens this path.
+    pub(crate) fn allows(&self, path: &RelPath) -> bool {
+        !self.allowed.is_empty() && {
+            let path = path.absolute();
+            self.allowed.iter().any(|pattern| pattern.matches(&path))
+        }
+    }
 }
 
 /// The directory that a site's files come from. Shared by all threads; every call may block on the
@@ -57,13 +73,20 @@ impl Root {
         self.resolve_at(decoded_path, Instant::now())
     }
 
+    /// The same where a FastCGI server of its own runs what is a program by its ending: such a file is found, not refused.
+    pub fn resolve_beside_programs(&self, decoded_path: &[u8]) -> Found {
+        let now = Instant::now();
+        let options = (&self.options, Programs::Run);
+        resolve::resolve(&self.tree(now), options, decoded_path, now)
+    }
+
     /// The script that a decoded request path means, if all that is needed to know it is in the kernel's memory and in ours:
     /// most requests for pages that are not stored need no helper thread then. `None`: [`Root::resolve`] decides, with the
     /// same rules. Never waits for the disk.
     pub fn resolve_script(&self, decoded_path: &[u8]) -> Option<Script> {
         let now = Instant::now();
         let tree = self.tree_in_memory(now)?;
-        resolve::resolve_script(&tree, self.options, decoded_path, now)
+        resolve::resolve_script(&tree, &self.options, decoded_path, now)
     }
 
     /// Finds the program that a decoded request path means for a FastCGI server of its own (`fcgiwrap`, say): the first
@@ -71,11 +94,12 @@ impl Root {
     /// and `.htaccess` hold as for scripts. Never [`Found::File`]. Blocks on the disk.
     pub fn program(&self, decoded_path: &[u8]) -> Found {
         let now = Instant::now();
-        resolve::program(&self.tree(now), self.options, decoded_path, now)
+        resolve::program(&self.tree(now), &self.options, decoded_path, now)
     }
 
     pub(crate) fn resolve_at(&self, decoded_path: &[u8], now: Instant) -> Found {
-        resolve::resolve(&self.tree(now), self.options, decoded_path, now)
+        let options = (&self.options, Programs::Refused);
+        resolve::resolve(&self.tree(now), options, decoded_path, now)
     }
 
     /// The directory that is open now, if no look at the configured path is due.

@@ -15,7 +15,7 @@ fn without_descriptors_a_look_fails() {
     }
     let options = Options {
         php: true,
-        multisite: false,
+        ..Options::default()
     };
     let root = Root::open(dir.path(), options).unwrap();
     let paths = ["/a/post/", "/a.txt", "/", "/index.php"];

@@ -11,6 +11,8 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("`server.listen`").example(r#"["0.0.0.0:8081"]"#),
     row(Section::Site, "root", Path, "The folder with the site's files. Needed with `php`.")
         .example(r#""/var/www/example.com""#),
+    row(Section::Site, "allow_files", List(&Kind::UrlPath), "Files below `root` that are sent although their name is on the list of names that are never sent: `/tool.zip` is that path, `/downloads/*` everything that begins so. Sources of PHP, names that begin with a dot, copies of `wp-config.php` and what a `.htaccess` closes stay closed.")
+        .or("[]").example(r#"["/downloads/*"]"#),
     row(Section::Site, "php", Kind::PhpAddress, "The PHP-FPM that composes the pages; `managed`: Galley runs one. Not together with `upstream`.")
         .example(r#""unix:/run/php/php-fpm.sock""#),
     row(Section::Site, "upstream", List(&Kind::UpstreamUrl), "The HTTP servers that compose the pages, such as Apache with mod_php; `https://` speaks TLS with them. Not together with `php`. With neither, only files are served.")

@@ -21,7 +21,7 @@ fn open(path: &Path) -> Root {
         path,
         Options {
             php: true,
-            multisite: false,
+            ..Options::default()
         },
     )
     .unwrap()

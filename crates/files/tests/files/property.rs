@@ -84,7 +84,7 @@ proptest! {
     fn nothing_from_outside(path in paths()) {
         let base = std::fs::canonicalize(tree().path()).unwrap();
         for options in [PHP, STATIC, MULTISITE] {
-            let root = tree().root(options);
+            let root = tree().root(options.clone());
             let found = root.resolve(&path);
             // The short way says the same, or nothing.
             if let Some(script) = root.resolve_script(&path) {

@@ -12,14 +12,20 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 pub const PHP: Options = Options {
     php: true,
     multisite: false,
+    wordpress: true,
+    allowed: Vec::new(),
 };
 pub const STATIC: Options = Options {
     php: false,
     multisite: false,
+    wordpress: true,
+    allowed: Vec::new(),
 };
 pub const MULTISITE: Options = Options {
     php: true,
     multisite: true,
+    wordpress: true,
+    allowed: Vec::new(),
 };
 
 /// `site` below a directory that is removed at the end.

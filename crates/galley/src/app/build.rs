@@ -12,6 +12,7 @@ use galley_config::{
 use galley_files::{Options, Root};
 use galley_rules::headers::HeadChanges;
 use galley_rules::route::HostPattern;
+use galley_rules::site::Preset;
 use galley_store::memory::Memory;
 
 use super::StartError;
@@ -392,6 +393,8 @@ fn folder(
     let options = Options {
         php: matches!(planned.primary, Kind::Php(_)),
         multisite: site.multisite,
+        wordpress: site.rules.preset == Preset::WordPress,
+        allowed: site.allow_files.clone(),
     };
     let root = Root::open(path, options).map_err(|cause| StartError::Root {
         site: site.name.clone(),

@@ -217,11 +217,11 @@ impl Folder {
 
     /// What the path means. Blocks on the disk.
     pub fn below(&self, wanted: &Wanted) -> files::Found {
-        let found = self.root.resolve(&wanted.path);
         if wanted.runs_program {
+            let found = self.root.resolve_beside_programs(&wanted.path);
             program(&self.root, &wanted.path, found)
         } else {
-            found
+            self.root.resolve(&wanted.path)
         }
     }
 

@@ -48,6 +48,7 @@ mod proxied;
 mod purge;
 mod renewal;
 mod revalidation;
+mod secrets;
 mod silence;
 mod slow_people;
 mod small_files;

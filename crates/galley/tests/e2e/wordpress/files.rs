@@ -10,6 +10,7 @@ use super::stack::{HIT, STORED, Stack, assert_no_text, assert_text, assert_way, 
 both! {
     a_picture_is_uploaded_and_served,
     assets_never_reach_php,
+    every_file_of_wordpress_that_is_no_script_is_sent,
     scripts_in_uploads_neither_run_nor_leave,
     private_files_do_not_leave,
     the_administration_without_its_slash,
@@ -105,6 +106,39 @@ fn assets_never_reach_php(stack: &Stack) {
     let mut editor = stack.editor();
     let logged_in = editor.get("/wp-admin/css/login.min.css").unwrap();
     assert_way(&logged_in, FILE);
+}
+
+/// All of core's, the themes' and the plugins' files but scripts, as they lie on the disk.
+fn every_file_of_wordpress_that_is_no_script_is_sent(stack: &Stack) {
+    let root = &stack.wordpress.root;
+    let mut folders: Vec<_> = ["wp-includes", "wp-admin", "wp-content"]
+        .map(|folder| root.join(folder))
+        .into();
+    let mut sent = 0;
+    while let Some(folder) = folders.pop() {
+        // A plugin says itself which of its files are for visitors.
+        if folder.join(".htaccess").exists() {
+            continue;
+        }
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            if name.starts_with('.') || path.extension().is_some_and(|ending| ending == "php") {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let inner = path.strip_prefix(root).unwrap().to_str().unwrap();
+            let answer = stack.get(&format!("/{inner}"));
+            assert_eq!(answer.status, 200, "{inner}: {}", answer.beginning());
+            assert_way(&answer, FILE);
+            assert_eq!(answer.body, fs::read(&path).unwrap(), "{inner}");
+            sent += 1;
+        }
+    }
+    assert!(sent > 1_000, "{sent} files only");
 }
 
 fn scripts_in_uploads_neither_run_nor_leave(stack: &Stack) {

@@ -1,0 +1,164 @@
+//! Names that scanners ask every site for, over real connections: what is never sent, and what stays open.
+
+use galley_testkit::client::Request;
+use galley_testkit::wait_for;
+
+use crate::support::{PATIENCE, Plan, Stage};
+
+const SECRET: &str = "SECRET";
+
+/// Refused, with the preset and without.
+const SECRETS: &[&str] = &[
+    "x.inc",
+    "x.inc.txt",
+    "x.phps",
+    "x.php.",
+    "x.php_bak",
+    "x.php.gz",
+    "x.php.2024-01-01",
+    "site.wpress",
+    "wp-content/ai1wm-backups/site.wpress",
+    "backup.zip",
+    "site.tar.gz",
+    "SITE.TGZ",
+    "backup.zip.001",
+    "id_rsa",
+    "id_rsa.gz",
+    "Dockerfile",
+    "server.key",
+    "privkey.pem",
+    "auth.json",
+    "env.txt",
+    "env",
+    "prod.env",
+    ".env",
+    ".env.local",
+    "web.config",
+    "config.ini",
+    "docker-compose.yml",
+    "dump.sql.7z",
+    "dump.sql-2024-01-01",
+    "style.css.old",
+    "index.html~",
+    "error_log.1",
+    "wp-config.php.gz",
+    "wp-content/updraft/log.txt",
+    "wp-content/backups-dup-lite/index.html",
+    "wp-content/uploads/backwpup-1a-backups/list.txt",
+    "wp-content/uploads/dump.sql.gz",
+    "wp-content/uploads/site.wpress",
+];
+
+/// Sent, with the preset and without.
+const OPEN: &[&str] = &[
+    "robots.txt",
+    "ads.txt",
+    "readme.txt",
+    "license.txt",
+    ".well-known/security.txt",
+    "sitemap.xml.gz",
+    "a.css.gz",
+    "wp-content/uploads/2024/05/a.zip",
+    "wp-content/uploads/a.tar.gz",
+    "wp-content/uploads/notes.txt",
+    "wp-content/plugins/p/demo.zip",
+    "wp-content/plugins/p/package.json",
+    "wp-content/plugins/updraftplus/a.css",
+];
+
+fn with_all(plan: Plan) -> Plan {
+    let plan = SECRETS
+        .iter()
+        .fold(plan, |plan, name| plan.file(name, SECRET));
+    OPEN.iter().fold(plan, |plan, name| plan.file(name, "open"))
+}
+
+fn expect_refused(stage: &Stage, name: &str) {
+    for accepts in ["identity", "br, zstd, gzip"] {
+        for method in ["GET", "HEAD"] {
+            let target = format!("/{name}");
+            let request = Request::new(method, &target).field("Accept-Encoding", accepts);
+            let response = stage.ask(request);
+            assert_eq!(response.status, 403, "{method} {target}");
+            assert_eq!(response.cache_status(), "galley; detail=denied", "{target}");
+            assert!(!response.text().contains(SECRET), "{target}");
+        }
+    }
+}
+
+#[test]
+fn secrets_and_sources_are_refused_and_downloads_are_sent() {
+    let plans = [
+        Plan::files(),
+        Plan::php(),
+        Plan::files().site("preset = \"none\""),
+    ];
+    for plan in plans {
+        let stage = with_all(plan).start();
+        for name in SECRETS {
+            expect_refused(&stage, name);
+        }
+        for name in OPEN {
+            let target = format!("/{name}");
+            let response = stage.get(&target).expect_status(200);
+            assert_eq!(response.text(), "open", "{target}");
+        }
+        // The same once they are in memory, where the fast path answers.
+        for name in OPEN {
+            let target = format!("/{name}");
+            wait_for(&format!("{target} in memory"), PATIENCE, || {
+                assert_eq!(stage.get(&target).text(), "open", "{target}");
+                stage.why(&target).contains("answers, from memory\"")
+            });
+        }
+        for name in SECRETS {
+            expect_refused(&stage, name);
+        }
+    }
+}
+
+#[test]
+fn words_that_no_file_has_are_pages() {
+    let stage = with_all(Plan::php()).start();
+    for target in [
+        "/id_ed25519",
+        "/id_rsa/",
+        "/dockerfile/",
+        "/passwords-2",
+        "/credentials/",
+    ] {
+        let response = stage.get(target);
+        assert_ne!(response.status, 403, "{target}");
+        assert_ne!(response.cache_status(), "galley; detail=denied", "{target}");
+    }
+}
+
+#[test]
+fn a_site_opens_names_by_its_own_list() {
+    let stage = with_all(Plan::files())
+        .file("downloads/a.zip", "open")
+        .file("downloads/x.inc", SECRET)
+        .file("downloads/.env", SECRET)
+        .site("allow_files = [\"/downloads/*\", \"/backup.zip\", \"/id_rsa\"]")
+        .start();
+    for (target, text) in [
+        ("/downloads/a.zip", "open"),
+        ("/backup.zip", SECRET),
+        ("/id_rsa", SECRET),
+    ] {
+        assert_eq!(
+            stage.get(target).expect_status(200).text(),
+            text,
+            "{target}"
+        );
+    }
+    for name in [
+        "downloads/x.inc",
+        "downloads/.env",
+        "site.tar.gz",
+        "server.key",
+        "backup.zip.001",
+    ] {
+        expect_refused(&stage, name);
+    }
+}
