@@ -5,6 +5,7 @@
 //! same. Every byte of a file counts as foreign: sizes are bounded, parsing is total. Nothing is logged, no key is shown.
 //! Whether a chain leads to an authority is not looked at: that is for clients to judge.
 
+pub mod file;
 mod names;
 mod read;
 
@@ -48,12 +49,9 @@ pub enum Standing {
 /// Why files make no certificate. Each text goes on after the name of a file.
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
-    /// A file cannot be opened or read, or is none.
-    #[error("which cannot be read: {0}")]
-    Unreadable(std::io::Error),
-    /// A file is longer than any certificate.
-    #[error("which is larger than {MOST_BYTES} bytes")]
-    TooLarge,
+    /// A file cannot be opened or read, is no regular one, or is longer than any certificate.
+    #[error(transparent)]
+    Unread(#[from] file::Unread),
     /// There is no PEM block of the kind, or a broken one.
     #[error("in which there is no {0} in PEM form")]
     Missing(&'static str),

@@ -1,13 +1,11 @@
 //! Certificates from files in PEM form, as `certbot` and every authority write them.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::file;
 use crate::{Certificate, MOST_BYTES, Trouble};
 
 /// Where a certificate and its key lie. Both may be one file.
@@ -56,21 +54,11 @@ enum Secrecy {
 }
 
 fn contents(path: &Path, secrecy: Secrecy) -> Result<Vec<u8>, Trouble> {
-    let file = File::open(path).map_err(Trouble::Unreadable)?;
-    let found = file.metadata().map_err(Trouble::Unreadable)?;
-    if !found.is_file() {
-        let error = io::Error::new(io::ErrorKind::InvalidInput, "it is not a file");
-        return Err(Trouble::Unreadable(error));
+    let found = file::read(path, MOST_BYTES)?;
+    if secrecy == Secrecy::Secret && found.mode & OTHERS_READ != 0 {
+        return Err(Trouble::Exposed(found.mode & 0o777));
     }
-    if secrecy == Secrecy::Secret && found.mode() & OTHERS_READ != 0 {
-        return Err(Trouble::Exposed(found.mode() & 0o777));
-    }
-    let mut bytes = Vec::new();
-    let read = file.take(MOST_BYTES + 1).read_to_end(&mut bytes);
-    match read.map_err(Trouble::Unreadable)? as u64 {
-        count if count > MOST_BYTES => Err(Trouble::TooLarge),
-        _ => Ok(bytes),
-    }
+    Ok(found.bytes)
 }
 
 /// A group may read: Debian's `ssl-cert` is there for that.

@@ -91,7 +91,7 @@ fn what_is_wrong_has_its_name_and_its_file() {
         (&files.cert, &foreign.key, &foreign.key, "does not belong"),
         (&files.key, &files.key, &files.key, "no certificate"),
         (&none, &files.key, &none, "cannot be read"),
-        (one.path(), &files.key, one.path(), "not a file"),
+        (one.path(), &files.key, one.path(), "which is a folder"),
         (&large, &files.key, &large, "larger than"),
         (&files.cert, &none, &none, "cannot be read"),
     ];

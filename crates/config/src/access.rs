@@ -1,8 +1,8 @@
 //! Who may come in: what a site and its rules say of it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use galley_certs::file::{self, Unread};
 use galley_rules::access::xmlrpc::XmlRpc;
 use galley_rules::access::{Access, Limit, Said, SiteAccess, passwords};
 use galley_rules::site::Preset;
@@ -68,21 +68,22 @@ fn check(given: &Given, file: &Path, complaints: &mut Complaints) {
     complaints.add(given.place("basic_auth"), option, message, help);
 }
 
-fn read(file: &Path) -> Result<(), (String, String)> {
-    let make = format!("make it with `htpasswd -B -c {} NAME`", file.display());
-    let found = fs::metadata(file).and_then(|found| match found.len() {
-        0..=MOST_BYTES => fs::read_to_string(file),
-        _ => Err(std::io::Error::other("it is too long")),
-    });
-    let text = found.map_err(|error| (format!("which cannot be read: {error}"), make.clone()))?;
+fn read(path: &Path) -> Result<(), (String, String)> {
+    let make = format!("make it with `htpasswd -B -c {} NAME`", path.display());
+    let text = file::read_text(path, passwords::MOST_BYTES).map_err(|unread| {
+        let help = match unread {
+            Unread::NotRegular(_) | Unread::TooLarge(_) => MAKE_ANOTHER.to_owned(),
+            Unread::System(_) | Unread::NotText(_) => make.clone(),
+        };
+        (unread.to_string(), help)
+    })?;
     passwords::check(&text).map_err(|bad| (format!("of which {bad}"), make))
 }
+
+const MAKE_ANOTHER: &str = "name a file of passwords: `htpasswd -B -c FILE NAME` makes one";
 
 /// Tries a minute, and at once: somebody who has forgotten which of his passwords it was.
 const LOGIN: (u64, u64) = (5, 15);
 
 /// Calls a minute, and at once: an application opens with some dozen.
 const XMLRPC: (u64, u64) = (20, 60);
-
-/// Some ten thousand names.
-const MOST_BYTES: u64 = 1 << 20;

@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use galley_certs::file::{self, Unread};
 use galley_rules::route::HostPattern;
 
 use crate::complaint::{Complaints, Place, shown};
-use crate::config::{AdminListen, Config, LogTarget, MOST_OF_ERROR_PAGE, Site, Upstream};
+use crate::config::{
+    AdminListen, Config, LogTarget, MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, Site, Upstream,
+};
 use crate::listen::Listen;
 use crate::php;
 use crate::quantity::write_size;
@@ -81,25 +82,17 @@ pub(crate) fn root(given: &Given, complaints: &mut Complaints) {
 /// A page for errors must be HTML that fits into memory.
 pub(crate) fn error_page(
     (given, name): (&Given, &str),
-    file: Option<PathBuf>,
+    page: Option<PathBuf>,
     complaints: &mut Complaints,
 ) {
-    let Some(file) = file else {
+    let Some(page) = page else {
         return;
     };
-    let why = match fs::metadata(&file) {
-        Ok(found) if !found.is_file() => "which is not a file".to_owned(),
-        Ok(found) if found.len() > MOST_OF_ERROR_PAGE => {
-            format!("which is larger than {}", write_size(MOST_OF_ERROR_PAGE))
-        }
-        Ok(_) => match fs::read_to_string(&file) {
-            Ok(_) => return,
-            Err(error) => format!("which cannot be read: {error}"),
-        },
-        Err(error) => format!("which cannot be read: {error}"),
+    let Err(why) = file::read_text(&page, MOST_OF_ERROR_PAGE) else {
+        return;
     };
     let option = path(given, name);
-    let message = format!("`{option}` is {}, {why}", shown_path(&file));
+    let message = format!("`{option}` is {}, {why}", shown_path(&page));
     complaints.add(
         given.place(name),
         option,
@@ -180,45 +173,33 @@ pub(crate) fn litespeed(own: &Given, complaints: &mut Complaints) {
     }
 }
 
-fn token(file: &Path) -> Result<(), (String, String)> {
-    let make = || {
-        format!(
-            "make one: `openssl rand -hex 32 > {0}; chmod 600 {0}`",
-            file.display()
-        )
+fn token(path: &Path) -> Result<(), (String, String)> {
+    let path_text = path.display();
+    let make = || format!("make one: `openssl rand -hex 32 > {path_text}; chmod 600 {path_text}`");
+    let found = match file::read(path, MOST_OF_TOKEN) {
+        Ok(found) => found,
+        Err(Unread::TooLarge(most)) => {
+            let why = format!("whose token is longer than {most} bytes");
+            return Err((why, make()));
+        }
+        Err(unread @ Unread::NotRegular(_)) => {
+            let help = "name a file with a token: `openssl rand -hex 32 > FILE; chmod 600 FILE`";
+            return Err((unread.to_string(), help.to_owned()));
+        }
+        Err(unread) => return Err((unread.to_string(), make())),
     };
-    let unreadable = |error: std::io::Error| (format!("which cannot be read: {error}"), make());
-    let opened = fs::File::open(file).map_err(unreadable)?;
-    let found = opened.metadata().map_err(unreadable)?;
-    if !found.is_file() {
-        return Err(("which is not a file".to_owned(), make()));
+    if found.mode & 0o077 != 0 {
+        let why = format!("which others can reach (mode {:03o})", found.mode & 0o777);
+        let help = format!(
+            "keep it to its owner: `chmod 600 {path_text}`, and change the token if it was seen"
+        );
+        return Err((why, help));
     }
-    if found.mode() & 0o077 != 0 {
-        let why = format!("which others can reach (mode {:03o})", found.mode() & 0o777);
-        return Err((
-            why,
-            format!(
-                "keep it to its owner: `chmod 600 {}`, and change the token if it was seen",
-                file.display()
-            ),
-        ));
+    if found.bytes.trim_ascii().len() < LEAST_TOKEN {
+        let why = format!("whose token is shorter than {LEAST_TOKEN} bytes");
+        return Err((why, make()));
     }
-    let mut token = Vec::new();
-    opened
-        .take(MOST_TOKEN + 1)
-        .read_to_end(&mut token)
-        .map_err(unreadable)?;
-    match token.trim_ascii().len() {
-        0..LEAST_TOKEN => Err((
-            format!("whose token is shorter than {LEAST_TOKEN} bytes"),
-            make(),
-        )),
-        length if length as u64 > MOST_TOKEN => Err((
-            format!("whose token is longer than {MOST_TOKEN} bytes"),
-            make(),
-        )),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// Folders of log files must exist, because a missing one is found only when the first line is lost.
@@ -439,5 +420,3 @@ fn shown_path(path: &Path) -> String {
 const IN_MEMORY: u64 = 64 << 10;
 /// 128 bits, if every byte is random.
 const LEAST_TOKEN: usize = 16;
-/// What fits a request head with room for everything else.
-const MOST_TOKEN: u64 = 4096;

@@ -397,3 +397,6 @@ pub struct ManagedPhp {
 
 /// The longest page for errors, in bytes: it is kept in memory.
 pub const MOST_OF_ERROR_PAGE: u64 = 256 << 10;
+
+/// The longest file with a token, in bytes: it must fit a request head with room for everything else.
+pub const MOST_OF_TOKEN: u64 = 4096;

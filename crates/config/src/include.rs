@@ -4,9 +4,10 @@
 //! nothing, a plain path must exist. Files are taken in the order in which they are named, matches of a pattern by name.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use galley_certs::file::{self, Unread};
 use toml::de::DeTable;
 
 use crate::complaint::{Complaints, Place, shown};
@@ -19,11 +20,11 @@ pub(crate) fn read_file(path: &Path) -> Document {
     let mut complaints = Complaints::default();
     match text_of(path) {
         Ok(text) => start(complaints, path, &text),
-        Err(error) => {
+        Err(unread) => {
             let source = complaints.add_source(path, "");
             let whole = Place { source, span: None };
             let message = format!(
-                "the configuration file {} cannot be read: {error}",
+                "the configuration file is {}, {unread}",
                 shown(&path.display().to_string())
             );
             complaints.add(
@@ -139,40 +140,39 @@ impl Loader {
 
     fn include(&mut self, place: &Place, path: PathBuf) {
         let shown_path = shown(&path.display().to_string());
-        let complaint =
-            match fs::canonicalize(&path).and_then(|canonical| Ok((canonical, text_of(&path)?))) {
-                Ok((canonical, _)) if self.chain.contains(&canonical) => (
-                    format!(
-                        "`include` goes round: {} {}",
-                        self.way_to(&canonical),
-                        shown_path
-                    ),
-                    "take one of the includes out",
+        let complaint = match text_of(&path).and_then(|text| Ok((fs::canonicalize(&path)?, text))) {
+            Ok((canonical, _)) if self.chain.contains(&canonical) => (
+                format!(
+                    "`include` goes round: {} {}",
+                    self.way_to(&canonical),
+                    shown_path
                 ),
-                Ok((canonical, _)) if self.seen.contains(&canonical) => (
-                    format!("`include` names {shown_path}, which has been read already"),
-                    "name each file once",
+                "take one of the includes out",
+            ),
+            Ok((canonical, _)) if self.seen.contains(&canonical) => (
+                format!("`include` names {shown_path}, which has been read already"),
+                "name each file once",
+            ),
+            Ok(_) if self.seen.len() >= MOST_FILES => (
+                format!("`include` names {shown_path}, but {MOST_FILES} files are the most"),
+                "put several sites into one file",
+            ),
+            Ok(_) if self.chain.len() >= MOST_LEVELS => (
+                format!(
+                    "`include` names {shown_path}, which is more than {MOST_LEVELS} levels down"
                 ),
-                Ok(_) if self.seen.len() >= MOST_FILES => (
-                    format!("`include` names {shown_path}, but {MOST_FILES} files are the most"),
-                    "put several sites into one file",
-                ),
-                Ok(_) if self.chain.len() >= MOST_LEVELS => (
-                    format!(
-                        "`include` names {shown_path}, which is more than {MOST_LEVELS} levels down"
-                    ),
-                    "include it from the first file",
-                ),
-                Ok((_, text)) => {
-                    let source = self.document.complaints.add_source(&path, &text);
-                    self.file(source, path);
-                    return;
-                }
-                Err(error) => (
-                    format!("`include` names {shown_path}, which cannot be read: {error}"),
-                    "correct the path, or write a pattern, which may match nothing",
-                ),
-            };
+                "include it from the first file",
+            ),
+            Ok((_, text)) => {
+                let source = self.document.complaints.add_source(&path, &text);
+                self.file(source, path);
+                return;
+            }
+            Err(unread) => (
+                format!("`include` names {shown_path}, {unread}"),
+                "correct the path, or write a pattern, which may match nothing",
+            ),
+        };
         self.document.torn = true;
         self.document
             .complaints
@@ -250,7 +250,12 @@ fn matches_in(folder: &Path, pattern: &str) -> io::Result<Vec<PathBuf>> {
         Err(error) => return Err(error),
     };
     let mut names = Vec::new();
-    for entry in entries {
+    for (count, entry) in entries.enumerate() {
+        if count >= MOST_ENTRIES {
+            return Err(io::Error::other(format!(
+                "it has more than {MOST_ENTRIES} entries"
+            )));
+        }
         let name = entry?.file_name();
         let text = name.to_string_lossy();
         if matches(pattern.as_bytes(), text.as_bytes())
@@ -290,25 +295,8 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     pattern.iter().skip(p).all(|byte| *byte == b'*')
 }
 
-fn text_of(path: &Path) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    fs::File::open(path)?
-        .take(MOST_BYTES + 1)
-        .read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(io::Error::other("it is larger than 4 MiB"));
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let good = error.utf8_error().valid_up_to();
-        let line = error
-            .as_bytes()
-            .iter()
-            .take(good)
-            .filter(|byte| **byte == b'\n')
-            .count()
-            + 1;
-        io::Error::other(format!("line {line} is not UTF-8"))
-    })
+fn text_of(path: &Path) -> Result<String, Unread> {
+    file::read_text(path, MOST_BYTES)
 }
 
 /// A parser's message in the form of ours, and a way out.
@@ -336,6 +324,8 @@ fn torn(mut document: Document) -> Document {
 /// Far above what a person writes; a whole disk image named by mistake stops here.
 const MOST_BYTES: u64 = 4 << 20;
 const MOST_FILES: usize = 10_000;
+/// Of a folder that a pattern looks into: ten times the files there may be.
+const MOST_ENTRIES: usize = 100_000;
 const MOST_LEVELS: usize = 16;
 
 #[cfg(test)]

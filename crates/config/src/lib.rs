@@ -39,8 +39,8 @@ pub use acme::{Acme, AcmeChallenge};
 pub use complaint::{Colour, Complaint, Complaints, Warning};
 pub use config::{
     Admin, AdminListen, Cache, CacheDisk, Config, HttpUpstream, Level, Log, LogFormat, LogTarget,
-    MOST_OF_ERROR_PAGE, ManagedPhp, Pace, PhpAddress, Program, Server, Site, TlsVersion, Upstream,
-    UpstreamLimits, UpstreamTls,
+    MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, ManagedPhp, Pace, PhpAddress, Program, Server, Site,
+    TlsVersion, Upstream, UpstreamLimits, UpstreamTls,
 };
 pub use listen::Listen;
 pub use machine::{memory, runtime_dir};

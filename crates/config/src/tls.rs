@@ -209,7 +209,7 @@ pub(crate) fn certificates(
 fn help(trouble: &Trouble, path: &Path, files: &Files) -> String {
     let path = path.display();
     match trouble {
-        Trouble::Unreadable(_) => {
+        Trouble::Unread(_) => {
             "name the file, and let the user that Galley runs as read it".to_owned()
         }
         Trouble::Exposed(_) => format!(
@@ -219,7 +219,7 @@ fn help(trouble: &Trouble, path: &Path, files: &Files) -> String {
             "name the key that belongs to `{}`, which must hold the site's own certificate first",
             files.cert.display()
         ),
-        Trouble::Missing(_) | Trouble::TooLarge => {
+        Trouble::Missing(_) => {
             "name the certificate (`fullchain.pem`) as `cert` and its key (`privkey.pem`) as `key`"
                 .to_owned()
         }

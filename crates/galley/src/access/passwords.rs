@@ -7,12 +7,12 @@
 //! is one client's own: others would learn from it, without a comparison and so without limit, whether they guessed right.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base64ct::{Base64, Encoding};
+use galley_certs::file;
 use galley_rules::access::passwords;
 use galley_rules::class::Network;
 use galley_rules::time::Tick;
@@ -37,9 +37,12 @@ impl Passwords {
 
     /// Whether the pair is one of them. An unknown name takes as long as one that is known.
     fn has(&self, name: &[u8], password: &[u8]) -> bool {
-        let Ok(file) = fs::read_to_string(&self.path) else {
-            tracing::error!(file = %self.path.display(), "the file of passwords cannot be read, so nobody is let in by it");
-            return false;
+        let file = match file::read_text(&self.path, passwords::MOST_BYTES) {
+            Ok(file) => file,
+            Err(error) => {
+                tracing::error!(file = %self.path.display(), %error, "the file of passwords cannot be read, so nobody is let in by it");
+                return false;
+            }
         };
         let known = passwords::find(&file, name);
         let Some(hash) = known.or_else(|| passwords::some(&file)) else {
@@ -256,7 +259,7 @@ mod tests {
                 .await,
             Proof::Wrong
         );
-        fs::write(kept.path(), "").unwrap();
+        std::fs::write(kept.path(), "").unwrap();
         assert_eq!(
             proofs
                 .prove((&passwords, HERE), &right, at(61_000), || Ok(()))

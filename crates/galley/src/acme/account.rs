@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use galley_config::Acme as Settings;
+use galley_certs::file;
+use galley_config::{Acme as Settings, MOST_OF_TOKEN};
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
 use rustls::ClientConfig;
 use serde::{Deserialize, Serialize};
@@ -57,7 +58,7 @@ impl Office {
     pub(super) fn new(settings: Settings, store: Arc<Store>, clock: Clock) -> io::Result<Self> {
         let binding = settings.binding.as_ref().map(|(id, file)| {
             let failed = |why: String| io::Error::other(format!("`{}`: {why}", file.display()));
-            let text = std::fs::read_to_string(file).map_err(|e| failed(e.to_string()))?;
+            let text = file::read_text(file, MOST_OF_TOKEN).map_err(|e| failed(e.to_string()))?;
             let text = text.trim().trim_end_matches('=');
             let key = BASE64_URL_SAFE_NO_PAD
                 .decode(text)

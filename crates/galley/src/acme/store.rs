@@ -9,9 +9,11 @@
 //! cannot be understood is set aside as `.broken` and replaced by its next version. Blocking: not for a core.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use galley_certs::file;
 
 /// The folder of one directory's account and certificates.
 pub(super) struct Store {
@@ -84,14 +86,11 @@ fn clear(folder: &Path) -> io::Result<()> {
 
 /// The file's text; `None` where there is none.
 pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mut text = String::new();
-    file.take(MOST_BYTES).read_to_string(&mut text)?;
-    Ok(Some(text))
+    match file::read_text(path, galley_certs::MOST_BYTES) {
+        Ok(text) => Ok(Some(text)),
+        Err(unread) if unread.is_missing() => Ok(None),
+        Err(unread) => Err(unread.into()),
+    }
 }
 
 /// Puts `text` in the place of what is there, durably, for the owner alone.
@@ -143,8 +142,6 @@ fn file_name(text: &str) -> String {
     name.trim_matches(['.', '-']).to_owned()
 }
 
-/// A chain for a hundred names has 20 KB.
-const MOST_BYTES: u64 = 1 << 20;
 /// A host name has 253 bytes at most, a file's name 255.
 const MOST_NAME: usize = 240;
 

@@ -6,8 +6,10 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use galley_certs::file;
 use galley_config::{
-    Config, HttpUpstream, LogTarget, Pace, PhpAddress, Site as SiteConfig, Upstream as Configured,
+    Config, HttpUpstream, LogTarget, MOST_OF_TOKEN, Pace, PhpAddress, Site as SiteConfig,
+    Upstream as Configured,
 };
 use galley_files::{Options, Root};
 use galley_rules::headers::HeadChanges;
@@ -423,7 +425,7 @@ pub(super) fn front_limits(config: &Config, connections: usize) -> Limits {
 /// What a token file holds, without the line end.
 pub(super) fn token(path: Option<&PathBuf>) -> Result<Option<String>, StartError> {
     path.map(|path| {
-        std::fs::read_to_string(path)
+        file::read_text(path, MOST_OF_TOKEN)
             .map(|text| text.trim().to_owned())
             .map_err(|cause| StartError::Token {
                 path: path.clone(),

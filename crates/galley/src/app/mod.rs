@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use galley_certs::file::Unread;
 use galley_config::Config;
 use tokio::sync::watch;
 
@@ -82,12 +83,12 @@ pub enum StartError {
         cause: std::io::Error,
     },
     /// A token file could not be read.
-    #[error("cannot read the token file `{path}`: {cause}")]
+    #[error("the token file is `{path}`, {cause}")]
     Token {
         /// The file.
         path: PathBuf,
-        /// What the system said.
-        cause: std::io::Error,
+        /// Why it cannot be used.
+        cause: Unread,
     },
     /// The folder for bodies on their way cannot be written.
     #[error("cannot write to the spool folder `{path}`: {cause}")]
@@ -98,12 +99,12 @@ pub enum StartError {
         cause: std::io::Error,
     },
     /// A page for errors could not be read.
-    #[error("cannot read the error page `{path}`: {cause}")]
+    #[error("the error page is `{path}`, {cause}")]
     ErrorPage {
         /// The file.
         path: PathBuf,
-        /// What the system said.
-        cause: std::io::Error,
+        /// Why it cannot be used.
+        cause: Unread,
     },
     /// A site's root could not be opened.
     #[error("cannot open the root `{path}` of site `{site}`: {cause}")]

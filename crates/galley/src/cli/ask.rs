@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_config::{AdminListen, Complaints};
+use galley_certs::file::{self, Unread};
+use galley_config::{AdminListen, Complaints, MOST_OF_TOKEN};
 use http::{Request, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::handshake;
@@ -35,11 +36,8 @@ pub(super) enum Trouble {
     Off(PathBuf),
     #[error("`{0}` is no admin address: say unix:/path or http://address:port")]
     Address(String),
-    #[error("cannot read the token file `{path}`: {cause}")]
-    Token {
-        path: PathBuf,
-        cause: std::io::Error,
-    },
+    #[error("the token file is `{path}`, {cause}")]
+    Token { path: PathBuf, cause: Unread },
     #[error("cannot reach the server at {address}: {cause}; is it running?")]
     Unreachable {
         address: String,
@@ -74,7 +72,9 @@ pub(super) fn admin(options: &AdminOptions) -> Result<Admin, Trouble> {
         .token_file
         .clone()
         .or(configured_token)
-        .map(|path| std::fs::read_to_string(&path).map_err(|cause| Trouble::Token { path, cause }))
+        .map(|path| {
+            file::read_text(&path, MOST_OF_TOKEN).map_err(|cause| Trouble::Token { path, cause })
+        })
         .transpose()?
         .map(|text| text.trim().to_owned());
     Ok(Admin { door, token })

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use galley_certs::file::Unread;
 use galley_certs::{Certificate, Files, Standing, Trouble};
 
 use super::{Finding, Level};
@@ -25,7 +26,7 @@ pub fn kept_certificate(site: &str, file: &Path, now: SystemTime) -> Finding {
     };
     let (level, why) = match galley_certs::read(&files) {
         Ok(certificate) => return judge(site, file, &certificate, (Renewed::Here, now)),
-        Err((_, Trouble::Unreadable(error))) => match error.kind() {
+        Err((_, Trouble::Unread(Unread::System(error)))) => match error.kind() {
             ErrorKind::NotFound => (
                 Level::Wrong,
                 "the site has no certificate yet, so nobody reaches it over TLS",

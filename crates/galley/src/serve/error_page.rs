@@ -4,10 +4,11 @@
 //! Read once at start, so that they can be shown when the disk cannot be read. They may show the status and the request's id.
 //! They are sent like Galley's own page: with the true status, never to be stored.
 
-use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
+use galley_certs::file::{self, Unread};
+use galley_config::MOST_OF_ERROR_PAGE;
 
 use crate::fault::Fault;
 
@@ -20,11 +21,11 @@ pub struct ErrorPage {
 }
 
 impl ErrorPage {
-    /// Reads a page. Its size has been looked at.
+    /// Reads a page.
     ///
-    /// Errors: it cannot be read, or is not UTF-8.
-    pub fn read(path: &Path) -> io::Result<Self> {
-        std::fs::read_to_string(path).map(Self::new)
+    /// Errors: it cannot be read, is no regular file, is too long, or is not UTF-8.
+    pub fn read(path: &Path) -> Result<Self, Unread> {
+        file::read_text(path, MOST_OF_ERROR_PAGE).map(Self::new)
     }
 
     fn new(text: String) -> Self {

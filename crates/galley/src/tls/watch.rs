@@ -121,7 +121,7 @@ impl Watch {
                 .iter()
                 .flat_map(|(files, _)| [&files.cert, &files.key]);
             for file in files {
-                if let Err(error) = fs::File::open(file) {
+                if let Err(error) = galley_certs::file::open(file) {
                     tracing::warn!(
                         site = one.site, file = %file.display(), %error,
                         "was read at the start and is out of reach for the user that galley runs as, so it takes a restart to see its renewal: let a group of his read it"

@@ -129,6 +129,9 @@ pub fn offered(value: &[u8]) -> Option<&[u8]> {
         .then(|| rest.trim_ascii())
 }
 
+/// The longest file of passwords: some ten thousand names.
+pub const MOST_BYTES: u64 = 1 << 20;
+
 const SCHEME: &[u8] = b"basic ";
 
 /// 2^16 rounds take some four seconds.

@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use galley_config::{AdminListen, Config, Site, Upstream, token_place};
+use galley_certs::file;
+use galley_config::{AdminListen, Config, MOST_OF_TOKEN, Site, Upstream, token_place};
 use galley_rules::route::HostPattern;
 
 use super::Trouble;
@@ -133,7 +134,9 @@ fn find_site<'c>(
 }
 
 fn read_token(file: &Path) -> Result<String, Trouble> {
-    let text = fs::read_to_string(file).map_err(|cause| Trouble::file("read", file, &cause))?;
+    let text = file::read_text(file, MOST_OF_TOKEN).map_err(|unread| {
+        Trouble::Failed(format!("the token file is `{}`, {unread}", file.display()))
+    })?;
     let token = text.trim();
     let is_plain = token.bytes().all(|byte| byte.is_ascii_graphic());
     if token.is_empty() || !is_plain {

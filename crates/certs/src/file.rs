@@ -1,0 +1,150 @@
+//! Files that a configuration names, read whole: all such reads go through [`read`].
+//!
+//! A path in a configuration may lead to anything: a FIFO that waits for a writer, a device without an end, an image of a disk. So a
+//! file is opened without waiting, it must be a regular one, and it has a limit. What was opened is what is looked at, so nothing
+//! can be put in its place in between.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+
+/// What was in a file.
+#[derive(Debug)]
+pub struct Contents {
+    /// All of its bytes.
+    pub bytes: Vec<u8>,
+    /// Its permission bits, of the time of opening.
+    pub mode: u32,
+}
+
+/// Why a file was not read. Each text goes on after the name of the file.
+#[derive(Debug, thiserror::Error)]
+pub enum Unread {
+    /// The system refuses.
+    #[error("which cannot be read: {0}")]
+    System(#[from] io::Error),
+    /// It is something else.
+    #[error("which is {0}, not a regular file")]
+    NotRegular(&'static str),
+    /// It is longer than what it is read for can be.
+    #[error("which is larger than {}", Size(*.0))]
+    TooLarge(u64),
+    /// It is no text.
+    #[error("whose line {0} is not UTF-8")]
+    NotText(usize),
+}
+
+impl Unread {
+    /// Whether there is no such file.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::System(error) if error.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+impl From<Unread> for io::Error {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::System(error) => error,
+            other => Self::new(io::ErrorKind::InvalidData, other),
+        }
+    }
+}
+
+/// Reads a regular file of at most `most` bytes. Never waits for anybody but the disk.
+///
+/// Errors: it is not there, may not be read, is no regular file, or is longer.
+pub fn read(path: &Path, most: u64) -> Result<Contents, Unread> {
+    let (file, found) = open(path)?;
+    if found.len() > most {
+        return Err(Unread::TooLarge(most));
+    }
+    let mut bytes = Vec::new();
+    // It may have grown since.
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(Unread::TooLarge(most));
+    }
+    Ok(Contents {
+        bytes,
+        mode: found.mode() & 0o7777,
+    })
+}
+
+/// The same as text.
+///
+/// Errors: also if it is not UTF-8.
+pub fn read_text(path: &Path, most: u64) -> Result<String, Unread> {
+    String::from_utf8(read(path, most)?.bytes).map_err(|error| {
+        let good = error.utf8_error().valid_up_to();
+        let before = error.as_bytes().iter().take(good);
+        Unread::NotText(before.filter(|byte| **byte == b'\n').count() + 1)
+    })
+}
+
+/// Opens a regular file for reading.
+///
+/// Errors: as [`read`].
+pub fn open(path: &Path) -> Result<(File, std::fs::Metadata), Unread> {
+    // Without waiting for a writer, and without becoming a terminal's process.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, Mode::empty());
+    let file = File::from(opened.map_err(io::Error::from)?);
+    let found = file.metadata()?;
+    let kind = found.file_type();
+    if kind.is_file() {
+        return Ok((file, found));
+    }
+    Err(Unread::NotRegular(if kind.is_dir() {
+        "a folder"
+    } else if kind.is_fifo() {
+        "a named pipe"
+    } else {
+        "a device"
+    }))
+}
+
+/// Bytes as a configuration writes them.
+struct Size(u64);
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            bytes if bytes > 0 && bytes % (1 << 20) == 0 => write!(f, "{}MiB", bytes >> 20),
+            bytes if bytes > 0 && bytes % (1 << 10) == 0 => write!(f, "{}KiB", bytes >> 10),
+            bytes => write!(f, "{bytes} bytes"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_within_their_limit_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::write(&path, "12345\n\u{e4}").unwrap();
+        assert_eq!(read(&path, 8).unwrap().bytes.len(), 8);
+        assert_eq!(read_text(&path, 8).unwrap(), "12345\n\u{e4}");
+        let why = |path: &Path, most| read_text(path, most).unwrap_err().to_string();
+        assert_eq!(why(&path, 7), "which is larger than 7 bytes");
+        std::fs::write(&path, b"a\nb\xff").unwrap();
+        assert_eq!(why(&path, 1 << 20), "whose line 2 is not UTF-8");
+        assert_eq!(why(dir.path(), 9), "which is a folder, not a regular file");
+        assert_eq!(
+            why(Path::new("/dev/zero"), 9),
+            "which is a device, not a regular file"
+        );
+        let missing = read(&dir.path().join("b"), 9).unwrap_err();
+        assert!(missing.is_missing(), "{missing}");
+        // It says that it is empty, and is not.
+        assert_eq!(
+            why(Path::new("/proc/self/status"), 1 << 10),
+            "which is larger than 1KiB"
+        );
+    }
+}

@@ -1,0 +1,166 @@
+//! Every option that names a file: what is no regular file, or is far too large, is refused at once, and not read.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use galley_config::load;
+
+/// Every option that names a file which is read, with the value in place of `$`.
+const OPTIONS: &[(&str, &str, &str)] = &[
+    ("", "include = [\"$\"]", "include"),
+    ("[admin]\ntoken_file = \"$\"", "", "admin.token_file"),
+    ("[acme]\nca = \"$\"", "tls = \"auto\"", "acme.ca"),
+    (
+        "[acme]\naccount_id = \"x\"\naccount_key_file = \"$\"",
+        "tls = \"auto\"",
+        "acme.account_key_file",
+    ),
+    ("", "token_file = \"$\"", "site.token_file"),
+    ("", "purge_secret_file = \"$\"", "site.purge_secret_file"),
+    ("", "error_page = \"$\"", "site.error_page"),
+    (
+        "",
+        "[site.error_pages]\n404 = \"$\"",
+        "site.error_pages.404",
+    ),
+    ("", "basic_auth = \"$\"", "site.basic_auth"),
+    (
+        "",
+        "[[site.rule]]\npath = \"/a\"\nbasic_auth = \"$\"",
+        "site.rule.basic_auth",
+    ),
+    ("", "tls = { cert = \"$\", key = \"$\" }", "site.tls"),
+    ("", "tls = { cert = \"CERT\", key = \"$\" }", "site.tls"),
+    (
+        "",
+        "upstream = [\"https://127.0.0.1:1\"]\nupstream_tls = { ca = \"$\" }",
+        "site.upstream_tls",
+    ),
+];
+
+/// A folder with one of each kind of file that must not be read.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = Self(tempfile::tempdir().unwrap());
+        fs::create_dir(folder.path("www")).unwrap();
+        fs::create_dir(folder.path("folder")).unwrap();
+        let made = Command::new("mkfifo").arg(folder.path("pipe")).status();
+        assert!(made.unwrap().success());
+        // It takes no room, and reading it takes more than there is.
+        let large = File::create(folder.path("large")).unwrap();
+        large.set_len(1 << 40).unwrap();
+        let mode = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(folder.path("large"), mode.clone()).unwrap();
+        fs::set_permissions(folder.path("pipe"), mode).unwrap();
+        let key = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap();
+        fs::write(folder.path("cert.pem"), key.cert.pem()).unwrap();
+        folder
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+}
+
+/// The complaints about a file, as one text; a hang is a failure.
+fn complaints_of(file: &Path) -> String {
+    let (done, result) = mpsc::channel();
+    let path = file.to_owned();
+    thread::spawn(move || {
+        let text = match load(&path) {
+            Ok(_) => "no complaint".to_owned(),
+            Err(complaints) => {
+                let text = complaints
+                    .iter()
+                    .map(|one| format!("{}: {} ({})\n", one.option, one.message, one.help));
+                text.collect()
+            }
+        };
+        done.send(text)
+    });
+    result
+        .recv_timeout(Duration::from_secs(60))
+        .unwrap_or_else(|_| panic!("{} is read without an end", file.display()))
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused_and_not_read() {
+    let folder = Folder::new();
+    let null = PathBuf::from("/dev/zero");
+    let kinds = [
+        (
+            folder.path("pipe"),
+            "which is a named pipe, not a regular file",
+        ),
+        (null, "which is a device, not a regular file"),
+        (
+            folder.path("folder"),
+            "which is a folder, not a regular file",
+        ),
+        (folder.path("large"), "which is larger than "),
+    ];
+    for (head, site, option) in OPTIONS {
+        for (path, why) in &kinds {
+            let (top, site) = match site.strip_prefix("include") {
+                Some(_) => (*site, ""),
+                None => ("", *site),
+            };
+            let text = format!(
+                "{top}\n[server]\nlisten = [\"127.0.0.1:8080\"]\nlisten_tls = [\"127.0.0.1:8443\"]\n{head}\n[[site]]\nhosts = [\"a.test\"]\nroot = \"www\"\n{site}\n"
+            );
+            let text = text
+                .replace('$', path.to_str().unwrap())
+                .replace("CERT", folder.path("cert.pem").to_str().unwrap());
+            let file = folder.path("galley.toml");
+            fs::write(&file, text).unwrap();
+            let complaints = complaints_of(&file);
+            let line = complaints
+                .lines()
+                .find(|line| line.starts_with(&format!("{option}: ")));
+            let line = line.unwrap_or_else(|| panic!("{option} {}: {complaints}", path.display()));
+            let is_large = line.contains("whose token is longer than") && path.ends_with("large");
+            assert!(
+                is_large || line.contains(&format!("`{}`, {why}", path.display())),
+                "{option}: {line}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_configuration_itself_must_be_a_regular_file() {
+    let folder = Folder::new();
+    for (path, why) in [
+        (
+            folder.path("pipe"),
+            "which is a named pipe, not a regular file",
+        ),
+        (
+            PathBuf::from("/dev/zero"),
+            "which is a device, not a regular file",
+        ),
+        (
+            folder.path("folder"),
+            "which is a folder, not a regular file",
+        ),
+        (folder.path("large"), "which is larger than 4MiB"),
+    ] {
+        let complaints = complaints_of(&path);
+        assert_eq!(
+            complaints,
+            format!(
+                ": the configuration file is `{}`, {why} (name a file that exists and that this user may read)\n",
+                path.display()
+            )
+        );
+    }
+}
