@@ -47,6 +47,7 @@ pub(crate) fn assemble(document: &mut Document, here: &Surroundings) -> Config {
         files: std::mem::take(&mut document.files),
         server,
         sites,
+        origin: None,
     };
     if config.sites.is_empty() && !document.torn {
         complaints.add(

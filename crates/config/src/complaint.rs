@@ -74,7 +74,7 @@ pub(crate) struct Place {
 }
 
 /// One file that was read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Source {
     /// As it was named.
     pub name: PathBuf,
@@ -109,6 +109,14 @@ impl Complaints {
             .map(|one| self.render_one(one, &renderer))
             .collect();
         blocks.join("\n\n") + "\n"
+    }
+
+    /// None yet, about the same files.
+    pub(crate) fn with_the_same_sources(&self) -> Self {
+        Self {
+            sources: self.sources.clone(),
+            ..Self::default()
+        }
     }
 
     /// Takes in a file; the result names it in places.

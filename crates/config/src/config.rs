@@ -3,6 +3,7 @@
 //! Every path is absolute, every default is filled in, every pair of options that exclude each other has been refused.
 //! Nothing in here knows where a value came from.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,8 +16,9 @@ use galley_rules::site::{NamePattern, SiteRules};
 use ipnet::IpNet;
 
 use crate::acme::Acme;
-use crate::complaint::Warning;
+use crate::complaint::{Complaints, Warning};
 use crate::listen::Listen;
+use crate::origin::{Finding, Origin};
 
 /// A checked configuration.
 #[derive(Clone, Debug)]
@@ -37,9 +39,23 @@ pub struct Config {
     pub warnings: Vec<Warning>,
     /// Every file that was read, absolute, the first one first; empty for a configuration without a file.
     pub files: Vec<PathBuf>,
+    /// Where its options stand.
+    pub(crate) origin: Option<Origin>,
 }
 
 impl Config {
+    /// What is wrong with it on this machine, as complaints.
+    pub fn complaints(&self, findings: &[Finding]) -> Complaints {
+        let origin = self.origin.as_ref();
+        origin.map_or_else(Complaints::default, |origin| origin.complaints(findings))
+    }
+
+    /// What should be looked at on this machine.
+    pub fn warnings_of(&self, findings: &[Finding]) -> Vec<Warning> {
+        let origin = self.origin.as_ref();
+        origin.map_or_else(Vec::new, |origin| origin.warnings(findings))
+    }
+
     /// How many pools Galley runs for it: one for each site and each program of a rule.
     pub fn managed_pools(&self) -> usize {
         let upstreams = self.sites.iter().flat_map(|site| {
@@ -137,6 +153,16 @@ pub enum AdminListen {
     Off,
 }
 
+impl fmt::Display for AdminListen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Off => f.write_str("off"),
+        }
+    }
+}
+
 /// `[cache]`.
 #[derive(Clone, Debug)]
 pub struct Cache {
@@ -187,6 +213,17 @@ pub enum LogTarget {
     Off,
     /// A file, appended to; its folder exists.
     File(PathBuf),
+}
+
+impl fmt::Display for LogTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdout => f.write_str("stdout"),
+            Self::Stderr => f.write_str("stderr"),
+            Self::Off => f.write_str("off"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
 }
 
 /// The form of access lines.

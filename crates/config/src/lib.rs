@@ -19,6 +19,7 @@ mod limit;
 mod listen;
 mod machine;
 mod options;
+mod origin;
 mod php;
 mod quantity;
 mod read;
@@ -45,6 +46,7 @@ pub use config::{
 pub use listen::Listen;
 pub use machine::{memory, runtime_dir};
 pub use options::{Fallback, Kind, OptionRow, Section, Status};
+pub use origin::{At, Finding};
 pub use quantity::{parse_duration, parse_size, write_duration, write_size};
 pub use reference::{reference, sample};
 pub use site::token_place;

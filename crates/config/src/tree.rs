@@ -13,6 +13,7 @@ use crate::complaint::{Complaints, Place};
 use crate::config::Config;
 use crate::machine::Surroundings;
 use crate::options::{Fallback, Section};
+use crate::origin::Origin;
 use crate::read;
 use crate::table;
 use crate::value::{FromValue, Value};
@@ -80,6 +81,7 @@ impl Document {
         let mut config = assemble::assemble(&mut self, here);
         config.warnings = self.complaints.take_warnings();
         if self.complaints.is_empty() {
+            config.origin = Some(Origin::new(self));
             Ok(config)
         } else {
             Err(self.complaints.sorted())

@@ -6,6 +6,7 @@ pub mod account;
 pub mod packets;
 mod pages;
 pub mod privileges;
+pub mod reach;
 pub mod sandbox;
 pub mod sockets;
 mod turns;

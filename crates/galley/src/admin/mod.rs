@@ -24,7 +24,7 @@ mod tls;
 mod why;
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -40,6 +40,7 @@ use self::auth::Peer;
 use crate::compositor::Handle;
 use crate::doctor::RecentCounters;
 use crate::serve::{Services, Site, Sites};
+use crate::sys::sockets;
 use crate::telemetry::access::AccessLog;
 use crate::telemetry::counters::CounterReader;
 use crate::telemetry::history::History;
@@ -60,10 +61,13 @@ pub struct Spec {
     pub compositors: Vec<Handle>,
     /// The access logs.
     pub logs: Vec<AccessLog>,
+    /// Where each listener is reached.
+    pub listeners: Vec<String>,
 }
 
 /// What the handlers see.
 struct State {
+    listeners: Vec<String>,
     token: Option<String>,
     sites: Arc<Vec<Arc<Site>>>,
     /// The same by host, of all listeners together.
@@ -142,6 +146,7 @@ pub fn start(spec: Spec) -> io::Result<Running> {
         counters: spec.counters,
         compositors: spec.compositors,
         logs: spec.logs,
+        listeners: spec.listeners,
         listings: cache::Listings::default(),
     });
     let router = Router::new()
@@ -224,14 +229,7 @@ fn bind_unix(path: &Path, openness: Openness) -> io::Result<std::os::unix::net::
     if let Some(folder) = path.parent() {
         private_folder(folder)?;
     }
-    let old = std::fs::symlink_metadata(path);
-    if old.is_ok_and(|meta| meta.file_type().is_socket()) {
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            return Err(io::Error::new(
-                io::ErrorKind::AddrInUse,
-                "another galley answers there",
-            ));
-        }
+    if sockets::is_abandoned(path)? {
         std::fs::remove_file(path)?;
     }
     let listener = std::os::unix::net::UnixListener::bind(path)?;
@@ -246,23 +244,36 @@ fn bind_unix(path: &Path, openness: Openness) -> io::Result<std::os::unix::net::
 /// Makes a folder that others may walk through and neither list nor write to, so that the socket's own mode decides. One that
 /// exists must belong to this user, since it may lie below `/tmp`.
 fn private_folder(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::MetadataExt;
     if !folder.exists() {
         return std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o711)
             .create(folder);
     }
-    let owner = std::fs::symlink_metadata(folder)?.uid();
-    let me = rustix::process::geteuid().as_raw();
-    if owner == me || owner == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            "its folder belongs to another user",
-        ))
+    is_trusted(folder, rustix::process::geteuid().as_raw())
+}
+
+/// Whether the user with this number may put its socket here, as far as can be seen without doing it.
+///
+/// Errors: somebody answers there, a file is in the way, or the folder is another user's.
+pub fn is_free(path: &Path, uid: u32) -> io::Result<()> {
+    match path.parent() {
+        Some(folder) if folder.exists() => is_trusted(folder, uid)?,
+        _ => {}
     }
+    sockets::is_abandoned(path).map(drop)
+}
+
+fn is_trusted(folder: &Path, uid: u32) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let owner = std::fs::symlink_metadata(folder)?.uid();
+    if owner == uid || owner == 0 {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "its folder belongs to another user",
+    ))
 }
 
 /// Bytes of an order: thousands of addresses.

@@ -467,7 +467,7 @@ impl Logs {
 
 fn open_log(target: &LogTarget, config: &Config) -> Result<AccessLog, StartError> {
     AccessLog::open(target, config.log.format).map_err(|cause| StartError::Log {
-        path: format!("{target:?}"),
+        target: target.clone(),
         cause,
     })
 }

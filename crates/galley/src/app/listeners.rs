@@ -28,9 +28,9 @@ impl Doors {
     /// Binds every listener of the configuration, each once.
     pub(super) fn bind(config: &Config, cores: usize) -> Result<Self, StartError> {
         let rows = rows(config);
-        for Door { listen, .. } in rows.keys() {
-            if let Listen::Tcp(address) = listen {
-                sockets::is_free(*address).map_err(|cause| failed(listen, cause))?;
+        for door in rows.keys() {
+            if let Listen::Tcp(address) = &door.listen {
+                sockets::is_free(*address).map_err(|cause| door.failed(cause))?;
             }
         }
         let mut passed = None;
@@ -44,7 +44,7 @@ impl Doors {
                     passed.bound(name, cores)
                 }
             };
-            let bound = bound.map_err(|cause| failed(&door.listen, cause))?;
+            let bound = bound.map_err(|cause| door.failed(cause))?;
             doors.push((door, bound));
         }
         Ok(Self(doors))
@@ -77,12 +77,11 @@ impl Doors {
             let speaks_proxy = config.server.proxy_protocol.contains(&door.listen);
             let tls = tls.filter(|_| door.speaks_tls);
             let opened = bound.listen(cores);
-            let (sockets, file) = opened.map_err(|cause| failed(&door.listen, cause))?;
+            let (sockets, file) = opened.map_err(|cause| door.failed(cause))?;
             open.files.extend(file);
             for socket in sockets.first().into_iter().flatten() {
                 let url = door.url(socket);
-                open.urls
-                    .push(url.map_err(|cause| failed(&door.listen, cause))?);
+                open.urls.push(url.map_err(|cause| door.failed(cause))?);
             }
             for (core, sockets) in open.per_core.iter_mut().zip(sockets) {
                 core.extend(sockets.into_iter().map(|socket| Listener {
@@ -98,6 +97,18 @@ impl Doors {
 }
 
 impl Door {
+    fn failed(&self, cause: io::Error) -> StartError {
+        StartError::Listen {
+            listen: self.listen.clone(),
+            list: if self.speaks_tls {
+                "listen_tls"
+            } else {
+                "listen"
+            },
+            cause,
+        }
+    }
+
     /// Where it is reached. The configuration lets no path speak TLS; what systemd hands over is seen only here.
     fn url(&self, socket: &Listening) -> io::Result<String> {
         if self.speaks_tls && matches!(socket, Listening::Unix(_)) {
@@ -135,11 +146,4 @@ fn rows(config: &Config) -> Rows {
         }
     }
     rows
-}
-
-fn failed(listen: &Listen, cause: io::Error) -> StartError {
-    StartError::Listen {
-        address: listen.to_string(),
-        cause,
-    }
 }

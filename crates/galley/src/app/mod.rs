@@ -11,23 +11,26 @@ mod cron;
 mod durable;
 mod listeners;
 mod php;
+mod preflight;
+mod refusal;
 mod signals;
 mod spools;
 mod sweep;
 mod tls;
 mod upkeep;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use galley_certs::file::Unread;
 use galley_config::Config;
 use tokio::sync::watch;
 
 pub use self::acme::files as kept_certificates;
 pub use self::php::sites_apart;
+pub use self::preflight::{Foretold, Running as RunningGalley, preflight};
+pub use self::refusal::{StartError, of_php};
 use crate::acme::Ready;
 use crate::admin;
 use crate::clock::Clock;
@@ -40,134 +43,6 @@ use crate::telemetry::errors;
 use crate::tls::Acceptor;
 use build::{Built, Logs};
 use listeners::Doors;
-
-/// Why the server did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A listener could not be had.
-    #[error("cannot listen on `{address}`: {cause}")]
-    Listen {
-        /// The address.
-        address: String,
-        /// What the system said.
-        cause: std::io::Error,
-    },
-    /// Root could not be given up.
-    #[error("cannot become the user `{user}` of `server.user`: {cause}")]
-    User {
-        /// The user.
-        user: String,
-        /// What the system said.
-        cause: std::io::Error,
-    },
-    /// PHP cannot be run as other users.
-    #[error("cannot keep root for PHP of other users than `server.user`: {cause}")]
-    Privileged {
-        /// What the system said.
-        cause: std::io::Error,
-    },
-    /// The admin listener could not be had.
-    #[error("cannot open the admin interface on `{address}`: {cause}")]
-    Admin {
-        /// The address or socket.
-        address: String,
-        /// What the system said.
-        cause: std::io::Error,
-    },
-    /// A log file could not be opened.
-    #[error("cannot open the log `{path}`: {cause}")]
-    Log {
-        /// The file.
-        path: String,
-        /// What the system said.
-        cause: std::io::Error,
-    },
-    /// A token file could not be read.
-    #[error("the token file is `{path}`, {cause}")]
-    Token {
-        /// The file.
-        path: PathBuf,
-        /// Why it cannot be used.
-        cause: Unread,
-    },
-    /// The folder for bodies on their way cannot be written.
-    #[error("cannot write to the spool folder `{path}`: {cause}")]
-    Spool {
-        /// The folder.
-        path: PathBuf,
-        /// What the system said.
-        cause: std::io::Error,
-    },
-    /// A page for errors could not be read.
-    #[error("the error page is `{path}`, {cause}")]
-    ErrorPage {
-        /// The file.
-        path: PathBuf,
-        /// Why it cannot be used.
-        cause: Unread,
-    },
-    /// A site's root could not be opened.
-    #[error("cannot open the root `{path}` of site `{site}`: {cause}")]
-    Root {
-        /// The site.
-        site: String,
-        /// The folder.
-        path: PathBuf,
-        /// What the system said.
-        cause: std::io::Error,
-    },
-    /// The cache's folder belongs to somebody else.
-    #[error("cannot use the cache folder `{path}`: {cause}")]
-    Disk {
-        /// The folder.
-        path: PathBuf,
-        /// What went wrong.
-        cause: crate::durable::OpenError,
-    },
-    /// A site's purge folder cannot be made or watched.
-    #[error("cannot use the purge folder `{path}` of site `{site}`: {cause}")]
-    PurgeFolder {
-        /// The site.
-        site: String,
-        /// The folder.
-        path: PathBuf,
-        /// What the system said.
-        cause: std::io::Error,
-    },
-    /// Managed PHP did not come up.
-    #[error("cannot start PHP for site `{site}`: {cause}")]
-    Php {
-        /// The site.
-        site: String,
-        /// What went wrong.
-        cause: crate::supervise::StartError,
-    },
-    /// A site's certificate cannot be used.
-    #[error("the certificate of site `{site}` cannot be used: {trouble}")]
-    Certificate {
-        /// The site.
-        site: String,
-        /// The file, and what is wrong with it.
-        trouble: String,
-    },
-    /// The upstream of a site cannot be spoken with over TLS.
-    #[error("site `{site}`: {cause}")]
-    UpstreamTls {
-        /// The site.
-        site: String,
-        /// What is wrong.
-        cause: crate::tls::ClientTrouble,
-    },
-    /// TLS itself is not usable.
-    #[error("TLS cannot be used: {0}")]
-    Tls(rustls::Error),
-    /// Certificates cannot be kept.
-    #[error("`[acme]` cannot be used: {0}")]
-    Acme(std::io::Error),
-    /// A thread or runtime could not be made.
-    #[error("cannot start a thread: {0}")]
-    Thread(#[from] std::io::Error),
-}
 
 /// Runs the server until it is told to end. `tell` gets one line per listener, for people and scripts.
 pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
@@ -184,7 +59,7 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
     confine::give_up_root(config, &doors)?;
     let error_log =
         errors::start(&config.log.error, config.log.level).map_err(|cause| StartError::Log {
-            path: format!("{:?}", config.log.error),
+            target: config.log.error.clone(),
             cause,
         })?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -331,9 +206,10 @@ impl Running {
             counters,
             compositors: built.compositors.clone(),
             logs: logs.all.clone(),
+            listeners: open.urls.clone(),
         })
         .map_err(|cause| StartError::Admin {
-            address: format!("{:?}", config.admin.listen),
+            address: config.admin.listen.to_string(),
             cause,
         })?;
         let compositors = built.take_threads();

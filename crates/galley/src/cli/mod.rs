@@ -3,6 +3,7 @@
 //! Data goes to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage or configuration.
 
 mod ask;
+mod check;
 mod doctor;
 mod options;
 mod plugin;
@@ -13,7 +14,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use galley_config::{Complaints, Config, Upstream};
+use galley_config::{Complaints, Config};
 use serde_json::{Value, json};
 
 use crate::{app, supervise};
@@ -23,7 +24,7 @@ use options::{Cli, Command, PrivilegedOptions, PurgeOptions, RunOptions, StatusO
 pub fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(options) => run(&options),
-        Command::Check(options) => check(options.config.as_deref(), options.json),
+        Command::Check(options) => check::check(options.config.as_deref(), options.json),
         Command::Purge(options) => purge(&options),
         Command::Status(options) => status(&options),
         Command::Why(options) => why::why(&options),
@@ -44,9 +45,17 @@ fn run(options: &RunOptions) -> ExitCode {
         Ok(config) => config,
         Err(complaints) => return complain(&complaints),
     };
-    match app::run(&config, &talk) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error.to_string()),
+    let Err(error) = app::run(&config, &talk) else {
+        return ExitCode::SUCCESS;
+    };
+    let Some(finding) = error.finding(&config) else {
+        return fail(&error.to_string());
+    };
+    show::talk_lines(&config.complaints(&[finding]).to_string());
+    if error.is_configuration() {
+        ExitCode::from(EXIT_USAGE)
+    } else {
+        ExitCode::FAILURE
     }
 }
 
@@ -59,39 +68,6 @@ fn privileged(options: &PrivilegedOptions) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error.to_string()),
     }
-}
-
-fn check(path: Option<&Path>, as_json: bool) -> ExitCode {
-    let path = path.unwrap_or(Path::new(DEFAULT_CONFIG));
-    match galley_config::load(path) {
-        Ok(config) => {
-            show::checked(path, &config, &lacks(&config), as_json);
-            ExitCode::SUCCESS
-        }
-        Err(complaints) if as_json => {
-            show::data(&show::complaints(&complaints));
-            ExitCode::from(EXIT_USAGE)
-        }
-        Err(complaints) => complain(&complaints),
-    }
-}
-
-/// What PHP lacks, for each site whose PHP Galley would run; the file is in order all the same.
-fn lacks(config: &Config) -> Vec<(String, String)> {
-    let managed = config.sites.iter();
-    let managed = managed.filter(|site| site.upstream == Upstream::Managed);
-    let mut all = Vec::new();
-    for site in managed {
-        let asked = runtime()
-            .map(|runtime| runtime.block_on(supervise::lacks(site.managed.binary.as_deref())));
-        let lacks = match asked {
-            Ok(Ok(lacks)) => lacks,
-            Ok(Err(error)) => vec![error.to_string()],
-            Err(error) => vec![error],
-        };
-        all.extend(lacks.into_iter().map(|lack| (site.name.clone(), lack)));
-    }
-    all
 }
 
 /// For commands that wait for something.

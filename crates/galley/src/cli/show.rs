@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use galley_config::{Complaints, Config, Upstream};
+use galley_config::{Complaints, Config, Upstream, Warning};
 use serde_json::{Value, json};
 
 /// One JSON value on stdout.
@@ -20,7 +20,12 @@ pub(super) fn talk_lines(text: &str) {
 /// What `check` says of a good file.
 ///
 /// `warnings`: what the sites' PHPs lack, with the site.
-pub(super) fn checked(path: &Path, config: &Config, warnings: &[(String, String)], as_json: bool) {
+pub(super) fn checked(
+    path: &Path,
+    config: &Config,
+    (warnings, notes): (&[(String, String)], &[Warning]),
+    as_json: bool,
+) {
     if as_json {
         let sites: Vec<Value> = config
             .sites
@@ -30,13 +35,12 @@ pub(super) fn checked(path: &Path, config: &Config, warnings: &[(String, String)
         let of_sites = warnings
             .iter()
             .map(|(site, message)| json!({ "site": site, "message": message }));
-        let of_file = config.warnings.iter().map(|one| {
-            json!({ "spot": one.spot, "option": one.option, "message": one.message, "help": one.help })
-        });
+        let of_file = config.warnings.iter().map(warning);
         let warnings: Vec<Value> = of_sites.chain(of_file).collect();
-        return data(
-            &json!({ "ok": true, "files": config.files.len(), "sites": sites, "warnings": warnings }),
-        );
+        let notes: Vec<Value> = notes.iter().map(warning).collect();
+        return data(&json!({
+            "ok": true, "files": config.files.len(), "sites": sites, "warnings": warnings, "notes": notes,
+        }));
     }
     for warning in &config.warnings {
         talk_lines(&format!(
@@ -48,6 +52,7 @@ pub(super) fn checked(path: &Path, config: &Config, warnings: &[(String, String)
     for (site, warning) in warnings {
         talk_lines(&format!("galley: warning: site `{site}`: {warning}"));
     }
+    self::notes(notes);
     talk_lines(&format!("galley: `{}` is in order", path.display()));
     for site in &config.sites {
         let plain = site.listen.iter().map(ToString::to_string);
@@ -61,6 +66,18 @@ pub(super) fn checked(path: &Path, config: &Config, warnings: &[(String, String)
             listen.join(",")
         ));
     }
+}
+
+/// What was not tried, or will be as the reader expects.
+pub(super) fn notes(notes: &[Warning]) {
+    for note in notes {
+        talk_lines(&format!("galley: note: {}: {}", note.spot, note.message));
+        talk_lines(&format!("  {}", note.help));
+    }
+}
+
+fn warning(one: &Warning) -> Value {
+    json!({ "spot": one.spot, "option": one.option, "message": one.message, "help": one.help })
 }
 
 /// Complaints for scripts.

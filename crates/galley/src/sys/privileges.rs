@@ -54,6 +54,19 @@ pub fn account_of(user: &str, group: Option<&str>) -> io::Result<Account> {
     Ok(account)
 }
 
+/// Whether this is a file that can be started.
+///
+/// Errors: why not.
+pub fn is_program(path: &Path) -> io::Result<()> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a file",
+        ));
+    }
+    Ok(rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?)
+}
+
 /// Whether the process is root's.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()

@@ -184,17 +184,34 @@ pub fn is_free(address: SocketAddr) -> io::Result<()> {
     socket(address)?.bind(&address.into())
 }
 
+/// The same for a socket in the file system. Nothing is removed.
+pub fn is_path_free(path: &Path) -> io::Result<()> {
+    is_abandoned(path)?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    super::reach::Who::this().may_write(folder)
+}
+
 /// Removes a socket that nobody answers at. Anything else stays, and keeps us from binding there.
 fn clear(path: &Path) -> io::Result<()> {
+    if is_abandoned(path)? {
+        fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+/// Whether a socket is there that nobody answers at; `false` where nothing is.
+///
+/// Errors: somebody answers, or what is there is no socket.
+pub fn is_abandoned(path: &Path) -> io::Result<bool> {
     let Ok(old) = fs::symlink_metadata(path) else {
-        return Ok(());
+        return Ok(false);
     };
     if !old.file_type().is_socket() {
         let why = "a file that is no socket is in the way";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
     }
     match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
         Err(error) => Err(error),
         Ok(_) => Err(io::Error::new(
             io::ErrorKind::AddrInUse,

@@ -150,7 +150,7 @@ fn a_socket_that_nobody_hands_over_is_missed() {
     assert!(
         refused
             .to_string()
-            .contains("cannot listen on `systemd:web`"),
+            .contains("`server.listen` is `systemd:web`, where Galley cannot listen"),
         "{refused}"
     );
 }

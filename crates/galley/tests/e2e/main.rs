@@ -9,6 +9,7 @@
 mod access;
 mod caching;
 mod caching_rules;
+mod check;
 mod codings_live;
 mod codings_upstream;
 mod coming_from;

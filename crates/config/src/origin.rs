@@ -1,0 +1,140 @@
+//! Where the options of a checked configuration stand, for what turns out to be wrong only on this machine: a port in use, a user
+//! who does not exist. Such findings are complaints like all others, with file, line and value.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::complaint::{Complaints, Place, Warning, shown};
+use crate::listen::Listen;
+use crate::tree::{Document, Given};
+
+/// The files that a configuration came from.
+#[derive(Clone)]
+pub struct Origin(Arc<Document>);
+
+/// An option.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum At {
+    /// Of `[server]`.
+    Server(&'static str),
+    /// Of `[admin]`.
+    Admin(&'static str),
+    /// Of `[cache]`.
+    Cache(&'static str),
+    /// Of `[log]`.
+    Log(&'static str),
+    /// Of `[acme]`.
+    Acme(&'static str),
+    /// Of the site with this number.
+    Site(usize, &'static str),
+    /// Of `[site.log]` of the site with this number.
+    SiteLog(usize, &'static str),
+    /// The list that names this listener for the site with this number.
+    Listener {
+        /// The first site that answers there.
+        site: usize,
+        /// `listen` or `listen_tls`.
+        list: &'static str,
+        /// The listener.
+        listen: Listen,
+    },
+}
+
+/// What is wrong, where, and the way out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The option that says so.
+    pub at: At,
+    /// The value of the option.
+    pub value: String,
+    /// Why it cannot be used; goes on after the value.
+    pub why: String,
+    /// The way out.
+    pub help: String,
+}
+
+impl Origin {
+    pub(crate) fn new(document: Document) -> Self {
+        Self(Arc::new(document))
+    }
+
+    /// These as complaints, in the order of files and lines.
+    pub fn complaints(&self, findings: &[Finding]) -> Complaints {
+        let mut complaints = self.0.complaints.with_the_same_sources();
+        for finding in findings {
+            let (option, place) = self.option(&finding.at);
+            let message = finding.message(&option);
+            complaints.add(&place, option, message, finding.help.as_str());
+        }
+        complaints.sorted()
+    }
+
+    /// These as something to look at.
+    pub fn warnings(&self, findings: &[Finding]) -> Vec<Warning> {
+        let mut complaints = self.0.complaints.with_the_same_sources();
+        for finding in findings {
+            let (option, place) = self.option(&finding.at);
+            let message = finding.message(&option);
+            complaints.warn(&place, option, message, finding.help.as_str());
+        }
+        complaints.take_warnings()
+    }
+
+    /// The option with its section, and where it stands, else where its section does.
+    fn option(&self, at: &At) -> (String, Place) {
+        let document = &*self.0;
+        let of_site = |index: usize| document.sites.get(index);
+        let (given, name): (Option<&Given>, &str) = match at {
+            At::Server(name) => (Some(&document.server), name),
+            At::Admin(name) => (Some(&document.admin), name),
+            At::Cache(name) => (Some(&document.cache), name),
+            At::Log(name) => (Some(&document.log), name),
+            At::Acme(name) => (Some(&document.acme), name),
+            At::Site(index, name) => (of_site(*index).map(|site| &site.own), name),
+            At::SiteLog(index, name) => (of_site(*index).map(|site| &site.log), name),
+            At::Listener { site, list, listen } => return self.listener(*site, list, listen),
+        };
+        given.map_or_else(
+            || (name.to_owned(), document.whole.clone()),
+            |given| (path(given, name), given.place(name).clone()),
+        )
+    }
+
+    /// A site's own list, else the server's, and in it the member.
+    fn listener(&self, site: usize, list: &str, listen: &Listen) -> (String, Place) {
+        let document = &*self.0;
+        let own = document.sites.get(site).map(|site| &site.own);
+        let given = own.filter(|own| own.has(list)).unwrap_or(&document.server);
+        let members: Vec<(Place, Listen)> = given.given(list).unwrap_or_default();
+        let member = members.into_iter().find(|(_, one)| one == listen);
+        let place = member.map_or_else(|| given.place(list).clone(), |(place, _)| place);
+        (path(given, list), place)
+    }
+}
+
+impl Finding {
+    /// About an option whose value is a path.
+    pub fn of_path(at: At, path: &Path, why: impl Into<String>, help: impl Into<String>) -> Self {
+        Self {
+            at,
+            value: path.display().to_string(),
+            why: why.into(),
+            help: help.into(),
+        }
+    }
+
+    fn message(&self, option: &str) -> String {
+        format!("`{option}` is {}, {}", shown(&self.value), self.why)
+    }
+}
+
+fn path(given: &Given, name: &str) -> String {
+    format!("{}.{name}", given.section.prefix())
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Origin")
+    }
+}

@@ -1,0 +1,307 @@
+//! What a start would need of this machine, tried without changing anything: for `galley check`.
+//!
+//! Sockets are bound and closed again without listening, files and folders are only looked at. What a running Galley of the same
+//! configuration holds is no mistake, and what only another user could try is not tried: both are notes.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use galley_config::{AdminListen, At, Config, Finding, Listen, LogTarget, Program, Site, Upstream};
+
+use super::refusal;
+use crate::admin;
+use crate::sys::reach::Who;
+use crate::sys::sockets;
+use crate::sys::{self, account, privileges};
+
+/// What is known of a Galley that runs with this configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Running {
+    /// None answers.
+    No,
+    /// One answers at the admin address, and listens here.
+    At(Vec<String>),
+    /// One answers there, and does not say where it listens.
+    Somewhere,
+}
+
+/// What a start would meet.
+#[derive(Debug, Default)]
+pub struct Foretold {
+    /// What would end it, and is wrong in the configuration.
+    pub wrong: Vec<Finding>,
+    /// What would end it now, on this machine.
+    pub refused: Vec<Finding>,
+    /// What was not tried, or would be missed.
+    pub notes: Vec<Finding>,
+}
+
+impl Foretold {
+    /// What would end the start.
+    pub fn all(&self) -> Vec<Finding> {
+        self.wrong.iter().chain(&self.refused).cloned().collect()
+    }
+}
+
+/// Tries what a start would need. Blocks on the disk.
+pub fn preflight(config: &Config, running: &Running) -> Foretold {
+    let mut found = Foretold::default();
+    let who = who(config, running, &mut found);
+    listeners(config, running, &mut found);
+    admin(config, (running, &who), &mut found);
+    folders(config, &who, &mut found);
+    logs(config, &who, &mut found);
+    for (index, site) in config.sites.iter().enumerate() {
+        programs(index, site, &mut found);
+    }
+    found
+}
+
+/// Whose the process will be: the user that the file names, else the one of the Galley that runs, else this one.
+fn who(config: &Config, running: &Running, found: &mut Foretold) -> Who {
+    let mut who = Who::this();
+    if let AdminListen::Unix(socket) = &config.admin.listen
+        && *running != Running::No
+        && let Some(account) = sys::owner(socket).and_then(|name| account::named(&name))
+    {
+        who = Who::becoming(account);
+    }
+    if let Some(user) = &config.server.user {
+        match privileges::account_of(user, config.server.group.as_deref()) {
+            Ok(account) => who = Who::becoming(account),
+            Err(cause) => found.wrong.push(refusal::of_user(config, user, &cause)),
+        }
+    }
+    for (index, site) in config.sites.iter().enumerate() {
+        let runs = matches!(site.upstream, Upstream::Managed | Upstream::Program(_));
+        let user = site.managed.user.as_ref().filter(|_| runs);
+        if let Some(user) = user
+            && let Err(cause) = privileges::account_of(user, None)
+        {
+            found.wrong.push(Finding {
+                at: At::Site(index, "php_user"),
+                value: user.clone(),
+                why: format!("but {cause}"),
+                help: "name the user who owns the site's files".to_owned(),
+            });
+        }
+    }
+    who
+}
+
+fn listeners(config: &Config, running: &Running, found: &mut Foretold) {
+    let plain = config.sites.iter().flat_map(|site| &site.listen);
+    let secure = config.sites.iter().flat_map(|site| &site.listen_tls);
+    let all: BTreeSet<(&'static str, &Listen)> = plain
+        .map(|one| ("listen", one))
+        .chain(secure.map(|one| ("listen_tls", one)))
+        .collect();
+    for (list, listen) in all {
+        let tried = match listen {
+            Listen::Tcp(address) => sockets::is_free(*address),
+            Listen::Unix(path) => sockets::is_path_free(path),
+            // Only who is started by systemd has them.
+            Listen::Passed(_) => Ok(()),
+        };
+        let Err(cause) = tried else { continue };
+        let finding = refusal::listener(config, listen, list, &cause);
+        let note = |why: &str, help: &str| Finding {
+            why: why.to_owned(),
+            help: help.to_owned(),
+            ..finding.clone()
+        };
+        match cause.kind() {
+            io::ErrorKind::AddrInUse if running.holds(listen) => found.notes.push(note(
+                "where the running Galley of this configuration listens",
+                "nothing is to be done: the next start takes it over",
+            )),
+            io::ErrorKind::PermissionDenied if !privileges::is_root() => found.notes.push(note(
+                "where this user may not listen, so it was not tried",
+                "run `galley check` as the user that starts Galley",
+            )),
+            _ => found.refused.push(finding),
+        }
+    }
+}
+
+impl Running {
+    /// Whether it listens there, or at another address of the same port.
+    fn holds(&self, listen: &Listen) -> bool {
+        match self {
+            Self::No => false,
+            Self::Somewhere => true,
+            Self::At(urls) => urls.iter().any(|url| is_at(url, listen)),
+        }
+    }
+}
+
+fn is_at(url: &str, listen: &Listen) -> bool {
+    let address = url.split_once("://").map_or(url, |(_, address)| address);
+    match listen {
+        Listen::Tcp(wanted) => address
+            .parse::<SocketAddr>()
+            .is_ok_and(|held| held.port() == wanted.port()),
+        Listen::Unix(_) | Listen::Passed(_) => url == listen.to_string(),
+    }
+}
+
+fn admin(config: &Config, (running, who): (&Running, &Who), found: &mut Foretold) {
+    let listen = &config.admin.listen;
+    if *running != Running::No {
+        return;
+    }
+    let tried = match listen {
+        AdminListen::Off => return,
+        AdminListen::Tcp(address) => std::net::TcpListener::bind(address).map(drop),
+        AdminListen::Unix(path) => admin::is_free(path, who.uid()).and_then(|()| {
+            // The start makes the folder, as root where it was begun as root.
+            let folder = path.parent().unwrap_or(Path::new("/"));
+            if folder.exists() || !privileges::is_root() {
+                may_make(who, path)
+            } else {
+                Ok(())
+            }
+        }),
+    };
+    if let Err(cause) = tried {
+        found
+            .refused
+            .push(refusal::of_admin(&listen.to_string(), &cause));
+    }
+}
+
+/// Folders that Galley makes or writes to.
+fn folders(config: &Config, who: &Who, found: &mut Foretold) {
+    let mut refuse = |at, path: &Path, result: io::Result<()>, help: &str| {
+        if let Err(cause) = result {
+            let why = format!("which cannot be written: {cause}");
+            found.refused.push(Finding::of_path(at, path, why, help));
+        }
+    };
+    let own = "let the user that Galley runs as write there, or name another";
+    if let Some(spool) = &config.server.spool {
+        refuse(At::Server("spool"), spool, who.may_write(spool), own);
+    }
+    for (index, site) in config.sites.iter().enumerate() {
+        if let Some(folder) = &site.purge_directory {
+            let at = At::Site(index, "purge_directory");
+            refuse(at, folder, may_make_folder(who, folder), own);
+        }
+    }
+    if let Some(acme) = &config.acme
+        && let Err(cause) = may_keep_keys(who, &acme.storage)
+    {
+        let why = format!("which cannot be used: {cause}");
+        let finding = Finding::of_path(At::Acme("storage"), &acme.storage, why, own);
+        // Root asks for somebody else whom only the service manager knows.
+        let is_known = who.uid() != 0 || cause.kind() != io::ErrorKind::PermissionDenied;
+        let list = if is_known {
+            &mut found.refused
+        } else {
+            &mut found.notes
+        };
+        list.push(finding);
+    }
+    if let Some(disk) = &config.cache.disk
+        && let Err(cause) = may_make_folder(who, &disk.path)
+    {
+        // Galley serves without it.
+        let at = At::Cache("disk");
+        if cause.kind() == io::ErrorKind::NotADirectory {
+            let why = "which is not a folder, so nothing would survive a restart";
+            let help = "name a folder, which is made where it is missing, or leave the option out";
+            found
+                .wrong
+                .push(Finding::of_path(at, &disk.path, why, help));
+        } else {
+            let why =
+                format!("which cannot be written, so nothing would survive a restart: {cause}");
+            found.notes.push(Finding::of_path(at, &disk.path, why, own));
+        }
+    }
+}
+
+fn may_keep_keys(who: &Who, folder: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(folder) {
+        Ok(found) if !found.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
+        Ok(found) if found.uid() != who.uid() || found.mode() & 0o022 != 0 => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it belongs to another user, or others may write to it",
+        )),
+        _ => may_make(who, folder),
+    }
+}
+
+fn may_make_folder(who: &Who, path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
+        _ => may_make(who, path),
+    }
+}
+
+/// Whether something of this name may be made or, where it is there, written to.
+fn may_make(who: &Who, path: &Path) -> io::Result<()> {
+    let mut near = path;
+    // A link that leads nowhere is there.
+    while fs::symlink_metadata(near).is_err() {
+        near = match near.parent() {
+            Some(above) => above,
+            None => break,
+        };
+    }
+    if near != path && !near.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    // What is there and no folder is a socket that the start puts aside.
+    let is_socket = near == path && !near.is_dir();
+    let near = near.parent().filter(|_| is_socket).unwrap_or(near);
+    who.may_write(near)
+}
+
+fn logs(config: &Config, who: &Who, found: &mut Foretold) {
+    let of_sites = config.sites.iter().enumerate();
+    let of_sites = of_sites
+        .filter_map(|(index, site)| Some((At::SiteLog(index, "access"), site.access.as_ref()?)));
+    let all = [
+        (At::Log("error"), &config.log.error),
+        (At::Log("access"), &config.log.access),
+    ];
+    for (at, target) in all.into_iter().chain(of_sites) {
+        let LogTarget::File(file) = target else {
+            continue;
+        };
+        let place = if file.exists() {
+            file.as_path()
+        } else {
+            file.parent().unwrap_or(Path::new("/"))
+        };
+        if let Err(cause) = who.may_write(place) {
+            let why = format!("which cannot be written: {cause}");
+            let help = "let the user that Galley runs as write there, or name another";
+            found.refused.push(Finding::of_path(at, file, why, help));
+        }
+    }
+}
+
+/// Programs that Galley starts. What PHP-FPM lacks is asked of it elsewhere.
+fn programs(index: usize, site: &Site, found: &mut Foretold) {
+    let named = site.further.iter().chain([&site.upstream]);
+    let commands = named.filter_map(|upstream| match upstream {
+        Upstream::Program(Program { command, .. }) => command.first(),
+        _ => None,
+    });
+    for command in commands {
+        if let Err(cause) = privileges::is_program(Path::new(command)) {
+            found.refused.push(Finding {
+                at: At::Site(index, "php_command"),
+                value: command.clone(),
+                why: format!("which cannot be started: {cause}"),
+                help: "name an executable file by its whole path".to_owned(),
+            });
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! Why the server does not start: which option says what cannot be had here, and the way out.
+
+use std::io;
+use std::path::PathBuf;
+
+use galley_certs::file::Unread;
+use galley_config::{At, Config, Finding, Listen, LogTarget, Site};
+
+use crate::supervise;
+
+/// Why the server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listener could not be had.
+    #[error("cannot listen on `{listen}`: {cause}")]
+    Listen {
+        /// The listener.
+        listen: Listen,
+        /// The list that names it: `listen` or `listen_tls`.
+        list: &'static str,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// Root could not be given up.
+    #[error("cannot become the user `{user}` of `server.user`: {cause}")]
+    User {
+        /// The user.
+        user: String,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// PHP cannot be run as other users.
+    #[error("cannot keep root for PHP of other users than `server.user`: {cause}")]
+    Privileged {
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// The admin listener could not be had.
+    #[error("cannot open the admin interface on `{address}`: {cause}")]
+    Admin {
+        /// The address or socket.
+        address: String,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// A log file could not be opened.
+    #[error("cannot open the log `{target}`: {cause}")]
+    Log {
+        /// The file.
+        target: LogTarget,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// A token file could not be read.
+    #[error("the token file is `{path}`, {cause}")]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// Why it cannot be used.
+        cause: Unread,
+    },
+    /// The folder for bodies on their way cannot be written.
+    #[error("cannot write to the spool folder `{path}`: {cause}")]
+    Spool {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// A page for errors could not be read.
+    #[error("the error page is `{path}`, {cause}")]
+    ErrorPage {
+        /// The file.
+        path: PathBuf,
+        /// Why it cannot be used.
+        cause: Unread,
+    },
+    /// A site's root could not be opened.
+    #[error("cannot open the root `{path}` of site `{site}`: {cause}")]
+    Root {
+        /// The site.
+        site: String,
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// The cache's folder belongs to somebody else.
+    #[error("cannot use the cache folder `{path}`: {cause}")]
+    Disk {
+        /// The folder.
+        path: PathBuf,
+        /// What went wrong.
+        cause: crate::durable::OpenError,
+    },
+    /// A site's purge folder cannot be made or watched.
+    #[error("cannot use the purge folder `{path}` of site `{site}`: {cause}")]
+    PurgeFolder {
+        /// The site.
+        site: String,
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// Managed PHP did not come up.
+    #[error("cannot start PHP for site `{site}`: {cause}")]
+    Php {
+        /// The site.
+        site: String,
+        /// What went wrong.
+        cause: crate::supervise::StartError,
+    },
+    /// A site's certificate cannot be used.
+    #[error("the certificate of site `{site}` cannot be used: {trouble}")]
+    Certificate {
+        /// The site.
+        site: String,
+        /// The file, and what is wrong with it.
+        trouble: String,
+    },
+    /// The upstream of a site cannot be spoken with over TLS.
+    #[error("site `{site}`: {cause}")]
+    UpstreamTls {
+        /// The site.
+        site: String,
+        /// What is wrong.
+        cause: crate::tls::ClientTrouble,
+    },
+    /// TLS itself is not usable.
+    #[error("TLS cannot be used: {0}")]
+    Tls(rustls::Error),
+    /// Certificates cannot be kept.
+    #[error("`[acme]` cannot be used: {0}")]
+    Acme(io::Error),
+    /// A thread or runtime could not be made.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] io::Error),
+}
+
+impl StartError {
+    /// The same as a finding about the option that is to blame; `None` where none is.
+    pub fn finding(&self, config: &Config) -> Option<Finding> {
+        let (at, value, why, help) = match self {
+            Self::Listen {
+                listen,
+                list,
+                cause,
+            } => return Some(listener(config, listen, list, cause)),
+            Self::User { user, cause } => return Some(of_user(config, user, cause)),
+            Self::Admin { address, cause } => return Some(of_admin(address, cause)),
+            Self::Php { site, cause } => return Some(of_php(config, number(config, site), cause)),
+            Self::Log { .. }
+            | Self::Token { .. }
+            | Self::Spool { .. }
+            | Self::ErrorPage { .. }
+            | Self::Root { .. }
+            | Self::Disk { .. }
+            | Self::PurgeFolder { .. } => return self.of_path(config),
+            Self::Privileged { cause } => (
+                At::Server("user"),
+                config.server.user.clone().unwrap_or_default(),
+                format!("and PHP of other users cannot be started beside it: {cause}"),
+                "let `php_user` of all sites be that user, or start Galley as root",
+            ),
+            Self::Certificate { site, trouble } => (
+                At::Site(number(config, site), "tls"),
+                site.clone(),
+                format!("whose certificate cannot be used: {trouble}"),
+                "name a certificate and the key that belongs to it",
+            ),
+            Self::UpstreamTls { site, cause } => (
+                At::Site(number(config, site), "upstream_tls"),
+                site.clone(),
+                format!("whose upstream cannot be spoken with over TLS: {cause}"),
+                "name a file with the certificate of the authority, in PEM form",
+            ),
+            Self::Acme(cause) => {
+                let storage = config.acme.as_ref().map(|acme| acme.storage.display());
+                (
+                    At::Acme("storage"),
+                    storage.map_or_else(String::new, |path| path.to_string()),
+                    format!("which cannot be used: {cause}"),
+                    "name a folder that belongs to the user that Galley runs as",
+                )
+            }
+            Self::Tls(_) | Self::Thread(_) => return None,
+        };
+        Some(Finding {
+            at,
+            value,
+            why,
+            help: help.to_owned(),
+        })
+    }
+
+    /// About an option that names a file or a folder.
+    fn of_path(&self, config: &Config) -> Option<Finding> {
+        const READ: &str = "let the user that Galley runs as read it";
+        const WRITE: &str = "let the user that Galley runs as write there, or name another";
+        let unwritable = |cause: &io::Error| format!("which cannot be written: {cause}");
+        let (at, path, why, help) = match self {
+            Self::Log { target, cause } => {
+                let LogTarget::File(file) = target else {
+                    return None;
+                };
+                (at_log(config, target), file, unwritable(cause), WRITE)
+            }
+            Self::Token { path, cause } => (at_token(config, path), path, cause.to_string(), READ),
+            Self::Spool { path, cause } => (At::Server("spool"), path, unwritable(cause), WRITE),
+            Self::ErrorPage { path, cause } => {
+                let site = at_error_page(config, path);
+                let at = At::Site(site, "error_page");
+                (at, path, cause.to_string(), READ)
+            }
+            Self::Root { site, path, cause } => (
+                At::Site(number(config, site), "root"),
+                path,
+                format!("which cannot be opened: {cause}"),
+                "let the user that Galley runs as read the folder, and walk through those above it",
+            ),
+            Self::Disk { path, cause } => (
+                At::Cache("disk"),
+                path,
+                format!("which cannot be used: {cause}"),
+                "stop the other process, or name another folder",
+            ),
+            Self::PurgeFolder { site, path, cause } => (
+                At::Site(number(config, site), "purge_directory"),
+                path,
+                format!("which cannot be made or watched: {cause}"),
+                WRITE,
+            ),
+            Self::Listen { .. }
+            | Self::User { .. }
+            | Self::Admin { .. }
+            | Self::Php { .. }
+            | Self::Privileged { .. }
+            | Self::Certificate { .. }
+            | Self::UpstreamTls { .. }
+            | Self::Acme(_)
+            | Self::Tls(_)
+            | Self::Thread(_) => return None,
+        };
+        Some(Finding::of_path(at, path, why, help))
+    }
+
+    /// Whether the configuration is wrong, and not the machine at this moment.
+    pub fn is_configuration(&self) -> bool {
+        matches!(self, Self::User { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// A listener that cannot be had.
+pub(super) fn listener(
+    config: &Config,
+    listen: &Listen,
+    list: &'static str,
+    cause: &io::Error,
+) -> Finding {
+    let is_here = |site: &Site| match list {
+        "listen_tls" => site.listen_tls.contains(listen),
+        _ => site.listen.contains(listen),
+    };
+    let (why, help) = match cause.kind() {
+        io::ErrorKind::AddrInUse => (
+            format!("where another program listens: {cause}"),
+            "stop the other program (`ss -ltnp` shows it), or write another address".to_owned(),
+        ),
+        io::ErrorKind::AddrNotAvailable => (
+            "an address that this machine does not have".to_owned(),
+            "write one of those that `ip address` shows, or `0.0.0.0` for all".to_owned(),
+        ),
+        io::ErrorKind::PermissionDenied => (
+            format!("where this user may not listen: {cause}"),
+            "start Galley as root with `server.user`, give it the capability CAP_NET_BIND_SERVICE, or write a port from 1024".to_owned(),
+        ),
+        _ => (
+            format!("where Galley cannot listen: {cause}"),
+            match listen {
+                Listen::Passed(_) => "name a socket of the systemd unit that starts Galley: its `FileDescriptorName`, or its place from 0",
+                Listen::Unix(_) => "write a path in a folder that exists and that Galley may write to",
+                Listen::Tcp(_) => "write another address",
+            }
+            .to_owned(),
+        ),
+    };
+    Finding {
+        at: At::Listener {
+            site: config.sites.iter().position(is_here).unwrap_or_default(),
+            list,
+            listen: listen.clone(),
+        },
+        value: listen.to_string(),
+        why,
+        help,
+    }
+}
+
+/// A user or a group that Galley cannot become.
+pub(super) fn of_user(config: &Config, user: &str, cause: &io::Error) -> Finding {
+    let group =
+        config.server.group.as_deref().filter(|_| {
+            cause.kind() == io::ErrorKind::NotFound && cause.to_string().contains("group")
+        });
+    let name = group.unwrap_or(user);
+    let option = if group.is_some() { "group" } else { "user" };
+    let (why, help) = if cause.kind() == io::ErrorKind::NotFound {
+        let make = if group.is_some() {
+            "groupadd --system"
+        } else {
+            "useradd --system --no-create-home"
+        };
+        (
+            format!("but {cause}"),
+            format!("name one of this machine, or make it: `{make} {name}`"),
+        )
+    } else {
+        (
+            format!("which Galley cannot become: {cause}"),
+            "start Galley as root, or leave `user` out".to_owned(),
+        )
+    };
+    Finding {
+        at: At::Server(option),
+        value: name.to_owned(),
+        why,
+        help,
+    }
+}
+
+/// An admin listener that cannot be had.
+pub(super) fn of_admin(address: &str, cause: &io::Error) -> Finding {
+    let why = format!("which cannot be opened: {cause}");
+    let help = match cause.kind() {
+        io::ErrorKind::AddrInUse => {
+            "stop the other program, or write another address: each Galley needs one of its own"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "write `127.0.0.1` and a port, or a socket: `unix:/run/galley/admin.sock`"
+        }
+        _ => {
+            "name a socket in a folder that belongs to the user that Galley runs as, such as `unix:/run/galley/admin.sock`"
+        }
+    };
+    Finding {
+        at: At::Admin("listen"),
+        value: address.to_owned(),
+        why,
+        help: help.to_owned(),
+    }
+}
+
+/// PHP, or another program, that does not come up.
+pub fn of_php(config: &Config, site: usize, cause: &supervise::StartError) -> Finding {
+    let binary = config
+        .sites
+        .get(site)
+        .and_then(|site| site.managed.binary.as_ref());
+    let (name, value) = match binary {
+        Some(path) => ("php_binary", path.display().to_string()),
+        None => ("php", "managed".to_owned()),
+    };
+    Finding {
+        at: At::Site(site, name),
+        value,
+        why: format!("which cannot be started: {}", with_sources(cause)),
+        help: "correct what PHP says of itself, and name the program with `php_binary` if it is the wrong one".to_owned(),
+    }
+}
+
+/// An error and what it comes from, in one line.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(next) = source {
+        text.push_str(": ");
+        text.push_str(&next.to_string());
+        source = next.source();
+    }
+    text
+}
+
+fn number(config: &Config, name: &str) -> usize {
+    let is_it = |site: &Site| site.name == name;
+    config.sites.iter().position(is_it).unwrap_or_default()
+}
+
+fn at_log(config: &Config, target: &LogTarget) -> At {
+    let own = config
+        .sites
+        .iter()
+        .position(|site| site.access.as_ref() == Some(target));
+    if *target == config.log.error {
+        At::Log("error")
+    } else if *target == config.log.access {
+        At::Log("access")
+    } else {
+        At::SiteLog(own.unwrap_or_default(), "access")
+    }
+}
+
+fn at_token(config: &Config, path: &PathBuf) -> At {
+    let named = |file: Option<&PathBuf>| file == Some(path);
+    let secret = config
+        .sites
+        .iter()
+        .position(|site| named(site.purge_secret_file.as_ref()));
+    let token = config
+        .sites
+        .iter()
+        .position(|site| named(site.token_file.as_ref()));
+    match (token, secret) {
+        _ if named(config.admin.token_file.as_ref()) => At::Admin("token_file"),
+        (None, Some(site)) => At::Site(site, "purge_secret_file"),
+        (site, _) => At::Site(site.unwrap_or_default(), "token_file"),
+    }
+}
+
+fn at_error_page(config: &Config, path: &PathBuf) -> usize {
+    let names = |site: &Site| {
+        let mut pages = site.error_pages.iter().map(|(_, page)| page);
+        site.error_page.as_ref() == Some(path) || pages.any(|page| page == path)
+    };
+    config.sites.iter().position(names).unwrap_or_default()
+}

@@ -1,0 +1,86 @@
+//! `check`: everything that is wrong with a configuration, and what a start would meet on this machine. Nothing is changed.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use galley_config::{Config, Upstream};
+
+use super::options::AdminOptions;
+use super::{DEFAULT_CONFIG, EXIT_USAGE, ask, complain, runtime, show};
+use crate::app::{self, Foretold, RunningGalley};
+use crate::supervise;
+
+pub(super) fn check(path: Option<&Path>, as_json: bool) -> ExitCode {
+    let path = path.unwrap_or(Path::new(DEFAULT_CONFIG));
+    let config = match galley_config::load(path) {
+        Ok(config) => config,
+        Err(complaints) if as_json => {
+            show::data(&show::complaints(&complaints));
+            return ExitCode::from(EXIT_USAGE);
+        }
+        Err(complaints) => return complain(&complaints),
+    };
+    let mut found = app::preflight(&config, &running(path));
+    let lacks = lacks(&config, &mut found);
+    let notes = config.warnings_of(&found.notes);
+    let all = found.all();
+    if all.is_empty() {
+        show::checked(path, &config, (&lacks, &notes), as_json);
+        return ExitCode::SUCCESS;
+    }
+    let complaints = config.complaints(&all);
+    if as_json {
+        show::data(&show::complaints(&complaints));
+    } else {
+        show::talk_lines(&complaints.to_string());
+        show::notes(&notes);
+    }
+    if found.wrong.is_empty() {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::from(EXIT_USAGE)
+    }
+}
+
+/// Asks a Galley of this configuration, where one runs.
+fn running(path: &Path) -> RunningGalley {
+    let options = AdminOptions {
+        config: Some(path.to_owned()),
+        admin: None,
+        token_file: None,
+    };
+    let status = ask::admin(&options).and_then(|admin| admin.get("/status"));
+    match status {
+        Ok(status) => match status["listeners"].as_array() {
+            Some(urls) => {
+                let urls = urls.iter().filter_map(|url| url.as_str());
+                RunningGalley::At(urls.map(str::to_owned).collect())
+            }
+            None => RunningGalley::Somewhere,
+        },
+        Err(ask::Trouble::Refused { .. }) => RunningGalley::Somewhere,
+        Err(_) => RunningGalley::No,
+    }
+}
+
+/// What PHP lacks, for each site whose PHP Galley would run; the file is in order all the same. A PHP that cannot be started is
+/// noted in `found`.
+fn lacks(config: &Config, found: &mut Foretold) -> Vec<(String, String)> {
+    let sites = config.sites.iter().enumerate();
+    let managed = sites.filter(|(_, site)| site.upstream == Upstream::Managed);
+    let mut all = Vec::new();
+    for (index, site) in managed {
+        let asked = runtime()
+            .map(|runtime| runtime.block_on(supervise::lacks(site.managed.binary.as_deref())));
+        let lacks = match asked {
+            Ok(Ok(lacks)) => lacks,
+            Ok(Err(error)) => {
+                found.refused.push(app::of_php(config, index, &error));
+                continue;
+            }
+            Err(error) => vec![error],
+        };
+        all.extend(lacks.into_iter().map(|lack| (site.name.clone(), lack)));
+    }
+    all
+}

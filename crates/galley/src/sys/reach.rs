@@ -1,0 +1,113 @@
+//! What a user may write to, asked without trying it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{Access, AtFlags, CWD};
+
+use super::account::Account;
+
+/// A user: that of this process, or the one that it is going to become.
+#[derive(Clone, Debug)]
+pub struct Who(Option<Account>);
+
+impl Who {
+    /// That of this process.
+    pub fn this() -> Self {
+        Self(None)
+    }
+
+    /// The account that a process of root becomes; of anybody else: the user that it is and stays.
+    pub fn becoming(account: Account) -> Self {
+        Self(Some(account).filter(|_| rustix::process::geteuid().is_root()))
+    }
+
+    /// The number.
+    pub fn uid(&self) -> u32 {
+        let own = || rustix::process::geteuid().as_raw();
+        self.0.as_ref().map_or_else(own, |account| account.uid)
+    }
+
+    /// Whether a file may be written, or files be made in a folder. By owner and mode where the user is another one: other
+    /// rules of the system are not seen then.
+    ///
+    /// Errors: why not.
+    pub fn may_write(&self, path: &Path) -> io::Result<()> {
+        let path = fs::canonicalize(path)?;
+        let is_folder = path.is_dir();
+        let Some(account) = &self.0 else {
+            let walk = if is_folder {
+                Access::EXEC_OK
+            } else {
+                Access::empty()
+            };
+            return Ok(rustix::fs::accessat(
+                CWD,
+                &path,
+                Access::WRITE_OK | walk,
+                AtFlags::EACCESS,
+            )?);
+        };
+        for above in path.ancestors().skip(1) {
+            allows(account, above, 0o1)?;
+        }
+        allows(account, &path, if is_folder { 0o3 } else { 0o2 })
+    }
+}
+
+/// `wanted`: bits of one class, 2 to write and 1 to walk through.
+fn allows(account: &Account, path: &Path, wanted: u32) -> io::Result<()> {
+    let found = fs::metadata(path)?;
+    let class = if found.uid() == account.uid {
+        found.mode() >> 6
+    } else if found.gid() == account.gid || account.groups.contains(&found.gid()) {
+        found.mode() >> 3
+    } else {
+        found.mode()
+    };
+    if class & wanted == wanted {
+        return Ok(());
+    }
+    Err(rustix::io::Errno::ACCESS.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn owner_group_and_others_have_their_own_bits() {
+        let dir = tempfile::tempdir().unwrap();
+        let found = fs::metadata(dir.path()).unwrap();
+        let account = |uid, gid, groups: &[u32]| Account {
+            uid,
+            gid,
+            groups: groups.to_owned(),
+        };
+        let (uid, gid) = (found.uid(), found.gid());
+        let (owner, stranger) = (account(uid, gid + 1, &[]), account(uid + 1, gid + 1, &[]));
+        let (member, further) = (
+            account(uid + 1, gid, &[]),
+            account(uid + 1, gid + 1, &[gid]),
+        );
+        for (mode, wanted) in [
+            (0o700, [true, false, false, false]),
+            (0o070, [false, true, true, false]),
+            (0o007, [false, false, false, true]),
+            (0o600, [false, false, false, false]),
+            (0o755, [true, false, false, false]),
+            (0o777, [true, true, true, true]),
+        ] {
+            fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
+            let may = [&owner, &member, &further, &stranger]
+                .map(|account| allows(account, dir.path(), 0o3).is_ok());
+            assert_eq!(may, wanted, "{mode:o}");
+        }
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(Who::this().may_write(dir.path()).is_ok());
+        assert!(Who::this().may_write(&dir.path().join("none")).is_err());
+    }
+}
