@@ -49,6 +49,7 @@ impl Stage {
                     let status = if path == "/moved/" { 302 } else { 418 };
                     return assert!(wire.answer(status, &fields, b"<html></html>"));
                 }
+                "/languages/" => fields.push(("Vary", "Accept-Language")),
                 "/empty/" => {
                     return assert!(wire.answer(200, &fields, b"<html>oops"));
                 }

@@ -365,3 +365,16 @@ fn a_site_token_explains_its_own_site_only() {
     let answer = stage.why_as("another-token-0123456789", "GET", "http://a.test/", &[]);
     assert_eq!(answer.status, 401);
 }
+
+#[test]
+#[ignore = "`why` decides for itself and does not know variants of `preset = \"none\"`; it is to share the decision with serving"]
+fn variants_of_a_page_are_explained_as_they_are_served() {
+    let stage = Stage::start("preset = \"none\"");
+    let german = || Request::get("/languages/").field("Accept-Language", "de");
+    wait_for("the variant in memory", PATIENCE, || {
+        word(&stage.ask(german())) == "hit"
+    });
+    let why = stage.why("http://a.test/languages/", &[("Accept-Language", "de")]);
+    assert_eq!(why["now"]["what"], "hit", "{why}");
+    assert_eq!(why["entry"]["kind"], "page", "{why}");
+}
