@@ -12,6 +12,7 @@ mod disk;
 mod entry;
 mod history;
 mod http2;
+mod listener;
 mod load;
 mod metrics;
 mod orders;
@@ -37,6 +38,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::oneshot;
 
 use self::auth::Peer;
+use self::listener::Listener;
 use crate::compositor::Handle;
 use crate::doctor::RecentCounters;
 use crate::serve::{Services, Site, Sites};
@@ -61,17 +63,18 @@ pub struct Spec {
     pub compositors: Vec<Handle>,
     /// The access logs.
     pub logs: Vec<AccessLog>,
-    /// Where each listener is reached.
-    pub listeners: Vec<String>,
+    /// The URL of each listener, and the sites that are reached there.
+    pub listeners: Vec<(String, Arc<Sites>)>,
 }
 
 /// What the handlers see.
 struct State {
-    listeners: Vec<String>,
     token: Option<String>,
     sites: Arc<Vec<Arc<Site>>>,
     /// The same by host, of all listeners together.
     hosts: Sites,
+    /// The same by listener and host.
+    listeners: Vec<Listener>,
     services: Arc<Services>,
     counters: Vec<CounterReader>,
     compositors: Vec<Handle>,
@@ -141,12 +144,12 @@ pub fn start(spec: Spec) -> io::Result<Running> {
         last_hour: Mutex::new(RecentCounters::new(history::reading(&spec.services))),
         token: spec.token,
         hosts: hosts(&spec.sites),
+        listeners: spec.listeners.into_iter().map(Listener::new).collect(),
         sites: spec.sites,
         services: spec.services,
         counters: spec.counters,
         compositors: spec.compositors,
         logs: spec.logs,
-        listeners: spec.listeners,
         listings: cache::Listings::default(),
     });
     let router = Router::new()

@@ -13,13 +13,15 @@ use axum::Json;
 use axum::extract::State as Extract;
 use axum::http::StatusCode;
 use galley_rules::purge::{self, Order, Scope, Strength};
-use galley_rules::route::{HostTable, canonical_host};
+use galley_rules::route::canonical_host;
 use galley_store::epochs::Epochs;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::State;
 use super::auth::{Asker, Reach, reach};
+use super::listener;
+use super::target::is_number;
 use crate::durable::Receipt;
 use crate::serve::Site;
 
@@ -115,7 +117,7 @@ fn targets(state: &State, reach: Reach, site: Option<&str>) -> Result<Vec<Arc<Si
         Reach::None => false,
     };
     let all = match named {
-        Some(index) => vec![index],
+        Some(found) => found,
         None => (0..state.sites.len()).collect(),
     };
     let open: Vec<usize> = all.into_iter().filter(within).collect();
@@ -133,17 +135,18 @@ fn targets(state: &State, reach: Reach, site: Option<&str>) -> Result<Vec<Arc<Si
         .collect())
 }
 
-fn find(state: &State, host: &str) -> Option<usize> {
+/// The sites that a host names: all those of this name, else all that it reaches on some listener.
+fn find(state: &State, host: &str) -> Option<Vec<usize>> {
     let host = canonical_host(host.as_bytes()).ok()?;
-    let by_name = state.sites.iter().position(|site| site.core.name == host);
-    by_name.or_else(|| table(&state.sites).find(&host))
-}
-
-fn table(sites: &[Arc<Site>]) -> HostTable {
-    let rows = sites.iter().enumerate();
-    HostTable::new(
-        rows.flat_map(|(index, site)| site.hosts.iter().map(move |host| (host.clone(), index))),
-    )
+    let sites = state.sites.iter().enumerate();
+    let by_name = sites.filter(|(_, site)| site.core.name == host);
+    let by_name: Vec<usize> = by_name.map(|(index, _)| index).collect();
+    let found = if by_name.is_empty() {
+        listener::sites_of(state, &host)
+    } else {
+        by_name
+    };
+    (!found.is_empty()).then_some(found)
 }
 
 /// Every order for every site that it concerns.
@@ -157,7 +160,6 @@ fn orders(
     } else {
         Strength::Hard
     };
-    let hosts = table(&state.sites);
     let (mut orders, mut complaints) = (Vec::new(), Vec::new());
     for site in targets {
         let mut scopes = Vec::new();
@@ -166,7 +168,7 @@ fn orders(
         }
         for url in &wanted.urls {
             match purge::url_scope(url, &site.core.rules) {
-                Ok(scope) if concerns(&scope, site, state, &hosts) => scopes.push(scope),
+                Ok(scope) if concerns(&scope, site, state) => scopes.push(scope),
                 Ok(_) => {}
                 Err(error) => complaints.push(format!("`{url}`: {error}")),
             }
@@ -201,15 +203,16 @@ fn orders(
     }
 }
 
-/// Whether a URL's host, where it names one, is this site's.
-fn concerns(scope: &Scope, site: &Arc<Site>, state: &State, hosts: &HostTable) -> bool {
+/// Whether a URL's host, where it names one, is this site's. Of several sites with one host on different listeners it is every
+/// one's: the port of the URL may be that of a proxy in front.
+fn concerns(scope: &Scope, site: &Site, state: &State) -> bool {
     match scope {
         Scope::Url {
             host: Some(host), ..
-        } => hosts
-            .find(host)
-            .and_then(|index| state.sites.get(index))
-            .is_some_and(|found| Arc::ptr_eq(found, site)),
+        } => {
+            let of_host = listener::sites_of(state, host);
+            of_host.iter().any(|number| is_number(site, *number))
+        }
         _ => true,
     }
 }

@@ -61,7 +61,8 @@ pub(super) async fn status(Extract(state): Extract<Arc<State>>, asker: Asker) ->
             body["disk"] = json!(disk::value(&state));
             body["last_hour"] = last_hour(&state).value(&reading(&state.services));
             body["spools"] = spools(&state.services.spools);
-            body["listeners"] = json!(state.listeners);
+            let urls = state.listeners.iter().map(|listener| &listener.url);
+            body["listeners"] = json!(urls.collect::<Vec<_>>());
             body["upstream"] = json!({ "in_flight": in_flight, "waiting": waiting });
             body["sandbox"] = json!(state.services.sandbox.word());
             body["privileged"] = json!(state.services.privileged.word());

@@ -1,13 +1,15 @@
 //! `POST /why`: what would happen to a request now, and why, without doing it.
 //!
 //! ```json
-//! { "url": "https://example.com/hello/", "method": "GET", "headers": [["Cookie", "a=1"]], "client": "192.0.2.7" }
+//! { "url": "https://example.com/hello/", "method": "GET", "headers": [["Cookie", "a=1"]], "client": "192.0.2.7",
+//!   "site": "example.com" }
 //! ```
 //! The request goes through the same parser and admission as one from a client, so this is the server's own opinion and not
 //! a second one. Nothing is composed, counted as a hit, moved or removed. Values of cookies and credentials are never sent
 //! back: only names. The answer's keys do not change once released; those that do not apply are null.
 
 mod access;
+mod choose;
 mod decide;
 mod head;
 mod show;
@@ -23,10 +25,9 @@ use axum::http::StatusCode;
 use galley_rules::facts::{Facts, Gate, Scheme};
 use galley_rules::outcome::RefusedWhy;
 use galley_rules::redirect::{self, Redirection};
-use galley_rules::route::canonical_host;
 use galley_store::entry::Entry;
 use galley_store::epochs::{Standing, Touching};
-use galley_wire::framing::{self, Framing};
+use galley_wire::framing;
 use galley_wire::head::{self as wire, Parsed};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -34,11 +35,11 @@ use serde_json::{Value, json};
 use super::State;
 use super::auth::{Asker, Reach, reach};
 use super::entry;
-use super::target::{Reply, foreign, is_number, refuse, unknown};
+use super::target::{Reply, refuse, unknown};
 use crate::compositor::marker::{self, Reason};
 use crate::compositor::tally::Lately;
 use crate::fault;
-use crate::serve::{Admission, Exchange, admit};
+use crate::serve::{Admission, Exchange, Site, admit};
 use decide::{Below, Now};
 
 /// The question.
@@ -50,6 +51,9 @@ pub(super) struct Wanted {
     method: String,
     #[serde(default)]
     headers: Vec<(String, String)>,
+    /// One of the site's hosts or one of its listeners, where the URL alone is ambiguous.
+    #[serde(default)]
+    site: Option<String>,
     /// Who asks; this machine where nothing is said.
     #[serde(default)]
     client: Option<IpAddr>,
@@ -100,36 +104,35 @@ fn explain(state: &State, reach: Reach, wanted: &Wanted) -> Result<Value, Reply>
         Ok(framing) => framing,
         Err(refusal) => return Ok(malformed(refusal)),
     };
-    if let Reach::Site(own) = reach {
-        let host = framing.host.text().unwrap_or_default();
-        let host = canonical_host(host.as_bytes()).unwrap_or_default();
-        let site = state.hosts.find(&host);
-        if !site.is_some_and(|site| is_number(&site, own)) {
-            return Err(foreign());
-        }
-    }
+    let host = framing.host.text().unwrap_or_default();
+    let choice = choose::choose(state, reach, wanted, host)?;
     let admission = Admission {
-        sites: &state.hosts,
+        sites: choice.sites,
         client: wanted
             .client
             .map_or(NOBODY, |client| SocketAddr::new(client, 0)),
         local: NOBODY,
-        scheme: scheme(state, wanted, &framing),
+        scheme: scheme(choice.site.as_deref(), wanted),
         request_id: String::new(),
         facts: Facts::default(),
         mailbox: None,
     };
     Ok(match admit(admission, &head, &framing) {
-        Ok(exchange) => Explanation::of(state, exchange, wanted).value(wanted),
-        Err((fault, _)) => refused(wanted, fault.why, fault.status(), &fault.note),
+        Ok(exchange) => Explanation::of(state, exchange, wanted).value(wanted, choice.listener),
+        Err((fault, _)) => {
+            let note = if fault.note.is_empty() {
+                choice.note.as_str()
+            } else {
+                &fault.note
+            };
+            refused(wanted, fault.why, fault.status(), note)
+        }
     })
 }
 
 /// How a browser asks for it: what the address says, if the site speaks TLS at all.
-fn scheme(state: &State, wanted: &Wanted, framing: &Framing<'_>) -> Scheme {
-    let host = framing.host.text().unwrap_or_default();
-    let host = canonical_host(host.as_bytes()).unwrap_or_default();
-    let speaks_tls = state.hosts.find(&host).is_some_and(|site| site.speaks_tls);
+fn scheme(site: Option<&Site>, wanted: &Wanted) -> Scheme {
+    let speaks_tls = site.is_some_and(|site| site.speaks_tls);
     if speaks_tls && !wanted.url.trim_start().starts_with("http://") {
         Scheme::Https
     } else {
@@ -212,7 +215,7 @@ impl<'s, 'h> Explanation<'s, 'h> {
         }
     }
 
-    fn value(&self, wanted: &Wanted) -> Value {
+    fn value(&self, wanted: &Wanted, listener: Option<&str>) -> Value {
         let now = Now::of(self);
         let (exchange, state) = (&self.exchange, self.state);
         let clock = state.services.clock;
@@ -237,7 +240,7 @@ impl<'s, 'h> Explanation<'s, 'h> {
             },
             "advice": words::advice(now, self).map(|advice| advice.value()),
             "request": show::request(exchange),
-            "site": show::site(exchange),
+            "site": show::site(exchange, listener),
             "cookies": show::cookies(exchange),
             "rule": show::rule(exchange),
             "access": access::value(exchange),

@@ -67,7 +67,7 @@ impl Doors {
         let proxies = Arc::new(config.server.proxies.clone());
         let mut open = Open {
             per_core: (0..cores).map(|_| Vec::new()).collect(),
-            urls: Vec::new(),
+            reached: Vec::new(),
             files: Vec::new(),
         };
         for (door, bound) in self.0 {
@@ -81,7 +81,8 @@ impl Doors {
             open.files.extend(file);
             for socket in sockets.first().into_iter().flatten() {
                 let url = door.url(socket);
-                open.urls.push(url.map_err(|cause| door.failed(cause))?);
+                let url = url.map_err(|cause| door.failed(cause))?;
+                open.reached.push((url, Arc::clone(&sites)));
             }
             for (core, sockets) in open.per_core.iter_mut().zip(sockets) {
                 core.extend(sockets.into_iter().map(|socket| Listener {
@@ -122,8 +123,8 @@ impl Door {
 /// Listeners that take connections.
 pub(super) struct Open {
     pub(super) per_core: Vec<Listeners>,
-    /// Where each is reached.
-    pub(super) urls: Vec<String>,
+    /// Where each is reached, and the sites that are reached there.
+    pub(super) reached: Vec<(String, Arc<Sites>)>,
     /// Sockets in the file system, which leave with this.
     pub(super) files: Vec<SocketFile>,
 }

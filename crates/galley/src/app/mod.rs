@@ -198,6 +198,7 @@ impl Running {
                 sandbox: built.sandbox.clone(),
             })?);
         }
+        let urls = open.reached.iter().map(|(url, _)| url.clone()).collect();
         let admin = admin::start(admin::Spec {
             listen: config.admin.listen.clone(),
             token: build::token(config.admin.token_file.as_ref())?,
@@ -206,7 +207,7 @@ impl Running {
             counters,
             compositors: built.compositors.clone(),
             logs: logs.all.clone(),
-            listeners: open.urls.clone(),
+            listeners: open.reached,
         })
         .map_err(|cause| StartError::Admin {
             address: config.admin.listen.to_string(),
@@ -214,7 +215,7 @@ impl Running {
         })?;
         let compositors = built.take_threads();
         Ok(Self {
-            urls: open.urls,
+            urls,
             files: open.files,
             fronts,
             admin,

@@ -167,6 +167,9 @@ pub(super) struct WhyOptions {
     /// A header of the request; may be given several times
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub(super) headers: Vec<String>,
+    /// The site, named by one of its hosts or its listener (`192.0.2.1:8080`), where several have the URL's host
+    #[arg(long, value_name = "SITE")]
+    pub(super) site: Option<String>,
     /// The method
     #[arg(long, value_name = "METHOD", default_value = "GET")]
     pub(super) method: String,

@@ -28,6 +28,7 @@ pub(super) fn why(options: &WhyOptions) -> ExitCode {
     };
     let question = json!({
         "url": options.url, "method": options.method, "headers": headers, "client": options.from,
+        "site": options.site,
     });
     answer(admin.post("/why", &question), |value| {
         if options.json {
@@ -71,9 +72,13 @@ fn request(value: &Value) {
     row(
         "site",
         &format!(
-            "{}, by the host `{}`, preset {}",
+            "{}, by the host `{}`{}, preset {}",
             text(&site["name"]),
             text(&site["host_pattern"]),
+            match site["listener"].as_str() {
+                Some(listener) => format!(" at {listener}"),
+                None => String::new(),
+            },
             text(&site["preset"])
         ),
     );

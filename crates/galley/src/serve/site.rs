@@ -250,6 +250,17 @@ impl Sites {
         }
     }
 
+    /// The same for questions about requests: nobody's word about clients counts.
+    #[must_use]
+    pub fn without_proxies(&self) -> Self {
+        Self {
+            table: Arc::clone(&self.table),
+            all: Arc::clone(&self.all),
+            proxies: Arc::default(),
+            presented: None,
+        }
+    }
+
     /// Whose word about clients counts here.
     pub fn proxies(&self) -> &Proxies {
         &self.proxies

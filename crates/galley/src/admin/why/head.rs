@@ -42,6 +42,13 @@ pub(super) fn write(wanted: &Wanted) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
+/// Scheme and authority of an address as people write it: `http` where it names none.
+pub(super) fn origin(url: &str) -> (&str, &str) {
+    let (scheme, rest) = url.trim().split_once("://").unwrap_or(("http", url.trim()));
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    (scheme, rest.get(..end).unwrap_or_default())
+}
+
 fn push(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
@@ -84,6 +91,7 @@ mod tests {
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
             client: None,
+            site: None,
         };
         write(&wanted).map(|bytes| String::from_utf8(bytes).unwrap())
     }

@@ -32,12 +32,13 @@ pub(super) fn request(exchange: &Exchange<'_>) -> Value {
     })
 }
 
-pub(super) fn site(exchange: &Exchange<'_>) -> Value {
+pub(super) fn site(exchange: &Exchange<'_>, listener: Option<&str>) -> Value {
     let site = &exchange.site;
     let host = exchange.facts.host();
     json!({
         "name": site.core.name,
         "host_pattern": host_pattern(&site.hosts, host).map(written),
+        "listener": listener,
         "preset": match site.core.rules.preset {
             Preset::WordPress => "wordpress",
             Preset::None => "none",

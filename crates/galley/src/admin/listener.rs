@@ -1,0 +1,51 @@
+//! Which site a host is, when several sites share it on different listeners.
+
+use std::sync::Arc;
+
+use galley_rules::route;
+
+use super::State;
+use crate::serve::Sites;
+
+/// A listener, and the sites that are reached there.
+pub(super) struct Listener {
+    /// `http://192.0.2.1:80`, with the scheme that is spoken there, or `unix:/path`.
+    pub(super) url: String,
+    /// `None`: a socket in the file system.
+    pub(super) port: Option<u16>,
+    /// By host. No proxy is trusted.
+    pub(super) sites: Sites,
+}
+
+impl Listener {
+    pub(super) fn new((url, sites): (String, Arc<Sites>)) -> Self {
+        Self {
+            port: authority(&url).and_then(|authority| route::port(authority.as_bytes())),
+            sites: sites.without_proxies(),
+            url,
+        }
+    }
+
+    /// Whether `text` names this listener: its URL, or that without the scheme.
+    pub(super) fn is_named(&self, text: &str) -> bool {
+        let text = text.trim_end_matches('/');
+        text == self.url || authority(&self.url) == Some(text)
+    }
+}
+
+/// What stands behind the scheme of a URL that has one.
+fn authority(url: &str) -> Option<&str> {
+    url.split_once("://").map(|(_, authority)| authority)
+}
+
+/// Every site that `host` reaches on some listener, in the order of the configuration. `host` is canonical.
+pub(super) fn sites_of(state: &State, host: &str) -> Vec<usize> {
+    let found = state.listeners.iter().filter_map(|listener| {
+        let site = listener.sites.find(host)?;
+        usize::try_from(site.number).ok()
+    });
+    let mut found: Vec<usize> = found.collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}

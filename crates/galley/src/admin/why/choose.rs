@@ -1,0 +1,144 @@
+//! Which site a question is about: the one that a visitor of the URL reaches.
+//!
+//! Several sites may have one host on different listeners. The port of the URL names the listener. A port that no listener has
+//! belongs to something in front of Galley, and says nothing: then the host decides, if one site alone has it. What is still
+//! ambiguous is refused with the sites that the URL may mean, and `site` chooses among them.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use galley_rules::route::{self, canonical_host};
+
+use super::Wanted;
+use super::head;
+use crate::admin::State;
+use crate::admin::auth::Reach;
+use crate::admin::listener::Listener;
+use crate::admin::target::{Reply, foreign, is_number, refuse};
+use crate::serve::{Site, Sites};
+
+/// What was chosen.
+pub(super) struct Choice<'s> {
+    /// The hosts among which the request finds its site.
+    pub(super) sites: &'s Sites,
+    /// The site; `None`: nobody has this host there.
+    pub(super) site: Option<Arc<Site>>,
+    /// The URL of its listener, where only one is possible.
+    pub(super) listener: Option<&'s str>,
+    /// Where the host is known instead; empty: nowhere, or that does not matter.
+    pub(super) note: String,
+}
+
+/// A listener, and the site that the host reaches there.
+type Candidate<'s> = (&'s Listener, Arc<Site>);
+
+/// Chooses the site of a request to `host`, which is as the request names it.
+pub(super) fn choose<'s>(
+    state: &'s State,
+    reach: Reach,
+    wanted: &Wanted,
+    host: &str,
+) -> Result<Choice<'s>, Reply> {
+    let host = canonical_host(host.as_bytes()).unwrap_or_default();
+    let port = port(wanted);
+    let has_port = |listener: &Listener| port.is_some() && listener.port == port;
+    let all = candidates(state, &host);
+    let is_port_known = state.listeners.iter().any(has_port);
+    let mut found = all.clone();
+    match &wanted.site {
+        Some(text) => {
+            found.retain(|candidate| is_named(candidate, text));
+            if found.is_empty() {
+                let why = format!(
+                    "no site `{text}` has the host `{host}`: see `galley status` for the sites there are"
+                );
+                return Err(if reach == Reach::All {
+                    refuse(StatusCode::NOT_FOUND, &why)
+                } else {
+                    foreign()
+                });
+            }
+            if found.iter().any(|(listener, _)| has_port(listener)) {
+                found.retain(|(listener, _)| has_port(listener));
+            }
+        }
+        None if is_port_known => found.retain(|(listener, _)| has_port(listener)),
+        None => {}
+    }
+    if let Reach::Site(own) = reach {
+        found.retain(|(_, site)| is_number(site, own));
+    }
+    let Some((listener, site)) = found.first().cloned() else {
+        if reach != Reach::All {
+            return Err(foreign());
+        }
+        let there = state.listeners.iter().find(|listener| has_port(listener));
+        return Ok(Choice {
+            sites: there.map_or(&state.hosts, |listener| &listener.sites),
+            site: None,
+            listener: there.map(|listener| listener.url.as_str()),
+            note: elsewhere(&all),
+        });
+    };
+    if found.iter().any(|(_, other)| !Arc::ptr_eq(other, &site)) {
+        return Err(refuse(StatusCode::CONFLICT, &ambiguous(&host, &found)));
+    }
+    Ok(Choice {
+        sites: &listener.sites,
+        site: Some(site),
+        listener: (found.len() == 1 || has_port(listener)).then_some(listener.url.as_str()),
+        note: String::new(),
+    })
+}
+
+fn candidates<'s>(state: &'s State, host: &str) -> Vec<Candidate<'s>> {
+    let listeners = state.listeners.iter();
+    listeners
+        .filter_map(|listener| Some((listener, listener.sites.find(host)?)))
+        .collect()
+}
+
+/// Whether `text` is the listener, or a host of the site.
+fn is_named((listener, site): &Candidate<'_>, text: &str) -> bool {
+    let by_host = || {
+        let host = canonical_host(text.as_bytes()).ok()?;
+        listener.sites.find(&host)
+    };
+    listener.is_named(text)
+        || site.core.name == text
+        || by_host().is_some_and(|found| Arc::ptr_eq(&found, site))
+}
+
+/// The port that a browser connects to.
+fn port(wanted: &Wanted) -> Option<u16> {
+    let (scheme, authority) = head::origin(&wanted.url);
+    let default = match scheme {
+        "https" => 443,
+        _ => 80,
+    };
+    Some(route::port(authority.as_bytes()).unwrap_or(default))
+}
+
+fn elsewhere(all: &[Candidate<'_>]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    format!("no site has this host at this port, but at {}", urls(all))
+}
+
+fn ambiguous(host: &str, found: &[Candidate<'_>]) -> String {
+    let example = found.first().map_or("", |(listener, _)| &listener.url);
+    format!(
+        "several sites have the host `{host}`, at {}; give the port of one of these listeners in the URL, or the listener \
+         itself: `--site {example}`",
+        urls(found)
+    )
+}
+
+fn urls(candidates: &[Candidate<'_>]) -> String {
+    let urls: Vec<String> = candidates
+        .iter()
+        .map(|(listener, _)| format!("`{}`", listener.url))
+        .collect();
+    urls.join(", ")
+}
