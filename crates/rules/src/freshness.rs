@@ -141,28 +141,19 @@ pub fn initial_age(fields: &HeaderMap, response_delay: Duration, now: SystemTime
     let apparent = date(fields)
         .and_then(|date| now.duration_since(date).ok())
         .unwrap_or_default();
-    let stated = values(fields, AGE)
-        .next()
-        .and_then(|line| line.split(|&byte| byte == b',').next())
-        .map(<[u8]>::trim_ascii)
-        .filter(|value| value.first() != Some(&b'"'))
-        .and_then(delta_seconds)
-        .unwrap_or_default();
+    let stated = stated_age(fields).unwrap_or_default();
     apparent.max(stated.saturating_add(response_delay))
 }
 
-/// Whether `Age` is absent, or one line of numbers and commas, of which the first counts (RFC 9111 §5.1). What else it may
-/// be was written by a broken cache, whose idea of time is not to be trusted.
-pub fn has_readable_age(fields: &HeaderMap) -> bool {
-    let mut lines = values(fields, AGE);
-    match (lines.next(), lines.next()) {
-        (None, _) => true,
-        (Some(value), None) => {
-            let mut members = value.split(|&byte| byte == b',');
-            members.all(|one| !one.is_empty() && one.iter().all(u8::is_ascii_digit))
-        }
-        (Some(_), Some(_)) => false,
-    }
+/// What `Age` says: of a list, on one line or on several, the first member. `None`: it is absent, or no number, which is
+/// ignored (RFC 9111 §5.1).
+pub fn stated_age(fields: &HeaderMap) -> Option<Duration> {
+    let members = values(fields, AGE).flat_map(|line| line.split(|&byte| byte == b','));
+    let first = members
+        .map(<[u8]>::trim_ascii)
+        .find(|member| !member.is_empty())?;
+    // `delta_seconds` takes a number in quotes too, as directives may have it.
+    delta_seconds(first).filter(|_| first.first() != Some(&b'"'))
 }
 
 /// Whether a response forbids that a stale copy of it answers, whatever client and site allow (RFC 9111 §4.2.4).

@@ -15,7 +15,7 @@ mod unbent;
 
 use std::time::{Duration, SystemTime};
 
-use http::header::{AGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPIRES, RETRY_AFTER};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPIRES, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 
 pub use self::fields::{
@@ -336,7 +336,7 @@ fn unsaid(
 /// would thus never begin, and the pages that most need to be composed once would travel whole. How long a silent answer
 /// lives is the cache's own choice (§4.2.2).
 fn from_arrival(answer: &Answered<'_>, lifetime: Duration) -> Duration {
-    if lifetime.is_zero() || answer.fields.contains_key(AGE) {
+    if lifetime.is_zero() || freshness::stated_age(answer.fields).is_some() {
         return lifetime;
     }
     let age = freshness::initial_age(answer.fields, answer.response_delay, answer.now);

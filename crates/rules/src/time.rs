@@ -29,7 +29,8 @@ impl Tick {
 
 /// A date of HTTP (RFC 9110 §5.6.7) in any of its three forms, in any case, as RFC 9111 §4.2 asks of caches.
 ///
-/// `None`: not a date. Other zones than GMT, a wrong day of the week and years before 1970 are not dates.
+/// `None`: not a date. Other zones than GMT and years before 1970 are not dates. A wrong day of the week is ignored: the date
+/// is whole without it, and other caches do not compare it either.
 pub fn parse_date(value: &[u8]) -> Option<SystemTime> {
     let value = value.trim_ascii();
     let mut spelled = [0; LONGEST_DATE];
@@ -48,7 +49,35 @@ pub fn parse_date(value: &[u8]) -> Option<SystemTime> {
         }
         inside_word = byte.is_ascii_alphabetic();
     }
-    httpdate::parse_http_date(std::str::from_utf8(spelled).ok()?).ok()
+    let text = std::str::from_utf8(spelled).ok()?;
+    httpdate::parse_http_date(text)
+        .ok()
+        .or_else(|| parse_without_weekday(text))
+}
+
+/// As with the right day of the week, whichever that is. Does not allocate.
+fn parse_without_weekday(text: &str) -> Option<SystemTime> {
+    let (day, rest) = text.split_at_checked(text.find([',', ' '])?)?;
+    let is_short = day.len() == SHORT_WEEKDAY;
+    let spell = |name: &'static str| {
+        if is_short {
+            name.get(..SHORT_WEEKDAY)
+        } else {
+            Some(name)
+        }
+    };
+    if !WEEKDAYS.into_iter().any(|name| spell(name) == Some(day)) {
+        return None;
+    }
+    WEEKDAYS.into_iter().find_map(|name| {
+        let name = spell(name)?;
+        let mut spelled = [0; LONGEST_DATE];
+        let spelled = spelled.get_mut(..name.len().checked_add(rest.len())?)?;
+        let (start, end) = spelled.split_at_mut_checked(name.len())?;
+        start.copy_from_slice(name.as_bytes());
+        end.copy_from_slice(rest.as_bytes());
+        httpdate::parse_http_date(std::str::from_utf8(spelled).ok()?).ok()
+    })
 }
 
 /// Appends `t` as IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`. Times before 1970 or after 9999 are written as the nearest end.
@@ -61,6 +90,19 @@ pub fn write_date(t: SystemTime, out: &mut Vec<u8>) {
 
 /// `Wednesday, 06-Nov-94 08:49:37 GMT` has 33 bytes; a little more, for doubled spaces that are no date anyway.
 const LONGEST_DATE: usize = 40;
+
+const WEEKDAYS: [&str; 7] = [
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+    "Sunday",
+];
+
+/// Letters of a weekday in two of the three forms.
+const SHORT_WEEKDAY: usize = 3;
 
 const LAST_SECOND_OF_9999: u64 = 253_402_300_799;
 
@@ -84,7 +126,13 @@ mod tests {
             ("Sun, 06 Nov 1994 08:49:37 UTC", None),
             ("Sun, 06 Nov 1994 08:49:37 +0100", None),
             ("Sun, 06 Nov 94 08:49:37 GMT", None),
-            ("Mon, 06 Nov 1994 08:49:37 GMT", None),
+            // A wrong day of the week: the date counts.
+            ("Mon, 06 Nov 1994 08:49:37 GMT", Some(NOV_1994)),
+            ("Wednesday, 06-Nov-94 08:49:37 GMT", Some(NOV_1994)),
+            ("thu Aug  8 02:01:18 2050", Some(2543536878)),
+            ("Mon, 06-Nov-94 08:49:37 GMT", None),
+            ("Xyz, 06 Nov 1994 08:49:37 GMT", None),
+            ("Thu, 31 Feb 1994 08:49:37 GMT", None),
             ("Sun, 06 Nov 1994 08:49:37", None),
             ("Thu, 31 Feb 1994 08:49:37 GMT", None),
             ("0", None),

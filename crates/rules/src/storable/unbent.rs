@@ -10,7 +10,7 @@ use http::HeaderMap;
 use http::header::{CONTENT_LOCATION, CONTENT_RANGE, ETAG, LAST_MODIFIED};
 
 use super::{Answered, Life, Verdict, redirect};
-use crate::cache_control::{CacheControl, LONGEST_S};
+use crate::cache_control::CacheControl;
 use crate::facts::Facts;
 use crate::freshness::{self, Statement};
 use crate::outcome::NotStored;
@@ -43,12 +43,7 @@ pub(super) fn judge(
             freshness::windows(statement, answer.status, &site.ttl),
         )
     };
-    let initial_age = if freshness::has_readable_age(answer.fields) {
-        freshness::initial_age(answer.fields, answer.response_delay, answer.now)
-    } else {
-        // Departs: §5.1 would have an unreadable `Age` ignored. To ask instead is always right.
-        Duration::from_secs(LONGEST_S)
-    };
+    let initial_age = freshness::initial_age(answer.fields, answer.response_delay, answer.now);
     let life = Life {
         fresh: fresh.unwrap_or_default(),
         stale_while_revalidate: windows.0,

@@ -61,11 +61,11 @@ pub enum Stamp {
     Twice(i64),
 }
 
-/// The lines of `Age`: as text, with the first number where all of it are numbers.
+/// The lines of `Age`: as text, with the first member of all of them where that is a number.
 #[derive(Clone, Debug)]
 pub struct AgeField {
     pub lines: Vec<&'static str>,
-    pub readable: Option<u64>,
+    pub first: Option<u64>,
 }
 
 /// A client's wishes.
@@ -285,9 +285,9 @@ fn targeted() -> impl Strategy<Value = Option<Targeted>> {
 }
 
 fn age() -> impl Strategy<Value = AgeField> {
-    let field = |lines: &[&'static str], readable| AgeField {
+    let field = |lines: &[&'static str], first| AgeField {
         lines: lines.to_vec(),
-        readable,
+        first,
     };
     prop_oneof![
         12 => Just(field(&[], None)),
@@ -298,8 +298,10 @@ fn age() -> impl Strategy<Value = AgeField> {
         1 => Just(field(&["2,9"], Some(2))),
         1 => prop::sample::select(vec!["-1", "x", "", "1.5", "\"3\"", "3;a", "x, 3"])
             .prop_map(move |text| field(&[text], None)),
-        // Departs (section 5.1): two lines are no list of which the first counts.
-        1 => Just(field(&["3", "3"], None)),
+        1 => Just(field(&["3", "900"], Some(3))),
+        1 => Just(field(&["900", "x"], Some(900))),
+        1 => Just(field(&["x", "900"], None)),
+        1 => Just(field(&["4, x"], Some(4))),
     ]
 }
 

@@ -184,12 +184,8 @@ fn date_value(case: &Case) -> i64 {
 
 /// Section 4.2.3.
 fn initial_age(case: &Case) -> u64 {
-    let age_value = match (case.age.lines.is_empty(), case.age.readable) {
-        (true, _) => 0,
-        (false, Some(seconds)) => seconds.min(MOST),
-        // Departs (section 5.1): what is no number is not ignored but makes the response stale.
-        (false, None) => return MOST * 1000,
-    };
+    // Section 5.1: what is no number is ignored.
+    let age_value = case.age.first.unwrap_or_default().min(MOST);
     let apparent_age = millis(-date_value(case));
     let corrected_age_value = (age_value + case.response_delay) * 1000;
     apparent_age.max(corrected_age_value)

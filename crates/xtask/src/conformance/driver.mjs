@@ -1,17 +1,21 @@
-// Runs the suite of the folder it lies in against BASE and prints what it found: each test with its suite, kind and
-// dependencies, and the suite's own result for it. Judging is done by who called.
+// Runs the suite that lies in FOLDER against BASE and prints what it found: each test with its suite, kind and
+// dependencies, and the suite's own result for it. Judging is done by who called. ENGINE: where its client lies below FOLDER.
 import { pathToFileURL } from 'node:url'
 import { join } from 'node:path'
 
-const [folder, base] = process.argv.slice(2)
+const [folder, engine, base] = process.argv.slice(2)
 const load = file => import(pathToFileURL(join(folder, file)).href)
 
-const { runTests, getResults } = await load('http-cache-tests/client/runner.mjs')
-const fetch = (await load('node-fetch/lib/index.js')).default
-const suites = (await load('http-cache-tests/tests/index.mjs')).default
-suites.push((await load('http-cache-tests/tests/surrogate-control.mjs')).default)
-
-await runTests(suites, fetch, false, base)
+const { runTests, getResults } = await load(join(engine, 'client/runner.mjs'))
+const suites = (await load('tests/index.mjs')).default
+if (engine === '.') {
+  // The package of npm: it leaves a suite out of its list, and its client wants to be given a fetch.
+  suites.push((await load('tests/surrogate-control.mjs')).default)
+  const fetch = (await load('../node-fetch/lib/index.js')).default
+  await runTests(suites, fetch, false, base)
+} else {
+  await runTests(suites, false, base)
+}
 const results = getResults()
 const tests = []
 for (const suite of suites) {
