@@ -13,7 +13,7 @@ help:
 	@echo 'make check            format, lints, licences, unit tests: five minutes after a build, installs nothing'
 	@echo 'make test             everything: make check, end-to-end tests with real servers, fuzzing, documentation'
 	@echo 'make bench            Galley next to its peers, in one run of 40 minutes (QUICK=1: under five; README=1: for the README)'
-	@echo 'make conformance      the public cache suite on Galley and its peers (ONLY=galley: Galley alone)'
+	@echo 'make conformance      the public cache suite on Galley and its peers (ONLY=galley: Galley alone; SUITE=DIR: a copy of it)'
 	@echo 'make faults           kill -9, full disks, damaged files, broken upstreams: the long form (ONLY=kill: one part)'
 	@echo 'make exactness        edits a real WordPress and counts what is purged, too little and too much (ONLY=slug: one event)'
 	@echo 'make plugin-versions  the plugin in PHP 7.4 to 8.4 and WordPress 6.2 to 6.7, which npm brings (PHP=8.4 WORDPRESS=6.5: one of each)'
@@ -68,7 +68,7 @@ bench: setup-bench build
 
 conformance: setup-conformance build
 	@cargo build --quiet --release --package xtask
-	@target/release/xtask conformance --galley target/release/galley $(if $(ONLY),--only $(ONLY))
+	@target/release/xtask conformance --galley target/release/galley $(if $(SUITE),--suite $(SUITE)) $(if $(ONLY),--only $(ONLY))
 
 faults: setup-faults build
 	@cargo build --quiet --release --package xtask

@@ -30,6 +30,9 @@ pub(crate) struct Arguments {
     /// Only these servers: galley, nginx, varnish, httpd, trafficserver
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// A copy of the suite's repository, in place of one that is fetched
+    #[arg(long)]
+    suite: Option<PathBuf>,
     /// Where the suite and the results go
     #[arg(long, default_value = "target/conformance")]
     dir: PathBuf,
@@ -47,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
     let wanted = wanted(&arguments.only)?;
     fs::create_dir_all(&arguments.dir)?;
     let dir = fs::canonicalize(&arguments.dir)?;
-    let suite = Suite::install(&dir)?;
+    let suite = Suite::install(&dir, arguments.suite.as_deref())?;
     let mut runs = Vec::new();
     for server in wanted {
         let title = server.title(&arguments.galley);
