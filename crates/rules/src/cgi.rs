@@ -200,6 +200,8 @@ pub enum BadCgiHead {
     Field,
     /// `Status` is not a final status from 200 to 599, or there are two that differ.
     Status,
+    /// `Content-Length` twice, with different values.
+    Length,
     /// More fields than [`MAX_FIELDS`].
     TooMany,
     /// Something follows the empty line.
@@ -212,6 +214,7 @@ impl fmt::Display for BadCgiHead {
             Self::Line => "malformed line in CGI answer head",
             Self::Field => "malformed field in CGI answer head",
             Self::Status => "invalid status in CGI answer head",
+            Self::Length => "two content lengths in CGI answer head",
             Self::TooMany => "too many fields in CGI answer head",
             Self::Trailing => "bytes after CGI answer head",
         })
@@ -226,7 +229,8 @@ pub const MAX_FIELDS: usize = 512;
 /// Reads the head of an answer, with or without the empty line that ends it; lines end with LF or CRLF.
 ///
 /// `Status` gives the status; without it `Location` means 302, anything else 200 (RFC 3875 section 6.2). Hop-by-hop
-/// fields are dropped: framing is ours.
+/// fields are dropped: framing is ours. LF alone is accepted here, unlike from HTTP upstreams: RFC 3875 section 6.2 has lines end as
+/// those of the server's system do, programs behind fcgiwrap send it, and the records around the head leave one reading only.
 pub fn answer(head: &[u8]) -> Result<(StatusCode, HeaderMap), BadCgiHead> {
     let mut status = None;
     let mut fields = HeaderMap::new();
@@ -259,6 +263,12 @@ pub fn answer(head: &[u8]) -> Result<(StatusCode, HeaderMap), BadCgiHead> {
         fields
             .try_append(name, value)
             .map_err(|_| BadCgiHead::TooMany)?;
+    }
+    let mut lengths = fields.get_all(http::header::CONTENT_LENGTH).iter();
+    if let Some(first) = lengths.next()
+        && lengths.any(|other| other != first)
+    {
+        return Err(BadCgiHead::Length);
     }
     drop_hop_by_hop(&mut fields);
     let status = status.unwrap_or_else(|| {

@@ -9,6 +9,7 @@
 
 pub mod access;
 pub mod cache_control;
+pub mod cache_status;
 pub mod cgi;
 pub mod class;
 pub mod classes;

@@ -212,7 +212,7 @@ impl<'b> Seen<'b> {
 
 /// The members of all Transfer-Encoding lines together, in order (RFC 9112 section 6.1).
 #[derive(Default)]
-struct Codings {
+pub(crate) struct Codings {
     lines: bool,
     chunked: bool,
     unknown: bool,
@@ -220,7 +220,17 @@ struct Codings {
 }
 
 impl Codings {
-    fn add(&mut self, value: &[u8]) {
+    /// Whether there is any line.
+    pub(crate) fn is_there(&self) -> bool {
+        self.lines
+    }
+
+    /// Whether `chunked`, once, is all that they say.
+    pub(crate) fn is_chunked_alone(&self) -> bool {
+        self.chunked && !self.unknown && !self.malformed
+    }
+
+    pub(crate) fn add(&mut self, value: &[u8]) {
         self.lines = true;
         for member in members(value) {
             // Nothing may follow `chunked`, itself least of all. Empty members, which lists may have by RFC 9110
@@ -241,7 +251,7 @@ impl Codings {
 
 /// `1*DIGIT` (RFC 9110 section 8.6): no sign, no white space, no list. Leading zeros are digits. Above `i64::MAX` nothing
 /// that exists is so long, and the number is where others overflow.
-fn content_length(value: &[u8]) -> Option<u64> {
+pub(crate) fn content_length(value: &[u8]) -> Option<u64> {
     if value.is_empty() {
         return None;
     }

@@ -8,7 +8,7 @@
 //! reading allocates nothing.
 //!
 //! The way of a request: [`head::resume`] until it is whole, [`framing::frame`], [`body::BodyReader`],
-//! [`framing::Framing::answer`], [`answer::write_head`]. What came by HTTP/2 takes the same way from [`h2::head`] on.
+//! [`framing::Framing::answer`], [`answer::write_head`]. Towards upstreams it owns what a response must not be: [`response`]. What came by HTTP/2 takes the same way from [`h2::head`] on.
 
 pub mod answer;
 pub mod body;
@@ -17,6 +17,7 @@ pub mod h2;
 pub mod head;
 pub mod hpack;
 pub mod proxy;
+pub mod response;
 pub mod sieve;
 
 mod classes;

@@ -25,6 +25,7 @@ use tokio::time::timeout;
 
 use super::breaker::Breaker;
 use super::stream::{Place, Stream};
+use super::strict::Refusals;
 use super::{Ask, Broken, End, Gauge, Incoming, IncomingBody, Instant, PoolSpec, Retry, Standing};
 use crate::body::BodyReader;
 
@@ -54,6 +55,7 @@ pub(super) struct Connections {
     first_byte_timeout: Duration,
     read_timeout: Duration,
     end: End,
+    refusals: Refusals,
 }
 
 impl Connections {
@@ -65,6 +67,7 @@ impl Connections {
             first_byte_timeout: spec.first_byte_timeout,
             read_timeout: spec.read_timeout,
             end: spec.end,
+            refusals: Refusals::new(&spec.site, gauge),
         }
     }
 
@@ -114,7 +117,7 @@ impl Connections {
             errors: Errors::new(&ask.request.host, &ask.request_id),
         };
         let patience = ask.patience.first_byte.unwrap_or(self.first_byte_timeout);
-        let answered = timeout(patience, reading.head()).await;
+        let answered = timeout(patience, reading.head(&self.refusals)).await;
         match answered {
             Err(_elapsed) => Err(Broken::sent(Failure::Timeout, ask)),
             Ok(Err((failure, received))) if received => Err(never(failure)),
@@ -184,18 +187,22 @@ pub(super) struct Reading {
 
 impl Reading {
     /// Reads up to the end of the CGI head. The flag of an error: whether something of the answer was received.
-    async fn head(mut self) -> Result<(StatusCode, HeaderMap, Self), (Failure, bool)> {
+    async fn head(
+        mut self,
+        refusals: &Refusals,
+    ) -> Result<(StatusCode, HeaderMap, Self), (Failure, bool)> {
+        let refused = |reason: &dyn fmt::Display| {
+            refusals.log(0, reason);
+            (Failure::Malformed, true)
+        };
         loop {
             match self.event().await {
                 Ok(Event::Stdout(piece)) => {
-                    let Split { head, body } = self
-                        .splitter
-                        .push(piece)
-                        .map_err(|_| (Failure::Malformed, true))?;
+                    let Split { head, body } =
+                        self.splitter.push(piece).map_err(|bad| refused(&bad))?;
                     if let Some(head) = head {
                         self.first = body;
-                        let (status, fields) =
-                            cgi::answer(&head).map_err(|_| (Failure::Malformed, true))?;
+                        let (status, fields) = cgi::answer(&head).map_err(|bad| refused(&bad))?;
                         return Ok((status, fields, self));
                     }
                 }
@@ -246,6 +253,12 @@ impl Reading {
                 }
             }
         }
+    }
+
+    /// Reads to the end without giving anything of the body.
+    pub(super) async fn skip(&mut self) -> Result<Option<Bytes>, Failure> {
+        while self.chunk().await?.is_some() {}
+        Ok(None)
     }
 
     /// PHP ends with another status than 0 after a fatal error: what it printed until then is not a whole page.

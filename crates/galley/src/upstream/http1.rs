@@ -4,7 +4,7 @@
 //! the upstream as framing. Connections are kept ([`super::idle`]) only while nobody else waits for a first byte: a kept idle one
 //! occupies a worker of a prefork Apache, and with fewer workers than connections those in the listen queue would wait for one
 //! that never comes free. A request is tried once more when a kept connection turns out closed. Servers are asked in turn;
-//! those that are left alone are passed over.
+//! those that are left alone are passed over. Responses are read as strictly as requests ([`super::strict`]).
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -28,6 +28,7 @@ use tokio::time::timeout;
 use super::breaker::{Attempt, Breaker};
 use super::idle::Idle;
 use super::resolve::Name;
+use super::strict::{self, Refusals, Strict, Watch};
 use super::{Ask, Broken, Gauge, HttpServer, Incoming, IncomingBody, Instant, PoolSpec, Standing};
 use crate::body::BodyReader;
 use crate::tls::Client;
@@ -40,6 +41,7 @@ pub(super) struct Connections {
     connect_timeout: Duration,
     first_byte_timeout: Duration,
     read_timeout: Duration,
+    refusals: Refusals,
 }
 
 struct Server {
@@ -67,15 +69,21 @@ impl Server {
     }
 }
 
+/// A connection, and what is known of the head that is awaited on it.
+struct Link {
+    sender: SendRequest<AskBody>,
+    watch: Arc<Watch>,
+}
+
 struct Shared {
-    idle: Rc<Idle<SendRequest<AskBody>>>,
+    idle: Rc<Idle<Link>>,
     /// Exchanges that have been sent and not yet answered.
     unanswered: Cell<usize>,
 }
 
 /// A connection for one request.
 struct Ready<'c> {
-    connection: SendRequest<AskBody>,
+    connection: Link,
     /// Whose it is, and its place among the servers.
     server: (usize, &'c Server),
     attempt: Attempt<'c>,
@@ -103,6 +111,7 @@ impl Connections {
             connect_timeout: spec.connect_timeout,
             first_byte_timeout: spec.first_byte_timeout,
             read_timeout: spec.read_timeout,
+            refusals: Refusals::new(&spec.site, gauge),
         }
     }
 
@@ -129,7 +138,7 @@ impl Connections {
     async fn exchange(
         &self,
         ask: &Ask,
-        mut connection: SendRequest<AskBody>,
+        mut connection: Link,
         (index, server): (usize, &Server),
     ) -> Result<Incoming, Broken> {
         let request = request(ask).ok_or(Broken {
@@ -138,23 +147,22 @@ impl Connections {
         })?;
         let unanswered = Unanswered::begin(&self.shared);
         let patience = ask.patience.first_byte.unwrap_or(self.first_byte_timeout);
-        let answer = match timeout(patience, connection.send_request(request)).await {
+        connection.watch.begin();
+        let sending = connection.sender.send_request(request);
+        let answer = match timeout(patience, sending).await {
             Err(_elapsed) => return Err(Broken::sent(Failure::Timeout, ask)),
-            Ok(Err(error)) if error.is_parse() => {
-                return Err(Broken::sent(Failure::Malformed, ask));
-            }
-            Ok(Err(error)) if error.is_canceled() => return Err(Broken::unsent(Failure::Closed)),
-            Ok(Err(_)) => return Err(Broken::sent(Failure::Closed, ask)),
+            Ok(Err(error)) => return Err(self.failed(ask, &error, &connection, index)),
             Ok(Ok(answer)) => answer,
         };
         drop(unanswered);
         if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
             return self.switched(ask, answer, server).await;
         }
-        let (parts, body) = answer.into_parts();
-        if parts.status.is_informational() {
+        if let Err(bad) = strict::check(&answer) {
+            self.refusals.log(index, &bad);
             return Err(Broken::sent(Failure::Malformed, ask));
         }
+        let (parts, body) = answer.into_parts();
         let reading = Reading {
             body,
             connection: Some((index, connection)),
@@ -163,12 +171,31 @@ impl Connections {
             shared: Rc::clone(&self.shared),
         };
         let is_head = ask.request.method == "HEAD";
-        Ok(Incoming::new(
-            parts.status,
-            parts.headers,
-            IncomingBody::Http(reading),
-            is_head,
-        ))
+        let body = IncomingBody::Http(reading);
+        let mut incoming = Incoming::new(parts.status, parts.headers, body, is_head);
+        if parts.status == StatusCode::RESET_CONTENT
+            && let Err((failure, bad)) = strict::without_content(&mut incoming).await
+        {
+            self.refusals.log(index, &bad);
+            return Err(Broken::sent(failure, ask));
+        }
+        Ok(incoming)
+    }
+
+    /// What an attempt that hyper gave up says.
+    fn failed(&self, ask: &Ask, error: &hyper::Error, connection: &Link, server: usize) -> Broken {
+        if let Some(bad) = connection.watch.refused() {
+            self.refusals.log(server, &bad);
+            return Broken::sent(Failure::Malformed, ask);
+        }
+        if error.is_parse() {
+            self.refusals.log(server, error);
+            return Broken::sent(Failure::Malformed, ask);
+        }
+        if error.is_canceled() {
+            return Broken::unsent(Failure::Closed);
+        }
+        Broken::sent(Failure::Closed, ask)
     }
 
     /// A connection that the upstream takes for something else than HTTP from here on.
@@ -209,7 +236,7 @@ impl Connections {
             };
             // `ready` waits for the connection's task to have settled after the last exchange; a closed one fails.
             if server.breaker.is_closed()
-                && connection.ready().await.is_ok()
+                && connection.sender.ready().await.is_ok()
                 && let Some(attempt) = server.breaker.pass(Instant::now())
             {
                 return Ok(Ready {
@@ -246,7 +273,7 @@ impl Connections {
 }
 
 /// A new connection, over TLS where the server speaks it; the caller sees to the time.
-async fn connect(server: &Server, patience: Duration) -> Result<SendRequest<AskBody>, Failure> {
+async fn connect(server: &Server, patience: Duration) -> Result<Link, Failure> {
     let stream = server.name.connect(patience).await;
     let stream = stream.map_err(|_| Failure::Connect)?;
     // Heads and bodies leave in whole writes; waiting to fill segments only delays PHP.
@@ -263,10 +290,12 @@ async fn connect(server: &Server, patience: Duration) -> Result<SendRequest<AskB
     }
 }
 
-async fn speak<S>(stream: S) -> Result<SendRequest<AskBody>, Failure>
+async fn speak<S>(stream: S) -> Result<Link, Failure>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let watch = Arc::default();
+    let stream = Strict::new(stream, &watch);
     let (sender, connection) = handshake(TokioIo::new(stream))
         .await
         .map_err(|_| Failure::Connect)?;
@@ -274,12 +303,12 @@ where
     tokio::task::spawn_local(async move {
         let _ = connection.with_upgrades().await;
     });
-    Ok(sender)
+    Ok(Link { sender, watch })
 }
 
 impl Shared {
-    fn give_back(&self, server: usize, connection: SendRequest<AskBody>, all: &Arc<AtomicUsize>) {
-        if self.unanswered.get() == 0 && !connection.is_closed() {
+    fn give_back(&self, server: usize, connection: Link, all: &Arc<AtomicUsize>) {
+        if self.unanswered.get() == 0 && !connection.sender.is_closed() {
             self.idle.keep(server, connection, all);
         }
     }
@@ -289,7 +318,7 @@ impl Shared {
 pub(super) struct Reading {
     body: HyperBody,
     /// With its server's place among the servers.
-    connection: Option<(usize, SendRequest<AskBody>)>,
+    connection: Option<(usize, Link)>,
     /// Connections to that server that anybody keeps.
     all_idle: Arc<AtomicUsize>,
     /// The longest silence inside it.

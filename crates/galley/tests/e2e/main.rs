@@ -61,5 +61,6 @@ mod tls_upstream;
 mod turns;
 mod upgrade;
 mod uploads;
+mod upstream_strict;
 mod waiting;
 mod wordpress;

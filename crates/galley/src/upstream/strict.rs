@@ -1,0 +1,188 @@
+//! A connection to an HTTP upstream whose response heads are looked at as bytes, and the log of what is refused.
+//!
+//! hyper reads responses more loosely than Galley reads requests: it takes a bare line feed for the end of a line, and a body
+//! behind `gzip, chunked` for plain. So [`Strict`] stands below it and looks at each head as it arrives
+//! ([`galley_wire::response::HeadCheck`]); what hyper has parsed is checked by [`check`]. A [`Watch`] says when a head begins, which
+//! a stream of bytes does not: with the request that it answers.
+
+use std::cell::RefCell;
+use std::fmt::Display;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use galley_store::fill::Failure;
+use galley_wire::response::{self, BadResponse, HeadCheck};
+use http::Response;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+use super::{Gauge, Incoming};
+
+/// What both sides of a connection know about the head that is awaited.
+#[derive(Debug, Default)]
+pub(super) struct Watch(Mutex<Awaited>);
+
+#[derive(Debug, Default)]
+struct Awaited {
+    /// `None`: no head is awaited.
+    head: Option<HeadCheck>,
+    refused: Option<BadResponse>,
+}
+
+impl Watch {
+    /// The next byte that arrives is the first one of a head.
+    pub(super) fn begin(&self) {
+        *self.lock() = Awaited {
+            head: Some(HeadCheck::new()),
+            refused: None,
+        };
+    }
+
+    /// Why the head was refused, if it was.
+    pub(super) fn refused(&self) -> Option<BadResponse> {
+        self.lock().refused
+    }
+
+    fn push(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut awaited = self.lock();
+        let Some(head) = &mut awaited.head else {
+            return Ok(());
+        };
+        let checked = head.push(bytes);
+        if checked.is_err() || head.is_over() {
+            awaited.head = None;
+        }
+        awaited.refused = checked.err();
+        checked.map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Awaited> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A stream whose heads are looked at on their way to hyper.
+pub(super) struct Strict<S> {
+    stream: S,
+    watch: Arc<Watch>,
+}
+
+impl<S> Strict<S> {
+    pub(super) fn new(stream: S, watch: &Arc<Watch>) -> Self {
+        let watch = Arc::clone(watch);
+        Self { stream, watch }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        let checked = self
+            .watch
+            .push(buf.filled().get(before..).unwrap_or_default());
+        if checked.is_err() {
+            buf.set_filled(before);
+        }
+        Poll::Ready(checked)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Strict<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// Checks status and framing of a response that hyper has parsed.
+pub(super) fn check<B>(response: &Response<B>) -> Result<(), BadResponse> {
+    let fields = response.headers().iter();
+    let fields = fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
+    response::check(response.status().as_u16(), fields)
+}
+
+/// Waits for the end of a response that may have no content, and refuses one that has.
+pub(super) async fn without_content(incoming: &mut Incoming) -> Result<(), (Failure, BadResponse)> {
+    loop {
+        match incoming.chunk().await {
+            Ok(None) => return Ok(()),
+            Ok(Some(piece)) if piece.is_empty() => {}
+            Ok(Some(_)) => return Err((Failure::Malformed, BadResponse::Content)),
+            Err(failure) => return Err((failure, BadResponse::Content)),
+        }
+    }
+}
+
+/// Logs responses that are refused: at once where the reason is a new one, else once a minute, since an upstream that sends one
+/// such response sends many.
+pub(super) struct Refusals {
+    site: String,
+    gauge: Arc<Gauge>,
+    last: RefCell<Option<(Instant, String)>>,
+}
+
+impl Refusals {
+    pub(super) fn new(site: &str, gauge: &Arc<Gauge>) -> Self {
+        Self {
+            site: site.to_owned(),
+            gauge: Arc::clone(gauge),
+            last: RefCell::default(),
+        }
+    }
+
+    /// `server`: its place among those of the upstream.
+    pub(super) fn log(&self, server: usize, reason: &dyn Display) {
+        let reason = reason.to_string();
+        let now = Instant::now();
+        let mut last = self.last.borrow_mut();
+        if let Some((at, logged)) = &*last
+            && *logged == reason
+            && now - *at < LOG_EVERY
+        {
+            return;
+        }
+        let site = &self.site;
+        let server = self.gauge.servers().get(server);
+        let upstream = server.map_or("", |server| server.address.as_str());
+        tracing::warn!(
+            site,
+            upstream,
+            "a response of the upstream was refused: {reason}"
+        );
+        *last = Some((now, reason));
+    }
+}
+
+/// Between two lines with the same reason.
+const LOG_EVERY: Duration = Duration::from_secs(60);

@@ -1,0 +1,430 @@
+//! Responses of upstreams are read as strictly as requests of clients: what two readers could take for different responses is
+//! refused with 502, logged with its reason, and never stored. What Apache and PHP really send is accepted.
+
+use galley_testkit::client::Request;
+use galley_testkit::origin::{Origin, Responder};
+use galley_testkit::wait_for;
+
+use crate::support::{Is, PATIENCE, Plan, Stage};
+
+const HTML: &str = "Content-Type: text/html\r\nCache-Control: max-age=600\r\n";
+
+/// Name, what follows `HTTP/1.1 `, and a word of the reason that is logged; `None`: accepted, with this body.
+struct Row {
+    name: &'static str,
+    bytes: String,
+    reason: Result<&'static str, &'static str>,
+}
+
+fn row(
+    name: &'static str,
+    bytes: impl Into<String>,
+    reason: Result<&'static str, &'static str>,
+) -> Row {
+    let bytes = bytes.into();
+    Row {
+        name,
+        bytes,
+        reason,
+    }
+}
+
+fn whole(fields: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\n{HTML}{fields}\r\n")
+}
+
+fn http_rows() -> Vec<Row> {
+    let five = "5\r\nhello\r\n0\r\n\r\n";
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    let lengths = |fields: &str| format!("{}hello", whole(fields));
+    let coded = |fields: &str| format!("{}{five}", whole(fields));
+    vec![
+        row(
+            "coding",
+            coded("Transfer-Encoding: gzip, chunked\r\n"),
+            Err("transfer coding"),
+        ),
+        row(
+            "identity",
+            coded("Transfer-Encoding: identity\r\n"),
+            Err("transfer coding"),
+        ),
+        row(
+            "chunked-twice",
+            coded(&format!("{chunked}{chunked}")),
+            Err("transfer coding"),
+        ),
+        row(
+            "both",
+            coded(&format!("{chunked}Content-Length: 5\r\n")),
+            Err("content length"),
+        ),
+        row(
+            "two-lengths",
+            lengths("Content-Length: 5\r\nContent-Length: 5\r\n"),
+            Err("content length"),
+        ),
+        row(
+            "list",
+            lengths("Content-Length: 5, 5\r\n"),
+            Err("content length"),
+        ),
+        row(
+            "sign",
+            lengths("Content-Length: +5\r\n"),
+            Err("content length"),
+        ),
+        row(
+            "old-chunked",
+            coded(chunked).replace("HTTP/1.1", "HTTP/1.0"),
+            Err(""),
+        ),
+        row(
+            "status-line-lf",
+            lengths("Content-Length: 5\r\n").replacen("OK\r\n", "OK\n", 1),
+            Err("line feed"),
+        ),
+        row(
+            "field-lf",
+            lengths("X: y\nContent-Length: 5\r\n"),
+            Err("line feed"),
+        ),
+        row(
+            "end-lf",
+            format!("HTTP/1.1 200 OK\r\n{HTML}Content-Length: 5\r\n\nhello"),
+            Err("line feed"),
+        ),
+        row(
+            "cr",
+            lengths("X: a\rb\r\nContent-Length: 5\r\n"),
+            Err("carriage return"),
+        ),
+        row(
+            "fold",
+            lengths("X: a\r\n b\r\nContent-Length: 5\r\n"),
+            Err("folded"),
+        ),
+        row(
+            "empty-line",
+            format!("\r\n{}", lengths("Content-Length: 5\r\n")),
+            Err("status line"),
+        ),
+        row("nul", lengths("X: a\0b\r\nContent-Length: 5\r\n"), Err("")),
+        row("space", lengths("X : a\r\nContent-Length: 5\r\n"), Err("")),
+        row(
+            "interim-lf",
+            format!(
+                "HTTP/1.1 103 Early Hints\nLink: </a>\n\n{}",
+                lengths("Content-Length: 5\r\n")
+            ),
+            Err("line feed"),
+        ),
+        row(
+            "large",
+            lengths(&format!(
+                "X: {}\r\nContent-Length: 5\r\n",
+                "x".repeat(70_000)
+            )),
+            Err("too large"),
+        ),
+        row(
+            "status-600",
+            format!("HTTP/1.1 600 What\r\n{HTML}Content-Length: 5\r\n\r\nhello"),
+            Err("status"),
+        ),
+        row(
+            "status-999",
+            format!("HTTP/1.1 999 What\r\n{HTML}Content-Length: 5\r\n\r\nhello"),
+            Err("status"),
+        ),
+        row(
+            "reset-length",
+            format!("HTTP/1.1 205 Reset\r\n{HTML}Content-Length: 5\r\n\r\nhello"),
+            Err("no content"),
+        ),
+        row(
+            "reset-chunked",
+            format!("HTTP/1.1 205 Reset\r\n{HTML}{chunked}\r\n{five}"),
+            Err("no content"),
+        ),
+        row(
+            "none-length",
+            format!("HTTP/1.1 204 None\r\n{HTML}Content-Length: 5\r\n\r\nhello"),
+            Err("no content"),
+        ),
+        row(
+            "none-chunked",
+            format!("HTTP/1.1 204 None\r\n{HTML}{chunked}\r\n{five}"),
+            Err("no content"),
+        ),
+        row(
+            "chunk-lf",
+            format!("{}5\nhello\n0\n\n", whole(chunked)),
+            Err(""),
+        ),
+        row(
+            "chunk-size",
+            format!("{}0x5\r\nhello\r\n0\r\n\r\n", whole(chunked)),
+            Err(""),
+        ),
+        row("fine", lengths("Content-Length: 5\r\n"), Ok("hello")),
+        row(
+            "fine-chunked",
+            coded("Transfer-Encoding: Chunked\r\n"),
+            Ok("hello"),
+        ),
+        row(
+            "fine-extension",
+            format!("{}5;a=b\r\nhello\r\n0\r\nX: y\r\n\r\n", whole(chunked)),
+            Ok("hello"),
+        ),
+        row(
+            "fine-none",
+            "HTTP/1.1 204 None\r\nContent-Length: 0\r\n\r\n",
+            Ok(""),
+        ),
+        row(
+            "fine-reset",
+            "HTTP/1.1 205 Reset\r\nContent-Length: 0\r\n\r\n",
+            Ok(""),
+        ),
+        row(
+            "fine-reset-chunked",
+            format!("HTTP/1.1 205 Reset\r\n{chunked}\r\n0\r\n\r\n"),
+            Ok(""),
+        ),
+        row(
+            "fine-interim",
+            format!(
+                "HTTP/1.1 100 Continue\r\n\r\n{}",
+                lengths("Content-Length: 5\r\n")
+            ),
+            Ok("hello"),
+        ),
+        row(
+            "fine-large",
+            lengths(&format!(
+                "X: {}\r\nContent-Length: 5\r\n",
+                "x".repeat(30_000)
+            )),
+            Ok("hello"),
+        ),
+    ]
+}
+
+/// Asks for a page twice: a refused one is a 502 each time, with its reason in the log.
+fn check(stage: &Stage, row: &Row) {
+    let path = format!("/{}", row.name);
+    for _ in 0..2 {
+        let answer = stage.get(&path);
+        match row.reason {
+            Ok(body) => assert_eq!(answer.text(), body, "{}: {}", row.name, answer.beginning()),
+            Err(_) => {
+                assert_eq!(answer.status, 502, "{}: {}", row.name, answer.beginning());
+                assert!(!answer.text().contains("hello"), "{}", row.name);
+            }
+        }
+    }
+    if let Err(reason) = row.reason.map(drop).map_err(|reason| reason)
+        && !reason.is_empty()
+    {
+        wait_for("the reason in the log", PATIENCE, || {
+            let log = stage.galley.log();
+            let mut lines = log.lines().filter(|line| line.contains("was refused"));
+            lines.any(|line| line.contains(reason))
+        });
+    }
+    assert_eq!(
+        stage.get("/fine").expect_status(200).text(),
+        "hello",
+        "after {}",
+        row.name
+    );
+}
+
+#[test]
+fn http_responses_that_can_be_read_in_two_ways_are_refused() {
+    let origin = Origin::start(|seen, wire| {
+        let rows = http_rows();
+        let row = rows
+            .iter()
+            .find(|row| seen.path() == format!("/{}", row.name));
+        wire.write(row.unwrap().bytes.as_bytes());
+        if row.unwrap().name.starts_with("fine") {
+            return;
+        }
+        wire.close();
+    })
+    .unwrap();
+    let stage = Plan::behind(&format!("upstream = [\"{}\"]", origin.url())).start();
+    for row in http_rows() {
+        check(&stage, &row);
+    }
+}
+
+#[test]
+fn a_response_that_is_refused_gives_way_to_the_stale_one() {
+    let origin = Origin::start(|seen, wire| {
+        let body = "<html><body>a whole page</body></html>";
+        let coding = if seen.number == 0 { "" } else { "gzip, " };
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nCache-Control: max-age=600, stale-if-error=600\r\n";
+        wire.write(
+            format!("{head}Transfer-Encoding: {coding}chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n", body.len())
+                .as_bytes(),
+        );
+    })
+    .unwrap();
+    let stage = Plan::behind(&format!("upstream = [\"{}\"]", origin.url())).start();
+    wait_for("the page in memory", PATIENCE, || {
+        stage.get("/page").is_hit()
+    });
+    stage.purge(&["--soft", "--url", "/page"]);
+    wait_for("a refresh that is refused", PATIENCE, || {
+        stage.get("/page").is(200);
+        stage.galley.log().contains("was refused")
+    });
+    assert!(
+        stage
+            .get("/page")
+            .expect_status(200)
+            .text()
+            .contains("whole page")
+    );
+}
+
+#[test]
+fn fastcgi_responses_without_content_have_none() {
+    let responder = Responder::start(|asked, app| {
+        let uri = asked.param("REQUEST_URI").to_owned();
+        let (head, body) = match uri.as_str() {
+            "/none" => ("Status: 204 No Content\r\nContent-Length: 4", "null"),
+            "/not-modified" => ("Status: 304 Not Modified\r\nETag: \"a\"", "null"),
+            "/reset" => ("Status: 205 Reset Content", "null"),
+            "/600" => ("Status: 600 What\r\nContent-Type: text/html", "hello"),
+            "/999" => ("Status: 999\r\nContent-Type: text/html", "hello"),
+            "/interim" => (
+                "Status: 103 Early Hints\r\nContent-Type: text/html",
+                "hello",
+            ),
+            "/lengths" => (
+                "Content-Type: text/html\r\nContent-Length: 5\r\nContent-Length: 6",
+                "hello",
+            ),
+            "/list" => ("Content-Type: text/html\r\nContent-Length: 5, 5", "hello"),
+            "/fold" => ("Content-Type: text/html\r\nX: a\r\n b", "hello"),
+            "/cr" => ("Content-Type: text/html\r\nX: a\rb", "hello"),
+            "/nul" => ("Content-Type: text/html\r\nX: a\0b", "hello"),
+            // RFC 3875 section 6.2 has lines end with what the server's system ends them with.
+            "/lf" => ("Content-Type: text/html\nX: y", "hello"),
+            // The records say where the response ends: nothing of its framing depends on these fields.
+            "/coded" => (
+                "Content-Type: text/html\r\nTransfer-Encoding: gzip, chunked",
+                "hello",
+            ),
+            _ => ("Content-Type: text/html", "fine"),
+        };
+        app.answer(head, body.as_bytes());
+    })
+    .unwrap();
+    let stage = Plan::behind(&format!("php = \"{}\"", responder.address()))
+        .file("index.php", "")
+        .start();
+    for (path, status) in [("/none", 204), ("/not-modified", 304), ("/reset", 205)] {
+        let mut connection = stage.connect();
+        for _ in 0..3 {
+            let answer = connection
+                .exchange(&crate::support::hosted(Request::get(path)))
+                .unwrap();
+            assert_eq!(
+                (answer.status, answer.text().as_str()),
+                (status, ""),
+                "{path}"
+            );
+            let after = connection
+                .exchange(&crate::support::hosted(Request::get("/fine")))
+                .unwrap();
+            assert_eq!(
+                (after.status, after.text().as_str()),
+                (200, "fine"),
+                "after {path}"
+            );
+        }
+    }
+    for path in [
+        "/600", "/999", "/interim", "/lengths", "/fold", "/cr", "/nul",
+    ] {
+        stage.get(path).is(502);
+        stage.get(path).is(502);
+    }
+    assert!(
+        stage.galley.log().contains("was refused"),
+        "{}",
+        stage.galley.log()
+    );
+    for path in ["/lf", "/coded", "/list"] {
+        let answer = stage.get(path).expect_status(200);
+        assert_eq!(answer.text(), "hello", "{path}");
+        assert!(
+            !answer.has("transfer-encoding")
+                || !answer.field("transfer-encoding").unwrap().contains("gzip")
+        );
+    }
+}
+
+#[test]
+fn an_upstream_does_not_speak_for_this_cache() {
+    let origin = Origin::start(|seen, wire| {
+        let status = match seen.path() {
+            "/own" => "galley; hit; ttl=100",
+            "/text" => "\"galley\"; hit",
+            "/among" => "origin; hit, GALLEY;hit, galley; hit, \"a, galley\"; fwd=miss",
+            _ => "galley; detail=\"",
+        };
+        let control = match seen.field("cookie") {
+            Some(_) => "no-store",
+            None => "max-age=600",
+        };
+        wire.answer(
+            200,
+            &[
+                ("Content-Type", "text/html"),
+                ("Cache-Control", control),
+                ("Cache-Status", status),
+            ],
+            b"<html><body>a whole page</body></html>",
+        );
+    })
+    .unwrap();
+    for preset in ["wordpress", "none"] {
+        let stage = Plan::behind(&format!("upstream = [\"{}\"]", origin.url()))
+            .site(&format!("preset = \"{preset}\""))
+            .start();
+        for path in ["/own", "/text", "/broken", "/among"] {
+            for cookie in [None, None, Some("wordpress_logged_in_x=1")] {
+                let mut request = Request::get(path);
+                if let Some(cookie) = cookie {
+                    request = request.cookie(cookie);
+                }
+                let answer = stage.ask(request).expect_status(200);
+                let lines: Vec<String> = answer
+                    .fields
+                    .iter()
+                    .filter(|(name, _)| name.eq_ignore_ascii_case("cache-status"))
+                    .map(|(_, value)| String::from_utf8_lossy(value).into_owned())
+                    .collect();
+                let all = lines.join(", ");
+                assert_eq!(all.matches("galley;").count(), 1, "{path}: {all}");
+                assert_eq!(
+                    all.contains("origin; hit"),
+                    path == "/among",
+                    "{path}: {all}"
+                );
+                assert!(!all.contains("GALLEY") || path == "/among", "{all}");
+                assert!(
+                    !all.contains("ttl=100") && !all.contains("\"galley\""),
+                    "{path}: {all}"
+                );
+            }
+        }
+    }
+}
