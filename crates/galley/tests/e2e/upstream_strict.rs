@@ -5,7 +5,8 @@ use galley_testkit::client::Request;
 use galley_testkit::origin::{Origin, Responder};
 use galley_testkit::wait_for;
 
-use crate::support::{Is, PATIENCE, Plan, Stage};
+use crate::http_upstream::apache;
+use crate::support::{Is, PATIENCE, Plan, Stage, hosted};
 
 const HTML: &str = "Content-Type: text/html\r\nCache-Control: max-age=600\r\n";
 
@@ -332,17 +333,13 @@ fn fastcgi_responses_without_content_have_none() {
     for (path, status) in [("/none", 204), ("/not-modified", 304), ("/reset", 205)] {
         let mut connection = stage.connect();
         for _ in 0..3 {
-            let answer = connection
-                .exchange(&crate::support::hosted(Request::get(path)))
-                .unwrap();
+            let answer = connection.exchange(&hosted(Request::get(path))).unwrap();
             assert_eq!(
                 (answer.status, answer.text().as_str()),
                 (status, ""),
                 "{path}"
             );
-            let after = connection
-                .exchange(&crate::support::hosted(Request::get("/fine")))
-                .unwrap();
+            let after = connection.exchange(&hosted(Request::get("/fine"))).unwrap();
             assert_eq!(
                 (after.status, after.text().as_str()),
                 (200, "fine"),
@@ -427,4 +424,54 @@ fn an_upstream_does_not_speak_for_this_cache() {
             }
         }
     }
+}
+
+#[test]
+fn what_apache_and_php_really_send_is_accepted() {
+    const SCRIPT: &str = r#"<?php
+        switch ($_GET['case'] ?? '') {
+            case 'none': http_response_code(204); echo 'null'; break;
+            case 'not-modified': http_response_code(304); header('ETag: "a"'); echo 'null'; break;
+            case 'reset': http_response_code(205); break;
+            case 'length': header('Content-Length: 5'); echo 'hello'; break;
+            case 'pieces': echo 'hel'; flush(); echo 'lo'; break;
+            case 'reason': header('HTTP/1.1 418 Short and stout'); echo 'hello'; break;
+            default: echo 'fine';
+        }"#;
+    let behind_apache = apache();
+    let with_fpm = Plan::php().file("real.php", SCRIPT).start();
+    behind_apache
+        .stage
+        .scratch
+        .write("web/real.php", SCRIPT)
+        .unwrap();
+    for stage in [&behind_apache.stage, &with_fpm] {
+        for (case, status, body) in [
+            ("none", 204, ""),
+            ("not-modified", 304, ""),
+            ("reset", 205, ""),
+            ("length", 200, "hello"),
+            ("pieces", 200, "hello"),
+            ("reason", 418, "hello"),
+        ] {
+            for method in ["GET", "HEAD"] {
+                let mut connection = stage.connect();
+                let request = Request::new(method, &format!("/real.php?case={case}"));
+                let answer = connection.exchange(&hosted(request)).unwrap();
+                let wanted = if method == "HEAD" { "" } else { body };
+                assert_eq!(
+                    (answer.status, answer.text().as_str()),
+                    (status, wanted),
+                    "{method} {case}"
+                );
+                let after = connection
+                    .exchange(&hosted(Request::get("/real.php")))
+                    .unwrap();
+                assert_eq!(after.text(), "fine", "after {method} {case}");
+            }
+        }
+        let log = stage.galley.log();
+        assert!(!log.contains("was refused"), "{log}");
+    }
+    drop(behind_apache);
 }
