@@ -63,7 +63,7 @@ impl Shared {
         })
     }
 
-    fn get(&self, at: SocketAddr, target: &str) -> Response {
+    fn get(at: SocketAddr, target: &str) -> Response {
         let host = format!("a.test:{}", at.port());
         Request::get(target).host(&host).send(at).unwrap()
     }
@@ -76,7 +76,7 @@ impl Shared {
     /// Asks for a page until it is a hit.
     fn store(&self, at: SocketAddr, target: &str) {
         wait_for("the page in memory", PATIENCE, || {
-            word(&self.get(at, target)) == "hit"
+            word(&Self::get(at, target)) == "hit"
         });
     }
 
@@ -167,7 +167,7 @@ fn a_purge_by_url_reaches_every_site_of_its_host() {
             let url = format!("http://a.test:{}/page/", at.port());
             let output = shared.run(&[&["purge", "--url", &url], more].concat());
             assert!(output.status.success(), "{output:?}");
-            assert_eq!(word(&shared.get(at, "/page/")), "miss", "{url} {more:?}");
+            assert_eq!(word(&Shared::get(at, "/page/")), "miss", "{url} {more:?}");
             shared.store(at, "/page/");
         }
     }

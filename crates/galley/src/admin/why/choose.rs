@@ -41,7 +41,7 @@ pub(super) fn choose<'s>(
 ) -> Result<Choice<'s>, Reply> {
     let host = canonical_host(host.as_bytes()).unwrap_or_default();
     let port = port(wanted);
-    let has_port = |listener: &Listener| port.is_some() && listener.port == port;
+    let has_port = |listener: &Listener| listener.port == Some(port);
     let all = candidates(state, &host);
     let is_port_known = state.listeners.iter().any(has_port);
     let mut found = all.clone();
@@ -110,13 +110,13 @@ fn is_named((listener, site): &Candidate<'_>, text: &str) -> bool {
 }
 
 /// The port that a browser connects to.
-fn port(wanted: &Wanted) -> Option<u16> {
+fn port(wanted: &Wanted) -> u16 {
     let (scheme, authority) = head::origin(&wanted.url);
     let default = match scheme {
         "https" => 443,
         _ => 80,
     };
-    Some(route::port(authority.as_bytes()).unwrap_or(default))
+    route::port(authority.as_bytes()).unwrap_or(default)
 }
 
 fn elsewhere(all: &[Candidate<'_>]) -> String {
