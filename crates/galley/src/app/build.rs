@@ -15,6 +15,7 @@ use galley_files::{Options, Root};
 use galley_rules::headers::HeadChanges;
 use galley_rules::route::HostPattern;
 use galley_rules::site::Preset;
+use galley_store::budget::Budget;
 use galley_store::memory::Memory;
 
 use super::StartError;
@@ -79,6 +80,7 @@ pub(super) fn build(
             config.server.limit_exempt.clone(),
         ),
         upstream_warnings: UpstreamWarnings::new(UPSTREAM_WARNINGS_PER_S),
+        http2_memory: Budget::new((config.cache.memory / SHARE_OF_STREAMS).max(LEAST_FOR_STREAMS)),
         http2_floods: Seldom::new(FLOOD_WARNING_EVERY_S),
         durable: durable.clone(),
         spools: Arc::clone(&spools),
@@ -475,6 +477,10 @@ fn open_log(target: &LogTarget, config: &Config) -> Result<AccessLog, StartError
 /// What part of the memory small files may have. A page costs a hundred times what a file costs to get again, so that
 /// files must not push pages out, and are worth less room.
 const SHARE_OF_FILES: u64 = 8;
+
+/// The part of the memory for pages that streams of HTTP/2 may hold beside it, and how much it is at least.
+const SHARE_OF_STREAMS: u64 = 8;
+const LEAST_FOR_STREAMS: u64 = 16 * 1024 * 1024;
 
 /// Pages are compressed once, so few threads suffice.
 const CORES_PER_COMPRESSOR: usize = 4;

@@ -30,6 +30,11 @@ impl Speed {
             bytes: (per_s.saturating_mul(ms) / 1_000).max(1),
         }
     }
+
+    /// Whether so many bytes are enough for a window.
+    pub(super) fn is_enough(self, bytes: u64) -> bool {
+        bytes >= self.bytes
+    }
 }
 
 /// A body on its way to us.
@@ -58,7 +63,7 @@ impl Coming {
         if !timer.is_past(self.until) {
             return Ok(());
         }
-        if self.came < self.speed.bytes {
+        if !self.speed.is_enough(self.came) {
             return Err(Late);
         }
         *self = Self::begin(self.speed, timer);
@@ -86,7 +91,7 @@ impl Leaving {
         let unsent = sys::unsent(socket);
         let arrived = self.unsent.saturating_sub(unsent);
         self.unsent = unsent;
-        if arrived < self.speed.bytes {
+        if !self.speed.is_enough(arrived) {
             return Err(Late);
         }
         Ok(())

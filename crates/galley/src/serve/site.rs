@@ -10,6 +10,7 @@ use galley_rules::key;
 use galley_rules::proxied::Proxies;
 use galley_rules::route::{HostPattern, HostTable};
 use galley_rules::site::Rule;
+use galley_store::budget::Budget;
 use galley_store::entry::Entry;
 use galley_store::fill::Failure;
 use galley_store::memory::Memory;
@@ -313,6 +314,8 @@ pub struct Services {
     pub clients: Clients,
     /// Warnings about upstreams, which any visitor's request can cause.
     pub upstream_warnings: UpstreamWarnings,
+    /// What the streams of all HTTP/2 connections may hold together.
+    pub http2_memory: Budget,
     /// Warnings about clients that flood their HTTP/2 connections.
     pub http2_floods: Seldom,
 }

@@ -59,6 +59,7 @@ mod tls_alike;
 mod tls_support;
 mod tls_upstream;
 mod turns;
+mod unread;
 mod upgrade;
 mod uploads;
 mod upstream_strict;

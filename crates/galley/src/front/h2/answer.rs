@@ -1,7 +1,7 @@
 //! Answers onto a stream: the head as fields, the body in pieces as the client opens its windows.
 //!
 //! Of a body no more is taken from its source than the client has room for, so that one that opens none holds nothing but its
-//! stream, and that for `write_timeout` at most. Trailers are dropped, as on HTTP/1. A body that breaks off resets its
+//! stream, and that for little more than twice `write_timeout`. Trailers are dropped, as on HTTP/1. A body that breaks off resets its
 //! stream, so that it never looks complete.
 
 use std::future::poll_fn;
@@ -18,17 +18,20 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 
 use super::limits::SEND_BUFFER;
+use super::quota::Held;
 use super::request::USUAL_URGENCY;
 use crate::front::io::{Gone, HttpDate};
 use crate::front::record::End;
 use crate::front::span;
-use crate::front::timer::Timer;
+use crate::front::timer::{Late, Timer};
 use crate::front::write::{Ahead, read_verified};
 use crate::serve::{Answer, Body, Fields};
 
 /// How a stream's answer leaves.
 pub(super) struct Manner {
     pub(super) timer: Timer,
+    /// What pays for the stream.
+    pub(super) held: Held,
     pub(super) write_timeout: Duration,
     /// From [`super::request::urgency`].
     pub(super) urgency: u8,
@@ -205,15 +208,22 @@ impl Sending {
             SEND_BUFFER
         };
         out.reserve_capacity(most.min(share));
+        // The connection is judged first: where it takes nothing at all, it ends with all its streams.
+        let limit = 2 * manner.write_timeout + AFTER_CONNECTION;
         loop {
             let room = out.capacity();
             if room > 0 {
                 return Ok(room.min(most));
             }
+            let _waits = manner.held.wait();
             let waiting = poll_fn(|cx| out.poll_capacity(cx));
-            match manner.timer.within(manner.write_timeout, waiting).await {
+            match manner.timer.within(limit, waiting).await {
                 Ok(Some(Ok(_))) => {}
-                Ok(Some(Err(_)) | None) | Err(_) => return Err(Reason::CANCEL),
+                Ok(Some(Err(_)) | None) => return Err(Reason::CANCEL),
+                Err(Late) => {
+                    manner.held.starve();
+                    return Err(Reason::CANCEL);
+                }
             }
         }
     }
@@ -286,3 +296,7 @@ impl Sending {
 fn broken(_: Gone) -> Reason {
     Reason::INTERNAL_ERROR
 }
+
+/// How much longer than two of the connection's windows a stream waits, so that one of them lies within: some looks at the
+/// timers.
+const AFTER_CONNECTION: Duration = Duration::from_secs(1);

@@ -48,7 +48,9 @@ pub(super) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
         End::Done | End::Gone => None,
     };
     core.counters.http2(&tally, ours);
-    if matches!(end, End::Gone | End::Ours(Ended::Slow, _)) {
+    // Who takes nothing does not take a farewell either.
+    let is_stuck = ours == Some(Ended::Slow) && !wire.borrow().is_empty();
+    if matches!(end, End::Gone) || is_stuck {
         return;
     }
     let mut drained = 0;

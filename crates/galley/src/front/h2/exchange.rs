@@ -4,7 +4,7 @@
 //! every stream that it is gone.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,6 +21,7 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
 use super::answer::{self, Manner};
+use super::quota::{Held, REQUEST_BYTES};
 use super::request;
 use crate::body::spools::NoRoom;
 use crate::body::{RequestBody, Spool};
@@ -43,11 +44,17 @@ pub(super) struct Asked {
 }
 
 /// Answers a request and writes its record.
-pub(super) async fn run(core: Rc<Core>, sites: Arc<Sites>, ends: Ends, asked: Asked) {
+pub(super) async fn run(
+    core: Rc<Core>,
+    sites: Arc<Sites>,
+    ends: Ends,
+    asked: Asked,
+    mut held: Held,
+) {
     let Asked {
         parts,
         mut body,
-        respond,
+        mut respond,
         began,
     } = asked;
     let open = Open {
@@ -61,28 +68,58 @@ pub(super) async fn run(core: Rc<Core>, sites: Arc<Sites>, ends: Ends, asked: As
         log: 0,
         site: None,
     };
+    let timer = core.timers.register();
     let stream = Stream {
         core: &core,
         sites: &sites,
         ends,
-        timer: core.timers.register(),
-        respond,
+        timer: &timer,
+        respond: &mut respond,
     };
-    stream.run(&parts, &mut body, open).await;
+    // Boxed, so that an answer that waits for its client does not hold the room that a request needs.
+    let answered = boxed(stream.run(&parts, &mut body, open)).await;
+    if let Some((mut answer, open)) = answered {
+        held.keep_answer();
+        // Also a refusal: RFC 9110 §9.3.2.
+        if parts.method == http::Method::HEAD {
+            answer.body = answer.body.unsent();
+        }
+        let manner = Manner {
+            timer,
+            held,
+            write_timeout: core.limits.leaving.window,
+            urgency: request::urgency(&parts.headers),
+            date: core.date.get(),
+        };
+        let end = answer::send(respond, answer, manner).await;
+        open.close(&core, &end);
+    }
     // Dropped only now: where the answer came before the end of the body, the rest is declined without a complaint.
     drop(body);
+}
+
+fn boxed<F: Future>(request: F) -> Pin<Box<F>> {
+    debug_assert!(size_of::<F>() as u64 <= REQUEST_BYTES);
+    Box::pin(request)
 }
 
 struct Stream<'c> {
     core: &'c Core,
     sites: &'c Sites,
     ends: Ends,
-    timer: Timer,
-    respond: SendResponse<Bytes>,
+    timer: &'c Timer,
+    respond: &'c mut SendResponse<Bytes>,
 }
 
 impl Stream<'_> {
-    async fn run(mut self, parts: &Parts, body: &mut RecvStream, mut open: Open<'_>) {
+    /// The answer with what is known for its record; nothing when the client left before there was one, and then the record is
+    /// written.
+    async fn run<'p>(
+        mut self,
+        parts: &'p Parts,
+        body: &mut RecvStream,
+        mut open: Open<'p>,
+    ) -> Option<(Answer, Open<'p>)> {
         let mut crumbs = Vec::new();
         request::join_crumbs(&parts.headers, &mut crumbs);
         let mut room = Room::new();
@@ -92,7 +129,7 @@ impl Stream<'_> {
             Ok(read) => read,
             Err(refusal) => {
                 let answer = no_request(refusal.status(), &open.request_id);
-                return self.finish(parts, open, answer).await;
+                return Some((answer, open));
             }
         };
         let mailbox = Mailbox::default();
@@ -112,7 +149,7 @@ impl Stream<'_> {
                 let by = (self.ends.client, self.ends.scheme());
                 open.client = serve::asked(self.sites, by, &head, &framing).client.ip();
                 let answer = Answer::fault(&fault, &open.request_id);
-                return self.finish(parts, open, answer).await;
+                return Some((answer, open));
             }
         };
         open.request_id.clone_from(&exchange.request_id);
@@ -132,17 +169,17 @@ impl Stream<'_> {
             }
         };
         let Some(answer) = answer else {
-            return open.close(self.core, &End::vanished());
+            open.close(self.core, &End::vanished());
+            return None;
         };
-        drop(exchange);
-        self.finish(parts, open, answer).await;
+        Some((answer, open))
     }
 
     /// The answer, or nothing when the client left before there was one.
     async fn answer(&mut self, exchange: &mut Exchange<'_>, mailbox: &Mailbox) -> Option<Answer> {
         // An unsafe request goes on at the compositor when this ends; a safe one is given up there too.
         let mut handling = pin!(serve::handle(&self.core.services, exchange));
-        let respond = &mut self.respond;
+        let respond = &mut *self.respond;
         let answer = loop {
             tokio::select! {
                 biased;
@@ -157,21 +194,6 @@ impl Stream<'_> {
         }
         mailbox.close();
         Some(answer)
-    }
-
-    async fn finish(self, parts: &Parts, open: Open<'_>, mut answer: Answer) {
-        // Also a refusal: RFC 9110 §9.3.2.
-        if parts.method == http::Method::HEAD {
-            answer.body = answer.body.unsent();
-        }
-        let manner = Manner {
-            timer: self.timer,
-            write_timeout: self.core.limits.leaving.window,
-            urgency: request::urgency(&parts.headers),
-            date: self.core.date.get(),
-        };
-        let end = answer::send(self.respond, answer, manner).await;
-        open.close(self.core, &end);
     }
 
     /// Takes the body in: into memory, then into a file, never beyond the site's limit. Trailers are dropped. That it has the
@@ -200,16 +222,16 @@ impl Stream<'_> {
             sent.map_err(|_| Untaken::Gone)?;
         }
         let mut taken = 0_u64;
-        let mut coming = Coming::begin(self.core.limits.coming, &self.timer);
+        let mut coming = Coming::begin(self.core.limits.coming, self.timer);
         loop {
             let Ok(next) = self.timer.before(coming.until, body.data()).await else {
-                coming.judge(&self.timer).map_err(|Late| Untaken::Late)?;
+                coming.judge(self.timer).map_err(|Late| Untaken::Late)?;
                 continue;
             };
             let Some(data) = next else { break };
             let data = data.map_err(|_| Untaken::Gone)?;
             coming.add(data.len());
-            coming.judge(&self.timer).map_err(|Late| Untaken::Late)?;
+            coming.judge(self.timer).map_err(|Late| Untaken::Late)?;
             taken += data.len() as u64;
             if taken > exchange.request_body() {
                 let note = "more bytes than the site takes";

@@ -75,7 +75,7 @@ impl Ledger {
                     self.idle.add(OF_REQUEST);
                     0
                 }
-                DATA if frame.length > 0 => {
+                DATA if frame.may_have_data() => {
                     self.idle.add(1);
                     0
                 }
@@ -124,6 +124,13 @@ impl Ledger {
         data
     }
 
+    /// Takes note of streams whose answers the client asked for and did not take: that holds memory for a long time.
+    pub(super) fn starve(&mut self, streams: u32, now_ms: u64) {
+        if !self.resets.take(streams.saturating_mul(OF_STARVED), now_ms) {
+            self.flood.get_or_insert(Flood::Resets);
+        }
+    }
+
     fn reset(&mut self, now_ms: u64) {
         if !self.resets.take(1, now_ms) {
             self.flood.get_or_insert(Flood::Resets);
@@ -137,6 +144,18 @@ struct Frame {
     length: u32,
     kind: u8,
     flags: u8,
+}
+
+impl Frame {
+    /// Whether a frame of data has any. One that is padded may hold nothing but its padding.
+    fn may_have_data(self) -> bool {
+        let least = if self.flags & PADDED == 0 {
+            0
+        } else {
+            MOST_PADDING
+        };
+        self.length > least
+    }
 }
 
 /// Finds heads of frames in bytes that come in pieces.
@@ -240,6 +259,9 @@ const OF_REQUEST: u32 = 4;
 /// Settings change all streams that are open.
 const OF_SETTINGS: u32 = 20;
 
+/// A player that is paused starves one stream, and does not begin twenty within a minute.
+const OF_STARVED: u32 = 10;
+
 /// Of the greeting.
 const PREFACE_BYTES: u32 = 24;
 
@@ -251,6 +273,10 @@ const CONTINUATION: u8 = 9;
 
 const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
+const PADDED: u8 = 8;
+
+/// Bytes of padding in a frame, with their number (RFC 9113 section 6.1).
+const MOST_PADDING: u32 = 256;
 
 #[cfg(test)]
 mod tests {
@@ -339,6 +365,7 @@ mod tests {
             (8, 0, 4),
             (2, 0, 5),
             (DATA, 0, 0),
+            (DATA, PADDED, 9),
             (77, 0, 9),
         ] {
             let mut ledger = greeted();

@@ -18,16 +18,18 @@ mod hit;
 mod ledger;
 mod limits;
 mod patience;
+mod quota;
 mod request;
 mod wire;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use galley_wire::sieve::{Broken, Step};
@@ -41,16 +43,18 @@ use self::exchange::Asked;
 use self::greeting::greet;
 pub(super) use self::greeting::is_greeted;
 use self::hit::{Memo, Sent};
+use self::ledger::Flood;
 use self::patience::{Patience, Waiting};
-use self::wire::{Half, MOST_OUT, Wire};
+use self::quota::Quota;
+use self::wire::{Half, Wire};
 use super::Core;
 use super::h1::Ends;
-use super::timer::Timer;
+use super::timer::{Deadline, Timer};
 use crate::serve::Sites;
 use crate::telemetry::http2::Ended;
 
 /// Serves a connection whose client speaks HTTP/2, to its end.
-pub(super) async fn connection<S: AsyncRead + AsyncWrite + Unpin>(
+pub(super) async fn connection<S: AsyncRead + AsyncWrite + AsFd + Unpin>(
     core: Rc<Core>,
     stream: S,
     sites: Arc<Sites>,
@@ -60,7 +64,7 @@ pub(super) async fn connection<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// The same where some bytes have been read already.
-pub(super) async fn resumed<S: AsyncRead + AsyncWrite + Unpin>(
+pub(super) async fn resumed<S: AsyncRead + AsyncWrite + AsFd + Unpin>(
     core: Rc<Core>,
     (stream, begun): (S, BytesMut),
     sites: Arc<Sites>,
@@ -77,7 +81,9 @@ pub(super) async fn resumed<S: AsyncRead + AsyncWrite + Unpin>(
                 h2,
                 wire: Rc::clone(&wire),
                 timer: &timer,
+                armed: None,
                 streams: JoinSet::new(),
+                quota: Quota::new(&core.services.http2_memory),
                 memo: Memo::default(),
                 sent: Vec::new(),
                 asked: 0,
@@ -102,7 +108,10 @@ struct Connection<'c, S> {
     wire: Rc<RefCell<Wire<S>>>,
     timer: &'c Timer,
     patience: Patience,
+    /// When the timer was to look at its clocks.
+    armed: Option<Deadline>,
     streams: JoinSet<()>,
+    quota: Rc<Quota>,
     memo: Memo,
     /// Hits on their way.
     sent: Vec<Sent>,
@@ -121,7 +130,7 @@ struct Connection<'c, S> {
     ends: Ends,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
+impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Connection<'_, S> {
     async fn run(mut self) -> End {
         let end = poll_fn(|cx| self.poll(cx)).await;
         let Self {
@@ -148,7 +157,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             if let Poll::Ready(end) = self.turn(cx) {
                 return Poll::Ready(end);
             }
-            self.wait();
+            let armed = self.wait();
+            let armed = std::mem::replace(&mut self.armed, armed);
             if self.timer.poll_late(cx).is_pending() {
                 return Poll::Pending;
             }
@@ -156,16 +166,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 self.go();
                 continue;
             }
-            match self.patience.late(self.timer) {
+            // The clock may have been stopped by what this turn did.
+            let is_due = armed.is_some_and(|at| self.timer.is_past(at));
+            let arrived = || self.wire.borrow().arrived();
+            match self.patience.late(self.timer, arrived) {
+                // Others need what its client leaves waiting.
+                None | Some(Waiting::Taken) if self.quota.is_overdrawn() => {
+                    let why = (Ended::Slow, "too much waits for it");
+                    return self.abort(cx, Reason::ENHANCE_YOUR_CALM, why);
+                }
+                None if is_due => {}
                 // Others need its room, or it has asked nothing for long.
                 None | Some(Waiting::Idle) if !self.going => self.go(),
-                None => {}
+                None | Some(Waiting::Taken) => {}
                 Some(Waiting::Idle | Waiting::Going) => return Poll::Ready(End::Done),
                 Some(Waiting::Head) => {
                     return Poll::Ready(End::Ours(Ended::Slow, "a head came too slowly"));
                 }
                 Some(Waiting::Taking) => {
-                    return Poll::Ready(End::Ours(Ended::Slow, "nothing was taken"));
+                    let why = (Ended::Slow, "nothing was taken");
+                    return self.abort(cx, Reason::ENHANCE_YOUR_CALM, why);
                 }
             }
         }
@@ -184,7 +204,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         loop {
             while let Poll::Ready(Some(_)) = self.streams.poll_join_next(cx) {}
             let read = self.read(cx);
-            let flood = self.wire.borrow().ledger.flood();
+            let flood = self.flood();
             if let Some(flood) = flood {
                 return self.abort(cx, Reason::ENHANCE_YOUR_CALM, (Ended::Flood, flood.word()));
             }
@@ -238,6 +258,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         }
     }
 
+    /// What there was too much of, also of streams that starved.
+    fn flood(&self) -> Option<Flood> {
+        let starved = self.quota.take_starved();
+        let mut wire = self.wire.borrow_mut();
+        if starved > 0 {
+            let now_ms = self.core.timers.now_ms();
+            wire.ledger.starve(starved, now_ms);
+        }
+        wire.ledger.flood()
+    }
+
     /// Ends the connection, and says why. Whether that arrives is the client's affair.
     fn abort(
         &mut self,
@@ -247,6 +278,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
     ) -> Poll<End> {
         self.h2.abrupt_shutdown(reason);
         let _ = self.h2.poll_closed(cx);
+        let _ = self.wire.borrow_mut().poll_out(cx);
         Poll::Ready(End::Ours(ended, note))
     }
 
@@ -264,7 +296,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         let began = Instant::now();
         let mut bytes = 0;
         let result = loop {
-            if self.sent.len() >= MOST_ANSWERED || bytes > MOST_OUT || wire.is_clogged() {
+            if self.sent.len() >= MOST_ANSWERED || bytes > wire.most_out() || wire.is_clogged() {
                 break Ok(());
             }
             match wire.sort(&mut block) {
@@ -366,21 +398,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
 
     fn begin(&mut self, mut asked: Vec<Asked>) {
         asked.sort_by_key(|asked| request::urgency(&asked.parts.headers));
-        for asked in asked {
+        for mut asked in asked {
+            let Some(held) = self.quota.admit(&asked.parts.headers) else {
+                // To be sent again later (RFC 9113 section 8.7); it has no record, like those that the library refuses.
+                asked.respond.send_reset(Reason::REFUSED_STREAM);
+                continue;
+            };
             let (core, sites) = (Rc::clone(self.core), Arc::clone(&self.sites));
-            self.streams
-                .spawn_local(exchange::run(core, sites, self.ends, asked));
+            let task = exchange::run(core, sites, self.ends, asked, held);
+            debug_assert!(size_of_val(&task) as u64 <= quota::ANSWER_BYTES);
+            self.streams.spawn_local(task);
         }
     }
 
-    /// Sets the timer to what is waited for.
-    fn wait(&mut self) {
+    /// Sets the timer to what is waited for: when it is to be looked at.
+    fn wait(&mut self) -> Option<Deadline> {
         let has_tasks = !self.streams.is_empty();
         let has_streams = self.is_library_busy && (has_tasks || self.h2.has_streams());
-        let mut wire = self.wire.borrow_mut();
         if !has_streams {
-            wire.rest();
+            self.wire.borrow_mut().rest();
         }
+        let wire = self.wire.borrow();
         self.patience.look(
             self.timer,
             &patience::Sight {
@@ -388,12 +426,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 has_tasks,
                 is_mid_head: wire.ledger.is_mid_head(),
                 is_writing: !wire.is_empty(),
-                written: wire.written,
+                is_waiting: self.quota.is_waiting(),
                 requests: self.asked,
                 going: self.going,
             },
+            || wire.arrived(),
         );
-        self.timer.arm(self.patience.next(), !has_streams);
+        let mut next = self.patience.next();
+        if self.quota.is_waiting() {
+            let soon = self.timer.deadline(QUOTA_EVERY);
+            next = Some(next.map_or(soon, |next| next.min(soon)));
+        }
+        self.timer.arm(next, !has_streams);
+        next
     }
 }
 
@@ -410,6 +455,9 @@ enum Unread {
     Gone,
     Broken(Broken),
 }
+
+/// Between two looks whether a connection whose answers wait holds more than its part by now.
+const QUOTA_EVERY: Duration = Duration::from_secs(1);
 
 /// Requests of one turn, but for those of the last read.
 const MOST_ANSWERED: usize = 100;

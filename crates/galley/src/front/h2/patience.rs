@@ -1,26 +1,34 @@
 //! How long a connection is waited for, by what it owes.
 //!
 //! Four clocks, each running only while its state lasts: no stream is open; a head has begun; something waits to be taken;
-//! the end was said. A stream that waits for PHP, or for its own client's window, has a clock of its own in its task.
+//! the end was said. Bytes wait to be taken, or answers for windows that the client keeps closed: what counts then is what has
+//! arrived in a whole `write_timeout`, as on HTTP/1, so a byte now and then prolongs nothing. A stream that waits for PHP has a
+//! clock of its own in its task, and so has one whose window alone stays closed.
 
 use std::time::Duration;
 
 use crate::front::Limits;
+use crate::front::speed::Speed;
 use crate::front::timer::{Deadline, Timer};
 
 /// See the module.
 pub(super) struct Patience {
     idle_timeout: Duration,
     head_timeout: Duration,
-    write_timeout: Duration,
+    leaving: Speed,
     idle: Option<Deadline>,
     head: Option<Deadline>,
-    taking: Option<Deadline>,
-    /// Bytes that had left when `taking` was set.
-    written: u64,
+    taking: Option<Taking>,
     /// Requests that had come when `idle` and `head` were set.
     requests: u64,
     is_going: bool,
+}
+
+/// A window in which the client has to take something.
+struct Taking {
+    until: Deadline,
+    /// Bytes that had arrived when it began.
+    arrived: u64,
 }
 
 /// What a connection looks like.
@@ -30,8 +38,8 @@ pub(super) struct Sight {
     pub(super) has_tasks: bool,
     pub(super) is_mid_head: bool,
     pub(super) is_writing: bool,
-    /// Bytes that have left since the beginning.
-    pub(super) written: u64,
+    /// Whether answers wait for the client to open their windows.
+    pub(super) is_waiting: bool,
     /// Requests that have come since the beginning. One that is answered at once leaves no other trace.
     pub(super) requests: u64,
     /// The end was said.
@@ -47,8 +55,10 @@ pub(super) enum Waiting {
     Going,
     /// The rest of a head.
     Head,
-    /// That the client takes a byte.
+    /// That the client takes something.
     Taking,
+    /// The same, and it has: the next window has begun.
+    Taken,
 }
 
 impl Patience {
@@ -56,18 +66,17 @@ impl Patience {
         Self {
             idle_timeout: limits.idle_timeout,
             head_timeout: limits.head_timeout,
-            write_timeout: limits.leaving.window,
+            leaving: limits.leaving,
             idle: None,
             head: None,
             taking: None,
-            written: 0,
             requests: 0,
             is_going: false,
         }
     }
 
-    /// Starts and stops the clocks.
-    pub(super) fn look(&mut self, timer: &Timer, sight: &Sight) {
+    /// Starts and stops the clocks. `arrived`: bytes that have arrived since the beginning.
+    pub(super) fn look(&mut self, timer: &Timer, sight: &Sight, arrived: impl Fn() -> u64) {
         if std::mem::replace(&mut self.is_going, sight.going) != sight.going {
             self.idle = None;
         }
@@ -83,35 +92,44 @@ impl Patience {
         };
         run(&mut self.idle, !sight.has_streams, timer, idle_timeout);
         run(&mut self.head, sight.is_mid_head, timer, self.head_timeout);
-        if std::mem::replace(&mut self.written, sight.written) != sight.written {
-            self.taking = None;
-        }
         // A stream without a task waits inside the library, for a window that was taken back.
         let is_stuck = sight.has_streams && !sight.has_tasks;
-        let waits = sight.is_writing || is_stuck;
-        run(&mut self.taking, waits, timer, self.write_timeout);
+        if sight.is_writing || sight.is_waiting || is_stuck {
+            let begin = || Taking {
+                until: timer.deadline(self.leaving.window),
+                arrived: arrived(),
+            };
+            self.taking.get_or_insert_with(begin);
+        } else {
+            self.taking = None;
+        }
     }
 
     /// When to look at the clocks.
     pub(super) fn next(&self) -> Option<Deadline> {
-        [self.idle, self.head, self.taking]
-            .into_iter()
-            .flatten()
-            .min()
+        let taking = self.taking.as_ref().map(|taking| taking.until);
+        [self.idle, self.head, taking].into_iter().flatten().min()
     }
 
     /// The clock that has run out.
-    pub(super) fn late(&self, timer: &Timer) -> Option<Waiting> {
+    pub(super) fn late(&mut self, timer: &Timer, arrived: impl Fn() -> u64) -> Option<Waiting> {
+        if let Some(taking) = &mut self.taking
+            && timer.is_past(taking.until)
+        {
+            let now = arrived();
+            if !self.leaving.is_enough(now.saturating_sub(taking.arrived)) {
+                return Some(Waiting::Taking);
+            }
+            taking.arrived = now;
+            taking.until = timer.deadline(self.leaving.window);
+            return Some(Waiting::Taken);
+        }
         let idle = if self.is_going {
             Waiting::Going
         } else {
             Waiting::Idle
         };
-        let clocks = [
-            (self.taking, Waiting::Taking),
-            (self.head, Waiting::Head),
-            (self.idle, idle),
-        ];
+        let clocks = [(self.head, Waiting::Head), (self.idle, idle)];
         clocks
             .into_iter()
             .find(|(deadline, _)| deadline.is_some_and(|deadline| timer.is_past(deadline)))
@@ -143,11 +161,10 @@ mod tests {
         Patience {
             idle_timeout: Duration::from_secs(60),
             head_timeout: Duration::from_secs(10),
-            write_timeout: Duration::from_secs(30),
+            leaving: Speed::new(Duration::from_secs(30), 100),
             idle: None,
             head: None,
             taking: None,
-            written: 0,
             requests: 0,
             is_going: false,
         }
@@ -159,7 +176,7 @@ mod tests {
             has_tasks: false,
             is_mid_head: false,
             is_writing: false,
-            written: 0,
+            is_waiting: false,
             requests: 0,
             going: false,
         }
@@ -169,10 +186,10 @@ mod tests {
     fn after(patience: &mut Patience, sight: &Sight, seconds: u64) -> Option<Waiting> {
         let timers = Rc::new(Timers::default());
         let timer = timers.register();
-        patience.look(&timer, sight);
+        patience.look(&timer, sight, || 0);
         timers.sweep(Tick(seconds * 1000));
-        patience.look(&timer, sight);
-        patience.late(&timer)
+        patience.look(&timer, sight, || 0);
+        patience.late(&timer, || 0)
     }
 
     #[test]
@@ -197,6 +214,12 @@ mod tests {
             ..sight()
         };
         assert_eq!(after(&mut patience(), &busy, 100_000), None);
+        let starving = Sight {
+            is_waiting: true,
+            ..busy
+        };
+        assert_eq!(after(&mut patience(), &starving, 29), None);
+        assert_eq!(after(&mut patience(), &starving, 30), Some(Waiting::Taking));
         let going = Sight {
             going: true,
             ..sight()
@@ -217,33 +240,36 @@ mod tests {
         for second in 0..100 {
             timers.sweep(Tick(second * 1000));
             sight.requests = second;
-            patience.look(&timer, &sight);
-            assert_eq!(patience.late(&timer), None);
+            patience.look(&timer, &sight, || 0);
+            assert_eq!(patience.late(&timer, || 0), None);
         }
         sight.going = true;
-        patience.look(&timer, &sight);
+        patience.look(&timer, &sight, || 0);
         timers.sweep(Tick(101_000));
         sight.requests += 1;
-        patience.look(&timer, &sight);
-        assert_eq!(patience.late(&timer), Some(Waiting::Going));
+        patience.look(&timer, &sight, || 0);
+        assert_eq!(patience.late(&timer, || 0), Some(Waiting::Going));
     }
 
     #[test]
-    fn a_byte_that_is_taken_is_progress() {
-        let timers = Rc::new(Timers::default());
-        let timer = timers.register();
-        let mut patience = patience();
-        for second in 0..100 {
-            timers.sweep(Tick(second * 1000));
+    fn what_arrives_in_a_window_is_progress_where_it_is_enough() {
+        for (bytes_per_s, limit_s) in [(100, None), (99, Some(30)), (1, Some(30))] {
+            let timers = Rc::new(Timers::default());
+            let timer = timers.register();
+            let mut patience = patience();
             let sight = Sight {
                 has_streams: true,
                 has_tasks: true,
-                is_writing: true,
-                written: second,
+                is_waiting: true,
                 ..sight()
             };
-            patience.look(&timer, &sight);
-            assert_eq!(patience.late(&timer), None);
+            let ended = (0..200_u64).find(|second| {
+                timers.sweep(Tick(second * 1000));
+                let arrived = || second * bytes_per_s;
+                patience.look(&timer, &sight, arrived);
+                patience.late(&timer, arrived) == Some(Waiting::Taking)
+            });
+            assert_eq!(ended, limit_s, "{bytes_per_s} bytes a second");
         }
     }
 }

@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -21,6 +22,7 @@ use super::ledger::Ledger;
 use crate::front::Core;
 use crate::front::pool::Spare;
 use crate::front::timer::Timers;
+use crate::sys;
 
 /// The socket with what waits on both sides of it.
 pub(super) struct Wire<S> {
@@ -45,6 +47,8 @@ pub(super) struct Wire<S> {
     at: usize,
     /// A stream of records may keep the last one back.
     is_unflushed: bool,
+    /// What was collected last did not leave at once.
+    is_slow: bool,
     /// The library had to stop.
     held: bool,
     /// Bytes that have left since the beginning.
@@ -76,6 +80,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             out: Vec::new(),
             at: 0,
             is_unflushed: false,
+            is_slow: false,
             held: false,
             written: 0,
             ledger,
@@ -84,14 +89,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         }
     }
 
-    /// Whether everything that was collected has left.
+    /// Whether everything that was collected has left, also from a stream of records.
     pub(super) fn is_empty(&self) -> bool {
-        self.out.is_empty()
+        self.out.is_empty() && !self.is_unflushed
     }
 
     /// Whether more may be collected: while the client takes nothing, nothing more is read for it.
     pub(super) fn has_room(&self) -> bool {
-        self.out.len() < MOST_OUT
+        self.out.len() < self.most_out()
+    }
+
+    /// Bytes that may be collected: few for a client that did not take the last ones at once.
+    pub(super) fn most_out(&self) -> usize {
+        if self.is_slow {
+            MOST_OUT_SLOW
+        } else {
+            MOST_OUT
+        }
     }
 
     /// Whether the library had to stop since the last time, and may go on now.
@@ -200,9 +214,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
 
     /// Sends what was collected; ready when all of it has left.
     pub(super) fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let leaves_at_once = self.at == 0 && !self.out.is_empty();
         while self.at < self.out.len() {
             let rest = self.out.get(self.at..).unwrap_or_default();
-            let count = ready!(Pin::new(&mut self.stream).poll_write(cx, rest))?;
+            let Poll::Ready(count) = Pin::new(&mut self.stream).poll_write(cx, rest) else {
+                self.stall();
+                return Poll::Pending;
+            };
+            let count = count?;
             if count == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -210,6 +229,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             self.written += count as u64;
             self.is_unflushed = true;
         }
+        self.is_slow &= !leaves_at_once;
         self.out.clear();
         self.at = 0;
         if self.is_unflushed {
@@ -217,6 +237,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             self.is_unflushed = false;
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// The client does not take all of it: what waits for it keeps no more room than it needs.
+    fn stall(&mut self) {
+        self.is_slow = true;
+        let rest = self.out.len() - self.at;
+        if self.out.capacity() - rest > MOST_OUT_SLOW {
+            self.out.drain(..self.at);
+            self.at = 0;
+            self.out.shrink_to_fit();
+        }
+    }
+
+    /// Bytes that have arrived since the beginning, as far as the system knows.
+    pub(super) fn arrived(&self) -> u64
+    where
+        S: AsFd,
+    {
+        self.written
+            .saturating_sub(sys::unsent(self.stream.as_fd()))
     }
 
     /// Says that nothing follows.
@@ -339,7 +379,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Half<S> {
 }
 
 /// Bytes that are collected before they are sent, but for one frame more: a dozen pages, and what one write takes well.
-pub(super) const MOST_OUT: usize = 128 * 1024;
+const MOST_OUT: usize = 128 * 1024;
+
+/// The same where the client is slower than that: a frame.
+const MOST_OUT_SLOW: usize = 16 * 1024;
 
 /// Bytes that wait for the library to read them: a dozen frames of an upload.
 const MOST_THROUGH: usize = 192 * 1024;

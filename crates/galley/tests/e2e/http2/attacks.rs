@@ -15,7 +15,10 @@ use crate::support::{HOST, PATIENCE, Plan, Stage};
 pub const PROTOCOL_ERROR: u32 = 1;
 const REFUSED_STREAM: u32 = 7;
 pub const CANCEL: u32 = 8;
-const ENHANCE_YOUR_CALM: u32 = 11;
+pub const ENHANCE_YOUR_CALM: u32 = 11;
+
+/// Flag of a frame with padding (RFC 9113 section 6.1).
+const PADDED: u8 = 8;
 
 /// A site of files that speaks HTTP/2 in the clear.
 pub fn files(server: &str) -> Stage {
@@ -137,6 +140,13 @@ fn floods_end_their_connection() {
     );
     let empty = [post(1), bytes_of(DATA, 0, 1, &[]).repeat(2000)].concat();
     floods(&stage, "empty data", &empty);
+    // Nothing but padding is nothing too.
+    let padded = [
+        post(1),
+        bytes_of(DATA, PADDED, 1, &[3, 0, 0, 0]).repeat(2000),
+    ]
+    .concat();
+    floods(&stage, "padding", &padded);
     let window = bytes_of(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes());
     floods(&stage, "window updates", &window.repeat(2000));
     let long = "v".repeat(10_000);

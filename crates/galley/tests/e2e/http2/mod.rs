@@ -2,7 +2,7 @@
 
 mod alike;
 mod ask;
-mod attacks;
+pub mod attacks;
 mod programs;
 mod slow;
 mod streams;

@@ -6,49 +6,92 @@ use galley_testkit::client::frames::kinds::{
 use galley_testkit::client::frames::{END_STREAM, Frame, Frames, block, bytes_of, head_frame};
 use galley_testkit::wait_for;
 
-use super::attacks::{CANCEL, fields, files, get, metrics, open};
+use super::attacks::{CANCEL, ENHANCE_YOUR_CALM, fields, files, get, metrics, open};
 use crate::support::{PATIENCE, Plan};
 
 /// Identifier of the setting of the initial window (RFC 9113 section 6.5.2).
 const INITIAL_WINDOW: u16 = 4;
 
+/// The client reads, and keeps every window shut or opens it by a byte now and then.
 #[test]
-fn a_window_that_never_opens_ends_its_stream_alone() {
+fn windows_that_stay_shut_end_their_connection() {
     let stage = Plan::files()
-        .server("h2c = true\nwrite_timeout = \"500ms\"")
+        .server("h2c = true\nwrite_timeout = \"1s\"\nidle_timeout = \"10m\"")
         .file("page.html", "a page ".repeat(1500))
         .file("large.bin", vec![7; 4_000_000])
         .start();
-    for path in ["/page.html", "/large.bin"] {
+    for (path, dribbles) in [
+        ("/page.html", false),
+        ("/large.bin", false),
+        ("/large.bin", true),
+    ] {
         let closed = [(INITIAL_WINDOW, 0)];
         let mut frames = Frames::open(stage.addr(), &closed, PATIENCE).unwrap();
         frames.write(&get(1, path)).unwrap();
-        let ended = frames.until(|frame| frame.kind == RST_STREAM).unwrap();
-        let last = ended.last().unwrap();
-        assert_eq!((last.stream, last.code()), (1, Some(CANCEL)), "{path}");
-        assert!(
-            !ended
-                .iter()
-                .any(|frame| frame.kind == DATA && !frame.payload.is_empty())
-        );
-        // The connection goes on, and a stream whose window opens is served.
-        let window = bytes_of(WINDOW_UPDATE, 0, 3, &100_000_u32.to_be_bytes());
-        let again = [get(3, "/page.html"), window].concat();
-        frames.write(&again).unwrap();
-        let answer = frames.until(|frame| frame.stream == 3 && frame.ends_stream());
-        let bytes: usize = answer
-            .unwrap()
-            .iter()
-            .filter(|frame| frame.kind == DATA)
-            .map(|frame| frame.payload.len())
-            .sum();
-        assert_eq!(bytes, 10_500);
+        frames.until(|frame| frame.kind == HEADERS).unwrap();
+        let mut left = if dribbles { 200 } else { 0 };
+        let byte = bytes_of(WINDOW_UPDATE, 0, 1, &1_u32.to_be_bytes());
+        let mut farewell = None;
+        while farewell.is_none() {
+            if left > 0 {
+                frames.write(&byte).unwrap();
+                left -= 1;
+            }
+            let frame = frames.receive().unwrap();
+            assert!(frame.payload.len() < 100, "{frame:?}");
+            if frame.kind == GOAWAY {
+                farewell = frame.code();
+            }
+        }
+        assert_eq!(farewell, Some(ENHANCE_YOUR_CALM), "{path}");
+        frames.until_closed().unwrap();
     }
-    for wanted in ["HTTP/2.0\" 200 10500", "HTTP/2.0\" 200 0"] {
-        wait_for(wanted, PATIENCE, || {
-            stage.access().matches(wanted).count() == 2
-        });
+    let slow = "galley_http2_ended_total{reason=\"slow\"} 3";
+    wait_for("them to be counted", PATIENCE, || {
+        metrics(&stage).contains(slow)
+    });
+    stage.access_line("HTTP/2.0\" 200 0");
+}
+
+/// A player that is paused beside downloads that go on.
+#[test]
+fn a_window_that_stays_shut_beside_others_ends_its_stream_alone() {
+    let stage = Plan::files()
+        .server("h2c = true\nwrite_timeout = \"500ms\"")
+        .file("large.bin", vec![7; 4_000_000])
+        .start();
+    let mut frames = Frames::open(stage.addr(), &[(INITIAL_WINDOW, 0)], PATIENCE).unwrap();
+    frames
+        .write(&[get(1, "/large.bin"), get(3, "/large.bin")].concat())
+        .unwrap();
+    let more = |stream| {
+        let stream = bytes_of(WINDOW_UPDATE, 0, stream, &10_000_u32.to_be_bytes());
+        [
+            stream,
+            bytes_of(WINDOW_UPDATE, 0, 0, &10_000_u32.to_be_bytes()),
+        ]
+        .concat()
+    };
+    frames.write(&more(3)).unwrap();
+    let mut busy = 3;
+    loop {
+        let frame = frames.receive().unwrap();
+        match frame.kind {
+            DATA if frame.ends_stream() => {
+                busy += 2;
+                frames.write(&get(busy, "/large.bin")).unwrap();
+                frames.write(&more(busy)).unwrap();
+            }
+            DATA => frames.write(&more(busy)).unwrap(),
+            RST_STREAM => {
+                assert_eq!((frame.stream, frame.code()), (1, Some(CANCEL)));
+                break;
+            }
+            kind => assert_ne!(kind, GOAWAY),
+        }
     }
+    frames.write(&more(busy)).unwrap();
+    frames.until(|frame| frame.kind == DATA).unwrap();
 }
 
 /// A hundred answers that nobody takes are handles on what is stored, not copies.

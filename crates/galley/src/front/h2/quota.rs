@@ -1,0 +1,202 @@
+//! What the streams of one connection may make the process hold.
+//!
+//! A client decides how long its streams last: it leaves a window closed or a body half sent, a hundred times on each of its
+//! connections. So each stream that goes to the library reserves what it needs from one budget of the process, and the library
+//! refuses the stream (`REFUSED_STREAM`, so that its client may send it again) where that fails. One connection gets at most a
+//! quarter of what is free at that moment: the more is held, the less each connection may have. One that has more by then, in
+//! answers that its client does not take, is ended, so greedy clients make room for others. Stored bodies are shared and cost nothing here.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use galley_store::budget::{Budget, Reservation};
+use http::HeaderMap;
+
+/// See the module. One for each connection.
+pub(super) struct Quota {
+    budget: Budget,
+    /// Bytes that the connection's streams have reserved.
+    held: Cell<u64>,
+    /// Streams with an answer that wait for their client to open a window.
+    waiting: Cell<u32>,
+    /// Streams that were reset because it did not, since the connection looked last.
+    starved: Cell<u32>,
+}
+
+impl Quota {
+    /// For a connection that draws on `budget`.
+    pub(super) fn new(budget: &Budget) -> Rc<Self> {
+        Rc::new(Self {
+            budget: budget.clone(),
+            held: Cell::new(0),
+            waiting: Cell::new(0),
+            starved: Cell::new(0),
+        })
+    }
+
+    /// Reserves what a request with these fields needs, or `None` where the connection holds its part already.
+    pub(super) fn admit(self: &Rc<Self>, fields: &HeaderMap) -> Option<Held> {
+        let fields = bytes_of(fields);
+        let bytes = fields + REQUEST_BYTES;
+        let all = self.held.get() + bytes;
+        let paid = (all <= self.part()).then(|| self.budget.try_reserve(bytes))?;
+        let paid = paid?;
+        self.held.set(all);
+        Some(Held {
+            paid,
+            fields,
+            quota: Rc::clone(self),
+        })
+    }
+
+    /// What one connection may hold now.
+    fn part(&self) -> u64 {
+        let free = self.budget.limit().saturating_sub(self.budget.used());
+        free / PART
+    }
+
+    /// Whether the connection holds more than one may by now, in answers that its client does not take.
+    pub(super) fn is_overdrawn(&self) -> bool {
+        self.is_waiting() && self.held.get() > self.part().max(ANSWER_BYTES * FEW)
+    }
+
+    /// Whether an answer waits for its client.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting.get() > 0
+    }
+
+    /// How many streams were starved since this was asked last.
+    pub(super) fn take_starved(&self) -> u32 {
+        self.starved.take()
+    }
+}
+
+/// What one stream has reserved, to its end.
+pub(super) struct Held {
+    paid: Reservation,
+    /// What of it pays for the request's fields, which are kept for its record.
+    fields: u64,
+    quota: Rc<Quota>,
+}
+
+impl Held {
+    /// The request has been dealt with: what is left is an answer that waits.
+    pub(super) fn keep_answer(&mut self) {
+        let before = self.paid.bytes();
+        self.paid.shrink_to(self.fields + ANSWER_BYTES);
+        let given_back = before - self.paid.bytes();
+        self.quota.held.set(self.quota.held.get() - given_back);
+    }
+
+    /// Counts the stream as one that waits for its client, until the guard is dropped.
+    pub(super) fn wait(&self) -> Waits<'_> {
+        let waiting = &self.quota.waiting;
+        waiting.set(waiting.get() + 1);
+        Waits(waiting)
+    }
+
+    /// Notes that the client opened no window in time.
+    pub(super) fn starve(&self) {
+        let starved = &self.quota.starved;
+        starved.set(starved.get().saturating_add(1));
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let held = &self.quota.held;
+        held.set(held.get() - self.paid.bytes());
+    }
+}
+
+/// See [`Held::wait`].
+pub(super) struct Waits<'q>(&'q Cell<u32>);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// What fields take in memory. Hundreds of a byte each come in a few hundred bytes (the "HTTP/2 bomb", CVE-2026-49975).
+fn bytes_of(fields: &HeaderMap) -> u64 {
+    let bytes: usize = fields
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES)
+        .sum();
+    bytes as u64
+}
+
+/// A field in a map, beside its bytes, with the room that the map keeps free.
+const FIELD_BYTES: usize = 160;
+
+/// What a request takes until its answer is known, beside its fields: its task and the library's part.
+pub(super) const REQUEST_BYTES: u64 = 16 * 1024;
+
+/// The same of an answer that waits for a window.
+pub(super) const ANSWER_BYTES: u64 = 6 * 1024;
+
+/// Answers that may wait on a connection whatever others hold: what a visitor downloads at one time.
+const FEW: u64 = 4;
+
+/// One connection may have one part of so many of what is free.
+const PART: u64 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greedy_connections_leave_room_for_others() {
+        let budget = Budget::new(200 * REQUEST_BYTES);
+        let mut held = Vec::new();
+        let mut last = usize::MAX;
+        for connection in 0..20 {
+            let quota = Quota::new(&budget);
+            let before = held.len();
+            while let Some(one) = quota.admit(&HeaderMap::new()) {
+                held.push(one);
+            }
+            let got = held.len() - before;
+            assert!((1..=40).contains(&got), "{got} for connection {connection}");
+            assert!(got <= last);
+            last = got;
+        }
+        assert!(budget.used() < budget.limit());
+        for one in &mut held {
+            one.keep_answer();
+        }
+        assert_eq!(budget.used(), held.len() as u64 * ANSWER_BYTES);
+        let quota = Rc::clone(&held[0].quota);
+        held.clear();
+        assert_eq!((budget.used(), quota.held.get()), (0, 0));
+    }
+
+    #[test]
+    fn fields_are_paid_for_by_number_and_length() {
+        let budget = Budget::new(1 << 20);
+        let quota = Quota::new(&budget);
+        let mut fields = HeaderMap::new();
+        for _ in 0..900 {
+            fields.append("cookie", http::HeaderValue::from_static("a"));
+        }
+        let mut held = quota.admit(&fields).unwrap();
+        assert!(budget.used() > 900 * 160 + REQUEST_BYTES);
+        held.keep_answer();
+        assert!(budget.used() > 900 * 160, "the record needs some of them");
+        assert!(quota.admit(&fields).is_none());
+    }
+
+    #[test]
+    fn a_stream_waits_until_its_guard_is_dropped() {
+        let quota = Quota::new(&Budget::new(1 << 20));
+        let held = quota.admit(&HeaderMap::new()).unwrap();
+        assert!(!quota.is_waiting());
+        let waits = held.wait();
+        assert!(quota.is_waiting());
+        drop(waits);
+        assert!(!quota.is_waiting());
+        held.starve();
+        assert_eq!((quota.take_starved(), quota.take_starved()), (1, 0));
+    }
+}
