@@ -71,3 +71,23 @@ pub const ACME: &[u8] = b"acme-tls/1";
 
 /// Sessions that are kept here, of some hundred bytes.
 const SESSIONS: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 8446 section 4.6.1: a stolen key opens what was said under its tickets.
+    #[test]
+    fn keys_of_tickets_are_followed_by_others_and_are_of_one_start() {
+        let certificates = Arc::new(Certificates::default());
+        let make = || acceptor(&certificates, Least::Tls12, &[H2]).unwrap();
+        let (one, two) = (make().config, make().config);
+        let ticket = one.ticketer.encrypt(b"a session").unwrap();
+        assert!(one.ticketer.decrypt(&ticket).is_some());
+        assert!(two.ticketer.decrypt(&ticket).is_none());
+        assert!(one.ticketer.enabled() && one.ticketer.lifetime() <= 6 * 3600);
+        let kind = format!("{:?}", one.ticketer);
+        assert!(kind.starts_with("TicketRotator"), "{kind}");
+        assert_eq!(one.max_early_data_size, 0);
+    }
+}

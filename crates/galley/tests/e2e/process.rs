@@ -459,3 +459,34 @@ fn a_hangup_is_answered_with_a_word_and_ends_nothing() {
     stage.galley.wait_for_log("SIGHUP", PATIENCE);
     stage.get("/a.txt").is(200);
 }
+
+/// SIGUSR2 upgrades nginx, and SIGWINCH ends its workers.
+#[test]
+fn signals_for_an_upgrade_end_nothing() {
+    let stage = Plan::files().file("a.txt", "a").start();
+    stage.galley.signal(Signal::WINCH);
+    stage.galley.signal(Signal::USR2);
+    stage
+        .galley
+        .wait_for_log("SIGUSR2 changes nothing", PATIENCE);
+    stage.galley.signal(Signal::USR2);
+    stage.get("/a.txt").is(200);
+    assert!(!stage.galley.has_ended());
+}
+
+#[test]
+fn sigquit_ends_after_the_requests_under_way() {
+    let stage = Plan::php().start();
+    stage.hold("/slow");
+    let mut slow = stage.begin("/slow");
+    stage.wait_until_held("/slow");
+    let mut idle = stage.connect();
+    idle.exchange(&hosted(Request::get("/warm")))
+        .unwrap()
+        .is(200);
+    stage.galley.signal(Signal::QUIT);
+    assert!(idle.is_closed_within(PATIENCE));
+    stage.release("/slow");
+    slow.receive("GET").unwrap().is(200);
+    wait_for("the server to end", PATIENCE, || stage.galley.has_ended());
+}

@@ -478,3 +478,30 @@ fn files_of_every_size_come_whole_and_in_parts() {
         metrics(&stage).contains("galley_connections 0\n")
     });
 }
+
+/// Sites of different certificates: what one has proved is not taken for the other.
+#[test]
+fn a_session_of_one_site_is_not_resumed_at_another() {
+    let authority = Authority::new();
+    let plan = over_tls(Plan::files().file("index.html", "hello\n"), &authority);
+    authority.issue(plan.scratch.path(), "other", &["other.test"]);
+    let other = "[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}\"\n\
+        https_redirect = false\ntls = { cert = \"{dir}/other.pem\", key = \"{dir}/other.key\" }";
+    let stage = plan.more(other).start();
+    let session = stage.scratch.join("session");
+    for version in ["-tls1_2", "-tls1_3"] {
+        let says = |name: &str, way: &str| {
+            let words = ["-servername", name, version, way, session.to_str().unwrap()];
+            s_client(&stage.scratch, tls_addr(&stage), &words, CLOSE)
+        };
+        assert!(says("example.test", "-sess_out").contains("New, "));
+        let said = says("other.test", "-sess_in");
+        assert!(
+            said.contains("New, ") && !said.contains("Reused, "),
+            "{said}"
+        );
+        assert!(said.contains("Verify return code: 0"), "{said}");
+        let said = says("example.test", "-sess_in");
+        assert!(said.contains("Reused, "), "{said}");
+    }
+}
