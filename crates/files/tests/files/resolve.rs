@@ -141,6 +141,28 @@ fn a_script_is_named_in_full() {
     assert_eq!(script.path_info.as_deref(), Some(b"/x/".as_slice()));
 }
 
+/// Letters whose lower case has more or fewer bytes move what is split by a copy in lower case (CVE-2026-27590).
+#[test]
+fn letters_of_other_alphabets_do_not_move_where_a_script_ends() {
+    let site = Site::new(WORDPRESS);
+    for name in [
+        "\u{23a}\u{23a}\u{23a}\u{23a}shell.txt",
+        "\u{130}.txt",
+        "\u{212a}.txt",
+    ] {
+        site.write(name, "<?php");
+        for tail in [".php", ".php/x.php", "/x.php", ".PHP.php", ".ph\u{17f}"] {
+            let path = format!("/{name}{tail}");
+            if let Found::Script(script) = site.root(PHP).resolve(path.as_bytes()) {
+                assert!(
+                    script.filename.ends_with(b"/index.php"),
+                    "{path}: {script:?}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn no_front_controller_is_missing() {
     let site = Site::new(&[("a.txt", "a"), ("d/index.htm", "htm")]);
