@@ -122,6 +122,8 @@ pub enum Kind {
     UrlPath,
     /// A regular expression.
     Pattern,
+    /// The name of a request method.
+    Method,
     /// The name of a header field.
     FieldName,
     /// `Name: value`.
@@ -335,6 +337,7 @@ impl Kind {
             Self::NameOrAll => "a name, `\"prefix*\"`, or `\"*\"` for all".to_owned(),
             Self::UrlPath => "a path such as `\"/form\"` or `\"/form*\"`".to_owned(),
             Self::Pattern => "a regular expression".to_owned(),
+            Self::Method => "a request method such as `\"GET\"`".to_owned(),
             Self::FieldName => "the name of a header field".to_owned(),
             Self::FieldLine => "a header field, `\"Name: value\"`".to_owned(),
             Self::AccessLog => "`\"stdout\"`, `\"off\"` or a path".to_owned(),

@@ -92,6 +92,3 @@ const DAY: Duration = Duration::from_secs(86_400);
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-const METHODS: &[&str] = &[
-    "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "PURGE", "BAN",
-];

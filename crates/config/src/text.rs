@@ -59,6 +59,7 @@ pub(crate) fn parse_text(kind: &Kind, text: &str, base: &Path) -> Result<Value, 
         Kind::NameOrAll => name(text, true),
         Kind::UrlPath => url_path(text),
         Kind::Pattern => pattern(text),
+        Kind::Method => method(text),
         Kind::FieldName => match headers::parse_name(text) {
             Some(name) => Ok(Value::FieldName(name)),
             None => problem(
@@ -389,6 +390,25 @@ fn url_path(text: &str) -> Result<Value, Problem> {
     Ok(Value::Text(text.to_owned()))
 }
 
+fn method(text: &str) -> Result<Value, Problem> {
+    if let Some(known) = METHODS.iter().find(|one| one.eq_ignore_ascii_case(text)) {
+        return word(&[known], text);
+    }
+    if ["TRACE", "CONNECT"].contains(&text) {
+        return problem("which is never served", "leave it out");
+    }
+    // Names are case-sensitive, and all that exist are in upper case.
+    let is_method =
+        |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+    if (1..=MOST_METHOD_BYTES).contains(&text.len()) && text.bytes().all(is_method) {
+        return Ok(Value::Text(text.to_owned()));
+    }
+    problem(
+        "which is not the name of a request method",
+        "write it in upper case: `GET`, `PROPFIND`",
+    )
+}
+
 fn word(words: &[&str], text: &str) -> Result<Value, Problem> {
     if words.contains(&text) {
         return Ok(Value::Text(text.to_owned()));
@@ -399,3 +419,11 @@ fn word(words: &[&str], text: &str) -> Result<Value, Problem> {
     };
     problem("which is none of the known words", help)
 }
+
+/// The methods that Galley knows.
+const METHODS: &[&str] = &[
+    "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "PURGE", "BAN",
+];
+
+/// As long as what the reader of heads takes.
+const MOST_METHOD_BYTES: usize = 32;

@@ -74,6 +74,7 @@ impl Fault {
             | RefusedWhy::XmlRpc
             | RefusedWhy::Authors
             | RefusedWhy::Method
+            | RefusedWhy::UnknownMethod
             | RefusedWhy::NotFound
             | RefusedWhy::OnlyIfCached
             | RefusedWhy::Loop
@@ -141,6 +142,7 @@ pub fn status(why: RefusedWhy) -> u16 {
         RefusedWhy::Password => 401,
         RefusedWhy::Limited => 429,
         RefusedWhy::Method => 405,
+        RefusedWhy::UnknownMethod => 501,
         RefusedWhy::NotFound => 404,
         RefusedWhy::OnlyIfCached | RefusedWhy::UpstreamTimeout | RefusedWhy::MustRevalidate => 504,
         RefusedWhy::Loop => 508,

@@ -163,6 +163,8 @@ words! {
         Authors = "authors",
         /// A method that is not served.
         Method = "method",
+        /// A method that is not known, and that no rule names.
+        UnknownMethod = "unknown-method",
         /// No such file, and nothing behind us to ask.
         NotFound = "not-found",
         /// `only-if-cached`, and it was not.

@@ -11,12 +11,14 @@ mod dialect;
 mod path;
 mod said;
 mod tag_list;
+mod unsafe_method;
 
 use std::fmt;
 
 pub use self::answer::{PURGE_FIELDS, from_answer, receipts};
 pub use self::dialect::{DIALECTS, Dialect, Reply, orders_from_request};
 pub use self::path::is_below_purge;
+pub use self::unsafe_method::invalidation;
 use crate::query;
 use crate::route::{BadHost, canonical_host};
 use crate::site::SiteRules;

@@ -40,6 +40,9 @@ function on_end(): void {
 function on_head(): void {
 	if ( is_shared() ) {
 		describe_page();
+	} elseif ( runs_to_its_end() && ! headers_sent() ) {
+		// What this request changed is ordered by the plugin: the server need not guess it from the method.
+		header( 'Galley-Plugin: ' . VERSION );
 	}
 	carry_orders();
 	announce_appointments();

@@ -2,14 +2,14 @@
 
 use crate::options::Kind::{self, Count, Flag, List, Size, Text, Word};
 use crate::options::{OptionRow, Section};
-use crate::table::{DAY, GIB, METHODS, lifetime, ms, row, time};
+use crate::table::{DAY, GIB, lifetime, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(Section::SiteRule, "path", Kind::UrlPath, "Which paths: `/form` is that path, `/form*` everything that begins so.")
         .example(r#""/form-example*""#),
     row(Section::SiteRule, "pattern", Kind::Pattern, "Which paths, in place of `path`: those in which this regular expression is found. `^` and `$` tie it to the beginning and the end, `(?i)` in front ignores case. It sees the path with its escapes undone, and not the query.")
         .example("'^/form-(.*)$'"),
-    row(Section::SiteRule, "methods", List(&Word(METHODS)), "Which methods.")
+    row(Section::SiteRule, "methods", List(&Kind::Method), "Which methods, in upper case as they are sent. One that Galley does not know, such as `PROPFIND`, is answered with 501 unless a rule names it here.")
         .computed("all").example(r#"["GET", "HEAD"]"#),
     row(Section::SiteRule, "cache", Flag, "`false`: never from the cache, never into it.")
         .computed("as the preset decides").example("false"),

@@ -19,7 +19,8 @@ use siphasher::sip::SipHasher13;
 
 use crate::sys;
 
-pub(super) struct Buckets {
+/// Token buckets by owner.
+pub struct Buckets {
     sets: Box<[Set]>,
     key: (u64, u64),
 }
@@ -29,7 +30,9 @@ pub(super) struct Buckets {
 struct Set([AtomicU64; WAYS]);
 
 impl Buckets {
-    pub(super) fn new() -> Self {
+    /// All of them full.
+    #[expect(clippy::new_without_default, reason = "it draws a random key")]
+    pub fn new() -> Self {
         let random = || u64::from_ne_bytes(sys::random_bytes());
         Self {
             sets: (0..SETS).map(|_| Set::default()).collect(),
@@ -38,7 +41,7 @@ impl Buckets {
     }
 
     /// Takes a token from the bucket of `owner`, or says when there is one.
-    pub(super) fn take(&self, owner: &impl Hash, limit: &Limit, now: Tick) -> Result<(), Duration> {
+    pub fn take(&self, owner: &impl Hash, limit: &Limit, now: Tick) -> Result<(), Duration> {
         let mut hasher = SipHasher13::new_with_keys(self.key.0, self.key.1);
         owner.hash(&mut hasher);
         let hash = hasher.finish();

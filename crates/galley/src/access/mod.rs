@@ -17,7 +17,7 @@ use galley_rules::class::Network;
 use galley_rules::time::Tick;
 use ipnet::IpNet;
 
-use buckets::Buckets;
+pub use buckets::Buckets;
 use crowd::Crowd;
 pub use crowd::Seat;
 use passwords::Proofs;

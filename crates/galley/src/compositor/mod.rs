@@ -11,6 +11,7 @@ pub mod cron;
 mod crowd;
 pub mod flight;
 pub mod heard;
+mod invalidation;
 mod join;
 mod live;
 pub mod marker;
@@ -253,6 +254,7 @@ pub fn start(
                 flights: RefCell::new(HashMap::new()),
                 fetches: RefCell::new(HashMap::new()),
                 failed: RefCell::new(HashMap::new()),
+                invalidations: Rc::default(),
             });
             // As a task among the others: what a `LocalSet` blocks on is polled at each turn.
             let work = async { tokio::task::spawn_local(work(desk, incoming)).await };
@@ -279,11 +281,14 @@ struct Desk {
     fetches: RefCell<HashMap<Key, Rc<flight::Flight>>>,
     /// Pages whose refresh failed, and when: they are left alone for a moment.
     failed: RefCell<HashMap<Key, Tick>>,
+    /// Purges that unsafe requests cause.
+    invalidations: Rc<invalidation::Invalidations>,
 }
 
 async fn work(desk: Rc<Desk>, mut incoming: mpsc::Receiver<Order>) {
     tokio::task::spawn_local(pulse());
     let exchanges = Rc::new(Exchanges::default());
+    let invalidations = Rc::clone(&desk.invalidations);
     while let Some(order) = incoming.recv().await {
         let counted = Exchanges::count(&exchanges);
         let exchange = Rc::clone(&desk).take(order);
@@ -293,6 +298,7 @@ async fn work(desk: Rc<Desk>, mut incoming: mpsc::Receiver<Order>) {
         });
     }
     exchanges.all_ended().await;
+    invalidations.flush().await;
 }
 
 /// Keeps a timer that is due soon, for ever. The runtime writes to its own event descriptor whenever a new timer is due before

@@ -1,8 +1,8 @@
 //! Requests that travel whole: one client, one exchange, nothing stored.
 //!
-//! A safe request ends with its client. An unsafe one runs to its end, because what it changed must be heard of: when it
-//! succeeded, its target and the page it redirects to on the same host are purged (RFC 9111 §4.4), once when the head arrives
-//! and once more when the exchange has ended, since PHP may commit late.
+//! A safe request ends with its client. An unsafe one runs to its end, because what it changed must be heard of: what
+//! `invalidation` says is purged once when the head arrives, and once more when the exchange has ended, since PHP may commit
+//! late.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,9 +12,8 @@ use galley_rules::purge::{self, Order as Purge, Scope, Strength};
 use galley_rules::site::Preset;
 use galley_rules::storable;
 use galley_rules::tags;
-use galley_rules::wordpress;
 use galley_store::fill::{self, Failure, FillReader, FillWriter};
-use http::header::{self, HeaderMap};
+use http::header::HeaderMap;
 use tokio::sync::oneshot;
 
 use super::live::Outlet;
@@ -58,7 +57,9 @@ impl Desk {
         };
         let (born, sent) = began.get();
         let delay = self.clock.tick().since(sent);
-        let ordered = ordered(order, &incoming);
+        let mut ordered = carried(order, &incoming);
+        let invalidation = self.invalidations.of(order, &incoming, self.clock.tick());
+        ordered.extend(invalidation.now);
         let (calm, obeyed) = publish_own(order, &incoming, &ordered, Some(born));
         obeyed.given(&order.site).await;
         let mut pupil = self.begin_lesson(order, &incoming, born, delay);
@@ -72,6 +73,7 @@ impl Desk {
         }
         let received = receive(&mut incoming, &mut outlet, pupil.as_mut(), &ordered).await;
         let (calm, obeyed) = publish_own(order, &incoming, &ordered, calm);
+        self.invalidations.delay(&order.site, invalidation.later);
         obeyed.given(&order.site).await;
         order.site.heard.note(heard::names(&incoming.fields));
         if let Some(last) = received? {
@@ -117,46 +119,17 @@ async fn receive(
     Ok(held)
 }
 
-/// The orders that an answer carries, and what a successful unsafe request has changed for certain.
-fn ordered(order: &PassOrder, incoming: &Incoming) -> Vec<Purge> {
+/// The orders that a response carries: for this site, and the groups that a successful unsafe request invalidates
+/// (RFC 9875 section 2.2).
+fn carried(order: &PassOrder, incoming: &Incoming) -> Vec<Purge> {
     let mut orders = purge::from_answer(&incoming.fields, &order.site.rules);
     let succeeded = incoming.status.is_success() || incoming.status.is_redirection();
-    if order.ask.is_safe() || !succeeded {
-        return orders;
+    if !order.ask.is_safe() && succeeded {
+        let groups = tags::invalidated_groups(&incoming.fields).into_iter();
+        orders.extend(groups.map(|group| Purge {
+            scope: Scope::Tag(group),
+            strength: Strength::Hard,
+        }));
     }
-    let own = |path, query| Scope::Url {
-        host: Some(order.facts.host().to_owned()),
-        path,
-        query,
-    };
-    let mut scopes = Vec::new();
-    // Nothing is ever stored there, and an order would cost the disk a write for each of the editor's heartbeats.
-    let is_stored_never = order.site.rules.preset == Preset::WordPress
-        && wordpress::is_bypass_path(order.facts.decoded_path());
-    if !is_stored_never {
-        scopes.push(own(
-            order.facts.path().to_vec(),
-            order.facts.query().map(<[u8]>::to_vec),
-        ));
-    }
-    for name in [header::LOCATION, header::CONTENT_LOCATION] {
-        let address = incoming
-            .fields
-            .get(name)
-            .and_then(|value| storable::resolve(&order.facts, value.as_bytes(), &order.site.rules));
-        // Another host's pages are not this site's to purge (RFC 9111 §4.4).
-        if let Some(address) = address.filter(|address| address.is_on_host_of(&order.facts)) {
-            scopes.push(own(address.path, address.query));
-        }
-    }
-    scopes.extend(
-        tags::invalidated_groups(&incoming.fields)
-            .into_iter()
-            .map(Scope::Tag),
-    );
-    orders.extend(scopes.into_iter().map(|scope| Purge {
-        scope,
-        strength: Strength::Hard,
-    }));
     orders
 }

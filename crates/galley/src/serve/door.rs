@@ -75,6 +75,10 @@ pub async fn enter(services: &Services, exchange: &mut Exchange<'_>) -> Result<(
     if exchange.entrance != Entrance::Unasked {
         return Ok(());
     }
+    if !exchange.serves_method() {
+        let note = "no rule for this path names the method";
+        return Err(Fault::new(RefusedWhy::UnknownMethod, note));
+    }
     let site = Arc::clone(&exchange.site);
     let judged = access::judge(&site.core.rules, &exchange.facts, exchange.client.ip());
     let is_at_ease = judged.as_ref().is_ok_and(Demands::are_none);

@@ -6,11 +6,11 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use galley_rules::facts::{Facts, Line, Scheme};
+use galley_rules::facts::{Facts, Line, Method, Scheme};
 use galley_rules::outcome::RefusedWhy;
 use galley_rules::proxied::{Asked, Own, Port};
 use galley_rules::route;
-use galley_rules::site::Rule;
+use galley_rules::site::{Preset, Rule};
 use galley_wire::framing::{BodyKind, Framing};
 use galley_wire::head::Head;
 use http::HeaderValue;
@@ -80,6 +80,17 @@ impl<'h> Exchange<'h> {
     /// The rule that applies to it.
     pub fn rule(&self) -> Option<&Rule> {
         self.site.rule_of(&self.facts)
+    }
+
+    /// Whether somebody here may know the method. Unknown ones go where a rule names them, and without a preset to an HTTP
+    /// server, for which Galley is a proxy like any other.
+    pub fn serves_method(&self) -> bool {
+        let method = self.facts.method_text();
+        let is_named = |rule: &Rule| rule.methods.iter().any(|named| named == method);
+        self.facts.method() != Method::Other
+            || self.rule().is_some_and(is_named)
+            || (self.site.core.rules.preset == Preset::None
+                && matches!(self.upstream(), Upstream::Http(_)))
     }
 
     /// The largest body that it may have, in bytes.

@@ -459,7 +459,10 @@ fn an_unsafe_request_goes_on_without_its_client() {
     stage.head("/comment", &["Location: /page", "Status: 302"]);
     let mut connection = stage.connect();
     connection
-        .send(&hosted(Request::form("/comment", &[("text", "hello")])))
+        .send(&hosted(
+            Request::form("/comment", &[("text", "hello")])
+                .cookie("wordpress_logged_in_0123=editor|1|x"),
+        ))
         .unwrap();
     stage.wait_until_held("/comment");
     drop(connection);

@@ -15,6 +15,10 @@ pub fn origin() -> Origin {
             ("Content-Type", "text/html; charset=utf-8"),
             ("X-Powered-By", "origin"),
         ];
+        // Nothing is purged by what is sent: pages stay as they are.
+        if !["GET", "HEAD"].contains(&seen.method.as_str()) {
+            fields.push(("Galley-Plugin", "0.3.0"));
+        }
         let mut status = 200;
         match seen.path() {
             "/dated" => fields.push(("Last-Modified", "Fri, 20 Nov 2026 10:00:00 GMT")),

@@ -60,6 +60,7 @@ mod tls_support;
 mod tls_upstream;
 mod turns;
 mod unread;
+mod unsafe_requests;
 mod upgrade;
 mod uploads;
 mod upstream_strict;

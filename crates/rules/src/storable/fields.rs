@@ -157,6 +157,7 @@ const NEVER_STORED: &[&str] = &[
     "proxy-authorization",
     "proxy-authentication-info",
     "galley-cache-control",
+    "galley-plugin",
     "galley-purge",
 ];
 
@@ -186,6 +187,7 @@ const FOREIGN: &[&str] = &[
 /// Of these, what a page that passes is stripped of: nothing that anybody but a cache would read.
 const SAID_TO_CACHES: &[&str] = &[
     "galley-cache-control",
+    "galley-plugin",
     "x-litespeed-cache-control",
     "x-litespeed-vary",
     "x-vc-cacheable",

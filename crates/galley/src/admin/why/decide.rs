@@ -144,6 +144,9 @@ impl Now {
         match exchange.facts.method() {
             Method::Options if exchange.facts.path() == b"*" => return Self::Methods,
             Method::Trace | Method::Connect => return Self::Refused(RefusedWhy::Method),
+            Method::Other if !exchange.serves_method() => {
+                return Self::Refused(RefusedWhy::UnknownMethod);
+            }
             _ => {}
         }
         if let Some(elsewhere) = &explanation.elsewhere {

@@ -300,6 +300,10 @@ pub(super) fn refused(why: RefusedWhy) -> Advice {
             "if an application needs them, it can log in",
         ),
         RefusedWhy::Method => Advice::fine("this method is not served here"),
+        RefusedWhy::UnknownMethod => Advice::new(
+            "the method is unknown, and no rule for this path names it",
+            "if an application needs it, add a `[[site.rule]]` with its path and this method in `methods`",
+        ),
         RefusedWhy::NotFound => Advice::new(
             "there is no such file, and no PHP that could answer",
             "look whether `root` is the folder with WordPress's `index.php`",

@@ -1,0 +1,204 @@
+//! What a successful unsafe request purges by itself (RFC 9111 section 4.4), and how often that may happen.
+//!
+//! Anybody can send a `POST`, as often as his connection allows. So each page and each client has a token bucket. Past the
+//! page's bucket a purge is delayed, and one delayed purge serves all that came meanwhile, so that the last change is seen.
+//! Past the client's bucket it is dropped. What is delayed is in memory only: a stop publishes it, a crash loses it.
+//! Orders that a response carries are not counted here: they are the upstream's own.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use galley_rules::access::Limit;
+use galley_rules::class::Network;
+use galley_rules::purge::{self, Order as Purge, Scope, Strength};
+use galley_rules::site::Preset;
+use galley_rules::storable;
+use galley_rules::time::Tick;
+use galley_rules::wordpress;
+use http::header;
+
+use super::{PassOrder, Site, publish};
+use crate::access::Buckets;
+use crate::upstream::Incoming;
+
+/// The purges that the unsafe requests of one compositor cause.
+#[derive(Default)]
+pub(super) struct Invalidations {
+    /// Made at the first unsafe request: half a megabyte.
+    buckets: OnceCell<Buckets>,
+    delayed: RefCell<HashMap<Rc<Page>, Delayed>>,
+}
+
+/// A page of a site: the site's name, and the scope of a URL.
+type Page = (String, Scope);
+
+struct Delayed {
+    site: Arc<Site>,
+    strength: Strength,
+}
+
+/// What one request purges.
+#[derive(Default)]
+pub(super) struct Invalidation {
+    /// To be published at once, and again when the exchange has ended.
+    pub(super) now: Vec<Purge>,
+    /// To be published some time after the exchange has ended.
+    pub(super) later: Vec<Purge>,
+}
+
+impl Invalidations {
+    /// What the request of `order` purges, now that its response has begun to arrive.
+    pub(super) fn of(&self, order: &PassOrder, incoming: &Incoming, now: Tick) -> Invalidation {
+        let succeeded = incoming.status.is_success() || incoming.status.is_redirection();
+        let rules = &order.site.rules;
+        let strength = purge::invalidation(&order.facts, &incoming.fields, rules);
+        let (true, Some(strength)) = (succeeded, strength) else {
+            return Invalidation::default();
+        };
+        let name = order.site.name.as_str();
+        let purges = scopes(order, incoming)
+            .into_iter()
+            .map(|scope| Purge { scope, strength });
+        // What is delayed already costs nothing more.
+        let (later, fresh) = purges.partition(|purge| self.is_delayed(name, &purge.scope));
+        let mut found = Invalidation { now: fresh, later };
+        if found.now.is_empty() {
+            return found;
+        }
+        if !self.has_token(order, now) {
+            found.now.clear();
+            return found;
+        }
+        let is_past =
+            |purge: &mut Purge| !self.take(&("page", name, &purge.scope), page_limit(), now);
+        let past: Vec<Purge> = found.now.extract_if(.., is_past).collect();
+        found.later.extend(past);
+        found
+    }
+
+    /// Publishes purges after [`DELAY`], each page's once. Called when the exchange that caused them has ended.
+    pub(super) fn delay(self: &Rc<Self>, site: &Arc<Site>, purges: Vec<Purge>) {
+        for purge in purges {
+            let page = Rc::new((site.name.clone(), purge.scope));
+            let mut delayed = self.delayed.borrow_mut();
+            if let Some(known) = delayed.get_mut(&page) {
+                if purge.strength == Strength::Hard {
+                    known.strength = Strength::Hard;
+                }
+                continue;
+            }
+            if delayed.len() >= MOST_DELAYED {
+                tracing::debug!(site = site.name, scope = %page.1, "not purged: too many purges are delayed");
+                continue;
+            }
+            let site = Arc::clone(site);
+            let strength = purge.strength;
+            delayed.insert(Rc::clone(&page), Delayed { site, strength });
+            let own = Rc::clone(self);
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(DELAY).await;
+                own.publish(&page).await;
+            });
+        }
+    }
+
+    /// Publishes what is delayed, at once.
+    pub(super) async fn flush(&self) {
+        let pages: Vec<Rc<Page>> = self.delayed.borrow().keys().cloned().collect();
+        for page in pages {
+            self.publish(&page).await;
+        }
+    }
+
+    async fn publish(&self, page: &Page) {
+        let delayed = self.delayed.borrow_mut().remove(page);
+        let Some(Delayed { site, strength }) = delayed else {
+            return;
+        };
+        let scope = page.1.clone();
+        publish(&site, &[Purge { scope, strength }])
+            .given(&site)
+            .await;
+    }
+
+    fn is_delayed(&self, site: &str, scope: &Scope) -> bool {
+        self.delayed
+            .borrow()
+            .keys()
+            .any(|page| page.0 == site && page.1 == *scope)
+    }
+
+    /// Whether the client may purge once more. Its token is taken.
+    fn has_token(&self, order: &PassOrder, now: Tick) -> bool {
+        let name = order.site.name.as_str();
+        let client = Network::of(order.ask.client_address);
+        let limit = client_limit(order.site.rules.preset);
+        let may = self.take(&("client", name, client), limit, now);
+        if !may {
+            tracing::debug!(site = name, "not purged: its client purges too often");
+        }
+        may
+    }
+
+    fn take(&self, owner: &impl Hash, limit: Option<Limit>, now: Tick) -> bool {
+        let buckets = self.buckets.get_or_init(Buckets::new);
+        limit.is_none_or(|limit| buckets.take(owner, &limit, now).is_ok())
+    }
+}
+
+/// The pages that a successful unsafe request has changed for certain: its own, and those that its response names.
+fn scopes(order: &PassOrder, incoming: &Incoming) -> Vec<Scope> {
+    let rules = &order.site.rules;
+    let own = |path, query| Scope::Url {
+        host: Some(order.facts.host().to_owned()),
+        path,
+        query,
+    };
+    // Nothing is ever stored there, and an order would cost the disk a write for each of the editor's heartbeats.
+    let is_stored_never =
+        |path: &[u8]| rules.preset == Preset::WordPress && wordpress::is_bypass_path(path);
+    let mut scopes = Vec::new();
+    if !is_stored_never(order.facts.decoded_path()) {
+        let query = order.facts.query().map(<[u8]>::to_vec);
+        scopes.push(own(order.facts.path().to_vec(), query));
+    }
+    for name in [header::LOCATION, header::CONTENT_LOCATION] {
+        let address = incoming
+            .fields
+            .get(name)
+            .and_then(|value| storable::resolve(&order.facts, value.as_bytes(), rules));
+        // Another host's pages are not this site's to purge (RFC 9111 section 4.4).
+        let Some(address) = address.filter(|address| address.is_on_host_of(&order.facts)) else {
+            continue;
+        };
+        let scope = own(address.path, address.query);
+        let is_page = matches!(&scope, Scope::Url { path, .. } if !is_stored_never(path));
+        if is_page && !scopes.contains(&scope) {
+            scopes.push(scope);
+        }
+    }
+    scopes
+}
+
+/// Five purges of a page at once, since people save more than once; then one each five seconds.
+fn page_limit() -> Option<Limit> {
+    Limit::new(1, DELAY.as_secs(), 5)
+}
+
+/// Without a preset programs use whole interfaces through Galley, and nothing but section 4.4 says what they changed.
+fn client_limit(preset: Preset) -> Option<Limit> {
+    match preset {
+        Preset::WordPress => Limit::new(30, 60, 20),
+        Preset::None => Limit::new(10, 1, 1_000),
+    }
+}
+
+/// From the end of an exchange to the purge that was delayed for it.
+const DELAY: Duration = Duration::from_secs(5);
+
+/// Of one compositor. Some hundred bytes each; the longest is as long as a head may be.
+const MOST_DELAYED: usize = 256;

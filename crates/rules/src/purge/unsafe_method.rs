@@ -1,0 +1,103 @@
+//! What a request that changes something purges by itself, without an order.
+//!
+//! RFC 9111 section 4.4 has a cache invalidate the address of each successful unsafe request. Anybody can send such a request,
+//! so with the WordPress preset a client without a session never purges hard, and nothing at all where the plugin reports what
+//! changed. How often it may happen is decided by the caller.
+
+use http::{HeaderMap, HeaderName};
+
+use super::Strength;
+use crate::facts::{Facts, Method};
+use crate::site::{Preset, SiteRules};
+
+/// How hard a successful request with this response purges its address, and those of `Location` and `Content-Location`.
+/// `None`: not at all.
+pub fn invalidation(facts: &Facts, response: &HeaderMap, site: &SiteRules) -> Option<Strength> {
+    if !may_change(facts, site.preset) {
+        return None;
+    }
+    if site.preset == Preset::None {
+        return Some(Strength::Hard);
+    }
+    let has_session = facts.has_session() || facts.has_authorization();
+    match (has_session, response.contains_key(GALLEY_PLUGIN)) {
+        (true, false) => Some(Strength::Hard),
+        // A session is not verified here: only WordPress can. The plugin does, and says what was changed.
+        (true, true) | (false, false) => Some(Strength::Soft),
+        (false, true) => None,
+    }
+}
+
+/// Whether a method may change what is stored. Departs: RFC 9111 section 4.4 counts unknown methods as well, which the
+/// WordPress preset does not, since anybody can invent one.
+fn may_change(facts: &Facts, preset: Preset) -> bool {
+    match facts.method() {
+        Method::Post | Method::Put | Method::Patch | Method::Delete => true,
+        Method::Get | Method::Head | Method::Options | Method::Trace => false,
+        Method::Purge | Method::Ban | Method::Connect | Method::Other => {
+            preset == Preset::None && !SAFE_EXTENSIONS.contains(&facts.method_text())
+        }
+    }
+}
+
+/// The field by which the plugin says that it has run: what this request changed is ordered by the plugin.
+const GALLEY_PLUGIN: HeaderName = HeaderName::from_static("galley-plugin");
+
+/// Registered as safe (RFC 4918, RFC 3253, RFC 5323, and `QUERY`).
+const SAFE_EXTENSIONS: &[&str] = &["PROPFIND", "QUERY", "REPORT", "SEARCH"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{Line, Scheme};
+
+    fn facts(method: &str, fields: &[(&str, &[u8])], site: &SiteRules) -> Facts {
+        let line = Line {
+            method,
+            target: b"/a",
+            scheme: Scheme::Http,
+            host: "example.com",
+            has_body: false,
+            upgrade: false,
+        };
+        let mut facts = Facts::default();
+        facts.gather(&line, fields.iter().copied(), site).unwrap();
+        facts
+    }
+
+    #[test]
+    fn only_a_session_purges_hard_and_nobody_where_the_plugin_reports() {
+        use Strength::{Hard, Soft};
+        let cookie: &[(&str, &[u8])] = &[("cookie", b"wordpress_logged_in_x=1")];
+        let basic: &[(&str, &[u8])] = &[("authorization", b"Basic eA==")];
+        let (wordpress, none) = (
+            SiteRules::default(),
+            SiteRules {
+                preset: Preset::None,
+                ..SiteRules::default()
+            },
+        );
+        let mut plugin = HeaderMap::new();
+        plugin.insert(GALLEY_PLUGIN, http::HeaderValue::from_static("0.3.0"));
+        // method, fields, without the plugin, with it, without a preset
+        let table = [
+            ("POST", &[][..], Some(Soft), None, Some(Hard)),
+            ("DELETE", &[], Some(Soft), None, Some(Hard)),
+            ("POST", cookie, Some(Hard), Some(Soft), Some(Hard)),
+            ("PATCH", basic, Some(Hard), Some(Soft), Some(Hard)),
+            ("GET", cookie, None, None, None),
+            ("OPTIONS", &[], None, None, None),
+            ("FOO", cookie, None, None, Some(Hard)),
+            ("get", &[], None, None, Some(Hard)),
+            ("PROPFIND", &[], None, None, None),
+        ];
+        for (method, fields, plain, reported, unset) in table {
+            let found = |site: &SiteRules, response: &HeaderMap| {
+                invalidation(&facts(method, fields, site), response, site)
+            };
+            assert_eq!(found(&wordpress, &HeaderMap::new()), plain, "{method}");
+            assert_eq!(found(&wordpress, &plugin), reported, "{method}");
+            assert_eq!(found(&none, &HeaderMap::new()), unset, "{method}");
+        }
+    }
+}
