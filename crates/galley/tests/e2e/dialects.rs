@@ -17,6 +17,28 @@ echo "edition={$told('LSWS_EDITION')}\nas_field={$told('HTTP_X_LSCACHE')}\n";
 echo "vary_value={$told('HTTP_X_LSCACHE_VARY_VALUE')}\n</body></html>\n";
 "#;
 
+/// Nginx Helper takes the host of the site's address and leaves the port out.
+#[test]
+fn a_purge_for_the_host_without_its_port_purges_what_visitors_of_that_port_get() {
+    let stage = Plan::php().site("purge_get = true").start();
+    let with_port = format!("example.test:{}", stage.addr().port());
+    let visit = || stage.ask(Request::get("/a/").host(&with_port));
+    let ways = [
+        Request::get("/purge/a/").field("User-Agent", "WordPress/6.8.3; http://example.test"),
+        Request::new("PURGE", "/a/"),
+        Request::new("PURGE", "http://example.test/a/"),
+    ];
+    for way in ways {
+        visit().is(200);
+        assert!(visit().is_hit());
+        let told = stage
+            .ask(way.clone().host("example.test"))
+            .expect_status(200);
+        assert_eq!(told.field("Cache-Purge-Result"), Some("exact; count=1"));
+        assert!(!visit().is_hit(), "{} {}", way.method, way.target);
+    }
+}
+
 /// What a visitor may try.
 fn claiming(request: Request) -> Request {
     request
