@@ -296,7 +296,9 @@ fn site_rules(
             .iter()
             .map(|one| rule(one, own, further, complaints))
             .collect(),
+        ..SiteRules::default()
     }
+    .guarded()
 }
 
 /// Statuses of the file are added to the preset's, and win over them. Without a preset the RFC alone decides, so that only

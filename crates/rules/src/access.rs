@@ -19,6 +19,7 @@ use crate::facts::{Facts, Method};
 use crate::outcome::RefusedWhy;
 use crate::site::{Preset, SiteRules};
 
+pub(crate) use self::admin::is_urlencoded;
 pub use self::admin::{Area, area, is_visitors_form};
 pub use self::authors::{asks_in_body, asks_in_head};
 pub use self::limit::{Limit, TICKS_PER_S, Taken};
@@ -64,11 +65,20 @@ impl<T> Said<T> {
 }
 
 impl Access {
-    fn is_silent(&self) -> bool {
+    /// Whether nothing is said.
+    pub fn is_silent(&self) -> bool {
         self.allow.is_silent()
             && self.deny.is_silent()
             && self.limit.is_silent()
             && self.password.is_silent()
+    }
+
+    /// Whether access is restricted.
+    pub fn closes(&self) -> bool {
+        self.allow.get().is_some()
+            || self.deny.get().is_some()
+            || self.limit.get().is_some()
+            || self.password.get().is_some()
     }
 }
 
@@ -146,14 +156,16 @@ impl Barred {
 }
 
 /// What is demanded of a request that is not barred.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Demands<'s> {
     /// A token of each of these buckets.
-    pub limits: [Option<(Bucket, &'s Limit)>; 2],
-    /// A name and a password of this one's file.
-    pub password: Option<By>,
+    pub limits: Vec<(Bucket, &'s Limit)>,
+    /// A name and a password of each of these files.
+    pub passwords: Vec<By>,
     /// A look at its body.
     pub body: Option<BodyCheck>,
+    /// That its body selects no page ([`crate::spellings`]).
+    pub form: bool,
 }
 
 impl Demands<'_> {
@@ -187,7 +199,7 @@ pub enum BodyCheck {
     Authors,
 }
 
-/// Who may ask, and on what terms. Does not allocate for what a stored page or a file may answer.
+/// Who may ask, and on what terms. Does not allocate for what goes the short way: what nothing is demanded of.
 pub fn judge<'s>(
     site: &'s SiteRules,
     facts: &Facts,
@@ -223,7 +235,6 @@ pub fn judge<'s>(
     } else {
         None
     };
-    let limit = said(site, facts, |access| &access.limit);
     let body = if is_xmlrpc && is_post && access.xmlrpc == XmlRpc::Limited {
         Some(BodyCheck::XmlRpc)
     } else if is_stranger && is_post && area == Area::VisitorsForm {
@@ -233,34 +244,51 @@ pub fn judge<'s>(
     } else {
         None
     };
-    Ok(Demands {
-        limits: [limit.map(|(by, limit)| (Bucket::Of(by), limit)), special],
-        password: said(site, facts, |access| &access.password).map(|(by, _)| by),
+    let mut demands = Demands {
+        limits: Vec::new(),
+        passwords: Vec::new(),
         body,
-    })
+        form: is_post && site.guard.looks_into_form(facts.decoded_path()),
+    };
+    for rule in facts.guarding() {
+        let limit = said(site, rule, |access| &access.limit);
+        let limit = limit.map(|(by, limit)| (Bucket::Of(by), limit));
+        let password = said(site, rule, |access| &access.password);
+        demands
+            .limits
+            .extend(limit.filter(|one| !demands.limits.contains(one)));
+        let by = password.map(|(by, _)| by);
+        demands
+            .passwords
+            .extend(by.filter(|one| !demands.passwords.contains(one)));
+    }
+    demands.limits.extend(special);
+    Ok(demands)
 }
 
 fn networks(site: &SiteRules, facts: &Facts, client: IpAddr) -> Result<(), Barred> {
-    if let Some((by, deny)) = said(site, facts, |access| &access.deny)
-        && names(deny, client)
-    {
-        return Err(Barred::Denied(by));
+    for rule in facts.guarding() {
+        if let Some((by, deny)) = said(site, rule, |access| &access.deny)
+            && names(deny, client)
+        {
+            return Err(Barred::Denied(by));
+        }
+        if let Some((by, allow)) = said(site, rule, |access| &access.allow)
+            && !names(allow, client)
+        {
+            return Err(Barred::NotAllowed(by));
+        }
     }
-    match said(site, facts, |access| &access.allow) {
-        Some((by, allow)) if !names(allow, client) => Err(Barred::NotAllowed(by)),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
-/// What holds for a request: the rule's own word, else the site's.
+/// What holds under a rule: its own word, else the site's.
 fn said<'s, T>(
     site: &'s SiteRules,
-    facts: &Facts,
+    rule: Option<usize>,
     of: impl Fn(&'s Access) -> &'s Said<T>,
 ) -> Option<(By, &'s T)> {
-    let rule = facts
-        .rule()
-        .and_then(|index| Some((By::Rule(index), of(&site.rules.get(index)?.access))));
+    let rule = rule.and_then(|index| Some((By::Rule(index), of(&site.rules.get(index)?.access))));
     match rule {
         Some((by, said)) if !said.is_silent() => said.get().map(|value| (by, value)),
         _ => of(&site.access.common).get().map(|value| (By::Site, value)),

@@ -18,6 +18,7 @@ use crate::outcome::PassWhy;
 use crate::proxied::Port;
 use crate::query::Parameter;
 use crate::site::SiteRules;
+use crate::spellings;
 use crate::uri::BadTarget;
 
 /// Request methods that are told apart. Names are case-sensitive (RFC 9110 section 9.1): `get` is `Other`.
@@ -155,6 +156,8 @@ pub struct Facts {
     /// All bytes that spans point into.
     arena: Vec<u8>,
     found: Found,
+    /// Rules that apply to other spellings of the address.
+    alike: Vec<Option<usize>>,
     scratch: Scratch,
 }
 
@@ -203,6 +206,7 @@ struct Scratch {
     work: Vec<u8>,
     parameters: Vec<Parameter>,
     cookies: Vec<gather::VaryCookie>,
+    spelled: spellings::Room,
 }
 
 impl Clone for Facts {
@@ -210,6 +214,7 @@ impl Clone for Facts {
         Self {
             arena: self.arena.clone(),
             found: self.found,
+            alike: self.alike.clone(),
             scratch: Scratch::default(),
         }
     }
@@ -217,6 +222,7 @@ impl Clone for Facts {
     fn clone_from(&mut self, source: &Self) {
         self.arena.clone_from(&source.arena);
         self.found = source.found;
+        self.alike.clone_from(&source.alike);
     }
 }
 
@@ -244,10 +250,12 @@ impl Facts {
     ) -> Result<(), BadTarget> {
         self.arena.clear();
         self.found = Found::default();
+        self.alike.clear();
         let read = self.read(line, port, fields, site);
         if read.is_err() {
             self.arena.clear();
             self.found = Found::default();
+            self.alike.clear();
         }
         self.scratch.work.clear();
         self.scratch.parameters.clear();
@@ -269,7 +277,7 @@ impl Facts {
 
     /// Bytes that they take beside what they always take.
     pub fn size(&self) -> usize {
-        self.arena.len()
+        self.arena.len() + self.alike.len() * size_of::<Option<usize>>()
     }
 
     /// The method.
@@ -341,6 +349,12 @@ impl Facts {
     /// Index of the rule that applies, in [`SiteRules::rules`].
     pub fn rule(&self) -> Option<usize> {
         self.found.rule
+    }
+
+    /// The rules that close something under this address: that of [`Self::rule`], and those that apply to other spellings
+    /// of it ([`crate::spellings`]). `None` stands for the site's own word. The same one may come twice.
+    pub fn guarding(&self) -> impl Iterator<Item = Option<usize>> {
+        std::iter::once(self.found.rule).chain(self.alike.iter().copied())
     }
 
     /// Content codings that the client takes.

@@ -5,7 +5,7 @@
 //!
 //! Request side: [`proxied`] says who asks behind proxies; [`facts`] reads a request head once; [`access`], [`key`], [`forward`] and [`cgi`] work from what it found.
 //! Response side: [`storable`] judges what may be kept and for how long, [`lookup`] whether a kept entry may answer,
-//! [`conditional`], [`range`] and [`encoding`] in which form. [`redirect`] says which requests belong elsewhere, [`headers`] what a site changes about its answers, [`class`] who waits with whom for an upstream. [`outcome`] holds the words that explain all of it.
+//! [`conditional`], [`range`] and [`encoding`] in which form. [`spellings`] knows the addresses that mean the same page to WordPress. [`redirect`] says which requests belong elsewhere, [`headers`] what a site changes about its answers, [`class`] who waits with whom for an upstream. [`outcome`] holds the words that explain all of it.
 
 pub mod access;
 pub mod cache_control;
@@ -36,6 +36,7 @@ pub mod range;
 pub mod redirect;
 pub mod route;
 pub mod site;
+pub mod spellings;
 pub mod storable;
 pub mod tags;
 pub mod time;

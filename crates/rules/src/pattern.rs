@@ -29,6 +29,12 @@ impl Pattern {
             })
     }
 
+    /// The same without regard to case. Itself where that is too large.
+    pub(crate) fn without_case(&self) -> Self {
+        let folded = Self::compile(&format!("(?i:{})", self.text()));
+        folded.unwrap_or_else(|_| self.clone())
+    }
+
     /// As it was written.
     pub fn text(&self) -> &str {
         self.0.as_str()

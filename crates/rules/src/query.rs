@@ -194,6 +194,13 @@ pub(crate) fn variables(raw: &[u8]) -> impl Iterator<Item = (Vec<u8>, &[u8])> {
     })
 }
 
+/// Writes the name of the PHP variable that a parameter sets to `out`, which is cleared first.
+pub(crate) fn variable(name: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.extend(Decoded(name));
+    rename(out, 0);
+}
+
 /// The decoded name, behind what `work` already holds.
 fn decoded<'w>(name: &[u8], named: usize, work: &'w mut Vec<u8>) -> &'w [u8] {
     work.extend(Decoded(name));

@@ -11,6 +11,7 @@ use crate::access::{Access, SiteAccess};
 use crate::headers::Changes;
 use crate::pattern::Pattern;
 use crate::redirect::{Home, Redirect};
+use crate::spellings::Guard;
 
 /// Which built-in knowledge applies to a site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +52,17 @@ pub struct SiteRules {
     pub access: SiteAccess,
     /// `[[site.rule]]` in file order; the first that matches applies, alone.
     pub rules: Vec<Rule>,
+    /// Those rules as other spellings of an address are compared with them; made by [`SiteRules::guarded`].
+    pub guard: Guard,
+}
+
+impl SiteRules {
+    /// The same with the guard of its rules.
+    #[must_use]
+    pub fn guarded(mut self) -> Self {
+        self.guard = Guard::of(self.preset, &self.rules, self.access.common.closes());
+        self
+    }
 }
 
 /// A name, or all names that begin with it: `woocommerce_*`. Case-sensitive, as cookies and PHP variables are.

@@ -11,6 +11,7 @@ use galley_config::{Config, Site as SiteConfig};
 use galley_rules::headers::Changes;
 use galley_rules::redirect::Home;
 use galley_rules::site::{Patience, Rule, SiteRules, TtlTable};
+use galley_rules::spellings::Guard;
 use galley_store::disk::Limits;
 use galley_store::memory::Memory;
 use siphasher::sip::SipHasher13;
@@ -117,6 +118,8 @@ fn fingerprint(rules: &SiteRules) -> u64 {
         home: Home::default(),
         changes: Changes::default(),
         hsts: None,
+        // Made of the rules.
+        guard: Guard::default(),
         rules: rules.rules.into_iter().map(as_stored).collect(),
         ..rules
     };

@@ -61,6 +61,8 @@ pub enum Entrance {
         body: Option<BodyCheck>,
         /// Whether it was let in by a password, which PHP does not get to see.
         hides_password: bool,
+        /// Whether its body must not select a page.
+        form: bool,
     },
 }
 
@@ -90,18 +92,19 @@ pub async fn enter(services: &Services, exchange: &mut Exchange<'_>) -> Result<(
             return Err(Fault::new(why, format!("{why:?}, by {barred:?}")));
         }
     };
-    for (bucket, limit) in demands.limits.into_iter().flatten() {
+    for (bucket, limit) in demands.limits {
         take(services, exchange, bucket, limit)?;
     }
-    if let Some(by) = demands.password {
-        // No password is asked for in the clear where the next answer sends to TLS.
-        if redirect::answer(services, exchange)?.is_none() {
-            prove(services, exchange, by).await?;
+    // No password is asked for in the clear where the next answer sends to TLS.
+    if !demands.passwords.is_empty() && redirect::answer(services, exchange)?.is_none() {
+        for by in &demands.passwords {
+            prove(services, exchange, *by).await?;
         }
     }
     exchange.entrance = Entrance::In {
         body: demands.body,
-        hides_password: demands.password.is_some() && !site.core.rules.access.forwards_password,
+        hides_password: !demands.passwords.is_empty() && !site.core.rules.access.forwards_password,
+        form: demands.form,
     };
     Ok(())
 }
@@ -163,13 +166,16 @@ async fn prove(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(
 
 /// What the body of a request that is in keeps from going on: an answer in its place, or a refusal.
 pub(super) async fn look_into(exchange: &Exchange<'_>) -> Result<Option<Answer>, Fault> {
-    let Entrance::In {
-        body: Some(check), ..
-    } = exchange.entrance
-    else {
+    let Entrance::In { body, form, .. } = exchange.entrance else {
         return Ok(None);
     };
     let content_type = field(exchange, "content-type");
+    if form {
+        refuse_pages(exchange, content_type).await?;
+    }
+    let Some(check) = body else {
+        return Ok(None);
+    };
     match check {
         BodyCheck::XmlRpc => call(&exchange.body).await,
         BodyCheck::VisitorsForm => match &exchange.body {
@@ -193,6 +199,26 @@ pub(super) async fn look_into(exchange: &Exchange<'_>) -> Result<Option<Answer>,
             Ok(None)
         }
     }
+}
+
+/// Refuses a body that would select another page than the address, which may be a closed one.
+async fn refuse_pages(exchange: &Exchange<'_>, content_type: &[u8]) -> Result<(), Fault> {
+    let lines = exchange.head.fields();
+    let types = lines.filter(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    let mut form = exchange.site.core.rules.guard.form(content_type);
+    let mut reader = exchange.body.reader();
+    while let Some(piece) = next(&mut reader).await? {
+        if !form.push(&piece) {
+            break;
+        }
+    }
+    // Of two types, PHP might go by the other.
+    if form.finish() || types.count() > 1 {
+        let note =
+            "the body selects a page by WordPress's variables, which no rule can be compared with";
+        return Err(Fault::new(RefusedWhy::Network, note));
+    }
+    Ok(())
 }
 
 /// The value of a field that is there once.

@@ -69,6 +69,7 @@ impl<'h> Exchange<'h> {
             // It is ours.
             entrance: Entrance::In {
                 body: None,
+                form: false,
                 hides_password: true,
             },
             upgrade: None,

@@ -48,9 +48,11 @@ pub fn is_visitors_form(content_type: &[u8], body: &[u8]) -> bool {
 }
 
 /// Whether PHP reads a body of this type as a form in one piece.
-pub(super) fn is_urlencoded(content_type: &[u8]) -> bool {
+pub(crate) fn is_urlencoded(content_type: &[u8]) -> bool {
+    // Its type ends where PHP takes it to end (`sapi_read_post_data`).
     let media_type = content_type
-        .split(|&b| b == b';')
+        .trim_ascii_start()
+        .split(|&b| matches!(b, b';' | b',' | b' '))
         .next()
         .unwrap_or_default();
     media_type

@@ -249,14 +249,16 @@ fn each_client_has_the_buckets_of_what_it_asks_for() {
         let demands = judged(&site, method, target, "192.0.2.1").unwrap();
         demands
             .limits
-            .map(|one| one.map(|(bucket, limit)| (bucket, limit.rate())))
+            .into_iter()
+            .map(|(bucket, limit)| (bucket, limit.rate()))
+            .collect::<Vec<_>>()
     };
-    let own = Some((Bucket::Of(By::Site), "1/m".to_owned()));
-    assert_eq!(buckets("GET", "/"), [own.clone(), None]);
-    assert_eq!(buckets("GET", "/wp-login.php"), [own.clone(), None]);
-    let login = Some((Bucket::Login, "2/m".to_owned()));
+    let own = (Bucket::Of(By::Site), "1/m".to_owned());
+    assert_eq!(buckets("GET", "/"), [own.clone()]);
+    assert_eq!(buckets("GET", "/wp-login.php"), [own.clone()]);
+    let login = (Bucket::Login, "2/m".to_owned());
     assert_eq!(buckets("POST", "/blog/wp-login.php"), [own.clone(), login]);
-    let xmlrpc = Some((Bucket::XmlRpc, "3/m".to_owned()));
+    let xmlrpc = (Bucket::XmlRpc, "3/m".to_owned());
     assert_eq!(
         buckets("GET", "/xmlrpc.php?rsd"),
         [own.clone(), xmlrpc.clone()]
@@ -265,7 +267,7 @@ fn each_client_has_the_buckets_of_what_it_asks_for() {
     let free = judged(&site, "GET", "/free", "192.0.2.1").unwrap();
     assert!(free.are_none());
     let asked = judged(&site, "POST", "/xmlrpc.php", "192.0.2.1").unwrap();
-    assert_eq!(asked.password, Some(By::Site));
+    assert_eq!(asked.passwords, [By::Site]);
     assert_eq!(asked.body, Some(BodyCheck::XmlRpc));
 }
 

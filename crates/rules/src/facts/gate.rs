@@ -20,6 +20,7 @@ pub(super) struct Seen {
     pub(super) ajax: bool,
     pub(super) foreign_origin: bool,
     pub(super) no_store: bool,
+    pub(super) method_override: bool,
 }
 
 pub(super) fn judge(

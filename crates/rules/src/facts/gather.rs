@@ -9,6 +9,7 @@ use crate::proxied::Port;
 use crate::query::{self, Reading};
 use crate::route;
 use crate::site::{Preset, SiteRules};
+use crate::spellings::{self, Asked};
 use crate::uri::{self, BadTarget};
 use crate::wordpress;
 
@@ -55,6 +56,9 @@ impl Facts {
 
         let reading = self.read_query(target.query, site);
         self.conclude(&pass, reading);
+        if site.guard.is_needed() {
+            self.read_spellings(&pass);
+        }
         Ok(())
     }
 
@@ -121,6 +125,21 @@ impl Facts {
             self.found.dropped_query = Some((start, self.arena.len()));
         }
         reading
+    }
+
+    fn read_spellings(&mut self, pass: &FieldPass<'_>) {
+        let mut room = std::mem::take(&mut self.scratch.spelled);
+        let mut alike = std::mem::take(&mut self.alike);
+        let asked = Asked {
+            method: pass.line.method,
+            overrides_method: pass.seen.method_override,
+            path: self.decoded_path(),
+            query: self.raw_query().unwrap_or_default(),
+        };
+        let site = (&pass.site.guard, pass.site.rules.as_slice());
+        spellings::rules_of(&asked, site, &mut room, &mut alike);
+        self.alike = alike;
+        self.scratch.spelled = room;
     }
 
     fn finish_fields(&mut self, pass: &FieldPass<'_>) {
@@ -276,6 +295,7 @@ impl FieldPass<'_> {
             19 if is_name(name, b"if-unmodified-since") => {
                 first(facts, |found| &mut found.if_unmodified_since, value);
             }
+            22 if is_name(name, b"x-http-method-override") => self.seen.method_override = true,
             _ => {}
         }
     }

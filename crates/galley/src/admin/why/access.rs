@@ -17,7 +17,7 @@ fn judged<'e>(exchange: &'e Exchange<'_>) -> Result<Demands<'e>, Barred> {
 pub(super) fn refusal(exchange: &Exchange<'_>) -> Option<RefusedWhy> {
     match judged(exchange) {
         Err(barred) => Some(barred.why()),
-        Ok(demands) => (demands.password.is_some() && !exchange.facts.has_authorization())
+        Ok(demands) => (!demands.passwords.is_empty() && !exchange.facts.has_authorization())
             .then_some(RefusedWhy::Password),
     }
 }
@@ -36,7 +36,7 @@ pub(super) fn advice(exchange: &Exchange<'_>) -> Option<Advice> {
         Err(Barred::NotAllowed(by)) => Some(network("allow", by, "does not name")),
         Err(barred) => Some(super::words::refused(barred.why())),
         Ok(demands) => {
-            let by = demands.password?;
+            let by = *demands.passwords.first()?;
             Some(Advice::fine(format!(
                 "`basic_auth` of {} wants a name and a password, and none came",
                 said_by(by, exchange)
@@ -62,8 +62,8 @@ pub(super) fn value(exchange: &Exchange<'_>) -> Value {
             });
         }
     };
-    let limits = demands.limits.into_iter().flatten().map(|(bucket, limit)| {
-        let (option, by) = match bucket {
+    let limits = demands.limits.iter().map(|(bucket, limit)| {
+        let (option, by) = match *bucket {
             Bucket::Of(by) => ("limit", said_by(by, exchange)),
             Bucket::Login => ("login_limit", "the site".to_owned()),
             Bucket::XmlRpc => ("xmlrpc_limit", "the site".to_owned()),
@@ -75,7 +75,7 @@ pub(super) fn value(exchange: &Exchange<'_>) -> Value {
         "client": client,
         "barred": null,
         "limits": limits.collect::<Vec<_>>(),
-        "password": demands.password.map(|by| said_by(by, exchange)),
+        "password": demands.passwords.first().map(|by| said_by(*by, exchange)),
         "body": demands.body.map(|check| match check {
             BodyCheck::XmlRpc => "its method of XML-RPC",
             BodyCheck::VisitorsForm => "that it is the form of a protected post",

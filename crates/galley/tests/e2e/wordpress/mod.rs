@@ -42,4 +42,5 @@ mod people;
 mod plugin;
 mod poison;
 mod purges;
+mod spellings;
 mod stack;

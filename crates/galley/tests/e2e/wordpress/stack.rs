@@ -28,6 +28,9 @@ pub const WHOLE: &str = "whole.test";
 /// The same, with an administration for 127.0.0.1 alone.
 pub const GUARDED: &str = "guarded.test";
 
+/// The same, with rules that close addresses to 127.0.0.3.
+pub const CLOSED: &str = "closed.test";
+
 /// For everything that must happen but may take a while on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -60,11 +63,15 @@ pub struct Plan {
 impl Plan {
     fn shared() -> Self {
         let phones = format!("device_variants = true\n{HOUR}");
+        let rule =
+            |path: &str| format!("[[site.rule]]\npath = \"{path}\"\ndeny = [\"127.0.0.3\"]\n");
+        let closed = format!("{HOUR}\n{}{}", rule("/internal/*"), rule("/wp-json/*"));
         let guarded = format!("admin_allow = [\"127.0.0.1\"]\n{HOUR}");
         Self::new([
             (HOST, HOUR.to_owned()),
             (PHONES, phones),
             (GUARDED, guarded),
+            (CLOSED, closed),
             (WHOLE, HOUR.to_owned()),
         ])
     }

@@ -1,0 +1,408 @@
+//! All addresses under which WordPress answers with the same page, compared with the rules that close something.
+//!
+//! WordPress ignores letter case, characters that no slug has, and doubled slashes; it takes a path behind `index.php`, and
+//! the page's name or number from the query. A rule that closes `/internal/*` has to close all of that. [`Guard`] holds a
+//! site's rules in a folded form, and [`rules_of`] lists the rules that apply to a request besides the one that matches its
+//! path: each of them must let the request in. Too much may match here, too little may not: where a spelling does not tell
+//! which page it shows (`?p=12`), every rule that may close a page applies.
+//! Rules that close nothing keep their exact comparison ([`crate::facts::Facts::rule`]).
+//! Does not know custom rewrite rules and bases of archives (`docs/access.md` says what to do about them).
+
+mod form;
+mod shape;
+mod slug;
+mod variables;
+
+pub use self::form::Form;
+
+use self::shape::{Likeness, Shape};
+use self::variables::{Meaning, meaning};
+use crate::query::{self, Decoded, MAX_PARAMETERS, split_pair};
+use crate::site::{Preset, Rule};
+
+/// The rules of a site in folded form. Empty where no rule closes anything.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    shapes: Vec<Shape>,
+    /// Variables that must not select a page from the body of a `POST` request.
+    form: Vec<&'static [u8]>,
+}
+
+impl Guard {
+    /// The guard of a site with these rules. `site_closes` says whether the site itself closes something, to which a rule
+    /// may make an exception. Empty without the WordPress preset.
+    pub fn of(preset: Preset, rules: &[Rule], site_closes: bool) -> Self {
+        let is_needed = rules.iter().any(|rule| !rule.access.is_silent());
+        if preset == Preset::None || !is_needed {
+            return Self::default();
+        }
+        let shapes: Vec<Shape> = rules.iter().map(Shape::of).collect();
+        let mut guard = Self {
+            shapes,
+            form: Vec::new(),
+        };
+        let applies = |meaning| {
+            site_closes
+                || match meaning {
+                    Meaning::AnyPage | Meaning::Page => guard.any(Shape::may_close_a_page),
+                    Meaning::Rest => guard.any(|shape| shape.may_close_below(REST)),
+                    Meaning::Below(base) => guard.any(|shape| shape.may_close_below(base)),
+                    Meaning::Date => guard.any(Shape::may_close_a_date),
+                    Meaning::Feed | Meaning::Type | Meaning::Taxonomy | Meaning::Nothing => false,
+                }
+        };
+        let names = variables::ALL.iter();
+        guard.form = names
+            .filter(|(_, meaning)| applies(*meaning))
+            .map(|(name, _)| *name)
+            .collect();
+        guard
+    }
+
+    /// Whether there is anything to compare.
+    pub fn is_needed(&self) -> bool {
+        !self.shapes.is_empty()
+    }
+
+    /// Whether a rule closes something that may be a page of WordPress, so that other spellings of it matter.
+    pub fn may_close_pages(&self) -> bool {
+        self.any(Shape::may_close_a_page)
+    }
+
+    /// Whether the body of a request for this path must not select a page. No for scripts of WordPress that do not read
+    /// its query variables, and for the REST API.
+    pub(crate) fn looks_into_form(&self, path: &[u8]) -> bool {
+        !self.form.is_empty() && !is_own_script(path) && !is_rest(path)
+    }
+
+    /// A reader of a body of this type.
+    pub fn form(&self, content_type: &[u8]) -> Form<'_> {
+        Form::new(&self.form, content_type)
+    }
+
+    fn any(&self, is_it: impl Fn(&Shape) -> bool) -> bool {
+        self.shapes.iter().any(is_it)
+    }
+}
+
+/// What is asked, as far as rules are compared with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) method: &'a str,
+    /// Whether a field or a parameter may make another method of it, which the REST API permits.
+    pub(crate) overrides_method: bool,
+    /// Decoded, with `//` merged.
+    pub(crate) path: &'a [u8],
+    /// As sent.
+    pub(crate) query: &'a [u8],
+}
+
+/// Buffers that are used again.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    text: Vec<u8>,
+    next: Vec<u8>,
+    lower: Vec<u8>,
+    slug: Vec<u8>,
+    name: Vec<u8>,
+}
+
+/// Writes the rules that apply to a request besides the one that matches its path to `found`, which is cleared first, each
+/// once: an index, or `None` for the site's own word where a spelling is matched by no rule.
+pub(crate) fn rules_of(
+    asked: &Asked<'_>,
+    (guard, rules): (&Guard, &[Rule]),
+    room: &mut Room,
+    found: &mut Vec<Option<usize>>,
+) {
+    found.clear();
+    if !guard.is_needed() || asked.path.first() != Some(&b'/') {
+        return;
+    }
+    let mut walk = Walk {
+        asked: *asked,
+        guard,
+        rules,
+        room,
+        found,
+    };
+    walk.path();
+    if !is_own_script(asked.path) {
+        walk.query();
+    }
+}
+
+/// What a spelling that no rule matches means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Otherwise {
+    /// The site's own word applies.
+    Site,
+    /// Nothing: it may be no address at all.
+    Nothing,
+}
+
+struct Walk<'w> {
+    asked: Asked<'w>,
+    guard: &'w Guard,
+    rules: &'w [Rule],
+    room: &'w mut Room,
+    found: &'w mut Vec<Option<usize>>,
+}
+
+impl Walk<'_> {
+    fn path(&mut self) {
+        let path = self.asked.path;
+        self.set(&[path]);
+        self.spelling(Otherwise::Nothing);
+        self.tails(path);
+        // WordPress decodes a page's path once more.
+        for _ in 0..DECODINGS {
+            if !self.decode() {
+                break;
+            }
+            self.spelling(Otherwise::Site);
+        }
+    }
+
+    /// Paths behind a script that hands what follows it to WordPress.
+    fn tails(&mut self, path: &[u8]) {
+        let mut start = 0;
+        for segment in path.split(|&b| b == b'/') {
+            let end = start + segment.len();
+            if FRONTS.iter().any(|name| segment.eq_ignore_ascii_case(name)) {
+                let tail = path.get(end..).unwrap_or_default();
+                let before = path.get(..start).unwrap_or_default();
+                for base in [&b""[..], before] {
+                    self.set(&[base, tail]);
+                    self.spelling(Otherwise::Site);
+                    for _ in 0..DECODINGS {
+                        if !self.decode() {
+                            break;
+                        }
+                        self.spelling(Otherwise::Site);
+                    }
+                }
+            }
+            start = end + 1;
+        }
+    }
+
+    fn query(&mut self) {
+        let rest = is_rest(self.asked.path);
+        let parts = self.asked.query.split(|&b| b == b'&');
+        for (count, part) in parts.filter(|part| !part.is_empty()).enumerate() {
+            if count >= MAX_PARAMETERS {
+                return self.all(|shape| shape.closes);
+            }
+            let (name, value) = split_pair(part);
+            let mut variable = std::mem::take(&mut self.room.name);
+            query::variable(name, &mut variable);
+            if !value.is_empty() {
+                self.parameter(&variable, value, rest);
+            }
+            if rest && variable == b"_embed" {
+                self.below(REST);
+            }
+            self.room.name = variable;
+        }
+    }
+
+    fn parameter(&mut self, variable: &[u8], value: &[u8], is_rest: bool) {
+        let meaning = meaning(variable);
+        if is_rest && meaning != Some(Meaning::Rest) {
+            return;
+        }
+        match meaning {
+            Some(Meaning::Nothing) => {}
+            Some(Meaning::AnyPage) => self.all(Shape::may_close_a_page),
+            Some(Meaning::Page) => self.at_bases(b"/", value),
+            Some(Meaning::Rest) => self.at_bases(REST, value),
+            Some(Meaning::Below(base)) => self.below(base),
+            Some(Meaning::Date) => self.all(Shape::may_close_a_date),
+            Some(Meaning::Feed) => {
+                let path = self.asked.path;
+                self.set(&[path, b"/feed/"]);
+                self.room.text.extend(Decoded(value));
+                self.spelling(Otherwise::Nothing);
+            }
+            Some(Meaning::Type) => {
+                if Decoded(value).eq(*b"product") {
+                    self.below(b"/shop/");
+                }
+                self.set(&[b"/"]);
+                self.room.text.extend(Decoded(value));
+                self.spelling(Otherwise::Nothing);
+            }
+            Some(Meaning::Taxonomy) => {
+                let base: Vec<u8> =
+                    [b"/".to_vec(), Decoded(value).collect(), b"/".to_vec()].concat();
+                self.below(&base);
+            }
+            None => {
+                self.set(&[b"/", variable, b"/"]);
+                self.room.text.extend(Decoded(value));
+                self.spelling(Otherwise::Nothing);
+            }
+        }
+    }
+
+    /// A page or a route by its own path, in the directory in which WordPress may live.
+    fn at_bases(&mut self, below: &[u8], value: &[u8]) {
+        let path = self.asked.path;
+        let slashes = memchr::memchr_iter(b'/', path).take(BASES);
+        for at in slashes {
+            self.set(&[path.get(..at).unwrap_or_default(), below, b"/"]);
+            self.room.text.extend(Decoded(value));
+            self.spelling(Otherwise::Site);
+            for _ in 0..DECODINGS {
+                if !self.decode() {
+                    break;
+                }
+                self.spelling(Otherwise::Site);
+            }
+        }
+    }
+
+    fn set(&mut self, parts: &[&[u8]]) {
+        self.room.text.clear();
+        for part in parts {
+            self.room.text.extend_from_slice(part);
+        }
+    }
+
+    /// Decodes the text once more. Says whether that changed it.
+    fn decode(&mut self) -> bool {
+        let Room { text, next, .. } = &mut *self.room;
+        if memchr::memchr2(b'%', b'+', text).is_none() {
+            return false;
+        }
+        next.clear();
+        next.extend(Decoded(text));
+        std::mem::swap(text, next);
+        text != next
+    }
+
+    /// Compares the text, and what it is a feed or a further page of, with the rules.
+    fn spelling(&mut self, otherwise: Otherwise) {
+        let Room {
+            text, lower, slug, ..
+        } = &mut *self.room;
+        if memchr::memchr(b'<', text).is_some() {
+            // Tags are taken out of a slug.
+            self.all(Shape::may_close_a_page);
+            return;
+        }
+        slug::lower(text, lower);
+        slug::slug(text, slug);
+        if slug::route(lower).is_some_and(|route| route.starts_with(b"batch/")) {
+            self.below(REST);
+        }
+        if self.compare(Some(otherwise)) {
+            return;
+        }
+        while slug::strip(&mut self.room.lower) {
+            let Room { lower, slug, .. } = &mut *self.room;
+            slug::slug(lower, slug);
+            if self.compare(None) {
+                return;
+            }
+        }
+    }
+
+    /// Compares folded text with the rules, `otherwise: None` for a page whose feed is asked: there a rule counts if it
+    /// closes. Says whether a rule that speaks of access matches.
+    fn compare(&mut self, otherwise: Option<Otherwise>) -> bool {
+        let Room { lower, slug, .. } = &*self.room;
+        let mut says = false;
+        for (index, shape) in self.guard.shapes.iter().enumerate() {
+            if !self.is_method(index) {
+                continue;
+            }
+            match shape.likeness(lower, slug) {
+                Some(Likeness::Same) => {
+                    if otherwise.is_some() || shape.closes {
+                        add(self.found, Some(index));
+                    }
+                    return shape.says;
+                }
+                Some(Likeness::Slug) if shape.closes => {
+                    add(self.found, Some(index));
+                    says = true;
+                }
+                Some(Likeness::Slug) | None => {}
+            }
+        }
+        if otherwise == Some(Otherwise::Site) {
+            add(self.found, None);
+        }
+        says
+    }
+
+    fn below(&mut self, base: &[u8]) {
+        self.all(|shape| shape.may_close_below(base));
+    }
+
+    fn all(&mut self, is_it: impl Fn(&Shape) -> bool) {
+        for (index, shape) in self.guard.shapes.iter().enumerate() {
+            if is_it(shape) && self.is_method(index) {
+                add(self.found, Some(index));
+            }
+        }
+        add(self.found, None);
+    }
+
+    fn is_method(&self, index: usize) -> bool {
+        let method = self.asked.method;
+        let is_read = method == "HEAD";
+        self.rules.get(index).is_some_and(|rule| {
+            self.asked.overrides_method
+                || rule.methods.is_empty()
+                || rule
+                    .methods
+                    .iter()
+                    .any(|one| one == method || (is_read && one == "GET"))
+        })
+    }
+}
+
+fn add(found: &mut Vec<Option<usize>>, rule: Option<usize>) {
+    if !found.contains(&rule) {
+        found.push(rule);
+    }
+}
+
+/// Scripts that every WordPress has in its root folder, and which do not read its query variables.
+fn is_own_script(path: &[u8]) -> bool {
+    let path = path.strip_prefix(b"/").unwrap_or(path);
+    match path.strip_prefix(b"wp-admin/") {
+        Some(name) => variables::ADMIN_SCRIPTS.binary_search(&name).is_ok(),
+        None => variables::SCRIPTS.contains(&path),
+    }
+}
+
+/// Whether the REST API answers, which has parameters of its own.
+fn is_rest(path: &[u8]) -> bool {
+    path.strip_prefix(b"/index.php")
+        .unwrap_or(path)
+        .starts_with(b"/wp-json/")
+}
+
+/// How often WordPress may decode what has been decoded once: a page's path once more. One more to be sure.
+const DECODINGS: usize = 2;
+
+/// Directories in which WordPress may live: up to three deep.
+const BASES: usize = 4;
+
+/// Scripts of WordPress that take the path behind them for the one that is asked.
+const FRONTS: [&[u8]; 5] = [
+    b"index.php",
+    b"wp-blog-header.php",
+    b"wp-trackback.php",
+    b"wp-signup.php",
+    b"wp-activate.php",
+];
+
+const REST: &[u8] = b"/wp-json/";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! One rule in folded form, and what it may close.
+
+use super::slug;
+
+use crate::pattern::Pattern;
+use crate::site::Rule;
+
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    matches: Matches,
+    /// Whether it says anything of access, be it that there is no restriction.
+    pub(super) says: bool,
+    /// Whether it restricts access.
+    pub(super) closes: bool,
+    may_be_page: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Matches {
+    /// A path; both without a slash at the end.
+    Path {
+        lower: Vec<u8>,
+        slug: Vec<u8>,
+        reach: Reach,
+    },
+    /// A regular expression, compared without regard to case.
+    Pattern(Pattern),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// This path.
+    Exact,
+    /// This path and those below it: `/form/*`.
+    Below,
+    /// All that begin with it: `/form*`.
+    Prefix,
+}
+
+/// How a rule and a spelling are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Likeness {
+    /// But for case and the slash at the end.
+    Same,
+    /// As slugs.
+    Slug,
+}
+
+impl Shape {
+    pub(super) fn of(rule: &Rule) -> Self {
+        let matches = match &rule.pattern {
+            Some(pattern) => Matches::Pattern(pattern.without_case()),
+            None => {
+                let (text, reach) = match rule.path.strip_suffix('*') {
+                    Some(text) if text.ends_with('/') => (text, Reach::Below),
+                    Some(text) => (text, Reach::Prefix),
+                    None => (rule.path.as_str(), Reach::Exact),
+                };
+                let (mut lower, mut slugs) = (Vec::new(), Vec::new());
+                slug::lower(text.as_bytes(), &mut lower);
+                slug::slug(text.as_bytes(), &mut slugs);
+                lower.pop();
+                slugs.pop();
+                Matches::Path {
+                    lower,
+                    slug: slugs,
+                    reach,
+                }
+            }
+        };
+        let closes = rule.access.closes();
+        Self {
+            may_be_page: matches.may_be_page(),
+            matches,
+            says: !rule.access.is_silent(),
+            closes,
+        }
+    }
+
+    /// Whether a path matches. Both forms end with `/`.
+    pub(super) fn likeness(&self, lower: &[u8], slug: &[u8]) -> Option<Likeness> {
+        match &self.matches {
+            Matches::Path {
+                lower: mine,
+                slug: my_slug,
+                reach,
+            } => {
+                if reach.has(mine, bare(lower)) {
+                    Some(Likeness::Same)
+                } else if reach.has(my_slug, bare(slug)) {
+                    Some(Likeness::Slug)
+                } else {
+                    None
+                }
+            }
+            Matches::Pattern(pattern) => {
+                let is_it = |path: &[u8]| {
+                    let whole = bare(path);
+                    pattern.matches(path) || (!whole.is_empty() && pattern.matches(whole))
+                };
+                if is_it(lower) {
+                    Some(Likeness::Same)
+                } else if is_it(slug) {
+                    Some(Likeness::Slug)
+                } else {
+                    None
+                }
+            }
+        }
+    }
+
+    pub(super) fn may_close_a_page(&self) -> bool {
+        self.closes && self.may_be_page
+    }
+
+    /// Whether it may close something below a path, which ends with `/` if that is a folder.
+    pub(super) fn may_close_below(&self, base: &[u8]) -> bool {
+        self.closes
+            && match &self.matches {
+                Matches::Path { lower, reach, .. } => {
+                    let is_below = lower.starts_with(bare(base));
+                    is_below
+                        || reach.has(lower, bare(base))
+                        || (*reach == Reach::Prefix && base.starts_with(lower))
+                }
+                Matches::Pattern(_) => true,
+            }
+    }
+
+    /// Whether it may close an archive of a date: `/2030/`.
+    pub(super) fn may_close_a_date(&self) -> bool {
+        self.closes
+            && match &self.matches {
+                Matches::Path { lower, reach, .. } => match lower.get(1) {
+                    Some(first) => first.is_ascii_digit(),
+                    None => *reach != Reach::Exact,
+                },
+                Matches::Pattern(_) => true,
+            }
+    }
+}
+
+impl Matches {
+    fn may_be_page(&self) -> bool {
+        let Self::Path { lower, reach, .. } = self else {
+            return true;
+        };
+        let below = lower.get(1..).unwrap_or_default();
+        let first = below.split(|&b| b == b'/').next().unwrap_or_default();
+        let is_whole = *reach != Reach::Prefix || first.len() < below.len();
+        let is_script = memchr::memmem::find(lower, b".php").is_some();
+        !is_script && !(is_whole && NO_PAGES.contains(&first))
+    }
+}
+
+impl Reach {
+    fn has(self, mine: &[u8], path: &[u8]) -> bool {
+        let rest = path.strip_prefix(mine);
+        match self {
+            Self::Exact => rest == Some(b""),
+            Self::Below => rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/'))),
+            Self::Prefix => rest.is_some(),
+        }
+    }
+}
+
+/// Without the slash at the end.
+fn bare(path: &[u8]) -> &[u8] {
+    path.strip_suffix(b"/").unwrap_or(path)
+}
+
+/// First segments below which there are no pages.
+const NO_PAGES: [&[u8]; 9] = [
+    b"wp-admin",
+    b"wp-json",
+    b"wp-content",
+    b"wp-includes",
+    b"wp-sitemap.xml",
+    b"robots.txt",
+    b"favicon.ico",
+    b".well-known",
+    b"feed",
+];
