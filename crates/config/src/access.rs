@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use galley_certs::file::{self, Unread};
 use galley_rules::access::xmlrpc::XmlRpc;
 use galley_rules::access::{Access, Limit, Said, SiteAccess, passwords};
-use galley_rules::site::Preset;
+use galley_rules::pattern::Pattern;
+use galley_rules::site::{Preset, Rule};
+use galley_rules::spellings::Guard;
 use ipnet::IpNet;
 
-use crate::complaint::Complaints;
+use crate::complaint::{Complaints, shown};
 use crate::tree::Given;
 
 /// What the site says.
@@ -58,6 +60,38 @@ pub(crate) fn common(given: &Given, complaints: &mut Complaints) -> Access {
         limit: given.given("limit").unwrap_or_default(),
         password,
     }
+}
+
+/// Says what a rule that closes pages of a WordPress cannot close. A limit alone hides nothing, so that it is not named.
+pub(crate) fn reach(given: &Given, rule: &Rule, preset: Preset, complaints: &mut Complaints) {
+    let access = &rule.access;
+    let hides = access.allow.get().is_some()
+        || access.deny.get().is_some()
+        || access.password.get().is_some();
+    let guard = Guard::of(preset, std::slice::from_ref(rule), false);
+    if !hides || !guard.may_close_pages() {
+        return;
+    }
+    let name = if given.has("pattern") {
+        "pattern"
+    } else {
+        "path"
+    };
+    let path = rule
+        .pattern
+        .as_ref()
+        .map_or(rule.path.as_str(), Pattern::text);
+    complaints.warn(
+        given.place(name),
+        format!("site.rule.{name}"),
+        format!(
+            "the rule for {} closes an address with all spellings that WordPress itself knows, but not addresses of \
+             custom rewrite rules, and not the same content in searches, feeds and the REST API",
+            shown(path)
+        ),
+        "make the page private in WordPress if its content is secret, and add a rule for each custom address; \
+         docs/access.md has the list. Every rule of this kind also applies to `?p=` and `?page_id=`",
+    );
 }
 
 /// A file of passwords must be there, and each of its lines be one that can be used.

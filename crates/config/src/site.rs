@@ -294,7 +294,11 @@ fn site_rules(
         rules: given
             .rules
             .iter()
-            .map(|one| rule(one, own, further, complaints))
+            .map(|one| {
+                let rule = rule(one, own, further, complaints);
+                access::reach(one, &rule, preset, complaints);
+                rule
+            })
             .collect(),
         ..SiteRules::default()
     }

@@ -196,3 +196,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_rule_that_hides_pages_says_what_it_cannot_cover() {
+    let site = |lines: &str| {
+        let text = format!(
+            "[[site]]\nhosts = [\"example.com\"]\nupstream = [\"http://127.0.0.1:1\"]\n{lines}\n"
+        );
+        from_text("galley.toml", &text).unwrap().warnings
+    };
+    let rule = |path: &str, line: &str| format!("[[site.rule]]\npath = \"{path}\"\n{line}");
+    let warnings = site(&rule("/internal/*", "deny = [\"192.0.2.1\"]"));
+    let [warning] = warnings.as_slice() else {
+        panic!("{warnings:?}")
+    };
+    assert!(warning.message.contains("`/internal/*`"), "{warning}");
+    for silent in [
+        rule("/internal/*", "ttl = \"1m\""),
+        rule("/search*", "limit = { rate = \"10/m\" }"),
+        rule("/wp-json/*", "deny = [\"192.0.2.1\"]"),
+        format!(
+            "preset = \"none\"\n{}",
+            rule("/internal/*", "deny = [\"192.0.2.1\"]")
+        ),
+    ] {
+        assert_eq!(site(&silent), [], "{silent}");
+    }
+}

@@ -21,7 +21,7 @@ use crate::site::{Preset, SiteRules};
 
 pub(crate) use self::admin::is_urlencoded;
 pub use self::admin::{Area, area, is_visitors_form};
-pub use self::authors::{asks_in_body, asks_in_head};
+pub use self::authors::{asks_in_head, form};
 pub use self::limit::{Limit, TICKS_PER_S, Taken};
 use self::xmlrpc::XmlRpc;
 

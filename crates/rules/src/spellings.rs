@@ -372,7 +372,7 @@ fn add(found: &mut Vec<Option<usize>>, rule: Option<usize>) {
 }
 
 /// Scripts that every WordPress has in its root folder, and which do not read its query variables.
-fn is_own_script(path: &[u8]) -> bool {
+pub(crate) fn is_own_script(path: &[u8]) -> bool {
     let path = path.strip_prefix(b"/").unwrap_or(path);
     match path.strip_prefix(b"wp-admin/") {
         Some(name) => variables::ADMIN_SCRIPTS.binary_search(&name).is_ok(),
@@ -381,7 +381,7 @@ fn is_own_script(path: &[u8]) -> bool {
 }
 
 /// Whether the REST API answers, which has parameters of its own.
-fn is_rest(path: &[u8]) -> bool {
+pub(crate) fn is_rest(path: &[u8]) -> bool {
     path.strip_prefix(b"/index.php")
         .unwrap_or(path)
         .starts_with(b"/wp-json/")

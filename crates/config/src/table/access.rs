@@ -29,7 +29,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed(r#"`"limited"`; without the preset `"on"`"#).example(r#""limited""#),
     row(Section::Site, "xmlrpc_limit", Kind::Limit, "How often one client may ask `xmlrpc.php`.")
         .computed(r#"`{ rate = "20/m", burst = 60 }`; without the preset none"#).example(r#"{ rate = "20/m", burst = 60 }"#),
-    row(Section::Site, "hide_authors", Flag, "Whether strangers are refused who ask for the names of users: `?author=1`, the users of the REST API and of the sitemap.")
+    row(Section::Site, "hide_authors", Flag, "Whether requests that list login names are refused: `?author=1`, the sitemap of users, and users, embedded authors and oEmbed in the REST API.")
         .or("false"),
     row(Section::SiteRule, "allow", List(&Kind::Network), "Who may ask for these paths, in place of the site's. `[]`: everybody.")
         .computed("`site.allow`").example(r#"["10.0.0.0/8"]"#),

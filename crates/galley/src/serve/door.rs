@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use galley_rules::access::{
-    self, BodyCheck, Bucket, By, Demands, Limit, asks_in_body, is_visitors_form, passwords, xmlrpc,
+    self, BodyCheck, Bucket, By, Demands, Limit, is_visitors_form, passwords, xmlrpc,
 };
 use galley_rules::facts::Facts;
 use galley_rules::outcome::{Outcome, RefusedWhy};
 use galley_rules::site::SiteRules;
+use galley_rules::spellings::Form;
 use http::header::{self, HeaderMap, HeaderValue};
 
 use super::answer::{Answer, Body};
@@ -187,14 +188,9 @@ pub(super) async fn look_into(exchange: &Exchange<'_>) -> Result<Option<Answer>,
             }
         },
         BodyCheck::Authors => {
-            // Of a long one the beginning: fields that a page reads do not follow a file.
-            let mut reader = exchange.body.reader();
-            let beginning = next(&mut reader).await?.unwrap_or_default();
-            if asks_in_body(content_type, &beginning) {
-                return Err(Fault::new(
-                    RefusedWhy::Authors,
-                    "the body asks for an author",
-                ));
+            if has_variable(exchange, access::form(content_type)).await? {
+                let note = "the body asks for an author";
+                return Err(Fault::new(RefusedWhy::Authors, note));
             }
             Ok(None)
         }
@@ -203,22 +199,30 @@ pub(super) async fn look_into(exchange: &Exchange<'_>) -> Result<Option<Answer>,
 
 /// Refuses a body that would select another page than the address, which may be a closed one.
 async fn refuse_pages(exchange: &Exchange<'_>, content_type: &[u8]) -> Result<(), Fault> {
+    let form = exchange.site.core.rules.guard.form(content_type);
+    if has_variable(exchange, form).await? {
+        let note =
+            "the body selects a page by WordPress's variables, which no rule can be compared with";
+        return Err(Fault::new(RefusedWhy::Network, note));
+    }
+    Ok(())
+}
+
+/// Whether a body has a variable that its reader looks for.
+async fn has_variable(exchange: &Exchange<'_>, mut form: Form<'_>) -> Result<bool, Fault> {
     let lines = exchange.head.fields();
     let types = lines.filter(|(name, _)| name.eq_ignore_ascii_case("content-type"));
-    let mut form = exchange.site.core.rules.guard.form(content_type);
+    if types.count() > 1 {
+        // PHP might go by either.
+        return Ok(true);
+    }
     let mut reader = exchange.body.reader();
     while let Some(piece) = next(&mut reader).await? {
         if !form.push(&piece) {
             break;
         }
     }
-    // Of two types, PHP might go by the other.
-    if form.finish() || types.count() > 1 {
-        let note =
-            "the body selects a page by WordPress's variables, which no rule can be compared with";
-        return Err(Fault::new(RefusedWhy::Network, note));
-    }
-    Ok(())
+    Ok(form.finish())
 }
 
 /// The value of a field that is there once.

@@ -24,7 +24,7 @@ enum Kind {
 }
 
 impl<'g> Form<'g> {
-    pub(super) fn new(names: &'g [&'static [u8]], content_type: &[u8]) -> Self {
+    pub(crate) fn new(names: &'g [&'static [u8]], content_type: &[u8]) -> Self {
         let is_parts = content_type
             .get(..10)
             .is_some_and(|start| start.eq_ignore_ascii_case(b"multipart/"));

@@ -29,6 +29,7 @@ macro_rules! both_alone {
 
 mod access;
 mod addresses;
+mod authors;
 mod comments;
 mod deception;
 mod devices;

@@ -31,6 +31,9 @@ pub const GUARDED: &str = "guarded.test";
 /// The same, with rules that close addresses to 127.0.0.3.
 pub const CLOSED: &str = "closed.test";
 
+/// The same, with `hide_authors`.
+pub const QUIET: &str = "quiet.test";
+
 /// For everything that must happen but may take a while on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -72,6 +75,7 @@ impl Plan {
             (PHONES, phones),
             (GUARDED, guarded),
             (CLOSED, closed),
+            (QUIET, format!("hide_authors = true\n{HOUR}")),
             (WHOLE, HOUR.to_owned()),
         ])
     }
