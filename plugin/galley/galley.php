@@ -29,6 +29,7 @@ const PARTS = array(
 	'includes/ranks.php',
 	'includes/gather-posts.php',
 	'includes/gather-queries.php',
+	'includes/gather-filters.php',
 	'includes/gather-people.php',
 	'includes/gather-parts.php',
 	'includes/gather-machines.php',

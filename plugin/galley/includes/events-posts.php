@@ -86,7 +86,7 @@ function is_being_inserted( int $id ): bool {
  * Notes a post that changes, with what it was.
  */
 function touched( \WP_Post $post, ?array $state, bool $is_new = false ): void {
-	if ( touch_internal( $post, $is_new ) || ! is_post_type_viewable( $post->post_type ) || 'auto-draft' === $post->post_status ) {
+	if ( touch_internal( $post, $is_new ) || ! is_listed_type( $post->post_type ) || 'auto-draft' === $post->post_status ) {
 		return;
 	}
 	deliver_meanwhile();
@@ -145,7 +145,7 @@ function on_field( $meta_ids, $post_id, $key ): void {
 		return;
 	}
 	$post = get_post( (int) $post_id );
-	if ( ! $post instanceof \WP_Post || ! is_post_type_viewable( $post->post_type ) ) {
+	if ( ! $post instanceof \WP_Post || ! is_listed_type( $post->post_type ) ) {
 		return;
 	}
 	touch_post( $post->ID );
@@ -177,17 +177,18 @@ function order_post( int $id ): void {
 	if ( $fields && ( ! empty( $old['visible'] ) || ! empty( $new['visible'] ) ) ) {
 		$type           = word( ( $new ?? $old )['type'] );
 		$change['tags'] = array_merge( $change['tags'], array_intersect( $fields, SHOWN_FIELDS ) ? array( "p$id", "pm$id" ) : array( "pm$id" ) );
-		foreach ( $fields as $field ) {
+		foreach ( array_merge( array( '' ), $fields ) as $field ) {
 			$change['tags'][] = "o.$type." . word( "m_$field" );
 		}
 	}
 	order( $change['tags'] );
 	order_lists( $id, $change['lists'] );
-	if ( $change['moved'] && is_post_type_hierarchical( ( $new ?? $old )['type'] ) ) {
-		order_descendants( $id );
+	$appears = ! empty( $old['visible'] ) !== ! empty( $new['visible'] );
+	if ( $change['moved'] ) {
+		order_descendants( $id, is_post_type_hierarchical( ( $new ?? $old )['type'] ), $appears );
 	}
-	if ( ! empty( $old['visible'] ) !== ! empty( $new['visible'] ) && array_filter( $newest ) ) {
-		// Its comments come and go with it.
+	if ( array_filter( $newest ) && ( $appears || ( $old && $new && $new['visible'] && ! $old['password'] !== ! $new['password'] ) ) ) {
+		// Its comments come and go with it, and machines are not shown those of a protected one.
 		order_recent( max( $newest ), 0, $id );
 	}
 	order_products( $id, ( $new ?? $old )['type'] ?? '' );
@@ -267,24 +268,34 @@ function descendant_terms( int $term_id ): array {
 }
 
 /**
- * The addresses of all pages below one that has moved.
+ * The addresses of all that is below a post that has moved: pages, and pictures, which are seen as long as their post is.
+ *
+ * @param bool $with_pages Whether posts of its type have others below them.
+ * @param bool $appears    Whether it comes or goes.
  */
-function order_descendants( int $id ): void {
+function order_descendants( int $id, bool $with_pages, bool $appears ): void {
 	global $wpdb;
 	$parents = array( $id );
 	for ( $depth = 0; $parents && $depth < 20; $depth++ ) {
 		$list = implode( ',', array_map( 'intval', $parents ) );
 		// phpcs:ignore WordPress.DB -- integers; must be of this moment.
-		$rows    = $wpdb->get_results( "SELECT ID, post_name FROM $wpdb->posts WHERE post_parent IN ($list) AND post_type <> 'revision' LIMIT 501" );
+		$rows    = $wpdb->get_results( "SELECT ID, post_name, post_type, post_author FROM $wpdb->posts WHERE post_parent IN ($list) AND post_type <> 'revision' LIMIT 501" );
 		$parents = array();
 		if ( count( $rows ) > 500 ) {
 			order( 'b' );
 			return;
 		}
 		foreach ( $rows as $row ) {
-			$parents[] = (int) $row->ID;
-			order( array_merge( array( "p$row->ID", "pl$row->ID" ), slug_tags( (string) $row->post_name ) ) );
+			$is_picture = 'attachment' === $row->post_type;
+			if ( $is_picture || $with_pages ) {
+				$parents[] = (int) $row->ID;
+				order( array_merge( array( "p$row->ID", "pl$row->ID" ), slug_tags( (string) $row->post_name ) ) );
+			}
+			if ( $is_picture && $appears && 0 === $depth ) {
+				order( array_merge( array( 'l.attachment', 'l.attachment.q', 'l.attachment.x', 'l.attachment.s', "l.attachment.par$id", 'sm.attachment' ), author_list( 'attachment', (int) $row->post_author ) ) );
+			}
 		}
+		$parents = $with_pages ? $parents : array();
 	}
 }
 

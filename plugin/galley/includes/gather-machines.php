@@ -95,6 +95,9 @@ function gather_route( $response, $handler = null, $request = null ) {
 		tag( 'tn' . (int) $found[1] );
 		tag( 'k' . (int) $found[1] );
 	}
+	if ( $request instanceof \WP_REST_Request && null !== $request->get_param( 'sticky' ) ) {
+		tag( 'st' );
+	}
 	if ( substr_count( trim( $route, '/' ), '/' ) < 2 ) {
 		// An index: of routes, with the site's name and its front page.
 		tag( 'home' );

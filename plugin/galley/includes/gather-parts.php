@@ -141,6 +141,11 @@ function gather_block( $html, $block = array() ) {
 			tag( 'tu.' . word( (string) ( $with['slug'] ?? '' ) ) );
 			tag( 'tp.' . word( (string) ( $with['slug'] ?? '' ) ) );
 			break;
+		case 'core/query':
+			if ( ! empty( $with['query']['sticky'] ) ) {
+				tag( 'st' );
+			}
+			break;
 		case 'core/query-total':
 			tag( 'l.post' );
 			break;

@@ -34,16 +34,33 @@ const UNLISTED_TYPES = array( 'nav_menu_item', 'wp_template', 'wp_template_part'
  * Runs after the query has been understood and before it is asked, whatever it suppresses.
  */
 function gather_query( $posts, $query = null ) {
-	if ( $query instanceof \WP_Query && ! is_sitemap_request() && ! is_for_nothing( $query ) && ( ! $query->is_comment_feed() || $query->is_singular() ) ) {
+	$is_recent = $query instanceof \WP_Query && $query->is_comment_feed() && ! $query->is_singular() && ! $query->is_archive() && ! $query->is_search();
+	if ( $query instanceof \WP_Query && ! is_sitemap_request() && ! is_for_nothing( $query ) && ! $is_recent ) {
 		$list = types_of( $query ) ? describe_query( $query ) : any_list( array() );
+		if ( null !== $posts ) {
+			// Found elsewhere, in an order of its own.
+			$list['depth'] = null;
+		}
 		foreach ( list_tags( $list ) as $tag ) {
 			tag( $tag );
 		}
-		if ( $query->is_home() && $query->is_main_query() && (int) ( $query->query_vars['paged'] ?? 0 ) <= 1 ) {
+		if ( shows_stickies( $query ) ) {
 			tag( 'st' );
 		}
 	}
 	return $posts;
+}
+
+/**
+ * Whether WordPress puts sticky posts before the others, or they were named or left out by their numbers.
+ */
+function shows_stickies( \WP_Query $query ): bool {
+	$vars = $query->query_vars;
+	if ( $query->is_home() && empty( $vars['ignore_sticky_posts'] ) && (int) ( $vars['paged'] ?? 0 ) <= 1 ) {
+		return true;
+	}
+	$named = array_merge( (array) ( $vars['post__in'] ?? array() ), (array) ( $vars['post__not_in'] ?? array() ) );
+	return $named && array_intersect( $named, (array) get_option( 'sticky_posts' ) );
 }
 
 /**
@@ -57,27 +74,23 @@ function is_for_nothing( \WP_Query $query ): bool {
  * What a query asks for, as `list_tags` wants it.
  */
 function describe_query( \WP_Query $query ): array {
-	$vars  = $query->query_vars;
-	$list  = any_list(
+	$vars   = $query->query_vars;
+	$filter = filtered_by( $query );
+	$list   = any_list(
 		array(
 			'types'      => types_of( $query ),
-			'search'     => '' !== (string) ( $vars['s'] ?? '' ),
+			'search'     => '' !== (string) ( $vars['s'] ?? '' ) || $filter['search'],
 			'authors'    => authors_of( $vars ),
 			'dates'      => dates_of( $vars ),
 			'parents'    => parents_of( $vars ),
 			'any_status' => ! empty( $vars['post_status'] ) && array_diff( (array) $vars['post_status'], array( 'publish', 'inherit' ) ),
-			'sorted'     => sorted_by( $vars ),
+			'sorted'     => array_merge( sorted_by( $vars ), $filter['fields'] ),
 		)
 	);
-	$terms = terms_of( $query );
-	if ( null === $terms ) {
-		$list['complex'] = true;
-	} else {
-		$list['terms'] = $terms;
-	}
-	if ( ! empty( $vars['date_query'] ) || ( ! $list['dates'] && ! empty( $vars['monthnum'] ) ) ) {
-		$list['complex'] = true;
-	}
+	$terms            = terms_of( $query );
+	$list['complex']  = $terms['complex'] || $filter['complex'];
+	$list['terms']    = $terms['terms'];
+	$list['narrowed'] = ! $query->is_singular() && ( $list['complex'] || $list['search'] || $list['terms'] || $list['authors'] || $list['dates'] || $list['parents'] );
 	foreach ( array( 'p', 'page_id', 'attachment_id' ) as $name ) {
 		if ( ! empty( $vars[ $name ] ) ) {
 			$list['ids'][] = (int) $vars[ $name ];
@@ -92,6 +105,10 @@ function describe_query( \WP_Query $query ): array {
 		}
 	}
 	$list['slugs'] = array_merge( $list['slugs'], array_map( 'strval', (array) ( $vars['post_name__in'] ?? array() ) ) );
+	if ( $terms['narrow'] || $list['narrowed'] && $list['ids'] || is_by_time( $vars ) || $query->is_comment_feed() ) {
+		$list['pages'] = 'other';
+		return $list;
+	}
 	return array_merge( $list, depth_of( $query, $list ) );
 }
 
@@ -115,29 +132,40 @@ function types_of( \WP_Query $query ): array {
 }
 
 /**
- * The terms of one condition that each result fulfils; none where there is no condition, null where it cannot be said.
+ * The terms that a query names. `complex`: they do not say all; `narrow`: posts stand higher up in its list than in those of the terms.
  *
- * @return int[]|null
+ * @return array{terms: int[], complex: bool, narrow: bool}
  */
-function terms_of( \WP_Query $query ): ?array {
+function terms_of( \WP_Query $query ): array {
+	$found   = array(
+		'terms'   => array(),
+		'complex' => false,
+		'narrow'  => false,
+	);
 	$clauses = array();
-	$and     = true;
+	$is_or   = false;
 	foreach ( (array) ( $query->tax_query->queries ?? array() ) as $key => $clause ) {
 		if ( 'relation' === $key ) {
-			$and = 'OR' !== strtoupper( (string) $clause );
+			$is_or = 'OR' === strtoupper( (string) $clause );
 		} elseif ( is_array( $clause ) ) {
 			$clauses[] = $clause;
 		}
 	}
-	if ( ! $clauses ) {
-		return array();
+	$named = 0;
+	foreach ( $clauses as $clause ) {
+		$operator = strtoupper( (string) ( $clause['operator'] ?? 'IN' ) );
+		$terms    = (array) ( $clause['terms'] ?? array() );
+		$is_known = in_array( $operator, array( 'IN', 'AND', 'NOT IN' ), true ) && $terms && count( $terms ) <= 50;
+		$ids      = $is_known ? term_ids( $terms, (string) ( $clause['field'] ?? 'term_id' ), (string) ( $clause['taxonomy'] ?? '' ) ) : null;
+		$named   += 'NOT IN' === $operator ? 0 : 1;
+
+		$found['complex'] = $found['complex'] || null === $ids || ( $is_or && 'NOT IN' === $operator );
+		$found['narrow']  = $found['narrow'] || count( $clauses ) > 1 || ( 'AND' === $operator && count( $terms ) > 1 ) || ! ( $clause['include_children'] ?? true );
+		$found['terms']   = array_merge( $found['terms'], $ids ?? array() );
 	}
-	foreach ( ( $and || 1 === count( $clauses ) ) ? $clauses : array() as $clause ) {
-		if ( in_array( $clause['operator'] ?? 'IN', array( 'IN', 'AND' ), true ) && ! empty( $clause['terms'] ) && count( (array) $clause['terms'] ) <= 50 ) {
-			return term_ids( (array) $clause['terms'], (string) ( $clause['field'] ?? 'term_id' ), (string) ( $clause['taxonomy'] ?? '' ) );
-		}
-	}
-	return null;
+	// Posts that have none of some terms are not found by a term.
+	$found['complex'] = $found['complex'] || ( $clauses && ! $named );
+	return $found;
 }
 
 /**
@@ -163,11 +191,32 @@ function term_ids( array $terms, string $field, string $taxonomy ): ?array {
  * @return int[]
  */
 function authors_of( array $vars ): array {
+	if ( ! empty( $vars['author__not_in'] ) ) {
+		return array();
+	}
 	$authors = (array) ( $vars['author__in'] ?? array() );
 	if ( ! $authors && preg_match( '/^\d+(,\d+)*$/D', (string) ( $vars['author'] ?? '' ) ) ) {
 		$authors = explode( ',', (string) $vars['author'] );
 	}
 	return array_values( array_filter( array_map( 'intval', $authors ) ) );
+}
+
+/**
+ * Whether a query names dates otherwise than `dates_of` reads them. Pure.
+ */
+function is_by_time( array $vars ): bool {
+	$has = static function ( string $name ) use ( $vars ): bool {
+		return ! in_array( $vars[ $name ] ?? '', array( '', 0, '0', array() ), true );
+	};
+	if ( $has( 'date_query' ) || $has( 'w' ) || strlen( (string) ( $vars['m'] ?? '' ) ) > 8 || ( $has( 'm' ) && $has( 'year' ) ) ) {
+		return true;
+	}
+	foreach ( array( 'hour', 'minute', 'second' ) as $name ) {
+		if ( '' !== (string) ( $vars[ $name ] ?? '' ) ) {
+			return true;
+		}
+	}
+	return ( $has( 'monthnum' ) && ! $has( 'year' ) ) || ( $has( 'day' ) && ! ( $has( 'year' ) && $has( 'monthnum' ) ) );
 }
 
 /**
@@ -214,24 +263,53 @@ function sorted_by( array $vars ): array {
 			$fields[] = $name;
 		}
 	}
-	$keys = array( (string) ( $vars['meta_key'] ?? '' ) );
+	$fields = array_merge( $fields, filtered_fields( $vars ) );
+	return array_values( array_unique( $fields ) );
+}
+
+/** Fields by which a query may leave posts out, with what it then says: the number or word it wants. */
+const FIELD_CONDITIONS = array(
+	'title'               => 'title',
+	'menu_order'          => 'menu_order',
+	'post_parent__not_in' => 'parent',
+	'author__not_in'      => 'author',
+	'has_password'        => 'password',
+	'post_password'       => 'password',
+	'comment_count'       => 'comment_count',
+	'comment_status'      => 'rest',
+	'ping_status'         => 'rest',
+	'post_mime_type'      => 'rest',
+);
+
+/**
+ * The fields that posts must have for a query; `m_` stands for any of their own. Pure.
+ *
+ * @return string[]
+ */
+function filtered_fields( array $vars ): array {
+	$fields = array();
+	foreach ( FIELD_CONDITIONS as $name => $field ) {
+		if ( ! in_array( $vars[ $name ] ?? '', array( '', array() ), true ) ) {
+			$fields[] = $field;
+		}
+	}
+	if ( '' !== (string) ( $vars['meta_key'] ?? '' ) ) {
+		$fields[] = "m_{$vars['meta_key']}";
+	}
 	$left = array( (array) ( $vars['meta_query'] ?? array() ) );
 	while ( $left ) {
 		$clause = array_pop( $left );
-		$keys[] = is_string( $clause['key'] ?? null ) ? $clause['key'] : '';
+		if ( isset( $clause['key'] ) || isset( $clause['value'] ) ) {
+			$is_named = is_string( $clause['key'] ?? null ) && in_array( $clause['compare_key'] ?? '=', array( '=', 'EXISTS' ), true );
+			$fields[] = 'm_' . ( $is_named ? $clause['key'] : '' );
+		}
 		foreach ( $clause as $part ) {
 			if ( is_array( $part ) ) {
 				$left[] = $part;
 			}
 		}
 	}
-	foreach ( array_unique( array_filter( $keys ) ) as $key ) {
-		$fields[] = "m_$key";
-	}
-	if ( ! empty( $vars['title'] ) ) {
-		$fields[] = 'title';
-	}
-	return $fields;
+	return array_values( array_unique( $fields ) );
 }
 
 /**
@@ -322,13 +400,37 @@ function gather_pages( $pages, $arguments = array() ) {
 			tag( 'l.' . $type . '.par' . id_of( $page ) );
 		}
 	}
-	$number = (int) ( $arguments['number'] ?? 0 );
-	// WordPress asks for one child to know whether there is any.
-	if ( $number > 1 || ( 1 === $number && ( ! $below || 'post_title' !== ( $arguments['sort_column'] ?? 'post_title' ) ) ) ) {
-		tag( "o.$type.title" );
-		tag( "o.$type.menu_order" );
+	foreach ( sorted_pages( $arguments, (bool) $below ) as $field ) {
+		tag( "o.$type." . word( $field ) );
 	}
 	return $pages;
+}
+
+/**
+ * What pages are sorted or left out by. Pure.
+ *
+ * @return string[]
+ */
+function sorted_pages( array $arguments, bool $is_below ): array {
+	$number = (int) ( $arguments['number'] ?? 0 );
+	$column = (string) ( $arguments['sort_column'] ?? 'post_title' );
+	$fields = array();
+	// Titles are shown where they sort. WordPress asks for one child to know whether there is any.
+	if ( $number > 1 || ( 1 === $number && ( ! $is_below || 'post_title' !== $column ) ) ) {
+		$fields = array( 'title', 'menu_order' );
+	}
+	foreach ( array( 'menu_order', 'modified', 'name', 'author', 'parent', 'comment_count' ) as $field ) {
+		if ( false !== strpos( $column, $field ) ) {
+			$fields[] = $field;
+		}
+	}
+	if ( ! empty( $arguments['authors'] ) ) {
+		$fields[] = 'author';
+	}
+	if ( ! empty( $arguments['meta_key'] ) || ! empty( $arguments['meta_value'] ) ) {
+		$fields[] = 'm_' . (string) ( $arguments['meta_key'] ?? '' );
+	}
+	return array_values( array_unique( $fields ) );
 }
 
 /**

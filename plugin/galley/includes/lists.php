@@ -2,10 +2,11 @@
 /**
  * Lists of posts: from what a query asks for to the narrowest tags that every change of its result touches. Pure.
  *
- * A list is named by one of its conditions, since a post that enters or leaves it fulfils all of them:
+ * A list is named by its conditions, since a post enters or leaves it by a change of one of them:
  * `l.<type>`, `l.<type>.t<term>`, `.a<author>`, `.d<yyyy[mm[dd]]>`, `.par<parent>`, `.s` for a search, `.x` for what cannot be
  * said so. Lists of the newest so many also say how far down they look (`.q` and `.r<depth>`), and, where they know the
- * number of pages, `.n`: a post far down then changes only the pages that reach it. `o.<type>.<field>` stands for what a
+ * number of pages, `.n`: a post far down then changes only the pages that reach it. A post stands higher up in a list of several
+ * conditions than in the lists of each, so that those say no depth. `o.<type>.<field>` stands for what a
  * list is sorted or filtered by. What an order has to name is the other half: ranks.php and post-changes.php.
  *
  * @package Galley
@@ -18,11 +19,17 @@ defined( 'ABSPATH' ) || exit;
 /** How far down lists are told apart. */
 const DEPTHS = array( 5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100, 150, 200, 300, 500 );
 
+/** Conditions of whose lists it is known how far down a post stands. */
+const RANKED_CONDITIONS = array(
+	'terms'   => 1,
+	'authors' => 1,
+);
+
 /**
  * The tags of a list.
  *
  * @param array $list As `describe_query` gives it: types (string[]), terms, authors, dates, parents (lists of values, empty where
- *                    there is no such condition), ids, slugs, search, complex, any_status (bool), sorted (string[]), depth (?int), pages (string: `none`, `standard`, `other`).
+ *                    there is no such condition), ids, slugs, search, complex, any_status, narrowed (bool; the last: whether those named by `ids` fulfil conditions as well), sorted (string[]), depth (?int), pages (string: `none`, `standard`, `other`).
  * @return string[]
  */
 function list_tags( array $list ): array {
@@ -33,7 +40,7 @@ function list_tags( array $list ): array {
 	foreach ( $list['slugs'] as $slug ) {
 		$tags[] = 'n.' . word( $slug );
 	}
-	$is_named = $list['ids'] || $list['slugs'];
+	$is_named = ( $list['ids'] || $list['slugs'] ) && ! $list['narrowed'];
 	foreach ( $list['types'] as $type ) {
 		$type = word( $type );
 		foreach ( $list['sorted'] as $field ) {
@@ -50,34 +57,33 @@ function list_tags( array $list ): array {
 }
 
 /**
- * The tags of one condition of a list, for one type.
+ * The tags of the conditions of a list, for one type.
  *
  * @return string[]
  */
 function conditions( string $type, array $list ): array {
-	if ( $list['search'] ) {
-		return array( "l.$type.s" );
+	$keys = $list['search'] ? array( 'search' => array( "l.$type.s" ) ) : array();
+	if ( $list['complex'] ) {
+		$keys['complex'] = array( "l.$type.x" );
+		return array_merge( ...array_values( $keys ) );
 	}
-	foreach ( array( 'terms' => 't', 'authors' => 'a' ) as $kind => $letter ) {
-		if ( $list[ $kind ] ) {
-			$keys = array();
-			foreach ( $list[ $kind ] as $value ) {
-				$keys = array_merge( $keys, deep( "l.$type.$letter$value", $list ) );
-			}
-			return $keys;
+	foreach ( array( 'terms' => 't', 'authors' => 'a', 'dates' => 'd', 'parents' => 'par' ) as $kind => $letter ) {
+		foreach ( $list[ $kind ] as $value ) {
+			$keys[ $kind ][] = "l.$type.$letter$value";
 		}
 	}
-	foreach ( array( 'dates' => 'd', 'parents' => 'par' ) as $kind => $letter ) {
-		if ( $list[ $kind ] ) {
-			return array_map(
-				static function ( $value ) use ( $type, $letter ): string {
-					return "l.$type.$letter$value";
-				},
-				$list[ $kind ]
-			);
-		}
+	if ( ! $keys ) {
+		return $list['ids'] || $list['slugs'] ? array() : deep( "l.$type", $list );
 	}
-	return $list['complex'] ? array( "l.$type.x" ) : deep( "l.$type", $list );
+	$flat = array_merge( ...array_values( $keys ) );
+	if ( 1 < count( $keys ) || ! array_intersect_key( $keys, RANKED_CONDITIONS ) ) {
+		return $flat;
+	}
+	$tags = array();
+	foreach ( $flat as $key ) {
+		$tags = array_merge( $tags, deep( $key, $list ) );
+	}
+	return $tags;
 }
 
 /**
@@ -143,6 +149,7 @@ function any_list( array $known ): array {
 			'search'     => false,
 			'complex'    => false,
 			'any_status' => false,
+			'narrowed'   => false,
 			'sorted'     => array(),
 			'depth'      => null,
 			'pages'      => 'none',

@@ -38,6 +38,7 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 		}
 	}
 	if ( ! $was && ! $is ) {
+		$change['tags'] = array_values( array_unique( array_merge( $change['tags'], $old && $new ? hidden_tags( $id, $old, $new ) : array() ) ) );
 		return $change;
 	}
 	$left             = $was ? state_lists( $old ) : array();
@@ -60,7 +61,7 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 			$change['tags'] = array_merge( $change['tags'], slug_tags( $state['slug'] ) );
 		}
 	}
-	$searched = $was !== $is || $old['date'] !== $new['date'] || $old['content'] !== $new['content'] || $old['title'] !== $new['title'] || $old['excerpt'] !== $new['excerpt'];
+	$searched = $was !== $is || differs( $old, $new, 'date', 'content', 'title', 'excerpt', 'password' );
 	foreach ( $types as $type ) {
 		if ( $left || $entered ) {
 			$change['types'][] = $type;
@@ -80,6 +81,33 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 }
 
 /**
+ * Whether two states differ in one of some fields.
+ */
+function differs( array $old, array $new, string ...$names ): bool {
+	foreach ( $names as $name ) {
+		if ( $old[ $name ] !== $new[ $name ] ) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/**
+ * The tags of what an edit touches of a post that is not public: lists may name drafts or what is scheduled.
+ *
+ * @return string[]
+ */
+function hidden_tags( int $id, array $old, array $new ): array {
+	$tags = array_merge( array( "p$id" ), edit_tags( $id, $old, $new ) );
+	if ( differs( $old, $new, 'date', 'terms', 'author', 'parent', 'type' ) ) {
+		foreach ( array_unique( array( $old['type'], $new['type'] ) ) as $type ) {
+			$tags[] = 'l.' . word( $type ) . '.z';
+		}
+	}
+	return $tags;
+}
+
+/**
  * The tags of what an edit of a public post touches, besides lists and the post itself.
  *
  * @return string[]
@@ -87,40 +115,34 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 function edit_tags( int $id, array $old, array $new ): array {
 	$tags    = array();
 	$type    = word( $new['type'] );
-	$differs = static function ( string ...$names ) use ( $old, $new ): bool {
-		foreach ( $names as $name ) {
-			if ( $old[ $name ] !== $new[ $name ] ) {
-				return true;
-			}
-		}
-		return false;
-	};
-	if ( $differs( 'excerpt', 'password' ) ) {
+	if ( differs( $old, $new, 'excerpt', 'password' ) ) {
 		$tags[] = "pe$id";
 	}
-	if ( $differs( 'title', 'link', 'slug', 'password', 'date', 'type' ) ) {
+	if ( differs( $old, $new, 'title', 'link', 'slug', 'password', 'date', 'type' ) ) {
 		$tags[] = "pl$id";
 	}
-	if ( $differs( 'author', 'type' ) ) {
+	if ( differs( $old, $new, 'author', 'type' ) ) {
 		$tags[] = "pa$id";
 	}
-	if ( $differs( 'terms', 'type' ) ) {
+	if ( differs( $old, $new, 'terms', 'type' ) ) {
 		$tags[] = "pt$id";
 	}
-	if ( $differs( 'link', 'slug' ) ) {
+	if ( differs( $old, $new, 'link', 'slug' ) ) {
 		$tags[] = "sm.$type";
 	}
-	foreach ( array( 'title', 'modified', 'menu_order', 'author', 'parent', 'slug' ) as $field ) {
-		if ( $differs( $field ) ) {
+	foreach ( array( 'title', 'modified', 'menu_order', 'author', 'parent', 'slug', 'password', 'rest' ) as $field ) {
+		if ( differs( $old, $new, $field ) ) {
 			$tags[] = "o.$type." . ( 'slug' === $field ? 'name' : $field );
 		}
 	}
-	if ( $differs( 'picture' ) ) {
+	if ( differs( $old, $new, 'picture' ) ) {
 		$tags[] = "th$id";
 		$tags[] = "o.$type.m__thumbnail_id";
 	}
-	if ( $differs( 'password' ) ) {
+	if ( differs( $old, $new, 'password' ) ) {
 		$tags[] = "l.$type.x";
+		// REST shows the comments of a protected post to nobody.
+		$tags[] = "c$id";
 	}
 	return $tags;
 }

@@ -17,7 +17,7 @@ defined( 'ABSPATH' ) || exit;
  * @return array|null Scalars, and `terms`: taxonomy to ids with their ancestors.
  */
 function post_state( \WP_Post $post, ?string $status = null ): ?array {
-	if ( ! is_post_type_viewable( $post->post_type ) ) {
+	if ( ! is_listed_type( $post->post_type ) ) {
 		return null;
 	}
 	if ( null !== $status ) {
@@ -46,15 +46,20 @@ function post_state( \WP_Post $post, ?string $status = null ): ?array {
 }
 
 /**
- * Whether anybody may see a post.
+ * Whether posts of a type may be in lists. Such as have no page of their own are in those of themes: slides, opinions, questions.
+ */
+function is_listed_type( string $type ): bool {
+	return ! in_array( $type, UNLISTED_TYPES, true ) && ( ! is_shared() || is_post_type_viewable( $type ) );
+}
+
+/**
+ * Whether anybody may see a post. A picture is seen as long as its post is.
  */
 function is_public( \WP_Post $post ): bool {
-	$status = $post->post_status;
-	if ( 'inherit' === $status ) {
-		$parent = $post->post_parent ? get_post( $post->post_parent ) : null;
-		$status = $parent && 'attachment' === $post->post_type && 'inherit' !== $parent->post_status ? $parent->post_status : 'publish';
-	}
-	return is_post_status_viewable( $status );
+	$status = (string) ( 'attachment' === $post->post_type ? get_post_status( $post ) : $post->post_status );
+	$object = get_post_status_object( $status );
+	// Lists ask whether a status is public, single pages whether it can be queried.
+	return 'inherit' === $status || ( $object && $object->public ) || is_post_status_viewable( $status );
 }
 
 /**

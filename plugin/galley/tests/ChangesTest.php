@@ -44,8 +44,22 @@ final class ChangesTest extends TestCase {
 
 	public function test_nothing_changes_nothing(): void {
 		$this->assertSame( array(), Galley\post_changes( 7, self::post(), self::post() )['tags'] );
-		$drafts = Galley\post_changes( 7, self::draft(), self::draft( array( 'title' => 'U' ) ) );
-		$this->assertSame( array( array(), array() ), array( $drafts['tags'], $drafts['lists'] ) );
+		$this->assertSame( array(), Galley\post_changes( 7, self::draft(), self::draft() )['tags'] );
+	}
+
+	public function test_a_hidden_post_changes_what_names_it(): void {
+		$title = Galley\post_changes( 7, self::draft(), self::draft( array( 'title' => 'U' ) ) );
+		$this->assertSame( array( array( 'p7', 'pl7', 'o.post.title' ), array() ), array( $title['tags'], $title['lists'] ) );
+		$date = Galley\post_changes( 7, self::draft(), self::draft( array( 'date' => '2025-01-01 00:00:00' ) ) );
+		$this->assertContains( 'l.post.z', $date['tags'] );
+		$this->assertSame( array(), $date['lists'] );
+	}
+
+	public function test_a_password_touches_searches_and_comments(): void {
+		$change = Galley\post_changes( 7, self::post(), self::post( array( 'password' => 'oar' ) ) );
+		foreach ( array( 'l.post.s', 'l.post.x', 'o.post.password', 'c7', 'pl7', 'pe7' ) as $tag ) {
+			$this->assertContains( $tag, $change['tags'] );
+		}
 	}
 
 	public function test_text_alone_changes_the_post_alone(): void {

@@ -57,11 +57,14 @@ final class TagsTest extends TestCase {
 			'all'                     => array( array( 'types' => array( 'post', 'page' ) ), array( 'l.post', 'l.page' ) ),
 			'very far down'           => array( array( 'types' => array( 'post' ), 'depth' => 501 ), array( 'l.post' ) ),
 			'an odd number on a page' => array( array( 'types' => array( 'post' ), 'depth' => 7, 'pages' => 'other' ), array( 'l.post' ) ),
-			'two categories'          => array( array( 'types' => array( 'post' ), 'terms' => array( 3, 4 ), 'authors' => array( 2 ) ), array( 'l.post.t3', 'l.post.t4' ) ),
-			'an author'               => array( array( 'types' => array( 'post' ), 'authors' => array( 2 ), 'dates' => array( '2024' ) ), array( 'l.post.a2' ) ),
+			'two categories'          => array( array( 'types' => array( 'post' ), 'terms' => array( 3, 4 ) ) + $top, array( 'l.post.t3.q', 'l.post.t3.r10', 'l.post.t3.n', 'l.post.t4.q', 'l.post.t4.r10', 'l.post.t4.n' ) ),
+			'a category of an author' => array( array( 'types' => array( 'post' ), 'terms' => array( 3 ), 'authors' => array( 2 ) ) + $top, array( 'l.post.t3', 'l.post.a2' ) ),
+			'an author in a year'     => array( array( 'types' => array( 'post' ), 'authors' => array( 2 ), 'dates' => array( '2024' ) ), array( 'l.post.a2', 'l.post.d2024' ) ),
 			'a month'                 => array( array( 'types' => array( 'post' ), 'dates' => array( '202405' ) ), array( 'l.post.d202405' ) ),
 			'children'                => array( array( 'types' => array( 'page' ), 'parents' => array( 7 ), 'sorted' => array( 'menu_order' ) ), array( 'o.page.menu_order', 'l.page.par7' ) ),
-			'a search'                => array( array( 'types' => array( 'post' ), 'search' => true, 'terms' => array( 3 ) ), array( 'l.post.s' ) ),
+			'a search'                => array( array( 'types' => array( 'post' ), 'search' => true ), array( 'l.post.s' ) ),
+			'a search in a category'  => array( array( 'types' => array( 'post' ), 'search' => true, 'terms' => array( 3 ) ), array( 'l.post.s', 'l.post.t3' ) ),
+			'numbers in a category'   => array( array( 'types' => array( 'post' ), 'ids' => array( 1 ), 'terms' => array( 3 ), 'narrowed' => true ), array( 'pl1', 'l.post.t3' ) ),
 			'what cannot be said'     => array( array( 'types' => array( 'post' ), 'complex' => true ), array( 'l.post.x' ) ),
 			'by number'               => array( array( 'types' => array( 'post' ), 'ids' => array( 1, 2 ) ), array( 'pl1', 'pl2' ) ),
 			'by name'                 => array( array( 'types' => array( 'post' ), 'slugs' => array( 'a' ) ), array( 'n.a' ) ),
@@ -105,6 +108,18 @@ final class TagsTest extends TestCase {
 		$this->assertSame( array( 0 ), Galley\parents_of( array( 'post_parent' => 0 ) ) );
 		$this->assertSame( array(), Galley\parents_of( array( 'post_parent' => '' ) ) );
 		$this->assertSame( array( 'title', 'm_price', 'm_stock' ), Galley\sorted_by( array( 'orderby' => 'post_title date', 'meta_key' => 'price', 'meta_query' => array( array( array( 'key' => 'stock' ) ) ) ) ) );
+		$this->assertSame( array( 'password', 'm_' ), Galley\filtered_fields( array( 'has_password' => false, 'title' => '', 'author__not_in' => array(), 'meta_query' => array( array( 'value' => 'x' ) ) ) ) );
+		$this->assertSame( array( 'm_' ), Galley\filtered_fields( array( 'meta_query' => array( array( 'key' => 'a', 'compare_key' => 'LIKE' ) ) ) ) );
+		$this->assertTrue( Galley\is_by_time( array( 'hour' => 0 ) ) );
+		$this->assertTrue( Galley\is_by_time( array( 'monthnum' => 5 ) ) );
+		$this->assertFalse( Galley\is_by_time( array( 'year' => 2024, 'monthnum' => 5, 'day' => 0, 'hour' => '', 'w' => 0, 'm' => '' ) ) );
+		$this->assertSame( array( 'menu_order', 'author' ), Galley\sorted_pages( array( 'sort_column' => 'menu_order, post_title', 'authors' => '2' ), false ) );
 		$this->assertSame( array( 'menu_order' ), Galley\sorted_by( array( 'orderby' => array( 'menu_order' => 'ASC' ) ) ) );
+	}
+
+	public function test_what_filters_add_is_read(): void {
+		$this->assertSame( array( 'complex' => false, 'search' => false, 'fields' => array() ), Galley\read_sql( '', 'wp_postmeta' ) );
+		$read = Galley\read_sql( ' JOIN wp_postmeta m ON 1 WHERE wp_posts.post_title LIKE 1 AND post_content = 2', 'wp_postmeta' );
+		$this->assertSame( array( 'complex' => true, 'search' => true, 'fields' => array( 'title', 'm_' ) ), $read );
 	}
 }

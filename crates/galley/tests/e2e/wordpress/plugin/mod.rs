@@ -3,6 +3,7 @@
 //! Each test warms some pages, edits in one way that people or machines use, and looks at the next answers. An edit reaches
 //! lists and widgets of the whole site, so the tests of one stack take turns.
 
+mod conditions;
 mod cron;
 mod delivery;
 mod editing;

@@ -1,0 +1,96 @@
+<?php
+/**
+ * Queries whose results a page prints as bare numbers, `/probe-<name>/`. Each finds other posts after one change of a post.
+ */
+
+add_action( 'init', fn() => register_post_type( 'slide', array( 'public' => false, 'show_ui' => true ) ) );
+
+add_action(
+	'template_redirect',
+	function () {
+		if ( is_page() && 0 === strpos( get_queried_object()->post_name, 'probe-' ) ) {
+			echo '<!doctype html><html><head><title>Probe</title></head><body><p>', esc_html( probe( substr( get_queried_object()->post_name, 6 ) ) ), '</p></body></html>';
+			exit;
+		}
+	},
+	1
+);
+
+foreach ( array( 'posts_where', 'posts_join' ) as $probe_filter ) {
+	add_filter( $probe_filter, fn( $sql, $query ) => $sql . ( $query->query[ "probe_$probe_filter" ] ?? '' ), 10, 2 );
+}
+
+/** What does not belong to one query: newer posts in a tag, in a category below another. */
+function probe_fillers(): void {
+	wp_insert_term( 'probe-common', 'category' );
+	$parent = wp_insert_term( 'probe-category', 'category' )['term_id'];
+	$child  = wp_insert_term( 'probe-child', 'category', array( 'parent' => $parent ) )['term_id'];
+	foreach ( array( 'probe-tag', 'probe-second' ) as $tag ) {
+		wp_insert_term( $tag, 'post_tag' );
+	}
+	wp_insert_term( 'probe-search', 'category' );
+	for ( $number = 1; $number < 9; $number++ ) {
+		$filler = wp_insert_post( array( 'post_title' => "Filler $number", 'post_name' => "filler-$number", 'post_status' => 'publish', 'post_author' => 1, 'post_date' => "2020-01-0$number 12:00:00", 'post_category' => array( $child ) ) );
+		wp_set_object_terms( $filler, 'probe-tag', 'post_tag' );
+	}
+}
+
+/** Posts for one change: `$id`, an old post; `$later`, a scheduled one; `$slide`, a draft of a type without pages; `$page`. */
+function probe_subjects( string $name ): array {
+	$about = array( 'post_title' => "Subject $name", 'post_name' => "subject-$name", 'post_content' => "Xylograph of $name.", 'post_author' => 1, 'comment_status' => 'open' );
+	$make  = fn( array $more ) => wp_insert_post( $more + $about );
+	$ids   = array(
+		'id'    => $make( array( 'post_status' => 'publish', 'post_date' => '2018-01-01 12:00:00', 'post_category' => array( get_cat_ID( 'probe-common' ) ) ) ),
+		'later' => $make( array( 'post_status' => 'future', 'post_date' => '2099-01-01 12:00:00', 'post_name' => "later-$name" ) ),
+		'slide' => $make( array( 'post_status' => 'draft', 'post_type' => 'slide' ) ),
+		'page'  => $make( array( 'post_status' => 'publish', 'post_type' => 'page' ) ),
+	);
+	wp_set_object_terms( $ids['id'], 'probe-second', 'post_tag' );
+	wp_insert_post( array( 'post_type' => 'page', 'post_name' => "probe-$name", 'post_title' => 'Probe', 'post_status' => 'publish', 'post_author' => 1 ) );
+	return $ids;
+}
+
+function probe_query( string $name ): array {
+	global $wpdb;
+	$other = username_exists( 'editor' );
+	$tag   = get_term_by( 'slug', 'probe-tag', 'post_tag' )->term_id;
+	$both  = array( $tag, get_term_by( 'slug', 'probe-second', 'post_tag' )->term_id );
+	$alone = array( 'taxonomy' => 'category', 'field' => 'slug', 'terms' => 'probe-category', 'include_children' => false );
+	$three = array( 'posts_per_page' => 3, 'ignore_sticky_posts' => true, 'no_found_rows' => true );
+	$posts = get_posts( array( 'name' => "subject-$name", 'fields' => 'ids' ) );
+	$all   = array(
+		'category-and-author'   => array( 'category_name' => 'probe-common', 'author' => $other ),
+		'category-and-tag'      => array( 'category_name' => 'probe-common', 'tag' => 'probe-tag' ),
+		'two-tags'              => array( 'tag__and' => $both ),
+		'category-without-tag'  => array( 'category_name' => 'probe-common', 'tag__not_in' => array( $tag ), 'posts_per_page' => 100 ),
+		'category-alone'        => array( 'tax_query' => array( $alone ) ),
+		'numbers-and-tag'       => array( 'post__in' => $posts, 'tag_id' => $tag ),
+		'not-by-author'         => array( 'author__not_in' => array( $other ), 'posts_per_page' => 300 ),
+		'hour'                  => array( 'hour' => 3 ),
+		'menu-order'            => array( 'menu_order' => 7 ),
+		'closed'                => array( 'comment_status' => 'closed', 'category_name' => 'probe-common' ),
+		'protected-in-category' => array( 'has_password' => true, 'category_name' => 'probe-common' ),
+		'search'                => array( 's' => "Xylograph of $name" ),
+		'search-in-category'    => array( 's' => 'Xylograph', 'category_name' => 'probe-search' ),
+		'search-by-author'      => array( 's' => "Xylograph of $name", 'author' => $other ),
+		'scheduled'             => array( 'post_status' => 'future', 'author' => $other ),
+		'hidden-type'           => array( 'post_type' => 'slide' ),
+		'stickies-first'        => array( 'ignore_sticky_posts' => false ),
+		'any-field'             => array( 'meta_query' => array( array( 'value' => 'probe-value' ) ) ),
+		'filtered-title'        => array( 'probe_posts_where' => " AND $wpdb->posts.post_title LIKE 'Zz%'" ),
+		'filtered-field'        => array( 'probe_posts_join' => " JOIN $wpdb->postmeta probes ON probes.post_id = $wpdb->posts.ID AND probes.meta_key = 'probe_join'" ),
+		'filtered-rank'         => array( 'probe_posts_where' => " AND $wpdb->posts.post_name = 'subject-$name'", 'tag' => 'probe-tag' ),
+	);
+	return $all[ $name ] + $three;
+}
+
+/** What the query of a name finds now. */
+function probe( string $name ): string {
+	$pages = array(
+		'pages-in-order'  => array( 'sort_column' => 'menu_order' ),
+		'pages-by-field'  => array( 'meta_key' => 'probe_page', 'hierarchical' => false ),
+		'pages-by-author' => array( 'authors' => username_exists( 'editor' ) ),
+	);
+	$found = isset( $pages[ $name ] ) ? get_pages( $pages[ $name ] ) : ( new WP_Query( probe_query( $name ) ) )->posts;
+	return 'found:[' . implode( ' ', wp_list_pluck( $found, 'ID' ) ) . ']';
+}
