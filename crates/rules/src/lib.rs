@@ -8,6 +8,7 @@
 //! [`conditional`], [`range`] and [`encoding`] in which form. [`spellings`] knows the addresses that mean the same page to WordPress. [`redirect`] says which requests belong elsewhere, [`headers`] what a site changes about its answers, [`class`] who waits with whom for an upstream. [`outcome`] holds the words that explain all of it.
 
 pub mod access;
+pub mod appointments;
 pub mod cache_control;
 pub mod cache_status;
 pub mod cgi;

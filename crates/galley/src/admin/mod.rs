@@ -8,6 +8,7 @@ mod auth;
 mod bodies;
 mod cache;
 mod certificates;
+mod cron;
 mod disk;
 mod entry;
 mod history;
@@ -154,6 +155,7 @@ pub fn start(spec: Spec) -> io::Result<Running> {
     });
     let router = Router::new()
         .route("/purge", post(orders::purge))
+        .route("/cron", post(cron::announce))
         .route("/status", get(status::status))
         .route("/cache", get(cache::cache))
         .route("/history", get(history::history))

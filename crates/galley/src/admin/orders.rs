@@ -38,7 +38,7 @@ pub(super) struct Wanted {
     soft: bool,
 }
 
-type Reply = (StatusCode, Json<Value>);
+pub(super) type Reply = (StatusCode, Json<Value>);
 
 /// Handles `POST /purge`.
 pub(super) async fn purge(
@@ -96,12 +96,16 @@ fn unreadable_patterns(orders: &[(Arc<Site>, Order)]) -> Option<String> {
     (!complaints.is_empty()).then(|| complaints.join("; "))
 }
 
-fn refuse(status: StatusCode, error: &str) -> Reply {
+pub(super) fn refuse(status: StatusCode, error: &str) -> Reply {
     (status, Json(json!({ "ok": false, "error": error })))
 }
 
 /// The sites that an order may go to.
-fn targets(state: &State, reach: Reach, site: Option<&str>) -> Result<Vec<Arc<Site>>, Reply> {
+pub(super) fn targets(
+    state: &State,
+    reach: Reach,
+    site: Option<&str>,
+) -> Result<Vec<Arc<Site>>, Reply> {
     let named = match site {
         None => None,
         Some(host) => Some(find(state, host).ok_or_else(|| {

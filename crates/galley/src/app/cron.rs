@@ -2,7 +2,8 @@
 //!
 //! The rhythm begins at a random moment, so that many sites, and many machines that started together, do not run at
 //! once. A run that takes longer than the rhythm lets beats pass and is followed by the next; one that failed is followed
-//! after a longer and longer pause. The tasks live on the control thread, which answers nothing and only waits here.
+//! after a longer and longer pause. An appointment that the plugin has announced (a scheduled post) is kept at its second, and
+//! the rhythm goes on from there. The tasks live on the control thread, which answers nothing and only waits here.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::clock::Clock;
-use crate::compositor::cron::{LastRun, Turn};
+use crate::compositor::cron::{Cron, LastRun, Turn};
 use crate::serve::{Site, run_cron};
 use crate::sys;
 
@@ -29,18 +30,46 @@ pub(super) fn start(sites: &Arc<Vec<Arc<Site>>>, clock: Clock) -> JoinSet<()> {
 
 async fn keep(site: Weak<Site>, every: Duration, clock: Clock) {
     let mut due = Instant::now() + first(every, u64::from_ne_bytes(sys::random_bytes()));
+    let mut latest = None;
     loop {
-        {
+        let (next, announced) = {
             let Some(site) = site.upgrade() else { return };
-            let left = due.saturating_duration_since(Instant::now());
-            site.core.cron.due(later(clock.tick(), left));
+            let cron = &site.core.cron;
+            let next = soonest(due, appointment(cron, latest));
+            let left = next.saturating_duration_since(Instant::now());
+            cron.due(later(clock.tick(), left));
+            (next, cron.announced())
+        };
+        tokio::select! {
+            () = tokio::time::sleep_until(next) => {}
+            () = announced.notified() => continue,
         }
-        tokio::time::sleep_until(due).await;
         let Some(site) = site.upgrade() else { return };
+        let began = Instant::now();
+        site.core.cron.kept_until(began);
         run(&site, clock).await;
         let failures = site.core.cron.state().failures_in_a_row;
-        due += pause(due.elapsed(), every, failures);
+        if next < due {
+            latest = Some(began);
+            // The rhythm goes on from here, so that appointments do not add up with it.
+            due = began + pause(began.elapsed(), every, failures);
+        } else {
+            due += pause(due.elapsed(), every, failures);
+        }
     }
+}
+
+/// When the next appointment may be kept: not while runs fail, and some time after the one before.
+fn appointment(cron: &Cron, latest: Option<Instant>) -> Option<Instant> {
+    if cron.state().failures_in_a_row > 0 {
+        return None;
+    }
+    let due = cron.appointment()? + MARGIN;
+    Some(latest.map_or(due, |latest| due.max(latest + SHORTEST_GAP)))
+}
+
+fn soonest(due: Instant, appointment: Option<Instant>) -> Instant {
+    appointment.map_or(due, |appointment| appointment.min(due))
 }
 
 async fn run(site: &Site, clock: Clock) {
@@ -87,12 +116,42 @@ fn later(now: Tick, left: Duration) -> Tick {
     Tick(now.0.saturating_add(ms))
 }
 
+/// WordPress counts in seconds, and does nothing that is not due yet.
+const MARGIN: Duration = Duration::from_millis(50);
+
+/// Whatever a plugin announces, runs for appointments begin no closer together than this.
+const SHORTEST_GAP: Duration = Duration::from_secs(5);
+
 /// A site whose PHP was down for long has its tasks run within ten minutes after it is back.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn appointments_wait_for_the_one_before_and_for_runs_that_go_well() {
+        let cron = Cron::default();
+        assert_eq!(appointment(&cron, None), None);
+        cron.announce(&[s(1), s(20)]);
+        let soon = appointment(&cron, None).unwrap();
+        assert!(soon > Instant::now() && soon < Instant::now() + s(2));
+        let latest = Instant::now();
+        assert_eq!(
+            appointment(&cron, Some(latest)),
+            Some(latest + SHORTEST_GAP)
+        );
+        cron.kept_until(latest + s(10));
+        assert!(appointment(&cron, Some(latest)).unwrap() > latest + s(15));
+        assert_eq!(soonest(latest, Some(latest + s(1))), latest);
+        cron.begins();
+        cron.ended(LastRun {
+            began: std::time::SystemTime::UNIX_EPOCH,
+            took: s(1),
+            result: Err(crate::compositor::cron::CronTrouble::Missing),
+        });
+        assert_eq!(appointment(&cron, None), None);
+    }
 
     fn s(seconds: u64) -> Duration {
         Duration::from_secs(seconds)

@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use galley_rules::purge;
 use galley_rules::time::Tick;
+use galley_rules::{appointments, purge};
 use galley_store::fill::Failure;
-use http::StatusCode;
-use tokio::sync::oneshot;
+use http::{HeaderMap, StatusCode};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 use super::{Desk, Handle, Order, Site, heard, publish};
 use crate::upstream::{self, Ask, Incoming};
@@ -51,6 +52,10 @@ pub struct Cron {
     state: Mutex<CronState>,
     /// Read for each request to the upstream.
     is_relied_on: AtomicBool,
+    /// When WordPress has something to do, soonest first.
+    appointments: Mutex<Vec<Instant>>,
+    /// That these are others.
+    announced: Arc<Notify>,
 }
 
 /// The runs of a site up to now.
@@ -108,6 +113,36 @@ impl Cron {
         self.lock().next = Some(next);
     }
 
+    /// Notes the appointments that a response of the site's upstream announces. They replace those before.
+    pub(super) fn read_appointments(&self, fields: &HeaderMap) {
+        if let Some(left) = appointments::announced(fields) {
+            self.announce(&left);
+        }
+    }
+
+    /// Notes appointments, as times from now. They replace those before.
+    pub fn announce(&self, left: &[Duration]) {
+        let now = Instant::now();
+        let new: Vec<Instant> = left.iter().map(|left| now + *left).collect();
+        *self.lock_appointments() = new;
+        self.announced.notify_one();
+    }
+
+    /// The next appointment.
+    pub fn appointment(&self) -> Option<Instant> {
+        self.lock_appointments().first().copied()
+    }
+
+    /// Notes that a run has begun which keeps the appointments up to `then`.
+    pub fn kept_until(&self, then: Instant) {
+        self.lock_appointments().retain(|due| *due > then);
+    }
+
+    /// Rings when appointments were announced.
+    pub fn announced(&self) -> Arc<Notify> {
+        Arc::clone(&self.announced)
+    }
+
     /// Notes that a run begins.
     pub fn begins(&self) {
         let mut state = self.lock();
@@ -136,6 +171,12 @@ impl Cron {
             (true, true) => Turn::Better,
             (true, false) | (false, true) => Turn::None,
         }
+    }
+
+    fn lock_appointments(&self) -> MutexGuard<'_, Vec<Instant>> {
+        self.appointments
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, CronState> {
@@ -177,6 +218,7 @@ impl Desk {
             pool.send(place, &order.ask, &|| {}).await
         };
         let mut incoming = sent_up.await.map_err(CronTrouble::Upstream)?;
+        order.site.cron.read_appointments(&incoming.fields);
         let orders = purge::from_answer(&incoming.fields, &order.site.rules);
         publish(&order.site, &orders).given(&order.site).await;
         let ended = read_to_end(&mut incoming).await;

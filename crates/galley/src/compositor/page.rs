@@ -104,6 +104,7 @@ impl Desk {
         };
         let orders = purge::from_answer(&incoming.fields, &order.site.rules);
         let names = heard::names(&incoming.fields);
+        order.site.cron.read_appointments(&incoming.fields);
         publish(&order.site, &orders).given(&order.site).await;
         let verdict = match readable {
             Ok(()) => {

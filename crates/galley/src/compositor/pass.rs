@@ -57,6 +57,7 @@ impl Desk {
         };
         let (born, sent) = began.get();
         let delay = self.clock.tick().since(sent);
+        order.site.cron.read_appointments(&incoming.fields);
         let mut ordered = carried(order, &incoming);
         let invalidation = self.invalidations.of(order, &incoming, self.clock.tick());
         ordered.extend(invalidation.now);

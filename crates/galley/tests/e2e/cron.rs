@@ -179,3 +179,46 @@ fn off_is_off() {
     );
     assert_eq!(begun(&stage), 0);
 }
+
+/// An upstream that announces an appointment with each page, and with each run.
+fn announcing(milliseconds: &'static str) -> Origin {
+    Origin::start(move |seen: &Seen, wire: &mut Wire<'_>| {
+        if seen.target.starts_with("/quiet/") {
+            wire.answer(200, &[], b"");
+        } else {
+            wire.answer(200, &[("Galley-Cron", milliseconds)], b"");
+        }
+    })
+    .unwrap()
+}
+
+#[test]
+fn an_announced_appointment_is_kept_at_its_second_and_stays_inside() {
+    let origin = announcing("1500");
+    let stage = Plan::origin(&origin, "wordpress")
+        .site("cron = \"1h\"")
+        .start();
+    stage.get("/quiet/").is(200);
+    let_beats_pass(&stage);
+    assert_eq!(asked(&origin).len(), 0, "nothing is announced");
+    let began = std::time::Instant::now();
+    let page = stage.get("/page/");
+    page.is(200);
+    assert!(!page.has("galley-cron"), "{}", page.beginning());
+    wait_for("the run", PATIENCE, || asked(&origin).len() == 1);
+    assert!(began.elapsed().as_millis() >= 1500, "{:?}", began.elapsed());
+}
+
+#[test]
+fn whatever_is_announced_runs_keep_a_distance() {
+    let origin = announcing("0,1,2,3,0,0,0,0,0,0,0,0");
+    let stage = Plan::origin(&origin, "wordpress")
+        .site("cron = \"1h\"")
+        .start();
+    stage.get("/page/").is(200);
+    wait_for("the run", PATIENCE, || asked(&origin).len() == 1);
+    // It announces the next at once.
+    let_beats_pass(&stage);
+    assert_eq!(asked(&origin).len(), 1);
+    wait_for("the next run", PATIENCE, || asked(&origin).len() == 2);
+}

@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::litespeed::{self, LSC_COOKIE};
 use super::{is_html, media_type};
+use crate::appointments::APPOINTMENTS_FIELD;
 use crate::cache_control::CacheControl;
 use crate::fields::is_hop_by_hop;
 use crate::headers::HIDDEN;
@@ -156,6 +157,7 @@ const NEVER_STORED: &[&str] = &[
     "proxy-authenticate",
     "proxy-authorization",
     "proxy-authentication-info",
+    APPOINTMENTS_FIELD,
     "galley-cache-control",
     "galley-plugin",
     "galley-purge",
@@ -186,6 +188,7 @@ const FOREIGN: &[&str] = &[
 
 /// Of these, what a page that passes is stripped of: nothing that anybody but a cache would read.
 const SAID_TO_CACHES: &[&str] = &[
+    APPOINTMENTS_FIELD,
     "galley-cache-control",
     "galley-plugin",
     "x-litespeed-cache-control",

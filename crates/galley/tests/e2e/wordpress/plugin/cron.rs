@@ -1,18 +1,22 @@
 //! Scheduled tasks of a real WordPress that Galley runs: on time though nobody reaches PHP, once, and for each blog of a network.
 
 use std::fs;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use galley_testkit::{Cron, wait_for};
+use galley_testkit::{Cron, Galley, wait_for};
+use serde_json::json;
 
 use super::super::network::{NET, network};
 use super::super::stack::{HIT, HOUR, Kind, PATIENCE, Plan, Stack, assert_text, assert_way};
-use super::{PLUGIN, TOKEN, install};
+use super::{PLUGIN, TOKEN, assert_hit, install, rest};
 
-both_alone! { a_scheduled_post_appears_though_nobody_reaches_php }
+both_alone! { a_scheduled_post_appears_though_nobody_reaches_php, a_scheduled_post_is_seen_at_its_second }
 
 const OFTEN: &str = "cron = \"1s\"";
 
-/// Says on each page who is to start tasks, and notes the calls that WordPress makes.
+/// Says on each page who is to start tasks, notes the calls that WordPress makes, and leaves posts scheduled that are due within a
+/// minute, which WordPress would publish at once.
 const SPY: &str = r#"<?php
 add_action( 'wp_footer', function () {
 	echo defined( 'DISABLE_WP_CRON' ) && DISABLE_WP_CRON ? 'tasks: the server' : 'tasks: visits';
@@ -21,6 +25,9 @@ add_filter( 'pre_http_request', function ( $answer, $arguments, $url ) {
 	file_put_contents( dirname( ABSPATH ) . '/notes/calls', "$url\n", FILE_APPEND );
 	return $answer;
 }, 10, 3 );
+add_filter( 'wp_insert_post_data', function ( $data ) {
+	return strtotime( $data['post_date_gmt'] . ' GMT' ) > time() ? array( 'post_status' => 'future' ) + $data : $data;
+} );
 "#;
 
 fn plan(host: &'static str, lines: &str) -> Plan {
@@ -78,6 +85,64 @@ fn a_scheduled_post_appears_though_nobody_reaches_php(kind: Kind) {
     assert!(!log.contains("scheduled tasks do not run"), "{log}");
     let calls = calls(&stack);
     assert!(!calls.contains("plugin.test/wp-cron.php"), "{calls}");
+}
+
+/// A rhythm that no test lives to see.
+const SELDOM: &str = "cron = \"1d\"";
+
+/// Seconds from now to a moment in which the post's second has come, and then until it is on the front page.
+fn seen_after(stack: &Stack, title: &str, due: u64) -> f64 {
+    let now = || {
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_secs_f64()
+    };
+    wait_for("the post on the home page", PATIENCE, || {
+        stack.get("/").text().contains(title)
+    });
+    now() - f64::from(u32::try_from(due).unwrap())
+}
+
+fn a_scheduled_post_is_seen_at_its_second(kind: Kind) {
+    let mut plan = plan(PLUGIN, SELDOM);
+    plan.options.cron = Cron::Off;
+    let mut stack = Stack::start(kind, &plan);
+    install(&stack);
+    assert_hit(&stack, "/");
+    assert_eq!(stack.runs("/wp-cron.php"), 0);
+    let due = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+        + 8;
+    let date = stack.php(&format!("echo gmdate('Y-m-d\\TH:i:s', {due});"));
+    let post = json!({ "title": "To the second", "status": "future", "date_gmt": date.trim() });
+    rest(&stack, "POST", "/wp/v2/posts", &post);
+    let late = seen_after(&stack, "To the second", due);
+    assert!((0.0..2.0).contains(&late), "{late} s after its time");
+    assert_eq!(stack.runs("/wp-cron.php"), 1, "one run for one post");
+    // By a program, past Galley; and Galley starts anew before the moment has come.
+    let due = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+        + 12;
+    stack.php(&format!(
+        "wp_insert_post(['post_title' => 'After a restart', 'post_content' => 'x', 'post_status' => 'future', \
+         'post_date' => gmdate('Y-m-d H:i:s', {due}), 'post_date_gmt' => gmdate('Y-m-d H:i:s', {due}), 'post_author' => 1]);"
+    ));
+    let _ = stack.galley.stop();
+    let config = stack.scratch.join("galley/galley.toml");
+    let binary = Path::new(env!("CARGO_BIN_EXE_galley"));
+    stack.galley =
+        Galley::start_config(binary, &stack.scratch.dir("again").unwrap(), &config).unwrap();
+    install(&stack);
+    // The next page that PHP composes says it again.
+    stack.get("/");
+    let late = seen_after(&stack, "After a restart", due);
+    assert!((0.0..2.0).contains(&late), "{late} s after its time");
+    assert_eq!(stack.runs("/wp-cron.php"), 2, "one run for each post");
 }
 
 #[test]

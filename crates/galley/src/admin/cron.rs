@@ -1,0 +1,54 @@
+//! `POST /cron`: the plugin announces when WordPress's scheduler has something to do, where no response could carry that.
+//!
+//! ```json
+//! { "site": "example.com", "due_ms": [12000, 90000] }
+//! ```
+//! Milliseconds from now. They replace what was announced before; bounds are those of the field (`rules::appointments`). Without
+//! `site` the token has to reach one site only.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State as Extract;
+use axum::http::StatusCode;
+use galley_rules::appointments;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::State;
+use super::auth::{Asker, reach};
+use super::orders::{Reply, refuse, targets};
+
+/// The body of an announcement.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Announced {
+    #[serde(default)]
+    site: Option<String>,
+    due_ms: Vec<u64>,
+}
+
+/// Handles `POST /cron`.
+pub(super) async fn announce(
+    Extract(state): Extract<Arc<State>>,
+    asker: Asker,
+    body: Json<Announced>,
+) -> Reply {
+    let Announced { site, due_ms } = body.0;
+    let targets = match targets(&state, reach(&state, &asker), site.as_deref()) {
+        Ok(targets) => targets,
+        Err(reply) => return reply,
+    };
+    let [target] = targets.as_slice() else {
+        return refuse(
+            StatusCode::BAD_REQUEST,
+            "this token reaches several sites: give `site`",
+        );
+    };
+    let left = appointments::within_bounds(due_ms);
+    target.core.cron.announce(&left);
+    (
+        StatusCode::OK,
+        Json(json!({ "ok": true, "appointments": left.len() })),
+    )
+}

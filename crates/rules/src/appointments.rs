@@ -1,0 +1,72 @@
+//! Appointments: the moments at which WordPress's scheduler has something to do that visitors wait for, as the plugin announces
+//! them in `Galley-Cron` of an upstream's response: milliseconds from now, with commas between.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName};
+
+use crate::tags;
+
+/// The field that announces; it is never passed on.
+pub const APPOINTMENTS_FIELD: &str = "galley-cron";
+
+const GALLEY_CRON: HeaderName = HeaderName::from_static(APPOINTMENTS_FIELD);
+
+/// The appointments that a response announces, soonest first; `None` where it says nothing of them.
+pub fn announced(fields: &HeaderMap) -> Option<Vec<Duration>> {
+    let value = fields.get(GALLEY_CRON)?;
+    let words = tags::split(value.as_bytes()).filter_map(|word| {
+        let text = std::str::from_utf8(word).ok()?;
+        text.parse().ok()
+    });
+    Some(within_bounds(words))
+}
+
+/// Milliseconds as appointments: at most [`MOST`], none later than [`LATEST`].
+pub fn within_bounds(milliseconds: impl IntoIterator<Item = u64>) -> Vec<Duration> {
+    let mut all: Vec<Duration> = milliseconds
+        .into_iter()
+        .map(Duration::from_millis)
+        .filter(|left| *left <= LATEST)
+        .take(MOST)
+        .collect();
+    all.sort_unstable();
+    all
+}
+
+/// A plugin that has more to do says so again after the first of them.
+pub const MOST: usize = 8;
+
+/// What is later is announced again before.
+pub const LATEST: Duration = Duration::from_secs(366 * 24 * 3600);
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn read(value: &'static str) -> Option<Vec<u64>> {
+        let mut fields = HeaderMap::new();
+        fields.insert("galley-cron", HeaderValue::from_static(value));
+        let found = announced(&fields)?;
+        Some(
+            found
+                .iter()
+                .map(|left| u64::try_from(left.as_millis()).unwrap())
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn only_bounded_numbers_are_appointments() {
+        assert_eq!(announced(&HeaderMap::new()), None);
+        assert_eq!(read("5000, 20"), Some(vec![20, 5000]));
+        assert_eq!(read("kept"), Some(vec![]));
+        assert_eq!(
+            read("-1,1.5,x,31622400001,18446744073709551616,7"),
+            Some(vec![7])
+        );
+        assert_eq!(read("1,2,3,4,5,6,7,8,9").map(|all| all.len()), Some(MOST));
+    }
+}
