@@ -102,10 +102,10 @@ function order_recent( string $date, int $comment, int $post ): void {
 }
 
 /**
- * The date of a post's newest comment; empty where it has none that is shown.
+ * The date of a post's newest comment; empty where it has none that is shown. The trash keeps those of a post that is in it.
  */
 function newest_comment( int $post ): string {
 	global $wpdb;
 	// phpcs:ignore WordPress.DB -- must be of this moment.
-	return (string) $wpdb->get_var( $wpdb->prepare( "SELECT MAX(comment_date_gmt) FROM $wpdb->comments WHERE comment_post_ID = %d AND comment_approved = '1'", $post ) );
+	return (string) $wpdb->get_var( $wpdb->prepare( "SELECT MAX(comment_date_gmt) FROM $wpdb->comments WHERE comment_post_ID = %d AND comment_approved IN ('1', 'post-trashed')", $post ) );
 }

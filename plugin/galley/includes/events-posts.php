@@ -91,8 +91,10 @@ function touched( \WP_Post $post, ?array $state, bool $is_new = false ): void {
 	}
 	deliver_meanwhile();
 	$GLOBALS['galley_touched'][ touched_key( $post->ID ) ] = $state;
-	// A post that goes to the trash takes its comments along, which nobody tells of.
-	$GLOBALS['galley_newest'][ touched_key( $post->ID ) ] = $post->comment_count > 0 ? newest_comment( $post->ID ) : '';
+	if ( $post->comment_count > 0 && doing_action( 'before_delete_post' ) ) {
+		// It takes its comments along, which nobody tells of.
+		$GLOBALS['galley_newest'][ touched_key( $post->ID ) ] = newest_comment( $post->ID );
+	}
 	later(
 		"post$post->ID",
 		static function () use ( $post ): void {
@@ -171,7 +173,7 @@ function order_post( int $id ): void {
 	$fields = array_keys( $GLOBALS['galley_fields'][ $key ] ?? array() );
 	$post   = get_post( $id );
 	$new    = $post instanceof \WP_Post ? post_state( $post ) : null;
-	$newest = array( $GLOBALS['galley_newest'][ $key ] ?? '', $post instanceof \WP_Post && $post->comment_count > 0 ? newest_comment( $id ) : '' );
+	$newest = $GLOBALS['galley_newest'][ $key ] ?? '';
 	unset( $GLOBALS['galley_touched'][ $key ], $GLOBALS['galley_fields'][ $key ], $GLOBALS['galley_newest'][ $key ] );
 	$change = post_changes( $id, $old, $new );
 	if ( $fields && ( ! empty( $old['visible'] ) || ! empty( $new['visible'] ) ) ) {
@@ -187,9 +189,12 @@ function order_post( int $id ): void {
 	if ( $change['moved'] ) {
 		order_descendants( $id, is_post_type_hierarchical( ( $new ?? $old )['type'] ), $appears );
 	}
-	if ( array_filter( $newest ) && ( $appears || ( $old && $new && $new['visible'] && ! $old['password'] !== ! $new['password'] ) ) ) {
+	if ( $appears || ( $old && $new && $new['visible'] && ! $old['password'] !== ! $new['password'] ) ) {
 		// Its comments come and go with it, and machines are not shown those of a protected one.
-		order_recent( max( $newest ), 0, $id );
+		$newest = '' === $newest && $post instanceof \WP_Post ? newest_comment( $id ) : $newest;
+		if ( '' !== $newest ) {
+			order_recent( $newest, 0, $id );
+		}
 	}
 	order_products( $id, ( $new ?? $old )['type'] ?? '' );
 }
@@ -198,20 +203,28 @@ function order_post( int $id ): void {
  * Orders the lists that a post enters or leaves, as far down as it stands; its neighbours; and what counts posts.
  */
 function order_lists( int $id, array $lists ): void {
+	$dates = array();
 	foreach ( $lists as $list ) {
+		$dates[ $list['key'] ][] = $list['date'];
+	}
+	foreach ( $lists as $list ) {
+		$stays = count( $dates[ $list['key'] ] ) > 1;
 		$about = array(
 			'type'   => $list['type'],
 			'terms'  => $list['term'] ? array_merge( array( $list['term'] ), descendant_terms( $list['term'] ) ) : array(),
 			'author' => $list['author'],
 		);
-		order( $list['ranked'] ? rank_tags( $list['key'], rank( $about, $list['date'], $id ) ) : array( $list['key'] ) );
-		if ( $list['ranked'] ) {
+		// In a list in which it moves, the place higher up says all.
+		if ( ! $stays || max( $dates[ $list['key'] ] ) === $list['date'] ) {
+			order( $list['ranked'] ? rank_tags( $list['key'], rank( $about, $list['date'], $id ) ) : array( $list['key'] ) );
+		}
+		if ( $list['ranked'] && ! $stays ) {
 			note_added( $list['key'], $about, $list['added'] );
 		}
 		if ( 'l.' . word( $list['type'] ) === $list['key'] ) {
-			order_around( $id, $list );
+			order_around( $id, $list, $stays );
 		}
-		if ( $list['author'] && count_posts( $about, 2, '0000-00-00 00:00:00', $id ) < 1 ) {
+		if ( $list['author'] && ! $stays && count_posts( $about, 2, '0000-00-00 00:00:00', $id ) < 1 ) {
 			// The first post of an author, or the last.
 			order( array( 'lu', 'sm.users' ) );
 		}
@@ -221,7 +234,7 @@ function order_lists( int $id, array $lists ): void {
 /**
  * Neighbours of a post; the list of months, where it is the only one of its month; the index of sitemaps, where it fills or empties a page.
  */
-function order_around( int $id, array $list ): void {
+function order_around( int $id, array $list, bool $stays ): void {
 	global $wpdb;
 	$type = word( $list['type'] );
 	foreach ( neighbours( $list['type'], $list['date'], $id ) as $neighbour ) {
@@ -232,8 +245,7 @@ function order_around( int $id, array $list ): void {
 	if ( ! $wpdb->get_var( $wpdb->prepare( $sql, $list['type'], $id, $wpdb->esc_like( substr( $list['date'], 0, 7 ) ) . '%' ) ) ) {
 		order( "ar.$type" );
 	}
-	$others = count_posts( array( 'type' => $list['type'] ), MOST_COUNTED, '0000-00-00 00:00:00', $id );
-	if ( 0 === $others % 2000 ) {
+	if ( ! $stays && 0 === count_posts( array( 'type' => $list['type'] ), MOST_COUNTED, '0000-00-00 00:00:00', $id ) % 2000 ) {
 		order( 'sm.index' );
 	}
 }

@@ -38,7 +38,7 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 		}
 	}
 	if ( ! $was && ! $is ) {
-		$change['tags'] = array_values( array_unique( array_merge( $change['tags'], $old && $new ? hidden_tags( $id, $old, $new ) : array() ) ) );
+		$change['tags'] = array_values( array_unique( array_merge( $change['tags'], $old && $new && 'future' === $new['status'] ? hidden_tags( $id, $old, $new ) : array() ) ) );
 		return $change;
 	}
 	$left             = $was ? state_lists( $old ) : array();
@@ -93,7 +93,7 @@ function differs( array $old, array $new, string ...$names ): bool {
 }
 
 /**
- * The tags of what an edit touches of a post that is not public: lists may name drafts or what is scheduled.
+ * The tags of what an edit touches of a scheduled post: some sites list what is to come.
  *
  * @return string[]
  */

@@ -83,6 +83,8 @@ function excerpt_basis( string $written, string $content, int $words ): string {
  */
 function post_terms( \WP_Post $post ): array {
 	$terms = array();
+	// One query for all taxonomies instead of one for each.
+	update_object_term_cache( array( $post->ID ), $post->post_type );
 	foreach ( get_object_taxonomies( $post->post_type ) as $taxonomy ) {
 		$found = get_the_terms( $post->ID, $taxonomy );
 		foreach ( is_array( $found ) ? $found : array() as $term ) {

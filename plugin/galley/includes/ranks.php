@@ -72,11 +72,12 @@ function count_posts( array $list, int $limit, string $after = '', int $except =
  */
 function neighbours( string $type, string $date, int $except ): array {
 	global $wpdb;
-	$found = array();
+	$sides = array();
 	foreach ( array( '<= %s' => 'DESC', '>= %s' => 'ASC' ) as $side => $way ) {
-		$sql = "SELECT ID FROM $wpdb->posts WHERE post_type = %s AND post_status = 'publish' AND ID <> %d AND post_date $side ORDER BY post_date $way LIMIT 1";
+		$sql = "(SELECT ID FROM $wpdb->posts WHERE post_type = %s AND post_status = 'publish' AND ID <> %d AND post_date $side ORDER BY post_date $way LIMIT 1)";
 		// phpcs:ignore WordPress.DB -- as above.
-		$found[] = (int) $wpdb->get_var( $wpdb->prepare( $sql, $type, $except, $date ) );
+		$sides[] = $wpdb->prepare( $sql, $type, $except, $date );
 	}
-	return array_values( array_unique( array_filter( $found ) ) );
+	// phpcs:ignore WordPress.DB -- as above.
+	return array_values( array_unique( array_map( 'intval', $wpdb->get_col( implode( ' UNION ALL ', $sides ) ) ) ) );
 }

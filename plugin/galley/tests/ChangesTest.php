@@ -35,7 +35,7 @@ final class ChangesTest extends TestCase {
 	}
 
 	private static function draft( array $differs = array() ): array {
-		return self::post( array( 'status' => 'draft', 'visible' => false ) + $differs );
+		return self::post( $differs + array( 'status' => 'draft', 'visible' => false ) );
 	}
 
 	private function keys( array $change ): array {
@@ -47,10 +47,12 @@ final class ChangesTest extends TestCase {
 		$this->assertSame( array(), Galley\post_changes( 7, self::draft(), self::draft() )['tags'] );
 	}
 
-	public function test_a_hidden_post_changes_what_names_it(): void {
-		$title = Galley\post_changes( 7, self::draft(), self::draft( array( 'title' => 'U' ) ) );
+	public function test_a_scheduled_post_changes_what_names_it(): void {
+		$this->assertSame( array(), Galley\post_changes( 7, self::draft(), self::draft( array( 'title' => 'U' ) ) )['tags'] );
+		$later = array( 'status' => 'future' );
+		$title = Galley\post_changes( 7, self::draft( $later ), self::draft( $later + array( 'title' => 'U' ) ) );
 		$this->assertSame( array( array( 'p7', 'pl7', 'o.post.title' ), array() ), array( $title['tags'], $title['lists'] ) );
-		$date = Galley\post_changes( 7, self::draft(), self::draft( array( 'date' => '2025-01-01 00:00:00' ) ) );
+		$date = Galley\post_changes( 7, self::draft( $later ), self::draft( $later + array( 'date' => '2025-01-01 00:00:00' ) ) );
 		$this->assertContains( 'l.post.z', $date['tags'] );
 		$this->assertSame( array(), $date['lists'] );
 	}
