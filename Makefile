@@ -76,7 +76,7 @@ faults: setup-faults build
 
 exactness: setup-exactness build
 	@cargo build --quiet --release --package xtask
-	@target/release/xtask exactness --galley target/release/galley $(if $(ONLY),--only $(ONLY)) $(if $(WITH),--with $(WITH)) $(if $(EXPLAIN),--explain) $(if $(JSON),--json $(JSON))
+	@target/release/xtask exactness --galley target/release/galley $(if $(ONLY),--only $(ONLY)) $(if $(WITH),--with $(WITH)) $(if $(EXPLAIN),--explain) $(if $(COST),--cost) $(if $(JSON),--json $(JSON))
 
 VERSIONS = target/plugin-versions
 

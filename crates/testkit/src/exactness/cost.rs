@@ -16,6 +16,7 @@ use rustix::{
 };
 
 use super::{
+    clock::{self, EditCost},
     editor::Editor,
     site::{Site, WITH, WITHOUT},
 };
@@ -33,7 +34,7 @@ pub struct Middle {
 }
 
 /// What the plugin costs.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Cost {
     /// Processor milliseconds of PHP for a page without the plugin.
     pub page_ms: Middle,
@@ -47,6 +48,8 @@ pub struct Cost {
     pub edit_added_ms: Middle,
     /// Edits of each kind.
     pub edits: usize,
+    /// The plugin's own time in each kind of edit.
+    pub each: Vec<EditCost>,
 }
 
 /// Measures both.
@@ -64,6 +67,7 @@ pub(super) fn measure(site: &Site) -> Result<Cost, Trouble> {
         edit_ms,
         edit_added_ms,
         edits: EDITS,
+        each: clock::measure(site)?,
     })
 }
 
@@ -177,7 +181,7 @@ fn used(pid: u32) -> Option<Duration> {
 }
 
 impl Middle {
-    fn of(mut values: Vec<f64>) -> Self {
+    pub(super) fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let at = |quarter: usize| {
             let last = values.len().saturating_sub(1);

@@ -10,6 +10,7 @@
 //!
 //! The short form belongs to the tests, the long one to `make exactness`.
 
+mod clock;
 mod cost;
 mod count;
 mod diff;
@@ -23,6 +24,7 @@ mod site;
 use std::{path::PathBuf, time::Duration};
 
 pub use self::{
+    clock::EditCost,
     cost::{Cost, Middle},
     events::{names as event_names, short_names},
     mask::MASKS,

@@ -172,7 +172,7 @@ impl Site {
         fs::remove_file(sign).during("clear the sign of wp-cron.php")
     }
 
-    fn notes(&self) -> PathBuf {
+    pub(super) fn notes(&self) -> PathBuf {
         self.scratch.join("notes")
     }
 
@@ -257,6 +257,7 @@ fn options(notes: &Path) -> Options {
         mu_plugins: vec![
             file("exact-site.php", SITE),
             file("exact-models.php", MODELS),
+            file("exact-clock.php", CLOCK),
         ],
         extra_config: format!(
             "$_SERVER['HTTP_HOST'] = $_SERVER['SERVER_NAME'] = '{HOST}';\ndefine( 'EXACTNESS_NOTES', '{}' );\n",
@@ -322,6 +323,7 @@ fn quoted(text: &str) -> String {
 
 const SEED: &str = include_str!("../../assets/exactness/seed.php");
 const SITE: &str = include_str!("../../assets/exactness/site.php");
+const CLOCK: &str = include_str!("../../assets/exactness/clock.php");
 const MODELS: &str = include_str!("../../assets/exactness/models.php");
 /// Longer than any run: nothing leaves the cache by itself.
 const DAY: &str = "[site.ttl]\ndefault = \"1d\"\n\"404\" = \"1d\"";

@@ -13,7 +13,7 @@ use std::{
 
 use clap::{ValueEnum, builder::PossibleValuesParser};
 use galley_testkit::exactness::{
-    self, Event, Form, Outcome, Progress, Setting, Tally, With, event_names,
+    self, EditCost, Event, Form, Outcome, Progress, Setting, Tally, With, event_names,
 };
 
 use crate::demo::Complaint;
@@ -45,8 +45,11 @@ pub(crate) struct Arguments {
     #[arg(long)]
     explain: bool,
     /// Leave out what the plugin costs
-    #[arg(long)]
+    #[arg(long, conflicts_with = "cost")]
     no_cost: bool,
+    /// Measure what the plugin costs also where only some events are done
+    #[arg(long)]
+    cost: bool,
     /// Write everything that was counted to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -108,7 +111,7 @@ fn setting(arguments: &Arguments) -> Result<Setting, Complaint> {
         } else {
             Form::Long
         },
-        cost: ours && !arguments.no_cost && arguments.only.is_empty(),
+        cost: ours && !arguments.no_cost && (arguments.cost || arguments.only.is_empty()),
     })
 }
 
@@ -180,8 +183,24 @@ fn verdict(with: &[With], outcome: &Outcome) -> Result<(), Complaint> {
         )
         .into());
     }
-    Ok(())
+    dearest_edit(outcome).map_or(Ok(()), |edit| {
+        Err(format!(
+            "the plugin takes {:.1} ms of processor time of an edit ({}): {MOST_MS} are wanted at most",
+            edit.cpu_ms.median, edit.what
+        )
+        .into())
+    })
 }
+
+/// The edit of which the plugin takes most, where that is too much.
+fn dearest_edit(outcome: &Outcome) -> Option<&EditCost> {
+    let each = outcome.cost.iter().flat_map(|cost| &cost.each);
+    each.filter(|edit| edit.cpu_ms.median > MOST_MS)
+        .max_by(|one, other| one.cpu_ms.median.total_cmp(&other.cpu_ms.median))
+}
+
+/// Processor milliseconds that the plugin may take of an edit.
+const MOST_MS: f64 = 3.0;
 
 /// Milliseconds for a table.
 fn ms(time: Option<Duration>) -> String {
@@ -190,6 +209,8 @@ fn ms(time: Option<Duration>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use galley_testkit::exactness::{Cost, Middle};
+
     use super::*;
 
     fn outcome(stale: usize, purged: usize, over: usize) -> Outcome {
@@ -211,6 +232,34 @@ mod tests {
                 tallies: vec![tally],
             }],
             cost: None,
+        }
+    }
+
+    #[test]
+    fn an_edit_that_costs_too_much_fails_the_run() {
+        let middle = |median| Middle {
+            median,
+            lower: 0.0,
+            upper: 9.0,
+        };
+        let mut outcome = outcome(0, 100, 0);
+        for (ms, fine) in [(2.9, true), (3.1, false)] {
+            let each = [2.0, ms].map(|ms| EditCost {
+                what: "title",
+                ms: middle(9.0),
+                cpu_ms: middle(ms),
+                queries: middle(9.0),
+            });
+            outcome.cost = Some(Cost {
+                page_ms: middle(1.0),
+                page_percent: middle(1.0),
+                pages: 1,
+                edit_ms: middle(1.0),
+                edit_added_ms: middle(1.0),
+                edits: 1,
+                each: each.to_vec(),
+            });
+            assert_eq!(verdict(&[With::Galley], &outcome).is_ok(), fine, "{ms}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use galley_testkit::exactness::{Cost, MASKS, Middle, Outcome, Tally, With};
+use galley_testkit::exactness::{Cost, EditCost, MASKS, Middle, Outcome, Tally, With};
 use serde_json::{Value, json};
 
 use super::ms;
@@ -117,6 +117,25 @@ fn costs(cost: &Cost, out: &mut String) {
         show(cost.edit_ms),
         show(cost.edit_added_ms)
     );
+    let _ = writeln!(
+        out,
+        "\n| the plugin's own time in an edit of | processor, ms | middle half | with the database, ms | middle half | queries |\n|---|--:|--:|--:|--:|--:|"
+    );
+    for EditCost {
+        what,
+        ms,
+        cpu_ms,
+        queries,
+    } in &cost.each
+    {
+        let _ = writeln!(
+            out,
+            "| {what} | {} | {} | {:.0} |",
+            show(*cpu_ms),
+            show(*ms),
+            queries.median
+        );
+    }
 }
 
 /// The last line of stdout: the sums of the first way of purging, and of the others under their names.
@@ -154,10 +173,16 @@ pub(super) fn everything(with: &[With], outcome: &Outcome) -> Value {
         })
         .collect();
     let middle = |it: Middle| json!({"median": it.median, "lower": it.lower, "upper": it.upper});
-    let cost = outcome.cost.map(|cost| {
+    let cost = outcome.cost.as_ref().map(|cost| {
+        let each: Vec<Value> = cost
+            .each
+            .iter()
+            .map(|it| json!({"what": it.what, "ms": middle(it.ms), "cpu_ms": middle(it.cpu_ms), "queries": it.queries.median}))
+            .collect();
         json!({
             "pages": cost.pages, "page_ms": middle(cost.page_ms), "page_percent": middle(cost.page_percent),
             "edits": cost.edits, "edit_ms": middle(cost.edit_ms), "edit_added_ms": middle(cost.edit_added_ms),
+            "each": each,
         })
     });
     json!({"pages": outcome.pages, "events": events, "cost": cost})

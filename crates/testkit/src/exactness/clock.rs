@@ -1,0 +1,205 @@
+//! What an edit costs: the plugin's own time in it, measured inside PHP (assets/exactness/clock.php).
+//!
+//! Each edit is done several times in turn with its opposite, by a worker of its own with PHP's cache of compiled files, and the
+//! median counts: what another program takes from the machine meanwhile does not.
+
+use std::{fs, time::Duration};
+
+use super::{
+    cost::Middle,
+    editor::Editor,
+    site::{Site, WITH},
+};
+use crate::{Trouble, trouble::During, wait::came_true};
+
+/// What the plugin takes of one kind of edit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EditCost {
+    /// What is edited.
+    pub what: &'static str,
+    /// Milliseconds of the plugin's own functions, with what they wait for the database.
+    pub ms: Middle,
+    /// Milliseconds of the processor among them, which other programs do not change.
+    pub cpu_ms: Middle,
+    /// Database queries among them, median.
+    pub queries: Middle,
+}
+
+/// An edit of REST, and the one that takes it back. `[[n]]` is the number of the round.
+struct Edit {
+    what: &'static str,
+    path: &'static str,
+    bodies: [&'static str; 2],
+}
+
+const EDITS: &[Edit] = &[
+    edit(
+        "text",
+        "posts/[[post.21]]",
+        [
+            r#"{"content":"One text [[n]]."}"#,
+            r#"{"content":"Another text [[n]]."}"#,
+        ],
+    ),
+    edit(
+        "title",
+        "posts/[[post.21]]",
+        [
+            r#"{"title":"One title [[n]]"}"#,
+            r#"{"title":"Another title [[n]]"}"#,
+        ],
+    ),
+    edit(
+        "title of the newest post",
+        "posts/[[post.0]]",
+        [
+            r#"{"title":"One title [[n]]"}"#,
+            r#"{"title":"Another title [[n]]"}"#,
+        ],
+    ),
+    edit(
+        "excerpt",
+        "posts/[[post.21]]",
+        [r#"{"excerpt":"In short."}"#, r#"{"excerpt":""}"#],
+    ),
+    edit(
+        "categories",
+        "posts/[[post.21]]",
+        [
+            r#"{"categories":[ [[category.kitchen]] ]}"#,
+            r#"{"categories":[ [[category.workshop]] ]}"#,
+        ],
+    ),
+    edit(
+        "tags",
+        "posts/[[post.21]]",
+        [r#"{"tags":[ [[post_tag.fish]] ]}"#, r#"{"tags":[]}"#],
+    ),
+    edit(
+        "date",
+        "posts/[[post.21]]",
+        [
+            r#"{"date":"2023-12-12T12:00:00"}"#,
+            r#"{"date":"2024-02-12T12:00:00"}"#,
+        ],
+    ),
+    edit(
+        "slug",
+        "posts/[[post.21]]",
+        [r#"{"slug":"one-slug"}"#, r#"{"slug":"another-slug"}"#],
+    ),
+    edit(
+        "author",
+        "posts/[[post.21]]",
+        [r#"{"author":[[user.ines]]}"#, r#"{"author":1}"#],
+    ),
+    edit(
+        "password",
+        "posts/[[post.21]]",
+        [r#"{"password":"oar"}"#, r#"{"password":""}"#],
+    ),
+    edit(
+        "sticky",
+        "posts/[[post.21]]",
+        [r#"{"sticky":true}"#, r#"{"sticky":false}"#],
+    ),
+    edit(
+        "featured image",
+        "posts/[[post.21]]",
+        [
+            r#"{"featured_media":[[media.3]]}"#,
+            r#"{"featured_media":0}"#,
+        ],
+    ),
+    edit(
+        "draft and back",
+        "posts/[[post.21]]",
+        [r#"{"status":"draft"}"#, r#"{"status":"publish"}"#],
+    ),
+    edit(
+        "text of a draft",
+        "posts/[[post.unfinished]]",
+        [
+            r#"{"content":"One text [[n]]."}"#,
+            r#"{"content":"Another text [[n]]."}"#,
+        ],
+    ),
+    edit(
+        "page: title",
+        "pages/[[page.contact]]",
+        [
+            r#"{"title":"One title [[n]]"}"#,
+            r#"{"title":"Another title [[n]]"}"#,
+        ],
+    ),
+    edit(
+        "page: parent",
+        "pages/[[page.where-to-stay]]",
+        [r#"{"parent":[[page.about]]}"#, r#"{"parent":0}"#],
+    ),
+    edit(
+        "category: name",
+        "categories/[[category.kitchen]]",
+        [r#"{"name":"One name"}"#, r#"{"name":"Another name"}"#],
+    ),
+    edit(
+        "site: title",
+        "settings",
+        [r#"{"title":"One site"}"#, r#"{"title":"Another site"}"#],
+    ),
+];
+
+const fn edit(what: &'static str, path: &'static str, bodies: [&'static str; 2]) -> Edit {
+    Edit { what, path, bodies }
+}
+
+/// Does every edit some times.
+pub(super) fn measure(site: &Site) -> Result<Vec<EditCost>, Trouble> {
+    let mut editor = Editor::log_in(site, WITH)?;
+    let mut costs = Vec::new();
+    for Edit { what, path, bodies } in EDITS {
+        let (mut ms, mut cpu_ms, mut queries) = (Vec::new(), Vec::new(), Vec::new());
+        for round in 0..WARM + ROUNDS {
+            let body = bodies[round % 2].replace("[[n]]", &round.to_string());
+            editor.rest_clocked(path, &body)?;
+            let [took, busy, asked] = clock(site)?;
+            if round >= WARM {
+                ms.push(took);
+                cpu_ms.push(busy);
+                queries.push(asked);
+            }
+        }
+        costs.push(EditCost {
+            what,
+            ms: Middle::of(ms),
+            cpu_ms: Middle::of(cpu_ms),
+            queries: Middle::of(queries),
+        });
+    }
+    Ok(costs)
+}
+
+/// What the request that has ended has noted: milliseconds, those of the processor, queries.
+fn clock(site: &Site) -> Result<[f64; 3], Trouble> {
+    let file = site.notes().join("clock");
+    let mut text = String::new();
+    let noted = came_true(PATIENCE, || {
+        text = fs::read_to_string(&file).unwrap_or_default();
+        text.ends_with('\n')
+    });
+    let numbers: Vec<f64> = text
+        .split_whitespace()
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    match numbers.try_into() {
+        Ok(numbers) if noted => {
+            fs::remove_file(&file).during("clear the clock")?;
+            Ok(numbers)
+        }
+        Ok(_) | Err(_) => Err(Trouble::Refused(format!("the clock says `{text}`"))),
+    }
+}
+
+const WARM: usize = 4;
+const ROUNDS: usize = 20;
+const PATIENCE: Duration = Duration::from_secs(60);
