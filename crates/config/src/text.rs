@@ -397,6 +397,11 @@ fn method(text: &str) -> Result<Value, Problem> {
     if ["TRACE", "CONNECT"].contains(&text) {
         return problem("which is never served", "leave it out");
     }
+    // A slip of the pen would be a rule that never applies. No registered method is so near to one that Galley knows.
+    let is_slip = |known: &&&str| strsim::damerau_levenshtein(text, known) == 1;
+    if let Some(known) = METHODS.iter().find(is_slip) {
+        return problem("which no program sends", format!("did you mean `{known}`?"));
+    }
     // Names are case-sensitive, and all that exist are in upper case.
     let is_method =
         |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"-_".contains(&byte);

@@ -127,7 +127,7 @@ fn an_answer_is_heard_the_same_at_every_cut() {
 /// A length of content and padding together that is kept in 16 bits overflows (CVE-2026-55203).
 #[test]
 fn the_longest_record_with_the_longest_padding_is_one_record() {
-    let longest = record(1, 6, &[b'x'; 65_535], 255);
+    let longest = record(1, 6, &vec![b'x'; 65_535], 255);
     let bytes = [longest.clone(), longest, end()].concat();
     for cut in [1, 8, 65_535, 65_543, 65_544, 65_797, 65_798, 65_799] {
         let mut exchange = sent();

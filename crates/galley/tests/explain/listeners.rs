@@ -74,7 +74,7 @@ impl Shared {
     }
 
     /// Asks for a page until it is a hit.
-    fn store(&self, at: SocketAddr, target: &str) {
+    fn store(at: SocketAddr, target: &str) {
         wait_for("the page in memory", PATIENCE, || {
             word(&Self::get(at, target)) == "hit"
         });
@@ -110,7 +110,7 @@ impl Shared {
 fn why_explains_the_site_at_the_port_of_the_url() {
     let shared = Shared::start();
     let [one, two] = shared.addresses();
-    shared.store(two, "/page/");
+    Shared::store(two, "/page/");
     let at = |address: SocketAddr| format!("http://a.test:{}/page/", address.port());
     let why = shared.why(&[&at(two)]);
     assert_eq!(why["now"]["what"], "hit", "{why}");
@@ -118,7 +118,7 @@ fn why_explains_the_site_at_the_port_of_the_url() {
     let why = shared.why(&[&at(one)]);
     assert_eq!(why["now"]["what"], "miss", "{why}");
     assert_eq!(why["site"]["listener"], format!("http://{one}"));
-    shared.store(one, "/page/");
+    Shared::store(one, "/page/");
     assert_eq!(shared.why(&[&at(one)])["now"]["what"], "hit");
     // One site alone has this host, so the port of a proxy in front of Galley does no harm.
     let why = shared.why(&["http://b.test/"]);
@@ -161,14 +161,14 @@ fn a_purge_by_url_reaches_every_site_of_its_host() {
     let shared = Shared::start();
     for more in [&[][..], &["--site", "a.test"]] {
         for at in shared.addresses() {
-            shared.store(at, "/page/");
+            Shared::store(at, "/page/");
         }
         for at in shared.addresses() {
             let url = format!("http://a.test:{}/page/", at.port());
             let output = shared.run(&[&["purge", "--url", &url], more].concat());
             assert!(output.status.success(), "{output:?}");
             assert_eq!(word(&Shared::get(at, "/page/")), "miss", "{url} {more:?}");
-            shared.store(at, "/page/");
+            Shared::store(at, "/page/");
         }
     }
 }

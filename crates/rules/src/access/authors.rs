@@ -19,8 +19,8 @@ pub fn asks_in_head(facts: &Facts) -> bool {
         let found = memchr::memmem::find_iter(path, b"/wp-json/");
         found.filter_map(|at| path.get(at + 8..))
     };
-    let by_path = || route().any(|route| names_users(route.iter().copied()));
-    let by_route = || rest_route(raw).any(names_users);
+    let by_path = || route().any(|route| names_users(&route.iter().copied()));
+    let by_route = || rest_route(raw).any(|route| names_users(&route));
     let is_api = || route().next().is_some() || rest_route(raw).next().is_some();
     let by_embedding = || is_api() && embeds_author(raw);
     let by_map = || memchr::memmem::find(path, b"/wp-sitemap-users-").is_some();
@@ -96,7 +96,7 @@ fn rest_route(raw: &[u8]) -> impl Iterator<Item = Decoded<'_>> {
 
 /// Whether a route of the REST API tells names of users: `/wp/v2/users` and what is below, and oEmbed, which names the author
 /// of a page. Letters count alike in any case, as they do to WordPress.
-fn names_users(route: impl Iterator<Item = u8> + Clone) -> bool {
+fn names_users(route: &(impl Iterator<Item = u8> + Clone)) -> bool {
     let begins = |wanted: &[u8]| {
         let mut route = route
             .clone()

@@ -449,7 +449,13 @@ proptest! {
         begun.extend_from_slice(&body);
         let _ = called(&begun, piece);
         let _ = is_visitors_form(b"application/x-www-form-urlencoded", &body);
-        let _ = asks_in_body(b"multipart/x", &body);
+        for media_type in [b"multipart/x".as_slice(), b"application/x-www-form-urlencoded"] {
+            let mut reader = super::form(media_type);
+            body.chunks(piece).for_each(|piece| {
+                reader.push(piece);
+            });
+            let _ = reader.finish();
+        }
         let site = SiteRules {
             access: SiteAccess {
                 admin_allow: networks_of(&["10.0.0.0/8"]),

@@ -48,24 +48,23 @@ pub(super) enum Likeness {
 
 impl Shape {
     pub(super) fn of(rule: &Rule) -> Self {
-        let matches = match &rule.pattern {
-            Some(pattern) => Matches::Pattern(pattern.without_case()),
-            None => {
-                let (text, reach) = match rule.path.strip_suffix('*') {
-                    Some(text) if text.ends_with('/') => (text, Reach::Below),
-                    Some(text) => (text, Reach::Prefix),
-                    None => (rule.path.as_str(), Reach::Exact),
-                };
-                let (mut lower, mut slugs) = (Vec::new(), Vec::new());
-                slug::lower(text.as_bytes(), &mut lower);
-                slug::slug(text.as_bytes(), &mut slugs);
-                lower.pop();
-                slugs.pop();
-                Matches::Path {
-                    lower,
-                    slug: slugs,
-                    reach,
-                }
+        let matches = if let Some(pattern) = &rule.pattern {
+            Matches::Pattern(pattern.without_case())
+        } else {
+            let (text, reach) = match rule.path.strip_suffix('*') {
+                Some(text) if text.ends_with('/') => (text, Reach::Below),
+                Some(text) => (text, Reach::Prefix),
+                None => (rule.path.as_str(), Reach::Exact),
+            };
+            let (mut lower, mut slugs) = (Vec::new(), Vec::new());
+            slug::lower(text.as_bytes(), &mut lower);
+            slug::slug(text.as_bytes(), &mut slugs);
+            lower.pop();
+            slugs.pop();
+            Matches::Path {
+                lower,
+                slug: slugs,
+                reach,
             }
         };
         let closes = rule.access.closes();
@@ -149,7 +148,8 @@ impl Matches {
         let first = below.split(|&b| b == b'/').next().unwrap_or_default();
         let is_whole = *reach != Reach::Prefix || first.len() < below.len();
         let is_script = memchr::memmem::find(lower, b".php").is_some();
-        !is_script && !(is_whole && NO_PAGES.contains(&first))
+        let is_no_page = is_whole && NO_PAGES.contains(&first);
+        !is_script && !is_no_page
     }
 }
 
