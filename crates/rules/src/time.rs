@@ -129,7 +129,7 @@ mod tests {
             // A wrong day of the week: the date counts.
             ("Mon, 06 Nov 1994 08:49:37 GMT", Some(NOV_1994)),
             ("Wednesday, 06-Nov-94 08:49:37 GMT", Some(NOV_1994)),
-            ("thu Aug  8 02:01:18 2050", Some(2543536878)),
+            ("thu Aug  8 02:01:18 2050", Some(2_543_536_878)),
             ("Mon, 06-Nov-94 08:49:37 GMT", None),
             ("Xyz, 06 Nov 1994 08:49:37 GMT", None),
             ("Thu, 31 Feb 1994 08:49:37 GMT", None),

@@ -26,6 +26,7 @@ use super::spools;
 use super::tls::Clients;
 use crate::access;
 use crate::acme::Ready;
+use crate::body::spools::Spools;
 use crate::clock::Clock;
 use crate::compositor::{self, Handle};
 use crate::compress::{Compressing, Compressor};
@@ -106,14 +107,8 @@ pub(super) fn build(
         .enumerate()
         .map(|(index, (site, php))| plan.site(index % count, site, php))
         .collect();
-    let mut compositors = Vec::with_capacity(count);
-    let mut threads = Vec::with_capacity(count);
-    for (index, pools) in plan.pools.into_iter().enumerate() {
-        let room = (Arc::clone(&memory), Arc::clone(&spools));
-        let (handle, thread) = compositor::start(index, pools, room, (clock, sandbox.clone()))?;
-        compositors.push(handle);
-        threads.push(thread);
-    }
+    let room = (&memory, &spools);
+    let (compositors, threads) = start_compositors(plan.pools, room, (clock, &sandbox))?;
     let mut sites = Vec::with_capacity(config.sites.len());
     let mut next_log = 1;
     for (number, ((site, planned), own_php)) in
@@ -150,6 +145,22 @@ pub(super) fn build(
         sandbox,
         threads: Mutex::new(threads),
     })
+}
+
+/// One compositor for each list of pools, and its thread.
+fn start_compositors(
+    pools: Vec<Vec<PoolSpec>>,
+    (memory, spools): (&Arc<Memory>, &Arc<Spools>),
+    (clock, sandbox): (Clock, &Option<Sandbox>),
+) -> Result<(Vec<Handle>, Vec<JoinHandle<()>>), StartError> {
+    let (mut compositors, mut threads) = (Vec::new(), Vec::new());
+    for (index, pools) in pools.into_iter().enumerate() {
+        let room = (Arc::clone(memory), Arc::clone(spools));
+        let (handle, thread) = compositor::start(index, pools, room, (clock, sandbox.clone()))?;
+        compositors.push(handle);
+        threads.push(thread);
+    }
+    Ok((compositors, threads))
 }
 
 /// Which pools each compositor gets.

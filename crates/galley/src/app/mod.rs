@@ -35,6 +35,7 @@ use crate::acme::Ready;
 use crate::admin;
 use crate::clock::Clock;
 use crate::compositor;
+use crate::durable::Durable;
 use crate::front;
 use crate::sys;
 use crate::sys::sockets::SocketFile;
@@ -43,6 +44,7 @@ use crate::telemetry::errors;
 use crate::tls::Acceptor;
 use build::{Built, Logs};
 use listeners::Doors;
+use upkeep::Upkeep;
 
 /// Runs the server until it is told to end. `tell` gets one line per listener, for people and scripts.
 pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
@@ -114,23 +116,27 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
         drop(keepers);
         drop(built);
         running.end(config.server.drain_timeout).await;
-        let closing = tokio::task::spawn_blocking(move || {
-            upkeep.stop();
-            durable.close(DISK_PATIENCE);
-        });
-        php::stop(php).await;
-        if tokio::time::timeout(DISK_PATIENCE * 2, closing)
-            .await
-            .is_err()
-        {
-            tracing::warn!("ended while the disk cache was busy; the next start counts it");
-        }
+        let disk = (upkeep, durable);
+        close(disk, php::stop(php)).await;
         logs.close();
         Ok(())
     });
     // Threads that are still waited for must not hold the end up: the drain is over.
     runtime.shutdown_background();
     result
+}
+
+/// Closes the disk cache while PHP ends.
+async fn close((upkeep, durable): (Upkeep, Durable), php_ends: impl Future<Output = ()>) {
+    let closing = tokio::task::spawn_blocking(move || {
+        upkeep.stop();
+        durable.close(DISK_PATIENCE);
+    });
+    php_ends.await;
+    let in_time = tokio::time::timeout(DISK_PATIENCE * 2, closing).await;
+    if in_time.is_err() {
+        tracing::warn!("ended while the disk cache was busy; the next start counts it");
+    }
 }
 
 /// Connections per core, from the configuration or from the descriptors there are.

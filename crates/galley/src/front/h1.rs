@@ -4,7 +4,7 @@
 //! request, or the connection ends. A body is taken in whole before anybody composes; an answer whose request was not
 //! read to its end closes the connection, because what follows could not be told apart.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -210,7 +210,8 @@ impl Turn<'_> {
             Ok(framing) => framing,
             Err(refusal) => return self.refused(wire, refusal.status()).await,
         };
-        wire.is_last_request = !framing.keep_alive && matches!(framing.body, BodyKind::None);
+        let has_body = !matches!(framing.body, BodyKind::None);
+        wire.is_last_request = !framing.keep_alive && !has_body;
         let mut open = self.open(Some(&head));
         let peer = Peer {
             version: head.version,
@@ -218,7 +219,6 @@ impl Turn<'_> {
         };
         // Before the site's own affairs: the name is to be proved whatever redirects and who may come in.
         if let Some(proof) = self.proof(&head) {
-            let has_body = !matches!(framing.body, BodyKind::None);
             let answer = Answer::challenge(proof);
             return self
                 .finish(wire, open, answer, peer.closing_if(has_body))
@@ -237,10 +237,7 @@ impl Turn<'_> {
             Ok(exchange) => exchange,
             Err((fault, request_id)) => {
                 open.request_id = request_id;
-                let ends = (self.ends.client, self.ends.scheme());
-                let asked = serve::asked(self.sites, ends, &head, &framing);
-                open.client = asked.client.ip();
-                let has_body = !matches!(framing.body, BodyKind::None);
+                open.client = self.client_of(&head, &framing);
                 let answer = Answer::fault(&fault, &open.request_id);
                 return self
                     .finish(wire, open, answer, peer.closing_if(has_body))
@@ -262,7 +259,7 @@ impl Turn<'_> {
             Err(Untaken::Late) => return self.late(wire, open, &exchange).await,
             Err(Untaken::Fault(fault)) => Some((
                 Answer::site_fault(&fault, &exchange.site, &open.request_id),
-                peer.closing_if(!matches!(framing.body, BodyKind::None)),
+                peer.closing_if(has_body),
             )),
         };
         let Some((answer, peer)) = answered else {
@@ -282,6 +279,12 @@ impl Turn<'_> {
         // What a client sends for a protocol that it did not get is no request, and may still be on its way.
         let peer = peer.closing_if(asks_for_more);
         self.finish(wire, open, answer, peer).await
+    }
+
+    /// Whom a request that no site takes comes from, as a trusted proxy may say.
+    fn client_of(&self, head: &Head<'_, '_>, framing: &Framing<'_>) -> IpAddr {
+        let ends = (self.ends.client, self.ends.scheme());
+        serve::asked(self.sites, ends, head, framing).client.ip()
     }
 
     /// What an authority wants to see that asks for a challenge under way.

@@ -7,7 +7,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -22,7 +22,7 @@ use super::timer::{Deadline, Late, Timer};
 
 /// A connection to a client.
 pub(super) struct Wire {
-    stream: Socket,
+    pub(super) stream: Socket,
     /// Bytes that have come and are not used yet.
     pub(super) input: BytesMut,
     /// A head being written; kept for its memory.
@@ -276,35 +276,6 @@ impl Wire {
     pub(super) fn local_address(&self) -> SocketAddr {
         self.stream.local_address()
     }
-
-    /// Ends the connection of a client that has asked for it and so sends nothing more (RFC 9112 section 9.6): at once where
-    /// nothing is unread, as [`Self::leave`] otherwise. Saves a half-close, a read and a wait.
-    pub(super) async fn close_as_asked(self) {
-        let mut nobody = Context::from_waker(Waker::noop());
-        let is_unread = !self.input.is_empty() || self.stream.poll_readable(&mut nobody).is_ready();
-        if is_unread || !self.stream.is_plain() {
-            self.leave().await;
-        }
-    }
-
-    /// Ends the connection so that the last answer arrives: half-closes, then reads on for a moment, because closing with
-    /// unread bytes makes the kernel send a reset that can overtake the answer.
-    pub(super) async fn leave(mut self) {
-        let deadline = self.timer.deadline(LINGER);
-        // Over TLS it writes a farewell, which a client that reads nothing would hold up for ever.
-        let ending = self.stream.shutdown();
-        if !matches!(self.timer.before(deadline, ending).await, Ok(Ok(()))) {
-            return;
-        }
-        let mut drained = 0;
-        while drained < LINGER_BYTES {
-            self.input.clear();
-            if self.fill_before(deadline).await.is_err() {
-                return;
-            }
-            drained += self.input.len();
-        }
-    }
 }
 
 /// The half of a connection that answers.
@@ -441,19 +412,6 @@ impl Sender<'_> {
     }
 }
 
-impl Wire {
-    /// Ends a connection on which nothing is under way.
-    pub(super) fn part(mut self) {
-        self.stream.say_farewell();
-    }
-
-    /// Ends the connection at once, by a reset: an answer that broke off must not look complete to a client that knows its
-    /// end by the connection's, and who is gone needs no farewell.
-    pub(super) fn reset(self) {
-        self.stream.reset_at_end();
-    }
-}
-
 /// Body pieces not yet written.
 #[derive(Default)]
 struct Pieces(smallvec::SmallVec<[Bytes; 4]>);
@@ -509,9 +467,3 @@ const SLICES: usize = 8;
 /// How long an answer may still take for a client that has closed its sending side: a file or a page from memory leaves
 /// at once, and PHP is not held for somebody who has gone.
 const HALF_CLOSED: Duration = Duration::from_secs(2);
-
-/// How long unread bytes are drained on closing.
-const LINGER: Duration = Duration::from_secs(1);
-
-/// How many of them.
-const LINGER_BYTES: usize = 256 * 1024;

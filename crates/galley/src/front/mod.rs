@@ -6,6 +6,7 @@
 mod accept;
 mod batch;
 mod beat;
+mod close;
 mod h1;
 mod h2;
 mod handshake;

@@ -1,0 +1,56 @@
+//! The ends of a connection: at once, so that the last response arrives, or as a reset.
+
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+
+use super::io::Wire;
+
+impl Wire {
+    /// Ends a connection on which nothing is under way.
+    pub(super) fn part(mut self) {
+        self.stream.say_farewell();
+    }
+
+    /// Ends the connection at once, by a reset: an answer that broke off must not look complete to a client that knows its
+    /// end by the connection's, and who is gone needs no farewell.
+    pub(super) fn reset(self) {
+        self.stream.reset_at_end();
+    }
+
+    /// Ends the connection of a client that has asked for it and so sends nothing more (RFC 9112 section 9.6): at once where
+    /// nothing is unread, as [`Self::leave`] otherwise. Saves a half-close, a read and a wait.
+    pub(super) async fn close_as_asked(self) {
+        let mut nobody = Context::from_waker(Waker::noop());
+        let is_unread = !self.input.is_empty() || self.stream.poll_readable(&mut nobody).is_ready();
+        if is_unread || !self.stream.is_plain() {
+            self.leave().await;
+        }
+    }
+
+    /// Ends the connection so that the last answer arrives: half-closes, then reads on for a moment, because closing with
+    /// unread bytes makes the kernel send a reset that can overtake the answer.
+    pub(super) async fn leave(mut self) {
+        let deadline = self.timer.deadline(LINGER);
+        // Over TLS it writes a farewell, which a client that reads nothing would hold up for ever.
+        let ending = self.stream.shutdown();
+        if !matches!(self.timer.before(deadline, ending).await, Ok(Ok(()))) {
+            return;
+        }
+        let mut drained = 0;
+        while drained < LINGER_BYTES {
+            self.input.clear();
+            if self.fill_before(deadline).await.is_err() {
+                return;
+            }
+            drained += self.input.len();
+        }
+    }
+}
+
+/// How long unread bytes are drained on closing.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// How many of them.
+const LINGER_BYTES: usize = 256 * 1024;
