@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use galley_certs::file;
 use galley_config::{
-    Config, HttpUpstream, LogTarget, MOST_OF_TOKEN, Pace, PhpAddress, Site as SiteConfig,
+    Config, HttpUpstream, MOST_OF_TOKEN, Pace, PhpAddress, Site as SiteConfig,
     Upstream as Configured,
 };
 use galley_files::{Options, Root};
@@ -38,7 +38,6 @@ use crate::serve::{
 use crate::supervise::{Managed, Numbers};
 use crate::sys;
 use crate::sys::sandbox::Sandbox;
-use crate::telemetry::access::AccessLog;
 use crate::telemetry::errors::Seldom;
 use crate::tls::Certificates;
 use crate::upstream::switch::Tunnels;
@@ -452,37 +451,6 @@ pub(super) fn token(path: Option<&PathBuf>) -> Result<Option<String>, StartError
 pub(super) fn id_prefix() -> String {
     let random = u64::from_ne_bytes(sys::random_bytes());
     format!("{:010x}", random & 0xff_ffff_ffff)
-}
-
-/// The access logs: the server's first, then those of sites with one of their own, in the order of the sites.
-pub(super) struct Logs {
-    pub(super) all: Vec<AccessLog>,
-}
-
-impl Logs {
-    pub(super) fn open(config: &Config) -> Result<Self, StartError> {
-        let own = config.sites.iter().filter_map(|site| site.access.as_ref());
-        let all = std::iter::once(&config.log.access)
-            .chain(own)
-            .map(|target| open_log(target, config))
-            .collect::<Result<_, _>>()?;
-        Ok(Self { all })
-    }
-
-    pub(super) fn reopen(&self) {
-        self.all.iter().for_each(AccessLog::reopen);
-    }
-
-    pub(super) fn close(self) {
-        self.all.into_iter().for_each(AccessLog::close);
-    }
-}
-
-fn open_log(target: &LogTarget, config: &Config) -> Result<AccessLog, StartError> {
-    AccessLog::open(target, config.log.format).map_err(|cause| StartError::Log {
-        target: target.clone(),
-        cause,
-    })
 }
 
 /// What part of the memory small files may have. A page costs a hundred times what a file costs to get again, so that

@@ -10,6 +10,7 @@ mod confine;
 mod cron;
 mod durable;
 mod listeners;
+mod logs;
 mod php;
 mod preflight;
 mod refusal;
@@ -42,8 +43,9 @@ use crate::sys::sockets::SocketFile;
 use crate::telemetry::access::AccessLog;
 use crate::telemetry::errors;
 use crate::tls::Acceptor;
-use build::{Built, Logs};
+use build::Built;
 use listeners::Doors;
+use logs::Logs;
 use upkeep::Upkeep;
 
 /// Runs the server until it is told to end. `tell` gets one line per listener, for people and scripts.

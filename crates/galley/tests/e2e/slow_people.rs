@@ -303,7 +303,7 @@ fn an_upload_that_finds_no_room_is_told_so() {
     let finding = found(&stage, "spools");
     assert_ne!(finding["level"], "fine", "{finding}");
     let seen = finding["seen"].as_str().unwrap();
-    assert!(seen.contains("2 request bodies refused"), "{seen}");
+    assert!(seen.contains("2 request bodies were refused"), "{seen}");
     first.write_all(&body[900_000..]).unwrap();
     assert!(answer_of(&mut first).contains(&sha256(&body)));
     wait_for("there to be room again", PATIENCE, || {

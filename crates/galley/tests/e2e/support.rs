@@ -394,7 +394,11 @@ impl Stage {
 
     /// What `galley why --json` says of a path of the site.
     pub fn why(&self, target: &str) -> String {
-        let url = format!("http://{HOST}{target}");
+        // Of several listeners the first one is meant.
+        let url = match self.galley.urls().as_slice() {
+            [_] => format!("http://{HOST}{target}"),
+            _ => format!("http://{HOST}:{}{target}", self.addr_of(0).port()),
+        };
         let output = self.galley.cli(&["why", "--json", &url]).unwrap();
         assert!(output.status.success(), "why: {}", words(&output));
         String::from_utf8(output.stdout).unwrap()

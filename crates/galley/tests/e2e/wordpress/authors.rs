@@ -4,7 +4,7 @@ use galley_testkit::client::{Request, Response};
 
 use crate::support::Is;
 
-use super::stack::{HOST, QUIET, Stack};
+use super::stack::{LOUD, QUIET, Stack};
 
 both! { no_route_tells_a_login_name }
 
@@ -59,7 +59,7 @@ fn no_route_tells_a_login_name(stack: &Stack) {
             request.target = request.target.replace("SITE", host);
             stack.ask(request.host(host))
         };
-        told += usize::from(tells(&of(HOST)));
+        told += usize::from(tells(&of(LOUD)));
         let answer = of(QUIET);
         if tells(&answer) {
             open.push(format!(

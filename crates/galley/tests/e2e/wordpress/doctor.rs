@@ -21,7 +21,8 @@ const FINE: &[(&str, &str)] = &[
     ("proc/sys/net/core/somaxconn", "4096\n"),
     (
         "proc/net/netstat",
-        "TcpExt: ListenOverflows ListenDrops\nTcpExt: 0 0\n",
+        // Long ago: what counts is the last hour, which the running server reports.
+        "TcpExt: ListenOverflows ListenDrops\nTcpExt: 90000 90000\n",
     ),
     (
         "proc/net/snmp",
@@ -32,7 +33,7 @@ const FINE: &[(&str, &str)] = &[
         "proc/meminfo",
         "MemTotal: 2000000 kB\nMemAvailable: 1000000 kB\nSwapTotal: 1000000 kB\nSwapFree: 1000000 kB\n",
     ),
-    ("proc/vmstat", "oom_kill 0\n"),
+    ("proc/vmstat", "oom_kill 7\n"),
     (
         "proc/pressure/memory",
         "some avg10=0.00 avg60=0.00 avg300=0.10 total=1\n",
@@ -53,11 +54,6 @@ const FAULTS: &[(&str, &str, &str)] = &[
         "ports",
         "proc/net/sockstat",
         "TCP: inuse 1 orphan 0 tw 27500 alloc 2 mem 1\n",
-    ),
-    (
-        "backlog",
-        "proc/net/netstat",
-        "TcpExt: ListenOverflows ListenDrops\nTcpExt: 900 900\n",
     ),
     ("files", "proc/sys/fs/file-nr", "990000\t0\t1000000\n"),
     (

@@ -31,6 +31,9 @@ pub const GUARDED: &str = "guarded.test";
 /// The same, with rules that close addresses to 127.0.0.3.
 pub const CLOSED: &str = "closed.test";
 
+/// The same, for requests that fill the cache and purge it by forms.
+pub const LOUD: &str = "loud.test";
+
 /// The same, with `hide_authors`.
 pub const QUIET: &str = "quiet.test";
 
@@ -75,6 +78,7 @@ impl Plan {
             (PHONES, phones),
             (GUARDED, guarded),
             (CLOSED, closed),
+            (LOUD, HOUR.to_owned()),
             (QUIET, format!("hide_authors = true\n{HOUR}")),
             (WHOLE, HOUR.to_owned()),
         ])
