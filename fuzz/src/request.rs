@@ -2,11 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use galley_rules::access::{Access, Said};
 use galley_rules::facts::{Facts, Gate, Line, Scheme};
 use galley_rules::forward::{self, BodyLength, Client};
 use galley_rules::key::{read_key, write_key};
 use galley_rules::purge::Dialect;
-use galley_rules::site::{Preset, SiteRules};
+use galley_rules::site::{Preset, Rule, SiteRules};
 use galley_rules::{cookie, query, route, uri};
 use galley_wire::head::{Limits, Parsed, Room, parse};
 
@@ -150,10 +151,40 @@ pub fn purge_order(data: &[u8]) {
     }
 }
 
-fn sites() -> [SiteRules; 2] {
+/// The body of a form: whether it selects a page does not depend on how it was cut.
+pub fn form(data: &[u8]) {
+    let [_, _, closing] = sites();
+    let (cut, body) = data.split_first().unwrap_or((&1, data));
+    for kind in [
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=b",
+    ] {
+        let mut whole = closing.guard.form(kind.as_bytes());
+        whole.push(body);
+        let mut pieces = closing.guard.form(kind.as_bytes());
+        for piece in body.chunks(usize::from(*cut).max(1)) {
+            pieces.push(piece);
+        }
+        assert_eq!(whole.finish(), pieces.finish(), "{kind}");
+    }
+}
+
+fn sites() -> [SiteRules; 3] {
     let bare = SiteRules {
         preset: Preset::None,
         ..SiteRules::default()
     };
-    [SiteRules::default(), bare]
+    let closed = Rule {
+        path: "/internal/*".to_owned(),
+        access: Access {
+            deny: Said::Is(vec!["192.0.2.0/24".parse().expect("a network")]),
+            ..Access::default()
+        },
+        ..Rule::default()
+    };
+    let closing = SiteRules {
+        rules: vec![closed],
+        ..SiteRules::default()
+    };
+    [SiteRules::default(), bare, closing.guarded()]
 }

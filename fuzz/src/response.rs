@@ -6,6 +6,7 @@ use galley_rules::facts::{Facts, Line, Scheme};
 use galley_rules::purge::Dialect;
 use galley_rules::site::{Preset, SiteRules};
 use galley_rules::storable::{self, Answered, Verdict};
+use galley_wire::response::HeadCheck;
 use http::StatusCode;
 
 /// A head of an answer: what is stored has no cookie of a person, and what travels on frames nothing.
@@ -53,6 +54,19 @@ pub fn upstream_answer(data: &[u8]) {
             let _ = storable::resolve(&facts, location.as_bytes(), &site);
         }
     }
+}
+
+/// A response's head as bytes of an HTTP upstream: the verdict does not depend on how it was cut into reads.
+pub fn upstream_head(data: &[u8]) {
+    let (cut, bytes) = data.split_first().unwrap_or((&1, data));
+    let mut whole = HeadCheck::new();
+    let at_once = whole.push(bytes);
+    let mut pieces = HeadCheck::new();
+    let in_pieces = bytes
+        .chunks(usize::from(*cut).max(1))
+        .try_for_each(|piece| pieces.push(piece));
+    assert_eq!(at_once, in_pieces);
+    assert_eq!(whole.is_over(), pieces.is_over());
 }
 
 /// The JSON of plugins that purge by batch.

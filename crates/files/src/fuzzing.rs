@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::deny;
 use crate::htaccess::{Subject, judge, read};
 use crate::path::RelPath;
+use crate::root::Options;
 
 /// Reads a `.htaccess` and asks it about a path. Panics where the reader does, or where the same text says two things.
 pub fn htaccess(text: &[u8], decoded_path: &[u8]) {
@@ -28,6 +29,14 @@ pub fn path(decoded: &[u8]) {
         path.segments()
             .all(|segment| !matches!(segment, b"" | b"." | b".."))
     );
-    let _ = deny::forbids(&path, true);
-    let _ = deny::forbids(&path, false);
+    for (wordpress, multisite) in [(true, true), (true, false), (false, false)] {
+        let options = Options {
+            wordpress,
+            multisite,
+            ..Options::default()
+        };
+        let _ = deny::forbids(&path, &options);
+        let _ = deny::forbids_file(&path, &options);
+        let _ = deny::is_program(&path, &options);
+    }
 }

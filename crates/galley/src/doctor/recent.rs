@@ -97,7 +97,7 @@ impl RecentCounters {
         self.readings.push_back(reading);
     }
 
-    /// What happened up to `now`, as the status reports it and [`Recent::of_status`] reads it.
+    /// What happened up to `now`, as the status reports it.
     pub fn value(&self, now: &Reading) -> Value {
         let oldest = self.readings.front().copied().unwrap_or(*now);
         json!({
