@@ -2,7 +2,7 @@
 //!
 //! WordPress ignores letter case, characters that no slug has, and doubled slashes; it takes a path behind `index.php`, and
 //! the page's name or number from the query. A rule that closes `/internal/*` has to close all of that. [`Guard`] holds a
-//! site's rules in a folded form, and [`rules_of`] lists the rules that apply to a request besides the one that matches its
+//! site's rules in a folded form, and `rules_of` lists the rules that apply to a request besides the one that matches its
 //! path: each of them must let the request in. Too much may match here, too little may not: where a spelling does not tell
 //! which page it shows (`?p=12`), every rule that may close a page applies.
 //! Rules that close nothing keep their exact comparison ([`crate::facts::Facts::rule`]).
