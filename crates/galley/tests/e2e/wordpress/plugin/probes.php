@@ -66,7 +66,8 @@ function probe_query( string $name ): array {
 		'category-alone'        => array( 'tax_query' => array( $alone ) ),
 		'numbers-and-tag'       => array( 'post__in' => $posts, 'tag_id' => $tag ),
 		'not-by-author'         => array( 'author__not_in' => array( $other ), 'posts_per_page' => 300 ),
-		'hour'                  => array( 'hour' => 3 ),
+		// Oldest first: what else was published at that hour of some day is newer.
+		'hour'                  => array( 'hour' => 3, 'order' => 'ASC' ),
 		'menu-order'            => array( 'menu_order' => 7 ),
 		'closed'                => array( 'comment_status' => 'closed', 'category_name' => 'probe-common' ),
 		'protected-in-category' => array( 'has_password' => true, 'category_name' => 'probe-common' ),
