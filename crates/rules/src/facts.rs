@@ -197,6 +197,7 @@ struct Found {
     has_session: bool,
     has_login: bool,
     has_authorization: bool,
+    has_cdn_loop: bool,
     ignores_cookies: bool,
 }
 
@@ -454,6 +455,11 @@ impl Facts {
     /// Whether the request carried `Authorization`.
     pub fn has_authorization(&self) -> bool {
         self.found.has_authorization
+    }
+
+    /// Whether it names caches that it has passed (`CDN-Loop`, RFC 8586), of which this may be one.
+    pub fn has_cdn_loop(&self) -> bool {
+        self.found.has_cdn_loop
     }
 
     /// Whether a rule says that cookies do not matter and are not sent upstream.

@@ -1,63 +1,77 @@
-//! What a stored response does for a request: plans, conditions, ranges.
+//! What a stored response does for a request: decisions, conditions, ranges.
 
 mod response_support;
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use galley_rules::conditional::{Condition, Validators, evaluate, evaluate_stored};
-use galley_rules::lookup::{Plan, Standing, plan};
+use galley_rules::decide::{Backend, Below, Decision, Stored, Validity, decide};
+use galley_rules::outcome::{MissWhy, PassWhy, RefusedWhy};
 use galley_rules::site::SiteRules;
 use galley_rules::storable::Life;
 use response_support::{Rows, facts};
 
 #[test]
-fn plans() {
+fn decisions_with_the_wordpress_preset() {
+    use Decision::{Hit, Pass, Refuse, StaleWhileRevalidate};
     let life = Life {
         fresh: Duration::from_secs(60),
         stale_while_revalidate: Duration::from_secs(10),
         stale_if_error: Duration::from_secs(100),
         initial_age: Duration::ZERO,
     };
-    const FETCH: Plan = Plan::Fetch {
+    const FETCH: Decision = Decision::Fetch {
+        why: MissWhy::Uri,
         stale_on_error: false,
     };
-    const FETCH_OR_STALE: Plan = Plan::Fetch {
+    const EXPIRED: Decision = Decision::Fetch {
+        why: MissWhy::Stale,
+        stale_on_error: false,
+    };
+    const FETCH_OR_STALE: Decision = Decision::Fetch {
+        why: MissWhy::Stale,
         stale_on_error: true,
     };
     const ONLY: Rows<'_> = &[("cache-control", "only-if-cached")];
     const MEMBER: Rows<'_> = &[("cookie", "wordpress_logged_in_0123=x")];
-    let table: &[(&str, Rows<'_>, Option<u64>, Plan)] = &[
+    let table: &[(&str, Rows<'_>, Option<u64>, Decision)] = &[
         ("GET", &[], None, FETCH),
-        ("GET", &[], Some(59), Plan::Fresh),
-        ("HEAD", &[], Some(59), Plan::Fresh),
-        ("GET", &[], Some(60), Plan::ServeStaleAndRefresh),
+        ("HEAD", &[], None, FETCH),
+        ("GET", &[("range", "bytes=0-1")], None, FETCH),
+        ("GET", &[], Some(59), Hit),
+        ("HEAD", &[], Some(59), Hit),
+        ("GET", &[], Some(60), StaleWhileRevalidate),
         ("GET", &[], Some(70), FETCH_OR_STALE),
-        ("GET", &[], Some(160), FETCH),
-        ("GET", ONLY, None, Plan::OnlyIfCachedMiss),
-        ("GET", ONLY, Some(59), Plan::Fresh),
-        ("GET", ONLY, Some(60), Plan::ServeStaleAndRefresh),
-        ("GET", ONLY, Some(70), Plan::OnlyIfCachedMiss),
-        ("GET", MEMBER, Some(1), FETCH),
-        ("POST", &[], Some(1), FETCH),
+        ("GET", &[], Some(160), EXPIRED),
+        ("GET", ONLY, None, Refuse(RefusedWhy::OnlyIfCached)),
+        ("GET", ONLY, Some(59), Hit),
+        ("GET", ONLY, Some(60), StaleWhileRevalidate),
+        ("GET", ONLY, Some(70), Refuse(RefusedWhy::OnlyIfCached)),
+        ("GET", MEMBER, Some(1), Pass(PassWhy::Cookie)),
+        ("POST", &[], Some(1), Pass(PassWhy::Method)),
         // Visitors may not bust the cache; the documented departure from request directives.
         (
             "GET",
             &[("cache-control", "no-cache, max-age=0")],
             Some(59),
-            Plan::Fresh,
+            Hit,
         ),
     ];
     let no_fields = http::HeaderMap::new();
+    let rules = SiteRules::default();
     for (method, rows, age, wanted) in table {
-        let facts = facts(method, "/", rows, &SiteRules::default());
-        let standing = age.map(|age| Standing {
+        let facts = facts(method, "/", rows, &rules);
+        let stored = age.map(|age| Stored {
+            is_hit_for_pass: false,
             age: Duration::from_secs(age),
             life: &life,
-            soft_purged: false,
+            validity: Validity::Valid,
             fields: &no_fields,
+            ends_soon: false,
         });
+        let decision = decide(&facts, &rules, stored.as_ref());
         assert_eq!(
-            plan(&facts, standing.as_ref()),
+            decision.below_root(&facts, Below::Missing, Backend::Http),
             *wanted,
             "{method} {rows:?} {age:?}"
         );

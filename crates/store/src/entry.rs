@@ -4,7 +4,7 @@
 //! asked to be renewed, its compressed forms, and the reservation that pays for it. What changes about a page is a new entry
 //! in the same place. Its weight is fixed when it is made, because the table that holds it relies on that.
 //!
-//! Whether it may answer is not decided here: purges in [`crate::epochs`], freshness in `galley_rules::lookup`.
+//! Whether it may answer is not decided here: purges in [`crate::epochs`], freshness in `galley_rules::decide`.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};

@@ -7,7 +7,7 @@
 //!
 //! The protocol: publishing is one short critical section that writes the tables and then stores the counter (release).
 //! A reader loads the counter (acquire) after it has the whole request, and notes *that* value as proved, never a later
-//! one. A hit takes no lock when nothing is newer, and only tries it otherwise: [`Standing::Busy`] sends it the slow way.
+//! one. A hit takes no lock when nothing is newer, and only tries it otherwise: [`Validity::Unknown`] sends it the slow way.
 //!
 //! Not here: the durable log ([`crate::log`], which publishes through here) and removing the dead (`Memory::sweep`).
 
@@ -17,6 +17,7 @@ mod tables;
 use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, TryLockError};
 
+pub use galley_rules::decide::Validity;
 use galley_rules::purge::Order;
 
 pub use self::mark::{BadPattern, Touch};
@@ -25,19 +26,6 @@ pub use self::tables::{OrderKind, Touching};
 use crate::entry::Entry;
 use crate::proof::Verdict;
 use crate::sync::{AtomicU64, RwLock};
-
-/// Whether an entry may answer, as far as purges go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// No order touches it.
-    Alive,
-    /// A soft order touches it: stale, but usable while it is refreshed.
-    Soft,
-    /// A hard order touches it: never to be served again, not even on errors.
-    Dead,
-    /// Not known without waiting for a writer. Not to be served; ask again with [`Epochs::prove_waiting`] on the slow way.
-    Busy,
-}
 
 /// Whether orders newer than a fill touch it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,12 +117,12 @@ impl Epochs {
 
     /// Whether `entry` may answer a request whose head was read before this call. One compare when nothing is newer
     /// than its last proof; never waits.
-    pub fn prove(&self, entry: &Entry) -> Standing {
+    pub fn prove(&self, entry: &Entry) -> Validity {
         self.prove_by(entry, Patience::None)
     }
 
-    /// The same, but waits for a writer: never [`Standing::Busy`]. For the slow way only.
-    pub fn prove_waiting(&self, entry: &Entry) -> Standing {
+    /// The same, but waits for a writer: never [`Validity::Unknown`]. For the slow way only.
+    pub fn prove_waiting(&self, entry: &Entry) -> Validity {
         self.prove_by(entry, Patience::Waits)
     }
 
@@ -166,7 +154,7 @@ impl Epochs {
             .newest_touching(born, touch)
     }
 
-    fn prove_by(&self, entry: &Entry, patience: Patience) -> Standing {
+    fn prove_by(&self, entry: &Entry, patience: Patience) -> Validity {
         let now = self.current();
         let proved = entry.proof.load();
         if proved.number >= now {
@@ -176,14 +164,14 @@ impl Epochs {
     }
 
     /// Compares `entry` with what is newer than its last proof and notes `now`, the counter as the caller loaded it.
-    fn prove_at(&self, entry: &Entry, now: u64, patience: Patience) -> Standing {
+    fn prove_at(&self, entry: &Entry, now: u64, patience: Patience) -> Validity {
         let proved = entry.proof.load();
         let touch = entry.scopes.touch();
         let looked = {
             let tables = match (self.tables.try_read(), patience) {
                 (Ok(tables), _) => tables,
                 (Err(TryLockError::Poisoned(poisoned)), _) => poisoned.into_inner(),
-                (Err(TryLockError::WouldBlock), Patience::None) => return Standing::Busy,
+                (Err(TryLockError::WouldBlock), Patience::None) => return Validity::Unknown,
                 (Err(TryLockError::WouldBlock), Patience::Waits) => {
                     self.tables.read().unwrap_or_else(PoisonError::into_inner)
                 }
@@ -203,12 +191,12 @@ impl Default for Epochs {
     }
 }
 
-impl From<Verdict> for Standing {
+impl From<Verdict> for Validity {
     fn from(verdict: Verdict) -> Self {
         match verdict {
-            Verdict::Untouched => Self::Alive,
-            Verdict::Soft => Self::Soft,
-            Verdict::Hard => Self::Dead,
+            Verdict::Untouched => Self::Valid,
+            Verdict::Soft => Self::SoftPurged,
+            Verdict::Hard => Self::Purged,
         }
     }
 }

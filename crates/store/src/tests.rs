@@ -246,7 +246,7 @@ fn actors(world: &Arc<World>, cast: Cast) -> Vec<JoinHandle<()>> {
 }
 
 /// What a thread remembers from one visit to the next; of use only where it must not.
-type Core = Option<(Arc<crate::entry::Entry>, crate::epochs::Standing)>;
+type Core = Option<(Arc<crate::entry::Entry>, crate::epochs::Validity)>;
 
 fn repeat(
     world: &Arc<World>,

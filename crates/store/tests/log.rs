@@ -13,7 +13,7 @@ use galley_rules::purge::{Order, Scope, Strength};
 use galley_rules::storable::Life;
 use galley_rules::time::Tick;
 use galley_store::entry::{Entry, Kind, Parts, Scopes};
-use galley_store::epochs::{Epochs, Standing};
+use galley_store::epochs::{Epochs, Validity};
 use galley_store::key::Key;
 use galley_store::log::{Durability, Found, Log, OpenError, Opened, Restart};
 
@@ -84,9 +84,9 @@ fn purges_outlive_restarts() {
         );
         assert!(opened.start > start);
         start = opened.start;
-        assert_eq!(epochs.prove(&page("t", born)), Standing::Dead);
-        assert_eq!(epochs.prove(&page("u", born)), Standing::Alive);
-        assert_eq!(epochs.prove(&page("t", epochs.current())), Standing::Alive);
+        assert_eq!(epochs.prove(&page("t", born)), Validity::Purged);
+        assert_eq!(epochs.prove(&page("u", born)), Validity::Valid);
+        assert_eq!(epochs.prove(&page("t", epochs.current())), Validity::Valid);
     }
 }
 
@@ -215,7 +215,7 @@ fn what_was_acknowledged_outlives_kill_9() {
         );
         assert!(!acknowledged.is_empty());
         for (name, born) in acknowledged {
-            assert_eq!(epochs.prove(&page(&name, born)), Standing::Dead, "{name}");
+            assert_eq!(epochs.prove(&page(&name, born)), Validity::Purged, "{name}");
         }
     }
 }
@@ -257,7 +257,7 @@ fn child_writes_into_a_limit() {
     });
     assert_eq!(lost.unwrap().restart, Restart::PurgesAll);
     assert!(!directory().join(FILE).exists());
-    assert_eq!(epochs.prove(&page("t0", born)), Standing::Dead);
+    assert_eq!(epochs.prove(&page("t0", born)), Validity::Purged);
     let started = std::time::Instant::now();
     while opened.log.durability() != Durability::Kept {
         assert!(started.elapsed().as_secs() < 30);
@@ -269,5 +269,5 @@ fn child_writes_into_a_limit() {
     drop(opened);
     let (again, epochs) = open(&directory());
     assert_eq!(again.generation, generation);
-    assert_eq!(epochs.prove(&page("t0", born)), Standing::Dead);
+    assert_eq!(epochs.prove(&page("t0", born)), Validity::Purged);
 }

@@ -11,7 +11,7 @@ use galley_rules::purge::{Order, Scope, Strength};
 use galley_rules::storable::Life;
 use galley_rules::time::Tick;
 use galley_store::entry::{Entry, Kind, Parts, Scopes};
-use galley_store::epochs::{Epochs, Standing};
+use galley_store::epochs::{Epochs, Validity};
 use galley_store::key::Key;
 use galley_store::memory::Memory;
 
@@ -98,7 +98,7 @@ impl World {
         loop {
             let required = self.acknowledged.load(Ordering::Acquire);
             let found = self.memory.get(b"/");
-            if let Some(entry) = found.filter(|entry| self.epochs.prove(entry) == Standing::Alive) {
+            if let Some(entry) = found.filter(|entry| self.epochs.prove(entry) == Validity::Valid) {
                 let bytes = entry.body[..].try_into().expect("eight bytes");
                 let version = u64::from_le_bytes(bytes);
                 assert!(
@@ -142,7 +142,7 @@ fn what_begins_after_an_acknowledged_purge_gets_nothing_older() {
     let found = world.memory.get(b"/").unwrap();
     assert_eq!(
         world.epochs.prove(&found),
-        Standing::Alive,
+        Validity::Valid,
         "and what is composed afterwards is served"
     );
 }

@@ -3,7 +3,7 @@
 use galley_rules::key::{Parts, read_key};
 use galley_rules::purge::Strength;
 use galley_store::entry::{Entry, Kind};
-use galley_store::epochs::{Standing, Touching};
+use galley_store::epochs::{Touching, Validity};
 use serde_json::{Value, json};
 
 use crate::clock::Clock;
@@ -98,12 +98,12 @@ pub(super) const fn kind(kind: Kind) -> &'static str {
 }
 
 /// One stable word.
-pub(super) const fn standing(standing: Standing) -> &'static str {
+pub(super) const fn standing(standing: Validity) -> &'static str {
     match standing {
-        Standing::Alive => "alive",
-        Standing::Soft => "soft",
-        Standing::Dead => "dead",
-        Standing::Busy => "busy",
+        Validity::Valid => "alive",
+        Validity::SoftPurged => "soft",
+        Validity::Purged => "dead",
+        Validity::Unknown => "busy",
     }
 }
 

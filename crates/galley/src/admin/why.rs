@@ -9,28 +9,30 @@
 //! back: only names. The answer's keys do not change once released; those that do not apply are null.
 
 mod access;
+mod below;
 mod choose;
-mod decide;
+mod decision;
 mod head;
 mod show;
 mod upstream;
 mod words;
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State as Extract;
 use axum::http::StatusCode;
-use galley_rules::facts::{Facts, Gate, Scheme};
+use galley_rules::facts::{Facts, Scheme};
 use galley_rules::outcome::RefusedWhy;
-use galley_rules::redirect::{self, Redirection};
-use galley_store::entry::Entry;
-use galley_store::epochs::{Standing, Touching};
+use galley_rules::site::SiteRules;
+use galley_store::epochs::Touching;
 use galley_wire::framing;
 use galley_wire::head::{self as wire, Parsed};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 
 use super::State;
 use super::auth::{Asker, Reach, reach};
@@ -39,8 +41,9 @@ use super::target::{Reply, refuse, unknown};
 use crate::compositor::marker::{self, Reason};
 use crate::compositor::tally::Lately;
 use crate::fault;
+use crate::serve::lookup::{Found, Purpose, lookup};
 use crate::serve::{Admission, Exchange, Site, admit};
-use decide::{Below, Now};
+use below::Below;
 
 /// The question.
 #[derive(Debug, Deserialize)]
@@ -169,58 +172,62 @@ fn refused(wanted: &Wanted, why: RefusedWhy, status: u16, note: &str) -> Value {
 struct Explanation<'s, 'h> {
     state: &'s State,
     exchange: Exchange<'h>,
-    /// What its key finds, looked up only if the gate is open.
-    entry: Option<(Arc<Entry>, Standing)>,
+    /// What is stored for it.
+    found: Found,
     /// What the marker says, if the entry is one.
     reason: Option<Reason>,
     lately: Option<Lately>,
     /// The newest purge order that touches its address, since the entry was born or ever.
     touching: Option<Touching>,
     below: Below,
-    /// Where it is sent to before anything is looked at.
-    elsewhere: Option<Redirection>,
+    /// Whether the address was written with `https://`.
+    is_https: bool,
 }
 
 impl<'s, 'h> Explanation<'s, 'h> {
     /// Looks at everything. Blocks on the disk.
     fn of(state: &'s State, mut exchange: Exchange<'h>, wanted: &Wanted) -> Self {
         exchange.write_key();
+        let look = lookup(&state.services, &exchange, Purpose::Explain);
+        let found = Handle::current().block_on(look);
         let core = &exchange.site.core;
-        let is_open = matches!(exchange.facts.gate(), Gate::Open);
-        let entry = is_open
-            .then(|| {
-                let on_disk = || core.shelved.as_ref()?.peek(&exchange.key);
-                state.services.memory.peek(&exchange.key).or_else(on_disk)
-            })
-            .flatten()
-            .map(|entry| {
-                let standing = core.epochs.prove_waiting(&entry);
-                (entry, standing)
-            });
-        let touching = match &entry {
+        let touching = match &found.entry {
             Some((entry, _)) => core
                 .epochs
                 .newest_touching(entry.born, &entry.scopes.touch()),
-            None => decide::touching(&exchange),
+            None => decision::touching(&exchange),
         };
         Self {
             state,
-            reason: entry.as_ref().and_then(|(entry, _)| marker::reason(entry)),
+            reason: found
+                .entry
+                .as_ref()
+                .and_then(|(entry, _)| marker::reason(entry)),
             lately: core.tally.lately(&exchange.key),
             touching,
             below: Below::look(&exchange),
-            elsewhere: elsewhere(&exchange, wanted),
-            entry,
+            is_https: wanted.url.starts_with("https://"),
+            found,
             exchange,
         }
     }
 
+    /// The site's rules. A request for an address with `https://` has come over TLS, whatever says so to Galley.
+    fn rules(&self) -> Cow<'_, SiteRules> {
+        let mut rules = Cow::Borrowed(&self.exchange.site.core.rules);
+        if self.is_https {
+            rules.to_mut().home.https = None;
+        }
+        rules
+    }
+
     fn value(&self, wanted: &Wanted, listener: Option<&str>) -> Value {
-        let now = Now::of(self);
+        let decision = decision::decision(self);
         let (exchange, state) = (&self.exchange, self.state);
         let clock = state.services.clock;
-        let (what, why) = now.words();
+        let (what, why) = decision::words(&decision);
         let entry = self
+            .found
             .entry
             .as_ref()
             .map(|(entry, _)| entry::whole(clock, &exchange.site, entry));
@@ -234,11 +241,11 @@ impl<'s, 'h> Explanation<'s, 'h> {
             "now": {
                 "what": what,
                 "why": why,
-                "status": now.status(),
-                "sentence": now.sentence(self),
-                "upstream": upstream::value(now, self),
+                "status": decision::status(&decision),
+                "sentence": decision::sentence(&decision, self),
+                "upstream": upstream::value(&decision, self),
             },
-            "advice": words::advice(now, self).map(|advice| advice.value()),
+            "advice": words::advice(&decision, self).map(|advice| advice.value()),
             "request": show::request(exchange),
             "site": show::site(exchange, listener),
             "cookies": show::cookies(exchange),
@@ -256,16 +263,6 @@ impl<'s, 'h> Explanation<'s, 'h> {
             },
         })
     }
-}
-
-/// Where a request is sent to. One for an address with `https://` has come over TLS, whatever says so to Galley.
-fn elsewhere(exchange: &Exchange<'_>, wanted: &Wanted) -> Option<Redirection> {
-    let rules = &exchange.site.core.rules;
-    let mut rules = std::borrow::Cow::Borrowed(rules);
-    if wanted.url.starts_with("https://") {
-        rules.to_mut().home.https = None;
-    }
-    redirect::of(&exchange.facts, &rules, true)
 }
 
 /// What a request that is refused at its head has no answers about.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use galley_rules::site::Preset;
 use galley_rules::time::Tick;
 use galley_store::entry::Entry;
-use galley_store::epochs::Standing;
+use galley_store::epochs::Validity;
 
 use http::header;
 
@@ -66,7 +66,7 @@ fn sweep(services: &Services, sites: &Weak<Vec<Arc<Site>>>) {
 /// Purged, or beyond all use.
 pub(super) fn is_dead(site: &Site, entry: &Entry, now: Tick) -> bool {
     let is_kept = site.core.rules.preset == Preset::None && is_of_use(entry, now);
-    site.core.epochs.prove_waiting(entry) == Standing::Dead
+    site.core.epochs.prove_waiting(entry) == Validity::Purged
         || (has_outlived(entry, now) && !is_kept)
 }
 

@@ -17,7 +17,7 @@ use galley_rules::encoding::Coding;
 use galley_rules::facts::Facts;
 use galley_rules::time::Tick;
 use galley_store::entry::Entry;
-use galley_store::epochs::Standing;
+use galley_store::epochs::Validity;
 use galley_store::fill::{Failure, Fill, FillReader};
 use galley_store::key::Key;
 use tokio::sync::watch;
@@ -234,7 +234,7 @@ impl Waiter {
 
     fn stored(self, entry: Arc<Entry>, site: &Site, facts: &Facts) -> Came {
         // Ordered since: what may be had instead is for the compositor to say.
-        if site.epochs.prove_waiting(&entry) == Standing::Dead {
+        if site.epochs.prove_waiting(&entry) == Validity::Purged {
             return Came::Nothing(None);
         }
         let length = Some(entry.length());

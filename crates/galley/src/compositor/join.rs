@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use galley_rules::time::Tick;
 use galley_store::entry::{Entry, Kind};
-use galley_store::epochs::{Standing, Touch, Touched};
+use galley_store::epochs::{Touch, Touched, Validity};
 use galley_store::fill::{self, Failure, FillHead, FillWriter, Share};
 use tokio::sync::oneshot;
 
@@ -80,7 +80,7 @@ impl Desk {
     fn usable(&self, order: &PageOrder) -> Option<Arc<Entry>> {
         let entry = self.memory.get(order.key.bytes())?;
         let fresh = entry.age(self.clock.tick()) < entry.life.fresh;
-        (fresh && order.site.epochs.prove_waiting(&entry) == Standing::Alive).then_some(entry)
+        (fresh && order.site.epochs.prove_waiting(&entry) == Validity::Valid).then_some(entry)
     }
 
     /// Waits until a flight has a head to give, and joins those that appear meanwhile. What it gives back is to lead one.

@@ -14,7 +14,7 @@ use galley_rules::tags::{self, Tags};
 use galley_rules::time::Tick;
 use galley_store::body::Body;
 use galley_store::entry::{Entry, Kind, Parts, Scopes};
-use galley_store::epochs::Standing;
+use galley_store::epochs::Validity;
 use galley_store::fill::{Failure, FillHead, FillWriter, Finished, Share};
 use galley_store::memory::NoRoom;
 use http::StatusCode;
@@ -274,7 +274,7 @@ impl Desk {
         }
         let kind = parts.kind;
         let entry = Arc::new(self.inheriting(&order.site, Entry::new(parts)));
-        if order.site.epochs.prove_waiting(&entry) == Standing::Dead {
+        if order.site.epochs.prove_waiting(&entry) == Validity::Purged {
             return self.note_not_kept(order, NotStored::Purged);
         }
         let outcome = self.memory.put(Arc::clone(&entry));

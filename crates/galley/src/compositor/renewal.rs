@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use galley_rules::decide::{Stored, Validity};
 use galley_rules::storable::Life;
 use galley_rules::time::Tick;
 use galley_store::entry::{Entry, Kind};
@@ -21,6 +22,18 @@ pub enum When {
     Stale,
     /// It is fresh, and will not be for long.
     Early,
+}
+
+/// An entry as the decision reads it, at the age with which it was looked up; `None` for a list of variants.
+pub fn stored(entry: &Entry, validity: Validity, age: Duration) -> Option<Stored<'_>> {
+    (entry.kind != Kind::Varies).then(|| Stored {
+        is_hit_for_pass: entry.kind == Kind::TravelsWhole,
+        age,
+        life: &entry.life,
+        validity,
+        fields: &entry.fields,
+        ends_soon: may_be_due(entry, age),
+    })
 }
 
 /// Whether a fresh entry that was found is to be renewed now; true for one caller at a time.

@@ -12,7 +12,7 @@ use galley_store::disk::{
     Disk, HeaderView, Health, Lookup, Moment, Scan, Site, SiteId, Swept, Usage,
 };
 use galley_store::entry::Entry;
-use galley_store::epochs::{Epochs, Standing};
+use galley_store::epochs::{Epochs, Validity};
 use galley_store::key::Key;
 use galley_store::memory::Memory;
 use tokio::sync::{Mutex, Semaphore};
@@ -239,7 +239,7 @@ impl Shelved {
             }
         });
         let entry = found.await.ok().flatten()?;
-        if epochs.prove_waiting(&entry) == Standing::Dead {
+        if epochs.prove_waiting(&entry) == Validity::Purged {
             shelf.queue.forget(self.site, key, entry.born);
             return None;
         }

@@ -97,7 +97,7 @@ pub async fn enter(services: &Services, exchange: &mut Exchange<'_>) -> Result<(
         take(services, exchange, bucket, limit)?;
     }
     // No password is asked for in the clear where the next answer sends to TLS.
-    if !demands.passwords.is_empty() && redirect::answer(services, exchange)?.is_none() {
+    if !demands.passwords.is_empty() && !redirect::applies(services, exchange) {
         for by in &demands.passwords {
             prove(services, exchange, *by).await?;
         }

@@ -78,6 +78,11 @@ impl<'h> Exchange<'h> {
         }
     }
 
+    /// The built-in knowledge that applies to its site.
+    pub fn preset(&self) -> Preset {
+        self.site.core.rules.preset
+    }
+
     /// The rule that applies to it.
     pub fn rule(&self) -> Option<&Rule> {
         self.site.rule_of(&self.facts)

@@ -1,322 +1,326 @@
-//! Asking the upstream: a page for everyone, or one request whole.
+//! Asking the upstream: a response for all who want it, or one request as it is.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use galley_rules::cgi::Script;
-use galley_rules::class::{Class, Network};
-use galley_rules::facts::Method;
-use galley_rules::forward::{self, BodyLength, Client, UpstreamRequest};
-use galley_rules::outcome::{Kept, MissWhy, NotStored, Outcome, PassWhy, RefusedWhy, StaleWhy};
+use galley_rules::class::Class;
+use galley_rules::decide::Backend;
+use galley_rules::facts::{Facts, Gate, Method};
+use galley_rules::forward::Credentials;
+use galley_rules::freshness;
+use galley_rules::outcome::{Kept, MissWhy, NotStored, Outcome, PassWhy, RefusedWhy};
+use galley_rules::site::Preset;
 use galley_rules::storable::{self, Answered};
 use galley_store::entry::Entry;
 use galley_store::fill::{Failure, FillHead, FillReader, Share};
 use galley_store::key::Key;
+use http::StatusCode;
+use http::header::{self, HeaderValue};
 
 use super::answer::{Answer, Body};
 use super::exchange::Exchange;
+use super::forward::{ask, backend, fetch_request, page_order, pass_request, pool, switch, who};
+use super::lookup::Found;
 use super::page;
-use super::site::{Pool, Services, Upstream};
-use crate::body::RequestBody;
+use super::site::{Pool, Services};
 use crate::compositor::renewal::When;
-use crate::compositor::{Composed, PageOrder, PassOrder};
+use crate::compositor::unbent::{Fetch, Learn, Lesson, variants};
+use crate::compositor::{Composed, PassOrder};
 use crate::fault::Fault;
-use crate::upstream::switch::Switch;
-use crate::upstream::{Ask, Who};
+use crate::upstream::Ask;
 
-/// A cacheable page that is not in memory, or only as a copy to fall back on.
-pub async fn page(
-    services: &Services,
-    exchange: &mut Exchange<'_>,
-    script: Option<Script>,
-    stale: Option<Arc<Entry>>,
-) -> Result<Answer, Fault> {
-    let (pool, script) = upstream(exchange, script)?;
-    let key = Some(exchange.key.as_slice());
-    let class = Class::of(&exchange.facts);
-    if pool
-        .compositor
-        .turns_away(pool.index, who(exchange, class), key)
-    {
-        return fall_back(services, exchange, stale, pool.fault(Failure::Overload));
-    }
-    let began = Instant::now();
-    let (site, facts) = (&exchange.site.core, &exchange.facts);
-    let order = || page_order(exchange, &pool, script.clone(), class);
-    let composed = pool.compositor.page((site, facts, &exchange.key), order);
-    let composed = composed.await;
-    let why = if stale.is_some() {
-        MissWhy::Stale
-    } else {
-        MissWhy::Uri
-    };
-    let (reader, coded, head, collapsed) = match composed {
-        Ok(Composed::Entry(entry)) => {
-            return Ok(page::from_entry(services, exchange, entry, Outcome::Hit));
+/// A request that the upstream is asked for, with what is stored for it.
+pub(super) struct Asking<'a, 'h> {
+    pub(super) services: &'a Services,
+    pub(super) exchange: &'a mut Exchange<'h>,
+    /// Where the backend runs scripts.
+    pub(super) script: Option<Script>,
+    pub(super) found: &'a Found,
+    /// Why nothing stored was sent.
+    pub(super) why: MissWhy,
+    /// Whether the stored response is sent if the upstream fails.
+    pub(super) stale_on_error: bool,
+}
+
+impl Asking<'_, '_> {
+    /// Fetches a response that may be stored, for all who wait for it.
+    pub(super) async fn fetch(self) -> Result<Answer, Fault> {
+        let pool = pool(self.exchange)?;
+        let class = Class::of(&self.exchange.facts);
+        let key = Some(self.exchange.key.as_slice());
+        if pool
+            .compositor
+            .turns_away(pool.index, who(self.exchange, class), key)
+        {
+            return self.fall_back(pool.fault(Failure::Overload));
         }
-        Ok(Composed::Awaited(entry)) => {
-            return Ok(awaited(services, exchange, entry, (why, began)));
-        }
-        Ok(Composed::TravelsWhole) => {
-            let outcome = Outcome::Pass(PassWhy::Remembered);
-            return whole(services, exchange, script, outcome).await;
-        }
-        Ok(Composed::Fill {
-            mut reader,
-            coded,
-            collapsed,
-        }) => match reader.head().await {
-            Ok(head) => (reader, coded, head, collapsed),
-            Err(Failure::Unstorable(kept)) => {
-                let outcome = Outcome::Miss {
-                    why,
-                    kept: Kept::NotStored(kept),
-                    collapsed: false,
-                };
-                return whole(services, exchange, script, outcome).await;
+        let began = Instant::now();
+        let composed = self.order(&pool, class).await;
+        let (mut reader, coded, collapsed) = match composed {
+            Ok(Composed::Entry(entry)) => return Ok(self.stored(entry, Outcome::Hit)),
+            Ok(Composed::Awaited(entry)) => {
+                let mut answer = self.stored(entry, self.miss(Kept::Stored, true));
+                answer.upstream_time = Some(began.elapsed());
+                return Ok(answer);
             }
-            Err(failure) => return fall_back(services, exchange, stale, pool.fault(failure)),
-        },
-        Err(failure) => return fall_back(services, exchange, stale, pool.fault(failure)),
-    };
-    let upstream_time = began.elapsed();
-    let outcome = Outcome::Miss {
-        why,
-        kept: kept(&head),
-        collapsed,
-    };
-    let mut answer = match stale {
-        None => match in_coding(coded).await {
-            Some((head, coded)) => page::from_fill(exchange, &head, coded, outcome),
-            None => page::from_fill(exchange, &head, reader, outcome),
-        },
-        // A copy exists: the new page is taken whole before its first byte leaves, so that no failure is met.
-        Some(entry) if head.status.is_server_error() => {
-            return Ok(page::from_entry(
-                services,
-                exchange,
-                entry,
-                Outcome::Stale(StaleWhy::UpstreamError),
+            Ok(Composed::TravelsWhole) => {
+                return self.pass(Outcome::Pass(PassWhy::Remembered)).await;
+            }
+            Ok(Composed::Fill {
+                reader,
+                coded,
+                collapsed,
+            }) => (reader, coded, collapsed),
+            Err(failure) => return self.fall_back(pool.fault(failure)),
+        };
+        let head = match reader.head().await {
+            Ok(head) => head,
+            Err(Failure::Unstorable(kept)) => {
+                let outcome = self.miss(Kept::NotStored(kept), false);
+                return self.pass(outcome).await;
+            }
+            Err(failure) => return self.fall_back(pool.fault(failure)),
+        };
+        let upstream_time = began.elapsed();
+        if self.stale_on_error && is_failure(head.status, self.exchange.preset()) {
+            return self.fall_back(Failure::Closed.into());
+        }
+        let outcome = self.miss(kept(&head), collapsed);
+        let mut answer = if self.stale_on_error {
+            // A stored response exists, so the new one is received whole before its first byte is sent: a failure is not seen.
+            match self.whole(&head, reader, coded).await {
+                Ok((head, body)) => page::from_whole(self.exchange, &head, body, outcome),
+                Err(failure) => return self.fall_back(pool.fault(failure)),
+            }
+        } else {
+            match in_coding(coded).await {
+                Some((head, coded)) => page::from_fill(self.exchange, &head, coded, outcome),
+                None => page::from_fill(self.exchange, &head, reader, outcome),
+            }
+        };
+        // RFC 9111 section 5.1: a response that an origin's own cache had stored says so.
+        if self.exchange.preset() == Preset::None
+            && let Share::Shared { life, .. } = &head.share
+            && life.initial_age.as_secs() > 0
+        {
+            let age = HeaderValue::from(life.initial_age.as_secs());
+            answer.extra.push((header::AGE, age));
+        }
+        answer.upstream_time = Some(upstream_time);
+        Ok(answer)
+    }
+
+    async fn order(&self, pool: &Pool, class: Class) -> Result<Composed, Failure> {
+        let exchange = &*self.exchange;
+        let order = || {
+            let request = fetch_request(self.services, exchange, Credentials::OfClient);
+            page_order(exchange, pool, (request, self.script.clone()), class)
+        };
+        match exchange.preset() {
+            Preset::WordPress => {
+                let page = (&*exchange.site.core, &exchange.facts, &*exchange.key);
+                pool.compositor.page(page, order).await
+            }
+            Preset::None => {
+                let mut page = order();
+                // To the client whose request it is; those who join get none.
+                page.ask.interim = exchange.interim();
+                let held = in_memory(self.found);
+                pool.compositor.fetch(Fetch { page, held }).await
+            }
+        }
+    }
+
+    /// The new response whole, in the coding that this client takes where it is being coded.
+    async fn whole(
+        &self,
+        head: &Arc<FillHead>,
+        reader: FillReader,
+        coded: Option<FillReader>,
+    ) -> Result<(Arc<FillHead>, Bytes), Failure> {
+        let body = collect(self.services, reader).await?;
+        if is_broken(self.exchange, head, &body) {
+            return Err(Failure::Closed);
+        }
+        if let Some((head, coded)) = in_coding(coded).await
+            && let Ok(body) = collect(self.services, coded).await
+        {
+            return Ok((head, body));
+        }
+        Ok((Arc::clone(head), body))
+    }
+
+    /// Forwards the request as it is, with the outcome that says why. By RFC 9111 the store may learn from the response.
+    pub(super) async fn pass(self, outcome: Outcome) -> Result<Answer, Fault> {
+        let pool = pool(self.exchange)?;
+        let class = Class::of(&self.exchange.facts);
+        if pool
+            .compositor
+            .turns_away(pool.index, who(self.exchange, class), None)
+        {
+            return self.fall_back(pool.fault(Failure::Overload));
+        }
+        let began = Instant::now();
+        let learn = lesson(self.exchange, self.found);
+        let request = pass_request(self.services, self.exchange);
+        let body = std::mem::take(&mut self.exchange.body);
+        let switch = switch(self.services, self.exchange)?;
+        let exchange = &*self.exchange;
+        let order = PassOrder {
+            site: Arc::clone(&exchange.site.core),
+            pool: pool.index,
+            facts: exchange.facts.clone(),
+            ask: Ask {
+                interim: exchange.interim(),
+                switch,
+                body,
+                ..ask(exchange, (request, self.script.clone()), class)
+            },
+            learn,
+        };
+        let mut reader = match pool.compositor.pass(order).await {
+            Ok(reader) => reader,
+            Err(failure) => return self.fall_back(pool.fault(failure)),
+        };
+        let head = match reader.head().await {
+            Ok(head) => head,
+            Err(failure) => return self.fall_back(pool.fault(failure)),
+        };
+        // Also for a request that waited for another one's response, which was an error and nobody else's.
+        if self.stale_on_error && is_failure(head.status, self.exchange.preset()) {
+            return self.fall_back(Failure::Closed.into());
+        }
+        let mut answer = page::from_fill_whole(self.exchange, &head, reader, outcome);
+        answer.upstream_time = Some(began.elapsed());
+        Ok(answer)
+    }
+
+    fn miss(&self, kept: Kept, collapsed: bool) -> Outcome {
+        Outcome::Miss {
+            why: self.why,
+            kept,
+            collapsed,
+        }
+    }
+
+    fn stored(&self, entry: Arc<Entry>, outcome: Outcome) -> Answer {
+        page::from_entry(self.services, self.exchange, entry, outcome)
+    }
+
+    /// The stored response, if it may be sent; 504 if there is one that may not (RFC 9111 section 5.2.2.2); else the failure.
+    fn fall_back(&self, fault: Fault) -> Result<Answer, Fault> {
+        let Some(entry) = self.found.response() else {
+            return Err(fault);
+        };
+        if self.stale_on_error {
+            return Ok(self.stored(Arc::clone(entry), Outcome::Stale(fault.stale_why())));
+        }
+        let preset = self.exchange.preset();
+        if preset == Preset::None && freshness::forbids_stale(&entry.fields, preset) {
+            return Err(Fault::new(
+                RefusedWhy::MustRevalidate,
+                "the upstream does not answer, and the stored response must not be sent without revalidation",
             ));
         }
-        Some(entry) => match collect(services, reader).await {
-            Ok(body) if is_broken(exchange, &head, &body) => {
-                return fall_back(services, exchange, Some(entry), Failure::Closed.into());
-            }
-            Ok(body) => {
-                let (head, body) = whole_in_coding(services, coded)
-                    .await
-                    .unwrap_or((head, body));
-                page::from_whole(exchange, &head, body, outcome)
-            }
-            Err(failure) => {
-                return fall_back(services, exchange, Some(entry), pool.fault(failure));
-            }
-        },
-    };
-    answer.upstream_time = Some(upstream_time);
-    Ok(answer)
+        Err(fault)
+    }
 }
 
-/// The answer of a page that was stored while this request waited for it, since `began`.
-fn awaited(
+/// Fetches a stored response again, without this client waiting for it.
+pub(super) async fn refresh(
     services: &Services,
     exchange: &Exchange<'_>,
-    entry: Arc<Entry>,
-    (why, began): (MissWhy, Instant),
-) -> Answer {
-    let outcome = Outcome::Miss {
-        why,
-        kept: Kept::Stored,
-        collapsed: true,
-    };
-    let mut answer = page::from_entry(services, exchange, entry, outcome);
-    answer.upstream_time = Some(began.elapsed());
-    answer
-}
-
-/// A request that travels whole, with the outcome that says why.
-pub async fn whole(
-    services: &Services,
-    exchange: &mut Exchange<'_>,
-    script: Option<Script>,
-    outcome: Outcome,
-) -> Result<Answer, Fault> {
-    let (pool, script) = upstream(exchange, script)?;
-    let class = Class::of(&exchange.facts);
-    if pool
-        .compositor
-        .turns_away(pool.index, who(exchange, class), None)
-    {
-        return Err(pool.fault(Failure::Overload));
-    }
-    let began = Instant::now();
-    let body = std::mem::take(&mut exchange.body);
-    let length = match body.length() {
-        0 if !method_has_body(exchange.facts.method()) => BodyLength::None,
-        length => BodyLength::Known(length),
-    };
-    let mut request = forward::whole(
-        &exchange.facts,
-        exchange.fields(),
-        &client(exchange),
-        length,
-    );
-    forward::capabilities(&mut request, &exchange.site.core.rules);
-    forward::for_plugin(&mut request, &exchange.site.core.heard.line());
-    forward::schedule(&mut request, exchange.site.schedule());
-    let order = PassOrder {
-        site: Arc::clone(&exchange.site.core),
-        pool: pool.index,
-        facts: exchange.facts.clone(),
-        ask: Ask {
-            interim: exchange.interim(),
-            switch: switch(services, exchange)?,
-            ..ask(exchange, request, script, body, class)
-        },
-        learn: None,
-    };
-    let fault = |failure| pool.fault(failure);
-    let mut reader = pool.compositor.pass(order).await.map_err(fault)?;
-    let head = reader.head().await.map_err(fault)?;
-    let mut answer = page::from_fill_whole(exchange, &head, reader, outcome);
-    answer.upstream_time = Some(began.elapsed());
-    Ok(answer)
-}
-
-/// Asks for a page to be composed anew, without this visitor waiting for it.
-pub async fn refresh(services: &Services, exchange: &Exchange<'_>, when: When) {
+    entry: &Arc<Entry>,
+    when: When,
+) {
     let script = match super::file::find(exchange).await {
         Ok(super::file::Found::Script(script)) => Some(script),
         Ok(super::file::Found::Missing) => None,
-        // What is a file now is no page any more; the entry lives out its time.
+        // A file has taken the place of the page; the stored response expires by itself.
         Ok(super::file::Found::Answer(_)) | Err(_) => return,
     };
-    let Ok((pool, script)) = upstream(exchange, script) else {
+    let Ok(pool) = pool(exchange) else {
         return;
     };
-    let mut order = page_order(exchange, &pool, script, Class::Background);
-    // Galley's own address and id: nothing of this visitor goes along, since what is not in the key is not seen.
-    order.ask.client_address = exchange.own_address();
-    order.ask.request_id = format!("{}-refresh", exchange.request_id);
-    let _ = services;
-    pool.compositor.refresh(order, when);
-}
-
-/// In whose name it waits for a place at the upstream.
-fn who(exchange: &Exchange<'_>, class: Class) -> Who {
-    Who {
-        class,
-        client: Network::of(exchange.client.ip()),
+    if backend(exchange) == Backend::FastCgi && script.is_none() {
+        return;
+    }
+    let request = fetch_request(services, exchange, Credentials::None);
+    let mut page = page_order(exchange, &pool, (request, script), Class::Background);
+    // Galley's own address and id: nothing of this client is forwarded, because what is not in the key is not seen.
+    page.ask.client_address = exchange.own_address();
+    page.ask.request_id = format!("{}-refresh", exchange.request_id);
+    match exchange.preset() {
+        Preset::WordPress => pool.compositor.refresh(page, when),
+        Preset::None => {
+            let held = entry.pieces().is_none().then(|| Arc::clone(entry));
+            pool.compositor.refetch(Fetch { page, held }, when);
+        }
     }
 }
 
-fn page_order(
-    exchange: &Exchange<'_>,
-    pool: &Pool,
-    script: Option<Script>,
-    class: Class,
-) -> PageOrder {
-    let mut request = forward::trimmed(&exchange.facts);
-    forward::address(&mut request, &client(exchange));
-    forward::capabilities(&mut request, &exchange.site.core.rules);
-    forward::heard(&mut request, &exchange.site.core.heard.line());
-    forward::schedule(&mut request, exchange.site.schedule());
-    PageOrder {
-        site: Arc::clone(&exchange.site.core),
-        pool: pool.index,
-        key: Key::new(&exchange.key),
-        facts: exchange.facts.clone(),
-        ask: ask(exchange, request, script, RequestBody::Empty, class),
+/// The stored response, to be revalidated. One that is on the disk alone is fetched anew: a 304 would have to change its head
+/// there.
+fn in_memory(found: &Found) -> Option<Arc<Entry>> {
+    let entry = found.response().filter(|entry| entry.pieces().is_none());
+    entry.map(Arc::clone)
+}
+
+/// What the store may learn from a request that passes.
+fn lesson(exchange: &Exchange<'_>, found: &Found) -> Option<Learn> {
+    if exchange.preset() != Preset::None {
+        return None;
+    }
+    let facts = &exchange.facts;
+    let key = || Key::new(&exchange.key);
+    match (facts.method(), facts.gate()) {
+        (Method::Head, Gate::Open) => in_memory(found).map(|held| Learn {
+            key: key(),
+            lesson: Lesson::Head(held),
+        }),
+        (Method::Get, Gate::Open) if found.response().is_none() => {
+            facts.range().map(|range| Learn {
+                key: Key::new(&variants::part_key(&exchange.key, range)),
+                lesson: Lesson::Part(key()),
+            })
+        }
+        (Method::Post, Gate::Pass(PassWhy::Method)) => later_get(exchange).map(|get| Learn {
+            key: key(),
+            lesson: Lesson::Taught(Box::new(get)),
+        }),
+        _ => None,
     }
 }
 
-pub(super) fn ask(
-    exchange: &Exchange<'_>,
-    request: UpstreamRequest,
-    script: Option<Script>,
-    body: RequestBody,
-    class: Class,
-) -> Ask {
-    Ask {
-        request,
-        script,
-        class,
-        client_address: exchange.client.ip(),
-        client_port: exchange.client.port(),
-        request_id: exchange.request_id.clone(),
-        server_port: exchange.local.port(),
-        server_address: Some(exchange.local.ip()).filter(|ip| !ip.is_unspecified()),
-        body,
-        patience: exchange
-            .rule()
-            .map(|rule| rule.patience)
-            .unwrap_or_default(),
-        interim: None,
-        switch: None,
-    }
+/// The `GET` that could be answered by what is stored for this address.
+fn later_get(exchange: &Exchange<'_>) -> Option<Facts> {
+    let get = exchange.facts_of_get()?;
+    (get.gate() == Gate::Open && !get.has_authorization()).then_some(get)
 }
 
-/// The protocol that a client asks for in place of HTTP, where it may have it from this upstream.
-pub(super) fn switch(
-    services: &Services,
-    exchange: &mut Exchange<'_>,
-) -> Result<Option<Switch>, Fault> {
-    let Some(protocol) = exchange.upgrade.take() else {
-        return Ok(None);
-    };
-    if !matches!(exchange.upstream(), Upstream::Http(_)) {
-        return Ok(None);
-    }
-    let full = "as many connections as `max_upgrades` allows have changed to another protocol";
-    let offered = services.tunnels.offer(protocol);
-    let (switch, awaited) = offered.ok_or_else(|| Fault::new(RefusedWhy::NoRoom, full))?;
-    exchange.awaited = Some(awaited);
-    Ok(Some(switch))
-}
-
-pub(super) fn client<'a>(exchange: &'a Exchange<'_>) -> Client<'a> {
-    Client {
-        address: exchange.client.ip(),
-        port: exchange.client.port(),
-        request_id: &exchange.request_id,
-    }
-}
-
-/// Who composes this request, with the script where it needs one.
-pub(super) fn upstream(
-    exchange: &Exchange<'_>,
-    script: Option<Script>,
-) -> Result<(Pool, Option<Script>), Fault> {
-    match exchange.upstream() {
-        Upstream::Http(pool) => Ok((pool.clone(), None)),
-        Upstream::Php(pool) if script.is_some() => Ok((pool.clone(), script)),
-        Upstream::Php(_) | Upstream::Files => Err(Fault::new(RefusedWhy::NotFound, "no such file")),
-    }
-}
-
-pub(super) fn kept(head: &FillHead) -> Kept {
+fn kept(head: &FillHead) -> Kept {
     match &head.share {
         Share::Shared { .. } if !head.status.is_server_error() => Kept::Stored,
         Share::Shared { .. } | Share::Private => Kept::NotStored(NotStored::ErrorPage),
     }
 }
 
-/// The page as it is being coded for this client, if it is.
+/// Whether a stale response may be sent in place of one with this status: those of RFC 5861 section 4, and with the WordPress
+/// preset every other error of a server, such as a host's own 508.
+fn is_failure(status: StatusCode, preset: Preset) -> bool {
+    match preset {
+        Preset::WordPress => status.is_server_error(),
+        Preset::None => matches!(status.as_u16(), 500 | 502 | 503 | 504),
+    }
+}
+
+/// The response as it is being coded for this client, if it is.
 async fn in_coding(coded: Option<FillReader>) -> Option<(Arc<FillHead>, FillReader)> {
     let mut coded = coded?;
     let head = coded.head().await.ok()?;
     Some((head, coded))
-}
-
-/// The same to its end.
-async fn whole_in_coding(
-    services: &Services,
-    coded: Option<FillReader>,
-) -> Option<(Arc<FillHead>, Bytes)> {
-    let (head, coded) = in_coding(coded).await?;
-    Some((head, collect(services, coded).await.ok()?))
 }
 
 /// Whether PHP died over a page that began well.
@@ -330,27 +334,8 @@ fn is_broken(exchange: &Exchange<'_>, head: &FillHead, body: &[u8]) -> bool {
     storable::judge_body(&answered, &exchange.site.core.rules, body).is_err()
 }
 
-/// The copy, where there is one; the failure otherwise.
-fn fall_back(
-    services: &Services,
-    exchange: &Exchange<'_>,
-    stale: Option<Arc<Entry>>,
-    fault: Fault,
-) -> Result<Answer, Fault> {
-    let why = fault.stale_why();
-    match stale {
-        Some(entry) => Ok(page::from_entry(
-            services,
-            exchange,
-            entry,
-            Outcome::Stale(why),
-        )),
-        None => Err(fault),
-    }
-}
-
 /// All of a body that may be stored; a longer one fails, as memory has no room for it.
-pub(super) async fn collect(services: &Services, mut reader: FillReader) -> Result<Bytes, Failure> {
+async fn collect(services: &Services, mut reader: FillReader) -> Result<Bytes, Failure> {
     let most = services.memory.max_object();
     let mut whole = BytesMut::new();
     while let Some(chunk) = reader.next().await? {
@@ -360,10 +345,6 @@ pub(super) async fn collect(services: &Services, mut reader: FillReader) -> Resu
         whole.extend_from_slice(&chunk);
     }
     Ok(whole.freeze())
-}
-
-pub(super) fn method_has_body(method: Method) -> bool {
-    matches!(method, Method::Post | Method::Put | Method::Patch)
 }
 
 impl Body {

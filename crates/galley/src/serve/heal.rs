@@ -19,7 +19,7 @@ use galley_rules::site::Preset;
 use galley_rules::time::Tick;
 use galley_rules::uri;
 use galley_store::entry::{Entry, Kind};
-use galley_store::epochs::Standing;
+use galley_store::epochs::Validity;
 use galley_wire::head::{self, Parsed, Room};
 
 use super::exchange::Exchange;
@@ -100,7 +100,7 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, mut page: Exchang
     };
     let epochs = &page.site.core.epochs;
     let is_at_fault = entry.kind == Kind::Page
-        && epochs.prove(&entry) == Standing::Alive
+        && epochs.prove(&entry) == Validity::Valid
         && names(&entry, exchange.facts.path());
     let healing = &page.site.healing;
     if !is_at_fault || !healing.claim(page.facts.url_id(), services.clock.tick()) {
@@ -120,7 +120,7 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, mut page: Exchang
         file = %String::from_utf8_lossy(exchange.facts.path()).escape_debug(),
         "refreshed, because it names a file that is gone"
     );
-    fetch::refresh(services, &page, When::Stale).await;
+    fetch::refresh(services, &page, &entry, When::Stale).await;
 }
 
 /// A stylesheet or script in a folder into which WordPress, themes and plugins write.

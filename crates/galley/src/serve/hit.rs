@@ -9,15 +9,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use galley_files as files;
 use galley_rules::conditional::{self, Condition};
+use galley_rules::decide::{self, Decision};
 use galley_rules::facts::{Facts, Gate, Method};
-use galley_rules::lookup::{self, Plan};
 use galley_rules::outcome::Outcome;
 use galley_rules::purge::is_below_purge;
 use galley_rules::redirect;
 use galley_rules::site::Preset;
 use galley_rules::time::Tick;
-use galley_store::entry::{Coded, Entry, Kind, Lines};
-use galley_store::epochs::Standing;
+use galley_store::entry::{Coded, Entry, Lines};
 use galley_store::memory::Lookup;
 use http::{HeaderMap, StatusCode};
 
@@ -96,7 +95,7 @@ pub fn hit_again(
 fn is_plain(site: &Site, facts: &Facts) -> bool {
     matches!(facts.method(), Method::Get | Method::Head)
         && facts.range().is_none()
-        && site.core.rules.preset == Preset::WordPress
+        && !(site.core.rules.preset == Preset::None && facts.has_cdn_loop())
         // May be an order.
         && !(site.purge_get && is_below_purge(facts.path()))
         && !redirect::may_apply(facts, &site.core.rules)
@@ -118,6 +117,8 @@ fn look(
             Lookup::Found(entry) => return page(site, facts, now, entry),
             Lookup::Busy => return None,
             Lookup::Absent if site.may_be_on_disk(page_key) => return None,
+            // Another address may answer.
+            Lookup::Absent if site.core.rules.preset == Preset::None => return None,
             Lookup::Absent => {}
         }
     }
@@ -126,19 +127,11 @@ fn look(
 
 fn page(site: &Site, facts: &Facts, now: Tick, entry: Arc<Entry>) -> Option<Hit> {
     let age = entry.age(now);
-    let standing = lookup::Standing {
-        age,
-        life: &entry.life,
-        soft_purged: false,
-        fields: &entry.fields,
-    };
-    let is_fresh = entry.kind == Kind::Page
-        && entry.status == StatusCode::OK
-        && site.core.epochs.prove(&entry) == Standing::Alive
-        && lookup::plan(facts, Some(&standing)) == Plan::Fresh
-        // The long way sees to it.
-        && !renewal::may_be_due(&entry, age);
-    if !is_fresh {
+    let validity = site.core.epochs.prove(&entry);
+    let stored = renewal::stored(&entry, validity, age)?;
+    if entry.status != StatusCode::OK
+        || decide::decide(facts, &site.core.rules, Some(&stored)) != Decision::Hit
+    {
         return None;
     }
     site.core.compressing.offer(&entry);

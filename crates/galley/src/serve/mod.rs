@@ -12,24 +12,23 @@ mod exchange;
 mod fetch;
 mod file;
 mod folder;
+mod forward;
 mod heal;
 mod hit;
+pub mod lookup;
 mod page;
 mod parts;
 mod purge;
 mod redirect;
 mod site;
-mod unbent;
 
 use std::sync::Arc;
 
-use galley_rules::facts::{Gate, Method};
-use galley_rules::lookup::{self, Plan};
-use galley_rules::outcome::{Outcome, PassWhy, RefusedWhy, StaleWhy};
-use galley_rules::site::Preset;
-use galley_store::entry::{Entry, Kind};
+use galley_rules::decide::{self, Below, Decision};
+use galley_rules::outcome::{MissWhy, Outcome, RefusedWhy, StaleWhy};
 
-use crate::compositor::renewal::{self, When};
+use self::lookup::{Found, Purpose, lookup};
+use crate::compositor::renewal::When;
 use crate::fault::Fault;
 
 pub use answer::{Answer, Body, CACHE_STATUS, Fields};
@@ -38,8 +37,10 @@ pub use door::{Door, enter};
 pub use error_page::{ErrorPage, ErrorPages};
 pub use exchange::{Admission, Exchange, admit, asked, site_mark};
 pub use folder::{Folder, SmallFiles, TRUSTED, Wanted};
+pub use forward::{backend, fetch_request, is_loop, pass_request};
 pub use heal::Healing;
 pub use hit::{Hit, Keys, hit, hit_again};
+pub use purge::is_order as is_purge;
 pub use site::{Cron, Pool, Services, Site, Sites, Upstream, UpstreamWarnings};
 
 /// Answers an exchange whose body has arrived. Never fails: what goes wrong is told to the client.
@@ -77,119 +78,87 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Ans
     if let Some(answer) = purge::answer(exchange).await? {
         return Ok(answer);
     }
-    match exchange.facts.method() {
-        Method::Options if exchange.facts.path() == b"*" => return Ok(Answer::methods()),
-        Method::Trace | Method::Connect => {
-            return Err(Fault::new(RefusedWhy::Method, "TRACE or CONNECT"));
-        }
-        _ => {}
+    let has_tls = redirect::has_tls(services, &exchange.site, exchange.facts.host());
+    let rules = &exchange.site.core.rules;
+    match decide::before_lookup(&exchange.facts, rules, has_tls) {
+        None => {}
+        Some(Decision::Redirect(found)) => return redirect::answer(&found),
+        Some(Decision::Refuse(why)) => return Err(refusal(why)),
+        Some(_) => return Ok(Answer::methods()),
     }
-    if let Some(answer) = redirect::answer(services, exchange)? {
-        return Ok(answer);
-    }
-    if exchange.site.core.rules.preset == Preset::None {
-        return unbent::respond(services, exchange).await;
-    }
-    let kept = look(services, exchange).await;
-    let why = match (exchange.facts.gate(), &kept) {
-        (Gate::Pass(why), _) => Some(why),
-        (Gate::Open, Kept::TravelsWhole) => Some(PassWhy::Remembered),
-        (Gate::Open, _) => None,
-    };
-    let stale = match kept {
-        Kept::Fresh(entry) => return Ok(page::from_entry(services, exchange, entry, Outcome::Hit)),
-        Kept::Ending(entry) => {
-            fetch::refresh(services, exchange, When::Early).await;
-            return Ok(page::from_entry(services, exchange, entry, Outcome::Hit));
-        }
-        Kept::Usable(entry) => {
-            fetch::refresh(services, exchange, When::Stale).await;
-            return Ok(page::from_entry(
-                services,
-                exchange,
-                entry,
-                Outcome::Stale(StaleWhy::Revalidating),
-            ));
-        }
-        Kept::OnError(entry) => Some(entry),
-        Kept::Nothing | Kept::TravelsWhole => None,
-    };
-    let script = match file::find(exchange).await? {
-        file::Found::Answer(answer) => return Ok(answer),
-        file::Found::Script(script) => Some(script),
-        file::Found::Missing => None,
-    };
-    if exchange.facts.only_if_cached() {
-        return Err(Fault::new(
-            RefusedWhy::OnlyIfCached,
-            "only-if-cached, and not in the cache",
-        ));
-    }
-    match why {
-        Some(why) => fetch::whole(services, exchange, script, Outcome::Pass(why)).await,
-        None => fetch::page(services, exchange, script, stale).await,
-    }
-}
-
-/// What is stored for a request.
-enum Kept {
-    Nothing,
-    /// Known as not storable.
-    TravelsWhole,
-    Fresh(Arc<Entry>),
-    /// Fresh, and to be renewed before it expires.
-    Ending(Arc<Entry>),
-    /// Stale, to be sent while one refresh runs.
-    Usable(Arc<Entry>),
-    /// Stale, to be sent only if the upstream fails.
-    OnError(Arc<Entry>),
-}
-
-async fn look(services: &Services, exchange: &mut Exchange<'_>) -> Kept {
-    use galley_store::epochs::Standing;
-    if !matches!(exchange.facts.gate(), Gate::Open) {
-        return Kept::Nothing;
+    if is_loop(services, exchange) {
+        return Err(refusal(RefusedWhy::Loop));
     }
     exchange.write_key();
-    let Some(entry) = exchange.site.stored(&services.memory, &exchange.key).await else {
-        return Kept::Nothing;
-    };
-    let epochs = &exchange.site.core.epochs;
-    let standing = match epochs.prove(&entry) {
-        // A purge is being written at this moment: this is the slow way, so it may wait for it.
-        Standing::Busy => epochs.prove_waiting(&entry),
-        standing => standing,
-    };
-    let soft_purged = match standing {
-        Standing::Alive => false,
-        Standing::Soft => true,
-        Standing::Dead | Standing::Busy => {
-            services.memory.remove_if_same(&entry);
-            return Kept::Nothing;
-        }
-    };
-    let now = services.clock.tick();
-    let age = entry.age(now);
-    let standing = lookup::Standing {
-        age,
-        life: &entry.life,
-        soft_purged,
-        fields: &entry.fields,
-    };
-    match lookup::plan(&exchange.facts, Some(&standing)) {
-        Plan::Fresh if entry.kind == Kind::TravelsWhole => Kept::TravelsWhole,
-        _ if entry.kind != Kind::Page => Kept::Nothing,
-        Plan::Fresh if renewal::is_due(&entry, age, now) => Kept::Ending(entry),
-        Plan::Fresh => Kept::Fresh(entry),
-        Plan::ServeStaleAndRefresh => Kept::Usable(entry),
-        Plan::Fetch {
-            stale_on_error: true,
-        } => Kept::OnError(entry),
-        Plan::Fetch {
-            stale_on_error: false,
-        }
-        // A client's wish for a stale copy counts only without the preset.
-        | Plan::ServeStale
-        | Plan::OnlyIfCachedMiss => Kept::Nothing,
+    let found = lookup(services, exchange, Purpose::Serve).await;
+    let rules = &exchange.site.core.rules;
+    let decision = decide::decide(&exchange.facts, rules, found.stored().as_ref());
+    if let Some(answer) = from_cache(services, exchange, &found, &decision).await {
+        return Ok(answer);
     }
+    let (below, script) = match file::find(exchange).await? {
+        file::Found::Answer(answer) => return Ok(answer),
+        file::Found::Script(script) => (Below::Script, Some(script)),
+        file::Found::Missing => (Below::Missing, None),
+    };
+    let decision = decision.below_root(&exchange.facts, below, backend(exchange));
+    let (why, stale_on_error) = match &decision {
+        Decision::Fetch {
+            why,
+            stale_on_error,
+        } => (*why, *stale_on_error),
+        Decision::Refuse(why) => return Err(refusal(*why)),
+        _ => (MissWhy::Uri, false),
+    };
+    let asking = fetch::Asking {
+        services,
+        exchange,
+        script,
+        found: &found,
+        why,
+        stale_on_error,
+    };
+    match decision {
+        Decision::Pass(why) => asking.pass(Outcome::Pass(why)).await,
+        _ => asking.fetch().await,
+    }
+}
+
+/// The stored response, if the decision is to send it.
+async fn from_cache(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    found: &Found,
+    decision: &Decision,
+) -> Option<Answer> {
+    let (outcome, refresh) = match decision {
+        Decision::Hit => (Outcome::Hit, None),
+        Decision::HitAndRefresh => (Outcome::Hit, found.claims_refresh().then_some(When::Early)),
+        Decision::StaleWhileRevalidate => {
+            (Outcome::Stale(StaleWhy::Revalidating), Some(When::Stale))
+        }
+        Decision::StaleAccepted => (Outcome::Stale(StaleWhy::MaxStale), None),
+        _ => return None,
+    };
+    let entry = found.response()?;
+    if let Some(when) = refresh {
+        fetch::refresh(services, exchange, entry, when).await;
+    }
+    let entry = Arc::clone(entry);
+    if found.is_joined {
+        return page::from_joined(services, exchange, entry);
+    }
+    Some(page::from_entry(services, exchange, entry, outcome))
+}
+
+/// A decision to refuse, with its note for the log.
+fn refusal(why: RefusedWhy) -> Fault {
+    let note = match why {
+        RefusedWhy::Loop => "the upstream has sent this request back to us",
+        RefusedWhy::Method => "TRACE or CONNECT",
+        RefusedWhy::NotFound => "no such file",
+        RefusedWhy::OnlyIfCached => "only-if-cached, and not in the cache",
+        _ => "",
+    };
+    Fault::new(why, note)
 }

@@ -97,31 +97,36 @@ pub(super) fn coded(facts: &Facts, entry: &Entry) -> Option<usize> {
     entry.coded().iter().position(|coded| coded.coding == best)
 }
 
-/// The answer to `wanted`, a `Range`, from a stored part that holds more; `None` where it does not hold all of it.
-pub fn from_stretch(
-    services: &Services,
-    exchange: &Exchange<'_>,
-    entry: Arc<Entry>,
-    wanted: &[u8],
-) -> Option<Answer> {
+/// What of a stored part `wanted`, a `Range`, asks for: its place in the stored bytes, and its `Content-Range`. `None` where the
+/// part does not hold all of it.
+pub(super) fn span_of(entry: &Entry, wanted: &[u8]) -> Option<(std::ops::Range<usize>, String)> {
     let held = range::held(entry.fields.get(header::CONTENT_RANGE)?.as_bytes())?;
     let complete = held.complete?;
     let Ranges::One(span) = range::parse(wanted, complete) else {
         return None;
     };
     let offset = |at: u64| usize::try_from(at.checked_sub(held.span.start)?).ok();
-    let (start, end) = (offset(span.start)?, offset(span.end)?);
-    entry.body.get(start..end)?;
+    let place = offset(span.start)?..offset(span.end)?;
+    entry.body.get(place.clone())?;
     let last = span.end.checked_sub(1)?;
-    let text = format!("bytes {}-{last}/{complete}", span.start);
+    Some((place, format!("bytes {}-{last}/{complete}", span.start)))
+}
+
+/// The answer to a `Range` that lies in parts which were put together.
+pub fn from_joined(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    entry: Arc<Entry>,
+) -> Option<Answer> {
+    let (place, content_range) = span_of(&entry, exchange.facts.range()?)?;
     let piece = Piece {
         entry: Arc::clone(&entry),
-        start,
-        end,
+        place,
     };
     let mut answer = from_entry(services, exchange, entry, Outcome::Hit);
     let mut fields = answer.fields.map().clone();
-    fields.insert(header::CONTENT_RANGE, HeaderValue::from_str(&text).ok()?);
+    let content_range = HeaderValue::from_str(&content_range).ok()?;
+    fields.insert(header::CONTENT_RANGE, content_range);
     answer.fields = Fields::Own(fields);
     answer.body = Body::Bytes(Bytes::from_owner(piece));
     Some(answer)
@@ -130,16 +135,12 @@ pub fn from_stretch(
 /// Bytes of an entry that stays, and pays for them, until they have left.
 struct Piece {
     entry: Arc<Entry>,
-    start: usize,
-    end: usize,
+    place: std::ops::Range<usize>,
 }
 
 impl AsRef<[u8]> for Piece {
     fn as_ref(&self) -> &[u8] {
-        self.entry
-            .body
-            .get(self.start..self.end)
-            .unwrap_or_default()
+        self.entry.body.get(self.place.clone()).unwrap_or_default()
     }
 }
 

@@ -44,7 +44,7 @@ pub async fn answer(exchange: &Exchange<'_>) -> Result<Option<Answer>, Fault> {
 }
 
 /// Whether this is an order of somebody who may give it.
-pub(super) fn is_order(exchange: &Exchange<'_>) -> bool {
+pub fn is_order(exchange: &Exchange<'_>) -> bool {
     let fields = || exchange.head.fields();
     let dialect = Dialect::of(&exchange.facts, fields(), &exchange.site.core.rules);
     dialect.is_some_and(|dialect| {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use galley_rules::outcome::{Outcome, RefusedWhy};
-use galley_rules::redirect;
+use galley_rules::redirect::{self, Redirection};
 use http::header::{self, HeaderMap, HeaderValue};
 
 use super::answer::{Answer, Body};
@@ -10,13 +10,8 @@ use super::exchange::Exchange;
 use super::site::{Services, Site};
 use crate::fault::Fault;
 
-/// The redirect of a request that is to be asked elsewhere. Comes before anything stored is looked at.
-pub fn answer(services: &Services, exchange: &Exchange<'_>) -> Result<Option<Answer>, Fault> {
-    let (facts, site) = (&exchange.facts, &exchange.site);
-    let has_tls = !waits_for_certificate(services, site, facts.host());
-    let Some(found) = redirect::of(facts, &site.core.rules, has_tls) else {
-        return Ok(None);
-    };
+/// A redirect as a response.
+pub fn answer(found: &Redirection) -> Result<Answer, Fault> {
     let location = HeaderValue::from_bytes(&found.location).map_err(|_| {
         Fault::new(
             RefusedWhy::BadRequest,
@@ -25,15 +20,25 @@ pub fn answer(services: &Services, exchange: &Exchange<'_>) -> Result<Option<Ans
     })?;
     let mut fields = HeaderMap::new();
     fields.insert(header::LOCATION, location);
-    Ok(Some(Answer::new(
+    Ok(Answer::new(
         found.status,
         fields,
         Body::Bytes(Bytes::new()),
         Outcome::Redirect,
-    )))
+    ))
 }
 
-/// Whether the first certificate of a site that gets its own is still on its way.
-fn waits_for_certificate(services: &Services, site: &Site, host: &str) -> bool {
-    services.acme.is_some() && site.speaks_tls && services.certificates.find(Some(host)).is_none()
+/// Whether a request is redirected before anything stored is looked up.
+pub fn applies(services: &Services, exchange: &Exchange<'_>) -> bool {
+    let (facts, site) = (&exchange.facts, &exchange.site);
+    let has_tls = has_tls(services, site, facts.host());
+    redirect::of(facts, &site.core.rules, has_tls).is_some()
+}
+
+/// Whether a host can be reached over TLS: not while the first certificate of a site that gets its own is still on its way.
+pub fn has_tls(services: &Services, site: &Site, host: &str) -> bool {
+    let waits = services.acme.is_some()
+        && site.speaks_tls
+        && services.certificates.find(Some(host)).is_none();
+    !waits
 }

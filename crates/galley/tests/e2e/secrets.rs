@@ -108,7 +108,7 @@ fn secrets_and_sources_are_refused_and_downloads_are_sent() {
             let target = format!("/{name}");
             wait_for(&format!("{target} in memory"), PATIENCE, || {
                 assert_eq!(stage.get(&target).text(), "open", "{target}");
-                stage.why(&target).contains("answers, from memory\"")
+                stage.why(&target).contains("is sent, from memory\"")
             });
         }
         for name in SECRETS {

@@ -22,7 +22,7 @@ impl Stage {
         for target in targets {
             wait_for(&format!("{target} in memory"), PATIENCE, || {
                 self.get(target);
-                self.why(target).contains("answers, from memory\"")
+                self.why(target).contains("is sent, from memory\"")
             });
         }
     }

@@ -367,7 +367,6 @@ fn a_site_token_explains_its_own_site_only() {
 }
 
 #[test]
-#[ignore = "`why` decides for itself and does not know variants of `preset = \"none\"`; it is to share the decision with serving"]
 fn variants_of_a_page_are_explained_as_they_are_served() {
     let stage = Stage::start("preset = \"none\"");
     let german = || Request::get("/languages/").field("Accept-Language", "de");

@@ -265,6 +265,7 @@ impl FieldPass<'_> {
             7 if is_name(name, b"referer") => first(facts, |found| &mut found.referer, value),
             8 if is_name(name, b"if-match") => facts.found.if_match = Some(Span::default()),
             8 if is_name(name, b"if-range") => first(facts, |found| &mut found.if_range, value),
+            8 if is_name(name, b"cdn-loop") => facts.found.has_cdn_loop = true,
             10 if is_name(name, b"user-agent") => {
                 first(facts, |found| &mut found.user_agent, value);
             }

@@ -15,9 +15,10 @@ mod response_support;
 
 use std::time::Duration;
 
-use galley_rules::lookup::{self, Plan, Standing};
+use galley_rules::decide::{Backend, Below, Decision, Stored, Validity, decide};
+use galley_rules::outcome::RefusedWhy;
 use galley_rules::site::{Preset, SiteRules, TtlTable};
-use galley_rules::storable::{self, Answered, SharedWith, Verdict};
+use galley_rules::storable::{self, Answered, Verdict};
 use http::StatusCode;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -60,27 +61,28 @@ fn code(case: &Case) -> Use {
     }
     let second = facts("GET", "/a", &rows, &site);
     let verdict = storable::judge(&first, &answered, &site);
-    let plan = match &verdict {
-        Verdict::Store(life)
-            if !case.second.authorization
-                || SharedWith::of(&fields, &site) == SharedWith::Everyone =>
-        {
-            let standing = Standing {
-                age: life.initial_age + Duration::from_secs(case.elapsed),
-                life,
-                soft_purged: false,
-                fields: &fields,
-            };
-            lookup::plan(&second, Some(&standing))
-        }
-        Verdict::Store(_) | Verdict::Skip(_) => lookup::plan(&second, None),
+    let stored = match &verdict {
+        Verdict::Store(life) => Some(Stored {
+            is_hit_for_pass: false,
+            age: life.initial_age + Duration::from_secs(case.elapsed),
+            life,
+            validity: Validity::Valid,
+            fields: &fields,
+            ends_soon: false,
+        }),
+        Verdict::Skip(_) => None,
     };
-    match plan {
-        Plan::Fresh => Use::Fresh,
-        Plan::ServeStale => Use::MaxStale,
-        Plan::ServeStaleAndRefresh => Use::WhileRevalidating,
-        Plan::Fetch { stale_on_error } => Use::Ask { stale_on_error },
-        Plan::OnlyIfCachedMiss => Use::GatewayTimeout,
+    let decision = decide(&second, &site, stored.as_ref());
+    match decision.below_root(&second, Below::Missing, Backend::Http) {
+        Decision::Hit => Use::Fresh,
+        Decision::StaleAccepted => Use::MaxStale,
+        Decision::StaleWhileRevalidate => Use::WhileRevalidating,
+        Decision::Fetch { stale_on_error, .. } => Use::Ask { stale_on_error },
+        Decision::Pass(_) => Use::Ask {
+            stale_on_error: false,
+        },
+        Decision::Refuse(RefusedWhy::OnlyIfCached) => Use::GatewayTimeout,
+        decision => panic!("{decision:?}"),
     }
 }
 

@@ -273,7 +273,8 @@ pub fn model(case: &Case) -> Use {
     if is_taken && is_kept && !forbids_stale(&said) {
         return Use::MaxStale;
     }
-    if lifetime + while_revalidating > age {
+    // Departs (RFC 5861 section 3): not for a request with credentials, which a background fetch would not carry.
+    if lifetime + while_revalidating > age && !wishes.authorization {
         return Use::WhileRevalidating;
     }
     asks(on_error)

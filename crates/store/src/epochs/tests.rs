@@ -76,14 +76,14 @@ fn each_scope_reaches_what_it_names_and_nothing_else() {
             let (old, softened) = (page(0), page(0));
             let young = page(epochs.publish(&hard(scope.clone())).unwrap());
             let expected = if *touches {
-                Standing::Dead
+                Validity::Purged
             } else {
-                Standing::Alive
+                Validity::Valid
             };
             assert_eq!(epochs.prove(&old), expected, "{scope:?} ring {ring}");
             assert_eq!(
                 epochs.prove(&young),
-                Standing::Alive,
+                Validity::Valid,
                 "{scope:?} ring {ring}"
             );
             let epochs = Epochs::with_limits(Limits {
@@ -92,9 +92,9 @@ fn each_scope_reaches_what_it_names_and_nothing_else() {
             });
             epochs.publish(&soft(scope.clone())).unwrap();
             let expected = if *touches {
-                Standing::Soft
+                Validity::SoftPurged
             } else {
-                Standing::Alive
+                Validity::Valid
             };
             assert_eq!(epochs.prove(&softened), expected, "{scope:?} ring {ring}");
             assert_eq!(
@@ -114,7 +114,7 @@ fn a_site_purge_covers_every_host() {
     assert!(
         pages
             .iter()
-            .all(|page| epochs.prove(page) == Standing::Dead)
+            .all(|page| epochs.prove(page) == Validity::Purged)
     );
 }
 
@@ -135,7 +135,11 @@ fn hard_stays_hard_when_a_soft_order_follows() {
             let page = entry("a.test", "/p", &["t"], 0);
             epochs.publish(&hard(scope.clone())).unwrap();
             epochs.publish(&soft(scope.clone())).unwrap();
-            assert_eq!(epochs.prove(&page), Standing::Dead, "{scope:?} ring {ring}");
+            assert_eq!(
+                epochs.prove(&page),
+                Validity::Purged,
+                "{scope:?} ring {ring}"
+            );
         }
     }
 }
@@ -145,18 +149,18 @@ fn soft_stays_soft_and_dead_stays_dead() {
     let epochs = Epochs::new();
     let page = entry("a.test", "/p", &["t"], 0);
     epochs.publish(&soft(tag("t"))).unwrap();
-    assert_eq!(epochs.prove(&page), Standing::Soft);
+    assert_eq!(epochs.prove(&page), Validity::SoftPurged);
     epochs.publish(&hard(tag("other"))).unwrap();
     assert_eq!(
         epochs.prove(&page),
-        Standing::Soft,
+        Validity::SoftPurged,
         "an order that does not touch it changes nothing"
     );
     epochs.publish(&hard(tag("t"))).unwrap();
     epochs.publish(&soft(tag("t"))).unwrap();
-    assert_eq!(epochs.prove(&page), Standing::Dead);
+    assert_eq!(epochs.prove(&page), Validity::Purged);
     epochs.publish(&soft(tag("t"))).unwrap();
-    assert_eq!(epochs.prove(&page), Standing::Dead);
+    assert_eq!(epochs.prove(&page), Validity::Purged);
 }
 
 /// The fill that raced the purge: born before it, stored after it.
@@ -167,7 +171,7 @@ fn an_order_between_birth_and_storing_is_seen_at_the_first_hit() {
     let born = epochs.current();
     epochs.publish(&hard(tag("t"))).unwrap();
     let page = entry("a.test", "/p", &["t", "early"], born);
-    assert_eq!(epochs.prove(&page), Standing::Dead);
+    assert_eq!(epochs.prove(&page), Validity::Purged);
 }
 
 #[test]
@@ -179,7 +183,7 @@ fn the_value_loaded_is_noted_and_never_a_later_one() {
     epochs.publish(&hard(tag("another"))).unwrap();
     assert_eq!(
         epochs.prove_at(&page, loaded, Patience::None),
-        Standing::Alive
+        Validity::Valid
     );
     assert_eq!(
         page.proof.load().number,
@@ -193,17 +197,17 @@ fn a_hit_takes_no_lock_when_nothing_is_newer_and_never_waits_for_a_writer() {
     let epochs = Epochs::new();
     let (proved, unproved) = (entry("a.test", "/p", &[], 0), entry("a.test", "/q", &[], 0));
     epochs.publish(&hard(tag("t"))).unwrap();
-    assert_eq!(epochs.prove(&proved), Standing::Alive);
+    assert_eq!(epochs.prove(&proved), Validity::Valid);
     let writer = epochs.tables.write().unwrap();
     assert_eq!(
         epochs.prove(&proved),
-        Standing::Alive,
+        Validity::Valid,
         "while a writer holds the lock"
     );
-    assert_eq!(epochs.prove(&unproved), Standing::Busy);
+    assert_eq!(epochs.prove(&unproved), Validity::Unknown);
     drop(writer);
     assert_eq!(unproved.proof.load().number, 0, "nothing was noted");
-    assert_eq!(epochs.prove_waiting(&unproved), Standing::Alive);
+    assert_eq!(epochs.prove_waiting(&unproved), Validity::Valid);
 }
 
 /// While the tables cannot be written, the counter does not move: who reads it finds the tables to match.
@@ -239,13 +243,13 @@ fn a_pattern_is_tested_once_per_entry_and_order() {
         epochs.publish(&hard(pattern("^/x"))).unwrap();
         let tested = || epochs.tables.read().unwrap().tested();
         for _ in 0..5 {
-            assert_eq!(epochs.prove(&page), Standing::Alive);
+            assert_eq!(epochs.prove(&page), Validity::Valid);
             epochs.publish(&hard(tag("other"))).unwrap();
         }
         assert_eq!(tested(), 1, "ring {ring}");
         epochs.publish(&hard(pattern("^/p"))).unwrap();
         for _ in 0..5 {
-            assert_eq!(epochs.prove(&page), Standing::Dead);
+            assert_eq!(epochs.prove(&page), Validity::Purged);
             epochs.publish(&hard(tag("other"))).unwrap();
         }
         assert_eq!(tested(), 2, "ring {ring}");
@@ -273,13 +277,13 @@ fn replayed_orders_touch_what_they_touched() {
         epochs.lift(20);
         assert_eq!(epochs.current(), 5_000);
         let standing = |name, born| epochs.prove(&entry("a.test", "/p", &[name], born));
-        assert_eq!(standing("t", 9), Standing::Dead, "ring {ring}");
-        assert_eq!(standing("t", 10), Standing::Alive, "ring {ring}");
-        assert_eq!(standing("u", 999), Standing::Soft, "ring {ring}");
-        assert_eq!(standing("u", 1_000), Standing::Alive, "ring {ring}");
+        assert_eq!(standing("t", 9), Validity::Purged, "ring {ring}");
+        assert_eq!(standing("t", 10), Validity::Valid, "ring {ring}");
+        assert_eq!(standing("u", 999), Validity::SoftPurged, "ring {ring}");
+        assert_eq!(standing("u", 1_000), Validity::Valid, "ring {ring}");
         assert_eq!(epochs.publish(&hard(tag("t"))), Ok(5_001));
-        assert_eq!(standing("t", 5_000), Standing::Dead, "ring {ring}");
-        assert_eq!(standing("t", 5_001), Standing::Alive, "ring {ring}");
+        assert_eq!(standing("t", 5_000), Validity::Purged, "ring {ring}");
+        assert_eq!(standing("t", 5_001), Validity::Valid, "ring {ring}");
     }
 }
 
@@ -289,10 +293,10 @@ fn what_cannot_be_replayed_as_it_was_purges_more() {
     epochs.replay(7, &hard(tag("t")));
     epochs.replay(3, &hard(tag("u")));
     let standing = |name, born| epochs.prove(&entry("a.test", "/p", &[name], born));
-    assert_eq!(standing("u", 7), Standing::Dead, "it got the next number");
-    assert_eq!(standing("t", 7), Standing::Alive);
+    assert_eq!(standing("u", 7), Validity::Purged, "it got the next number");
+    assert_eq!(standing("t", 7), Validity::Valid);
     epochs.replay(20, &soft(pattern("(")));
-    assert_eq!(standing("v", 19), Standing::Soft, "the whole site");
+    assert_eq!(standing("v", 19), Validity::SoftPurged, "the whole site");
 }
 
 #[test]
@@ -312,9 +316,9 @@ fn markers_obey_site_url_and_prefix_orders() {
         let epochs = Epochs::new();
         let marker = marker(&epochs);
         epochs.publish(&hard(tag("t"))).unwrap();
-        assert_eq!(epochs.prove(&marker), Standing::Alive, "it has no tags");
+        assert_eq!(epochs.prove(&marker), Validity::Valid, "it has no tags");
         epochs.publish(&hard(scope.clone())).unwrap();
-        assert_eq!(epochs.prove(&marker), Standing::Dead, "{scope:?}");
+        assert_eq!(epochs.prove(&marker), Validity::Purged, "{scope:?}");
     }
 }
 
@@ -334,9 +338,9 @@ fn the_tag_for_everything_is_touched_by_every_order() {
             });
             let page = entry("a.test", "/p", &["*"], 0);
             epochs.publish(&soft(scope.clone())).unwrap();
-            assert_eq!(epochs.prove(&page), Standing::Soft, "{scope:?}");
+            assert_eq!(epochs.prove(&page), Validity::SoftPurged, "{scope:?}");
             epochs.publish(&hard(scope.clone())).unwrap();
-            assert_eq!(epochs.prove(&page), Standing::Dead, "{scope:?}");
+            assert_eq!(epochs.prove(&page), Validity::Purged, "{scope:?}");
         }
     }
 }
@@ -396,14 +400,17 @@ fn full_tables_raise_a_floor_and_forget_no_purge() {
         let (named, _, _) = epochs.tables.read().unwrap().sizes();
         assert!(named <= 100, "{named}");
     }
-    assert!(old.iter().all(|page| epochs.prove(page) == Standing::Dead));
+    assert!(
+        old.iter()
+            .all(|page| epochs.prove(page) == Validity::Purged)
+    );
     let (_, _, floor) = epochs.tables.read().unwrap().sizes();
     assert!(
         floor > 0 && floor < epochs.current(),
         "the newer part is still known exactly"
     );
     let recent = entry("a.test", "/p", &["tag-1"], floor);
-    assert_eq!(epochs.prove(&recent), Standing::Alive);
+    assert_eq!(epochs.prove(&recent), Validity::Valid);
     for n in 0..50 {
         epochs.publish(&soft(pattern(&format!("^/x{n}$")))).unwrap();
         let (_, patterns, _) = epochs.tables.read().unwrap().sizes();
@@ -412,7 +419,7 @@ fn full_tables_raise_a_floor_and_forget_no_purge() {
     let untouched = entry("a.test", "/y", &[], 0);
     assert_eq!(
         epochs.prove(&untouched),
-        Standing::Dead,
+        Validity::Purged,
         "what is not known exactly counts as hard"
     );
 }
@@ -426,7 +433,7 @@ fn what_was_proved_at_the_floor_stays_alive() {
     let hot = entry("a.test", "/p", &["mine"], 0);
     for n in 0..100 {
         epochs.publish(&hard(tag(&format!("tag-{n}")))).unwrap();
-        assert_eq!(epochs.prove(&hot), Standing::Alive);
+        assert_eq!(epochs.prove(&hot), Validity::Valid);
     }
 }
 
@@ -476,17 +483,17 @@ fn prove_until(epochs: &Epochs, acknowledged: &AtomicU64, proofs: &AtomicU64, la
         proofs.fetch_add(1, Ordering::Relaxed);
         if page.born < purged {
             assert!(
-                matches!(standing, Standing::Dead | Standing::Busy),
+                matches!(standing, Validity::Purged | Validity::Unknown),
                 "{page:?} {standing:?} {purged}"
             );
         }
-        if standing == Standing::Dead {
+        if standing == Validity::Purged {
             page = entry("a.test", "/p", &["t"], now);
         }
         if now == last {
             assert!(matches!(
                 epochs.prove_waiting(&page),
-                Standing::Alive | Standing::Dead
+                Validity::Valid | Validity::Purged
             ));
             return;
         }
@@ -582,7 +589,7 @@ fn model(page: &Page, born: u64, orders: &[Order]) -> Verdict {
 }
 
 /// Plays `steps` and hands each proof to `check`, with what the model says.
-fn play(epochs: &Epochs, steps: &[Step], mut check: impl FnMut(Standing, Verdict)) {
+fn play(epochs: &Epochs, steps: &[Step], mut check: impl FnMut(Validity, Verdict)) {
     let (mut orders, mut pages) = (Vec::new(), Vec::new());
     for step in steps {
         match step {
@@ -615,7 +622,7 @@ proptest! {
     #[test]
     fn ring_and_tables_say_what_the_model_says(steps in steps(), ring in prop::sample::select(vec![0, 1, 3, 64])) {
         let epochs = Epochs::with_limits(Limits { ring, ..Limits::default() });
-        play(&epochs, &steps, |standing, says| assert_eq!(standing, Standing::from(says)));
+        play(&epochs, &steps, |standing, says| assert_eq!(standing, Validity::from(says)));
     }
 
     #[test]
@@ -623,8 +630,8 @@ proptest! {
         let epochs = Epochs::with_limits(Limits { scopes: 2, patterns: 1, ring: 1 });
         play(&epochs, &steps, |standing, says| match says {
             Verdict::Untouched => {}
-            Verdict::Soft => assert!(matches!(standing, Standing::Soft | Standing::Dead)),
-            Verdict::Hard => assert_eq!(standing, Standing::Dead),
+            Verdict::Soft => assert!(matches!(standing, Validity::SoftPurged | Validity::Purged)),
+            Verdict::Hard => assert_eq!(standing, Validity::Purged),
         });
     }
 }

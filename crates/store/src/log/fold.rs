@@ -101,7 +101,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::epochs::{Epochs, Standing};
+    use crate::epochs::{Epochs, Validity};
     use crate::testing::entry;
 
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -225,9 +225,9 @@ mod tests {
             .iter()
             .flat_map(|tags| (0..90).map(|born| entry("a.test", "/p", tags, born)));
         let standings = pages.map(|page| match epochs.prove(&page) {
-            Standing::Alive => 0,
-            Standing::Soft => 1,
-            Standing::Dead | Standing::Busy => 2,
+            Validity::Valid => 0,
+            Validity::SoftPurged => 1,
+            Validity::Purged | Validity::Unknown => 2,
         });
         standings.collect()
     }

@@ -13,7 +13,7 @@ use std::time::Instant;
 use self::sim::{Left, Op, Sim};
 use super::*;
 use crate::entry::Entry;
-use crate::epochs::Standing;
+use crate::epochs::Validity;
 use crate::testing::entry;
 
 const SITE: &str = "a.test";
@@ -90,7 +90,7 @@ fn an_order_is_obeyed_at_once_and_acknowledged_after_the_fdatasync() {
     let published = publish(&opened.log, &epochs, &tag("t"));
     sim.wait_for_sync();
     assert_eq!(published.ticket.outcome(), None);
-    assert_eq!(epochs.prove(&old), Standing::Dead);
+    assert_eq!(epochs.prove(&old), Validity::Purged);
     sim.close(false);
     assert_eq!(published.ticket.wait(), Durability::Kept);
     let (again, _) = open(&sim.reboot(Left::SYNCED), limits());
@@ -187,8 +187,8 @@ fn everything_comes_back_as_it_was() {
         "the last one was for the whole site, and hard"
     );
     assert_eq!(again.floor("other"), 0);
-    assert_eq!(epochs.prove(&page(&[], born)), Standing::Dead);
-    assert_eq!(epochs.prove(&page(&[], epochs.current())), Standing::Alive);
+    assert_eq!(epochs.prove(&page(&[], born)), Validity::Purged);
+    assert_eq!(epochs.prove(&page(&[], epochs.current())), Validity::Valid);
 }
 
 #[test]
@@ -206,9 +206,9 @@ fn sites_have_counters_of_their_own() {
     let (again, a) = open(&sim.reboot(Left::SYNCED), limits());
     let b = Epochs::new();
     again.replay("b.test", &b);
-    assert_eq!(a.prove(&page(&["u"], born)), Standing::Dead);
-    assert_eq!(b.prove(&page(&["u"], born)), Standing::Alive);
-    assert_eq!(b.prove(&page(&["t"], born)), Standing::Dead);
+    assert_eq!(a.prove(&page(&["u"], born)), Validity::Purged);
+    assert_eq!(b.prove(&page(&["u"], born)), Validity::Valid);
+    assert_eq!(b.prove(&page(&["t"], born)), Validity::Purged);
 }
 
 /// The order took a number, something was stored under it, and neither reached the disk's log.
@@ -224,9 +224,9 @@ fn numbers_that_never_reached_the_disk_are_not_given_out_again() {
     let (again, epochs) = open(&sim.reboot(Left::SYNCED), limits());
     assert_eq!(again.generation, opened.generation);
     let stored = page(&["t"], born);
-    assert_eq!(epochs.prove(&stored), Standing::Alive);
+    assert_eq!(epochs.prove(&stored), Validity::Valid);
     drop(publish(&again.log, &epochs, &tag("t")).ticket);
-    assert_eq!(epochs.prove(&stored), Standing::Dead);
+    assert_eq!(epochs.prove(&stored), Validity::Purged);
     sim.close(false);
 }
 
@@ -239,7 +239,7 @@ fn a_full_disk_is_obeyed_told_and_survived() {
     let published = publish(&opened.log, &epochs, &tag("t"));
     let outcome = published.ticket.wait();
     assert_eq!(restart(&outcome), Restart::PurgesAll);
-    assert_eq!(epochs.prove(&old), Standing::Dead, "obeyed");
+    assert_eq!(epochs.prove(&old), Validity::Purged, "obeyed");
     assert_eq!(opened.log.durability(), outcome);
     assert!(!sim.has(NAME), "taken away");
     for left in [Left::ALL, Left::SYNCED] {
@@ -275,8 +275,8 @@ fn a_lost_log_recovers_by_itself_under_a_new_generation() {
     let (raced, young) = (page(&["lost"], born), page(&["lost"], epochs.current()));
     let (again, epochs) = open(&sim.reboot(Left::SYNCED), limits());
     assert_eq!(again.generation, generation);
-    assert_eq!(epochs.prove(&raced), Standing::Dead, "by the floor");
-    assert_eq!(epochs.prove(&young), Standing::Alive);
+    assert_eq!(epochs.prove(&raced), Validity::Purged, "by the floor");
+    assert_eq!(epochs.prove(&young), Validity::Valid);
 }
 
 /// After a failed fdatasync the system may have dropped the bytes and say yes the next time.
@@ -338,7 +338,7 @@ fn a_log_that_can_only_be_read_is_replayed_and_taken_away() {
     let (again, epochs) = open(&sim, patient());
     assert_eq!(again.generation, opened.generation);
     let replayed = page(&["t"], old.born);
-    assert_eq!(epochs.prove(&replayed), Standing::Dead);
+    assert_eq!(epochs.prove(&replayed), Validity::Purged);
     assert_eq!(restart(&again.log.durability()), Restart::PurgesAll);
     let lost = publish(&again.log, &epochs, &tag("u")).ticket.wait();
     assert_eq!(restart(&lost), Restart::PurgesAll);
@@ -451,8 +451,8 @@ fn an_overflowing_queue_remembers_coarsely() {
     let last = epochs.current();
     let (again, epochs) = open(&sim.reboot(Left::SYNCED), limits());
     assert_eq!((again.floor(SITE), again.orders.len()), (last, 1));
-    assert_eq!(epochs.prove(&page(&[], born)), Standing::Dead);
-    assert_eq!(epochs.prove(&page(&[], last)), Standing::Alive);
+    assert_eq!(epochs.prove(&page(&[], born)), Validity::Purged);
+    assert_eq!(epochs.prove(&page(&[], last)), Validity::Valid);
 }
 
 #[test]
@@ -480,10 +480,10 @@ fn compaction_keeps_the_file_small_and_says_no_less() {
     for n in 0..7 {
         assert_eq!(
             epochs.prove(&page(&[&format!("t{n}")], born)),
-            Standing::Dead
+            Validity::Purged
         );
     }
-    assert_eq!(epochs.prove(&page(&["u"], born)), Standing::Alive);
+    assert_eq!(epochs.prove(&page(&["u"], born)), Validity::Valid);
     for n in 0..50 {
         let order = tag(&format!("many{n}"));
         assert_eq!(
@@ -495,10 +495,10 @@ fn compaction_keeps_the_file_small_and_says_no_less() {
     assert!(last.orders.len() <= 10 && last.floor(SITE) > born);
     assert_eq!(
         epochs.prove(&page(&["u"], born)),
-        Standing::Dead,
+        Validity::Purged,
         "below the floor"
     );
-    assert_eq!(epochs.prove(&page(&["u"], last.start)), Standing::Alive);
+    assert_eq!(epochs.prove(&page(&["u"], last.start)), Validity::Valid);
 }
 
 /// A compaction that finds no room leaves the old file, and orders go on being kept.

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::body::Body;
 use crate::entry::{Coded, Parts, Press};
-use crate::epochs::{Epochs, Standing};
+use crate::epochs::{Epochs, Validity};
 use crate::source::Source;
 use crate::testing::{entry, parts};
 
@@ -311,7 +311,7 @@ fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
                 new.scopes.tags = [tag_id(&tags[0])].into();
                 let new = Arc::new(Entry::new(new));
                 let is_dead =
-                    epochs.prove(&entry("a.test", &path, &[&tags[0]], born)) == Standing::Dead;
+                    epochs.prove(&entry("a.test", &path, &[&tags[0]], born)) == Validity::Purged;
                 let place = &mut known[usize::from(*key)];
                 match memory.put(new) {
                     Ok(()) => {
@@ -334,7 +334,7 @@ fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
                 let expected =
                     expected.expect("nothing is found that was not stored, or that was removed");
                 assert_eq!(found.body[..8], (expected.number as u64).to_le_bytes());
-                assert_eq!(epochs.prove(&found) == Standing::Dead, expected.is_dead);
+                assert_eq!(epochs.prove(&found) == Validity::Purged, expected.is_dead);
                 let age = Duration::from_millis(now - expected.stored_at) + Duration::from_secs(2);
                 assert_eq!(found.age(Tick(now)), age);
             }

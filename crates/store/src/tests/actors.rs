@@ -13,7 +13,7 @@ use super::world::{
 };
 use crate::body::Body;
 use crate::entry::{Entry, Kind};
-use crate::epochs::{Standing, Touch, Touched};
+use crate::epochs::{Touch, Touched, Validity};
 use crate::fill::{self, Failure, FillHead, FillReader, FillWriter, Share};
 use crate::log::{Durability, Restart};
 use crate::memory::NoRoom;
@@ -34,15 +34,15 @@ fn key(page: usize) -> &'static [u8] {
     PAGES[page].1.as_bytes()
 }
 
-fn stand(world: &World, entry: &Entry) -> Standing {
+fn stand(world: &World, entry: &Entry) -> Validity {
     match world.epochs.prove(entry) {
-        Standing::Busy => world.epochs.prove_waiting(entry),
+        Validity::Unknown => world.epochs.prove_waiting(entry),
         standing => standing,
     }
 }
 
 /// A request for a page, from its head to its last byte. `core` is what its thread remembers.
-pub(super) fn visit(world: &World, page: usize, core: &mut Option<(Arc<Entry>, Standing)>) {
+pub(super) fn visit(world: &World, page: usize, core: &mut Option<(Arc<Entry>, Validity)>) {
     let look = || {
         let entry = world.memory.get(key(page))?;
         let standing = stand(world, &entry);
@@ -73,15 +73,15 @@ pub(super) fn visit(world: &World, page: usize, core: &mut Option<(Arc<Entry>, S
         entry.kind == Kind::TravelsWhole && world.is_without(Without::MarkersAreEntries);
     match standing {
         _ if is_exempt => world.serve(&least, composition(&entry), "a marker"),
-        Standing::Alive => {
+        Validity::Valid => {
             world.serve(&least, composition(&entry), "memory");
             *core = Some((entry, standing));
         }
-        Standing::Soft => {
+        Validity::SoftPurged => {
             world.serve(&least, composition(&entry), "stale");
             refresh(world, page);
         }
-        Standing::Dead | Standing::Busy => {
+        Validity::Purged | Validity::Unknown => {
             world.is_dead(&entry);
             world.is_removed(&entry);
             world.memory.remove_if_same(&entry);
@@ -94,7 +94,7 @@ pub(super) fn visit(world: &World, page: usize, core: &mut Option<(Arc<Entry>, S
 fn fetch(world: &World, page: usize, least: &Least, held: Option<&Arc<Entry>>) {
     loop {
         let usable = world.memory.get(key(page));
-        let usable = usable.filter(|entry| world.epochs.prove_waiting(entry) == Standing::Alive);
+        let usable = usable.filter(|entry| world.epochs.prove_waiting(entry) == Validity::Valid);
         if let Some(entry) = usable {
             return world.serve(least, composition(&entry), "memory, at the second look");
         }
@@ -311,7 +311,7 @@ fn store(
     let body = body.unwrap_or_default();
     let parts = page_parts(page, composition, kind, &tags, born, body);
     let entry = Arc::new(Entry::new(parts.clone()));
-    if world.epochs.prove_waiting(&entry) == Standing::Dead {
+    if world.epochs.prove_waiting(&entry) == Validity::Purged {
         return world.is_dead(&entry);
     }
     put(world, &entry, |entry| world.memory.put(entry));
@@ -339,7 +339,7 @@ pub(super) fn revalidate(world: &World, page: usize) {
         return;
     };
     let asks_about_dead = world.is_without(Without::DeadIsFetchedWhole);
-    if !asks_about_dead && world.epochs.prove_waiting(&held) == Standing::Dead {
+    if !asks_about_dead && world.epochs.prove_waiting(&held) == Validity::Purged {
         return refresh(world, page);
     }
     point();
@@ -369,7 +369,7 @@ pub(super) fn revalidate(world: &World, page: usize) {
     show(world, page, fresh, &things);
     world.history().show_still(fresh, &old);
     let proves_again = !asks_about_dead && !world.is_without(Without::ProvedAfterThe304);
-    if proves_again && world.epochs.prove_waiting(&held) == Standing::Dead {
+    if proves_again && world.epochs.prove_waiting(&held) == Validity::Purged {
         return refresh(world, page);
     }
     let born = if world.is_without(Without::RevalidationIsBornAtItsStart) {
@@ -519,7 +519,7 @@ pub(super) fn post(world: &World) {
 pub(super) fn sweep(world: &World) {
     if world.is_without(Without::SweepingRemovesTheDeadOnly) {
         for entry in world.memory.entries().collect::<Vec<_>>() {
-            if world.epochs.prove_waiting(&entry) == Standing::Dead {
+            if world.epochs.prove_waiting(&entry) == Validity::Purged {
                 world.is_removed(&entry);
                 point();
                 world.memory.remove(entry.key.bytes());
@@ -528,7 +528,7 @@ pub(super) fn sweep(world: &World) {
         return;
     }
     world.memory.sweep(|entry| {
-        let is_dead = world.epochs.prove_waiting(entry) == Standing::Dead;
+        let is_dead = world.epochs.prove_waiting(entry) == Validity::Purged;
         if is_dead {
             world.is_dead(entry);
             world.is_removed(entry);

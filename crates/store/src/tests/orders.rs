@@ -11,7 +11,7 @@ use loom::sync::atomic::AtomicU64;
 use loom::thread::spawn;
 
 use crate::entry::Entry;
-use crate::epochs::{Epochs, Standing};
+use crate::epochs::{Epochs, Validity};
 use crate::sync::model;
 use crate::testing::entry;
 
@@ -44,7 +44,7 @@ fn what_is_born_after_an_order_sees_what_changed_before_it() {
         let born = epochs.current();
         let shown = content.load(Relaxed);
         editor.join().unwrap();
-        let is_dead = epochs.prove_waiting(&page(born)) == Standing::Dead;
+        let is_dead = epochs.prove_waiting(&page(born)) == Validity::Purged;
         assert!(shown == 1 || is_dead, "born at {born}");
     });
 }
@@ -72,10 +72,10 @@ fn a_proof_of_one_reader_misleads_no_other() {
         let standing = epochs.prove(&page);
         if is_purged {
             // Nobody holds the lock for writing any more.
-            assert_eq!(standing, Standing::Dead);
+            assert_eq!(standing, Validity::Purged);
         }
         editor.join().unwrap();
-        assert_ne!(other.join().unwrap(), Standing::Soft);
-        assert_eq!(epochs.prove(&page), Standing::Dead);
+        assert_ne!(other.join().unwrap(), Validity::SoftPurged);
+        assert_eq!(epochs.prove(&page), Validity::Purged);
     });
 }

@@ -9,7 +9,7 @@ use super::Without;
 use super::actors::{SITE, draw, one_in};
 use super::world::{Least, Shelved, World, composition};
 use crate::entry::Entry;
-use crate::epochs::{Epochs, Standing};
+use crate::epochs::{Epochs, Validity};
 use crate::log::tests::by_hand::{Directory, Turns};
 use crate::sync::point;
 
@@ -47,7 +47,7 @@ impl Crash {
         let shelf: Vec<&Shelved> = self.shelf.iter().filter(is_ours).collect();
         for shelved in &shelf {
             let entry = Entry::new(shelved.parts.clone());
-            if epochs.prove_waiting(&entry) != Standing::Dead {
+            if epochs.prove_waiting(&entry) != Validity::Purged {
                 world.serve(&self.least, composition(&entry), "the disk");
             }
         }
@@ -59,7 +59,7 @@ impl Crash {
         for shelved in shelf {
             let entry = Entry::new(shelved.parts.clone());
             let standing = epochs.prove_waiting(&entry);
-            if standing != Standing::Dead {
+            if standing != Validity::Purged {
                 let what = format!("{entry:?} outlived an order of the next run: {standing:?}");
                 world.history().breaks(what);
             }

@@ -2,7 +2,7 @@
 
 use galley_rules::purge::{Order, Scope, Strength};
 use galley_store::disk::{Health, NotStored, Usage};
-use galley_store::epochs::{Epochs, Standing};
+use galley_store::epochs::{Epochs, Validity};
 
 use super::*;
 
@@ -207,7 +207,7 @@ fn purges_hold_over_a_restart_by_proof() {
         .unwrap();
     drop(disk);
     let (disk, site) = open(dir.path());
-    for (path, wanted) in [("/a", Standing::Dead), ("/b", Standing::Alive)] {
+    for (path, wanted) in [("/a", Validity::Purged), ("/b", Validity::Valid)] {
         let found = disk.get(site, path.as_bytes(), at(0), &Budget::new(99));
         assert_eq!(
             epochs.prove_waiting(&whole(found).unwrap().0),
@@ -221,7 +221,7 @@ fn purges_hold_over_a_restart_by_proof() {
         let swept = disk.sweep_step(at(0), |view| {
             assert_eq!((view.site, view.fingerprint), (site.id, 7));
             assert_eq!(view.body_length, 3);
-            epochs.prove_waiting(&view.entry) == Standing::Dead
+            epochs.prove_waiting(&view.entry) == Validity::Purged
         });
         removed += swept.removed;
         if swept.ends_round {

@@ -10,7 +10,7 @@ use galley_rules::purge::{Order, Strength};
 use galley_rules::storable::Life;
 use galley_store::disk::NotStored;
 use galley_store::entry::{Entry, Kind, Parts, Scopes};
-use galley_store::epochs::Standing;
+use galley_store::epochs::Validity;
 use galley_store::key::Key;
 use galley_store::log::Durability;
 use galley_store::memory::NoRoom;
@@ -202,7 +202,7 @@ impl World {
         if let Some(entry) = self.run().memory.get(&key(page)) {
             let sent = self.memory.get(&page).copied();
             let standing = self.check(&entry, &entry.body, sent, "memory");
-            if standing != Standing::Dead {
+            if standing != Validity::Purged {
                 return;
             }
             self.run().memory.remove_if_same(&entry);
@@ -228,7 +228,7 @@ impl World {
         };
         let sent = kept.map(|kept| kept.sent);
         let standing = self.check(&entry, &body, sent, "the disk");
-        if standing == Standing::Dead {
+        if standing == Validity::Purged {
             self.run().disk.remove_older(site, &key(page), entry.born);
             self.disk.remove(&page);
             return;
@@ -242,7 +242,7 @@ impl World {
     }
 
     /// What was found is what was put, and stands as the orders since say.
-    fn check(&self, entry: &Entry, body: &[u8], sent: Option<usize>, place: &str) -> Standing {
+    fn check(&self, entry: &Entry, body: &[u8], sent: Option<usize>, place: &str) -> Validity {
         let Some(number) = sent else {
             panic!("{place} gave {entry:?}, which is not there");
         };
@@ -269,14 +269,14 @@ impl World {
         standing
     }
 
-    fn standing(&self, sent: &Sent) -> Standing {
+    fn standing(&self, sent: &Sent) -> Validity {
         let touching = self.orders[sent.orders..]
             .iter()
             .filter(|order| reaches(&order.scope, sent.page));
-        touching.fold(Standing::Alive, |standing, order| {
+        touching.fold(Validity::Valid, |standing, order| {
             match (order.strength, standing) {
-                (Strength::Hard, _) | (_, Standing::Dead) => Standing::Dead,
-                (Strength::Soft, _) => Standing::Soft,
+                (Strength::Hard, _) | (_, Validity::Purged) => Validity::Purged,
+                (Strength::Soft, _) => Validity::SoftPurged,
             }
         })
     }
@@ -299,10 +299,10 @@ impl World {
             epochs,
             ..
         } = self.run();
-        let is_dead = |entry: &Entry| epochs.prove_waiting(entry) == Standing::Dead;
+        let is_dead = |entry: &Entry| epochs.prove_waiting(entry) == Validity::Purged;
         memory.sweep(is_dead);
         while !disk.sweep_step(now, |view| is_dead(&view.entry)).ends_round {}
-        let dead = |sent: usize| self.standing(&self.sent[sent]) == Standing::Dead;
+        let dead = |sent: usize| self.standing(&self.sent[sent]) == Validity::Purged;
         let left = self.memory.iter().filter(|&(_, &sent)| !dead(sent));
         let left = left.map(|(&page, &sent)| (page, sent)).collect();
         let is_doubtful: Vec<Page> = self

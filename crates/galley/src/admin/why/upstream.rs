@@ -5,52 +5,32 @@
 
 use galley_rules::class::Class;
 use galley_rules::cookie;
-use galley_rules::forward::{self, BodyLength, Client, UpstreamRequest};
-use galley_rules::site::Preset;
+use galley_rules::decide::Decision;
+use galley_rules::forward::{Credentials, UpstreamRequest};
 use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
-use super::decide::{Below, Now};
-use super::{Explanation, NOBODY};
+use super::Explanation;
+use super::below::Below;
 use crate::admin::status;
-use crate::serve::Upstream;
+use crate::serve::{Upstream, fetch_request, pass_request};
 
-/// The request that would go up now; null where none would.
-pub(super) fn value(now: Now, explanation: &Explanation<'_, '_>) -> Value {
+/// The request that would be sent now; null where none would.
+pub(super) fn value(decision: &Decision, explanation: &Explanation<'_, '_>) -> Value {
     let exchange = &explanation.exchange;
-    let client = Client {
-        address: NOBODY.ip(),
-        port: 0,
-        request_id: "",
+    let services = &explanation.state.services;
+    let (form, request) = match decision {
+        Decision::StaleWhileRevalidate | Decision::HitAndRefresh => (
+            "trimmed",
+            fetch_request(services, exchange, Credentials::None),
+        ),
+        Decision::Fetch { .. } => (
+            "trimmed",
+            fetch_request(services, exchange, Credentials::OfClient),
+        ),
+        Decision::Pass(_) => ("whole", pass_request(services, exchange)),
+        _ => return Value::Null,
     };
-    let (form, mut request) = match now {
-        Now::Stale | Now::Miss { .. } => {
-            let mut request = forward::trimmed(&exchange.facts);
-            forward::address(&mut request, &client);
-            ("trimmed", request)
-        }
-        Now::Pass(_) => {
-            let fields = exchange.head.fields();
-            let mut request = forward::whole(&exchange.facts, fields, &client, BodyLength::None);
-            if exchange.site.core.rules.preset == Preset::WordPress {
-                forward::for_plugin(&mut request, "");
-            }
-            ("whole", request)
-        }
-        Now::Methods
-        | Now::Purge
-        | Now::Hit
-        | Now::File
-        | Now::Redirect
-        | Now::Moved(_)
-        | Now::Refused(_) => {
-            return Value::Null;
-        }
-    };
-    if exchange.site.core.rules.preset == Preset::WordPress {
-        forward::capabilities(&mut request, &exchange.site.core.rules);
-        forward::schedule(&mut request, exchange.site.schedule());
-    }
     let kind = match exchange.upstream() {
         Upstream::Files => return Value::Null,
         Upstream::Php(_) => "php",

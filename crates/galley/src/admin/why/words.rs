@@ -3,11 +3,11 @@
 //! One sentence for each word of `galley_rules::outcome`; a word more does not compile without one.
 
 use galley_rules::cookie::Class;
+use galley_rules::decide::Decision;
 use galley_rules::outcome::{NotStored, PassWhy, RefusedWhy};
-use galley_store::epochs::Standing;
+use galley_store::epochs::Validity;
 use serde_json::{Value, json};
 
-use super::decide::Now;
 use super::{Explanation, show};
 use crate::compositor::marker::Reason;
 use crate::serve::Exchange;
@@ -40,19 +40,26 @@ impl Advice {
 }
 
 /// Why the answer does not come from the cache; `None` where it does, or where no cache is meant.
-pub(super) fn advice(now: Now, explanation: &Explanation<'_, '_>) -> Option<Advice> {
-    match now {
-        Now::Hit | Now::File | Now::Redirect | Now::Moved(_) | Now::Methods | Now::Purge => None,
-        Now::Refused(why) => {
+pub(super) fn advice(decision: &Decision, explanation: &Explanation<'_, '_>) -> Option<Advice> {
+    match decision {
+        Decision::Hit
+        | Decision::HitAndRefresh
+        | Decision::StaleAccepted
+        | Decision::File
+        | Decision::Slash
+        | Decision::Redirect(_)
+        | Decision::Methods
+        | Decision::Purge => None,
+        Decision::Refuse(why) => {
             let barred = super::access::advice(&explanation.exchange);
-            Some(barred.unwrap_or_else(|| refused(why)))
+            Some(barred.unwrap_or_else(|| refused(*why)))
         }
-        Now::Pass(PassWhy::Remembered) => Some(match &explanation.reason {
+        Decision::Pass(PassWhy::Remembered) => Some(match &explanation.reason {
             Some(reason) => not_stored(reason.why, Some(reason)),
             None => pass(PassWhy::Remembered, &explanation.exchange),
         }),
-        Now::Pass(why) => Some(pass(why, &explanation.exchange)),
-        Now::Stale | Now::Miss { .. } => Some(missed(explanation)),
+        Decision::Pass(why) => Some(pass(*why, &explanation.exchange)),
+        Decision::StaleWhileRevalidate | Decision::Fetch { .. } => Some(missed(explanation)),
     }
 }
 
@@ -61,15 +68,17 @@ fn missed(explanation: &Explanation<'_, '_>) -> Advice {
         let word = touching.kind.word();
         format!("a purge by {word} (order {})", touching.number)
     });
-    if let (Some(reason), Some((_, Standing::Alive))) = (&explanation.reason, &explanation.entry) {
+    if let (Some(reason), Some((_, Validity::Valid))) =
+        (&explanation.reason, &explanation.found.entry)
+    {
         // Remembered, but for too long: the next answer decides anew.
         return not_stored(reason.why, Some(reason));
     }
-    match (&explanation.entry, order) {
-        (Some((_, Standing::Dead)), Some(order)) => {
+    match (&explanation.found.entry, order) {
+        (Some((_, Validity::Purged)), Some(order)) => {
             Advice::fine(format!("the stored copy is gone by {order}"))
         }
-        (Some((_, Standing::Soft)), Some(order)) => {
+        (Some((_, Validity::SoftPurged)), Some(order)) => {
             Advice::fine(format!("the stored copy is stale by {order}"))
         }
         (Some((entry, _)), _) if explanation.reason.is_none() => Advice::fine(format!(

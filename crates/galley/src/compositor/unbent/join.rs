@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use galley_rules::range::{self, Held, Span};
 use galley_rules::tags::Tags;
 use galley_store::entry::{Entry, Kind, Parts, Scopes};
-use galley_store::epochs::Standing;
+use galley_store::epochs::Validity;
 use galley_store::key::Key;
 use http::{HeaderValue, StatusCode, header};
 
@@ -70,7 +70,7 @@ impl Desk {
         let held = self
             .memory
             .peek(&place)
-            .filter(|held| order.site.epochs.prove_waiting(held) == Standing::Alive);
+            .filter(|held| order.site.epochs.prove_waiting(held) == Validity::Valid);
         let joined = held.as_ref().and_then(|held| {
             let (span, body) = Stretch::of(held)?.joined(&new)?;
             Some((held, span, body))
@@ -119,7 +119,7 @@ impl Desk {
             tags: tags.names,
             born,
         }));
-        if order.site.epochs.prove_waiting(&entry) == Standing::Dead {
+        if order.site.epochs.prove_waiting(&entry) == Validity::Purged {
             return;
         }
         let stored = self.memory.put(Arc::clone(&entry));

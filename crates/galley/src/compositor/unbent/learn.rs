@@ -13,7 +13,7 @@ use galley_rules::range;
 use galley_rules::storable::{self, Answered, Life, Verdict};
 use galley_rules::tags;
 use galley_store::entry::{Entry, Kind, Parts};
-use galley_store::epochs::{Standing, Touched};
+use galley_store::epochs::{Touched, Validity};
 use galley_store::key::Key;
 use http::header::HeaderMap;
 use http::{StatusCode, header};
@@ -85,7 +85,7 @@ impl Desk {
             Lesson::Taught(reader) => storable::judge_taught(reader, &answered, rules),
             Lesson::Head(held) => {
                 let is_usable = incoming.status == StatusCode::OK
-                    && order.site.epochs.prove_waiting(held) != Standing::Dead;
+                    && order.site.epochs.prove_waiting(held) != Validity::Purged;
                 if is_usable {
                     let noted = Noted {
                         site: &order.site,
@@ -142,7 +142,7 @@ impl Desk {
             tags: tags.names,
             born,
         }));
-        if order.site.epochs.prove_waiting(&entry) == Standing::Dead {
+        if order.site.epochs.prove_waiting(&entry) == Validity::Purged {
             return;
         }
         if let Lesson::Part(address) = &learn.lesson {

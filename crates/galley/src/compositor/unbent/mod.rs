@@ -15,13 +15,14 @@ pub mod variants;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use galley_rules::decide::{Decision, decide};
 use galley_rules::forward;
-use galley_rules::lookup::{self, Plan};
+use galley_rules::outcome::PassWhy;
 use galley_rules::purge;
 use galley_rules::storable::SharedWith;
 use galley_rules::vary::Selecting;
 use galley_store::entry::{Entry, Kind, Scopes};
-use galley_store::epochs::{Standing, Touch, Touched};
+use galley_store::epochs::{Touch, Touched, Validity};
 use galley_store::fill::{self, Failure, FillHead, FillWriter, Share};
 use galley_store::key::Key;
 use http::StatusCode;
@@ -34,7 +35,7 @@ use super::flight::{
 use super::live::Coded;
 use super::page::unkept;
 use super::passage::{AHEAD, Passage};
-use super::renewal::When;
+use super::renewal::{self, When};
 use super::{Composed, Desk, PageOrder, publish, way};
 
 pub use learn::{Learn, Lesson};
@@ -178,16 +179,15 @@ impl Desk {
             .held
             .as_ref()
             .is_some_and(|held| Arc::ptr_eq(held, &entry));
-        let standing = lookup::Standing {
-            age: entry.age(self.clock.tick()),
-            life: &entry.life,
-            soft_purged: false,
-            fields: &entry.fields,
-        };
+        let validity = page.site.epochs.prove_waiting(&entry);
+        let stored = renewal::stored(&entry, validity, entry.age(self.clock.tick()));
+        let decision = decide(&page.facts, &page.site.rules, stored.as_ref());
         let usable = !is_held
-            && page.site.epochs.prove_waiting(&entry) == Standing::Alive
-            && may_have(page, &entry.fields)
-            && lookup::plan(&page.facts, Some(&standing)) == Plan::Fresh;
+            && validity == Validity::Valid
+            && matches!(
+                decision,
+                Decision::Hit | Decision::HitAndRefresh | Decision::Pass(PassWhy::Remembered)
+            );
         usable.then_some(entry)
     }
 
@@ -330,7 +330,7 @@ impl Desk {
         let mut held = fetch.held.as_ref();
         loop {
             let mut asking = page.ask.without_body();
-            held = held.filter(|held| epochs.prove_waiting(held) != Standing::Dead);
+            held = held.filter(|held| epochs.prove_waiting(held) != Validity::Purged);
             let asked_about =
                 held.filter(|held| forward::revalidate(&mut asking.request, &held.fields));
             let sending = || flight.asks(epochs.current(), self.clock.tick());
@@ -344,7 +344,7 @@ impl Desk {
             publish(&page.site, &orders).given(&page.site).await;
             let kept = match (incoming.status, asked_about) {
                 (StatusCode::NOT_MODIFIED, Some(asked_about)) => {
-                    if epochs.prove_waiting(asked_about) == Standing::Dead {
+                    if epochs.prove_waiting(asked_about) == Validity::Purged {
                         held = None;
                         continue;
                     }

@@ -11,7 +11,7 @@ use galley_rules::storable::{self, Answered, Life, Verdict};
 use galley_rules::tags::{self, Tags};
 use galley_store::body::Body;
 use galley_store::entry::{Entry, Kind, Parts};
-use galley_store::epochs::Standing;
+use galley_store::epochs::Validity;
 use galley_store::fill::{Failure, FillHead, FillWriter, Finished, Share};
 use galley_store::key::Key;
 use http::StatusCode;
@@ -195,7 +195,7 @@ impl Desk {
 
     pub(super) fn store_unbent(&self, page: &PageOrder, parts: Parts) {
         let entry = Arc::new(self.inheriting(&page.site, Entry::new(parts)));
-        if page.site.epochs.prove_waiting(&entry) == Standing::Dead {
+        if page.site.epochs.prove_waiting(&entry) == Validity::Purged {
             return;
         }
         let is_page = entry.kind == Kind::Page;

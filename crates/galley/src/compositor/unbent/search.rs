@@ -54,16 +54,13 @@ impl Asked<'_> {
                 key.extend_from_slice(site_of(self.key));
                 let mut entry = memory.peek(&key)?;
                 if entry.kind == Kind::Varies {
-                    entry = variants::find(memory, &entry, &sent)?;
+                    let mut keys = variants::candidates(&entry, &sent).into_iter();
+                    entry = keys.find_map(|key| memory.peek(&key))?;
                 }
                 let is_equivalent = entry.kind == Kind::Page
                     && Variance::of(&entry.fields)
                         .is_some_and(|variance| variance.are_equivalent(self.facts.query(), query));
-                (is_equivalent && may_answer(&entry)).then(|| {
-                    // Now it is a hit.
-                    let _ = memory.get(entry.key.bytes());
-                    entry
-                })
+                (is_equivalent && may_answer(&entry)).then_some(entry)
             })
     }
 

@@ -118,12 +118,12 @@ fn play(steps: &[Step], limits: Limits, ends_at: usize) -> Play {
     play
 }
 
-fn severity(standing: Standing) -> u8 {
+fn severity(standing: Validity) -> u8 {
     match standing {
-        Standing::Alive => 0,
-        Standing::Soft => 1,
-        Standing::Dead => 2,
-        Standing::Busy => unreachable!("nobody writes"),
+        Validity::Valid => 0,
+        Validity::SoftPurged => 1,
+        Validity::Purged => 2,
+        Validity::Unknown => unreachable!("nobody writes"),
     }
 }
 
@@ -188,7 +188,7 @@ fn check(play: &Play, left: Left, is_exact: bool) {
     for (page, stored) in &entries {
         assert_eq!(
             run.epochs[stored.site].prove(page),
-            Standing::Dead,
+            Validity::Purged,
             "{left:?}"
         );
     }

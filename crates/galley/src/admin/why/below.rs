@@ -1,0 +1,104 @@
+//! What a path means below the site's root, as an explanation shows it.
+
+use std::time::Duration;
+
+use galley_files as files;
+use galley_rules::cgi::Script;
+use galley_rules::decide;
+use galley_store::entry::Entry;
+use serde_json::{Value, json};
+
+use crate::serve::{Exchange, Wanted};
+
+/// What the path means below the site's root.
+pub(super) enum Below {
+    /// The site has no root.
+    NoRoot,
+    /// A file that would be sent.
+    File {
+        content_type: &'static str,
+        length: u64,
+        /// How long ago it was looked at, if it is in memory and looks the same now.
+        kept: Option<Duration>,
+    },
+    /// A script for PHP.
+    Script(Script),
+    /// A folder's address without its slash.
+    Redirect(Vec<u8>),
+    /// Nothing.
+    Missing,
+    /// Never sent.
+    Denied,
+    /// Looking failed, and why.
+    Failed(String),
+}
+
+impl Below {
+    /// Looks. Blocks on the disk.
+    pub(super) fn look(exchange: &Exchange<'_>) -> Self {
+        let (site, facts) = (&exchange.site, &exchange.facts);
+        let Some(folder) = &site.folder else {
+            return Self::NoRoot;
+        };
+        let runs_program = site.names_program(facts);
+        match folder.below(&Wanted::of(facts, runs_program)) {
+            files::Found::File(asset) => Self::File {
+                content_type: asset.content_type,
+                length: asset.plain.length,
+                kept: folder
+                    .peek(facts, runs_program)
+                    .filter(|(entry, _)| is_of(entry, &asset))
+                    .map(|(_, age)| age),
+            },
+            files::Found::Script(script) => Self::Script(script),
+            files::Found::Redirect(path) => Self::Redirect(path),
+            files::Found::Missing => Self::Missing,
+            files::Found::Denied => Self::Denied,
+            files::Found::Failed(error) => Self::Failed(error.to_string()),
+        }
+    }
+
+    /// As the decision reads it.
+    pub(super) fn kind(&self) -> decide::Below {
+        match self {
+            Self::File { .. } => decide::Below::File,
+            Self::Script(_) => decide::Below::Script,
+            Self::Redirect(_) => decide::Below::Directory,
+            Self::Missing | Self::NoRoot => decide::Below::Missing,
+            Self::Denied => decide::Below::Denied,
+            Self::Failed(_) => decide::Below::Failed,
+        }
+    }
+
+    pub(super) fn value(&self) -> Value {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match self {
+            Self::NoRoot => json!({ "kind": "no-root" }),
+            Self::File {
+                content_type,
+                length,
+                kept,
+            } => json!({
+                "kind": "file",
+                "content_type": content_type,
+                "bytes": length,
+                "in_memory": kept.is_some(),
+                "looked_at_ago_ms": kept.map(|age| age.as_millis()),
+            }),
+            Self::Script(script) => json!({
+                "kind": "script",
+                "path": text(&script.filename),
+                "path_info": script.path_info.as_deref().map(text),
+            }),
+            Self::Redirect(path) => json!({ "kind": "redirect", "path": text(path) }),
+            Self::Missing => json!({ "kind": "missing" }),
+            Self::Denied => json!({ "kind": "denied" }),
+            Self::Failed(error) => json!({ "kind": "failed", "error": error }),
+        }
+    }
+}
+
+fn is_of(entry: &Entry, asset: &files::Asset) -> bool {
+    let source = entry.source();
+    source.is_some_and(|source| *source.stamp() == *asset.stamp())
+}

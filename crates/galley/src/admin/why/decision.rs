@@ -1,0 +1,126 @@
+//! The decision about a request, in words.
+//!
+//! The decision itself comes from [`galley_rules::decide`], with the look-up that answers clients.
+
+use galley_rules::decide::{self, Decision};
+use galley_rules::facts::Method;
+use galley_rules::outcome::{RefusedWhy, StaleWhy};
+use galley_store::epochs::{Touch, Touching};
+
+use super::below::Below;
+use super::{Explanation, access};
+use crate::fault;
+use crate::serve::{Exchange, TRUSTED, backend, is_loop, is_purge};
+
+/// What would happen to a request that has been looked up.
+pub(super) fn decision(explanation: &Explanation<'_, '_>) -> Decision {
+    let exchange = &explanation.exchange;
+    let (facts, rules) = (&exchange.facts, &exchange.site.core.rules);
+    if is_purge(exchange) {
+        return Decision::Purge;
+    }
+    if !exchange.serves_method() {
+        return Decision::Refuse(RefusedWhy::UnknownMethod);
+    }
+    if let Some(why) = access::refusal(exchange) {
+        return Decision::Refuse(why);
+    }
+    if matches!(facts.method(), Method::Purge | Method::Ban) {
+        return Decision::Refuse(RefusedWhy::Method);
+    }
+    if let Some(decision) = decide::before_lookup(facts, &explanation.rules(), true) {
+        return decision;
+    }
+    if is_loop(&explanation.state.services, exchange) {
+        return Decision::Refuse(RefusedWhy::Loop);
+    }
+    let stored = explanation.found.stored();
+    decide::decide(facts, rules, stored.as_ref()).below_root(
+        facts,
+        explanation.below.kind(),
+        backend(exchange),
+    )
+}
+
+/// The words of log and header.
+pub(super) fn words(decision: &Decision) -> (&'static str, Option<&'static str>) {
+    match decision {
+        Decision::Purge => ("purge", None),
+        Decision::Hit | Decision::HitAndRefresh => ("hit", None),
+        Decision::StaleWhileRevalidate => ("stale", Some(StaleWhy::Revalidating.word())),
+        Decision::StaleAccepted => ("stale", Some(StaleWhy::MaxStale.word())),
+        Decision::Fetch { why, .. } => ("miss", Some(why.word())),
+        Decision::Pass(why) => ("pass", Some(why.word())),
+        Decision::Methods | Decision::File => ("file", None),
+        Decision::Slash | Decision::Redirect(_) => ("redirect", None),
+        Decision::Refuse(why) => ("refused", Some(why.word())),
+    }
+}
+
+/// The status, where it is Galley's own.
+pub(super) fn status(decision: &Decision) -> Option<u16> {
+    match decision {
+        Decision::Refuse(why) => Some(fault::status(*why)),
+        Decision::Slash => Some(301),
+        Decision::Redirect(found) => Some(found.status),
+        Decision::Methods => Some(204),
+        _ => None,
+    }
+}
+
+/// One sentence for people.
+pub(super) fn sentence(decision: &Decision, explanation: &Explanation<'_, '_>) -> String {
+    let fixed = match decision {
+        Decision::Hit | Decision::HitAndRefresh => {
+            let stored = explanation.found.stored();
+            let left = stored.map(|stored| stored.life.fresh.saturating_sub(stored.age));
+            let left = left.unwrap_or_default().as_secs();
+            return format!("answered from memory, fresh for another {left} s");
+        }
+        Decision::Refuse(why) => return fault::public_text(fault::status(*why)).to_owned(),
+        Decision::Redirect(found) => {
+            let location = String::from_utf8_lossy(&found.location);
+            return format!("redirected to {location}, before anything stored is looked at");
+        }
+        Decision::Methods => "answered with the methods there are",
+        Decision::Purge => "a purge request: what it names is purged",
+        Decision::StaleWhileRevalidate => {
+            "the stale response is sent at once, and one background request fetches it again"
+        }
+        Decision::StaleAccepted => {
+            "the stale response is sent, because the client accepts it (`max-stale`)"
+        }
+        Decision::Fetch {
+            stale_on_error: true,
+            ..
+        } => "the upstream generates the page; the stale response is sent if that fails",
+        Decision::Fetch { .. } => {
+            "the upstream generates the page, once for all who request it meanwhile; it is stored if the response allows it"
+        }
+        Decision::Pass(_) => "forwarded to the upstream as it is, for this visitor alone",
+        Decision::File => match explanation.below {
+            Below::File {
+                kept: Some(age), ..
+            } if age < TRUSTED => "a file below the root is sent, from memory",
+            Below::File { kept: Some(_), .. } => {
+                "a file below the root is sent, from memory once the disk has been checked again"
+            }
+            _ => "a file below the root is sent",
+        },
+        Decision::Slash => "redirected to the directory's address, with its slash",
+    };
+    fixed.to_owned()
+}
+
+/// The newest order that touches the request's address; tags are known of entries only.
+pub(super) fn touching(exchange: &Exchange<'_>) -> Option<Touching> {
+    let mut path_query = Vec::new();
+    exchange.facts.path_query(&mut path_query);
+    let touch = Touch {
+        host: exchange.facts.host_id(),
+        url: exchange.facts.url_id(),
+        path_query: &path_query,
+        tags: None,
+    };
+    exchange.site.core.epochs.newest_touching(0, &touch)
+}

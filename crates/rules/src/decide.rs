@@ -1,0 +1,292 @@
+//! The cache decision: one pure function for the fast path, the ordinary path and `galley why`.
+//!
+//! A request passes three steps, each of which may settle it: [`before_lookup`] with its head alone, [`decide`] with what is
+//! stored for it, [`Decision::below_root`] with what its path means below the site's root. No step does I/O, reads a clock or
+//! allocates for a hit. Of stored responses the windows of RFC 5861 and the request directives of RFC 9111 section 5.2.1 count;
+//! with the WordPress preset the latter are empty, because the application decides how fresh its pages are, not the visitor.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+
+use crate::facts::{Directives, Facts, Gate, Method};
+use crate::freshness;
+use crate::outcome::{MissWhy, PassWhy, RefusedWhy};
+use crate::redirect::{self, Redirection};
+use crate::site::{Preset, SiteRules};
+use crate::storable::{Life, SharedWith};
+
+/// What purges say about a stored response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Validity {
+    /// No purge touches it.
+    Valid,
+    /// A soft purge touches it: it is stale, and may be sent while it is revalidated.
+    SoftPurged,
+    /// A hard purge touches it: it is never sent again, not even when the upstream fails.
+    Purged,
+    /// A purge is being written at this moment. The response must not be sent before its validity is known.
+    Unknown,
+}
+
+/// A stored response that a request selects, as it is at this moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored<'a> {
+    /// Whether it is a marker in place of a response: what the address answers cannot be stored, so requests pass.
+    pub is_hit_for_pass: bool,
+    /// Its current age, with the age that it had on arrival (RFC 9111 section 4.2.3).
+    pub age: Duration,
+    /// Its lifetime and the windows behind it.
+    pub life: &'a Life,
+    /// What purges say about it.
+    pub validity: Validity,
+    /// Its stored fields.
+    pub fields: &'a HeaderMap,
+    /// Whether it is requested often and expires soon, so that it should be fetched again before it does.
+    pub ends_soon: bool,
+}
+
+/// What happens to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It is a purge.
+    Purge,
+    /// The methods of the server are listed (`OPTIONS *`, RFC 9110 section 9.3.7).
+    Methods,
+    /// It is answered with an error.
+    Refuse(RefusedWhy),
+    /// It is redirected by the site's configuration.
+    Redirect(Redirection),
+    /// The stored response is fresh, and is sent.
+    Hit,
+    /// The same; the response is also fetched in the background, because it expires soon.
+    HitAndRefresh,
+    /// The stored response is stale, and is sent while it is fetched in the background (RFC 5861 section 3).
+    StaleWhileRevalidate,
+    /// The stored response is stale, and is sent because the client accepts that (`max-stale`).
+    StaleAccepted,
+    /// A file below the root is sent.
+    File,
+    /// The path is a directory without its slash, and is redirected to the one with it.
+    Slash,
+    /// The response is fetched for all who wait for it, and is stored if it may be.
+    Fetch {
+        /// Why nothing stored was sent.
+        why: MissWhy,
+        /// Whether the stored response is sent if the fetch fails (RFC 5861 section 4).
+        stale_on_error: bool,
+    },
+    /// The request is forwarded as it is, for its client alone.
+    Pass(PassWhy),
+}
+
+/// What a path means below the site's root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Below {
+    /// A file that is sent.
+    File,
+    /// A script for FastCGI.
+    Script,
+    /// A directory, requested without its slash.
+    Directory,
+    /// Nothing, or there is no root.
+    Missing,
+    /// A file that is never sent.
+    Denied,
+    /// It could not be looked up.
+    Failed,
+}
+
+/// Who generates responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// Nobody: the site has files only.
+    None,
+    /// FastCGI, which needs a script.
+    FastCgi,
+    /// An HTTP server.
+    Http,
+}
+
+/// What the head of a request settles before anything is looked up. `has_tls`: whether the host can be reached over TLS.
+pub fn before_lookup(facts: &Facts, rules: &SiteRules, has_tls: bool) -> Option<Decision> {
+    match facts.method() {
+        Method::Options if facts.path() == b"*" => return Some(Decision::Methods),
+        Method::Trace | Method::Connect => return Some(Decision::Refuse(RefusedWhy::Method)),
+        _ => {}
+    }
+    redirect::of(facts, rules, has_tls).map(Decision::Redirect)
+}
+
+/// Decides with what is stored under the request's key; `None` where nothing is.
+///
+/// [`Decision::Fetch`] and [`Decision::Pass`] are not final: a file below the root comes before them ([`Decision::below_root`]).
+pub fn decide(facts: &Facts, rules: &SiteRules, stored: Option<&Stored<'_>>) -> Decision {
+    if let Gate::Pass(why) = facts.gate() {
+        return Decision::Pass(why);
+    }
+    let Some(stored) = stored.filter(|stored| may_select(facts, rules, stored)) else {
+        return nothing_stored(facts, rules.preset);
+    };
+    let usable = stored.use_for(&facts.directives());
+    if stored.is_hit_for_pass {
+        return match usable {
+            Decision::Hit => Decision::Pass(PassWhy::Remembered),
+            _ => nothing_stored(facts, rules.preset),
+        };
+    }
+    match usable {
+        // A background fetch carries no credentials, so what it brings may not be for this client.
+        Decision::Hit if stored.ends_soon && !facts.has_authorization() => Decision::HitAndRefresh,
+        Decision::StaleWhileRevalidate if facts.has_authorization() => stored.fetch(),
+        Decision::Fetch { .. } if is_head_alone(facts, rules.preset) => {
+            Decision::Pass(PassWhy::Head)
+        }
+        usable => usable,
+    }
+}
+
+/// Whether a request may be answered by a stored response at all: no purge forbids it, and where the request carries
+/// credentials, the response says that it is shared with others (RFC 9111 section 3.5).
+pub fn may_select(facts: &Facts, rules: &SiteRules, stored: &Stored<'_>) -> bool {
+    matches!(stored.validity, Validity::Valid | Validity::SoftPurged)
+        && (!facts.has_authorization()
+            || SharedWith::of(stored.fields, rules) == SharedWith::Everyone)
+}
+
+/// With the WordPress preset the whole page is fetched for a `HEAD` or a `Range`; by RFC 9111 those requests are forwarded.
+fn nothing_stored(facts: &Facts, preset: Preset) -> Decision {
+    if is_head_alone(facts, preset) {
+        Decision::Pass(PassWhy::Head)
+    } else if preset == Preset::None && facts.range().is_some() {
+        Decision::Pass(PassWhy::Range)
+    } else {
+        Decision::Fetch {
+            why: MissWhy::Uri,
+            stale_on_error: false,
+        }
+    }
+}
+
+fn is_head_alone(facts: &Facts, preset: Preset) -> bool {
+    preset == Preset::None && facts.method() == Method::Head
+}
+
+impl Stored<'_> {
+    fn fetch(&self) -> Decision {
+        let life = self.life;
+        Decision::Fetch {
+            why: MissWhy::Stale,
+            stale_on_error: life.fresh.saturating_add(life.stale_if_error) > self.age,
+        }
+    }
+
+    /// `wishes` are empty with the WordPress preset.
+    fn use_for(&self, wishes: &Directives) -> Decision {
+        let life = self.life;
+        let left = life.fresh.saturating_sub(self.age);
+        let is_unwanted = wishes.no_cache
+            || wishes.max_age.is_some_and(|oldest| self.age > oldest)
+            || wishes.min_fresh.is_some_and(|wanted| left < wanted);
+        if is_unwanted {
+            return self.fetch();
+        }
+        let is_soft_purged = self.validity != Validity::Valid;
+        if life.fresh > self.age && !is_soft_purged {
+            return Decision::Hit;
+        }
+        let staleness = self.age.saturating_sub(life.fresh);
+        let is_accepted = wishes.max_stale.is_some_and(|most| staleness <= most);
+        if is_accepted && !is_soft_purged && !freshness::forbids_stale(self.fields, Preset::None) {
+            return Decision::StaleAccepted;
+        }
+        // Windows count from the end of freshness (RFC 5861 section 3), also where a soft purge ended it early: a soft-purged
+        // response never outlives one that nobody purged.
+        if life.fresh.saturating_add(life.stale_while_revalidate) > self.age {
+            return Decision::StaleWhileRevalidate;
+        }
+        self.fetch()
+    }
+}
+
+impl Decision {
+    /// Whether the path has to be looked up below the root before the decision is final.
+    pub fn needs_file(&self) -> bool {
+        matches!(self, Self::Fetch { .. } | Self::Pass(_))
+    }
+
+    /// The final decision, with what the path means below the root.
+    #[must_use]
+    pub fn below_root(self, facts: &Facts, below: Below, backend: Backend) -> Self {
+        if !self.needs_file() {
+            return self;
+        }
+        match (below, backend) {
+            (Below::File, _) => Self::File,
+            (Below::Directory, _) => Self::Slash,
+            (Below::Denied, _) => Self::Refuse(RefusedWhy::Denied),
+            (Below::Failed, _) => Self::Refuse(RefusedWhy::Internal),
+            _ if facts.only_if_cached() => Self::Refuse(RefusedWhy::OnlyIfCached),
+            (Below::Script, Backend::FastCgi) | (_, Backend::Http) => self,
+            (Below::Script, Backend::None) | (Below::Missing, _) => {
+                Self::Refuse(RefusedWhy::NotFound)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fetch(stale_on_error: bool) -> Decision {
+        Decision::Fetch {
+            why: MissWhy::Stale,
+            stale_on_error,
+        }
+    }
+
+    #[test]
+    fn stored_responses_are_used_by_age() {
+        use Decision::{Hit, StaleWhileRevalidate};
+        use Validity::{SoftPurged, Valid};
+        // fresh, stale-while-revalidate, stale-if-error, age, validity, wanted
+        let table = [
+            (60, 0, 0, 0, Valid, Hit),
+            (60, 0, 0, 59, Valid, Hit),
+            (60, 0, 0, 60, Valid, fetch(false)),
+            (60, 10, 0, 60, Valid, StaleWhileRevalidate),
+            (60, 10, 0, 69, Valid, StaleWhileRevalidate),
+            (60, 10, 0, 70, Valid, fetch(false)),
+            (60, 10, 100, 70, Valid, fetch(true)),
+            (60, 10, 100, 159, Valid, fetch(true)),
+            (60, 10, 100, 160, Valid, fetch(false)),
+            (60, 0, 0, 5, SoftPurged, StaleWhileRevalidate),
+            (60, 0, 0, 60, SoftPurged, fetch(false)),
+            (60, 10, 100, 65, SoftPurged, StaleWhileRevalidate),
+            (60, 10, 100, 100, SoftPurged, fetch(true)),
+            (0, 0, 0, 0, Valid, fetch(false)),
+        ];
+        for (fresh, swr, sie, age, validity, wanted) in table {
+            let life = Life {
+                fresh: Duration::from_secs(fresh),
+                stale_while_revalidate: Duration::from_secs(swr),
+                stale_if_error: Duration::from_secs(sie),
+                initial_age: Duration::ZERO,
+            };
+            let stored = Stored {
+                is_hit_for_pass: false,
+                age: Duration::from_secs(age),
+                life: &life,
+                validity,
+                fields: &HeaderMap::new(),
+                ends_soon: false,
+            };
+            assert_eq!(
+                stored.use_for(&Directives::default()),
+                wanted,
+                "{fresh} {swr} {sie} {age} {validity:?}"
+            );
+        }
+    }
+}
