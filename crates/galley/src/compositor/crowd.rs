@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use galley_rules::encoding::Coding;
 use galley_rules::facts::Facts;
+use galley_rules::site::Preset;
 use galley_rules::time::Tick;
 use galley_store::entry::Entry;
 use galley_store::epochs::Validity;
@@ -169,7 +170,11 @@ impl Handle {
         (site, facts, key): (&Site, &Facts, &[u8]),
         order: impl FnOnce() -> PageOrder,
     ) -> Result<Composed, Failure> {
-        let crowd = self.under_way.crowd(&Key::new(key));
+        // By RFC 9111 the fetch that is in progress for a key may be for another variant.
+        let crowd = match site.rules.preset {
+            Preset::WordPress => self.under_way.crowd(&Key::new(key)),
+            Preset::None => None,
+        };
         let Some(waiter) = crowd.and_then(|crowd| crowd.join(site.epochs.current())) else {
             return self.order(order(), None).await;
         };

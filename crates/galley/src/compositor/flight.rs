@@ -19,6 +19,7 @@ use std::time::Duration;
 use galley_rules::time::Tick;
 use galley_store::entry::Entry;
 use galley_store::fill::{Failure, Fill, FillHead, FillReader};
+use galley_store::key::Key;
 use http::header::{HeaderName, HeaderValue};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
@@ -45,6 +46,8 @@ pub(super) struct Flight {
     pub(super) sent: Vec<(HeaderName, HeaderValue)>,
     /// Whether its head holds what only the one who asked may have.
     pub(super) is_confined: Cell<bool>,
+    /// The keys under which it is in the table.
+    pub(super) places: RefCell<Vec<Key>>,
     /// When something last went to the upstream or came from it; `None` until its request is sent.
     alive_at: Cell<Option<Instant>>,
     patience: Duration,
@@ -81,6 +84,7 @@ impl Flight {
             born: Cell::new(NOT_SENT),
             sent,
             is_confined: Cell::new(false),
+            places: RefCell::default(),
             alive_at: Cell::new(None),
             patience: overtaken.map_or(limits.lock_age, |other| other.patience.saturating_mul(2)),
             changed: Notify::new(),
@@ -278,8 +282,6 @@ pub(super) enum Approach {
     Wait,
     /// It is to lead a flight, in the place of this silent one if there is one.
     Lead(Option<Rc<Flight>>),
-    /// What is under way brings nothing for others.
-    Whole,
     /// Too many wait already.
     Refused,
 }

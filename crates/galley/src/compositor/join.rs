@@ -1,25 +1,38 @@
-//! One composition per page: who wants it joins the flight under way, or leads one.
+//! Request coalescing: one fetch for each response. Who wants it joins the fetch in progress, or starts one.
 //!
 //! At most one request per key is at the upstream; one more when a purge has doomed the first, or when it has fallen
-//! silent. A request joins no flight that an order has touched which came before the request did.
+//! silent. A request joins no fetch that was touched by a purge which came before the request did. By RFC 9111 it gets a response
+//! only if it selects it; otherwise it is forwarded on its own (section 4).
 
 use std::rc::Rc;
 use std::sync::Arc;
 
+use galley_rules::decide::{Decision, Validity, decide};
+use galley_rules::outcome::PassWhy;
+use galley_rules::site::Preset;
+use galley_rules::storable::SharedWith;
 use galley_rules::time::Tick;
+use galley_rules::vary::Selecting;
 use galley_store::entry::{Entry, Kind};
-use galley_store::epochs::{Touch, Touched, Validity};
+use galley_store::epochs::{Touch, Touched};
 use galley_store::fill::{self, Failure, FillHead, FillWriter, Share};
+use galley_store::key::Key;
+use http::header::HeaderMap;
 use tokio::sync::oneshot;
 
 use super::flight::{Approach, Event, Flight, For, Judged, NOT_SENT, Seat, Ticket, Wait};
 use super::live::Coded;
-use super::page::{WINDOW, scopes};
-use super::renewal::When;
+use super::renewal::{self, When};
+use super::rfc9111::variants;
+use super::store::{WINDOW, scopes};
 use super::{Composed, Desk, PageOrder};
 
-/// A request that is to lead, and the silent flight whose place its own takes.
-type ToLead = (Wait, Option<Rc<Flight>>);
+/// A request that is to start a fetch: under which key, and the silent one whose place its own takes.
+struct ToLead {
+    wait: Wait,
+    place: Key,
+    overtaken: Option<Rc<Flight>>,
+}
 
 impl Desk {
     pub(super) async fn page(
@@ -32,15 +45,20 @@ impl Desk {
         if since.is_some_and(|since| self.has_failed_since(&order, since)) {
             wait.saw_failure();
         }
-        let Some((wait, overtaken)) = self.attend(&order, wait).await else {
+        let Some(ToLead {
+            wait,
+            place,
+            overtaken,
+        }) = self.attend(&order, wait).await
+        else {
             return;
         };
-        let (flight, writer) = self.take_off(&order, overtaken.as_deref());
+        let (flight, writer) = self.take_off(&order, place, overtaken.as_deref());
         let wait = wait.leading(&flight);
         if let Some(overtaken) = overtaken {
             overtaken.give_way(&order.site.name);
         }
-        // The flight outlives the wait: what was asked for is kept also when its client has gone.
+        // The fetch outlives the wait: what was requested is kept also when its client has gone.
         let composing = async {
             tokio::join!(
                 Box::pin(self.lead(&order, &flight, writer, For::Visitors)),
@@ -50,18 +68,23 @@ impl Desk {
         flight.gather(composing).await;
     }
 
-    /// Composes a page anew in the background, where nobody does so already.
+    /// Fetches a response again in the background, where nobody does so already.
     pub(super) async fn refresh(self: Rc<Self>, order: PageOrder, when: When) {
-        let under_way = self.flights.borrow().get(&order.key).map(Rc::clone);
+        let place = self.place(&order);
+        let under_way = self.flights.borrow().get(&place).map(Rc::clone);
         let overtaken = under_way.filter(|flight| !flight.fill.has_ended());
         // One that a purge has doomed does not hold up the next.
         let is_busy = overtaken.as_ref().is_some_and(|flight| {
             !flight.is_silent() && touched(flight, &order, None) != Touched::Yes
         });
-        if is_busy || !self.is_wanted(&order, when) || self.failed_lately(&order) {
+        let is_wanted = match when {
+            When::Stale => self.usable(&order).is_none(),
+            When::Early => self.has_room(order.pool) && self.is_ending(&place),
+        };
+        if is_busy || !is_wanted || self.failed_lately(&order) {
             return;
         }
-        let (flight, writer) = self.take_off(&order, overtaken.as_deref());
+        let (flight, writer) = self.take_off(&order, place, overtaken.as_deref());
         if let Some(overtaken) = overtaken {
             overtaken.give_way(&order.site.name);
         }
@@ -69,21 +92,35 @@ impl Desk {
         flight.gather(composing).await;
     }
 
-    fn is_wanted(&self, order: &PageOrder, when: When) -> bool {
-        match when {
-            When::Stale => self.usable(order).is_none(),
-            When::Early => self.has_room(order.pool) && self.is_ending(&order.key),
+    /// The key under which requests like this one are fetched, as far as is known now.
+    pub(super) fn place(&self, order: &PageOrder) -> Key {
+        match order.preset() {
+            Preset::WordPress => order.key.clone(),
+            Preset::None => variants::place(&self.memory, &order.key, &order.ask.request.fields),
         }
     }
 
-    /// An entry that was stored since the order was sent and may answer as fresh.
+    /// An entry that was stored since the order was sent and settles it.
     fn usable(&self, order: &PageOrder) -> Option<Arc<Entry>> {
-        let entry = self.memory.get(order.key.bytes())?;
-        let fresh = entry.age(self.clock.tick()) < entry.life.fresh;
-        (fresh && order.site.epochs.prove_waiting(&entry) == Validity::Valid).then_some(entry)
+        let mut entry = self.memory.get(order.key.bytes())?;
+        if entry.kind == Kind::Varies {
+            entry = variants::find(&self.memory, &entry, &order.ask.request.fields)?;
+        }
+        let is_held = order
+            .held
+            .as_ref()
+            .is_some_and(|held| Arc::ptr_eq(held, &entry));
+        let validity = order.site.epochs.prove_waiting(&entry);
+        let stored = renewal::stored(&entry, validity, entry.age(self.clock.tick()));
+        let decision = decide(&order.facts, &order.site.rules, stored.as_ref());
+        let settles = matches!(
+            decision,
+            Decision::Hit | Decision::HitAndRefresh | Decision::Pass(PassWhy::Remembered)
+        );
+        (settles && !is_held && validity == Validity::Valid).then_some(entry)
     }
 
-    /// Waits until a flight has a head to give, and joins those that appear meanwhile. What it gives back is to lead one.
+    /// Waits until a fetch has a head to give, and joins those that appear meanwhile. What it gives back is to start one.
     async fn attend(&self, order: &PageOrder, mut wait: Wait) -> Option<ToLead> {
         loop {
             if let Some(entry) = self.usable(order) {
@@ -93,8 +130,15 @@ impl Desk {
                 }));
                 return None;
             }
-            match self.approach(order, &mut wait) {
-                Approach::Lead(overtaken) if wait.may_lead() => return Some((wait, overtaken)),
+            let place = self.place(order);
+            match self.approach(order, &place, &mut wait) {
+                Approach::Lead(overtaken) if wait.may_lead() => {
+                    return Some(ToLead {
+                        wait,
+                        place,
+                        overtaken,
+                    });
+                }
                 // What it waited for elsewhere may still answer.
                 Approach::Lead(_) if wait.is_new() => {
                     wait.answer(Err(Failure::Aborted));
@@ -104,7 +148,7 @@ impl Desk {
                     wait.answer(Err(Failure::Overload));
                     return None;
                 }
-                Approach::Wait | Approach::Lead(_) | Approach::Whole => {}
+                Approach::Wait | Approach::Lead(_) => {}
             }
             let (index, head) = match wait.event().await {
                 Event::Came(index, head) => (index, head),
@@ -114,9 +158,9 @@ impl Desk {
                     return None;
                 }
             };
-            let judged = wait
-                .seat(index)
-                .map_or(Judged::Refuse, |seat| judge(seat, order, &head));
+            let judged = wait.seat(index).map_or(Judged::Refuse, |seat| {
+                self.judge(seat, order, &place, &head)
+            });
             let coded = match (&judged, &head) {
                 (Judged::Give, Ok(head)) => {
                     self.code_for(&order.site, &order.facts, &mut wait, (index, head))
@@ -133,11 +177,13 @@ impl Desk {
         }
     }
 
-    /// Looks at the flight under way, and takes a seat where there is one.
-    fn approach(&self, order: &PageOrder, wait: &mut Wait) -> Approach {
-        let under_way = self.flights.borrow().get(&order.key).map(Rc::clone);
-        // It lands in the same breath in which it ends; one that did not was given up in a panic.
-        let Some(flight) = under_way.filter(|flight| !flight.fill.has_ended()) else {
+    /// Looks at the fetch in progress, and takes a seat where there is one.
+    fn approach(&self, order: &PageOrder, place: &Key, wait: &mut Wait) -> Approach {
+        let under_way = self.flights.borrow().get(place).map(Rc::clone);
+        // It is removed in the same breath in which it ends; one that was not was given up in a panic.
+        let Some(flight) = under_way
+            .filter(|flight| !order.facts.directives().no_cache && !flight.fill.has_ended())
+        else {
             return Approach::Lead(None);
         };
         if wait.has_refused(&flight) {
@@ -166,40 +212,102 @@ impl Desk {
         }
     }
 
-    /// Enters a flight into the table. No await may lie between the look at the table and this.
-    fn take_off(&self, order: &PageOrder, overtaken: Option<&Flight>) -> (Rc<Flight>, FillWriter) {
-        let (writer, fill) = fill::fill(WINDOW, Some(self.memory.keep()));
-        let limits = &order.site.flights;
-        let flight = Rc::new(Flight::new(fill, Vec::new(), limits, overtaken));
-        let replaced = self
-            .flights
-            .borrow_mut()
-            .insert(order.key.clone(), Rc::clone(&flight));
-        if replaced.is_none() {
-            self.under_way.begins(&order.key);
+    /// What the head of a seat's fetch is to the request that waits.
+    fn judge(
+        &self,
+        seat: &Seat,
+        order: &PageOrder,
+        place: &Key,
+        head: &Result<Arc<FillHead>, Failure>,
+    ) -> Judged {
+        let head = match (head, seat.ticket) {
+            // The reader of one that may not be stored tells why, and the request is forwarded as it is.
+            (Ok(_), Ticket::Own) | (Err(Failure::Unstorable(_)), Ticket::Own | Ticket::Joined) => {
+                return Judged::Give;
+            }
+            // What it was for is looked for again.
+            (Err(_), Ticket::ToProve) => return Judged::Refuse,
+            (Err(failure), _) => return Judged::Failed(*failure),
+            (Ok(head), _) => head,
+        };
+        let Share::Shared { life, tags } = &head.share else {
+            return Judged::Whole;
+        };
+        let is_purged = seat.ticket == Ticket::ToProve
+            && touched(&seat.flight, order, Some(tags)) != Touched::No;
+        if is_purged {
+            return Judged::Refuse;
         }
-        self.under_way.gathers(&order.key, &flight.crowd);
+        if order.preset() == Preset::WordPress {
+            return Judged::Give;
+        }
+        let names = variants::names(&head.fields);
+        let selecting = Selecting::new(&names);
+        let ours = selecting.of(variants::lines(&order.ask.request.fields));
+        if ours.is_none() || ours != selecting.of(variants::lines(&seat.flight.sent)) {
+            return if self.place(order) == *place {
+                Judged::Whole
+            } else {
+                Judged::Refuse
+            };
+        }
+        let is_for_all = !seat.flight.is_confined.get()
+            && life.fresh > life.initial_age
+            && may_have(order, &head.fields);
+        if is_for_all {
+            Judged::Give
+        } else {
+            Judged::Whole
+        }
+    }
+
+    /// Enters a fetch into the table. No await may lie between the look at the table and this.
+    fn take_off(
+        &self,
+        order: &PageOrder,
+        place: Key,
+        overtaken: Option<&Flight>,
+    ) -> (Rc<Flight>, FillWriter) {
+        let (writer, fill) = fill::fill(WINDOW, Some(self.memory.keep()));
+        let sent = match order.preset() {
+            Preset::WordPress => Vec::new(),
+            Preset::None => order.ask.request.fields.clone(),
+        };
+        let limits = &order.site.flights;
+        let flight = Rc::new(Flight::new(fill, sent, limits, overtaken));
+        self.enter(place, &flight);
         (flight, writer)
+    }
+
+    /// Lets requests for a key find a fetch.
+    pub(super) fn enter(&self, place: Key, flight: &Rc<Flight>) {
+        let mut flights = self.flights.borrow_mut();
+        if flights.insert(place.clone(), Rc::clone(flight)).is_none() {
+            self.under_way.begins(&place);
+        }
+        self.under_way.gathers(&place, &flight.crowd);
+        flight.places.borrow_mut().push(place);
+    }
+
+    /// Takes a fetch that has ended out of the table.
+    pub(super) fn land(&self, flight: &Rc<Flight>) {
+        let mut flights = self.flights.borrow_mut();
+        for place in flight.places.take() {
+            if flights
+                .get(&place)
+                .is_some_and(|now| Rc::ptr_eq(now, flight))
+            {
+                flights.remove(&place);
+                self.under_way.lands(&place);
+            }
+        }
     }
 }
 
-/// What the head of a seat's flight is to the request that waits.
-fn judge(seat: &Seat, order: &PageOrder, head: &Result<Arc<FillHead>, Failure>) -> Judged {
-    match (head, seat.ticket) {
-        (Ok(head), Ticket::ToProve) => match &head.share {
-            Share::Shared { tags, .. }
-                if touched(&seat.flight, order, Some(tags)) == Touched::No =>
-            {
-                Judged::Give
-            }
-            Share::Shared { .. } | Share::Private => Judged::Refuse,
-        },
-        // What it was for is looked for again.
-        (Err(_), Ticket::ToProve) => Judged::Refuse,
-        // The reader of one that may not be stored tells why, and the request goes up whole.
-        (Ok(_) | Err(Failure::Unstorable(_)), _) => Judged::Give,
-        (Err(failure), _) => Judged::Failed(*failure),
-    }
+/// Whether a response with these fields may answer a request that carries credentials.
+fn may_have(order: &PageOrder, fields: &HeaderMap) -> bool {
+    !order.facts.has_authorization()
+        || SharedWith::of(fields, &order.site.rules) == SharedWith::Everyone
 }
 
 fn touched(flight: &Flight, order: &PageOrder, tags: Option<&[u64]>) -> Touched {
@@ -207,12 +315,10 @@ fn touched(flight: &Flight, order: &PageOrder, tags: Option<&[u64]>) -> Touched 
     if born == NOT_SENT {
         return Touched::No;
     }
-    let scopes = scopes(order, Vec::new());
-    order.site.epochs.newer_than(
-        born,
-        Touch {
-            tags,
-            ..scopes.touch()
-        },
-    )
+    let scopes = scopes(&order.facts, Vec::new());
+    let touch = Touch {
+        tags,
+        ..scopes.touch()
+    };
+    order.site.epochs.newer_than(born, touch)
 }

@@ -19,8 +19,8 @@ use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use super::flight::{Flight, Wait};
-use super::page::WINDOW;
 use super::passage::{AHEAD, Passage};
+use super::store::WINDOW;
 use super::{Desk, PassOrder, Site};
 use crate::codec::encode::{AT_ONCE, Stream};
 use crate::sys::let_others_go;

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use galley_rules::outcome::NotStored;
-use galley_rules::site::SiteRules;
+use galley_rules::site::{Preset, SiteRules};
 use galley_rules::storable::Life;
 use galley_store::body::Body;
 use galley_store::entry::{Entry, Kind, Parts};
@@ -15,7 +15,7 @@ use http::StatusCode;
 use http::header::{HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
 
 use super::flight::Flight;
-use super::page::scopes;
+use super::store::scopes;
 use super::{Desk, PageOrder};
 
 /// Why an address travels whole.
@@ -64,21 +64,25 @@ pub(super) struct Unkept<'a> {
 impl Desk {
     /// Notes that the page may not be stored, so that the next request for it travels whole at once.
     pub(super) fn remember_whole(&self, order: &PageOrder, flight: &Flight, unkept: &Unkept<'_>) {
+        let remembered = match order.preset() {
+            Preset::WordPress => REMEMBERED,
+            Preset::None => REMEMBERED_BRIEFLY,
+        };
         self.store(
             order,
             flight,
             Parts {
-                key: order.key.clone(),
+                key: self.place(order),
                 kind: Kind::TravelsWhole,
                 status: unkept.status,
                 fields: evidence(unkept.why, unkept.fields, &order.site.rules),
                 body: Body::default(),
                 stored_at: self.clock.tick(),
                 life: Life {
-                    fresh: REMEMBERED,
+                    fresh: remembered,
                     ..Life::default()
                 },
-                scopes: scopes(order, Vec::new()),
+                scopes: scopes(&order.facts, Vec::new()),
                 tags: Vec::new(),
                 born: flight.born.get(),
             },
@@ -155,6 +159,9 @@ const MOST_BYTES: usize = 256;
 
 /// How long it is remembered that a page may not be stored.
 const REMEMBERED: Duration = Duration::from_secs(120);
+
+/// The same without the preset, where nothing of the address is stored while it lasts: long enough for a burst.
+const REMEMBERED_BRIEFLY: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

@@ -13,14 +13,15 @@ pub mod flight;
 pub mod heard;
 mod invalidation;
 mod join;
+mod lead;
 mod live;
 pub mod marker;
-mod page;
 mod pass;
 mod passage;
 pub mod renewal;
+pub mod rfc9111;
+mod store;
 pub mod tally;
-pub mod unbent;
 mod under_way;
 mod wait;
 
@@ -34,7 +35,7 @@ use std::time::Duration;
 
 use galley_rules::facts::Facts;
 use galley_rules::purge::Order as Purge;
-use galley_rules::site::SiteRules;
+use galley_rules::site::{Preset, SiteRules};
 use galley_rules::time::Tick;
 use galley_store::entry::{Entry, Kind};
 use galley_store::fill::{Failure, FillReader, FillWriter};
@@ -86,8 +87,16 @@ pub struct PageOrder {
     pub key: Key,
     /// The request that wants it.
     pub facts: Facts,
-    /// The trimmed request for the upstream.
+    /// The request for the upstream.
     pub ask: Ask,
+    /// The stored response that may not be sent as it is, to be revalidated (RFC 9111 section 4.3).
+    pub held: Option<Arc<Entry>>,
+}
+
+impl PageOrder {
+    fn preset(&self) -> Preset {
+        self.site.rules.preset
+    }
 }
 
 /// A request that travels whole.
@@ -101,7 +110,7 @@ pub struct PassOrder {
     /// The whole request for the upstream.
     pub ask: Ask,
     /// What the store may learn from it.
-    pub learn: Option<unbent::Learn>,
+    pub learn: Option<rfc9111::Learn>,
 }
 
 /// What a page order gives.
@@ -132,11 +141,6 @@ enum Order {
     ),
     Pass(Box<PassOrder>, oneshot::Sender<FillReader>),
     Refresh(Box<PageOrder>, renewal::When),
-    Fetch(
-        Box<unbent::Fetch>,
-        oneshot::Sender<Result<Composed, Failure>>,
-    ),
-    Refetch(Box<unbent::Fetch>, renewal::When),
     Cron(
         Box<cron::CronOrder>,
         oneshot::Sender<Result<(), cron::CronTrouble>>,
@@ -176,15 +180,6 @@ impl Handle {
         answer.await.map_err(|_| Failure::Aborted)?
     }
 
-    /// The same for a site without a preset.
-    pub async fn fetch(&self, fetch: unbent::Fetch) -> Result<Composed, Failure> {
-        let (reply, answer) = oneshot::channel();
-        self.orders
-            .try_send(Order::Fetch(Box::new(fetch), reply))
-            .map_err(|_| Failure::Overload)?;
-        answer.await.map_err(|_| Failure::Aborted)?
-    }
-
     /// Sends a request through, whole.
     pub async fn pass(&self, order: PassOrder) -> Result<FillReader, Failure> {
         let (reply, answer) = oneshot::channel();
@@ -197,11 +192,6 @@ impl Handle {
     /// Asks for a page to be composed anew in the background; nothing happens when it is under way or nobody has room.
     pub fn refresh(&self, order: PageOrder, when: renewal::When) {
         let _ = self.orders.try_send(Order::Refresh(Box::new(order), when));
-    }
-
-    /// The same for a site without a preset.
-    pub fn refetch(&self, fetch: unbent::Fetch, when: renewal::When) {
-        let _ = self.orders.try_send(Order::Refetch(Box::new(fetch), when));
     }
 
     /// What each of its pools is busy with.
@@ -252,7 +242,6 @@ pub fn start(
                 clock,
                 under_way,
                 flights: RefCell::new(HashMap::new()),
-                fetches: RefCell::new(HashMap::new()),
                 failed: RefCell::new(HashMap::new()),
                 invalidations: Rc::default(),
             });
@@ -275,10 +264,8 @@ struct Desk {
     clock: Clock,
     /// What others may know of `flights`.
     under_way: Arc<UnderWay>,
-    /// Pages being composed.
+    /// Fetches in progress, by RFC 9111 also under the keys of variants.
     flights: RefCell<HashMap<Key, Rc<flight::Flight>>>,
-    /// The same for sites without a preset, also under the keys of variants.
-    fetches: RefCell<HashMap<Key, Rc<flight::Flight>>>,
     /// Pages whose refresh failed, and when: they are left alone for a moment.
     failed: RefCell<HashMap<Key, Tick>>,
     /// Purges that unsafe requests cause.
@@ -353,8 +340,6 @@ impl Desk {
             Order::Page(order, since, reply) => self.page(order, since, reply).await,
             Order::Pass(order, reply) => Box::pin(self.pass(*order, reply)).await,
             Order::Refresh(order, when) => Box::pin(self.refresh(*order, when)).await,
-            Order::Fetch(fetch, reply) => self.fetch(fetch, reply).await,
-            Order::Refetch(fetch, when) => Box::pin(self.refetch(*fetch, when)).await,
             Order::Cron(order, reply) => Box::pin(self.cron(*order, reply)).await,
         }
     }

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use super::live::Outlet;
 use super::passage::{AHEAD, Passage};
-use super::unbent::{Pupil, publish_own};
+use super::rfc9111::{Pupil, publish_own};
 use super::{Desk, PassOrder, heard, way};
 use crate::upstream::{Incoming, Turn};
 

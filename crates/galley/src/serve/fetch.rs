@@ -26,7 +26,7 @@ use super::lookup::Found;
 use super::page;
 use super::site::{Pool, Services};
 use crate::compositor::renewal::When;
-use crate::compositor::unbent::{Fetch, Learn, Lesson, variants};
+use crate::compositor::rfc9111::{Learn, Lesson, variants};
 use crate::compositor::{Composed, PassOrder};
 use crate::fault::Fault;
 use crate::upstream::Ask;
@@ -116,21 +116,16 @@ impl Asking<'_, '_> {
         let exchange = &*self.exchange;
         let order = || {
             let request = fetch_request(self.services, exchange, Credentials::OfClient);
-            page_order(exchange, pool, (request, self.script.clone()), class)
-        };
-        match exchange.preset() {
-            Preset::WordPress => {
-                let page = (&*exchange.site.core, &exchange.facts, &*exchange.key);
-                pool.compositor.page(page, order).await
-            }
-            Preset::None => {
-                let mut page = order();
+            let mut page = page_order(exchange, pool, (request, self.script.clone()), class);
+            if exchange.preset() == Preset::None {
                 // To the client whose request it is; those who join get none.
                 page.ask.interim = exchange.interim();
-                let held = in_memory(self.found);
-                pool.compositor.fetch(Fetch { page, held }).await
+                page.held = in_memory(self.found);
             }
-        }
+            page
+        };
+        let page = (&*exchange.site.core, &exchange.facts, &*exchange.key);
+        pool.compositor.page(page, order).await
     }
 
     /// The new response whole, in the coding that this client takes where it is being coded.
@@ -252,13 +247,10 @@ pub(super) async fn refresh(
     // Galley's own address and id: nothing of this client is forwarded, because what is not in the key is not seen.
     page.ask.client_address = exchange.own_address();
     page.ask.request_id = format!("{}-refresh", exchange.request_id);
-    match exchange.preset() {
-        Preset::WordPress => pool.compositor.refresh(page, when),
-        Preset::None => {
-            let held = entry.pieces().is_none().then(|| Arc::clone(entry));
-            pool.compositor.refetch(Fetch { page, held }, when);
-        }
+    if exchange.preset() == Preset::None {
+        page.held = entry.pieces().is_none().then(|| Arc::clone(entry));
     }
+    pool.compositor.refresh(page, when);
 }
 
 /// The stored response, to be revalidated. One that is on the disk alone is fetched anew: a 304 would have to change its head

@@ -106,6 +106,7 @@ pub(super) fn page_order(
         key: Key::new(&exchange.key),
         facts: exchange.facts.clone(),
         ask: ask(exchange, (request, script), class),
+        held: None,
     }
 }
 

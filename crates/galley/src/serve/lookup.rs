@@ -16,8 +16,8 @@ use super::exchange::Exchange;
 use super::page;
 use super::site::Services;
 use crate::compositor::renewal::{self, stored};
-use crate::compositor::unbent::search::Asked;
-use crate::compositor::unbent::variants;
+use crate::compositor::rfc9111::equivalents::Asked;
+use crate::compositor::rfc9111::variants;
 
 /// Why something is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +179,9 @@ impl Reader<'_, '_> {
         let entry = asked.find(
             memory,
             || self.sent(),
-            |entry| asked.is_untouched(&exchange.site.core.epochs, entry) && self.is_fresh(entry),
+            |entry| {
+                asked.is_untouched(&exchange.site.core.epochs, entry) && self.is_fresh(entry)
+            },
         )?;
         if self.purpose == Purpose::Serve {
             // Counts the hit.

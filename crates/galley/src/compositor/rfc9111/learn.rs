@@ -18,8 +18,8 @@ use galley_store::key::Key;
 use http::header::HeaderMap;
 use http::{StatusCode, header};
 
-use super::freshen::Noted;
-use super::scopes;
+use super::revalidate::Noted;
+use crate::compositor::store::scopes;
 use crate::compositor::{Acknowledgement, Desk, PassOrder, publish, shelve};
 use crate::upstream::Incoming;
 

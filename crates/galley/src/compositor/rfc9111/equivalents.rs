@@ -10,15 +10,15 @@ use std::sync::Arc;
 use galley_rules::facts::Facts;
 use galley_rules::key;
 use galley_rules::no_vary_search::Variance;
-use galley_rules::storable::Life;
 use galley_store::entry::{Entry, Kind, Parts};
 use galley_store::epochs::{Epochs, Touch, Touched};
 use galley_store::key::Key;
 use galley_store::memory::Memory;
 use http::HeaderMap;
 
-use super::receive::{MARKED, marker};
-use super::{scopes, variants};
+use super::variants;
+use crate::compositor::flight::Flight;
+use crate::compositor::store::scopes;
 use crate::compositor::{Desk, PageOrder};
 
 /// Whose request wants an equivalent: its facts, and its key with the site's number.
@@ -84,7 +84,12 @@ impl Asked<'_> {
 
 impl Desk {
     /// Notes under which query a response lies that answers other queries too.
-    pub(super) fn note_search(&self, page: &PageOrder, born: u64, fields: &HeaderMap) {
+    pub(in crate::compositor) fn note_equivalents(
+        &self,
+        page: &PageOrder,
+        flight: &Flight,
+        fields: &HeaderMap,
+    ) {
         let record = join(page.facts.query());
         if record.len() > LONGEST_QUERY || Variance::of(fields).is_none() {
             return;
@@ -104,20 +109,12 @@ impl Desk {
         known.push(record);
         let excess = known.len().saturating_sub(MOST_QUERIES);
         known.drain(..excess);
-        let marker = marker(page, Kind::Varies, born);
-        self.store_unbent(
-            page,
-            Parts {
-                key: Key::new(&place),
-                body: variants::write(&known).into(),
-                stored_at: self.clock.tick(),
-                life: Life {
-                    fresh: MARKED,
-                    ..Life::default()
-                },
-                ..marker
-            },
-        );
+        let marker = self.marker(page, Key::new(&place), flight.born.get());
+        let marker = Parts {
+            body: variants::write(&known).into(),
+            ..marker
+        };
+        self.store(page, flight, marker);
     }
 }
 

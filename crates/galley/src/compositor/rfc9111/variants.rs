@@ -4,14 +4,23 @@
 //! A variant lies under the address's key with its selection in it. What is stored under a list of names that is no longer
 //! the newest is removed; beyond a bound the oldest variant leaves. The site's number stays at the end of each key.
 
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use galley_rules::storable::Life;
 use galley_rules::vary::{Selecting, Vary};
-use galley_store::entry::{Entry, Kind};
+use galley_store::body::Body;
+use galley_store::entry::{Entry, Kind, Parts};
 use galley_store::key::Key;
 use galley_store::memory::Memory;
+use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+use crate::compositor::flight::Flight;
+use crate::compositor::store::scopes;
+use crate::compositor::{Desk, PageOrder};
 
 /// Fields as they go upstream.
 pub type Sent = [(HeaderName, HeaderValue)];
@@ -172,11 +181,84 @@ pub fn vary(names: &[HeaderName]) -> HeaderMap {
     fields
 }
 
+impl Desk {
+    /// Writes the marker of an address whose responses vary, and removes what it no longer lists.
+    pub(in crate::compositor) fn note_variants(
+        &self,
+        order: &PageOrder,
+        flight: &Rc<Flight>,
+        names: &[HeaderName],
+        selections: &[Vec<u8>],
+    ) {
+        let primary = &order.key;
+        let resident = self
+            .memory
+            .get(primary.bytes())
+            .filter(|entry| entry.kind == Kind::Varies);
+        let (list, leaving) = listed(resident.as_deref(), names, selections);
+        for selection in leaving {
+            let key = key(primary.bytes(), &selection);
+            self.memory.remove(&key);
+            if let Some(shelved) = &order.site.shelved {
+                shelved.forget(&Key::new(&key), flight.born.get());
+            }
+        }
+        let marker = self.marker(order, primary.clone(), flight.born.get());
+        let marker = Parts {
+            fields: vary(names),
+            body: list.into(),
+            ..marker
+        };
+        self.store(order, flight, marker);
+        if let Some(own) = selections.first() {
+            let place = Key::new(&key(primary.bytes(), own));
+            self.enter(place, flight);
+        }
+    }
+
+    /// A response that does not vary takes the place of all variants.
+    pub(in crate::compositor) fn forget_variants(&self, order: &PageOrder) {
+        let Some(marker) = self
+            .memory
+            .get(order.key.bytes())
+            .filter(|entry| entry.kind == Kind::Varies)
+        else {
+            return;
+        };
+        for selection in read(&marker.body) {
+            self.memory.remove(&key(order.key.bytes(), &selection));
+        }
+        self.memory.remove_if_same(&marker);
+    }
+
+    /// A list of what is stored for an address, without its content.
+    pub(super) fn marker(&self, order: &PageOrder, key: Key, born: u64) -> Parts {
+        Parts {
+            key,
+            kind: Kind::Varies,
+            status: StatusCode::OK,
+            fields: HeaderMap::new(),
+            body: Body::default(),
+            stored_at: self.clock.tick(),
+            life: Life {
+                fresh: MARKED,
+                ..Life::default()
+            },
+            scopes: scopes(&order.facts, Vec::new()),
+            tags: Vec::new(),
+            born,
+        }
+    }
+}
+
 /// Variants of one address at most.
 pub const MOST_VARIANTS: usize = 32;
 
 /// Bytes of the site's number at the end of a key.
 pub(super) const SITE_NUMBER: usize = 4;
+
+/// A list outlives what it lists; what is no longer read leaves the memory by itself.
+const MARKED: Duration = Duration::from_secs(365 * 86_400);
 
 /// What follows is a selection, a range, or nothing: one byte apart from one another.
 const VARIANT: u8 = 1;

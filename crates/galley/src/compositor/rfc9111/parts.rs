@@ -15,7 +15,7 @@ use galley_store::epochs::Validity;
 use galley_store::key::Key;
 use http::{HeaderValue, StatusCode, header};
 
-use super::{freshen, variants};
+use super::{revalidate, variants};
 use crate::compositor::{Desk, PassOrder, shelve};
 
 /// A part whose bytes are known for certain.
@@ -79,7 +79,7 @@ impl Desk {
             Some((held, span, body)) => (
                 span,
                 body,
-                freshen::both(held, tags_of(part)),
+                revalidate::both(held, tags_of(part)),
                 held.born.min(part.born),
             ),
             None => (new.span, part.body.clone(), tags_of(part), part.born),

@@ -12,20 +12,20 @@ use galley_store::entry::{Entry, Parts};
 use galley_store::fill::{Failure, FillHead, FillWriter, Share};
 use http::header::{self, HeaderMap};
 
-use super::receive::forget;
-use super::{Flight, scopes};
-use crate::compositor::{Desk, PageOrder, renewal, shelve};
+use crate::compositor::flight::Flight;
+use crate::compositor::store::scopes;
+use crate::compositor::{Desk, PageOrder, Site, renewal, shelve};
 use crate::upstream::Incoming;
 
 /// A head without its content.
-pub(super) struct News {
-    pub(super) incoming: Incoming,
-    pub(super) delay: Duration,
+pub(in crate::compositor) struct News {
+    pub(in crate::compositor) incoming: Incoming,
+    pub(in crate::compositor) delay: Duration,
 }
 
 impl Desk {
     /// Answers from the held entry with what a 304 told.
-    pub(super) async fn freshen(
+    pub(in crate::compositor) async fn freshen(
         &self,
         page: &PageOrder,
         flight: &Flight,
@@ -71,12 +71,11 @@ impl Desk {
                 if self.memory.put_if_same(held, Arc::clone(&entry)).is_ok() {
                     shelve(&page.site, &entry, Ok(()));
                 }
-                self.note_search(page, flight.born.get(), &fields);
+                self.note_equivalents(page, flight, &fields);
                 (fields, share)
             }
             Verdict::Skip(_) => {
-                self.memory.remove_if_same(held);
-                forget(page, &held.key, held.born);
+                self.drop_held(&page.site, held);
                 (self.private_head(&merged), Share::Private)
             }
         };
@@ -103,7 +102,7 @@ impl Desk {
             || differs(header::LAST_MODIFIED)
             || length.is_some_and(|length| length != held.body.len())
         {
-            return self.drop_held(order, held);
+            return self.drop_held(order.site, held);
         }
         let rules = &order.site.rules;
         let merged = merged(held, head);
@@ -114,7 +113,7 @@ impl Desk {
             now: self.clock.wall(),
         };
         let Verdict::Store(life) = storable::judge(order.facts, &answered, rules) else {
-            return self.drop_held(order, held);
+            return self.drop_held(order.site, held);
         };
         let mut fields = storable::stored_fields(&merged, rules, order.facts.rule());
         self.finish_head(&mut fields);
@@ -138,9 +137,9 @@ impl Desk {
     }
 
     /// What is stored is not what the origin has now.
-    fn drop_held(&self, order: &Noted<'_>, held: &Arc<Entry>) {
+    fn drop_held(&self, site: &Site, held: &Arc<Entry>) {
         self.memory.remove_if_same(held);
-        if let Some(shelved) = &order.site.shelved {
+        if let Some(shelved) = &site.shelved {
             shelved.forget(&held.key, held.born);
         }
     }
@@ -148,7 +147,7 @@ impl Desk {
 
 /// An exchange that something is learnt from.
 pub(super) struct Noted<'o> {
-    pub(super) site: &'o crate::compositor::Site,
+    pub(super) site: &'o Site,
     pub(super) facts: &'o galley_rules::facts::Facts,
     pub(super) delay: Duration,
     pub(super) born: u64,
