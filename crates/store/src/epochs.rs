@@ -14,6 +14,7 @@
 mod mark;
 mod tables;
 
+use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, TryLockError};
 
@@ -42,9 +43,9 @@ pub enum Touched {
 /// The purge orders of one site.
 #[derive(Debug)]
 pub struct Epochs {
-    /// Number of the newest order; stored with release, last of all, by [`Epochs::publish`] inside the critical section.
+    /// Number of the newest order; stored with release, last of all, by [`Epochs::publish_with`] inside the critical section.
     current: AtomicU64,
-    /// Written by [`Epochs::publish`] only.
+    /// Written by [`Epochs::publish_with`] only.
     tables: RwLock<Tables>,
 }
 
@@ -75,14 +76,11 @@ impl Epochs {
         self.current.load(Ordering::Acquire)
     }
 
-    /// Publishes an order and returns its number. When it has returned, no [`Epochs::prove`] that begins later calls an
-    /// older entry alive that the order touches.
-    pub fn publish(&self, order: &Order) -> Result<u64, BadPattern> {
-        self.publish_with(order, |number| number)
-    }
-
-    /// The same, and hands the number to `note` inside the critical section: what `note` puts in a queue is there in the
+    /// Publishes an order. When it has returned, no [`Epochs::prove`] that begins later calls an older entry valid that the
+    /// order touches. Hands the number to `note` inside the critical section: what `note` puts in a queue is there in the
     /// order of the numbers. `note` must be short and must not come back here.
+    ///
+    /// Not public: purges are published through the log ([`crate::log::Log::publish`]), or in a [`Unlogged`] table.
     pub(crate) fn publish_with<T>(
         &self,
         order: &Order,
@@ -95,6 +93,12 @@ impl Epochs {
         let noted = note(number);
         self.current.store(number, Ordering::Release);
         Ok(noted)
+    }
+
+    /// For tests of the table alone.
+    #[cfg(test)]
+    pub(crate) fn publish(&self, order: &Order) -> Result<u64, BadPattern> {
+        self.publish_with(order, |number| number)
     }
 
     /// Records an order of an earlier run under the number it had then; the orders of a site come in rising order, before
@@ -188,6 +192,32 @@ impl Epochs {
 impl Default for Epochs {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// The purge orders of a site that has no log: they live as long as the process.
+///
+/// A type of its own, so that purges of a site with a log cannot be published past it.
+#[derive(Debug, Default)]
+pub struct Unlogged(Epochs);
+
+impl Unlogged {
+    /// No orders yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Publishes an order and returns its number. When it has returned, no older entry that it touches is proved valid.
+    pub fn publish(&self, order: &Order) -> Result<u64, BadPattern> {
+        self.0.publish_with(order, |number| number)
+    }
+}
+
+impl Deref for Unlogged {
+    type Target = Epochs;
+
+    fn deref(&self) -> &Epochs {
+        &self.0
     }
 }
 

@@ -11,7 +11,7 @@ use galley_rules::purge::{Order, Scope, Strength};
 use galley_rules::storable::Life;
 use galley_rules::time::Tick;
 use galley_store::entry::{Entry, Kind, Parts, Scopes};
-use galley_store::epochs::{Epochs, Validity};
+use galley_store::epochs::{Unlogged, Validity};
 use galley_store::key::Key;
 use galley_store::memory::Memory;
 
@@ -22,7 +22,7 @@ const PATIENCE: usize = 1_000_000;
 /// What the threads share: the content as the upstream has it, and which version of it purges have been acknowledged for.
 struct World {
     memory: Memory,
-    epochs: Epochs,
+    epochs: Unlogged,
     content: AtomicU64,
     acknowledged: AtomicU64,
     /// Hits so far, so that changes do not outrun readers.
@@ -118,7 +118,7 @@ impl World {
 fn what_begins_after_an_acknowledged_purge_gets_nothing_older() {
     let world = World {
         memory: Memory::new(1 << 20, 1 << 20),
-        epochs: Epochs::new(),
+        epochs: Unlogged::new(),
         content: AtomicU64::new(0),
         acknowledged: AtomicU64::new(0),
         hits: AtomicU64::new(0),

@@ -14,7 +14,7 @@ use axum::extract::State as Extract;
 use axum::http::StatusCode;
 use galley_rules::purge::{self, Order, Scope, Strength};
 use galley_rules::route::canonical_host;
-use galley_store::epochs::Epochs;
+use galley_store::epochs::Unlogged;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -84,7 +84,7 @@ pub(super) async fn purge(
 
 /// What is wrong with the patterns, tried on counters that nobody reads: an order is obeyed as a whole or not at all.
 fn unreadable_patterns(orders: &[(Arc<Site>, Order)]) -> Option<String> {
-    let trial = Epochs::new();
+    let trial = Unlogged::new();
     let complaints: Vec<String> = orders
         .iter()
         .filter(|(_, order)| matches!(order.scope, Scope::Pattern(_)))

@@ -1,26 +1,29 @@
 //! The purge orders of one site: obeyed at once, on the disk before they are acknowledged.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use galley_rules::purge::Order;
-use galley_store::epochs::{BadPattern, Epochs};
+use galley_store::entry::Entry;
+use galley_store::epochs::{BadPattern, Epochs, Touch, Touched, Touching, Unlogged, Validity};
 use galley_store::log::{Durability, Loss, Opened, Restart, Ticket};
 
 use super::open::forgetful;
 use crate::clock::Clock;
 
-/// Publishes a site's orders and proves its entries: the only way to its [`Epochs`], so that no order goes past the log.
+/// Publishes a site's orders and proves its entries. Its table is read only here, so that no order goes past the log.
 pub struct Orders {
     /// The site in the log.
     site: String,
-    epochs: Epochs,
-    log: Option<Arc<Opened>>,
-    /// Without a log, why there is none although there is to be one.
-    unusable: Option<Arc<str>>,
+    table: Table,
     clock: Clock,
     /// Where the counter began this run.
     first: u64,
+}
+
+enum Table {
+    /// Without a log; why, where there is to be one.
+    Unlogged(Unlogged, Option<Arc<str>>),
+    Logged(Epochs, Arc<Opened>),
 }
 
 impl Orders {
@@ -28,9 +31,7 @@ impl Orders {
     pub fn in_memory(site: String, clock: Clock, unusable: Option<Arc<str>>) -> Self {
         Self {
             site,
-            epochs: Epochs::new(),
-            log: None,
-            unusable,
+            table: Table::Unlogged(Unlogged::new(), unusable),
             clock,
             first: 0,
         }
@@ -41,40 +42,66 @@ impl Orders {
         let first = epochs.current();
         Self {
             site,
-            epochs,
-            log: Some(log),
-            unusable: None,
+            table: Table::Logged(epochs, log),
             clock,
             first,
         }
     }
 
-    /// Obeys an order: what it touches is dead when this returns. It may be acknowledged when the receipt says so.
+    /// Obeys an order: what it touches is purged when this returns. It may be acknowledged when the receipt says so.
     pub fn publish(&self, order: &Order) -> Result<Receipt, BadPattern> {
-        let Some(log) = &self.log else {
-            self.epochs.publish(order)?;
-            return Ok(match &self.unusable {
-                None => Receipt::default(),
-                Some(reason) => Receipt(Outcome::Lost(forgetful(reason))),
-            });
-        };
-        let now = self.clock.wall();
-        let published = log.log.publish(&self.site, &self.epochs, order, now)?;
-        Ok(Receipt(Outcome::Waits(published.ticket)))
+        match &self.table {
+            Table::Unlogged(table, unusable) => {
+                table.publish(order)?;
+                Ok(match unusable {
+                    None => Receipt::default(),
+                    Some(reason) => Receipt(Outcome::Lost(forgetful(reason))),
+                })
+            }
+            Table::Logged(epochs, log) => {
+                let now = self.clock.wall();
+                let published = log.log.publish(&self.site, epochs, order, now)?;
+                Ok(Receipt(Outcome::Waits(published.ticket)))
+            }
+        }
     }
 
     /// How many orders were obeyed since the start.
     pub fn given(&self) -> u64 {
-        self.epochs.current().saturating_sub(self.first)
+        self.current().saturating_sub(self.first)
     }
-}
 
-/// Everything but publishing is the epochs' own.
-impl Deref for Orders {
-    type Target = Epochs;
+    /// The table, to be read.
+    pub fn table(&self) -> &Epochs {
+        match &self.table {
+            Table::Unlogged(table, _) => table,
+            Table::Logged(table, _) => table,
+        }
+    }
 
-    fn deref(&self) -> &Epochs {
-        &self.epochs
+    /// As [`Epochs::current`].
+    pub fn current(&self) -> u64 {
+        self.table().current()
+    }
+
+    /// As [`Epochs::prove`].
+    pub fn prove(&self, entry: &Entry) -> Validity {
+        self.table().prove(entry)
+    }
+
+    /// As [`Epochs::prove_waiting`].
+    pub fn prove_waiting(&self, entry: &Entry) -> Validity {
+        self.table().prove_waiting(entry)
+    }
+
+    /// As [`Epochs::newer_than`].
+    pub fn newer_than(&self, born: u64, touch: Touch<'_>) -> Touched {
+        self.table().newer_than(born, touch)
+    }
+
+    /// As [`Epochs::newest_touching`].
+    pub fn newest_touching(&self, born: u64, touch: &Touch<'_>) -> Option<Touching> {
+        self.table().newest_touching(born, touch)
     }
 }
 

@@ -180,7 +180,7 @@ impl Reader<'_, '_> {
             memory,
             || self.sent(),
             |entry| {
-                asked.is_untouched(&exchange.site.core.epochs, entry) && self.is_fresh(entry)
+                asked.is_untouched(exchange.site.core.epochs.table(), entry) && self.is_fresh(entry)
             },
         )?;
         if self.purpose == Purpose::Serve {

@@ -2,7 +2,7 @@
 
 use galley_rules::purge::{Order, Scope, Strength};
 use galley_store::disk::{Health, NotStored, Usage};
-use galley_store::epochs::{Epochs, Validity};
+use galley_store::epochs::{Unlogged, Validity};
 
 use super::*;
 
@@ -195,7 +195,7 @@ fn memory_is_reserved_for_what_is_read_whole() {
 fn purges_hold_over_a_restart_by_proof() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
-    let epochs = Epochs::new();
+    let epochs = Unlogged::new();
     disk.put(site, &page("/a", epochs.current(), "old"), at(0))
         .unwrap();
     let order = Order {
