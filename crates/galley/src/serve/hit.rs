@@ -11,6 +11,7 @@ use galley_files as files;
 use galley_rules::conditional::{self, Condition};
 use galley_rules::decide::{self, Decision};
 use galley_rules::facts::{Facts, Gate, Method};
+use galley_rules::key;
 use galley_rules::outcome::Outcome;
 use galley_rules::purge::is_below_purge;
 use galley_rules::redirect;
@@ -117,12 +118,26 @@ fn look(
             Lookup::Found(entry) => return page(site, facts, now, entry),
             Lookup::Busy => return None,
             Lookup::Absent if site.may_be_on_disk(page_key) => return None,
-            // Another address may answer.
-            Lookup::Absent if site.core.rules.preset == Preset::None => return None,
+            Lookup::Absent if may_have_equivalent(services, site, facts, file_key) => return None,
             Lookup::Absent => {}
         }
     }
     file(site, facts, now, file_key)
+}
+
+/// Whether another address may answer (`No-Vary-Search`), which is not for the fast path to find out. `room` is overwritten.
+fn may_have_equivalent(
+    services: &Services,
+    site: &Site,
+    facts: &Facts,
+    room: &mut Vec<u8>,
+) -> bool {
+    if site.core.rules.preset == Preset::WordPress {
+        return false;
+    }
+    key::write_path_key(facts, room);
+    room.extend_from_slice(&site.mark.to_be_bytes());
+    !matches!(services.memory.try_get(room), Lookup::Absent)
 }
 
 fn page(site: &Site, facts: &Facts, now: Tick, entry: Arc<Entry>) -> Option<Hit> {
