@@ -39,6 +39,13 @@ impl Stage {
                 "/brief/" => {
                     fields[1] = ("Cache-Control", "max-age=600, stale-while-revalidate=60");
                 }
+                "/stale/" => {
+                    fields[1] = ("Cache-Control", "max-age=0, stale-while-revalidate=600");
+                }
+                "/fallback/" => {
+                    fields[1] = ("Cache-Control", "max-age=0, stale-if-error=600");
+                }
+                "/search/" => fields.push(("No-Vary-Search", "params=(\"a\")")),
                 // WordPress's `nocache_headers`.
                 "/nocache/" => {
                     fields[1] = ("Cache-Control", "no-cache, must-revalidate, max-age=0");
