@@ -35,7 +35,7 @@ struct Edit {
 const EDITS: &[Edit] = &[
     edit(
         "text",
-        "posts/[[post.21]]",
+        "posts/[[post.26]]",
         [
             r#"{"content":"One text [[n]]."}"#,
             r#"{"content":"Another text [[n]]."}"#,
@@ -43,7 +43,7 @@ const EDITS: &[Edit] = &[
     ),
     edit(
         "title",
-        "posts/[[post.21]]",
+        "posts/[[post.26]]",
         [
             r#"{"title":"One title [[n]]"}"#,
             r#"{"title":"Another title [[n]]"}"#,
@@ -59,12 +59,12 @@ const EDITS: &[Edit] = &[
     ),
     edit(
         "excerpt",
-        "posts/[[post.21]]",
+        "posts/[[post.26]]",
         [r#"{"excerpt":"In short."}"#, r#"{"excerpt":""}"#],
     ),
     edit(
         "categories",
-        "posts/[[post.21]]",
+        "posts/[[post.26]]",
         [
             r#"{"categories":[ [[category.kitchen]] ]}"#,
             r#"{"categories":[ [[category.workshop]] ]}"#,
@@ -72,12 +72,12 @@ const EDITS: &[Edit] = &[
     ),
     edit(
         "tags",
-        "posts/[[post.21]]",
+        "posts/[[post.26]]",
         [r#"{"tags":[ [[post_tag.fish]] ]}"#, r#"{"tags":[]}"#],
     ),
     edit(
         "date",
-        "posts/[[post.21]]",
+        "posts/[[post.26]]",
         [
             r#"{"date":"2023-12-12T12:00:00"}"#,
             r#"{"date":"2024-02-12T12:00:00"}"#,
@@ -85,27 +85,27 @@ const EDITS: &[Edit] = &[
     ),
     edit(
         "slug",
-        "posts/[[post.21]]",
+        "posts/[[post.26]]",
         [r#"{"slug":"one-slug"}"#, r#"{"slug":"another-slug"}"#],
     ),
     edit(
         "author",
-        "posts/[[post.21]]",
+        "posts/[[post.26]]",
         [r#"{"author":[[user.ines]]}"#, r#"{"author":1}"#],
     ),
     edit(
         "password",
-        "posts/[[post.21]]",
+        "posts/[[post.26]]",
         [r#"{"password":"oar"}"#, r#"{"password":""}"#],
     ),
     edit(
         "sticky",
-        "posts/[[post.21]]",
+        "posts/[[post.26]]",
         [r#"{"sticky":true}"#, r#"{"sticky":false}"#],
     ),
     edit(
         "featured image",
-        "posts/[[post.21]]",
+        "posts/[[post.26]]",
         [
             r#"{"featured_media":[[media.3]]}"#,
             r#"{"featured_media":0}"#,
@@ -113,7 +113,7 @@ const EDITS: &[Edit] = &[
     ),
     edit(
         "draft and back",
-        "posts/[[post.21]]",
+        "posts/[[post.26]]",
         [r#"{"status":"draft"}"#, r#"{"status":"publish"}"#],
     ),
     edit(

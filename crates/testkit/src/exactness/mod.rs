@@ -168,24 +168,33 @@ pub struct Outcome {
 impl Outcome {
     /// The sum over all events for the way of purging at this place of [`Setting::with`]; `right_after` is the longest.
     pub fn total(&self, place: usize) -> Tally {
-        let mut total = Tally {
-            right_after: Some(Duration::ZERO),
-            ..Tally::default()
-        };
-        for tally in self
-            .events
-            .iter()
-            .filter_map(|event| event.tallies.get(place))
-        {
-            total.changed += tally.changed;
-            total.stale += tally.stale;
-            total.purged += tally.purged;
-            total.over += tally.over;
-            let both = total.right_after.zip(tally.right_after);
-            total.right_after = both.map(|(one, other)| one.max(other));
-        }
-        total
+        sum(&self.events, place)
     }
+
+    /// The same for each theme by itself, in the order in which the themes were active.
+    pub fn totals_by_theme(&self, place: usize) -> Vec<(&'static str, Tally)> {
+        self.events
+            .chunk_by(|one, next| one.theme == next.theme)
+            .filter_map(|events| Some((events.first()?.theme, sum(events, place))))
+            .collect()
+    }
+}
+
+/// The sum over some events for one way of purging; `right_after` is the longest.
+fn sum(events: &[Event], place: usize) -> Tally {
+    let mut total = Tally {
+        right_after: Some(Duration::ZERO),
+        ..Tally::default()
+    };
+    for tally in events.iter().filter_map(|event| event.tallies.get(place)) {
+        total.changed += tally.changed;
+        total.stale += tally.stale;
+        total.purged += tally.purged;
+        total.over += tally.over;
+        let both = total.right_after.zip(tally.right_after);
+        total.right_after = both.map(|(one, other)| one.max(other));
+    }
+    total
 }
 
 /// Runs the events; `said` hears of each as soon as it is counted.

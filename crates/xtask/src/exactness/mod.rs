@@ -163,7 +163,7 @@ fn explain_event(event: &Event, setting: &Setting) {
     }
 }
 
-/// Our plugin must leave nothing stale, and purge less than five pages of a hundred without need.
+/// Our plugin must leave nothing stale, and under each theme purge less than five pages of a hundred without need.
 fn verdict(with: &[With], outcome: &Outcome) -> Result<(), Complaint> {
     let Some(place) = with.iter().position(|one| *one == With::Galley) else {
         return Ok(());
@@ -176,12 +176,14 @@ fn verdict(with: &[With], outcome: &Outcome) -> Result<(), Complaint> {
         )
         .into());
     }
-    if total.over * 20 >= total.purged.max(1) {
-        return Err(format!(
-            "{} of {} pages were purged without need: say --explain",
-            total.over, total.purged
-        )
-        .into());
+    for (theme, tally) in outcome.totals_by_theme(place) {
+        if tally.over * 20 >= tally.purged.max(1) {
+            return Err(format!(
+                "{} of {} pages were purged without need under {theme}: say --explain",
+                tally.over, tally.purged
+            )
+            .into());
+        }
     }
     dearest_edit(outcome).map_or(Ok(()), |edit| {
         Err(format!(
@@ -261,6 +263,19 @@ mod tests {
             });
             assert_eq!(verdict(&[With::Galley], &outcome).is_ok(), fine, "{ms}");
         }
+    }
+
+    #[test]
+    fn one_theme_does_not_make_up_for_another() {
+        let mut both = outcome(0, 1000, 0);
+        let mut block = outcome(0, 20, 1).events;
+        block[0].theme = "block";
+        both.events.extend(block);
+        let refused = verdict(&[With::Galley], &both).unwrap_err().to_string();
+        assert!(
+            refused.contains("1 of 20 pages") && refused.contains("under block"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub(super) fn markdown(with: &[With], outcome: &Outcome) -> String {
         out.push('\n');
     }
     sums(with, outcome, &mut out);
+    themes(with, outcome, &mut out);
     if let Some(cost) = &outcome.cost {
         costs(cost, &mut out);
     }
@@ -97,6 +98,33 @@ fn sums(with: &[With], outcome: &Outcome, out: &mut String) {
     }
 }
 
+/// The sums of each theme by itself.
+fn themes(with: &[With], outcome: &Outcome, out: &mut String) {
+    let _ = writeln!(
+        out,
+        "\n## Each theme by itself\n\n\
+         | purged by | theme | changed | stale | purged | over | over of purged |\n\
+         |---|---|--:|--:|--:|--:|--:|"
+    );
+    for (place, one) in with.iter().enumerate() {
+        for (theme, tally) in outcome.totals_by_theme(place) {
+            let Tally {
+                changed,
+                stale,
+                purged,
+                over,
+                ..
+            } = tally;
+            let _ = writeln!(
+                out,
+                "| {} | {theme} | {changed} | {stale} | {purged} | {over} | {} |",
+                one.name(),
+                percent(over, purged)
+            );
+        }
+    }
+}
+
 fn costs(cost: &Cost, out: &mut String) {
     let show = |Middle {
                     median,
@@ -142,7 +170,10 @@ fn costs(cost: &Cost, out: &mut String) {
 pub(super) fn last_line(with: &[With], outcome: &Outcome) -> String {
     let mut line = json!({});
     for (place, one) in with.iter().enumerate() {
-        let sums = sum(&outcome.total(place));
+        let mut sums = sum(&outcome.total(place));
+        for (theme, tally) in outcome.totals_by_theme(place) {
+            sums["themes"][theme] = sum(&tally);
+        }
         if place == 0 {
             line = sums;
             line["events"] = json!(outcome.events.len());
@@ -236,19 +267,39 @@ mod tests {
         };
         let outcome = Outcome {
             pages: 10,
-            events: vec![event.clone(), event],
+            events: vec![
+                event.clone(),
+                Event {
+                    theme: "u",
+                    ..event
+                },
+            ],
             cost: None,
         };
         let with = [With::Galley, With::NginxHelper];
         let line: Value = serde_json::from_str(&last_line(&with, &outcome)).unwrap();
         let wanted = json!({
             "with": "galley", "pages": 10, "events": 2, "changed": 16, "stale": 0, "purged": 18, "over": 2,
-            "nginx-helper": {"changed": 16, "stale": 14, "purged": 18, "over": 2},
+            "themes": {
+                "t": {"changed": 8, "stale": 0, "purged": 9, "over": 1},
+                "u": {"changed": 8, "stale": 0, "purged": 9, "over": 1},
+            },
+            "nginx-helper": {
+                "changed": 16, "stale": 14, "purged": 18, "over": 2,
+                "themes": {
+                    "t": {"changed": 8, "stale": 7, "purged": 9, "over": 1},
+                    "u": {"changed": 8, "stale": 7, "purged": 9, "over": 1},
+                },
+            },
         });
         assert_eq!(line, wanted);
         let text = markdown(&with, &outcome);
         assert!(
             text.contains("| nginx-helper | 16 | 14 | 18 | 2 | 87.5 % | 11.1 % | - |"),
+            "{text}"
+        );
+        assert!(
+            text.contains("| galley | u | 8 | 0 | 9 | 1 | 11.1 % |"),
             "{text}"
         );
     }

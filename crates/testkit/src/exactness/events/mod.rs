@@ -7,6 +7,7 @@ mod comments;
 mod lists;
 mod looks;
 mod posts;
+mod spared;
 
 use super::{Form, editor::Editor};
 use crate::Trouble;
@@ -53,8 +54,14 @@ pub(super) struct Act {
 /// The acts of a form under a theme, in order.
 pub(super) fn of(form: Form, theme: Theme) -> Vec<&'static Act> {
     let groups: &[&[Act]] = match theme {
-        Theme::Classic => &[posts::ACTS, comments::ACTS, lists::ACTS, looks::ACTS],
-        Theme::Block => &[blocks::ACTS],
+        Theme::Classic => &[
+            posts::ACTS,
+            comments::ACTS,
+            lists::ACTS,
+            looks::ACTS,
+            spared::CLASSIC,
+        ],
+        Theme::Block => &[blocks::ACTS, spared::BLOCK],
     };
     let all = groups.iter().flat_map(|acts| acts.iter());
     all.filter(|act| form == Form::Long || act.short).collect()
@@ -121,6 +128,7 @@ const AJAX: &str = "admin-ajax";
 const FORM: &str = "form";
 const LINK: &str = "link";
 const VISITOR: &str = "visitor";
+const CLI: &str = "PHP CLI";
 
 #[cfg(test)]
 mod tests {
