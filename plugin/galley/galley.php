@@ -28,6 +28,7 @@ const PARTS = array(
 	'includes/lists.php',
 	'includes/ranks.php',
 	'includes/gather-posts.php',
+	'includes/gather-pictures.php',
 	'includes/gather-queries.php',
 	'includes/gather-filters.php',
 	'includes/gather-people.php',

@@ -17,6 +17,7 @@ const BUFFER = 2097152;
 
 if ( is_shared() ) {
 	ob_start( null, BUFFER );
+	$GLOBALS['galley_buffer_level'] = ob_get_level();
 }
 if ( passes_through() ) {
 	header_register_callback( __NAMESPACE__ . '\\on_head' );
@@ -65,6 +66,8 @@ function describe_page(): void {
 		return;
 	}
 	tag( 'b' );
+	gather_mods();
+	gather_printed_titles();
 	/**
 	 * The tags of the page at hand. Add some of your own, and purge them with the action `galley_purge_tags`.
 	 */

@@ -81,6 +81,11 @@ function on_comment_count( $post_id, $new = 0, $old = 0 ): void {
 function order_comment( \WP_Comment $comment ): void {
 	$post = (int) $comment->comment_post_ID;
 	order( array( "c$post", "cn$post", "k$comment->comment_ID" ) );
+	$parent = (int) $comment->comment_parent;
+	$below  = $parent > 0 ? (int) ( get_comment( $parent )->comment_post_ID ?? $post ) : $post;
+	if ( $below !== $post ) {
+		order( "c$below" );
+	}
 	order_recent( (string) $comment->comment_date_gmt, (int) $comment->comment_ID, 0 );
 }
 

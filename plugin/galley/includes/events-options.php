@@ -74,8 +74,7 @@ function on_whole_option( string $name, $old, $new ): void {
 		if ( $old === $new ) {
 			return;
 		}
-		$drawn = array_fill_keys( DRAWN_MODS, true );
-		order( array_diff_key( $old, $drawn ) === array_diff_key( $new, $drawn ) ? 'ht' : 'b' );
+		order( mod_tags( $old, $new ) );
 		return;
 	}
 	if ( 'gmt_offset' === $name && ( get_option( 'timezone_string' ) || (float) $old === (float) $new ) ) {
@@ -88,6 +87,21 @@ function on_whole_option( string $name, $old, $new ): void {
 		return;
 	}
 	order( 'b' );
+}
+
+/**
+ * Settings of the theme that differ: pages that read them, and pages that read what is not known. Pure.
+ *
+ * @return string[]
+ */
+function mod_tags( array $old, array $new ): array {
+	$tags = array( 'tm' );
+	foreach ( array_keys( $old + $new ) as $name ) {
+		if ( isset( $old[ $name ] ) !== isset( $new[ $name ] ) || ( $old[ $name ] ?? null ) !== ( $new[ $name ] ?? null ) ) {
+			$tags[] = 'tm.' . word( (string) $name );
+		}
+	}
+	return $tags;
 }
 
 /**

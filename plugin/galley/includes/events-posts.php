@@ -159,7 +159,7 @@ function on_field( $meta_ids, $post_id, $key ): void {
  */
 function on_image( $override, $filename = '', $image = null, $mime = '', $post_id = 0 ) {
 	if ( $post_id ) {
-		order( 'p' . (int) $post_id );
+		order( array( 'p' . (int) $post_id, 'pi' . (int) $post_id ) );
 	}
 	return $override;
 }
@@ -178,7 +178,7 @@ function order_post( int $id ): void {
 	$change = post_changes( $id, $old, $new );
 	if ( $fields && ( ! empty( $old['visible'] ) || ! empty( $new['visible'] ) ) ) {
 		$type           = word( ( $new ?? $old )['type'] );
-		$change['tags'] = array_merge( $change['tags'], array_intersect( $fields, SHOWN_FIELDS ) ? array( "p$id", "pm$id" ) : array( "pm$id" ) );
+		$change['tags'] = array_merge( $change['tags'], array_intersect( $fields, SHOWN_FIELDS ) ? array( "p$id", "pi$id", "pm$id" ) : array( "pm$id" ) );
 		foreach ( array_merge( array( '' ), $fields ) as $field ) {
 			$change['tags'][] = "o.$type." . word( "m_$field" );
 		}
@@ -213,6 +213,7 @@ function order_lists( int $id, array $lists ): void {
 			'type'   => $list['type'],
 			'terms'  => $list['term'] ? array_merge( array( $list['term'] ), descendant_terms( $list['term'] ) ) : array(),
 			'author' => $list['author'],
+			'period' => $list['period'],
 		);
 		// In a list in which it moves, the place higher up says all.
 		if ( ! $stays || max( $dates[ $list['key'] ] ) === $list['date'] ) {

@@ -81,6 +81,9 @@ function term_state( int $term_id, string $taxonomy ): ?array {
  */
 function order_term( int $term_id, array $old, ?array $new ): void {
 	order( term_tags( $term_id, $old, $new ) );
+	if ( $new && $old['name'] !== $new['name'] && passes_others( $term_id, $old['taxonomy'], $old['name'], $new['name'] ) ) {
+		order( "ts$term_id" );
+	}
 	if ( $new && ( $old['slug'] !== $new['slug'] || $old['parent'] !== $new['parent'] ) ) {
 		// Addresses below it, and of posts that have it in theirs.
 		foreach ( array_merge( array( $term_id ), descendant_terms( $term_id ) ) as $moved ) {
@@ -95,6 +98,19 @@ function order_term( int $term_id, array $old, ?array $new ): void {
 			order_archives_of( (int) $parent, $new['taxonomy'] );
 		}
 	}
+}
+
+/**
+ * Whether a term that gets another name changes its place among the terms of one of its posts, whose CSS classes stand in the
+ * order of the names.
+ */
+function passes_others( int $term_id, string $taxonomy, string $old, string $new ): bool {
+	global $wpdb;
+	$own   = "$wpdb->term_relationships a JOIN $wpdb->term_taxonomy x ON x.term_taxonomy_id = a.term_taxonomy_id AND x.term_id = %d AND x.taxonomy = %s";
+	$other = "$wpdb->term_relationships b ON b.object_id = a.object_id JOIN $wpdb->term_taxonomy y ON y.term_taxonomy_id = b.term_taxonomy_id AND y.taxonomy = x.taxonomy JOIN $wpdb->terms t ON t.term_id = y.term_id";
+	$where = 't.term_id <> x.term_id AND ( t.name BETWEEN %s AND %s OR t.name BETWEEN %s AND %s )';
+	// phpcs:ignore WordPress.DB -- must be of this moment.
+	return (bool) $wpdb->get_var( $wpdb->prepare( "SELECT 1 FROM $own JOIN $other WHERE $where LIMIT 1", $term_id, $taxonomy, $old, $new, $new, $old ) );
 }
 
 /**
@@ -160,8 +176,10 @@ function on_deleted_term( $term_id, $place = 0, $taxonomy = '', $term = null, $p
 		return;
 	}
 	foreach ( $object->object_type as $type ) {
-		$key = 'l.' . word( $type ) . '.t' . (int) $term_id;
-		order( array( $key, "$key.q", "$key.n" ) );
+		foreach ( array( '.t', '.e' ) as $kind ) {
+			$key = 'l.' . word( $type ) . $kind . (int) $term_id;
+			order( array( $key, "$key.q", "$key.n" ) );
+		}
 	}
 	foreach ( array_slice( (array) $posts, 0, MOST_ORDERS ) as $id ) {
 		order( array( 'p' . (int) $id, 'pt' . (int) $id ) );

@@ -23,7 +23,7 @@ unset( $galley_action );
 function on_profile( $user_id, $old = null ): void {
 	$new = get_userdata( (int) $user_id );
 	if ( ! $new || ! $old instanceof \WP_User ) {
-		order_network( 'u' . (int) $user_id );
+		order_network( array( 'u' . (int) $user_id, 'uf' . (int) $user_id ) );
 		return;
 	}
 	foreach ( array( 'display_name', 'user_nicename', 'user_url', 'user_email' ) as $field ) {
@@ -40,7 +40,7 @@ function on_profile( $user_id, $old = null ): void {
  * A user who is deleted, before it is done; the posts may go to another.
  */
 function on_user_deleted( $user_id, $heir = null ): void {
-	order_network( 'u' . (int) $user_id );
+	order_network( array( 'u' . (int) $user_id, 'uf' . (int) $user_id ) );
 	order( array( 'lu', 'sm.users' ) );
 	if ( (int) $heir > 0 ) {
 		order_inheritance( (int) $user_id, (int) $heir );
@@ -98,7 +98,7 @@ function on_user_field( $meta_id, $user_id = 0, $key = '' ): void {
 	if ( is_shared() || is_private_user_field( (string) $key, $wpdb->base_prefix ) ) {
 		return;
 	}
-	order_network( 'u' . (int) $user_id );
+	order_network( 'uf' . (int) $user_id );
 }
 
 /**

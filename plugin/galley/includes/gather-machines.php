@@ -71,6 +71,7 @@ function gather_rest_term( $response, $term = null ) {
 function gather_rest_user( $response, $user = null ) {
 	if ( $user instanceof \WP_User ) {
 		tag_network( "u$user->ID" );
+		tag_network( "uf$user->ID" );
 	}
 	return $response;
 }
@@ -89,11 +90,10 @@ function gather_rest_comment( $response, $comment = null ) {
 function gather_route( $response, $handler = null, $request = null ) {
 	tag( 'b' );
 	$route = $request instanceof \WP_REST_Request ? $request->get_route() : '/';
-	if ( preg_match( '~/(\d+)$~D', $route, $found ) ) {
-		tag( 'pl' . (int) $found[1] );
-		tag( 'tl' . (int) $found[1] );
-		tag( 'tn' . (int) $found[1] );
-		tag( 'k' . (int) $found[1] );
+	if ( preg_match( '~([^/]*)/(\d+)$~D', $route, $found ) ) {
+		foreach ( classes_of_base( $found[1] ) as $class ) {
+			tag( $class . (int) $found[2] );
+		}
 	}
 	if ( $request instanceof \WP_REST_Request && null !== $request->get_param( 'sticky' ) ) {
 		tag( 'st' );
@@ -103,6 +103,20 @@ function gather_route( $response, $handler = null, $request = null ) {
 		tag( 'home' );
 	}
 	return $response;
+}
+
+/**
+ * What a number below such a word in an address of REST may be the number of.
+ *
+ * @return string[]
+ */
+function classes_of_base( string $base ): array {
+	foreach ( get_post_types( array( 'show_in_rest' => true ), 'objects' ) as $type ) {
+		if ( $base === ( $type->rest_base ? $type->rest_base : $type->name ) ) {
+			return array( 'pl' );
+		}
+	}
+	return 'comments' === $base ? array( 'k' ) : array( 'pl', 'tl', 'tn', 'k' );
 }
 
 function gather_sitemap(): void {

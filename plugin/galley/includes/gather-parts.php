@@ -63,6 +63,42 @@ function gather_options(): void {
 	}
 }
 
+/**
+ * The settings of the theme that were read for the page. WordPress counts by name which filters have run, and each setting
+ * that is read has one; what was read in another way is not known.
+ */
+function gather_mods(): void {
+	foreach ( mods_read( $GLOBALS['wp_filters'] ?? array(), (string) get_option( 'stylesheet' ), has_tag( 'ht' ) ) as $tag ) {
+		tag( $tag );
+	}
+}
+
+/**
+ * The tags of the settings of a theme that were read, from how often filters ran. Pure.
+ *
+ * @param int[]  $filters  By name.
+ * @param string $theme    The theme.
+ * @param bool   $is_drawn Whether it is a page with the theme's head, where WordPress draws some of them.
+ * @return string[]
+ */
+function mods_read( array $filters, string $theme, bool $is_drawn ): array {
+	$tags  = array();
+	$named = 0;
+	foreach ( $filters as $filter => $times ) {
+		if ( 0 === strncmp( (string) $filter, 'theme_mod_', 10 ) ) {
+			$named += $times;
+			$name   = substr( (string) $filter, 10 );
+			if ( $is_drawn || ! in_array( $name, DRAWN_MODS, true ) ) {
+				$tags[] = 'tm.' . word( $name );
+			}
+		}
+	}
+	if ( ! $filters || ( $filters[ "pre_option_theme_mods_$theme" ] ?? 0 ) > $named ) {
+		$tags[] = 'tm';
+	}
+	return $tags;
+}
+
 function gather_menu( $items, $menu = null ) {
 	if ( isset( $menu->term_id ) ) {
 		tag( 'm' . (int) $menu->term_id );

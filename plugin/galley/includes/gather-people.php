@@ -51,9 +51,13 @@ function gather_people(): void {
 	add_filter( 'term_link', $own . 'gather_term_link', PHP_INT_MAX, 2 );
 	add_filter( 'get_terms', $own . 'gather_terms', PHP_INT_MAX, 3 );
 	add_filter( 'author_link', $own . 'gather_author', PHP_INT_MAX, 2 );
-	foreach ( array( 'display_name', 'description', 'user_nicename', 'user_url', 'first_name', 'last_name', 'nickname', 'user_email' ) as $field ) {
+	foreach ( array( 'display_name', 'user_nicename', 'user_url', 'user_email' ) as $field ) {
 		add_filter( "get_the_author_$field", $own . 'gather_author', PHP_INT_MAX, 2 );
 	}
+	foreach ( array( 'description', 'user_description', 'first_name', 'last_name', 'nickname' ) as $field ) {
+		add_filter( "get_the_author_$field", $own . 'gather_author_field', PHP_INT_MAX, 2 );
+	}
+	add_filter( 'get_user_metadata', $own . 'gather_user_field', PHP_INT_MAX, 3 );
 	add_filter( 'the_author', $own . 'gather_this_author', PHP_INT_MAX );
 	add_filter( 'get_avatar_data', $own . 'gather_avatar', PHP_INT_MAX, 2 );
 	add_filter( 'sites_pre_query', $own . 'gather_blogs', PHP_INT_MAX );
@@ -116,6 +120,28 @@ function gather_author( $value, $user_id = 0 ) {
 	return $value;
 }
 
+/**
+ * Of the author of the post at hand something that is no name and no address.
+ */
+function gather_author_field( $value, $user_id = 0 ) {
+	if ( (int) $user_id > 0 ) {
+		tag_network( 'uf' . (int) $user_id );
+		tag( 'pa' . (int) get_the_ID() );
+	}
+	return $value;
+}
+
+/**
+ * A field of a user that is read, or all of them (no key).
+ */
+function gather_user_field( $value, $user_id = 0, $key = '' ) {
+	global $wpdb;
+	if ( (int) $user_id > 0 && ! is_private_user_field( (string) $key, $wpdb->base_prefix ) ) {
+		tag_network( 'uf' . (int) $user_id );
+	}
+	return $value;
+}
+
 function gather_this_author( $name ) {
 	if ( isset( $GLOBALS['authordata']->ID ) ) {
 		tag_network( 'u' . (int) $GLOBALS['authordata']->ID );
@@ -166,6 +192,14 @@ function gather_blogs( $blogs ) {
 function gather_comments( $comments, $query = null ) {
 	$vars = $query instanceof \WP_Comment_Query ? $query->query_vars : array();
 	$post = (int) ( $vars['post_id'] ?? 0 );
+	if ( ! $post && ! empty( $vars['parent'] ) ) {
+		// Answers to a comment stand below its post.
+		$post = (int) ( get_comment( (int) $vars['parent'] )->comment_post_ID ?? 0 );
+		if ( $post > 0 ) {
+			tag( "c$post" );
+			return $comments;
+		}
+	}
 	if ( $post > 0 ) {
 		tag( ( empty( $vars['count'] ) ? 'c' : 'cn' ) . $post );
 		return $comments;

@@ -34,9 +34,6 @@ function gather_posts(): void {
 	add_filter( 'get_the_excerpt', $own . 'end_excerpt', PHP_INT_MAX, 2 );
 	add_filter( 'get_the_terms', $own . 'gather_terms_of_post', PHP_INT_MAX, 3 );
 	add_filter( 'get_post_metadata', $own . 'gather_field', PHP_INT_MAX, 3 );
-	foreach ( array( 'wp_get_attachment_metadata', 'wp_get_attachment_url' ) as $filter ) {
-		add_filter( $filter, $own . 'gather_attachment', PHP_INT_MAX, 2 );
-	}
 	add_filter( 'post_class_taxonomies', $own . 'begin_classes', PHP_INT_MAX );
 	add_filter( 'post_class', $own . 'end_classes', PHP_INT_MIN, 3 );
 	add_filter( 'oembed_response_data', $own . 'gather_embed', PHP_INT_MAX, 2 );
@@ -193,14 +190,6 @@ function class_of_field( string $key ): string {
  */
 function is_quiet_field( string $key ): bool {
 	return (bool) preg_match( '/^_(edit_|wp_(?!attachment_image_alt$)|menu_item_|oembed_|pingme|encloseme|customize_|galley_|thumbnail_id$)/', $key );
-}
-
-function gather_attachment( $data, $id = 0 ) {
-	$id = (int) $id;
-	if ( $id > 0 && empty( $GLOBALS['galley_excerpt_of'] ) ) {
-		tag( "p$id" );
-	}
-	return $data;
 }
 
 function gather_embed( $data, $post = null ) {

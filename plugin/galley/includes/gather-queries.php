@@ -27,6 +27,24 @@ function gather_queries(): void {
 /** Lists with so many posts at most are told apart when another number fits on a page. */
 const MOST_PER_PAGE = 100;
 
+/** Arguments of a query that leave out posts of the list by which it is named. */
+const NARROWER_POSTS = array(
+	'author__not_in'      => 1,
+	'post_parent__not_in' => 1,
+	'post_mime_type'      => 1,
+	'has_password'        => 1,
+	'post_password'       => 1,
+	'comment_count'       => 1,
+	'comment_status'      => 1,
+	'ping_status'         => 1,
+	'perm'                => 1,
+	'w'                   => 1,
+	'hour'                => 1,
+	'minute'              => 1,
+	'second'              => 1,
+	'meta_value'          => 1,
+);
+
 /** Their pages know them by tags of their own. */
 const UNLISTED_TYPES = array( 'nav_menu_item', 'wp_template', 'wp_template_part', 'wp_global_styles', 'custom_css', 'customize_changeset', 'revision', 'oembed_cache', 'user_request' );
 
@@ -369,7 +387,7 @@ function gather_results( $posts, $query = null ) {
 			tag( $found > MOST_PER_PAGE ? 'op.posts_per_page' : "pp$found" );
 		}
 	}
-	if ( $query->is_feed() && $query->is_main_query() && ! $query->is_comment_feed() ) {
+	if ( $query->is_feed() && $query->is_main_query() ) {
 		tag( 'f' );
 		foreach ( $posts as $post ) {
 			tag( 'p' . id_of( $post ) );

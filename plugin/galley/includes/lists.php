@@ -23,6 +23,7 @@ const DEPTHS = array( 5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100, 150, 200, 
 const RANKED_CONDITIONS = array(
 	'terms'   => 1,
 	'authors' => 1,
+	'dates'   => 1,
 );
 
 /**

@@ -17,7 +17,7 @@ defined( 'ABSPATH' ) || exit;
  * @param array|null $old As `post_state` gives it; null: it was not there.
  * @param array|null $new The same after the change; null: it is gone.
  * @return array{tags: string[], lists: array[], types: string[], moved: bool} Tags to order; lists that it enters or leaves (`key`, `type`,
- *               `term`, `author`, `date`, `added`); types of which a list changed; whether its address did.
+ *               `term`, `author`, `period`, `date`, `added`); types of which a list changed; whether its address did.
  */
 function post_changes( int $id, ?array $old, ?array $new ): array {
 	$was    = $old && $old['visible'];
@@ -51,7 +51,7 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 			list( $left, $entered ) = array( array_diff_key( $left, $entered ), array_diff_key( $entered, $left ) );
 		}
 	} else {
-		array_push( $change['tags'], "pl$id", "pe$id", "th$id", "pt$id", "pm$id", "cn$id", "c$id" );
+		array_push( $change['tags'], "pi$id", "pl$id", "pe$id", "th$id", "pt$id", "pm$id", "cn$id", "c$id" );
 		foreach ( $types as $type ) {
 			$change['tags'][] = 'sm.' . word( $type );
 		}
@@ -113,10 +113,14 @@ function hidden_tags( int $id, array $old, array $new ): array {
  * @return string[]
  */
 function edit_tags( int $id, array $old, array $new ): array {
-	$tags    = array();
-	$type    = word( $new['type'] );
+	$tags   = array();
+	$type   = word( $new['type'] );
+	$titles = array_fill_keys( array( 'title', 'modified' ), true );
 	if ( differs( $old, $new, 'excerpt', 'password' ) ) {
 		$tags[] = "pe$id";
+	}
+	if ( 'attachment' === $new['type'] && array_diff_key( $old, $titles ) !== array_diff_key( $new, $titles ) ) {
+		$tags[] = "pi$id";
 	}
 	if ( differs( $old, $new, 'title', 'link', 'slug', 'password', 'date', 'type' ) ) {
 		$tags[] = "pl$id";
@@ -150,7 +154,7 @@ function edit_tags( int $id, array $old, array $new ): array {
 /**
  * The lists that a public post of such a state is in, by their tags.
  *
- * @return array<string, array{key: string, type: string, term: int, author: int, date: string, ranked: bool}>
+ * @return array<string, array{key: string, type: string, term: int, author: int, period: string, date: string, ranked: bool}>
  */
 function state_lists( array $state ): array {
 	$type  = word( $state['type'] );
@@ -158,6 +162,7 @@ function state_lists( array $state ): array {
 		'type'   => $state['type'],
 		'term'   => 0,
 		'author' => 0,
+		'period' => '',
 		'date'   => $state['date'],
 		'ranked' => true,
 	);
@@ -168,12 +173,12 @@ function state_lists( array $state ): array {
 		}
 	}
 	$lists[ "l.$type.a{$state['author']}" ] = array_merge( $about, array( 'author' => $state['author'] ) );
-	$unranked                               = array_merge( $about, array( 'ranked' => false ) );
 	$digits                                 = preg_replace( '/\D/', '', $state['date'] );
 	foreach ( array( 4, 6, 8 ) as $length ) {
-		$lists[ "l.$type.d" . substr( $digits, 0, $length ) ] = $unranked;
+		$period                      = substr( $digits, 0, $length );
+		$lists[ "l.$type.d$period" ] = array_merge( $about, array( 'period' => $period ) );
 	}
-	$lists[ "l.$type.par{$state['parent']}" ] = $unranked;
+	$lists[ "l.$type.par{$state['parent']}" ] = array_merge( $about, array( 'ranked' => false ) );
 	foreach ( $lists as $key => $list ) {
 		$lists[ $key ]['key'] = $key;
 	}

@@ -17,7 +17,7 @@ const MOST_COUNTED = 5000;
 /**
  * How many public posts of a list are newer than a moment, up to the deepest depth.
  *
- * @param array  $list `type` with `terms` or `author` or neither.
+ * @param array  $list `type` with `terms`, `author` or `period`, or none of them.
  * @param string $date As in `post_date`.
  * @param int    $id   The post itself, which does not count.
  */
@@ -57,12 +57,31 @@ function count_posts( array $list, int $limit, string $after = '', int $except =
 	if ( ! empty( $list['author'] ) ) {
 		$where .= $wpdb->prepare( ' AND p.post_author = %d', $list['author'] );
 	}
+	if ( ! empty( $list['period'] ) ) {
+		$where .= $wpdb->prepare( ' AND p.post_date BETWEEN %s AND %s', period( $list['period'] ) );
+	}
 	if ( '' !== $after ) {
 		$where .= $wpdb->prepare( ' AND p.post_date > %s AND p.ID <> %d', $after, $except );
 	}
 	$limit = (int) $limit;
 	// phpcs:ignore WordPress.DB -- made of prepared parts above; the answer must be of this moment.
 	return (int) $wpdb->get_var( "SELECT COUNT(*) FROM (SELECT DISTINCT p.ID FROM $from WHERE $where LIMIT $limit) counted" );
+}
+
+/**
+ * The first and the last second of a year, a month or a day. Pure.
+ *
+ * @param string $digits `2024`, `202405` or `20240531`.
+ * @return string[]
+ */
+function period( string $digits ): array {
+	// No month is longer than 31 days, and dates are compared as they are written.
+	$ends  = array( '0000-01-01 00:00:00', '0000-12-31 23:59:59' );
+	$start = substr( $digits, 0, 4 );
+	foreach ( array( 4, 6 ) as $at ) {
+		$start .= strlen( $digits ) > $at ? '-' . substr( $digits, $at, 2 ) : '';
+	}
+	return array( $start . substr( $ends[0], strlen( $start ) ), $start . substr( $ends[1], strlen( $start ) ) );
 }
 
 /**

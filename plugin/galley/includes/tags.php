@@ -12,12 +12,13 @@
  *   c  a post's comments            cn  their number                          k   the text of one comment
  *   t  a term's archive             tl  its name and address                  tc  its number of posts
  *   tn its name, without a link     ts  its slug, in CSS classes
+ *   pi a picture or another file, but not its title                          uf fields of a user besides names and addresses
  *   u  a user                       m   a menu                               sk whether a post is sticky
  *   pp a list of so many posts         pa who wrote a post
  *
  * Others are words: `l.` lists (lists.php), lists of terms by which change them: `lt.` terms
  * with their first or without their last post, `lta.` any, `ltc.` numbers, `lto.` names, `lc` recent comments, `lu` lists of users, `n.` a
- * slug, `g.` the beginning of one, `w.` a widget, `sb.` a sidebar, `sa.` whether it has widgets, `tp.` `tu.` templates, `op.` an option, `sm.` a sitemap,
+ * slug, `g.` the beginning of one, `w.` a widget, `sb.` a sidebar, `sa.` whether it has widgets, `tp.` `tu.` templates, `op.` an option, `tm.` a setting of the theme, `tm` one that is not known, `sm.` a sitemap,
  * `f` feeds, `e404`, `home`, `ht` pages of the theme, and `b`, which every page of a blog carries.
  *
  * In a network the number of the blog stands before each (`2.p12`), but before users, who are everybody's, and `ls`, the list of blogs.

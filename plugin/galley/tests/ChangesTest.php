@@ -100,6 +100,36 @@ final class ChangesTest extends TestCase {
 		$this->assertContains( 'pl7', $change['tags'] );
 	}
 
+	public function test_dates_have_ranks_within_their_period(): void {
+		$lists = array_column( Galley\post_changes( 7, self::post(), null )['lists'], null, 'key' );
+		foreach ( array( '2024', '202405', '20240531' ) as $period ) {
+			$this->assertTrue( $lists[ "l.post.d$period" ]['ranked'], $period );
+			$this->assertSame( $period, $lists[ "l.post.d$period" ]['period'] );
+		}
+		$this->assertFalse( $lists['l.post.par0']['ranked'] );
+		$this->assertSame( array( '2024-01-01 00:00:00', '2024-12-31 23:59:59' ), Galley\period( '2024' ) );
+		$this->assertSame( array( '2024-05-01 00:00:00', '2024-05-31 23:59:59' ), Galley\period( '202405' ) );
+		$this->assertSame( array( '2024-05-30 00:00:00', '2024-05-30 23:59:59' ), Galley\period( '20240530' ) );
+	}
+
+	public function test_the_title_of_a_picture_is_not_the_picture(): void {
+		$picture = self::post( array( 'type' => 'attachment', 'status' => 'inherit' ) );
+		$tags    = static function ( array $differs ) use ( $picture ): array {
+			return Galley\post_changes( 7, $picture, $differs + $picture )['tags'];
+		};
+		$this->assertNotContains( 'pi7', $tags( array( 'title' => 'U', 'modified' => '2' ) ) );
+		$this->assertContains( 'p7', $tags( array( 'title' => 'U', 'modified' => '2' ) ) );
+		foreach ( array( 'excerpt', 'content', 'slug', 'link' ) as $field ) {
+			$this->assertContains( 'pi7', $tags( array( $field => 'other' ) ), $field );
+		}
+		$this->assertContains( 'pi7', Galley\post_changes( 7, $picture, null )['tags'] );
+	}
+
+	public function test_settings_of_a_theme_are_named(): void {
+		$this->assertSame( array( 'tm', 'tm.b', 'tm.c' ), Galley\mod_tags( array( 'a' => 1, 'b' => 1 ), array( 'a' => 1, 'b' => 2, 'c' => 3 ) ) );
+		$this->assertSame( array( 'tm', 'tm.a' ), Galley\mod_tags( array( 'a' => 1 ), array() ) );
+	}
+
 	public function test_another_slug_touches_both_addresses(): void {
 		$change = Galley\post_changes( 7, self::post(), self::post( array( 'slug' => 'ebb', 'link' => 'http://x/ebb/' ) ) );
 		foreach ( array( 'n.tide', 'n.ebb', 'g.ebb', 'pl7', 'sm.post', 'o.post.name' ) as $tag ) {

@@ -60,6 +60,7 @@ final class TagsTest extends TestCase {
 			'two categories'          => array( array( 'types' => array( 'post' ), 'terms' => array( 3, 4 ) ) + $top, array( 'l.post.t3.q', 'l.post.t3.r10', 'l.post.t3.n', 'l.post.t4.q', 'l.post.t4.r10', 'l.post.t4.n' ) ),
 			'a category of an author' => array( array( 'types' => array( 'post' ), 'terms' => array( 3 ), 'authors' => array( 2 ) ) + $top, array( 'l.post.t3', 'l.post.a2' ) ),
 			'an author in a year'     => array( array( 'types' => array( 'post' ), 'authors' => array( 2 ), 'dates' => array( '2024' ) ), array( 'l.post.a2', 'l.post.d2024' ) ),
+			'a month from the top'    => array( array( 'types' => array( 'post' ), 'dates' => array( '202405' ) ) + $top, array( 'l.post.d202405.q', 'l.post.d202405.r10', 'l.post.d202405.n' ) ),
 			'a month'                 => array( array( 'types' => array( 'post' ), 'dates' => array( '202405' ) ), array( 'l.post.d202405' ) ),
 			'children'                => array( array( 'types' => array( 'page' ), 'parents' => array( 7 ), 'sorted' => array( 'menu_order' ) ), array( 'o.page.menu_order', 'l.page.par7' ) ),
 			'a search'                => array( array( 'types' => array( 'post' ), 'search' => true ), array( 'l.post.s' ) ),
@@ -97,6 +98,35 @@ final class TagsTest extends TestCase {
 				}
 			}
 		}
+	}
+
+	public function test_settings_of_a_theme_that_were_read(): void {
+		$filters = array( 'the_title' => 9, 'pre_option_theme_mods_x' => 3, 'theme_mod_custom_logo' => 2, 'theme_mod_background_color' => 1 );
+		$this->assertSame( array( 'tm.custom_logo', 'tm.background_color' ), Galley\mods_read( $filters, 'x', true ) );
+		$this->assertSame( array( 'tm.custom_logo' ), Galley\mods_read( $filters, 'x', false ) );
+		$this->assertContains( 'tm', Galley\mods_read( array( 'pre_option_theme_mods_x' => 4 ) + $filters, 'x', true ) );
+		$this->assertSame( array( 'tm' ), Galley\mods_read( array(), 'x', true ) );
+	}
+
+	public function test_printed_titles(): void {
+		$shown = array(
+			'The pier'     => '<figcaption>the &#8220;pier&#8221;</figcaption>',
+			"Anna's boat"  => '<p>anna&#8217;s boat</p>',
+			'Übersee'      => '<p>Übersee</p>',
+			''             => '<p></p>',
+			'IMG_1'        => '<p>img_1</p>',
+		);
+		foreach ( $shown as $title => $page ) {
+			$this->assertTrue( Galley\prints_title( $page, (string) $title ), (string) $title );
+		}
+		$this->assertTrue( Galley\prints_title( "the \xff pier", 'The pier' ) );
+		foreach ( array( 'the long pier', '<img src="/uploads/the-pier.jpg">', '<p>other piers</p>' ) as $page ) {
+			$this->assertFalse( Galley\prints_title( $page, 'The pier' ), $page );
+		}
+	}
+
+	public function test_parts_are_taken_out_as_often_as_they_are_named(): void {
+		$this->assertSame( '<alt="x">', Galley\without( '<alt="x"alt="x"alt="x">', array( 'alt="x"', '', 'alt="x"', 'alt="y"' ) ) );
 	}
 
 	public function test_queries_are_read(): void {
