@@ -98,7 +98,7 @@ function order_comment( \WP_Comment $comment ): void {
  */
 function order_recent( string $date, int $comment, int $post ): void {
 	global $wpdb;
-	$deepest = (int) DEPTHS[ count( DEPTHS ) - 1 ] + 1;
+	$deepest = DEEPEST + 1;
 	$from    = "$wpdb->comments c JOIN $wpdb->posts p ON p.ID = c.comment_post_ID";
 	$where   = "c.comment_approved = '1' AND p.post_status = 'publish' AND c.comment_date_gmt > %s AND c.comment_ID <> %d AND p.ID <> %d";
 	// phpcs:ignore WordPress.DB -- must be of this moment.

@@ -149,16 +149,12 @@ function gather_sitemap(): void {
 function gather_comment_feed( $query ): void {
 	if ( $query instanceof \WP_Query && $query->is_comment_feed() ) {
 		tag( 'f' );
-		$depth = $query->is_archive() || $query->is_search() ? null : depth( (int) get_option( 'posts_per_rss' ) );
 		if ( $query->is_singular() ) {
 			// Which post that is will be known: `gather_main`.
 			return;
 		}
-		if ( null === $depth ) {
-			tag( 'lc' );
-			return;
+		foreach ( reach_tags( 'lc', $query->is_archive() || $query->is_search() ? null : (int) get_option( 'posts_per_rss' ) ) as $tag ) {
+			tag( $tag );
 		}
-		tag( 'lc.q' );
-		tag( "lc.r$depth" );
 	}
 }

@@ -214,12 +214,8 @@ function gather_comments( $comments, $query = null ) {
 	$reach = (int) ( $vars['number'] ?? 0 ) + (int) ( $vars['offset'] ?? 0 );
 	$first = in_array( $vars['orderby'] ?? '', array( '', 'comment_date', 'comment_date_gmt' ), true ) && 'ASC' !== strtoupper( (string) ( $vars['order'] ?? '' ) ) && (int) ( $vars['paged'] ?? 1 ) < 2;
 	$whole = ! array_filter( array_intersect_key( $vars, NARROWER ), __NAMESPACE__ . '\\is_narrower' );
-	$depth = $first && $whole && ! empty( $vars['number'] ) && ! machine_counts() ? depth( $reach ) : null;
-	if ( null === $depth ) {
-		tag( 'lc' );
-	} else {
-		tag( 'lc.q' );
-		tag( "lc.r$depth" );
+	foreach ( reach_tags( 'lc', $first && $whole && ! empty( $vars['number'] ) && ! machine_counts() ? $reach : null ) as $tag ) {
+		tag( $tag );
 	}
 	return $comments;
 }

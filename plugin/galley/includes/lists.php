@@ -4,8 +4,8 @@
  *
  * A list is named by its conditions, since a post enters or leaves it by a change of one of them:
  * `l.<type>`, `l.<type>.t<term>`, `.a<author>`, `.d<yyyy[mm[dd]]>`, `.par<parent>`, `.s` for a search, `.x` for what cannot be
- * said so. Lists of the newest so many also say how far down they look (`.q` and `.r<depth>`), and, where they know the
- * number of pages, `.n`: a post far down then changes only the pages that reach it. A post stands higher up in a list of several
+ * said so. Lists of the newest so many also say how far down they look (`.q`, and `.r<rank>` for each step of ranks), and, where they
+ * know the number of pages, `.n`: a post far down then changes only the pages that reach it. A post stands higher up in a list of several
  * conditions than in the lists of each, so that those say no depth. `o.<type>.<field>` stands for what a
  * list is sorted or filtered by. What an order has to name is the other half: ranks.php and post-changes.php.
  *
@@ -16,8 +16,11 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** How far down lists are told apart. */
-const DEPTHS = array( 5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100, 150, 200, 300, 500 );
+/** Ranks are told apart by these steps: each is the first of its step. */
+const STEPS = array( 0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100, 150, 200, 300 );
+
+/** Ranks from here on are not told apart. */
+const DEEPEST = 500;
 
 /** Conditions of whose lists it is known how far down a post stands. */
 const RANKED_CONDITIONS = array(
@@ -93,11 +96,10 @@ function conditions( string $type, array $list ): array {
  * @return string[]
  */
 function deep( string $key, array $list ): array {
-	$depth = null === $list['depth'] || 'other' === $list['pages'] ? null : depth( $list['depth'] );
-	if ( null === $depth ) {
-		return array( $key );
+	$tags = reach_tags( $key, 'other' === $list['pages'] ? null : $list['depth'] );
+	if ( array( $key ) === $tags ) {
+		return $tags;
 	}
-	$tags = array( "$key.q", "$key.r$depth" );
 	if ( 'standard' === $list['pages'] ) {
 		$tags[] = "$key.n";
 	}
@@ -105,33 +107,39 @@ function deep( string $key, array $list ): array {
 }
 
 /**
- * The smallest of the depths that reaches so far down; null where none does.
+ * The tags of the newest so many of a list: one for each step of ranks that it shows, and one for all of them.
+ *
+ * @param int|null $reach Null: all.
+ * @return string[]
  */
-function depth( int $reach ): ?int {
-	foreach ( DEPTHS as $depth ) {
-		if ( $depth >= $reach ) {
-			return $depth;
+function reach_tags( string $key, ?int $reach ): array {
+	if ( null === $reach || $reach > DEEPEST ) {
+		return array( $key );
+	}
+	$tags = array( "$key.q" );
+	foreach ( STEPS as $step ) {
+		if ( $step < $reach ) {
+			$tags[] = "$key.r$step";
 		}
 	}
-	return null;
+	return $tags;
 }
 
 /**
- * What has to be ordered for a post that has so many newer ones before it in a list.
+ * What has to be ordered for a post that enters or leaves a list, with so many newer ones before it. The posts behind it move up
+ * or down, so that lists that look further change as well; they show its rank, too.
  *
  * @return string[]
  */
 function rank_tags( string $key, int $rank ): array {
-	if ( $rank < DEPTHS[0] ) {
-		return array( $key, "$key.q" );
+	if ( $rank >= DEEPEST ) {
+		return array( $key );
 	}
-	$tags = array( $key );
-	foreach ( DEPTHS as $depth ) {
-		if ( $depth > $rank ) {
-			$tags[] = "$key.r$depth";
-		}
+	$found = 0;
+	foreach ( STEPS as $step ) {
+		$found = $step <= $rank ? $step : $found;
 	}
-	return $tags;
+	return array( $key, "$key.r$found" );
 }
 
 /**

@@ -22,8 +22,7 @@ const MOST_COUNTED = 5000;
  * @param int    $id   The post itself, which does not count.
  */
 function rank( array $list, string $date, int $id ): int {
-	$deepest = (int) DEPTHS[ count( DEPTHS ) - 1 ];
-	return count_posts( $list, $deepest + 1, $date, $id );
+	return count_posts( $list, DEEPEST + 1, $date, $id );
 }
 
 /**

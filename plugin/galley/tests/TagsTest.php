@@ -52,15 +52,15 @@ final class TagsTest extends TestCase {
 	public static function lists(): array {
 		$top = array( 'depth' => 10, 'pages' => 'standard' );
 		return array(
-			'the front page'          => array( array( 'types' => array( 'post' ) ) + $top, array( 'l.post.q', 'l.post.r10', 'l.post.n' ) ),
-			'a widget of five'        => array( array( 'types' => array( 'post' ), 'depth' => 5 ), array( 'l.post.q', 'l.post.r5' ) ),
+			'the front page'          => array( array( 'types' => array( 'post' ) ) + $top, array( 'l.post.q', 'l.post.r0', 'l.post.r1', 'l.post.r2', 'l.post.r3', 'l.post.r4', 'l.post.r5', 'l.post.r6', 'l.post.r8', 'l.post.n' ) ),
+			'a widget of five'        => array( array( 'types' => array( 'post' ), 'depth' => 5 ), array( 'l.post.q', 'l.post.r0', 'l.post.r1', 'l.post.r2', 'l.post.r3', 'l.post.r4' ) ),
 			'all'                     => array( array( 'types' => array( 'post', 'page' ) ), array( 'l.post', 'l.page' ) ),
 			'very far down'           => array( array( 'types' => array( 'post' ), 'depth' => 501 ), array( 'l.post' ) ),
 			'an odd number on a page' => array( array( 'types' => array( 'post' ), 'depth' => 7, 'pages' => 'other' ), array( 'l.post' ) ),
-			'two categories'          => array( array( 'types' => array( 'post' ), 'terms' => array( 3, 4 ) ) + $top, array( 'l.post.t3.q', 'l.post.t3.r10', 'l.post.t3.n', 'l.post.t4.q', 'l.post.t4.r10', 'l.post.t4.n' ) ),
+			'two categories'          => array( array( 'types' => array( 'post' ), 'terms' => array( 3, 4 ) ) + $top, array( 'l.post.t3.q', 'l.post.t3.r0', 'l.post.t3.r1', 'l.post.t3.r2', 'l.post.t3.r3', 'l.post.t3.r4', 'l.post.t3.r5', 'l.post.t3.r6', 'l.post.t3.r8', 'l.post.t3.n', 'l.post.t4.q', 'l.post.t4.r0', 'l.post.t4.r1', 'l.post.t4.r2', 'l.post.t4.r3', 'l.post.t4.r4', 'l.post.t4.r5', 'l.post.t4.r6', 'l.post.t4.r8', 'l.post.t4.n' ) ),
 			'a category of an author' => array( array( 'types' => array( 'post' ), 'terms' => array( 3 ), 'authors' => array( 2 ) ) + $top, array( 'l.post.t3', 'l.post.a2' ) ),
 			'an author in a year'     => array( array( 'types' => array( 'post' ), 'authors' => array( 2 ), 'dates' => array( '2024' ) ), array( 'l.post.a2', 'l.post.d2024' ) ),
-			'a month from the top'    => array( array( 'types' => array( 'post' ), 'dates' => array( '202405' ) ) + $top, array( 'l.post.d202405.q', 'l.post.d202405.r10', 'l.post.d202405.n' ) ),
+			'a month from the top'    => array( array( 'types' => array( 'post' ), 'dates' => array( '202405' ) ) + $top, array( 'l.post.d202405.q', 'l.post.d202405.r0', 'l.post.d202405.r1', 'l.post.d202405.r2', 'l.post.d202405.r3', 'l.post.d202405.r4', 'l.post.d202405.r5', 'l.post.d202405.r6', 'l.post.d202405.r8', 'l.post.d202405.n' ) ),
 			'a month'                 => array( array( 'types' => array( 'post' ), 'dates' => array( '202405' ) ), array( 'l.post.d202405' ) ),
 			'children'                => array( array( 'types' => array( 'page' ), 'parents' => array( 7 ), 'sorted' => array( 'menu_order' ) ), array( 'o.page.menu_order', 'l.page.par7' ) ),
 			'a search'                => array( array( 'types' => array( 'post' ), 'search' => true ), array( 'l.post.s' ) ),
@@ -88,12 +88,16 @@ final class TagsTest extends TestCase {
 		foreach ( array_merge( range( 0, 120 ), array( 499, 500, 501, 9999 ) ) as $rank ) {
 			$orders = Galley\rank_tags( 'l.post', $rank );
 			$this->assertContains( 'l.post', $orders );
+			// Posts have many lists, and a request few orders.
+			$this->assertLessThanOrEqual( 2, count( $orders ) );
 			foreach ( range( 1, 130 ) as $reach ) {
 				$tags    = Galley\list_tags( Galley\any_list( array( 'types' => array( 'post' ), 'depth' => $reach ) ) );
 				$touched = (bool) array_intersect( $tags, $orders );
 				if ( $rank < $reach ) {
 					$this->assertTrue( $touched, "a list of $reach, rank $rank" );
-				} elseif ( $rank >= Galley\depth( $reach ) && $rank >= Galley\DEPTHS[0] ) {
+				} elseif ( ! array_intersect( range( $reach, $rank ), Galley\STEPS ) ) {
+					continue;
+				} else {
 					$this->assertFalse( $touched, "a list of $reach, rank $rank" );
 				}
 			}

@@ -82,7 +82,7 @@ fn pages_name_what_they_are_made_of() {
                 "home".into(),
                 "st".into(),
                 "l.post.q".into(),
-                "l.post.r10".into(),
+                "l.post.r0".into(),
                 "l.post.n".into(),
             ],
         ),
