@@ -68,6 +68,7 @@ function describe_page(): void {
 	tag( 'b' );
 	gather_mods();
 	gather_printed_titles();
+	gather_awaited();
 	/**
 	 * The tags of the page at hand. Add some of your own, and purge them with the action `galley_purge_tags`.
 	 */

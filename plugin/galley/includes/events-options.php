@@ -34,7 +34,10 @@ function on_new_option( $name, $value = null ): void {
 
 function on_gone_option( $name ): void {
 	$name = (string) $name;
-	if ( 0 !== strpos( $name, 'galley_' ) ) {
+	if ( 0 === strpos( $name, WORD_OPTION ) ) {
+		// Whoever cleans up: nobody looks for its searches any more.
+		order( 'sw' );
+	} elseif ( 0 !== strpos( $name, 'galley_' ) ) {
 		on_option( $name, get_option( $name ), null );
 	}
 }

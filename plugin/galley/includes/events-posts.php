@@ -185,6 +185,7 @@ function order_post( int $id ): void {
 	}
 	order( $change['tags'] );
 	order_lists( $id, $change['lists'] );
+	order_searches( $change['searched'], search_text( $old ) . "\n" . search_text( $new ) );
 	$appears = ! empty( $old['visible'] ) !== ! empty( $new['visible'] );
 	if ( $change['moved'] ) {
 		order_descendants( $id, is_post_type_hierarchical( ( $new ?? $old )['type'] ), $appears );
@@ -219,6 +220,7 @@ function order_lists( int $id, array $lists ): void {
 		if ( ! $stays || max( $dates[ $list['key'] ] ) === $list['date'] ) {
 			order( $list['ranked'] ? rank_tags( $list['key'], rank( $about, $list['date'], $id ) ) : array( $list['key'] ) );
 		}
+		order( $list['added'] > 0 ? "$list[key].in" : "$list[key].p$id" );
 		if ( $list['ranked'] && ! $stays ) {
 			note_added( $list['key'], $about, $list['added'] );
 		}
@@ -288,11 +290,12 @@ function descendant_terms( int $term_id ): array {
  */
 function order_descendants( int $id, bool $with_pages, bool $appears ): void {
 	global $wpdb;
-	$parents = array( $id );
+	$parents  = array( $id );
+	$pictures = '';
 	for ( $depth = 0; $parents && $depth < 20; $depth++ ) {
 		$list = implode( ',', array_map( 'intval', $parents ) );
 		// phpcs:ignore WordPress.DB -- integers; must be of this moment.
-		$rows    = $wpdb->get_results( "SELECT ID, post_name, post_type, post_author FROM $wpdb->posts WHERE post_parent IN ($list) AND post_type <> 'revision' LIMIT 501" );
+		$rows    = $wpdb->get_results( "SELECT ID, post_name, post_type, post_author, post_title, post_excerpt, post_content FROM $wpdb->posts WHERE post_parent IN ($list) AND post_type <> 'revision' LIMIT 501" );
 		$parents = array();
 		if ( count( $rows ) > 500 ) {
 			order( 'b' );
@@ -305,11 +308,13 @@ function order_descendants( int $id, bool $with_pages, bool $appears ): void {
 				order( array_merge( array( "p$row->ID", "pl$row->ID" ), slug_tags( (string) $row->post_name ) ) );
 			}
 			if ( $is_picture && $appears && 0 === $depth ) {
-				order( array_merge( array( 'l.attachment', 'l.attachment.q', 'l.attachment.x', 'l.attachment.s', "l.attachment.par$id", 'sm.attachment' ), author_list( 'attachment', (int) $row->post_author ) ) );
+				order( array_merge( array( 'l.attachment', 'l.attachment.q', 'l.attachment.x', 'l.attachment.s', "l.attachment.par$id", "l.attachment.par$id.q", 'sm.attachment' ), author_list( 'attachment', (int) $row->post_author ) ) );
+				$pictures .= "\n$row->post_title\n$row->post_excerpt\n$row->post_content\n" . get_post_meta( (int) $row->ID, '_wp_attached_file', true );
 			}
 		}
 		$parents = $with_pages ? $parents : array();
 	}
+	order_searches( '' === $pictures ? array() : array( 'attachment' ), $pictures );
 }
 
 /**

@@ -58,8 +58,11 @@ function gather_query( $posts, $query = null ) {
 		if ( null !== $posts ) {
 			// Found elsewhere, in an order of its own.
 			$list['depth'] = null;
+		} elseif ( $list['search'] && ! $list['complex'] ) {
+			$list['word'] = word_of( $query );
+			tag( 'sw' );
 		}
-		foreach ( list_tags( $list ) as $tag ) {
+		foreach ( null === $posts && await_members( $query, $list ) ? array() : list_tags( $list ) as $tag ) {
 			tag( $tag );
 		}
 		if ( shows_stickies( $query ) ) {
@@ -108,6 +111,8 @@ function describe_query( \WP_Query $query ): array {
 	$terms            = terms_of( $query );
 	$list['complex']  = $terms['complex'] || $filter['complex'];
 	$list['terms']    = $terms['terms'];
+	$list['directed'] = ! $terms['without'];
+	$list['types']    = $terms['nothing'] && ! $list['complex'] ? array() : $list['types'];
 	$list['narrowed'] = ! $query->is_singular() && ( $list['complex'] || $list['search'] || $list['terms'] || $list['authors'] || $list['dates'] || $list['parents'] );
 	foreach ( array( 'p', 'page_id', 'attachment_id' ) as $name ) {
 		if ( ! empty( $vars[ $name ] ) ) {
@@ -150,15 +155,18 @@ function types_of( \WP_Query $query ): array {
 }
 
 /**
- * The terms that a query names. `complex`: they do not say all; `narrow`: posts stand higher up in its list than in those of the terms.
+ * The terms that a query names. `complex`: they do not say all; `narrow`: posts stand higher up in its list than in those of the terms;
+ * `without`: it leaves out posts that have one; `nothing`: it finds none, since there is no such term.
  *
- * @return array{terms: int[], complex: bool, narrow: bool}
+ * @return array{terms: int[], complex: bool, narrow: bool, without: bool, nothing: bool}
  */
 function terms_of( \WP_Query $query ): array {
 	$found   = array(
 		'terms'   => array(),
 		'complex' => false,
 		'narrow'  => false,
+		'without' => false,
+		'nothing' => false,
 	);
 	$clauses = array();
 	$is_or   = false;
@@ -173,12 +181,15 @@ function terms_of( \WP_Query $query ): array {
 	foreach ( $clauses as $clause ) {
 		$operator = strtoupper( (string) ( $clause['operator'] ?? 'IN' ) );
 		$terms    = (array) ( $clause['terms'] ?? array() );
-		$is_known = in_array( $operator, array( 'IN', 'AND', 'NOT IN' ), true ) && $terms && count( $terms ) <= 50;
-		$ids      = $is_known ? term_ids( $terms, (string) ( $clause['field'] ?? 'term_id' ), (string) ( $clause['taxonomy'] ?? '' ) ) : null;
+		$field    = (string) ( $clause['field'] ?? 'term_id' );
+		$is_known = in_array( $operator, array( 'IN', 'AND', 'NOT IN' ), true ) && $terms && count( $terms ) <= 50 && in_array( $field, array( 'term_id', 'slug', 'name', 'term_taxonomy_id' ), true );
+		$ids      = $is_known ? term_ids( $terms, $field, (string) ( $clause['taxonomy'] ?? '' ) ) : null;
 		$named   += 'NOT IN' === $operator ? 0 : 1;
 
+		$found['without'] = $found['without'] || 'NOT IN' === $operator;
 		$found['complex'] = $found['complex'] || null === $ids || ( $is_or && 'NOT IN' === $operator );
 		$found['narrow']  = $found['narrow'] || count( $clauses ) > 1 || ( 'AND' === $operator && count( $terms ) > 1 ) || ! ( $clause['include_children'] ?? true );
+		$found['nothing'] = $found['nothing'] || ( array() === $ids && 'NOT IN' !== $operator && ! $is_or );
 		$found['terms']   = array_merge( $found['terms'], $ids ?? array() );
 	}
 	// Posts that have none of some terms are not found by a term.
@@ -187,20 +198,23 @@ function terms_of( \WP_Query $query ): array {
 }
 
 /**
- * @return int[]|null
+ * The numbers of terms that there are. Whether there is one of a name or slug, and which, changes with the terms.
+ *
+ * @return int[]
  */
-function term_ids( array $terms, string $field, string $taxonomy ): ?array {
+function term_ids( array $terms, string $field, string $taxonomy ): array {
 	if ( 'term_id' === $field ) {
 		return array_map( 'intval', array_values( $terms ) );
 	}
 	$ids = array();
 	foreach ( $terms as $value ) {
 		$term = get_term_by( $field, $value, $taxonomy );
-		if ( ! $term instanceof \WP_Term ) {
+		if ( $term instanceof \WP_Term ) {
+			tag( ( 'slug' === $field ? 'ts' : 'tn' ) . $term->term_id );
+			$ids[] = $term->term_id;
+		} else {
 			tag( 'lta.' . word( $taxonomy ) );
-			return null;
 		}
-		$ids[] = $term->term_id;
 	}
 	return $ids;
 }

@@ -3,7 +3,7 @@
  * Lists of posts: from what a query asks for to the narrowest tags that every change of its result touches. Pure.
  *
  * A list is named by its conditions, since a post enters or leaves it by a change of one of them:
- * `l.<type>`, `l.<type>.t<term>`, `.a<author>`, `.d<yyyy[mm[dd]]>`, `.par<parent>`, `.s` for a search, `.x` for what cannot be
+ * `l.<type>`, `l.<type>.t<term>`, `.a<author>`, `.d<yyyy[mm[dd]]>`, `.par<parent>`, `.s` or `.s.<word>` for a search, `.x` for what cannot be
  * said so. Lists of the newest so many also say how far down they look (`.q`, and `.r<rank>` for each step of ranks), and, where they
  * know the number of pages, `.n`: a post far down then changes only the pages that reach it. A post stands higher up in a list of several
  * conditions than in the lists of each, so that those say no depth. `o.<type>.<field>` stands for what a
@@ -17,10 +17,16 @@ namespace Galley;
 defined( 'ABSPATH' ) || exit;
 
 /** Ranks are told apart by these steps: each is the first of its step. */
-const STEPS = array( 0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100, 150, 200, 300 );
+const STEPS = array(
+	0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 26, 28, 30, 32, 34,
+	36, 38, 40, 42, 44, 46, 48, 50, 52, 54, 56, 58, 60, 65, 70, 75, 80, 85, 90, 95, 100, 150, 200, 300,
+);
 
 /** Ranks from here on are not told apart. */
 const DEEPEST = 500;
+
+/** More tags for the posts of one list are not worth it. */
+const MOST_MEMBERS = 60;
 
 /** Conditions of whose lists it is known how far down a post stands. */
 const RANKED_CONDITIONS = array(
@@ -33,7 +39,7 @@ const RANKED_CONDITIONS = array(
  * The tags of a list.
  *
  * @param array $list As `describe_query` gives it: types (string[]), terms, authors, dates, parents (lists of values, empty where
- *                    there is no such condition), ids, slugs, search, complex, any_status, narrowed (bool; the last: whether those named by `ids` fulfil conditions as well), sorted (string[]), depth (?int), pages (string: `none`, `standard`, `other`).
+ *                    there is no such condition), ids, slugs, search, word (of a search, see searches.php), complex, any_status, narrowed (bool; the last: whether those named by `ids` fulfil conditions as well), directed (bool: to fulfil a condition is to come in), members (int[]|null: all posts that it shows), sorted (string[]), depth (?int), pages (string: `none`, `standard`, `other`).
  * @return string[]
  */
 function list_tags( array $list ): array {
@@ -66,7 +72,7 @@ function list_tags( array $list ): array {
  * @return string[]
  */
 function conditions( string $type, array $list ): array {
-	$keys = $list['search'] ? array( 'search' => array( "l.$type.s" ) ) : array();
+	$keys = $list['search'] ? array( 'search' => array( '' === $list['word'] ? "l.$type.s" : "l.$type.s.$list[word]" ) ) : array();
 	if ( $list['complex'] ) {
 		$keys['complex'] = array( "l.$type.x" );
 		return array_merge( ...array_values( $keys ) );
@@ -76,14 +82,15 @@ function conditions( string $type, array $list ): array {
 			$keys[ $kind ][] = "l.$type.$letter$value";
 		}
 	}
-	if ( ! $keys ) {
-		return $list['ids'] || $list['slugs'] ? array() : deep( "l.$type", $list );
+	if ( ! $keys && ( $list['ids'] || $list['slugs'] ) ) {
+		return array();
 	}
-	$flat = array_merge( ...array_values( $keys ) );
-	if ( 1 < count( $keys ) || ! array_intersect_key( $keys, RANKED_CONDITIONS ) ) {
-		return $flat;
+	$flat = $keys ? array_merge( ...array_values( $keys ) ) : array( "l.$type" );
+	if ( 1 < count( $keys ) || ( $keys && ! array_intersect_key( $keys, RANKED_CONDITIONS ) ) ) {
+		$list['depth'] = null;
 	}
-	$tags = array();
+	$list['members'] = count( (array) $list['members'] ) * count( $flat ) > MOST_MEMBERS ? null : $list['members'];
+	$tags            = array();
 	foreach ( $flat as $key ) {
 		$tags = array_merge( $tags, deep( $key, $list ) );
 	}
@@ -91,17 +98,31 @@ function conditions( string $type, array $list ): array {
 }
 
 /**
- * A list's tag, or, of the newest so many, how far down it looks.
+ * A list's tag, or, of the newest so many, how far down it looks, or what comes in and which posts may leave it.
  *
  * @return string[]
  */
 function deep( string $key, array $list ): array {
 	$tags = reach_tags( $key, 'other' === $list['pages'] ? null : $list['depth'] );
 	if ( array( $key ) === $tags ) {
-		return $tags;
+		return null === $list['members'] ? $tags : member_tags( $key, $list['members'] );
 	}
 	if ( 'standard' === $list['pages'] ) {
 		$tags[] = "$key.n";
+	}
+	return $tags;
+}
+
+/**
+ * The tags of a list without ranks of which all posts are known.
+ *
+ * @param int[] $posts Their numbers.
+ * @return string[]
+ */
+function member_tags( string $key, array $posts ): array {
+	$tags = array( "$key.q", "$key.in" );
+	foreach ( $posts as $post ) {
+		$tags[] = "$key.p$post";
 	}
 	return $tags;
 }
@@ -156,8 +177,11 @@ function any_list( array $known ): array {
 			'ids'        => array(),
 			'slugs'      => array(),
 			'search'     => false,
+			'word'       => '',
 			'complex'    => false,
 			'any_status' => false,
+			'directed'   => false,
+			'members'    => null,
 			'narrowed'   => false,
 			'sorted'     => array(),
 			'depth'      => null,

@@ -16,17 +16,17 @@ defined( 'ABSPATH' ) || exit;
  * @param int        $id  The post.
  * @param array|null $old As `post_state` gives it; null: it was not there.
  * @param array|null $new The same after the change; null: it is gone.
- * @return array{tags: string[], lists: array[], types: string[], moved: bool} Tags to order; lists that it enters or leaves (`key`, `type`,
- *               `term`, `author`, `period`, `date`, `added`); types of which a list changed; whether its address did.
+ * @return array{tags: string[], lists: array[], searched: string[], moved: bool} Tags to order; lists that it enters or leaves (`key`, `type`,
+ *               `term`, `author`, `period`, `date`, `added`); types of which searches may find it now or before; whether its address changed.
  */
 function post_changes( int $id, ?array $old, ?array $new ): array {
 	$was    = $old && $old['visible'];
 	$is     = $new && $new['visible'];
 	$change = array(
-		'tags'  => array(),
-		'lists' => array(),
-		'types' => array(),
-		'moved' => false,
+		'tags'     => array(),
+		'lists'    => array(),
+		'searched' => array(),
+		'moved'    => false,
 	);
 	if ( $old === $new ) {
 		return $change;
@@ -61,13 +61,12 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 			$change['tags'] = array_merge( $change['tags'], slug_tags( $state['slug'] ) );
 		}
 	}
-	$searched = $was !== $is || differs( $old, $new, 'date', 'content', 'title', 'excerpt', 'password' );
+	$change['searched'] = $was !== $is || differs( $old, $new, 'type', 'date', 'content', 'title', 'summary', 'file', 'password' ) ? array_values( $types ) : array();
 	foreach ( $types as $type ) {
 		if ( $left || $entered ) {
-			$change['types'][] = $type;
-			$change['tags'][]  = 'l.' . word( $type ) . '.x';
+			$change['tags'][] = 'l.' . word( $type ) . '.x';
 		}
-		if ( $searched ) {
+		if ( $change['searched'] ) {
 			$change['tags'][] = 'l.' . word( $type ) . '.s';
 		}
 	}

@@ -19,7 +19,7 @@
  * Others are words: `l.` lists (lists.php), lists of terms by which change them: `lt.` terms
  * with their first or without their last post, `lta.` any, `ltc.` numbers, `lto.` names, `lc` recent comments, `lu` lists of users, `n.` a
  * slug, `g.` the beginning of one, `w.` a widget, `sb.` a sidebar, `sa.` whether it has widgets, `tp.` `tu.` templates, `op.` an option, `tm.` a setting of the theme, `tm` one that is not known, `sm.` a sitemap,
- * `f` feeds, `e404`, `home`, `ht` pages of the theme, and `b`, which every page of a blog carries.
+ * `f` feeds, `sw` searches (searches.php), `e404`, `home`, `ht` pages of the theme, and `b`, which every page of a blog carries.
  *
  * In a network the number of the blog stands before each (`2.p12`), but before users, who are everybody's, and `ls`, the list of blogs.
  * Lists of users carry both `2.lu`, for who comes and goes, and `lu`, for names.

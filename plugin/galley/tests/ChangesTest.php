@@ -21,6 +21,8 @@ final class ChangesTest extends TestCase {
 				'slug'       => 'tide',
 				'content'    => 'c',
 				'excerpt'    => 'e',
+				'summary'    => '',
+				'file'       => '',
 				'parent'     => 0,
 				'menu_order' => 0,
 				'password'   => '',
@@ -61,6 +63,17 @@ final class ChangesTest extends TestCase {
 		$change = Galley\post_changes( 7, self::post(), self::post( array( 'password' => 'oar' ) ) );
 		foreach ( array( 'l.post.s', 'l.post.x', 'o.post.password', 'c7', 'pl7', 'pe7' ) as $tag ) {
 			$this->assertContains( $tag, $change['tags'] );
+		}
+	}
+
+	public function test_searches_look_at_some_fields(): void {
+		foreach ( array( 'content', 'title', 'summary', 'file', 'date', 'password' ) as $field ) {
+			$this->assertSame( array( 'post' ), Galley\post_changes( 7, self::post(), self::post( array( $field => '2020-01-01 00:00:00' ) ) )['searched'], $field );
+		}
+		$this->assertSame( array( 'post', 'page' ), Galley\post_changes( 7, self::post(), self::post( array( 'type' => 'page' ) ) )['searched'] );
+		$this->assertSame( array( 'post' ), Galley\post_changes( 7, self::post(), null )['searched'] );
+		foreach ( array( 'slug', 'author', 'terms', 'modified' ) as $field ) {
+			$this->assertSame( array(), Galley\post_changes( 7, self::post(), self::post( array( $field => 'terms' === $field ? array() : '5' ) ) )['searched'], $field );
 		}
 	}
 
@@ -164,7 +177,7 @@ final class ChangesTest extends TestCase {
 		$term = array( 'taxonomy' => 'category', 'name' => 'N', 'slug' => 's', 'description' => '', 'parent' => 0, 'count' => 2 );
 		$this->assertSame( array(), Galley\term_tags( 5, $term, $term ) );
 		$this->assertSame( array( 't5' ), Galley\term_tags( 5, $term, array( 'description' => 'x' ) + $term ) );
-		$this->assertSame( array( 't5', 'tl5', 'tn5', 'lto.category' ), Galley\term_tags( 5, $term, array( 'name' => 'x' ) + $term ) );
+		$this->assertSame( array( 't5', 'tl5', 'tn5', 'lto.category', 'lta.category' ), Galley\term_tags( 5, $term, array( 'name' => 'x' ) + $term ) );
 		$this->assertContains( 'ts5', Galley\term_tags( 5, $term, array( 'slug' => 'x' ) + $term ) );
 		$this->assertSame( array( 'tc5', 'ltc.category' ), Galley\term_tags( 5, $term, array( 'count' => 3 ) + $term ) );
 		$this->assertContains( 'lt.category', Galley\term_tags( 5, $term, array( 'count' => 0 ) + $term ) );

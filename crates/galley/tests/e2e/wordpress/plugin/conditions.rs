@@ -105,6 +105,23 @@ const ROWS: &[Row] = &[
         "wp_set_object_terms($id, 'probe-tag', 'post_tag', true);",
     ),
     row(
+        "term-by-slug",
+        "wp_update_term(get_term_by('slug', 'probe-moving', 'post_tag')->term_id, 'post_tag', ['slug' => 'probe-moved']);",
+    ),
+    row(
+        "no-such-term",
+        "wp_update_term(get_term_by('slug', 'probe-moved', 'post_tag')->term_id, 'post_tag', ['slug' => 'probe-awaited']);",
+    ),
+    row("members-leave", "wp_trash_post($id);"),
+    row(
+        "members-change-term",
+        "wp_set_object_terms($id, 'probe-search', 'category');",
+    ),
+    row(
+        "members-enter",
+        "wp_set_object_terms($id, 'probe-entered', 'category');",
+    ),
+    row(
         "pages-in-order",
         "wp_update_post(['ID' => $page, 'menu_order' => -5]);",
     ),
@@ -158,6 +175,39 @@ fn every_condition_of_a_query_is_known() {
         }
     }
     assert!(wrong.is_empty(), "stale lists:\n{wrong}");
+}
+
+/// A list without ranks is purged by posts that leave it or come in, not by such as it did not show.
+#[test]
+fn what_leaves_a_list_that_did_not_show_it_purges_nothing() {
+    let mut plan = Plan::new([(PLUGIN, HOUR.to_owned())]);
+    plan.token = Some(TOKEN);
+    let probes = ("probes.php".to_owned(), PROBES.to_owned());
+    plan.options.mu_plugins.push(probes);
+    let stack = Stack::start(Kind::Fpm, &plan);
+    install(&stack);
+    stack.php("probe_fillers();");
+    let name = "members-leave";
+    let make = "extract(probe_subjects('members-leave')); echo $id;";
+    let ids = [0; 5].map(|_| stack.php(make).trim().to_owned());
+    let path = format!("/probe-{name}/");
+    let warm = || wait_for("a warm page", PATIENCE, || stack.get(&path).is_hit());
+    warm();
+    let shown = found(&stack.get(&path).text()).to_owned();
+    assert!(
+        !shown.contains(&ids[0]) && shown.contains(&ids[4]),
+        "{shown}"
+    );
+    stack.php(&format!("wp_trash_post({});", ids[0]));
+    assert!(stack.get(&path).is_hit());
+    stack.php(&format!("wp_trash_post({});", ids[4]));
+    assert!(!found(&stack.get(&path).text()).contains(&ids[4]));
+    warm();
+    stack.php(&format!(
+        "wp_untrash_post({0}); wp_publish_post({0});",
+        ids[0]
+    ));
+    assert!(!stack.get(&path).is_hit());
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod delivery;
 mod editing;
 mod network;
 mod pages;
+mod searches;
 mod settings;
 
 use std::fs;

@@ -83,11 +83,19 @@ fn pages_name_what_they_are_made_of() {
                 "st".into(),
                 "l.post.q".into(),
                 "l.post.r0".into(),
+                "l.post.r9".into(),
                 "l.post.n".into(),
             ],
         ),
         ("/feed/", &["f".into(), "l.post.q".into()]),
-        ("/?s=harbour", &["l.post.s".into(), "l.page.s".into()]),
+        (
+            "/?s=harbour",
+            &[
+                "sw".into(),
+                "l.post.s.harbour".into(),
+                "l.page.s.harbour".into(),
+            ],
+        ),
         (
             "/nowhere/",
             &["e404".into(), "n.nowhere".into(), "g.now".into()],

@@ -28,7 +28,9 @@ function probe_fillers(): void {
 	foreach ( array( 'probe-tag', 'probe-second' ) as $tag ) {
 		wp_insert_term( $tag, 'post_tag' );
 	}
-	wp_insert_term( 'probe-search', 'category' );
+	foreach ( array( 'probe-search', 'probe-second', 'probe-entered' ) as $category ) {
+		wp_insert_term( $category, 'category' );
+	}
 	for ( $number = 1; $number < 9; $number++ ) {
 		$filler = wp_insert_post( array( 'post_title' => "Filler $number", 'post_name' => "filler-$number", 'post_status' => 'publish', 'post_author' => 1, 'post_date' => "2020-01-0$number 12:00:00", 'post_category' => array( $child ) ) );
 		wp_set_object_terms( $filler, 'probe-tag', 'post_tag' );
@@ -45,7 +47,7 @@ function probe_subjects( string $name ): array {
 		'slide' => $make( array( 'post_status' => 'draft', 'post_type' => 'slide' ) ),
 		'page'  => $make( array( 'post_status' => 'publish', 'post_type' => 'page' ) ),
 	);
-	wp_set_object_terms( $ids['id'], 'probe-second', 'post_tag' );
+	wp_set_object_terms( $ids['id'], array( 'probe-second', 'no-such-term' === $name ? 'probe-moved' : 'probe-moving' ), 'post_tag' );
 	wp_insert_post( array( 'post_type' => 'page', 'post_name' => "probe-$name", 'post_title' => 'Probe', 'post_status' => 'publish', 'post_author' => 1 ) );
 	return $ids;
 }
@@ -64,6 +66,11 @@ function probe_query( string $name ): array {
 		'two-tags'              => array( 'tag__and' => $both ),
 		'category-without-tag'  => array( 'category_name' => 'probe-common', 'tag__not_in' => array( $tag ), 'posts_per_page' => 100 ),
 		'category-alone'        => array( 'tax_query' => array( $alone ) ),
+		'term-by-slug'          => array( 'tax_query' => array( array( 'taxonomy' => 'post_tag', 'field' => 'slug', 'terms' => 'probe-moving' ) ) ),
+		'no-such-term'          => array( 'tax_query' => array( array( 'taxonomy' => 'post_tag', 'field' => 'slug', 'terms' => 'probe-awaited' ) ) ),
+		'members-leave'         => array( 'category__in' => array( get_cat_ID( 'probe-common' ), get_cat_ID( 'probe-second' ) ), 'orderby' => 'ID' ),
+		'members-change-term'   => array( 'category__in' => array( get_cat_ID( 'probe-common' ), get_cat_ID( 'probe-second' ) ), 'orderby' => 'ID' ),
+		'members-enter'         => array( 'category__in' => array( get_cat_ID( 'probe-entered' ) ), 'orderby' => 'rand' ),
 		'numbers-and-tag'       => array( 'post__in' => $posts, 'tag_id' => $tag ),
 		'not-by-author'         => array( 'author__not_in' => array( $other ), 'posts_per_page' => 300 ),
 		// Oldest first: what else was published at that hour of some day is newer.

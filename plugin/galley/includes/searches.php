@@ -1,0 +1,193 @@
+<?php
+/**
+ * Searches by a word that their results have: a change of a post purges those whose word its text has, before or after.
+ *
+ * A page of results carries `l.<type>.s.<word>` instead of `l.<type>.s`, and `sw`. The word is one that every result must have:
+ * letters and digits of ASCII, since WordPress finds a word in any part of another and leaves it to the database which letters are alike. It
+ * is written to the database before the query is asked, so that a change after it finds the word, and one before it is
+ * found by the query. At most MOST_WORDS are kept; the next change forgets them all and purges all searches. Everything else
+ * (no such word, results found by something else than WordPress, a collation that is not known) is purged by each change.
+ *
+ * @package Galley
+ */
+
+namespace Galley;
+
+defined( 'ABSPATH' ) || exit;
+
+/** A row of the options for each word. */
+const WORD_OPTION = 'galley_word_';
+
+/** More words are not told apart. */
+const MOST_WORDS = 100;
+
+/** Shorter ones are in nearly every text. */
+const SHORTEST_WORD = 3;
+
+/** Of a longer one the beginning. */
+const LONGEST_WORD = 40;
+
+/** Collations under which two letters of ASCII are alike only if they are the same, large or small. */
+const PLAIN_COLLATIONS = '/^utf8(mb[34])?_(bin|nopad_bin|(general|unicode|unicode_520)(_nopad)?_ci|(0900|uca1400|uca1400_nopad)_a[is]_c[is])$/D';
+
+/** Letters of other alphabets are never like one of ASCII. */
+const FOREIGN = '(?=\p{L})[\p{Cyrillic}\p{Greek}\p{Han}\p{Hangul}\p{Hiragana}\p{Katakana}\p{Arabic}\p{Hebrew}]';
+
+/**
+ * The word of a query that is about to be asked, if changes of posts are going to look for it; else empty.
+ */
+function word_of( \WP_Query $query ): string {
+	$terms  = $query->query_vars['search_terms'] ?? array();
+	$prefix = (string) apply_filters( 'wp_query_search_exclusion_prefix', '-' );
+	$word   = longest_word( is_array( $terms ) ? $terms : array(), $prefix );
+	return '' !== $word && keep_word( $word ) ? $word : '';
+}
+
+/**
+ * The longest run of letters and digits that every text with these terms has; empty where it is too short. Pure.
+ *
+ * @param string[] $terms  As WordPress has split a search; with a prefix those that a text must not have.
+ * @param string   $prefix Of those; empty: there are none.
+ */
+function longest_word( array $terms, string $prefix ): string {
+	$longest = '';
+	foreach ( $terms as $term ) {
+		if ( ! is_string( $term ) || ( '' !== $prefix && 0 === strncmp( $term, $prefix, 1 ) ) ) {
+			continue;
+		}
+		preg_match_all( '/[A-Za-z0-9]+/', $term, $runs );
+		foreach ( $runs[0] as $run ) {
+			$longest = strlen( $run ) > strlen( $longest ) ? $run : $longest;
+		}
+	}
+	return strlen( $longest ) < SHORTEST_WORD ? '' : small( substr( $longest, 0, LONGEST_WORD ) );
+}
+
+/**
+ * Small letters of ASCII, whatever the locale. Pure.
+ */
+function small( string $text ): string {
+	return strtr( $text, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz' );
+}
+
+/**
+ * Has changes of posts look for a word from now on. False: they will not, since there are too many or texts cannot be compared here.
+ */
+function keep_word( string $word ): bool {
+	global $wpdb;
+	$words = kept_words();
+	if ( in_array( $word, $words, true ) ) {
+		return true;
+	}
+	if ( count( $words ) >= MOST_WORDS || ! tells_letters_apart() ) {
+		return false;
+	}
+	$hide = $wpdb->suppress_errors( true );
+	// phpcs:ignore WordPress.DB -- a row of our own.
+	$kept = $wpdb->query( $wpdb->prepare( "INSERT IGNORE INTO $wpdb->options (option_name, option_value, autoload) VALUES (%s, '', 'no')", WORD_OPTION . $word ) );
+	$wpdb->suppress_errors( $hide );
+	return false !== $kept;
+}
+
+/**
+ * Whether the database finds a word of ASCII only where its letters are, or such of other alphabets.
+ */
+function tells_letters_apart(): bool {
+	global $wpdb;
+	$hide = $wpdb->suppress_errors( true );
+	// phpcs:ignore WordPress.DB -- asked for the first search of a word only.
+	$columns = $wpdb->get_results( "SHOW FULL COLUMNS FROM $wpdb->posts WHERE Field IN ('post_title', 'post_excerpt', 'post_content')", ARRAY_A );
+	$wpdb->suppress_errors( $hide );
+	return 3 === count( preg_grep( PLAIN_COLLATIONS, array_column( $columns ? $columns : array(), 'Collation' ) ) );
+}
+
+/**
+ * @return string[] All that are looked for at this moment.
+ */
+function kept_words(): array {
+	global $wpdb;
+	// phpcs:ignore WordPress.DB -- rows of our own; must be of this moment.
+	$names = $wpdb->get_col( $wpdb->prepare( "SELECT option_name FROM $wpdb->options WHERE option_name LIKE %s", $wpdb->esc_like( WORD_OPTION ) . '%' ) );
+	return array_map(
+		static function ( string $name ): string {
+			return substr( $name, strlen( WORD_OPTION ) );
+		},
+		$names
+	);
+}
+
+/**
+ * Orders the searches that a changed post is found by, or was.
+ *
+ * @param string[] $types Types of posts, of the time before and after.
+ * @param string   $text  All that a search looks at, of both times.
+ */
+function order_searches( array $types, string $text ): void {
+	global $wpdb;
+	$words = $types ? kept_words() : array();
+	if ( count( $words ) >= MOST_WORDS ) {
+		order( 'sw' );
+		// phpcs:ignore WordPress.DB -- rows of our own.
+		$wpdb->query( $wpdb->prepare( "DELETE FROM $wpdb->options WHERE option_name LIKE %s", $wpdb->esc_like( WORD_OPTION ) . '%' ) );
+		return;
+	}
+	foreach ( words_in( $words, $text ) as $word ) {
+		foreach ( $types as $type ) {
+			order( 'l.' . word( $type ) . ".s.$word" );
+		}
+	}
+}
+
+/**
+ * Those of some words that a text may have, in any part of its own. Letters beyond ASCII stand for any. Pure.
+ *
+ * @param string[] $words Small letters and digits of ASCII.
+ * @return string[]
+ */
+function words_in( array $words, string $text ): array {
+	if ( ! $words ) {
+		return array();
+	}
+	$text = preg_replace( '/(?!' . FOREIGN . ')[^\x00-\x7F\p{P}\p{Z}]/u', "\x01", small( $text ) );
+	if ( null === $text ) {
+		// Broken text.
+		return $words;
+	}
+	preg_match_all( '/[a-z0-9]*\x01[a-z0-9\x01]*/', $text, $doubtful );
+	$doubtful = implode( ' ', $doubtful[0] );
+	return array_values(
+		array_filter(
+			$words,
+			static function ( string $word ) use ( $text, $doubtful ): bool {
+				if ( false !== strpos( $text, $word ) || '' === $doubtful ) {
+					return false !== strpos( $text, $word );
+				}
+				return 1 === preg_match( '/' . preg_replace( '/./', '[$0\x01]', $word ) . '/', $doubtful );
+			}
+		)
+	);
+}
+
+/**
+ * What searches look at of a post, as `post_state` gives it; empty where nobody can see it. Pure.
+ */
+function search_text( ?array $state ): string {
+	return $state && $state['visible'] ? implode( "\n", array( $state['title'], $state['summary'], $state['content'], $state['file'] ) ) : '';
+}
+
+/**
+ * Results that something has replaced after WordPress had asked for them do not depend on words alone.
+ */
+function gather_replaced( $posts, $query = null ) {
+	if ( is_array( $posts ) && $query instanceof \WP_Query && '' !== (string) ( $query->query_vars['s'] ?? '' ) && array_map( __NAMESPACE__ . '\\id_of', $posts ) !== array_map( __NAMESPACE__ . '\\id_of', (array) $query->posts ) ) {
+		foreach ( types_of( $query ) as $type ) {
+			tag( 'l.' . word( $type ) . '.s' );
+		}
+	}
+	return $posts;
+}
+
+if ( is_shared() ) {
+	add_filter( 'posts_results', __NAMESPACE__ . '\\gather_replaced', PHP_INT_MAX, 2 );
+	add_filter( 'the_posts', __NAMESPACE__ . '\\gather_replaced', PHP_INT_MAX, 2 );
+}

@@ -1,0 +1,100 @@
+<?php
+/**
+ * Searches and the texts that they may find.
+ *
+ * @package Galley
+ */
+
+use PHPUnit\Framework\TestCase;
+
+final class SearchesTest extends TestCase {
+
+	/**
+	 * @return array[]
+	 */
+	public static function searches(): array {
+		return array(
+			'one word'              => array( array( 'Ferry' ), 'ferry' ),
+			'the longest of some'   => array( array( 'old', 'harbour', 'ferry' ), 'harbour' ),
+			'in quotes'             => array( array( 'the old ferry' ), 'ferry' ),
+			'a sentence'            => array( array( 'to-day it runs' ), 'runs' ),
+			'none with a minus'     => array( array( '-harbour', 'ferry' ), 'ferry' ),
+			'only what is left out' => array( array( '-harbour' ), '' ),
+			'letters with accents'  => array( array( 'préférence' ), 'rence' ),
+			'another alphabet'      => array( array( 'паром' ), '' ),
+			'short words'           => array( array( 'R2', 'é-x' ), '' ),
+			'signs of the database' => array( array( '100%_sure' ), 'sure' ),
+			'numbers'               => array( array( '2024' ), '2024' ),
+			'nothing'               => array( array(), '' ),
+			'something else'        => array( array( array( 'ferry' ) ), '' ),
+			'a very long word'      => array( array( str_repeat( 'x', 60 ) ), str_repeat( 'x', 40 ) ),
+		);
+	}
+
+	/**
+	 * @dataProvider searches
+	 */
+	public function test_the_word_that_all_results_have( array $terms, string $wanted ): void {
+		$this->assertSame( $wanted, Galley\longest_word( $terms, '-' ) );
+	}
+
+	public function test_the_prefix_of_what_is_left_out_is_the_sites(): void {
+		$this->assertSame( 'harbour', Galley\longest_word( array( '-harbour', '!ferries' ), '!' ) );
+		$this->assertSame( 'ferries', Galley\longest_word( array( '-harbour', '!ferries', '-' ), '-' ) );
+		$this->assertSame( 'harbour', Galley\longest_word( array( '-harbour', 'ferry' ), '' ) );
+		// WordPress looks at the first letter.
+		$this->assertSame( 'ferry', Galley\longest_word( array( '-harbour', 'ferry' ), '--' ) );
+	}
+
+	/**
+	 * @return array[]
+	 */
+	public static function texts(): array {
+		return array(
+			'the word'                 => array( 'A ferry.', true ),
+			'in capitals'              => array( 'A FERRY.', true ),
+			'within another'           => array( '<p>ferryman</p><!-- xferryx -->', true ),
+			'beside signs'             => array( "\u{201c}ferry\u{201d}\u{2014}", true ),
+			'letters with accents'     => array( "f\u{e9}rry", true ),
+			'large letters with such'  => array( "F\u{c9}RR\u{dd}", true ),
+			'letters of full width'    => array( "\u{ff26}\u{ff25}\u{ff32}\u{ff32}\u{ff39}", true ),
+			'letters in circles'       => array( "\u{24d5}erry", true ),
+			'other words'              => array( 'A boat fer ry, fery.', false ),
+			'parts of two words'       => array( "ferr y \u{e9}t\u{e9} rry", false ),
+			'another alphabet'         => array( 'По морю идёт паром', false ),
+			'a third'                  => array( "フェリーが出る 渡し船", false ),
+			'broken'                   => array( "boat \xff", true ),
+			'nothing'                  => array( '', false ),
+		);
+	}
+
+	/**
+	 * @dataProvider texts
+	 */
+	public function test_texts_that_may_have_a_word( string $text, bool $may ): void {
+		$this->assertSame( $may, in_array( 'ferry', Galley\words_in( array( 'zeppelin', 'ferry' ), $text ), true ) );
+	}
+
+	public function test_some_words_of_many_are_found(): void {
+		$words = array( 'ferry', 'bread', 'zeppelin', '2024', 'rry' );
+		$this->assertSame( array( 'ferry', '2024', 'rry' ), Galley\words_in( $words, 'The ferry of 2024' ) );
+		$this->assertSame( array( 'bread' ), Galley\words_in( $words, "Br\u{ea}ad" ) );
+		$this->assertSame( array(), Galley\words_in( array(), 'ferry' ) );
+	}
+
+	public function test_collations_that_tell_letters_apart(): void {
+		foreach ( array( 'utf8mb4_unicode_520_ci', 'utf8mb4_unicode_ci', 'utf8_general_ci', 'utf8mb3_general_ci', 'utf8mb4_bin', 'utf8mb4_0900_ai_ci', 'utf8mb4_0900_as_cs', 'utf8mb4_uca1400_ai_ci', 'utf8mb4_uca1400_nopad_as_cs' ) as $collation ) {
+			$this->assertMatchesRegularExpression( Galley\PLAIN_COLLATIONS, $collation );
+		}
+		foreach ( array( 'utf8mb4_lithuanian_ci', 'utf8mb4_lt_0900_ai_ci', 'utf8mb4_uca1400_lithuanian_ai_ci', 'utf8mb4_roman_ci', 'latin1_swedish_ci', 'gbk_bin', '' ) as $collation ) {
+			$this->assertDoesNotMatchRegularExpression( Galley\PLAIN_COLLATIONS, $collation );
+		}
+	}
+
+	public function test_what_searches_look_at(): void {
+		$post = array( 'visible' => true, 'title' => 'T', 'summary' => 'S', 'content' => 'C', 'file' => 'F' );
+		$this->assertSame( "T\nS\nC\nF", Galley\search_text( $post ) );
+		$this->assertSame( '', Galley\search_text( array( 'visible' => false ) + $post ) );
+		$this->assertSame( '', Galley\search_text( null ) );
+	}
+}
