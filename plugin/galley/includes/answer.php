@@ -66,6 +66,10 @@ function describe_page(): void {
 		return;
 	}
 	tag( 'b' );
+	if ( in_array( $status, array( 301, 308 ), true ) && ! did_action( 'wp_head' ) ) {
+		// A redirection shows nothing of the theme.
+		unset( $GLOBALS['galley_tags'][ blog_prefix() . 'ht' ] );
+	}
 	gather_mods();
 	gather_printed_titles();
 	gather_awaited();

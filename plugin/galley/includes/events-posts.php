@@ -185,7 +185,9 @@ function order_post( int $id ): void {
 	}
 	order( $change['tags'] );
 	order_lists( $id, $change['lists'] );
-	order_searches( $change['searched'], search_text( $old ) . "\n" . search_text( $new ) );
+	if ( $change['searched'] ) {
+		order_searches( array( array( $id, $old, $new ) ) );
+	}
 	$appears = ! empty( $old['visible'] ) !== ! empty( $new['visible'] );
 	if ( $change['moved'] ) {
 		order_descendants( $id, is_post_type_hierarchical( ( $new ?? $old )['type'] ), $appears );
@@ -291,7 +293,7 @@ function descendant_terms( int $term_id ): array {
 function order_descendants( int $id, bool $with_pages, bool $appears ): void {
 	global $wpdb;
 	$parents  = array( $id );
-	$pictures = '';
+	$pictures = array();
 	for ( $depth = 0; $parents && $depth < 20; $depth++ ) {
 		$list = implode( ',', array_map( 'intval', $parents ) );
 		// phpcs:ignore WordPress.DB -- integers; must be of this moment.
@@ -309,12 +311,31 @@ function order_descendants( int $id, bool $with_pages, bool $appears ): void {
 			}
 			if ( $is_picture && $appears && 0 === $depth ) {
 				order( array_merge( array( 'l.attachment', 'l.attachment.q', 'l.attachment.x', 'l.attachment.s', "l.attachment.par$id", "l.attachment.par$id.q", 'sm.attachment' ), author_list( 'attachment', (int) $row->post_author ) ) );
-				$pictures .= "\n$row->post_title\n$row->post_excerpt\n$row->post_content\n" . get_post_meta( (int) $row->ID, '_wp_attached_file', true );
+				$pictures[ (int) $row->ID ] = $row;
 			}
 		}
 		$parents = $with_pages ? $parents : array();
 	}
-	order_searches( '' === $pictures ? array() : array( 'attachment' ), $pictures );
+	update_meta_cache( 'post', array_keys( $pictures ) );
+	order_searches( array_map( __NAMESPACE__ . '\\picture_change', $pictures ) );
+}
+
+/**
+ * What searches look at of a picture that comes or goes with its post.
+ *
+ * @param object $row Of the database.
+ * @return array As `order_searches` wants it.
+ */
+function picture_change( $row ): array {
+	$state = array(
+		'type'    => 'attachment',
+		'visible' => true,
+		'title'   => $row->post_title,
+		'summary' => $row->post_excerpt,
+		'content' => $row->post_content,
+		'file'    => (string) get_post_meta( (int) $row->ID, '_wp_attached_file', true ),
+	);
+	return array( (int) $row->ID, null, $state );
 }
 
 /**

@@ -126,11 +126,11 @@ function term_tags( int $id, array $old, ?array $new ): array {
 	}
 	$tags = array();
 	if ( $old['name'] !== $new['name'] || $old['slug'] !== $new['slug'] || $old['parent'] !== $new['parent'] ) {
-		// What looks for a term by its name or slug may find this one now.
-		array_push( $tags, "t$id", "tl$id", "tn$id", "lto.$taxonomy", "lta.$taxonomy" );
+		array_push( $tags, "t$id", "tl$id", "tn$id", "lto.$taxonomy" );
 	}
 	if ( $old['slug'] !== $new['slug'] || $old['parent'] !== $new['parent'] ) {
-		$tags[] = "sm.$taxonomy";
+		// What looks for a term by its slug may find this one now.
+		array_push( $tags, "sm.$taxonomy", "lta.$taxonomy" );
 	}
 	if ( $old['slug'] !== $new['slug'] ) {
 		$tags[] = "ts$id";

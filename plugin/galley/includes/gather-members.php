@@ -2,7 +2,7 @@
 /**
  * Notes the posts of a list that has no ranks: what leaves it was one of them, or changes nothing of it.
  *
- * That holds for the beginning of a list of which nobody knows how many pages it has. Its tags are `<list>.in` for what comes in,
+ * That holds for the beginning of a list of which nobody knows how many pages it has, as of feeds. Its tags are `<list>.in` for what comes in,
  * `<list>.p<post>` for each of its posts, and `<list>.q`. They are known when the database has answered; a query that never says so has the
  * tag of the list.
  *
@@ -24,9 +24,11 @@ if ( is_shared() ) {
  * @param array $list As `describe_query` gives it.
  */
 function await_members( \WP_Query $query, array $list ): bool {
-	$vars = $query->query_vars;
-	if ( ! $list['directed'] || $list['search'] || $list['complex'] || $list['any_status'] || ! in_array( $vars['fields'] ?? '', array( '', 'all' ), true )
-		|| empty( $vars['no_found_rows'] ) || ! empty( $vars['suppress_filters'] ) || ! empty( $vars['offset'] ) || (int) ( $vars['paged'] ?? 0 ) > 1 || $query->is_singular() || $query->is_main_query() ) {
+	$vars       = $query->query_vars;
+	$is_whole   = in_array( $vars['fields'] ?? '', array( '', 'all' ), true ) && empty( $vars['suppress_filters'] );
+	$is_first   = empty( $vars['offset'] ) && (int) ( $vars['paged'] ?? 0 ) < 2;
+	$is_counted = empty( $vars['no_found_rows'] ) && ! $query->is_feed();
+	if ( ! $is_whole || ! $is_first || $is_counted || ! $list['directed'] || $list['complex'] || $list['any_status'] || ( $list['search'] && '' === $list['word'] ) || $query->is_singular() || $query->is_comment_feed() ) {
 		return false;
 	}
 	$tags = array();

@@ -213,7 +213,7 @@ function term_ids( array $terms, string $field, string $taxonomy ): array {
 			tag( ( 'slug' === $field ? 'ts' : 'tn' ) . $term->term_id );
 			$ids[] = $term->term_id;
 		} else {
-			tag( 'lta.' . word( $taxonomy ) );
+			tag( ( 'slug' === $field ? 'lta.' : 'lto.' ) . word( $taxonomy ) );
 		}
 	}
 	return $ids;

@@ -16,8 +16,8 @@ defined( 'ABSPATH' ) || exit;
  * @param int        $id  The post.
  * @param array|null $old As `post_state` gives it; null: it was not there.
  * @param array|null $new The same after the change; null: it is gone.
- * @return array{tags: string[], lists: array[], searched: string[], moved: bool} Tags to order; lists that it enters or leaves (`key`, `type`,
- *               `term`, `author`, `period`, `date`, `added`); types of which searches may find it now or before; whether its address changed.
+ * @return array{tags: string[], lists: array[], searched: bool, moved: bool} Tags to order; lists that it enters or leaves (`key`, `type`,
+ *               `term`, `author`, `period`, `date`, `added`); whether searches may find it otherwise; whether its address changed.
  */
 function post_changes( int $id, ?array $old, ?array $new ): array {
 	$was    = $old && $old['visible'];
@@ -25,7 +25,7 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 	$change = array(
 		'tags'     => array(),
 		'lists'    => array(),
-		'searched' => array(),
+		'searched' => false,
 		'moved'    => false,
 	);
 	if ( $old === $new ) {
@@ -61,7 +61,7 @@ function post_changes( int $id, ?array $old, ?array $new ): array {
 			$change['tags'] = array_merge( $change['tags'], slug_tags( $state['slug'] ) );
 		}
 	}
-	$change['searched'] = $was !== $is || differs( $old, $new, 'type', 'date', 'content', 'title', 'summary', 'file', 'password' ) ? array_values( $types ) : array();
+	$change['searched'] = $was !== $is || differs( $old, $new, 'type', 'status', 'date', 'content', 'title', 'summary', 'file', 'password' );
 	foreach ( $types as $type ) {
 		if ( $left || $entered ) {
 			$change['tags'][] = 'l.' . word( $type ) . '.x';

@@ -8,6 +8,9 @@
  * found by the query. At most MOST_WORDS are kept; the next change forgets them all and purges all searches. Everything else
  * (no such word, results found by something else than WordPress, a collation that is not known) is purged by each change.
  *
+ * Of a search for that word alone it is also known when a post stays where it is among the results; one for more than the word
+ * is `l.<type>.s.<word>.x`.
+ *
  * @package Galley
  */
 
@@ -21,26 +24,41 @@ const WORD_OPTION = 'galley_word_';
 /** More words are not told apart. */
 const MOST_WORDS = 100;
 
+/** One change that would purge more tags of searches purges all of them. */
+const MOST_SEARCHES = 100;
+
 /** Shorter ones are in nearly every text. */
 const SHORTEST_WORD = 3;
 
 /** Of a longer one the beginning. */
 const LONGEST_WORD = 40;
 
-/** Collations under which two letters of ASCII are alike only if they are the same, large or small. */
-const PLAIN_COLLATIONS = '/^utf8(mb[34])?_(bin|nopad_bin|(general|unicode|unicode_520)(_nopad)?_ci|(0900|uca1400|uca1400_nopad)_a[is]_c[is])$/D';
+/** Collations under which two letters of ASCII are alike if they are the same, large or small, and only then. */
+const PLAIN_COLLATIONS = '/^utf8(mb[34])?_((general|unicode|unicode_520)(_nopad)?|(0900|uca1400|uca1400_nopad)_a[is])_ci$/D';
 
 /** Letters of other alphabets are never like one of ASCII. */
 const FOREIGN = '(?=\p{L})[\p{Cyrillic}\p{Greek}\p{Han}\p{Hangul}\p{Hiragana}\p{Katakana}\p{Arabic}\p{Hebrew}]';
 
 /**
- * The word of a query that is about to be asked, if changes of posts are going to look for it; else empty.
+ * The word of a query that is about to be asked, if changes of posts are going to look for it, with `.x` if it asks for more; else empty.
  */
 function word_of( \WP_Query $query ): string {
-	$terms  = $query->query_vars['search_terms'] ?? array();
+	$vars   = $query->query_vars;
+	$terms  = is_array( $vars['search_terms'] ?? null ) ? $vars['search_terms'] : array();
 	$prefix = (string) apply_filters( 'wp_query_search_exclusion_prefix', '-' );
-	$word   = longest_word( is_array( $terms ) ? $terms : array(), $prefix );
-	return '' !== $word && keep_word( $word ) ? $word : '';
+	$word   = longest_word( $terms, $prefix );
+	if ( '' === $word || ! keep_word( $word ) ) {
+		return '';
+	}
+	return is_whole_search( $word, $vars ) && ! has_filter( 'post_search_columns' ) ? $word : "$word.x";
+}
+
+/**
+ * Whether a search is for a word alone, in all columns. Pure.
+ */
+function is_whole_search( string $word, array $vars ): bool {
+	return array( $word ) === array_map( __NAMESPACE__ . '\\small', $vars['search_terms'] ) && 1 === (int) ( $vars['search_terms_count'] ?? 0 )
+		&& empty( $vars['exact'] ) && empty( $vars['search_columns'] );
 }
 
 /**
@@ -117,25 +135,76 @@ function kept_words(): array {
 }
 
 /**
- * Orders the searches that a changed post is found by, or was.
+ * The words that a change has to look for. Too many are forgotten with all searches.
  *
- * @param string[] $types Types of posts, of the time before and after.
- * @param string   $text  All that a search looks at, of both times.
+ * @return string[]
  */
-function order_searches( array $types, string $text ): void {
+function wanted_words(): array {
 	global $wpdb;
-	$words = $types ? kept_words() : array();
-	if ( count( $words ) >= MOST_WORDS ) {
-		order( 'sw' );
-		// phpcs:ignore WordPress.DB -- rows of our own.
-		$wpdb->query( $wpdb->prepare( "DELETE FROM $wpdb->options WHERE option_name LIKE %s", $wpdb->esc_like( WORD_OPTION ) . '%' ) );
-		return;
+	$words = kept_words();
+	if ( count( $words ) < MOST_WORDS ) {
+		return $words;
 	}
-	foreach ( words_in( $words, $text ) as $word ) {
-		foreach ( $types as $type ) {
-			order( 'l.' . word( $type ) . ".s.$word" );
+	order( 'sw' );
+	// phpcs:ignore WordPress.DB -- rows of our own.
+	$wpdb->query( $wpdb->prepare( "DELETE FROM $wpdb->options WHERE option_name LIKE %s", $wpdb->esc_like( WORD_OPTION ) . '%' ) );
+	return array();
+}
+
+/**
+ * Orders the searches that changed posts are found by, or were.
+ *
+ * @param array[] $changes Of each post its number and its state as `post_state` gives it, before and after.
+ */
+function order_searches( array $changes ): void {
+	$words = $changes ? wanted_words() : array();
+	foreach ( $words ? $changes : array() as list( $id, $old, $new ) ) {
+		$tags = search_tags( $id, $words, $old, $new );
+		order( count( $tags ) > MOST_SEARCHES ? 'sw' : $tags );
+	}
+}
+
+/**
+ * What a changed post touches of searches. Pure.
+ *
+ * @param string[] $words Those that are looked for.
+ * @return string[]
+ */
+function search_tags( int $id, array $words, ?array $old, ?array $new ): array {
+	$tags  = array();
+	$found = words_in( $words, search_text( $new ) );
+	foreach ( array_unique( array_merge( words_in( $words, search_text( $old ) ), $found ) ) as $word ) {
+		foreach ( array_unique( array_column( array_filter( array( $old, $new ) ), 'type' ) ) as $type ) {
+			$key  = 'l.' . word( $type ) . ".s.$word";
+			$keys = stays_found( $word, $old, $new ) ? array( "$key.x" ) : array( $key, "$key.x" );
+			foreach ( $keys as $key ) {
+				array_push( $tags, $key, "$key.p$id" );
+				if ( in_array( $word, $found, true ) ) {
+					$tags[] = "$key.in";
+				}
+			}
 		}
 	}
+	return $tags;
+}
+
+/**
+ * Whether a search for one word finds a post before and after a change, in the same place: titles with the word come first, then
+ * the newest. Pure.
+ */
+function stays_found( string $word, ?array $old, ?array $new ): bool {
+	if ( ! $old || ! $new || ! $old['visible'] || ! $new['visible'] || differs( $old, $new, 'type', 'status', 'date', 'password' ) ) {
+		return false;
+	}
+	$titles = array();
+	foreach ( array( $old, $new ) as $state ) {
+		if ( false === strpos( small( "$state[title]\n$state[summary]\n$state[content]" ), $word ) ) {
+			return false;
+		}
+		$has      = false !== strpos( small( $state['title'] ), $word );
+		$titles[] = $has || ! words_in( array( $word ), $state['title'] ) ? $has : $state['title'];
+	}
+	return $titles[0] === $titles[1];
 }
 
 /**

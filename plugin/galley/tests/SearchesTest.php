@@ -83,11 +83,62 @@ final class SearchesTest extends TestCase {
 	}
 
 	public function test_collations_that_tell_letters_apart(): void {
-		foreach ( array( 'utf8mb4_unicode_520_ci', 'utf8mb4_unicode_ci', 'utf8_general_ci', 'utf8mb3_general_ci', 'utf8mb4_bin', 'utf8mb4_0900_ai_ci', 'utf8mb4_0900_as_cs', 'utf8mb4_uca1400_ai_ci', 'utf8mb4_uca1400_nopad_as_cs' ) as $collation ) {
+		foreach ( array( 'utf8mb4_unicode_520_ci', 'utf8mb4_unicode_ci', 'utf8_general_ci', 'utf8mb3_general_ci', 'utf8mb4_unicode_nopad_ci', 'utf8mb4_0900_ai_ci', 'utf8mb4_uca1400_ai_ci', 'utf8mb4_uca1400_nopad_as_ci' ) as $collation ) {
 			$this->assertMatchesRegularExpression( Galley\PLAIN_COLLATIONS, $collation );
 		}
-		foreach ( array( 'utf8mb4_lithuanian_ci', 'utf8mb4_lt_0900_ai_ci', 'utf8mb4_uca1400_lithuanian_ai_ci', 'utf8mb4_roman_ci', 'latin1_swedish_ci', 'gbk_bin', '' ) as $collation ) {
+		foreach ( array( 'utf8mb4_lithuanian_ci', 'utf8mb4_lt_0900_ai_ci', 'utf8mb4_uca1400_lithuanian_ai_ci', 'utf8mb4_roman_ci', 'latin1_swedish_ci', 'utf8mb4_bin', 'utf8mb4_0900_as_cs', '' ) as $collation ) {
 			$this->assertDoesNotMatchRegularExpression( Galley\PLAIN_COLLATIONS, $collation );
+		}
+	}
+
+	private static function post( array $differs = array() ): array {
+		return $differs + array( 'type' => 'post', 'status' => 'publish', 'visible' => true, 'title' => 'T', 'summary' => '', 'content' => 'The ferry.', 'file' => '', 'date' => 'D', 'password' => '' );
+	}
+
+	public function test_a_post_that_stays_where_it_is_found(): void {
+		$stays = static function ( array $old, array $new ): bool {
+			return Galley\stays_found( 'ferry', self::post( $old ), self::post( $new ) );
+		};
+		$this->assertTrue( $stays( array(), array( 'content' => 'Two FERRIES and a Ferryman.' ) ) );
+		$this->assertTrue( $stays( array(), array( 'summary' => 'S', 'title' => 'U' ) ) );
+		$this->assertTrue( $stays( array(), array( 'summary' => 'A ferry', 'content' => '' ) ) );
+		$this->assertTrue( $stays( array( 'title' => 'Ferry' ), array( 'title' => 'A ferry', 'content' => '' ) ) );
+		$this->assertTrue( $stays( array( 'title' => "f\u{e9}rry" ), array( 'title' => "f\u{e9}rry", 'summary' => 'S' ) ) );
+		// Whether the database finds it.
+		$this->assertFalse( $stays( array(), array( 'content' => "A f\u{e9}rry." ) ) );
+		$this->assertFalse( $stays( array(), array( 'content' => '', 'file' => 'ferry.jpg' ) ) );
+		$this->assertFalse( $stays( array(), array( 'title' => "f\u{e9}rry" ) ) );
+		// First come the titles that have it, then the newest.
+		$this->assertFalse( $stays( array(), array( 'title' => 'Ferry' ) ) );
+		foreach ( array( 'date', 'status', 'type', 'password' ) as $field ) {
+			$this->assertFalse( $stays( array(), array( $field => 'other' ) ), $field );
+		}
+		$this->assertFalse( $stays( array(), array( 'visible' => false ) ) );
+		$this->assertFalse( Galley\stays_found( 'ferry', null, self::post() ) );
+		$this->assertFalse( Galley\stays_found( 'ferry', self::post(), null ) );
+	}
+
+	public function test_searches_that_a_change_touches(): void {
+		$tags = static function ( ?array $old, ?array $new ): array {
+			return Galley\search_tags( 7, array( 'ferry', 'bread' ), $old, $new );
+		};
+		$word = array( 'l.post.s.ferry', 'l.post.s.ferry.p7' );
+		$more = array( 'l.post.s.ferry.x', 'l.post.s.ferry.x.p7' );
+		$this->assertSame( array_merge( $word, $more ), $tags( self::post(), null ) );
+		$this->assertSame( array_merge( $word, $more ), $tags( self::post(), self::post( array( 'content' => '' ) ) ) );
+		$this->assertSame( array_merge( $word, array( 'l.post.s.ferry.in' ), $more, array( 'l.post.s.ferry.x.in' ) ), $tags( null, self::post() ) );
+		// For other words of a search it may come in or go.
+		$this->assertSame( array_merge( $more, array( 'l.post.s.ferry.x.in' ) ), $tags( self::post(), self::post( array( 'content' => 'No ferry.' ) ) ) );
+		$this->assertSame( array(), $tags( self::post( array( 'content' => 'A' ) ), self::post( array( 'content' => 'B' ) ) ) );
+		$this->assertContains( 'l.page.s.ferry', $tags( self::post(), self::post( array( 'type' => 'page' ) ) ) );
+		$this->assertContains( 'l.post.s.ferry', $tags( self::post(), self::post( array( 'type' => 'page' ) ) ) );
+	}
+
+	public function test_searches_for_a_word_alone(): void {
+		$one = array( 'search_terms' => array( 'Ferry' ), 'search_terms_count' => 1 );
+		$this->assertTrue( Galley\is_whole_search( 'ferry', $one ) );
+		foreach ( array( array( 'search_terms' => array( 'ferry', 'bread' ) ), array( 'search_terms_count' => 2 ), array( 'exact' => '1' ), array( 'search_columns' => array( 'post_title' ) ), array( 'search_terms' => array( 'ferry-boat' ) ) ) as $more ) {
+			$this->assertFalse( Galley\is_whole_search( 'ferry', $more + $one ) );
 		}
 	}
 
