@@ -210,26 +210,34 @@ function order_lists( int $id, array $lists ): void {
 	foreach ( $lists as $list ) {
 		$dates[ $list['key'] ][] = $list['date'];
 	}
-	foreach ( $lists as $list ) {
-		$stays = count( $dates[ $list['key'] ] ) > 1;
-		$about = array(
+	$asked = array();
+	foreach ( $lists as $number => $list ) {
+		$lists[ $number ]['stays'] = count( $dates[ $list['key'] ] ) > 1;
+		$lists[ $number ]['about'] = array(
 			'type'   => $list['type'],
 			'terms'  => $list['term'] ? array_merge( array( $list['term'] ), descendant_terms( $list['term'] ) ) : array(),
 			'author' => $list['author'],
 			'period' => $list['period'],
 		);
 		// In a list in which it moves, the place higher up says all.
-		if ( ! $stays || max( $dates[ $list['key'] ] ) === $list['date'] ) {
-			order( $list['ranked'] ? rank_tags( $list['key'], rank( $about, $list['date'], $id ) ) : array( $list['key'] ) );
+		if ( $list['ranked'] && max( $dates[ $list['key'] ] ) === $list['date'] ) {
+			$asked[ "r$number" ] = array( $lists[ $number ]['about'], DEEPEST + 1, $list['date'], $id );
 		}
+		if ( $list['author'] && ! $lists[ $number ]['stays'] ) {
+			$asked[ "a$number" ] = array( $lists[ $number ]['about'], 2, '0000-00-00 00:00:00', $id );
+		}
+	}
+	$counted = count_each( $asked );
+	foreach ( $lists as $number => $list ) {
+		order( isset( $counted[ "r$number" ] ) ? rank_tags( $list['key'], $counted[ "r$number" ] ) : array( $list['key'] ) );
 		order( $list['added'] > 0 ? "$list[key].in" : "$list[key].p$id" );
-		if ( $list['ranked'] && ! $stays ) {
-			note_added( $list['key'], $about, $list['added'] );
+		if ( $list['ranked'] && ! $list['stays'] ) {
+			note_added( $list['key'], $list['about'], $list['added'] );
 		}
 		if ( 'l.' . word( $list['type'] ) === $list['key'] ) {
-			order_around( $id, $list, $stays );
+			order_around( $id, $list, $list['stays'] );
 		}
-		if ( $list['author'] && ! $stays && count_posts( $about, 2, '0000-00-00 00:00:00', $id ) < 1 ) {
+		if ( 0 === ( $counted[ "a$number" ] ?? 1 ) ) {
 			// The first post of an author, or the last.
 			order( array( 'lu', 'sm.users' ) );
 		}
@@ -259,17 +267,25 @@ function order_around( int $id, array $list, bool $stays ): void {
  * Sums up what lists gain and lose in this request; the number of their pages is asked for when all is known.
  */
 function note_added( string $key, array $about, int $added ): void {
-	$GLOBALS['galley_added'][ blog_prefix() . $key ] = ( $GLOBALS['galley_added'][ blog_prefix() . $key ] ?? 0 ) + $added;
-	later(
-		"pages$key",
-		static function () use ( $key, $about ): void {
-			$added = $GLOBALS['galley_added'][ blog_prefix() . $key ] ?? 0;
-			unset( $GLOBALS['galley_added'][ blog_prefix() . $key ] );
-			if ( 0 !== $added && changes_pages( $about, $added ) ) {
-				order( "$key.n" );
-			}
+	$blog = blog_prefix();
+
+	$GLOBALS['galley_added'][ $blog ][ $key ] = array( $about, ( $GLOBALS['galley_added'][ $blog ][ $key ][1] ?? 0 ) + $added );
+	later( 'pages', __NAMESPACE__ . '\\order_pages' );
+}
+
+function order_pages(): void {
+	$lists = array_filter(
+		$GLOBALS['galley_added'][ blog_prefix() ] ?? array(),
+		static function ( array $list ): bool {
+			return 0 !== $list[1];
 		}
 	);
+	unset( $GLOBALS['galley_added'][ blog_prefix() ] );
+	foreach ( array_chunk( $lists, 50, true ) as $some ) {
+		foreach ( changed_pages( $some ) as $key ) {
+			order( "$key.n" );
+		}
+	}
 }
 
 /**

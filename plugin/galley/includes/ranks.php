@@ -15,23 +15,24 @@ defined( 'ABSPATH' ) || exit;
 const MOST_COUNTED = 5000;
 
 /**
- * How many public posts of a list are newer than a moment, up to the deepest depth.
+ * Which of some lists have another number of pages than before so many posts were added.
  *
- * @param array  $list `type` with `terms`, `author` or `period`, or none of them.
- * @param string $date As in `post_date`.
- * @param int    $id   The post itself, which does not count.
+ * @param array[] $lists Of each what it is (`type` with `terms`, `author` or `period`, or none of them) and how many were added.
+ * @return array The keys of those.
  */
-function rank( array $list, string $date, int $id ): int {
-	return count_posts( $list, DEEPEST + 1, $date, $id );
-}
-
-/**
- * Whether the number of a list's pages differs from what it was before so many posts were added.
- */
-function changes_pages( array $list, int $added ): bool {
+function changed_pages( array $lists ): array {
 	$per_page = max( 1, (int) get_option( 'posts_per_page' ) );
-	$now      = count_posts( $list, MOST_COUNTED + 1 );
-	return $now > MOST_COUNTED || crosses_page( $now - $added, $now, $per_page );
+	$asked    = array();
+	foreach ( $lists as $key => list( $list ) ) {
+		$asked[ $key ] = array( $list, MOST_COUNTED + 1 );
+	}
+	$changed = array();
+	foreach ( count_each( $asked ) as $key => $now ) {
+		if ( $now > MOST_COUNTED || crosses_page( $now - $lists[ $key ][1], $now, $per_page ) ) {
+			$changed[] = $key;
+		}
+	}
+	return $changed;
 }
 
 /**
@@ -43,8 +44,37 @@ function crosses_page( int $before, int $after, int $per_page ): bool {
 
 /**
  * Counts public posts of a list, up to a limit.
+ *
+ * @param array  $list   `type` with `terms`, `author` or `period`, or none of them.
+ * @param string $after  As in `post_date`: only newer ones. The rank of a post is how many are newer.
+ * @param int    $except A post that does not count.
  */
 function count_posts( array $list, int $limit, string $after = '', int $except = 0 ): int {
+	return count_each( array( array( $list, $limit, $after, $except ) ) )[0];
+}
+
+/**
+ * The same of several lists, in one query.
+ *
+ * @param array[] $asked Arguments of `count_posts`.
+ * @return int[] By the same keys.
+ */
+function count_each( array $asked ): array {
+	global $wpdb;
+	$columns = array();
+	foreach ( array_values( $asked ) as $number => $one ) {
+		$columns[] = '(' . count_sql( ...$one ) . ") c$number";
+	}
+	// phpcs:ignore WordPress.DB -- made of prepared parts; the answer must be of this moment.
+	$row     = $columns ? (array) $wpdb->get_row( 'SELECT ' . implode( ', ', $columns ), ARRAY_A ) : array();
+	$counted = array();
+	foreach ( array_keys( $asked ) as $number => $key ) {
+		$counted[ $key ] = (int) ( $row[ "c$number" ] ?? 0 );
+	}
+	return $counted;
+}
+
+function count_sql( array $list, int $limit, string $after = '', int $except = 0 ): string {
 	global $wpdb;
 	$from  = "$wpdb->posts p";
 	$where = $wpdb->prepare( 'p.post_type = %s AND p.post_status = %s', $list['type'], 'attachment' === $list['type'] ? 'inherit' : 'publish' );
@@ -62,9 +92,7 @@ function count_posts( array $list, int $limit, string $after = '', int $except =
 	if ( '' !== $after ) {
 		$where .= $wpdb->prepare( ' AND p.post_date > %s AND p.ID <> %d', $after, $except );
 	}
-	$limit = (int) $limit;
-	// phpcs:ignore WordPress.DB -- made of prepared parts above; the answer must be of this moment.
-	return (int) $wpdb->get_var( "SELECT COUNT(*) FROM (SELECT DISTINCT p.ID FROM $from WHERE $where LIMIT $limit) counted" );
+	return "SELECT COUNT(*) FROM (SELECT DISTINCT p.ID FROM $from WHERE $where LIMIT $limit) counted";
 }
 
 /**
