@@ -1,0 +1,276 @@
+//! The client: holds connections to one server, and runs workloads on them.
+
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use tokio::{
+    net::TcpStream,
+    runtime::{Builder, LocalOptions, LocalRuntime},
+    task::JoinSet,
+    time::sleep,
+};
+
+use crate::{
+    Error,
+    connect::{Connections, Link, Protocol, Stream, Target},
+    http1, http2,
+    outcome::Outcome,
+    requests::Requests,
+    run::{Pace, Run, Source},
+};
+
+/// Requests of one kind, with connections of their own.
+pub struct Workload {
+    /// Where the requests come from.
+    pub requests: Box<dyn Requests>,
+    /// How many connections send them.
+    pub connections: usize,
+    /// When.
+    pub pace: Pace,
+}
+
+/// When a run ends.
+#[derive(Debug, Clone, Copy)]
+pub enum Limit {
+    /// After this time. Responses to requests that are in flight by then are awaited and count.
+    Time(Duration),
+    /// When each workload has sent so many requests and has the responses.
+    Requests(u64),
+}
+
+/// Connections to one server. It stays in the thread that made it.
+pub struct Client {
+    runtime: LocalRuntime,
+    link: Rc<Link>,
+    loads: Vec<Load>,
+    idle: Vec<TcpStream>,
+    stop: Arc<AtomicBool>,
+}
+
+/// A workload between two runs.
+struct Load {
+    source: Source,
+    pace: Pace,
+    open: Vec<Option<Open>>,
+}
+
+enum Open {
+    Http1(Stream),
+    Http2(SendRequest<Bytes>),
+}
+
+impl Client {
+    /// Opens the connections of all workloads, unless each is for one request only. `stop`, once true, ends any run.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] when the server does not take one within ten seconds, [`Error::Tls`], [`Error::Stopped`].
+    pub fn connect(
+        target: Target,
+        workloads: Vec<Workload>,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, Error> {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .event_interval(TASKS_PER_POLL)
+            .build_local(LocalOptions::default())?;
+        let link = Rc::new(Link::new(target)?);
+        let mut client = Self {
+            runtime,
+            link,
+            loads: Vec::new(),
+            idle: Vec::new(),
+            stop,
+        };
+        for workload in workloads {
+            let mut open = Vec::new();
+            for _ in 0..workload.connections {
+                open.push(match client.link.target.connections {
+                    Connections::Kept => Some(client.open()?),
+                    Connections::PerRequest => None,
+                });
+            }
+            client.loads.push(Load {
+                source: Rc::new(RefCell::new(workload.requests)),
+                pace: workload.pace,
+                open,
+            });
+        }
+        Ok(client)
+    }
+
+    fn open(&self) -> Result<Open, Error> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::Stopped);
+        }
+        let opened = async {
+            match self.link.streams() {
+                None => self.link.open().await.map(Open::Http1),
+                Some(_) => http2::open(&self.link).await.map(Open::Http2),
+            }
+        };
+        let addr = self.link.target.addr;
+        let opened = self.runtime.block_on(opened);
+        opened.map_err(|source| Error::Connect { addr, source })
+    }
+
+    /// Opens so many further connections that never send anything.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn hold_idle(&mut self, count: usize) -> Result<(), Error> {
+        for _ in 0..count {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::Stopped);
+            }
+            let opened = self.runtime.block_on(self.link.connect());
+            let addr = self.link.target.addr;
+            let opened = opened.map_err(|source| Error::Connect { addr, source })?;
+            self.idle.push(opened);
+        }
+        Ok(())
+    }
+
+    /// How many of the idle connections the server has closed.
+    pub fn idle_closed(&self) -> usize {
+        let is_closed = |stream: &&TcpStream| {
+            let read = stream.try_read(&mut [0]);
+            !matches!(read, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+        };
+        self.idle.iter().filter(is_closed).count()
+    }
+
+    /// Changes the pace of a workload, by its number, for the runs that follow.
+    pub fn set_pace(&mut self, workload: usize, pace: Pace) {
+        if let Some(load) = self.loads.get_mut(workload) {
+            load.pace = pace;
+        }
+    }
+
+    /// Runs all workloads at the same time; what each of them saw, in their order.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`]; [`Error::Connect`] when a broken connection of HTTP/2 cannot be made anew.
+    pub fn run(&mut self, limit: Limit) -> Result<Vec<Outcome>, Error> {
+        for (load, at) in self.closed() {
+            let open = self.open()?;
+            if let Some(place) = self.loads.get_mut(load).and_then(|it| it.open.get_mut(at)) {
+                *place = Some(open);
+            }
+        }
+        self.link.wrong_handshakes.set(0);
+        let began = Instant::now();
+        let (end, left) = match limit {
+            Limit::Time(time) => (began + time, u64::MAX),
+            Limit::Requests(count) => (began + FOREVER, count),
+        };
+        let runs: Vec<Rc<Run>> = self
+            .loads
+            .iter()
+            .map(|load| {
+                let source = Rc::clone(&load.source);
+                Rc::new(Run::new(source, load.pace, began, end, left))
+            })
+            .collect();
+        let deadline = match limit {
+            Limit::Time(time) => began + time + PATIENCE,
+            Limit::Requests(_) => end,
+        };
+        self.work(&runs, deadline)?;
+        let mut outcomes: Vec<Outcome> = runs.iter().map(|run| run.finish()).collect();
+        if let Some(first) = outcomes.first_mut() {
+            for _ in 0..self.link.wrong_handshakes.get() {
+                first.broke(|| "a handshake of the wrong kind".to_owned());
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Connections of HTTP/2 that broke in an earlier run; those of HTTP/1.1 are opened when they are needed.
+    fn closed(&self) -> Vec<(usize, usize)> {
+        let mut closed = Vec::new();
+        for (number, load) in self.loads.iter().enumerate() {
+            let places = load.open.iter().enumerate();
+            let broken = places.filter(|(_, open)| open.is_none() && self.link.streams().is_some());
+            closed.extend(broken.map(|(at, _)| (number, at)));
+        }
+        closed
+    }
+
+    fn work(&mut self, runs: &[Rc<Run>], deadline: Instant) -> Result<(), Error> {
+        let (link, loads, stop) = (&self.link, &mut self.loads, &self.stop);
+        self.runtime.block_on(async {
+            let mut tasks = JoinSet::new();
+            for (number, (load, run)) in loads.iter_mut().zip(runs).enumerate() {
+                for (at, place) in load.open.iter_mut().enumerate() {
+                    let (run, link, open) = (Rc::clone(run), Rc::clone(link), place.take());
+                    tasks.spawn_local(async move { (number, at, one(run, link, open).await) });
+                }
+            }
+            loop {
+                tokio::select! {
+                    ended = tasks.join_next() => match ended {
+                        None => return Ok(()),
+                        Some(Ok((number, at, open))) => {
+                            let load = loads.get_mut(number);
+                            if let Some(place) = load.and_then(|load| load.open.get_mut(at)) {
+                                *place = open;
+                            }
+                        }
+                        Some(Err(error)) => return Err(Error::Runtime(error.into())),
+                    },
+                    () = sleep(GLANCE) => {
+                        if stop.load(Ordering::Relaxed) {
+                            return Err(Error::Stopped);
+                        }
+                        // What is still in flight counts as broken, and its connections are closed.
+                        if Instant::now() > deadline {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+        })
+    }
+}
+
+async fn one(run: Rc<Run>, link: Rc<Link>, open: Option<Open>) -> Option<Open> {
+    match (open, link.streams()) {
+        (Some(Open::Http2(send)), Some(streams)) => {
+            let send = http2::work(run, send, streams).await;
+            send.map(Open::Http2)
+        }
+        (Some(Open::Http1(stream)), _) => {
+            let stream = http1::work(run, link, Some(stream)).await;
+            stream.map(Open::Http1)
+        }
+        (_, _) => http1::work(run, link, None).await.map(Open::Http1),
+    }
+}
+
+impl Link {
+    /// Requests at a time on each connection of HTTP/2.
+    fn streams(&self) -> Option<usize> {
+        match self.target.tls.as_ref()?.protocol {
+            Protocol::Http1 => None,
+            Protocol::Http2 { streams } => Some(streams),
+        }
+    }
+}
+
+/// So many tasks run before the kernel is asked what has come.
+const TASKS_PER_POLL: u32 = 256;
+/// How long responses may be awaited after the end of a run.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Of a run that ends by the number of requests.
+const FOREVER: Duration = Duration::from_secs(300);
+/// The caller's wish to stop is noticed so soon.
+const GLANCE: Duration = Duration::from_millis(50);

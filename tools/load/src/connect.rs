@@ -1,0 +1,200 @@
+//! How connections to the target are made: TCP, and TLS where it is asked for.
+
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use rustls::{
+    ClientConfig, HandshakeKind, RootCertStore,
+    client::Resumption,
+    crypto::{CryptoProvider, aws_lc_rs},
+    pki_types::{CertificateDer, ServerName},
+};
+use tokio::{
+    net::{TcpSocket, TcpStream},
+    time::timeout,
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_util::either::Either;
+
+use crate::Error;
+
+/// Where requests go, and over what kind of connections.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// Of the server.
+    pub addr: SocketAddr,
+    /// Over TLS; `None`: in plain, where only HTTP/1.1 is spoken.
+    pub tls: Option<Tls>,
+    /// How long connections last.
+    pub connections: Connections,
+    /// A field of responses, such as `cache-status`, whose values are counted (HTTP/1.1 only).
+    pub watch: Option<String>,
+}
+
+/// How to connect over TLS: TLS 1.3 with AES-128-GCM and X25519, so that all servers do the same work.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// The name that the certificate must have.
+    pub name: String,
+    /// The only certificate that is trusted.
+    pub trusted: CertificateDer<'static>,
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// Handshakes are to resume the session of one before; otherwise they are to be full. Others count as broken.
+    pub resumes: bool,
+}
+
+/// What is spoken over TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// One request at a time on each connection.
+    Http1,
+    /// So many requests at a time on each connection.
+    Http2 {
+        /// At least one.
+        streams: usize,
+    },
+}
+
+/// How long connections last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Connections {
+    /// As long as the server lets them.
+    Kept,
+    /// A new one for each request (HTTP/1.1 only). The requests should say `Connection: close`.
+    PerRequest,
+}
+
+/// An open connection.
+pub(crate) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+/// What all connections of a client share.
+pub(crate) struct Link {
+    pub(crate) target: Target,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    /// Counts up, to spread connections over local addresses.
+    sources: Cell<u8>,
+    /// Full where they should have been resumed, or the other way round.
+    pub(crate) wrong_handshakes: Cell<u64>,
+    /// What connections read into, one after the other.
+    pub(crate) buffer: RefCell<Box<[u8]>>,
+}
+
+impl Link {
+    pub(crate) fn new(target: Target) -> Result<Self, Error> {
+        let broken = |error: &dyn std::error::Error| Error::Tls(error.to_string());
+        let tls = target.tls.as_ref().map(|tls| -> Result<_, Error> {
+            let name = ServerName::try_from(tls.name.clone()).map_err(|error| broken(&error))?;
+            let config = config(tls).map_err(|error| broken(&error))?;
+            Ok((TlsConnector::from(Arc::new(config)), name))
+        });
+        Ok(Self {
+            tls: tls.transpose()?,
+            target,
+            sources: Cell::new(0),
+            wrong_handshakes: Cell::new(0),
+            buffer: RefCell::new(vec![0; BUFFER].into_boxed_slice()),
+        })
+    }
+
+    /// A connection after its handshake.
+    pub(crate) async fn open(&self) -> io::Result<Stream> {
+        let opened = timeout(PATIENCE, async {
+            let stream = self.connect().await?;
+            match &self.tls {
+                None => Ok(Stream::Left(stream)),
+                Some((connector, name)) => {
+                    let stream = connector.connect(name.clone(), stream).await?;
+                    self.check(&stream)?;
+                    Ok(Stream::Right(Box::new(stream)))
+                }
+            }
+        });
+        opened.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    pub(crate) async fn connect(&self) -> io::Result<TcpStream> {
+        let addr = self.target.addr;
+        let socket = if addr.is_ipv4() {
+            TcpSocket::new_v4()?
+        } else {
+            TcpSocket::new_v6()?
+        };
+        if let IpAddr::V4(ip) = addr.ip()
+            && ip.is_loopback()
+        {
+            // Each from another address, so that the kernel's memory of closed connections does not run out of ports.
+            let source = self.sources.get();
+            self.sources.set((source + 1) % SOURCES);
+            socket.set_reuseaddr(true)?;
+            socket.bind(SocketAddr::from(([127, 0, 0, 2 + source], 0)))?;
+        }
+        let stream = socket.connect(addr).await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    fn check(&self, stream: &TlsStream<TcpStream>) -> io::Result<()> {
+        let session = stream.get_ref().1;
+        let Some(tls) = &self.target.tls else {
+            return Ok(());
+        };
+        if session.alpn_protocol() != Some(tls.protocol.name()) {
+            return Err(io::Error::other("the server does not speak that protocol"));
+        }
+        let wanted = if tls.resumes {
+            HandshakeKind::Resumed
+        } else {
+            HandshakeKind::Full
+        };
+        if session.handshake_kind() != Some(wanted) {
+            // It is used all the same: the first connections bring the tickets that others resume with.
+            self.wrong_handshakes.set(self.wrong_handshakes.get() + 1);
+        }
+        Ok(())
+    }
+}
+
+impl Protocol {
+    /// As handshakes name it (RFC 7301).
+    fn name(self) -> &'static [u8] {
+        match self {
+            Self::Http1 => b"http/1.1",
+            Self::Http2 { .. } => b"h2",
+        }
+    }
+}
+
+fn config(tls: &Tls) -> Result<ClientConfig, rustls::Error> {
+    let provider = CryptoProvider {
+        cipher_suites: vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256],
+        kx_groups: vec![aws_lc_rs::kx_group::X25519],
+        ..aws_lc_rs::default_provider()
+    };
+    let mut roots = RootCertStore::empty();
+    roots.add(tls.trusted.clone())?;
+    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![tls.protocol.name().to_vec()];
+    config.resumption = if tls.resumes {
+        Resumption::in_memory_sessions(SESSIONS)
+    } else {
+        Resumption::disabled()
+    };
+    Ok(config)
+}
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Local addresses in use: 60 times the kernel's 28,000 ports.
+const SOURCES: u8 = 60;
+/// Servers whose tickets are kept.
+const SESSIONS: usize = 8;
+/// Of one read. Large enough that a large file costs few of them.
+const BUFFER: usize = 256 * 1024;

@@ -1,0 +1,103 @@
+//! HTTP/1.1 on one connection: a request, its response, and the next one.
+
+use std::{io, pin::Pin, rc::Rc};
+
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+
+use crate::{
+    connect::{Connections, Link, Stream},
+    response::Response,
+    run::Run,
+};
+
+/// Sends requests until the run ends; the connection, if it can go on.
+pub(crate) async fn work(
+    run: Rc<Run>,
+    link: Rc<Link>,
+    mut stream: Option<Stream>,
+) -> Option<Stream> {
+    let mut response = Response::new(link.target.watch.as_deref().map(Rc::from));
+    let mut head = Vec::new();
+    while let Some(start) = run.begin().await {
+        let expected = run.request(&mut head, &mut response);
+        match exchange(&run, &link, stream.take(), &head, &mut response).await {
+            Ok(open) => {
+                run.done(expected, &mut response, start);
+                stream = next(&run, &link, open, response.closes).await;
+            }
+            Err(error) => run.broke(&error),
+        }
+    }
+    stream
+}
+
+/// One request and its response, on a new connection if there is none, or if the server has closed the old one meanwhile.
+async fn exchange(
+    run: &Run,
+    link: &Link,
+    stream: Option<Stream>,
+    head: &[u8],
+    response: &mut Response,
+) -> io::Result<Stream> {
+    if let Some(mut stream) = stream {
+        match one(link, &mut stream, head, response).await {
+            Ok(()) => return Ok(stream),
+            Err(_) if response.is_untouched() => run.outcome.borrow_mut().reconnects += 1,
+            Err(error) => return Err(error),
+        }
+    }
+    let mut stream = link.open().await?;
+    one(link, &mut stream, head, response).await?;
+    Ok(stream)
+}
+
+async fn one(
+    link: &Link,
+    stream: &mut Stream,
+    head: &[u8],
+    response: &mut Response,
+) -> io::Result<()> {
+    stream.write_all(head).await?;
+    stream.flush().await?;
+    loop {
+        let step = read(link, stream, |bytes| response.feed(bytes)).await?;
+        match step {
+            Some(Ok(false)) => {}
+            Some(Ok(true)) => return Ok(()),
+            Some(Err(malformed)) => return Err(io::Error::other(malformed.0)),
+            None if response.ends_with_connection() => return Ok(()),
+            None => return Err(io::Error::other("the connection broke")),
+        }
+    }
+}
+
+/// Hands what comes next to `take`; `None` at the end of the connection.
+async fn read<T>(
+    link: &Link,
+    stream: &mut Stream,
+    take: impl FnOnce(&[u8]) -> T,
+) -> io::Result<Option<T>> {
+    let mut take = Some(take);
+    std::future::poll_fn(|context| {
+        let mut room = link.buffer.borrow_mut();
+        let mut buffer = ReadBuf::new(&mut room);
+        let ready = Pin::new(&mut *stream).poll_read(context, &mut buffer);
+        ready.map_ok(|()| {
+            let take = take.take().filter(|_| !buffer.filled().is_empty());
+            take.map(|take| take(buffer.filled()))
+        })
+    })
+    .await
+}
+
+/// The connection for the next request. One that the server closes is read to its end first: an end from this side could be a
+/// reset.
+async fn next(run: &Run, link: &Link, mut stream: Stream, closes: bool) -> Option<Stream> {
+    let is_kept = link.target.connections == Connections::Kept;
+    if closes {
+        while let Ok(Some(())) = read(link, &mut stream, |_| ()).await {}
+        run.outcome.borrow_mut().reconnects += u64::from(is_kept);
+        return None;
+    }
+    is_kept.then_some(stream)
+}

@@ -1,0 +1,34 @@
+//! An HTTP load generator in one thread: many connections, every response checked, latency in HDR histograms.
+//!
+//! A [`Client`] holds connections to one [`Target`] and runs one or more [`Workload`]s on them at the same time, as often
+//! as it is asked to; the connections stay open between runs. In a closed loop each connection sends its next request when it
+//! has its response. At a constant rate each request has an intended start, and its latency counts from there, so that
+//! a server that stalls is charged for every request that was due meanwhile (no coordinated omission).
+//!
+//! [`Requests`] produces the requests; a [`Generator`] writes them from a [`Template`] that may have other values in each.
+//! An [`Outcome`] says what a workload saw. Several clients in threads of their own use several cores; [`Outcome::merge`]
+//! adds up what they saw. A ramp is a series of runs with [`Client::set_pace`] between them.
+//!
+//! The crate opens connections only to the target, writes no files and prints nothing.
+
+mod client;
+mod connect;
+mod error;
+mod http1;
+mod http2;
+mod outcome;
+mod requests;
+mod response;
+mod run;
+mod template;
+
+pub use self::{
+    client::{Client, Limit, Workload},
+    connect::{Connections, Protocol, Target, Tls},
+    error::Error,
+    outcome::{Outcome, Sample},
+    requests::{Expected, Generator, Order, Requests},
+    response::Coding,
+    run::Pace,
+    template::Template,
+};

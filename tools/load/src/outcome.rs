@@ -1,0 +1,204 @@
+//! What a workload saw in one run: how many responses, how late, which of them wrong.
+
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
+
+use hdrhistogram::Histogram;
+
+use crate::{
+    requests::Expected,
+    response::{Coding, Response},
+};
+
+/// What one workload saw in one run, or several of them added up.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Responses that came whole, right or wrong.
+    pub responses: u64,
+    /// Of these on the wire, heads and framing included; over HTTP/2 and TLS only the bodies.
+    pub bytes: u64,
+    /// From the begin of the run to the last response.
+    pub elapsed: Duration,
+    /// In nanoseconds, from the intended start of a request to the last byte of its response.
+    pub latency: Histogram<u64>,
+    /// Responses with another status than expected.
+    pub unexpected_status: u64,
+    /// Connections that broke or were refused, bytes that are no response, responses that never came.
+    pub broken: u64,
+    /// Requests that were due by the rate, and never sent because all connections were busy until the end. Their latency is what
+    /// they had waited by then.
+    pub unsent: u64,
+    /// Connections made anew because the server had closed them in order.
+    pub reconnects: u64,
+    /// What went wrong first.
+    pub first_error: Option<String>,
+    /// Lengths of bodies, the first eight, and how often each came.
+    pub lengths: BTreeMap<u64, u64>,
+    /// How many bodies had yet another length.
+    pub other_lengths: u64,
+    /// Status and watched field, and how often each came; the first 64.
+    pub watched: BTreeMap<(u16, String), u64>,
+    /// Some bodies: one in about a thousand, and one of each of `lengths`.
+    pub samples: Vec<Sample>,
+    begun: u64,
+    keeps_next: bool,
+}
+
+/// A body that was kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sample {
+    /// The page that was asked for.
+    pub page: usize,
+    /// How the body is coded.
+    pub coding: Coding,
+    /// As it came.
+    pub body: Vec<u8>,
+    /// Of page, coding and body: equal samples have the same.
+    pub hash: u64,
+}
+
+impl Outcome {
+    pub(crate) fn new() -> Self {
+        Self {
+            responses: 0,
+            bytes: 0,
+            elapsed: Duration::ZERO,
+            latency: Histogram::new_with_bounds(1, LONGEST_NS, 3)
+                .expect("the bounds are in order and 3 digits are allowed"),
+            unexpected_status: 0,
+            broken: 0,
+            unsent: 0,
+            reconnects: 0,
+            first_error: None,
+            lengths: BTreeMap::new(),
+            other_lengths: 0,
+            watched: BTreeMap::new(),
+            samples: Vec::new(),
+            begun: 0,
+            keeps_next: false,
+        }
+    }
+
+    /// Adds what another client saw meanwhile.
+    pub fn merge(&mut self, other: Self) {
+        self.responses += other.responses;
+        self.bytes += other.bytes;
+        self.elapsed = self.elapsed.max(other.elapsed);
+        // Both have the same bounds.
+        let _ = self.latency.add(&other.latency);
+        self.unexpected_status += other.unexpected_status;
+        self.broken += other.broken;
+        self.unsent += other.unsent;
+        self.reconnects += other.reconnects;
+        self.first_error = self.first_error.take().or(other.first_error);
+        for (length, count) in other.lengths {
+            *self.lengths.entry(length).or_default() += count;
+        }
+        self.other_lengths += other.other_lengths;
+        for (line, count) in other.watched {
+            *self.watched.entry(line).or_default() += count;
+        }
+        self.samples.extend(other.samples);
+    }
+
+    /// The latency that this share of the requests did not exceed; `share` from 0 to 1.
+    pub fn quantile(&self, share: f64) -> Duration {
+        Duration::from_nanos(self.latency.value_at_quantile(share))
+    }
+
+    /// Responses in a second.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    pub fn per_second(&self) -> f64 {
+        self.responses as f64 / self.elapsed.as_secs_f64().max(1e-6)
+    }
+
+    /// Whether the body of the response to the next request is to be kept.
+    pub(crate) fn wants_body(&mut self) -> bool {
+        self.begun += 1;
+        std::mem::take(&mut self.keeps_next) || self.begun % SAMPLED == 1
+    }
+
+    /// Counts a whole response.
+    pub(crate) fn record(
+        &mut self,
+        expected: Expected,
+        response: &mut Response,
+        latency: Duration,
+    ) {
+        self.responses += 1;
+        self.bytes += response.bytes;
+        self.record_latency(latency);
+        if let Some(value) = response.watched() {
+            self.watch(response.status, value);
+        }
+        if response.status != expected.status {
+            self.unexpected_status += 1;
+            let status = response.status;
+            self.error(|| format!("status {status}"));
+            return;
+        }
+        if let Some(body) = response.body.take() {
+            self.keep(expected.page, response.coding, body);
+        }
+        let length = response.length;
+        if self.lengths.len() < MOST_LENGTHS || self.lengths.contains_key(&length) {
+            *self.lengths.entry(length).or_default() += 1;
+            let mut samples = self.samples.iter();
+            let has_sample = samples.any(|sample| sample.body.len() as u64 == length);
+            self.keeps_next |= !has_sample && self.samples.len() < MOST_SAMPLES;
+        } else {
+            self.other_lengths += 1;
+        }
+    }
+
+    pub(crate) fn record_latency(&mut self, latency: Duration) {
+        let nanoseconds = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+        self.latency.saturating_record(nanoseconds);
+    }
+
+    /// Counts what is no response.
+    pub(crate) fn broke(&mut self, what: impl FnOnce() -> String) {
+        self.broken += 1;
+        self.error(what);
+    }
+
+    fn error(&mut self, what: impl FnOnce() -> String) {
+        self.first_error.get_or_insert_with(what);
+    }
+
+    fn watch(&mut self, status: u16, value: &str) {
+        let line = (status, value.to_owned());
+        if let Some(count) = self.watched.get_mut(&line) {
+            *count += 1;
+        } else if self.watched.len() < MOST_WATCHED {
+            self.watched.insert(line, 1);
+        }
+    }
+
+    fn keep(&mut self, page: usize, coding: Coding, body: Vec<u8>) {
+        let mut hasher = DefaultHasher::new();
+        (page, coding, &body).hash(&mut hasher);
+        let hash = hasher.finish();
+        let is_known = self.samples.iter().any(|sample| sample.hash == hash);
+        if !is_known && self.samples.len() < MOST_SAMPLES {
+            self.samples.push(Sample {
+                page,
+                coding,
+                body,
+                hash,
+            });
+        }
+    }
+}
+
+/// What takes longer counts as this long: ten minutes.
+const LONGEST_NS: u64 = 600_000_000_000;
+/// One body of so many is kept: a prime, so that it falls on every page in time.
+const SAMPLED: u64 = 997;
+/// Each may be a large file.
+const MOST_SAMPLES: usize = 12;
+const MOST_LENGTHS: usize = 8;
+const MOST_WATCHED: usize = 64;

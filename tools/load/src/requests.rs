@@ -1,0 +1,132 @@
+//! Where requests come from: a trait for any source, and a generator that writes them from a template.
+
+use crate::template::{Random, Template, Values};
+
+/// A source of requests. It is asked for each request in turn, just before the request is sent.
+pub trait Requests {
+    /// Writes the head of the next request, as HTTP/1.1 has it, into `head`, which is empty; says what its response must be.
+    fn next(&mut self, head: &mut Vec<u8>) -> Expected;
+}
+
+/// What the response to a request must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expected {
+    /// The number of the page, for samples; from 0.
+    pub page: usize,
+    /// The status code.
+    pub status: u16,
+}
+
+/// Which of several pages each request is for.
+#[derive(Debug, Clone)]
+pub enum Order {
+    /// So many pages, one after the other, and again from the first.
+    InTurn(usize),
+    /// So many pages by Zipf's law with exponent 1: the n-th is asked for an n-th as often as the first.
+    Zipf(usize),
+}
+
+/// Writes requests from a template.
+#[derive(Debug)]
+pub struct Generator {
+    template: Template,
+    status: u16,
+    pages: usize,
+    /// By Zipf's law: the sum of 1/n up to each page.
+    sums: Vec<f64>,
+    values: Values,
+}
+
+impl Generator {
+    /// Requests for these pages, all of which must be answered with `status`.
+    pub fn new(template: Template, order: &Order, status: u16) -> Self {
+        let (pages, sums) = match *order {
+            Order::InTurn(pages) => (pages, Vec::new()),
+            Order::Zipf(pages) => (pages, sums(pages)),
+        };
+        Self {
+            template,
+            status,
+            pages: pages.max(1),
+            sums,
+            values: Values {
+                count: 0,
+                page: 0,
+                random: Random::new(),
+            },
+        }
+    }
+
+    fn page(&mut self) -> usize {
+        let Some(all) = self.sums.last() else {
+            let turn = (self.values.count - 1) % self.pages as u64;
+            return usize::try_from(turn).unwrap_or_default();
+        };
+        #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
+        let share = (self.values.random.next() >> 11) as f64 / (1_u64 << 53) as f64;
+        let point = share * all;
+        let at = self.sums.partition_point(|sum| *sum <= point);
+        at.min(self.pages - 1)
+    }
+}
+
+impl Requests for Generator {
+    fn next(&mut self, head: &mut Vec<u8>) -> Expected {
+        self.values.count += 1;
+        self.values.page = self.page();
+        self.template.write(head, &mut self.values);
+        Expected {
+            page: self.values.page,
+            status: self.status,
+        }
+    }
+}
+
+fn sums(pages: usize) -> Vec<f64> {
+    let mut sum = 0.0;
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let sums = (1..=pages).map(|n| {
+        sum += 1.0 / n as f64;
+        sum
+    });
+    sums.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn generator(order: &Order) -> Generator {
+        let template = Template::parse("GET /{page}?n={count}", &BTreeMap::new()).unwrap();
+        Generator::new(template, order, 200)
+    }
+
+    #[test]
+    fn pages_in_turn_go_round() {
+        let mut generator = generator(&Order::InTurn(2));
+        for (page, wanted) in [
+            (0, "GET /1?n=0000000001"),
+            (1, "GET /2?n=0000000002"),
+            (0, "GET /1?n=0000000003"),
+        ] {
+            let mut head = Vec::new();
+            let expected = generator.next(&mut head);
+            assert_eq!((expected.page, head.as_slice()), (page, wanted.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn zipf_favours_the_first_and_reaches_the_last() {
+        let mut generator = generator(&Order::Zipf(1000));
+        let mut counts = vec![0_u32; 1000];
+        for _ in 0..200_000 {
+            counts[generator.next(&mut Vec::new()).page] += 1;
+        }
+        // 1/H(1000) is 0.1336; a standard deviation of these counts is below 160.
+        assert!((25_500..28_000).contains(&counts[0]), "{}", counts[0]);
+        assert!((12_500..14_300).contains(&counts[1]), "{}", counts[1]);
+        assert!(counts[999] > 0);
+    }
+}
