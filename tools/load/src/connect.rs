@@ -115,7 +115,9 @@ impl Link {
                 }
             }
         });
-        opened.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        opened
+            .await
+            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
     pub(crate) async fn connect(&self) -> io::Result<TcpStream> {

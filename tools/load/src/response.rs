@@ -240,10 +240,25 @@ mod tests {
     #[test]
     fn responses_of_every_framing_whole_and_byte_by_byte() {
         let rows = [
-            ("200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, "hello", false),
-            ("304 Not Modified\r\nContent-Length: 5\r\n\r\n", 304, "", false),
+            (
+                "200 OK\r\nContent-Length: 5\r\n\r\nhello",
+                200,
+                "hello",
+                false,
+            ),
+            (
+                "304 Not Modified\r\nContent-Length: 5\r\n\r\n",
+                304,
+                "",
+                false,
+            ),
             ("204 No Content\r\nConnection: close\r\n\r\n", 204, "", true),
-            ("100 Continue\r\n\r\nHTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\nno", 404, "no", false),
+            (
+                "100 Continue\r\n\r\nHTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\nno",
+                404,
+                "no",
+                false,
+            ),
             (
                 "200 OK\r\nTransfer-Encoding: chunked\r\nX-Cache: hit\r\n\r\n3\r\nhel\r\n2;a=b\r\nlo\r\n0\r\nETag: x\r\n\r\n",
                 200,
@@ -257,7 +272,11 @@ mod tests {
             for pieces in [vec![text.as_bytes()], single] {
                 let (response, step) = fed(&pieces);
                 assert_eq!(step, Ok(true), "{text}");
-                assert_eq!((response.status, response.closes), (status, closes), "{text}");
+                assert_eq!(
+                    (response.status, response.closes),
+                    (status, closes),
+                    "{text}"
+                );
                 assert_eq!(response.body.as_deref(), Some(body.as_bytes()), "{text}");
                 assert_eq!(response.bytes, text.len() as u64, "{text}");
                 let watched = text.contains("X-Cache").then_some("hit");
@@ -268,7 +287,10 @@ mod tests {
 
     #[test]
     fn a_response_may_end_with_its_connection() {
-        let (response, step) = fed(&[b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n\r\nwhat ", b"comes"]);
+        let (response, step) = fed(&[
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n\r\nwhat ",
+            b"comes",
+        ]);
         assert_eq!(step, Ok(false));
         assert!(response.ends_with_connection() && response.closes);
         assert_eq!(response.coding, Coding::Br);

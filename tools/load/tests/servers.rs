@@ -74,7 +74,12 @@ fn right_responses_count_whatever_is_spoken() {
     let (nginx, trusted) = nginx(scratch.path());
     let tls = |protocol, resumes| {
         let (name, trusted) = ("a.test".to_owned(), trusted.clone());
-        Some(Tls { name, trusted, protocol, resumes })
+        Some(Tls {
+            name,
+            trusted,
+            protocol,
+            resumes,
+        })
     };
     let http2 = Protocol::Http2 { streams: 3 };
     for (tls, connections) in [
@@ -87,7 +92,11 @@ fn right_responses_count_whatever_is_spoken() {
     ] {
         let context = format!("{tls:?} {connections:?}");
         let addr = tls.as_ref().map_or(nginx.addr(), |_| nginx.further_addr());
-        let target = Target { tls, connections, ..target(addr) };
+        let target = Target {
+            tls,
+            connections,
+            ..target(addr)
+        };
         let is_http2 = matches!(&target.tls, Some(tls) if tls.protocol == http2);
         let head = match connections {
             Connections::Kept => get("/hello.txt?{count}"),
@@ -100,7 +109,12 @@ fn right_responses_count_whatever_is_spoken() {
         // The first run leaves tickets, and connections that go on.
         client.run(Limit::Requests(4)).unwrap();
         let seen = client.run(Limit::Requests(count)).unwrap().remove(0);
-        assert_eq!((seen.responses, seen.broken), (count, 0), "{context}: {:?}", seen.first_error);
+        assert_eq!(
+            (seen.responses, seen.broken),
+            (count, 0),
+            "{context}: {:?}",
+            seen.first_error
+        );
         assert_eq!(seen.lengths, BTreeMap::from([(5, count)]), "{context}");
         assert_eq!(seen.samples[0].body, b"hello", "{context}");
         assert!(seen.quantile(0.5) <= seen.quantile(1.0) && seen.per_second() > 0.0);
@@ -133,7 +147,11 @@ fn wrong_statuses_and_handshakes_of_the_wrong_kind_are_counted_and_named() {
         connections: Connections::PerRequest,
         ..target(nginx.further_addr())
     };
-    let seen = run(target, workload(&get("/hello.txt"), 1, Pace::Closed), Limit::Requests(1));
+    let seen = run(
+        target,
+        workload(&get("/hello.txt"), 1, Pace::Closed),
+        Limit::Requests(1),
+    );
     assert_eq!((seen.responses, seen.broken), (1, 1));
     assert!(seen.first_error.unwrap().contains("handshake"));
 }
@@ -167,7 +185,12 @@ fn closed_connections_are_replaced() {
     for (path, reconnects) in [("/chunked", false), ("/last", true), ("/shut", true)] {
         let load = workload(&get(path), 2, Pace::Closed);
         let seen = run(target(origin.addr()), load, Limit::Requests(20));
-        assert_eq!((seen.responses, seen.broken), (20, 0), "{path}: {:?}", seen.first_error);
+        assert_eq!(
+            (seen.responses, seen.broken),
+            (20, 0),
+            "{path}: {:?}",
+            seen.first_error
+        );
         assert_eq!(seen.reconnects > 0, reconnects, "{path}");
         assert_eq!(seen.samples[0].body, b"hello", "{path}");
     }
@@ -223,7 +246,11 @@ fn what_is_due_and_never_sent_counts_with_the_time_that_it_waited() {
     // The first request takes longer than the run: its connection is the only one.
     let origin = stalling(1, Duration::from_millis(400));
     let load = workload(&get("/"), 1, Pace::Constant(1000.0));
-    let seen = run(target(origin.addr()), load, Limit::Time(Duration::from_millis(200)));
+    let seen = run(
+        target(origin.addr()),
+        load,
+        Limit::Time(Duration::from_millis(200)),
+    );
     assert_eq!((seen.responses, seen.unsent), (1, 199));
     assert_eq!(seen.latency.len(), 200);
     assert!(seen.quantile(0.5) >= Duration::from_millis(90));
@@ -236,7 +263,10 @@ fn a_constant_rate_is_kept_and_can_be_changed_between_runs() {
     let mut client = Client::connect(target(origin.addr()), vec![load], Arc::default()).unwrap();
     for (rate, wanted) in [(200.0, 100), (1000.0, 500)] {
         client.set_pace(0, Pace::Constant(rate));
-        let seen = client.run(Limit::Time(Duration::from_millis(500))).unwrap().remove(0);
+        let seen = client
+            .run(Limit::Time(Duration::from_millis(500)))
+            .unwrap()
+            .remove(0);
         assert_eq!(seen.responses + seen.unsent, wanted);
     }
 }

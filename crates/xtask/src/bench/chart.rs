@@ -17,7 +17,7 @@ pub(super) fn svg(section: &Section, report: &Report, subject: &str) -> Option<S
         .collect();
     let longest = rows
         .iter()
-        .filter_map(|row| Some(row.median.get(&section.figure)?.most))
+        .filter_map(|row| Some(row.median.get(&section.figure)?.upper))
         .fold(0.0, f64::max);
     if rows.is_empty() || longest <= 0.0 {
         return None;
@@ -79,7 +79,10 @@ fn bar(out: &mut String, section: &Section, row: &Row, scale: &Scale) {
     let (y, middle) = (scale.y, scale.y + 17);
     let ratio = match scale.floor {
         Some(floor) if row.contender != "floor" => {
-            format!("  =  {}x the floor", rounded(spread.median / floor))
+            format!(
+                "  =  {}x the floor",
+                rounded(row.of_floor.map_or(spread.median / floor, |it| it.median))
+            )
         }
         _ => String::new(),
     };
@@ -92,9 +95,9 @@ fn bar(out: &mut String, section: &Section, row: &Row, scale: &Scale) {
         length = length(spread.median),
     );
     let left = f64::from(u16::try_from(LEFT).unwrap_or(u16::MAX));
-    // The least and the most that was seen, as a thin line over the bar's end.
-    if row.rounds.len() > 1 {
-        let (from, to) = (left + length(spread.least), left + length(spread.most));
+    // The quartiles, as a thin line over the bar's end.
+    if row.slices.len() > 1 {
+        let (from, to) = (left + length(spread.lower), left + length(spread.upper));
         let _ = writeln!(
             out,
             "<path d=\"M{from:.1} {line}H{to:.1}\" stroke=\"#1a1a1a\" stroke-width=\"1.5\"/>",
@@ -104,16 +107,14 @@ fn bar(out: &mut String, section: &Section, row: &Row, scale: &Scale) {
     let _ = writeln!(
         out,
         "<text x=\"{x:.1}\" y=\"{middle}\" font-weight=\"{weight}\" fill=\"#1a1a1a\">{value}{ratio}</text>",
-        x = left + length(spread.most.max(spread.median)) + 8.0,
+        x = left + length(spread.upper.max(spread.median)) + 8.0,
         value = rounded(spread.median),
     );
 }
 
 fn foot(report: &Report, floor: Option<f64>) -> String {
-    let rounds = match report.rounds {
-        1 => "one round".to_owned(),
-        rounds => format!("medians of {rounds} rounds, thin lines from the least to the most"),
-    };
+    let slices = report.rounds * report.slices;
+    let rounds = format!("medians of {slices} slices in turns, thin lines between the quartiles");
     let floor = if floor.is_some() {
         "; floor: a bare epoll loop sending the same bytes"
     } else {
@@ -165,8 +166,8 @@ mod tests {
             ("galley", &[11.0, 12.0]),
             ("floor", &[10.0, 10.0]),
         ];
-        let report = with(&plan, "post-gzip", &values);
-        let text = svg(report.section("post-gzip").unwrap(), &report, "galley").unwrap();
+        let report = with(&plan, "post-gzip-one-head", &values);
+        let text = svg(report.section("post-gzip-one-head").unwrap(), &report, "galley").unwrap();
         let place = |part: &str| {
             text.find(part)
                 .unwrap_or_else(|| panic!("`{part}` is not in {text}"))

@@ -9,9 +9,10 @@ use std::{
     time::Duration,
 };
 
+use galley_load::Coding;
 use galley_testkit::client::{Connection, Response};
 
-use super::{load::Coding, site::Expected};
+use super::site::Expected;
 use crate::demo::Complaint;
 
 /// A right answer.

@@ -51,6 +51,11 @@ impl Interrupt {
         Ok(Self(asked))
     }
 
+    /// Becomes true with the first signal.
+    pub(super) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
     /// An error once a signal has come.
     pub(super) fn check(&self) -> Result<(), Complaint> {
         if self.0.load(Ordering::SeqCst) {

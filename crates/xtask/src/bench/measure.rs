@@ -1,12 +1,15 @@
-//! One measurement: bring the contender into its state, wait for quiet, look at an answer, let the client ask, and read the
-//! clocks before and after.
+//! Measurements: bring a contender into its state, wait for quiet, look at its answers; then, slice by slice in turns with others, let
+//! the client ask, and read the clocks before and after.
 
 use std::{
+    collections::HashSet,
+    net::SocketAddr,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
+use galley_load::{Client, Connections, Limit, Outcome, Pace, Protocol, Target, Tls};
 use galley_testkit::client::Connection;
 use serde::{Deserialize, Serialize};
 
@@ -17,12 +20,10 @@ use super::{
     contender::{Field, Place, Running},
     figure::{Figure, Figures},
     interrupt::Interrupt,
-    load::{Client, Lasting, Seen, Spec, Until},
     pin,
-    plan::{Contender, Plan, Scenario},
+    plan::{Contender, Plan, Scenario, Spoken},
     processes::{self, Tree},
     question::Question,
-    secured,
     site::Site,
     stampede,
 };
@@ -44,7 +45,8 @@ pub(super) struct Stand<'a> {
 /// One measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Sample {
-    pub(super) round: u32,
+    /// Its number: what has the same in one scenario was measured one right after the other.
+    pub(super) slice: u32,
     /// How the answer came: `identity`, `gzip`, `br`.
     pub(super) coding: String,
     /// Of one answer's body as it came.
@@ -62,7 +64,6 @@ pub(super) struct Sample {
 pub(super) struct Match<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) contender: &'a Contender,
-    pub(super) round: u32,
     /// Another one for each measurement.
     pub(super) batch: u32,
 }
@@ -107,226 +108,312 @@ impl Clocks {
     }
 }
 
-/// Measures one contender in one scenario.
-///
-/// # Errors
-/// When an answer is not the right page, when the client fails, when nothing was answered.
-pub(super) fn measure(
-    stand: &Stand<'_>,
-    field: &Field,
-    one: &Match<'_>,
-) -> Result<Sample, Complaint> {
-    let question = Question::of(stand.plan, stand.site, one.scenario, one.batch);
-    if !one.contender.is_floor {
-        let running = field
-            .running(&one.contender.name)
-            .ok_or("it was not started")?;
-        return of(stand, running, one, question);
-    }
-    let subject = field
-        .running(&stand.plan.subject)
-        .ok_or("whose answers it sends was not started")?;
-    let its = Match {
-        contender: stand
-            .plan
-            .contender(&stand.plan.subject)
-            .ok_or("the plan has no subject")?,
-        ..one.clone()
-    };
-    let question = if one.scenario.stampede.is_some() {
-        // Its page lives for a second; that it is stored is enough.
-        first(stand, subject, &question)?;
-        question
-    } else {
-        ready(stand, subject, &its, question)?
-    };
-    let answers = capture(stand, subject, &question)?;
-    let answers = answers
-        .iter()
-        .map(|(target, bytes)| (target.as_str(), bytes.as_slice()));
-    let floor = field.floor(stand, one.contender, answers)?;
-    of(stand, &floor, one, question)
+/// One contender in one scenario: warmed up, its connections open, ready to be measured again and again.
+pub(super) struct Session<'a> {
+    pub(super) one: Match<'a>,
+    server: Server,
+    question: Question<'a>,
+    client: Option<Client>,
+    coding: String,
+    body_bytes: usize,
+    /// Bodies that were looked at already.
+    verified: HashSet<u64>,
+    /// The floor that was started for it.
+    _floor: Option<Running>,
 }
 
-fn of(
-    stand: &Stand<'_>,
-    running: &Running,
-    one: &Match<'_>,
-    question: Question<'_>,
-) -> Result<Sample, Complaint> {
-    if let Some(state) = one.scenario.stampede {
-        return stampede::measure(stand, running, one, state);
+/// Where a contender is asked, and the processes that all of its processes hang below.
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    pub(super) addr: SocketAddr,
+    tls_addr: SocketAddr,
+    pub(super) roots: Vec<u32>,
+}
+
+impl<'a> Session<'a> {
+    /// Fills the contender's caches, warms it up, looks at its responses and waits until it rests.
+    ///
+    /// # Errors
+    /// When a response is not the right page, when the client fails.
+    pub(super) fn prepare(
+        stand: &Stand<'a>,
+        field: &Field,
+        one: Match<'a>,
+    ) -> Result<Self, Complaint> {
+        let question = Question::of(stand.plan, stand.site, one.scenario, one.batch);
+        let name = if one.contender.is_floor {
+            &stand.plan.subject
+        } else {
+            &one.contender.name
+        };
+        let running = field.running(name).ok_or("it was not started")?;
+        let mut server = Server::of(running);
+        let question = ready(stand, &server, one.scenario, question)?;
+        let mut floor = None;
+        if one.contender.is_floor {
+            let answers = capture(stand, &server, &question)?;
+            let answers = answers
+                .iter()
+                .map(|(target, raw)| (target.as_str(), raw.as_slice()));
+            let running = field.floor(stand, one.contender, answers)?;
+            server = Server::of(&running);
+            floor = Some(running);
+        }
+        let mut session = Self {
+            one,
+            server,
+            question,
+            client: None,
+            coding: String::new(),
+            body_bytes: 0,
+            verified: HashSet::new(),
+            _floor: floor,
+        };
+        if !session.is_single() {
+            session.warm_up(stand)?;
+        }
+        Ok(session)
     }
-    if let Some(spoken) = one.scenario.tls {
-        return secured::measure(stand, running, one, &question, spoken);
+
+    /// It is measured once in a round, as a whole.
+    pub(super) fn is_single(&self) -> bool {
+        self.one.scenario.stampede.is_some() || !self.one.scenario.ab.is_empty()
     }
-    let question = ready(stand, running, one, question)?;
-    let answer = first(stand, running, &question)?;
-    let roots = running.roots();
-    let mut figures = Figures::new();
-    let (requests, failed, trouble) = if one.scenario.ab.is_empty() {
-        let length = answer.body.len() as u64;
-        by_client(stand, running, one, &question, length, &mut figures)?
-    } else {
-        let before = Clocks::read(stand, &roots);
-        let seen = ab::run(
-            ab_line(stand, running, one, &question.target(0)),
-            stand.place.cores.client,
-            stand.dir,
-            stand.interrupt,
-        )?;
-        before.figures(Clocks::read(stand, &roots), seen.requests, &mut figures);
+
+    fn warm_up(&mut self, stand: &Stand<'a>) -> Result<(), Complaint> {
+        let (scenario, question) = (self.one.scenario, &self.question);
+        let mut workloads = vec![question.workload(scenario.connections, pace(scenario.rate))?];
+        for beside in &scenario.beside {
+            let other = question.beside(beside);
+            workloads.push(other.workload(beside.connections, Pace::Constant(beside.rate))?);
+        }
+        let target = target(stand, &self.server, scenario);
+        let time = Duration::from_secs_f64(stand.plan.length.warm_up_s);
+        let (client, seen) =
+            pin::on_core(stand.place.cores.client, || -> Result<_, Complaint> {
+                let mut client = Client::connect(target, workloads, stand.interrupt.flag())?;
+                client.hold_idle(scenario.idle)?;
+                let seen = client.run(Limit::Time(time))?;
+                Ok((client, seen))
+            })??;
+        self.client = Some(client);
+        let seen = seen.first().ok_or("nothing was asked")?;
+        self.verified(stand, seen)?;
+        let last = seen.samples.last().ok_or_else(|| {
+            let first = seen.first_error.as_deref().unwrap_or("no response");
+            format!("nothing to look at: {first}")
+        })?;
+        last.coding.name().clone_into(&mut self.coding);
+        self.body_bytes = last.body.len();
+        wait_for_quiet(stand, &self.server.roots)
+    }
+
+    /// Measures for one slice; `number` is that of the slice, the same for all who are measured in turns with it.
+    ///
+    /// # Errors
+    /// When a response is not the right page, when the client fails, when nothing was answered.
+    pub(super) fn slice(&mut self, stand: &Stand<'a>, number: u32) -> Result<Sample, Complaint> {
+        let mut sample = if let Some(state) = self.one.scenario.stampede {
+            stampede::measure(stand, &self.server, &self.one, state)?
+        } else if self.one.scenario.ab.is_empty() {
+            self.by_client(stand)?
+        } else {
+            self.by_ab(stand)?
+        };
+        sample.slice = number;
+        if sample.requests == 0 {
+            return Err("no request was answered in this time".into());
+        }
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let memory = Tree::memory(&self.server.roots) as f64 / 1e6;
+        sample.figures.insert(Figure::MemoryMb, memory);
+        Ok(sample)
+    }
+
+    fn by_client(&mut self, stand: &Stand<'a>) -> Result<Sample, Complaint> {
+        let client = self.client.as_mut().ok_or("it is not warmed up")?;
+        let roots = &self.server.roots;
+        let time = Duration::from_secs_f64(stand.plan.length.slice_s);
+        let mut figures = Figures::new();
+        let seen = pin::on_core(stand.place.cores.client, || -> Result<_, Complaint> {
+            let before = Clocks::read(stand, roots);
+            let seen = client.run(Limit::Time(time))?;
+            let requests = seen.first().map_or(0, |seen| seen.responses);
+            before.figures(Clocks::read(stand, roots), requests, &mut figures);
+            Ok(seen)
+        })??;
+        let lost = client.idle_closed() as u64;
+        let (hits, others) = seen.split_first().ok_or("nothing was asked")?;
+        client_figures(hits, &mut figures);
+        let mut failed = self.verified(stand, hits)? + lost;
+        let mut trouble = hits.first_error.clone();
+        if lost > 0 {
+            trouble.get_or_insert_with(|| format!("{lost} idle connections were closed"));
+        }
+        for other in others {
+            figures.insert(Figure::BesidePerSecond, other.per_second());
+            figures.insert(Figure::BesideP99Us, us(other.quantile(0.99)));
+            failed += other.unexpected_status + other.broken;
+            trouble = trouble.or_else(|| other.first_error.clone());
+        }
+        Ok(self.sample(hits.responses, failed, trouble, figures))
+    }
+
+    fn by_ab(&mut self, stand: &Stand<'a>) -> Result<Sample, Complaint> {
+        let answer = first(stand, &self.server, &self.question)?;
+        self.coding = answer.coding;
+        self.body_bytes = answer.body.len();
+        let target = self.question.target(0);
+        let line = ab::Line {
+            arguments: &self.one.scenario.ab,
+            share: stand.plan.length.ab_share,
+            addr: self.server.addr,
+            host: &stand.plan.host,
+            target: &target,
+        };
+        let mut figures = Figures::new();
+        let before = Clocks::read(stand, &self.server.roots);
+        let seen = ab::run(line, stand.place.cores.client, stand.dir, stand.interrupt)?;
+        let now = Clocks::read(stand, &self.server.roots);
+        before.figures(now, seen.requests, &mut figures);
         ab_figures(&seen, &mut figures);
         let missing = seen.missing(answer.body.len() as u64);
         let trouble = (missing > 0).then(|| format!("{missing} bodies are missing or cut"));
-        (
-            seen.requests,
-            seen.failed + missing,
-            seen.trouble.or(trouble),
-        )
-    };
-    if requests == 0 {
-        return Err("no request was answered in this time".into());
+        let trouble = seen.trouble.or(trouble);
+        Ok(self.sample(seen.requests, seen.failed + missing, trouble, figures))
     }
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-    let memory = Tree::memory(&roots) as f64 / 1e6;
-    figures.insert(Figure::MemoryMb, memory);
-    Ok(Sample {
-        round: one.round,
-        coding: answer.coding,
-        body_bytes: answer.body.len(),
-        requests,
-        failed,
-        trouble,
-        figures,
-    })
-}
 
-/// Fills its caches, warms it up and waits until it rests; returns the question as it is to be asked then.
-fn ready<'a>(
-    stand: &Stand<'_>,
-    running: &Running,
-    one: &Match<'_>,
-    question: Question<'a>,
-) -> Result<Question<'a>, Complaint> {
-    let roots = running.roots();
-    wait_for_quiet(stand, &roots)?;
-    let answer = first(stand, running, &question)?;
-    let core = stand.place.cores.client;
-    if question.count() > 1 && !one.contender.is_floor {
-        let prime = Spec {
-            asks: question.once_each(),
-            connections: PRIMING,
-            rate: None,
-            lasting: Lasting::Kept,
-        };
-        // Twice: what a compressor could not take at once is offered again at the second time.
-        for _ in 0..2 {
-            let prime = prime.clone();
-            pin::on_core(core, || -> Result<(), Complaint> {
-                let mut client = Client::connect(running.addr(), vec![prime], 0, stand.interrupt)?;
-                client.run(Until::Answers(question.count() as u64))?;
-                Ok(())
-            })??;
-            wait_for_quiet(stand, &roots)?;
+    fn sample(
+        &self,
+        requests: u64,
+        failed: u64,
+        trouble: Option<String>,
+        figures: Figures,
+    ) -> Sample {
+        Sample {
+            slice: 0,
+            coding: self.coding.clone(),
+            body_bytes: self.body_bytes,
+            requests,
+            failed,
+            trouble,
+            figures,
         }
     }
-    // The floor has the subject's.
-    let question = if one.scenario.conditional && !one.contender.is_floor {
-        let condition = answer.condition.ok_or("it names no validator")?;
-        question.with_condition(condition)
-    } else {
-        question
-    };
-    if one.scenario.ab.is_empty() {
-        let spec = spec(one.scenario, &question, None);
-        let time = Duration::from_secs_f64(stand.plan.length.warm_up_s);
-        pin::on_core(core, || -> Result<(), Complaint> {
-            let mut client = Client::connect(running.addr(), vec![spec], 0, stand.interrupt)?;
-            client.run(Until::After(time))?;
+
+    fn verified(&mut self, stand: &Stand<'_>, seen: &Outcome) -> Result<u64, Complaint> {
+        verified(stand, &self.question, seen, &mut self.verified)
+    }
+}
+
+impl Server {
+    fn of(running: &Running) -> Self {
+        Self {
+            addr: running.addr(),
+            tls_addr: running.tls_addr(),
+            roots: running.roots(),
+        }
+    }
+}
+
+/// Fills its caches and waits until it rests; returns the question as it is to be asked then.
+fn ready<'a>(
+    stand: &Stand<'_>,
+    server: &Server,
+    scenario: &Scenario,
+    question: Question<'a>,
+) -> Result<Question<'a>, Complaint> {
+    if scenario.stampede.is_some() {
+        // Its page lives for a second; that it is stored is enough.
+        first(stand, server, &question)?;
+        return Ok(question);
+    }
+    wait_for_quiet(stand, &server.roots)?;
+    if question.count() > 1 {
+        let target = target(stand, server, scenario);
+        let all = question.once_each()?;
+        pin::on_core(stand.place.cores.client, || -> Result<(), Complaint> {
+            let mut client = Client::connect(target, vec![all], stand.interrupt.flag())?;
+            // Twice: what a compressor could not take at once is offered again at the second time.
+            for _ in 0..2 {
+                client.run(Limit::Requests(question.count() as u64))?;
+                wait_for_quiet(stand, &server.roots)?;
+            }
             Ok(())
         })??;
-        wait_for_quiet(stand, &roots)?;
+    }
+    if scenario.tls.is_none() && !scenario.unique {
+        let answer = first(stand, server, &question)?;
+        if scenario.conditional {
+            let condition = answer.condition.ok_or("it names no validator")?;
+            return Ok(question.with_condition(condition));
+        }
     }
     Ok(question)
 }
 
-/// Asks with our client; returns answers, failures and what the first failure was.
-fn by_client(
-    stand: &Stand<'_>,
-    running: &Running,
-    one: &Match<'_>,
-    question: &Question<'_>,
-    length: u64,
-    figures: &mut Figures,
-) -> Result<(u64, u64, Option<String>), Complaint> {
-    let roots = running.roots();
-    let scenario = one.scenario;
-    let mut specs = vec![spec(scenario, question, Some(length))];
-    for beside in &scenario.beside {
-        let other = question.beside(beside);
-        specs.push(Spec {
-            asks: other.asks(None),
-            connections: beside.connections,
-            rate: Some(beside.rate),
-            lasting: Lasting::Kept,
-        });
+fn target(stand: &Stand<'_>, server: &Server, scenario: &Scenario) -> Target {
+    let tls = scenario.tls.map(|spoken| Tls {
+        name: stand.plan.host.clone(),
+        trusted: stand.certificate.trusted.clone(),
+        protocol: match spoken {
+            Spoken::Http1 => Protocol::Http1,
+            Spoken::H2 => Protocol::Http2 {
+                streams: scenario.streams,
+            },
+        },
+        resumes: scenario.resumed,
+    });
+    Target {
+        addr: tls.as_ref().map_or(server.addr, |_| server.tls_addr),
+        tls,
+        connections: if scenario.close {
+            Connections::PerRequest
+        } else {
+            Connections::Kept
+        },
+        watch: None,
     }
-    let time = Duration::from_secs_f64(stand.plan.length.seconds);
-    let (seen, lost) = pin::on_core(stand.place.cores.client, || -> Result<_, Complaint> {
-        let mut client = Client::connect(running.addr(), specs, scenario.idle, stand.interrupt)?;
-        let before = Clocks::read(stand, &roots);
-        let seen = client.run(Until::After(time))?;
-        let requests = seen.first().map_or(0, |seen| seen.answers);
-        before.figures(Clocks::read(stand, &roots), requests, figures);
-        Ok((seen, client.idle_lost() as u64))
-    })??;
-    let (hits, others) = seen.split_first().ok_or("nothing was asked")?;
-    client_figures(hits, figures);
-    let mut failed = verified(stand, question, hits)? + lost;
-    let mut trouble = hits.first_trouble.clone();
-    if lost > 0 {
-        trouble.get_or_insert_with(|| format!("{lost} idle connections were closed"));
-    }
-    for other in others {
-        figures.insert(Figure::BesidePerSecond, rate(other.answers, other.took));
-        figures.insert(Figure::BesideP99Us, us(other.quantile(0.99)));
-        failed += other.wrong_status + other.broken;
-        trouble = trouble.or_else(|| other.first_trouble.clone());
-    }
-    Ok((hits.answers, failed, trouble))
 }
 
-/// Looks at the answers that were kept; returns how many were wrong.
+fn pace(rate: Option<f64>) -> Pace {
+    rate.map_or(Pace::Closed, Pace::Constant)
+}
+
+/// Looks at the bodies that were kept, unless they were looked at before; returns how many responses were wrong.
 ///
 /// # Errors
 /// When a body is not the right page: then the measurement says nothing.
 pub(super) fn verified(
     stand: &Stand<'_>,
     question: &Question<'_>,
-    seen: &Seen,
+    seen: &Outcome,
+    known: &mut HashSet<u64>,
 ) -> Result<u64, Complaint> {
     for sample in &seen.samples {
-        let expected = question.expected(sample.ask)?;
-        check::body(sample.coding, &sample.body, &expected, stand.dir)
-            .map_err(|complaint| format!("a wrong answer among many: {complaint}"))?;
+        if known.insert(sample.hash) {
+            let expected = question.expected(sample.page)?;
+            check::body(sample.coding, &sample.body, &expected, stand.dir)
+                .map_err(|complaint| format!("a wrong answer among many: {complaint}"))?;
+        }
     }
-    let is_known = |length: u64| {
-        let mut samples = seen.samples.iter();
-        samples.any(|sample| sample.body.len() as u64 == length)
-    };
-    let odd = seen.odd_lengths.iter();
-    let odd: u64 = odd
-        .filter(|(length, _)| !is_known(*length))
-        .map(|(_, count)| count)
-        .sum();
-    Ok(seen.wrong_status + seen.broken + odd)
+    let mut wrong = seen.unexpected_status + seen.broken;
+    if question.count() == 1 {
+        let has_sample = |length: u64| {
+            let mut samples = seen.samples.iter();
+            samples.any(|sample| sample.body.len() as u64 == length)
+        };
+        let lengths = seen.lengths.iter();
+        let unknown = lengths.filter(|(length, _)| !has_sample(**length));
+        wrong += seen.other_lengths + unknown.map(|(_, count)| count).sum::<u64>();
+    }
+    Ok(wrong)
 }
 
 /// One answer, looked at. Asked for twice: the first may fill a cache, the second is what the client will see.
 fn first(
     stand: &Stand<'_>,
-    running: &Running,
+    server: &Server,
     question: &Question<'_>,
 ) -> Result<check::Answer, Complaint> {
     let expected = question.expected(0)?;
@@ -336,17 +423,17 @@ fn first(
         expected: &expected,
     };
     let head = question.head(0);
-    check::ask(running.addr(), &head, wanted, stand.dir)?;
-    check::ask(running.addr(), &head, wanted, stand.dir)
+    check::ask(server.addr, &head, wanted, stand.dir)?;
+    check::ask(server.addr, &head, wanted, stand.dir)
 }
 
 /// What the subject answers to every request of the question, with its target, for the floor.
 fn capture(
     stand: &Stand<'_>,
-    subject: &Running,
+    subject: &Server,
     question: &Question<'_>,
 ) -> Result<Vec<(String, Vec<u8>)>, Complaint> {
-    let mut connection = Connection::open(subject.addr())?;
+    let mut connection = Connection::open(subject.addr)?;
     let mut answers = Vec::new();
     for number in 0..question.count() {
         stand.interrupt.check()?;
@@ -358,8 +445,7 @@ fn capture(
         };
         let head = question.head(number);
         let raw = if number < CHECKED {
-            let answer = check::on(&mut connection, &head, wanted, stand.dir)?;
-            answer.raw
+            check::on(&mut connection, &head, wanted, stand.dir)?.raw
         } else {
             connection.write(&head)?;
             connection.receive(question.method())?.raw
@@ -367,34 +453,6 @@ fn capture(
         answers.push((question.target(number), raw));
     }
     Ok(answers)
-}
-
-fn spec(scenario: &Scenario, question: &Question<'_>, length: Option<u64>) -> Spec {
-    Spec {
-        asks: question.asks(length),
-        connections: scenario.connections,
-        rate: scenario.rate,
-        lasting: if scenario.close {
-            Lasting::OneRequest
-        } else {
-            Lasting::Kept
-        },
-    }
-}
-
-fn ab_line<'a>(
-    stand: &'a Stand<'_>,
-    running: &Running,
-    one: &'a Match<'_>,
-    target: &'a str,
-) -> ab::Line<'a> {
-    ab::Line {
-        arguments: &one.scenario.ab,
-        share: stand.plan.length.ab_share,
-        addr: running.addr(),
-        host: &stand.plan.host,
-        target,
-    }
 }
 
 fn ab_figures(seen: &ab::Seen, figures: &mut Figures) {
@@ -407,21 +465,14 @@ fn ab_figures(seen: &ab::Seen, figures: &mut Figures) {
     figures.insert(Figure::MaxUs, us(seen.slowest));
 }
 
-pub(super) fn client_figures(seen: &Seen, figures: &mut Figures) {
-    figures.insert(Figure::PerSecond, rate(seen.answers, seen.took));
-    figures.insert(
-        Figure::MegabytesPerSecond,
-        rate(seen.bytes, seen.took) / 1e6,
-    );
+pub(super) fn client_figures(seen: &Outcome, figures: &mut Figures) {
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let megabytes = seen.bytes as f64 / seen.elapsed.as_secs_f64().max(1e-6) / 1e6;
+    figures.insert(Figure::PerSecond, seen.per_second());
+    figures.insert(Figure::MegabytesPerSecond, megabytes);
     figures.insert(Figure::P50Us, us(seen.quantile(0.5)));
     figures.insert(Figure::P99Us, us(seen.quantile(0.99)));
-    figures.insert(Figure::P999Us, us(seen.quantile(0.999)));
-    figures.insert(Figure::MaxUs, us(seen.slowest()));
-}
-
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn rate(count: u64, time: Duration) -> f64 {
-    count as f64 / time.as_secs_f64().max(1e-6)
+    figures.insert(Figure::MaxUs, us(seen.quantile(1.0)));
 }
 
 fn us(time: Duration) -> f64 {
@@ -453,8 +504,6 @@ pub(super) fn client_dir(scratch: &Path) -> Result<PathBuf, Complaint> {
     Ok(dir)
 }
 
-/// Connections that fill a cache: fewer than PHP has workers, so that nobody refuses one.
-const PRIMING: usize = 8;
 /// So many of the answers that the floor sends are decoded and looked at.
 const CHECKED: usize = 8;
 const QUIET: Duration = Duration::from_millis(150);

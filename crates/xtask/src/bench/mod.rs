@@ -14,7 +14,6 @@ mod figure;
 pub(crate) mod floor;
 pub(crate) mod hold;
 mod interrupt;
-mod load;
 mod machine;
 mod measure;
 mod pin;
@@ -25,7 +24,6 @@ mod progress;
 mod question;
 mod readme;
 mod report;
-mod secured;
 mod site;
 mod spread;
 mod stampede;
@@ -49,9 +47,9 @@ use self::{
     contender::{Field, Place},
     interrupt::Interrupt,
     machine::Machine,
-    measure::{Match, Stand},
+    measure::{Match, Session, Stand},
     pin::Cores,
-    plan::{Contender, Page, Plan, Scenario, Wish},
+    plan::{Page, Plan, Scenario, Wish},
     progress::Progress,
     report::Report,
     site::Site,
@@ -178,31 +176,7 @@ fn round(
         copy_post(stand, &field)?;
     }
     for scenario in &stand.plan.scenarios {
-        for contender in turn(stand.plan, scenario, number) {
-            stand.interrupt.check()?;
-            let one = Match {
-                scenario,
-                contender,
-                round: number,
-                batch: BATCH.fetch_add(1, Ordering::Relaxed),
-            };
-            progress.next(&one, stand.plan.length.rounds);
-            match measure::measure(stand, &field, &one) {
-                Ok(sample) => {
-                    Progress::got(&one, &sample);
-                    if sample.failed > 0 {
-                        let first = sample.trouble.as_deref().unwrap_or("wrong answers");
-                        let what = format!("{} failed, the first: {first}", sample.failed);
-                        report.trouble(&contender.name, &scenario.name, &what);
-                    }
-                    report.add(&one, sample);
-                }
-                Err(complaint) => {
-                    stand.interrupt.check()?;
-                    report.trouble(&contender.name, &scenario.name, &complaint.to_string());
-                }
-            }
-        }
+        in_turns(stand, &field, scenario, number, progress, report)?;
     }
     for (name, said) in field.complaints() {
         eprintln!("bench: {name} has said: {said}");
@@ -210,14 +184,73 @@ fn round(
     Ok(())
 }
 
-/// Who is asked, in which order: every other round the other way round, so that nobody always follows the same one.
-fn turn<'a>(plan: &'a Plan, scenario: &Scenario, round: u32) -> Vec<&'a Contender> {
-    let names = scenario.contenders.iter();
-    let mut turn: Vec<_> = names.filter_map(|name| plan.contender(name)).collect();
-    if round.is_multiple_of(2) {
-        turn.reverse();
+/// Prepares all contenders of a scenario, then measures them slice by slice, every other time in the other order: what disturbs the
+/// machine for longer than a slice disturbs all of them.
+fn in_turns(
+    stand: &Stand<'_>,
+    field: &Field,
+    scenario: &Scenario,
+    round: u32,
+    progress: &mut Progress,
+    report: &mut Report,
+) -> Result<(), Complaint> {
+    let mut sessions = Vec::new();
+    for contender in scenario
+        .contenders
+        .iter()
+        .filter_map(|name| stand.plan.contender(name))
+    {
+        stand.interrupt.check()?;
+        let one = Match {
+            scenario,
+            contender,
+            batch: BATCH.fetch_add(1, Ordering::Relaxed),
+        };
+        progress.next(&one, round, stand.plan.length.rounds);
+        match Session::prepare(stand, field, one) {
+            Ok(session) => sessions.push(session),
+            Err(complaint) => {
+                stand.interrupt.check()?;
+                report.trouble(&contender.name, &scenario.name, &complaint.to_string());
+            }
+        }
     }
-    turn
+    let is_single = sessions.first().is_some_and(Session::is_single);
+    let slices = if is_single {
+        1
+    } else {
+        stand.plan.length.slices
+    };
+    for slice in 0..slices {
+        let number = round * SLICES + slice;
+        let mut lost = Vec::new();
+        for session in &mut sessions {
+            stand.interrupt.check()?;
+            let one = &session.one;
+            let (name, during) = (one.contender.name.clone(), &scenario.name);
+            match session.slice(stand, number) {
+                Ok(sample) => {
+                    if sample.failed > 0 {
+                        let first = sample.trouble.as_deref().unwrap_or("wrong answers");
+                        let what = format!("{} failed, the first: {first}", sample.failed);
+                        report.trouble(&name, during, &what);
+                    }
+                    report.add(&scenario.name, &name, sample);
+                }
+                Err(complaint) => {
+                    stand.interrupt.check()?;
+                    report.trouble(&name, during, &complaint.to_string());
+                    lost.push(name);
+                }
+            }
+        }
+        sessions.retain(|session| !lost.contains(&session.one.contender.name));
+        sessions.reverse();
+    }
+    if let Some(section) = report.section(&scenario.name) {
+        Progress::got(section);
+    }
+    Ok(())
 }
 
 /// Gives the page to those who serve files only.
@@ -298,74 +331,6 @@ fn found(path: &Path) -> Result<PathBuf, Complaint> {
     })
 }
 
+/// More than a round has.
+const SLICES: u32 = 10_000;
 static BATCH: AtomicU32 = AtomicU32::new(1);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The client against the floor: every answer is right, and the floor serves what it was given.
-    #[test]
-    fn the_client_finds_what_the_floor_sends() {
-        use load::{Ask, Asks, Client, Lasting, Order, Spec, Until, Wanted};
-
-        let answer: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
-        let addr = floor::started(&[("/", answer)], floor::Delay::None);
-        let interrupt = Interrupt::default();
-        let spec = |length, rate, lasting| {
-            let wanted = Wanted {
-                status: 200,
-                length: Some(length),
-            };
-            let ask = Ask::new(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(), wanted);
-            Spec {
-                asks: Asks::new(vec![ask], Order::InTurn),
-                connections: 7,
-                rate,
-                lasting,
-            }
-        };
-        let specs = vec![
-            spec(5, None, Lasting::Kept),
-            spec(5, Some(10_000.0), Lasting::Kept),
-            spec(4, None, Lasting::Kept),
-        ];
-        let mut client = Client::connect(addr, specs, 3, &interrupt).unwrap();
-        // Twice: the connections stay.
-        for _ in 0..2 {
-            let seen = client.run(Until::Answers(500)).unwrap();
-            for (number, seen) in seen.iter().enumerate() {
-                assert_eq!(
-                    (
-                        seen.answers,
-                        seen.broken,
-                        seen.wrong_status,
-                        seen.reconnects
-                    ),
-                    (500, 0, 0, 0)
-                );
-                assert_eq!(seen.bytes, 500 * answer.len() as u64);
-                assert!(seen.quantile(0.5) <= seen.slowest());
-                let odd: &[(u64, u64)] = if number == 2 { &[(5, 500)] } else { &[] };
-                assert_eq!(seen.odd_lengths, odd);
-            }
-            assert!(seen[0].samples.iter().all(|sample| sample.body == b"hello"));
-        }
-        assert_eq!(client.idle_lost(), 0);
-    }
-
-    #[test]
-    fn every_other_round_goes_the_other_way() {
-        let plan = Plan::shipped();
-        let scenario = &plan.scenarios[0];
-        let names = |round| -> Vec<&str> {
-            turn(&plan, scenario, round)
-                .iter()
-                .map(|one| one.name.as_str())
-                .collect()
-        };
-        let mut second = names(2);
-        second.reverse();
-        assert_eq!(names(1), second);
-    }
-}

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, fs, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use super::{figure::Figure, load::Spoken};
+use super::figure::Figure;
 
 /// Everything that one run needs to know.
 #[derive(Debug)]
@@ -35,8 +35,10 @@ pub(super) struct Plan {
 #[serde(deny_unknown_fields)]
 pub(super) struct Length {
     pub(super) rounds: u32,
-    /// Of each measurement.
-    pub(super) seconds: f64,
+    /// Slices of each round, in which all contenders of a scenario are measured in turns.
+    pub(super) slices: u32,
+    /// Of each slice.
+    pub(super) slice_s: f64,
     pub(super) warm_up_s: f64,
     /// Of the scenario with many.
     pub(super) pages: usize,
@@ -48,10 +50,16 @@ pub(super) struct Length {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Browser {
-    /// Parameters that every target gets.
+    /// Parameters that every target gets where all requests are for one address.
     pub(super) query: String,
-    /// Fields beside Host, whole lines.
+    /// The same where each request has its own.
+    pub(super) own_query: String,
+    /// Fields beside Host, whole lines, where one head is sent again and again.
     pub(super) fields: Vec<String>,
+    /// The same where each request has its own; a field of the same name above is left out.
+    pub(super) own_fields: Vec<String>,
+    /// What names in braces stand for.
+    pub(super) lists: BTreeMap<String, Vec<String>>,
 }
 
 /// What Apache is told beyond what every WordPress needs.
@@ -117,6 +125,8 @@ pub(super) struct Scenario {
     #[serde(default)]
     pub(super) figure: Figure,
     pub(super) target: Page,
+    #[serde(default)]
+    pub(super) heads: Heads,
     /// The value of Accept-Encoding; empty: the field is not sent.
     #[serde(default)]
     pub(super) accept_encoding: String,
@@ -161,6 +171,28 @@ pub(super) struct Scenario {
     pub(super) contenders: Vec<String>,
     /// The contenders of the quick run, where not all of those that have part in it.
     pub(super) quick: Option<Vec<String>>,
+}
+
+/// How the heads of a scenario's requests differ.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Heads {
+    /// Each has its own tracking parameters, cookies, Referer and User-Agent.
+    #[default]
+    Different,
+    /// As above, but all are for the same address, for caches that take the query as a part of it.
+    OneAddress,
+    /// One head is sent again and again (for each page).
+    One,
+}
+
+/// What is spoken over TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(super) enum Spoken {
+    #[serde(rename = "http/1.1")]
+    Http1,
+    #[serde(rename = "h2")]
+    H2,
 }
 
 /// In what state the page is that a thousand ask for.
@@ -446,7 +478,7 @@ mod tests {
 
     #[test]
     fn the_head_is_as_long_as_browsers_heads() {
-        let Browser { query, fields } = Plan::shipped().browser;
+        let Browser { query, fields, .. } = Plan::shipped().browser;
         let lines: usize = fields.iter().map(|line| line.len() + 2).sum();
         let head = "GET /? HTTP/1.1\r\nHost: www.example.com\r\n\r\n".len();
         let length = head + query.len() + lines;

@@ -1,13 +1,11 @@
 //! How far the run is: a line for each measurement on stderr, with the time that is left by the pace so far.
 
-use std::{
-    fmt::Write as _,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use super::{
     figure::{Figure, rounded},
-    measure::{Match, Sample},
+    measure::Match,
+    report::Section,
 };
 
 #[derive(Debug)]
@@ -27,45 +25,36 @@ impl Progress {
     }
 
     /// Says who is measured now.
-    pub(super) fn next(&mut self, one: &Match<'_>, rounds: u32) {
+    pub(super) fn next(&mut self, one: &Match<'_>, round: u32, rounds: u32) {
         let left = left(self.began.elapsed(), self.done, self.all);
         self.done += 1;
         eprintln!(
-            "[{} of {}{}] round {} of {rounds}, {}: {}",
+            "[{} of {}{}] round {round} of {rounds}, {}: {}",
             self.done,
             self.all,
             left.map(|left| format!(", {} left", in_words(left)))
                 .unwrap_or_default(),
-            one.round,
             one.scenario.name,
             one.contender.title
         );
     }
 
-    /// What came of it.
-    pub(super) fn got(one: &Match<'_>, sample: &Sample) {
-        let figure = |figure: Figure| {
-            let value = sample.figures.get(&figure).copied();
-            value.map_or("-".to_owned(), rounded)
-        };
-        let mut said = format!(
-            "    {} requests/s, {} us CPU each, p99 {} us, {} {} B, {} failed",
-            figure(Figure::PerSecond),
-            figure(Figure::CpuUs),
-            figure(Figure::P99Us),
-            sample.coding,
-            sample.body_bytes,
-            sample.failed
-        );
-        if one.scenario.stampede.is_some() {
-            let _ = write!(
-                said,
-                ", {} requests at PHP, the last {} ms after it",
-                figure(Figure::UpstreamRequests),
-                figure(Figure::LateMs)
+    /// What came of a scenario so far.
+    pub(super) fn got(section: &Section) {
+        for row in &section.rows {
+            let figure = |figure: Figure| {
+                let spread = row.median.get(&figure);
+                spread.map_or("-".to_owned(), |spread| rounded(spread.median))
+            };
+            eprintln!(
+                "    {}: {} requests/s, {} us CPU each, p99 {} us, {} failed",
+                row.title,
+                figure(Figure::PerSecond),
+                figure(Figure::CpuUs),
+                figure(Figure::P99Us),
+                row.failed()
             );
         }
-        eprintln!("{said}");
     }
 }
 

@@ -1,8 +1,9 @@
 //! The request of a scenario as bytes, and what its answer must be.
 
+use galley_load::{Generator, Order, Pace, Template, Workload};
+
 use super::{
-    load::{Ask, Asks, Order, Wanted, Zipf},
-    plan::{Page, Plan, Scenario},
+    plan::{Heads, Page, Plan, Scenario},
     site::{Expected, Site},
 };
 use crate::demo::Complaint;
@@ -13,6 +14,7 @@ pub(super) struct Question<'a> {
     plan: &'a Plan,
     site: &'a Site,
     page: Page,
+    heads: Heads,
     method: &'a str,
     accept_encoding: &'a str,
     range: Option<&'a str>,
@@ -36,6 +38,7 @@ impl<'a> Question<'a> {
             plan,
             site,
             page: scenario.target,
+            heads: scenario.heads,
             method: "GET",
             accept_encoding: &scenario.accept_encoding,
             range: scenario.range.as_deref(),
@@ -52,6 +55,7 @@ impl<'a> Question<'a> {
     pub(super) fn beside(&self, beside: &'a super::plan::Beside) -> Self {
         Self {
             page: beside.target,
+            heads: Heads::OneAddress,
             method: &beside.method,
             range: None,
             closes: false,
@@ -84,10 +88,36 @@ impl<'a> Question<'a> {
         self.method
     }
 
-    /// The request for one page; numbers count from 0.
+    /// A request for one page, always the same; numbers count from 0.
     pub(super) fn head(&self, number: usize) -> Vec<u8> {
+        let count = "0".repeat(DIGITS);
+        let page = (number + 1).to_string();
+        let text = self.text(&self.plan.browser.query, &self.plan.browser.fields);
+        text.replace("{count}", &count)
+            .replace("{page}", &page)
+            .into_bytes()
+    }
+
+    /// The head of all requests, with placeholders for what differs.
+    fn template(&self) -> Result<Template, Complaint> {
+        let browser = &self.plan.browser;
+        let name = |line: &str| line.split(':').next().unwrap_or_default().to_owned();
+        let own: Vec<String> = browser.own_fields.iter().map(|line| name(line)).collect();
+        let mut fields: Vec<String> = browser.fields.clone();
+        if self.heads != Heads::One {
+            fields.retain(|line| !own.contains(&name(line)));
+            fields.extend(browser.own_fields.clone());
+        }
+        let query = match self.heads {
+            Heads::Different => &browser.own_query,
+            Heads::OneAddress | Heads::One => &browser.query,
+        };
+        Ok(Template::parse(&self.text(query, &fields), &browser.lists)?)
+    }
+
+    fn text(&self, query: &str, fields: &[String]) -> String {
         let Self { plan, method, .. } = self;
-        let target = self.target(number);
+        let target = self.address(query);
         let mut lines = vec![format!("Host: {}", plan.host)];
         let version = if let Some(keeps) = self.by_ab {
             if keeps {
@@ -97,20 +127,18 @@ impl<'a> Question<'a> {
             lines.push("Accept: */*".to_owned());
             "HTTP/1.0"
         } else {
-            self.browser(&mut lines);
+            self.browser(fields, &mut lines);
             "HTTP/1.1"
         };
         format!(
             "{method} {target} {version}\r\n{}\r\n\r\n",
             lines.join("\r\n")
         )
-        .into_bytes()
     }
 
     /// The fields that a browser sends.
-    fn browser(&self, lines: &mut Vec<String>) {
-        let fields = self.plan.browser.fields.iter();
-        lines.extend(fields.map(|field| {
+    fn browser(&self, fields: &[String], lines: &mut Vec<String>) {
+        lines.extend(fields.iter().map(|field| {
             if self.closes && field.starts_with("Connection:") {
                 "Connection: close".to_owned()
             } else {
@@ -126,19 +154,24 @@ impl<'a> Question<'a> {
         lines.extend(self.condition.clone());
     }
 
-    /// Path and query.
+    /// Path and query of one page, as [`head`](Self::head) has them.
     pub(super) fn target(&self, number: usize) -> String {
+        let text = self.address(&self.plan.browser.query);
+        text.replace("{page}", &(number + 1).to_string())
+    }
+
+    fn address(&self, query: &str) -> String {
         let path = self.site.target(self.page);
         let mut parameters = Vec::new();
         if self.unique {
-            parameters.push(format!("n={}{}", self.batch, "0".repeat(DIGITS)));
+            parameters.push(format!("n={}{{count}}", self.batch));
         } else if self.pages > 0 {
-            parameters.push(format!("n={}", number + 1));
+            parameters.push("n={page}".to_owned());
         } else if self.page == Page::Stampede {
             parameters.push(format!("n={}", self.batch));
         }
-        if self.by_ab.is_none() && !self.plan.browser.query.is_empty() {
-            parameters.push(self.plan.browser.query.clone());
+        if self.by_ab.is_none() && !query.is_empty() {
+            parameters.push(query.to_owned());
         }
         if parameters.is_empty() {
             path.to_owned()
@@ -174,38 +207,33 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// All requests, for the client. `length`: of the body, where it is the same for all.
-    pub(super) fn asks(&self, length: Option<u64>) -> Asks {
-        let wanted = Wanted {
-            status: self.status(),
-            length: length.filter(|_| self.count() == 1),
-        };
-        let asks = (0..self.count()).map(|number| {
-            let bytes = self.head(number);
-            let mut ask = Ask::new(bytes, wanted);
-            if self.unique {
-                let mark = format!("n={}", self.batch);
-                let at = memchr::memmem::find(&ask.bytes, mark.as_bytes());
-                ask.counter = at.map(|at| at + mark.len()..at + mark.len() + DIGITS);
-            }
-            ask
-        });
+    /// All requests, for the client.
+    pub(super) fn workload(&self, connections: usize, pace: Pace) -> Result<Workload, Complaint> {
         let order = if self.page == Page::Pages && self.pages > 0 {
-            Order::Zipf(Zipf::new(self.pages))
+            Order::Zipf(self.pages)
         } else {
-            Order::InTurn
+            Order::InTurn(self.count())
         };
-        Asks::new(asks.collect(), order)
+        self.ordered(&order, connections, pace)
     }
 
     /// Each page once.
-    pub(super) fn once_each(&self) -> Asks {
-        let wanted = Wanted {
-            status: self.status(),
-            length: None,
-        };
-        let asks = (0..self.count()).map(|number| Ask::new(self.head(number), wanted));
-        Asks::new(asks.collect(), Order::InTurn)
+    pub(super) fn once_each(&self) -> Result<Workload, Complaint> {
+        self.ordered(&Order::InTurn(self.count()), PRIMING, Pace::Closed)
+    }
+
+    fn ordered(
+        &self,
+        order: &Order,
+        connections: usize,
+        pace: Pace,
+    ) -> Result<Workload, Complaint> {
+        let generator = Generator::new(self.template()?, order, self.status());
+        Ok(Workload {
+            requests: Box::new(generator),
+            connections,
+            pace,
+        })
     }
 }
 
@@ -215,7 +243,10 @@ fn bounds(range: &str) -> Option<(usize, usize)> {
     Some((first.parse().ok()?, last.parse().ok()?))
 }
 
+/// Of the placeholder for the count.
 const DIGITS: usize = 10;
+/// Connections that fill a cache: fewer than PHP has workers, so that nobody refuses one.
+const PRIMING: usize = 8;
 /// Different pages of what goes on beside, where each request is not for one of its own.
 const PAGES_BESIDE: usize = 40;
 

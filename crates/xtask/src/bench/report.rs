@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     figure::Figure,
     machine::Machine,
-    measure::{Match, Sample},
-    plan::{Cell, Plan},
+    measure::Sample,
+    plan::{Cell, Heads, Plan},
     spread::Spread,
 };
 use crate::demo::Complaint;
@@ -18,8 +18,10 @@ use crate::demo::Complaint;
 pub(super) struct Report {
     pub(super) machine: Machine,
     pub(super) rounds: u32,
-    /// Of each measurement.
-    pub(super) seconds: f64,
+    /// Of each round.
+    pub(super) slices: u32,
+    /// Of each slice.
+    pub(super) slice_s: f64,
     quick: bool,
     pub(super) scenarios: Vec<Section>,
     pub(super) troubles: Vec<Trouble>,
@@ -31,6 +33,8 @@ pub(super) struct Section {
     pub(super) name: String,
     pub(super) title: String,
     pub(super) note: String,
+    /// How the heads of its requests differ.
+    pub(super) heads: Heads,
     /// What is compared.
     pub(super) figure: Figure,
     pub(super) rows: Vec<Row>,
@@ -41,9 +45,11 @@ pub(super) struct Section {
 pub(super) struct Row {
     pub(super) contender: String,
     pub(super) title: String,
-    /// Over the rounds.
+    /// Over the slices.
     pub(super) median: BTreeMap<Figure, Spread>,
-    pub(super) rounds: Vec<Sample>,
+    pub(super) slices: Vec<Sample>,
+    /// The figure that is compared as a multiple of the floor's, slice by slice.
+    pub(super) of_floor: Option<Spread>,
 }
 
 /// Something that did not work.
@@ -61,6 +67,7 @@ impl Report {
             name: scenario.name.clone(),
             title: scenario.title.clone(),
             note: scenario.note.clone(),
+            heads: scenario.heads,
             figure: scenario.figure,
             rows: scenario
                 .contenders
@@ -70,14 +77,16 @@ impl Report {
                     contender: contender.name.clone(),
                     title: contender.title.clone(),
                     median: BTreeMap::new(),
-                    rounds: Vec::new(),
+                    slices: Vec::new(),
+                    of_floor: None,
                 })
                 .collect(),
         });
         Self {
             machine,
             rounds: plan.length.rounds,
-            seconds: plan.length.seconds,
+            slices: plan.length.slices,
+            slice_s: plan.length.slice_s,
             quick: plan.is_quick,
             scenarios: scenarios.collect(),
             troubles: Vec::new(),
@@ -93,19 +102,26 @@ impl Report {
         })
     }
 
-    /// Adds a round to its row.
-    pub(super) fn add(&mut self, one: &Match<'_>, sample: Sample) {
-        let section = self
-            .scenarios
+    /// Adds a slice to its row.
+    pub(super) fn add(&mut self, scenario: &str, contender: &str, sample: Sample) {
+        let mut sections = self.scenarios.iter_mut();
+        let Some(section) = sections.find(|section| section.name == scenario) else {
+            return;
+        };
+        if let Some(row) = section
+            .rows
             .iter_mut()
-            .find(|section| section.name == one.scenario.name);
-        let row = section.and_then(|section| {
-            let mut rows = section.rows.iter_mut();
-            rows.find(|row| row.contender == one.contender.name)
-        });
-        if let Some(row) = row {
-            row.rounds.push(sample);
+            .find(|row| row.contender == contender)
+        {
+            row.slices.push(sample);
             row.summarise();
+        }
+        let figure = section.figure;
+        let floor = section.row("floor").map(|floor| floor.values(figure));
+        for row in &mut section.rows {
+            row.of_floor = floor
+                .as_ref()
+                .and_then(|floor| paired(&row.values(figure), floor));
         }
     }
 
@@ -129,29 +145,23 @@ impl Report {
         self.scenarios.iter().find(|section| section.name == name)
     }
 
-    /// `of` divided by `against`, round by round; without `against`, `of` itself.
+    /// `of` divided by `against`, slice by slice; without `against`, `of` itself.
     pub(super) fn ratio(&self, of: &Cell, against: Option<&Cell>) -> Option<Spread> {
-        let rounds = |cell: &Cell| -> Option<Vec<(u32, f64)>> {
+        let values = |cell: &Cell| -> Option<BTreeMap<u32, f64>> {
             let row = self.section(&cell.scenario)?.row(&cell.contender)?;
-            let value = |sample: &Sample| Some((sample.round, *sample.figures.get(&cell.figure)?));
-            Some(row.rounds.iter().filter_map(value).collect())
+            Some(row.values(cell.figure))
         };
-        let of = rounds(of)?;
-        let Some(against) = against else {
-            return Spread::of(of.into_iter().map(|(_, value)| value));
-        };
-        let against: BTreeMap<u32, f64> = rounds(against)?.into_iter().collect();
-        let pairs = of.into_iter().filter_map(|(round, value)| {
-            let other = *against.get(&round)?;
-            (other > 0.0).then_some(value / other)
-        });
-        Spread::of(pairs)
+        let of = values(of)?;
+        match against {
+            None => Spread::of(of.into_values()),
+            Some(against) => paired(&of, &values(against)?),
+        }
     }
 
     /// The largest share of the machine that others had during a measurement.
     pub(super) fn most_others_busy(&self) -> f64 {
         let rows = self.scenarios.iter().flat_map(|section| &section.rows);
-        rows.flat_map(|row| &row.rounds)
+        rows.flat_map(|row| &row.slices)
             .filter_map(|sample| sample.figures.get(&Figure::OthersBusy))
             .copied()
             .fold(0.0, f64::max)
@@ -170,15 +180,31 @@ impl Section {
     }
 }
 
+/// The ratios of values that have the same slice's number.
+fn paired(of: &BTreeMap<u32, f64>, against: &BTreeMap<u32, f64>) -> Option<Spread> {
+    let pairs = of.iter().filter_map(|(slice, value)| {
+        let other = *against.get(slice)?;
+        (other > 0.0).then_some(value / other)
+    });
+    Spread::of(pairs)
+}
+
 impl Row {
+    /// A figure by the number of its slice.
+    fn values(&self, figure: Figure) -> BTreeMap<u32, f64> {
+        let slices = self.slices.iter();
+        let values = slices.filter_map(|it| Some((it.slice, *it.figures.get(&figure)?)));
+        values.collect()
+    }
+
     fn summarise(&mut self) {
         let kinds: Vec<Figure> = self
-            .rounds
+            .slices
             .iter()
             .flat_map(|sample| sample.figures.keys().copied())
             .collect();
         for figure in kinds {
-            let values = self.rounds.iter().filter_map(|s| s.figures.get(&figure));
+            let values = self.slices.iter().filter_map(|s| s.figures.get(&figure));
             if let Some(spread) = Spread::of(values.copied()) {
                 self.median.insert(figure, spread);
             }
@@ -186,7 +212,7 @@ impl Row {
     }
 
     pub(super) fn failed(&self) -> u64 {
-        self.rounds.iter().map(|sample| sample.failed).sum()
+        self.slices.iter().map(|sample| sample.failed).sum()
     }
 }
 
@@ -215,17 +241,11 @@ pub(super) mod tests {
             .find(|one| one.name == scenario)
             .unwrap();
         for (name, values) in values {
-            for (round, value) in (1..).zip(*values) {
-                let one = Match {
-                    scenario,
-                    contender: plan.contender(name).unwrap(),
-                    round,
-                    batch: 0,
-                };
+            for (slice, value) in (1..).zip(*values) {
                 let figures =
                     Figures::from([(scenario.figure, *value), (Figure::PerSecond, 1e6 / value)]);
                 let sample = Sample {
-                    round,
+                    slice,
                     coding: "gzip".to_owned(),
                     body_bytes: 9000,
                     requests: 1000,
@@ -233,14 +253,14 @@ pub(super) mod tests {
                     trouble: None,
                     figures,
                 };
-                report.add(&one, sample);
+                report.add(&scenario.name, name, sample);
             }
         }
         report
     }
 
     #[test]
-    fn ratios_are_taken_round_by_round() {
+    fn ratios_are_taken_slice_by_slice() {
         let plan = Plan::shipped();
         let values: [(&str, &[f64]); 2] = [
             ("galley", &[10.0, 30.0, 22.0]),
@@ -253,9 +273,9 @@ pub(super) mod tests {
             figure: Figure::CpuUs,
         };
         let ratio = report.ratio(&cell("galley"), Some(&cell("floor"))).unwrap();
-        assert_eq!((ratio.median, ratio.least, ratio.most), (1.1, 1.0, 1.5));
+        assert_eq!((ratio.median, ratio.lower, ratio.upper), (1.1, 1.05, 1.3));
         let alone = report.ratio(&cell("galley"), None).unwrap();
-        assert_eq!((alone.median, alone.least), (22.0, 10.0));
+        assert_eq!((alone.median, alone.lower), (22.0, 16.0));
         assert!(
             report
                 .ratio(&cell("varnish"), Some(&cell("floor")))

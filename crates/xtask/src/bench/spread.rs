@@ -1,32 +1,33 @@
-//! A figure over several rounds: its median with the least and the most that was seen.
+//! A figure over several slices: its median and quartiles.
 
 use serde::{Deserialize, Serialize};
 
-/// Median, least and most of the same measurement in several rounds.
+/// Median and quartiles of the same measurement in several slices.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Spread {
     pub(super) median: f64,
-    pub(super) least: f64,
-    pub(super) most: f64,
+    /// A quarter of the values is below it.
+    pub(super) lower: f64,
+    /// A quarter of the values is above it.
+    pub(super) upper: f64,
 }
 
 impl Spread {
-    /// `None` without any value. Of an even number of values the median is the mean of the middle two.
+    /// `None` without any value. Between two values it lies as far as its share says.
     pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
-        let middle = values.len() / 2;
-        let (least, most) = (*values.first()?, *values.last()?);
-        let upper = *values.get(middle)?;
-        let median = if values.len() % 2 == 1 {
-            upper
-        } else {
-            f64::midpoint(*values.get(middle - 1)?, upper)
+        let last = values.len().checked_sub(1)?;
+        let quarter = |quarters: usize| {
+            let (at, rest) = (last * quarters / 4, last * quarters % 4);
+            let low = values.get(at).copied()?;
+            let high = values.get(at + 1).copied().unwrap_or(low);
+            Some(low + (high - low) * f64::from(u8::try_from(rest).ok()?) / 4.0)
         };
         Some(Self {
-            median,
-            least,
-            most,
+            median: quarter(2)?,
+            lower: quarter(1)?,
+            upper: quarter(3)?,
         })
     }
 }
@@ -40,12 +41,12 @@ mod tests {
         let rows: [(&[f64], _); 4] = [
             (&[], None),
             (&[3.0], Some((3.0, 3.0, 3.0))),
-            (&[4.0, 1.0], Some((2.5, 1.0, 4.0))),
-            (&[9.0, 1.0, 2.0], Some((2.0, 1.0, 9.0))),
+            (&[4.0, 1.0], Some((2.5, 1.75, 3.25))),
+            (&[9.0, 1.0, 2.0], Some((2.0, 1.5, 5.5))),
         ];
         for (values, wanted) in rows {
             let got = Spread::of(values.iter().copied());
-            assert_eq!(got.map(|it| (it.median, it.least, it.most)), wanted);
+            assert_eq!(got.map(|it| (it.median, it.lower, it.upper)), wanted);
         }
     }
 }

@@ -2,16 +2,17 @@
 //! the slowest waited.
 
 use std::{
+    collections::HashSet,
     thread,
     time::{Duration, Instant},
 };
 
+use galley_load::{Client, Connections, Limit, Pace, Target};
+
 use super::{
     check,
-    contender::Running,
     figure::{Figure, Figures},
-    load::{Client, Lasting, Spec, Until},
-    measure::{self, Clocks, Match, Sample, Stand},
+    measure::{self, Clocks, Match, Sample, Server, Stand},
     pin,
     plan::Stampede,
     question::Question,
@@ -24,49 +25,46 @@ use crate::demo::Complaint;
 /// When an answer is not the right page, or PHP noted nothing.
 pub(super) fn measure(
     stand: &Stand<'_>,
-    running: &Running,
+    server: &Server,
     one: &Match<'_>,
     state: Stampede,
 ) -> Result<Sample, Complaint> {
     let scenario = one.scenario;
     let name = format!("s{}", one.batch);
     let question = Question::of(stand.plan, stand.site, scenario, one.batch).named(&name);
-    let roots = running.roots();
-    measure::wait_for_quiet(stand, &roots)?;
+    let roots = &server.roots;
+    measure::wait_for_quiet(stand, roots)?;
     let held = one.contender.holds_ms;
     let before = match state {
         Stampede::Missing => 0,
         Stampede::Expired if held.is_some() => 0,
-        Stampede::Expired => expired(stand, running, &question, &name)?,
+        Stampede::Expired => expired(stand, server, &question, &name)?,
     };
     let connections = scenario.connections;
-    let spec = Spec {
-        asks: question.asks(None),
-        connections,
-        rate: None,
-        lasting: Lasting::Kept,
+    let load = question.workload(connections, Pace::Closed)?;
+    let target = Target {
+        addr: server.addr,
+        tls: None,
+        connections: Connections::Kept,
+        watch: None,
     };
     let mut figures = Figures::new();
     let seen = pin::on_core(stand.place.cores.client, || -> Result<_, Complaint> {
-        let mut client = Client::connect(running.addr(), vec![spec], 0, stand.interrupt)?;
-        let before = Clocks::read(stand, &roots);
-        let mut seen = client.run(Until::Answers(connections as u64))?;
-        before.figures(
-            Clocks::read(stand, &roots),
-            connections as u64,
-            &mut figures,
-        );
+        let mut client = Client::connect(target, vec![load], stand.interrupt.flag())?;
+        let before = Clocks::read(stand, roots);
+        let mut seen = client.run(Limit::Requests(connections as u64))?;
+        before.figures(Clocks::read(stand, roots), connections as u64, &mut figures);
         seen.pop().ok_or_else(|| "nothing was asked".into())
     })??;
     measure::client_figures(&seen, &mut figures);
-    let failed = measure::verified(stand, &question, &seen)?;
+    let failed = measure::verified(stand, &question, &seen, &mut HashSet::new())?;
     let composed = match held {
         Some(ms) => vec![ms],
         None => stand.site.composed(&name)?,
     };
     let composed = composed.get(before..).unwrap_or_default();
     let first = composed.first().ok_or("PHP was not asked at all")?;
-    let worst = seen.slowest().as_secs_f64() * 1e3;
+    let worst = seen.quantile(1.0).as_secs_f64() * 1e3;
     figures.insert(Figure::WorstMs, worst);
     figures.insert(Figure::LateMs, worst - first);
     figures.insert(Figure::UpstreamMs, *first);
@@ -76,12 +74,12 @@ pub(super) fn measure(
     }
     let sample = seen.samples.first();
     Ok(Sample {
-        round: one.round,
+        slice: 0,
         coding: sample.map_or("", |sample| sample.coding.name()).to_owned(),
         body_bytes: sample.map_or(0, |sample| sample.body.len()),
-        requests: seen.answers,
+        requests: seen.responses,
         failed,
-        trouble: seen.first_trouble,
+        trouble: seen.first_error,
         figures,
     })
 }
@@ -89,7 +87,7 @@ pub(super) fn measure(
 /// Has the page stored and waits until it is too old to be used; returns how often PHP was asked.
 fn expired(
     stand: &Stand<'_>,
-    running: &Running,
+    server: &Server,
     question: &Question<'_>,
     name: &str,
 ) -> Result<usize, Complaint> {
@@ -99,7 +97,7 @@ fn expired(
         status: question.status(),
         expected: &expected,
     };
-    check::ask(running.addr(), &question.head(0), wanted, stand.dir)?;
+    check::ask(server.addr, &question.head(0), wanted, stand.dir)?;
     let end = Instant::now() + LIFETIME;
     while Instant::now() < end {
         stand.interrupt.check()?;

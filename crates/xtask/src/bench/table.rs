@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     figure::{Figure, rounded},
-    plan::Plan,
+    plan::{Heads, Plan},
     report::{Report, Row, Section},
     verdict,
 };
@@ -16,7 +16,7 @@ pub(super) fn markdown(plan: &Plan, report: &Report) -> String {
     for section in &report.scenarios {
         out.push_str(&self::section(section));
     }
-    out.push_str("\n## What it must show\n\nMedians over the rounds, the least and the most in brackets.\n\n");
+    out.push_str("\n## What it must show\n\nMedians over the slices, quartiles in brackets. Ratios are taken slice by slice, then their median.\n\n");
     out.push_str(&verdict::list(&plan.targets, report));
     if !report.troubles.is_empty() {
         out.push_str("\n## What did not work\n\n");
@@ -32,18 +32,14 @@ pub(super) fn markdown(plan: &Plan, report: &Report) -> String {
 fn circumstances(report: &Report) -> String {
     let machine = &report.machine;
     let mut out = format!(
-        "{} UTC, {} ({} cores), Linux {}. {} {} of {} s each.\n\n",
+        "{} UTC, {} ({} cores), Linux {}. {} x {} slices of {} s each, in turns.\n\n",
         machine.began.replace('T', " "),
         machine.cpu,
         machine.cores,
         machine.kernel,
         report.rounds,
-        if report.rounds == 1 {
-            "round"
-        } else {
-            "rounds"
-        },
-        report.seconds
+        report.slices,
+        report.slice_s
     );
     let versions: Vec<String> = machine
         .versions
@@ -63,7 +59,12 @@ fn circumstances(report: &Report) -> String {
 }
 
 fn section(section: &Section) -> String {
-    let mut out = format!("\n## {}\n\n{}\n\n", section.title, section.note);
+    let heads = match section.heads {
+        Heads::Different => "Each request has a different head.",
+        Heads::OneAddress => "Each request has a different head, for the same address.",
+        Heads::One => "One head is sent again and again.",
+    };
+    let mut out = format!("\n## {}\n\n{} {heads}\n\n", section.title, section.note);
     let columns: Vec<Figure> = COLUMNS
         .into_iter()
         .filter(|figure| {
@@ -89,12 +90,14 @@ fn section(section: &Section) -> String {
         for figure in &columns {
             let _ = write!(out, " {} |", value(row, *figure));
         }
-        if let Some(floor) = floor {
-            let ratio = section.value(&row.contender).map(|value| value / floor);
-            let ratio = ratio.map_or("-".to_owned(), rounded);
+        if floor.is_some() {
+            let ratio = row.of_floor.map_or("-".to_owned(), |it| {
+                let [median, lower, upper] = [it.median, it.lower, it.upper].map(rounded);
+                format!("{median} ({lower} - {upper})")
+            });
             let _ = write!(out, " {ratio} |");
         }
-        let failed = if row.rounds.is_empty() {
+        let failed = if row.slices.is_empty() {
             "-".to_owned()
         } else {
             row.failed().to_string()
@@ -113,7 +116,7 @@ pub(super) fn sorted(section: &Section) -> Vec<&Row> {
 }
 
 fn came_as(row: &Row) -> String {
-    match row.rounds.last() {
+    match row.slices.last() {
         Some(sample) if sample.body_bytes > 0 => {
             format!("{}, {} B", sample.coding, sample.body_bytes)
         }
@@ -122,7 +125,7 @@ fn came_as(row: &Row) -> String {
     }
 }
 
-/// The median, with the least and the most where there were several rounds.
+/// The median, with the quartiles where there were several slices.
 fn value(row: &Row, figure: Figure) -> String {
     let Some(spread) = row.median.get(&figure) else {
         return "-".to_owned();
@@ -133,9 +136,9 @@ fn value(row: &Row, figure: Figure) -> String {
         }
         _ => rounded(value),
     };
-    if row.rounds.len() > 1 && figure == Figure::CpuUs {
-        let (median, least, most) = (spread.median, spread.least, spread.most);
-        return format!("{} ({} - {})", share(median), share(least), share(most));
+    if row.slices.len() > 1 && figure == Figure::CpuUs {
+        let (median, lower, upper) = (spread.median, spread.lower, spread.upper);
+        return format!("{} ({} - {})", share(median), share(lower), share(upper));
     }
     share(spread.median)
 }
@@ -144,7 +147,8 @@ fn value(row: &Row, figure: Figure) -> String {
 pub(super) fn readme(plan: &Plan, report: &Report) -> String {
     let mut out = String::from(
         "Server CPU time per request, all processes counted, in microseconds; in brackets the multiple of the *floor*, a bare\n\
-         epoll loop that sends the same bytes and does nothing else. The request is a real browser's.\n\n| |",
+         epoll loop that sends the same bytes and does nothing else. Where the first column does not say\n\
+         otherwise, each request has a different head, as browsers send them.\n\n| |",
     );
     let columns: Vec<_> = plan
         .readme
@@ -166,7 +170,9 @@ pub(super) fn readme(plan: &Plan, report: &Report) -> String {
         for contender in &columns {
             let text = match (section.value(&contender.name), floor) {
                 (Some(value), Some(floor)) if contender.name != "floor" => {
-                    format!("{} ({}x)", rounded(value), rounded(value / floor))
+                    let paired = section.row(&contender.name).and_then(|row| row.of_floor);
+                    let ratio = paired.map_or(value / floor, |it| it.median);
+                    format!("{} ({}x)", rounded(value), rounded(ratio))
                 }
                 (Some(value), _) => rounded(value),
                 (None, _) => "-".to_owned(),
@@ -257,17 +263,17 @@ mod tests {
             ("floor", &[10.0, 10.0, 10.0]),
             ("nginx-recipe5", &[400.0, 410.0, 420.0]),
         ];
-        let report = with(&plan, "post-gzip", &values);
-        let text = section(report.section("post-gzip").unwrap());
+        let report = with(&plan, "post-gzip-one-head", &values);
+        let text = section(report.section("post-gzip-one-head").unwrap());
         let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).collect();
         assert!(rows[1].contains("floor"), "{text}");
         assert!(
-            rows[2].contains("| Galley | gzip, 9000 B | 12.0 (11.0 - 13.0) |"),
+            rows[2].contains("| Galley | gzip, 9000 B | 12.0 (11.5 - 12.5) |"),
             "{text}"
         );
-        assert!(rows[2].ends_with("| 1.20 | 0 |"), "{text}");
+        assert!(rows[2].ends_with("| 1.20 (1.15 - 1.25) | 0 |"), "{text}");
         assert!(
-            rows[3].contains("nginx (recipe 5)") && rows[3].ends_with("| 41.0 | 0 |"),
+            rows[3].contains("nginx (recipe 5)") && rows[3].ends_with("| 41.0 (40.5 - 41.5) | 0 |"),
             "{text}"
         );
         assert!(rows.last().unwrap().contains("| - |"), "{text}");
