@@ -167,7 +167,12 @@ mod tests {
             ("floor", &[10.0, 10.0]),
         ];
         let report = with(&plan, "post-gzip-one-head", &values);
-        let text = svg(report.section("post-gzip-one-head").unwrap(), &report, "galley").unwrap();
+        let text = svg(
+            report.section("post-gzip-one-head").unwrap(),
+            &report,
+            "galley",
+        )
+        .unwrap();
         let place = |part: &str| {
             text.find(part)
                 .unwrap_or_else(|| panic!("`{part}` is not in {text}"))

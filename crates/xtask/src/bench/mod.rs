@@ -9,6 +9,7 @@ mod ab;
 mod certificate;
 mod chart;
 mod check;
+mod clocks;
 mod contender;
 mod figure;
 pub(crate) mod floor;

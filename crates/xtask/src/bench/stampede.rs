@@ -11,8 +11,9 @@ use galley_load::{Client, Connections, Limit, Pace, Target};
 
 use super::{
     check,
+    clocks::Clocks,
     figure::{Figure, Figures},
-    measure::{self, Clocks, Match, Sample, Server, Stand},
+    measure::{self, Match, Sample, Server, Stand},
     pin,
     plan::Stampede,
     question::Question,
