@@ -9,6 +9,7 @@ mod answer;
 mod api;
 mod dialect;
 mod path;
+mod pattern;
 mod said;
 mod tag_list;
 mod unsafe_method;
@@ -18,6 +19,7 @@ use std::fmt;
 pub use self::answer::{PURGE_FIELDS, from_answer, receipts};
 pub use self::dialect::{DIALECTS, Dialect, Reply, orders_from_request};
 pub use self::path::is_below_purge;
+pub use self::pattern::{MAX_PATTERN_BYTES, PurgePattern};
 pub use self::unsafe_method::invalidation;
 use crate::query;
 use crate::route::{BadHost, canonical_host};
@@ -53,9 +55,8 @@ pub enum Scope {
     Prefix(Vec<u8>),
     /// Whatever depends on a thing.
     Tag(String),
-    /// Whatever has this regular expression (of the `regex` crate, linear) somewhere in its `path?query`. Its syntax is
-    /// checked where it is compiled, within that place's bounds.
-    Pattern(String),
+    /// Whatever has this regular expression somewhere in its `path?query`.
+    Pattern(PurgePattern),
 }
 
 impl std::fmt::Display for Scope {
@@ -74,7 +75,7 @@ impl std::fmt::Display for Scope {
             }
             Self::Prefix(path) => write!(out, "prefix {}", text(path)),
             Self::Tag(tag) => write!(out, "tag {}", tag.escape_debug()),
-            Self::Pattern(pattern) => write!(out, "pattern {}", pattern.escape_debug()),
+            Self::Pattern(pattern) => write!(out, "pattern {pattern}"),
         }
     }
 }
@@ -89,7 +90,7 @@ pub struct Order {
 }
 
 /// Why an order could not be read. `Display` gives a text that whoever sent it may see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadOrder {
     /// The URL is none.
     Target(BadTarget),
@@ -101,6 +102,8 @@ pub enum BadOrder {
     NotText,
     /// Longer than [`MAX_PATTERN_BYTES`].
     PatternTooLong,
+    /// Not a regular expression, or one that grows too large; the text says why.
+    Pattern(String),
     /// More tags than [`MAX_ORDERS`].
     TooMany,
     /// A body that is not what it should be.
@@ -117,6 +120,7 @@ impl fmt::Display for BadOrder {
             Self::NoTags => f.write_str("a purge by tags has to name a tag"),
             Self::NotText => f.write_str("tags and patterns have to be text"),
             Self::PatternTooLong => write!(f, "a pattern has at most {MAX_PATTERN_BYTES} bytes"),
+            Self::Pattern(why) => write!(f, "the pattern cannot be used: {why}"),
             Self::TooMany => write!(f, "at most {MAX_ORDERS} tags at once"),
             Self::Body => f.write_str(
                 "cannot read the body: an object with `type`, `selectors` and `groups` is wanted",
@@ -173,6 +177,3 @@ pub fn prefix_scope(text: &str) -> Result<Scope, BadOrder> {
 
 /// The most tags of one request or answer. Above it an answer's orders become one for the whole site.
 pub const MAX_ORDERS: usize = 1024;
-
-/// The longest pattern; what people write is below a hundred bytes.
-pub const MAX_PATTERN_BYTES: usize = 1024;

@@ -3,8 +3,8 @@
 mod response_support;
 
 use galley_rules::purge::{
-    BadOrder, Dialect, MAX_ORDERS, Order, Scope, Strength, from_answer, orders_from_request,
-    prefix_scope, url_scope,
+    BadOrder, Dialect, MAX_ORDERS, Order, PurgePattern, Scope, Strength, from_answer,
+    orders_from_request, prefix_scope, url_scope,
 };
 use galley_rules::site::SiteRules;
 use http::{HeaderMap, HeaderValue};
@@ -51,7 +51,7 @@ fn order(method: &str, target: &str, rows: Rows<'_>) -> Result<Order, BadOrder> 
 
 #[test]
 fn requests_of_plugins() {
-    let pattern = |text: &str| Scope::Pattern(text.to_owned());
+    let pattern = |text: &str| Scope::Pattern(PurgePattern::parse(text).unwrap());
     let prefix = |path: &str| Scope::Prefix(path.into());
     const WORDPRESS: (&str, &str) = ("User-Agent", "WordPress/6.8; https://example.com");
     const REGEX: (&str, &str) = ("X-Purge-Method", "regex");
@@ -191,7 +191,7 @@ fn what_is_no_order() {
     for (method, target, rows, wanted) in table {
         assert_eq!(
             order(method, target, rows),
-            Err(*wanted),
+            Err(wanted.clone()),
             "{method} {target} {rows:?}"
         );
     }
@@ -361,7 +361,7 @@ fn keys_and_batches_of_souin() {
     assert_eq!(
         batch(r#"{"type": "uri-prefix", "selectors": ["http://example.com/a.b", "/c/"]}"#),
         Ok(vec![
-            hard(Scope::Pattern("^/a\\.b".to_owned())),
+            hard(Scope::Pattern(PurgePattern::parse("^/a\\.b").unwrap())),
             hard(Scope::Prefix(b"/c/".to_vec()))
         ])
     );

@@ -21,7 +21,7 @@ use std::sync::{PoisonError, TryLockError};
 pub use galley_rules::decide::Validity;
 use galley_rules::purge::Order;
 
-pub use self::mark::{BadPattern, Touch};
+pub use self::mark::Touch;
 use self::tables::{Limits, Tables};
 pub use self::tables::{OrderKind, Touching};
 use crate::entry::Entry;
@@ -81,31 +81,25 @@ impl Epochs {
     /// order of the numbers. `note` must be short and must not come back here.
     ///
     /// Not public: purges are published through the log ([`crate::log::Log::publish`]), or in a [`Unlogged`] table.
-    pub(crate) fn publish_with<T>(
-        &self,
-        order: &Order,
-        note: impl FnOnce(u64) -> T,
-    ) -> Result<T, BadPattern> {
-        // Whatever takes long, as compiling a pattern, before the lock.
-        let mark = mark::Mark::of(&order.scope)?;
+    pub(crate) fn publish_with<T>(&self, order: &Order, note: impl FnOnce(u64) -> T) -> T {
+        let mark = mark::Mark::of(&order.scope);
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         let number = tables.record(mark, order.strength);
         let noted = note(number);
         self.current.store(number, Ordering::Release);
-        Ok(noted)
+        noted
     }
 
     /// For tests of the table alone.
     #[cfg(test)]
-    pub(crate) fn publish(&self, order: &Order) -> Result<u64, BadPattern> {
+    pub(crate) fn publish(&self, order: &Order) -> u64 {
         self.publish_with(order, |number| number)
     }
 
     /// Records an order of an earlier run under the number it had then; the orders of a site come in rising order, before
-    /// the first request. One that no longer rises gets the next number, and one whose pattern can no longer be compiled
-    /// touches the whole site: both purge more, never less.
+    /// the first request. One that no longer rises gets the next number, which purges more, never less.
     pub(crate) fn replay(&self, number: u64, order: &Order) {
-        let mark = mark::Mark::of(&order.scope).unwrap_or(mark::Mark::Site);
+        let mark = mark::Mark::of(&order.scope);
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         let number = tables.record_at(number, mark, order.strength);
         self.current.store(number, Ordering::Release);
@@ -208,7 +202,7 @@ impl Unlogged {
     }
 
     /// Publishes an order and returns its number. When it has returned, no older entry that it touches is proved valid.
-    pub fn publish(&self, order: &Order) -> Result<u64, BadPattern> {
+    pub fn publish(&self, order: &Order) -> u64 {
         self.0.publish_with(order, |number| number)
     }
 }

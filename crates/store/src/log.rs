@@ -34,7 +34,7 @@ use self::queue::{Shared, Status};
 use self::scan::scan;
 pub use self::ticket::{Durability, Loss, Restart, Ticket};
 use self::writer::{Failed, Names, Open, State, Writer, replace, take_away};
-use crate::epochs::{BadPattern, Epochs};
+use crate::epochs::Epochs;
 
 /// Why a log could not be opened. Damage is no reason: it gives a new generation.
 #[derive(Debug, thiserror::Error)]
@@ -124,14 +124,14 @@ impl Log {
         epochs: &Epochs,
         order: &Order,
         now: SystemTime,
-    ) -> Result<Published, BadPattern> {
+    ) -> Published {
         // Inside the critical section of the site's counter: so numbers rise in the file as they do in memory.
         let published = epochs.publish_with(order, |number| Published {
             number,
             ticket: self.shared.append(site, Stamp { number, at: now }, order),
-        })?;
+        });
         self.shared.wake();
-        Ok(published)
+        published
     }
 
     /// What entries that are written now are to say, and what entries that are read must say. It changes when a log that

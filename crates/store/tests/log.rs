@@ -63,7 +63,7 @@ fn open(dir: &Path) -> (Opened, Epochs) {
 
 fn purge(log: &Log, epochs: &Epochs, name: &str) -> Durability {
     let published = log.publish(SITE, epochs, &tag(name), SystemTime::now());
-    published.unwrap().ticket.wait()
+    published.ticket.wait()
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn appends(dir: &Path, callers: usize, each: usize) -> (f64, Duration) {
                         let order = order(caller * 10 + n % 10);
                         let started = Instant::now();
                         let published = log.publish(SITE, epochs, &order, SystemTime::now());
-                        assert_eq!(published.unwrap().ticket.wait(), Durability::Kept);
+                        assert_eq!(published.ticket.wait(), Durability::Kept);
                         started.elapsed()
                     };
                     (0..each).map(one).collect::<Vec<_>>()

@@ -84,7 +84,7 @@ impl World {
                 scope,
                 strength: Strength::Hard,
             };
-            self.epochs.publish(&order).expect("no pattern");
+            self.epochs.publish(&order);
             self.acknowledged.store(version, Ordering::Release);
             let hits = self.hits.load(Ordering::Relaxed);
             while patience > 0 && self.hits.load(Ordering::Relaxed) == hits {

@@ -76,15 +76,9 @@ async fn purge(site: &Site, path: &Path) {
         scope: Scope::Site,
         strength: Strength::Hard,
     };
-    match site.core.epochs.publish(&order) {
-        Ok(receipt) => {
-            tracing::info!(site = site.core.name, path = %path.display(), "purged, because the purge folder was emptied");
-            receipt.told().await.log(&site.core.name);
-        }
-        Err(error) => {
-            tracing::error!(site = site.core.name, %error, "the purge folder was emptied, and the site cannot be purged");
-        }
-    }
+    let receipt = site.core.epochs.publish(&order);
+    tracing::info!(site = site.core.name, path = %path.display(), "purged, because the purge folder was emptied");
+    receipt.told().await.log(&site.core.name);
 }
 
 /// A folder that is watched.

@@ -414,16 +414,8 @@ fn shelve(site: &Site, entry: &Arc<Entry>, outcome: Result<(), NoRoom>) {
 
 /// Obeys orders for one site; what they touch is dead when this returns.
 fn publish(site: &Site, orders: &[Purge]) -> Acknowledgement {
-    let mut newest = None;
-    for order in orders {
-        match site.epochs.publish(order) {
-            Ok(receipt) => newest = Some(receipt),
-            Err(error) => {
-                tracing::warn!(site = site.name, %error, "a purge order in an answer cannot be obeyed");
-            }
-        }
-    }
-    Acknowledgement(newest)
+    let receipts = orders.iter().map(|order| site.epochs.publish(order));
+    Acknowledgement(receipts.last())
 }
 
 /// What an answer that carries orders waits for before it goes on.

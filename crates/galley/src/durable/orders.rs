@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use galley_rules::purge::Order;
 use galley_store::entry::Entry;
-use galley_store::epochs::{BadPattern, Epochs, Touch, Touched, Touching, Unlogged, Validity};
+use galley_store::epochs::{Epochs, Touch, Touched, Touching, Unlogged, Validity};
 use galley_store::log::{Durability, Loss, Opened, Restart, Ticket};
 
 use super::open::forgetful;
@@ -49,19 +49,19 @@ impl Orders {
     }
 
     /// Obeys an order: what it touches is purged when this returns. It may be acknowledged when the receipt says so.
-    pub fn publish(&self, order: &Order) -> Result<Receipt, BadPattern> {
+    pub fn publish(&self, order: &Order) -> Receipt {
         match &self.table {
             Table::Unlogged(table, unusable) => {
-                table.publish(order)?;
-                Ok(match unusable {
+                table.publish(order);
+                match unusable {
                     None => Receipt::default(),
                     Some(reason) => Receipt(Outcome::Lost(forgetful(reason))),
-                })
+                }
             }
             Table::Logged(epochs, log) => {
                 let now = self.clock.wall();
-                let published = log.log.publish(&self.site, epochs, order, now)?;
-                Ok(Receipt(Outcome::Waits(published.ticket)))
+                let published = log.log.publish(&self.site, epochs, order, now);
+                Receipt(Outcome::Waits(published.ticket))
             }
         }
     }

@@ -108,10 +108,9 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, mut page: Exchang
     }
     // The answer about the file, too: it may be stored, and would hide the file when it is there again.
     for (of, strength) in [(&page, Strength::Soft), (exchange, Strength::Hard)] {
-        if let Some(scope) = scope(of)
-            && let Err(error) = epochs.publish(&Order { scope, strength })
-        {
-            tracing::warn!(site = page.site.core.name, %error, "a page could not be purged");
+        if let Some(scope) = scope(of) {
+            // Nobody waits for an acknowledgement.
+            drop(epochs.publish(&Order { scope, strength }));
         }
     }
     tracing::info!(

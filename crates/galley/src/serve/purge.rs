@@ -39,7 +39,7 @@ pub async fn answer(exchange: &Exchange<'_>) -> Result<Option<Answer>, Fault> {
     let orders = dialect
         .orders(&exchange.facts, fields(), body, &core.rules)
         .map_err(|e| refuse(e.to_string()))?;
-    let told = obey(&exchange.site, dialect, &orders).await?;
+    let told = obey(&exchange.site, dialect, &orders).await;
     Ok(Some(reply(dialect.reply, &orders, &told)))
 }
 
@@ -52,19 +52,15 @@ pub fn is_order(exchange: &Exchange<'_>) -> bool {
     })
 }
 
-async fn obey(site: &Site, dialect: &Dialect, orders: &[Order]) -> Result<Told, Fault> {
+async fn obey(site: &Site, dialect: &Dialect, orders: &[Order]) -> Told {
     let mut newest = Receipt::default();
     for order in orders {
-        newest = site
-            .core
-            .epochs
-            .publish(order)
-            .map_err(|e| Fault::new(RefusedWhy::BadRequest, e.to_string()))?;
+        newest = site.core.epochs.publish(order);
         tracing::info!(site = site.core.name, scope = %order.scope, dialect = dialect.name, "purged by request");
     }
     let told = newest.told().await;
     told.log(&site.core.name);
-    Ok(told)
+    told
 }
 
 fn reply(form: Reply, orders: &[Order], told: &Told) -> Answer {

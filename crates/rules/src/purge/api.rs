@@ -77,7 +77,7 @@ fn prefix_of(url: &str) -> Result<Scope, BadOrder> {
     }
     let mut path = Vec::new();
     uri::canonical_path(uri::split(url.trim().as_bytes())?.path, &mut path)?;
-    super::path::pattern(format!("^{}", regex::escape(text(&path)?)))
+    super::path::pattern(&format!("^{}", regex::escape(text(&path)?)))
 }
 
 fn host_of(origin: &str) -> Result<String, BadOrder> {

@@ -7,22 +7,7 @@ use std::sync::Arc;
 use std::sync::LazyLock;
 
 use galley_rules::key::{host_id, tag_id, url_id};
-use galley_rules::purge::Scope;
-use regex::bytes::{Regex, RegexBuilder};
-
-/// The pattern of an order that cannot be compiled within bounds.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadPattern {
-    /// Above 1 KiB.
-    #[error("the pattern is longer than {PATTERN_BYTES} bytes")]
-    TooLong,
-    /// Not a regular expression, or one that grows too large; the text says why.
-    #[error("the pattern cannot be used: {0}")]
-    Syntax(String),
-}
-
-/// The longest pattern accepted; what people write is below a hundred.
-pub const PATTERN_BYTES: usize = 1_024;
+use galley_rules::purge::{PurgePattern, Scope};
 
 /// What orders can touch, borrowed from an entry or from a request that wants to join a fill.
 #[derive(Clone, Copy, Debug)]
@@ -70,8 +55,8 @@ pub(super) enum Mark {
 }
 
 impl Mark {
-    pub(super) fn of(scope: &Scope) -> Result<Self, BadPattern> {
-        Ok(match scope {
+    pub(super) fn of(scope: &Scope) -> Self {
+        match scope {
             Scope::Site => Self::Site,
             // In every cache that WordPress plugins talk to, purging the tag `*` means purging all.
             Scope::Tag(tag) if tag == "*" => Self::Site,
@@ -88,8 +73,8 @@ impl Mark {
                 query,
             } => Self::PathQuery(join(path, query.as_deref())),
             Scope::Prefix(path) => Self::Prefix(without_end_slashes(path).into()),
-            Scope::Pattern(text) => Self::Pattern(Arc::new(Pattern::compile(text)?)),
-        })
+            Scope::Pattern(pattern) => Self::Pattern(Arc::new(Pattern::new(pattern.clone()))),
+        }
     }
 }
 
@@ -109,50 +94,35 @@ pub(super) fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     cuts.chain([path.len()]).map(|end| &path[..end])
 }
 
-/// A compiled pattern; linear in what it reads, whatever it says.
+/// The pattern of an order.
 #[derive(Debug)]
 pub(super) struct Pattern {
-    text: Box<str>,
-    regex: Regex,
+    pattern: PurgePattern,
     /// How often it was tested, for the test that counts.
     #[cfg(test)]
     pub(super) tested: std::sync::atomic::AtomicU64,
 }
 
 impl Pattern {
-    fn compile(text: &str) -> Result<Self, BadPattern> {
-        if text.len() > PATTERN_BYTES {
-            return Err(BadPattern::TooLong);
-        }
-        // Canonical paths are ASCII, so Unicode classes would only cost memory.
-        let regex = RegexBuilder::new(text)
-            .unicode(false)
-            .size_limit(COMPILED_BYTES)
-            .dfa_size_limit(COMPILED_BYTES)
-            .build()
-            .map_err(|error| BadPattern::Syntax(error.to_string()))?;
-        Ok(Self {
-            text: text.into(),
-            regex,
+    fn new(pattern: PurgePattern) -> Self {
+        Self {
+            pattern,
             #[cfg(test)]
             tested: std::sync::atomic::AtomicU64::new(0),
-        })
+        }
     }
 
     pub(super) fn text(&self) -> &str {
-        &self.text
+        self.pattern.text()
     }
 
     pub(super) fn matches(&self, path_query: &[u8]) -> bool {
         #[cfg(test)]
         self.tested
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.regex.is_match(path_query)
+        self.pattern.matches(path_query)
     }
 }
-
-/// Memory of one compiled pattern, and of its scratch; with the limit on their number it bounds all of them.
-const COMPILED_BYTES: usize = 128 * 1024;
 
 fn join(path: &[u8], query: Option<&[u8]>) -> Box<[u8]> {
     match query {
@@ -195,21 +165,5 @@ mod tests {
             let listed = prefixes(path.as_bytes()).any(|each| each == mark);
             assert_eq!(listed, expected, "listed: {prefix} {path}");
         }
-    }
-
-    #[test]
-    fn patterns_have_bounds() {
-        let compile = |text: &str| Pattern::compile(text).map(|pattern| pattern.matches(b"/a?x=1"));
-        assert_eq!(compile("^/a"), Ok(true));
-        assert_eq!(compile("x=2$"), Ok(false));
-        assert_eq!(
-            compile(&"a".repeat(PATTERN_BYTES + 1)),
-            Err(BadPattern::TooLong)
-        );
-        assert!(matches!(compile("(a"), Err(BadPattern::Syntax(_))));
-        assert!(matches!(
-            compile("((a{100}){100}){100}"),
-            Err(BadPattern::Syntax(_))
-        ));
     }
 }

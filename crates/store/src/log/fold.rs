@@ -97,7 +97,7 @@ fn whole_or(scope: &Scope) -> &Scope {
 
 #[cfg(test)]
 mod tests {
-    use galley_rules::purge::Order;
+    use galley_rules::purge::{Order, PurgePattern};
     use proptest::prelude::*;
 
     use super::*;
@@ -193,7 +193,7 @@ mod tests {
             1 => Just(Scope::Site),
             1 => Just(Scope::Host("a.test".into())),
             1 => Just(Scope::Prefix(b"/p".to_vec())),
-            1 => Just(Scope::Pattern("^/p".into())),
+            1 => Just(Scope::Pattern(PurgePattern::parse("^/p").unwrap())),
         ];
         let order = (scope, any::<bool>(), 0..20u32, 1..3u64);
         prop::collection::vec(order, 0..40).prop_map(|orders| {

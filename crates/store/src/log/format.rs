@@ -263,7 +263,7 @@ impl<'a> Fields<'a> {
             Scope::Url { host, path, query } => (URL, host.as_deref(), path, query.as_deref()),
             Scope::Prefix(path) => (PREFIX, None, path, None),
             Scope::Tag(tag) => (TAG, None, tag.as_bytes(), None),
-            Scope::Pattern(text) => (PATTERN, None, text.as_bytes(), None),
+            Scope::Pattern(pattern) => (PATTERN, None, pattern.text().as_bytes(), None),
         };
         Self {
             scope,

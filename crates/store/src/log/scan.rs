@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use galley_rules::purge::{Order, Scope, Strength};
+use galley_rules::purge::{Order, PurgePattern, Scope, Strength};
 
 use super::format::{
     Chain, GENERATION_AT, Generation, HEADER_BYTES, HEADER_CHECK_AT, HOST, HOST_GIVEN, Logged,
@@ -230,7 +230,8 @@ fn read_order(record: &[u8]) -> Option<(String, Order)> {
         },
         PREFIX => Scope::Prefix(text.to_vec()),
         TAG => Scope::Tag(string(text)?),
-        PATTERN => Scope::Pattern(string(text)?),
+        // One that cannot be read any more purges everything, rather than nothing.
+        PATTERN => PurgePattern::parse(&string(text)?).map_or(Scope::Site, Scope::Pattern),
         _ => return None,
     };
     let strength = match record[9] {
@@ -243,3 +244,29 @@ fn read_order(record: &[u8]) -> Option<(String, Order)> {
 
 /// Proofs keep a number and one bit in 64; half of that is left for numbers to come.
 const MAX_NUMBER: u64 = 1 << 62;
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::log::format::{Stamp, push_order};
+
+    #[test]
+    fn a_pattern_that_cannot_be_read_any_more_purges_everything() {
+        let order = Order {
+            scope: Scope::Pattern(PurgePattern::parse("^").unwrap()),
+            strength: Strength::Soft,
+        };
+        let stamp = Stamp {
+            number: 1,
+            at: UNIX_EPOCH,
+        };
+        let mut record = Vec::new();
+        push_order(&mut record, "a.test", stamp, &order);
+        assert_eq!(read_order(&record), Some(("a.test".to_owned(), order)));
+        record[TEXTS_AT + "a.test".len()] = b'(';
+        let (_, order) = read_order(&record).unwrap();
+        assert_eq!((order.scope, order.strength), (Scope::Site, Strength::Soft));
+    }
+}

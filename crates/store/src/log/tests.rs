@@ -10,6 +10,8 @@ use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
+use galley_rules::purge::PurgePattern;
+
 use self::sim::{Left, Op, Sim};
 use super::*;
 use crate::entry::Entry;
@@ -56,7 +58,7 @@ fn open(sim: &Sim, limits: Limits) -> (Opened, Epochs) {
 }
 
 fn publish(log: &Log, epochs: &Epochs, order: &Order) -> Published {
-    log.publish(SITE, epochs, order, now()).unwrap()
+    log.publish(SITE, epochs, order, now())
 }
 
 fn page(tags: &[&str], born: u64) -> Entry {
@@ -155,7 +157,7 @@ fn everything_comes_back_as_it_was() {
         url(None, None),
         Scope::Prefix(b"/a\xff".to_vec()),
         Scope::Tag("\u{e4}".into()),
-        Scope::Pattern("^/x".into()),
+        Scope::Pattern(PurgePattern::parse("^/x").unwrap()),
         Scope::Site,
     ];
     let mut expected = Vec::new();
@@ -200,7 +202,7 @@ fn sites_have_counters_of_their_own() {
     let born = opened.start;
     drop(publish(&opened.log, &a, &tag("t")));
     drop(publish(&opened.log, &a, &tag("u")));
-    let last = opened.log.publish("b.test", &b, &tag("t"), now()).unwrap();
+    let last = opened.log.publish("b.test", &b, &tag("t"), now());
     assert_eq!((last.number, a.current()), (born + 1, born + 2));
     assert_eq!(last.ticket.wait(), Durability::Kept);
     let (again, a) = open(&sim.reboot(Left::SYNCED), limits());

@@ -343,12 +343,10 @@ fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
                 known[usize::from(*key)] = None;
             }
             Step::Purge(scope, strength) => {
-                epochs
-                    .publish(&Order {
-                        scope: scope.clone(),
-                        strength: *strength,
-                    })
-                    .unwrap();
+                epochs.publish(&Order {
+                    scope: scope.clone(),
+                    strength: *strength,
+                });
                 for (key, place) in known.iter_mut().enumerate() {
                     let is_named = match scope {
                         Scope::Site => true,

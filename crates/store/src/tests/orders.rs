@@ -20,7 +20,7 @@ fn purge(epochs: &Epochs, tag: &str) {
         scope: Scope::Tag(tag.to_owned()),
         strength: Strength::Hard,
     };
-    epochs.publish(&order).unwrap();
+    epochs.publish(&order);
 }
 
 fn page(born: u64) -> Entry {

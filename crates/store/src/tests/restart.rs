@@ -55,7 +55,7 @@ impl Crash {
             scope: Scope::Site,
             strength: Strength::Hard,
         };
-        epochs.publish(&everything).unwrap();
+        epochs.publish(&everything);
         for shelved in shelf {
             let entry = Entry::new(shelved.parts.clone());
             let standing = epochs.prove_waiting(&entry);

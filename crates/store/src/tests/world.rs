@@ -299,7 +299,7 @@ fn reaches(scope: &Scope, page: usize) -> bool {
             let prefix = std::str::from_utf8(prefix).unwrap().trim_end_matches('/');
             path == prefix || path.starts_with(&format!("{prefix}/"))
         }
-        Scope::Pattern(pattern) => regex::Regex::new(pattern).unwrap().is_match(path_query),
+        Scope::Pattern(pattern) => pattern.matches(path_query.as_ref()),
         Scope::Tag(_) => false,
     }
 }

@@ -202,7 +202,7 @@ fn purges_hold_over_a_restart_by_proof() {
         scope: Scope::Tag("post-1".into()),
         strength: Strength::Hard,
     };
-    epochs.publish(&order).unwrap();
+    epochs.publish(&order);
     disk.put(site, &page("/b", epochs.current(), "new"), at(0))
         .unwrap();
     drop(disk);

@@ -283,10 +283,7 @@ impl World {
 
     fn purge(&mut self, order: &Order) {
         let Run { opened, epochs, .. } = self.run();
-        let published = opened
-            .log
-            .publish(SITE, epochs, order, wall(self.second))
-            .unwrap();
+        let published = opened.log.publish(SITE, epochs, order, wall(self.second));
         assert_eq!(published.ticket.wait(), Durability::Kept);
         self.orders.push(order.clone());
     }

@@ -120,10 +120,10 @@ mod tests {
     use super::*;
     use crate::epochs::Epochs;
     use crate::testing::scopes;
-    use galley_rules::purge::{Order, Scope};
+    use galley_rules::purge::{Order, PurgePattern, Scope};
 
     fn publish(epochs: &Epochs, scope: Scope, strength: Strength) -> u64 {
-        epochs.publish(&Order { scope, strength }).unwrap()
+        epochs.publish(&Order { scope, strength })
     }
 
     #[test]
@@ -139,7 +139,10 @@ mod tests {
             (url, OrderKind::Url),
             (Scope::Prefix(b"/blog".to_vec()), OrderKind::Prefix),
             (Scope::Tag("p1".to_owned()), OrderKind::Tag),
-            (Scope::Pattern("^/bl".to_owned()), OrderKind::Pattern),
+            (
+                Scope::Pattern(PurgePattern::parse("^/bl").unwrap()),
+                OrderKind::Pattern,
+            ),
         ];
         let scopes = scopes("a.test", "/blog/x", &["p1"]);
         let epochs = Epochs::new();

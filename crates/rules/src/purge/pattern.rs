@@ -1,0 +1,86 @@
+//! Patterns of purges: regular expressions that are checked where they are read, so that publishing one cannot fail.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use regex::bytes::{Regex, RegexBuilder};
+
+use super::BadOrder;
+
+/// A regular expression of the `regex` crate, compared with canonical `path?query`. It matches in linear time, whatever it
+/// says, and its size is bounded.
+#[derive(Clone, Debug)]
+pub struct PurgePattern(Regex);
+
+impl PurgePattern {
+    /// Reads and compiles a pattern.
+    pub fn parse(text: &str) -> Result<Self, BadOrder> {
+        if text.len() > MAX_PATTERN_BYTES {
+            return Err(BadOrder::PatternTooLong);
+        }
+        // Canonical paths are ASCII, so Unicode classes would only cost memory.
+        RegexBuilder::new(text)
+            .unicode(false)
+            .size_limit(COMPILED_BYTES)
+            .dfa_size_limit(COMPILED_BYTES)
+            .build()
+            .map(Self)
+            .map_err(|error| BadOrder::Pattern(error.to_string()))
+    }
+
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// Whether it is found somewhere in `path?query`.
+    pub fn matches(&self, path_query: &[u8]) -> bool {
+        self.0.is_match(path_query)
+    }
+}
+
+impl PartialEq for PurgePattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+
+impl Eq for PurgePattern {}
+
+impl Hash for PurgePattern {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.text().hash(hasher);
+    }
+}
+
+impl fmt::Display for PurgePattern {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text().escape_debug().fmt(out)
+    }
+}
+
+/// The longest pattern; what people write is below a hundred bytes.
+pub const MAX_PATTERN_BYTES: usize = 1024;
+
+/// Memory of one compiled pattern, and of its scratch; with the limit on their number it bounds all of them.
+const COMPILED_BYTES: usize = 128 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_have_bounds() {
+        let matches =
+            |text: &str| PurgePattern::parse(text).map(|pattern| pattern.matches(b"/a?x=1"));
+        assert_eq!(matches("^/a"), Ok(true));
+        assert_eq!(matches("x=2$"), Ok(false));
+        let long = "a".repeat(MAX_PATTERN_BYTES + 1);
+        assert_eq!(matches(&long), Err(BadOrder::PatternTooLong));
+        assert!(matches!(matches("(a"), Err(BadOrder::Pattern(_))));
+        assert!(matches!(
+            matches("((a{100}){100}){100}"),
+            Err(BadOrder::Pattern(_))
+        ));
+    }
+}
