@@ -4,7 +4,7 @@
 //! total over any input, because all of its input is hostile: it comes from clients and upstreams.
 //!
 //! Request side: [`proxied`] says who asks behind proxies; [`facts`] reads a request head once; [`access`], [`key`], [`forward`] and [`cgi`] work from what it found.
-//! Response side: [`storable`] judges what may be kept and for how long, [`lookup`] whether a kept entry may answer,
+//! Response side: [`storable`] judges what may be kept and for how long, [`decide`] whether a kept entry may answer,
 //! [`conditional`], [`range`] and [`encoding`] in which form. [`spellings`] knows the addresses that mean the same page to WordPress. [`redirect`] says which requests belong elsewhere, [`headers`] what a site changes about its answers, [`class`] who waits with whom for an upstream. [`outcome`] holds the words that explain all of it.
 
 pub mod access;

@@ -6,7 +6,7 @@
 //! memory for all of them. [`source::Source`] is the file that an entry was made from. [`disk::Disk`] keeps entries over a restart, [`log::Log`] makes purges outlive a crash.
 //!
 //! Nothing here reads the wall clock or knows a runtime, and only the log has a thread; freshness is decided in
-//! `galley_rules::lookup`.
+//! `galley_rules::decide`.
 
 pub mod body;
 pub mod budget;

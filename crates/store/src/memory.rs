@@ -4,7 +4,7 @@
 //! limit when something is admitted, not afterwards; every entry has its bytes reserved from one [`Budget`] that fills
 //! draw from too. A part of the limit is kept from residents so that fills find room while the store is full.
 //!
-//! It knows nothing of purges and lifetimes: who finds an entry asks `Epochs::prove` and `galley_rules::lookup`.
+//! It knows nothing of purges and lifetimes: who finds an entry asks `Epochs::prove` and `galley_rules::decide`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};

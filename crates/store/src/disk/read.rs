@@ -28,7 +28,7 @@ use crate::entry::{Entry, Parts};
 /// What a look-up came to.
 #[derive(Debug)]
 pub enum Lookup {
-    /// The entry. Whether it may answer is for `Epochs::prove` and `galley_rules::lookup` to say.
+    /// The entry. Whether it may answer is for `Epochs::prove` and `galley_rules::decide` to say.
     Found(OnDisk),
     /// Nothing usable under this key.
     Absent,

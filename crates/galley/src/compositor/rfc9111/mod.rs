@@ -1,6 +1,6 @@
 //! What only RFC 9111 knows, for sites with `preset = "none"`: variants, validation, stored parts, equivalent addresses.
 //!
-//! The fetch itself is the same for all sites ([`super::join`], [`super::lead`], [`super::store`]). A request is forwarded as the client sent
+//! The fetch itself is the same for all sites (`compositor::join`, `lead`, `store`). A request is forwarded as the client sent
 //! it, so that a response which may not be stored is for the client whose request it answers, and those who waited ask for
 //! themselves (section 4, collapsed requests).
 
