@@ -93,21 +93,9 @@ pub(super) fn build(
         certificates,
     });
     let identities = Identities::of(&config.sites);
-    let count = sys::cores().div_ceil(CORES_PER_COMPOSITOR);
-    let mut plan = Plan {
-        pools: vec![Vec::new(); count],
-        idle: HashMap::new(),
-        clients: Clients::of(&config.sites)?,
-    };
-    let planned: Vec<Planned> = config
-        .sites
-        .iter()
-        .zip(&php.sites)
-        .enumerate()
-        .map(|(index, (site, php))| plan.site(index % count, site, php))
-        .collect();
+    let (planned, pools) = plan(config, php)?;
     let room = (&memory, &spools);
-    let (compositors, threads) = start_compositors(plan.pools, room, (clock, &sandbox))?;
+    let (compositors, threads) = start_compositors(pools, room, (clock, &sandbox))?;
     let mut sites = Vec::with_capacity(config.sites.len());
     let mut next_log = 1;
     for (number, ((site, planned), own_php)) in
@@ -144,6 +132,24 @@ pub(super) fn build(
         sandbox,
         threads: Mutex::new(threads),
     })
+}
+
+/// The pools that the sites need, for each compositor, and which of them each site uses.
+fn plan(config: &Config, php: &Php) -> Result<(Vec<Planned>, Vec<Vec<PoolSpec>>), StartError> {
+    let count = sys::cores().div_ceil(CORES_PER_COMPOSITOR);
+    let mut plan = Plan {
+        pools: vec![Vec::new(); count],
+        idle: HashMap::new(),
+        clients: Clients::of(&config.sites)?,
+    };
+    let planned = config
+        .sites
+        .iter()
+        .zip(&php.sites)
+        .enumerate()
+        .map(|(index, (site, php))| plan.site(index % count, site, php))
+        .collect();
+    Ok((planned, plan.pools))
 }
 
 /// One compositor for each list of pools, and its thread.

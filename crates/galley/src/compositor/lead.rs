@@ -114,7 +114,7 @@ impl Desk {
                     let freshened = self.freshen(order, flight, writer, held_now, news).await;
                     freshened.map(|()| None)
                 }
-                // Nobody asked for it.
+                // A 304 answers a conditional request only, and this one was not.
                 (StatusCode::NOT_MODIFIED, None) if order.preset() == Preset::None => {
                     Err(Failure::Malformed)
                 }

@@ -224,15 +224,8 @@ impl Turn<'_> {
                 .finish(wire, open, answer, peer.closing_if(has_body))
                 .await;
         }
-        let admission = Admission {
-            sites: self.sites,
-            client: self.ends.client,
-            local: self.ends.local.unwrap_or(NOBODY),
-            scheme: self.ends.scheme(),
-            request_id: std::mem::take(&mut open.request_id),
-            facts: std::mem::take(facts),
-            mailbox: (head.version == Version::H11).then(|| self.mailbox.clone()),
-        };
+        let request_id = std::mem::take(&mut open.request_id);
+        let admission = self.admission(head.version, request_id, std::mem::take(facts));
         let mut exchange = match serve::admit(admission, &head, &framing) {
             Ok(exchange) => exchange,
             Err((fault, request_id)) => {
@@ -279,6 +272,19 @@ impl Turn<'_> {
         // What a client sends for a protocol that it did not get is no request, and may still be on its way.
         let peer = peer.closing_if(asks_for_more);
         self.finish(wire, open, answer, peer).await
+    }
+
+    /// Where a request of this connection came in, with the buffers of the request before it.
+    fn admission(&self, version: Version, request_id: String, facts: Facts) -> Admission<'_> {
+        Admission {
+            sites: self.sites,
+            client: self.ends.client,
+            local: self.ends.local.unwrap_or(NOBODY),
+            scheme: self.ends.scheme(),
+            request_id,
+            facts,
+            mailbox: (version == Version::H11).then(|| self.mailbox.clone()),
+        }
     }
 
     /// Whom a request that no site takes comes from, as a trusted proxy may say.
