@@ -35,7 +35,7 @@ function on_new_option( $name, $value = null ): void {
 function on_gone_option( $name ): void {
 	$name = (string) $name;
 	if ( 0 === strpos( $name, WORD_OPTION ) ) {
-		// Whoever cleans up: nobody looks for its searches any more.
+		// The row of a search word was deleted, so edits no longer find its searches: purge all searches.
 		order( 'sw' );
 	} elseif ( 0 !== strpos( $name, 'galley_' ) ) {
 		on_option( $name, get_option( $name ), null );
@@ -93,7 +93,7 @@ function on_whole_option( string $name, $old, $new ): void {
 }
 
 /**
- * Settings of the theme that differ: pages that read them, and pages that read what is not known. Pure.
+ * Returns the tags of the theme settings that differ, and the tag of pages whose settings are unknown. Pure.
  *
  * @return string[]
  */

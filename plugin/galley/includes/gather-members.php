@@ -1,10 +1,10 @@
 <?php
 /**
- * Notes the posts of a list that has no ranks: what leaves it was one of them, or changes nothing of it.
+ * Tags a page by the posts of a list that has no ranks. A post that leaves the list changes the page only if the list shows it.
  *
- * That holds for the beginning of a list of which nobody knows how many pages it has, as of feeds. Its tags are `<list>.in` for what comes in,
- * `<list>.p<post>` for each of its posts, and `<list>.q`. They are known when the database has answered; a query that never says so has the
- * tag of the list.
+ * This is used for the first page of lists whose number of pages is unknown, such as feeds. The page gets the tag `<list>.in` for posts
+ * that enter, `<list>.p<post>` for each post shown, and `<list>.q`. The plugin adds these tags after the database has answered. If a
+ * query never reports its results, the page gets the tag of the whole list.
  *
  * @package Galley
  */

@@ -16,7 +16,7 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
-/** Ranks are told apart by these steps: each is the first of its step. */
+/** The first rank of each step. The plugin tags a list by the step of a rank, not by the rank itself. */
 const STEPS = array(
 	0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 26, 28, 30, 32, 34,
 	36, 38, 40, 42, 44, 46, 48, 50, 52, 54, 56, 58, 60, 65, 70, 75, 80, 85, 90, 95, 100, 150, 200, 300,
