@@ -90,7 +90,7 @@ pub(crate) fn reach(given: &Given, rule: &Rule, preset: Preset, complaints: &mut
             shown(path)
         ),
         "make the page private in WordPress if its content is secret, and add a rule for each custom address; \
-         docs/access.md has the list. Every rule of this kind also applies to `?p=` and `?page_id=`",
+         docs/how-to/access.md has the list. Every rule of this kind also applies to `?p=` and `?page_id=`",
     );
 }
 

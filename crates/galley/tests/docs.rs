@@ -37,16 +37,24 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// Adds the pages in `folder`, which ends with a slash or is empty; with those in the folders below it if `deep`.
+fn markdown(folder: &str, deep: bool, names: &mut Vec<String>) {
+    for entry in fs::read_dir(repository().join(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if deep && entry.file_type().unwrap().is_dir() {
+            markdown(&format!("{folder}{name}/"), deep, names);
+        } else if Path::new(&name).extension().is_some_and(|e| e == "md") {
+            names.push(format!("{folder}{name}"));
+        }
+    }
+}
+
 /// All pages: those at the top, and the manual.
 fn pages() -> Vec<Page> {
     let mut names: Vec<String> = Vec::new();
-    for folder in ["", "docs/", "docs/performance/"] {
-        for entry in fs::read_dir(repository().join(folder)).unwrap() {
-            let name = entry.unwrap().file_name().into_string().unwrap();
-            if Path::new(&name).extension().is_some_and(|e| e == "md") {
-                names.push(format!("{folder}{name}"));
-            }
-        }
+    for folder in ["", "docs/"] {
+        markdown(folder, folder == "docs/", &mut names);
     }
     names.sort();
     assert!(names.len() > 10, "only {} pages found", names.len());
@@ -221,7 +229,7 @@ fn every_configuration_block_does_what_the_page_says() {
 #[test]
 fn the_division_of_memory_in_the_manual_is_the_one_that_decides() {
     const MIB: u64 = 1 << 20;
-    let text = page("docs/php.md");
+    let text = page("docs/how-to/php.md");
     for (memory, cores) in [(256, 1), (512, 1), (1024, 1), (2048, 2), (8192, 4)] {
         let budget = Budget::of(Machine {
             memory: memory * MIB,
@@ -243,7 +251,7 @@ fn the_division_of_memory_in_the_manual_is_the_one_that_decides() {
             places(80),
             budget.memory_limit() / MIB
         );
-        assert!(text.contains(&row), "docs/php.md has no row\n{row}");
+        assert!(text.contains(&row), "docs/how-to/php.md has no row\n{row}");
     }
 }
 
@@ -323,7 +331,7 @@ fn every_cache_status_word_is_in_the_manual() {
     const FIRST: [&str; 8] = [
         "hit", "stale", "miss", "pass", "file", "redirect", "purge", "refused",
     ];
-    let text = page("docs/caching.md");
+    let text = page("docs/how-to/caching.md");
     for (heading, wanted) in [
         (
             "### The way a request went",
@@ -354,10 +362,10 @@ fn every_cache_status_word_is_in_the_manual() {
 
 #[test]
 fn every_option_is_explained() {
-    let reference = page("docs/reference.md");
+    let reference = page("docs/reference/options.md");
     let manual: String = pages()
         .into_iter()
-        .filter(|page| page.name != "docs/reference.md")
+        .filter(|page| page.name != "docs/reference/options.md")
         .map(|page| page.text)
         .collect();
     let words = code_words(&manual);
@@ -365,7 +373,7 @@ fn every_option_is_explained() {
     for row in options().filter(|row| !row.name.starts_with('<')) {
         let name = row.name;
         if !reference.contains(&format!("`{name}`")) {
-            complaints.push(format!("`{}` is not in docs/reference.md", row.path()));
+            complaints.push(format!("`{}` is not in docs/reference/options.md", row.path()));
         }
         let set = format!("{name} = ");
         let is_mentioned = words
@@ -400,7 +408,7 @@ fn defaults_are_those_of_the_table() {
     let mut rows = 0;
     for page in pages()
         .iter()
-        .filter(|page| page.name != "docs/reference.md")
+        .filter(|page| page.name != "docs/reference/options.md")
     {
         for table in page.text.split("| option | default |").skip(1) {
             for line in table.lines().skip(1).take_while(|l| l.starts_with('|')) {

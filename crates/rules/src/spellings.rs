@@ -6,7 +6,7 @@
 //! path: each of them must let the request in. Too much may match here, too little may not: where a spelling does not tell
 //! which page it shows (`?p=12`), every rule that may close a page applies.
 //! Rules that close nothing keep their exact comparison ([`crate::facts::Facts::rule`]).
-//! Does not know custom rewrite rules and bases of archives (`docs/access.md` says what to do about them).
+//! Does not know custom rewrite rules and bases of archives (`docs/how-to/access.md` says what to do about them).
 
 mod form;
 mod shape;

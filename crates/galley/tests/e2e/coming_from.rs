@@ -1,4 +1,4 @@
-//! `docs/coming-from-nginx.md`: each of its configurations runs, and does what the page says.
+//! `docs/tutorials/migrate-from-nginx.md`: each of its configurations runs, and does what the page says.
 //!
 //! A block stands below a heading, and [`CHECKS`] has the check of each: a block without one, or one without a block, fails.
 
@@ -231,7 +231,7 @@ fn origin() -> Origin {
 
 /// The page's blocks, each with the heading above it.
 fn blocks() -> Vec<(String, String)> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/coming-from-nginx.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tutorials/migrate-from-nginx.md");
     let text = fs::read_to_string(page).unwrap();
     let mut found = Vec::new();
     for part in text.split("\n### ").skip(1) {
