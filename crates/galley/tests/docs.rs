@@ -373,7 +373,10 @@ fn every_option_is_explained() {
     for row in options().filter(|row| !row.name.starts_with('<')) {
         let name = row.name;
         if !reference.contains(&format!("`{name}`")) {
-            complaints.push(format!("`{}` is not in docs/reference/options.md", row.path()));
+            complaints.push(format!(
+                "`{}` is not in docs/reference/options.md",
+                row.path()
+            ));
         }
         let set = format!("{name} = ");
         let is_mentioned = words

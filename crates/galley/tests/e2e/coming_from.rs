@@ -231,7 +231,8 @@ fn origin() -> Origin {
 
 /// The page's blocks, each with the heading above it.
 fn blocks() -> Vec<(String, String)> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tutorials/migrate-from-nginx.md");
+    let page =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tutorials/migrate-from-nginx.md");
     let text = fs::read_to_string(page).unwrap();
     let mut found = Vec::new();
     for part in text.split("\n### ").skip(1) {

@@ -34,7 +34,7 @@ fn check_says_what_is_wrong() {
         .write(
             "good.toml",
             format!(
-                "[[site]]\nhosts = [\"a.test\"]\nroot = \"{}\"\n",
+                "[server]\nlisten = [\"127.0.0.1:0\"]\n[[site]]\nhosts = [\"a.test\"]\nroot = \"{}\"\n",
                 root.display()
             ),
         )

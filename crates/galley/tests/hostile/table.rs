@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 use crate::case::{cases, recorded_version};
 use crate::{corpus, http2};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/internals/hostile-input.md");
+const PAGE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../docs/internals/hostile-input.md"
+);
 const BEGIN: &str = "<!-- cases: made from crates/galley/tests/hostile/*.txt -->\n";
 const END: &str = "<!-- end of cases -->\n";
 

@@ -1,7 +1,7 @@
 //! A start with very many entries on the disk: from exec to the first hit, after `kill -9` and after a stop in peace.
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -15,7 +15,7 @@ use super::{
     tally::Tally,
     truth::{Lengths, Scope, TAGS, Truth},
 };
-use crate::{Trouble, trouble::During, wait::pause};
+use crate::{Trouble, place::free_port, wait::pause};
 
 pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
     // A disk that is busy with other things has less room in its queue; the short form judges no numbers.
@@ -31,7 +31,8 @@ pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
     };
     let truth = Truth::new(pages, setting.seed, &lengths);
     let plan = Plan {
-        listen: free_port()?,
+        // It is known before the server starts.
+        listen: SocketAddr::from(([127, 0, 0, 1], free_port()?)),
         disk_size: "4GiB",
         ..Plan::default()
     };
@@ -141,12 +142,6 @@ fn look_at_some(stage: &Stage, dice: &mut Dice, tally: &mut Tally) -> Result<(),
         visitor.look(&stage.truth, page, usize::MAX, tally);
     }
     Ok(())
-}
-
-/// One that is known before the server starts.
-fn free_port() -> Result<SocketAddr, Trouble> {
-    let listener = TcpListener::bind("127.0.0.1:0").during("look for a free port")?;
-    listener.local_addr().during("look for a free port")
 }
 
 const LOOKS: usize = 500;

@@ -15,7 +15,7 @@ use super::{
     measure::Stand,
     pin::{self, Cores},
     plan::{Backend, Contender},
-    program::{self, Program},
+    program::Program,
     words::Words,
 };
 use crate::demo::Complaint;
@@ -131,7 +131,7 @@ impl Field {
                 Backend::PhpFpm => Some(fpm(stand, &dir)?),
                 Backend::None | Backend::Apache => None,
             };
-            let ports = (program::free_port()?, program::free_port()?);
+            let ports = (galley_testkit::free_port()?, galley_testkit::free_port()?);
             let [addr, tls_addr] =
                 [ports.0, ports.1].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
             let words = self.words(stand, &dir, ports, fpm.as_ref())?;
@@ -226,7 +226,7 @@ fn slow(stand: &Stand<'_>, dir: &Path) -> Result<(Program, SocketAddr), Complain
         html.len()
     );
     Answers::write(&file, [("/", (head + &html).as_bytes())])?;
-    let port = program::free_port()?;
+    let port = galley_testkit::free_port()?;
     let line = [
         stand.place.xtask.display().to_string(),
         "floor".to_owned(),

@@ -6,11 +6,10 @@
 
 use std::{
     fs::{self, File},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicU16, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -112,18 +111,6 @@ pub(super) fn with_sbin() -> String {
     format!("{path}:/usr/local/sbin:/usr/sbin:/sbin")
 }
 
-/// A port that nothing listens on, below those that the kernel takes for outgoing connections, and another one each
-/// time: connections of one turn that the kernel still remembers do not meet those of the next.
-pub(super) fn free_port() -> Result<u16, Complaint> {
-    (0..PORTS)
-        .map(|_| FIRST_PORT + NEXT_PORT.fetch_add(1, Ordering::Relaxed) % PORTS)
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-        .ok_or_else(|| "no free port".into())
-}
-
-const FIRST_PORT: u16 = 20_000;
-const PORTS: u16 = 1_000;
-static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
 const START_PATIENCE: Duration = Duration::from_secs(30);
 /// More than the holder gives to what it holds.
 const STOP_PATIENCE: Duration = Duration::from_secs(8);

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -77,11 +77,6 @@ impl Drop for Program {
             let _ = self.child.wait();
         }
     }
-}
-
-/// A port that nothing listens on at this moment.
-pub(super) fn free_port() -> Result<u16, Complaint> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-use super::program::{self, Program};
+use super::program::Program;
 use crate::demo::Complaint;
 
 /// A server that may be asked for by name.
@@ -74,7 +74,7 @@ impl Server {
         origin: SocketAddr,
     ) -> Result<(Program, SocketAddr), Complaint> {
         let dir = &fs::canonicalize(dir)?;
-        let port = program::free_port()?;
+        let port = galley_testkit::free_port()?;
         let addr = SocketAddr::from(([127, 0, 0, 1], port));
         let settings = |text: &str| {
             text.replace("{dir}", &dir.display().to_string())

@@ -10,7 +10,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::program::{self, Program};
+use super::program::Program;
 use super::verdict::Test;
 use crate::demo::Complaint;
 
@@ -90,7 +90,7 @@ impl Suite {
 
     /// Starts the suite's origin. It keeps what it has seen in memory, so each server gets one of its own.
     pub(super) fn origin(&self, dir: &Path) -> Result<(Program, SocketAddr), Complaint> {
-        let port = program::free_port()?;
+        let port = galley_testkit::free_port()?;
         let addr = SocketAddr::from(([127, 0, 0, 1], port));
         let mut command = Command::new("node");
         command
