@@ -49,7 +49,7 @@ lint:
 # What needs no server: a change is worth a `make test` when this passes.
 check: lint
 	cargo test --quiet --workspace --lib --bins
-	cargo test --quiet --package galley-config --package galley-rules --package galley-wire --tests
+	cargo test --quiet --package galley-config --package galley-policy --package galley-http --tests
 	cargo test --quiet --package galley --test layers --test docs
 
 minimum-rust:
@@ -59,7 +59,7 @@ test: setup-test lint minimum-rust
 	cargo build --quiet --workspace --all-targets
 	cargo test --quiet --workspace --no-fail-fast
 	fuzz/run
-	phpunit --configuration plugin/galley/tests/phpunit.xml
+	phpunit --configuration wordpress-plugin/galley/tests/phpunit.xml
 	RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --document-private-items
 
 bench: setup-bench build
@@ -80,18 +80,18 @@ exactness: setup-exactness build
 
 VERSIONS = target/plugin-versions
 
-$(VERSIONS)/node_modules/.package-lock.json: plugin/galley/tests/versions/package-lock.json
+$(VERSIONS)/node_modules/.package-lock.json: wordpress-plugin/galley/tests/versions/package-lock.json
 	@mkdir -p $(VERSIONS)
-	@cp plugin/galley/tests/versions/package.json plugin/galley/tests/versions/package-lock.json $(VERSIONS)
+	@cp wordpress-plugin/galley/tests/versions/package.json wordpress-plugin/galley/tests/versions/package-lock.json $(VERSIONS)
 	@npm ci --prefix $(VERSIONS) --ignore-scripts --no-audit --no-fund
 	@touch $@
 
 plugin-live: setup-test setup-plugin-versions $(VERSIONS)/node_modules/.package-lock.json
-	@plugin/galley/tests/versions/whole $(VERSIONS) $(WORDPRESS) $(VERSIONS)/wordpress-$(WORDPRESS)
+	@wordpress-plugin/galley/tests/versions/whole $(VERSIONS) $(WORDPRESS) $(VERSIONS)/wordpress-$(WORDPRESS)
 	@GALLEY_TESTKIT_WORDPRESS=$(abspath $(VERSIONS)/wordpress-$(WORDPRESS)) cargo test --package galley --test e2e -- wordpress::plugin
 
 plugin-versions: setup-plugin-versions $(VERSIONS)/node_modules/.package-lock.json
-	@GALLEY_VERSIONS=$(VERSIONS) node plugin/galley/tests/versions/run.mjs "$(PHP)" "$(WORDPRESS)"
+	@GALLEY_VERSIONS=$(VERSIONS) node wordpress-plugin/galley/tests/versions/run.mjs "$(PHP)" "$(WORDPRESS)"
 
 growth: setup-faults build
 	@cargo build --quiet --release --package xtask

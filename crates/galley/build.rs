@@ -1,4 +1,4 @@
-//! Puts the WordPress plugin into the program: every file below `plugin/galley` but its tests.
+//! Puts the WordPress plugin into the program: every file below `wordpress-plugin/galley` but its tests.
 //!
 //! A macro that embeds a folder does not notice a file that was added since the last build, and would take the tests along.
 
@@ -8,7 +8,7 @@ use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
     let from = |name: &str| env::var_os(name).map(PathBuf::from).unwrap_or_default();
-    let plugin = from("CARGO_MANIFEST_DIR").join("../../plugin/galley");
+    let plugin = from("CARGO_MANIFEST_DIR").join("../../wordpress-plugin/galley");
     println!("cargo::rerun-if-changed={}", plugin.display());
     let plugin = plugin.canonicalize()?;
     let mut names = Vec::new();

@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use galley_rules::access::passwords;
-use galley_rules::access::xmlrpc::{Call, Scanner};
-use galley_rules::facts::Scheme;
-use galley_rules::proxied::{Field, NOBODY, Own, Proxies};
-use galley_wire::proxy::{self, Step};
+use galley_policy::access::passwords;
+use galley_policy::access::xmlrpc::{Call, Scanner};
+use galley_policy::facts::Scheme;
+use galley_policy::proxied::{Field, NOBODY, Own, Proxies};
+use galley_http::proxy::{self, Step};
 
 /// A header of the PROXY protocol is read to the byte: what is asked for always belongs to it, however slowly it comes.
 pub fn proxy_protocol(data: &[u8]) {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use galley_fastcgi::answer::Splitter;
 use galley_fastcgi::exchange::{Event, Exchange, Request};
 use galley_fastcgi::{params, record};
-use galley_rules::cgi;
+use galley_policy::cgi;
 
 /// Records are read alike however they are cut; standard output gives the same head and body.
 pub fn records(data: &[u8]) {

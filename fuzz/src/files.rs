@@ -31,10 +31,10 @@ pub fn path(data: &[u8]) {
 
 /// A stored page, as it lies there and with its checksums made right.
 pub fn disk_entry(data: &[u8]) {
-    galley_store::fuzzing::disk_entry(data);
+    galley_cache::fuzzing::disk_entry(data);
 }
 
 /// A log of purges, as it lies there and with its checks made right.
 pub fn purge_log(data: &[u8]) {
-    galley_store::fuzzing::purge_log(data);
+    galley_cache::fuzzing::purge_log(data);
 }

@@ -2,15 +2,15 @@
 
 use std::time::{Duration, SystemTime};
 
-use galley_rules::cache_control::CacheControl;
-use galley_rules::conditional::{self, Validators};
-use galley_rules::encoding::{Coding, Codings};
-use galley_rules::facts::{Facts, Line, Scheme};
-use galley_rules::no_vary_search::Variance;
-use galley_rules::range::{self, Ranges};
-use galley_rules::site::{Preset, SiteRules};
-use galley_rules::vary::Vary;
-use galley_rules::{compress, tags as page_tags, time};
+use galley_policy::cache_control::CacheControl;
+use galley_policy::conditional::{self, Validators};
+use galley_policy::encoding::{Coding, Codings};
+use galley_policy::facts::{Facts, Line, Scheme};
+use galley_policy::no_vary_search::Variance;
+use galley_policy::range::{self, Ranges};
+use galley_policy::site::{Preset, SiteRules};
+use galley_policy::vary::Vary;
+use galley_policy::{compress, tags as page_tags, time};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// What is chosen is accepted.
@@ -154,6 +154,6 @@ pub fn tags(data: &[u8]) {
     assert!(tags.ids.len() <= page_tags::MAX_TAGS && tags.ids.len() == tags.names.len());
     assert!(tags.ids.windows(2).all(|two| two[0] < two[1]));
     let _ = page_tags::invalidated_groups(&fields);
-    let _ = galley_rules::purge::from_answer(&fields, &SiteRules::default());
-    let _ = galley_rules::purge::receipts(&fields).count();
+    let _ = galley_policy::purge::from_answer(&fields, &SiteRules::default());
+    let _ = galley_policy::purge::receipts(&fields).count();
 }

@@ -13,6 +13,6 @@ pub mod request;
 pub mod response;
 pub mod wire;
 
-#[path = "../../crates/wire/tests/it/reader.rs"]
+#[path = "../../crates/http/tests/it/reader.rs"]
 #[allow(dead_code, clippy::unwrap_used, reason = "it is shared with the tests")]
 mod reader;

@@ -2,14 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use galley_rules::access::{Access, Said};
-use galley_rules::facts::{Facts, Gate, Line, Scheme};
-use galley_rules::forward::{self, BodyLength, Client};
-use galley_rules::key::{read_key, write_key};
-use galley_rules::purge::Dialect;
-use galley_rules::site::{Preset, Rule, SiteRules};
-use galley_rules::{cookie, query, route, uri};
-use galley_wire::head::{Limits, Parsed, Room, parse};
+use galley_policy::access::{Access, Said};
+use galley_policy::facts::{Facts, Gate, Line, Scheme};
+use galley_policy::forward::{self, BodyLength, Client};
+use galley_policy::key::{read_key, write_key};
+use galley_policy::purge::Dialect;
+use galley_policy::site::{Preset, Rule, SiteRules};
+use galley_policy::{cookie, query, route, uri};
+use galley_http::head::{Limits, Parsed, Room, parse};
 
 /// A host that is taken is canonical: lower case, and the same when it is read again.
 pub fn host(data: &[u8]) {
@@ -67,7 +67,7 @@ pub fn cookie(data: &[u8]) {
         assert!(!pair.name.is_empty());
         assert_eq!(pair.name, pair.name.trim_ascii());
         let class = cookie::classify(pair.name, &site);
-        if galley_rules::wordpress::is_login_cookie(pair.name) {
+        if galley_policy::wordpress::is_login_cookie(pair.name) {
             assert_eq!(class, cookie::Class::Bypass);
         }
     }

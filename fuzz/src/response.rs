@@ -2,16 +2,16 @@
 
 use std::time::{Duration, SystemTime};
 
-use galley_rules::facts::{Facts, Line, Scheme};
-use galley_rules::purge::Dialect;
-use galley_rules::site::{Preset, SiteRules};
-use galley_rules::storable::{self, Answered, Verdict};
-use galley_wire::response::HeadCheck;
+use galley_policy::facts::{Facts, Line, Scheme};
+use galley_policy::purge::Dialect;
+use galley_policy::site::{Preset, SiteRules};
+use galley_policy::storable::{self, Answered, Verdict};
+use galley_http::response::HeadCheck;
 use http::StatusCode;
 
 /// A head of an answer: what is stored has no cookie of a person, and what travels on frames nothing.
 pub fn upstream_answer(data: &[u8]) {
-    let Ok((status, fields)) = galley_rules::cgi::answer(data) else {
+    let Ok((status, fields)) = galley_policy::cgi::answer(data) else {
         return;
     };
     let bare = SiteRules {

@@ -1,10 +1,10 @@
 //! HTTP/1 of clients: streams of requests, chunked bodies, and what answers may carry out.
 
-use galley_wire::answer::{Connection, Length, write_head};
-use galley_wire::body::BodyReader;
-use galley_wire::framing::{self, BodyKind};
-use galley_wire::h2;
-use galley_wire::head::{self, HeadScanner, Limits, Parsed, Refusal, Version};
+use galley_http::answer::{Connection, Length, write_head};
+use galley_http::body::BodyReader;
+use galley_http::framing::{self, BodyKind};
+use galley_http::h2;
+use galley_http::head::{self, HeadScanner, Limits, Parsed, Refusal, Version};
 
 use crate::reader::{read_pieces, read_whole};
 

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use galley_certs::file::{self, Unread};
-use galley_rules::access::xmlrpc::XmlRpc;
-use galley_rules::access::{Access, Limit, Said, SiteAccess, passwords};
-use galley_rules::pattern::Pattern;
-use galley_rules::site::{Preset, Rule};
-use galley_rules::spellings::Guard;
+use galley_policy::access::xmlrpc::XmlRpc;
+use galley_policy::access::{Access, Limit, Said, SiteAccess, passwords};
+use galley_policy::pattern::Pattern;
+use galley_policy::site::{Preset, Rule};
+use galley_policy::spellings::Guard;
 use ipnet::IpNet;
 
 use crate::complaint::{Complaints, shown};

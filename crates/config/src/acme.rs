@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use galley_rules::route::HostPattern;
+use galley_policy::route::HostPattern;
 
 use crate::check;
 use crate::complaint::{Complaints, Place};

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use galley_certs::file::{self, Unread};
-use galley_rules::route::HostPattern;
+use galley_policy::route::HostPattern;
 
 use crate::complaint::{Complaints, Place, shown};
 use crate::config::{

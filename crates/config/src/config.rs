@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use galley_certs::Files;
-use galley_rules::compress::Compress;
-use galley_rules::proxied::Proxies;
-use galley_rules::route::HostPattern;
-use galley_rules::site::{NamePattern, SiteRules};
+use galley_policy::compress::Compress;
+use galley_policy::proxied::Proxies;
+use galley_policy::route::HostPattern;
+use galley_policy::site::{NamePattern, SiteRules};
 use ipnet::IpNet;
 
 use crate::acme::Acme;

@@ -1,6 +1,6 @@
 //! Fields that a site or a rule changes about answers.
 
-use galley_rules::headers::{self, Change, Changes, Field, FieldName};
+use galley_policy::headers::{self, Change, Changes, Field, FieldName};
 
 use crate::check::path;
 use crate::complaint::{Complaints, Place};

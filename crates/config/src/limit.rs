@@ -1,6 +1,6 @@
 //! What a limit on clients means: `{ rate = "10/m", burst = 5 }`, or `"off"`.
 
-use galley_rules::access::{Limit, Said};
+use galley_policy::access::{Limit, Said};
 use toml::de::{DeTable, DeValue};
 
 use crate::read::{Problem, problem};

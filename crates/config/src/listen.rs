@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use galley_rules::proxied::{Field, Proxies};
+use galley_policy::proxied::{Field, Proxies};
 use ipnet::IpNet;
 
 use crate::check::path;

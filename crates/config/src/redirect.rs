@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use galley_rules::headers::{self, Field};
-use galley_rules::pattern::Pattern;
-use galley_rules::redirect::{Home, Redirect, Target};
-use galley_rules::route::{HostPattern, HostTable};
+use galley_policy::headers::{self, Field};
+use galley_policy::pattern::Pattern;
+use galley_policy::redirect::{Home, Redirect, Target};
+use galley_policy::route::{HostPattern, HostTable};
 
 use crate::check::{host_text, path};
 use crate::complaint::{Complaints, shown};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use galley_rules::route::HostPattern;
+use galley_policy::route::HostPattern;
 
 use crate::complaint::{Complaints, Place, shown};
 use crate::config::Upstream;

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use galley_rules::compress::Compress;
-use galley_rules::encoding::Coding;
-use galley_rules::route::HostPattern;
-use galley_rules::site::{Ignore, NamePattern, Patience, Preset, Rule, SiteRules, TtlTable};
+use galley_policy::compress::Compress;
+use galley_policy::encoding::Coding;
+use galley_policy::route::HostPattern;
+use galley_policy::site::{Ignore, NamePattern, Patience, Preset, Rule, SiteRules, TtlTable};
 
 use crate::access;
 use crate::assemble::listen;

@@ -7,11 +7,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use galley_rules::access::Said;
-use galley_rules::headers;
-use galley_rules::pattern::Pattern;
-use galley_rules::route::{HostPattern, canonical_host};
-use galley_rules::site::NamePattern;
+use galley_policy::access::Said;
+use galley_policy::headers;
+use galley_policy::pattern::Pattern;
+use galley_policy::route::{HostPattern, canonical_host};
+use galley_policy::site::NamePattern;
 use ipnet::IpNet;
 
 use crate::complaint::nearest;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use galley_certs::{Certificate, Files, Standing, Trouble};
-use galley_rules::route::HostPattern;
+use galley_policy::route::HostPattern;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 

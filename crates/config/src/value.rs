@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use galley_certs::Files;
-use galley_rules::access::{Limit, Said};
-use galley_rules::headers::{Field, FieldName};
-use galley_rules::pattern::Pattern;
-use galley_rules::route::HostPattern;
-use galley_rules::site::NamePattern;
+use galley_policy::access::{Limit, Said};
+use galley_policy::headers::{Field, FieldName};
+use galley_policy::pattern::Pattern;
+use galley_policy::route::HostPattern;
+use galley_policy::site::NamePattern;
 use ipnet::IpNet;
 
 use crate::complaint::Place;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use galley_config::{AdminListen, Colour, Upstream, for_root, from_text, load, token_place};
-use galley_rules::route::HostPattern;
+use galley_policy::route::HostPattern;
 use proptest::prelude::*;
 
 #[test]

@@ -7,10 +7,10 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
-use galley_rules::conditional::{self, Condition, Validators};
-use galley_rules::facts::{Facts, Method};
-use galley_rules::range::{self, Ranges, Span};
-use galley_rules::time;
+use galley_policy::conditional::{self, Condition, Validators};
+use galley_policy::facts::{Facts, Method};
+use galley_policy::range::{self, Ranges, Span};
+use galley_policy::time;
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 

@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::{Duration, SystemTime};
 
-use galley_rules::encoding::{Coding, Codings};
+use galley_policy::encoding::{Coding, Codings};
 use http::header::{self, HeaderMap, HeaderValue};
 
 use crate::tree::Tree;

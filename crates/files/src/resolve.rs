@@ -14,7 +14,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use galley_rules::cgi::Script;
+use galley_policy::cgi::Script;
 use rustix::io::Errno;
 
 use crate::asset::Asset;

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use galley_rules::cgi::Script;
-use galley_rules::site::NamePattern;
+use galley_policy::cgi::Script;
+use galley_policy::site::NamePattern;
 
 use crate::path::RelPath;
 use crate::resolve::{self, Found, Programs};

@@ -6,7 +6,7 @@
 
 use std::time::{Instant, SystemTime};
 
-use galley_rules::time::Tick;
+use galley_policy::time::Tick;
 
 /// The process's clock; copies of it agree.
 #[derive(Clone, Copy, Debug)]

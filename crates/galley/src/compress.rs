@@ -11,12 +11,12 @@ use std::sync::{Arc, Weak};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use galley_rules::compress::{Compress, coded_fields, vary_on_coding};
-use galley_rules::encoding::Coding;
-use galley_rules::facts::Facts;
-use galley_store::body::Body;
-use galley_store::entry::{Coded, Entry, Kind, Press};
-use galley_store::memory::Memory;
+use galley_cache::body::Body;
+use galley_cache::entry::{Coded, Entry, Kind, Press};
+use galley_cache::memory::Memory;
+use galley_policy::compress::{Compress, coded_fields, vary_on_coding};
+use galley_policy::encoding::Coding;
+use galley_policy::facts::Facts;
 use http::{HeaderMap, StatusCode};
 
 use crate::codec::encode;
@@ -290,10 +290,10 @@ const DENSE_ZSTD: u32 = 9;
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use galley_rules::storable::Life;
-    use galley_rules::time::Tick;
-    use galley_store::entry::{Parts, Scopes};
-    use galley_store::key::Key;
+    use galley_cache::entry::{Parts, Scopes};
+    use galley_cache::key::Key;
+    use galley_policy::storable::Life;
+    use galley_policy::time::Tick;
     use http::header::{self, HeaderValue};
 
     fn settings() -> Compress {

@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use galley_rules::outcome::{RefusedWhy, StaleWhy};
-use galley_store::fill::Failure;
+use galley_cache::fill::Failure;
+use galley_policy::outcome::{RefusedWhy, StaleWhy};
 
 /// An exchange that cannot be answered as asked.
 #[derive(Clone, Debug)]

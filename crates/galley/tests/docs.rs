@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 
 use galley::supervise::{Budget, Machine};
 use galley_config::{Fallback, OptionRow, Section, Status, from_text, options};
-use galley_rules::outcome::{MissWhy, NotStored, PassWhy, RefusedWhy, StaleWhy};
+use galley_policy::outcome::{MissWhy, NotStored, PassWhy, RefusedWhy, StaleWhy};
 
 struct Page {
     /// Relative to the repository.
@@ -512,6 +512,7 @@ fn plain(path: &Path) -> String {
 fn tests_that_the_architecture_names_exist() {
     let mut sources = String::new();
     gather_sources(&repository().join("crates"), &mut sources);
+    gather_sources(&repository().join("tools"), &mut sources);
     let text = page("ARCHITECTURE.md");
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let pinned = flat

@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use galley_wire::{body::BodyReader, framing::BodyKind};
+use galley_http::{body::BodyReader, framing::BodyKind};
 
 /// The response that is being read. Used again for the next one.
 #[derive(Debug)]

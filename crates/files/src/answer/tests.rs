@@ -1,8 +1,8 @@
 //! Responses for a file of twenty bytes.
 
 use super::*;
-use galley_rules::facts::{Line, Scheme};
-use galley_rules::site::SiteRules;
+use galley_policy::facts::{Line, Scheme};
+use galley_policy::site::SiteRules;
 
 const MODIFIED_TEXT: &str = "Sun, 13 Sep 2020 12:26:40 GMT";
 

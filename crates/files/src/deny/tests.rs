@@ -216,7 +216,7 @@ fn without_the_preset_archives_are_closed_at_the_top_only() {
 
 #[test]
 fn a_site_opens_private_names_but_no_sources() {
-    let pattern = |text| galley_rules::site::NamePattern::parse(text);
+    let pattern = |text| galley_policy::site::NamePattern::parse(text);
     let options = Options {
         wordpress: true,
         allowed: vec![

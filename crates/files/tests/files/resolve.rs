@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use crate::site::{self, MULTISITE, PHP, STATIC, Site};
 use galley_files::Found;
-use galley_rules::encoding::Coding;
+use galley_policy::encoding::Coding;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use galley_files::{Found, Options, Root};
-use galley_rules::encoding::Codings;
+use galley_policy::encoding::Codings;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 pub const PHP: Options = Options {

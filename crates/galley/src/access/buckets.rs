@@ -13,8 +13,8 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use galley_rules::access::{Limit, TICKS_PER_S, Taken};
-use galley_rules::time::Tick;
+use galley_policy::access::{Limit, TICKS_PER_S, Taken};
+use galley_policy::time::Tick;
 use siphasher::sip::SipHasher13;
 
 use crate::sys;

@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use galley_rules::class::Network;
+use galley_policy::class::Network;
 use siphasher::sip::SipHasher13;
 
 use crate::sys;

@@ -4,7 +4,7 @@
 //! maintained, and are here, after the description in Apache's `apr_md5_encode`. Digests are compared in constant time.
 
 use base64ct::{Base64, Encoding};
-use galley_rules::access::passwords::Hash;
+use galley_policy::access::passwords::Hash;
 use md5::{Digest, Md5};
 use sha_crypt::{PasswordVerifier, ShaCrypt};
 use sha1::Sha1;
@@ -111,7 +111,7 @@ const LETTERS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklm
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galley_rules::access::passwords;
+    use galley_policy::access::passwords;
     use std::process::Command;
 
     fn is_right(line: &str, password: &str) -> bool {

@@ -1,4 +1,4 @@
-//! What is counted of clients, and what is known of their passwords: the state behind `galley_rules::access`.
+//! What is counted of clients, and what is known of their passwords: the state behind `galley_policy::access`.
 //!
 //! One for the process, shared by all cores, of fixed size. Nothing here makes a hit wait: counts are atomics, and the lock
 //! of proven passwords is met only by requests that carry one, which pass the cache.
@@ -12,9 +12,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_rules::access::{Bucket, Limit};
-use galley_rules::class::Network;
-use galley_rules::time::Tick;
+use galley_policy::access::{Bucket, Limit};
+use galley_policy::class::Network;
+use galley_policy::time::Tick;
 use ipnet::IpNet;
 
 pub use buckets::Buckets;

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use base64ct::{Base64, Encoding};
 use galley_certs::file;
-use galley_rules::access::passwords;
-use galley_rules::class::Network;
-use galley_rules::time::Tick;
+use galley_policy::access::passwords;
+use galley_policy::class::Network;
+use galley_policy::time::Tick;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 

@@ -15,10 +15,10 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{RawQuery, State as Extract};
 use axum::http::StatusCode;
-use galley_rules::key::{read_key, tag_id};
-use galley_rules::purge::{Scope, prefix_scope};
-use galley_store::entry::Entry;
-use galley_store::memory::Memory;
+use galley_cache::entry::Entry;
+use galley_cache::memory::Memory;
+use galley_policy::key::{read_key, tag_id};
+use galley_policy::purge::{Scope, prefix_scope};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 

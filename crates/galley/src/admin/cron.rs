@@ -11,7 +11,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State as Extract;
 use axum::http::StatusCode;
-use galley_rules::appointments;
+use galley_policy::appointments;
 use serde::Deserialize;
 use serde_json::json;
 

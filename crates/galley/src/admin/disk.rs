@@ -1,7 +1,7 @@
 //! What is told of the disk: in the status, and as metrics. Nothing where there is none.
 
-use galley_store::disk::{Health, Usage};
-use galley_store::log::Durability;
+use galley_cache::disk::{Health, Usage};
+use galley_cache::log::Durability;
 use serde_json::{Value, json};
 
 use super::State;

@@ -1,9 +1,9 @@
 //! A stored entry in JSON, for listings and explanations. Looks only: counts no hit, removes nothing.
 
-use galley_rules::key::{Parts, read_key};
-use galley_rules::purge::Strength;
-use galley_store::entry::{Entry, Kind};
-use galley_store::epochs::{Touching, Validity};
+use galley_cache::entry::{Entry, Kind};
+use galley_cache::epochs::{Touching, Validity};
+use galley_policy::key::{Parts, read_key};
+use galley_policy::purge::Strength;
 use serde_json::{Value, json};
 
 use crate::clock::Clock;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use galley_rules::route;
+use galley_policy::route;
 
 use super::State;
 use crate::serve::Sites;

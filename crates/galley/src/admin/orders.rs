@@ -12,8 +12,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State as Extract;
 use axum::http::StatusCode;
-use galley_rules::purge::{self, Order, PurgePattern, Scope, Strength};
-use galley_rules::route::canonical_host;
+use galley_policy::purge::{self, Order, PurgePattern, Scope, Strength};
+use galley_policy::route::canonical_host;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

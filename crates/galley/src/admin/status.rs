@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::Json;
 use axum::extract::State as Extract;
 use axum::http::StatusCode;
-use galley_rules::route::HostPattern;
+use galley_policy::route::HostPattern;
 use serde_json::{Map, Value, json};
 
 use super::State;

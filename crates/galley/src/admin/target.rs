@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::http::StatusCode;
-use galley_rules::route::canonical_host;
+use galley_policy::route::canonical_host;
 use serde_json::{Value, json};
 
 use super::State;

@@ -2,7 +2,7 @@
 
 use std::time::UNIX_EPOCH;
 
-use galley_rules::route::HostPattern;
+use galley_policy::route::HostPattern;
 
 use super::State;
 use super::metrics::Row;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use galley_config::{Config, Site};
-use galley_rules::route::HostPattern;
+use galley_policy::route::HostPattern;
 
 use super::StartError;
 use crate::acme::{self, MOST_NAMES, Ready, Wanted};

@@ -6,17 +6,17 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use galley_cache::budget::Budget;
+use galley_cache::memory::Memory;
 use galley_certs::file;
 use galley_config::{
     Config, HttpUpstream, MOST_OF_TOKEN, Pace, PhpAddress, Site as SiteConfig,
     Upstream as Configured,
 };
 use galley_files::{Options, Root};
-use galley_rules::headers::HeadChanges;
-use galley_rules::route::HostPattern;
-use galley_rules::site::Preset;
-use galley_store::budget::Budget;
-use galley_store::memory::Memory;
+use galley_policy::headers::HeadChanges;
+use galley_policy::route::HostPattern;
+use galley_policy::site::Preset;
 
 use super::StartError;
 use super::confine;

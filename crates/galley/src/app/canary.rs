@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use galley_config::Config;
-use galley_rules::purge::{Order, Scope, Strength};
+use galley_policy::purge::{Order, Scope, Strength};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;

@@ -8,7 +8,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use galley_rules::time::Tick;
+use galley_policy::time::Tick;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 

@@ -7,13 +7,13 @@ use std::collections::HashSet;
 use std::hash::Hasher;
 use std::sync::Arc;
 
+use galley_cache::disk::Limits;
+use galley_cache::memory::Memory;
 use galley_config::{Config, Site as SiteConfig};
-use galley_rules::headers::Changes;
-use galley_rules::redirect::Home;
-use galley_rules::site::{Patience, Rule, SiteRules, TtlTable};
-use galley_rules::spellings::Guard;
-use galley_store::disk::Limits;
-use galley_store::memory::Memory;
+use galley_policy::headers::Changes;
+use galley_policy::redirect::Home;
+use galley_policy::site::{Patience, Rule, SiteRules, TtlTable};
+use galley_policy::spellings::Guard;
 use siphasher::sip::SipHasher13;
 
 use super::StartError;
@@ -150,7 +150,7 @@ fn hash(text: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galley_rules::site::{NamePattern, Preset};
+    use galley_policy::site::{NamePattern, Preset};
     use std::time::Duration;
 
     #[test]

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use galley_config::{Config, Listen};
-use galley_rules::route::HostPattern;
+use galley_policy::route::HostPattern;
 
 use super::StartError;
 use super::build::Built;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use galley_config::{Config, Program, Site, Upstream};
-use galley_rules::site::Rule;
+use galley_policy::site::Rule;
 
 use super::StartError;
 use crate::supervise::privileged::{Ending, Kept, Privileged, Split, State};

@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use galley_rules::site::Preset;
-use galley_rules::time::Tick;
-use galley_store::entry::Entry;
-use galley_store::epochs::Validity;
+use galley_cache::entry::Entry;
+use galley_cache::epochs::Validity;
+use galley_policy::site::Preset;
+use galley_policy::time::Tick;
 
 use http::header;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use galley_config::{Config, HttpUpstream, Site, TlsVersion, Upstream, UpstreamTls};
-use galley_rules::route::HostPattern;
+use galley_policy::route::HostPattern;
 use tokio::task::JoinHandle;
 
 use super::StartError;

@@ -9,9 +9,9 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use galley_store::disk::{HeaderView, Health, Scan, SiteId};
-use galley_store::entry::Kind;
-use galley_store::log::Durability;
+use galley_cache::disk::{HeaderView, Health, Scan, SiteId};
+use galley_cache::entry::Kind;
+use galley_cache::log::Durability;
 
 use super::StartError;
 use super::sweep;

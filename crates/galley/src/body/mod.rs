@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use galley_store::budget::Reservation;
+use galley_cache::budget::Reservation;
 use tokio::task::JoinHandle;
 
 use spools::{NoRoom, SpoolFile, Spools};

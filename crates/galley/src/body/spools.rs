@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use galley_store::budget::{Budget, Reservation};
+use galley_cache::budget::{Budget, Reservation};
 use tokio::runtime;
 use tokio::task::{JoinHandle, spawn_blocking};
 

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use galley_config::{Config, LogTarget, PhpAddress, Site, Upstream};
-use galley_rules::route::HostPattern;
+use galley_policy::route::HostPattern;
 use serde_json::json;
 
 use super::options::{AdminOptions, DoctorOptions};

@@ -9,8 +9,8 @@ use brotli::enc::StandardAlloc;
 use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
 use bytes::{Bytes, BytesMut};
 use flate2::{Decompress, FlushDecompress, Status};
-use galley_rules::coded::Applied;
-use galley_store::budget::{Budget, Reservation};
+use galley_cache::budget::{Budget, Reservation};
+use galley_policy::coded::Applied;
 use zstd::stream::raw::{self, DParameter, InBuffer, Operation, OutBuffer};
 
 /// Undoes the codings of one body.

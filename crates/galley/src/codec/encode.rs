@@ -10,9 +10,9 @@ use brotli::enc::BrotliEncoderParams;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use galley_rules::compress::Compress;
-use galley_rules::encoding::Coding;
-use galley_store::budget::{Budget, Reservation};
+use galley_cache::budget::{Budget, Reservation};
+use galley_policy::compress::Compress;
+use galley_policy::encoding::Coding;
 use zstd::stream::write::Encoder as ZstdEncoder;
 
 /// A stream being coded.

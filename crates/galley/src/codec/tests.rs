@@ -3,10 +3,10 @@
 use std::io::Write;
 
 use bytes::Bytes;
-use galley_rules::coded::Applied;
-use galley_rules::compress::Compress;
-use galley_rules::encoding::Coding;
-use galley_store::budget::Budget;
+use galley_cache::budget::Budget;
+use galley_policy::coded::Applied;
+use galley_policy::compress::Compress;
+use galley_policy::encoding::Coding;
 use proptest::prelude::*;
 
 use super::decode::{Broken, Decoder, MOST_RATIO, PIECE, Step};

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use galley_rules::time::Tick;
-use galley_rules::{appointments, purge};
-use galley_store::fill::Failure;
+use galley_cache::fill::Failure;
+use galley_policy::time::Tick;
+use galley_policy::{appointments, purge};
 use http::{HeaderMap, StatusCode};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;

@@ -13,14 +13,14 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use galley_rules::encoding::Coding;
-use galley_rules::facts::Facts;
-use galley_rules::site::Preset;
-use galley_rules::time::Tick;
-use galley_store::entry::Entry;
-use galley_store::epochs::Validity;
-use galley_store::fill::{Failure, Fill, FillReader};
-use galley_store::key::Key;
+use galley_cache::entry::Entry;
+use galley_cache::epochs::Validity;
+use galley_cache::fill::{Failure, Fill, FillReader};
+use galley_cache::key::Key;
+use galley_policy::encoding::Coding;
+use galley_policy::facts::Facts;
+use galley_policy::site::Preset;
+use galley_policy::time::Tick;
 use tokio::sync::watch;
 
 use super::flight::NOT_SENT;
@@ -288,7 +288,7 @@ mod tests {
     use std::future::{pending, ready};
 
     use bytes::Bytes;
-    use galley_store::fill::{self, FillHead, FillWriter, Share};
+    use galley_cache::fill::{self, FillHead, FillWriter, Share};
     use http::{HeaderMap, StatusCode};
 
     use super::*;

@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use galley_rules::time::Tick;
-use galley_store::entry::Entry;
-use galley_store::fill::{Failure, Fill, FillHead, FillReader};
-use galley_store::key::Key;
+use galley_cache::entry::Entry;
+use galley_cache::fill::{Failure, Fill, FillHead, FillReader};
+use galley_cache::key::Key;
+use galley_policy::time::Tick;
 use http::header::{HeaderName, HeaderValue};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use galley_rules::purge;
+use galley_policy::purge;
 use http::HeaderMap;
 
 /// The names that an answer gives its orders.

@@ -12,13 +12,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_rules::access::Limit;
-use galley_rules::class::Network;
-use galley_rules::purge::{self, Order as Purge, Scope, Strength};
-use galley_rules::site::Preset;
-use galley_rules::storable;
-use galley_rules::time::Tick;
-use galley_rules::wordpress;
+use galley_policy::access::Limit;
+use galley_policy::class::Network;
+use galley_policy::purge::{self, Order as Purge, Scope, Strength};
+use galley_policy::site::Preset;
+use galley_policy::storable;
+use galley_policy::time::Tick;
+use galley_policy::wordpress;
 use http::header;
 
 use super::{PassOrder, Site, publish};

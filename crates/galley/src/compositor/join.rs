@@ -7,16 +7,16 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use galley_rules::decide::{Decision, Validity, decide};
-use galley_rules::outcome::PassWhy;
-use galley_rules::site::Preset;
-use galley_rules::storable::SharedWith;
-use galley_rules::time::Tick;
-use galley_rules::vary::Selecting;
-use galley_store::entry::{Entry, Kind};
-use galley_store::epochs::{Touch, Touched};
-use galley_store::fill::{self, Failure, FillHead, FillWriter, Share};
-use galley_store::key::Key;
+use galley_cache::entry::{Entry, Kind};
+use galley_cache::epochs::{Touch, Touched};
+use galley_cache::fill::{self, Failure, FillHead, FillWriter, Share};
+use galley_cache::key::Key;
+use galley_policy::decide::{Decision, Validity, decide};
+use galley_policy::outcome::PassWhy;
+use galley_policy::site::Preset;
+use galley_policy::storable::SharedWith;
+use galley_policy::time::Tick;
+use galley_policy::vary::Selecting;
 use http::header::HeaderMap;
 use tokio::sync::oneshot;
 

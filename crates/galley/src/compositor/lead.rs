@@ -7,15 +7,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_rules::forward;
-use galley_rules::outcome::NotStored;
-use galley_rules::purge::{self, Order as Purge};
-use galley_rules::site::Preset;
-use galley_rules::storable::{self, Answered, Life, Verdict};
-use galley_rules::tags::Tags;
-use galley_rules::time::Tick;
-use galley_store::epochs::Validity;
-use galley_store::fill::{Failure, FillHead, FillWriter, Finished, Share};
+use galley_cache::epochs::Validity;
+use galley_cache::fill::{Failure, FillHead, FillWriter, Finished, Share};
+use galley_policy::forward;
+use galley_policy::outcome::NotStored;
+use galley_policy::purge::{self, Order as Purge};
+use galley_policy::site::Preset;
+use galley_policy::storable::{self, Answered, Life, Verdict};
+use galley_policy::tags::Tags;
+use galley_policy::time::Tick;
 use http::StatusCode;
 use http::header;
 

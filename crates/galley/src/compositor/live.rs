@@ -10,10 +10,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_rules::compress::live;
-use galley_rules::encoding::Coding;
-use galley_rules::facts::{Facts, Method};
-use galley_store::fill::{self, Failure, FillHead, FillReader, FillWriter, Share};
+use galley_cache::fill::{self, Failure, FillHead, FillReader, FillWriter, Share};
+use galley_policy::compress::live;
+use galley_policy::encoding::Coding;
+use galley_policy::facts::{Facts, Method};
 use http::{StatusCode, header};
 use tokio::task::yield_now;
 use tokio::time::sleep;

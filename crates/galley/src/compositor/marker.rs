@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use galley_rules::outcome::NotStored;
-use galley_rules::site::{Preset, SiteRules};
-use galley_rules::storable::Life;
-use galley_store::body::Body;
-use galley_store::entry::{Entry, Kind, Parts};
+use galley_cache::body::Body;
+use galley_cache::entry::{Entry, Kind, Parts};
+use galley_policy::outcome::NotStored;
+use galley_policy::site::{Preset, SiteRules};
+use galley_policy::storable::Life;
 use http::StatusCode;
 use http::header::{HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
 
@@ -148,7 +148,7 @@ const TELLING: &[&str] = &[
     "x-accel-expires",
 ];
 
-/// The fields that set cookies, as `galley_rules::storable` knows them.
+/// The fields that set cookies, as `galley_policy::storable` knows them.
 const COOKIES: &[&str] = &["set-cookie", "set-cookie2", "lsc-cookie"];
 
 /// Cookies that are named; the first few lead to the plugin.
@@ -166,7 +166,7 @@ const REMEMBERED_BRIEFLY: Duration = Duration::from_secs(2);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galley_rules::site::NamePattern;
+    use galley_policy::site::NamePattern;
     use http::header::{CACHE_CONTROL, SERVER, VARY};
 
     #[test]

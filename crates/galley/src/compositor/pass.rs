@@ -8,11 +8,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use galley_rules::purge::{self, Order as Purge, Scope, Strength};
-use galley_rules::site::Preset;
-use galley_rules::storable;
-use galley_rules::tags;
-use galley_store::fill::{self, Failure, FillReader, FillWriter};
+use galley_cache::fill::{self, Failure, FillReader, FillWriter};
+use galley_policy::purge::{self, Order as Purge, Scope, Strength};
+use galley_policy::site::Preset;
+use galley_policy::storable;
+use galley_policy::tags;
 use http::header::HeaderMap;
 use tokio::sync::oneshot;
 

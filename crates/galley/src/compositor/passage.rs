@@ -12,8 +12,8 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use galley_store::budget::Reservation;
-use galley_store::fill::{Failure, FillWriter, NoReaders};
+use galley_cache::budget::Reservation;
+use galley_cache::fill::{Failure, FillWriter, NoReaders};
 use tokio::task::JoinHandle;
 
 use crate::body::spools::{SpoolFile, Spools};
@@ -287,7 +287,7 @@ const SMALL: usize = 4 * 1024;
 mod tests {
     use std::time::Duration;
 
-    use galley_store::fill::{self, FillHead, FillReader, Next, Share};
+    use galley_cache::fill::{self, FillHead, FillReader, Next, Share};
     use http::{HeaderMap, StatusCode};
     use tokio::time::timeout;
 

@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use galley_rules::decide::{Stored, Validity};
-use galley_rules::storable::Life;
-use galley_rules::time::Tick;
-use galley_store::entry::{Entry, Kind};
-use galley_store::key::Key;
+use galley_cache::entry::{Entry, Kind};
+use galley_cache::key::Key;
+use galley_policy::decide::{Stored, Validity};
+use galley_policy::storable::Life;
+use galley_policy::time::Tick;
 
 use super::Desk;
 use crate::upstream::Pool;

@@ -4,19 +4,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_rules::facts::Facts;
-use galley_rules::forward::BY_GALLEY;
-use galley_rules::outcome::NotStored;
-use galley_rules::purge::PURGE_FIELDS;
-use galley_rules::site::Preset;
-use galley_rules::storable::{self, Answered, Life};
-use galley_rules::tags::{self, Tags};
-use galley_store::body::Body;
-use galley_store::entry::{Entry, Kind, Parts, Scopes};
-use galley_store::epochs::Validity;
-use galley_store::fill::{Failure, FillHead, FillWriter, Finished, Share};
-use galley_store::key::Key;
-use galley_store::memory::NoRoom;
+use galley_cache::body::Body;
+use galley_cache::entry::{Entry, Kind, Parts, Scopes};
+use galley_cache::epochs::Validity;
+use galley_cache::fill::{Failure, FillHead, FillWriter, Finished, Share};
+use galley_cache::key::Key;
+use galley_cache::memory::NoRoom;
+use galley_policy::facts::Facts;
+use galley_policy::forward::BY_GALLEY;
+use galley_policy::outcome::NotStored;
+use galley_policy::purge::PURGE_FIELDS;
+use galley_policy::site::Preset;
+use galley_policy::storable::{self, Answered, Life};
+use galley_policy::tags::{self, Tags};
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -257,7 +257,7 @@ impl Desk {
     fn date(&self, fields: &mut HeaderMap) {
         if !fields.contains_key(header::DATE) {
             let mut text = Vec::with_capacity(29);
-            galley_rules::time::write_date(self.clock.wall(), &mut text);
+            galley_policy::time::write_date(self.clock.wall(), &mut text);
             if let Ok(value) = HeaderValue::from_bytes(&text) {
                 fields.insert(header::DATE, value);
             }

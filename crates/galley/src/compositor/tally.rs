@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use galley_rules::outcome::NotStored;
-use galley_rules::time::Tick;
-use galley_store::key::Key;
+use galley_cache::key::Key;
+use galley_policy::outcome::NotStored;
+use galley_policy::time::Tick;
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use galley_store::key::Key;
+use galley_cache::key::Key;
 
 use super::crowd::Crowd;
 
@@ -78,7 +78,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use galley_rules::class::{Class, Network};
+    use galley_policy::class::{Class, Network};
     use tokio::sync::mpsc;
 
     use super::*;

@@ -4,7 +4,7 @@
 //! has asked for and a visitor wants does not wait in the crawl's line. Led for visitors, it leaves the queue when they all have
 //! left; once it is sent it is composed to its end.
 
-use galley_store::fill::Failure;
+use galley_cache::fill::Failure;
 
 use super::flight::{Flight, For};
 use super::{Desk, PageOrder};

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use galley_config::PhpAddress;
 use galley_fastcgi::{Connection, Event, NoBody, Request};
-use galley_rules::cgi::Variable;
-use galley_rules::extensions::{self, Missing};
+use galley_policy::cgi::Variable;
+use galley_policy::extensions::{self, Missing};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};

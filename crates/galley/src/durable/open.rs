@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use galley_rules::time::Tick;
-use galley_store::disk::{Disk, Limits, Moment};
-use galley_store::epochs::Epochs;
-use galley_store::log::{self, Durability, Found, Log, Loss, Restart};
-use galley_store::memory::Memory;
+use galley_cache::disk::{Disk, Limits, Moment};
+use galley_cache::epochs::Epochs;
+use galley_cache::log::{self, Durability, Found, Log, Loss, Restart};
+use galley_cache::memory::Memory;
+use galley_policy::time::Tick;
 
 use super::orders::Orders;
 use super::shelf::{Shelf, Shelved};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use galley_rules::purge::Order;
-use galley_store::entry::Entry;
-use galley_store::epochs::{Epochs, Touch, Touched, Touching, Unlogged, Validity};
-use galley_store::log::{Durability, Loss, Opened, Restart, Ticket};
+use galley_cache::entry::Entry;
+use galley_cache::epochs::{Epochs, Touch, Touched, Touching, Unlogged, Validity};
+use galley_cache::log::{Durability, Loss, Opened, Restart, Ticket};
+use galley_policy::purge::Order;
 
 use super::open::forgetful;
 use crate::clock::Clock;

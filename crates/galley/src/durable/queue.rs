@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use galley_store::disk::Site;
-use galley_store::entry::Entry;
-use galley_store::key::Key;
+use galley_cache::disk::Site;
+use galley_cache::entry::Entry;
+use galley_cache::key::Key;
 
 /// One thing to do.
 pub(super) enum Job {
@@ -105,11 +105,11 @@ const MOST_JOBS: usize = 100_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galley_rules::storable::Life;
-    use galley_rules::time::Tick;
-    use galley_store::body::Body;
-    use galley_store::disk::{Disk, Limits, Moment};
-    use galley_store::entry::{Kind, Parts, Scopes};
+    use galley_cache::body::Body;
+    use galley_cache::disk::{Disk, Limits, Moment};
+    use galley_cache::entry::{Kind, Parts, Scopes};
+    use galley_policy::storable::Life;
+    use galley_policy::time::Tick;
 
     #[test]
     fn a_page_that_finds_no_room_leaves_the_order_to_remove_its_older_copy() {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_store::disk::NotStored;
-use galley_store::entry::Entry;
+use galley_cache::disk::NotStored;
+use galley_cache::entry::Entry;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use galley_store::disk::{
+use galley_cache::disk::{
     Disk, HeaderView, Health, Lookup, Moment, Scan, Site, SiteId, Swept, Usage,
 };
-use galley_store::entry::Entry;
-use galley_store::epochs::{Epochs, Validity};
-use galley_store::key::Key;
-use galley_store::memory::Memory;
+use galley_cache::entry::Entry;
+use galley_cache::epochs::{Epochs, Validity};
+use galley_cache::key::Key;
+use galley_cache::memory::Memory;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;

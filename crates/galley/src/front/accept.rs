@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_rules::proxied::{NOBODY, Proxies};
+use galley_policy::proxied::{NOBODY, Proxies};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 

@@ -8,7 +8,7 @@ use std::io::IoSlice;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use galley_wire::answer::Connection;
+use galley_http::answer::Connection;
 
 use super::memo::Remembered;
 use super::record::Said;

@@ -1,6 +1,6 @@
 //! One HTTP/1 connection: heads in, answers out, one after the other.
 //!
-//! One parser and one framing decision per request (`galley-wire`); what follows a request in the buffer is the next
+//! One parser and one framing decision per request (`galley-http`); what follows a request in the buffer is the next
 //! request, or the connection ends. A body is taken in whole before anybody composes; an answer whose request was not
 //! read to its end closes the connection, because what follows could not be told apart.
 
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
-use galley_rules::facts::{Facts, Scheme};
-use galley_rules::outcome::{Outcome, RefusedWhy};
-use galley_rules::proxied::NOBODY;
-use galley_wire::body::BodyReader;
-use galley_wire::framing::{self, BodyKind, Framing};
-use galley_wire::head::{self, Head, HeadScanner, Parsed, Refusal, Room, Version};
+use galley_http::body::BodyReader;
+use galley_http::framing::{self, BodyKind, Framing};
+use galley_http::head::{self, Head, HeadScanner, Parsed, Refusal, Room, Version};
+use galley_policy::facts::{Facts, Scheme};
+use galley_policy::outcome::{Outcome, RefusedWhy};
+use galley_policy::proxied::NOBODY;
 
 use super::Core;
 use super::h2;
@@ -446,7 +446,7 @@ async fn take_body(
     let mut reader = BodyReader::new(framing.body, exchange.request_body());
     let mut spool = Spool::new(Arc::clone(spools));
     if framing.expect_continue && wire.input.is_empty() {
-        wire.output.extend_from_slice(galley_wire::answer::CONTINUE);
+        wire.output.extend_from_slice(galley_http::answer::CONTINUE);
         wire.send(&[]).await.map_err(|_| Untaken::Gone)?;
     }
     let mut coming = Coming::begin(core.limits.coming, &wire.timer);

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bytes::BytesMut;
-use galley_rules::proxied::Proxies;
-use galley_wire::proxy::{self, Said, Step};
+use galley_http::proxy::{self, Said, Step};
+use galley_policy::proxied::Proxies;
 use tokio::io::AsyncReadExt;
 
 use super::Core;

@@ -10,14 +10,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use galley_rules::facts::{Facts, Line, Scheme};
-use galley_rules::headers::Compiled;
-use galley_rules::proxied::{Asked, Own};
-use galley_rules::route;
-use galley_rules::time::Tick;
-use galley_wire::answer::{self, Connection, Length};
-use galley_wire::framing::{self, BodyKind, Host};
-use galley_wire::head::{self, Head, Parsed, Version};
+use galley_http::answer::{self, Connection, Length};
+use galley_http::framing::{self, BodyKind, Host};
+use galley_http::head::{self, Head, Parsed, Version};
+use galley_policy::facts::{Facts, Line, Scheme};
+use galley_policy::headers::Compiled;
+use galley_policy::proxied::{Asked, Own};
+use galley_policy::route;
+use galley_policy::time::Tick;
 use http::header;
 
 use super::Core;
@@ -421,7 +421,7 @@ const OF_FILE: &[u8] = b"cache-status: galley; detail=file\r\n";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galley_rules::outcome::Outcome;
+    use galley_policy::outcome::Outcome;
 
     #[test]
     fn a_hit_says_what_the_long_way_says() {

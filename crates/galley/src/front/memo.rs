@@ -12,8 +12,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use galley_rules::facts::{Facts, Gate, Scheme};
-use galley_wire::answer::Connection;
+use galley_http::answer::Connection;
+use galley_policy::facts::{Facts, Gate, Scheme};
 use memchr::memmem::Finder;
 
 use crate::serve::Site;
@@ -268,7 +268,7 @@ const SEEN: usize = 2048;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galley_wire::head::{self, Limits, Parsed};
+    use galley_http::head::{self, Limits, Parsed};
     use proptest::prelude::*;
 
     fn length(input: &[u8]) -> Option<usize> {

@@ -240,7 +240,7 @@ async fn sweep(core: Rc<Core>, beat: Beat) {
 
 fn http_date(now: std::time::SystemTime) -> HttpDate {
     let mut text = Vec::with_capacity(29);
-    galley_rules::time::write_date(now, &mut text);
+    galley_policy::time::write_date(now, &mut text);
     // A clock beyond the year 9999 gives another length; then the epoch is as good.
     text.try_into().unwrap_or(*b"Thu, 01 Jan 1970 00:00:00 GMT")
 }

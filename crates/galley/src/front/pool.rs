@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use bytes::BytesMut;
-use galley_wire::hpack::Block;
+use galley_http::hpack::Block;
 
 /// See the module.
 #[derive(Default)]

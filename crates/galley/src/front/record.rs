@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
-use galley_rules::classes::is_name;
-use galley_rules::outcome::{Outcome, RefusedWhy};
-use galley_wire::h2;
-use galley_wire::head::{Head, Version};
+use galley_http::h2;
+use galley_http::head::{Head, Version};
+use galley_policy::classes::is_name;
+use galley_policy::outcome::{Outcome, RefusedWhy};
 
 use super::Core;
 use crate::telemetry::access::{Record, Rendered, Sent, Words};

@@ -118,7 +118,7 @@ mod tests {
     use std::os::fd::AsFd;
     use std::rc::Rc;
 
-    use galley_rules::time::Tick;
+    use galley_policy::time::Tick;
 
     use super::super::timer::Timers;
 

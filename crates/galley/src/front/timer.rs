@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use galley_rules::time::Tick;
+use galley_policy::time::Tick;
 
 /// All timers of one core.
 #[derive(Default)]

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use galley_cache::disk::Pieces;
+use galley_cache::fill::{Failure, FillReader, Next as Ready};
 use galley_files::Part;
-use galley_store::disk::Pieces;
-use galley_store::fill::{Failure, FillReader, Next as Ready};
-use galley_wire::answer::{self, CHUNK_END, Connection, LAST_CHUNK, Length};
-use galley_wire::head::Version;
+use galley_http::answer::{self, CHUNK_END, Connection, LAST_CHUNK, Length};
+use galley_http::head::Version;
 use http::HeaderValue;
 use http::header::UPGRADE;
 use tokio::task::spawn_blocking;

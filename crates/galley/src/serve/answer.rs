@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_rules::facts::Scheme;
-use galley_rules::headers::Compiled;
-use galley_rules::outcome::{Outcome, RefusedWhy};
-use galley_store::disk::Pieces;
-use galley_store::entry::Entry;
-use galley_store::fill::FillReader;
+use galley_cache::disk::Pieces;
+use galley_cache::entry::Entry;
+use galley_cache::fill::FillReader;
+use galley_policy::facts::Scheme;
+use galley_policy::headers::Compiled;
+use galley_policy::outcome::{Outcome, RefusedWhy};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::site::Site;

@@ -7,11 +7,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use galley_files::Found;
-use galley_rules::cgi::Script;
-use galley_rules::class::Class;
-use galley_rules::facts::{Facts, Line, Scheme};
-use galley_rules::forward::{self, BodyLength, Client};
-use galley_rules::site::Patience;
+use galley_policy::cgi::Script;
+use galley_policy::class::Class;
+use galley_policy::facts::{Facts, Line, Scheme};
+use galley_policy::forward::{self, BodyLength, Client};
+use galley_policy::site::Patience;
 use tokio::task::spawn_blocking;
 
 use super::folder::{Looked, Wanted};

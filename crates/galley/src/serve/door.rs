@@ -1,4 +1,4 @@
-//! Who is let in: what `galley_rules::access` decides, carried out.
+//! Who is let in: what `galley_policy::access` decides, carried out.
 //!
 //! [`enter`] is asked with the head alone, before a body is taken in and before the cache, a file or PHP is asked; the front
 //! calls it early, and [`super::handle`] calls it for whoever has not. [`look_into`] sees to what only the body tells. [`is_open`]
@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_rules::access::{
+use galley_policy::access::{
     self, BodyCheck, Bucket, By, Demands, Limit, is_visitors_form, passwords, xmlrpc,
 };
-use galley_rules::facts::Facts;
-use galley_rules::outcome::{Outcome, RefusedWhy};
-use galley_rules::site::SiteRules;
-use galley_rules::spellings::Form;
+use galley_policy::facts::Facts;
+use galley_policy::outcome::{Outcome, RefusedWhy};
+use galley_policy::site::SiteRules;
+use galley_policy::spellings::Form;
 use http::header::{self, HeaderMap, HeaderValue};
 
 use super::answer::{Answer, Body};

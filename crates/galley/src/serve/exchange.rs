@@ -6,13 +6,13 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use galley_rules::facts::{Facts, Line, Method, Scheme};
-use galley_rules::outcome::RefusedWhy;
-use galley_rules::proxied::{Asked, Own, Port};
-use galley_rules::route;
-use galley_rules::site::{Preset, Rule};
-use galley_wire::framing::{BodyKind, Framing};
-use galley_wire::head::Head;
+use galley_http::framing::{BodyKind, Framing};
+use galley_http::head::Head;
+use galley_policy::facts::{Facts, Line, Method, Scheme};
+use galley_policy::outcome::RefusedWhy;
+use galley_policy::proxied::{Asked, Own, Port};
+use galley_policy::route;
+use galley_policy::site::{Preset, Rule};
 use http::HeaderValue;
 
 use super::door::Entrance;

@@ -7,11 +7,11 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use galley_cache::entry::Entry;
 use galley_files as files;
-use galley_rules::cgi::Script;
-use galley_rules::facts::{Facts, Method};
-use galley_rules::outcome::{Outcome, RefusedWhy};
-use galley_store::entry::Entry;
+use galley_policy::cgi::Script;
+use galley_policy::facts::{Facts, Method};
+use galley_policy::outcome::{Outcome, RefusedWhy};
 use http::header::{self, HeaderMap, HeaderValue};
 use tokio::task::spawn_blocking;
 

@@ -13,17 +13,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use galley_cache::body::Body;
+use galley_cache::entry::{Coded, Entry, Kind, Parts, Scopes};
+use galley_cache::key::Key;
+use galley_cache::memory::{Lookup, Memory, Usage};
+use galley_cache::source::Source;
 use galley_files as files;
 use galley_files::{Asset, Form, Root};
-use galley_rules::cgi::Script;
-use galley_rules::facts::Facts;
-use galley_rules::storable::Life;
-use galley_rules::time::Tick;
-use galley_store::body::Body;
-use galley_store::entry::{Coded, Entry, Kind, Parts, Scopes};
-use galley_store::key::Key;
-use galley_store::memory::{Lookup, Memory, Usage};
-use galley_store::source::Source;
+use galley_policy::cgi::Script;
+use galley_policy::facts::Facts;
+use galley_policy::storable::Life;
+use galley_policy::time::Tick;
 use http::{HeaderMap, StatusCode};
 use tokio::task::spawn_blocking;
 

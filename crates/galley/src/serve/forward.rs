@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use galley_rules::cgi::Script;
-use galley_rules::class::{Class, Network};
-use galley_rules::decide::Backend;
-use galley_rules::facts::Method;
-use galley_rules::forward::{self, BodyLength, Client, Credentials, UpstreamRequest};
-use galley_rules::outcome::RefusedWhy;
-use galley_rules::site::Preset;
-use galley_store::key::Key;
+use galley_cache::key::Key;
+use galley_policy::cgi::Script;
+use galley_policy::class::{Class, Network};
+use galley_policy::decide::Backend;
+use galley_policy::facts::Method;
+use galley_policy::forward::{self, BodyLength, Client, Credentials, UpstreamRequest};
+use galley_policy::outcome::RefusedWhy;
+use galley_policy::site::Preset;
 
 use super::exchange::Exchange;
 use super::site::{Pool, Services, Upstream};

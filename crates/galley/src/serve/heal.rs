@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use galley_rules::facts::{Facts, Gate, Line, Method};
-use galley_rules::purge::{Order, Scope, Strength, url_scope};
-use galley_rules::route::canonical_host;
-use galley_rules::site::Preset;
-use galley_rules::time::Tick;
-use galley_rules::uri;
-use galley_store::entry::{Entry, Kind};
-use galley_store::epochs::Validity;
-use galley_wire::head::{self, Parsed, Room};
+use galley_cache::entry::{Entry, Kind};
+use galley_cache::epochs::Validity;
+use galley_http::head::{self, Parsed, Room};
+use galley_policy::facts::{Facts, Gate, Line, Method};
+use galley_policy::purge::{Order, Scope, Strength, url_scope};
+use galley_policy::route::canonical_host;
+use galley_policy::site::Preset;
+use galley_policy::time::Tick;
+use galley_policy::uri;
 
 use super::exchange::Exchange;
 use super::fetch;

@@ -7,18 +7,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use galley_cache::entry::{Coded, Entry, Lines};
+use galley_cache::memory::Lookup;
 use galley_files as files;
-use galley_rules::conditional::{self, Condition};
-use galley_rules::decide::{self, Decision};
-use galley_rules::facts::{Facts, Gate, Method};
-use galley_rules::key;
-use galley_rules::outcome::Outcome;
-use galley_rules::purge::is_below_purge;
-use galley_rules::redirect;
-use galley_rules::site::Preset;
-use galley_rules::time::Tick;
-use galley_store::entry::{Coded, Entry, Lines};
-use galley_store::memory::Lookup;
+use galley_policy::conditional::{self, Condition};
+use galley_policy::decide::{self, Decision};
+use galley_policy::facts::{Facts, Gate, Method};
+use galley_policy::key;
+use galley_policy::outcome::Outcome;
+use galley_policy::purge::is_below_purge;
+use galley_policy::redirect;
+use galley_policy::site::Preset;
+use galley_policy::time::Tick;
 use http::{HeaderMap, StatusCode};
 
 use super::site::{Services, Site};
@@ -255,7 +255,7 @@ impl Hit {
         }
     }
 
-    /// The bits of all names in the stored fields and lines: [`galley_rules::headers::mask_of`].
+    /// The bits of all names in the stored fields and lines: [`galley_policy::headers::mask_of`].
     pub fn mask(&self) -> u64 {
         self.all_lines().mask()
     }

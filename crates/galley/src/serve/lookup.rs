@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
-use galley_rules::decide::{Decision, Stored, Validity, decide, may_select};
-use galley_rules::facts::{Gate, Method};
-use galley_rules::forward::{self, Credentials};
-use galley_rules::site::Preset;
-use galley_rules::time::Tick;
-use galley_store::entry::{Entry, Kind};
+use galley_cache::entry::{Entry, Kind};
+use galley_policy::decide::{Decision, Stored, Validity, decide, may_select};
+use galley_policy::facts::{Gate, Method};
+use galley_policy::forward::{self, Credentials};
+use galley_policy::site::Preset;
+use galley_policy::time::Tick;
 
 use super::exchange::Exchange;
 use super::page;

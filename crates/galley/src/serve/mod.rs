@@ -24,8 +24,8 @@ mod site;
 
 use std::sync::Arc;
 
-use galley_rules::decide::{self, Below, Decision};
-use galley_rules::outcome::{MissWhy, Outcome, RefusedWhy, StaleWhy};
+use galley_policy::decide::{self, Below, Decision};
+use galley_policy::outcome::{MissWhy, Outcome, RefusedWhy, StaleWhy};
 
 use self::lookup::{Found, Purpose, lookup};
 use crate::compositor::renewal::When;

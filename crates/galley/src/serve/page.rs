@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use galley_cache::disk::Pieces;
+use galley_cache::entry::Entry;
+use galley_cache::fill::{FillHead, FillReader};
 use galley_files::Part;
-use galley_rules::conditional::{self, Condition, OF_NOT_MODIFIED, Validators};
-use galley_rules::encoding::Coding;
-use galley_rules::facts::{Facts, Method};
-use galley_rules::outcome::Outcome;
-use galley_rules::range::{self, Ranges};
-use galley_rules::site::{Preset, SiteRules};
-use galley_rules::time;
-use galley_store::disk::Pieces;
-use galley_store::entry::Entry;
-use galley_store::fill::{FillHead, FillReader};
+use galley_policy::conditional::{self, Condition, OF_NOT_MODIFIED, Validators};
+use galley_policy::encoding::Coding;
+use galley_policy::facts::{Facts, Method};
+use galley_policy::outcome::Outcome;
+use galley_policy::range::{self, Ranges};
+use galley_policy::site::{Preset, SiteRules};
+use galley_policy::time;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::answer::{Answer, Body, Fields};

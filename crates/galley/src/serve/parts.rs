@@ -1,12 +1,12 @@
 //! Several ranges of a stored page in one answer: `multipart/byteranges` (RFC 9110 §14.6).
 //!
-//! The spans come sorted, apart, and few (`galley_rules::range`), so that the answer is not much larger than the page.
+//! The spans come sorted, apart, and few (`galley_policy::range`), so that the answer is not much larger than the page.
 
 use std::io::Write as _;
 
 use bytes::Bytes;
 use galley_files::Part;
-use galley_rules::range::Span;
+use galley_policy::range::Span;
 use http::HeaderValue;
 
 /// The parts and how they are named.

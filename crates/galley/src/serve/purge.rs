@@ -1,8 +1,8 @@
-//! Purge requests of plugins: who may send them, and what is answered. What they mean is in [`galley_rules::purge`].
+//! Purge requests of plugins: who may send them, and what is answered. What they mean is in [`galley_policy::purge`].
 
 use bytes::Bytes;
-use galley_rules::outcome::{Outcome, RefusedWhy};
-use galley_rules::purge::{Dialect, Order, Reply, Scope};
+use galley_policy::outcome::{Outcome, RefusedWhy};
+use galley_policy::purge::{Dialect, Order, Reply, Scope};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use subtle::ConstantTimeEq;
 

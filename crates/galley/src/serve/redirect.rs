@@ -1,8 +1,8 @@
-//! Redirects to the site's one address, and those of its rules. Where they lead is decided in [`galley_rules::redirect`].
+//! Redirects to the site's one address, and those of its rules. Where they lead is decided in [`galley_policy::redirect`].
 
 use bytes::Bytes;
-use galley_rules::outcome::{Outcome, RefusedWhy};
-use galley_rules::redirect::{self, Redirection};
+use galley_policy::outcome::{Outcome, RefusedWhy};
+use galley_policy::redirect::{self, Redirection};
 use http::header::{self, HeaderMap, HeaderValue};
 
 use super::answer::{Answer, Body};

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_rules::facts::Facts;
-use galley_rules::forward::Schedule;
-use galley_rules::headers::HeadChanges;
-use galley_rules::key;
-use galley_rules::proxied::Proxies;
-use galley_rules::route::{HostPattern, HostTable};
-use galley_rules::site::Rule;
-use galley_store::budget::Budget;
-use galley_store::entry::Entry;
-use galley_store::fill::Failure;
-use galley_store::memory::Memory;
+use galley_cache::budget::Budget;
+use galley_cache::entry::Entry;
+use galley_cache::fill::Failure;
+use galley_cache::memory::Memory;
+use galley_policy::facts::Facts;
+use galley_policy::forward::Schedule;
+use galley_policy::headers::HeadChanges;
+use galley_policy::key;
+use galley_policy::proxied::Proxies;
+use galley_policy::route::{HostPattern, HostTable};
+use galley_policy::site::Rule;
 use ipnet::IpNet;
 
 use super::door::Door;
@@ -44,7 +44,7 @@ pub struct Site {
     pub folder: Option<Arc<Folder>>,
     /// Who composes its pages.
     pub upstream: Upstream,
-    /// Those that its rules name, in the order of [`galley_rules::site::Rule::upstream`].
+    /// Those that its rules name, in the order of [`galley_policy::site::Rule::upstream`].
     pub further: Vec<Upstream>,
     /// What is known of the PHP that Galley runs for it.
     pub php: Option<Arc<Numbers>>,

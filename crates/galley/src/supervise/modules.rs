@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use galley_rules::extensions;
+use galley_policy::extensions;
 use tokio::process::Command;
 
 use super::{StartError, binary};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use galley_rules::outcome::Outcome;
+use galley_policy::outcome::Outcome;
 
 use super::http2;
 use super::totals::{Totals, slots};
@@ -267,7 +267,7 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galley_rules::outcome::{Kept, MissWhy, NotStored, PassWhy, RefusedWhy, StaleWhy};
+    use galley_policy::outcome::{Kept, MissWhy, NotStored, PassWhy, RefusedWhy, StaleWhy};
 
     fn miss(kept: Kept, collapsed: bool) -> Outcome {
         Outcome::Miss {

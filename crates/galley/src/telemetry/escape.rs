@@ -3,7 +3,7 @@
 //! Whatever bytes come in, what goes out has no line break, no quote that ends a field early and no terminal sequence;
 //! each field is cut, so that one request cannot fill a disk.
 
-use galley_rules::classes;
+use galley_policy::classes;
 
 /// Appends `bytes` for a field between quotes: printable ASCII as it is, every other byte, `"` and `\` as `\xHH`. Cut at
 /// [`MOST`] bytes of input.

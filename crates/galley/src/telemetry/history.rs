@@ -143,7 +143,7 @@ pub const MINUTES: usize = 1_440;
 mod tests {
     use super::*;
     use crate::telemetry::counters::{Answered, CoreCounters, CounterReader, counters};
-    use galley_rules::outcome::{Outcome, PassWhy};
+    use galley_policy::outcome::{Outcome, PassWhy};
     use std::time::Duration;
 
     struct Bench {

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use galley_config::LogFormat;
-use galley_rules::outcome::Outcome;
+use galley_policy::outcome::Outcome;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -348,7 +348,7 @@ const OCTETS: [([u8; 4], usize); 256] = {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use galley_rules::outcome::{PassWhy, RefusedWhy};
+    use galley_policy::outcome::{PassWhy, RefusedWhy};
     use proptest::prelude::*;
 
     fn words() -> Words<'static> {

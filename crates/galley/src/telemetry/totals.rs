@@ -1,11 +1,11 @@
 //! Which counters there are, and what their sums mean.
 //!
-//! The slots follow the words of `galley_rules::outcome`: a word more there is a counter more here, without anything to
+//! The slots follow the words of `galley_policy::outcome`: a word more there is a counter more here, without anything to
 //! be kept in step by hand. Times go into fixed buckets, so that histograms of many machines can be added.
 
 use std::time::Duration;
 
-use galley_rules::outcome::{Kept, MissWhy, NotStored, Outcome, PassWhy, RefusedWhy, StaleWhy};
+use galley_policy::outcome::{Kept, MissWhy, NotStored, Outcome, PassWhy, RefusedWhy, StaleWhy};
 
 /// Where each count lies.
 pub(super) mod slots {

@@ -1,6 +1,6 @@
 //! FastCGI towards PHP-FPM and the like: a connection for each request, one attempt, the answer's pieces.
 //!
-//! The variables come from typed values only (`galley_rules::cgi`); what PHP writes to its error stream goes to the log with
+//! The variables come from typed values only (`galley_policy::cgi`); what PHP writes to its error stream goes to the log with
 //! the request's id.
 //!
 //! No connection is kept. It would belong to one worker, and nothing on the wire tells whether that worker is free:
@@ -16,10 +16,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use galley_cache::fill::Failure;
 use galley_fastcgi::answer::{Split, Splitter};
 use galley_fastcgi::{BodySource, Connection, EndStatus, Error, Event, ProtocolStatus, Request};
-use galley_rules::cgi;
-use galley_store::fill::Failure;
+use galley_policy::cgi;
 use http::{HeaderMap, StatusCode};
 use tokio::time::timeout;
 

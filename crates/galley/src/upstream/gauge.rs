@@ -5,7 +5,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use galley_rules::class::Class;
+use galley_policy::class::Class;
 
 use super::queue::Who;
 use super::{PoolSpec, Target};

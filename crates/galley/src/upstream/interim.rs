@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use galley_rules::purge::PURGE_FIELDS;
-use galley_rules::storable;
+use galley_policy::purge::PURGE_FIELDS;
+use galley_policy::storable;
 use http::{HeaderMap, StatusCode};
 use tokio::sync::mpsc;
 

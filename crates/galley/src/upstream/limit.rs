@@ -10,8 +10,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_rules::class::Class;
-use galley_store::fill::Failure;
+use galley_cache::fill::Failure;
+use galley_policy::class::Class;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 

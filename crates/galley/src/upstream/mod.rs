@@ -29,15 +29,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_rules::cache_status;
-use galley_rules::cgi::Script;
-use galley_rules::class::{Class, Network};
-use galley_rules::coded;
-use galley_rules::forward::{Client, UpstreamRequest};
-use galley_rules::outcome::NotStored;
-use galley_rules::site::Patience;
-use galley_store::budget::Budget;
-use galley_store::fill::Failure;
+use galley_cache::budget::Budget;
+use galley_cache::fill::Failure;
+use galley_policy::cache_status;
+use galley_policy::cgi::Script;
+use galley_policy::class::{Class, Network};
+use galley_policy::coded;
+use galley_policy::forward::{Client, UpstreamRequest};
+use galley_policy::outcome::NotStored;
+use galley_policy::site::Patience;
 use http::{HeaderMap, StatusCode};
 
 use crate::body::RequestBody;

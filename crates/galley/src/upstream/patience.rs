@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use galley_rules::class::Class;
+use galley_policy::class::Class;
 use tokio::time::Instant;
 
 /// The waits of one queue.

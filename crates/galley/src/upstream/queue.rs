@@ -15,7 +15,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use galley_rules::class::{Class, Network};
+use galley_policy::class::{Class, Network};
 
 /// In whose name a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use galley_rules::class::{Class, Network};
+use galley_policy::class::{Class, Network};
 
 use tokio::time::Instant;
 

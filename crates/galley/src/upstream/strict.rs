@@ -2,7 +2,7 @@
 //!
 //! hyper reads responses more loosely than Galley reads requests: it takes a bare line feed for the end of a line, and a body
 //! behind `gzip, chunked` for plain. So [`Strict`] stands below it and looks at each head as it arrives
-//! ([`galley_wire::response::HeadCheck`]); what hyper has parsed is checked by [`check`]. A [`Watch`] says when a head begins, which
+//! ([`galley_http::response::HeadCheck`]); what hyper has parsed is checked by [`check`]. A [`Watch`] says when a head begins, which
 //! a stream of bytes does not: with the request that it answers.
 
 use std::cell::RefCell;
@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use galley_store::fill::Failure;
-use galley_wire::response::{self, BadResponse, HeadCheck};
+use galley_cache::fill::Failure;
+use galley_http::response::{self, BadResponse, HeadCheck};
 use http::Response;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use galley_rules::purge::DIALECTS;
+use galley_policy::purge::DIALECTS;
 use galley_testkit::client::{Request, Response};
 use galley_testkit::wait_for;
 use serde_json::Value;

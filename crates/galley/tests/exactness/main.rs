@@ -12,7 +12,7 @@ use galley_testkit::exactness::{self, Form, Outcome, Progress, Setting, With};
 fn every_edit_purges_what_it_changes_and_little_else() {
     let setting = Setting {
         galley: Path::new(env!("CARGO_BIN_EXE_galley")).to_owned(),
-        plugin: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugin/galley"),
+        plugin: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wordpress-plugin/galley"),
         // Beside our plugin a site that nobody purges: what is stale there shows that the comparison sees it.
         with: vec![With::Galley, With::None],
         only: Vec::new(),

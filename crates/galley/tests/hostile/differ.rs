@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use galley_rules::uri;
+use galley_policy::uri;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

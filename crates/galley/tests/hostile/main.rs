@@ -10,9 +10,9 @@ mod differ;
 mod drive;
 mod early;
 mod http2;
-#[path = "../../../wire/tests/it/peer.rs"]
+#[path = "../../../http/tests/it/peer.rs"]
 mod peer;
-#[path = "../../../wire/tests/it/reader.rs"]
+#[path = "../../../http/tests/it/reader.rs"]
 mod reader;
 mod stage;
 mod table;

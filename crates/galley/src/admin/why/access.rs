@@ -1,8 +1,8 @@
 //! Who is let in, as an explanation has it: by which word of the configuration a request is barred, and what is demanded of
 //! one that is not.
 
-use galley_rules::access::{self, Barred, BodyCheck, Bucket, By, Demands};
-use galley_rules::outcome::RefusedWhy;
+use galley_policy::access::{self, Barred, BodyCheck, Bucket, By, Demands};
+use galley_policy::outcome::RefusedWhy;
 use serde_json::{Value, json};
 
 use super::words::Advice;

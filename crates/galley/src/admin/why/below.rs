@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use galley_cache::entry::Entry;
 use galley_files as files;
-use galley_rules::cgi::Script;
-use galley_rules::decide;
-use galley_store::entry::Entry;
+use galley_policy::cgi::Script;
+use galley_policy::decide;
 use serde_json::{Value, json};
 
 use crate::serve::{Exchange, Wanted};

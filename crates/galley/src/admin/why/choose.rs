@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use galley_rules::route::{self, canonical_host};
+use galley_policy::route::{self, canonical_host};
 
 use super::Wanted;
 use super::head;

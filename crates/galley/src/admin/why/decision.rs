@@ -1,11 +1,11 @@
 //! The decision about a request, in words.
 //!
-//! The decision itself comes from [`galley_rules::decide`], with the look-up that answers clients.
+//! The decision itself comes from [`galley_policy::decide`], with the look-up that answers clients.
 
-use galley_rules::decide::{self, Decision};
-use galley_rules::facts::Method;
-use galley_rules::outcome::{RefusedWhy, StaleWhy};
-use galley_store::epochs::{Touch, Touching};
+use galley_cache::epochs::{Touch, Touching};
+use galley_policy::decide::{self, Decision};
+use galley_policy::facts::Method;
+use galley_policy::outcome::{RefusedWhy, StaleWhy};
 
 use super::below::Below;
 use super::{Explanation, access};

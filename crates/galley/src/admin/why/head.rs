@@ -1,6 +1,6 @@
 //! The head that a client would send, from what people write.
 
-use galley_rules::uri;
+use galley_policy::uri;
 use http::{HeaderName, HeaderValue};
 
 use super::Wanted;

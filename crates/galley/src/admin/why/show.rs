@@ -2,11 +2,11 @@
 //!
 //! Of cookies there are names and classes, never values.
 
-use galley_rules::cookie::{self, Class};
-use galley_rules::facts::{AcceptClass, Device, Facts, Gate};
-use galley_rules::pattern::Pattern;
-use galley_rules::route::HostPattern;
-use galley_rules::site::{NamePattern, Preset, Rule, SiteRules};
+use galley_policy::cookie::{self, Class};
+use galley_policy::facts::{AcceptClass, Device, Facts, Gate};
+use galley_policy::pattern::Pattern;
+use galley_policy::route::HostPattern;
+use galley_policy::site::{NamePattern, Preset, Rule, SiteRules};
 use serde_json::{Value, json};
 
 use super::words;

@@ -3,10 +3,10 @@
 //! Of fields whose values nobody needs to see, such as cookies and credentials, the names are shown; the list of those that
 //! are shown is closed.
 
-use galley_rules::class::Class;
-use galley_rules::cookie;
-use galley_rules::decide::Decision;
-use galley_rules::forward::{Credentials, UpstreamRequest};
+use galley_policy::class::Class;
+use galley_policy::cookie;
+use galley_policy::decide::Decision;
+use galley_policy::forward::{Credentials, UpstreamRequest};
 use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 

@@ -1,11 +1,11 @@
 //! Reasons in sentences that a site's owner understands, each with what to do about it.
 //!
-//! One sentence for each word of `galley_rules::outcome`; a word more does not compile without one.
+//! One sentence for each word of `galley_policy::outcome`; a word more does not compile without one.
 
-use galley_rules::cookie::Class;
-use galley_rules::decide::Decision;
-use galley_rules::outcome::{NotStored, PassWhy, RefusedWhy};
-use galley_store::epochs::Validity;
+use galley_cache::epochs::Validity;
+use galley_policy::cookie::Class;
+use galley_policy::decide::Decision;
+use galley_policy::outcome::{NotStored, PassWhy, RefusedWhy};
 use serde_json::{Value, json};
 
 use super::{Explanation, show};

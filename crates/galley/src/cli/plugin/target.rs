@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use galley_certs::file;
 use galley_config::{AdminListen, Config, MOST_OF_TOKEN, Site, Upstream, token_place};
-use galley_rules::route::HostPattern;
+use galley_policy::route::HostPattern;
 
 use super::Trouble;
 use super::folder::{Owner, random_hex, user};

@@ -1,11 +1,11 @@
 //! Flights under a paused clock: silence, who is told of it, who gives way, and who has left.
 
 use super::*;
-use galley_rules::storable::Life;
-use galley_store::body::Body;
-use galley_store::entry::{Kind, Parts, Scopes};
-use galley_store::fill;
-use galley_store::key::Key;
+use galley_cache::body::Body;
+use galley_cache::entry::{Kind, Parts, Scopes};
+use galley_cache::fill;
+use galley_cache::key::Key;
+use galley_policy::storable::Life;
 use std::future::pending;
 
 const LIMITS: Limits = Limits {

@@ -7,13 +7,13 @@
 
 use std::sync::Arc;
 
-use galley_rules::facts::Facts;
-use galley_rules::key;
-use galley_rules::no_vary_search::Variance;
-use galley_store::entry::{Entry, Kind, Parts};
-use galley_store::epochs::{Epochs, Touch, Touched};
-use galley_store::key::Key;
-use galley_store::memory::Memory;
+use galley_cache::entry::{Entry, Kind, Parts};
+use galley_cache::epochs::{Epochs, Touch, Touched};
+use galley_cache::key::Key;
+use galley_cache::memory::Memory;
+use galley_policy::facts::Facts;
+use galley_policy::key;
+use galley_policy::no_vary_search::Variance;
 use http::HeaderMap;
 
 use super::variants;

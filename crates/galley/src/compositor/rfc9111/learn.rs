@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use galley_rules::facts::Facts;
-use galley_rules::purge::Order as Purge;
-use galley_rules::range;
-use galley_rules::storable::{self, Answered, Life, Verdict};
-use galley_rules::tags;
-use galley_store::entry::{Entry, Kind, Parts};
-use galley_store::epochs::{Touched, Validity};
-use galley_store::key::Key;
+use galley_cache::entry::{Entry, Kind, Parts};
+use galley_cache::epochs::{Touched, Validity};
+use galley_cache::key::Key;
+use galley_policy::facts::Facts;
+use galley_policy::purge::Order as Purge;
+use galley_policy::range;
+use galley_policy::storable::{self, Answered, Life, Verdict};
+use galley_policy::tags;
 use http::header::HeaderMap;
 use http::{StatusCode, header};
 

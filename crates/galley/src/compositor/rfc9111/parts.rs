@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use galley_rules::range::{self, Held, Span};
-use galley_rules::tags::Tags;
-use galley_store::entry::{Entry, Kind, Parts, Scopes};
-use galley_store::epochs::Validity;
-use galley_store::key::Key;
+use galley_cache::entry::{Entry, Kind, Parts, Scopes};
+use galley_cache::epochs::Validity;
+use galley_cache::key::Key;
+use galley_policy::range::{self, Held, Span};
+use galley_policy::tags::Tags;
 use http::{HeaderValue, StatusCode, header};
 
 use super::{revalidate, variants};
@@ -146,8 +146,8 @@ const MOST_JOINED: u64 = 4 * 1024 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galley_rules::storable::Life;
-    use galley_rules::time::Tick;
+    use galley_policy::storable::Life;
+    use galley_policy::time::Tick;
     use http::HeaderMap;
 
     fn part(etag: &'static str, range: &str, body: &[u8]) -> Entry {

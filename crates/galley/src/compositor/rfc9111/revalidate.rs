@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_rules::storable::{self, Answered, Verdict};
-use galley_rules::tags::{self, MAX_TAGS, Tags};
-use galley_store::entry::{Entry, Parts};
-use galley_store::fill::{Failure, FillHead, FillWriter, Share};
+use galley_cache::entry::{Entry, Parts};
+use galley_cache::fill::{Failure, FillHead, FillWriter, Share};
+use galley_policy::storable::{self, Answered, Verdict};
+use galley_policy::tags::{self, MAX_TAGS, Tags};
 use http::header::{self, HeaderMap};
 
 use crate::compositor::flight::Flight;
@@ -148,7 +148,7 @@ impl Desk {
 /// An exchange that something is learnt from.
 pub(super) struct Noted<'o> {
     pub(super) site: &'o Site,
-    pub(super) facts: &'o galley_rules::facts::Facts,
+    pub(super) facts: &'o galley_policy::facts::Facts,
     pub(super) delay: Duration,
     pub(super) born: u64,
 }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_rules::storable::Life;
-use galley_rules::vary::{Selecting, Vary};
-use galley_store::body::Body;
-use galley_store::entry::{Entry, Kind, Parts};
-use galley_store::key::Key;
-use galley_store::memory::Memory;
+use galley_cache::body::Body;
+use galley_cache::entry::{Entry, Kind, Parts};
+use galley_cache::key::Key;
+use galley_cache::memory::Memory;
+use galley_policy::storable::Life;
+use galley_policy::vary::{Selecting, Vary};
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -302,9 +302,9 @@ mod tests {
     }
 
     fn marker(names: &[HeaderName], list: Bytes) -> Entry {
-        use galley_rules::storable::Life;
-        use galley_rules::time::Tick;
-        use galley_store::entry::{Parts, Scopes};
+        use galley_cache::entry::{Parts, Scopes};
+        use galley_policy::storable::Life;
+        use galley_policy::time::Tick;
         Entry::new(Parts {
             key: Key::new(b"k"),
             kind: Kind::Varies,

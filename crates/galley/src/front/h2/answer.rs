@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use galley_cache::disk::Pieces;
+use galley_cache::fill::FillReader;
 use galley_files::Part;
-use galley_store::disk::Pieces;
-use galley_store::fill::FillReader;
 use h2::server::SendResponse;
 use h2::{Reason, SendStream};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use galley_wire::sieve::Broken;
+use galley_http::sieve::Broken;
 use h2::Reason;
 use tokio::io::{AsyncRead, AsyncWrite};
 

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use galley_rules::facts::Facts;
-use galley_rules::outcome::RefusedWhy;
-use galley_rules::proxied::NOBODY;
-use galley_wire::framing::{BodyKind, Framing};
-use galley_wire::h2::Room;
+use galley_http::framing::{BodyKind, Framing};
+use galley_http::h2::Room;
+use galley_policy::facts::Facts;
+use galley_policy::outcome::RefusedWhy;
+use galley_policy::proxied::NOBODY;
 use h2::RecvStream;
 use h2::server::SendResponse;
 use http::request::Parts;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use galley_wire::sieve::PREFACE;
+use galley_http::sieve::PREFACE;
 use h2::server::{self, Builder};
 use tokio::io::{AsyncRead, AsyncWrite};
 

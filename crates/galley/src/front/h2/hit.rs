@@ -1,22 +1,22 @@
 //! A hit over HTTP/2: answered in the connection's own turn, past the library.
 //!
 //! Which request is a hit is decided where HTTP/1's lane decides it. Its head is written from the stored lines, its body is
-//! copied behind it, and its stream is closed before the library could have heard of it (see [`galley_wire::sieve`]). A request
+//! copied behind it, and its stream is closed before the library could have heard of it (see [`galley_http::sieve`]). A request
 //! that is anything but plain, a client without room for the whole body, and a body that would keep others waiting go to the
 //! library.
 
 use std::net::IpAddr;
 use std::time::Instant;
 
-use galley_rules::facts::Scheme;
-use galley_rules::headers::Compiled;
-use galley_rules::outcome::Outcome;
-use galley_rules::proxied::Own;
-use galley_wire::framing::{self, BodyKind, Host};
-use galley_wire::h2::{self, Room};
-use galley_wire::head;
-use galley_wire::hpack::{self, Block};
-use galley_wire::sieve::{MOST_FRAME, Opening};
+use galley_http::framing::{self, BodyKind, Host};
+use galley_http::h2::{self, Room};
+use galley_http::head;
+use galley_http::hpack::{self, Block};
+use galley_http::sieve::{MOST_FRAME, Opening};
+use galley_policy::facts::Scheme;
+use galley_policy::headers::Compiled;
+use galley_policy::outcome::Outcome;
+use galley_policy::proxied::Own;
 use http::StatusCode;
 use http::header;
 

@@ -6,7 +6,7 @@
 //! pings, settings, window updates, priorities, empty data, frames of unknown types. Work that is asked for refills the
 //! second: a request, data in either direction. Both refill with time. Who overdraws one is told to go.
 
-use galley_wire::sieve::FRAME_HEAD;
+use galley_http::sieve::FRAME_HEAD;
 
 use crate::telemetry::http2::Tally;
 
@@ -280,7 +280,7 @@ const MOST_PADDING: u32 = 256;
 
 #[cfg(test)]
 mod tests {
-    use galley_wire::sieve::PREFACE;
+    use galley_http::sieve::PREFACE;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use galley_wire::head::MAX_FIELDS;
+use galley_http::head::MAX_FIELDS;
 use h2::server::Builder;
 
 use crate::front::Limits;

@@ -1,6 +1,6 @@
 //! One HTTP/2 connection: many streams, one task that drives them, few writes.
 //!
-//! What comes is sorted first (`galley_wire::sieve`): heads of requests are read here. A plain hit is answered in the
+//! What comes is sorted first (`galley_http::sieve`): heads of requests are read here. A plain hit is answered in the
 //! connection's own turn, and the library never hears of it ([`hit`]). Frames, windows and states of all other streams are the
 //! `h2` crate's; what may be asked of it is in [`limits`], what it does not count is in [`ledger`]. Its request becomes the head
 //! that HTTP/1 has ([`request`]); from there on there is nothing of HTTP/2 in it, in a task for each stream ([`exchange`],
@@ -32,7 +32,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use galley_wire::sieve::{Broken, Step};
+use galley_http::sieve::{Broken, Step};
 use h2::Reason;
 use h2::server;
 use tokio::io::{AsyncRead, AsyncWrite};

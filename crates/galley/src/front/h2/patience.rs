@@ -152,7 +152,7 @@ pub(super) const LINGER: Duration = Duration::from_secs(1);
 mod tests {
     use std::rc::Rc;
 
-    use galley_rules::time::Tick;
+    use galley_policy::time::Tick;
 
     use super::*;
     use crate::front::timer::Timers;

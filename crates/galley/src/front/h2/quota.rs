@@ -9,7 +9,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use galley_store::budget::{Budget, Reservation};
+use galley_cache::budget::{Budget, Reservation};
 use http::HeaderMap;
 
 /// See the module. One for each connection.

@@ -1,9 +1,9 @@
 //! From what the library read, or what was read in front of it, to the head that everybody else works with.
 
-use galley_wire::framing::{self, Framing};
-use galley_wire::h2::{self, Line, Room};
-use galley_wire::head::{self, Head, Refusal};
-use galley_wire::hpack::Block;
+use galley_http::framing::{self, Framing};
+use galley_http::h2::{self, Line, Room};
+use galley_http::head::{self, Head, Refusal};
+use galley_http::hpack::Block;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, header};
 
@@ -180,7 +180,7 @@ pub(super) const USUAL_URGENCY: u8 = 3;
 
 #[cfg(test)]
 mod tests {
-    use galley_wire::hpack;
+    use galley_http::hpack;
 
     use super::*;
 

@@ -14,8 +14,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
-use galley_wire::hpack::Block;
-use galley_wire::sieve::{self, Broken, Opening, PREFACE, Sieve, Step};
+use galley_http::hpack::Block;
+use galley_http::sieve::{self, Broken, Opening, PREFACE, Sieve, Step};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::ledger::Ledger;

@@ -4,7 +4,7 @@ use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::upstream::{Address, PoolSpec, Target};
-use galley_rules::class::{Class, Network};
+use galley_policy::class::{Class, Network};
 use proptest::prelude::*;
 use tokio::task::LocalSet;
 

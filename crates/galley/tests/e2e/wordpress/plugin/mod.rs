@@ -54,7 +54,7 @@ fn start(kind: Kind) -> Stack {
 fn install(stack: &Stack) {
     let content = stack.wordpress.root.join("wp-content");
     copy(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugin/galley"),
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wordpress-plugin/galley"),
         &content.join("plugins/galley"),
     );
     let address = stack.galley.admin().unwrap();

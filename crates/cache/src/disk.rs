@@ -1,0 +1,333 @@
+//! The store on disk: plain files, one per entry, that survive a restart.
+//!
+//! Invariants: what leaves was verified (a bad file is a miss); an entry never takes the place of one that was born
+//! later; limits hold when space is reserved, before it is written; no error of the disk is more than a value. While
+//! what is there is still being counted after a start, entries are read but none is stored. An entry may answer only
+//! after `Epochs::prove`: files are not visited by purges.
+//!
+//! All methods block and are meant for a few helper threads; the lock around the index is held for microseconds, never
+//! over a system call. No thread is started here and no clock read but once at the start: steps are called and paced
+//! from outside, and `now` is an argument.
+
+mod files;
+mod format;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
+mod health;
+mod index;
+mod moment;
+mod place;
+mod read;
+mod seal;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+mod upkeep;
+mod write;
+
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use galley_policy::time::Tick;
+
+use self::files::Files;
+pub use self::format::BLOCK;
+use self::health::Gate;
+pub use self::health::{Health, Reason};
+use self::index::{Index, Room, UNIT};
+use self::moment::Boot;
+pub use self::moment::Moment;
+use self::place::{Before, Opened, Place};
+pub use self::read::{Lookup, OnDisk, Pieces, Unreadable};
+use self::seal::{BUCKETS, Seal};
+pub use self::seal::{Name, Site, SiteId};
+pub use self::upkeep::{HeaderView, Scan, Swept};
+pub use self::write::{NotStored, Writer};
+
+/// What the disk may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// All files together, in bytes, counted in blocks of 4096; those being written included.
+    pub bytes: u64,
+    /// The same, of one site; `None`: no other limit than the one for all.
+    pub site_bytes: Option<u64>,
+    /// The longest body. Never more than half of `bytes`.
+    pub object_bytes: u64,
+    /// What was not used for so long is removed.
+    pub inactive: Duration,
+    /// The longest body that is read into memory; longer ones are read in pieces.
+    pub in_memory_bytes: u64,
+}
+
+/// Occupation at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Entries counted.
+    pub entries: u64,
+    /// Bytes of their files, in blocks of 4096.
+    pub bytes: u64,
+    /// Bytes reserved by files that are being written.
+    pub reserved: u64,
+    /// The limit for both.
+    pub limit: u64,
+    /// Entries removed for others or because they were long unused.
+    pub evictions: u64,
+    /// Bad files removed.
+    pub damaged: u64,
+    /// Reads that failed because a call of the system did.
+    pub failures: u64,
+    /// Directories counted since the start, of [`Usage::DIRECTORIES`].
+    pub counted: usize,
+    /// Bytes of memory that the index takes.
+    pub index_bytes: u64,
+}
+
+impl Usage {
+    /// When as many are counted, entries are stored.
+    pub const DIRECTORIES: usize = BUCKETS;
+}
+
+/// The store. Share it by reference or clone; clones are the same store.
+#[derive(Clone)]
+pub struct Disk {
+    shared: Arc<Shared>,
+}
+
+impl Disk {
+    /// Opens the cache in `dir` and makes it where there is none. `generation` is the purge log's: entries of another one
+    /// are set aside, all at once. Where there is no room to note that, storing is off for a while, and
+    /// [`Disk::is_keyed`] says so. Fails where the directory cannot be read, cannot be made, or is in use by another
+    /// process (`WouldBlock`). Takes milliseconds; `scan_step` does the rest.
+    pub fn open(dir: &Path, limits: Limits, generation: [u8; 16], now: Moment) -> io::Result<Self> {
+        Self::open_in(dir, limits, generation, now, Boot::here(now))
+    }
+
+    fn open_in(
+        dir: &Path,
+        limits: Limits,
+        generation: [u8; 16],
+        now: Moment,
+        boot: Boot,
+    ) -> io::Result<Self> {
+        let Opened {
+            place,
+            seal,
+            lock,
+            before,
+            unwritten,
+        } = Place::open(dir, generation)?;
+        let gate = Gate::default();
+        if let Some(error) = &unwritten {
+            gate.failed(error, now.tick);
+        }
+        let room = Room {
+            total: limits.bytes / UNIT,
+            site: limits.site_bytes.unwrap_or(u64::MAX) / UNIT,
+        };
+        let second = moment::wall_seconds(now.wall);
+        let index = match before {
+            Before::Nothing => Index::new(room, BUCKETS),
+            Before::Entries(snapshot) => snapshot
+                .and_then(|bytes| snapshot::read(&bytes, room, generation, second, &seal))
+                .unwrap_or_else(|| Index::new(room, 0)),
+        };
+        let shared = Shared {
+            limits: Limits {
+                object_bytes: limits
+                    .object_bytes
+                    .min(limits.bytes / 2)
+                    .min(format::MAX_BODY),
+                ..limits
+            },
+            generation: Mutex::new(generation),
+            boot,
+            opened: now,
+            latest: AtomicU64::new(now.tick.0),
+            seal,
+            place,
+            lock,
+            files: Files::default(),
+            gate,
+            index: Mutex::new(index),
+            writers: std::array::from_fn(|_| Mutex::new(())),
+            temporaries: AtomicU64::new(0),
+            sweep_hand: AtomicUsize::new(0),
+            synced: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            is_keyed: AtomicBool::new(unwritten.is_none()),
+            counters: Counters::default(),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// From now on entries are written under another generation of the purge log, and only such are found; the others are
+    /// removed when they are met. For a log that was lost and begun anew. Where it fails, the next start finds nothing.
+    pub fn begin_generation(&self, generation: [u8; 16]) -> io::Result<()> {
+        *locked(&self.shared.generation) = generation;
+        self.shared.place.write_key(generation)?;
+        self.shared.is_keyed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether the next start finds what is stored under the generation of the opening. If not, [`Disk::begin_generation`]
+    /// is to be called, with the same one or another, until it works.
+    pub fn is_keyed(&self) -> bool {
+        self.shared.is_keyed.load(Ordering::Relaxed)
+    }
+
+    /// A site by its name and the fingerprint of the rules that shape its keys and scopes. To be made once, at the
+    /// loading of a configuration.
+    pub fn site(&self, name: &str, fingerprint: u64) -> Site {
+        Site {
+            id: self.shared.seal.site(name),
+            fingerprint,
+        }
+    }
+
+    /// Removes what is under a key. Blocks.
+    pub fn remove(&self, site: Site, key_bytes: &[u8]) {
+        self.remove_hash(&self.shared.seal.name(site.id, key_bytes));
+    }
+
+    /// Removes an entry by its file's name. Blocks.
+    pub fn remove_hash(&self, name: &Name) {
+        if self.shared.index().find(name) == index::Known::Absent {
+            return;
+        }
+        let _writer = self.shared.writer(name);
+        self.shared.unlink(name);
+    }
+
+    /// Occupation now.
+    pub fn usage(&self) -> Usage {
+        let counters = &self.shared.counters;
+        let index = self.shared.index();
+        Usage {
+            entries: index.rows(),
+            bytes: index.resident() * UNIT,
+            reserved: index.reserved() * UNIT,
+            limit: self.shared.limits.bytes,
+            evictions: counters.evictions.load(Ordering::Relaxed),
+            damaged: counters.damaged.load(Ordering::Relaxed),
+            failures: counters.failures.load(Ordering::Relaxed),
+            counted: index.counted(),
+            index_bytes: index.memory(),
+        }
+    }
+
+    /// Bytes of one site, counted as in [`Usage::bytes`], those being written included.
+    pub fn site_bytes(&self, site: SiteId) -> u64 {
+        self.shared.index().of_site(site) * UNIT
+    }
+
+    /// Whether entries are stored, and why not.
+    pub fn health(&self) -> Health {
+        if self.shared.closed.load(Ordering::Relaxed) {
+            return Health::Closed;
+        }
+        match self.shared.gate.state() {
+            Some((reason, retry_at)) => Health::Off { reason, retry_at },
+            None if self.shared.index().is_whole() => Health::Storing,
+            None => Health::Scanning,
+        }
+    }
+
+    /// Stores nothing any more and writes the snapshot that saves the next start its counting. Reading goes on. Without
+    /// it, or where it fails, the next start counts.
+    pub fn close(&self) -> io::Result<()> {
+        let shared = &self.shared;
+        // With all names' locks held, no file takes its place between the flag and the rows.
+        let writers: Vec<_> = shared.writers.iter().map(locked).collect();
+        let was_closed = shared.closed.swap(true, Ordering::Relaxed);
+        drop(writers);
+        if was_closed || !shared.index().is_whole() {
+            return Ok(());
+        }
+        let path = shared.place.temporary(u64::MAX);
+        let file = shared.files.create(&path)?;
+        let mut out = BufWriter::new(file);
+        let second = shared.second();
+        let generation = shared.generation();
+        let index = shared.index();
+        snapshot::write(&mut out, &index, generation, second, &shared.seal)?;
+        drop(index);
+        shared.files.rename(&path, &shared.place.snapshot())
+    }
+}
+
+/// What all clones and everything that was handed out share.
+struct Shared {
+    limits: Limits,
+    /// Written by `begin_generation`.
+    generation: Mutex<[u8; 16]>,
+    boot: Boot,
+    /// When it was opened.
+    opened: Moment,
+    /// The latest tick that any caller gave; raised by all of them.
+    latest: AtomicU64,
+    seal: Seal,
+    place: Place,
+    /// The directory itself, locked.
+    lock: File,
+    files: Files,
+    gate: Gate,
+    /// Taken after a name's lock where both are, and held for a few lines.
+    index: Mutex<Index>,
+    /// One change of a name at a time: taking its place, being removed, being counted. Held over the system calls.
+    writers: [Mutex<()>; WRITERS],
+    /// Number of the next temporary name.
+    temporaries: AtomicU64,
+    /// The directory that the sweeper looks at next.
+    sweep_hand: AtomicUsize,
+    /// Set once the directory was synced after the snapshot's removal.
+    synced: AtomicBool,
+    /// Whether the key file is there.
+    is_keyed: AtomicBool,
+    /// Set by `close`, under all names' locks.
+    closed: AtomicBool,
+    counters: Counters,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    evictions: AtomicU64,
+    damaged: AtomicU64,
+    failures: AtomicU64,
+}
+
+impl Shared {
+    fn index(&self) -> MutexGuard<'_, Index> {
+        locked(&self.index)
+    }
+
+    fn writer(&self, name: &Name) -> MutexGuard<'_, ()> {
+        let [.., last] = name.0;
+        locked(&self.writers[usize::from(last) % WRITERS])
+    }
+
+    fn generation(&self) -> [u8; 16] {
+        *locked(&self.generation)
+    }
+
+    fn at(&self, now: Moment) {
+        self.latest.fetch_max(now.tick.0, Ordering::Relaxed);
+    }
+
+    /// Now, as far as the callers have told.
+    fn now(&self) -> Tick {
+        Tick(self.latest.load(Ordering::Relaxed))
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writers of different names rarely meet with so many.
+const WRITERS: usize = 64;

@@ -1,0 +1,251 @@
+//! Whether the disk takes entries now, and why not.
+//!
+//! A write that fails because the disk is full, failing, read-only or closed to us turns storing off. Now and then one
+//! entry is let through to try again; when it lands, storing is on. Between, nothing is written, so that a sick disk is
+//! not asked a thousand times a second. Reading goes on all the while.
+
+use std::fmt;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use galley_policy::time::Tick;
+
+/// What was wrong with the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// No space, or the quota is used up.
+    Full,
+    /// Mounted read-only; many file systems do that to themselves after an error.
+    ReadOnly,
+    /// The directory's owner or mode shut us out.
+    Denied,
+    /// The device reported an error.
+    Failing,
+    /// Any other error of the system, by its number.
+    Other(i32),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.write_str("the disk is full"),
+            Self::ReadOnly => f.write_str("the file system is read-only"),
+            Self::Denied => f.write_str("permission denied in the cache directory"),
+            Self::Failing => f.write_str("the disk reports input/output errors"),
+            Self::Other(number) => {
+                write!(f, "the disk: {}", io::Error::from_raw_os_error(*number))
+            }
+        }
+    }
+}
+
+/// The state of storing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// Entries are stored.
+    Storing,
+    /// Found entries are read, none is stored yet: what is there is still being counted.
+    Scanning,
+    /// Nothing is stored; tried again not before `retry_at`.
+    Off {
+        /// Why.
+        reason: Reason,
+        /// When the next entry is let through as a trial.
+        retry_at: Tick,
+    },
+    /// `Disk::close` was called.
+    Closed,
+}
+
+/// Turns storing off and on.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    /// Held for a few lines; written by whoever met a failure or a success.
+    off: Mutex<Option<Off>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Off {
+    reason: Reason,
+    retry_at: Tick,
+    wait: Duration,
+    /// Whether an entry has been let through since.
+    is_tried: bool,
+}
+
+impl Gate {
+    /// Whether an entry may try. One at a time once the wait is over: the others keep waiting for its outcome.
+    pub(super) fn admit(&self, now: Tick) -> Result<(), Reason> {
+        let mut off = self.off();
+        let Some(state) = off.as_mut() else {
+            return Ok(());
+        };
+        if now < state.retry_at {
+            return Err(state.reason);
+        }
+        state.wait = (state.wait * 2).min(LONGEST_WAIT);
+        state.retry_at = now.plus(state.wait);
+        state.is_tried = true;
+        Ok(())
+    }
+
+    /// An entry landed. One that was under way when another failed says nothing about the next: it had its room already.
+    pub(super) fn worked(&self) {
+        let mut off = self.off();
+        if off.is_some_and(|state| state.is_tried) {
+            *off = None;
+        }
+    }
+
+    /// A call failed. Errors that say nothing about the disk change nothing; all of them are named for the caller.
+    pub(super) fn failed(&self, error: &io::Error, now: Tick) -> Reason {
+        let reason = reason(error);
+        if is_passing(error) {
+            return reason;
+        }
+        // When it is off already, the wait is set: this one was under way, or was the trial.
+        let mut off = self.off();
+        match off.as_mut() {
+            Some(state) => state.reason = reason,
+            None => {
+                *off = Some(Off {
+                    reason,
+                    retry_at: now.plus(FIRST_WAIT),
+                    wait: FIRST_WAIT,
+                    is_tried: false,
+                });
+            }
+        }
+        reason
+    }
+
+    /// A read failed: an error of the device counts, anything else may be about one file.
+    pub(super) fn read_failed(&self, error: &io::Error, now: Tick) {
+        if reason(error) == Reason::Failing {
+            self.failed(error, now);
+        }
+    }
+
+    /// What it is off for, and until when.
+    pub(super) fn state(&self) -> Option<(Reason, Tick)> {
+        self.off().map(|state| (state.reason, state.retry_at))
+    }
+
+    fn off(&self) -> std::sync::MutexGuard<'_, Option<Off>> {
+        self.off.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn reason(error: &io::Error) -> Reason {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            Reason::Full
+        }
+        io::ErrorKind::ReadOnlyFilesystem => Reason::ReadOnly,
+        io::ErrorKind::PermissionDenied => Reason::Denied,
+        _ => match error.raw_os_error() {
+            Some(EIO) => Reason::Failing,
+            number => Reason::Other(number.unwrap_or(0)),
+        },
+    }
+}
+
+/// Out of descriptors or memory, interrupted, a directory in a file's place: not about the disk.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::Interrupted | io::ErrorKind::OutOfMemory
+    ) || matches!(error.raw_os_error(), None | Some(ENFILE | EMFILE | EISDIR))
+}
+
+const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
+const ENFILE: i32 = rustix::io::Errno::NFILE.raw_os_error();
+const EMFILE: i32 = rustix::io::Errno::MFILE.raw_os_error();
+const EISDIR: i32 = rustix::io::Errno::ISDIR.raw_os_error();
+
+/// Short, because somebody who freed space looks whether it helped.
+const FIRST_WAIT: Duration = Duration::from_secs(5);
+/// Long enough not to wear a failing disk, short enough to be back the same hour.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(number: i32) -> io::Error {
+        io::Error::from_raw_os_error(number)
+    }
+
+    #[test]
+    fn reasons() {
+        use rustix::io::Errno;
+        let table = [
+            (Errno::NOSPC, Reason::Full),
+            (Errno::DQUOT, Reason::Full),
+            (Errno::FBIG, Reason::Full),
+            (Errno::ROFS, Reason::ReadOnly),
+            (Errno::ACCESS, Reason::Denied),
+            (Errno::PERM, Reason::Denied),
+            (Errno::IO, Reason::Failing),
+            (Errno::NODEV, Reason::Other(Errno::NODEV.raw_os_error())),
+        ];
+        for (number, wanted) in table {
+            let gate = Gate::default();
+            assert_eq!(gate.failed(&error(number.raw_os_error()), Tick(0)), wanted);
+            assert_eq!(gate.admit(Tick(0)), Err(wanted), "{number}");
+            assert!(!wanted.to_string().is_empty());
+        }
+        for number in [EMFILE, ENFILE, EISDIR] {
+            let gate = Gate::default();
+            gate.failed(&error(number), Tick(0));
+            assert_eq!(gate.admit(Tick(0)), Ok(()), "{number}");
+        }
+    }
+
+    #[test]
+    fn reads_tell_of_the_device_only() {
+        let gate = Gate::default();
+        gate.read_failed(&error(rustix::io::Errno::ACCESS.raw_os_error()), Tick(0));
+        assert_eq!(gate.state(), None);
+        gate.read_failed(&error(EIO), Tick(0));
+        assert_eq!(gate.admit(Tick(0)), Err(Reason::Failing));
+    }
+
+    #[test]
+    fn what_was_under_way_turns_nothing_on() {
+        let gate = Gate::default();
+        gate.worked();
+        assert_eq!(gate.state(), None);
+        gate.failed(&error(rustix::io::Errno::NOSPC.raw_os_error()), Tick(0));
+        gate.worked();
+        assert_eq!(gate.admit(Tick(1)), Err(Reason::Full));
+        assert_eq!(gate.admit(Tick(5_000)), Ok(()));
+        gate.worked();
+        assert_eq!(gate.state(), None);
+    }
+
+    #[test]
+    fn one_tries_again_and_waits_grow() {
+        let gate = Gate::default();
+        let full = error(rustix::io::Errno::NOSPC.raw_os_error());
+        gate.failed(&full, Tick(1_000));
+        gate.failed(&full, Tick(1_001));
+        assert_eq!(gate.admit(Tick(5_999)), Err(Reason::Full));
+        assert_eq!(gate.admit(Tick(6_000)), Ok(()), "one trial");
+        assert_eq!(gate.admit(Tick(6_000)), Err(Reason::Full), "and no second");
+        gate.failed(&full, Tick(6_001));
+        let mut now = Tick(16_000);
+        assert_eq!(gate.state().unwrap().1, now, "twice as long");
+        for _ in 0..20 {
+            assert_eq!(gate.admit(now), Ok(()));
+            gate.failed(&full, now);
+            now = gate.state().unwrap().1;
+        }
+        assert_eq!(gate.admit(now), Ok(()));
+        let waited = gate.state().unwrap().1.since(now);
+        assert_eq!(waited, LONGEST_WAIT);
+        gate.worked();
+        assert_eq!((gate.admit(now), gate.state()), (Ok(()), None));
+    }
+}

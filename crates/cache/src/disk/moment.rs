@@ -1,0 +1,204 @@
+//! Ages that survive a restart, a stepped clock and both together.
+//!
+//! A file carries two clocks of the moment it was stored: the machine's clock since boot, with the id of that boot, and
+//! the wall clock. While the machine has not been booted again the first one gives the time since, whatever was done to
+//! the wall clock. After a boot only the wall clock is left; where it says that the file was stored in the future, the
+//! time since is not known, and the entry counts as having reached the end of its freshness: it is asked for again, but
+//! stays usable when the upstream fails.
+//!
+//! Nothing here reads a clock after [`Boot::here`].
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use galley_policy::storable::Life;
+use galley_policy::time::Tick;
+
+/// Now, on both clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// Monotonic: what ages in this process are counted with.
+    pub tick: Tick,
+    /// Wall clock: what is left of time after a boot.
+    pub wall: SystemTime,
+}
+
+/// When a file was stored, as it is written in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    /// Which boot of the machine.
+    pub(super) boot: [u8; 16],
+    /// Milliseconds since that boot, suspended time included as far as it was known when the process began.
+    pub(super) boot_ms: u64,
+    /// Milliseconds since 1970.
+    pub(super) wall_ms: u64,
+}
+
+/// The running boot of the machine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Boot {
+    id: [u8; 16],
+    /// The clock since boot, when the process's tick was 0.
+    tick_zero_ms: u64,
+}
+
+impl Boot {
+    /// Asks the kernel. Where it does not name its boot, a random id: then only this process trusts the clock.
+    pub(super) fn here(now: Moment) -> Self {
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+            .ok()
+            .and_then(|text| parse_boot_id(&text))
+            .unwrap_or_else(super::seal::random);
+        let clock = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let seconds = u64::try_from(clock.tv_sec).unwrap_or(0);
+        let nanoseconds = u64::try_from(clock.tv_nsec).unwrap_or(0);
+        let boot_ms = seconds
+            .saturating_mul(1000)
+            .saturating_add(nanoseconds / 1_000_000);
+        Self {
+            id,
+            tick_zero_ms: boot_ms.saturating_sub(now.tick.0),
+        }
+    }
+
+    pub(super) fn stamp(&self, now: Moment) -> Stamp {
+        Stamp {
+            boot: self.id,
+            boot_ms: self.tick_zero_ms.saturating_add(now.tick.0),
+            wall_ms: wall_ms(now.wall),
+        }
+    }
+
+    /// The time from `then` to `now`, or `None` if nothing can be said about it.
+    pub(super) fn since(&self, then: &Stamp, now: Moment) -> Option<Duration> {
+        if then.boot == self.id {
+            let now_ms = self.tick_zero_ms.saturating_add(now.tick.0);
+            // Threads take their moments in any order, so a little in the future is now.
+            return (then.boot_ms <= now_ms.saturating_add(THREADS_APART_MS))
+                .then(|| Duration::from_millis(now_ms.saturating_sub(then.boot_ms)));
+        }
+        let since = wall_ms(now.wall).checked_sub(then.wall_ms)?;
+        Some(Duration::from_millis(since))
+    }
+
+    /// The age now of what had `age` when it was stored.
+    pub(super) fn age(&self, then: &Stamp, age: Duration, life: &Life, now: Moment) -> Duration {
+        match self.since(then, now) {
+            Some(since) => age.saturating_add(since),
+            None => age.max(life.fresh),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(id: [u8; 16], tick_zero_ms: u64) -> Self {
+        Self { id, tick_zero_ms }
+    }
+}
+
+/// Seconds since 1970, for orders of eviction: they need no more.
+pub(super) fn wall_seconds(wall: SystemTime) -> u32 {
+    u32::try_from(wall_ms(wall) / 1000).unwrap_or(u32::MAX)
+}
+
+fn wall_ms(wall: SystemTime) -> u64 {
+    let since_epoch = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn parse_boot_id(text: &str) -> Option<[u8; 16]> {
+    let digits = text.chars().filter_map(|c| c.to_digit(16));
+    let id = digits.fold(0_u128, |id, digit| id << 4 | u128::from(digit));
+    (id != 0).then(|| id.to_le_bytes())
+}
+
+/// More than threads' readings of one clock ever differ by.
+const THREADS_APART_MS: u64 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(tick: u64, wall_s: u64) -> Moment {
+        Moment {
+            tick: Tick(tick),
+            wall: UNIX_EPOCH + Duration::from_secs(wall_s),
+        }
+    }
+
+    #[test]
+    fn ages_over_restarts_and_steps() {
+        let stored_by = Boot::of([1; 16], 50_000);
+        let then = stored_by.stamp(at(10_000, 1_000_000));
+        let s = Duration::from_secs;
+        // What reads it, its moment, and the age of what had 5 s when stored and is fresh for 60 s.
+        let table = [
+            ("same process", stored_by, at(30_000, 1_000_020), s(25)),
+            ("wall stepped back", stored_by, at(30_000, 900), s(25)),
+            (
+                "wall stepped ahead",
+                stored_by,
+                at(30_000, 2_000_000),
+                s(25),
+            ),
+            (
+                "other thread, a moment ago",
+                stored_by,
+                at(9_000, 999_999),
+                s(5),
+            ),
+            (
+                "restarted, same boot",
+                Boot::of([1; 16], 100_000),
+                at(0, 7),
+                s(45),
+            ),
+            (
+                "booted again",
+                Boot::of([2; 16], 3),
+                at(0, 1_000_100),
+                s(105),
+            ),
+            (
+                "booted again, clock behind",
+                Boot::of([2; 16], 3),
+                at(0, 999_999),
+                s(60),
+            ),
+            (
+                "same boot, impossible clock",
+                Boot::of([1; 16], 0),
+                at(0, 5),
+                s(60),
+            ),
+        ];
+        for (what, reader, now, wanted) in table {
+            let life = Life {
+                fresh: s(60),
+                ..crate::testing::life()
+            };
+            assert_eq!(reader.age(&then, s(5), &life, now), wanted, "{what}");
+        }
+        let nothing_known = Boot::of([2; 16], 3);
+        let life = crate::testing::life();
+        let old = nothing_known.age(&then, s(500), &life, at(0, 5));
+        assert_eq!(old, s(500), "never younger than it was");
+    }
+
+    #[test]
+    fn boot_ids() {
+        let text = "00000000-0000-0000-0000-0000000001ff\n";
+        assert_eq!(parse_boot_id(text), Some(0x1ff_u128.to_le_bytes()));
+        assert_eq!(parse_boot_id(""), None);
+        let here = Boot::here(at(0, 0));
+        assert_eq!(here.id, Boot::here(at(0, 0)).id);
+    }
+
+    #[test]
+    fn seconds_stop_at_the_ends() {
+        assert_eq!(wall_seconds(UNIX_EPOCH - Duration::from_secs(9)), 0);
+        assert_eq!(wall_seconds(UNIX_EPOCH + Duration::from_secs(9)), 9);
+        assert_eq!(
+            wall_seconds(UNIX_EPOCH + Duration::from_secs(1 << 40)),
+            u32::MAX
+        );
+    }
+}

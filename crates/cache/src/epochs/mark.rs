@@ -1,0 +1,169 @@
+//! The scope of an order in the form that entries are compared with, and what of an entry is compared.
+//!
+//! Paths are canonical on both sides (`galley_policy::uri`), so comparing bytes is comparing resources. A prefix means
+//! whole segments: `/shop` reaches `/shop`, `/shop/` and `/shop/cart`, not `/shopping`.
+
+use std::sync::Arc;
+use std::sync::LazyLock;
+
+use galley_policy::key::{host_id, tag_id, url_id};
+use galley_policy::purge::{PurgePattern, Scope};
+
+/// What orders can touch, borrowed from an entry or from a request that wants to join a fill.
+#[derive(Clone, Copy, Debug)]
+pub struct Touch<'a> {
+    /// `galley_policy::key::host_id`.
+    pub host: u64,
+    /// `galley_policy::key::url_id`.
+    pub url: u64,
+    /// Canonical path, then `?` and the normalised query where there is one.
+    pub path_query: &'a [u8],
+    /// `galley_policy::key::tag_id` of each tag; `None` while they are not known.
+    pub tags: Option<&'a [u64]>,
+}
+
+impl<'a> Touch<'a> {
+    /// The path alone. A canonical path has no `?` of its own.
+    pub(super) fn path(&self) -> &'a [u8] {
+        let end = self.path_query.iter().position(|&byte| byte == b'?');
+        &self.path_query[..end.unwrap_or(self.path_query.len())]
+    }
+
+    pub(super) fn tags(&self) -> &'a [u64] {
+        self.tags.unwrap_or_default()
+    }
+
+    /// Whether it carries the tag `*`, which every order of the site touches.
+    pub(super) fn is_touched_by_all(&self) -> bool {
+        static ALL: LazyLock<u64> = LazyLock::new(|| tag_id("*"));
+        self.tags().contains(&ALL)
+    }
+}
+
+/// What an order names.
+#[derive(Debug)]
+pub(super) enum Mark {
+    Site,
+    Host(u64),
+    Url(u64),
+    /// A path with its query, on whichever host.
+    PathQuery(Box<[u8]>),
+    /// Without the slashes at its end; empty: every path.
+    Prefix(Box<[u8]>),
+    Tag(u64),
+    Pattern(Arc<Pattern>),
+}
+
+impl Mark {
+    pub(super) fn of(scope: &Scope) -> Self {
+        match scope {
+            Scope::Site => Self::Site,
+            // In every cache that WordPress plugins talk to, purging the tag `*` means purging all.
+            Scope::Tag(tag) if tag == "*" => Self::Site,
+            Scope::Tag(tag) => Self::Tag(tag_id(tag)),
+            Scope::Host(host) => Self::Host(host_id(host)),
+            Scope::Url {
+                host: Some(host),
+                path,
+                query,
+            } => Self::Url(url_id(host, path, query.as_deref())),
+            Scope::Url {
+                host: None,
+                path,
+                query,
+            } => Self::PathQuery(join(path, query.as_deref())),
+            Scope::Prefix(path) => Self::Prefix(without_end_slashes(path).into()),
+            Scope::Pattern(pattern) => Self::Pattern(Arc::new(Pattern::new(pattern.clone()))),
+        }
+    }
+}
+
+/// Whether `path` is `prefix` or lies below it.
+pub(super) fn is_below(path: &[u8], prefix: &[u8]) -> bool {
+    path.strip_prefix(prefix)
+        .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
+/// Every prefix that [`is_below`] accepts for `path`.
+pub(super) fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let cuts = path
+        .iter()
+        .enumerate()
+        .filter(|&(_, &byte)| byte == b'/')
+        .map(|(at, _)| at);
+    cuts.chain([path.len()]).map(|end| &path[..end])
+}
+
+/// The pattern of an order.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    pattern: PurgePattern,
+    /// How often it was tested, for the test that counts.
+    #[cfg(test)]
+    pub(super) tested: std::sync::atomic::AtomicU64,
+}
+
+impl Pattern {
+    fn new(pattern: PurgePattern) -> Self {
+        Self {
+            pattern,
+            #[cfg(test)]
+            tested: std::sync::atomic::AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn text(&self) -> &str {
+        self.pattern.text()
+    }
+
+    pub(super) fn matches(&self, path_query: &[u8]) -> bool {
+        #[cfg(test)]
+        self.tested
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.pattern.matches(path_query)
+    }
+}
+
+fn join(path: &[u8], query: Option<&[u8]>) -> Box<[u8]> {
+    match query {
+        Some(query) => [path, b"?", query].concat().into(),
+        None => path.into(),
+    }
+}
+
+fn without_end_slashes(path: &[u8]) -> &[u8] {
+    let end = path
+        .iter()
+        .rposition(|&byte| byte != b'/')
+        .map_or(0, |last| last + 1);
+    &path[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_whole_segments() {
+        let table: &[(&str, &str, bool)] = &[
+            ("/shop", "/shop", true),
+            ("/shop", "/shop/", true),
+            ("/shop", "/shop/cart", true),
+            ("/shop", "/shopping", false),
+            ("/shop", "/a/shop", false),
+            ("/shop/", "/shop", true),
+            ("/shop/", "/shop/cart", true),
+            ("/shop/cart", "/shop", false),
+            ("/a//b", "/a//b/c", true),
+            ("/a//b", "/a/b/c", false),
+            ("/", "/anything", true),
+            ("", "/anything", true),
+        ];
+        for &(prefix, path, expected) in table {
+            let mark = without_end_slashes(prefix.as_bytes());
+            assert_eq!(is_below(path.as_bytes(), mark), expected, "{prefix} {path}");
+            let listed = prefixes(path.as_bytes()).any(|each| each == mark);
+            assert_eq!(listed, expected, "listed: {prefix} {path}");
+        }
+    }
+}

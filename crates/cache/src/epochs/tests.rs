@@ -1,0 +1,626 @@
+//! Each line of the protocol, one test; then random orders against a model that keeps every order for ever.
+
+use std::sync::atomic::AtomicU64;
+
+use galley_policy::purge::{Order, PurgePattern, Scope, Strength};
+use proptest::prelude::*;
+
+use super::*;
+use crate::entry::{Kind, Parts};
+use crate::testing::{entry, parts, scopes};
+
+fn hard(scope: Scope) -> Order {
+    Order {
+        scope,
+        strength: Strength::Hard,
+    }
+}
+
+fn soft(scope: Scope) -> Order {
+    Order {
+        scope,
+        strength: Strength::Soft,
+    }
+}
+
+fn tag(name: &str) -> Scope {
+    Scope::Tag(name.to_owned())
+}
+
+fn url(host: Option<&str>, path: &str, query: Option<&str>) -> Scope {
+    Scope::Url {
+        host: host.map(str::to_owned),
+        path: path.as_bytes().to_vec(),
+        query: query.map(|query| query.as_bytes().to_vec()),
+    }
+}
+
+fn prefix(path: &str) -> Scope {
+    Scope::Prefix(path.as_bytes().to_vec())
+}
+
+fn pattern(text: &str) -> Scope {
+    Scope::Pattern(PurgePattern::parse(text).unwrap())
+}
+
+/// Every kind of order against one entry, through the ring and through the tables.
+#[test]
+fn each_scope_reaches_what_it_names_and_nothing_else() {
+    let table = [
+        (Scope::Site, true),
+        (tag("*"), true),
+        (Scope::Host("a.test".into()), true),
+        (Scope::Host("b.test".into()), false),
+        (url(Some("a.test"), "/shop/cart", Some("x=1")), true),
+        (url(Some("a.test"), "/shop/cart", None), false),
+        (url(Some("b.test"), "/shop/cart", Some("x=1")), false),
+        (url(None, "/shop/cart", Some("x=1")), true),
+        (url(None, "/shop/cart", None), false),
+        (prefix("/shop"), true),
+        (prefix("/shop/"), true),
+        (prefix("/shop/cart"), true),
+        (prefix("/sho"), false),
+        (prefix("/"), true),
+        (tag("post-7"), true),
+        (tag("post-8"), false),
+        (pattern("^/shop/.*x=[0-9]$"), true),
+        (pattern("^/cart"), false),
+    ];
+    for ring in [0, 64] {
+        for (scope, touches) in &table {
+            let epochs = Epochs::with_limits(Limits {
+                ring,
+                ..Limits::default()
+            });
+            let page = |born| entry("a.test", "/shop/cart?x=1", &["home", "post-7"], born);
+            let (old, softened) = (page(0), page(0));
+            let young = page(epochs.publish(&hard(scope.clone())));
+            let expected = if *touches {
+                Validity::Purged
+            } else {
+                Validity::Valid
+            };
+            assert_eq!(epochs.prove(&old), expected, "{scope:?} ring {ring}");
+            assert_eq!(
+                epochs.prove(&young),
+                Validity::Valid,
+                "{scope:?} ring {ring}"
+            );
+            let epochs = Epochs::with_limits(Limits {
+                ring,
+                ..Limits::default()
+            });
+            epochs.publish(&soft(scope.clone()));
+            let expected = if *touches {
+                Validity::SoftPurged
+            } else {
+                Validity::Valid
+            };
+            assert_eq!(epochs.prove(&softened), expected, "{scope:?} ring {ring}");
+            assert_eq!(
+                epochs.prove(&softened),
+                expected,
+                "again: {scope:?} ring {ring}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_site_purge_covers_every_host() {
+    let epochs = Epochs::new();
+    let pages = ["a.test", "b.test", "xn--c.test"].map(|host| entry(host, "/", &[], 0));
+    epochs.publish(&hard(Scope::Site));
+    assert!(
+        pages
+            .iter()
+            .all(|page| epochs.prove(page) == Validity::Purged)
+    );
+}
+
+#[test]
+fn hard_stays_hard_when_a_soft_order_follows() {
+    for ring in [0, 1, 64] {
+        for scope in [
+            Scope::Site,
+            tag("t"),
+            prefix("/p"),
+            pattern("^/p"),
+            url(None, "/p", None),
+        ] {
+            let epochs = Epochs::with_limits(Limits {
+                ring,
+                ..Limits::default()
+            });
+            let page = entry("a.test", "/p", &["t"], 0);
+            epochs.publish(&hard(scope.clone()));
+            epochs.publish(&soft(scope.clone()));
+            assert_eq!(
+                epochs.prove(&page),
+                Validity::Purged,
+                "{scope:?} ring {ring}"
+            );
+        }
+    }
+}
+
+#[test]
+fn soft_stays_soft_and_dead_stays_dead() {
+    let epochs = Epochs::new();
+    let page = entry("a.test", "/p", &["t"], 0);
+    epochs.publish(&soft(tag("t")));
+    assert_eq!(epochs.prove(&page), Validity::SoftPurged);
+    epochs.publish(&hard(tag("other")));
+    assert_eq!(
+        epochs.prove(&page),
+        Validity::SoftPurged,
+        "an order that does not touch it changes nothing"
+    );
+    epochs.publish(&hard(tag("t")));
+    epochs.publish(&soft(tag("t")));
+    assert_eq!(epochs.prove(&page), Validity::Purged);
+    epochs.publish(&soft(tag("t")));
+    assert_eq!(epochs.prove(&page), Validity::Purged);
+}
+
+/// The fill that raced the purge: born before it, stored after it.
+#[test]
+fn an_order_between_birth_and_storing_is_seen_at_the_first_hit() {
+    let epochs = Epochs::new();
+    epochs.publish(&hard(tag("early")));
+    let born = epochs.current();
+    epochs.publish(&hard(tag("t")));
+    let page = entry("a.test", "/p", &["t", "early"], born);
+    assert_eq!(epochs.prove(&page), Validity::Purged);
+}
+
+#[test]
+fn the_value_loaded_is_noted_and_never_a_later_one() {
+    let epochs = Epochs::new();
+    let page = entry("a.test", "/p", &["t"], 0);
+    epochs.publish(&hard(tag("other")));
+    let loaded = epochs.current();
+    epochs.publish(&hard(tag("another")));
+    assert_eq!(
+        epochs.prove_at(&page, loaded, Patience::None),
+        Validity::Valid
+    );
+    assert_eq!(
+        page.proof.load().number,
+        loaded,
+        "the next hit looks at what came since"
+    );
+}
+
+#[test]
+fn a_hit_takes_no_lock_when_nothing_is_newer_and_never_waits_for_a_writer() {
+    let epochs = Epochs::new();
+    let (proved, unproved) = (entry("a.test", "/p", &[], 0), entry("a.test", "/q", &[], 0));
+    epochs.publish(&hard(tag("t")));
+    assert_eq!(epochs.prove(&proved), Validity::Valid);
+    let writer = epochs.tables.write().unwrap();
+    assert_eq!(
+        epochs.prove(&proved),
+        Validity::Valid,
+        "while a writer holds the lock"
+    );
+    assert_eq!(epochs.prove(&unproved), Validity::Unknown);
+    drop(writer);
+    assert_eq!(unproved.proof.load().number, 0, "nothing was noted");
+    assert_eq!(epochs.prove_waiting(&unproved), Validity::Valid);
+}
+
+/// While the tables cannot be written, the counter does not move: who reads it finds the tables to match.
+#[test]
+fn the_counter_is_stored_after_the_tables() {
+    let epochs = Epochs::new();
+    let started = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        let reading = epochs.tables.read().unwrap();
+        let publisher = scope.spawn(|| {
+            started.wait();
+            epochs.publish(&hard(tag("t")))
+        });
+        started.wait();
+        for _ in 0..2_000 {
+            assert_eq!(epochs.current(), 0);
+            std::thread::yield_now();
+        }
+        drop(reading);
+        assert_eq!(publisher.join().unwrap(), 1);
+    });
+    assert_eq!(epochs.current(), 1);
+}
+
+#[test]
+fn a_pattern_is_tested_once_per_entry_and_order() {
+    for ring in [0, 64] {
+        let epochs = Epochs::with_limits(Limits {
+            ring,
+            ..Limits::default()
+        });
+        let page = entry("a.test", "/p", &["t"], 0);
+        epochs.publish(&hard(pattern("^/x")));
+        let tested = || epochs.tables.read().unwrap().tested();
+        for _ in 0..5 {
+            assert_eq!(epochs.prove(&page), Validity::Valid);
+            epochs.publish(&hard(tag("other")));
+        }
+        assert_eq!(tested(), 1, "ring {ring}");
+        epochs.publish(&hard(pattern("^/p")));
+        for _ in 0..5 {
+            assert_eq!(epochs.prove(&page), Validity::Purged);
+            epochs.publish(&hard(tag("other")));
+        }
+        assert_eq!(tested(), 2, "ring {ring}");
+    }
+}
+
+/// The orders of an earlier run, with their numbers and the gaps between them, through the ring and through the tables.
+#[test]
+fn replayed_orders_touch_what_they_touched() {
+    for ring in [0, 2, 64] {
+        let epochs = Epochs::with_limits(Limits {
+            ring,
+            ..Limits::default()
+        });
+        epochs.replay(10, &hard(tag("t")));
+        epochs.replay(1_000, &soft(tag("u")));
+        epochs.lift(5_000);
+        epochs.lift(20);
+        assert_eq!(epochs.current(), 5_000);
+        let standing = |name, born| epochs.prove(&entry("a.test", "/p", &[name], born));
+        assert_eq!(standing("t", 9), Validity::Purged, "ring {ring}");
+        assert_eq!(standing("t", 10), Validity::Valid, "ring {ring}");
+        assert_eq!(standing("u", 999), Validity::SoftPurged, "ring {ring}");
+        assert_eq!(standing("u", 1_000), Validity::Valid, "ring {ring}");
+        assert_eq!(epochs.publish(&hard(tag("t"))), 5_001);
+        assert_eq!(standing("t", 5_000), Validity::Purged, "ring {ring}");
+        assert_eq!(standing("t", 5_001), Validity::Valid, "ring {ring}");
+    }
+}
+
+#[test]
+fn what_cannot_be_replayed_as_it_was_purges_more() {
+    let epochs = Epochs::new();
+    epochs.replay(7, &hard(tag("t")));
+    epochs.replay(3, &hard(tag("u")));
+    let standing = |name, born| epochs.prove(&entry("a.test", "/p", &[name], born));
+    assert_eq!(standing("u", 7), Validity::Purged, "it got the next number");
+    assert_eq!(standing("t", 7), Validity::Valid);
+}
+
+#[test]
+fn markers_obey_site_url_and_prefix_orders() {
+    let marker = |epochs: &Epochs| {
+        Entry::new(Parts {
+            kind: Kind::TravelsWhole,
+            ..parts("/form/a", epochs.current())
+        })
+    };
+    for scope in [
+        Scope::Site,
+        url(Some("a.test"), "/form/a", None),
+        url(None, "/form/a", None),
+        prefix("/form"),
+    ] {
+        let epochs = Epochs::new();
+        let marker = marker(&epochs);
+        epochs.publish(&hard(tag("t")));
+        assert_eq!(epochs.prove(&marker), Validity::Valid, "it has no tags");
+        epochs.publish(&hard(scope.clone()));
+        assert_eq!(epochs.prove(&marker), Validity::Purged, "{scope:?}");
+    }
+}
+
+#[test]
+fn the_tag_for_everything_is_touched_by_every_order() {
+    for ring in [0, 64] {
+        for scope in [
+            tag("t"),
+            Scope::Host("b.test".into()),
+            url(None, "/q", None),
+            prefix("/q"),
+            pattern("q"),
+        ] {
+            let epochs = Epochs::with_limits(Limits {
+                ring,
+                ..Limits::default()
+            });
+            let page = entry("a.test", "/p", &["*"], 0);
+            epochs.publish(&soft(scope.clone()));
+            assert_eq!(epochs.prove(&page), Validity::SoftPurged, "{scope:?}");
+            epochs.publish(&hard(scope.clone()));
+            assert_eq!(epochs.prove(&page), Validity::Purged, "{scope:?}");
+        }
+    }
+}
+
+#[test]
+fn requests_join_only_fills_that_no_newer_order_touches() {
+    let epochs = Epochs::new();
+    let own = scopes("a.test", "/p", &["t"]);
+    let before_head = Touch {
+        tags: None,
+        ..own.touch()
+    };
+    assert_eq!(epochs.newer_than(0, before_head), Touched::No);
+    epochs.publish(&hard(tag("other")));
+    assert_eq!(epochs.newer_than(0, before_head), Touched::OnlyTags);
+    assert_eq!(epochs.newer_than(0, own.touch()), Touched::No);
+    let for_all = scopes("a.test", "/p", &["*"]);
+    assert_eq!(epochs.newer_than(0, for_all.touch()), Touched::Yes);
+    epochs.publish(&hard(tag("t")));
+    assert_eq!(epochs.newer_than(0, before_head), Touched::OnlyTags);
+    assert_eq!(epochs.newer_than(0, own.touch()), Touched::Yes);
+    for scope in [
+        Scope::Site,
+        Scope::Host("a.test".into()),
+        url(None, "/p", None),
+        prefix("/"),
+        pattern("p$"),
+    ] {
+        let born = epochs.current();
+        epochs.publish(&soft(scope.clone()));
+        assert_eq!(
+            epochs.newer_than(born, before_head),
+            Touched::Yes,
+            "{scope:?}"
+        );
+        assert_eq!(
+            epochs.newer_than(epochs.current(), before_head),
+            Touched::No
+        );
+    }
+}
+
+#[test]
+fn full_tables_raise_a_floor_and_forget_no_purge() {
+    let epochs = Epochs::with_limits(Limits {
+        scopes: 100,
+        patterns: 10,
+        ring: 4,
+    });
+    let names: Vec<String> = (0..1_000).map(|n| format!("tag-{n}")).collect();
+    let old: Vec<Entry> = names
+        .iter()
+        .map(|name| entry("a.test", "/p", &[name], 0))
+        .collect();
+    for name in &names {
+        epochs.publish(&hard(tag(name)));
+        let (named, _, _) = epochs.tables.read().unwrap().sizes();
+        assert!(named <= 100, "{named}");
+    }
+    assert!(
+        old.iter()
+            .all(|page| epochs.prove(page) == Validity::Purged)
+    );
+    let (_, _, floor) = epochs.tables.read().unwrap().sizes();
+    assert!(
+        floor > 0 && floor < epochs.current(),
+        "the newer part is still known exactly"
+    );
+    let recent = entry("a.test", "/p", &["tag-1"], floor);
+    assert_eq!(epochs.prove(&recent), Validity::Valid);
+    for n in 0..50 {
+        epochs.publish(&soft(pattern(&format!("^/x{n}$"))));
+        let (_, patterns, _) = epochs.tables.read().unwrap().sizes();
+        assert!(patterns <= 10, "{patterns}");
+    }
+    let untouched = entry("a.test", "/y", &[], 0);
+    assert_eq!(
+        epochs.prove(&untouched),
+        Validity::Purged,
+        "what is not known exactly counts as hard"
+    );
+}
+
+#[test]
+fn what_was_proved_at_the_floor_stays_alive() {
+    let epochs = Epochs::with_limits(Limits {
+        scopes: 10,
+        ..Limits::default()
+    });
+    let hot = entry("a.test", "/p", &["mine"], 0);
+    for n in 0..100 {
+        epochs.publish(&hard(tag(&format!("tag-{n}"))));
+        assert_eq!(epochs.prove(&hot), Validity::Valid);
+    }
+}
+
+/// After `publish` has returned, no proof that begins later calls an older entry alive.
+#[test]
+fn threads_never_see_an_acknowledged_purge_undone() {
+    const ORDERS: u64 = 200;
+    let epochs = Epochs::with_limits(Limits {
+        ring: 8,
+        ..Limits::default()
+    });
+    let (acknowledged, proofs) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Bounded, so that a thread that fails is heard of.
+            let mut patience = 1_000_000;
+            for n in 0..ORDERS {
+                let mine = [tag("t"), prefix("/p"), pattern("^/p"), Scope::Site];
+                let number = epochs.publish(&hard(mine[usize::try_from(n % 4).unwrap()].clone()));
+                acknowledged.store(number, Ordering::Release);
+                let seen = proofs.load(Ordering::Relaxed);
+                while patience > 0 && proofs.load(Ordering::Relaxed) < seen + 3 {
+                    patience -= 1;
+                    std::thread::yield_now();
+                }
+            }
+        });
+        scope.spawn(|| {
+            for n in 0..ORDERS {
+                epochs.publish(&hard(tag(&format!("other-{n}"))));
+            }
+        });
+        for _ in 0..2 {
+            scope.spawn(|| prove_until(&epochs, &acknowledged, &proofs, 2 * ORDERS));
+        }
+    });
+}
+
+fn prove_until(epochs: &Epochs, acknowledged: &AtomicU64, proofs: &AtomicU64, last: u64) {
+    let mut page = entry("a.test", "/p", &["t"], 0);
+    loop {
+        let now = epochs.current();
+        let purged = acknowledged.load(Ordering::Acquire);
+        let standing = epochs.prove(&page);
+        proofs.fetch_add(1, Ordering::Relaxed);
+        if page.born < purged {
+            assert!(
+                matches!(standing, Validity::Purged | Validity::Unknown),
+                "{page:?} {standing:?} {purged}"
+            );
+        }
+        if standing == Validity::Purged {
+            page = entry("a.test", "/p", &["t"], now);
+        }
+        if now == last {
+            assert!(matches!(
+                epochs.prove_waiting(&page),
+                Validity::Valid | Validity::Purged
+            ));
+            return;
+        }
+    }
+}
+
+/// A page of the small world in which the model is exhaustive enough to meet itself.
+#[derive(Clone, Debug)]
+struct Page {
+    host: &'static str,
+    path: &'static str,
+    query: Option<&'static str>,
+    tags: Vec<&'static str>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Publish(Order),
+    /// Compose it now, store it after so many more steps.
+    Compose(Page),
+    /// Prove the entry at this place.
+    Prove(prop::sample::Index),
+}
+
+fn a_page() -> impl Strategy<Value = Page> {
+    let host = prop::sample::select(vec!["a.test", "b.test"]);
+    let path = prop::sample::select(vec!["/", "/a", "/a/", "/a/b", "/ab", "/a//b"]);
+    let query = prop::sample::select(vec![None, Some("x=1"), Some("x=1&y")]);
+    let tags = prop::sample::subsequence(vec!["t", "u", "v", "*"], 0..4);
+    (host, path, query, tags).prop_map(|(host, path, query, tags)| Page {
+        host,
+        path,
+        query,
+        tags,
+    })
+}
+
+fn an_order() -> impl Strategy<Value = Order> {
+    let named = prop::sample::select(vec!["t", "u", "v", "w", "*"]).prop_map(tag);
+    let below = prop::sample::select(vec!["/", "/a", "/a/", "/a/b", "/a//"]).prop_map(prefix);
+    let matching = prop::sample::select(vec!["^/a", "x=1$", "b", "^/$"]).prop_map(pattern);
+    let exact = (a_page(), any::<bool>())
+        .prop_map(|(page, on_host)| url(on_host.then_some(page.host), page.path, page.query));
+    let host =
+        prop::sample::select(vec!["a.test", "b.test"]).prop_map(|host| Scope::Host(host.into()));
+    let scope = prop_oneof![4 => named, 2 => below, 2 => matching, 3 => exact, 1 => host, 1 => Just(Scope::Site)];
+    (scope, any::<bool>())
+        .prop_map(|(scope, is_hard)| if is_hard { hard(scope) } else { soft(scope) })
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        3 => an_order().prop_map(Step::Publish),
+        2 => a_page().prop_map(Step::Compose),
+        4 => any::<prop::sample::Index>().prop_map(Step::Prove),
+    ];
+    prop::collection::vec(step, 1..120)
+}
+
+/// Written from the words, not from the tables.
+fn model_touches(page: &Page, scope: &Scope) -> bool {
+    let whole = page.query.map_or(page.path.to_owned(), |query| {
+        format!("{}?{query}", page.path)
+    });
+    if page.tags.contains(&"*") {
+        return true;
+    }
+    match scope {
+        Scope::Site => true,
+        Scope::Host(host) => host == page.host,
+        Scope::Tag(tag) => tag == "*" || page.tags.contains(&tag.as_str()),
+        Scope::Url { host, path, query } => {
+            host.as_deref().is_none_or(|host| host == page.host)
+                && path == page.path.as_bytes()
+                && query.as_deref() == page.query.map(str::as_bytes)
+        }
+        Scope::Prefix(prefix) => {
+            let prefix = std::str::from_utf8(prefix).unwrap().trim_end_matches('/');
+            page.path == prefix || page.path.starts_with(&format!("{prefix}/"))
+        }
+        Scope::Pattern(text) => text.matches(whole.as_ref()),
+    }
+}
+
+fn model(page: &Page, born: u64, orders: &[Order]) -> Verdict {
+    let newer = orders.iter().skip(usize::try_from(born).unwrap());
+    let touching = newer.filter(|order| model_touches(page, &order.scope));
+    let verdicts = touching.map(|order| match order.strength {
+        Strength::Hard => Verdict::Hard,
+        Strength::Soft => Verdict::Soft,
+    });
+    verdicts.max().unwrap_or_default()
+}
+
+/// Plays `steps` and hands each proof to `check`, with what the model says.
+fn play(epochs: &Epochs, steps: &[Step], mut check: impl FnMut(Validity, Verdict)) {
+    let (mut orders, mut pages) = (Vec::new(), Vec::new());
+    for step in steps {
+        match step {
+            Step::Publish(order) => {
+                epochs.publish(order);
+                orders.push(order.clone());
+            }
+            Step::Compose(page) => {
+                let whole = page.query.map_or(page.path.to_owned(), |query| {
+                    format!("{}?{query}", page.path)
+                });
+                pages.push((
+                    page.clone(),
+                    entry(page.host, &whole, &page.tags, epochs.current()),
+                ));
+            }
+            Step::Prove(_) if pages.is_empty() => {}
+            Step::Prove(at) => {
+                let (page, entry) = at.get(&pages);
+                let says = model(page, entry.born, &orders);
+                let touched = epochs.newer_than(entry.born, entry.scopes.touch()) == Touched::Yes;
+                assert!(touched || says == Verdict::Untouched);
+                check(epochs.prove(entry), says);
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn ring_and_tables_say_what_the_model_says(steps in steps(), ring in prop::sample::select(vec![0, 1, 3, 64])) {
+        let epochs = Epochs::with_limits(Limits { ring, ..Limits::default() });
+        play(&epochs, &steps, |standing, says| assert_eq!(standing, Validity::from(says)));
+    }
+
+    #[test]
+    fn with_narrow_limits_it_errs_towards_dead_only(steps in steps()) {
+        let epochs = Epochs::with_limits(Limits { scopes: 2, patterns: 1, ring: 1 });
+        play(&epochs, &steps, |standing, says| match says {
+            Verdict::Untouched => {}
+            Verdict::Soft => assert!(matches!(standing, Validity::SoftPurged | Validity::Purged)),
+            Verdict::Hard => assert_eq!(standing, Validity::Purged),
+        });
+    }
+}

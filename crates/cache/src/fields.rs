@@ -1,0 +1,198 @@
+//! Header fields as an entry holds them: once, in one buffer of their own, as the lines in which they leave.
+//!
+//! The map's values are slices of those lines. So a hit copies its head instead of composing it, and the head costs nothing
+//! beside its names. It also lets go of the buffer that a client library read the response into: one short value would
+//! keep all of that, head and body, as long as the entry lives, and nothing would count it.
+//!
+//! The fields that a 304 carries come first, so that its head is the beginning of the whole one. What says how long a
+//! message is or how its connection ends has no line, whatever the response said.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use galley_policy::conditional::OF_NOT_MODIFIED;
+use galley_policy::fields::is_hop_by_hop;
+use galley_policy::headers::mask_of;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+/// The lines of a stored head, `name: value` and CRLF each: no status line, no empty line, nothing of framing.
+#[derive(Clone, Debug, Default)]
+pub struct Lines {
+    /// All lines, then the values of fields that have none.
+    buffer: Bytes,
+    all: usize,
+    of_not_modified: usize,
+    is_dated: bool,
+    is_framed: bool,
+    mask: u64,
+}
+
+impl Lines {
+    /// The lines of a 200.
+    pub fn all(&self) -> &[u8] {
+        self.buffer.get(..self.all).unwrap_or_default()
+    }
+
+    /// Those that a 304 in its place carries (RFC 9110 section 15.4.5).
+    pub fn of_not_modified(&self) -> &[u8] {
+        self.buffer.get(..self.of_not_modified).unwrap_or_default()
+    }
+
+    /// Whether `Date` is among them; it then is in both.
+    pub fn is_dated(&self) -> bool {
+        self.is_dated
+    }
+
+    /// Whether the map has fields of framing, which have no line.
+    pub fn is_framed(&self) -> bool {
+        self.is_framed
+    }
+
+    /// The bits of all names in them: a name whose bit is not there has no line.
+    pub fn mask(&self) -> u64 {
+        self.mask
+    }
+
+    /// Bytes that it holds, those of the map's values included.
+    pub(crate) fn bytes(&self) -> usize {
+        self.buffer.len()
+    }
+}
+
+/// The same fields, in the same order for each name, holding nothing but their own bytes; and their lines.
+pub(crate) fn compact(fields: &HeaderMap) -> (HeaderMap, Lines) {
+    let first = OF_NOT_MODIFIED
+        .iter()
+        .flat_map(|name| fields.get_all(name).iter().map(move |value| (name, value)));
+    let others = fields
+        .iter()
+        .filter(|(name, _)| !OF_NOT_MODIFIED.contains(name));
+    let (travelling, unframed): (Vec<_>, Vec<_>) = first
+        .chain(others)
+        .partition(|(name, _)| !is_of_framing(name));
+    let in_order = || travelling.iter().chain(&unframed);
+    let size = in_order().map(|(name, value)| LINE + name.as_str().len() + value.len());
+    let mut buffer = BytesMut::with_capacity(size.sum());
+    let mut lines = Lines {
+        is_dated: fields.contains_key(header::DATE),
+        is_framed: !unframed.is_empty(),
+        mask: fields
+            .keys()
+            .fold(0, |all, name| all | mask_of(name.as_str())),
+        ..Lines::default()
+    };
+    for (name, value) in &travelling {
+        buffer.put_slice(name.as_str().as_bytes());
+        buffer.put_slice(b": ");
+        buffer.put_slice(value.as_bytes());
+        buffer.put_slice(b"\r\n");
+        if OF_NOT_MODIFIED.contains(name) {
+            lines.of_not_modified = buffer.len();
+        }
+    }
+    lines.all = buffer.len();
+    for (_, value) in &unframed {
+        buffer.put_slice(value.as_bytes());
+    }
+    // Exactly its size: what is weighed is what is held.
+    lines.buffer = Bytes::from(Vec::from(buffer).into_boxed_slice());
+    let mut compacted = HeaderMap::with_capacity(fields.keys_len());
+    let mut at = 0;
+    for (place, (name, value)) in in_order().enumerate() {
+        let is_line = place < travelling.len();
+        let start = at + if is_line { name.as_str().len() + 2 } else { 0 };
+        let end = start + value.len();
+        // What was a value is one.
+        if let Ok(mut own) = HeaderValue::from_maybe_shared(lines.buffer.slice(start..end)) {
+            own.set_sensitive(value.is_sensitive());
+            compacted.append((*name).clone(), own);
+        }
+        at = end + if is_line { 2 } else { 0 };
+    }
+    (compacted, lines)
+}
+
+/// What belongs to the connection that an answer leaves by (RFC 9110 section 7.6.1), or to the body's length.
+fn is_of_framing(name: &HeaderName) -> bool {
+    *name == header::CONTENT_LENGTH || is_hop_by_hop(name.as_str(), std::iter::empty())
+}
+
+/// Colon, space and line end.
+const LINE: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        lines
+            .iter()
+            .map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_static(value),
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn fields_are_the_same_and_hold_nothing_else() {
+        let buffer = Bytes::from(vec![b'v'; 100_000]);
+        let mut fields = HeaderMap::new();
+        for (name, range) in [("a", 0..5), ("b", 5..6), ("a", 6..9), ("empty", 9..9)] {
+            let value = HeaderValue::from_maybe_shared(buffer.slice(range)).unwrap();
+            fields.append(name, value);
+        }
+        assert!(!buffer.is_unique());
+        let (compacted, lines) = compact(&fields);
+        assert_eq!(compacted, fields);
+        let in_order: Vec<_> = compacted.get_all("a").iter().collect();
+        assert_eq!(in_order, ["vvvvv", "vvv"]);
+        assert_eq!(lines.all(), b"a: vvvvv\r\na: vvv\r\nb: v\r\nempty: \r\n");
+        drop(fields);
+        assert!(buffer.is_unique(), "nothing of the old buffer is held");
+        let (none, lines) = compact(&HeaderMap::new());
+        assert_eq!((none.len(), lines.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn lines_are_those_of_the_map_and_begin_with_those_of_a_304() {
+        let fields = map(&[
+            ("content-type", "text/html"),
+            ("etag", "\"v\""),
+            ("x-a", "1"),
+            ("cache-control", "max-age=1"),
+            ("date", "Sat, 21 Nov 2026 10:00:00 GMT"),
+        ]);
+        let (compacted, lines) = compact(&fields);
+        let mut text = Vec::new();
+        for (name, value) in &compacted {
+            text.extend_from_slice(&[name.as_str().as_bytes(), b": ", value.as_bytes()].concat());
+            text.extend_from_slice(b"\r\n");
+        }
+        assert_eq!(lines.all(), text);
+        assert_eq!(
+            lines.of_not_modified(),
+            b"cache-control: max-age=1\r\ndate: Sat, 21 Nov 2026 10:00:00 GMT\r\netag: \"v\"\r\n"
+        );
+        assert!(lines.is_dated() && !compact(&map(&[("x", "y")])).1.is_dated());
+    }
+
+    #[test]
+    fn what_frames_a_message_has_no_line() {
+        let framing = [
+            "connection",
+            "content-length",
+            "keep-alive",
+            "proxy-connection",
+            "te",
+            "trailer",
+            "transfer-encoding",
+            "upgrade",
+        ];
+        let fields = framing.iter().map(|name| (*name, "7"));
+        let fields = map(&fields.chain([("x-b", "1")]).collect::<Vec<_>>());
+        let (compacted, lines) = compact(&fields);
+        assert_eq!(compacted, fields);
+        assert_eq!(lines.all(), b"x-b: 1\r\n");
+    }
+}

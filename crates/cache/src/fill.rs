@@ -1,0 +1,347 @@
+//! A response being received: one writer, any number of readers, on any threads and runtimes.
+//!
+//! Until the head is there, readers may join. The head then says whether everyone may read ([`Share::Shared`]: all of it
+//! is kept, readers join at any time and never hold the writer back) or one alone ([`Share::Private`]: a bounded window,
+//! and a slow reader holds the writer back). A shared fill that outgrows its [`Keep`] becomes a window too: nobody joins
+//! any more, nothing is stored, those who are there read on. Readers are woken, never polled.
+//!
+//! Who hands a fill out should hand out a reader made by itself, so that joining cannot be closed in between.
+//!
+//! It does not decide what may be shared or stored, and has no timeouts.
+
+mod readers;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::future::poll_fn;
+use std::sync::{Arc, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use galley_policy::outcome::NotStored;
+use galley_policy::storable::Life;
+use http::{HeaderMap, StatusCode};
+
+use self::state::{After, Ended, State};
+use crate::body::Body;
+use crate::budget::Budget;
+use crate::sync::Mutex;
+
+/// Head of a response that is being received.
+#[derive(Clone, Debug)]
+pub struct FillHead {
+    /// Status.
+    pub status: StatusCode,
+    /// Header fields as they are to be stored or sent on.
+    pub fields: HeaderMap,
+    /// Who may read.
+    pub share: Share,
+    /// `Content-Length` of the whole body, where known. A shared fill that ends at another length has failed.
+    pub length: Option<u64>,
+}
+
+/// Who may read a fill.
+#[derive(Clone, Debug)]
+pub enum Share {
+    /// Everyone, all of it.
+    Shared {
+        /// Lifetimes that were judged.
+        life: Life,
+        /// Ids of its tags, for those who have to prove it before they use it.
+        tags: Vec<u64>,
+    },
+    /// The one reader that joined first.
+    Private,
+}
+
+/// Why a fill gives no (more) bytes. Readers meet it at once, also where bytes they have not read were there: who has
+/// sent nothing yet can then still answer otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The upstream could not be reached.
+    #[error("the upstream could not be reached")]
+    Connect,
+    /// It failed several times on end and was not asked.
+    #[error("the upstream is left alone for a moment")]
+    Paused,
+    /// It did not answer in time.
+    #[error("the upstream took too long")]
+    Timeout,
+    /// It closed before the end of its response.
+    #[error("the upstream closed too early")]
+    Closed,
+    /// It sent what is not a response.
+    #[error("the upstream sent a malformed response")]
+    Malformed,
+    /// The queue in front of it is full or took too long.
+    #[error("the upstream has too much to do")]
+    Overload,
+    /// The exchange was given up here.
+    #[error("the exchange was given up")]
+    Aborted,
+    /// A purge came while it was composed; ask again.
+    #[error("purged while it was composed")]
+    Purged,
+    /// It may not be shared; each reader has to ask on its own, whole.
+    #[error("the response may not be shared")]
+    Unstorable(NotStored),
+}
+
+/// The last reader has gone and none can come: the bytes have no use here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nobody reads this response any more")]
+pub struct NoReaders;
+
+/// From where and how much a shared fill may keep; see `Memory::keep`.
+#[derive(Clone, Debug)]
+pub struct Keep {
+    /// What pays for the bytes.
+    pub budget: Budget,
+    /// The longest body to keep.
+    pub max_bytes: u64,
+}
+
+/// What a fill came to.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// The whole body, where it was kept; `None` for private fills, for those that outgrew their limits, and for those
+    /// that ended at another length than their head said.
+    pub body: Option<Body>,
+    /// Bytes received.
+    pub length: u64,
+}
+
+/// What a reader has at this moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The next bytes, never empty.
+    Chunk(Bytes),
+    /// That was all.
+    End,
+    /// Nothing yet.
+    Pending,
+}
+
+/// A new fill, without a head. `window_bytes`: how far a windowed writer may be ahead of its slowest reader (it stops at
+/// the first chunk that reaches it). Without `keep`, a shared fill is windowed too.
+pub fn fill(window_bytes: usize, keep: Option<Keep>) -> (FillWriter, Arc<Fill>) {
+    let shared = Arc::new(Shared {
+        state: Mutex::new(State::new(window_bytes as u64, keep)),
+    });
+    let writer = FillWriter {
+        shared: Arc::clone(&shared),
+        ending: Ending::Abort,
+    };
+    (writer, Arc::new(Fill { shared }))
+}
+
+/// The handle that requests join a fill by.
+pub struct Fill {
+    shared: Arc<Shared>,
+}
+
+impl Fill {
+    /// A reader from the first byte; `None` where joining is closed: the head was private or the fill became a window,
+    /// and somebody reads it already. A fill that has ended can still be read.
+    pub fn reader(self: &Arc<Self>) -> Option<FillReader> {
+        let slot = self.shared.with(|state, _| state.join())?;
+        Some(FillReader {
+            shared: Arc::clone(&self.shared),
+            slot,
+        })
+    }
+
+    /// How many read it or wait for it now.
+    pub fn readers(&self) -> usize {
+        self.shared.with(|state, _| state.readers())
+    }
+
+    /// Whether its head has come.
+    pub fn has_head(&self) -> bool {
+        self.shared.with(|state, _| state.has_head())
+    }
+
+    /// How many bytes it has, once all are there.
+    pub fn whole_length(&self) -> Option<u64> {
+        self.shared.with(|state, _| state.whole_length())
+    }
+
+    /// Whether a reader can have had all of it: it has ended, or all bytes have come that its head has promised.
+    pub fn has_all(&self) -> bool {
+        self.shared.with(|state, _| state.has_all())
+    }
+
+    /// Whether it has ended, in one way or the other.
+    pub fn has_ended(&self) -> bool {
+        self.shared.with(|state, _| state.has_ended())
+    }
+}
+
+impl Drop for Fill {
+    fn drop(&mut self) {
+        self.shared.with(State::close_joining);
+    }
+}
+
+/// The writing side. Dropped without [`FillWriter::finish`], the fill fails with [`Failure::Aborted`].
+pub struct FillWriter {
+    shared: Arc<Shared>,
+    ending: Ending,
+}
+
+/// What is left to do when the writer is dropped.
+#[derive(Clone, Copy)]
+enum Ending {
+    Abort,
+    Done,
+}
+
+impl FillWriter {
+    /// Publishes the head, once, before any bytes. A later head is ignored.
+    pub fn head(&mut self, head: FillHead) {
+        self.shared.with(|state, after| state.set_head(head, after));
+    }
+
+    /// Appends bytes. A kept fill never waits; a windowed one waits until the slowest reader is near enough.
+    ///
+    /// Cancel-safe in this sense: the bytes are taken at the first poll; dropping the future later only gives up waiting.
+    pub async fn push(&mut self, chunk: Bytes) -> Result<(), NoReaders> {
+        self.shared.with(|state, after| state.push(chunk, after))?;
+        poll_fn(|cx| self.shared.with(|state, after| state.poll_room(cx, after))).await
+    }
+
+    /// Appends bytes and waits for nobody: who calls this looks at the [`FillWriter::backlog`] first.
+    pub fn put(&mut self, chunk: Bytes) -> Result<(), NoReaders> {
+        self.shared.with(|state, after| state.push(chunk, after))
+    }
+
+    /// Bytes that the slowest reader has not had yet.
+    pub fn backlog(&self) -> u64 {
+        self.shared.with(|state, _| state.backlog())
+    }
+
+    /// Waits until the backlog is less than `bytes`, at least 1; a kept fill never waits. Cancel-safe.
+    pub async fn below(&self, bytes: u64) -> Result<(), NoReaders> {
+        poll_fn(|cx| {
+            self.shared
+                .with(|state, after| state.poll_below(bytes, cx, after))
+        })
+        .await
+    }
+
+    /// Ends the body. Readers see the end first; then, where all was kept, it is joined to one piece, which takes the
+    /// place of the chunks.
+    pub fn finish(mut self) -> Finished {
+        self.ending = Ending::Done;
+        let Ended { length, kept } = self.shared.with(State::finish);
+        let body = kept.and_then(|(chunks, budget)| {
+            let reservation = budget.try_reserve(length)?;
+            let body = Body::join(&chunks, usize::try_from(length).ok()?, reservation);
+            self.shared
+                .with(|state, after| state.replace_chunks(body.bytes().clone(), after));
+            Some(body)
+        });
+        Finished { body, length }
+    }
+
+    /// Ends the fill for all readers, now.
+    pub fn fail(mut self, failure: Failure) {
+        self.ending = Ending::Done;
+        self.shared.with(|state, after| state.fail(failure, after));
+    }
+
+    /// Whether anybody reads now.
+    pub fn has_readers(&self) -> bool {
+        self.shared.with(|state, _| state.has_readers())
+    }
+
+    /// Whether the bytes have no use any more; see [`FillWriter::readers_gone`].
+    pub fn is_unread(&self) -> bool {
+        self.shared.with(|state, _| state.is_unread())
+    }
+
+    /// Whether all bytes so far are kept, so that the body may be stored at the end.
+    pub fn is_kept(&self) -> bool {
+        self.shared.with(|state, _| state.is_kept())
+    }
+
+    /// Waits until the bytes have no use any more: the fill is a window (private, or outgrown) and the last reader has
+    /// gone, or none ever came and every handle has been dropped. Before the head: when all handles and readers are
+    /// gone. Never true of a kept fill. Cancel-safe.
+    pub async fn readers_gone(&self) {
+        poll_fn(|cx| self.shared.with(|state, after| state.poll_gone(cx, after))).await;
+    }
+}
+
+impl Drop for FillWriter {
+    fn drop(&mut self) {
+        match self.ending {
+            Ending::Abort => self
+                .shared
+                .with(|state, after| state.fail(Failure::Aborted, after)),
+            Ending::Done => {}
+        }
+    }
+}
+
+/// One reader, at its own pace. Dropping it leaves the fill.
+pub struct FillReader {
+    shared: Arc<Shared>,
+    slot: usize,
+}
+
+impl FillReader {
+    /// The head, when it has come. Cancel-safe.
+    pub async fn head(&mut self) -> Result<Arc<FillHead>, Failure> {
+        poll_fn(|cx| self.poll_head(cx)).await
+    }
+
+    /// The next bytes, `None` at the end. Cancel-safe: bytes are taken only by the poll that returns them.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// What is there now, without waiting and without being woken later.
+    pub fn try_next(&mut self) -> Result<Next, Failure> {
+        self.shared
+            .with(|state, after| state.take(self.slot, after))
+    }
+
+    /// As [`FillReader::head`], for those who poll. The last context's waker is kept, one per reader.
+    pub fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Arc<FillHead>, Failure>> {
+        self.shared
+            .with(|state, after| state.poll_head(self.slot, cx, after))
+    }
+
+    /// As [`FillReader::next`], for those who poll.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Failure>> {
+        self.shared
+            .with(|state, after| state.poll_next(self.slot, cx, after))
+    }
+}
+
+impl Drop for FillReader {
+    fn drop(&mut self) {
+        self.shared
+            .with(|state, after| state.leave(self.slot, after));
+    }
+}
+
+struct Shared {
+    state: Mutex<State>,
+}
+
+impl Shared {
+    /// Runs `step` under the lock, and what it gathered - wakers, bytes - afterwards: a waker that is dropped may drop a
+    /// task, and with it a reader of this very fill.
+    fn with<T>(&self, step: impl FnOnce(&mut State, &mut After) -> T) -> T {
+        let mut after = After::default();
+        let result = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            step(&mut state, &mut after)
+        };
+        after.run();
+        result
+    }
+}

@@ -1,0 +1,460 @@
+//! What writer and readers of a fill share, under one short lock.
+//!
+//! Every step is synchronous and gathers in [`After`] what has to happen when the lock is free again. Positions are byte
+//! offsets from the start of the body, so chunks may be dropped or joined under a reader without it noticing.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use galley_policy::outcome::NotStored;
+
+use super::readers::Readers;
+use super::{Failure, FillHead, Keep, Next, NoReaders, Share};
+use crate::budget::{Budget, Reservation};
+
+/// Done by `Shared::with` when the lock is free.
+#[derive(Default)]
+pub(super) struct After {
+    pub(super) wake: Vec<Waker>,
+    pub(super) drop_wakers: Vec<Waker>,
+    drop_chunks: Vec<Chunk>,
+}
+
+impl After {
+    pub(super) fn run(self) {
+        drop(self.drop_chunks);
+        drop(self.drop_wakers);
+        for waker in self.wake {
+            waker.wake();
+        }
+    }
+}
+
+/// What the writer's end came to: bytes received and, where all were kept, the chunks and who pays for joining them.
+pub(super) struct Ended {
+    pub(super) length: u64,
+    pub(super) kept: Option<(Vec<Bytes>, Budget)>,
+}
+
+pub(super) struct State {
+    head: Option<Arc<FillHead>>,
+    phase: Phase,
+    mode: Mode,
+    /// Contiguous; the first one may be consumed in part by some readers.
+    chunks: VecDeque<Chunk>,
+    /// Bytes received so far.
+    length: u64,
+    window: u64,
+    /// The backlog that a waiting writer waits to see undercut.
+    wanted: u64,
+    readers: Readers,
+    /// Whether a handle is left by which somebody may join.
+    is_joinable: bool,
+    /// The writer's own: waiting for room, and waiting for the readers to go.
+    room: Vec<Waker>,
+    gone: Vec<Waker>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    Done,
+    Failed(Failure),
+}
+
+/// How bytes are held.
+enum Mode {
+    /// No head yet.
+    Undecided(Option<Keep>),
+    /// All of them, paid for.
+    Kept { keep: Keep, paid: Reservation },
+    /// Those that the slowest reader has not had yet. The backlog of a fill that outgrew its limit stays paid for.
+    Window(Option<Reservation>),
+}
+
+struct Chunk {
+    /// Offset of the byte after its last.
+    end: u64,
+    bytes: Bytes,
+}
+
+impl State {
+    pub(super) fn new(window: u64, keep: Option<Keep>) -> Self {
+        Self {
+            head: None,
+            phase: Phase::Open,
+            mode: Mode::Undecided(keep),
+            chunks: VecDeque::new(),
+            length: 0,
+            // With a window of nothing the writer could never go on.
+            window: window.max(1),
+            wanted: 0,
+            readers: Readers::default(),
+            is_joinable: true,
+            room: Vec::new(),
+            gone: Vec::new(),
+        }
+    }
+
+    // The writer's steps.
+
+    pub(super) fn set_head(&mut self, head: FillHead, after: &mut After) {
+        let Mode::Undecided(keep) = &mut self.mode else {
+            return;
+        };
+        let keep = keep.take();
+        self.mode = match head.share {
+            Share::Private => {
+                self.readers
+                    .exclude_all_but_first(Failure::Unstorable(NotStored::Private));
+                Mode::Window(None)
+            }
+            // The whole length is reserved here where it is known, so that what is begun is not given up midway.
+            Share::Shared { .. } => {
+                match keep.and_then(|keep| Some((reserve(&keep, head.length)?, keep))) {
+                    Some((paid, keep)) => Mode::Kept { keep, paid },
+                    None => Mode::Window(None),
+                }
+            }
+        };
+        self.head = Some(Arc::new(head));
+        self.readers.wake(after);
+        self.wake_writer_if_gone(after);
+    }
+
+    pub(super) fn push(&mut self, bytes: Bytes, after: &mut After) -> Result<(), NoReaders> {
+        if matches!(self.mode, Mode::Undecided(_)) {
+            // Nobody could know who may read them.
+            self.fail(Failure::Malformed, after);
+        }
+        if bytes.is_empty() || self.phase != Phase::Open {
+            return Ok(());
+        }
+        self.length += bytes.len() as u64;
+        self.pay(after);
+        self.chunks.push_back(Chunk {
+            end: self.length,
+            bytes,
+        });
+        if self.is_unread() {
+            self.trim(after);
+            return Err(NoReaders);
+        }
+        self.readers.wake(after);
+        Ok(())
+    }
+
+    /// Room in the window that the fill was made with.
+    pub(super) fn poll_room(
+        &mut self,
+        cx: &Context<'_>,
+        after: &mut After,
+    ) -> Poll<Result<(), NoReaders>> {
+        self.poll_below(self.window, cx, after)
+    }
+
+    /// A backlog of less than `bytes`, which is at least 1.
+    pub(super) fn poll_below(
+        &mut self,
+        bytes: u64,
+        cx: &Context<'_>,
+        after: &mut After,
+    ) -> Poll<Result<(), NoReaders>> {
+        match self.mode {
+            _ if self.phase != Phase::Open => return Poll::Ready(Ok(())),
+            Mode::Kept { .. } => return Poll::Ready(Ok(())),
+            Mode::Undecided(_) | Mode::Window(_) => {}
+        }
+        if self.is_unread() {
+            return Poll::Ready(Err(NoReaders));
+        }
+        self.wanted = bytes.max(1);
+        if self.backlog() < self.wanted {
+            return Poll::Ready(Ok(()));
+        }
+        register(&mut self.room, cx, after);
+        Poll::Pending
+    }
+
+    pub(super) fn poll_gone(&mut self, cx: &Context<'_>, after: &mut After) -> Poll<()> {
+        if self.is_unread() {
+            return Poll::Ready(());
+        }
+        register(&mut self.gone, cx, after);
+        Poll::Pending
+    }
+
+    pub(super) fn finish(&mut self, after: &mut After) -> Ended {
+        let length = self.length;
+        let Some(head) = &self.head else {
+            self.fail(Failure::Malformed, after);
+            return Ended { length, kept: None };
+        };
+        let is_shared = matches!(head.share, Share::Shared { .. });
+        if is_shared && head.length.is_some_and(|expected| expected != length) {
+            // Too little or too much: half a page is not to be taken for a page, and not to be stored.
+            self.fail(Failure::Closed, after);
+            return Ended { length, kept: None };
+        }
+        if self.phase == Phase::Open {
+            self.phase = Phase::Done;
+        }
+        self.readers.wake(after);
+        let kept = match (&self.mode, self.phase) {
+            (Mode::Kept { keep, .. }, Phase::Done) => {
+                let chunks = self
+                    .chunks
+                    .iter()
+                    .map(|chunk| chunk.bytes.clone())
+                    .collect();
+                Some((chunks, keep.budget.clone()))
+            }
+            _ => None,
+        };
+        Ended { length, kept }
+    }
+
+    /// Puts the joined body in the place of the chunks; its own reservation pays for it.
+    pub(super) fn replace_chunks(&mut self, whole: Bytes, after: &mut After) {
+        after.drop_chunks.extend(self.chunks.drain(..));
+        if !whole.is_empty() {
+            self.chunks.push_back(Chunk {
+                end: self.length,
+                bytes: whole,
+            });
+        }
+        if let Mode::Kept { paid, .. } = &mut self.mode {
+            paid.shrink_to(0);
+        }
+    }
+
+    pub(super) fn fail(&mut self, failure: Failure, after: &mut After) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        self.phase = Phase::Failed(failure);
+        after.drop_chunks.extend(self.chunks.drain(..));
+        self.mode = Mode::Window(None);
+        self.readers.wake(after);
+        self.wake_writer(after);
+    }
+
+    // The handle's steps.
+
+    pub(super) fn join(&mut self) -> Option<usize> {
+        let is_open = match (&self.mode, self.phase) {
+            (_, Phase::Failed(_)) | (Mode::Undecided(_) | Mode::Kept { .. }, _) => true,
+            // Nothing has been dropped while nobody came, so the first reader still finds all of it.
+            (Mode::Window(_), _) => !self.readers.had_any(),
+        };
+        is_open.then(|| self.readers.add())
+    }
+
+    pub(super) fn close_joining(&mut self, after: &mut After) {
+        self.is_joinable = false;
+        self.wake_writer_if_gone(after);
+    }
+
+    // A reader's steps.
+
+    pub(super) fn poll_head(
+        &mut self,
+        slot: usize,
+        cx: &Context<'_>,
+        after: &mut After,
+    ) -> Poll<Result<Arc<FillHead>, Failure>> {
+        if let Some(failure) = self.failure_for(slot) {
+            return Poll::Ready(Err(failure));
+        }
+        if let Some(head) = &self.head {
+            return Poll::Ready(Ok(Arc::clone(head)));
+        }
+        self.readers.register(slot, cx, after);
+        Poll::Pending
+    }
+
+    pub(super) fn poll_next(
+        &mut self,
+        slot: usize,
+        cx: &Context<'_>,
+        after: &mut After,
+    ) -> Poll<Result<Option<Bytes>, Failure>> {
+        match self.take(slot, after) {
+            Ok(Next::Chunk(bytes)) => Poll::Ready(Ok(Some(bytes))),
+            Ok(Next::End) => Poll::Ready(Ok(None)),
+            Err(failure) => Poll::Ready(Err(failure)),
+            Ok(Next::Pending) => {
+                self.readers.register(slot, cx, after);
+                Poll::Pending
+            }
+        }
+    }
+
+    pub(super) fn take(&mut self, slot: usize, after: &mut After) -> Result<Next, Failure> {
+        if let Some(failure) = self.failure_for(slot) {
+            return Err(failure);
+        }
+        let position = self.readers.position(slot);
+        let at = self.chunks.partition_point(|chunk| chunk.end <= position);
+        let Some(chunk) = self.chunks.get(at) else {
+            return Ok(if self.phase == Phase::Done {
+                Next::End
+            } else {
+                Next::Pending
+            });
+        };
+        let left = usize::try_from(chunk.end - position).unwrap_or(usize::MAX);
+        let bytes = chunk.bytes.slice(chunk.bytes.len().saturating_sub(left)..);
+        self.readers.advance(slot, chunk.end);
+        self.make_room(after);
+        Ok(Next::Chunk(bytes))
+    }
+
+    pub(super) fn leave(&mut self, slot: usize, after: &mut After) {
+        self.readers.remove(slot, after);
+        self.make_room(after);
+        self.wake_writer_if_gone(after);
+    }
+
+    // What is known.
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.phase != Phase::Open
+    }
+
+    pub(super) fn has_all(&self) -> bool {
+        let promised = self.head.as_ref().and_then(|head| head.length);
+        self.has_ended() || promised.is_some_and(|promised| self.length >= promised)
+    }
+
+    pub(super) fn whole_length(&self) -> Option<u64> {
+        (self.phase == Phase::Done).then_some(self.length)
+    }
+
+    pub(super) fn has_head(&self) -> bool {
+        self.head.is_some()
+    }
+
+    pub(super) fn readers(&self) -> usize {
+        self.readers.count()
+    }
+
+    pub(super) fn has_readers(&self) -> bool {
+        self.readers.has_any()
+    }
+
+    pub(super) fn is_kept(&self) -> bool {
+        matches!(self.mode, Mode::Kept { .. })
+    }
+
+    fn failure_for(&self, slot: usize) -> Option<Failure> {
+        match self.phase {
+            Phase::Failed(failure) => Some(failure),
+            Phase::Open | Phase::Done => self.readers.excluded(slot),
+        }
+    }
+
+    /// Nobody reads, nobody can come, and nothing is kept for later.
+    pub(super) fn is_unread(&self) -> bool {
+        let can_join = match self.mode {
+            Mode::Kept { .. } => return false,
+            Mode::Undecided(_) => self.is_joinable,
+            Mode::Window(_) => self.is_joinable && !self.readers.had_any(),
+        };
+        !can_join && !self.readers.has_any()
+    }
+
+    /// Bytes that the slowest reader has not had yet.
+    pub(super) fn backlog(&self) -> u64 {
+        self.length - self.readers.slowest().unwrap_or(0)
+    }
+
+    // Holding and dropping bytes.
+
+    /// Pays for all bytes up to `length`; what cannot be paid for turns the fill into a window.
+    fn pay(&mut self, after: &mut After) {
+        let Mode::Kept { keep, paid } = &mut self.mode else {
+            return;
+        };
+        let missing = self.length.saturating_sub(paid.bytes());
+        if self.length <= keep.max_bytes && paid.try_grow(missing).is_ok() {
+            return;
+        }
+        if let Mode::Kept { paid, .. } = mem::replace(&mut self.mode, Mode::Window(None)) {
+            self.mode = Mode::Window(Some(paid));
+        }
+        self.trim(after);
+        self.wake_writer_if_gone(after);
+    }
+
+    /// After a reader moved or left: drops what everyone has had, and lets the writer go on.
+    fn make_room(&mut self, after: &mut After) {
+        self.trim(after);
+        // Looked at last: it asks every reader, of whom a kept fill may have thousands.
+        if !self.room.is_empty() && self.backlog() < self.wanted {
+            after.wake.append(&mut self.room);
+        }
+    }
+
+    fn trim(&mut self, after: &mut After) {
+        let Mode::Window(paid) = &mut self.mode else {
+            return;
+        };
+        let had_by_all = match self.readers.slowest() {
+            Some(slowest) => slowest,
+            None if self.readers.had_any() || !self.is_joinable => self.length,
+            None => 0,
+        };
+        while self
+            .chunks
+            .front()
+            .is_some_and(|chunk| chunk.end <= had_by_all)
+        {
+            after.drop_chunks.extend(self.chunks.pop_front());
+        }
+        if let Some(paid) = paid {
+            let first = self.chunks.front();
+            let start = first.map_or(self.length, |chunk| chunk.end - chunk.bytes.len() as u64);
+            paid.shrink_to(self.length - start);
+        }
+    }
+
+    fn wake_writer_if_gone(&mut self, after: &mut After) {
+        if self.is_unread() {
+            self.wake_writer(after);
+        }
+    }
+
+    fn wake_writer(&mut self, after: &mut After) {
+        after.wake.append(&mut self.room);
+        after.wake.append(&mut self.gone);
+    }
+}
+
+/// What has to be reserved when the head comes, or `None` where the body cannot be kept.
+fn reserve(keep: &Keep, length: Option<u64>) -> Option<Reservation> {
+    let length = length.unwrap_or(0);
+    if length > keep.max_bytes {
+        None
+    } else {
+        keep.budget.try_reserve(length)
+    }
+}
+
+/// Adds a task's waker unless it is there already.
+fn register(wakers: &mut Vec<Waker>, cx: &Context<'_>, after: &mut After) {
+    if wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+        return;
+    }
+    // The writer has one future at a time that matters; a few more only wake in vain.
+    if wakers.len() >= WRITER_WAKERS {
+        after.wake.append(wakers);
+    }
+    wakers.push(cx.waker().clone());
+}
+
+/// Bound of the writer's list of wakers.
+const WRITER_WAKERS: usize = 8;

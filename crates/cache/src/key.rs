@@ -1,0 +1,163 @@
+//! Identity of an entry: canonical bytes and their hash.
+//!
+//! The bytes come from `galley_policy::key::write_key`. Equality is by bytes; the hash only finds the place. It is seeded
+//! anew in each process, so that nobody outside can aim many keys at one place of the table.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::{Arc, LazyLock};
+
+/// A key that owns its bytes; clones share them.
+#[derive(Clone)]
+pub struct Key {
+    bytes: Arc<[u8]>,
+    hash: u64,
+}
+
+impl Key {
+    /// Copies `bytes` and hashes them.
+    pub fn new(bytes: &[u8]) -> Self {
+        Self {
+            bytes: bytes.into(),
+            hash: hash(bytes),
+        }
+    }
+
+    /// The canonical bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The hash under which this process files the key. Means nothing in another process.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.bytes == other.bytes
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({})", self.bytes.escape_ascii())
+    }
+}
+
+/// A key that borrows its bytes: what a look-up is made with, so that it allocates nothing.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyRef<'a> {
+    bytes: &'a [u8],
+    hash: u64,
+}
+
+impl<'a> KeyRef<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            hash: hash(bytes),
+        }
+    }
+}
+
+impl<'a> From<&'a Key> for KeyRef<'a> {
+    fn from(key: &'a Key) -> Self {
+        Self {
+            bytes: &key.bytes,
+            hash: key.hash,
+        }
+    }
+}
+
+impl Hash for KeyRef<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl quick_cache::Equivalent<Key> for KeyRef<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        self.hash == key.hash && *self.bytes == *key.bytes
+    }
+}
+
+/// Hands a key's own hash on as it is, so that the table does not hash a second time.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct AsHashed;
+
+impl BuildHasher for AsHashed {
+    type Hasher = Given;
+
+    fn build_hasher(&self) -> Given {
+        Given(0)
+    }
+}
+
+/// See [`AsHashed`].
+pub(crate) struct Given(u64);
+
+impl Hasher for Given {
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // Keys write one `u64` and never come here; any mixing is correct.
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    static SEED: LazyLock<foldhash::quality::RandomState> = LazyLock::new(Default::default);
+    SEED.hash_one(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use quick_cache::Equivalent as _;
+
+    use super::*;
+
+    #[test]
+    fn equal_by_bytes_and_filed_by_hash() {
+        let key = Key::new(b"https example.com /a");
+        let same = KeyRef::new(b"https example.com /a");
+        let other = Key::new(b"https example.com /b");
+        assert!(same.equivalent(&key) && !same.equivalent(&other));
+        assert_eq!(key, Key::new(key.bytes()));
+        assert_ne!(key, other);
+        assert_eq!(AsHashed.hash_one(&key), AsHashed.hash_one(same));
+        assert_eq!(AsHashed.hash_one(&key), key.hash());
+        assert_eq!(format!("{:?}", Key::new(b"a\0")), "Key(a\\x00)");
+    }
+
+    #[test]
+    fn colliding_hashes_do_not_make_keys_equal() {
+        let one = Key {
+            bytes: (*b"one").into(),
+            hash: 7,
+        };
+        let two = Key {
+            bytes: (*b"two").into(),
+            hash: 7,
+        };
+        assert_ne!(one, two);
+        assert!(!KeyRef::from(&one).equivalent(&two));
+    }
+}

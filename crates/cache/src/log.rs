@@ -1,0 +1,302 @@
+//! The durable log of purge orders: what makes a purge outlive `kill -9`, a power cut and a restart.
+//!
+//! One log for all sites, each record with its site's name: orders of different sites share an fdatasync, and entries on
+//! the disk have one [`Generation`] to be of. The price: damage costs all sites what is stored.
+//!
+//! An order is published in memory first, then written; it may be acknowledged when its [`Ticket`] is ready. A reader that
+//! obeys it in between does no harm. [`Log::open`] gives back every acknowledged order, or a new generation, under which
+//! nothing stored before counts; never fewer. Counters begin each run `GAP` above every number in the log: orders that were
+//! published and never reached the disk used numbers too, and what was stored under these must not look newer than the
+//! orders to come. If the log cannot be written, orders are obeyed all the same, and tickets say so.
+
+mod files;
+mod fold;
+mod format;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
+mod queue;
+mod scan;
+mod ticket;
+mod writer;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use galley_policy::purge::{Order, Scope, Strength};
+
+use self::files::{Directory, Files};
+pub use self::format::{Generation, Logged};
+use self::format::{Image, Stamp, Start};
+use self::queue::{Shared, Status};
+use self::scan::scan;
+pub use self::ticket::{Durability, Loss, Restart, Ticket};
+use self::writer::{Failed, Names, Open, State, Writer, replace, take_away};
+use crate::epochs::Epochs;
+
+/// Why a log could not be opened. Damage is no reason: it gives a new generation.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has it.
+    #[error("another process uses this directory")]
+    Locked,
+    /// The directory cannot be made, opened or locked.
+    #[error("the directory cannot be used: {0}")]
+    Directory(io::Error),
+    /// No thread, or no random numbers.
+    #[error("the system gives no thread or no random numbers: {0}")]
+    System(io::Error),
+}
+
+/// What [`Log::open`] gives.
+#[derive(Debug)]
+pub struct Opened {
+    /// To publish through.
+    pub log: Log,
+    /// What was stored under another generation is dead. The log's own may change later: [`Log::generation`].
+    pub generation: Generation,
+    /// All counters begin here.
+    pub start: u64,
+    /// The orders of earlier runs, folded; by site, the numbers rise.
+    pub orders: Vec<Logged>,
+    /// What was there, for the operator.
+    pub found: Found,
+}
+
+impl Opened {
+    /// Makes the epochs of a site what they were. Once for each site, before anything is published or proved with them.
+    pub fn replay(&self, site: &str, epochs: &Epochs) {
+        for logged in self.orders.iter().filter(|logged| logged.site == site) {
+            epochs.replay(logged.number, &logged.order);
+        }
+        epochs.lift(self.start);
+    }
+
+    /// What was born below this number is dead, whatever it is; 0: nothing is, for that reason. The number of the newest
+    /// hard order for the whole site, dropped orders included: they are folded into one.
+    pub fn floor(&self, site: &str) -> u64 {
+        let is_floor = |logged: &&Logged| {
+            logged.site == site
+                && logged.order.strength == Strength::Hard
+                && logged.order.scope == Scope::Site
+        };
+        let newest = self.orders.iter().rfind(is_floor);
+        newest.map_or(0, |logged| logged.number)
+    }
+}
+
+/// What [`Log::open`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// No log: the first start, or one after a loss. A new generation.
+    Nothing,
+    /// A log, to its last byte.
+    Whole,
+    /// A log and, behind it, so many bytes of a record that was never acknowledged. They were cut off.
+    Torn(usize),
+    /// A log that cannot be believed, and why. A new generation.
+    Unreadable(String),
+}
+
+/// The log. Dropping it writes what is queued and ends the thread.
+#[derive(Debug)]
+pub struct Log {
+    shared: Arc<Shared>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl Log {
+    /// Locks `dir`, making it if need be, reads the log in it and begins a new run. Blocks for a few milliseconds, and two
+    /// fdatasyncs. A log that can be read and not be written is still replayed; tickets then say that orders are lost.
+    pub fn open(dir: &Path, now: SystemTime) -> Result<Opened, OpenError> {
+        let directory = Directory::lock(dir)?;
+        Self::start(Box::new(directory), Limits::default(), now)
+    }
+
+    /// Publishes an order of `site` in `epochs`, which have been replayed, and puts it into the log. It is obeyed when this
+    /// returns, and may be acknowledged when the ticket is ready. Who publishes several needs to wait for the last only.
+    /// `now` goes into the record. A site's name has at most 1,024 bytes. Does not wait for the disk.
+    pub fn publish(
+        &self,
+        site: &str,
+        epochs: &Epochs,
+        order: &Order,
+        now: SystemTime,
+    ) -> Published {
+        // Inside the critical section of the site's counter: so numbers rise in the file as they do in memory.
+        let published = epochs.publish_with(order, |number| Published {
+            number,
+            ticket: self.shared.append(site, Stamp { number, at: now }, order),
+        });
+        self.shared.wake();
+        published
+    }
+
+    /// What entries that are written now are to say, and what entries that are read must say. It changes when a log that
+    /// was lost is begun anew.
+    pub fn generation(&self) -> Generation {
+        self.shared.status().generation
+    }
+
+    /// Whether orders reach the disk, as of the last round.
+    pub fn durability(&self) -> Durability {
+        self.shared.status().durability
+    }
+
+    fn start(files: Box<dyn Files>, limits: Limits, now: SystemTime) -> Result<Opened, OpenError> {
+        let (mut opened, writer) = Self::begin(files, limits, now)?;
+        let thread = std::thread::Builder::new().name("purge-log".to_owned());
+        let thread = thread.spawn(|| writer.run()).map_err(OpenError::System)?;
+        opened.log.writer = Some(thread);
+        Ok(opened)
+    }
+
+    /// All but the thread.
+    fn begin(
+        files: Box<dyn Files>,
+        limits: Limits,
+        now: SystemTime,
+    ) -> Result<(Opened, Writer), OpenError> {
+        // The last run may have ended before its names were durable.
+        let mut names = Names::of(&files.sync());
+        let (past, found) = read(&*files, limits);
+        let fresh = || Generation::random().map_err(OpenError::System);
+        let mut generation = past
+            .as_ref()
+            .map_or_else(fresh, |past| Ok(past.generation))?;
+        let highest = past.as_ref().map_or(0, |past| past.highest);
+        let orders = past.map_or_else(Vec::new, |past| past.orders);
+        let orders = fold::fold(orders, limits.records, now);
+        let start = Start {
+            number: highest.saturating_add(GAP),
+            at: now,
+        };
+        let image = Image::new(generation, start, &orders);
+        let (state, durability) = match replace(&*files, &image) {
+            Ok(file) => (
+                State::Writing(Open::new(file, &image, limits)),
+                Durability::Kept,
+            ),
+            Err(failed) => {
+                let (error, before) = match failed {
+                    Failed::Unnamed(error) => (error, names),
+                    Failed::Named(error) => (error, Names::InDoubt),
+                };
+                let restart;
+                (restart, names) = take_away(&*files, before);
+                if restart == Restart::MayForget {
+                    // The next run may find the log of the last one, and give the numbers of this run out again.
+                    generation = fresh()?;
+                }
+                State::lost(error.to_string().into(), restart, limits)
+            }
+        };
+        let status = Status {
+            generation,
+            durability,
+        };
+        let shared = Arc::new(Shared::new(
+            start.number,
+            limits.queue_bytes,
+            status,
+            &orders,
+        ));
+        let writer = Writer {
+            files,
+            shared: Arc::clone(&shared),
+            limits,
+            start,
+            names,
+            state,
+        };
+        let log = Self {
+            shared,
+            writer: None,
+        };
+        let opened = Opened {
+            log,
+            generation,
+            start: start.number,
+            orders,
+            found,
+        };
+        Ok((opened, writer))
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.shared.close();
+        if let Some(writer) = self.writer.take() {
+            // A panic of it has been told to everyone who waited.
+            let _ = writer.join();
+        }
+    }
+}
+
+/// An order that is obeyed.
+#[derive(Debug)]
+pub struct Published {
+    /// Its number.
+    pub number: u64,
+    /// Ready when it may be acknowledged.
+    pub ticket: Ticket,
+}
+
+/// When the file is folded, and what else has a bound.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Above this, and above twice what was left the last time, the file is compacted.
+    file_bytes: u64,
+    /// How many orders are kept exactly when it is; above twice as many records it is compacted too.
+    records: usize,
+    /// A file above this is not believed; compaction keeps it far below.
+    believed_bytes: usize,
+    /// Orders that wait for the writer; some ten thousand.
+    queue_bytes: usize,
+    /// How long a lost log is left alone between two tries.
+    retry: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            file_bytes: 4 << 20,
+            records: 20_000,
+            believed_bytes: 256 << 20,
+            queue_bytes: 4 << 20,
+            retry: Duration::from_secs(1),
+        }
+    }
+}
+
+/// How far above the log's highest number a run begins. Orders that are published and not in the log wait in memory, at
+/// more than 50 bytes each: there are never so many. Proofs have room for a billion runs.
+const GAP: u64 = 1 << 32;
+
+/// The log in its directory.
+const NAME: &str = "purges.log";
+
+/// What is there, if it can be believed.
+fn read(files: &dyn Files, limits: Limits) -> (Option<scan::Scanned>, Found) {
+    let bytes = match files.read(NAME, limits.believed_bytes) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return (None, Found::Nothing),
+        Err(error) => return (None, Found::Unreadable(error.to_string())),
+    };
+    match scan(&bytes) {
+        Ok(past) => {
+            let found = match bytes.len() - past.end {
+                0 => Found::Whole,
+                torn => Found::Torn(torn),
+            };
+            (Some(past), found)
+        }
+        Err(why) => (None, Found::Unreadable(why.to_string())),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,246 @@
+//! Fewer records that say no less.
+//!
+//! Exactly: of one scope only the last hard order counts, and the last soft one if it came after that; an order for the
+//! whole site makes all before it superfluous that are not stronger. Coarsely, above the limit: soft orders older than
+//! [`SOFT_AGE`] become one soft order for their site, and then the oldest of a site become one hard order for it, the
+//! floor: what was born below is dead. Both only ever purge more. A folded order keeps the number of the newest that went
+//! into it, so numbers stay unique and rising. Hard never becomes soft.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::{Duration, SystemTime};
+
+use galley_policy::purge::{Scope, Strength};
+
+use super::format::Logged;
+
+/// Soft orders older than this are the first to be told coarsely: what they touched has been refreshed or is not asked for.
+pub(super) const SOFT_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Folds `orders`, whose numbers rise by site. Gives at most `limit` records, or one for each site if that is more,
+/// sorted by number.
+pub(super) fn fold(orders: Vec<Logged>, limit: usize, now: SystemTime) -> Vec<Logged> {
+    let mut sites: BTreeMap<String, Vec<Logged>> = BTreeMap::new();
+    for logged in orders {
+        match sites.get_mut(&logged.site) {
+            Some(of_site) => of_site.push(logged),
+            None => drop(sites.insert(logged.site.clone(), vec![logged])),
+        }
+    }
+    for of_site in sites.values_mut() {
+        drop_superfluous(of_site);
+    }
+    // A site within its share is not made to pay for one that is not.
+    let share = limit / sites.len().max(1);
+    if sites.values().map(Vec::len).sum::<usize>() > limit {
+        for of_site in sites.values_mut().filter(|of_site| of_site.len() > share) {
+            soften_old(of_site, now);
+            if of_site.len() > share {
+                raise_floor(of_site, share / 2);
+            }
+        }
+    }
+    let mut folded: Vec<Logged> = sites.into_values().flatten().collect();
+    folded.sort_by_key(|logged| logged.number);
+    folded
+}
+
+/// Leaves out what newer orders of the same site cover exactly. `of_site` rises by number, before and after.
+fn drop_superfluous(of_site: &mut Vec<Logged>) {
+    let (mut hard, mut soft) = (HashSet::new(), HashSet::new());
+    let mut kept: Vec<bool> = of_site
+        .iter()
+        .rev()
+        .map(|logged| {
+            let scope = whole_or(&logged.order.scope);
+            let is_below_hard = hard.contains(scope) || hard.contains(&Scope::Site);
+            match logged.order.strength {
+                Strength::Hard => !is_below_hard && hard.insert(scope.clone()),
+                Strength::Soft => {
+                    let is_below_soft = soft.contains(scope) || soft.contains(&Scope::Site);
+                    !is_below_hard && !is_below_soft && soft.insert(scope.clone())
+                }
+            }
+        })
+        .collect();
+    of_site.retain(|_| kept.pop().unwrap_or(true));
+}
+
+/// Tells all soft orders up to the newest old one as one for the whole site.
+fn soften_old(of_site: &mut Vec<Logged>, now: SystemTime) {
+    let is_old = |logged: &Logged| {
+        let age = now.duration_since(logged.at).unwrap_or_default();
+        logged.order.strength == Strength::Soft && age > SOFT_AGE
+    };
+    if let Some(newest) = of_site.iter_mut().rfind(|logged| is_old(logged)) {
+        newest.order.scope = Scope::Site;
+        drop_superfluous(of_site);
+    }
+}
+
+/// Keeps the `newest` newest and tells all before them as one hard order for the whole site.
+fn raise_floor(of_site: &mut Vec<Logged>, newest: usize) {
+    let floor_at = of_site.len().saturating_sub(newest + 1);
+    of_site.drain(..floor_at);
+    if let Some(floor) = of_site.first_mut() {
+        floor.order.scope = Scope::Site;
+        floor.order.strength = Strength::Hard;
+    }
+}
+
+/// The tag `*` is the whole site, as in [`crate::epochs`].
+fn whole_or(scope: &Scope) -> &Scope {
+    match scope {
+        Scope::Tag(tag) if tag == "*" => &Scope::Site,
+        scope => scope,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use galley_policy::purge::{Order, PurgePattern};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::epochs::{Epochs, Validity};
+    use crate::testing::entry;
+
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    fn now() -> SystemTime {
+        SystemTime::UNIX_EPOCH + 1_000 * DAY
+    }
+
+    fn logged(number: u64, strength: Strength, scope: Scope) -> Logged {
+        Logged {
+            site: "a".into(),
+            number,
+            at: now(),
+            order: Order { scope, strength },
+        }
+    }
+
+    fn tag(name: &str) -> Scope {
+        Scope::Tag(name.into())
+    }
+
+    #[test]
+    fn what_newer_orders_cover_is_left_out_and_hard_stays_hard() {
+        use Strength::{Hard, Soft};
+        let table = [
+            (vec![(Hard, tag("t")), (Hard, tag("t"))], vec![2]),
+            (vec![(Soft, tag("t")), (Soft, tag("t"))], vec![2]),
+            (vec![(Soft, tag("t")), (Hard, tag("t"))], vec![2]),
+            (vec![(Hard, tag("t")), (Soft, tag("t"))], vec![1, 2]),
+            (vec![(Hard, tag("t")), (Hard, tag("u"))], vec![1, 2]),
+            (vec![(Hard, tag("t")), (Hard, Scope::Site)], vec![2]),
+            (vec![(Hard, tag("t")), (Hard, tag("*"))], vec![2]),
+            (vec![(Hard, tag("t")), (Soft, Scope::Site)], vec![1, 2]),
+            (vec![(Soft, tag("t")), (Soft, Scope::Site)], vec![2]),
+            (vec![(Hard, Scope::Site), (Soft, tag("t"))], vec![1, 2]),
+            (
+                vec![(Hard, tag("t")), (Soft, tag("t")), (Soft, tag("t"))],
+                vec![1, 3],
+            ),
+        ];
+        for (orders, kept) in table {
+            let orders = (1..).zip(orders);
+            let orders: Vec<Logged> = orders
+                .map(|(number, (strength, scope))| logged(number, strength, scope))
+                .collect();
+            let folded = fold(orders.clone(), 100, now());
+            let numbers: Vec<u64> = folded.iter().map(|logged| logged.number).collect();
+            assert_eq!(numbers, kept, "{orders:?}");
+        }
+    }
+
+    #[test]
+    fn above_the_limit_old_soft_orders_go_first_then_the_oldest_of_who_has_many() {
+        let old_soft = (1..=50).map(|n| Logged {
+            at: now() - 8 * DAY,
+            ..logged(n, Strength::Soft, tag(&format!("s{n}")))
+        });
+        let recent = (51..=60).map(|n| logged(n, Strength::Hard, tag(&format!("h{n}"))));
+        let orders: Vec<Logged> = old_soft.chain(recent).collect();
+        assert_eq!(
+            fold(orders.clone(), 60, now()),
+            orders,
+            "within the limit nothing is coarse"
+        );
+        let folded = fold(orders.clone(), 59, now());
+        assert_eq!(folded.len(), 11);
+        assert_eq!(folded[0].order.scope, Scope::Site);
+        assert_eq!(
+            (folded[0].order.strength, folded[0].number),
+            (Strength::Soft, 50)
+        );
+        let quiet = Logged {
+            site: "b".into(),
+            ..logged(1, Strength::Hard, tag("t"))
+        };
+        let mut both = orders;
+        both.push(quiet.clone());
+        let folded = fold(both, 8, now());
+        assert!(folded.contains(&quiet), "a neighbour does not pay");
+        let floor = folded.iter().find(|logged| logged.site == "a").unwrap();
+        assert_eq!((floor.order.strength, floor.number), (Strength::Hard, 58));
+        assert_eq!(folded.len(), 4);
+        assert!(folded.is_sorted_by_key(|logged| logged.number));
+    }
+
+    fn orders() -> impl Strategy<Value = Vec<Logged>> {
+        let scope = prop_oneof![
+            4 => prop::sample::select(vec!["t", "u", "v", "*"]).prop_map(tag),
+            1 => Just(Scope::Site),
+            1 => Just(Scope::Host("a.test".into())),
+            1 => Just(Scope::Prefix(b"/p".to_vec())),
+            1 => Just(Scope::Pattern(PurgePattern::parse("^/p").unwrap())),
+        ];
+        let order = (scope, any::<bool>(), 0..20u32, 1..3u64);
+        prop::collection::vec(order, 0..40).prop_map(|orders| {
+            let mut number = 0;
+            let each = orders.into_iter().map(|(scope, is_hard, age, step)| {
+                number += step;
+                let strength = if is_hard {
+                    Strength::Hard
+                } else {
+                    Strength::Soft
+                };
+                Logged {
+                    at: now() - age * DAY,
+                    ..logged(number, strength, scope)
+                }
+            });
+            each.collect()
+        })
+    }
+
+    fn severities(orders: &[Logged]) -> Vec<u8> {
+        let epochs = Epochs::new();
+        for logged in orders {
+            epochs.replay(logged.number, &logged.order);
+        }
+        epochs.lift(1_000);
+        let tags: [&[&str]; 5] = [&[], &["t"], &["u", "v"], &["w"], &["*"]];
+        let pages = tags
+            .iter()
+            .flat_map(|tags| (0..90).map(|born| entry("a.test", "/p", tags, born)));
+        let standings = pages.map(|page| match epochs.prove(&page) {
+            Validity::Valid => 0,
+            Validity::SoftPurged => 1,
+            Validity::Purged | Validity::Unknown => 2,
+        });
+        standings.collect()
+    }
+
+    proptest! {
+        #[test]
+        fn folding_says_the_same_and_above_the_limit_no_less(orders in orders(), limit in 0..10usize) {
+            let before = severities(&orders);
+            prop_assert_eq!(&before, &severities(&fold(orders.clone(), 100, now())));
+            let folded = fold(orders, limit, now());
+            prop_assert!(folded.len() <= limit.max(1));
+            let after = severities(&folded);
+            prop_assert!(before.iter().zip(&after).all(|(before, after)| before <= after));
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Orders on their way to the writer.
+//!
+//! Publishers add to it inside the critical section of their site's counter, so that numbers rise in the file; they only
+//! copy bytes here and never wait for the disk. Bounded: above its limit an order is noted as a hard one for its whole
+//! site, one number for each site, which purges more after a restart and forgets nothing.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use galley_policy::purge::{Order, Scope, Strength};
+
+use super::format::{Generation, Logged, Stamp, push_order};
+use super::ticket::{Durability, Loss, Restart, Round, Ticket};
+
+/// What publishers, the writer and onlookers share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// Where the counters of this run begin.
+    start: u64,
+    /// Bytes of orders that may wait.
+    limit: usize,
+    queue: Mutex<Queue>,
+    /// Something was added, or the end was asked for.
+    arrived: Condvar,
+    /// Written by the writer.
+    status: Mutex<Status>,
+}
+
+/// How the log stands.
+#[derive(Clone, Debug)]
+pub(super) struct Status {
+    pub(super) generation: Generation,
+    pub(super) durability: Durability,
+}
+
+#[derive(Debug)]
+struct Queue {
+    batch: Batch,
+    /// Of each site that ever had an order, the highest number; never lowered.
+    highest: BTreeMap<Arc<str>, Stamp>,
+    life: Life,
+}
+
+/// Whether somebody takes from the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Running,
+    /// The log is being closed; what is in the queue is still written.
+    Closing,
+    /// The writer is gone, by a panic.
+    Dead(Restart),
+}
+
+/// What one round writes.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// Records, their checks still empty.
+    pub(super) bytes: Vec<u8>,
+    pub(super) records: usize,
+    /// Orders that found no room, as one number for each site; newer than all in `bytes`.
+    overflow: BTreeMap<Arc<str>, Stamp>,
+    round: Arc<Round>,
+}
+
+impl Batch {
+    /// Adds the records of what found no room.
+    pub(super) fn settle_overflow(&mut self) {
+        for (site, stamp) in mem::take(&mut self.overflow) {
+            push_order(&mut self.bytes, &site, stamp, &WHOLE_SITE);
+            self.records += 1;
+        }
+    }
+
+    pub(super) fn finish(&self, outcome: Durability) {
+        self.round.finish(outcome);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.overflow.is_empty()
+    }
+}
+
+/// A batch that is dropped before its round was told anything was never written: the writer panicked.
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.round.finish(writer_died(Restart::MayForget));
+    }
+}
+
+impl Shared {
+    /// `replayed`: what was read back.
+    pub(super) fn new(start: u64, limit: usize, status: Status, replayed: &[Logged]) -> Self {
+        let highest = replayed.iter().map(|logged| {
+            let stamp = Stamp {
+                number: logged.number,
+                at: logged.at,
+            };
+            (Arc::from(logged.site.as_str()), stamp)
+        });
+        Self {
+            start,
+            limit,
+            queue: Mutex::new(Queue {
+                batch: Batch::default(),
+                highest: highest.collect(),
+                life: Life::Running,
+            }),
+            arrived: Condvar::new(),
+            status: Mutex::new(status),
+        }
+    }
+
+    /// Puts an order at the end. To be called in the order of a site's numbers; [`Shared::wake`] follows.
+    pub(super) fn append(&self, site: &str, stamp: Stamp, order: &Order) -> Ticket {
+        let mut queue = self.lock();
+        debug_assert!(
+            stamp.number
+                > queue
+                    .highest
+                    .get(site)
+                    .map_or(0, |last| last.number)
+                    .max(self.start),
+            "numbers of `{site}` do not rise: its epochs were not replayed"
+        );
+        let name = match queue.highest.get_key_value(site) {
+            Some((name, _)) => Arc::clone(name),
+            None => Arc::from(site),
+        };
+        queue.highest.insert(Arc::clone(&name), stamp);
+        if let Life::Dead(restart) = queue.life {
+            let round = Arc::new(Round::default());
+            round.finish(writer_died(restart));
+            return round.ticket();
+        }
+        let batch = &mut queue.batch;
+        if batch.bytes.len() < self.limit {
+            push_order(&mut batch.bytes, site, stamp, order);
+            batch.records += 1;
+        } else {
+            batch.overflow.insert(name, stamp);
+        }
+        batch.round.ticket()
+    }
+
+    /// Tells the writer that something was added.
+    pub(super) fn wake(&self) {
+        self.arrived.notify_one();
+    }
+
+    /// Asks the writer to end when the queue is empty.
+    pub(super) fn close(&self) {
+        self.lock().life = Life::Closing;
+        self.arrived.notify_one();
+    }
+
+    /// The writer is gone: nobody is to wait for it.
+    pub(super) fn bury(&self, restart: Restart) {
+        let batch = {
+            let mut queue = self.lock();
+            queue.life = Life::Dead(restart);
+            mem::take(&mut queue.batch)
+        };
+        self.set_status(|status| status.durability = writer_died(restart));
+        batch.finish(writer_died(restart));
+    }
+
+    /// Waits for orders, at most for `patience`, and takes all there are. `None`: the end.
+    pub(super) fn take(&self, patience: Option<Duration>) -> Option<Batch> {
+        let mut queue = self.lock();
+        if queue.batch.is_empty() && queue.life == Life::Running {
+            let idle = |queue: &mut Queue| queue.batch.is_empty() && queue.life == Life::Running;
+            queue = match patience {
+                None => self
+                    .arrived
+                    .wait_while(queue, idle)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(patience) => {
+                    self.arrived
+                        .wait_timeout_while(queue, patience, idle)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
+            };
+        }
+        if queue.batch.is_empty() && queue.life != Life::Running {
+            return None;
+        }
+        Some(mem::take(&mut queue.batch))
+    }
+
+    /// Everything published so far, as one hard order for each site; and whatever is in the queue, which that covers.
+    pub(super) fn take_floors(&self) -> (Batch, Vec<Logged>) {
+        let mut queue = self.lock();
+        let floors = queue.highest.iter().map(|(site, stamp)| Logged {
+            site: String::from(&**site),
+            number: stamp.number,
+            at: stamp.at,
+            order: WHOLE_SITE,
+        });
+        let mut floors: Vec<Logged> = floors.collect();
+        let batch = mem::take(&mut queue.batch);
+        drop(queue);
+        floors.sort_by_key(|logged| logged.number);
+        (batch, floors)
+    }
+
+    pub(super) fn status(&self) -> Status {
+        self.status
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(super) fn set_status(&self, change: impl FnOnce(&mut Status)) {
+        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn writer_died(restart: Restart) -> Durability {
+    Durability::Lost(Loss {
+        reason: "the log's writer has ended".into(),
+        restart,
+    })
+}
+
+const WHOLE_SITE: Order = Order {
+    scope: Scope::Site,
+    strength: Strength::Hard,
+};

@@ -1,0 +1,272 @@
+//! Reading a log back.
+//!
+//! Three outcomes: whole, whole but for a last record that was cut off (the file ends inside it; it was never
+//! acknowledged, because the mark or its own end would be there), or [`Unreadable`]. Nothing is ever skipped: one bad byte
+//! anywhere makes the whole log unreadable, and whoever asked then treats everything as purged hard.
+
+use std::collections::HashMap;
+
+use galley_policy::purge::{Order, PurgePattern, Scope, Strength};
+
+use super::format::{
+    Chain, GENERATION_AT, Generation, HEADER_BYTES, HEADER_CHECK_AT, HOST, HOST_GIVEN, Logged,
+    MAGIC, MARK_AT, MAX_RECORD, ORDER, PATTERN, PREFIX, QUERY_GIVEN, RECORD_BYTES, SITE, START,
+    Start, TAG, TEXTS_AT, URL, VERSION, length_at, mark, time, u64_at,
+};
+
+/// A log that was read to its end.
+#[derive(Clone, Debug)]
+pub(super) struct Scanned {
+    pub(super) generation: Generation,
+    /// The last start.
+    pub(super) start: Start,
+    /// As they stand in the file: by site, the numbers rise.
+    pub(super) orders: Vec<Logged>,
+    /// Where the last whole record ends.
+    pub(super) end: usize,
+    /// The highest number of all.
+    pub(super) highest: u64,
+}
+
+/// Why a log cannot be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unreadable {
+    #[error("its header is damaged")]
+    Header,
+    #[error("it is of version {0}, which this program does not know")]
+    Version(u32),
+    #[error("it is shorter than what was acknowledged")]
+    Short,
+    #[error("the record at byte {0} has an impossible length")]
+    Length(usize),
+    #[error("the record at byte {0} is damaged")]
+    Check(usize),
+    #[error("the record at byte {0} says what no record says")]
+    Record(usize),
+    #[error("the number at byte {0} does not rise")]
+    NotRising(usize),
+    #[error("it has no start")]
+    NoStart,
+}
+
+/// Reads a whole file.
+pub(super) fn scan(bytes: &[u8]) -> Result<Scanned, Unreadable> {
+    let header = read_header(bytes)?;
+    let mut reader = Reader {
+        chain: header,
+        numbers: Numbers::default(),
+        orders: Vec::new(),
+        start: None,
+    };
+    let mut end = HEADER_BYTES;
+    while let Some(record) = cut(bytes, end, &reader.chain)? {
+        reader.take(record).map_err(|wrong| wrong.at(end))?;
+        end += record.len();
+    }
+    let acknowledged = u64_at(bytes, MARK_AT).ok_or(Unreadable::Header)?;
+    if (end as u64) < acknowledged {
+        return Err(Unreadable::Short);
+    }
+    Ok(Scanned {
+        generation: header.generation,
+        start: reader.start.ok_or(Unreadable::NoStart)?,
+        orders: reader.orders,
+        end,
+        highest: reader.numbers.highest,
+    })
+}
+
+/// The first link of the chain, from a header whose every byte is right.
+fn read_header(bytes: &[u8]) -> Result<Chain, Unreadable> {
+    let header = bytes.get(..HEADER_BYTES).ok_or(Unreadable::Header)?;
+    let generation = header[GENERATION_AT..]
+        .first_chunk()
+        .ok_or(Unreadable::Header)?;
+    let mut chain = Chain::new(Generation::from_bytes(*generation));
+    let check = chain.sum(&header[..HEADER_CHECK_AT]);
+    if header[..MAGIC.len()] != MAGIC || u64_at(header, HEADER_CHECK_AT) != Some(check) {
+        return Err(Unreadable::Header);
+    }
+    let version = header[8..12].first_chunk().map(|&v| u32::from_le_bytes(v));
+    match version {
+        Some(VERSION) if length_at(header, 12) == Some(HEADER_BYTES) => {}
+        version => return Err(Unreadable::Version(version.unwrap_or_default())),
+    }
+    chain.link = check;
+    let acknowledged = u64_at(header, MARK_AT).ok_or(Unreadable::Header)?;
+    if header[MARK_AT..] != mark(&chain, acknowledged) {
+        return Err(Unreadable::Header);
+    }
+    Ok(chain)
+}
+
+/// The record at `at`, its checks right; `None` where the file ends before or inside it.
+fn cut<'a>(bytes: &'a [u8], at: usize, chain: &Chain) -> Result<Option<&'a [u8]>, Unreadable> {
+    let rest = bytes.get(at..).unwrap_or_default();
+    let Some((&length, behind)) = rest.split_first_chunk::<4>() else {
+        return Ok(None);
+    };
+    let Some(check) = behind.first_chunk::<4>() else {
+        return Ok(None);
+    };
+    let whole = length_at(&length, 0).unwrap_or(usize::MAX);
+    if *check != chain.sum_of_length(length) || !(RECORD_BYTES..=MAX_RECORD).contains(&whole) {
+        return Err(Unreadable::Length(at));
+    }
+    let Some(record) = rest.get(..whole) else {
+        return Ok(None);
+    };
+    let (body, check) = record.split_at(whole - size_of::<u64>());
+    if u64_at(check, 0) != Some(chain.sum(body)) {
+        return Err(Unreadable::Check(at));
+    }
+    Ok(Some(record))
+}
+
+/// What has been read so far.
+struct Reader {
+    chain: Chain,
+    numbers: Numbers,
+    orders: Vec<Logged>,
+    start: Option<Start>,
+}
+
+impl Reader {
+    fn take(&mut self, record: &[u8]) -> Result<(), Wrong> {
+        let number = u64_at(record, 32).ok_or(Wrong::Record)?;
+        let at = time(u64_at(record, 40).ok_or(Wrong::Record)?);
+        match record[8] {
+            ORDER => {
+                let (site, order) = read_order(record).ok_or(Wrong::Record)?;
+                self.numbers.order(&site, number)?;
+                self.orders.push(Logged {
+                    site,
+                    number,
+                    at,
+                    order,
+                });
+            }
+            START => {
+                self.numbers.start(number)?;
+                self.start = Some(Start { number, at });
+            }
+            _ => return Err(Wrong::Record),
+        }
+        let check = record.len() - size_of::<u64>();
+        self.chain.link = u64_at(record, check).ok_or(Wrong::Record)?;
+        Ok(())
+    }
+}
+
+/// What is wrong with a record whose checks are right.
+enum Wrong {
+    Record,
+    NotRising,
+}
+
+impl Wrong {
+    fn at(self, at: usize) -> Unreadable {
+        match self {
+            Self::Record => Unreadable::Record(at),
+            Self::NotRising => Unreadable::NotRising(at),
+        }
+    }
+}
+
+/// The numbers seen. A start is above all before it, an order above the last start and the last order of its site.
+#[derive(Default)]
+struct Numbers {
+    start: u64,
+    highest: u64,
+    sites: HashMap<String, u64>,
+}
+
+impl Numbers {
+    fn start(&mut self, number: u64) -> Result<(), Wrong> {
+        if number <= self.highest || number > MAX_NUMBER {
+            return Err(Wrong::NotRising);
+        }
+        (self.start, self.highest) = (number, number);
+        Ok(())
+    }
+
+    fn order(&mut self, site: &str, number: u64) -> Result<(), Wrong> {
+        let last = self.sites.get(site).copied().unwrap_or_default();
+        if number <= last.max(self.start) || number > MAX_NUMBER {
+            return Err(Wrong::NotRising);
+        }
+        match self.sites.get_mut(site) {
+            Some(last) => *last = number,
+            None => drop(self.sites.insert(site.to_owned(), number)),
+        }
+        self.highest = self.highest.max(number);
+        Ok(())
+    }
+}
+
+fn read_order(record: &[u8]) -> Option<(String, Order)> {
+    let mut rest = record.get(TEXTS_AT..record.len() - size_of::<u64>())?;
+    let mut text = |at: usize| {
+        let (text, after) = rest.split_at_checked(length_at(record, at)?)?;
+        rest = after;
+        Some(text)
+    };
+    let (site, host, text, query) = (text(12)?, text(16)?, text(20)?, text(24)?);
+    if !rest.is_empty() {
+        return None;
+    }
+    let string = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+    let given = record[11];
+    let scope = match record[10] {
+        SITE => Scope::Site,
+        HOST => Scope::Host(string(host)?),
+        URL => Scope::Url {
+            host: match given & HOST_GIVEN {
+                0 => None,
+                _ => Some(string(host)?),
+            },
+            path: text.to_vec(),
+            query: (given & QUERY_GIVEN != 0).then(|| query.to_vec()),
+        },
+        PREFIX => Scope::Prefix(text.to_vec()),
+        TAG => Scope::Tag(string(text)?),
+        // One that cannot be read any more purges everything, rather than nothing.
+        PATTERN => PurgePattern::parse(&string(text)?).map_or(Scope::Site, Scope::Pattern),
+        _ => return None,
+    };
+    let strength = match record[9] {
+        0 => Strength::Soft,
+        1 => Strength::Hard,
+        _ => return None,
+    };
+    Some((string(site)?, Order { scope, strength }))
+}
+
+/// Proofs keep a number and one bit in 64; half of that is left for numbers to come.
+const MAX_NUMBER: u64 = 1 << 62;
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::log::format::{Stamp, push_order};
+
+    #[test]
+    fn a_pattern_that_cannot_be_read_any_more_purges_everything() {
+        let order = Order {
+            scope: Scope::Pattern(PurgePattern::parse("^").unwrap()),
+            strength: Strength::Soft,
+        };
+        let stamp = Stamp {
+            number: 1,
+            at: UNIX_EPOCH,
+        };
+        let mut record = Vec::new();
+        push_order(&mut record, "a.test", stamp, &order);
+        assert_eq!(read_order(&record), Some(("a.test".to_owned(), order)));
+        record[TEXTS_AT + "a.test".len()] = b'(';
+        let (_, order) = read_order(&record).unwrap();
+        assert_eq!((order.scope, order.strength), (Scope::Site, Strength::Soft));
+    }
+}

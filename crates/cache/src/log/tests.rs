@@ -1,0 +1,626 @@
+//! Each line of what the log promises, one test. The bytes are in `bytes`, crashes at every operation in `crash`.
+
+pub(crate) mod by_hand;
+mod bytes;
+mod crash;
+mod sim;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Instant;
+
+use galley_policy::purge::PurgePattern;
+
+use self::sim::{Left, Op, Sim};
+use super::*;
+use crate::entry::Entry;
+use crate::epochs::Validity;
+use crate::testing::entry;
+
+const SITE: &str = "a.test";
+
+fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+}
+
+fn hard(scope: Scope) -> Order {
+    Order {
+        scope,
+        strength: Strength::Hard,
+    }
+}
+
+fn tag(name: &str) -> Order {
+    hard(Scope::Tag(name.to_owned()))
+}
+
+fn limits() -> Limits {
+    Limits {
+        retry: Duration::ZERO,
+        ..Limits::default()
+    }
+}
+
+/// A log that, once lost, stays so.
+fn patient() -> Limits {
+    Limits {
+        retry: Duration::from_secs(3_600),
+        ..Limits::default()
+    }
+}
+
+fn open(sim: &Sim, limits: Limits) -> (Opened, Epochs) {
+    let opened = Log::start(Box::new(sim.clone()), limits, now()).unwrap();
+    let epochs = Epochs::new();
+    opened.replay(SITE, &epochs);
+    (opened, epochs)
+}
+
+fn publish(log: &Log, epochs: &Epochs, order: &Order) -> Published {
+    log.publish(SITE, epochs, order, now())
+}
+
+fn page(tags: &[&str], born: u64) -> Entry {
+    entry(SITE, "/p", tags, born)
+}
+
+fn restart(outcome: &Durability) -> Restart {
+    match outcome {
+        Durability::Lost(loss) => loss.restart,
+        Durability::Kept => panic!("kept"),
+    }
+}
+
+fn until(condition: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(
+            started.elapsed() < Duration::from_secs(30),
+            "waited too long"
+        );
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn an_order_is_obeyed_at_once_and_acknowledged_after_the_fdatasync() {
+    let sim = Sim::default();
+    let (opened, epochs) = open(&sim, limits());
+    let old = page(&["t"], epochs.current());
+    sim.close(true);
+    let published = publish(&opened.log, &epochs, &tag("t"));
+    sim.wait_for_sync();
+    assert_eq!(published.ticket.outcome(), None);
+    assert_eq!(epochs.prove(&old), Validity::Purged);
+    sim.close(false);
+    assert_eq!(published.ticket.wait(), Durability::Kept);
+    let (again, _) = open(&sim.reboot(Left::SYNCED), limits());
+    assert_eq!(again.generation, opened.generation);
+    assert_eq!(again.orders.len(), 1);
+}
+
+#[test]
+fn orders_that_arrive_together_share_one_fdatasync() {
+    const CALLERS: usize = 100;
+    let sim = Sim::default();
+    let (opened, epochs) = open(&sim, limits());
+    let before = sim.synced();
+    sim.close(true);
+    let first = publish(&opened.log, &epochs, &tag("first"));
+    sim.wait_for_sync();
+    let all_published = Barrier::new(CALLERS);
+    std::thread::scope(|scope| {
+        for caller in 1..CALLERS {
+            let (log, epochs, sim, all_published) = (&opened.log, &epochs, &sim, &all_published);
+            scope.spawn(move || {
+                let published = publish(log, epochs, &tag(&format!("t{caller}")));
+                all_published.wait();
+                assert_eq!(published.ticket.wait(), Durability::Kept);
+                let durable = scan(&sim.durable(NAME).unwrap()).unwrap();
+                assert!(
+                    durable
+                        .orders
+                        .iter()
+                        .any(|logged| logged.number == published.number),
+                    "on the disk when its ticket says so"
+                );
+            });
+        }
+        all_published.wait();
+        sim.close(false);
+    });
+    assert_eq!(first.ticket.wait(), Durability::Kept);
+    assert_eq!(
+        sim.synced() - before,
+        2,
+        "one for the first, one for all others"
+    );
+}
+
+#[test]
+fn everything_comes_back_as_it_was() {
+    let sim = Sim::default();
+    let (opened, epochs) = open(&sim, limits());
+    assert_eq!(opened.found, Found::Nothing);
+    let born = epochs.current();
+    let url = |host: Option<&str>, query: Option<&[u8]>| Scope::Url {
+        host: host.map(str::to_owned),
+        path: b"/p".to_vec(),
+        query: query.map(<[u8]>::to_vec),
+    };
+    let scopes = [
+        Scope::Host("b.test".into()),
+        url(Some("b.test"), Some(b"x=1")),
+        url(None, Some(b"")),
+        url(Some(""), None),
+        url(None, None),
+        Scope::Prefix(b"/a\xff".to_vec()),
+        Scope::Tag("\u{e4}".into()),
+        Scope::Pattern(PurgePattern::parse("^/x").unwrap()),
+        Scope::Site,
+    ];
+    let mut expected = Vec::new();
+    for (scope, strength) in scopes
+        .into_iter()
+        .zip([Strength::Hard, Strength::Soft].into_iter().cycle())
+    {
+        let order = Order { scope, strength };
+        let published = publish(&opened.log, &epochs, &order);
+        expected.push(Logged {
+            site: SITE.into(),
+            number: published.number,
+            at: now(),
+            order,
+        });
+        assert_eq!(published.ticket.wait(), Durability::Kept);
+    }
+    drop(opened.log);
+    let read = scan(&sim.durable(NAME).unwrap()).unwrap();
+    assert_eq!(read.orders, expected);
+    let (again, epochs) = open(&sim, limits());
+    assert_eq!(
+        (again.found.clone(), again.generation),
+        (Found::Whole, opened.generation)
+    );
+    assert_eq!(
+        again.floor(SITE),
+        expected[8].number,
+        "the last one was for the whole site, and hard"
+    );
+    assert_eq!(again.floor("other"), 0);
+    assert_eq!(epochs.prove(&page(&[], born)), Validity::Purged);
+    assert_eq!(epochs.prove(&page(&[], epochs.current())), Validity::Valid);
+}
+
+#[test]
+fn sites_have_counters_of_their_own() {
+    let sim = Sim::default();
+    let (opened, a) = open(&sim, limits());
+    let b = Epochs::new();
+    opened.replay("b.test", &b);
+    let born = opened.start;
+    drop(publish(&opened.log, &a, &tag("t")));
+    drop(publish(&opened.log, &a, &tag("u")));
+    let last = opened.log.publish("b.test", &b, &tag("t"), now());
+    assert_eq!((last.number, a.current()), (born + 1, born + 2));
+    assert_eq!(last.ticket.wait(), Durability::Kept);
+    let (again, a) = open(&sim.reboot(Left::SYNCED), limits());
+    let b = Epochs::new();
+    again.replay("b.test", &b);
+    assert_eq!(a.prove(&page(&["u"], born)), Validity::Purged);
+    assert_eq!(b.prove(&page(&["u"], born)), Validity::Valid);
+    assert_eq!(b.prove(&page(&["t"], born)), Validity::Purged);
+}
+
+/// The order took a number, something was stored under it, and neither reached the disk's log.
+#[test]
+fn numbers_that_never_reached_the_disk_are_not_given_out_again() {
+    let sim = Sim::default();
+    let (opened, epochs) = open(&sim, limits());
+    sim.close(true);
+    for n in 0..50 {
+        drop(publish(&opened.log, &epochs, &tag(&format!("t{n}"))).ticket);
+    }
+    let born = epochs.current();
+    let (again, epochs) = open(&sim.reboot(Left::SYNCED), limits());
+    assert_eq!(again.generation, opened.generation);
+    let stored = page(&["t"], born);
+    assert_eq!(epochs.prove(&stored), Validity::Valid);
+    drop(publish(&again.log, &epochs, &tag("t")).ticket);
+    assert_eq!(epochs.prove(&stored), Validity::Purged);
+    sim.close(false);
+}
+
+#[test]
+fn a_full_disk_is_obeyed_told_and_survived() {
+    let sim = Sim::default();
+    let (opened, epochs) = open(&sim, patient());
+    let (old, born) = (page(&["t"], epochs.current()), epochs.current());
+    sim.fail(&[Op::Write]);
+    let published = publish(&opened.log, &epochs, &tag("t"));
+    let outcome = published.ticket.wait();
+    assert_eq!(restart(&outcome), Restart::PurgesAll);
+    assert_eq!(epochs.prove(&old), Validity::Purged, "obeyed");
+    assert_eq!(opened.log.durability(), outcome);
+    assert!(!sim.has(NAME), "taken away");
+    for left in [Left::ALL, Left::SYNCED] {
+        let (again, _) = open(&sim.reboot(left), limits());
+        assert_eq!(again.found, Found::Nothing);
+        assert_ne!(again.generation, opened.generation, "everything is purged");
+    }
+    // Not tried again before its time.
+    sim.fail(&[]);
+    assert_ne!(
+        publish(&opened.log, &epochs, &tag("u")).ticket.wait(),
+        Durability::Kept
+    );
+    assert_eq!(born, old.born);
+}
+
+#[test]
+fn a_lost_log_recovers_by_itself_under_a_new_generation() {
+    let sim = Sim::default();
+    let (opened, epochs) = open(&sim, limits());
+    let born = epochs.current();
+    sim.fail(&[Op::Create, Op::Write]);
+    let lost = publish(&opened.log, &epochs, &tag("lost"));
+    assert_eq!(restart(&lost.ticket.wait()), Restart::PurgesAll);
+    sim.fail(&[]);
+    // No order is needed for it; what waits here is the writer's own patience.
+    until(|| opened.log.durability() == Durability::Kept);
+    let generation = opened.log.generation();
+    assert_ne!(generation, opened.generation);
+    let kept = publish(&opened.log, &epochs, &tag("kept"));
+    assert_eq!(kept.ticket.wait(), Durability::Kept);
+    // A fill that began before the loss and was stored after the recovery says the new generation.
+    let (raced, young) = (page(&["lost"], born), page(&["lost"], epochs.current()));
+    let (again, epochs) = open(&sim.reboot(Left::SYNCED), limits());
+    assert_eq!(again.generation, generation);
+    assert_eq!(epochs.prove(&raced), Validity::Purged, "by the floor");
+    assert_eq!(epochs.prove(&young), Validity::Valid);
+}
+
+/// After a failed fdatasync the system may have dropped the bytes and say yes the next time.
+#[test]
+fn a_file_whose_fdatasync_failed_is_never_used_again() {
+    let sim = Sim::default();
+    let (opened, epochs) = open(&sim, limits());
+    sim.fail(&[Op::SyncFile]);
+    let lost = publish(&opened.log, &epochs, &tag("lost")).ticket.wait();
+    assert_eq!(restart(&lost), Restart::PurgesAll);
+    sim.fail(&[]);
+    assert_eq!(
+        publish(&opened.log, &epochs, &tag("kept")).ticket.wait(),
+        Durability::Kept
+    );
+    assert_ne!(opened.log.generation(), opened.generation);
+    let (again, _) = open(&sim.reboot(Left::SYNCED), limits());
+    assert_eq!(again.generation, opened.log.generation());
+}
+
+#[test]
+fn what_a_restart_does_is_told_as_it_is() {
+    let table: &[(&[Op], Restart)] = &[
+        (&[Op::Write], Restart::PurgesAll),
+        (&[Op::Write, Op::Remove], Restart::PurgesAll),
+        (&[Op::Write, Op::Empty], Restart::PurgesAll),
+        (&[Op::Write, Op::SyncNames], Restart::PurgesAll),
+        (&[Op::Write, Op::Empty, Op::SyncNames], Restart::MayForget),
+        (&[Op::Write, Op::Empty, Op::Remove], Restart::MayForget),
+    ];
+    for &(faults, expected) in table {
+        let sim = Sim::default();
+        let (opened, epochs) = open(&sim, patient());
+        sim.fail(faults);
+        let outcome = publish(&opened.log, &epochs, &tag("t")).ticket.wait();
+        assert_eq!(restart(&outcome), expected, "{faults:?}");
+        for left in Left::every() {
+            let (again, _) = open(&sim.reboot(left), limits());
+            let forgets = again.generation == opened.generation;
+            assert!(
+                !forgets || expected == Restart::MayForget,
+                "{faults:?} {left:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_log_that_can_only_be_read_is_replayed_and_taken_away() {
+    let sim = Sim::default();
+    let (opened, epochs) = open(&sim, limits());
+    let old = page(&["t"], epochs.current());
+    assert_eq!(
+        publish(&opened.log, &epochs, &tag("t")).ticket.wait(),
+        Durability::Kept
+    );
+    let sim = sim.reboot(Left::SYNCED);
+    sim.fail(&[Op::Create]);
+    let (again, epochs) = open(&sim, patient());
+    assert_eq!(again.generation, opened.generation);
+    let replayed = page(&["t"], old.born);
+    assert_eq!(epochs.prove(&replayed), Validity::Purged);
+    assert_eq!(restart(&again.log.durability()), Restart::PurgesAll);
+    let lost = publish(&again.log, &epochs, &tag("u")).ticket.wait();
+    assert_eq!(restart(&lost), Restart::PurgesAll);
+    let (third, _) = open(&sim.reboot(Left::SYNCED), limits());
+    assert_ne!(third.generation, opened.generation);
+}
+
+/// The start of the second run is not on the disk, nor can the log of the first be taken away: the third begins where the
+/// second began, and gives its numbers out again.
+#[test]
+fn what_is_stored_in_a_run_that_left_no_trace_is_dead_in_the_next() {
+    let sim = Sim::default();
+    let (opened, _) = open(&sim, limits());
+    drop(opened.log);
+    sim.fail(&[Op::Create, Op::Remove, Op::Empty]);
+    let (untraced, epochs) = open(&sim, patient());
+    assert_eq!(restart(&untraced.log.durability()), Restart::MayForget);
+    let first = publish(&untraced.log, &epochs, &tag("t")).number;
+    let (next, epochs) = open(&sim.reboot(Left::ALL), limits());
+    assert_eq!(next.generation, opened.generation);
+    assert_eq!(publish(&next.log, &epochs, &tag("t")).number, first);
+    assert_ne!(untraced.generation, next.generation);
+    assert_ne!(untraced.log.generation(), next.generation);
+}
+
+/// The second run takes the log away and cannot make that durable; the third finds none, and must not believe it.
+#[test]
+fn a_log_that_a_power_cut_may_bring_back_is_not_called_gone() {
+    let sim = Sim::default();
+    let (opened, _) = open(&sim, limits());
+    drop(opened.log);
+    sim.fail(&[Op::SyncNames]);
+    let (second, _) = open(&sim, patient());
+    assert_eq!(restart(&second.log.durability()), Restart::MayForget);
+    drop(second.log);
+    assert!(!sim.has(NAME));
+    sim.fail(&[Op::SyncNames, Op::Create]);
+    let (third, epochs) = open(&sim, limits());
+    let outcome = publish(&third.log, &epochs, &tag("t")).ticket.wait();
+    assert_eq!(restart(&outcome), Restart::MayForget);
+    let (next, _) = open(&sim.reboot(Left::SYNCED), limits());
+    assert_eq!(next.generation, opened.generation, "it came back");
+    // Once names are durable again, nothing can come back.
+    sim.fail(&[Op::Create]);
+    let outcome = publish(&third.log, &epochs, &tag("t")).ticket.wait();
+    assert_eq!(restart(&outcome), Restart::PurgesAll);
+    let (next, _) = open(&sim.reboot(Left::SYNCED), limits());
+    assert_ne!(next.generation, opened.generation);
+}
+
+/// A new log has the name and the old one has it after a power cut: emptying the new one is not enough.
+#[test]
+fn emptying_the_file_that_has_the_name_is_not_enough_while_names_are_in_doubt() {
+    let open_unsynced = |sim: &Sim| {
+        let (opened, _) = open(sim, limits());
+        drop(opened.log);
+        sim.fail(&[Op::SyncNames, Op::Remove, Op::Empty]);
+        drop(open(sim, patient()));
+        sim.fail(&[Op::SyncNames, Op::Remove, Op::Create]);
+        (open(sim, patient()).0, opened.generation)
+    };
+    let recover_unsynced = |sim: &Sim| {
+        // By hand: a writer of its own would try again in between, with faults of both kinds.
+        let (opened, mut turns) = by_hand::open(sim, limits());
+        let epochs = Epochs::new();
+        opened.replay(SITE, &epochs);
+        let mut purge = || {
+            let ticket = publish(&opened.log, &epochs, &tag("t")).ticket;
+            turns.turn();
+            ticket.outcome().unwrap()
+        };
+        sim.fail(&[Op::Write, Op::Remove, Op::Empty]);
+        assert_eq!(restart(&purge()), Restart::MayForget);
+        sim.fail(&[Op::SyncNames, Op::Remove]);
+        assert_ne!(purge(), Durability::Kept);
+        let generation = opened.generation;
+        (opened, generation)
+    };
+    let comes_back = |sim: &Sim, (lost, generation): (Opened, Generation)| {
+        assert_eq!(restart(&lost.log.durability()), Restart::MayForget);
+        let (next, _) = open(&sim.reboot(Left::SYNCED), limits());
+        assert_eq!(next.generation, generation);
+    };
+    let sim = Sim::default();
+    comes_back(&sim, open_unsynced(&sim));
+    let sim = Sim::default();
+    comes_back(&sim, recover_unsynced(&sim));
+}
+
+#[test]
+fn an_overflowing_queue_remembers_coarsely() {
+    let sim = Sim::default();
+    let narrow = Limits {
+        queue_bytes: 200,
+        ..limits()
+    };
+    let (opened, epochs) = open(&sim, narrow);
+    let born = epochs.current();
+    sim.close(true);
+    drop(publish(&opened.log, &epochs, &tag("first")).ticket);
+    sim.wait_for_sync();
+    let tickets = (0..100).map(|n| publish(&opened.log, &epochs, &tag(&format!("t{n}"))).ticket);
+    let tickets: Vec<Ticket> = tickets.collect();
+    sim.close(false);
+    assert!(
+        tickets
+            .into_iter()
+            .all(|ticket| ticket.wait() == Durability::Kept)
+    );
+    let last = epochs.current();
+    let (again, epochs) = open(&sim.reboot(Left::SYNCED), limits());
+    assert_eq!((again.floor(SITE), again.orders.len()), (last, 1));
+    assert_eq!(epochs.prove(&page(&[], born)), Validity::Purged);
+    assert_eq!(epochs.prove(&page(&[], last)), Validity::Valid);
+}
+
+#[test]
+fn compaction_keeps_the_file_small_and_says_no_less() {
+    let sim = Sim::default();
+    let narrow = Limits {
+        file_bytes: 2_000,
+        records: 10,
+        ..limits()
+    };
+    let (opened, epochs) = open(&sim, narrow);
+    let born = epochs.current();
+    for n in 0..500 {
+        let order = tag(&format!("t{}", n % 7));
+        assert_eq!(
+            publish(&opened.log, &epochs, &order).ticket.wait(),
+            Durability::Kept
+        );
+        assert!(sim.durable(NAME).unwrap().len() < 3_000);
+    }
+    let sim = sim.reboot(Left::SYNCED);
+    let (again, epochs) = open(&sim, narrow);
+    assert_eq!(again.generation, opened.generation);
+    assert_eq!(again.floor(SITE), 0, "seven tags are kept exactly");
+    for n in 0..7 {
+        assert_eq!(
+            epochs.prove(&page(&[&format!("t{n}")], born)),
+            Validity::Purged
+        );
+    }
+    assert_eq!(epochs.prove(&page(&["u"], born)), Validity::Valid);
+    for n in 0..50 {
+        let order = tag(&format!("many{n}"));
+        assert_eq!(
+            publish(&again.log, &epochs, &order).ticket.wait(),
+            Durability::Kept
+        );
+    }
+    let (last, epochs) = open(&sim.reboot(Left::SYNCED), narrow);
+    assert!(last.orders.len() <= 10 && last.floor(SITE) > born);
+    assert_eq!(
+        epochs.prove(&page(&["u"], born)),
+        Validity::Purged,
+        "below the floor"
+    );
+    assert_eq!(epochs.prove(&page(&["u"], last.start)), Validity::Valid);
+}
+
+/// A compaction that finds no room leaves the old file, and orders go on being kept.
+#[test]
+fn a_compaction_that_fails_changes_nothing() {
+    let sim = Sim::default();
+    let narrow = Limits {
+        file_bytes: 500,
+        records: 1_000,
+        ..patient()
+    };
+    let (opened, epochs) = open(&sim, narrow);
+    sim.fail(&[Op::Create]);
+    for n in 0..50 {
+        let order = tag(&format!("t{}", n % 3));
+        assert_eq!(
+            publish(&opened.log, &epochs, &order).ticket.wait(),
+            Durability::Kept
+        );
+    }
+    assert!(sim.durable(NAME).unwrap().len() > 3_000);
+    assert_eq!(opened.log.generation(), opened.generation);
+    // Once it works the name may be in doubt: then the log is lost, not written on.
+    sim.fail(&[Op::SyncNames]);
+    let outcomes = (0..200).map(|n| {
+        let order = tag(&format!("t{}", n % 3));
+        publish(&opened.log, &epochs, &order).ticket.wait()
+    });
+    let lost = outcomes
+        .into_iter()
+        .find(|outcome| *outcome != Durability::Kept);
+    assert!(lost.is_some());
+}
+
+/// Damaged, or an older one that somebody put back.
+#[test]
+fn a_file_that_is_not_what_was_written_is_found_by_compaction_and_taken_away() {
+    for damage in [1, 0] {
+        let sim = Sim::default();
+        let narrow = Limits {
+            file_bytes: 300,
+            ..patient()
+        };
+        let (opened, epochs) = open(&sim, narrow);
+        let mut bytes = sim.durable(NAME).unwrap();
+        bytes[60] ^= damage;
+        sim.put(NAME, &bytes);
+        let mut orders = std::iter::repeat_with(|| publish(&opened.log, &epochs, &tag("t")));
+        let mut outcomes = orders.by_ref().take(100).map(|order| order.ticket.wait());
+        assert!(outcomes.any(|outcome| outcome != Durability::Kept));
+        let (again, _) = open(&sim.reboot(Left::ALL), limits());
+        assert_ne!(again.generation, opened.generation);
+    }
+}
+
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_ticket_can_be_awaited_without_a_thread() {
+    let sim = Sim::default();
+    let (opened, epochs) = open(&sim, limits());
+    sim.close(true);
+    let mut ticket = publish(&opened.log, &epochs, &tag("t")).ticket;
+    let dropped = publish(&opened.log, &epochs, &tag("u")).ticket;
+    let count = Arc::new(Count(AtomicUsize::new(0)));
+    let waker = Waker::from(Arc::clone(&count));
+    let mut cx = Context::from_waker(&waker);
+    let mut poll = || std::pin::Pin::new(&mut ticket).poll(&mut cx);
+    assert_eq!(poll(), Poll::Pending);
+    assert_eq!(poll(), Poll::Pending);
+    drop(dropped);
+    sim.close(false);
+    until(|| count.0.load(Ordering::SeqCst) > 0);
+    assert_eq!(poll(), Poll::Ready(Durability::Kept));
+    assert_eq!(count.0.load(Ordering::SeqCst), 1, "woken once");
+    drop(opened.log);
+    assert_eq!(
+        scan(&sim.durable(NAME).unwrap()).unwrap().orders.len(),
+        2,
+        "a dropped ticket drops no order"
+    );
+}
+
+#[test]
+fn closing_writes_what_is_queued() {
+    let sim = Sim::default();
+    let (opened, epochs) = open(&sim, limits());
+    sim.close(true);
+    let first = publish(&opened.log, &epochs, &tag("t")).ticket;
+    sim.wait_for_sync();
+    let second = publish(&opened.log, &epochs, &tag("u")).ticket;
+    std::thread::scope(|scope| {
+        let log = opened.log;
+        scope.spawn(move || drop(log));
+        sim.close(false);
+    });
+    assert_eq!(
+        (first.wait(), second.wait()),
+        (Durability::Kept, Durability::Kept)
+    );
+    assert_eq!(scan(&sim.durable(NAME).unwrap()).unwrap().orders.len(), 2);
+}
+
+#[test]
+fn nobody_waits_for_a_writer_that_has_died() {
+    let sim = Sim::default();
+    let (opened, epochs) = open(&sim, limits());
+    sim.panic_from_now();
+    assert_ne!(
+        publish(&opened.log, &epochs, &tag("t")).ticket.wait(),
+        Durability::Kept
+    );
+    until(|| opened.log.durability() != Durability::Kept);
+    let outcome = publish(&opened.log, &epochs, &tag("u")).ticket.wait();
+    assert_eq!(restart(&outcome), Restart::PurgesAll);
+    assert!(!sim.has(NAME));
+}

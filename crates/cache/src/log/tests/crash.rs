@@ -1,0 +1,308 @@
+//! The power goes out between any two operations; what comes back is never less than what was acknowledged.
+//!
+//! A play publishes orders and stores pages; at its end, or where the power goes out, the log is opened again on what the
+//! disk may look like then, and every stored page is compared with the orders that were acknowledged.
+
+use galley_policy::purge::PurgePattern;
+use proptest::prelude::*;
+
+use super::*;
+
+const SITES: [&str; 2] = ["a.test", "b.test"];
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// On the site of this place; waits for the ticket, or not.
+    Publish(usize, Order, bool),
+    /// A page of that site with this tag is composed and stored.
+    Store(usize, &'static str),
+    /// The log is closed and opened again.
+    Restart,
+    /// From now on these operations fail.
+    Fail(Vec<Op>),
+}
+
+/// A page as the disk would keep it.
+struct Stored {
+    generation: Generation,
+    run: usize,
+    site: usize,
+    tag: &'static str,
+    born: u64,
+}
+
+/// What a play has done.
+struct Play {
+    sim: Sim,
+    limits: Limits,
+    stored: Vec<Stored>,
+    /// Those that were acknowledged, without a warning or with the promise to purge everything.
+    acknowledged: Vec<Told>,
+    published: Vec<Told>,
+}
+
+/// An order that was published; numbers of different runs may be of different generations.
+#[derive(Clone)]
+struct Told {
+    run: usize,
+    site: usize,
+    number: u64,
+    order: Order,
+}
+
+/// One process.
+struct Run {
+    opened: Opened,
+    epochs: [Epochs; 2],
+}
+
+impl Run {
+    fn new(sim: &Sim, limits: Limits) -> Self {
+        let opened = Log::start(Box::new(sim.clone()), limits, now()).unwrap();
+        let epochs = SITES.map(|site| {
+            let epochs = Epochs::new();
+            opened.replay(site, &epochs);
+            epochs
+        });
+        Self { opened, epochs }
+    }
+}
+
+fn play(steps: &[Step], limits: Limits, ends_at: usize) -> Play {
+    let mut play = Play {
+        sim: Sim::default().ends_at(ends_at),
+        limits,
+        stored: Vec::new(),
+        acknowledged: Vec::new(),
+        published: Vec::new(),
+    };
+    let (mut run, mut runs) = (Run::new(&play.sim, limits), 0);
+    for step in steps {
+        if play.sim.is_out() {
+            break;
+        }
+        match step {
+            Step::Publish(site, order, waits) => {
+                let (log, epochs) = (&run.opened.log, &run.epochs[*site]);
+                let Published { number, ticket } = log.publish(SITES[*site], epochs, order, now());
+                let told = Told {
+                    run: runs,
+                    site: *site,
+                    number,
+                    order: order.clone(),
+                };
+                play.published.push(told.clone());
+                if *waits {
+                    let outcome = ticket.wait();
+                    let is_kept = outcome == Durability::Kept;
+                    if is_kept || (!play.sim.is_out() && restart(&outcome) == Restart::PurgesAll) {
+                        play.acknowledged.push(told);
+                    }
+                }
+            }
+            Step::Store(site, tag) => play.stored.push(Stored {
+                generation: run.opened.log.generation(),
+                run: runs,
+                site: *site,
+                tag,
+                born: run.epochs[*site].current(),
+            }),
+            Step::Restart => {
+                drop(run);
+                run = Run::new(&play.sim, limits);
+                runs += 1;
+            }
+            Step::Fail(faults) => play.sim.fail(faults),
+        }
+    }
+    play
+}
+
+fn severity(standing: Validity) -> u8 {
+    match standing {
+        Validity::Valid => 0,
+        Validity::SoftPurged => 1,
+        Validity::Purged => 2,
+        Validity::Unknown => unreachable!("nobody writes"),
+    }
+}
+
+/// What the orders that came after a page was composed do to it.
+fn told(orders: &[Told], stored: &Stored) -> u8 {
+    let epochs = Epochs::new();
+    let later = orders.iter().filter(|told| {
+        told.site == stored.site && (told.run, told.number) > (stored.run, stored.born)
+    });
+    for told in later {
+        epochs.publish(&told.order);
+    }
+    severity(epochs.prove(&entry(SITES[stored.site], "/p", &[stored.tag], 0)))
+}
+
+/// Opens what is left and compares. `is_exact`: nothing has failed and no floor is raised, so no page may be lost either.
+fn check(play: &Play, left: Left, is_exact: bool) {
+    let sim = play.sim.reboot(left);
+    let run = Run::new(&sim, play.limits);
+    assert!(
+        !matches!(run.opened.found, Found::Unreadable(_)) || !is_exact,
+        "{:?} {left:?}",
+        run.opened.found
+    );
+    let alive = play
+        .stored
+        .iter()
+        .filter(|stored| stored.generation == run.opened.generation);
+    if is_exact && run.opened.found != Found::Nothing {
+        assert_eq!(alive.clone().count(), play.stored.len());
+    }
+    let entries: Vec<(Entry, &Stored)> = alive
+        .map(|stored| {
+            let page = entry(SITES[stored.site], "/p", &[stored.tag], stored.born);
+            (page, stored)
+        })
+        .collect();
+    for (page, stored) in &entries {
+        let now = severity(run.epochs[stored.site].prove(page));
+        assert!(
+            now >= told(&play.acknowledged, stored),
+            "forgotten: {left:?} {page:?}"
+        );
+        if is_exact {
+            assert!(
+                now <= told(&play.published, stored),
+                "invented: {left:?} {page:?}"
+            );
+        }
+    }
+    // Whatever number a page was stored under, the next order touches it.
+    for (site, epochs) in run.epochs.iter().enumerate() {
+        let order = hard(Scope::Site);
+        let ticket = run
+            .opened
+            .log
+            .publish(SITES[site], epochs, &order, now())
+            .ticket;
+        assert_eq!(ticket.wait(), Durability::Kept);
+    }
+    for (page, stored) in &entries {
+        assert_eq!(
+            run.epochs[stored.site].prove(page),
+            Validity::Purged,
+            "{left:?}"
+        );
+    }
+}
+
+fn every_crash(steps: &[Step], limits: Limits, is_exact: bool) {
+    let whole = play(steps, limits, usize::MAX).sim.operations();
+    assert!(whole > 50, "{whole}");
+    // While a lost log is tried again and again the operations are many and alike.
+    for ends_at in (0..whole).step_by(whole.div_ceil(200)) {
+        let play = play(steps, limits, ends_at);
+        for left in Left::every() {
+            check(&play, left, is_exact);
+        }
+    }
+}
+
+fn script() -> Vec<Step> {
+    const TAGS: [&str; 5] = ["t", "u", "v", "w", "x"];
+    let rounds = (0..14).flat_map(|n| {
+        let (site, tag) = (n % 2, TAGS[n % 5]);
+        [
+            Step::Store(site, tag),
+            Step::Store(1 - site, tag),
+            Step::Publish(site, super::tag(tag), true),
+        ]
+    });
+    let mut steps: Vec<Step> = rounds.collect();
+    steps.insert(20, Step::Restart);
+    steps
+}
+
+#[test]
+fn a_crash_at_any_operation_forgets_nothing_and_invents_nothing() {
+    every_crash(&script(), limits(), true);
+}
+
+#[test]
+fn a_crash_in_compaction_leaves_the_old_file_or_the_new_one() {
+    let narrow = Limits {
+        file_bytes: 200,
+        records: 3,
+        ..limits()
+    };
+    every_crash(&script(), narrow, false);
+    let exact = Limits {
+        file_bytes: 200,
+        records: 1_000,
+        ..limits()
+    };
+    every_crash(&script(), exact, true);
+}
+
+#[test]
+fn a_crash_while_a_loss_is_handled_forgets_nothing() {
+    for fault in [Op::Write, Op::SyncFile] {
+        let mut steps = script();
+        steps.insert(30, Step::Fail(Vec::new()));
+        steps.insert(12, Step::Fail(vec![fault]));
+        every_crash(&steps, limits(), false);
+    }
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let tag = || prop::sample::select(vec!["t", "u", "v", "*"]);
+    let named = tag().prop_map(|tag| Scope::Tag(tag.to_owned()));
+    let scope = prop_oneof![
+        6 => named,
+        1 => Just(Scope::Site),
+        1 => Just(Scope::Host(SITES[0].into())),
+        1 => Just(Scope::Prefix(b"/p".to_vec())),
+        1 => Just(Scope::Pattern(PurgePattern::parse("^/p").unwrap())),
+    ];
+    let strength = prop_oneof![Just(Strength::Hard), Just(Strength::Soft)];
+    let order = (scope, strength).prop_map(|(scope, strength)| Order { scope, strength });
+    let faults = prop::sample::subsequence(
+        vec![
+            Op::Create,
+            Op::Write,
+            Op::SyncFile,
+            Op::Rename,
+            Op::Remove,
+            Op::Empty,
+            Op::SyncNames,
+        ],
+        0..3,
+    );
+    let step = prop_oneof![
+        8 => (0..2usize, order, any::<bool>()).prop_map(|(site, order, waits)| Step::Publish(site, order, waits)),
+        6 => (0..2usize, tag()).prop_map(|(site, tag)| Step::Store(site, tag)),
+        1 => Just(Step::Restart),
+        1 => faults.prop_map(Step::Fail),
+        1 => Just(Step::Fail(Vec::new())),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+fn bounds() -> impl Strategy<Value = Limits> {
+    let file_bytes = prop::sample::select(vec![200, 1_000, 4 << 20]);
+    let records = prop::sample::select(vec![2, 5, 20_000]);
+    let queue_bytes = prop::sample::select(vec![100, 4 << 20]);
+    (file_bytes, records, queue_bytes).prop_map(|(file_bytes, records, queue_bytes)| Limits {
+        file_bytes,
+        records,
+        queue_bytes,
+        ..limits()
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_run_of_orders_faults_restarts_and_crashes_forgets(steps in steps(), limits in bounds(), ends_at in 0..200usize) {
+        let play = play(&steps, limits, ends_at);
+        for left in Left::every() {
+            check(&play, left, false);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The shared store of entries in memory: sharded, weighted, resistant to scans (S3-FIFO family).
+//!
+//! Invariants: an entry never takes the place of one that was born later; the weight of residents stays below the
+//! limit when something is admitted, not afterwards; every entry has its bytes reserved from one [`Budget`] that fills
+//! draw from too. A part of the limit is kept from residents so that fills find room while the store is full.
+//!
+//! It knows nothing of purges and lifetimes: who finds an entry asks `Epochs::prove` and `galley_policy::decide`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use quick_cache::sync::Cache;
+use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
+
+use crate::budget::Budget;
+use crate::entry::Entry;
+use crate::fill::Keep;
+use crate::key::{AsHashed, Key, KeyRef};
+use crate::sync::Mutex;
+
+/// Why an entry was not taken in. The response is served all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoRoom {
+    /// Its body is above the largest object allowed.
+    #[error("larger than the largest object allowed")]
+    TooLarge,
+    /// The memory limit is reached by residents, fills and bodies that readers hold.
+    #[error("the memory limit is reached")]
+    Full,
+    /// The place holds an entry that was born later, or (with [`Memory::put_if_same`]) another than expected.
+    #[error("the place holds a newer entry")]
+    Superseded,
+}
+
+/// What a look-up that does not wait came to.
+#[derive(Clone, Debug)]
+pub enum Lookup {
+    /// The entry.
+    Found(Arc<Entry>),
+    /// Nothing under this key.
+    Absent,
+    /// A writer holds the place at this moment: take the slow way.
+    Busy,
+}
+
+/// Occupation of the store at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Entries resident, markers included.
+    pub entries: u64,
+    /// Their weight in bytes.
+    pub bytes: u64,
+    /// Bytes reserved by residents, fills and bodies that readers still hold.
+    pub reserved: u64,
+    /// The limit for all of it, in bytes.
+    pub limit: u64,
+    /// Entries that had to leave for others since the start.
+    pub evictions: u64,
+}
+
+/// The store. Share it by `Arc`; all methods take `&self`.
+pub struct Memory {
+    cache: Cache<Key, Arc<Entry>, ByWeight, AsHashed, Leaving>,
+    /// One writer per key at a time, so that comparing with the resident and taking its place is one step. Readers
+    /// never take these.
+    writers: [Mutex<()>; WRITERS],
+    budget: Budget,
+    max_object: u64,
+    evictions: AtomicU64,
+}
+
+impl Memory {
+    /// A store for `limit_bytes` in all, whose entries have bodies of at most `max_object` bytes (less where the limit
+    /// is too small to hold such a body well).
+    pub fn new(limit_bytes: u64, max_object: u64) -> Self {
+        Self::drawing_on(Budget::new(limit_bytes), limit_bytes, max_object)
+    }
+
+    /// Two stores under one limit, of which the second has at most `share_bytes`, and the first the rest. What is in one
+    /// never leaves for what comes into the other.
+    pub fn divided(
+        limit_bytes: u64,
+        max_object: u64,
+        (share_bytes, max_of_share): (u64, u64),
+    ) -> (Self, Self) {
+        let share_bytes = share_bytes.min(limit_bytes / 2);
+        let budget = Budget::new(limit_bytes);
+        let rest = limit_bytes - share_bytes;
+        let first = Self::drawing_on(budget.clone(), rest, max_object);
+        (first, Self::table(budget, share_bytes, max_of_share))
+    }
+
+    fn drawing_on(budget: Budget, limit_bytes: u64, max_object: u64) -> Self {
+        let headroom = max_object.clamp(limit_bytes / 8, limit_bytes / 4);
+        Self::table(budget, limit_bytes - headroom, max_object)
+    }
+
+    fn table(budget: Budget, capacity: u64, max_object: u64) -> Self {
+        let max_object = max_object.min(capacity / 2);
+        let options = OptionsBuilder::new()
+            .weight_capacity(capacity)
+            .shards(shards(capacity, max_object))
+            .estimated_items_capacity(
+                usize::try_from(capacity / TYPICAL_ENTRY).unwrap_or(usize::MAX),
+            )
+            .build()
+            .expect("capacity and estimate are both set above");
+        Self {
+            cache: Cache::with_options(options, ByWeight, AsHashed, Leaving),
+            writers: std::array::from_fn(|_| Mutex::new(())),
+            budget,
+            max_object,
+            evictions: AtomicU64::new(0),
+        }
+    }
+
+    /// The entry under a key; waits for a writer of the same shard, a matter of microseconds. Allocates nothing.
+    pub fn get(&self, key_bytes: &[u8]) -> Option<Arc<Entry>> {
+        let entry = self.cache.get(&KeyRef::new(key_bytes))?;
+        entry.hit();
+        Some(entry)
+    }
+
+    /// The entry under a key, without ever waiting: what the lane asks. Allocates nothing.
+    pub fn try_get(&self, key_bytes: &[u8]) -> Lookup {
+        match self.cache.try_get(&KeyRef::new(key_bytes)) {
+            Ok(Some(entry)) => {
+                entry.hit();
+                Lookup::Found(entry)
+            }
+            Ok(None) => Lookup::Absent,
+            Err(_) => Lookup::Busy,
+        }
+    }
+
+    /// The entry under a key, for who only looks: it counts as no hit and does not keep the entry from leaving.
+    pub fn peek(&self, key_bytes: &[u8]) -> Option<Arc<Entry>> {
+        self.cache.peek(&KeyRef::new(key_bytes))
+    }
+
+    /// All entries, in no order that means anything. Holds a shard's lock for the moment of each step only, so it may be
+    /// kept and gone on with later; entries that come or go meanwhile may be missed.
+    pub fn entries(&self) -> impl Iterator<Item = Arc<Entry>> + Send + '_ {
+        self.cache.iter().map(|(_, entry)| entry)
+    }
+
+    /// Stores an entry; others leave for it where needed. Refuses to replace an entry that was born later: its request
+    /// was sent later, so it may have seen a change that this one has not.
+    pub fn put(&self, entry: Arc<Entry>) -> Result<(), NoRoom> {
+        let born = entry.born;
+        self.put_where(entry, |resident| {
+            resident.is_none_or(|resident| resident.born <= born)
+        })
+    }
+
+    /// Stores `entry` only if `held` is still what its key finds: for a 304 that renewed it, or a denser coding of it.
+    pub fn put_if_same(&self, held: &Arc<Entry>, entry: Arc<Entry>) -> Result<(), NoRoom> {
+        self.put_where(entry, |resident| {
+            resident.is_some_and(|resident| Arc::ptr_eq(resident, held))
+        })
+    }
+
+    /// Removes whatever is under a key.
+    pub fn remove(&self, key_bytes: &[u8]) {
+        self.cache.remove_if(&KeyRef::new(key_bytes), |_| true);
+    }
+
+    /// Removes `entry` if its key still finds it, and not one that took its place.
+    pub fn remove_if_same(&self, entry: &Arc<Entry>) {
+        self.cache.remove_if(&KeyRef::from(&entry.key), |resident| {
+            Arc::ptr_eq(resident, entry)
+        });
+    }
+
+    /// Occupation now. Takes each shard's lock for a moment.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            entries: self.cache.len() as u64,
+            bytes: self.cache.weight(),
+            reserved: self.budget.used(),
+            limit: self.budget.limit(),
+            evictions: self.evictions.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The longest body that is taken in.
+    pub fn max_object(&self) -> u64 {
+        self.max_object
+    }
+
+    /// The limit that residents and fills share.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// What a fill needs to know to keep a body for this store.
+    pub fn keep(&self) -> Keep {
+        Keep {
+            budget: self.budget.clone(),
+            max_bytes: self.max_object,
+        }
+    }
+
+    /// Removes every entry that `dead` names. Holds no lock while `dead` runs, so it may pause to pace itself; entries
+    /// that come or go meanwhile may be missed.
+    pub fn sweep(&self, mut dead: impl FnMut(&Entry) -> bool) {
+        for entry in self.entries() {
+            if dead(&entry) {
+                self.remove_if_same(&entry);
+            }
+        }
+    }
+
+    fn put_where(
+        &self,
+        entry: Arc<Entry>,
+        may: impl FnOnce(Option<&Arc<Entry>>) -> bool,
+    ) -> Result<(), NoRoom> {
+        let is_elsewhere = entry.pieces().is_some();
+        if is_elsewhere
+            || entry.length() > self.max_object
+            || entry.weight() > self.largest_weight()
+        {
+            return Err(NoRoom::TooLarge);
+        }
+        let writer = self.writer(entry.key.hash());
+        let resident = self.cache.peek(&KeyRef::from(&entry.key));
+        if !may(resident.as_ref()) {
+            return Err(NoRoom::Superseded);
+        }
+        if resident.is_some_and(|resident| Arc::ptr_eq(&resident, &entry)) {
+            return Ok(());
+        }
+        entry.hold(&self.budget).map_err(|_| NoRoom::Full)?;
+        let newcomer = Arc::clone(&entry);
+        let mut left = Vec::new();
+        self.cache
+            .insert_with_lifecycle(entry.key.clone(), entry, &mut left);
+        drop(writer);
+        let evicted = left.iter().filter(|gone| gone.key != newcomer.key).count();
+        self.evictions.fetch_add(evicted as u64, Ordering::Relaxed);
+        // The table may turn the newcomer itself away.
+        if left.iter().any(|gone| Arc::ptr_eq(gone, &newcomer)) {
+            return Err(NoRoom::Full);
+        }
+        Ok(())
+    }
+
+    /// What the table admits at most: its hot part of one shard, with a little less than the 97 % it takes.
+    fn largest_weight(&self) -> u64 {
+        self.cache.shard_capacity() / 100 * 96
+    }
+
+    fn writer(&self, hash: u64) -> MutexGuard<'_, ()> {
+        let stripe = usize::try_from(hash % WRITERS as u64).unwrap_or(0);
+        self.writers[stripe]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writers of different keys rarely meet with so many.
+const WRITERS: usize = 32;
+/// A WordPress page with its head, for sizing the table's memory of what left.
+const TYPICAL_ENTRY: u64 = 16 * 1024;
+/// A shard holds at least this many of the largest objects, else one of them would empty it.
+const OBJECTS_PER_SHARD: u64 = 4;
+/// More shards than this gain nothing on the machines WordPress runs on.
+const MAX_SHARDS: u64 = 64;
+
+fn shards(capacity: u64, max_object: u64) -> usize {
+    let fitting = (capacity / OBJECTS_PER_SHARD / max_object.max(1)).clamp(1, MAX_SHARDS);
+    // Rounded down to a power of two: the table would round up, and large objects would no longer fit.
+    1 << fitting.ilog2()
+}
+
+#[derive(Clone)]
+struct ByWeight;
+
+impl Weighter<Key, Arc<Entry>> for ByWeight {
+    fn weight(&self, _: &Key, entry: &Arc<Entry>) -> u64 {
+        entry.weight()
+    }
+}
+
+/// Gathers what leaves, so that it is dropped after the shard's lock.
+#[derive(Clone)]
+struct Leaving;
+
+impl Lifecycle<Key, Arc<Entry>> for Leaving {
+    type RequestState = Vec<Arc<Entry>>;
+
+    fn on_evict(&self, left: &mut Vec<Arc<Entry>>, _: Key, entry: Arc<Entry>) {
+        left.push(entry);
+    }
+}
+
+#[cfg(test)]
+mod tests;

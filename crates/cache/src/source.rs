@@ -1,0 +1,86 @@
+//! What an entry was made from, where that can be looked at again: a file.
+//!
+//! A file changes without telling anybody, so its entry is worth what the last look at the file was worth. The look is
+//! told with the moment at which it *began*; how old it may be is the caller's to say. What the file looked like is a
+//! stamp that only its reader understands.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use galley_policy::time::Tick;
+
+/// What an entry was made from. Shared between the forms that an entry takes.
+#[derive(Debug)]
+pub struct Source {
+    stamp: Box<[u8]>,
+    /// When the newest look that found the same stamp began. Written by whoever looked; never goes back.
+    looked: AtomicU64,
+    /// The tick from which the next look may be claimed.
+    claimed: AtomicU64,
+}
+
+impl Source {
+    /// Of what looked like `stamp` in a look that began at `looked`.
+    pub fn new(stamp: Box<[u8]>, looked: Tick) -> Self {
+        Self {
+            stamp,
+            looked: AtomicU64::new(looked.0),
+            claimed: AtomicU64::new(0),
+        }
+    }
+
+    /// What it looked like.
+    pub fn stamp(&self) -> &[u8] {
+        &self.stamp
+    }
+
+    /// The time since the last look began.
+    pub fn age(&self, now: Tick) -> Duration {
+        now.since(Tick(self.looked.load(Ordering::Relaxed)))
+    }
+
+    /// Notes that a look that began at `looked` found the same stamp.
+    pub fn confirm(&self, looked: Tick) {
+        self.looked.fetch_max(looked.0, Ordering::Relaxed);
+    }
+
+    /// Whether the caller, and no other until `pause` has passed, is to look.
+    pub fn claim(&self, now: Tick, pause: Duration) -> bool {
+        let from = self.claimed.load(Ordering::Relaxed);
+        let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        let next = now.0.saturating_add(pause);
+        now.0 >= from
+            && self
+                .claimed
+                .compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Bytes that it occupies.
+    pub(crate) fn weight(&self) -> u64 {
+        (size_of::<Self>() + self.stamp.len()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_counts_from_its_beginning_and_an_older_one_changes_nothing() {
+        let source = Source::new(Box::from(*b"stamp"), Tick(100));
+        assert_eq!(source.age(Tick(150)), Duration::from_millis(50));
+        source.confirm(Tick(140));
+        source.confirm(Tick(120));
+        assert_eq!(source.age(Tick(150)), Duration::from_millis(10));
+        assert_eq!(source.age(Tick(130)), Duration::ZERO);
+    }
+
+    #[test]
+    fn one_looks_at_a_time() {
+        let source = Source::new(Box::default(), Tick(0));
+        let pause = Duration::from_millis(10);
+        assert!(source.claim(Tick(5), pause) && !source.claim(Tick(5), pause));
+        assert!(!source.claim(Tick(14), pause) && source.claim(Tick(15), pause));
+    }
+}

@@ -1,0 +1,58 @@
+//! Entries for the tests of this crate.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use galley_policy::key::{host_id, tag_id, url_id};
+use galley_policy::storable::Life;
+use galley_policy::time::Tick;
+use http::{HeaderMap, StatusCode};
+
+use crate::entry::{Entry, Kind, Parts, Scopes};
+use crate::key::Key;
+
+/// `path_query` as a request would give it: `/a?x=1`.
+pub(crate) fn scopes(host: &str, path_query: &str, tags: &[&str]) -> Scopes {
+    let (path, query) = match path_query.split_once('?') {
+        Some((path, query)) => (path, Some(query.as_bytes())),
+        None => (path_query, None),
+    };
+    Scopes {
+        host: host_id(host),
+        url: url_id(host, path.as_bytes(), query),
+        path_query: path_query.as_bytes().into(),
+        tags: tags.iter().map(|tag| tag_id(tag)).collect(),
+    }
+}
+
+pub(crate) fn life() -> Life {
+    Life {
+        fresh: Duration::from_secs(60),
+        stale_while_revalidate: Duration::ZERO,
+        stale_if_error: Duration::ZERO,
+        initial_age: Duration::from_secs(2),
+    }
+}
+
+/// A page on `a.test` under its path as key.
+pub(crate) fn parts(path_query: &str, born: u64) -> Parts {
+    Parts {
+        key: Key::new(path_query.as_bytes()),
+        kind: Kind::Page,
+        status: StatusCode::OK,
+        fields: HeaderMap::new(),
+        body: Bytes::from_static(b"page").into(),
+        stored_at: Tick(0),
+        life: life(),
+        scopes: scopes("a.test", path_query, &[]),
+        tags: Vec::new(),
+        born,
+    }
+}
+
+pub(crate) fn entry(host: &str, path_query: &str, tags: &[&str], born: u64) -> Entry {
+    Entry::new(Parts {
+        scopes: scopes(host, path_query, tags),
+        ..parts(path_query, born)
+    })
+}

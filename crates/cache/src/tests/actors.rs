@@ -1,0 +1,539 @@
+//! Who does what: written as the callers of this crate are, each line of the protocol marked by the test that takes it out.
+
+use std::sync::{Arc, Mutex};
+
+use galley_policy::outcome::NotStored;
+use galley_policy::purge::{Order, PurgePattern, Scope, Strength};
+use shuttle::future::block_on;
+use shuttle::rand::Rng as _;
+
+use super::Without;
+use super::world::{
+    Flight, Least, PAGES, T, U, World, body_of, composition, fields, named, page_parts, tag_names,
+};
+use crate::body::Body;
+use crate::entry::{Entry, Kind};
+use crate::epochs::{Touch, Touched, Validity};
+use crate::fill::{self, Failure, FillHead, FillReader, FillWriter, Share};
+use crate::log::{Durability, Restart};
+use crate::memory::NoRoom;
+use crate::sync::point;
+use crate::testing::{life, scopes};
+
+pub(super) const SITE: &str = "a.test";
+
+pub(super) fn draw(below: usize) -> usize {
+    shuttle::rand::thread_rng().gen_range(0..below)
+}
+
+pub(super) fn one_in(n: usize) -> bool {
+    draw(n) == 0
+}
+
+fn key(page: usize) -> &'static [u8] {
+    PAGES[page].1.as_bytes()
+}
+
+fn stand(world: &World, entry: &Entry) -> Validity {
+    match world.epochs.prove(entry) {
+        Validity::Unknown => world.epochs.prove_waiting(entry),
+        standing => standing,
+    }
+}
+
+/// A request for a page, from its head to its last byte. `core` is what its thread remembers.
+pub(super) fn visit(world: &World, page: usize, core: &mut Option<(Arc<Entry>, Validity)>) {
+    let look = || {
+        let entry = world.memory.get(key(page))?;
+        let standing = stand(world, &entry);
+        Some((entry, standing))
+    };
+    let (least, found) = if world.is_without(Without::CounterAfterTheHead) {
+        let found = look();
+        point();
+        (world.least(), found)
+    } else {
+        let least = world.least();
+        point();
+        (least, look())
+    };
+    let remembered = core
+        .take()
+        .filter(|_| world.is_without(Without::CounterNeverCached));
+    let found = match (remembered, found) {
+        (Some((known, standing)), Some((entry, _))) if Arc::ptr_eq(&known, &entry) => {
+            Some((entry, standing))
+        }
+        (_, found) => found,
+    };
+    let Some((entry, standing)) = found else {
+        return fetch(world, page, &least, None);
+    };
+    let is_exempt =
+        entry.kind == Kind::TravelsWhole && world.is_without(Without::MarkersAreEntries);
+    match standing {
+        _ if is_exempt => world.serve(&least, composition(&entry), "a marker"),
+        Validity::Valid => {
+            world.serve(&least, composition(&entry), "memory");
+            *core = Some((entry, standing));
+        }
+        Validity::SoftPurged => {
+            world.serve(&least, composition(&entry), "stale");
+            refresh(world, page);
+        }
+        Validity::Purged | Validity::Unknown => {
+            world.is_dead(&entry);
+            world.is_removed(&entry);
+            world.memory.remove_if_same(&entry);
+            fetch(world, page, &least, Some(&entry));
+        }
+    }
+}
+
+/// From the upstream, alone or with others.
+fn fetch(world: &World, page: usize, least: &Least, held: Option<&Arc<Entry>>) {
+    loop {
+        let usable = world.memory.get(key(page));
+        let usable = usable.filter(|entry| world.epochs.prove_waiting(entry) == Validity::Valid);
+        if let Some(entry) = usable {
+            return world.serve(least, composition(&entry), "memory, at the second look");
+        }
+        let flight = world.flights.lock().unwrap()[page].clone();
+        match flight.map_or(Joining::Lead, |flight| try_join(world, page, &flight)) {
+            Joining::Joined(reader) => return read(world, least, reader, "a joined fill"),
+            Joining::LookAgain => point(),
+            Joining::Lead => {
+                let reader = lead(world, page);
+                let is_failed = reader.is_none();
+                if let Some(reader) = reader {
+                    read(world, least, reader, "its own fill");
+                }
+                let falls_back = is_failed && world.is_without(Without::DeadAlsoOnErrors);
+                if let Some(held) = held.filter(|_| falls_back) {
+                    world.serve(least, composition(held), "an error");
+                }
+                return;
+            }
+        }
+    }
+}
+
+enum Joining {
+    Joined(FillReader),
+    Lead,
+    LookAgain,
+}
+
+fn try_join(world: &World, page: usize, flight: &Arc<Flight>) -> Joining {
+    if flight.fill.has_ended() {
+        return Joining::Lead;
+    }
+    let Some(mut reader) = flight.fill.reader() else {
+        return Joining::Lead;
+    };
+    let touched = touched(world, page, flight, None);
+    match touched {
+        _ if world.is_without(Without::JoiningAsksForOrders) => return Joining::Joined(reader),
+        Touched::No => return Joining::Joined(reader),
+        Touched::OnlyTags if world.is_without(Without::JoiningWaitsForTags) => {
+            return Joining::Joined(reader);
+        }
+        Touched::Yes => return lead_unless_replaced(world, page, flight),
+        Touched::OnlyTags => {}
+    }
+    let Ok(head) = block_on(reader.head()) else {
+        return Joining::LookAgain;
+    };
+    match &head.share {
+        Share::Shared { tags, .. } if touched_by(world, page, flight, tags) == Touched::No => {
+            Joining::Joined(reader)
+        }
+        _ => lead_unless_replaced(world, page, flight),
+    }
+}
+
+fn lead_unless_replaced(world: &World, page: usize, flight: &Arc<Flight>) -> Joining {
+    match &world.flights.lock().unwrap()[page] {
+        Some(now) if !Arc::ptr_eq(now, flight) => Joining::LookAgain,
+        _ => Joining::Lead,
+    }
+}
+
+fn touched_by(world: &World, page: usize, flight: &Flight, tags: &[u64]) -> Touched {
+    touched(world, page, flight, Some(tags))
+}
+
+fn touched(world: &World, page: usize, flight: &Flight, tags: Option<&[u64]>) -> Touched {
+    let Some(born) = *flight.born.lock().unwrap() else {
+        return Touched::No;
+    };
+    let (host, path_query) = PAGES[page];
+    let scopes = scopes(host, path_query, &[]);
+    let touch = Touch {
+        tags,
+        ..scopes.touch()
+    };
+    world.epochs.newer_than(born, touch)
+}
+
+fn read(world: &World, least: &Least, mut reader: FillReader, how: &str) {
+    let Ok(head) = block_on(reader.head()) else {
+        return;
+    };
+    loop {
+        match block_on(reader.next()) {
+            Ok(Some(_)) => {}
+            Ok(None) => return world.serve(least, named(&head.fields), how),
+            Err(_) => return,
+        }
+    }
+}
+
+/// A stale page is composed anew, unless somebody does.
+pub(super) fn refresh(world: &World, page: usize) {
+    let is_under_way = world.flights.lock().unwrap()[page].is_some();
+    if !is_under_way {
+        lead(world, page);
+    }
+}
+
+/// Composes a page and stores it. A reader of it, unless the upstream failed.
+fn lead(world: &World, page: usize) -> Option<FillReader> {
+    let (mut writer, fill) = fill::fill(1 << 16, Some(world.memory.keep()));
+    let reader = fill.reader();
+    let flight = Arc::new(Flight {
+        fill,
+        born: Mutex::new(None),
+    });
+    let replaced = world.flights.lock().unwrap()[page].replace(Arc::clone(&flight));
+    // Dropping it is a step of its own.
+    drop(replaced);
+    let composed = compose(world, page, &flight, &mut writer);
+    let mut is_failed = false;
+    match composed {
+        Ok(composition) => {
+            let finished = writer.finish();
+            point();
+            store(
+                world,
+                (page, Kind::Page),
+                composition,
+                &flight,
+                finished.body,
+            );
+        }
+        Err(failure) => {
+            is_failed = true;
+            writer.fail(failure);
+        }
+    }
+    let landed = world.flights.lock().unwrap()[page].take_if(|now| Arc::ptr_eq(now, &flight));
+    drop(landed);
+    reader.filter(|_| !is_failed)
+}
+
+fn compose(
+    world: &World,
+    page: usize,
+    flight: &Flight,
+    writer: &mut FillWriter,
+) -> Result<usize, Failure> {
+    let before = send(world, flight)?;
+    let things = world.history().tags[page].clone();
+    if one_in(5) {
+        // It may not be stored: a marker remembers that, and what the page's own thing was; it has no tags.
+        let marker = world.history().compose(page, before, Vec::new());
+        show(world, page, marker, &[]);
+        store(world, (page, Kind::TravelsWhole), marker, flight, None);
+        return Err(Failure::Unstorable(NotStored::Private));
+    }
+    let tags = tag_names(page, &things, world.without);
+    let composition = world.history().compose(page, before, tags.clone());
+    let head_first = one_in(2);
+    if !head_first {
+        show(world, page, composition, &things);
+    }
+    writer.head(FillHead {
+        status: http::StatusCode::OK,
+        fields: fields(composition),
+        share: Share::Shared {
+            life: life(),
+            tags: scopes(SITE, "/", &tags).tags.into(),
+        },
+        length: None,
+    });
+    point();
+    if head_first {
+        show(world, page, composition, &things);
+    }
+    let _ = block_on(writer.push(body_of(composition)));
+    Ok(composition)
+}
+
+/// Sends the request, at most twice. What the counter was before, for the laws: they may not hang on what is tested.
+fn send(world: &World, flight: &Flight) -> Result<u64, Failure> {
+    for attempt in 0..2 {
+        let before = world.epochs.current();
+        let born = world.epochs.current();
+        if attempt == 0 || !world.is_without(Without::RetriesReloadBorn) {
+            *flight.born.lock().unwrap() = Some(born);
+        }
+        point();
+        if !one_in(4) {
+            return Ok(before);
+        }
+    }
+    Err(Failure::Connect)
+}
+
+/// Reads what a page shows, one thing after the other.
+fn show(world: &World, page: usize, composition: usize, things: &[usize]) {
+    for thing in things.iter().copied().chain([page]) {
+        world.history().show(composition, thing);
+        point();
+    }
+}
+
+fn store(
+    world: &World,
+    (page, kind): (usize, Kind),
+    composition: usize,
+    flight: &Flight,
+    body: Option<Body>,
+) {
+    let born = flight.born.lock().unwrap().unwrap_or(0);
+    let born = if world.is_without(Without::BornBeforeSending) {
+        world.epochs.current()
+    } else {
+        born
+    };
+    let tags = world.history().tags_of(composition);
+    let body = body.unwrap_or_default();
+    let parts = page_parts(page, composition, kind, &tags, born, body);
+    let entry = Arc::new(Entry::new(parts.clone()));
+    if world.epochs.prove_waiting(&entry) == Validity::Purged {
+        return world.is_dead(&entry);
+    }
+    put(world, &entry, |entry| world.memory.put(entry));
+    if let Some(log) = &world.log {
+        let generation = log.generation();
+        point();
+        world.history().shelve(generation, parts);
+    }
+}
+
+fn put(world: &World, entry: &Arc<Entry>, put: impl FnOnce(Arc<Entry>) -> Result<(), NoRoom>) {
+    if put(Arc::clone(entry)).is_ok() {
+        world.is_put(entry);
+    }
+}
+
+/// Asks whether a stored page is still as it was. The upstream's validator follows the page's own thing alone, as that of
+/// a post follows the post and not what is in its side bar.
+pub(super) fn revalidate(world: &World, page: usize) {
+    let Some(held) = world
+        .memory
+        .get(key(page))
+        .filter(|held| held.kind == Kind::Page)
+    else {
+        return;
+    };
+    let asks_about_dead = world.is_without(Without::DeadIsFetchedWhole);
+    if !asks_about_dead && world.epochs.prove_waiting(&held) == Validity::Purged {
+        return refresh(world, page);
+    }
+    point();
+    let before = world.epochs.current();
+    let born = world.epochs.current();
+    point();
+    let (things, old) = {
+        let history = world.history();
+        (
+            history.tags[page].clone(),
+            history.content(composition(&held)),
+        )
+    };
+    if old[page] != Some(world.history().versions[page]) {
+        return refresh(world, page);
+    }
+    let new_tags = tag_names(page, &things, world.without);
+    let old_tags = world.history().tags_of(composition(&held));
+    let mut tags = new_tags.clone();
+    tags.extend(old_tags.iter().filter(|tag| !new_tags.contains(tag)));
+    if world.is_without(Without::TagsOfTheOld) {
+        tags = new_tags;
+    } else if world.is_without(Without::TagsOfTheNew) {
+        tags = old_tags;
+    }
+    let fresh = world.history().compose(page, before, tags.clone());
+    show(world, page, fresh, &things);
+    world.history().show_still(fresh, &old);
+    let proves_again = !asks_about_dead && !world.is_without(Without::ProvedAfterThe304);
+    if proves_again && world.epochs.prove_waiting(&held) == Validity::Purged {
+        return refresh(world, page);
+    }
+    let born = if world.is_without(Without::RevalidationIsBornAtItsStart) {
+        world.epochs.current()
+    } else {
+        born
+    };
+    let parts = page_parts(page, fresh, Kind::Page, &tags, born, held.shared_body());
+    let entry = Arc::new(Entry::new(parts));
+    if world.is_without(Without::OnlyWhatWasAskedAbout) {
+        let place = world.memory.peek(key(page));
+        put(world, &entry, |entry| world.memory.put(entry));
+        let is_same = place.is_some_and(|place| Arc::ptr_eq(&place, &held));
+        if !is_same
+            && world
+                .memory
+                .peek(key(page))
+                .is_some_and(|now| Arc::ptr_eq(&now, &entry))
+        {
+            world
+                .history()
+                .breaks("a 304 took another's place".to_owned());
+        }
+    } else {
+        put(world, &entry, |entry| {
+            world.memory.put_if_same(&held, entry)
+        });
+    }
+}
+
+/// Changes something, says so, and is told that it was heard.
+pub(super) fn edit(world: &World) {
+    if one_in(4) {
+        // What the page hangs on changes with the next composition; nobody has to be told.
+        world.history().tags[1] = vec![T];
+        point();
+    }
+    let order = an_order();
+    let changed = world.history().change(&order.scope);
+    point();
+    let heard = publish(world, &order);
+    acknowledge(world, &order, &changed, heard);
+}
+
+fn an_order() -> Order {
+    let url = |host: Option<&str>| Scope::Url {
+        host: host.map(str::to_owned),
+        path: b"/shop/b".to_vec(),
+        query: Some(b"x=1".to_vec()),
+    };
+    let scope = match draw(12) {
+        0 => Scope::Site,
+        1 => Scope::Host("a.test".to_owned()),
+        2 => Scope::Prefix(b"/shop/".to_vec()),
+        3 => Scope::Pattern(PurgePattern::parse("^/(shop/a)?$").unwrap()),
+        4 => url(None),
+        5 => url(Some("b.test")),
+        6 => Scope::Url {
+            host: None,
+            path: b"/".to_vec(),
+            query: None,
+        },
+        7..=9 => Scope::Tag("t".to_owned()),
+        _ => Scope::Tag("u".to_owned()),
+    };
+    let strength = if one_in(4) {
+        Strength::Soft
+    } else {
+        Strength::Hard
+    };
+    Order { scope, strength }
+}
+
+/// What an order came to when it was heard.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    /// A restart obeys it.
+    Durably,
+    /// Until the process ends.
+    ForNow,
+}
+
+fn publish(world: &World, order: &Order) -> Heard {
+    let Some(log) = &world.log else {
+        let number = world.epochs.publish(order);
+        world.ordered(number, order);
+        point();
+        return Heard::ForNow;
+    };
+    let now = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_800_000_000);
+    let published = log.publish(SITE, &world.epochs, order, now);
+    world.ordered(published.number, order);
+    if world.is_without(Without::DurableBeforeTheAnswer) {
+        return Heard::Durably;
+    }
+    match block_on(published.ticket) {
+        Durability::Kept => Heard::Durably,
+        Durability::Lost(loss) if loss.restart == Restart::PurgesAll => Heard::Durably,
+        Durability::Lost(_) => Heard::ForNow,
+    }
+}
+
+fn acknowledge(world: &World, order: &Order, changed: &[(usize, u64)], heard: Heard) {
+    if order.strength == Strength::Soft {
+        return;
+    }
+    let mut history = world.history();
+    for &(thing, version) in changed {
+        history.least[thing] = history.least[thing].max(version);
+        if heard == Heard::Durably {
+            history.durable[thing] = history.durable[thing].max(version);
+        }
+    }
+}
+
+/// A request that changes two things: one before its answer's head, in which both are named, and one after it.
+pub(super) fn post(world: &World) {
+    let orders = ["t", "u"].map(|tag| Order {
+        scope: Scope::Tag(tag.to_owned()),
+        strength: Strength::Hard,
+    });
+    let publish_both = || {
+        let heard = orders.iter().map(|order| publish(world, order));
+        heard.fold(
+            Heard::Durably,
+            |all, one| if one == Heard::ForNow { one } else { all },
+        )
+    };
+    let early = world.history().change(&orders[0].scope);
+    point();
+    let mut heard = Heard::ForNow;
+    if !world.is_without(Without::OrdersWhenTheHeadArrives) {
+        heard = publish_both();
+    }
+    acknowledge(world, &orders[0], &early, heard);
+    point();
+    let late = world.history().change(&orders[1].scope);
+    debug_assert_eq!(late[0].0, U);
+    point();
+    if !world.is_without(Without::OrdersAgainAtTheEnd) {
+        heard = publish_both();
+    }
+    acknowledge(world, &orders[1], &late, heard);
+}
+
+/// Removes the dead.
+pub(super) fn sweep(world: &World) {
+    if world.is_without(Without::SweepingRemovesTheDeadOnly) {
+        for entry in world.memory.entries().collect::<Vec<_>>() {
+            if world.epochs.prove_waiting(&entry) == Validity::Purged {
+                world.is_removed(&entry);
+                point();
+                world.memory.remove(entry.key.bytes());
+            }
+        }
+        return;
+    }
+    world.memory.sweep(|entry| {
+        let is_dead = world.epochs.prove_waiting(entry) == Validity::Purged;
+        if is_dead {
+            world.is_dead(entry);
+            world.is_removed(entry);
+            point();
+        }
+        is_dead
+    });
+}

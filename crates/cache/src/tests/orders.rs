@@ -1,0 +1,81 @@
+//! Memory orders of the counter and of the proofs, tried with everything that weak memory allows.
+//!
+//! What a thread knows of the others' doings it knows by the counter alone; the tables' lock is real here, and hides
+//! nothing: where a reader meets it taken it does not wait.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use galley_policy::purge::{Order, Scope, Strength};
+use loom::sync::atomic::AtomicU64;
+use loom::thread::spawn;
+
+use crate::entry::Entry;
+use crate::epochs::{Epochs, Validity};
+use crate::sync::model;
+use crate::testing::entry;
+
+fn purge(epochs: &Epochs, tag: &str) {
+    let order = Order {
+        scope: Scope::Tag(tag.to_owned()),
+        strength: Strength::Hard,
+    };
+    epochs.publish(&order);
+}
+
+fn page(born: u64) -> Entry {
+    entry("a.test", "/", &["t"], born)
+}
+
+/// The counter is stored with release and loaded with acquire: who takes an order's number as `born` sees what was
+/// changed before it. Content that is older than its `born` says would never be purged.
+#[test]
+fn what_is_born_after_an_order_sees_what_changed_before_it() {
+    model(|| {
+        let content = Arc::new(AtomicU64::new(0));
+        let epochs = Arc::new(Epochs::new());
+        let editor = {
+            let (content, epochs) = (Arc::clone(&content), Arc::clone(&epochs));
+            spawn(move || {
+                content.store(1, Relaxed);
+                purge(&epochs, "t");
+            })
+        };
+        let born = epochs.current();
+        let shown = content.load(Relaxed);
+        editor.join().unwrap();
+        let is_dead = epochs.prove_waiting(&page(born)) == Validity::Purged;
+        assert!(shown == 1 || is_dead, "born at {born}");
+    });
+}
+
+/// What one reader notes in an entry, with no order at all, misleads no other: after the acknowledgement it is dead.
+#[test]
+fn a_proof_of_one_reader_misleads_no_other() {
+    model(|| {
+        let acknowledged = Arc::new(AtomicU64::new(0));
+        let epochs = Arc::new(Epochs::new());
+        let page = Arc::new(page(0));
+        let editor = {
+            let (acknowledged, epochs) = (Arc::clone(&acknowledged), Arc::clone(&epochs));
+            spawn(move || {
+                purge(&epochs, "other");
+                purge(&epochs, "t");
+                acknowledged.store(1, Release);
+            })
+        };
+        let other = {
+            let (epochs, page) = (Arc::clone(&epochs), Arc::clone(&page));
+            spawn(move || epochs.prove(&page))
+        };
+        let is_purged = acknowledged.load(Acquire) == 1;
+        let standing = epochs.prove(&page);
+        if is_purged {
+            // Nobody holds the lock for writing any more.
+            assert_eq!(standing, Validity::Purged);
+        }
+        editor.join().unwrap();
+        assert_ne!(other.join().unwrap(), Validity::SoftPurged);
+        assert_eq!(epochs.prove(&page), Validity::Purged);
+    });
+}

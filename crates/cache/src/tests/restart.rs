@@ -1,0 +1,100 @@
+//! The log, a crash of the machine or of the process, and what the next run makes of what is left.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use galley_policy::purge::{Order, Scope, Strength};
+
+use super::Without;
+use super::actors::{SITE, draw, one_in};
+use super::world::{Least, Shelved, World, composition};
+use crate::entry::Entry;
+use crate::epochs::{Epochs, Validity};
+use crate::log::tests::by_hand::{Directory, Turns};
+use crate::sync::point;
+
+/// Orders that a log keeps exactly: few, so that folding is met.
+const RECORDS: usize = 3;
+
+/// What a crash leaves.
+pub(super) struct Crash {
+    directory: Directory,
+    shelf: Vec<Shelved>,
+    least: Least,
+}
+
+impl Crash {
+    /// The crash happens here.
+    pub(super) fn now(world: &World, directory: &Directory) -> Self {
+        let choice = draw(16);
+        let history = world.history();
+        Self {
+            directory: directory.after_crash(choice),
+            shelf: history.shelf.clone(),
+            least: history.durable,
+        }
+    }
+
+    /// The next run: nothing that is on the disk is served against an order that was acknowledged, and orders of this run
+    /// are newer than whatever is there.
+    pub(super) fn restart(&self, world: &World) {
+        let (opened, _turns) = self.directory.open(RECORDS);
+        let epochs = Epochs::with_ring([0, 64][draw(2)]);
+        opened.replay(SITE, &epochs);
+        let is_ours = |shelved: &&Shelved| {
+            shelved.generation == opened.generation || world.is_without(Without::GenerationsCount)
+        };
+        let shelf: Vec<&Shelved> = self.shelf.iter().filter(is_ours).collect();
+        for shelved in &shelf {
+            let entry = Entry::new(shelved.parts.clone());
+            if epochs.prove_waiting(&entry) != Validity::Purged {
+                world.serve(&self.least, composition(&entry), "the disk");
+            }
+        }
+        let everything = Order {
+            scope: Scope::Site,
+            strength: Strength::Hard,
+        };
+        epochs.publish(&everything);
+        for shelved in shelf {
+            let entry = Entry::new(shelved.parts.clone());
+            let standing = epochs.prove_waiting(&entry);
+            if standing != Validity::Purged {
+                let what = format!("{entry:?} outlived an order of the next run: {standing:?}");
+                world.history().breaks(what);
+            }
+        }
+    }
+}
+
+pub(super) fn open(ring: usize) -> (Directory, crate::log::Opened, Turns, Epochs) {
+    let directory = Directory::default();
+    let (opened, turns) = directory.open(RECORDS);
+    let epochs = Epochs::with_ring(ring);
+    opened.replay(SITE, &epochs);
+    (directory, opened, turns, epochs)
+}
+
+/// The log's writer, until all is over.
+pub(super) fn write(mut turns: Turns, is_over: &Arc<AtomicBool>) {
+    while !is_over.load(Ordering::Relaxed) {
+        turns.turn();
+        shuttle::thread::yield_now();
+    }
+    turns.turn();
+}
+
+/// A disk that fails for a while.
+pub(super) fn trouble(directory: &Directory) {
+    for fails in [true, false] {
+        wait();
+        directory.fails(fails && one_in(2));
+    }
+}
+
+/// Lets some time pass.
+pub(super) fn wait() {
+    for _ in 0..draw(60) {
+        point();
+    }
+}

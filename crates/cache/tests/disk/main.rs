@@ -1,0 +1,134 @@
+//! The store on disk from outside: what it promises whatever is done to it and to its files.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+mod corruption;
+mod many;
+mod races;
+mod upkeep;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::Bytes;
+use galley_cache::budget::Budget;
+use galley_cache::disk::{Disk, Limits, Lookup, Moment, OnDisk, Scan, Site};
+use galley_cache::entry::{Entry, Kind, Parts, Scopes};
+use galley_cache::key::Key;
+use galley_policy::key::{host_id, tag_id, url_id};
+use galley_policy::storable::Life;
+use galley_policy::time::Tick;
+
+const GENERATION: [u8; 16] = [1; 16];
+
+const LIMITS: Limits = Limits {
+    bytes: 64 << 20,
+    site_bytes: None,
+    object_bytes: 16 << 20,
+    inactive: Duration::from_secs(7 * 86_400),
+    in_memory_bytes: 256 << 10,
+};
+
+fn at(tick_ms: u64) -> Moment {
+    Moment {
+        tick: Tick(tick_ms),
+        wall: UNIX_EPOCH + Duration::from_secs(1_000_000_000) + Duration::from_millis(tick_ms),
+    }
+}
+
+fn page(path: &str, born: u64, body: impl Into<Bytes>) -> Entry {
+    let mut fields = http::HeaderMap::new();
+    fields.append("content-type", http::HeaderValue::from_static("text/html"));
+    fields.append("etag", http::HeaderValue::from_static("\"abc\""));
+    Entry::new(Parts {
+        key: Key::new(path.as_bytes()),
+        kind: Kind::Page,
+        status: http::StatusCode::OK,
+        fields,
+        body: body.into().into(),
+        stored_at: Tick(0),
+        life: Life {
+            fresh: Duration::from_secs(600),
+            stale_while_revalidate: Duration::from_secs(60),
+            stale_if_error: Duration::from_secs(3600),
+            initial_age: Duration::from_secs(1),
+        },
+        scopes: Scopes {
+            host: host_id("a.test"),
+            url: url_id("a.test", path.as_bytes(), None),
+            path_query: path.as_bytes().into(),
+            tags: [tag_id("post-1")].into(),
+        },
+        tags: vec!["post-1".into()],
+        born,
+    })
+}
+
+/// Bytes that differ at every place and for every seed, so that wrong ones are seen.
+fn content(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    let mut bytes: Vec<u8> = (0..length.div_ceil(8)).flat_map(|_| next()).collect();
+    bytes.truncate(length);
+    bytes
+}
+
+fn open_with(dir: &Path, limits: Limits, now: Moment) -> (Disk, Site) {
+    let disk = Disk::open(dir, limits, GENERATION, now).unwrap();
+    let site = disk.site("a.test", 7);
+    (disk, site)
+}
+
+fn open(dir: &Path) -> (Disk, Site) {
+    open_with(dir, LIMITS, at(0))
+}
+
+fn scan(disk: &Disk) {
+    while disk.scan_step() == Scan::More {}
+}
+
+/// The entry and its whole body, however it came; `None` if there is none or its body could not be read to the end.
+fn whole(found: Lookup) -> Option<(std::sync::Arc<Entry>, Vec<u8>)> {
+    match found {
+        Lookup::Absent => None,
+        Lookup::Found(OnDisk::Whole(entry)) => {
+            let body = entry.body.to_vec();
+            Some((entry, body))
+        }
+        Lookup::Found(OnDisk::Pieces(entry, pieces)) => {
+            let mut body = Vec::new();
+            while (body.len() as u64) < pieces.length() {
+                let piece = pieces.read(&(body.len() as u64..pieces.length())).ok()?;
+                assert!(!piece.is_empty(), "no progress");
+                body.extend_from_slice(&piece);
+            }
+            Some((entry, body))
+        }
+    }
+}
+
+fn read(disk: &Disk, site: Site, path: &str, now: Moment) -> Option<(u64, Vec<u8>)> {
+    let found = disk.get(site, path.as_bytes(), now, &Budget::new(u64::MAX));
+    whole(found).map(|(entry, body)| (entry.born, body))
+}
+
+/// All files of entries.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut dirs = vec![dir.join("entries")];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            if entry.file_type().unwrap().is_dir() {
+                dirs.push(entry.path());
+            } else {
+                found.push(entry.path());
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,274 @@
+//! Starts, stops, limits, sweeping, and bodies in pieces.
+
+use galley_cache::disk::{Health, NotStored, Usage};
+use galley_cache::epochs::{Unlogged, Validity};
+use galley_policy::purge::{Order, Scope, Strength};
+
+use super::*;
+
+#[test]
+fn a_clean_stop_saves_the_counting_and_a_kill_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, site) = open(dir.path());
+    disk.put(site, &page("/a", 0, "a"), at(0)).unwrap();
+    disk.close().unwrap();
+    disk.close().unwrap();
+    assert_eq!(disk.health(), Health::Closed);
+    assert_eq!(
+        disk.put(site, &page("/b", 0, "b"), at(0)),
+        Err(NotStored::Closed)
+    );
+    assert!(read(&disk, site, "/a", at(0)).is_some(), "reading goes on");
+    drop(disk);
+
+    let (disk, site) = open(dir.path());
+    assert_eq!((disk.health(), disk.usage().entries), (Health::Storing, 1));
+    disk.put(site, &page("/b", 0, "b"), at(0)).unwrap();
+    drop(disk);
+
+    let (disk, site) = open(dir.path());
+    assert_eq!(
+        disk.health(),
+        Health::Scanning,
+        "a snapshot is believed once"
+    );
+    assert!(
+        read(&disk, site, "/a", at(0)).is_some(),
+        "read before it is counted"
+    );
+    let refused = disk.put(site, &page("/c", 0, "c"), at(0));
+    assert_eq!(refused, Err(NotStored::Scanning));
+    scan(&disk);
+    assert_eq!((disk.health(), disk.usage().entries), (Health::Storing, 2));
+    disk.put(site, &page("/c", 0, "c"), at(0)).unwrap();
+}
+
+#[test]
+fn a_writer_that_ends_after_the_stop_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, site) = open(dir.path());
+    let mut writer = disk.begin(site, &page("/a", 0, ""), None, at(0)).unwrap();
+    writer.write(b"a").unwrap();
+    disk.close().unwrap();
+    assert_eq!(writer.commit(), Err(NotStored::Closed));
+    drop(disk);
+    let (disk, _) = open(dir.path());
+    assert_eq!((disk.usage().entries, files(dir.path()).len()), (0, 0));
+}
+
+#[test]
+fn another_generation_is_a_new_cache() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, site) = open(dir.path());
+    disk.put(site, &page("/a", 0, "a"), at(0)).unwrap();
+    disk.close().unwrap();
+    drop(disk);
+    let disk = Disk::open(dir.path(), LIMITS, [2; 16], at(0)).unwrap();
+    let site = disk.site("a.test", 7);
+    assert_eq!(disk.health(), Health::Storing, "nothing to be counted");
+    assert_eq!(read(&disk, site, "/a", at(0)), None);
+    disk.put(site, &page("/a", 0, "new"), at(0)).unwrap();
+    scan(&disk);
+    assert_eq!(files(dir.path()).len(), 1);
+    let names = std::fs::read_dir(dir.path()).unwrap().flatten();
+    let left: Vec<_> = names
+        .filter(|e| e.file_name().to_string_lossy().starts_with("old-"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_generation_may_begin_while_it_is_in_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, site) = open(dir.path());
+    for path in ["/a", "/b"] {
+        disk.put(site, &page(path, 0, "old"), at(0)).unwrap();
+    }
+    disk.begin_generation([2; 16]).unwrap();
+    assert_eq!(read(&disk, site, "/a", at(0)), None);
+    disk.put(site, &page("/c", 0, "new"), at(0)).unwrap();
+    drop(disk);
+    let disk = Disk::open(dir.path(), LIMITS, [2; 16], at(0)).unwrap();
+    let site = disk.site("a.test", 7);
+    assert_eq!(read(&disk, site, "/c", at(0)).unwrap().1, b"new");
+    assert_eq!(
+        read(&disk, site, "/b", at(0)),
+        None,
+        "still there, but dead"
+    );
+    assert_eq!(files(dir.path()).len(), 1);
+}
+
+#[test]
+fn too_large_is_refused_before_it_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = Limits {
+        bytes: 1 << 20,
+        object_bytes: 100_000,
+        ..LIMITS
+    };
+    let (disk, site) = open_with(dir.path(), limits, at(0));
+    let large = page("/a", 0, content(1, 100_001));
+    assert_eq!(disk.put(site, &large, at(0)), Err(NotStored::TooLarge));
+    let announced = disk.begin(site, &page("/a", 0, ""), Some(100_001), at(0));
+    assert_eq!(announced.err(), Some(NotStored::TooLarge));
+    let mut writer = disk.begin(site, &page("/a", 0, ""), None, at(0)).unwrap();
+    assert_eq!(writer.write(&content(1, 200_000)), Err(NotStored::TooLarge));
+    drop(writer);
+    disk.put(site, &page("/a", 0, content(1, 100_000)), at(0))
+        .unwrap();
+    let usage = disk.usage();
+    assert_eq!((usage.entries, usage.reserved), (1, 0));
+}
+
+#[test]
+fn bodies_larger_than_memory_come_and_go_in_pieces() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, site) = open(dir.path());
+    let body = content(3, 3 * 1024 * 1024 + 17);
+    let mut writer = disk.begin(site, &page("/big", 4, ""), None, at(0)).unwrap();
+    for piece in body.chunks(10_000) {
+        writer.write(piece).unwrap();
+        assert_eq!(
+            read(&disk, site, "/big", at(0)),
+            None,
+            "not before it is whole"
+        );
+    }
+    writer.commit().unwrap();
+    assert_eq!(disk.usage().reserved, 0);
+    let Lookup::Found(OnDisk::Pieces(entry, pieces)) =
+        disk.get(site, b"/big", at(0), &Budget::new(u64::MAX))
+    else {
+        panic!("above the limit for memory");
+    };
+    assert_eq!((entry.born, entry.body.len()), (4, 0));
+    assert_eq!(pieces.length(), body.len() as u64);
+    disk.remove(site, b"/big");
+    let table = [
+        (0, 10),
+        (65_530, 65_600),
+        (65_536, 131_072),
+        (3_145_700, u64::MAX),
+        (9, 9),
+    ];
+    for (start, end) in table {
+        let mut found = Vec::new();
+        loop {
+            let piece = pieces.read(&(start + found.len() as u64..end)).unwrap();
+            if piece.is_empty() {
+                break;
+            }
+            found.extend_from_slice(&piece);
+        }
+        let from = usize::try_from(start).unwrap();
+        let to = usize::try_from(end).unwrap().min(body.len());
+        assert!(
+            found == body[from..to],
+            "{start}..{end}, though it was removed meanwhile"
+        );
+    }
+    assert!(pieces.read(&(u64::MAX - 1..u64::MAX)).unwrap().is_empty());
+}
+
+#[test]
+fn memory_is_reserved_for_what_is_read_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, site) = open(dir.path());
+    disk.put(site, &page("/a", 0, content(1, 5_000)), at(0))
+        .unwrap();
+    let budget = Budget::new(6_000);
+    let first = disk.get(site, b"/a", at(0), &budget);
+    assert!(matches!(first, Lookup::Found(OnDisk::Whole(_))));
+    assert_eq!(budget.used(), 5_000);
+    let second = disk.get(site, b"/a", at(0), &budget);
+    assert!(
+        matches!(second, Lookup::Found(OnDisk::Pieces(..))),
+        "no room: in pieces"
+    );
+    drop(first);
+    assert_eq!(budget.used(), 0);
+    assert_eq!(whole(second).unwrap().1, content(1, 5_000));
+}
+
+#[test]
+fn purges_hold_over_a_restart_by_proof() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, site) = open(dir.path());
+    let epochs = Unlogged::new();
+    disk.put(site, &page("/a", epochs.current(), "old"), at(0))
+        .unwrap();
+    let order = Order {
+        scope: Scope::Tag("post-1".into()),
+        strength: Strength::Hard,
+    };
+    epochs.publish(&order);
+    disk.put(site, &page("/b", epochs.current(), "new"), at(0))
+        .unwrap();
+    drop(disk);
+    let (disk, site) = open(dir.path());
+    for (path, wanted) in [("/a", Validity::Purged), ("/b", Validity::Valid)] {
+        let found = disk.get(site, path.as_bytes(), at(0), &Budget::new(99));
+        assert_eq!(
+            epochs.prove_waiting(&whole(found).unwrap().0),
+            wanted,
+            "{path}"
+        );
+    }
+    scan(&disk);
+    let mut removed = 0;
+    loop {
+        let swept = disk.sweep_step(at(0), |view| {
+            assert_eq!((view.site, view.fingerprint), (site.id, 7));
+            assert_eq!(view.body_length, 3);
+            epochs.prove_waiting(&view.entry) == Validity::Purged
+        });
+        removed += swept.removed;
+        if swept.ends_round {
+            break;
+        }
+    }
+    assert_eq!((removed, disk.usage().entries), (1, 1));
+    assert!(read(&disk, site, "/b", at(0)).is_some());
+}
+
+#[test]
+fn the_long_unused_are_swept_and_uses_survive_a_clean_stop() {
+    let dir = tempfile::tempdir().unwrap();
+    let day = 86_400_000;
+    let (disk, site) = open(dir.path());
+    for path in ["/used", "/unused"] {
+        disk.put(site, &page(path, 0, "x"), at(0)).unwrap();
+    }
+    assert!(read(&disk, site, "/used", at(5 * day)).is_some());
+    disk.close().unwrap();
+    drop(disk);
+    let (disk, site) = open_with(dir.path(), LIMITS, at(8 * day));
+    while !disk.sweep_step(at(8 * day), |_| false).ends_round {}
+    assert!(read(&disk, site, "/used", at(8 * day)).is_some());
+    assert_eq!(read(&disk, site, "/unused", at(8 * day)), None);
+}
+
+#[test]
+fn a_lowered_limit_is_reached_by_sweeping() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, site) = open(dir.path());
+    for number in 0..200 {
+        disk.put(site, &page(&format!("/{number}"), 0, "x"), at(0))
+            .unwrap();
+    }
+    drop(disk);
+    let limits = Limits {
+        bytes: 50 * 4096,
+        ..LIMITS
+    };
+    let (disk, site) = open_with(dir.path(), limits, at(0));
+    scan(&disk);
+    assert_eq!(disk.usage().counted, Usage::DIRECTORIES);
+    for _ in 0..3 {
+        disk.sweep_step(at(0), |_| false);
+    }
+    assert_eq!(disk.usage().entries, 50);
+    disk.put(site, &page("/new", 0, "x"), at(0)).unwrap();
+    assert_eq!(files(dir.path()).len(), 50);
+}

@@ -1,0 +1,273 @@
+//! The log on a real disk: restarts, `kill -9`, a file that may not grow, damage at every byte, two processes.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use galley_cache::entry::{Entry, Kind, Parts, Scopes};
+use galley_cache::epochs::{Epochs, Validity};
+use galley_cache::key::Key;
+use galley_cache::log::{Durability, Found, Log, OpenError, Opened, Restart};
+use galley_policy::key::{host_id, tag_id, url_id};
+use galley_policy::purge::{Order, Scope, Strength};
+use galley_policy::storable::Life;
+use galley_policy::time::Tick;
+
+const SITE: &str = "a.test";
+const FILE: &str = "purges.log";
+const DIRECTORY: &str = "GALLEY_TEST_LOG";
+
+fn tag(name: &str) -> Order {
+    Order {
+        scope: Scope::Tag(name.to_owned()),
+        strength: Strength::Hard,
+    }
+}
+
+fn page(name: &str, born: u64) -> Entry {
+    Entry::new(Parts {
+        key: Key::new(b"/"),
+        kind: Kind::Page,
+        status: http::StatusCode::OK,
+        fields: http::HeaderMap::new(),
+        body: Bytes::from_static(b"page").into(),
+        stored_at: Tick(0),
+        life: Life::default(),
+        scopes: Scopes {
+            host: host_id(SITE),
+            url: url_id(SITE, b"/", None),
+            path_query: (*b"/").into(),
+            tags: [tag_id(name)].into(),
+        },
+        tags: Vec::new(),
+        born,
+    })
+}
+
+fn open(dir: &Path) -> (Opened, Epochs) {
+    let opened = loop {
+        match Log::open(dir, SystemTime::now()) {
+            // A process that another test starts holds the lock from its fork to its exec.
+            Err(OpenError::Locked) => std::thread::yield_now(),
+            opened => break opened.unwrap(),
+        }
+    };
+    let epochs = Epochs::new();
+    opened.replay(SITE, &epochs);
+    (opened, epochs)
+}
+
+fn purge(log: &Log, epochs: &Epochs, name: &str) -> Durability {
+    let published = log.publish(SITE, epochs, &tag(name), SystemTime::now());
+    published.ticket.wait()
+}
+
+#[test]
+fn purges_outlive_restarts() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("made/by/it");
+    let (opened, epochs) = open(&dir);
+    let (generation, born) = (opened.generation, epochs.current());
+    assert_eq!(opened.found, Found::Nothing);
+    assert_eq!(purge(&opened.log, &epochs, "t"), Durability::Kept);
+    drop(opened);
+    let mut start = born;
+    for _ in 0..3 {
+        let (opened, epochs) = open(&dir);
+        assert_eq!(
+            (opened.generation, opened.found.clone()),
+            (generation, Found::Whole)
+        );
+        assert!(opened.start > start);
+        start = opened.start;
+        assert_eq!(epochs.prove(&page("t", born)), Validity::Purged);
+        assert_eq!(epochs.prove(&page("u", born)), Validity::Valid);
+        assert_eq!(epochs.prove(&page("t", epochs.current())), Validity::Valid);
+    }
+}
+
+#[test]
+fn a_second_owner_is_refused_until_the_first_has_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (opened, _) = open(dir.path());
+    let second = Log::open(dir.path(), SystemTime::now());
+    assert!(matches!(second, Err(OpenError::Locked)), "{second:?}");
+    drop(opened);
+    open(dir.path());
+}
+
+#[test]
+fn a_directory_that_is_none_is_refused() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let opened = Log::open(file.path(), SystemTime::now());
+    assert!(matches!(opened, Err(OpenError::Directory(_))), "{opened:?}");
+}
+
+/// Every byte flipped, and the file cut at every byte, all of it acknowledged.
+#[test]
+fn damage_anywhere_purges_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let (opened, epochs) = open(dir.path());
+    let generation = opened.generation;
+    for name in ["t", "u", "v"] {
+        assert_eq!(purge(&opened.log, &epochs, name), Durability::Kept);
+    }
+    drop(opened);
+    let file = dir.path().join(FILE);
+    let whole = std::fs::read(&file).unwrap();
+    for at in 0..whole.len() {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 1 << (at % 8);
+        for damaged in [&flipped[..], &whole[..at]] {
+            std::fs::write(&file, damaged).unwrap();
+            let (opened, _) = open(dir.path());
+            assert_ne!(opened.generation, generation, "byte {at}");
+            assert!(opened.orders.is_empty() && matches!(opened.found, Found::Unreadable(_)));
+        }
+    }
+    std::fs::write(&file, &whole).unwrap();
+    assert_eq!(open(dir.path()).0.orders.len(), 3);
+}
+
+/// The last record as a crash leaves it: some of its bytes are there, and the mark is where it was before.
+#[test]
+fn a_torn_record_is_cut_off_at_any_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join(FILE);
+    let (opened, epochs) = open(dir.path());
+    let generation = opened.generation;
+    assert_eq!(purge(&opened.log, &epochs, "t"), Durability::Kept);
+    // Opening anew leaves a file whose every byte is acknowledged.
+    drop(opened);
+    let (opened, epochs) = open(dir.path());
+    let before = std::fs::read(&file).unwrap();
+    assert_eq!(purge(&opened.log, &epochs, "torn"), Durability::Kept);
+    drop(opened);
+    let after = std::fs::read(&file).unwrap();
+    for end in before.len()..after.len() {
+        let torn = [&before[..], &after[before.len()..end]].concat();
+        std::fs::write(&file, torn).unwrap();
+        let (opened, epochs) = open(dir.path());
+        assert_eq!(opened.generation, generation);
+        let expected = match end - before.len() {
+            0 => Found::Whole,
+            bytes => Found::Torn(bytes),
+        };
+        assert_eq!(opened.found, expected);
+        assert_eq!(opened.orders.len(), 1);
+        assert_eq!(purge(&opened.log, &epochs, "next"), Durability::Kept);
+        drop(opened);
+        assert_eq!(open(dir.path()).0.found, Found::Whole);
+    }
+}
+
+/// This program again, running one ignored test below, with `prefix` of a shell before it.
+fn child(test: &str, dir: &Path, prefix: &str) -> Child {
+    let program: PathBuf = std::env::current_exe().unwrap();
+    Command::new("sh")
+        .args(["-c", &format!("{prefix} exec \"$0\" \"$@\"")])
+        .arg(program)
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .env(DIRECTORY, dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn directory() -> PathBuf {
+    std::env::var_os(DIRECTORY)
+        .expect("started by another test")
+        .into()
+}
+
+#[test]
+fn what_was_acknowledged_outlives_kill_9() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut generation = None;
+    for round in 0..5 {
+        let mut child = child("child_purges_until_it_is_killed", dir.path(), "");
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut acknowledged = Vec::new();
+        for line in lines.map(Result::unwrap) {
+            if let Some((_, kept)) = line.split_once("kept ") {
+                let (name, born) = kept.split_once(' ').unwrap();
+                acknowledged.push((name.to_owned(), born.parse::<u64>().unwrap()));
+            }
+            if acknowledged.len() > 20 * round {
+                break;
+            }
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (opened, epochs) = open(dir.path());
+        assert!(
+            !matches!(opened.found, Found::Unreadable(_)),
+            "{:?}",
+            opened.found
+        );
+        assert_eq!(
+            *generation.get_or_insert(opened.generation),
+            opened.generation
+        );
+        assert!(!acknowledged.is_empty());
+        for (name, born) in acknowledged {
+            assert_eq!(epochs.prove(&page(&name, born)), Validity::Purged, "{name}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "a child process of the test that kills it"]
+fn child_purges_until_it_is_killed() {
+    let (opened, epochs) = open(&directory());
+    for n in 0..1_000_000 {
+        let (name, born) = (format!("t{n}"), epochs.current());
+        assert_eq!(purge(&opened.log, &epochs, &name), Durability::Kept);
+        println!("kept {name} {born}");
+    }
+}
+
+#[test]
+fn a_file_that_may_not_grow_is_told_and_recovered_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = child(
+        "child_writes_into_a_limit",
+        dir.path(),
+        "ulimit -f 1 && trap '' XFSZ &&",
+    );
+    let mut said = String::new();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_to_string(&mut said).unwrap();
+    assert!(child.wait().unwrap().success(), "{said}");
+}
+
+#[test]
+#[ignore = "a child process, with a limit on files, of the test that starts it"]
+fn child_writes_into_a_limit() {
+    let (opened, epochs) = open(&directory());
+    let born = epochs.current();
+    let outcomes = (0..100).map(|n| purge(&opened.log, &epochs, &format!("t{n}")));
+    let lost = outcomes.into_iter().find_map(|outcome| match outcome {
+        Durability::Kept => None,
+        Durability::Lost(loss) => Some(loss),
+    });
+    assert_eq!(lost.unwrap().restart, Restart::PurgesAll);
+    assert!(!directory().join(FILE).exists());
+    assert_eq!(epochs.prove(&page("t0", born)), Validity::Purged);
+    let started = std::time::Instant::now();
+    while opened.log.durability() != Durability::Kept {
+        assert!(started.elapsed().as_secs() < 30);
+        std::thread::yield_now();
+    }
+    assert_ne!(opened.log.generation(), opened.generation);
+    assert_eq!(purge(&opened.log, &epochs, "again"), Durability::Kept);
+    let generation = opened.log.generation();
+    drop(opened);
+    let (again, epochs) = open(&directory());
+    assert_eq!(again.generation, generation);
+    assert_eq!(epochs.prove(&page("t0", born)), Validity::Purged);
+}

@@ -1,0 +1,86 @@
+//! What an order costs on this disk. Prints; asserts nothing. Run with
+//! `cargo test --release -p galley-cache --test log_speed -- --ignored --nocapture`; `GALLEY_TEST_LOG_DISK` names a
+//! directory on the disk that is meant.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use galley_cache::epochs::Epochs;
+use galley_cache::log::{Durability, Log};
+use galley_policy::purge::{Order, Scope, Strength};
+
+const SITE: &str = "example.com";
+
+fn order(n: usize) -> Order {
+    Order {
+        scope: Scope::Tag(format!("post-{n}")),
+        strength: Strength::Hard,
+    }
+}
+
+/// A bare append of as many bytes and its fdatasync; the middle one of `count`.
+fn bare(dir: &Path, count: u64) -> Duration {
+    let file = std::fs::File::create(dir.join("bare")).unwrap();
+    let record = [7; 75];
+    let mut times: Vec<Duration> = (0..count)
+        .map(|n| {
+            let started = Instant::now();
+            file.write_all_at(&record, n * record.len() as u64).unwrap();
+            file.sync_data().unwrap();
+            started.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// Orders per second, and the middle time from publishing to the acknowledgement.
+fn appends(dir: &Path, callers: usize, each: usize) -> (f64, Duration) {
+    let opened = Log::open(dir, SystemTime::now()).unwrap();
+    let epochs = Epochs::new();
+    opened.replay(SITE, &epochs);
+    let started = Instant::now();
+    let mut times: Vec<Duration> = std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..callers)
+            .map(|caller| {
+                let (log, epochs) = (&opened.log, &epochs);
+                scope.spawn(move || {
+                    let one = |n: usize| {
+                        let order = order(caller * 10 + n % 10);
+                        let started = Instant::now();
+                        let published = log.publish(SITE, epochs, &order, SystemTime::now());
+                        assert_eq!(published.ticket.wait(), Durability::Kept);
+                        started.elapsed()
+                    };
+                    (0..each).map(one).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        callers
+            .into_iter()
+            .flat_map(|caller| caller.join().unwrap())
+            .collect()
+    });
+    let count = u32::try_from(times.len()).unwrap();
+    let per_second = f64::from(count) / started.elapsed().as_secs_f64();
+    times.sort_unstable();
+    (per_second, times[times.len() / 2])
+}
+
+#[test]
+#[ignore = "prints measurements"]
+fn appends_per_second() {
+    let disk =
+        std::env::var_os("GALLEY_TEST_LOG_DISK").unwrap_or_else(|| std::env::temp_dir().into());
+    for _ in 0..3 {
+        let dir = tempfile::tempdir_in(&disk).unwrap();
+        println!("bare append and fdatasync: {:?}", bare(dir.path(), 2_000));
+        for (callers, each) in [(1, 2_000), (100, 200)] {
+            let (per_second, middle) = appends(&dir.path().join("log"), callers, each);
+            println!("{callers} callers: {per_second:.0} orders/s, {middle:?} each");
+        }
+    }
+}

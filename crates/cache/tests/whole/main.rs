@@ -1,0 +1,165 @@
+//! Memory, disk, epochs and log together, with real files, against a model: random put, get, purge, expire, restart,
+//! damage and loss.
+//!
+//! Held: what is found is content of the page that was asked for, as it was put and no byte else; its standing is what the
+//! orders since its request was sent make of it, hard before soft, over restarts; what was stored, and neither removed,
+//! replaced nor damaged, is found while limits are ample, over clean and unclean ends. A log that was lost takes all
+//! entries with it. `GALLEY_MODEL_CASES` is how many cases are tried.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+mod model;
+mod steps;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use galley_cache::budget::Budget;
+use galley_cache::disk::{Disk, Limits, Lookup, Moment, OnDisk, Scan, Site};
+use galley_cache::entry::Entry;
+use galley_cache::epochs::Epochs;
+use galley_cache::log::{Log, Opened};
+use galley_cache::memory::Memory;
+use galley_policy::time::Tick;
+use proptest::prelude::*;
+
+use self::model::World;
+use self::steps::steps;
+
+const SITE: &str = "a.test";
+
+/// How much the stores may hold.
+#[derive(Clone, Copy, Debug)]
+enum Room {
+    /// Nothing has to leave for anything.
+    Ample,
+    /// Entries leave for others all the time.
+    Narrow,
+}
+
+impl Room {
+    fn memory(self) -> Memory {
+        match self {
+            Self::Ample => Memory::new(256 << 20, 16 << 20),
+            Self::Narrow => Memory::new(600 << 10, 100 << 10),
+        }
+    }
+
+    fn disk(self) -> Limits {
+        Limits {
+            bytes: match self {
+                Self::Ample => 256 << 20,
+                Self::Narrow => 400 << 10,
+            },
+            site_bytes: None,
+            object_bytes: 16 << 20,
+            inactive: Duration::from_secs(10 * DAY),
+            in_memory_bytes: 20_000,
+        }
+    }
+}
+
+/// One process.
+struct Run {
+    memory: Memory,
+    disk: Disk,
+    opened: Opened,
+    epochs: Epochs,
+}
+
+impl Run {
+    fn new(dir: &Path, room: Room, now: Moment) -> Self {
+        let opened = Log::open(&dir.join("log"), now.wall).unwrap();
+        let epochs = Epochs::new();
+        opened.replay(SITE, &epochs);
+        let generation = opened.generation.bytes();
+        let disk = Disk::open(&dir.join("disk"), room.disk(), generation, now).unwrap();
+        Self {
+            memory: room.memory(),
+            disk,
+            opened,
+            epochs,
+        }
+    }
+
+    fn site(&self, fingerprint: u64) -> Site {
+        self.disk.site(SITE, fingerprint)
+    }
+
+    fn scan(&self) {
+        while self.disk.scan_step() == Scan::More {}
+    }
+}
+
+fn at(second: u64) -> Moment {
+    Moment {
+        tick: Tick(second * 1000),
+        wall: wall(second),
+    }
+}
+
+fn wall(second: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(1_000_000_000 + second)
+}
+
+/// The entry and its whole body, however it came; `None` if there is none or its body could not be read to the end.
+fn whole(found: Lookup) -> Option<(Arc<Entry>, Vec<u8>)> {
+    match found {
+        Lookup::Absent => None,
+        Lookup::Found(OnDisk::Whole(entry)) => {
+            let body = entry.body.to_vec();
+            Some((entry, body))
+        }
+        Lookup::Found(OnDisk::Pieces(entry, pieces)) => {
+            let mut body = Vec::new();
+            while (body.len() as u64) < pieces.length() {
+                body.extend_from_slice(&pieces.read(&(body.len() as u64..pieces.length())).ok()?);
+            }
+            Some((entry, body))
+        }
+    }
+}
+
+/// Memory for what is read, without a limit.
+fn plenty() -> Budget {
+    Budget::new(u64::MAX)
+}
+
+/// All files of entries, in an order of their own.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut dirs = vec![dir.join("disk/entries")];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            if entry.file_type().unwrap().is_dir() {
+                dirs.push(entry.path());
+            } else {
+                found.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn cases() -> ProptestConfig {
+    let text = std::env::var("GALLEY_MODEL_CASES").ok();
+    ProptestConfig::with_cases(text.map_or(32, |text| text.parse().unwrap()))
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn the_store_is_the_model(steps in steps()) {
+        World::play(Room::Ample, &steps);
+    }
+
+    #[test]
+    fn a_narrow_store_forgets_and_never_errs(steps in steps()) {
+        World::play(Room::Narrow, &steps);
+    }
+}
+
+const DAY: u64 = 86_400;

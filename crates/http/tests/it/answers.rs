@@ -1,0 +1,227 @@
+//! What is written can be read as exactly one head, whatever upstream put into it.
+
+use galley_http::answer::{Connection, Length, write_chunk_head, write_head, write_stored};
+use http::StatusCode;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+fn written(
+    status: u16,
+    fields: &[(&str, &[u8])],
+    length: Length,
+    connection: Connection,
+) -> String {
+    let mut out = b"before".to_vec();
+    write_head(&mut out, status, fields.iter().copied(), length, connection);
+    String::from_utf8(out.split_off(6)).unwrap()
+}
+
+#[test]
+fn heads_by_length_and_connection() {
+    use Connection::{Close, KeepAlive, KeepAlive10, Upgrade};
+    let table = [
+        (
+            200,
+            Length::Known(0),
+            KeepAlive,
+            "200 OK\r\nA: b\r\nContent-Length: 0\r\n\r\n",
+        ),
+        (
+            200,
+            Length::Known(u64::MAX),
+            Close,
+            "200 OK\r\nA: b\r\nContent-Length: 18446744073709551615\r\nConnection: close\r\n\r\n",
+        ),
+        (
+            200,
+            Length::Known(9),
+            KeepAlive10,
+            "200 OK\r\nA: b\r\nContent-Length: 9\r\nConnection: keep-alive\r\n\r\n",
+        ),
+        (
+            404,
+            Length::Chunked,
+            KeepAlive,
+            "404 Not Found\r\nA: b\r\nTransfer-Encoding: chunked\r\n\r\n",
+        ),
+        (
+            200,
+            Length::UntilClose,
+            KeepAlive,
+            "200 OK\r\nA: b\r\nConnection: close\r\n\r\n",
+        ),
+        (
+            200,
+            Length::UntilClose,
+            KeepAlive10,
+            "200 OK\r\nA: b\r\nConnection: close\r\n\r\n",
+        ),
+        (
+            204,
+            Length::Known(5),
+            KeepAlive,
+            "204 No Content\r\nA: b\r\n\r\n",
+        ),
+        (
+            304,
+            Length::Chunked,
+            KeepAlive,
+            "304 Not Modified\r\nA: b\r\n\r\n",
+        ),
+        (
+            103,
+            Length::Known(5),
+            KeepAlive,
+            "103 Early Hints\r\nA: b\r\n\r\n",
+        ),
+        (
+            101,
+            Length::None,
+            Upgrade,
+            "101 Switching Protocols\r\nA: b\r\nUpgrade: c\r\nConnection: upgrade\r\n\r\n",
+        ),
+        (299, Length::None, KeepAlive, "299 \r\nA: b\r\n\r\n"),
+        (
+            0,
+            Length::None,
+            KeepAlive,
+            "500 Internal Server Error\r\nA: b\r\n\r\n",
+        ),
+        (
+            1000,
+            Length::None,
+            KeepAlive,
+            "500 Internal Server Error\r\nA: b\r\n\r\n",
+        ),
+    ];
+    for (status, length, connection, want) in table {
+        let found = written(
+            status,
+            &[("A", b"b"), ("Upgrade", b"c")],
+            length,
+            connection,
+        );
+        assert_eq!(
+            found,
+            format!("HTTP/1.1 {want}"),
+            "{status} {length:?} {connection:?}"
+        );
+    }
+}
+
+#[test]
+fn framing_fields_of_upstream_are_dropped() {
+    let names = [
+        "Connection",
+        "KEEP-ALIVE",
+        "Proxy-Connection",
+        "TE",
+        "Trailer",
+        "Transfer-encoding",
+        "Upgrade",
+        "content-length",
+    ];
+    for name in names {
+        let found = written(
+            200,
+            &[(name, b"x")],
+            Length::Known(1),
+            Connection::KeepAlive,
+        );
+        assert_eq!(
+            found, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n",
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn fields_that_would_split_the_answer_are_dropped() {
+    let bad: [(&str, &[u8]); 10] = [
+        ("A", b"b\r\nSet-Cookie: c"),
+        ("A", b"b\r\n\r\n<html>"),
+        ("A", b"b\nc"),
+        ("A", b"b\rc"),
+        ("A", b"b\0"),
+        ("A", b"\x7f"),
+        ("A\r\nB", b"c"),
+        ("A:B", b"c"),
+        ("A ", b"c"),
+        ("", b"c"),
+    ];
+    for field in bad {
+        let found = written(
+            200,
+            &[field, ("Z", b"\tok")],
+            Length::None,
+            Connection::KeepAlive,
+        );
+        assert_eq!(found, "HTTP/1.1 200 OK\r\nZ: \tok\r\n\r\n", "{field:?}");
+    }
+}
+
+#[test]
+fn chunk_heads_are_hexadecimal_and_never_the_last() {
+    for (length, want) in [(1, "1\r\n"), (10, "a\r\n"), (4096, "1000\r\n"), (0, "")] {
+        let mut out = Vec::new();
+        write_chunk_head(&mut out, length);
+        assert_eq!(out, want.as_bytes());
+    }
+    let mut out = Vec::new();
+    write_chunk_head(&mut out, usize::MAX);
+    assert_eq!(out, format!("{:x}\r\n", usize::MAX).as_bytes());
+}
+
+fn length() -> impl Strategy<Value = Length> {
+    prop_oneof![
+        any::<u64>().prop_map(Length::Known),
+        Just(Length::Chunked),
+        Just(Length::UntilClose),
+        Just(Length::None),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn stored_lines_make_the_same_head(
+        status in prop::sample::select(vec![StatusCode::OK, StatusCode::NOT_MODIFIED, StatusCode::NOT_FOUND]),
+        fields in vec(("x-[a-z]{1,8}", "[ -~]{0,20}"), 0..8),
+        length in length(),
+        close in any::<bool>(),
+    ) {
+        let connection = if close { Connection::Close } else { Connection::KeepAlive };
+        let mut lines = Vec::new();
+        for (name, value) in &fields {
+            lines.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+        }
+        let (mut composed, mut stored) = (Vec::new(), Vec::new());
+        let pairs = fields.iter().map(|(name, value)| (&name[..], value.as_bytes()));
+        write_head(&mut composed, status.as_u16(), pairs, length, connection);
+        write_stored(&mut stored, status, [&lines[..]].into_iter(), length, connection);
+        prop_assert_eq!(stored, composed);
+    }
+
+    #[test]
+    fn one_head_whatever_the_fields(
+        status in any::<u16>(),
+        fields in vec(("[A-Za-z:\r\n \0-]{0,12}", vec(any::<u8>(), 0..20)), 0..8),
+        length in length(),
+    ) {
+        let mut out = Vec::new();
+        let pairs = fields.iter().map(|(name, value)| (&name[..], &value[..]));
+        write_head(&mut out, status, pairs, length, Connection::KeepAlive);
+        let mut lines = [httparse::EMPTY_HEADER; 16];
+        let mut response = httparse::Response::new(&mut lines);
+        // Exactly one head: its end is the end of all that was written.
+        prop_assert_eq!(response.parse(&out), Ok(httparse::Status::Complete(out.len())));
+        for line in response.headers.iter() {
+            let ours = matches!(line.name, "Content-Length" | "Transfer-Encoding" | "Connection");
+            let theirs = fields.iter().any(|(name, _)| name == line.name);
+            prop_assert!(ours || theirs, "{} was not given", line.name);
+        }
+        let framing = response.headers.iter().filter(|line| {
+            line.name.eq_ignore_ascii_case("content-length") || line.name.eq_ignore_ascii_case("transfer-encoding")
+        });
+        prop_assert!(framing.count() <= 1);
+    }
+}

@@ -1,0 +1,723 @@
+//! Streams that must be refused: bad heads, bad framing, bad chunks, too much of anything.
+//!
+//! Behind each refused request stands another one, `/smuggled`, which nobody may read.
+
+use galley_http::head::Refusal;
+
+use super::{Case, Hyper};
+use crate::reader::End;
+
+pub fn cases() -> Vec<Case> {
+    let mut cases = bad_heads();
+    cases.extend(bad_framing());
+    cases.extend(bad_chunks());
+    cases.extend(over_limits());
+    cases
+}
+
+/// A refusal of the only request, followed by one that nobody may answer.
+fn refused(name: &'static str, refusal: Refusal, hyper: Hyper, head_and_body: &str) -> Case {
+    let stream = format!("{head_and_body}GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
+    Case {
+        name,
+        stream: stream.into_bytes(),
+        requests: 0,
+        end: End::Refused(refusal),
+        hyper,
+    }
+}
+
+fn bad_heads() -> Vec<Case> {
+    use Hyper::{Laxer, Same};
+    use Refusal::{BareLineFeed, Field, Host, Method, RequestLine, Target, Version};
+    const LF: Hyper = Laxer("RFC 9112 2.2: a recipient MAY recognise a single LF; so it need not");
+    let mut after_good = refused(
+        "bad after good",
+        Field,
+        Same,
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost : a\r\n\r\n",
+    );
+    after_good.requests = 1;
+    vec![
+        after_good,
+        refused(
+            "three empty lines",
+            RequestLine,
+            Laxer("RFC 9112 2.2: at least one empty line SHOULD be ignored; three are noise"),
+            "\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        ),
+        refused(
+            "lf everywhere",
+            BareLineFeed,
+            LF,
+            "GET / HTTP/1.1\nHost: a\n\n",
+        ),
+        refused(
+            "lf after the request line",
+            BareLineFeed,
+            LF,
+            "GET / HTTP/1.1\nHost: a\r\n\r\n",
+        ),
+        refused(
+            "lf after a field",
+            BareLineFeed,
+            LF,
+            "GET / HTTP/1.1\r\nHost: a\nX: y\r\n\r\n",
+        ),
+        refused(
+            "lf as the empty line",
+            BareLineFeed,
+            LF,
+            "GET / HTTP/1.1\r\nHost: a\r\n\n",
+        ),
+        refused(
+            "lf before the head",
+            BareLineFeed,
+            LF,
+            "\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        ),
+        refused(
+            "cr in a value",
+            Field,
+            Same,
+            "GET / HTTP/1.1\r\nHost: a\r\nX: a\rb\r\n\r\n",
+        ),
+        refused(
+            "cr before crlf",
+            Field,
+            Same,
+            "GET / HTTP/1.1\r\nHost: a\r\nX: a\r\r\n\r\n",
+        ),
+        refused(
+            "cr in the target",
+            RequestLine,
+            Same,
+            "GET /\r HTTP/1.1\r\nHost: a\r\n\r\n",
+        ),
+        refused(
+            "cr in the empty line",
+            RequestLine,
+            Same,
+            "GET / HTTP/1.1\r\nHost: a\r\n\rX\r\n\r\n",
+        ),
+        refused(
+            "folded line",
+            Field,
+            Same,
+            "GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n",
+        ),
+        refused(
+            "folded first line",
+            Field,
+            Same,
+            "GET / HTTP/1.1\r\n Host: a\r\n\r\n",
+        ),
+        refused(
+            "space before the colon",
+            Field,
+            Same,
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length : 5\r\n\r\n",
+        ),
+        refused(
+            "empty name",
+            Field,
+            Same,
+            "GET / HTTP/1.1\r\nHost: a\r\n: x\r\n\r\n",
+        ),
+        refused(
+            "no colon",
+            Field,
+            Same,
+            "GET / HTTP/1.1\r\nHost: a\r\nX\r\n\r\n",
+        ),
+        refused(
+            "nul in a name",
+            Field,
+            Same,
+            "GET / HTTP/1.1\r\nHost: a\r\nX\0: y\r\n\r\n",
+        ),
+        refused(
+            "nul in a value",
+            Field,
+            Same,
+            "GET / HTTP/1.1\r\nHost: a\r\nX: y\0\r\n\r\n",
+        ),
+        refused(
+            "del in a value",
+            Field,
+            Same,
+            "GET / HTTP/1.1\r\nHost: a\r\nX: y\x7f\r\n\r\n",
+        ),
+        refused(
+            "vt before chunked",
+            Field,
+            Same,
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\x0bchunked\r\n\r\n",
+        ),
+        refused(
+            "name not ascii",
+            Field,
+            Same,
+            "GET / HTTP/1.1\r\nHost: a\r\n\u{e4}: y\r\n\r\n",
+        ),
+        refused("no version", RequestLine, Same, "GET /\r\nHost: a\r\n\r\n"),
+        refused(
+            "two spaces",
+            RequestLine,
+            Same,
+            "GET  / HTTP/1.1\r\nHost: a\r\n\r\n",
+        ),
+        refused(
+            "tab as space",
+            RequestLine,
+            Same,
+            "GET\t/ HTTP/1.1\r\nHost: a\r\n\r\n",
+        ),
+        refused(
+            "space in the target",
+            RequestLine,
+            Same,
+            "GET /a b HTTP/1.1\r\nHost: a\r\n\r\n",
+        ),
+        refused(
+            "space after the version",
+            RequestLine,
+            Same,
+            "GET / HTTP/1.1 \r\nHost: a\r\n\r\n",
+        ),
+        refused(
+            "version in small letters",
+            RequestLine,
+            Same,
+            "GET / http/1.1\r\nHost: a\r\n\r\n",
+        ),
+        refused(
+            "version with three numbers",
+            RequestLine,
+            Same,
+            "GET / HTTP/1.10\r\nHost: a\r\n\r\n",
+        ),
+        refused(
+            "version 1.2",
+            Version,
+            Same,
+            "GET / HTTP/1.2\r\nHost: a\r\n\r\n",
+        ),
+        refused(
+            "version 0.9",
+            Version,
+            Same,
+            "GET / HTTP/0.9\r\nHost: a\r\n\r\n",
+        ),
+        refused(
+            "version 2.0",
+            Version,
+            Same,
+            "GET / HTTP/2.0\r\nHost: a\r\n\r\n",
+        ),
+        refused(
+            "greeting of HTTP/2",
+            Version,
+            Same,
+            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        ),
+        refused(
+            "tls",
+            RequestLine,
+            Same,
+            "\x16\x03\x01\x02\0\x01\0\x01\r\n\r\n",
+        ),
+        refused(
+            "method with a colon",
+            RequestLine,
+            Same,
+            "GE:T / HTTP/1.1\r\nHost: a\r\n\r\n",
+        ),
+        refused(
+            "method of 33",
+            Method,
+            Laxer("RFC 9112 3: a method longer than any implemented SHOULD be 501"),
+            "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456 / HTTP/1.1\r\nHost: a\r\n\r\n",
+        ),
+        refused(
+            "target not ascii",
+            Target,
+            Laxer(
+                "RFC 3986 2: no such byte in a URI; RFC 9112 3.2: invalid request line SHOULD be 400",
+            ),
+            "GET /\u{e4} HTTP/1.1\r\nHost: a\r\n\r\n",
+        ),
+        refused(
+            "target without slash",
+            Target,
+            Laxer("RFC 9112 3.2: none of the four forms"),
+            "GET a HTTP/1.1\r\nHost: a\r\n\r\n",
+        ),
+        refused(
+            "asterisk without options",
+            Target,
+            Laxer("RFC 9112 3.2.4: only for OPTIONS"),
+            "GET * HTTP/1.1\r\nHost: a\r\n\r\n",
+        ),
+        refused(
+            "user in the authority",
+            Target,
+            Laxer("RFC 9110 4.2.4: user information SHOULD be an error"),
+            "GET http://u@a/ HTTP/1.1\r\nHost: a\r\n\r\n",
+        ),
+        refused(
+            "another scheme",
+            Target,
+            Laxer("RFC 9110 7.1: a server rejects targets that it is not the authority for"),
+            "GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n",
+        ),
+        refused("no host", Host, Laxer(HOST), "GET / HTTP/1.1\r\n\r\n"),
+        refused(
+            "no host, absolute form",
+            Host,
+            Laxer(HOST),
+            "GET http://a/ HTTP/1.1\r\n\r\n",
+        ),
+        refused(
+            "two hosts",
+            Host,
+            Laxer(HOST),
+            "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        ),
+        refused(
+            "two equal hosts in 1.0",
+            Host,
+            Laxer(HOST),
+            "GET / HTTP/1.0\r\nConnection: keep-alive\r\nHost: a\r\nhost: a\r\n\r\n",
+        ),
+        refused(
+            "empty host",
+            Host,
+            Laxer(
+                "RFC 9110 7.2: empty only where the target has no authority, which http always has",
+            ),
+            "GET / HTTP/1.1\r\nHost: \r\n\r\n",
+        ),
+        refused(
+            "host with path",
+            Host,
+            Laxer(HOST),
+            "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
+        ),
+        refused(
+            "host list",
+            Host,
+            Laxer(HOST),
+            "GET / HTTP/1.1\r\nHost: a, b\r\n\r\n",
+        ),
+        refused(
+            "bad port",
+            Host,
+            Laxer(HOST),
+            "GET / HTTP/1.1\r\nHost: a:99999\r\n\r\n",
+        ),
+    ]
+}
+
+fn bad_framing() -> Vec<Case> {
+    use Hyper::{Laxer, Same};
+    use Refusal::{AmbiguousLength, ContentLength, Expectation, TransferEncoding, UnknownCoding};
+    const BOTH: Hyper = Laxer("RFC 9112 6.3: a server MAY reject a request with both");
+    let with = |name, refusal, hyper, fields: &str, body: &str| {
+        let stream = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n{body}");
+        refused(name, refusal, hyper, &stream)
+    };
+    const EMPTY: &str = "0\r\n\r\n";
+    vec![
+        with(
+            "length, then chunked",
+            AmbiguousLength,
+            BOTH,
+            "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+            EMPTY,
+        ),
+        with(
+            "chunked, then length",
+            AmbiguousLength,
+            BOTH,
+            "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+            EMPTY,
+        ),
+        with(
+            "length zero and chunked",
+            AmbiguousLength,
+            BOTH,
+            "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n",
+            EMPTY,
+        ),
+        with(
+            "two lengths",
+            ContentLength,
+            Same,
+            "Content-Length: 5\r\nContent-Length: 6\r\n",
+            "abcde",
+        ),
+        with(
+            "two equal lengths",
+            ContentLength,
+            Laxer("RFC 9110 8.6: MUST either reject or replace"),
+            "Content-Length: 5\r\nContent-Length: 5\r\n",
+            "abcde",
+        ),
+        with(
+            "list of equal lengths",
+            ContentLength,
+            Same,
+            "Content-Length: 5, 5\r\n",
+            "abcde",
+        ),
+        with(
+            "plus",
+            ContentLength,
+            Same,
+            "Content-Length: +5\r\n",
+            "abcde",
+        ),
+        with(
+            "minus",
+            ContentLength,
+            Same,
+            "Content-Length: -5\r\n",
+            "abcde",
+        ),
+        with(
+            "hex length",
+            ContentLength,
+            Same,
+            "Content-Length: 0x5\r\n",
+            "abcde",
+        ),
+        with(
+            "underscore",
+            ContentLength,
+            Same,
+            "Content-Length: 5_0\r\n",
+            "abcde",
+        ),
+        with(
+            "space within",
+            ContentLength,
+            Same,
+            "Content-Length: 5 5\r\n",
+            "abcde",
+        ),
+        with(
+            "empty length",
+            ContentLength,
+            Same,
+            "Content-Length:\r\n",
+            "abcde",
+        ),
+        with(
+            "length over 64 bits",
+            ContentLength,
+            Same,
+            "Content-Length: 18446744073709551621\r\n",
+            "abcde",
+        ),
+        with(
+            "unknown coding",
+            UnknownCoding,
+            Same,
+            "Transfer-Encoding: xchunked\r\n",
+            EMPTY,
+        ),
+        with(
+            "gzip alone",
+            UnknownCoding,
+            Same,
+            "Transfer-Encoding: gzip\r\n",
+            EMPTY,
+        ),
+        with(
+            "gzip, then chunked",
+            UnknownCoding,
+            Laxer("RFC 9112 6.1: a coding not understood SHOULD be 501"),
+            "Transfer-Encoding: gzip, chunked\r\n",
+            EMPTY,
+        ),
+        with(
+            "identity, then chunked",
+            UnknownCoding,
+            Laxer("RFC 9112 6.1: a coding not understood SHOULD be 501"),
+            "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n",
+            EMPTY,
+        ),
+        with(
+            "chunked not last",
+            TransferEncoding,
+            Same,
+            "Transfer-Encoding: chunked, identity\r\n",
+            EMPTY,
+        ),
+        with(
+            "chunked twice",
+            TransferEncoding,
+            Laxer("RFC 9112 6.1: MUST NOT apply chunked more than once"),
+            "Transfer-Encoding: chunked, chunked\r\n",
+            EMPTY,
+        ),
+        with(
+            "chunked on two lines",
+            TransferEncoding,
+            Laxer("RFC 9112 6.1: MUST NOT apply chunked more than once"),
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            EMPTY,
+        ),
+        with(
+            "chunked and nothing",
+            TransferEncoding,
+            Same,
+            "Transfer-Encoding: chunked,\r\n",
+            EMPTY,
+        ),
+        with(
+            "nothing and chunked",
+            TransferEncoding,
+            Laxer("RFC 9110 5.6.1: a sender MUST NOT generate empty members"),
+            "Transfer-Encoding: ,chunked\r\n",
+            EMPTY,
+        ),
+        with(
+            "empty coding",
+            TransferEncoding,
+            Same,
+            "Transfer-Encoding:\r\n",
+            EMPTY,
+        ),
+        with(
+            "quoted chunked",
+            TransferEncoding,
+            Same,
+            "Transfer-Encoding: \"chunked\"\r\n",
+            EMPTY,
+        ),
+        with(
+            "chunked with parameter",
+            TransferEncoding,
+            Same,
+            "Transfer-Encoding: chunked;q=1\r\n",
+            EMPTY,
+        ),
+        with(
+            "other expectation",
+            Expectation,
+            Laxer("RFC 9110 10.1.1: MAY be 417"),
+            "Expect: 200-ok\r\nContent-Length: 0\r\n",
+            "",
+        ),
+        with(
+            "expectation twice",
+            Expectation,
+            Laxer("RFC 9110 10.1.1: a list of the same has no meaning of its own; MAY be 417"),
+            "Expect: 100-continue\r\nExpect: 100-continue\r\nContent-Length: 0\r\n",
+            "",
+        ),
+        refused(
+            "chunked in 1.0",
+            TransferEncoding,
+            Same,
+            "POST / HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        ),
+        refused(
+            "unknown coding on get",
+            UnknownCoding,
+            Same,
+            "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\r\n\r\n",
+        ),
+    ]
+}
+
+fn bad_chunks() -> Vec<Case> {
+    use Hyper::{Laxer, Same};
+    use Refusal::{Chunk, ChunkExtension, Trailer};
+    let with = |name, refusal, hyper, body: &str| {
+        let stream =
+            format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
+        refused(name, refusal, hyper, &stream)
+    };
+    const TRAILER: Hyper = Laxer(
+        "RFC 9112 7.1.2: a trailer section is field lines and CRLF; 2.2: LF need not be a line end",
+    );
+    const EXTENSION: Hyper =
+        Laxer("RFC 9112 7.1.1: chunk-ext is *( BWS \";\" BWS chunk-ext-name ... )");
+    vec![
+        with("lf after the size", Chunk, Same, "3\nabc\r\n0\r\n\r\n"),
+        with("lf after the data", Chunk, Same, "3\r\nabc\n0\r\n\r\n"),
+        with(
+            "cr alone after the size",
+            Chunk,
+            Same,
+            "3\rabc\r\n0\r\n\r\n",
+        ),
+        with("nothing after the data", Chunk, Same, "3\r\nabc0\r\n\r\n"),
+        with(
+            "more data than the size",
+            Chunk,
+            Same,
+            "3\r\nabcd\r\n0\r\n\r\n",
+        ),
+        with("no size", Chunk, Same, "\r\nabc\r\n0\r\n\r\n"),
+        with("hex prefix", Chunk, Same, "0x3\r\nabc\r\n0\r\n\r\n"),
+        with("plus size", Chunk, Same, "+3\r\nabc\r\n0\r\n\r\n"),
+        with("minus size", Chunk, Same, "-3\r\nabc\r\n0\r\n\r\n"),
+        with(
+            "space before the size",
+            Chunk,
+            Same,
+            " 3\r\nabc\r\n0\r\n\r\n",
+        ),
+        with(
+            "space after the size",
+            Chunk,
+            Laxer("RFC 9112 7.1: no white space between size and CRLF"),
+            "3 \r\nabc\r\n0\r\n\r\n",
+        ),
+        with(
+            "size of 17 digits",
+            Chunk,
+            Laxer("RFC 9112 7.1: a recipient MUST prevent integer overflow"),
+            "00000000000000003\r\nabc\r\n0\r\n\r\n",
+        ),
+        with(
+            "size over 64 bits",
+            Chunk,
+            Same,
+            "10000000000000003\r\nabc\r\n0\r\n\r\n",
+        ),
+        with(
+            "lf in an extension",
+            ChunkExtension,
+            Same,
+            "3;a\nabc\r\n0\r\n\r\n",
+        ),
+        with(
+            "cr in an extension",
+            Chunk,
+            Same,
+            "3;a\rb\r\nabc\r\n0\r\n\r\n",
+        ),
+        with(
+            "nul in an extension",
+            ChunkExtension,
+            EXTENSION,
+            "3;a=\0\r\nabc\r\n0\r\n\r\n",
+        ),
+        with(
+            "extension without name",
+            ChunkExtension,
+            EXTENSION,
+            "3;\r\nabc\r\n0\r\n\r\n",
+        ),
+        with("cr x after the size", Chunk, Same, "3\rXabc\r\n0\r\n\r\n"),
+        with("cr x after the data", Chunk, Same, "3\r\nabc\rX0\r\n\r\n"),
+        with("cr x after a trailer", Trailer, Same, "0\r\nA: b\rX\r\n"),
+        with("lf as the end", Trailer, TRAILER, "0\r\n\n"),
+        with("cr alone as the end", Chunk, Same, "0\r\n\rX"),
+        with("lf after a trailer", Trailer, TRAILER, "0\r\nA: b\n\r\n"),
+        with(
+            "space before a trailer's colon",
+            Trailer,
+            Same,
+            "0\r\nA : b\r\n\r\n",
+        ),
+        with("folded trailer", Trailer, Same, "0\r\nA: b\r\n c\r\n\r\n"),
+        with("trailer without colon", Trailer, Same, "0\r\nA\r\n\r\n"),
+    ]
+}
+
+fn over_limits() -> Vec<Case> {
+    use Hyper::Laxer;
+    use Refusal::{
+        BodyTooLarge, ChunkExtension, HeadTooLarge, TargetTooLong, TooManyFields, TrailersTooLarge,
+    };
+    const SIZE: Hyper = Laxer("RFC 9110 5.4: a server MUST have limits and answer 4xx");
+    const BODY: Hyper = Laxer("RFC 9110 15.5.14");
+    let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let many = "A: b\r\n".repeat(16);
+    let long = "x".repeat(2048);
+    let extension = format!("3;{}\r\nabc\r\n", "x".repeat(100)).repeat(3);
+    let trailers = format!("A: {long}\r\n").repeat(2);
+    let target = "x".repeat(512);
+    let zeros = "0".repeat(1000);
+    let endless = |name, refusal, stream: String| Case {
+        name,
+        stream: stream.into_bytes(),
+        requests: 0,
+        end: End::Refused(refusal),
+        hyper: Hyper::Same,
+    };
+    vec![
+        endless(
+            "head that never ends",
+            HeadTooLarge,
+            format!("GET / HTTP/1.1\r\nHost: a\r\nX: {long}"),
+        ),
+        endless(
+            "request line that never ends",
+            TargetTooLong,
+            format!("GET /{long}"),
+        ),
+        refused(
+            "long head",
+            HeadTooLarge,
+            SIZE,
+            &format!("GET / HTTP/1.1\r\nHost: a\r\nX: {long}\r\n\r\n"),
+        ),
+        refused(
+            "many fields",
+            TooManyFields,
+            SIZE,
+            &format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n"),
+        ),
+        refused(
+            "target over the limit by one",
+            TargetTooLong,
+            Laxer("RFC 9110 15.5.15"),
+            &format!("GET /{target} HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ),
+        refused(
+            "target far over the limit",
+            TargetTooLong,
+            Laxer("RFC 9110 15.5.15"),
+            &format!("GET /{target}{target} HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ),
+        refused(
+            "length over the limit",
+            BodyTooLarge,
+            BODY,
+            &format!(
+                "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4097\r\n\r\n{zeros}{zeros}{zeros}{zeros}{}",
+                "0".repeat(97)
+            ),
+        ),
+        refused(
+            "chunks over the limit",
+            BodyTooLarge,
+            BODY,
+            &format!(
+                "{chunked}3e8\r\n{zeros}\r\nc19\r\n{zeros}{zeros}{zeros}{}\r\n0\r\n\r\n",
+                "0".repeat(97)
+            ),
+        ),
+        refused(
+            "extensions over the limit",
+            ChunkExtension,
+            Laxer("RFC 9112 7.1.1: the total length MUST be limited"),
+            &format!("{chunked}{extension}0\r\n\r\n"),
+        ),
+        refused(
+            "trailers over the limit",
+            TrailersTooLarge,
+            SIZE,
+            &format!("{chunked}0\r\n{trailers}\r\n"),
+        ),
+    ]
+}
+
+const HOST: &str = "RFC 9112 3.2: no, two or an invalid Host MUST be 400";

@@ -1,0 +1,148 @@
+//! RFC 9110: the parts of it that decide how a message is read.
+
+use galley_http::body::{BodyReader, Decoded};
+use galley_http::framing::{BodyKind, Framing, frame};
+use galley_http::head::{Limits, Parsed, Refusal, Room, parse};
+
+fn framed<T>(stream: &str, look: impl FnOnce(Framing<'_>) -> T) -> Result<T, Refusal> {
+    match parse(stream.as_bytes(), &Limits::default(), &mut Room::new())? {
+        Parsed::Whole { head, .. } => frame(&head).map(look),
+        Parsed::Partial => panic!("not whole: {stream:?}"),
+    }
+}
+
+#[test]
+fn section_10_1_1_expect() {
+    let table = [
+        (
+            "1.1",
+            "Expect: 100-continue\r\nContent-Length: 1\r\n",
+            Ok(true),
+        ),
+        (
+            "1.1",
+            "expect: 100-CONTINUE\r\nTransfer-Encoding: chunked\r\n",
+            Ok(true),
+        ),
+        (
+            "1.1",
+            "Expect: 100-continue\r\nContent-Length: 0\r\n",
+            Ok(false),
+        ),
+        ("1.1", "Expect: 100-continue\r\n", Ok(false)),
+        ("1.1", "Content-Length: 1\r\n", Ok(false)),
+        (
+            "1.0",
+            "Expect: 100-continue\r\nContent-Length: 1\r\n",
+            Ok(false),
+        ),
+        (
+            "1.1",
+            "Expect: 100-continue, x\r\nContent-Length: 1\r\n",
+            Err(Refusal::Expectation),
+        ),
+        ("1.1", "Expect: 101-continue\r\n", Err(Refusal::Expectation)),
+        ("1.1", "Expect:\r\n", Err(Refusal::Expectation)),
+        ("1.0", "Expect: x\r\n", Err(Refusal::Expectation)),
+    ];
+    for (version, fields, want) in table {
+        let stream = format!("POST / HTTP/{version}\r\nHost: a\r\n{fields}\r\n");
+        let found = framed(&stream, |found| found.expect_continue);
+        assert_eq!(found, want, "{version} {fields:?}");
+    }
+    assert_eq!(Refusal::Expectation.status(), 417);
+}
+
+#[test]
+fn section_7_8_upgrade() {
+    let table = [
+        (
+            "1.1",
+            "Connection: keep-alive, UPGRADE\r\nUpgrade: websocket\r\n",
+            true,
+        ),
+        ("1.1", "Upgrade: websocket\r\n", false),
+        ("1.1", "Connection: upgrade\r\n", false),
+        ("1.1", "Connection: upgrade\r\nUpgrade:\r\n", false),
+        (
+            "1.0",
+            "Connection: upgrade\r\nUpgrade: websocket\r\n",
+            false,
+        ),
+    ];
+    for (version, fields, want) in table {
+        let stream = format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n");
+        let found = framed(&stream, |found| found.upgrade);
+        assert_eq!(found, Ok(want), "{version} {fields:?}");
+    }
+}
+
+#[test]
+fn section_15_5_14_a_body_too_large_is_known_before_it_comes() {
+    let mut length = BodyReader::new(BodyKind::Length(11), 10);
+    assert!(!length.is_done());
+    assert_eq!(length.decode(b""), Err(Refusal::BodyTooLarge));
+    assert_eq!(length.decode(b"x"), Err(Refusal::BodyTooLarge));
+
+    let mut chunks = BodyReader::new(BodyKind::Chunked, 10);
+    let decoded = chunks.decode(b"8\r\n12345678\r\n3\r\n").unwrap();
+    assert_eq!(decoded.data, b"12345678");
+    assert_eq!(chunks.decode(b"\r\n3\r\n"), Err(Refusal::BodyTooLarge));
+
+    let mut huge = BodyReader::new(BodyKind::Chunked, u64::MAX);
+    let decoded = huge.decode(b"ffffffffffffffff\r\nabc").unwrap();
+    assert_eq!(decoded.data, b"abc");
+}
+
+#[test]
+fn no_body_is_done_at_once_and_takes_nothing() {
+    for kind in [BodyKind::None, BodyKind::Length(0)] {
+        assert!(kind.is_empty());
+        let mut reader = BodyReader::new(kind, 0);
+        assert!(reader.is_done());
+        let nothing = Decoded {
+            consumed: 0,
+            data: &[],
+        };
+        assert_eq!(reader.decode(b"GET"), Ok(nothing));
+    }
+    assert!(!BodyKind::Chunked.is_empty() && !BodyKind::Length(1).is_empty());
+}
+
+#[test]
+fn a_body_of_exactly_the_limit_passes() {
+    let mut reader = BodyReader::new(BodyKind::Length(3), 3);
+    let decoded = reader.decode(b"abcGET").unwrap();
+    assert_eq!((decoded.consumed, decoded.data), (3, &b"abc"[..]));
+    assert!(reader.is_done());
+}
+
+#[test]
+fn extensions_are_bounded_over_the_whole_message() {
+    let body = |bytes: usize| {
+        format!(
+            "1;{}\r\na\r\n0;{}\r\n\r\n",
+            "x".repeat(128),
+            "y".repeat(bytes)
+        )
+    };
+    for (bytes, want) in [(126, None), (127, Some(Refusal::ChunkExtension))] {
+        let body = body(bytes);
+        let mut reader = BodyReader::new(BodyKind::Chunked, 10);
+        let first = reader.decode(body.as_bytes()).unwrap();
+        assert_eq!(first.data, b"a");
+        let rest = &body.as_bytes()[first.consumed..];
+        assert_eq!(reader.decode(rest).err(), want, "{bytes}");
+        assert_eq!(reader.is_done(), want.is_none());
+    }
+}
+
+#[test]
+fn trailers_are_bounded() {
+    // `A:`, the value and CRLF; the last line feed is not counted before the section ends.
+    for (value, want) in [(4000, None), (4200, Some(Refusal::TrailersTooLarge))] {
+        let body = format!("0\r\nA:{}\r\n\r\n", "x".repeat(value));
+        let mut reader = BodyReader::new(BodyKind::Chunked, 10);
+        assert_eq!(reader.decode(body.as_bytes()).err(), want, "{value}");
+    }
+}

@@ -1,0 +1,295 @@
+//! RFC 9112, section by section: what one head is read as.
+
+use galley_http::answer::{Connection, Length};
+use galley_http::framing::{AnswerFraming, BodyKind, Framing, Host, frame};
+use galley_http::head::{Head, Limits, Parsed, Refusal, Room, Version, parse};
+
+/// Gives what `look` sees in the framing of a head.
+fn framed<T>(stream: &str, look: impl FnOnce(Framing<'_>) -> T) -> Result<T, Refusal> {
+    match parse(stream.as_bytes(), &Limits::default(), &mut Room::new())? {
+        Parsed::Whole { head, length } => {
+            assert_eq!(length, stream.len(), "{stream:?}");
+            frame(&head).map(look)
+        }
+        Parsed::Partial => panic!("not whole: {stream:?}"),
+    }
+}
+
+fn get(fields: &str) -> String {
+    format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n")
+}
+
+#[test]
+fn section_2_3_versions() {
+    let table = [
+        ("1.0", Ok(Version::H10)),
+        ("1.1", Ok(Version::H11)),
+        ("1.2", Err(Refusal::Version)),
+        ("0.9", Err(Refusal::Version)),
+        ("2.0", Err(Refusal::Version)),
+        ("3.0", Err(Refusal::Version)),
+        ("2", Err(Refusal::RequestLine)),
+        ("1,1", Err(Refusal::RequestLine)),
+        ("1.x", Err(Refusal::RequestLine)),
+        ("01.1", Err(Refusal::RequestLine)),
+        ("1.01", Err(Refusal::RequestLine)),
+    ];
+    for (version, want) in table {
+        let stream = format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n");
+        assert_eq!(framed(&stream, |found| found.version), want, "{version}");
+    }
+    assert_eq!(Refusal::Version.status(), 505);
+}
+
+#[test]
+fn section_3_the_request_line() {
+    let stream = b"pUt /a%2f?b=c&d HTTP/1.1\r\nHost: a\r\nX-a:  b c\t\r\nX-A:\r\n\r\nrest";
+    let mut room = Room::new();
+    let Ok(Parsed::Whole { head, length }) = parse(stream, &Limits::default(), &mut room) else {
+        panic!("not whole");
+    };
+    assert_eq!(head.method, "pUt");
+    assert_eq!(head.target, b"/a%2f?b=c&d");
+    assert_eq!(length, stream.len() - 4);
+    assert_eq!(head.count(), 3);
+    let fields: Vec<_> = head.fields().collect();
+    let want = [("Host", &b"a"[..]), ("X-a", b"b c"), ("X-A", b"")];
+    assert_eq!(fields, want);
+    assert!(!format!("{head:?}").is_empty());
+}
+
+#[test]
+fn section_3_1_methods_of_32_bytes_and_no_more() {
+    for (length, want) in [(1, Ok(())), (32, Ok(())), (33, Err(Refusal::Method))] {
+        let stream = format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "M".repeat(length));
+        assert_eq!(framed(&stream, |_| ()), want, "{length}");
+    }
+    assert_eq!(Refusal::Method.status(), 501);
+}
+
+#[test]
+fn section_3_targets_up_to_the_limit() {
+    let limits = Limits {
+        target_bytes: 8,
+        ..Limits::default()
+    };
+    for (target, want) in [
+        ("/2345678", None),
+        ("/23456789", Some(Refusal::TargetTooLong)),
+    ] {
+        let stream = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(
+            parse(stream.as_bytes(), &limits, &mut Room::new()).err(),
+            want,
+            "{target}"
+        );
+    }
+    assert_eq!(Refusal::TargetTooLong.status(), 414);
+}
+
+#[test]
+fn section_3_2_host() {
+    let table = [
+        ("GET / HTTP/1.1\r\nHost: a:1\r\n", Ok(Host::Field("a:1"))),
+        ("GET / HTTP/1.1\r\nhOST:a\r\n", Ok(Host::Field("a"))),
+        ("GET / HTTP/1.0\r\nHost: a\r\n", Ok(Host::Field("a"))),
+        ("GET / HTTP/1.0\r\n", Ok(Host::Missing)),
+        (
+            "GET http://b/ HTTP/1.1\r\nHost: a\r\n",
+            Ok(Host::Target("b")),
+        ),
+        ("GET http://b HTTP/1.0\r\n", Ok(Host::Target("b"))),
+        ("OPTIONS * HTTP/1.1\r\nHost: a\r\n", Ok(Host::Field("a"))),
+        ("CONNECT b:1 HTTP/1.1\r\nHost: a\r\n", Ok(Host::Field("a"))),
+        ("GET / HTTP/1.1\r\n", Err(Refusal::Host)),
+        ("GET http://b/ HTTP/1.1\r\n", Err(Refusal::Host)),
+        (
+            "GET http://b/ HTTP/1.1\r\nHost: a b\r\n",
+            Err(Refusal::Host),
+        ),
+        ("GET / HTTP/1.1\r\nHost:\r\n", Err(Refusal::Host)),
+        ("GET / HTTP/1.0\r\nHost:\r\n", Err(Refusal::Host)),
+        (
+            "GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n",
+            Err(Refusal::Host),
+        ),
+    ];
+    for (head, want) in table {
+        let stream = format!("{head}\r\n");
+        let found = framed(&stream, |found| found.host == want.unwrap());
+        assert_eq!(found, want.map(|_| true), "{head:?}");
+    }
+}
+
+#[test]
+fn section_5_1_field_lines() {
+    let limit = |fields: usize| Limits {
+        fields,
+        ..Limits::default()
+    };
+    let stream = get(&"A: b\r\n".repeat(99));
+    assert!(matches!(
+        parse(stream.as_bytes(), &limit(100), &mut Room::new()),
+        Ok(Parsed::Whole { .. })
+    ));
+    // The table has 100 places whatever the limit says.
+    for (fields, allowed) in [(100, 100), (100, 1000), (2, 2), (0, 0)] {
+        let stream = get(&"A: b\r\n".repeat(fields));
+        let found = parse(stream.as_bytes(), &limit(allowed), &mut Room::new()).err();
+        assert_eq!(found, Some(Refusal::TooManyFields), "{fields} of {allowed}");
+    }
+    assert_eq!(Refusal::TooManyFields.status(), 431);
+}
+
+#[test]
+fn section_5_a_head_of_exactly_the_limit() {
+    let stream = get("A: b\r\n");
+    for (head_bytes, want) in [
+        (stream.len(), None),
+        (stream.len() - 1, Some(Refusal::HeadTooLarge)),
+        (0, Some(Refusal::HeadTooLarge)),
+    ] {
+        let limits = Limits {
+            head_bytes,
+            ..Limits::default()
+        };
+        assert_eq!(
+            parse(stream.as_bytes(), &limits, &mut Room::new()).err(),
+            want
+        );
+    }
+}
+
+#[test]
+fn section_6_3_body_length() {
+    let table = [
+        ("", Ok(BodyKind::None)),
+        ("Content-Length: 0\r\n", Ok(BodyKind::Length(0))),
+        ("Content-Length: 005\r\n", Ok(BodyKind::Length(5))),
+        (
+            "Content-Length: 9223372036854775807\r\n",
+            Ok(BodyKind::Length(i64::MAX as u64)),
+        ),
+        (
+            "Content-Length: 9223372036854775808\r\n",
+            Err(Refusal::ContentLength),
+        ),
+        (
+            "Content-Length: 18446744073709551616\r\n",
+            Err(Refusal::ContentLength),
+        ),
+        ("Content-Length: 5\u{a0}\r\n", Err(Refusal::ContentLength)),
+        ("Content-Length: \u{664}\r\n", Err(Refusal::ContentLength)),
+        ("Transfer-Encoding: chunked\r\n", Ok(BodyKind::Chunked)),
+        ("Transfer-Encoding: \tCHUNKED \r\n", Ok(BodyKind::Chunked)),
+        (
+            "Transfer-Encoding: chunked\u{a0}\r\n",
+            Err(Refusal::TransferEncoding),
+        ),
+        (
+            "Transfer-Encoding: chunked foo\r\n",
+            Err(Refusal::TransferEncoding),
+        ),
+        (
+            "Transfer-Encoding: chunked ;a\r\n",
+            Err(Refusal::TransferEncoding),
+        ),
+        (
+            "Transfer-Encoding: chunked, gzip\r\n",
+            Err(Refusal::TransferEncoding),
+        ),
+        (
+            "Transfer-Encoding: gzip;a=b\r\n",
+            Err(Refusal::UnknownCoding),
+        ),
+        (
+            "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n",
+            Err(Refusal::UnknownCoding),
+        ),
+        (
+            "Transfer-Encoding: x\r\nContent-Length: 1\r\n",
+            Err(Refusal::AmbiguousLength),
+        ),
+        ("Transfer_Encoding: chunked\r\n", Ok(BodyKind::None)),
+    ];
+    for (fields, want) in table {
+        let found = framed(&get(fields), |found| found.body);
+        assert_eq!(found, want, "{fields:?}");
+    }
+    assert_eq!(Refusal::UnknownCoding.status(), 501);
+    assert_eq!(Refusal::AmbiguousLength.status(), 400);
+}
+
+#[test]
+fn section_9_3_persistence() {
+    let table = [
+        ("1.1", "", true),
+        ("1.1", "Connection: close\r\n", false),
+        ("1.1", "Connection: foo , Close\r\n", false),
+        ("1.1", "Connection: closed\r\n", true),
+        (
+            "1.1",
+            "Connection: close\r\nConnection: keep-alive\r\n",
+            false,
+        ),
+        ("1.1", "Connection: keep-alive, close\r\n", false),
+        ("1.1", "Proxy-Connection: close\r\n", true),
+        ("1.0", "", false),
+        ("1.0", "Connection: Keep-Alive\r\n", true),
+        ("1.0", "Connection: keep-alive, close\r\n", false),
+        ("1.0", "Keep-Alive: timeout=5\r\n", false),
+        ("1.0", "Proxy-Connection: keep-alive\r\n", false),
+    ];
+    for (version, fields, want) in table {
+        let stream = format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n");
+        let found = framed(&stream, |found| found.keep_alive);
+        assert_eq!(found, Ok(want), "{version} {fields:?}");
+    }
+}
+
+#[test]
+fn section_9_3_answers_fit_version_and_persistence() {
+    use Connection::{Close, KeepAlive, KeepAlive10};
+    let table = [
+        ("1.1", "", Some(5), Length::Known(5), KeepAlive),
+        ("1.1", "", None, Length::Chunked, KeepAlive),
+        ("1.1", "close", Some(5), Length::Known(5), Close),
+        ("1.1", "close", None, Length::Chunked, Close),
+        ("1.0", "", Some(5), Length::Known(5), Close),
+        ("1.0", "keep-alive", Some(5), Length::Known(5), KeepAlive10),
+        ("1.0", "keep-alive", None, Length::UntilClose, Close),
+        ("1.0", "", None, Length::UntilClose, Close),
+    ];
+    for (version, option, known, length, connection) in table {
+        let stream = format!("GET / HTTP/{version}\r\nHost: a\r\nConnection: {option}\r\n\r\n");
+        let found = framed(&stream, |found| found.answer(known));
+        let want = AnswerFraming { length, connection };
+        assert_eq!(found, Ok(want), "{version} {option} {known:?}");
+    }
+}
+
+#[test]
+fn what_is_read_holds_no_heap() {
+    assert!(!std::mem::needs_drop::<Head<'_, '_>>());
+    assert!(!std::mem::needs_drop::<Framing<'_>>());
+    assert!(!std::mem::needs_drop::<Result<Parsed<'_, '_>, Refusal>>());
+    assert!(!std::mem::needs_drop::<galley_http::body::BodyReader>());
+}
+
+#[test]
+fn refusals_speak_to_the_client_in_plain_words() {
+    let all = [
+        Refusal::BareLineFeed,
+        Refusal::TooManyFields,
+        Refusal::BodyTooLarge,
+    ];
+    for refusal in all {
+        let text = refusal.to_string();
+        assert!(
+            text.bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b' ')
+        );
+    }
+    assert_eq!(Refusal::BodyTooLarge.status(), 413);
+    assert_eq!(Refusal::HeadTooLarge.status(), 431);
+}

@@ -1,0 +1,541 @@
+//! What leaves towards the upstream: field by field, variable by variable.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where it stands")]
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use galley_policy::cgi::{self, BadCgiHead, Connection, Script};
+use galley_policy::facts::{Facts, Line, Scheme};
+use galley_policy::forward::{self, BodyLength, Client, Schedule, UpstreamRequest};
+use galley_policy::key::write_key;
+use galley_policy::site::{Ignore, Rule, SiteRules};
+use proptest::prelude::*;
+
+const LINE: Line<'static> = Line {
+    method: "GET",
+    target: b"/a%20b?utm_source=x&b&a",
+    scheme: Scheme::Https,
+    host: "example.com",
+    has_body: false,
+    upgrade: false,
+};
+
+fn client() -> Client<'static> {
+    Client {
+        address: "::ffff:192.0.2.7".parse().unwrap(),
+        port: 4711,
+        request_id: "req-1",
+    }
+}
+
+fn facts(line: &Line<'_>, fields: &[(&str, &str)]) -> Facts {
+    let mut facts = Facts::default();
+    facts
+        .gather(
+            line,
+            fields.iter().map(|(n, v)| (*n, v.as_bytes())),
+            &SiteRules::default(),
+        )
+        .unwrap();
+    facts
+}
+
+fn whole(line: &Line<'_>, fields: &[(&str, &str)]) -> UpstreamRequest {
+    let facts = facts(line, fields);
+    forward::whole(
+        &facts,
+        fields.iter().map(|(n, v)| (*n, v.as_bytes())),
+        &client(),
+        BodyLength::None,
+    )
+}
+
+fn field<'r>(request: &'r UpstreamRequest, name: &str) -> Vec<&'r str> {
+    request
+        .fields
+        .iter()
+        .filter(|(n, _)| n == name)
+        .map(|(_, value)| value.to_str().unwrap())
+        .collect()
+}
+
+fn script() -> Script {
+    Script {
+        filename: b"/srv/index.php".to_vec(),
+        name: b"/index.php".to_vec(),
+        path_info: Some(b"/a b".to_vec()),
+        document_root: b"/srv".to_vec(),
+    }
+}
+
+fn variables(request: &UpstreamRequest, script: &Script) -> Vec<(String, String)> {
+    let text = |bytes: Cow<'_, [u8]>| String::from_utf8(bytes.into_owned()).unwrap();
+    let server: IpAddr = "192.0.2.1".parse().unwrap();
+    let connection = Connection {
+        client: client(),
+        server_port: 8443,
+        server_address: Some(server),
+    };
+    cgi::variables(request, script, &connection)
+        .into_iter()
+        .map(|(n, v)| (text(n), text(v)))
+        .collect()
+}
+
+fn variable<'v>(variables: &'v [(String, String)], name: &str) -> Option<&'v str> {
+    let mut found = variables
+        .iter()
+        .filter(|(n, _)| n == name)
+        .map(|(_, value)| value.as_str());
+    let first = found.next();
+    assert_eq!(found.next(), None, "{name} twice");
+    first
+}
+
+#[test]
+fn a_trimmed_request_is_made_from_facts() {
+    let head = [
+        ("Cookie", "akm_mobile=1; _ga=2"),
+        ("Accept", "text/html"),
+        ("Host", "example.com:8443"),
+    ];
+    let request = forward::trimmed(&facts(
+        &Line {
+            method: "HEAD",
+            ..LINE
+        },
+        &head,
+    ));
+    assert_eq!(
+        (request.method.as_str(), request.host.as_str()),
+        ("GET", "example.com:8443")
+    );
+    assert_eq!(
+        (request.path.as_slice(), request.query.as_deref()),
+        (&b"/a%20b"[..], Some(&b"a&b"[..]))
+    );
+    assert_eq!(request.body_length, BodyLength::None);
+    assert_eq!(field(&request, "cookie"), ["akm_mobile=1"]);
+    assert_eq!(field(&request, "accept-encoding"), ["identity"]);
+    assert_eq!(field(&request, "x-forwarded-port"), ["8443"]);
+    assert_eq!(field(&request, "x-forwarded-proto"), ["https"]);
+    let json = forward::trimmed(&facts(&LINE, &[("Accept", "application/activity+json")]));
+    assert_eq!(field(&json, "accept"), ["application/json"]);
+}
+
+#[test]
+fn the_address_is_added_apart_and_once() {
+    let mut request = forward::trimmed(&facts(&LINE, &[("X-Forwarded-For", "1.2.3.4")]));
+    assert!(field(&request, "x-forwarded-for").is_empty());
+    for _ in 0..2 {
+        forward::address(&mut request, &client());
+        assert_eq!(field(&request, "x-forwarded-for"), ["192.0.2.7"]);
+        assert_eq!(field(&request, "x-real-ip"), ["192.0.2.7"]);
+        assert_eq!(field(&request, "x-request-id"), ["req-1"]);
+    }
+}
+
+#[test]
+fn a_whole_request_keeps_what_is_the_clients() {
+    let head = [
+        ("Host", "example.com"),
+        ("Accept", "text/html"),
+        ("accept-encoding", "gzip, br"),
+        ("Authorization", "Basic x"),
+        ("Content-Type", "text/plain"),
+        ("If-None-Match", "\"a\""),
+        ("Cookie", "a=1; b=2"),
+        ("X-WP-Nonce", "n"),
+        ("cookie", "c=3"),
+        ("Origin", "https://other.com"),
+        ("X-Own", "1"),
+        ("X-Own", "2"),
+    ];
+    let request = whole(&LINE, &head);
+    assert_eq!(request.query.as_deref(), Some(&b"utm_source=x&b&a"[..]));
+    assert_eq!(field(&request, "cookie"), ["a=1; b=2; c=3"]);
+    assert_eq!(field(&request, "authorization"), ["Basic x"]);
+    assert_eq!(field(&request, "accept-encoding"), ["gzip, br"]);
+    assert_eq!(field(&request, "if-none-match"), ["\"a\""]);
+    assert_eq!(field(&request, "x-wp-nonce"), ["n"]);
+    assert_eq!(field(&request, "x-own"), ["1", "2"]);
+    assert!(field(&request, "host").is_empty());
+}
+
+#[test]
+fn a_whole_request_loses_what_is_not() {
+    for name in [
+        "Connection",
+        "Keep-Alive",
+        "Proxy-Connection",
+        "Proxy-Authorization",
+        "TE",
+        "Trailer",
+        "Transfer-Encoding",
+        "Upgrade",
+        "Content-Length",
+        "Expect",
+        "Forwarded",
+        "X-Forwarded",
+        "X-Forwarded-Server",
+        "X-FORWARDED-PREFIX",
+        "Proxy",
+        "X-Original-URL",
+        "X-Rewrite-URL",
+        "X-HTTP-Method-Override",
+        "X_Forwarded_For",
+        "X_Own",
+        "X.Own",
+        "True-Client-IP",
+        "X-LSCACHE",
+        "x-lscache-vary-value",
+        "Connection-Named",
+        "Galley-Request",
+        "GALLEY-Heard",
+        "galley-purge",
+    ] {
+        let request = whole(
+            &LINE,
+            &[("Connection", "Connection-Named"), (name, "CANARY")],
+        );
+        assert!(
+            !format!("{:?}", request.fields).contains("CANARY"),
+            "{name}"
+        );
+    }
+    for name in [
+        "X-Forwarded-For",
+        "X-Real-IP",
+        "X-Forwarded-Proto",
+        "X-Forwarded-Host",
+        "X-Request-Id",
+    ] {
+        let values = whole(&LINE, &[(name, "CANARY")]);
+        let values = field(&values, &name.to_ascii_lowercase()).join(",");
+        assert!(!values.is_empty() && !values.contains("CANARY"), "{name}");
+    }
+}
+
+#[test]
+fn the_plugin_is_told_what_only_galley_can_know() {
+    let claimed = [
+        ("Galley-Request", "shared"),
+        ("Galley-Heard", "CANARY"),
+        ("Galley-Cron", "run"),
+    ];
+    let shared = forward::trimmed(&facts(&LINE, &claimed));
+    assert_eq!(field(&shared, "galley-request"), ["shared"]);
+    assert!(field(&shared, "galley-heard").is_empty());
+    let mut telling = shared.clone();
+    forward::heard(&mut telling, "a1");
+    assert_eq!(field(&telling, "galley-heard"), ["a1"]);
+    let mut request = whole(&LINE, &claimed);
+    assert!(field(&request, "galley-request").is_empty());
+    forward::for_plugin(&mut request, "a1 b2");
+    assert_eq!(field(&request, "galley-request"), ["whole"]);
+    assert_eq!(field(&request, "galley-heard"), ["a1 b2"]);
+    let mut request = whole(&LINE, &[]);
+    forward::for_plugin(&mut request, "");
+    assert!(field(&request, "galley-heard").is_empty());
+    for (schedule, word) in [
+        (Schedule::Own, None),
+        (Schedule::Kept, Some("kept")),
+        (Schedule::Run, Some("run")),
+    ] {
+        let mut request = whole(&LINE, &claimed);
+        forward::schedule(&mut request, schedule);
+        assert_eq!(field(&request, "galley-cron"), Vec::from_iter(word));
+    }
+}
+
+#[test]
+fn connection_cannot_name_protected_fields_away() {
+    for name in [
+        "Cookie",
+        "Authorization",
+        "X-WP-Nonce",
+        "Content-Type",
+        "Origin",
+        "X-Requested-With",
+        "Range",
+    ] {
+        let request = whole(
+            &LINE,
+            &[
+                ("Connection", name),
+                (name, "kept"),
+                ("Connection", "x-forwarded-for, host"),
+            ],
+        );
+        assert_eq!(
+            field(&request, &name.to_ascii_lowercase()),
+            ["kept"],
+            "{name}"
+        );
+        assert_eq!(field(&request, "x-forwarded-for"), ["192.0.2.7"]);
+    }
+}
+
+#[test]
+fn overrides_travel_on_unsafe_methods_only() {
+    for (method, expected) in [
+        ("GET", 0),
+        ("HEAD", 0),
+        ("OPTIONS", 0),
+        ("POST", 1),
+        ("DELETE", 1),
+    ] {
+        let request = whole(
+            &Line { method, ..LINE },
+            &[("X-HTTP-Method-Override", "PUT")],
+        );
+        assert_eq!(
+            field(&request, "x-http-method-override").len(),
+            expected,
+            "{method}"
+        );
+    }
+}
+
+#[test]
+fn a_rule_keeps_cookies_from_the_upstream() {
+    let ignore = Ignore {
+        cookie: true,
+        ..Ignore::default()
+    };
+    let site = SiteRules {
+        rules: vec![Rule {
+            path: "/*".to_owned(),
+            ignore,
+            ..Rule::default()
+        }],
+        ..SiteRules::default()
+    };
+    let fields = [("Cookie", &b"wordpress_logged_in_x=1; akm_mobile=1"[..])];
+    let mut facts = Facts::default();
+    facts.gather(&LINE, fields.into_iter(), &site).unwrap();
+    assert!(field(&forward::trimmed(&facts), "cookie").is_empty());
+    assert!(
+        field(
+            &forward::whole(&facts, fields.into_iter(), &client(), BodyLength::None),
+            "cookie"
+        )
+        .is_empty()
+    );
+}
+
+#[test]
+fn php_gets_what_wordpress_reads() {
+    let request = UpstreamRequest {
+        body_length: BodyLength::Known(5),
+        ..whole(
+            &LINE,
+            &[
+                ("Content-Type", "text/plain"),
+                ("Authorization", "Basic x"),
+                ("X-Own", "1"),
+                ("X-Own", "2"),
+            ],
+        )
+    };
+    let found = variables(&request, &script());
+    for (name, value) in [
+        ("GATEWAY_INTERFACE", "CGI/1.1"),
+        ("SERVER_PROTOCOL", "HTTP/1.1"),
+        ("SERVER_NAME", "example.com"),
+        ("SERVER_PORT", "443"),
+        ("SERVER_ADDR", "192.0.2.1"),
+        ("REMOTE_ADDR", "192.0.2.7"),
+        ("REMOTE_PORT", "4711"),
+        ("REQUEST_METHOD", "GET"),
+        ("REQUEST_SCHEME", "https"),
+        ("HTTPS", "on"),
+        ("REQUEST_URI", "/a%20b?utm_source=x&b&a"),
+        ("QUERY_STRING", "utm_source=x&b&a"),
+        ("SCRIPT_FILENAME", "/srv/index.php"),
+        ("SCRIPT_NAME", "/index.php"),
+        ("PATH_INFO", "/a b"),
+        ("DOCUMENT_URI", "/index.php/a b"),
+        ("DOCUMENT_ROOT", "/srv"),
+        ("REDIRECT_STATUS", "200"),
+        ("CONTENT_TYPE", "text/plain"),
+        ("CONTENT_LENGTH", "5"),
+        ("HTTP_HOST", "example.com"),
+        ("HTTP_AUTHORIZATION", "Basic x"),
+        ("HTTP_X_OWN", "1, 2"),
+        ("HTTP_X_FORWARDED_FOR", "192.0.2.7"),
+    ] {
+        assert_eq!(variable(&found, name), Some(value), "{name}");
+    }
+    assert!(
+        variable(&found, "SERVER_SOFTWARE")
+            .unwrap()
+            .contains("nginx")
+    );
+    assert_eq!(variable(&found, "HTTP_CONTENT_TYPE"), None);
+}
+
+#[test]
+fn variables_that_must_not_be_are_not() {
+    let line = Line {
+        scheme: Scheme::Http,
+        target: b"/",
+        ..LINE
+    };
+    let mut request = whole(&line, &[("Host", "example.com:8080")]);
+    for name in [
+        "proxy",
+        "x_own",
+        "x.own",
+        "content-length",
+        "transfer-encoding",
+        "host",
+        "connection",
+    ] {
+        request.fields.push((
+            http::HeaderName::from_static(name),
+            http::HeaderValue::from_static("CANARY"),
+        ));
+    }
+    let found = variables(
+        &request,
+        &Script {
+            path_info: Some(Vec::new()),
+            ..script()
+        },
+    );
+    assert!(!found.iter().any(|(_, value)| value.contains("CANARY")));
+    for name in [
+        "HTTPS",
+        "PATH_INFO",
+        "CONTENT_LENGTH",
+        "CONTENT_TYPE",
+        "HTTP_PROXY",
+    ] {
+        assert_eq!(variable(&found, name), None, "{name}");
+    }
+    assert_eq!(variable(&found, "QUERY_STRING"), Some(""));
+    assert_eq!(variable(&found, "REQUEST_URI"), Some("/"));
+    assert_eq!(variable(&found, "SERVER_PORT"), Some("8080"));
+    assert_eq!(variable(&found, "SERVER_NAME"), Some("example.com"));
+    assert_eq!(variable(&found, "HTTP_HOST"), Some("example.com:8080"));
+}
+
+#[test]
+fn keys_are_canonical() {
+    let bytes = |line: &Line<'_>, fields: &[(&str, &str)]| {
+        let mut out = vec![9; 3];
+        write_key(&facts(line, fields), &mut out);
+        out
+    };
+    assert_eq!(
+        bytes(
+            &Line {
+                target: b"/p?q",
+                ..LINE
+            },
+            &[("Accept", "application/json"), ("Cookie", "akm_mobile=1")]
+        ),
+        b"\x01\x01\x00\x0bexample.com\x02/p\x01\x01q\x0cakm_mobile=1"
+    );
+    let base = bytes(&LINE, &[]);
+    for line in [
+        Line {
+            scheme: Scheme::Http,
+            ..LINE
+        },
+        Line {
+            host: "www.example.com",
+            ..LINE
+        },
+        Line {
+            target: b"/a%20b",
+            ..LINE
+        },
+        Line {
+            target: b"/a%20b/?a&b",
+            ..LINE
+        },
+        Line {
+            target: b"/a%20b?a&b=",
+            ..LINE
+        },
+    ] {
+        assert_ne!(bytes(&line, &[]), base, "{line:?}");
+    }
+    assert_ne!(bytes(&LINE, &[("Host", "example.com:8443")]), base);
+    assert_eq!(
+        bytes(
+            &Line {
+                target: b"/a%20b?a&fbclid&b",
+                method: "HEAD",
+                ..LINE
+            },
+            &[]
+        ),
+        base
+    );
+}
+
+#[test]
+fn cgi_answers_are_read() {
+    for (head, status, fields) in [
+        (&b"Content-Type: text/html\r\n\r\n"[..], 200, &[("content-type", "text/html")][..]),
+        (b"Status: 404 Not Found\r\nX-A:b\r\n", 404, &[("x-a", "b")]),
+        (b"status:503\nX-A: b\n\n", 503, &[("x-a", "b")]),
+        (b"Location: /x\r\n\r\n", 302, &[("location", "/x")]),
+        (b"Location: /x\r\nStatus: 301 Moved\r\n\r\n", 301, &[("location", "/x")]),
+        (b"Set-Cookie: a\r\nSet-Cookie: b", 200, &[("set-cookie", "a"), ("set-cookie", "b")]),
+        (b"Connection: x-gone, set-cookie\nX-Gone: 1\nKeep-Alive: 1\nTransfer-Encoding: chunked\nSet-Cookie: a\n", 200,
+            &[("set-cookie", "a")]),
+        (b"Content-Length: 5\nX-Empty:\n", 200, &[("content-length", "5"), ("x-empty", "")]),
+        (b"", 200, &[]),
+        (b"\r\n", 200, &[]),
+    ] {
+        let (found, map) = cgi::answer(head).unwrap();
+        let map: Vec<_> = map.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        assert_eq!((found.as_u16(), map.as_slice()), (status, fields), "{}", head.escape_ascii());
+    }
+}
+
+#[test]
+fn malformed_cgi_answers_are_refused() {
+    for (head, why) in [
+        (&b"no colon\r\n"[..], BadCgiHead::Line),
+        (b"HTTP/1.1 200 OK\r\n", BadCgiHead::Line),
+        (b"PHP Warning:  x in /srv\r\n", BadCgiHead::Field),
+        (b": x\r\n", BadCgiHead::Field),
+        (b"a: b\r\n c\r\n", BadCgiHead::Line),
+        (b"a: b\r\n c: d\r\n", BadCgiHead::Field),
+        (b"a : b\r\n", BadCgiHead::Field),
+        (b"a: b\rX: c\r\n", BadCgiHead::Field),
+        (b"a: b\0\r\n", BadCgiHead::Field),
+        (b"Status: 2000\n", BadCgiHead::Status),
+        (b"Status: 100\n", BadCgiHead::Status),
+        (b"Status: 999\n", BadCgiHead::Status),
+        (b"Status:\n", BadCgiHead::Status),
+        (b"Status: 200\nStatus: 404\n", BadCgiHead::Status),
+        (b"a: b\n\nbody", BadCgiHead::Trailing),
+    ] {
+        assert_eq!(
+            cgi::answer(head).unwrap_err(),
+            why,
+            "{}",
+            head.escape_ascii()
+        );
+    }
+    let many = "a: b\n".repeat(cgi::MAX_FIELDS + 1);
+    assert_eq!(
+        cgi::answer(many.as_bytes()).unwrap_err(),
+        BadCgiHead::TooMany
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_cgi_head(head in proptest::collection::vec(any::<u8>(), 0..120), text in "([aS:]|Status|: |[0-9]|\r|\n){0,20}") {
+        let _ = cgi::answer(&head);
+        let _ = cgi::answer(text.as_bytes());
+    }
+}

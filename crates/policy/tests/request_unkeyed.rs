@@ -1,0 +1,466 @@
+//! Unkeyed means unseen: equal keys give equal upstream bytes, whatever else the clients sent.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where it stands")]
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use galley_policy::cgi::{self, Connection, Script};
+use galley_policy::facts::{Facts, Line, Scheme};
+use galley_policy::forward::{self, Client, UpstreamRequest};
+use galley_policy::key::write_key;
+use galley_policy::route;
+use galley_policy::site::{Ignore, NamePattern, Preset, Rule, SiteRules};
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+/// A request as a client makes it up.
+#[derive(Clone, Debug)]
+struct Head {
+    method: &'static str,
+    scheme: Scheme,
+    host: &'static str,
+    absolute: bool,
+    path: String,
+    query: Vec<String>,
+    fields: Vec<(String, Vec<u8>)>,
+}
+
+impl Head {
+    fn target(&self) -> String {
+        let origin = if self.absolute {
+            format!("http://{}", self.host)
+        } else {
+            String::new()
+        };
+        let query = if self.query.is_empty() {
+            String::new()
+        } else {
+            format!("?{}", self.query.join("&"))
+        };
+        format!("{origin}{}{query}", self.path)
+    }
+
+    /// `None` where the target is refused.
+    fn facts(&self, site: &SiteRules) -> Option<Facts> {
+        let host = route::canonical_host(self.host.as_bytes()).unwrap();
+        let target = self.target();
+        let line = Line {
+            method: self.method,
+            target: target.as_bytes(),
+            scheme: self.scheme,
+            host: &host,
+            has_body: false,
+            upgrade: false,
+        };
+        let mut facts = Facts::default();
+        facts.gather(&line, self.lines(), site).ok()?;
+        Some(facts)
+    }
+
+    fn lines(&self) -> impl Iterator<Item = (&str, &[u8])> + Clone {
+        self.fields
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_slice()))
+    }
+}
+
+fn key(facts: &Facts) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_key(facts, &mut out);
+    out
+}
+
+/// All that PHP gets, but for what is declared unkeyed.
+fn php(request: &UpstreamRequest) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let script = Script {
+        filename: b"/var/www/index.php".to_vec(),
+        name: b"/index.php".to_vec(),
+        path_info: None,
+        document_root: b"/var/www".to_vec(),
+    };
+    let client = Client {
+        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        port: 1,
+        request_id: "r",
+    };
+    cgi::variables(
+        request,
+        &script,
+        &Connection {
+            client,
+            server_port: 8080,
+            server_address: None,
+        },
+    )
+    .into_iter()
+    .map(|(name, value)| (name.into_owned(), value.into_owned()))
+    .collect()
+}
+
+fn paths() -> impl Strategy<Value = String> {
+    let pieces = vec![
+        "/", "/a", "/A", "/%61", "/%41", "/.", "/..", "/%2e%2e", "//", "%2f", "%7C", "|", ";b",
+        "/x.css", "%",
+    ];
+    proptest::collection::vec(select(pieces), 0..3)
+        .prop_map(|pieces| format!("/{}", pieces.concat()))
+}
+
+fn parameter() -> impl Strategy<Value = String> {
+    let names = vec![
+        "",
+        "a",
+        "a[]",
+        "a%5B%5D",
+        "a.b",
+        "a_b",
+        "a%20b",
+        "b",
+        "%62",
+        "utm_source",
+        "utm%5fsource",
+        "%75tm_x",
+        "utm.source",
+        "utm_source[x]",
+        "+utm_source",
+        "fbclid",
+        "FBCLID",
+        "preview",
+        "ref",
+        "a%00b",
+        "_%67a",
+        "%",
+        "utm_%00",
+        "b;utm_id",
+    ];
+    let values = vec![
+        "", "=", "=1", "=2", "=%31", "=1;b=2", "=a%26b", "==", "=%", "=\u{e9}", "=%c3%a9", "=<x>",
+        "=+", "=%20",
+    ];
+    (select(names), select(values)).prop_map(|(name, value)| format!("{name}{value}"))
+}
+
+fn cookie() -> impl Strategy<Value = String> {
+    let names = vec![
+        "lang",
+        "Lang",
+        " lang ",
+        "lang%67",
+        "currency_a",
+        "_ga",
+        "PHPSESSID",
+        "wordpress_test_cookie",
+        "wp-settings-1",
+        "wordpress_logged_in_1",
+        "comment_author_1",
+        "akm_mobile",
+        "",
+        "x",
+    ];
+    let values = vec![
+        "",
+        "=",
+        "=1",
+        "=2",
+        "= 1 ",
+        "=\"1;lang=3\"",
+        "=1,lang=2",
+        "=\u{1}",
+        "=a=b",
+        "=\u{e9}",
+    ];
+    let pair = (select(names), select(values)).prop_map(|(name, value)| format!("{name}{value}"));
+    proptest::collection::vec(pair, 0..4).prop_map(|pairs| pairs.join("; "))
+}
+
+/// Fields that pages have been poisoned with.
+const NOISE: &[&str] = &[
+    "X-Forwarded-Host",
+    "X-Forwarded-Proto",
+    "X-Forwarded-For",
+    "X-Forwarded-Port",
+    "X_Forwarded_Host",
+    "x.forwarded.host",
+    "X-Forwarded",
+    "Forwarded",
+    "X-Real-IP",
+    "X-Original-URL",
+    "X-Rewrite-URL",
+    "X-HTTP-Method-Override",
+    "X-Host",
+    "Proxy",
+    "Accept-Language",
+    "Accept-Encoding",
+    "Accept-Charset",
+    "Referer",
+    "Origin",
+    "X-WP-Nonce",
+    "If-None-Match",
+    "Range",
+    "Cache-Control",
+    "Pragma",
+    "X-Request-ID",
+    "Content-Type",
+    "Content-Length",
+    "X-Requested-With",
+    "DNT",
+    "Via",
+    "PHP_VALUE",
+    "HTTPS",
+    "Save-Data",
+    "Connection",
+    "Purpose",
+    "TE",
+    "Keep-Alive",
+];
+
+fn noise() -> impl Strategy<Value = (String, Vec<u8>)> {
+    let values = [
+        &b"CANARY"[..],
+        b"Cookie, Host",
+        b"https://evil.example",
+        b"1",
+        b"",
+        b"\xff",
+        b"a\x01",
+    ];
+    (select(NOISE), select(values.to_vec()))
+        .prop_map(|(name, value)| (name.to_owned(), value.to_vec()))
+}
+
+fn field() -> impl Strategy<Value = (String, Vec<u8>)> {
+    let accepts = vec![
+        "*/*",
+        "text/html",
+        "application/json",
+        "application/ld+json;q=0.5, application/json",
+        "",
+    ];
+    let agents = vec!["curl/8", "Mozilla/5.0 (iPhone) Mobile", "Android", ""];
+    let hosts = vec![
+        "example.com",
+        "example.com:8080",
+        "EXAMPLE.com:443",
+        "other.com:9",
+        "example.com:80",
+        "",
+    ];
+    prop_oneof![
+        3 => noise(),
+        2 => cookie().prop_map(|line| ("Cookie".to_owned(), line.into_bytes())),
+        1 => select(accepts).prop_map(|value| ("accept".to_owned(), value.into())),
+        1 => select(agents).prop_map(|value| ("User-Agent".to_owned(), value.into())),
+        1 => select(&["?0", "?1"][..]).prop_map(|value| ("Sec-CH-UA-Mobile".to_owned(), value.into())),
+        1 => select(hosts).prop_map(|value| ("Host".to_owned(), value.into())),
+        1 => ("[a-zA-Z_.-]{1,12}", proptest::collection::vec(any::<u8>(), 0..8)),
+    ]
+}
+
+fn head() -> impl Strategy<Value = Head> {
+    (
+        select(&["GET", "HEAD", "POST"][..]),
+        select(&[Scheme::Http, Scheme::Https][..]),
+        select(
+            &[
+                "example.com",
+                "Example.com:8080",
+                "example.com.",
+                "www.example.com",
+            ][..],
+        ),
+        any::<bool>(),
+        paths(),
+        proptest::collection::vec(parameter(), 0..4),
+        proptest::collection::vec(field(), 0..6),
+    )
+        .prop_map(
+            |(method, scheme, host, absolute, path, query, fields)| Head {
+                method,
+                scheme,
+                host,
+                absolute,
+                path,
+                query,
+                fields,
+            },
+        )
+}
+
+fn site() -> impl Strategy<Value = SiteRules> {
+    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(device_variants, wordpress, ignore_cookie)| SiteRules {
+            preset: if wordpress {
+                Preset::WordPress
+            } else {
+                Preset::None
+            },
+            device_variants,
+            litespeed: wordpress && ignore_cookie,
+            vary_cookies: vec![NamePattern::parse("lang"), NamePattern::parse("currency_*")],
+            harmless_cookies: vec![NamePattern::parse("_*")],
+            ignore_query: vec![NamePattern::parse("ref")],
+            rules: vec![Rule {
+                path: "/a*".to_owned(),
+                ignore: Ignore {
+                    cookie: ignore_cookie,
+                    ..Ignore::default()
+                },
+                ..Rule::default()
+            }],
+            ..SiteRules::default()
+        },
+    )
+}
+
+/// The same page as another visitor asks for it: noise in the fields, tracking in the query, ignored cookies.
+fn disguise(
+    head: &Head,
+    tracking: &str,
+    ignored: &str,
+    noise: Vec<(String, Vec<u8>)>,
+    at: Index,
+) -> Head {
+    let mut other = head.clone();
+    other.method = if head.method == "GET" {
+        "HEAD"
+    } else {
+        head.method
+    };
+    other
+        .query
+        .insert(at.index(head.query.len() + 1), tracking.to_owned());
+    let place = at.index(head.fields.len() + 1);
+    other.fields.splice(place..place, noise);
+    other
+        .fields
+        .insert(place, ("cookie".to_owned(), ignored.as_bytes().to_vec()));
+    other
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    /// The promise itself. The alphabets are small, so that equal keys come about by themselves.
+    #[test]
+    fn equal_keys_give_equal_requests(site in site(), a in head(), mut b in head(), alike in any::<bool>()) {
+        if alike {
+            b = Head { path: a.path.clone(), query: a.query.iter().rev().cloned().collect(), ..b };
+            (b.host, b.absolute, b.scheme) = (a.host, a.absolute, a.scheme);
+        }
+        if let (Some(a), Some(b)) = (a.facts(&site), b.facts(&site)) {
+            let (mut one, mut two) = (forward::trimmed(&a), forward::trimmed(&b));
+            forward::capabilities(&mut one, &site);
+            forward::capabilities(&mut two, &site);
+            if key(&a) == key(&b) {
+                prop_assert_eq!(&one, &two);
+                prop_assert_eq!(php(&one), php(&two));
+                prop_assert_eq!((a.url_id(), a.host_id()), (b.url_id(), b.host_id()));
+            } else if one == two {
+                // The other way round would only cost room, but nothing in the key may be without effect either.
+                prop_assert!(a.accept() != b.accept() || a.device() != b.device());
+            }
+        }
+    }
+
+    /// The cache would be useless if strangers could split it.
+    #[test]
+    fn noise_changes_neither_key_nor_request(
+        head in head(),
+        tracking in select(&["utm_source=CANARY", "utm%5fx=CANARY", "fbclid=CANARY", "gclid", "%5fga=CANARY", "ref=CANARY"][..]),
+        ignored in select(&["_ga=CANARY", "PHPSESSID=CANARY", "x=CANARY", "wordpress_test_cookie=CANARY"][..]),
+        noise in proptest::collection::vec(noise(), 0..6),
+        at in any::<Index>(),
+    ) {
+        let site = SiteRules { ignore_query: vec![NamePattern::parse("ref")], ..SiteRules::default() };
+        let other = disguise(&head, tracking, ignored, noise, at);
+        if let Some(plain) = head.facts(&site) {
+            let disguised = other.facts(&site).unwrap();
+            prop_assert_eq!(key(&plain), key(&disguised));
+            prop_assert_eq!(forward::trimmed(&plain), forward::trimmed(&disguised));
+            let sent = format!("{:?}", php(&forward::trimmed(&disguised)).iter()
+                .map(|(name, value)| format!("{}={}", name.escape_ascii(), value.escape_ascii())).collect::<Vec<_>>());
+            prop_assert!(!sent.contains("CANARY"), "{}", sent);
+        }
+    }
+
+    /// Neither tracking parameters nor ignored cookies nor strangers' fields reach a trimmed request.
+    #[test]
+    fn a_trimmed_request_is_a_closed_list(site in site(), head in head()) {
+        let Some(facts) = head.facts(&site) else { return Ok(()) };
+        let request = forward::trimmed(&facts);
+        prop_assert_eq!(&request.method, "GET");
+        for (name, value) in &request.fields {
+            prop_assert!(CLOSED.contains(&name.as_str()), "{}", name);
+            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            prop_assert!(!value.contains("CANARY") && !value.contains("evil"), "{}: {}", name, value);
+            if name == "cookie" {
+                for pair in value.split("; ") {
+                    let name = pair.split('=').next().unwrap();
+                    prop_assert!(name == "lang" || name.starts_with("currency_") || name == "akm_mobile", "{}", pair);
+                }
+            }
+        }
+        if site.preset == Preset::WordPress {
+            for pair in request.query.as_deref().unwrap_or_default().split(|&b| b == b'&') {
+                let name = pair.split(|&b| b == b'=').next().unwrap_or_default();
+                prop_assert!(!name.starts_with(b"utm_") && name != b"fbclid" && name != b"_ga" && name != b"ref");
+            }
+        }
+    }
+
+    /// What travels whole carries no claim that is not ours, and no two fields meet in one variable.
+    #[test]
+    fn whole_requests_carry_our_own_claims_only(site in site(), head in head()) {
+        let Some(facts) = head.facts(&site) else { return Ok(()) };
+        let client = Client { address: IpAddr::V4(Ipv4Addr::LOCALHOST), port: 1, request_id: "r" };
+        let request = forward::whole(&facts, head.lines(), &client, forward::BodyLength::None);
+        let variables = php(&request);
+        for (at, (name, value)) in variables.iter().enumerate() {
+            prop_assert!(!variables[at + 1..].iter().any(|(other, _)| other == name), "{}", name.escape_ascii());
+            let value = value.as_slice();
+            match name.as_slice() {
+                b"HTTP_PROXY" | b"PHP_VALUE" => prop_assert!(false),
+                b"HTTP_X_FORWARDED_FOR" | b"HTTP_X_REAL_IP" => prop_assert_eq!(value, b"127.0.0.1"),
+                b"HTTP_X_FORWARDED_HOST" | b"HTTP_HOST" => prop_assert_eq!(value, facts.authority().as_bytes()),
+                b"HTTP_X_FORWARDED_PROTO" => prop_assert_eq!(value, facts.scheme().as_str().as_bytes()),
+                b"HTTP_X_REQUEST_ID" => prop_assert_eq!(value, b"r"),
+                _ => {}
+            }
+        }
+    }
+
+    /// Nothing that comes from outside stops the process.
+    #[test]
+    fn any_bytes_are_a_head(
+        method in "\\PC{0,8}",
+        target in proptest::collection::vec(any::<u8>(), 0..60),
+        host in "\\PC{0,12}",
+        fields in proptest::collection::vec((any::<Index>(), proptest::collection::vec(any::<u8>(), 0..40)), 0..8),
+        site in site(),
+    ) {
+        let names = ["Cookie", "Accept", "Origin", "Host", "If-None-Match", "Connection", "Cache-Control", "\u{e9}", "", "a b"];
+        let fields: Vec<_> = fields.iter().map(|(name, value)| (names[name.index(names.len())], value.as_slice())).collect();
+        let mut path = b"/".to_vec();
+        path.extend_from_slice(&target);
+        for target in [&target, &path] {
+            let line = Line { method: &method, target, scheme: Scheme::Http, host: &host, has_body: false, upgrade: false };
+            let mut facts = Facts::default();
+            let _ = facts.gather(&line, fields.iter().copied(), &site);
+            let client = Client { address: IpAddr::V4(Ipv4Addr::LOCALHOST), port: 1, request_id: "\n" };
+            php(&forward::trimmed(&facts));
+            php(&forward::whole(&facts, fields.iter().copied(), &client, forward::BodyLength::Known(1)));
+            key(&facts);
+        }
+    }
+}
+
+const CLOSED: &[&str] = &[
+    "galley-request",
+    "accept",
+    "accept-encoding",
+    "cookie",
+    "user-agent",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+];

@@ -1,0 +1,383 @@
+//! Which field of a response speaks for its life, and what it says.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use galley_policy::freshness::{Voice, initial_age, statement, unsaid, windows};
+use galley_policy::site::{Ignore, Preset, SiteRules, TtlTable};
+use galley_policy::storable::Answered;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+/// Sun, 06 Nov 1994 08:49:37 GMT.
+const NOW_S: u64 = 784_111_777;
+
+fn now() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(NOW_S)
+}
+
+type Rows<'a> = &'a [(&'static str, &'a str)];
+
+fn fields(rows: Rows<'_>) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for (name, value) in rows {
+        map.append(
+            HeaderName::from_static(name),
+            HeaderValue::from_str(value).unwrap(),
+        );
+    }
+    map
+}
+
+fn seconds(lifetime: Option<Duration>) -> Option<u64> {
+    lifetime.map(|lifetime| lifetime.as_secs())
+}
+
+#[test]
+fn the_first_voice_speaks_alone() {
+    const CC: (&str, &str) = ("cache-control", "max-age=1, private");
+    let table: &[(Rows<'_>, Voice, Option<u64>, bool)] = &[
+        (&[], Voice::Nobody, None, false),
+        (&[CC], Voice::CacheControl, Some(1), true),
+        (
+            &[("cache-control", "s-maxage=5, max-age=1")],
+            Voice::CacheControl,
+            Some(5),
+            false,
+        ),
+        (&[("cache-control", " ")], Voice::Nobody, None, false),
+        (
+            &[CC, ("x-accel-expires", "7")],
+            Voice::Accel,
+            Some(7),
+            false,
+        ),
+        (
+            &[CC, ("x-accel-expires", "@784111787")],
+            Voice::Accel,
+            Some(10),
+            false,
+        ),
+        (
+            &[CC, ("x-accel-expires", "@1")],
+            Voice::Accel,
+            Some(0),
+            false,
+        ),
+        (
+            &[CC, ("x-vc-ttl", "8"), ("x-vc-enabled", "true")],
+            Voice::Vcaching,
+            Some(8),
+            false,
+        ),
+        (
+            &[CC, ("x-vc-ttl", "a while"), ("x-accel-expires", "7")],
+            Voice::Vcaching,
+            Some(0),
+            false,
+        ),
+        (
+            &[CC, ("x-vc-cacheable", "YES"), ("x-accel-expires", "7")],
+            Voice::Accel,
+            Some(7),
+            false,
+        ),
+        (
+            &[CC, ("x-accel-expires", "off")],
+            Voice::Accel,
+            Some(0),
+            false,
+        ),
+        (
+            &[CC, ("x-litespeed-cache-control", "public,max-age=9")],
+            Voice::LiteSpeed,
+            Some(9),
+            false,
+        ),
+        (
+            &[
+                CC,
+                ("x-litespeed-cache-control", "shared,private,max-age=9"),
+            ],
+            Voice::LiteSpeed,
+            Some(9),
+            true,
+        ),
+        (
+            &[
+                CC,
+                ("surrogate-control", "max-age=11+5"),
+                ("x-accel-expires", "7"),
+            ],
+            Voice::Surrogate,
+            Some(11),
+            false,
+        ),
+        (
+            &[
+                CC,
+                ("cdn-cache-control", "max-age=13"),
+                ("surrogate-control", "max-age=11"),
+            ],
+            Voice::Cdn,
+            Some(13),
+            false,
+        ),
+        (
+            &[
+                CC,
+                ("galley-cache-control", "max-age=15"),
+                ("cdn-cache-control", "max-age=13"),
+            ],
+            Voice::Galley,
+            Some(15),
+            false,
+        ),
+        // A malformed or empty targeted field is as if it were absent (RFC 9213 §2.1).
+        (
+            &[CC, ("galley-cache-control", "max-age=15,")],
+            Voice::CacheControl,
+            Some(1),
+            true,
+        ),
+        (
+            &[CC, ("cdn-cache-control", "")],
+            Voice::CacheControl,
+            Some(1),
+            true,
+        ),
+        // One that names no lifetime still replaces all of Cache-Control and Expires.
+        (
+            &[CC, ("cdn-cache-control", "public")],
+            Voice::Cdn,
+            None,
+            false,
+        ),
+    ];
+    for (rows, voice, lifetime, private) in table {
+        let found = statement(&fields(rows), Preset::WordPress, Ignore::default(), now());
+        assert_eq!(
+            (found.voice, seconds(found.lifetime), found.control.private),
+            (*voice, *lifetime, *private),
+            "{rows:?}"
+        );
+    }
+}
+
+#[test]
+fn without_a_preset_only_standards_speak() {
+    let lifetime = |surrogate: &str| {
+        let rows = fields(&[
+            ("surrogate-control", surrogate),
+            ("x-litespeed-cache-control", "max-age=9"),
+            ("x-accel-expires", "7"),
+            ("cache-control", "max-age=1"),
+        ]);
+        seconds(statement(&rows, Preset::None, Ignore::default(), now()).lifetime)
+    };
+    let table = [
+        ("", Some(1)),
+        ("max-age=11", Some(11)),
+        ("no-store", None),
+        ("max-age=11;galley", Some(11)),
+        ("max-age=11;other", Some(1)),
+        ("max-age=11;other, max-age=12", Some(12)),
+        ("max-age=11, max-age=12;galley", Some(12)),
+    ];
+    for (surrogate, wanted) in table {
+        assert_eq!(lifetime(surrogate), wanted, "{surrogate}");
+    }
+}
+
+#[test]
+fn what_a_rule_ignores_does_not_speak() {
+    let rows = fields(&[
+        ("galley-cache-control", "max-age=3"),
+        ("cache-control", "max-age=1"),
+        ("expires", "Sun, 06 Nov 1994 08:50:37 GMT"),
+    ]);
+    let voice = |cache_control, expires| {
+        let ignore = Ignore {
+            cache_control,
+            expires,
+            ..Ignore::default()
+        };
+        let found = statement(&rows, Preset::WordPress, ignore, now());
+        (found.voice, seconds(found.lifetime))
+    };
+    assert_eq!(voice(false, true), (Voice::Galley, Some(3)));
+    assert_eq!(voice(true, false), (Voice::Expires, Some(60)));
+    assert_eq!(voice(true, true), (Voice::Nobody, None));
+}
+
+#[test]
+fn expires_counts_from_date() {
+    let table: &[(Rows<'_>, u64)] = &[
+        (&[("expires", "Sun, 06 Nov 1994 08:50:37 GMT")], 60),
+        (
+            &[
+                ("expires", "Sun, 06 Nov 1994 08:50:37 GMT"),
+                ("date", "Sun, 06 Nov 1994 08:50:07 GMT"),
+            ],
+            30,
+        ),
+        (
+            &[
+                ("expires", "Sun, 06 Nov 1994 08:50:37 GMT"),
+                ("cache-control", "public"),
+            ],
+            60,
+        ),
+        (
+            &[
+                ("expires", "Sun, 06 Nov 1994 08:50:37 GMT"),
+                ("cache-control", "max-age=x"),
+            ],
+            0,
+        ),
+        (
+            &[
+                ("expires", "Sun, 06 Nov 1994 08:50:37 GMT"),
+                ("expires", "Sun, 06 Nov 1994 08:50:37 GMT"),
+            ],
+            0,
+        ),
+        (&[("expires", "Wed, 11 Jan 1984 05:00:00 GMT")], 0),
+        (&[("expires", "Sun, 06 Nov 1994 08:50:37 UTC")], 0),
+        (&[("expires", "0")], 0),
+        (&[("expires", "-1")], 0),
+        (&[("expires", "")], 0),
+    ];
+    for (rows, wanted) in table {
+        let found = statement(&fields(rows), Preset::None, Ignore::default(), now());
+        assert_eq!(seconds(found.lifetime), Some(*wanted), "{rows:?}");
+    }
+}
+
+#[test]
+fn age_on_arrival() {
+    // rows, delay, wanted
+    let table: &[(Rows<'_>, u64, u64)] = &[
+        (&[], 0, 0),
+        (&[], 2, 2),
+        (&[("age", "10")], 2, 12),
+        (&[("age", "10, 20")], 0, 10),
+        (&[("age", "10"), ("age", "20")], 0, 10),
+        (&[("age", "10"), ("age", "x")], 0, 10),
+        (&[("age", "10, x")], 0, 10),
+        (&[("age", ", 10")], 0, 10),
+        (&[("age", ""), ("age", "10")], 0, 10),
+        (&[("age", "x, 10")], 0, 0),
+        (&[("age", "x"), ("age", "10")], 0, 0),
+        (&[("age", "x")], 0, 0),
+        (&[("age", "-1")], 0, 0),
+        (&[("age", "10.5")], 0, 0),
+        (&[("age", "\"10\"")], 0, 0),
+        (&[("age", "99999999999999999999")], 0, 1 << 31),
+        (&[("date", "Sun, 06 Nov 1994 08:49:07 GMT")], 0, 30),
+        (
+            &[("date", "Sun, 06 Nov 1994 08:49:07 GMT"), ("age", "10")],
+            2,
+            30,
+        ),
+        (
+            &[("date", "Sun, 06 Nov 1994 08:49:07 GMT"), ("age", "50")],
+            2,
+            52,
+        ),
+        (&[("date", "Sun, 06 Nov 1994 08:59:07 GMT")], 0, 0),
+        (&[("date", "yesterday")], 0, 0),
+    ];
+    for (rows, delay, wanted) in table {
+        let found = initial_age(&fields(rows), Duration::from_secs(*delay), now());
+        assert_eq!(found.as_secs(), *wanted, "{rows:?}");
+    }
+}
+
+#[test]
+fn windows_need_permission() {
+    let ttl = TtlTable {
+        stale_while_revalidate: Duration::from_secs(10),
+        stale_if_error: Duration::from_secs(20),
+        ..TtlTable::default()
+    };
+    let table: &[(&str, u16, u64, u64)] = &[
+        ("", 200, 10, 20),
+        ("max-age=5", 200, 10, 20),
+        ("max-age=5, stale-while-revalidate=1", 200, 1, 20),
+        ("max-age=5, stale-if-error=0", 200, 10, 0),
+        ("max-age=5, must-revalidate", 200, 0, 0),
+        ("max-age=5, proxy-revalidate, stale-if-error=9", 200, 0, 0),
+        ("s-maxage=5", 200, 0, 0),
+        (
+            "s-maxage=5, stale-while-revalidate=1, stale-if-error=2",
+            200,
+            1,
+            2,
+        ),
+        ("", 404, 0, 0),
+        ("max-age=5, stale-if-error=2", 404, 0, 2),
+    ];
+    for (text, status, swr, sie) in table {
+        let said = statement(
+            &fields(&[("cache-control", text)]),
+            Preset::WordPress,
+            Ignore::default(),
+            now(),
+        );
+        let found = windows(&said, StatusCode::from_u16(*status).unwrap(), &ttl);
+        assert_eq!(
+            (found.0.as_secs(), found.1.as_secs()),
+            (*swr, *sie),
+            "{text} {status}"
+        );
+    }
+}
+
+#[test]
+fn silence_asks_the_table() {
+    let ttl = TtlTable {
+        by_status: vec![(404, Duration::from_secs(4)), (403, Duration::from_secs(3))],
+        default: Duration::from_secs(60),
+        ..TtlTable::default()
+    };
+    let old = ("last-modified", "Sun, 06 Nov 1994 08:48:37 GMT");
+    let ancient = ("last-modified", "Sat, 06 Nov 1993 08:49:37 GMT");
+    let table: &[(u16, Rows<'_>, Preset, Option<u64>)] = &[
+        (200, &[], Preset::WordPress, Some(60)),
+        (404, &[], Preset::WordPress, Some(4)),
+        (403, &[], Preset::WordPress, Some(3)),
+        (302, &[], Preset::WordPress, None),
+        (500, &[], Preset::WordPress, None),
+        (200, &[old], Preset::WordPress, Some(60)),
+        (200, &[old], Preset::None, Some(6)),
+        (200, &[ancient], Preset::None, Some(3600)),
+        (200, &[], Preset::None, Some(60)),
+        (404, &[old], Preset::None, Some(4)),
+        (302, &[old], Preset::None, None),
+        (
+            302,
+            &[old, ("cache-control", "public")],
+            Preset::None,
+            Some(6),
+        ),
+    ];
+    for (status, rows, preset, wanted) in table {
+        let fields = fields(rows);
+        let said = statement(&fields, *preset, Ignore::default(), now());
+        let status = StatusCode::from_u16(*status).unwrap();
+        let answer = Answered {
+            status,
+            fields: &fields,
+            response_delay: Duration::ZERO,
+            now: now(),
+        };
+        let site = SiteRules {
+            preset: *preset,
+            ttl: ttl.clone(),
+            ..SiteRules::default()
+        };
+        let found = unsaid(&answer, &said.control, &site);
+        assert_eq!(seconds(found), *wanted, "{status} {rows:?}");
+    }
+}

@@ -1,0 +1,396 @@
+//! Purge orders as existing plugins send them, and that they name exactly what requests are stored under.
+
+mod response_support;
+
+use galley_policy::purge::{
+    BadOrder, Dialect, MAX_ORDERS, Order, PurgePattern, Scope, Strength, from_answer,
+    orders_from_request, prefix_scope, url_scope,
+};
+use galley_policy::site::SiteRules;
+use http::{HeaderMap, HeaderValue};
+use proptest::prelude::*;
+use response_support::{Rows, facts, lines};
+
+fn hard(scope: Scope) -> Order {
+    Order {
+        scope,
+        strength: Strength::Hard,
+    }
+}
+
+fn soft(scope: Scope) -> Order {
+    Order {
+        scope,
+        strength: Strength::Soft,
+    }
+}
+
+fn url(path: &str, query: Option<&str>) -> Scope {
+    let query = query.map(|query| query.as_bytes().to_vec());
+    Scope::Url {
+        host: Some("example.com".to_owned()),
+        path: path.into(),
+        query,
+    }
+}
+
+fn host() -> Scope {
+    Scope::Host("example.com".to_owned())
+}
+
+fn tag(name: &str) -> Scope {
+    Scope::Tag(name.to_owned())
+}
+
+fn order(method: &str, target: &str, rows: Rows<'_>) -> Result<Order, BadOrder> {
+    let site = SiteRules::default();
+    let mut orders = orders_from_request(&facts(method, target, rows, &site), lines(rows), &site)?;
+    assert_eq!(orders.len(), 1, "{method} {target}: {orders:?}");
+    orders.pop().ok_or(BadOrder::NoOrder)
+}
+
+#[test]
+fn requests_of_plugins() {
+    let pattern = |text: &str| Scope::Pattern(PurgePattern::parse(text).unwrap());
+    let prefix = |path: &str| Scope::Prefix(path.into());
+    const WORDPRESS: (&str, &str) = ("User-Agent", "WordPress/6.8; https://example.com");
+    const REGEX: (&str, &str) = ("X-Purge-Method", "regex");
+    let table: &[(&str, &str, Rows<'_>, Scope)] = &[
+        // W3 Total Cache, WP Rocket, Proxy Cache Purge: one URL.
+        ("PURGE", "/a/", &[], url("/a/", None)),
+        (
+            "PURGE",
+            "/a/?b=2&a=1&utm_source=x",
+            &[],
+            url("/a/", Some("a=1&b=2")),
+        ),
+        (
+            "PURGE",
+            "http://example.com/a/./b/",
+            &[("X-Purge-Method", "default")],
+            url("/a/b/", None),
+        ),
+        (
+            "PURGE",
+            "/",
+            &[("x-purge-method", "default")],
+            url("/", None),
+        ),
+        (
+            "PURGE",
+            "/a*",
+            &[("X-VC-Purge-Method", "exact")],
+            url("/a*", None),
+        ),
+        // All, and below a path.
+        ("PURGE", "/.*", &[REGEX], host()),
+        ("PURGE", "/.*", &[], host()),
+        ("PURGE", "/*", &[], host()),
+        ("PURGE", "/purgeall", &[], host()),
+        ("PURGE", "/blog/.*", &[REGEX], prefix("/blog/")),
+        ("PURGE", "/blog/.*", &[], prefix("/blog/")),
+        ("PURGE", "/", &[("X-Purge-Regex", ".*")], host()),
+        ("PURGE", "/de", &[("X-Purge-Regex", ".*")], pattern("^/de")),
+        ("PURGE", "/(a|b)/x.*", &[REGEX], pattern("^/(a|b)/x")),
+        ("PURGE", "/sitemap.*.xml", &[], pattern("^/sitemap.*.xml")),
+        // VCaching.
+        (
+            "PURGE",
+            "/a.b",
+            &[("X-VC-Purge-Method", "default")],
+            pattern("^/a\\.b(?:\\?|$)"),
+        ),
+        (
+            "PURGE",
+            "/",
+            &[
+                ("X-VC-Purge-Method", "regex"),
+                ("X-VC-Purge-Host", "Example.com:80"),
+            ],
+            host(),
+        ),
+        // GoDaddy.
+        ("BAN", "/", &[], host()),
+        ("BAN", "/shop/", &[], prefix("/shop/")),
+        ("BAN", "/shop", &[], pattern("^/shop")),
+        // Tags.
+        (
+            "PURGE",
+            "/",
+            &[("X-Purge-Method", "tags"), ("X-Cache-Tags-Pattern", "p-1")],
+            tag("p-1"),
+        ),
+        ("PURGE", "/", &[("Surrogate-Key", "p-1")], tag("p-1")),
+        ("BAN", "/", &[("Cache-Tags", "p-1")], tag("p-1")),
+        // nginx-helper.
+        (
+            "GET",
+            "/purge/a/?b=1",
+            &[WORDPRESS],
+            url("/a/", Some("b=1")),
+        ),
+        ("GET", "/purge/", &[WORDPRESS], url("/", None)),
+        ("GET", "/purge", &[WORDPRESS], url("/", None)),
+        ("GET", "/purgeall", &[WORDPRESS], host()),
+    ];
+    for (method, target, rows, wanted) in table {
+        assert_eq!(
+            order(method, target, rows),
+            Ok(hard(wanted.clone())),
+            "{method} {target} {rows:?}"
+        );
+    }
+}
+
+#[test]
+fn soft_orders() {
+    let table: &[(Rows<'_>, Order)] = &[
+        (&[("Fastly-Soft-Purge", "1")], soft(url("/a", None))),
+        (&[("X-Purge-Soft", "1")], soft(url("/a", None))),
+        (&[("X-Purge-Soft", "0")], hard(url("/a", None))),
+        (&[("xkey-softpurge", "t")], soft(tag("t"))),
+        (&[("xkey-purge", "t")], hard(tag("t"))),
+    ];
+    for (rows, wanted) in table {
+        assert_eq!(order("PURGE", "/a", rows).as_ref(), Ok(wanted), "{rows:?}");
+    }
+}
+
+#[test]
+fn several_tags_are_several_orders() {
+    let site = SiteRules::default();
+    let rows: Rows<'_> = &[
+        ("X-Purge-Method", "tags"),
+        ("X-Cache-Tags-Pattern", "p\\-1|t\\-2|p\\-1"),
+    ];
+    let found = orders_from_request(&facts("PURGE", "/", rows, &site), lines(rows), &site);
+    assert_eq!(found, Ok(vec![hard(tag("p-1")), hard(tag("t-2"))]));
+}
+
+#[test]
+fn what_is_no_order() {
+    let long = "a".repeat(1100);
+    let table: &[(&str, &str, Rows<'_>, BadOrder)] = &[
+        ("GET", "/", &[], BadOrder::NoOrder),
+        ("GET", "/purge-policy/", &[], BadOrder::NoOrder),
+        ("POST", "/a", &[], BadOrder::NoOrder),
+        (
+            "PURGE",
+            "/",
+            &[("X-Purge-Method", "tags")],
+            BadOrder::NoTags,
+        ),
+        ("PURGE", "/", &[("xkey", " ")], BadOrder::NoTags),
+        (
+            "PURGE",
+            "/",
+            &[("X-Purge-Regex", &long)],
+            BadOrder::PatternTooLong,
+        ),
+    ];
+    for (method, target, rows, wanted) in table {
+        assert_eq!(
+            order(method, target, rows),
+            Err(wanted.clone()),
+            "{method} {target} {rows:?}"
+        );
+    }
+    assert!(matches!(
+        order("PURGE", "/.*", &[("X-VC-Purge-Host", "a b")]),
+        Err(BadOrder::Host(_))
+    ));
+}
+
+#[test]
+fn urls_as_people_write_them() {
+    let site = SiteRules::default();
+    let scope = |host: Option<&str>, path: &str, query: Option<&str>| Scope::Url {
+        host: host.map(str::to_owned),
+        path: path.into(),
+        query: query.map(Into::into),
+    };
+    let table = [
+        ("/", scope(None, "/", None)),
+        (" /a/../b?x=%7e&gclid=1 ", scope(None, "/b", Some("x=~"))),
+        (
+            "https://Example.com:8443/a#b",
+            scope(Some("example.com"), "/a", None),
+        ),
+        ("http://example.com", scope(Some("example.com"), "/", None)),
+        ("/?", scope(None, "/", None)),
+    ];
+    for (text, wanted) in table {
+        assert_eq!(url_scope(text, &site), Ok(wanted), "{text}");
+    }
+    for text in ["", "a", "ftp://x/", "/%zz", "/a b", "http://a@b/"] {
+        assert!(url_scope(text, &site).is_err(), "{text}");
+    }
+    assert_eq!(prefix_scope("/"), Ok(Scope::Site));
+    assert_eq!(prefix_scope("/a/./b"), Ok(Scope::Prefix(b"/a/b".to_vec())));
+    assert!(prefix_scope("a").is_err());
+}
+
+#[test]
+fn orders_in_answers() {
+    let site = SiteRules::default();
+    let url = |path: &str| Scope::Url {
+        host: None,
+        path: path.into(),
+        query: None,
+    };
+    let table: &[(&str, Vec<Order>)] = &[
+        (
+            "public,b5f_Po.12,b5f_F",
+            vec![hard(tag("b5f_Po.12")), hard(tag("b5f_F"))],
+        ),
+        ("public,stale,a", vec![soft(tag("a"))]),
+        ("public,a;private,b", vec![hard(tag("a"))]),
+        ("stale,a;public,b", vec![soft(tag("a")), hard(tag("b"))]),
+        ("private,*", vec![]),
+        ("*", vec![hard(Scope::Site)]),
+        ("tag=x", vec![hard(tag("x"))]),
+        ("/a/./b?utm_source=x", vec![hard(url("/a/b"))]),
+        ("/%zz, tag=", vec![]),
+        ("", vec![]),
+    ];
+    for (value, wanted) in table {
+        let mut fields = HeaderMap::new();
+        fields.insert("x-litespeed-purge", HeaderValue::from_str(value).unwrap());
+        assert_eq!(from_answer(&fields, &site), *wanted, "{value}");
+    }
+    let many: Vec<String> = (0..=MAX_ORDERS).map(|n| format!("t{n}")).collect();
+    let mut fields = HeaderMap::new();
+    fields.insert(
+        "galley-purge",
+        HeaderValue::from_str(&many.join(",")).unwrap(),
+    );
+    assert_eq!(from_answer(&fields, &site), [hard(Scope::Site)]);
+}
+
+proptest! {
+    /// An order by URL names what a request for that URL is stored under, however either is spelled.
+    #[test]
+    fn orders_and_requests_agree(
+        path in "(/[a-zA-Z0-9.~_-]{0,5}|/%[2-7][0-9a-fA-F]|/\\.\\.?){1,5}",
+        query in proptest::option::of("([ab]=[a-z%]{0,2}&?|utm_source=x&?|&){0,5}"),
+    ) {
+        let site = SiteRules::default();
+        let target = match &query {
+            Some(query) => format!("{path}?{query}"),
+            None => path,
+        };
+        if let Ok(scope) = url_scope(&format!("https://example.com{target}"), &site) {
+            let line = galley_policy::facts::Line {
+                method: "GET",
+                target: target.as_bytes(),
+                scheme: galley_policy::facts::Scheme::Http,
+                host: "example.com",
+                has_body: false,
+                upgrade: false,
+            };
+            let mut asked = galley_policy::facts::Facts::default();
+            if asked.gather(&line, lines(&[]), &site).is_ok() {
+                let stored = Scope::Url {
+                    host: Some(asked.host().to_owned()),
+                    path: asked.path().to_vec(),
+                    query: asked.query().map(<[u8]>::to_vec),
+                };
+                prop_assert_eq!(scope, stored);
+            }
+        }
+    }
+
+    #[test]
+    fn never_panics(text in "[ -~]{0,40}", value in "[ -~]{0,40}") {
+        let site = SiteRules::default();
+        let _ = url_scope(&text, &site);
+        let _ = prefix_scope(&text);
+        for method in ["PURGE", "BAN", "GET"] {
+            let facts = facts(method, "/a.*?b", &[], &site);
+            for name in ["xkey", "x-purge-method", "x-purge-regex", "x-vc-purge-host"] {
+                let _ = orders_from_request(&facts, lines(&[(name, &*value)]), &site);
+            }
+        }
+    }
+
+    #[test]
+    fn interfaces_never_panic(
+        path in "(/souin-api/souin|/service/)?[ -~]{0,30}",
+        kind in "uri|uri-prefix|origin|group|x",
+        selector in "(https?://)?[ -~]{0,30}",
+        body in proptest::collection::vec(any::<u8>(), 0..60),
+    ) {
+        let site = SiteRules::default();
+        let json = format!("{{\"type\":\"{kind}\",\"selectors\":[{selector:?}],\"groups\":[{selector:?}]}}");
+        let rows: Rows<'_> = &[("Content-Type", "application/json"), ("Fastly-Key", "k"), ("Surrogate-Key", &selector)];
+        for (method, target) in [("PURGE", path.as_str()), ("POST", &path), ("POST", "/souin-api/souin")] {
+            let line = galley_policy::facts::Line {
+                method,
+                target: target.as_bytes(),
+                scheme: galley_policy::facts::Scheme::Http,
+                host: "example.com",
+                has_body: true,
+                upgrade: false,
+            };
+            let mut asked = galley_policy::facts::Facts::default();
+            if asked.gather(&line, lines(rows), &site).is_err() {
+                continue;
+            }
+            let dialect = Dialect::of(&asked, lines(rows), &site);
+            for body in [&body[..], json.as_bytes()] {
+                let orders = dialect.map(|dialect| dialect.orders(&asked, lines(rows), body, &site));
+                prop_assert!(!matches!(orders, Some(Ok(orders)) if orders.is_empty()));
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_and_batches_of_souin() {
+    let site = SiteRules::default();
+    let json: Rows<'_> = &[("Content-Type", "application/json; charset=utf-8")];
+    let batch = |body: &str| {
+        let asked = facts("POST", "/souin-api/souin/", json, &site);
+        let dialect = Dialect::of(&asked, lines(json), &site).expect("a batch");
+        dialect.orders(&asked, lines(json), body.as_bytes(), &site)
+    };
+    assert_eq!(
+        batch(r#"{"type": "uri", "selectors": ["https://example.com/a?b=1"], "purge": false}"#),
+        Ok(vec![hard(url("/a", Some("b=1")))])
+    );
+    assert_eq!(
+        batch(r#"{"type": "uri-prefix", "selectors": ["http://example.com/a.b", "/c/"]}"#),
+        Ok(vec![
+            hard(Scope::Pattern(PurgePattern::parse("^/a\\.b").unwrap())),
+            hard(Scope::Prefix(b"/c/".to_vec()))
+        ])
+    );
+    assert_eq!(
+        batch(r#"{"type": "group", "selectors": ["a"]}"#),
+        Ok(vec![hard(tag("a")), hard(tag("cache-group:a"))])
+    );
+    for wrong in [
+        "",
+        "[]",
+        "{}",
+        r#"{"type": "x", "selectors": ["/"]}"#,
+        r#"{"type": "uri", "selectors": "/"}"#,
+    ] {
+        assert_eq!(batch(wrong), Err(BadOrder::Body), "{wrong}");
+    }
+    assert_eq!(batch(r#"{"type": "uri"}"#), Err(BadOrder::NoOrder));
+    let many = vec!["\"/\""; MAX_ORDERS + 1].join(",");
+    let many = format!("{{\"type\": \"uri\", \"selectors\": [{many}]}}");
+    assert_eq!(batch(&many), Err(BadOrder::TooMany));
+    for (key, wanted) in [
+        ("GET-https-example.com-/a/", url("/a/", None)),
+        ("GET-http-example.com-/a/?b=1", url("/a/", Some("b=1"))),
+        ("GET-http-example.com-/a/.+", Scope::Prefix(b"/a/".to_vec())),
+        ("get-http-example.com-/a/", Scope::Site),
+        ("GET-ftp-example.com-/a/", Scope::Site),
+        (".*example.*", Scope::Site),
+    ] {
+        let target = format!("/souin-api/souin/{key}");
+        assert_eq!(order("PURGE", &target, &[]), Ok(hard(wanted)), "{key}");
+    }
+}

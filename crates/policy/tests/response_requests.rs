@@ -1,0 +1,195 @@
+//! What a stored response does for a request: decisions, conditions, ranges.
+
+mod response_support;
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use galley_policy::conditional::{Condition, Validators, evaluate, evaluate_stored};
+use galley_policy::decide::{Backend, Below, Decision, Stored, Validity, decide};
+use galley_policy::outcome::{MissWhy, PassWhy, RefusedWhy};
+use galley_policy::site::SiteRules;
+use galley_policy::storable::Life;
+use response_support::{Rows, facts};
+
+#[test]
+fn decisions_with_the_wordpress_preset() {
+    use Decision::{Hit, Pass, Refuse, StaleWhileRevalidate};
+    let life = Life {
+        fresh: Duration::from_secs(60),
+        stale_while_revalidate: Duration::from_secs(10),
+        stale_if_error: Duration::from_secs(100),
+        initial_age: Duration::ZERO,
+    };
+    const FETCH: Decision = Decision::Fetch {
+        why: MissWhy::Uri,
+        stale_on_error: false,
+    };
+    const EXPIRED: Decision = Decision::Fetch {
+        why: MissWhy::Stale,
+        stale_on_error: false,
+    };
+    const FETCH_OR_STALE: Decision = Decision::Fetch {
+        why: MissWhy::Stale,
+        stale_on_error: true,
+    };
+    const ONLY: Rows<'_> = &[("cache-control", "only-if-cached")];
+    const MEMBER: Rows<'_> = &[("cookie", "wordpress_logged_in_0123=x")];
+    let table: &[(&str, Rows<'_>, Option<u64>, Decision)] = &[
+        ("GET", &[], None, FETCH),
+        ("HEAD", &[], None, FETCH),
+        ("GET", &[("range", "bytes=0-1")], None, FETCH),
+        ("GET", &[], Some(59), Hit),
+        ("HEAD", &[], Some(59), Hit),
+        ("GET", &[], Some(60), StaleWhileRevalidate),
+        ("GET", &[], Some(70), FETCH_OR_STALE),
+        ("GET", &[], Some(160), EXPIRED),
+        ("GET", ONLY, None, Refuse(RefusedWhy::OnlyIfCached)),
+        ("GET", ONLY, Some(59), Hit),
+        ("GET", ONLY, Some(60), StaleWhileRevalidate),
+        ("GET", ONLY, Some(70), Refuse(RefusedWhy::OnlyIfCached)),
+        ("GET", MEMBER, Some(1), Pass(PassWhy::Cookie)),
+        ("POST", &[], Some(1), Pass(PassWhy::Method)),
+        // Visitors may not bust the cache; the documented departure from request directives.
+        (
+            "GET",
+            &[("cache-control", "no-cache, max-age=0")],
+            Some(59),
+            Hit,
+        ),
+    ];
+    let no_fields = http::HeaderMap::new();
+    let rules = SiteRules::default();
+    for (method, rows, age, wanted) in table {
+        let facts = facts(method, "/", rows, &rules);
+        let stored = age.map(|age| Stored {
+            is_hit_for_pass: false,
+            age: Duration::from_secs(age),
+            life: &life,
+            validity: Validity::Valid,
+            fields: &no_fields,
+            ends_soon: false,
+        });
+        let decision = decide(&facts, &rules, stored.as_ref());
+        assert_eq!(
+            decision.below_root(&facts, Below::Missing, Backend::Http),
+            *wanted,
+            "{method} {rows:?} {age:?}"
+        );
+    }
+}
+
+#[test]
+fn conditions_in_their_order() {
+    const SAME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const OLDER: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+    const NEWER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+    use Condition::{Failed, NotModified, Proceed};
+    // request, of a file, of a stored response
+    let table: &[(&str, Rows<'_>, Condition, Condition)] = &[
+        ("GET", &[], Proceed, Proceed),
+        (
+            "GET",
+            &[("if-none-match", "\"a\"")],
+            NotModified,
+            NotModified,
+        ),
+        (
+            "HEAD",
+            &[("if-none-match", "W/\"a\"")],
+            NotModified,
+            NotModified,
+        ),
+        (
+            "GET",
+            &[("if-none-match", "\"b\", \"a\"")],
+            NotModified,
+            NotModified,
+        ),
+        ("GET", &[("if-none-match", "*")], NotModified, NotModified),
+        ("GET", &[("if-none-match", "\"b\"")], Proceed, Proceed),
+        ("POST", &[("if-none-match", "\"a\"")], Failed, Failed),
+        (
+            "GET",
+            &[("if-modified-since", SAME)],
+            NotModified,
+            NotModified,
+        ),
+        (
+            "GET",
+            &[("if-modified-since", NEWER)],
+            NotModified,
+            NotModified,
+        ),
+        ("GET", &[("if-modified-since", OLDER)], Proceed, Proceed),
+        (
+            "GET",
+            &[("if-modified-since", "yesterday")],
+            Proceed,
+            Proceed,
+        ),
+        ("POST", &[("if-modified-since", SAME)], Proceed, Proceed),
+        (
+            "GET",
+            &[("if-none-match", "\"b\""), ("if-modified-since", SAME)],
+            Proceed,
+            Proceed,
+        ),
+        (
+            "GET",
+            &[("if-none-match", "\"a\""), ("if-modified-since", OLDER)],
+            NotModified,
+            NotModified,
+        ),
+        ("GET", &[("if-match", "\"a\"")], Proceed, Proceed),
+        ("GET", &[("if-match", "\"b\"")], Failed, Proceed),
+        ("GET", &[("if-match", "W/\"a\"")], Failed, Proceed),
+        ("GET", &[("if-match", "*")], Proceed, Proceed),
+        ("GET", &[("if-unmodified-since", OLDER)], Failed, Proceed),
+        ("GET", &[("if-unmodified-since", SAME)], Proceed, Proceed),
+        (
+            "GET",
+            &[("if-unmodified-since", "yesterday")],
+            Proceed,
+            Proceed,
+        ),
+        (
+            "GET",
+            &[("if-match", "\"a\""), ("if-unmodified-since", OLDER)],
+            Proceed,
+            Proceed,
+        ),
+        (
+            "GET",
+            &[("if-match", "\"a\""), ("if-none-match", "\"a\"")],
+            NotModified,
+            NotModified,
+        ),
+    ];
+    let modified = UNIX_EPOCH + Duration::from_secs(784_111_777) + Duration::from_millis(900);
+    let validators = Validators {
+        etag: Some(b"\"a\""),
+        last_modified: Some(modified),
+    };
+    for (method, rows, of_file, of_stored) in table {
+        let facts = facts(method, "/", rows, &SiteRules::default());
+        assert_eq!(evaluate(&facts, &validators), *of_file, "{method} {rows:?}");
+        assert_eq!(
+            evaluate_stored(&facts, &validators),
+            *of_stored,
+            "{method} {rows:?}"
+        );
+    }
+}
+
+#[test]
+fn without_validators_only_stars_match() {
+    let nothing = Validators::default();
+    let condition = |rows| evaluate(&facts("GET", "/", rows, &SiteRules::default()), &nothing);
+    assert_eq!(condition(&[("if-none-match", "\"a\"")]), Condition::Proceed);
+    assert_eq!(condition(&[("if-none-match", "*")]), Condition::NotModified);
+    assert_eq!(condition(&[("if-match", "\"a\"")]), Condition::Failed);
+    assert_eq!(
+        condition(&[("if-modified-since", "Sun, 06 Nov 1994 08:49:37 GMT")]),
+        Condition::Proceed
+    );
+}

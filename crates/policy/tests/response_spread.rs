@@ -1,0 +1,130 @@
+//! Lifetimes that are left to Galley differ from entry to entry; those that the response states do not.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod response_support;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, UNIX_EPOCH};
+
+use galley_policy::site::{Ignore, Preset, Rule, SiteRules};
+use galley_policy::storable::{Answered, Life, Verdict, judge, judge_spread};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use proptest::prelude::*;
+use response_support::{Rows, facts};
+
+/// The lifetime before and after.
+fn lives(site: &SiteRules, status: u16, rows: Rows<'_>, seed: u64) -> (Life, Life) {
+    let mut fields = HeaderMap::new();
+    for (name, value) in rows {
+        let name = HeaderName::from_static(name);
+        fields.append(name, HeaderValue::from_str(value).unwrap());
+    }
+    let facts = facts("GET", "/rule", &[], site);
+    let answer = Answered {
+        status: StatusCode::from_u16(status).unwrap(),
+        fields: &fields,
+        response_delay: Duration::ZERO,
+        // Sun, 06 Nov 1994 08:49:37 GMT.
+        now: UNIX_EPOCH + Duration::from_secs(784_111_777),
+    };
+    let verdicts = (
+        judge(&facts, &answer, site),
+        judge_spread(&facts, &answer, site, seed),
+    );
+    let (Verdict::Store(life), Verdict::Store(spread)) = verdicts else {
+        panic!("{rows:?} is to be kept");
+    };
+    (life, spread)
+}
+
+fn seconds(site: &SiteRules, status: u16, rows: Rows<'_>) -> BTreeSet<u64> {
+    (0..1000)
+        .map(|seed| lives(site, status, rows, seed).1.fresh.as_secs())
+        .collect()
+}
+
+fn site(preset: Preset) -> SiteRules {
+    SiteRules {
+        preset,
+        ..SiteRules::default()
+    }
+}
+
+#[test]
+fn what_is_left_to_galley_is_cut_by_a_tenth_at_most() {
+    const EXPIRES: (&str, &str) = ("expires", "Wed, 11 Jan 1984 05:00:00 GMT");
+    const MISSING: (&str, &str) = ("cache-control", "no-cache, must-revalidate, max-age=0");
+    // Fresh for a tenth of 1000 s.
+    const MODIFIED: (&str, &str) = ("last-modified", "Sun, 06 Nov 1994 08:32:57 GMT");
+    let (wordpress, none) = (site(Preset::WordPress), site(Preset::None));
+    let of_rule = SiteRules {
+        rules: vec![Rule {
+            path: "/rule".to_owned(),
+            ttl: Some(Duration::from_secs(3600)),
+            ignore: Ignore {
+                cache_control: true,
+                ..Ignore::default()
+            },
+            ..Rule::default()
+        }],
+        ..site(Preset::WordPress)
+    };
+    let table: [(&SiteRules, u16, Rows<'_>, std::ops::RangeInclusive<u64>); 8] = [
+        (&wordpress, 200, &[], 54..=60),
+        (&wordpress, 404, &[EXPIRES, MISSING], 54..=60),
+        // What it was old when it came does not count: 40 of 60 seconds are left.
+        (&wordpress, 200, &[("age", "20")], 56..=60),
+        (&none, 200, &[MODIFIED], 90..=100),
+        (
+            &of_rule,
+            200,
+            &[("cache-control", "max-age=5")],
+            3240..=3600,
+        ),
+        // Stated: to the second.
+        (
+            &wordpress,
+            200,
+            &[("cache-control", "max-age=600")],
+            600..=600,
+        ),
+        (
+            &wordpress,
+            200,
+            &[("galley-cache-control", "max-age=600")],
+            600..=600,
+        ),
+        (
+            &none,
+            200,
+            &[("cache-control", "max-age=600"), MODIFIED],
+            600..=600,
+        ),
+    ];
+    for (site, status, rows, expected) in table {
+        let found = seconds(site, status, rows);
+        assert_eq!(found, expected.collect(), "{rows:?}");
+    }
+    let brief = SiteRules {
+        ttl: galley_policy::site::TtlTable {
+            default: Duration::from_secs(9),
+            ..wordpress.ttl.clone()
+        },
+        ..wordpress
+    };
+    assert_eq!(seconds(&brief, 200, &[]), BTreeSet::from([9]));
+}
+
+proptest! {
+    #[test]
+    fn nothing_lives_longer_nor_dies_of_it(seed: u64, age in 0_u64..59) {
+        let age = age.to_string();
+        let (before, after) = lives(&site(Preset::WordPress), 200, &[("age", &age)], seed);
+        let again = lives(&site(Preset::WordPress), 200, &[("age", &age)], seed).1;
+        prop_assert_eq!(after, again);
+        prop_assert!(after.fresh <= before.fresh && after.fresh > after.initial_age);
+        let left = before.fresh.abs_diff(before.initial_age).as_secs();
+        prop_assert!(before.fresh.abs_diff(after.fresh).as_secs() <= left / 10);
+    }
+}

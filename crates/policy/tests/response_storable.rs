@@ -1,0 +1,700 @@
+//! What may be stored, for how long, and why not.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod response_support;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use galley_policy::outcome::NotStored;
+use galley_policy::site::{Ignore, NamePattern, Preset, Rule, SiteRules, TtlTable};
+use galley_policy::storable::{Answered, Life, Verdict, judge, judge_body};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use proptest::prelude::*;
+use response_support::{Rows, facts};
+
+fn map(rows: Rows<'_>) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for (name, value) in rows {
+        let value = HeaderValue::from_str(value).unwrap();
+        map.append(HeaderName::from_static(name), value);
+    }
+    map
+}
+
+/// Sun, 06 Nov 1994 08:49:37 GMT.
+fn now() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(784_111_777)
+}
+
+/// A minute, ten seconds of refresh, a hundred of grace; five for what is not found.
+fn wordpress() -> SiteRules {
+    SiteRules {
+        ttl: TtlTable {
+            by_status: vec![(404, Duration::from_secs(5))],
+            default: Duration::from_secs(60),
+            stale_while_revalidate: Duration::from_secs(10),
+            stale_if_error: Duration::from_secs(100),
+        },
+        ..SiteRules::default()
+    }
+}
+
+fn none() -> SiteRules {
+    SiteRules {
+        preset: Preset::None,
+        ..wordpress()
+    }
+}
+
+fn verdict(
+    site: &SiteRules,
+    request: (&str, &str, Rows<'_>),
+    status: u16,
+    rows: Rows<'_>,
+) -> Verdict {
+    let facts = facts(request.0, request.1, request.2, site);
+    let answer = Answered {
+        status: StatusCode::from_u16(status).unwrap(),
+        fields: &map(rows),
+        response_delay: Duration::ZERO,
+        now: now(),
+    };
+    judge(&facts, &answer, site)
+}
+
+fn get(site: &SiteRules, status: u16, rows: Rows<'_>) -> Verdict {
+    verdict(site, ("GET", "/page/?a=1", &[]), status, rows)
+}
+
+/// Fresh, refresh, grace, in seconds.
+fn store(fresh: u64, refresh: u64, grace: u64) -> Verdict {
+    Verdict::Store(Life {
+        fresh: Duration::from_secs(fresh),
+        stale_while_revalidate: Duration::from_secs(refresh),
+        stale_if_error: Duration::from_secs(grace),
+        initial_age: Duration::ZERO,
+    })
+}
+
+const fn skip(why: NotStored) -> Verdict {
+    Verdict::Skip(why)
+}
+
+#[test]
+fn statuses_of_wordpress() {
+    let table = [
+        (200, store(60, 10, 100)),
+        (203, store(60, 10, 100)),
+        (301, store(60, 10, 100)),
+        (308, store(60, 10, 100)),
+        (404, store(5, 0, 0)),
+        (410, store(60, 0, 0)),
+        (204, skip(NotStored::Status)),
+        (206, skip(NotStored::Partial)),
+        (302, skip(NotStored::Status)),
+        (303, skip(NotStored::Status)),
+        (304, skip(NotStored::Status)),
+        (307, skip(NotStored::Status)),
+        (400, skip(NotStored::Status)),
+        (401, skip(NotStored::Status)),
+        (403, skip(NotStored::Status)),
+        (405, skip(NotStored::Status)),
+        (429, skip(NotStored::Status)),
+        (500, skip(NotStored::Status)),
+        (501, skip(NotStored::Status)),
+        (503, skip(NotStored::Status)),
+    ];
+    for (status, wanted) in table {
+        assert_eq!(get(&wordpress(), status, &[]), wanted, "{status}");
+        if wanted == skip(NotStored::Status) {
+            let explicit = get(
+                &wordpress(),
+                status,
+                &[("cache-control", "public, max-age=9")],
+            );
+            assert_eq!(explicit, wanted, "{status} with a lifetime");
+        }
+    }
+    assert_eq!(
+        get(&wordpress(), 503, &[("retry-after", "600")]),
+        skip(NotStored::Maintenance)
+    );
+    assert_eq!(
+        get(&wordpress(), 200, &[("content-range", "bytes 0-1/2")]),
+        skip(NotStored::Partial)
+    );
+}
+
+#[test]
+fn a_named_status_is_stored_unless_it_cannot_be() {
+    let mut site = wordpress();
+    site.ttl.by_status = [204, 302, 307, 401, 403, 429, 500]
+        .map(|status| (status, Duration::from_secs(3)))
+        .to_vec();
+    assert_eq!(get(&site, 403, &[]), store(3, 0, 0));
+    for status in [204, 302, 307, 401, 429, 500] {
+        assert_eq!(get(&site, status, &[]), skip(NotStored::Status), "{status}");
+    }
+}
+
+#[test]
+fn statuses_without_a_preset() {
+    const EXPLICIT: Rows<'_> = &[("cache-control", "max-age=9")];
+    let table: &[(u16, Rows<'_>, Verdict)] = &[
+        (200, EXPLICIT, store(9, 10, 100)),
+        (302, EXPLICIT, store(9, 10, 100)),
+        (299, EXPLICIT, store(9, 10, 100)),
+        (500, EXPLICIT, store(9, 0, 0)),
+        (200, &[], store(60, 10, 100)),
+        (204, &[], store(60, 10, 100)),
+        (302, &[], skip(NotStored::Status)),
+        (500, &[], skip(NotStored::Status)),
+        (302, &[("cache-control", "public")], store(60, 10, 100)),
+        (304, EXPLICIT, skip(NotStored::Status)),
+        (206, EXPLICIT, skip(NotStored::Partial)),
+    ];
+    for (status, rows, wanted) in table {
+        assert_eq!(get(&none(), *status, rows), *wanted, "{status} {rows:?}");
+    }
+}
+
+#[test]
+fn directives_forbid() {
+    let table: &[(Rows<'_>, Verdict)] = &[
+        (&[("cache-control", "no-store")], skip(NotStored::NoStore)),
+        (&[("cache-control", "private")], skip(NotStored::Private)),
+        (&[("cache-control", "no-cache")], skip(NotStored::NoCache)),
+        (
+            &[("cache-control", "no-cache=\"set-cookie\"")],
+            skip(NotStored::NoCache),
+        ),
+        (
+            &[("cache-control", "public, max-age=60, private=\"x\"")],
+            skip(NotStored::Private),
+        ),
+        (
+            &[("cache-control", "max-age=0")],
+            skip(NotStored::NoLifetime),
+        ),
+        (
+            &[("cache-control", "max-age=oops")],
+            skip(NotStored::NoLifetime),
+        ),
+        (
+            &[("cache-control", "max-age=9, s-maxage=0")],
+            skip(NotStored::NoLifetime),
+        ),
+        (&[("expires", "0")], skip(NotStored::NoLifetime)),
+        (&[("pragma", "no-cache")], store(60, 10, 100)),
+        (&[("cache-control", "max-age=9")], store(9, 10, 100)),
+        (&[("cache-control", "s-maxage=9")], store(9, 0, 0)),
+        (
+            &[("cache-control", "max-age=9, must-revalidate")],
+            store(9, 0, 0),
+        ),
+        (
+            &[(
+                "cache-control",
+                "max-age=9, stale-while-revalidate=2, stale-if-error=3",
+            )],
+            store(9, 2, 3),
+        ),
+        (
+            &[
+                ("cache-control", "no-store"),
+                ("galley-cache-control", "max-age=7"),
+            ],
+            store(7, 10, 100),
+        ),
+        (
+            &[
+                ("cache-control", "max-age=9"),
+                ("galley-cache-control", "no-store"),
+            ],
+            skip(NotStored::NoStore),
+        ),
+        (
+            &[("x-litespeed-cache-control", "no-cache")],
+            skip(NotStored::NoCache),
+        ),
+        (&[("x-accel-expires", "0")], skip(NotStored::NoLifetime)),
+    ];
+    for (rows, wanted) in table {
+        assert_eq!(get(&wordpress(), 200, rows), *wanted, "{rows:?}");
+    }
+    let understood: Rows<'_> = &[("cache-control", "no-store, must-understand, max-age=9")];
+    assert_eq!(get(&wordpress(), 200, understood), skip(NotStored::NoStore));
+    assert_eq!(get(&none(), 200, understood), store(9, 10, 100));
+}
+
+#[test]
+fn age_on_arrival_counts() {
+    let aged = get(
+        &wordpress(),
+        200,
+        &[("cache-control", "max-age=9"), ("age", "8")],
+    );
+    assert!(matches!(aged, Verdict::Store(life) if life.initial_age == Duration::from_secs(8)));
+    let table: &[Rows<'_>] = &[
+        &[("cache-control", "max-age=9"), ("age", "9")],
+        &[
+            ("cache-control", "max-age=9"),
+            ("date", "Sun, 06 Nov 1994 08:49:20 GMT"),
+        ],
+        &[("age", "60")],
+    ];
+    for rows in table {
+        assert_eq!(
+            get(&wordpress(), 200, rows),
+            skip(NotStored::NoLifetime),
+            "{rows:?}"
+        );
+    }
+}
+
+#[test]
+fn composing_does_not_use_up_a_lifetime_of_ours() {
+    const SLOW: u64 = 9;
+    let brief = SiteRules {
+        ttl: TtlTable {
+            by_status: vec![(404, Duration::from_secs(1))],
+            default: Duration::from_secs(1),
+            ..wordpress().ttl
+        },
+        ..SiteRules::default()
+    };
+    let facts = facts("GET", "/page/", &[], &brief);
+    let judged = |status: u16, rows: Rows<'_>| {
+        let answer = Answered {
+            status: StatusCode::from_u16(status).unwrap(),
+            fields: &map(rows),
+            response_delay: Duration::from_secs(SLOW),
+            now: now(),
+        };
+        match judge(&facts, &answer, &brief) {
+            Verdict::Store(life) => Ok((life.fresh.as_secs(), life.initial_age.as_secs())),
+            Verdict::Skip(why) => Err(why),
+        }
+    };
+    // Apache's Date is of the request.
+    let date = ("date", "Sun, 06 Nov 1994 08:49:27 GMT");
+    assert_eq!(judged(200, &[]), Ok((1 + SLOW, SLOW)));
+    assert_eq!(judged(200, &[date]), Ok((11, 10)));
+    assert_eq!(judged(404, &[]), Ok((1 + SLOW, SLOW)));
+    // What the answer says, and what lay in another cache, counts as RFC 9111 has it.
+    for rows in [
+        &[("cache-control", "max-age=9")][..],
+        &[("age", "0")],
+        &[("age", "5"), date],
+    ] {
+        assert_eq!(judged(200, rows), Err(NotStored::NoLifetime), "{rows:?}");
+    }
+}
+
+#[test]
+fn cookies_forbid_unless_named_by_the_site() {
+    let site = SiteRules {
+        harmless_cookies: vec![
+            NamePattern::parse("pll_language"),
+            NamePattern::parse("seen_*"),
+        ],
+        ..wordpress()
+    };
+    let table: &[(Rows<'_>, bool)] = &[
+        (&[("set-cookie", "pll_language=de; Path=/")], true),
+        (
+            &[
+                ("set-cookie", "seen_1=x"),
+                ("set-cookie", "pll_language=de"),
+            ],
+            true,
+        ),
+        (&[("set-cookie", "PLL_language=de")], false),
+        (
+            &[
+                ("set-cookie", "pll_language=de"),
+                ("set-cookie", "PHPSESSID=x"),
+            ],
+            false,
+        ),
+        (
+            &[("set-cookie", "wordpress_test_cookie=WP%20Cookie%20check")],
+            false,
+        ),
+        (&[("set-cookie", "x; pll_language=de")], false),
+        (&[("set-cookie", "")], false),
+        (&[("lsc-cookie", "a=b")], false),
+        (&[("set-cookie2", "a=b")], false),
+    ];
+    for (rows, stored) in table {
+        let wanted = if *stored {
+            store(60, 10, 100)
+        } else {
+            skip(NotStored::SetCookie)
+        };
+        assert_eq!(get(&site, 200, rows), wanted, "{rows:?}");
+        if !stored {
+            let mut rows = rows.to_vec();
+            rows.push(("galley-cache-control", "public, max-age=9"));
+            assert_eq!(
+                get(&none(), 200, &rows),
+                skip(NotStored::SetCookie),
+                "{rows:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn vary_has_to_be_in_the_key() {
+    let vary = |site: &SiteRules, value| get(site, 200, &[("vary", value)]);
+    assert_eq!(
+        vary(&wordpress(), "Accept-Encoding, Cookie"),
+        store(60, 10, 100)
+    );
+    assert_eq!(vary(&wordpress(), "Accept-Language"), skip(NotStored::Vary));
+    assert_eq!(vary(&wordpress(), "Cookie, *"), skip(NotStored::Vary));
+    assert_eq!(vary(&none(), "Accept-Encoding"), store(60, 10, 100));
+    assert_eq!(vary(&none(), "Cookie, Foo"), store(60, 10, 100));
+    assert_eq!(vary(&none(), "Foo, *"), skip(NotStored::Vary));
+    assert_eq!(vary(&none(), "X-Forwarded-For"), skip(NotStored::Vary));
+}
+
+#[test]
+fn requests_whose_answers_are_never_stored() {
+    let table: &[(&str, &str, Rows<'_>, NotStored)] = &[
+        ("POST", "/", &[], NotStored::Method),
+        ("OPTIONS", "/", &[], NotStored::Method),
+        ("PURGE", "/", &[], NotStored::Method),
+        (
+            "GET",
+            "/",
+            &[("authorization", "Basic eA==")],
+            NotStored::Private,
+        ),
+        (
+            "GET",
+            "/",
+            &[("cookie", "wordpress_logged_in_0123=x")],
+            NotStored::Private,
+        ),
+        ("GET", "/wp-login.php", &[], NotStored::Private),
+        ("GET", "/?preview=true", &[], NotStored::Private),
+    ];
+    for (method, target, rows, why) in table {
+        let found = verdict(
+            &wordpress(),
+            (method, target, rows),
+            200,
+            &[("cache-control", "public, s-maxage=60")],
+        );
+        assert_eq!(found, skip(*why), "{method} {target} {rows:?}");
+    }
+    assert_eq!(
+        verdict(&wordpress(), ("HEAD", "/", &[]), 200, &[]),
+        store(60, 10, 100)
+    );
+}
+
+#[test]
+fn one_visitors_no_store_does_not_end_caching_for_all() {
+    let visit = ("GET", "/", &[("cache-control", "no-store")][..]);
+    assert_eq!(verdict(&wordpress(), visit, 200, &[]), store(60, 10, 100));
+}
+
+#[test]
+fn missing_pages_live_briefly() {
+    const EXPIRES: (&str, &str) = ("expires", "Wed, 11 Jan 1984 05:00:00 GMT");
+    const BEFORE_6_8: (&str, &str) = ("cache-control", "no-cache, must-revalidate, max-age=0");
+    const SINCE_6_8: (&str, &str) = (
+        "cache-control",
+        "no-cache, must-revalidate, max-age=0, no-store, private",
+    );
+    let table: &[(u16, Rows<'_>, Verdict)] = &[
+        (404, &[EXPIRES, BEFORE_6_8], store(5, 0, 0)),
+        (404, &[EXPIRES, SINCE_6_8], store(5, 0, 0)),
+        (
+            404,
+            &[EXPIRES, SINCE_6_8, ("set-cookie", "a=b")],
+            skip(NotStored::SetCookie),
+        ),
+        (404, &[SINCE_6_8], skip(NotStored::NoStore)),
+        (404, &[BEFORE_6_8], skip(NotStored::NoCache)),
+        (404, &[EXPIRES], skip(NotStored::NoLifetime)),
+        (
+            404,
+            &[EXPIRES, ("cache-control", "no-store")],
+            skip(NotStored::NoStore),
+        ),
+        (
+            404,
+            &[("expires", "Thu, 19 Nov 1981 08:52:00 GMT"), SINCE_6_8],
+            skip(NotStored::NoStore),
+        ),
+        (
+            404,
+            &[EXPIRES, SINCE_6_8, ("galley-cache-control", "no-store")],
+            skip(NotStored::NoStore),
+        ),
+        (
+            404,
+            &[EXPIRES, SINCE_6_8, ("galley-cache-control", "max-age=33")],
+            store(33, 0, 0),
+        ),
+        (200, &[EXPIRES, BEFORE_6_8], skip(NotStored::NoCache)),
+        (410, &[EXPIRES, SINCE_6_8], skip(NotStored::NoStore)),
+    ];
+    for (status, rows, wanted) in table {
+        assert_eq!(
+            get(&wordpress(), *status, rows),
+            *wanted,
+            "{status} {rows:?}"
+        );
+    }
+    assert_eq!(
+        get(&none(), 404, &[EXPIRES, BEFORE_6_8]),
+        skip(NotStored::NoCache)
+    );
+    let mut silent = wordpress();
+    silent.ttl.by_status.clear();
+    assert_eq!(
+        get(&silent, 404, &[EXPIRES, BEFORE_6_8]),
+        skip(NotStored::NoCache)
+    );
+    let of_member = verdict(
+        &wordpress(),
+        ("GET", "/x", &[("cookie", "wordpress_logged_in_0123=x")]),
+        404,
+        &[EXPIRES, BEFORE_6_8],
+    );
+    assert_eq!(of_member, skip(NotStored::Private));
+}
+
+#[test]
+fn redirects_that_lead_back() {
+    // For a request of https://example.com/page/?a=1.
+    let table = [
+        ("https://example.com/page/?a=1", true),
+        ("http://example.com/page/?a=1", true),
+        ("https://EXAMPLE.com:443/page/?a=1#top", true),
+        ("//example.com/page/?a=1", true),
+        ("/page/?a=1", true),
+        ("/x/../p%61ge/?a=1", true),
+        ("?a=1", true),
+        ("", true),
+        ("#top", true),
+        ("./?a=1", true),
+        ("../page/?a=1", true),
+        ("/page/?utm_source=x&a=1&fbclid=y", true),
+        ("/caf\u{e9}", true),
+        ("https://user@example.com/", true),
+        ("/page?a=1", false),
+        ("/page/", false),
+        ("/page/?a=2", false),
+        ("/Page/?a=1", false),
+        ("page/?a=1", false),
+        ("https://www.example.com/page/?a=1", false),
+        ("//www.example.com/page/?a=1", false),
+        ("mailto:a@example.com", false),
+    ];
+    for (location, leads_back) in table {
+        let wanted = if leads_back {
+            skip(NotStored::Loop)
+        } else {
+            store(60, 10, 100)
+        };
+        assert_eq!(
+            get(&wordpress(), 301, &[("location", location)]),
+            wanted,
+            "`{location}`"
+        );
+        assert_eq!(
+            get(&wordpress(), 200, &[("location", location)]),
+            store(60, 10, 100),
+            "`{location}`"
+        );
+    }
+    let twice: Rows<'_> = &[("location", "/other/"), ("location", "/page/?a=1")];
+    assert_eq!(get(&wordpress(), 308, twice), skip(NotStored::Loop));
+}
+
+#[test]
+fn rules_ignore_and_fill_in() {
+    let site = |ignore: Ignore, ttl: Option<u64>| SiteRules {
+        rules: vec![Rule {
+            path: "/page/*".to_owned(),
+            ttl: ttl.map(Duration::from_secs),
+            ignore,
+            ..Rule::default()
+        }],
+        ..wordpress()
+    };
+    let nothing = Ignore::default();
+    let control = Ignore {
+        cache_control: true,
+        ..nothing
+    };
+    let both = Ignore {
+        expires: true,
+        ..control
+    };
+    let cookies = Ignore {
+        set_cookie: true,
+        ..nothing
+    };
+    let vary = Ignore {
+        vary: true,
+        ..nothing
+    };
+    const NO: (&str, &str) = ("cache-control", "no-store, private");
+    const EXPIRED: (&str, &str) = ("expires", "0");
+    let table: &[(Ignore, Option<u64>, u16, Rows<'_>, Verdict)] = &[
+        (nothing, Some(700), 200, &[], store(700, 10, 100)),
+        (
+            nothing,
+            Some(700),
+            200,
+            &[("cache-control", "max-age=9")],
+            store(9, 10, 100),
+        ),
+        (nothing, Some(700), 404, &[], store(5, 0, 0)),
+        (nothing, Some(700), 200, &[NO], skip(NotStored::NoStore)),
+        (control, Some(700), 200, &[NO], store(700, 10, 100)),
+        (control, None, 200, &[NO], store(60, 10, 100)),
+        (
+            control,
+            Some(700),
+            200,
+            &[NO, EXPIRED],
+            skip(NotStored::NoLifetime),
+        ),
+        (both, Some(700), 200, &[NO, EXPIRED], store(700, 10, 100)),
+        (
+            both,
+            Some(700),
+            500,
+            &[NO, EXPIRED],
+            skip(NotStored::Status),
+        ),
+        (
+            both,
+            Some(700),
+            200,
+            &[("set-cookie", "a=b")],
+            skip(NotStored::SetCookie),
+        ),
+        (
+            cookies,
+            None,
+            200,
+            &[("set-cookie", "a=b")],
+            store(60, 10, 100),
+        ),
+        (vary, None, 200, &[("vary", "*")], store(60, 10, 100)),
+    ];
+    for (ignore, ttl, status, rows, wanted) in table {
+        assert_eq!(
+            get(&site(*ignore, *ttl), *status, rows),
+            *wanted,
+            "{ignore:?} {ttl:?} {status} {rows:?}"
+        );
+    }
+}
+
+#[test]
+fn empty_and_broken_pages() {
+    const HTML: (&str, &str) = ("content-type", "text/html; charset=UTF-8");
+    assert_eq!(
+        get(&wordpress(), 200, &[HTML, ("content-length", "0")]),
+        skip(NotStored::Empty)
+    );
+    assert_eq!(
+        get(&none(), 200, &[HTML, ("content-length", "0")]),
+        store(60, 10, 100)
+    );
+    assert_eq!(
+        get(
+            &wordpress(),
+            301,
+            &[HTML, ("content-length", "0"), ("location", "/x")]
+        ),
+        store(60, 10, 100)
+    );
+
+    let body = |rows, body: &str| judged_body(&wordpress(), rows, body);
+    let json: Rows<'_> = &[("content-type", "application/json")];
+    assert_eq!(body(&[HTML], ""), Err(NotStored::Empty));
+    let message = "<h1>Error establishing a database";
+    assert_eq!(body(&[HTML], message), Err(NotStored::ErrorPage));
+    assert_eq!(body(&[HTML], "<p>short</p></body></HTML>\n"), Ok(()));
+    assert_eq!(body(&[HTML], &"no page at all ".repeat(20)), Ok(()));
+    assert_eq!(body(json, "[]"), Ok(()));
+    assert_eq!(body(json, ""), Ok(()));
+}
+
+fn judged_body(site: &SiteRules, rows: Rows<'_>, body: &str) -> Result<(), NotStored> {
+    let answer = Answered {
+        status: StatusCode::OK,
+        fields: &map(rows),
+        response_delay: Duration::ZERO,
+        now: now(),
+    };
+    judge_body(&answer, site, body.as_bytes())
+}
+
+#[test]
+fn half_a_page_is_not_stored() {
+    let html: Rows<'_> = &[("content-type", "text/html; charset=UTF-8")];
+    let text = "<p>text</p>".repeat(500);
+    let remark = "<!-- served by a plugin -->".repeat(100);
+    let table = [
+        (format!("<!DOCTYPE html>\n<html lang=\"en\">{text}"), false),
+        (
+            format!("<!-- a theme -->\n<!doctype html><HTML>{text}</body>"),
+            false,
+        ),
+        (format!("<html>{text}</html>"), true),
+        (format!("<html>{text}</HTML>\n{remark}"), true),
+        // A part of a page on purpose, and a page that speaks of pages.
+        (text.clone(), true),
+        (format!("{text}&lt;html> and <html"), true),
+    ];
+    for (body, wanted) in table {
+        let found = judged_body(&wordpress(), html, &body);
+        assert_eq!(found.is_ok(), wanted, "{}", &body[..60]);
+        assert_eq!(judged_body(&none(), html, &body), Ok(()));
+    }
+    let feed: Rows<'_> = &[("content-type", "application/rss+xml")];
+    assert_eq!(judged_body(&wordpress(), feed, "<rss>"), Ok(()));
+}
+
+proptest! {
+    /// Whatever a response says, with a cookie that nobody named it is not stored.
+    #[test]
+    fn a_cookie_never_gets_in(
+        status in 100_u16..600,
+        control in "(public|max-age=60|s-maxage=60|private|must-understand|, ){0,4}",
+        galley in "(max-age=60|public|, ){0,3}",
+        cookie in "[a-zA-Z_]{0,12}=?[a-z0-9]{0,4}",
+        preset in prop::sample::select(vec![Preset::WordPress, Preset::None]),
+    ) {
+        let site = SiteRules { preset, ..wordpress() };
+        let rows = [("cache-control", &*control), ("galley-cache-control", &*galley), ("set-cookie", &*cookie)];
+        prop_assert!(matches!(get(&site, status, &rows), Verdict::Skip(_)));
+    }
+
+    /// A session never gets in, whatever the response says.
+    #[test]
+    fn a_session_never_gets_in(status in 100_u16..600, control in "(public|max-age=60|s-maxage=60|, ){0,4}") {
+        let rows = [("cache-control", &*control)];
+        let request: (&str, &str, Rows<'_>) = ("GET", "/", &[("cookie", "a=b; wordpress_logged_in_0123=x")]);
+        prop_assert!(matches!(verdict(&wordpress(), request, status, &rows), Verdict::Skip(_)));
+    }
+
+    #[test]
+    fn never_panics(location in "[ -~]{0,30}", expires in "[ -~]{0,30}", vary in "[ -~]{0,20}", accel in "@?[ -~]{0,12}") {
+        let rows = [("location", &*location), ("expires", &*expires), ("vary", &*vary), ("x-accel-expires", &*accel)];
+        let _ = get(&wordpress(), 301, &rows);
+    }
+}

@@ -1,0 +1,29 @@
+//! Requests and heads in one line each, for the tests of the response side.
+
+use galley_policy::facts::{Facts, Line, Scheme};
+use galley_policy::site::SiteRules;
+
+/// Name and value, as tables of tests write them.
+pub type Rows<'a> = &'a [(&'static str, &'a str)];
+
+/// The facts of a request to `example.com`.
+pub fn facts(method: &str, target: &str, rows: Rows<'_>, site: &SiteRules) -> Facts {
+    let line = Line {
+        method,
+        target: target.as_bytes(),
+        scheme: Scheme::Https,
+        host: "example.com",
+        has_body: false,
+        upgrade: false,
+    };
+    let mut facts = Facts::default();
+    facts
+        .gather(&line, lines(rows), site)
+        .unwrap_or_else(|why| panic!("{method} {target}: {why}"));
+    facts
+}
+
+/// The fields as the request side and the purge dialects take them.
+pub fn lines(rows: Rows<'_>) -> impl Iterator<Item = (&str, &[u8])> + Clone {
+    rows.iter().map(|(name, value)| (*name, value.as_bytes()))
+}

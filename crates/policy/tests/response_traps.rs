@@ -1,0 +1,445 @@
+//! The known traps of shared caches, as far as decisions can fall into them; each test has its trap's number. Traps of the
+//! running server are in the server's `tests/traps`.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where it stands")]
+
+mod response_support;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use galley_policy::cache_control::CacheControl;
+use galley_policy::encoding::{Coding, Codings};
+use galley_policy::facts::Gate;
+use galley_policy::freshness::{initial_age, statement, windows};
+use galley_policy::outcome::{NotStored, PassWhy};
+use galley_policy::site::{Ignore, NamePattern, Preset, SiteRules, TtlTable};
+use galley_policy::storable::{Answered, Verdict, judge, stored_fields};
+use galley_policy::time::Tick;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use response_support::{Rows, facts};
+
+const DATE: (&str, &str) = ("date", "Sun, 06 Nov 1994 08:49:37 GMT");
+
+fn now() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(784_111_777)
+}
+
+fn none() -> SiteRules {
+    SiteRules {
+        preset: Preset::None,
+        ttl: TtlTable {
+            by_status: Vec::new(),
+            default: Duration::ZERO,
+            stale_while_revalidate: Duration::ZERO,
+            stale_if_error: Duration::ZERO,
+        },
+        ..SiteRules::default()
+    }
+}
+
+fn map(rows: Rows<'_>) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for (name, value) in rows {
+        map.append(
+            HeaderName::from_static(name),
+            HeaderValue::from_str(value).unwrap(),
+        );
+    }
+    map
+}
+
+fn verdict(site: &SiteRules, request: Rows<'_>, status: u16, rows: Rows<'_>) -> Verdict {
+    let answered = Answered {
+        status: StatusCode::from_u16(status).unwrap(),
+        fields: &map(rows),
+        response_delay: Duration::ZERO,
+        now: now(),
+    };
+    judge(&facts("GET", "/", request, site), &answered, site)
+}
+
+fn stored(status: u16, rows: Rows<'_>) -> Verdict {
+    verdict(&none(), &[], status, rows)
+}
+
+fn fresh_s(verdict: Verdict) -> Option<u64> {
+    match verdict {
+        Verdict::Store(life) if life.fresh > life.initial_age => Some(life.fresh.as_secs()),
+        Verdict::Store(_) | Verdict::Skip(_) => None,
+    }
+}
+
+#[test]
+fn trap_01_answers_to_credentials_are_shared_only_where_they_say_so() {
+    let with: Rows<'_> = &[("authorization", "Basic x")];
+    for (control, is_shared) in [
+        ("max-age=60", false),
+        ("max-age=60, proxy-revalidate", false),
+        ("max-age=60, public", true),
+        ("max-age=60, must-revalidate", true),
+        ("s-maxage=60", true),
+        ("s-maxage=60, private", false),
+    ] {
+        let verdict = verdict(&none(), with, 200, &[("cache-control", control)]);
+        assert_eq!(matches!(verdict, Verdict::Store(_)), is_shared, "{control}");
+    }
+}
+
+#[test]
+fn trap_02_a_cookie_keeps_a_response_out_unless_the_file_names_it() {
+    let rows: Rows<'_> = &[
+        ("cache-control", "max-age=60, public"),
+        ("set-cookie", "a=b"),
+    ];
+    assert_eq!(stored(200, rows), Verdict::Skip(NotStored::SetCookie));
+    let site = SiteRules {
+        harmless_cookies: vec![NamePattern::parse("a")],
+        ..none()
+    };
+    assert_eq!(fresh_s(verdict(&site, &[], 200, rows)), Some(60));
+}
+
+#[test]
+fn trap_03_directives_are_whole_words_in_any_case() {
+    for (control, is_stored) in [
+        ("x-private-foo, max-age=60", true),
+        ("foo=\"private, no-store\", max-age=60", true),
+        ("PRIVATE, max-age=60", false),
+        ("No-Store, max-age=60", false),
+    ] {
+        let found = fresh_s(stored(200, &[("cache-control", control)])).is_some();
+        assert_eq!(found, is_stored, "{control}");
+    }
+}
+
+#[test]
+fn trap_04_qualified_directives_take_out_the_fields_they_name() {
+    let rows: Rows<'_> = &[
+        ("cache-control", "no-cache=\"a\", max-age=60"),
+        ("a", "1"),
+        ("b", "2"),
+    ];
+    assert_eq!(fresh_s(stored(200, rows)), Some(60));
+    let kept = stored_fields(&map(rows), &none(), None);
+    assert!(!kept.contains_key("a") && kept.contains_key("b"));
+    let plain: Rows<'_> = &[("cache-control", "no-cache=\"a\", no-cache, max-age=60")];
+    assert_eq!(stored(200, plain), Verdict::Skip(NotStored::NoCache));
+}
+
+#[test]
+fn trap_05_no_store_of_a_request_keeps_its_answer_out() {
+    let request: Rows<'_> = &[("cache-control", "no-store")];
+    assert_eq!(
+        facts("GET", "/", request, &none()).gate(),
+        Gate::Pass(PassWhy::NoStore)
+    );
+    let found = verdict(&none(), request, 200, &[("cache-control", "max-age=60")]);
+    assert!(matches!(found, Verdict::Skip(_)));
+}
+
+#[test]
+fn trap_06_s_maxage_forbids_stale_copies_unless_the_response_allows_them() {
+    let ttl = TtlTable {
+        stale_while_revalidate: Duration::from_secs(7),
+        stale_if_error: Duration::from_secs(8),
+        ..none().ttl
+    };
+    let of = |control| {
+        let found = statement(
+            &map(&[("cache-control", control)]),
+            Preset::None,
+            Ignore::default(),
+            now(),
+        );
+        let (swr, sie) = windows(&found, StatusCode::OK, &ttl);
+        (swr.as_secs(), sie.as_secs())
+    };
+    assert_eq!(of("max-age=1"), (7, 8));
+    assert_eq!(of("s-maxage=1"), (0, 0));
+    assert_eq!(of("s-maxage=1, stale-if-error=5"), (0, 5));
+}
+
+#[test]
+fn trap_07_must_revalidate_leaves_no_window() {
+    for control in ["must-revalidate", "proxy-revalidate"] {
+        let control = format!("max-age=1, {control}, stale-if-error=60, stale-while-revalidate=60");
+        let Verdict::Store(life) = stored(200, &[("cache-control", &control)]) else {
+            panic!("{control}");
+        };
+        assert_eq!(
+            life.stale_if_error + life.stale_while_revalidate,
+            Duration::ZERO
+        );
+    }
+}
+
+#[test]
+fn trap_08_the_first_field_that_speaks_speaks_alone() {
+    let expires = ("expires", "Sun, 06 Nov 1994 08:50:17 GMT");
+    let table: &[(Rows<'_>, Option<u64>)] = &[
+        (&[DATE, expires], Some(40)),
+        (&[DATE, expires, ("cache-control", "max-age=30")], Some(30)),
+        (&[("cache-control", "max-age=30, s-maxage=20")], Some(20)),
+        (
+            &[
+                ("cache-control", "s-maxage=20"),
+                ("cdn-cache-control", "max-age=10"),
+            ],
+            Some(10),
+        ),
+        (
+            &[
+                ("cache-control", "max-age=9"),
+                ("cdn-cache-control", "max-age=&"),
+            ],
+            Some(9),
+        ),
+        (
+            &[
+                ("cache-control", "no-store"),
+                ("cdn-cache-control", "max-age=10"),
+            ],
+            Some(10),
+        ),
+        (
+            &[
+                ("cache-control", "max-age=9"),
+                ("cdn-cache-control", "no-store"),
+            ],
+            None,
+        ),
+        (
+            &[
+                ("cdn-cache-control", "max-age=10"),
+                ("galley-cache-control", "max-age=5"),
+            ],
+            Some(5),
+        ),
+    ];
+    for (rows, wanted) in table {
+        assert_eq!(fresh_s(stored(200, rows)), *wanted, "{rows:?}");
+    }
+}
+
+#[test]
+fn trap_09_of_several_lifetimes_the_smallest_counts() {
+    for rows in [
+        &[("cache-control", "max-age=60, max-age=5")][..],
+        &[
+            ("cache-control", "max-age=5"),
+            ("cache-control", "max-age=60"),
+        ],
+    ] {
+        assert_eq!(fresh_s(stored(200, rows)), Some(5), "{rows:?}");
+    }
+    assert_eq!(
+        fresh_s(stored(200, &[("cache-control", "max-age=0, max-age=60")])),
+        None
+    );
+}
+
+#[test]
+fn trap_10_a_lifetime_is_a_number_or_over() {
+    for (value, wanted) in [
+        ("99999999999999999999", Some(1 << 31)),
+        ("0060", Some(60)),
+        ("-1", None),
+        ("1.5", None),
+        ("'60'", None),
+        ("60s", None),
+    ] {
+        let control = format!("max-age={value}");
+        assert_eq!(
+            fresh_s(stored(200, &[("cache-control", &control)])),
+            wanted,
+            "{value}"
+        );
+    }
+}
+
+#[test]
+fn trap_11_a_response_is_as_old_as_it_says_or_shows() {
+    let age = |rows: Rows<'_>, delay| {
+        let later = now() + Duration::from_secs(30);
+        initial_age(&map(rows), Duration::from_secs(delay), later).as_secs()
+    };
+    assert_eq!(age(&[DATE], 0), 30);
+    assert_eq!(age(&[DATE, ("age", "100")], 2), 102);
+    assert_eq!(age(&[("age", "100, 7")], 0), 100);
+    for broken in ["abc", "-7200", "7200.0", "7200;foo=bar", ""] {
+        let rows: Rows<'_> = &[("cache-control", "max-age=3600"), ("age", broken)];
+        assert_eq!(fresh_s(stored(200, rows)), Some(3600), "{broken}");
+    }
+}
+
+#[test]
+fn trap_14_an_unreadable_expires_has_expired() {
+    for value in [
+        "0",
+        "-1",
+        "Sun, 06 Nov 2094 08:49:37 UTC",
+        "Sun, 06 Nov 94 08:49:37 GMT",
+        "",
+    ] {
+        let rows: Rows<'_> = &[
+            DATE,
+            ("expires", value),
+            ("last-modified", "Sun, 06 Nov 1983 08:49:37 GMT"),
+        ];
+        assert_eq!(fresh_s(stored(200, rows)), None, "{value}");
+    }
+}
+
+#[test]
+fn trap_15_guesses_are_for_known_statuses_without_a_lifetime() {
+    let old = ("last-modified", "Sat, 05 Nov 1994 08:49:37 GMT");
+    for (status, guessed) in [
+        (200, true),
+        (404, true),
+        (501, true),
+        (201, false),
+        (403, false),
+        (502, false),
+    ] {
+        assert_eq!(
+            fresh_s(stored(status, &[DATE, old])).is_some(),
+            guessed,
+            "{status}"
+        );
+    }
+    assert_eq!(
+        fresh_s(stored(200, &[DATE, old, ("cache-control", "max-age=0")])),
+        None
+    );
+    assert!(fresh_s(stored(599, &[DATE, old, ("cache-control", "public")])).is_some());
+    let ancient = ("last-modified", "Sun, 06 Nov 1983 08:49:37 GMT");
+    assert_eq!(fresh_s(stored(200, &[DATE, ancient])), Some(3600));
+}
+
+#[test]
+fn trap_16_statuses_are_understood_or_not() {
+    let long = ("cache-control", "max-age=60");
+    for (status, is_stored) in [
+        (200, true),
+        (299, true),
+        (599, true),
+        (206, false),
+        (304, false),
+        (101, false),
+    ] {
+        assert_eq!(
+            fresh_s(stored(status, &[long])).is_some(),
+            is_stored,
+            "{status}"
+        );
+    }
+    let must = ("cache-control", "max-age=60, must-understand, no-store");
+    assert_eq!(fresh_s(stored(200, &[must])), Some(60));
+    assert_eq!(fresh_s(stored(599, &[must])), None);
+}
+
+#[test]
+fn trap_17_errors_are_stored_by_their_own_word_only() {
+    for status in [500, 502, 503, 504] {
+        assert_eq!(
+            stored(status, &[]),
+            Verdict::Skip(NotStored::Status),
+            "{status}"
+        );
+    }
+    let rows: Rows<'_> = &[("cache-control", "max-age=9"), ("retry-after", "5")];
+    assert_eq!(stored(503, rows), Verdict::Skip(NotStored::Maintenance));
+}
+
+#[test]
+fn trap_20_a_coding_with_q_zero_is_not_taken() {
+    let mut codings = Codings::default();
+    codings.read(b"br;q=0, gzip;q=0.5, *;q=0");
+    assert_eq!(
+        codings.best(&[Coding::Brotli, Coding::Gzip, Coding::Identity]),
+        Some(Coding::Gzip)
+    );
+}
+
+#[test]
+fn trap_21_cookies_that_may_mean_a_person_pass() {
+    let gate = |site: &SiteRules, cookie| facts("GET", "/", &[("cookie", cookie)], site).gate();
+    let pass = Gate::Pass(PassWhy::Cookie);
+    assert_eq!(gate(&none(), "a=b"), pass);
+    assert_eq!(gate(&SiteRules::default(), "wordpress_logged_in_0=x"), pass);
+    assert_eq!(gate(&SiteRules::default(), "_ga=x"), Gate::Open);
+}
+
+#[test]
+fn trap_23_a_get_with_a_body_passes() {
+    use galley_policy::facts::{Facts, Line, Scheme};
+    let line = Line {
+        method: "GET",
+        target: b"/",
+        scheme: Scheme::Http,
+        host: "example.com",
+        has_body: true,
+        upgrade: false,
+    };
+    let mut facts = Facts::default();
+    facts
+        .gather(&line, std::iter::empty::<(&str, &[u8])>(), &none())
+        .unwrap();
+    assert_eq!(facts.gate(), Gate::Pass(PassWhy::Body));
+}
+
+#[test]
+fn trap_31_immutable_does_not_prolong() {
+    assert_eq!(
+        fresh_s(stored(200, &[("cache-control", "immutable, max-age=0")])),
+        None
+    );
+    assert_eq!(
+        fresh_s(stored(200, &[("cache-control", "immutable, max-age=5")])),
+        Some(5)
+    );
+}
+
+#[test]
+fn trap_35_proxy_authentication_is_not_stored() {
+    let rows: Rows<'_> = &[
+        ("proxy-authenticate", "x"),
+        ("proxy-authentication-info", "x"),
+        ("proxy-authorization", "x"),
+    ];
+    assert!(stored_fields(&map(rows), &none(), None).is_empty());
+}
+
+#[test]
+fn trap_36_one_address_has_one_form() {
+    let path = |target| facts("GET", target, &[], &none()).path().to_vec();
+    assert_eq!(path("/%7ea/./b/../c"), b"/~a/c");
+    assert_ne!(path("/a%2fb"), path("/a/b"));
+    assert_ne!(path("/A"), path("/a"));
+    assert_eq!(path("http://example.com"), b"/");
+}
+
+#[test]
+fn trap_37_without_a_preset_queries_keep_order_and_doubles() {
+    let query =
+        |site: &SiteRules, target| facts("GET", target, &[], site).query().unwrap().to_vec();
+    assert_eq!(query(&none(), "/?b=1&a=2&a=1"), b"b=1&a=2&a=1");
+    assert_eq!(query(&none(), "/?utm_source=x"), b"utm_source=x");
+    assert_eq!(
+        query(&SiteRules::default(), "/?b=1&a=2&utm%5fsource=x"),
+        b"a=2&b=1"
+    );
+}
+
+#[test]
+fn trap_40_ages_come_from_a_clock_that_cannot_step() {
+    let stored_at = Tick(5_000);
+    assert_eq!(Tick(8_000).since(stored_at), Duration::from_secs(3));
+    assert_eq!(Tick(1_000).since(stored_at), Duration::ZERO);
+}
+
+#[test]
+fn directives_of_one_line_do_not_leak_into_another() {
+    let control = CacheControl::parse([&b"foo=\"bar"[..], b"max-age=5"].into_iter());
+    assert_eq!(control.max_age, Some(Duration::from_secs(5)));
+}
