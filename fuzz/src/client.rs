@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use galley_policy::access::passwords;
 use galley_policy::access::xmlrpc::{Call, Scanner};
-use galley_policy::facts::Scheme;
+use galley_policy::request_info::Scheme;
 use galley_policy::proxied::{Field, NOBODY, Own, Proxies};
 use galley_http::proxy::{self, Step};
 

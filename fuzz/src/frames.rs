@@ -1,7 +1,7 @@
 //! Frames of HTTP/2 in front of its library: header blocks, and what is sorted out of them.
 
 use galley_http::hpack::{self, Block, Decoder};
-use galley_http::sieve::{Broken, FRAME_HEAD, Sieve, Step};
+use galley_http::frame_interceptor::{Broken, FRAME_HEAD, Sieve, Step};
 
 /// Blocks are read within their limit, and what was read comes back when it is written as literals and read once more, by a
 /// table that knows nothing. The first byte is the limit's, each following one the length of a block.

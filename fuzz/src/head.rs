@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use galley_policy::cache_control::CacheControl;
 use galley_policy::conditional::{self, Validators};
 use galley_policy::encoding::{Coding, Codings};
-use galley_policy::facts::{Facts, Line, Scheme};
+use galley_policy::request_info::{Facts, Line, Scheme};
 use galley_policy::no_vary_search::Variance;
 use galley_policy::range::{self, Ranges};
 use galley_policy::site::{Preset, SiteRules};

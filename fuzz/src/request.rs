@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use galley_policy::access::{Access, Said};
-use galley_policy::facts::{Facts, Gate, Line, Scheme};
+use galley_policy::request_info::{Facts, Gate, Line, Scheme};
 use galley_policy::forward::{self, BodyLength, Client};
 use galley_policy::key::{read_key, write_key};
 use galley_policy::purge::Dialect;

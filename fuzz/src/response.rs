@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use galley_policy::facts::{Facts, Line, Scheme};
+use galley_policy::request_info::{Facts, Line, Scheme};
 use galley_policy::purge::Dialect;
 use galley_policy::site::{Preset, SiteRules};
 use galley_policy::storable::{self, Answered, Verdict};

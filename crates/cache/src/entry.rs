@@ -4,7 +4,7 @@
 //! asked to be renewed, its compressed forms, and the reservation that pays for it. What changes about a page is a new entry
 //! in the same place. Its weight is fixed when it is made, because the table that holds it relies on that.
 //!
-//! Whether it may answer is not decided here: purges in [`crate::epochs`], freshness in `galley_policy::decide`.
+//! Whether it may answer is not decided here: purges in [`crate::purge_table`], freshness in `galley_policy::decide`.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -20,11 +20,11 @@ use http::{HeaderMap, StatusCode};
 use crate::body::Body;
 use crate::budget::{Budget, OutOfBudget, Reservation};
 use crate::disk::Pieces;
-use crate::epochs::Touch;
 use crate::fields;
 use crate::key::Key;
-use crate::proof::Proof;
+use crate::purge_table::Touch;
 use crate::source::Source;
+use crate::validity::Proof;
 
 pub use crate::fields::Lines;
 

@@ -1,6 +1,6 @@
 //! Entries in memory, fills, and purging by epochs.
 //!
-//! [`entry::Entry`] is one stored response, found by its [`key::Key`] in [`memory::Memory`]. [`epochs::Epochs`] says
+//! [`entry::Entry`] is one stored response, found by its [`key::Key`] in [`memory::Memory`]. [`purge_table::Epochs`] says
 //! whether it may still answer: purging never searches, it raises numbers that entries are compared with.
 //! [`fill::Fill`] is a response being received, read by many while one writes. [`budget::Budget`] is the one limit on
 //! memory for all of them. [`source::Source`] is the file that an entry was made from. [`disk::Disk`] keeps entries over a restart, [`log::Log`] makes purges outlive a crash.
@@ -12,7 +12,6 @@ pub mod body;
 pub mod budget;
 pub mod disk;
 pub mod entry;
-pub mod epochs;
 mod fields;
 pub mod fill;
 #[cfg(fuzzing)]
@@ -20,10 +19,11 @@ pub mod fuzzing;
 pub mod key;
 pub mod log;
 pub mod memory;
-mod proof;
+pub mod purge_table;
 pub mod source;
 mod sync;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
+mod validity;

@@ -34,7 +34,7 @@ use self::queue::{Shared, Status};
 use self::scan::scan;
 pub use self::ticket::{Durability, Loss, Restart, Ticket};
 use self::writer::{Failed, Names, Open, State, Writer, replace, take_away};
-use crate::epochs::Epochs;
+use crate::purge_table::Epochs;
 
 /// Why a log could not be opened. Damage is no reason: it gives a new generation.
 #[derive(Debug, thiserror::Error)]

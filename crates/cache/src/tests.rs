@@ -66,7 +66,7 @@ use shuttle::{Config, FailurePersistence, Runner};
 use self::actors::{draw, one_in};
 use self::restart::{Crash, wait};
 use self::world::{PAGES, World};
-use crate::epochs::Epochs;
+use crate::purge_table::Epochs;
 use crate::sync::{point, sticks};
 
 /// A line of the protocol that is a caller's, to be taken out.
@@ -246,7 +246,7 @@ fn actors(world: &Arc<World>, cast: Cast) -> Vec<JoinHandle<()>> {
 }
 
 /// What a thread remembers from one visit to the next; of use only where it must not.
-type Core = Option<(Arc<crate::entry::Entry>, crate::epochs::Validity)>;
+type Core = Option<(Arc<crate::entry::Entry>, crate::purge_table::Validity)>;
 
 fn repeat(
     world: &Arc<World>,

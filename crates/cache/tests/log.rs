@@ -9,9 +9,9 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use galley_cache::entry::{Entry, Kind, Parts, Scopes};
-use galley_cache::epochs::{Epochs, Validity};
 use galley_cache::key::Key;
 use galley_cache::log::{Durability, Found, Log, OpenError, Opened, Restart};
+use galley_cache::purge_table::{Epochs, Validity};
 use galley_policy::key::{host_id, tag_id, url_id};
 use galley_policy::purge::{Order, Scope, Strength};
 use galley_policy::storable::Life;

@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use galley_cache::epochs::Epochs;
 use galley_cache::log::{Durability, Log};
+use galley_cache::purge_table::Epochs;
 use galley_policy::purge::{Order, Scope, Strength};
 
 const SITE: &str = "example.com";

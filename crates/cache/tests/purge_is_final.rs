@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use galley_cache::entry::{Entry, Kind, Parts, Scopes};
-use galley_cache::epochs::{Unlogged, Validity};
 use galley_cache::key::Key;
 use galley_cache::memory::Memory;
+use galley_cache::purge_table::{Unlogged, Validity};
 use galley_policy::key::{host_id, tag_id, url_id};
 use galley_policy::purge::{Order, Scope, Strength};
 use galley_policy::storable::Life;

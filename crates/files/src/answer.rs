@@ -8,8 +8,8 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
 use galley_policy::conditional::{self, Condition, Validators};
-use galley_policy::facts::{Facts, Method};
 use galley_policy::range::{self, Ranges, Span};
+use galley_policy::request_info::{Facts, Method};
 use galley_policy::time;
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};

@@ -16,7 +16,7 @@ use galley_cache::entry::{Coded, Entry, Kind, Press};
 use galley_cache::memory::Memory;
 use galley_policy::compress::{Compress, coded_fields, vary_on_coding};
 use galley_policy::encoding::Coding;
-use galley_policy::facts::Facts;
+use galley_policy::request_info::Facts;
 use http::{HeaderMap, StatusCode};
 
 use crate::codec::encode;

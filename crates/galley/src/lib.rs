@@ -1,8 +1,8 @@
 //! The web server for WordPress.
 //!
 //! Modules in ranks, each importing only from ranks below it (`tests/layers.rs` holds that):
-//! `clock` `fault` `telemetry` < `body` `codec` `doctor` `sys` `supervise` `tls` < `access` `acme` `compress` `durable` `upstream` < `compositor` < `serve` < `front` `admin` < `app` < `cli`.
-//! A request's way is told in [`serve`]; `ARCHITECTURE.md` draws the whole.
+//! `clock` `fault` `telemetry` < `body` `codec` `doctor` `sys` `php` `tls` < `access` `acme` `compress` `durable` `upstream` < `fetch` < `request` < `server` `admin` < `app` < `cli`.
+//! A request's way is told in [`request`]; `ARCHITECTURE.md` draws the whole.
 
 pub mod access;
 pub mod acme;
@@ -12,14 +12,14 @@ pub mod body;
 pub mod cli;
 pub mod clock;
 pub mod codec;
-pub mod compositor;
 pub mod compress;
 pub mod doctor;
 pub mod durable;
 pub mod fault;
-pub mod front;
-pub mod serve;
-pub mod supervise;
+pub mod fetch;
+pub mod php;
+pub mod request;
+pub mod server;
 pub mod sys;
 pub mod telemetry;
 pub mod tls;

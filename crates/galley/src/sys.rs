@@ -8,8 +8,8 @@ mod pages;
 pub mod privileges;
 pub mod reach;
 pub mod sandbox;
+mod scheduling;
 pub mod sockets;
-mod turns;
 
 use std::fs::File;
 use std::io;
@@ -50,7 +50,7 @@ pub fn descriptors() -> (u64, u64) {
 
 /// Lets every other thread go before the calling one, which takes turns of `turn`. Where that is not allowed it stays as it is.
 pub fn lower_priority(turn: Duration) {
-    turns::ask_for(turn);
+    scheduling::ask_for(turn);
     let thread = Some(rustix::thread::gettid());
     // Where Galley as a whole was begun with a lower one, this thread keeps it.
     if rustix::process::getpriority_process(thread).is_ok_and(|now| now < LOW_PRIORITY) {
@@ -67,7 +67,7 @@ const LOW_PRIORITY: i32 = 10;
 /// For threads that answer in microseconds and then wait. PHP works for tens of milliseconds at a time, and the kernel lets a
 /// process go on for some before it looks who else waits; whose turn is shorter need not wait for that.
 pub fn raise_priority(turn: Duration) {
-    turns::ask_for(turn);
+    scheduling::ask_for(turn);
     let thread = Some(rustix::thread::gettid());
     if rustix::process::getpriority_process(thread).is_ok_and(|now| now > HIGH_PRIORITY) {
         let _ = rustix::process::setpriority_process(thread, HIGH_PRIORITY);
@@ -86,7 +86,7 @@ pub fn let_others_go() {
 
 /// The same again for a thread that was begun by one of high priority, and is not to have it: threads inherit it.
 pub fn usual_priority() {
-    turns::reset();
+    scheduling::reset();
     let thread = Some(rustix::thread::gettid());
     if rustix::process::getpriority_process(thread).is_ok_and(|now| now < 0) {
         let _ = rustix::process::setpriority_process(thread, 0);

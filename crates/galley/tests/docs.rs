@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-use galley::supervise::{Budget, Machine};
+use galley::php::{Budget, Machine};
 use galley_config::{Fallback, OptionRow, Section, Status, from_text, options};
 use galley_policy::outcome::{MissWhy, NotStored, PassWhy, RefusedWhy, StaleWhy};
 

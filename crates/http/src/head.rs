@@ -9,8 +9,8 @@
 
 use std::fmt;
 
+use crate::fast_head;
 use crate::scan::Extent;
-use crate::whole;
 
 pub use crate::refusal::Refusal;
 pub use crate::scan::HeadScanner;
@@ -86,7 +86,7 @@ impl Field<'_> {
 /// Room for the field lines of one head: about 4 KiB, for the stack, so that reading needs no allocation and moves nothing. A
 /// future that keeps one over an `.await` grows by as much.
 pub struct Room<'b> {
-    usual: [Field<'b>; whole::MOST_FIELDS],
+    usual: [Field<'b>; fast_head::MOST_FIELDS],
     /// Made where it is needed: to fill it takes longer than to read a browser's head.
     large: Option<[Field<'b>; MAX_FIELDS]>,
 }
@@ -95,7 +95,7 @@ impl Room<'_> {
     /// Empty, at hardly any cost.
     pub const fn new() -> Self {
         Self {
-            usual: [Field::NONE; whole::MOST_FIELDS],
+            usual: [Field::NONE; fast_head::MOST_FIELDS],
             large: None,
         }
     }
@@ -176,7 +176,7 @@ pub fn resume<'b, 'r>(
 ) -> Result<Parsed<'b, 'r>, Refusal> {
     // A head that came in pieces was looked at before, and goes on from there.
     if !scanner.has_begun()
-        && let Some(whole) = whole::read(bytes, limits, &mut room.usual)
+        && let Some(whole) = fast_head::read(bytes, limits, &mut room.usual)
     {
         let fields = room.usual.get(..whole.count).unwrap_or_default();
         let head = whole.line.with(fields);

@@ -12,17 +12,17 @@
 
 pub mod answer;
 pub mod body;
+pub mod frame_interceptor;
 pub mod framing;
 pub mod h2;
 pub mod head;
 pub mod hpack;
 pub mod proxy;
 pub mod response;
-pub mod sieve;
 
 mod classes;
+mod fast_head;
 mod host;
 mod refusal;
 mod scan;
 mod token;
-mod whole;

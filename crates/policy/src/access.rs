@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
-use crate::facts::{Facts, Method};
 use crate::outcome::RefusedWhy;
+use crate::request_info::{Facts, Method};
 use crate::site::{Preset, SiteRules};
 
 pub(crate) use self::admin::is_urlencoded;

@@ -11,9 +11,9 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use crate::facts::Scheme;
 use crate::fields::{connection_tokens, is_hop_by_hop, is_plain_name};
 use crate::forward::{BodyLength, Client, UpstreamRequest, address_text};
+use crate::request_info::Scheme;
 use crate::route;
 
 /// A script that exists.

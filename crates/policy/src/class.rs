@@ -9,8 +9,8 @@
 
 use std::net::IpAddr;
 
-use crate::facts::Facts;
 use crate::outcome::words;
+use crate::request_info::Facts;
 
 words! {
     /// The line in which a request waits.
@@ -122,7 +122,7 @@ const CRAWLERS: &[&[u8]] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{Line, Scheme};
+    use crate::request_info::{Line, Scheme};
     use crate::site::{NamePattern, SiteRules};
     use proptest::prelude::*;
 

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use http::header::{self, HeaderName};
 
-use crate::facts::{Facts, Method};
+use crate::request_info::{Facts, Method};
 use crate::time::parse_date;
 
 /// What to answer.

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use crate::facts::{Directives, Facts, Gate, Method};
 use crate::freshness;
 use crate::outcome::{MissWhy, PassWhy, RefusedWhy};
 use crate::redirect::{self, Redirection};
+use crate::request_info::{Directives, Facts, Gate, Method};
 use crate::site::{Preset, SiteRules};
 use crate::storable::{Life, SharedWith};
 

@@ -6,7 +6,7 @@
 //! variable. In both, forwarding fields are our own.
 //! Does not write bytes: FastCGI and HTTP each put this into their form.
 
-mod unbent;
+mod rfc9110;
 
 use std::net::IpAddr;
 
@@ -14,11 +14,11 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, COOKIE, IF_MATCH, IF_NONE_MATCH, USE
 use http::{HeaderName, HeaderValue};
 
 use crate::compress::live;
-use crate::facts::{AcceptClass, Device, Facts, Method, Scheme};
 use crate::fields::{connection_tokens, is_hop_by_hop, is_plain_name};
+use crate::request_info::{AcceptClass, Device, Facts, Method, Scheme};
 use crate::site::SiteRules;
 
-pub use self::unbent::{BY_GALLEY, Credentials, announce, fetch, is_loop, revalidate};
+pub use self::rfc9110::{BY_GALLEY, Credentials, announce, fetch, is_loop, revalidate};
 
 /// A request as the upstream gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]

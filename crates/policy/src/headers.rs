@@ -6,8 +6,8 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::facts::Scheme;
 use crate::fields::is_hop_by_hop;
+use crate::request_info::Scheme;
 use crate::site::{Rule, SiteRules};
 
 /// A field's name, in lower case.

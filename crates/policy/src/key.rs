@@ -10,7 +10,7 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
-use crate::facts::{AcceptClass, Device, Facts, Scheme};
+use crate::request_info::{AcceptClass, Device, Facts, Scheme};
 
 pub use self::parts::{Parts, read_key};
 

@@ -3,7 +3,7 @@
 //! Values in, verdict out: no input or output, no clock (`now` is an argument), no runtime, no state. Every function is
 //! total over any input, because all of its input is hostile: it comes from clients and upstreams.
 //!
-//! Request side: [`proxied`] says who asks behind proxies; [`facts`] reads a request head once; [`access`], [`key`], [`forward`] and [`cgi`] work from what it found.
+//! Request side: [`proxied`] says who asks behind proxies; [`request_info`] reads a request head once; [`access`], [`key`], [`forward`] and [`cgi`] work from what it found.
 //! Response side: [`storable`] judges what may be kept and for how long, [`decide`] whether a kept entry may answer,
 //! [`conditional`], [`range`] and [`encoding`] in which form. [`spellings`] knows the addresses that mean the same page to WordPress. [`redirect`] says which requests belong elsewhere, [`headers`] what a site changes about its answers, [`class`] who waits with whom for an upstream. [`outcome`] holds the words that explain all of it.
 
@@ -14,14 +14,13 @@ pub mod cache_status;
 pub mod cgi;
 pub mod class;
 pub mod classes;
-pub mod coded;
 pub mod compress;
 pub mod conditional;
 pub mod cookie;
 pub mod decide;
+pub mod decoded;
 pub mod encoding;
 pub mod extensions;
-pub mod facts;
 pub mod fields;
 pub mod forward;
 pub mod freshness;
@@ -35,6 +34,7 @@ pub mod purge;
 pub mod query;
 pub mod range;
 pub mod redirect;
+pub mod request_info;
 pub mod route;
 pub mod site;
 pub mod spellings;

@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ipnet::IpNet;
 
-use crate::facts::Scheme;
+use crate::request_info::Scheme;
 use crate::route;
 use elements::{Elements, Separator};
 

@@ -8,7 +8,7 @@
 //! WordPress redirects too (`redirect_canonical`), to the host and scheme of its own address. The two agree when the file
 //! names the same, which the manual says; nothing here knows that address.
 
-use crate::facts::{Facts, Method, Scheme};
+use crate::request_info::{Facts, Method, Scheme};
 use crate::site::{Rule, SiteRules};
 
 /// The one address of a site.

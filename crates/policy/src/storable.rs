@@ -10,8 +10,8 @@ mod error_page;
 mod fields;
 mod litespeed;
 mod redirect;
+mod rfc9111;
 mod spread;
-mod unbent;
 
 use std::time::{Duration, SystemTime};
 
@@ -22,11 +22,11 @@ pub use self::fields::{
     add_confined, browser_fields, forwarded_fields, passed_fields, stored_fields,
 };
 pub use self::redirect::{Address, resolve};
-pub use self::unbent::{SharedWith, judge_part, judge_taught, updated_fields};
+pub use self::rfc9111::{SharedWith, judge_part, judge_taught, updated_fields};
 use crate::cache_control::CacheControl;
-use crate::facts::{Facts, Gate, Method};
 use crate::freshness::{self, Statement, Voice};
 use crate::outcome::NotStored;
+use crate::request_info::{Facts, Gate, Method};
 use crate::site::{Ignore, Preset, Rule, SiteRules};
 use crate::vary::Vary;
 
@@ -109,7 +109,7 @@ fn judge_stated(
         return live(answer, brief, (Duration::ZERO, Duration::ZERO));
     }
     if site.preset == Preset::None {
-        return unbent::judge(answer, statement, rule, site);
+        return rfc9111::judge(answer, statement, rule, site);
     }
     if let Err(why) = check_directives(&statement.control) {
         return Verdict::Skip(why);
@@ -167,7 +167,7 @@ fn check_request(facts: &Facts, statement: &Statement, site: &SiteRules) -> Resu
     let may_share = match site.preset {
         Preset::WordPress => !facts.has_session(),
         // With an open gate the session is `Authorization` alone.
-        Preset::None => unbent::may_share_authorized(facts, &statement.control),
+        Preset::None => rfc9111::may_share_authorized(facts, &statement.control),
     };
     match facts.gate() {
         Gate::Open if may_share => Ok(()),
@@ -202,7 +202,7 @@ fn check_status(
         },
         Preset::None => match status {
             304 | 0..=199 => false,
-            _ if statement.control.must_understand && !unbent::is_understood(status) => false,
+            _ if statement.control.must_understand && !rfc9111::is_understood(status) => false,
             _ => {
                 named
                     || statement.lifetime.is_some()

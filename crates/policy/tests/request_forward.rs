@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use galley_policy::cgi::{self, BadCgiHead, Connection, Script};
-use galley_policy::facts::{Facts, Line, Scheme};
 use galley_policy::forward::{self, BodyLength, Client, Schedule, UpstreamRequest};
 use galley_policy::key::write_key;
+use galley_policy::request_info::{Facts, Line, Scheme};
 use galley_policy::site::{Ignore, Rule, SiteRules};
 use proptest::prelude::*;
 

@@ -5,9 +5,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use galley_policy::cgi::{self, Connection, Script};
-use galley_policy::facts::{Facts, Line, Scheme};
 use galley_policy::forward::{self, Client, UpstreamRequest};
 use galley_policy::key::write_key;
+use galley_policy::request_info::{Facts, Line, Scheme};
 use galley_policy::route;
 use galley_policy::site::{Ignore, NamePattern, Preset, Rule, SiteRules};
 use proptest::prelude::*;

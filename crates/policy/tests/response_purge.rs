@@ -280,15 +280,15 @@ proptest! {
             None => path,
         };
         if let Ok(scope) = url_scope(&format!("https://example.com{target}"), &site) {
-            let line = galley_policy::facts::Line {
+            let line = galley_policy::request_info::Line {
                 method: "GET",
                 target: target.as_bytes(),
-                scheme: galley_policy::facts::Scheme::Http,
+                scheme: galley_policy::request_info::Scheme::Http,
                 host: "example.com",
                 has_body: false,
                 upgrade: false,
             };
-            let mut asked = galley_policy::facts::Facts::default();
+            let mut asked = galley_policy::request_info::Facts::default();
             if asked.gather(&line, lines(&[]), &site).is_ok() {
                 let stored = Scope::Url {
                     host: Some(asked.host().to_owned()),
@@ -324,15 +324,15 @@ proptest! {
         let json = format!("{{\"type\":\"{kind}\",\"selectors\":[{selector:?}],\"groups\":[{selector:?}]}}");
         let rows: Rows<'_> = &[("Content-Type", "application/json"), ("Fastly-Key", "k"), ("Surrogate-Key", &selector)];
         for (method, target) in [("PURGE", path.as_str()), ("POST", &path), ("POST", "/souin-api/souin")] {
-            let line = galley_policy::facts::Line {
+            let line = galley_policy::request_info::Line {
                 method,
                 target: target.as_bytes(),
-                scheme: galley_policy::facts::Scheme::Http,
+                scheme: galley_policy::request_info::Scheme::Http,
                 host: "example.com",
                 has_body: true,
                 upgrade: false,
             };
-            let mut asked = galley_policy::facts::Facts::default();
+            let mut asked = galley_policy::request_info::Facts::default();
             if asked.gather(&line, lines(rows), &site).is_err() {
                 continue;
             }

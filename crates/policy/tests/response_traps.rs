@@ -9,9 +9,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use galley_policy::cache_control::CacheControl;
 use galley_policy::encoding::{Coding, Codings};
-use galley_policy::facts::Gate;
 use galley_policy::freshness::{initial_age, statement, windows};
 use galley_policy::outcome::{NotStored, PassWhy};
+use galley_policy::request_info::Gate;
 use galley_policy::site::{Ignore, NamePattern, Preset, SiteRules, TtlTable};
 use galley_policy::storable::{Answered, Verdict, judge, stored_fields};
 use galley_policy::time::Tick;
@@ -372,7 +372,7 @@ fn trap_21_cookies_that_may_mean_a_person_pass() {
 
 #[test]
 fn trap_23_a_get_with_a_body_passes() {
-    use galley_policy::facts::{Facts, Line, Scheme};
+    use galley_policy::request_info::{Facts, Line, Scheme};
     let line = Line {
         method: "GET",
         target: b"/",

@@ -87,7 +87,7 @@ fn raise_floor(of_site: &mut Vec<Logged>, newest: usize) {
     }
 }
 
-/// The tag `*` is the whole site, as in [`crate::epochs`].
+/// The tag `*` is the whole site, as in [`crate::purge_table`].
 fn whole_or(scope: &Scope) -> &Scope {
     match scope {
         Scope::Tag(tag) if tag == "*" => &Scope::Site,
@@ -101,7 +101,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::epochs::{Epochs, Validity};
+    use crate::purge_table::{Epochs, Validity};
     use crate::testing::entry;
 
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);

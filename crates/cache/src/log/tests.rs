@@ -15,7 +15,7 @@ use galley_policy::purge::PurgePattern;
 use self::sim::{Left, Op, Sim};
 use super::*;
 use crate::entry::Entry;
-use crate::epochs::Validity;
+use crate::purge_table::Validity;
 use crate::testing::entry;
 
 const SITE: &str = "a.test";

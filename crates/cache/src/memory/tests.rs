@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::body::Body;
 use crate::entry::{Coded, Parts, Press};
-use crate::epochs::{Epochs, Validity};
+use crate::purge_table::{Epochs, Validity};
 use crate::source::Source;
 use crate::testing::{entry, parts};
 

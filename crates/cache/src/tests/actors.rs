@@ -13,10 +13,10 @@ use super::world::{
 };
 use crate::body::Body;
 use crate::entry::{Entry, Kind};
-use crate::epochs::{Touch, Touched, Validity};
 use crate::fill::{self, Failure, FillHead, FillReader, FillWriter, Share};
 use crate::log::{Durability, Restart};
 use crate::memory::NoRoom;
+use crate::purge_table::{Touch, Touched, Validity};
 use crate::sync::point;
 use crate::testing::{life, scopes};
 

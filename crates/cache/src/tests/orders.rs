@@ -11,7 +11,7 @@ use loom::sync::atomic::AtomicU64;
 use loom::thread::spawn;
 
 use crate::entry::Entry;
-use crate::epochs::{Epochs, Validity};
+use crate::purge_table::{Epochs, Validity};
 use crate::sync::model;
 use crate::testing::entry;
 

@@ -9,8 +9,8 @@ use super::Without;
 use super::actors::{SITE, draw, one_in};
 use super::world::{Least, Shelved, World, composition};
 use crate::entry::Entry;
-use crate::epochs::{Epochs, Validity};
 use crate::log::tests::by_hand::{Directory, Turns};
+use crate::purge_table::{Epochs, Validity};
 use crate::sync::point;
 
 /// Orders that a log keeps exactly: few, so that folding is met.

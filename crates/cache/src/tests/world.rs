@@ -13,10 +13,10 @@ use http::{HeaderMap, HeaderValue};
 use super::Without;
 use crate::body::Body;
 use crate::entry::{Entry, Kind, Parts};
-use crate::epochs::Epochs;
 use crate::fill::Fill;
 use crate::log::{Generation, Log};
 use crate::memory::Memory;
+use crate::purge_table::Epochs;
 use crate::testing::{parts, scopes};
 
 /// Host, and path with query.

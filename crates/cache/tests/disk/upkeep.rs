@@ -1,7 +1,7 @@
 //! Starts, stops, limits, sweeping, and bodies in pieces.
 
 use galley_cache::disk::{Health, NotStored, Usage};
-use galley_cache::epochs::{Unlogged, Validity};
+use galley_cache::purge_table::{Unlogged, Validity};
 use galley_policy::purge::{Order, Scope, Strength};
 
 use super::*;

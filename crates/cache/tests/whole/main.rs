@@ -18,9 +18,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use galley_cache::budget::Budget;
 use galley_cache::disk::{Disk, Limits, Lookup, Moment, OnDisk, Scan, Site};
 use galley_cache::entry::Entry;
-use galley_cache::epochs::Epochs;
 use galley_cache::log::{Log, Opened};
 use galley_cache::memory::Memory;
+use galley_cache::purge_table::Epochs;
 use galley_policy::time::Tick;
 use proptest::prelude::*;
 

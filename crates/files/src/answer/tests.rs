@@ -1,7 +1,7 @@
 //! Responses for a file of twenty bytes.
 
 use super::*;
-use galley_policy::facts::{Line, Scheme};
+use galley_policy::request_info::{Line, Scheme};
 use galley_policy::site::SiteRules;
 
 const MODIFIED_TEXT: &str = "Sun, 13 Sep 2020 12:26:40 GMT";

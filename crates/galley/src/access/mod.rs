@@ -4,7 +4,7 @@
 //! of proven passwords is met only by requests that carry one, which pass the cache.
 
 mod buckets;
-mod crowd;
+mod connections;
 mod hashes;
 mod passwords;
 
@@ -18,8 +18,8 @@ use galley_policy::time::Tick;
 use ipnet::IpNet;
 
 pub use buckets::Buckets;
-use crowd::Crowd;
-pub use crowd::Seat;
+use connections::Crowd;
+pub use connections::Seat;
 use passwords::Proofs;
 pub use passwords::{Passwords, Proof};
 

@@ -28,7 +28,7 @@ use super::entry::brief;
 use super::query::Query;
 use super::target::{Reply, View, refuse, target};
 use crate::clock::Clock;
-use crate::serve::{Site, site_mark};
+use crate::request::{Site, site_mark};
 use crate::sys;
 
 /// The walks under way, the oldest first; at most [`MOST_LISTINGS`].

@@ -7,7 +7,7 @@ use super::State;
 use super::metrics::Row;
 use super::text::{Kind, Text};
 use crate::acme::State as Certificate;
-use crate::serve::Site;
+use crate::request::Site;
 
 /// How the certificates of a site stand.
 pub(super) fn of(state: &State, site: &Arc<Site>) -> Vec<Certificate> {

@@ -3,7 +3,7 @@
 //! ```json
 //! { "site": "example.com", "due_ms": [12000, 90000] }
 //! ```
-//! Milliseconds from now. They replace what was announced before; bounds are those of the field (`rules::appointments`). Without
+//! Milliseconds from now. They replace what was announced before; bounds are those of the field (`policy::appointments`). Without
 //! `site` the token has to reach one site only.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::State;
 use super::auth::{Asker, reach};
-use super::orders::{Reply, refuse, targets};
+use super::purges::{Reply, refuse, targets};
 
 /// The body of an announcement.
 #[derive(Debug, Deserialize)]

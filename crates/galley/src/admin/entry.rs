@@ -1,13 +1,13 @@
 //! A stored entry in JSON, for listings and explanations. Looks only: counts no hit, removes nothing.
 
 use galley_cache::entry::{Entry, Kind};
-use galley_cache::epochs::{Touching, Validity};
+use galley_cache::purge_table::{Touching, Validity};
 use galley_policy::key::{Parts, read_key};
 use galley_policy::purge::Strength;
 use serde_json::{Value, json};
 
 use crate::clock::Clock;
-use crate::serve::Site;
+use crate::request::Site;
 
 /// What a listing shows of an entry.
 pub(super) fn brief(clock: Clock, site: &Site, entry: &Entry) -> Value {

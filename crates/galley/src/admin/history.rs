@@ -21,7 +21,7 @@ use super::query::Query;
 use super::target::{Reply, target};
 use super::{Spec, State};
 use crate::doctor::{Machine, Reading, RecentCounters};
-use crate::serve::{Services, Site};
+use crate::request::{Services, Site};
 use crate::telemetry::counters::CounterReader;
 use crate::telemetry::history::{History, MINUTES, Minute};
 

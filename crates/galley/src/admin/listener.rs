@@ -5,7 +5,7 @@ use std::sync::Arc;
 use galley_policy::route;
 
 use super::State;
-use crate::serve::Sites;
+use crate::request::Sites;
 
 /// A listener, and the sites that are reached there.
 pub(super) struct Listener {

@@ -16,8 +16,8 @@ mod http2;
 mod listener;
 mod load;
 mod metrics;
-mod orders;
 mod php;
+mod purges;
 mod query;
 mod status;
 mod target;
@@ -40,9 +40,9 @@ use tokio::sync::oneshot;
 
 use self::auth::Peer;
 use self::listener::Listener;
-use crate::compositor::Handle;
 use crate::doctor::RecentCounters;
-use crate::serve::{Services, Site, Sites};
+use crate::fetch::Handle;
+use crate::request::{Services, Site, Sites};
 use crate::sys::sockets;
 use crate::telemetry::access::AccessLog;
 use crate::telemetry::counters::CounterReader;
@@ -154,7 +154,7 @@ pub fn start(spec: Spec) -> io::Result<Running> {
         listings: cache::Listings::default(),
     });
     let router = Router::new()
-        .route("/purge", post(orders::purge))
+        .route("/purge", post(purges::purge))
         .route("/cron", post(cron::announce))
         .route("/status", get(status::status))
         .route("/cache", get(cache::cache))

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::metrics::Row;
 use super::text::{Kind, Text};
-use crate::supervise::Numbers;
+use crate::php::Numbers;
 
 /// Adds them.
 pub(super) fn metrics(rows: &[Row], text: &mut Text) {

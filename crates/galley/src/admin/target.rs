@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::State;
 use super::auth::{Asker, Reach, reach};
-use crate::serve::Site;
+use crate::request::Site;
 
 /// What an answer in JSON is.
 pub(super) type Reply = (StatusCode, Json<Value>);

@@ -7,7 +7,7 @@ use galley_policy::route::HostPattern;
 use super::State;
 use super::metrics::Row;
 use super::text::{Kind, Text};
-use crate::serve::{Services, Site};
+use crate::request::{Services, Site};
 use crate::telemetry::counters::CounterReader;
 
 /// When the first of a site's certificates ends, in seconds since 1970.

@@ -24,11 +24,11 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State as Extract;
 use axum::http::StatusCode;
-use galley_cache::epochs::Touching;
+use galley_cache::purge_table::Touching;
 use galley_http::framing;
 use galley_http::head::{self as wire, Parsed};
-use galley_policy::facts::{Facts, Scheme};
 use galley_policy::outcome::RefusedWhy;
+use galley_policy::request_info::{Facts, Scheme};
 use galley_policy::site::SiteRules;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -38,11 +38,11 @@ use super::State;
 use super::auth::{Asker, Reach, reach};
 use super::entry;
 use super::target::{Reply, refuse, unknown};
-use crate::compositor::marker::{self, Reason};
-use crate::compositor::tally::Lately;
 use crate::fault;
-use crate::serve::lookup::{Found, Purpose, lookup};
-use crate::serve::{Admission, Exchange, Site, admit};
+use crate::fetch::counters::Lately;
+use crate::fetch::hit_for_pass::{self, Reason};
+use crate::request::lookup::{Found, Purpose, lookup};
+use crate::request::{Admission, Exchange, Site, admit};
 use below::Below;
 
 /// The question.
@@ -202,7 +202,7 @@ impl<'s, 'h> Explanation<'s, 'h> {
             reason: found
                 .entry
                 .as_ref()
-                .and_then(|(entry, _)| marker::reason(entry)),
+                .and_then(|(entry, _)| hit_for_pass::reason(entry)),
             lately: core.tally.lately(&exchange.key),
             touching,
             below: Below::look(&exchange),

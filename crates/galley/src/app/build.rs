@@ -28,14 +28,14 @@ use crate::access;
 use crate::acme::Ready;
 use crate::body::spools::Spools;
 use crate::clock::Clock;
-use crate::compositor::{self, Handle};
 use crate::compress::{Compressing, Compressor};
-use crate::front::{Limits, Speed};
-use crate::serve::{
+use crate::fetch::{self, Handle};
+use crate::php::{Managed, Numbers};
+use crate::request::{
     Cron, Door, ErrorPage, ErrorPages, Folder, Healing, Pool, Services, Site, SmallFiles, Upstream,
     UpstreamWarnings,
 };
-use crate::supervise::{Managed, Numbers};
+use crate::server::{Limits, Speed};
 use crate::sys;
 use crate::sys::sandbox::Sandbox;
 use crate::telemetry::errors::Seldom;
@@ -161,7 +161,7 @@ fn start_compositors(
     let (mut compositors, mut threads) = (Vec::new(), Vec::new());
     for (index, pools) in pools.into_iter().enumerate() {
         let room = (Arc::clone(memory), Arc::clone(spools));
-        let (handle, thread) = compositor::start(index, pools, room, (clock, sandbox.clone()))?;
+        let (handle, thread) = fetch::start(index, pools, room, (clock, sandbox.clone()))?;
         compositors.push(handle);
         threads.push(thread);
     }
@@ -224,7 +224,7 @@ impl Plan {
             return None;
         };
         let pools = self.pools.get_mut(compositor)?;
-        let spec = pools.get(index)?.for_cron(compositor::cron::LONGEST_RUN);
+        let spec = pools.get(index)?.for_cron(fetch::cron::LONGEST_RUN);
         pools.push(spec);
         Some(pools.len() - 1)
     }
@@ -306,7 +306,7 @@ fn build_site(
     site: &SiteConfig,
     planned: &Planned,
     compositors: &[Handle],
-    (core, own): (compositor::Site, Own),
+    (core, own): (fetch::Site, Own),
 ) -> Result<Site, StartError> {
     let upstream = |kind: Kind| match (kind, compositors.get(planned.compositor)) {
         (Kind::Php(index), Some(c)) => Upstream::Php(Pool {

@@ -22,7 +22,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::task::JoinSet;
 
 use super::StartError;
-use crate::serve::Site;
+use crate::request::Site;
 
 /// The watchers of all folders that the configuration names; they end when this is dropped.
 pub(super) fn start(

@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::clock::Clock;
-use crate::compositor::cron::{Cron, LastRun, Turn};
-use crate::serve::{Site, run_cron};
+use crate::fetch::cron::{Cron, LastRun, Turn};
+use crate::request::{Site, run_cron};
 use crate::sys;
 
 /// The schedules of all sites that have one; they end, and give up what runs, when this is dropped.
@@ -148,7 +148,7 @@ mod tests {
         cron.ended(LastRun {
             began: std::time::SystemTime::UNIX_EPOCH,
             took: s(1),
-            result: Err(crate::compositor::cron::CronTrouble::Missing),
+            result: Err(crate::fetch::cron::CronTrouble::Missing),
         });
         assert_eq!(appointment(&cron, None), None);
     }

@@ -18,11 +18,11 @@ use siphasher::sip::SipHasher13;
 
 use super::StartError;
 use crate::clock::Clock;
-use crate::compositor::cron::Cron;
-use crate::compositor::heard::Heard;
-use crate::compositor::{self, flight, tally::Tally};
 use crate::compress::Compressing;
 use crate::durable::{Durable, Settings};
+use crate::fetch::acknowledged::Heard;
+use crate::fetch::cron::Cron;
+use crate::fetch::{self, counters::Tally, in_progress};
 
 /// Opens the folder that the configuration names.
 pub(super) fn open(
@@ -86,19 +86,19 @@ impl Identities {
         site: &SiteConfig,
         durable: &Durable,
         compressing: Compressing,
-    ) -> (compositor::Site, u32) {
+    ) -> (fetch::Site, u32) {
         let identity = usize::try_from(number).ok().and_then(|at| self.0.get(at));
         let (name, mark) = identity.map_or((site.name.clone(), number), |identity| {
             (identity.name.clone(), identity.mark)
         });
-        let core = compositor::Site {
+        let core = fetch::Site {
             name: site.name.clone(),
             rules: site.rules.clone(),
             shelved: durable.shelved(&name, fingerprint(&site.rules)),
             compressing,
             epochs: durable.orders(name),
             tally: Tally::default(),
-            flights: flight::Limits {
+            flights: in_progress::Limits {
                 lock_age: site.limits.lock_age,
                 waiters: site.limits.waiters,
             },

@@ -9,8 +9,8 @@ use galley_policy::route::HostPattern;
 
 use super::StartError;
 use super::build::Built;
-use crate::front::{Listener, Listeners};
-use crate::serve::Sites;
+use crate::request::Sites;
+use crate::server::{Listener, Listeners};
 use crate::sys::sockets::{self, Bound, Listening, Passed, SocketFile};
 use crate::tls::Acceptor;
 

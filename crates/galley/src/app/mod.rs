@@ -35,9 +35,9 @@ pub use self::refusal::{StartError, of_php};
 use crate::acme::Ready;
 use crate::admin;
 use crate::clock::Clock;
-use crate::compositor;
 use crate::durable::Durable;
-use crate::front;
+use crate::fetch;
+use crate::server;
 use crate::sys;
 use crate::sys::sockets::SocketFile;
 use crate::telemetry::access::AccessLog;
@@ -194,7 +194,7 @@ impl Running {
         for (index, listeners) in open.per_core.into_iter().enumerate() {
             let (writer, reader) = crate::telemetry::counters::counters(built.sites.len());
             counters.push(reader);
-            fronts.push(front::start(front::Spec {
+            fronts.push(server::start(server::Spec {
                 index,
                 listeners,
                 limits: build::front_limits(config, share.connections),
@@ -267,7 +267,7 @@ async fn join(threads: Vec<JoinHandle<()>>) {
 }
 
 /// Handles to the compositors, for `status`.
-pub type Compositors = Vec<compositor::Handle>;
+pub type Compositors = Vec<fetch::Handle>;
 
 /// Descriptors that are not for clients: files, upstreams, logs.
 const RESERVED_DESCRIPTORS: usize = 256;

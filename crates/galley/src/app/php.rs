@@ -9,8 +9,8 @@ use galley_config::{Config, Program, Site, Upstream};
 use galley_policy::site::Rule;
 
 use super::StartError;
-use crate::supervise::privileged::{Ending, Kept, Privileged, Split, State};
-use crate::supervise::{self, Budget, Machine, Managed, PhpSettings};
+use crate::php::privileged::{Ending, Kept, Privileged, Split, State};
+use crate::php::{self, Budget, Machine, Managed, PhpSettings};
 use crate::sys;
 
 /// All of it.
@@ -157,7 +157,7 @@ fn is_own(index: usize, upstream: &Upstream) -> bool {
     index == 0 || matches!(upstream, Upstream::Program(_))
 }
 
-fn at(site: &Site, cause: supervise::StartError) -> StartError {
+fn at(site: &Site, cause: php::StartError) -> StartError {
     StartError::Php {
         site: site.name.clone(),
         cause,
@@ -174,7 +174,7 @@ async fn run(
     site: &Site,
     upstream: &Upstream,
     budget: Budget,
-) -> Result<Option<Managed>, supervise::StartError> {
+) -> Result<Option<Managed>, php::StartError> {
     match settings(site, upstream, budget) {
         Some(settings) => Managed::start(settings).await.map(Some),
         None => Ok(None),

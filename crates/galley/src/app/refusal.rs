@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use galley_certs::file::Unread;
 use galley_config::{At, Config, Finding, Listen, LogTarget, Site};
 
-use crate::supervise;
+use crate::php;
 
 /// Why the server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -109,7 +109,7 @@ pub enum StartError {
         /// The site.
         site: String,
         /// What went wrong.
-        cause: crate::supervise::StartError,
+        cause: crate::php::StartError,
     },
     /// A site's certificate cannot be used.
     #[error("the certificate of site `{site}` cannot be used: {trouble}")]
@@ -352,7 +352,7 @@ pub(super) fn of_admin(address: &str, cause: &io::Error) -> Finding {
 }
 
 /// PHP, or another program, that does not come up.
-pub fn of_php(config: &Config, site: usize, cause: &supervise::StartError) -> Finding {
+pub fn of_php(config: &Config, site: usize, cause: &php::StartError) -> Finding {
     let binary = config
         .sites
         .get(site)

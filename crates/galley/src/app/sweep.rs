@@ -8,13 +8,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use galley_cache::entry::Entry;
-use galley_cache::epochs::Validity;
+use galley_cache::purge_table::Validity;
 use galley_policy::site::Preset;
 use galley_policy::time::Tick;
 
 use http::header;
 
-use crate::serve::{Services, Site, site_mark};
+use crate::request::{Services, Site, site_mark};
 
 /// Sweeps until the server has dropped its sites.
 pub(super) async fn run(services: Arc<Services>, sites: &Arc<Vec<Arc<Site>>>) {

@@ -16,7 +16,7 @@ use galley_cache::log::Durability;
 use super::StartError;
 use super::sweep;
 use crate::durable::{Durable, Shelf};
-use crate::serve::{Site, site_mark};
+use crate::request::{Site, site_mark};
 
 /// The thread, where there is a disk.
 pub(super) struct Upkeep {

@@ -8,7 +8,7 @@ use galley_config::{Config, Upstream};
 use super::options::AdminOptions;
 use super::{DEFAULT_CONFIG, EXIT_USAGE, ask, complain, runtime, show};
 use crate::app::{self, Foretold, RunningGalley};
-use crate::supervise;
+use crate::php;
 
 pub(super) fn check(path: Option<&Path>, as_json: bool) -> ExitCode {
     let path = path.unwrap_or(Path::new(DEFAULT_CONFIG));
@@ -70,8 +70,8 @@ fn lacks(config: &Config, found: &mut Foretold) -> Vec<(String, String)> {
     let managed = sites.filter(|(_, site)| site.upstream == Upstream::Managed);
     let mut all = Vec::new();
     for (index, site) in managed {
-        let asked = runtime()
-            .map(|runtime| runtime.block_on(supervise::lacks(site.managed.binary.as_deref())));
+        let asked =
+            runtime().map(|runtime| runtime.block_on(php::lacks(site.managed.binary.as_deref())));
         let lacks = match asked {
             Ok(Ok(lacks)) => lacks,
             Ok(Err(error)) => {

@@ -17,7 +17,7 @@ use super::show::{self, line};
 use super::{ask as running, complain, talk};
 use crate::app;
 use crate::doctor::{self, Ask, Finding, Level, Machine, Plan};
-use crate::supervise::{self, Budget};
+use crate::php::{self, Budget};
 
 /// Looks and prints.
 pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
@@ -112,7 +112,7 @@ fn plan(config: &Config, file: &Path, root: &Path) -> Plan {
     let spool = Some(spool).filter(|_| config.server.spool_size > 0);
     let written = roots.chain(logs).chain(disk.clone()).chain(spool);
     let folders = one_of_each_disk(written.collect());
-    let budget = Budget::of(supervise::Machine::at(
+    let budget = Budget::of(php::Machine::at(
         root,
         config.cache.memory,
         config.managed_pools(),
@@ -170,10 +170,9 @@ fn is_loopback(host: &str) -> bool {
 fn ask(site: &Site) -> Option<Ask> {
     let address = match &site.upstream {
         Upstream::Php(address) => address.clone(),
-        Upstream::Managed => PhpAddress::Unix(supervise::socket_of(
-            &galley_config::runtime_dir(),
-            &site.name,
-        )?),
+        Upstream::Managed => {
+            PhpAddress::Unix(php::socket_of(&galley_config::runtime_dir(), &site.name)?)
+        }
         Upstream::Program(_) | Upstream::Http(_) | Upstream::Files => return None,
     };
     let host = site.hosts.iter().find_map(|host| match host {

@@ -17,7 +17,7 @@ use clap::Parser;
 use galley_config::{Complaints, Config};
 use serde_json::{Value, json};
 
-use crate::{app, supervise};
+use crate::{app, php};
 use options::{Cli, Command, PrivilegedOptions, PurgeOptions, RunOptions, StatusOptions};
 
 /// Runs the command that the arguments name.
@@ -61,8 +61,8 @@ fn run(options: &RunOptions) -> ExitCode {
 
 fn privileged(options: &PrivilegedOptions) -> ExitCode {
     let outcome = match (options.pool, options.place) {
-        (Some(pool), Some(place)) => Err(supervise::privileged::step(pool, place)),
-        _ => supervise::privileged::keep(),
+        (Some(pool), Some(place)) => Err(php::privileged::step(pool, place)),
+        _ => php::privileged::keep(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

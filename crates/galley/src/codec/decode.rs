@@ -10,7 +10,7 @@ use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
 use bytes::{Bytes, BytesMut};
 use flate2::{Decompress, FlushDecompress, Status};
 use galley_cache::budget::{Budget, Reservation};
-use galley_policy::coded::Applied;
+use galley_policy::decoded::Applied;
 use zstd::stream::raw::{self, DParameter, InBuffer, Operation, OutBuffer};
 
 /// Undoes the codings of one body.

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use bytes::Bytes;
 use galley_cache::budget::Budget;
-use galley_policy::coded::Applied;
 use galley_policy::compress::Compress;
+use galley_policy::decoded::Applied;
 use galley_policy::encoding::Coding;
 use proptest::prelude::*;
 

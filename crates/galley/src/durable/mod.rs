@@ -5,13 +5,13 @@
 //! for waits for a write, and a look-up that the disk holds up is given up as a miss. Without a folder for it, orders and
 //! pages live in memory and end together.
 
+mod disk_cache;
 mod open;
-mod orders;
+mod purges;
 mod queue;
 mod recorder;
-mod shelf;
 
+pub use disk_cache::{Counted, Shelf, Shelved};
 pub use open::{Durable, OpenError, Settings};
-pub use orders::{Orders, Receipt, Told};
+pub use purges::{Orders, Receipt, Told};
 pub use recorder::Recorder;
-pub use shelf::{Counted, Shelf, Shelved};

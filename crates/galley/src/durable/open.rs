@@ -12,13 +12,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use galley_cache::disk::{Disk, Limits, Moment};
-use galley_cache::epochs::Epochs;
 use galley_cache::log::{self, Durability, Found, Log, Loss, Restart};
 use galley_cache::memory::Memory;
+use galley_cache::purge_table::Epochs;
 use galley_policy::time::Tick;
 
-use super::orders::Orders;
-use super::shelf::{Shelf, Shelved};
+use super::disk_cache::{Shelf, Shelved};
+use super::purges::Orders;
 use crate::clock::Clock;
 
 /// Where, and how much.

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
-use super::shelf::{Shelf, Shelved};
+use super::disk_cache::{Shelf, Shelved};
 
 /// See the module.
 pub struct Recorder {

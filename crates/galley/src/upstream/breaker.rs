@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Broken;
-use super::gauge::{Gauge, ServerGauge};
+use super::stats::{Gauge, ServerGauge};
 
 /// The breaker of one server.
 pub(super) struct Breaker {

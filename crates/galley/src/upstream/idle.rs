@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::gauge::Gauge;
+use super::stats::Gauge;
 
 /// The kept connections of one pool.
 pub(super) struct Idle<C> {

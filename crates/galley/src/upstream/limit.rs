@@ -1,8 +1,8 @@
 //! The limit on exchanges at once, and the queue in front of it.
 //!
 //! A request that finds a place free and nobody waiting goes in; the others wait in a [`Queue`](super::queue) that says who is
-//! next, for as long as [`Patience`](super::patience) lets them, while [`Adaptive`](super::adaptive) says how many places there
-//! are and [`Holders`](super::room) who may have one. One compositor thread owns all of it, for all cores. A place is given back when its [`Place`] is dropped, wherever
+//! next, for as long as [`Patience`](super::queue_deadline) lets them, while [`Adaptive`](super::adaptive) says how many places there
+//! are and [`Holders`](super::admission) who may have one. One compositor thread owns all of it, for all cores. A place is given back when its [`Place`] is dropped, wherever
 //! that happens; a place that was given to somebody who has just left goes to the next.
 
 use std::cell::{Cell, RefCell};
@@ -17,10 +17,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::PoolSpec;
 use super::adaptive::Adaptive;
-use super::gauge::Gauge;
-use super::patience::{Look, Patience};
+use super::admission::{Holders, May, Moment, Processors, processors};
 use super::queue::{Joined, Queue, Ticket, Who};
-use super::room::{Holders, May, Moment, Processors, processors};
+use super::queue_deadline::{Look, Patience};
+use super::stats::Gauge;
 use crate::sys;
 
 /// A number of places and a bounded line in front of them.

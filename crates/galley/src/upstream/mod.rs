@@ -8,18 +8,18 @@
 //! One retry, and only where nothing was received and the method is safe, or where the request was never sent.
 
 mod adaptive;
+mod admission;
 mod breaker;
-mod fcgi;
-mod gauge;
+mod fastcgi;
 mod http1;
 mod idle;
 pub mod interim;
 mod limit;
-mod patience;
 mod queue;
+mod queue_deadline;
 mod resolve;
-mod room;
 mod spec;
+mod stats;
 mod stream;
 mod strict;
 pub mod switch;
@@ -34,7 +34,7 @@ use galley_cache::fill::Failure;
 use galley_policy::cache_status;
 use galley_policy::cgi::Script;
 use galley_policy::class::{Class, Network};
-use galley_policy::coded;
+use galley_policy::decoded;
 use galley_policy::forward::{Client, UpstreamRequest};
 use galley_policy::outcome::NotStored;
 use galley_policy::site::Patience;
@@ -45,11 +45,11 @@ use crate::codec::decode::{Broken as Undecodable, Decoder, Step};
 use limit::Limit;
 use tokio::time::Instant;
 
-pub use fcgi::Address;
-pub use gauge::{Gauge, Load, OfClass, ServerGauge};
+pub use fastcgi::Address;
 pub use limit::{Place, Turn};
 pub use queue::Who;
 pub use spec::{End, HttpServer, PoolSpec, Target};
+pub use stats::{Gauge, Load, OfClass, ServerGauge};
 
 /// One request for an upstream, complete.
 pub struct Ask {
@@ -129,7 +129,7 @@ pub struct Pool {
 }
 
 enum Kind {
-    FastCgi(fcgi::Connections),
+    FastCgi(fastcgi::Connections),
     Http(http1::Connections),
 }
 
@@ -138,7 +138,9 @@ impl Pool {
     pub fn new(spec: &PoolSpec, gauge: &Arc<Gauge>) -> Self {
         let limit = Limit::new(spec, gauge);
         let kind = match spec.target.clone() {
-            Target::FastCgi(address) => Kind::FastCgi(fcgi::Connections::new(address, spec, gauge)),
+            Target::FastCgi(address) => {
+                Kind::FastCgi(fastcgi::Connections::new(address, spec, gauge))
+            }
             Target::Http(servers) => Kind::Http(http1::Connections::new(servers, spec, gauge)),
         };
         Self {
@@ -260,7 +262,7 @@ pub struct Incoming {
 }
 
 enum IncomingBody {
-    FastCgi(Box<fcgi::Reading>),
+    FastCgi(Box<fastcgi::Reading>),
     Http(http1::Reading),
 }
 
@@ -298,14 +300,14 @@ impl Incoming {
         if !self.fields.contains_key(http::header::CONTENT_ENCODING) {
             return Ok(());
         }
-        let applied = coded::applied(&self.fields).map_err(|_| NotStored::Coding)?;
+        let applied = decoded::applied(&self.fields).map_err(|_| NotStored::Coding)?;
         if applied.is_empty() {
             self.fields.remove(http::header::CONTENT_ENCODING);
             return Ok(());
         }
         let decoder = Decoder::new(&applied, budget, free).ok_or(NotStored::Memory)?;
         self.decoder = Some(Box::new(decoder));
-        coded::undo(&mut self.fields);
+        decoded::undo(&mut self.fields);
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::fcgi::Address;
+use super::fastcgi::Address;
 use super::resolve::Name;
 
 /// An [`Address`] that remembers what its name means.

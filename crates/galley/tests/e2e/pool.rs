@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
-use galley::supervise::{Budget, Machine};
+use galley::php::{Budget, Machine};
 use galley_testkit::client::{Request, Response};
 use galley_testkit::{runs_as_root, wait_for};
 

@@ -7,8 +7,8 @@
 //! of the body wins over that of the address. So what is let through is a closed list of actions with the parameters that
 //! each has, and the form's body is held to a list of its own.
 
-use crate::facts::{Facts, Method};
 use crate::query::{Decoded, variables};
+use crate::request_info::{Facts, Method};
 
 /// Whom a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 //! A login cookie is not verified here, so that editors can go on working: who forges one gets what WordPress tells a
 //! stranger. WordPress's own variables may come by the body too, so the body of what a page may answer is looked at.
 
-use crate::facts::{Facts, Method};
 use crate::query::{Decoded, split_pair};
+use crate::request_info::{Facts, Method};
 use crate::spellings::{Form, is_own_script, is_rest};
 
 /// Whether the head asks for names. Does not allocate.

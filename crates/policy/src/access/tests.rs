@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::xmlrpc::{Call, Scanner};
 use super::*;
-use crate::facts::Line;
+use crate::request_info::Line;
 use crate::site::Rule;
 
 fn facts_of(method: &str, target: &str, fields: &[(&str, &str)], site: &SiteRules) -> Facts {
@@ -14,7 +14,7 @@ fn facts_of(method: &str, target: &str, fields: &[(&str, &str)], site: &SiteRule
     let line = Line {
         method,
         target: target.as_bytes(),
-        scheme: crate::facts::Scheme::Http,
+        scheme: crate::request_info::Scheme::Http,
         host: "example.test",
         has_body: method == "POST",
         upgrade: false,
@@ -468,7 +468,7 @@ proptest! {
         let line = Line {
             method: "GET",
             target: target.as_bytes(),
-            scheme: crate::facts::Scheme::Http,
+            scheme: crate::request_info::Scheme::Http,
             host: "example.test",
             has_body: false,
             upgrade: false,

@@ -6,8 +6,8 @@
 //! (references, comments, instructions inside) is refused with them. Programs write none of that.
 //! Reads the body in pieces, keeps a bounded part, and is total over any bytes.
 
-use crate::facts::Facts;
 use crate::outcome::words;
+use crate::request_info::Facts;
 
 words! {
     /// What of XML-RPC there is.

@@ -2,7 +2,7 @@
 //!
 //! The exact inverse of [`super::write_key`]; total over any bytes. Nothing on a request's way needs it.
 
-use crate::facts::{AcceptClass, Device, Scheme};
+use crate::request_info::{AcceptClass, Device, Scheme};
 
 /// What a key says, borrowed from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +85,8 @@ fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{Facts, Line};
     use crate::key::write_key;
+    use crate::request_info::{Facts, Line};
     use crate::site::{NamePattern, SiteRules};
     use proptest::prelude::*;
 

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use crate::facts::Scheme;
 use crate::fields;
+use crate::request_info::Scheme;
 
 /// What one element of `Forwarded` says (RFC 7239 section 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use super::path::{below_purge, is_below_purge, path_scope};
 use super::said::{Reading, Said};
 use super::tag_list::tag_scopes;
 use super::{BadOrder, Order, Scope, Strength};
-use crate::facts::{Facts, Method};
+use crate::request_info::{Facts, Method};
 use crate::site::SiteRules;
 
 /// One way of asking for a purge.

@@ -6,7 +6,7 @@
 use super::dialect::Asked;
 use super::said::Reading;
 use super::{BadOrder, PurgePattern, Scope, url_scope};
-use crate::facts::Facts;
+use crate::request_info::Facts;
 use crate::site::SiteRules;
 
 /// The path of a `PURGE` or `BAN`, read as its dialect says.

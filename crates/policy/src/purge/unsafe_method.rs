@@ -7,7 +7,7 @@
 use http::{HeaderMap, HeaderName};
 
 use super::Strength;
-use crate::facts::{Facts, Method};
+use crate::request_info::{Facts, Method};
 use crate::site::{Preset, SiteRules};
 
 /// How hard a successful request with this response purges its address, and those of `Location` and `Content-Location`.
@@ -49,7 +49,7 @@ const SAFE_EXTENSIONS: &[&str] = &["PROPFIND", "QUERY", "REPORT", "SEARCH"];
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{Line, Scheme};
+    use crate::request_info::{Line, Scheme};
 
     fn facts(method: &str, fields: &[(&str, &[u8])], site: &SiteRules) -> Facts {
         let line = Line {

@@ -1,8 +1,8 @@
 //! Where requests are sent to, and that no client chooses the host.
 
 use super::*;
-use crate::facts::{Facts, Line};
 use crate::pattern::Pattern;
+use crate::request_info::{Facts, Line};
 use proptest::prelude::*;
 
 fn facts(method: &str, url: &str, scheme: Scheme, site: &SiteRules) -> Facts {

@@ -8,8 +8,8 @@
 use http::HeaderMap;
 use http::header::LOCATION;
 
-use crate::facts::Facts;
 use crate::query;
+use crate::request_info::Facts;
 use crate::route::canonical_host;
 use crate::site::SiteRules;
 use crate::uri;

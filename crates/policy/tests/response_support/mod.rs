@@ -1,6 +1,6 @@
 //! Requests and heads in one line each, for the tests of the response side.
 
-use galley_policy::facts::{Facts, Line, Scheme};
+use galley_policy::request_info::{Facts, Line, Scheme};
 use galley_policy::site::SiteRules;
 
 /// Name and value, as tables of tests write them.

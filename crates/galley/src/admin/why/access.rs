@@ -6,7 +6,7 @@ use galley_policy::outcome::RefusedWhy;
 use serde_json::{Value, json};
 
 use super::words::Advice;
-use crate::serve::Exchange;
+use crate::request::Exchange;
 
 fn judged<'e>(exchange: &'e Exchange<'_>) -> Result<Demands<'e>, Barred> {
     let client = exchange.client.ip();

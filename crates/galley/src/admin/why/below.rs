@@ -8,7 +8,7 @@ use galley_policy::cgi::Script;
 use galley_policy::decide;
 use serde_json::{Value, json};
 
-use crate::serve::{Exchange, Wanted};
+use crate::request::{Exchange, Wanted};
 
 /// What the path means below the site's root.
 pub(super) enum Below {

@@ -15,7 +15,7 @@ use crate::admin::State;
 use crate::admin::auth::Reach;
 use crate::admin::listener::Listener;
 use crate::admin::target::{Reply, foreign, is_number, refuse};
-use crate::serve::{Site, Sites};
+use crate::request::{Site, Sites};
 
 /// What was chosen.
 pub(super) struct Choice<'s> {

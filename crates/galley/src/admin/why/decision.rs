@@ -2,15 +2,15 @@
 //!
 //! The decision itself comes from [`galley_policy::decide`], with the look-up that answers clients.
 
-use galley_cache::epochs::{Touch, Touching};
+use galley_cache::purge_table::{Touch, Touching};
 use galley_policy::decide::{self, Decision};
-use galley_policy::facts::Method;
 use galley_policy::outcome::{RefusedWhy, StaleWhy};
+use galley_policy::request_info::Method;
 
 use super::below::Below;
 use super::{Explanation, access};
 use crate::fault;
-use crate::serve::{Exchange, TRUSTED, backend, is_loop, is_purge};
+use crate::request::{Exchange, TRUSTED, backend, is_loop, is_purge};
 
 /// What would happen to a request that has been looked up.
 pub(super) fn decision(explanation: &Explanation<'_, '_>) -> Decision {

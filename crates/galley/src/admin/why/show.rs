@@ -3,16 +3,16 @@
 //! Of cookies there are names and classes, never values.
 
 use galley_policy::cookie::{self, Class};
-use galley_policy::facts::{AcceptClass, Device, Facts, Gate};
 use galley_policy::pattern::Pattern;
+use galley_policy::request_info::{AcceptClass, Device, Facts, Gate};
 use galley_policy::route::HostPattern;
 use galley_policy::site::{NamePattern, Preset, Rule, SiteRules};
 use serde_json::{Value, json};
 
 use super::words;
 use crate::admin::status::written;
-use crate::compositor::marker::Reason;
-use crate::serve::Exchange;
+use crate::fetch::hit_for_pass::Reason;
+use crate::request::Exchange;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::Explanation;
 use super::below::Below;
 use crate::admin::status;
-use crate::serve::{Upstream, fetch_request, pass_request};
+use crate::request::{Upstream, fetch_request, pass_request};
 
 /// The request that would be sent now; null where none would.
 pub(super) fn value(decision: &Decision, explanation: &Explanation<'_, '_>) -> Value {

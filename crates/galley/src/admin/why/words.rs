@@ -2,15 +2,15 @@
 //!
 //! One sentence for each word of `galley_policy::outcome`; a word more does not compile without one.
 
-use galley_cache::epochs::Validity;
+use galley_cache::purge_table::Validity;
 use galley_policy::cookie::Class;
 use galley_policy::decide::Decision;
 use galley_policy::outcome::{NotStored, PassWhy, RefusedWhy};
 use serde_json::{Value, json};
 
 use super::{Explanation, show};
-use crate::compositor::marker::Reason;
-use crate::serve::Exchange;
+use crate::fetch::hit_for_pass::Reason;
+use crate::request::Exchange;
 
 /// A reason, and what to do.
 pub(super) struct Advice {

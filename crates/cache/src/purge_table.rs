@@ -1,0 +1,236 @@
+//! Purging by epochs: a purge never searches.
+//!
+//! Each site has a counter of purge orders. An order raises it and leaves its number with the scope it names; an entry
+//! carries `born`, the counter from just before its upstream request. The entry is dead if a hard order with a greater
+//! number touches it, soft-stale if a soft one does. A hit compares one number: the counter with the one the entry was
+//! last proved at. A purge costs the same for one page as for a million.
+//!
+//! The protocol: publishing is one short critical section that writes the tables and then stores the counter (release).
+//! A reader loads the counter (acquire) after it has the whole request, and notes *that* value as proved, never a later
+//! one. A hit takes no lock when nothing is newer, and only tries it otherwise: [`Validity::Unknown`] sends it the slow way.
+//!
+//! Not here: the durable log ([`crate::log`], which publishes through here) and removing the dead (`Memory::sweep`).
+
+mod mark;
+mod tables;
+
+use std::ops::Deref;
+use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, TryLockError};
+
+pub use galley_policy::decide::Validity;
+use galley_policy::purge::Order;
+
+pub use self::mark::Touch;
+use self::tables::{Limits, Tables};
+pub use self::tables::{OrderKind, Touching};
+use crate::entry::Entry;
+use crate::sync::{AtomicU64, RwLock};
+use crate::validity::Verdict;
+
+/// Whether orders newer than a fill touch it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touched {
+    /// None does: a request may join.
+    No,
+    /// One does: the fill is doomed for requests that begin now.
+    Yes,
+    /// None does by host, URL or path, but newer orders exist and the tags are not known yet. Wait for the head and ask
+    /// again with its tags. (Any newer order counts here: the head may carry the tag `*`, which all of them touch.)
+    OnlyTags,
+}
+
+/// The purge orders of one site.
+#[derive(Debug)]
+pub struct Epochs {
+    /// Number of the newest order; stored with release, last of all, by [`Epochs::publish_with`] inside the critical section.
+    current: AtomicU64,
+    /// Written by [`Epochs::publish_with`] only.
+    tables: RwLock<Tables>,
+}
+
+impl Epochs {
+    /// No orders yet; the counter is 0.
+    pub fn new() -> Self {
+        Self::with_limits(Limits::default())
+    }
+
+    /// With so many of the newest orders kept as they came.
+    #[cfg(test)]
+    pub(crate) fn with_ring(ring: usize) -> Self {
+        Self::with_limits(Limits {
+            ring,
+            ..Limits::default()
+        })
+    }
+
+    fn with_limits(limits: Limits) -> Self {
+        Self {
+            current: AtomicU64::new(0),
+            tables: RwLock::new(Tables::new(limits)),
+        }
+    }
+
+    /// Number of the newest order. What a fill takes as `born`, just before it sends the first byte upstream.
+    pub fn current(&self) -> u64 {
+        self.current.load(Ordering::Acquire)
+    }
+
+    /// Publishes an order. When it has returned, no [`Epochs::prove`] that begins later calls an older entry valid that the
+    /// order touches. Hands the number to `note` inside the critical section: what `note` puts in a queue is there in the
+    /// order of the numbers. `note` must be short and must not come back here.
+    ///
+    /// Not public: purges are published through the log ([`crate::log::Log::publish`]), or in a [`Unlogged`] table.
+    pub(crate) fn publish_with<T>(&self, order: &Order, note: impl FnOnce(u64) -> T) -> T {
+        let mark = mark::Mark::of(&order.scope);
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let number = tables.record(mark, order.strength);
+        let noted = note(number);
+        self.current.store(number, Ordering::Release);
+        noted
+    }
+
+    /// For tests of the table alone.
+    #[cfg(test)]
+    pub(crate) fn publish(&self, order: &Order) -> u64 {
+        self.publish_with(order, |number| number)
+    }
+
+    /// Records an order of an earlier run under the number it had then; the orders of a site come in rising order, before
+    /// the first request. One that no longer rises gets the next number, which purges more, never less.
+    pub(crate) fn replay(&self, number: u64, order: &Order) {
+        let mark = mark::Mark::of(&order.scope);
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let number = tables.record_at(number, mark, order.strength);
+        self.current.store(number, Ordering::Release);
+    }
+
+    /// Lifts the counter to `number`, if it is lower, without an order: what was born before stays as it is, and the
+    /// numbers between are never given out.
+    pub(crate) fn lift(&self, number: u64) {
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let number = tables.lift(number);
+        self.current.store(number, Ordering::Release);
+    }
+
+    /// Whether `entry` may answer a request whose head was read before this call. One compare when nothing is newer
+    /// than its last proof; never waits.
+    pub fn prove(&self, entry: &Entry) -> Validity {
+        self.prove_by(entry, Patience::None)
+    }
+
+    /// The same, but waits for a writer: never [`Validity::Unknown`]. For the slow way only.
+    pub fn prove_waiting(&self, entry: &Entry) -> Validity {
+        self.prove_by(entry, Patience::Waits)
+    }
+
+    /// Whether orders newer than `born` touch a fill. Waits for a writer. Soft orders count: who begins after one does
+    /// not join what was begun before it.
+    pub fn newer_than(&self, born: u64, touch: Touch<'_>) -> Touched {
+        if self.current() <= born {
+            return Touched::No;
+        }
+        let looked = self
+            .tables
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .look(born, &touch);
+        let is_untouched = looked.settle(&touch) == Verdict::Untouched;
+        match (is_untouched, touch.tags) {
+            (false, _) => Touched::Yes,
+            (true, None) => Touched::OnlyTags,
+            (true, Some(_)) => Touched::No,
+        }
+    }
+
+    /// The newest order above `born` that touches something, for people who ask what purged it; `None` if there is none.
+    /// Proves nothing and changes nothing. Waits for a writer; tests patterns under the lock, so not for a hot way.
+    pub fn newest_touching(&self, born: u64, touch: &Touch<'_>) -> Option<Touching> {
+        self.tables
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .newest_touching(born, touch)
+    }
+
+    fn prove_by(&self, entry: &Entry, patience: Patience) -> Validity {
+        let now = self.current();
+        let proved = entry.proof.load();
+        if proved.number >= now {
+            return proved.verdict.into();
+        }
+        self.prove_at(entry, now, patience)
+    }
+
+    /// Compares `entry` with what is newer than its last proof and notes `now`, the counter as the caller loaded it.
+    fn prove_at(&self, entry: &Entry, now: u64, patience: Patience) -> Validity {
+        let proved = entry.proof.load();
+        let touch = entry.scopes.touch();
+        let looked = {
+            let tables = match (self.tables.try_read(), patience) {
+                (Ok(tables), _) => tables,
+                (Err(TryLockError::Poisoned(poisoned)), _) => poisoned.into_inner(),
+                (Err(TryLockError::WouldBlock), Patience::None) => return Validity::Unknown,
+                (Err(TryLockError::WouldBlock), Patience::Waits) => {
+                    self.tables.read().unwrap_or_else(PoisonError::into_inner)
+                }
+            };
+            tables.look(proved.number, &touch)
+        };
+        // Patterns are tested here, after the lock, so that they do not hold a purge back.
+        let verdict = looked.settle(&touch).max(proved.verdict);
+        entry.proof.note(now, verdict);
+        verdict.into()
+    }
+}
+
+impl Default for Epochs {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The purge orders of a site that has no log: they live as long as the process.
+///
+/// A type of its own, so that purges of a site with a log cannot be published past it.
+#[derive(Debug, Default)]
+pub struct Unlogged(Epochs);
+
+impl Unlogged {
+    /// No orders yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Publishes an order and returns its number. When it has returned, no older entry that it touches is proved valid.
+    pub fn publish(&self, order: &Order) -> u64 {
+        self.0.publish_with(order, |number| number)
+    }
+}
+
+impl Deref for Unlogged {
+    type Target = Epochs;
+
+    fn deref(&self) -> &Epochs {
+        &self.0
+    }
+}
+
+impl From<Verdict> for Validity {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Untouched => Self::Valid,
+            Verdict::Soft => Self::SoftPurged,
+            Verdict::Hard => Self::Purged,
+        }
+    }
+}
+
+/// What to do when a writer holds the lock.
+#[derive(Clone, Copy)]
+enum Patience {
+    None,
+    Waits,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,333 @@
+//! The numbers of the orders, by scope, and the newest orders as they came.
+//!
+//! Two ways to the same answer: the ring, when an entry was proved a few orders ago (compare it with those few), and the
+//! tables, after a gap (look every scope of the entry up). A property test holds them together.
+//!
+//! Bounded: above the limits, old scopes are folded into a floor. Whatever was not proved since the floor counts as
+//! touched by a hard order, so nothing is ever forgotten, only remembered more coarsely. For the same reason paths are
+//! kept as hashes: two that collide purge too much, never too little.
+
+mod touching;
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use foldhash::quality::RandomState;
+use galley_policy::purge::Strength;
+
+use super::mark::{Mark, Pattern, Touch, is_below, prefixes};
+use crate::validity::Verdict;
+
+pub use self::touching::{OrderKind, Touching};
+
+/// How much is remembered exactly.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Hosts, URLs, paths and tags together: about 48 bytes each.
+    pub(super) scopes: usize,
+    /// Patterns: each may be tested against every entry, and may take 256 KiB.
+    pub(super) patterns: usize,
+    /// Newest orders kept as they came.
+    pub(super) ring: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            scopes: 100_000,
+            patterns: 100,
+            ring: 64,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Tables {
+    limits: Limits,
+    /// Number of the newest order.
+    last: u64,
+    /// What was last proved before this order counts as purged hard.
+    floor: u64,
+    /// Of all orders: what touches the tag `*`.
+    any: Numbers,
+    site: Numbers,
+    named: HashMap<Named, Numbers, RandomState>,
+    patterns: Vec<(Arc<Pattern>, Numbers)>,
+    /// The newest orders, without a gap, the newest last.
+    ring: VecDeque<Record>,
+}
+
+impl Tables {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            last: 0,
+            floor: 0,
+            any: Numbers::default(),
+            site: Numbers::default(),
+            named: HashMap::default(),
+            patterns: Vec::new(),
+            ring: VecDeque::with_capacity(limits.ring),
+        }
+    }
+
+    /// Takes the next number for an order and writes it everywhere.
+    pub(super) fn record(&mut self, mark: Mark, strength: Strength) -> u64 {
+        self.record_at(self.last + 1, mark, strength)
+    }
+
+    /// The same with the number it had in an earlier run, or the next one if that does not rise. A gap between numbers
+    /// does no harm: no more orders are newer than a base than the distance of the numbers says.
+    pub(super) fn record_at(&mut self, number: u64, mark: Mark, strength: Strength) -> u64 {
+        let number = number.max(self.last + 1);
+        self.last = number;
+        let verdict = match strength {
+            Strength::Hard => Verdict::Hard,
+            Strength::Soft => Verdict::Soft,
+        };
+        self.any.raise(verdict, number);
+        match &mark {
+            Mark::Site => self.site.raise(verdict, number),
+            Mark::Pattern(pattern) => self.pattern(pattern).raise(verdict, number),
+            Mark::Host(id) => self.named(Named::Host(*id)).raise(verdict, number),
+            Mark::Url(id) => self.named(Named::Url(*id)).raise(verdict, number),
+            Mark::Tag(id) => self.named(Named::Tag(*id)).raise(verdict, number),
+            Mark::PathQuery(bytes) => self
+                .named(Named::PathQuery(self.hash(bytes)))
+                .raise(verdict, number),
+            Mark::Prefix(bytes) => self
+                .named(Named::Prefix(self.hash(bytes)))
+                .raise(verdict, number),
+        }
+        if self.ring.len() >= self.limits.ring {
+            self.ring.pop_front();
+        }
+        if self.limits.ring > 0 {
+            self.ring.push_back(Record {
+                number,
+                verdict,
+                mark,
+            });
+        }
+        if self.named.len() > self.limits.scopes || self.patterns.len() > self.limits.patterns {
+            self.fold();
+        }
+        number
+    }
+
+    /// Gives out no number up to `number`; returns the newest number, which is that or a higher one.
+    pub(super) fn lift(&mut self, number: u64) -> u64 {
+        self.last = self.last.max(number);
+        self.last
+    }
+
+    /// What orders newer than `base` do to `touch`; patterns are gathered, to be tested after the lock.
+    pub(super) fn look(&self, base: u64, touch: &Touch<'_>) -> Looked {
+        if base < self.floor {
+            return Looked::decided(Verdict::Hard);
+        }
+        if touch.is_touched_by_all() {
+            return Looked::decided(self.any.since(base));
+        }
+        if self.last.saturating_sub(base) <= self.ring.len() as u64 {
+            self.look_in_ring(base, touch)
+        } else {
+            self.look_in_tables(base, touch)
+        }
+    }
+
+    fn look_in_ring(&self, base: u64, touch: &Touch<'_>) -> Looked {
+        let mut looked = Looked::default();
+        let path = touch.path();
+        for record in self
+            .ring
+            .iter()
+            .rev()
+            .take_while(|record| record.number > base)
+        {
+            let is_touched = match &record.mark {
+                Mark::Site => true,
+                Mark::Host(id) => *id == touch.host,
+                Mark::Url(id) => *id == touch.url,
+                Mark::PathQuery(bytes) => **bytes == *touch.path_query,
+                Mark::Prefix(prefix) => is_below(path, prefix),
+                Mark::Tag(id) => touch.tags().contains(id),
+                Mark::Pattern(pattern) => {
+                    looked.patterns.push((Arc::clone(pattern), record.verdict));
+                    false
+                }
+            };
+            if is_touched {
+                looked.verdict = looked.verdict.max(record.verdict);
+            }
+        }
+        looked
+    }
+
+    fn look_in_tables(&self, base: u64, touch: &Touch<'_>) -> Looked {
+        let since = |named: Named| {
+            self.named
+                .get(&named)
+                .map_or(Verdict::Untouched, |numbers| numbers.since(base))
+        };
+        let mut verdict = self
+            .site
+            .since(base)
+            .max(since(Named::Host(touch.host)))
+            .max(since(Named::Url(touch.url)))
+            .max(since(Named::PathQuery(self.hash(touch.path_query))));
+        for &tag in touch.tags() {
+            verdict = verdict.max(since(Named::Tag(tag)));
+        }
+        for prefix in prefixes(touch.path()) {
+            verdict = verdict.max(since(Named::Prefix(self.hash(prefix))));
+        }
+        let newer = self
+            .patterns
+            .iter()
+            .map(|(pattern, numbers)| (pattern, numbers.since(base)));
+        let patterns = newer.filter(|&(_, verdict)| verdict != Verdict::Untouched);
+        Looked {
+            verdict,
+            patterns: patterns
+                .map(|(pattern, verdict)| (Arc::clone(pattern), verdict))
+                .collect(),
+        }
+    }
+
+    /// Forgets the older half of what is above its limit, by raising the floor to the newest order among it.
+    fn fold(&mut self) {
+        let middle = |mut newest: Vec<u64>, limit: usize| {
+            if newest.len() <= limit {
+                return 0;
+            }
+            let half = newest.len() / 2;
+            *newest.select_nth_unstable(half).1
+        };
+        let scopes = middle(
+            self.named.values().map(Numbers::newest).collect(),
+            self.limits.scopes,
+        );
+        let newest = self
+            .patterns
+            .iter()
+            .map(|(_, numbers)| numbers.newest())
+            .collect();
+        let patterns = middle(newest, self.limits.patterns);
+        self.floor = self.floor.max(scopes).max(patterns);
+        let floor = self.floor;
+        self.named.retain(|_, numbers| numbers.newest() > floor);
+        self.patterns
+            .retain(|(_, numbers)| numbers.newest() > floor);
+    }
+
+    fn named(&mut self, named: Named) -> &mut Numbers {
+        self.named.entry(named).or_default()
+    }
+
+    fn pattern(&mut self, pattern: &Arc<Pattern>) -> &mut Numbers {
+        let known = self
+            .patterns
+            .iter()
+            .position(|(known, _)| known.text() == pattern.text());
+        let at = known.unwrap_or(self.patterns.len());
+        if known.is_none() {
+            let fresh = (Arc::clone(pattern), Numbers::default());
+            self.patterns.push(fresh);
+        }
+        &mut self.patterns[at].1
+    }
+
+    fn hash(&self, bytes: &[u8]) -> u64 {
+        self.named.hasher().hash_one(bytes)
+    }
+
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> (usize, usize, u64) {
+        (self.named.len(), self.patterns.len(), self.floor)
+    }
+
+    #[cfg(test)]
+    pub(super) fn tested(&self) -> u64 {
+        let counts = self.patterns.iter().map(|(pattern, _)| &pattern.tested);
+        counts
+            .map(|count| count.load(std::sync::atomic::Ordering::Relaxed))
+            .sum()
+    }
+}
+
+/// What looking found: a verdict, and patterns that still have to be tested.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    verdict: Verdict,
+    patterns: Vec<(Arc<Pattern>, Verdict)>,
+}
+
+impl Looked {
+    fn decided(verdict: Verdict) -> Self {
+        Self {
+            verdict,
+            patterns: Vec::new(),
+        }
+    }
+
+    /// Tests the patterns, those that can still change the verdict, and gives it.
+    pub(super) fn settle(self, touch: &Touch<'_>) -> Verdict {
+        let mut verdict = self.verdict;
+        for (pattern, says) in self.patterns {
+            if says > verdict && pattern.matches(touch.path_query) {
+                verdict = says;
+            }
+        }
+        verdict
+    }
+}
+
+/// A scope that the tables keep by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Named {
+    Host(u64),
+    Url(u64),
+    PathQuery(u64),
+    Prefix(u64),
+    Tag(u64),
+}
+
+/// Numbers of a scope's last orders. Both are kept: a soft order that follows a hard one does not soften it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Numbers {
+    hard: u64,
+    soft: u64,
+}
+
+impl Numbers {
+    fn raise(&mut self, verdict: Verdict, number: u64) {
+        match verdict {
+            Verdict::Hard => self.hard = number,
+            Verdict::Soft => self.soft = number,
+            Verdict::Untouched => {}
+        }
+    }
+
+    fn since(&self, base: u64) -> Verdict {
+        match (self.hard > base, self.soft > base) {
+            (true, _) => Verdict::Hard,
+            (false, true) => Verdict::Soft,
+            (false, false) => Verdict::Untouched,
+        }
+    }
+
+    fn newest(&self) -> u64 {
+        self.hard.max(self.soft)
+    }
+}
+
+/// One order as it came.
+#[derive(Debug)]
+struct Record {
+    number: u64,
+    verdict: Verdict,
+    mark: Mark,
+}

@@ -1,0 +1,174 @@
+//! Which order touched something: for people who ask what purged a page.
+//!
+//! Reads the same tables as the proof, and decides nothing. What was folded into the floor is known as that only.
+
+use galley_policy::purge::Strength;
+
+use super::{Named, Numbers, Tables};
+use crate::purge_table::mark::{Touch, prefixes};
+
+/// An order that touched something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Touching {
+    /// Its number. Of [`OrderKind::Forgotten`] the highest that it may have had.
+    pub number: u64,
+    /// What it named.
+    pub kind: OrderKind,
+    /// Whether it only made stale.
+    pub is_soft: bool,
+}
+
+/// What an order named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OrderKind {
+    /// Everything of the site.
+    Site,
+    /// Everything of one host.
+    Host,
+    /// One address.
+    Url,
+    /// A path and what is below it.
+    Prefix,
+    /// A tag.
+    Tag,
+    /// A regular expression.
+    Pattern,
+    /// Any: the entry has more tags than are kept, so every order counts.
+    Any,
+    /// Too long ago to know which.
+    Forgotten,
+}
+
+impl OrderKind {
+    /// One stable word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Site => "site",
+            Self::Host => "host",
+            Self::Url => "url",
+            Self::Prefix => "prefix",
+            Self::Tag => "tag",
+            Self::Pattern => "pattern",
+            Self::Any => "any",
+            Self::Forgotten => "forgotten",
+        }
+    }
+}
+
+impl Touching {
+    /// How strong it was.
+    pub const fn strength(self) -> Strength {
+        if self.is_soft {
+            Strength::Soft
+        } else {
+            Strength::Hard
+        }
+    }
+}
+
+impl Tables {
+    /// See [`crate::purge_table::Epochs::newest_touching`].
+    pub(in crate::purge_table) fn newest_touching(
+        &self,
+        born: u64,
+        touch: &Touch<'_>,
+    ) -> Option<Touching> {
+        let mut newest = (born < self.floor).then_some(Touching {
+            number: self.floor,
+            kind: OrderKind::Forgotten,
+            is_soft: false,
+        });
+        let mut consider = |kind: OrderKind, numbers: &Numbers| {
+            for (number, is_soft) in [(numbers.soft, true), (numbers.hard, false)] {
+                let found = Touching {
+                    number,
+                    kind,
+                    is_soft,
+                };
+                if number > born && newest.is_none_or(|known| known.number < number) {
+                    newest = Some(found);
+                }
+            }
+        };
+        let named = |named: Named| self.named.get(&named).copied().unwrap_or_default();
+        consider(OrderKind::Site, &self.site);
+        consider(OrderKind::Host, &named(Named::Host(touch.host)));
+        consider(OrderKind::Url, &named(Named::Url(touch.url)));
+        let path_query = Named::PathQuery(self.hash(touch.path_query));
+        consider(OrderKind::Url, &named(path_query));
+        for prefix in prefixes(touch.path()) {
+            let prefix = Named::Prefix(self.hash(prefix));
+            consider(OrderKind::Prefix, &named(prefix));
+        }
+        for &tag in touch.tags() {
+            consider(OrderKind::Tag, &named(Named::Tag(tag)));
+        }
+        for (pattern, numbers) in &self.patterns {
+            if numbers.newest() > born && pattern.matches(touch.path_query) {
+                consider(OrderKind::Pattern, numbers);
+            }
+        }
+        if touch.is_touched_by_all() {
+            consider(OrderKind::Any, &self.any);
+        }
+        newest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::purge_table::Epochs;
+    use crate::testing::scopes;
+    use galley_policy::purge::{Order, PurgePattern, Scope};
+
+    fn publish(epochs: &Epochs, scope: Scope, strength: Strength) -> u64 {
+        epochs.publish(&Order { scope, strength })
+    }
+
+    #[test]
+    fn the_newest_order_that_touches_is_found() {
+        let url = Scope::Url {
+            host: Some("a.test".to_owned()),
+            path: b"/blog/x".to_vec(),
+            query: None,
+        };
+        let table: Vec<(Scope, OrderKind)> = vec![
+            (Scope::Site, OrderKind::Site),
+            (Scope::Host("a.test".to_owned()), OrderKind::Host),
+            (url, OrderKind::Url),
+            (Scope::Prefix(b"/blog".to_vec()), OrderKind::Prefix),
+            (Scope::Tag("p1".to_owned()), OrderKind::Tag),
+            (
+                Scope::Pattern(PurgePattern::parse("^/bl").unwrap()),
+                OrderKind::Pattern,
+            ),
+        ];
+        let scopes = scopes("a.test", "/blog/x", &["p1"]);
+        let epochs = Epochs::new();
+        let mut before = 0;
+        for strength in [Strength::Hard, Strength::Soft] {
+            for (scope, kind) in &table {
+                assert_eq!(epochs.newest_touching(before, &scopes.touch()), None);
+                let number = publish(&epochs, scope.clone(), strength);
+                let other = Scope::Host("b.test".to_owned());
+                let unrelated = publish(&epochs, other, Strength::Hard);
+                let found = epochs.newest_touching(0, &scopes.touch()).unwrap();
+                assert_eq!(
+                    (found.number, found.kind, found.strength()),
+                    (number, *kind, strength)
+                );
+                before = unrelated;
+            }
+        }
+    }
+
+    #[test]
+    fn all_orders_touch_what_has_every_tag() {
+        let epochs = Epochs::new();
+        let scopes = scopes("a.test", "/x", &["*"]);
+        publish(&epochs, Scope::Tag("other".to_owned()), Strength::Soft);
+        let found = epochs.newest_touching(0, &scopes.touch()).unwrap();
+        assert_eq!((found.kind, found.is_soft), (OrderKind::Any, true));
+    }
+}

@@ -1,0 +1,201 @@
+//! `POST /purge`: purge orders as JSON.
+//!
+//! ```json
+//! { "site": "example.com", "all": true, "urls": ["https://example.com/a/"], "tags": ["p12"],
+//!   "prefixes": ["/blog/"], "patterns": ["^/shop/.*"], "soft": false }
+//! ```
+//! `site` may be any host of the site; without it an order goes to the site of its URL, the token's site, or all sites. The answer
+//! comes when every order holds and is on the disk: `{"ok": true, "orders": 3}`, with a `warning` where it could not be written. Orders that cannot be understood are named, and then none is obeyed.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State as Extract;
+use axum::http::StatusCode;
+use galley_policy::purge::{self, Order, PurgePattern, Scope, Strength};
+use galley_policy::route::canonical_host;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::State;
+use super::auth::{Asker, Reach, reach};
+use super::listener;
+use super::target::is_number;
+use crate::durable::Receipt;
+use crate::request::Site;
+
+/// The body of a purge order.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Wanted {
+    site: Option<String>,
+    all: bool,
+    urls: Vec<String>,
+    tags: Vec<String>,
+    prefixes: Vec<String>,
+    patterns: Vec<String>,
+    soft: bool,
+}
+
+pub(super) type Reply = (StatusCode, Json<Value>);
+
+/// Handles `POST /purge`.
+pub(super) async fn purge(
+    Extract(state): Extract<Arc<State>>,
+    asker: Asker,
+    body: Json<Wanted>,
+) -> Reply {
+    let wanted = body.0;
+    let targets = match targets(&state, reach(&state, &asker), wanted.site.as_deref()) {
+        Ok(targets) => targets,
+        Err(reply) => return reply,
+    };
+    let orders = match orders(&state, &targets, &wanted) {
+        Ok(orders) if orders.is_empty() => {
+            return refuse(
+                StatusCode::BAD_REQUEST,
+                "nothing to purge: give `all`, `urls`, `tags`, `prefixes` or `patterns`",
+            );
+        }
+        Ok(orders) => orders,
+        Err(complaints) => return refuse(StatusCode::BAD_REQUEST, &complaints.join("; ")),
+    };
+    let mut newest = Receipt::default();
+    for (site, order) in &orders {
+        newest = site.core.epochs.publish(order);
+        tracing::info!(site = site.core.name, scope = %order.scope, strength = ?order.strength, "purged");
+    }
+    // One log for all sites: when the last is on the disk, all are.
+    let told = newest.told().await;
+    let mut answer = json!({ "ok": true, "orders": orders.len() });
+    if let Some(warning) = told.warning {
+        told.log(orders.last().map_or("", |(site, _)| &site.core.name));
+        answer["warning"] = json!(warning);
+    }
+    (StatusCode::OK, Json(answer))
+}
+
+pub(super) fn refuse(status: StatusCode, error: &str) -> Reply {
+    (status, Json(json!({ "ok": false, "error": error })))
+}
+
+/// The sites that an order may go to.
+pub(super) fn targets(
+    state: &State,
+    reach: Reach,
+    site: Option<&str>,
+) -> Result<Vec<Arc<Site>>, Reply> {
+    let named = match site {
+        None => None,
+        Some(host) => Some(find(state, host).ok_or_else(|| {
+            refuse(
+                StatusCode::NOT_FOUND,
+                &format!("no site `{host}`: see `galley status` for the sites there are"),
+            )
+        })?),
+    };
+    let within = |index: &usize| match reach {
+        Reach::All => true,
+        Reach::Site(own) => own == *index,
+        Reach::None => false,
+    };
+    let all = match named {
+        Some(found) => found,
+        None => (0..state.sites.len()).collect(),
+    };
+    let open: Vec<usize> = all.into_iter().filter(within).collect();
+    if open.is_empty() {
+        let status = if matches!(reach, Reach::None) {
+            StatusCode::UNAUTHORIZED
+        } else {
+            StatusCode::FORBIDDEN
+        };
+        return Err(refuse(status, "this token does not reach that site"));
+    }
+    Ok(open
+        .into_iter()
+        .filter_map(|index| state.sites.get(index).map(Arc::clone))
+        .collect())
+}
+
+/// The sites that a host names: all those of this name, else all that it reaches on some listener.
+fn find(state: &State, host: &str) -> Option<Vec<usize>> {
+    let host = canonical_host(host.as_bytes()).ok()?;
+    let sites = state.sites.iter().enumerate();
+    let by_name = sites.filter(|(_, site)| site.core.name == host);
+    let by_name: Vec<usize> = by_name.map(|(index, _)| index).collect();
+    let found = if by_name.is_empty() {
+        listener::sites_of(state, &host)
+    } else {
+        by_name
+    };
+    (!found.is_empty()).then_some(found)
+}
+
+/// Every order for every site that it concerns.
+fn orders(
+    state: &State,
+    targets: &[Arc<Site>],
+    wanted: &Wanted,
+) -> Result<Vec<(Arc<Site>, Order)>, Vec<String>> {
+    let strength = if wanted.soft {
+        Strength::Soft
+    } else {
+        Strength::Hard
+    };
+    let (mut orders, mut complaints) = (Vec::new(), Vec::new());
+    for site in targets {
+        let mut scopes = Vec::new();
+        if wanted.all {
+            scopes.push(Scope::Site);
+        }
+        for url in &wanted.urls {
+            match purge::url_scope(url, &site.core.rules) {
+                Ok(scope) if concerns(&scope, site, state) => scopes.push(scope),
+                Ok(_) => {}
+                Err(error) => complaints.push(format!("`{url}`: {error}")),
+            }
+        }
+        for prefix in &wanted.prefixes {
+            match purge::prefix_scope(prefix) {
+                Ok(scope) => scopes.push(scope),
+                Err(error) => complaints.push(format!("`{prefix}`: {error}")),
+            }
+        }
+        scopes.extend(wanted.tags.iter().map(|tag| Scope::Tag(tag.clone())));
+        for pattern in &wanted.patterns {
+            match PurgePattern::parse(pattern) {
+                Ok(pattern) => scopes.push(Scope::Pattern(pattern)),
+                Err(error) => complaints.push(format!("`{pattern}`: {error}")),
+            }
+        }
+        orders.extend(
+            scopes
+                .into_iter()
+                .map(|scope| (Arc::clone(site), Order { scope, strength })),
+        );
+    }
+    if orders.is_empty() && !wanted.urls.is_empty() && complaints.is_empty() {
+        complaints.push("no site here serves the host of these urls".to_owned());
+    }
+    complaints.dedup();
+    if complaints.is_empty() {
+        Ok(orders)
+    } else {
+        Err(complaints)
+    }
+}
+
+/// Whether a URL's host, where it names one, is this site's. Of several sites with one host on different listeners it is every
+/// one's: the port of the URL may be that of a proxy in front.
+fn concerns(scope: &Scope, site: &Site, state: &State) -> bool {
+    match scope {
+        Scope::Url {
+            host: Some(host), ..
+        } => {
+            let of_host = listener::sites_of(state, host);
+            of_host.iter().any(|number| is_number(site, *number))
+        }
+        _ => true,
+    }
+}

@@ -1,0 +1,319 @@
+//! Pages behind the memory: looked up when the memory misses, written when a fill ends.
+//!
+//! What is found is proved before it is used, and goes into the memory where its body fits. One look-up per page at a time
+//! reads the disk; the others find its outcome in memory. Writing is one thread's work, behind a queue that nobody waits
+//! for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use galley_cache::disk::{
+    Disk, HeaderView, Health, Lookup, Moment, Scan, Site, SiteId, Swept, Usage,
+};
+use galley_cache::entry::Entry;
+use galley_cache::key::Key;
+use galley_cache::memory::Memory;
+use galley_cache::purge_table::{Epochs, Validity};
+use tokio::sync::{Mutex, Semaphore};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::queue::{Job, Queue};
+use crate::clock::Clock;
+
+/// The disk, for all sites.
+pub struct Shelf {
+    pub(super) disk: Disk,
+    pub(super) clock: Clock,
+    memory: Arc<Memory>,
+    queue: Queue,
+    /// Who reads for a page while others want it too; striped by its key.
+    turns: [Mutex<()>; TURNS],
+    /// Helper threads that may read at one time.
+    readers: Arc<Semaphore>,
+    /// Helper threads that may each write a page that is being composed, for as long as that takes.
+    pub(super) recorders: Arc<Semaphore>,
+    /// The tick until which the disk is not asked: it took too long.
+    rests_until: AtomicU64,
+    counts: Counts,
+}
+
+/// What became of look-ups and writes since the start.
+#[derive(Debug, Default)]
+struct Counts {
+    found: AtomicU64,
+    late: AtomicU64,
+    written: AtomicU64,
+    refused: AtomicU64,
+    /// Pages that found the queue full: they are in memory, and owed to the disk.
+    owed: AtomicU64,
+}
+
+/// The same as numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// Look-ups that found a page.
+    pub found: u64,
+    /// Look-ups given up because the disk took too long.
+    pub late: u64,
+    /// Pages written.
+    pub written: u64,
+    /// Pages that were not written: no room, a failing disk, a full queue.
+    pub refused: u64,
+    /// Pages waiting to be written.
+    pub waiting: u64,
+}
+
+impl Shelf {
+    pub(super) fn new(disk: Disk, memory: Arc<Memory>, clock: Clock) -> Self {
+        Self {
+            disk,
+            clock,
+            memory,
+            queue: Queue::default(),
+            turns: std::array::from_fn(|_| Mutex::new(())),
+            readers: Arc::new(Semaphore::new(READERS)),
+            recorders: Arc::new(Semaphore::new(RECORDERS)),
+            rests_until: AtomicU64::new(0),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Writes what is in the queue until that is closed; the body of a thread.
+    pub(super) fn write(&self) {
+        while let Some(job) = self.queue.next() {
+            match job {
+                Job::Put(site, entry) => {
+                    let outcome = self.disk.put(site, &entry, self.now());
+                    self.count_written(outcome.is_ok());
+                    if let Err(error) = outcome {
+                        tracing::debug!(%error, "a page was not written to the disk");
+                    }
+                }
+                Job::Forget { site, key, born } => {
+                    self.disk.remove_older(site, key.bytes(), born);
+                }
+            }
+        }
+    }
+
+    /// Takes nothing more to write.
+    pub(super) fn close_queue(&self) {
+        self.queue.close();
+    }
+
+    /// Counts some of what is on the disk after a start. Blocks.
+    pub fn scan_step(&self) -> Scan {
+        self.disk.scan_step()
+    }
+
+    /// Looks at some of what is on the disk and removes what `dead` names. Blocks.
+    pub fn sweep_step(&self, dead: impl FnMut(&HeaderView) -> bool) -> Swept {
+        self.disk.sweep_step(self.now(), dead)
+    }
+
+    /// Has pages written that are in memory and not on the disk: those that found the queue full, and those that came while
+    /// the disk was being counted. `owner`: whose an entry is, unless it is of no use any more. False: there is more to do.
+    pub fn catch_up<'s>(&self, mut owner: impl FnMut(&Entry) -> Option<&'s Shelved>) -> bool {
+        let owed = self.counts.owed.swap(0, Ordering::Relaxed);
+        if owed == 0 {
+            return true;
+        }
+        let mut room = AT_ONCE.saturating_sub(self.queue.len());
+        for entry in self.memory.entries() {
+            let Some(shelved) = owner(&entry) else {
+                continue;
+            };
+            if self.disk.may_hold(shelved.site, entry.key.bytes()) {
+                continue;
+            }
+            if room == 0 {
+                self.counts.owed.fetch_add(1, Ordering::Relaxed);
+                return false;
+            }
+            room -= 1;
+            shelved.keep(&entry);
+        }
+        true
+    }
+
+    /// Notes that pages may be missing on the disk.
+    pub fn owe(&self) {
+        self.counts.owed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Occupation now.
+    pub fn usage(&self) -> Usage {
+        self.disk.usage()
+    }
+
+    /// Whether pages are written, and why not.
+    pub fn health(&self) -> Health {
+        self.disk.health()
+    }
+
+    /// What was done since the start.
+    pub fn counted(&self) -> Counted {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Counted {
+            found: load(&self.counts.found),
+            late: load(&self.counts.late),
+            written: load(&self.counts.written),
+            refused: load(&self.counts.refused),
+            waiting: u64::try_from(self.queue.len()).unwrap_or(u64::MAX),
+        }
+    }
+
+    pub(super) fn count_written(&self, is_written: bool) {
+        let count = if is_written {
+            &self.counts.written
+        } else {
+            &self.counts.refused
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn now(&self) -> Moment {
+        Moment {
+            tick: self.clock.tick(),
+            wall: self.clock.wall(),
+        }
+    }
+
+    fn rests(&self) -> bool {
+        self.clock.tick().0 < self.rests_until.load(Ordering::Relaxed)
+    }
+
+    /// Visitors do not wait one by one for a disk that hangs.
+    fn rest(&self) {
+        let until = self.clock.tick().plus(REST);
+        self.rests_until.store(until.0, Ordering::Relaxed);
+    }
+
+    fn turn(&self, key: &Key) -> &Mutex<()> {
+        let stripe = usize::try_from(key.hash() % TURNS as u64).unwrap_or(0);
+        &self.turns[stripe]
+    }
+}
+
+/// One site's part of the shelf. Cheap to clone.
+#[derive(Clone)]
+pub struct Shelved {
+    pub(super) shelf: Arc<Shelf>,
+    pub(super) site: Site,
+}
+
+impl Shelved {
+    /// The page of a key, proved, and in memory if its body fits there. `None` also when the disk takes too long: the
+    /// page is then composed as if it were not there.
+    pub async fn find(&self, key: &[u8], epochs: &Epochs) -> Option<Arc<Entry>> {
+        let shelf = &self.shelf;
+        if !shelf.disk.may_hold(self.site, key) || shelf.rests() {
+            return None;
+        }
+        let Ok(found) = timeout(PATIENCE, self.read(Key::new(key), epochs)).await else {
+            shelf.counts.late.fetch_add(1, Ordering::Relaxed);
+            shelf.rest();
+            return None;
+        };
+        found
+    }
+
+    async fn read(&self, key: Key, epochs: &Epochs) -> Option<Arc<Entry>> {
+        let shelf = &self.shelf;
+        let _turn = shelf.turn(&key).lock().await;
+        if let Some(entry) = shelf.memory.get(key.bytes()) {
+            return Some(entry);
+        }
+        let reader = Arc::clone(&shelf.readers).acquire_owned().await.ok()?;
+        let (reading, site, wanted) = (Arc::clone(shelf), self.site, key.clone());
+        let found = spawn_blocking(move || {
+            // Given back when the read has ended, not when nobody waits for it any more.
+            let _reader = reader;
+            let budget = reading.memory.budget();
+            let now = reading.now();
+            match reading.disk.get(site, wanted.bytes(), now, budget) {
+                Lookup::Found(found) => Some(found.into_entry()),
+                Lookup::Absent => None,
+            }
+        });
+        let entry = found.await.ok().flatten()?;
+        if epochs.prove_waiting(&entry) == Validity::Purged {
+            shelf.queue.forget(self.site, key, entry.born);
+            return None;
+        }
+        shelf.counts.found.fetch_add(1, Ordering::Relaxed);
+        // No room for it: it answers all the same, this once.
+        let _ = shelf.memory.put(Arc::clone(&entry));
+        Some(entry)
+    }
+
+    /// Whether there may be a page of a key. Asks no disk.
+    pub fn may_hold(&self, key: &[u8]) -> bool {
+        self.shelf.disk.may_hold(self.site, key)
+    }
+
+    /// The page of a key, for who only looks. Blocks on the disk.
+    pub fn peek(&self, key: &[u8]) -> Option<Arc<Entry>> {
+        let shelf = &self.shelf;
+        match shelf
+            .disk
+            .get(self.site, key, shelf.now(), shelf.memory.budget())
+        {
+            Lookup::Found(found) => Some(found.into_entry()),
+            Lookup::Absent => None,
+        }
+    }
+
+    /// Writes an entry that the memory has taken in, or could not take in; soon, and without anybody waiting.
+    pub fn keep(&self, entry: &Arc<Entry>) {
+        if !self.shelf.queue.put(self.site, entry) {
+            self.shelf.count_written(false);
+            self.shelf.owe();
+        }
+    }
+
+    /// Removes what is under a key unless it was born after `born`: what has come since may not be kept.
+    pub fn forget(&self, key: &Key, born: u64) {
+        if self.shelf.disk.may_hold(self.site, key.bytes()) {
+            self.shelf.queue.forget(self.site, key.clone(), born);
+        }
+    }
+
+    /// Bytes that the site's pages take.
+    pub fn bytes(&self) -> u64 {
+        self.shelf.disk.site_bytes(self.site.id)
+    }
+
+    /// Whose files these are, as the sweeper names them.
+    pub fn id(&self) -> SiteId {
+        self.site.id
+    }
+
+    /// The rules its files have to be written under.
+    pub fn fingerprint(&self) -> u64 {
+        self.site.fingerprint
+    }
+}
+
+/// Pages that are made good for at one time: half of what the queue takes.
+const AT_ONCE: usize = 128;
+
+/// Pages that are read at one time rarely share a turn with so many.
+const TURNS: usize = 64;
+
+/// Reads at one time: enough to keep a disk busy, few enough that one that hangs takes no more threads.
+const READERS: usize = 16;
+
+/// Large pages that are written while they are composed. With the readers a part of a compositor's helpers
+/// ([`HELPERS`](crate::sys::HELPERS)): the page of a recorder may itself wait for one, where its client is slow.
+const RECORDERS: usize = 16;
+
+const _: () = assert!(READERS + RECORDERS < crate::sys::HELPERS);
+
+/// How long the disk is not asked after it took too long.
+const REST: Duration = Duration::from_secs(5);
+
+/// What a visitor waits for the disk before PHP is asked instead: less than a page takes to compose.
+const PATIENCE: Duration = Duration::from_millis(500);

@@ -1,0 +1,319 @@
+//! Answers that are coded on their way to clients.
+//!
+//! What passes is coded for its one client. A page that is shared while it is composed is coded once for each coding that
+//! anybody wants, beside its fill, by the first request that wants it: the fill itself stays plain, to be stored. It is done
+//! here and not on the front cores, whose hits would wait, in pieces with others' turns in between. A client sees what PHP
+//! flushed as soon as PHP pauses; flushing each piece instead would make pages larger. Without memory for a coder the plain
+//! body is sent.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use galley_cache::fill::{self, Failure, FillHead, FillReader, FillWriter, Share};
+use galley_policy::compress::live;
+use galley_policy::encoding::Coding;
+use galley_policy::request_info::{Facts, Method};
+use http::{StatusCode, header};
+use tokio::task::yield_now;
+use tokio::time::sleep;
+
+use super::in_progress::{Flight, Wait};
+use super::spool::{AHEAD, Passage};
+use super::store::WINDOW;
+use super::{Desk, PassOrder, Site};
+use crate::codec::encode::{AT_ONCE, Stream};
+use crate::sys::let_others_go;
+use crate::upstream::Incoming;
+
+/// The way to the readers of a fill, through a coder where there is one.
+pub(super) struct Outlet<'w> {
+    writer: &'w mut FillWriter,
+    passage: Passage,
+    stream: Option<Stream>,
+    /// Nobody reads any more.
+    is_lost: bool,
+}
+
+impl<'w> Outlet<'w> {
+    pub(super) fn new(
+        writer: &'w mut FillWriter,
+        passage: Passage,
+        stream: Option<Stream>,
+    ) -> Self {
+        Self {
+            writer,
+            passage,
+            stream,
+            is_lost: false,
+        }
+    }
+
+    /// Sends an answer on to its end, or until its client has gone.
+    pub(super) async fn relay(&mut self, incoming: &mut Incoming) -> Result<(), Failure> {
+        loop {
+            let Some(chunk) = self.wait_while_read(incoming.chunk()).await else {
+                return Err(Failure::Aborted);
+            };
+            match chunk? {
+                Some(chunk) => self.push(chunk).await?,
+                None => return self.finish().await,
+            }
+        }
+    }
+
+    /// Waits for what comes next; if that takes a moment, the client gets all that came before.
+    pub(super) async fn wait<T>(&mut self, next: impl Future<Output = T>) -> T {
+        let mut next = std::pin::pin!(next);
+        match self.wait_while_read(next.as_mut()).await {
+            Some(came) => came,
+            None => next.await,
+        }
+    }
+
+    /// The same; nothing when nobody reads any more.
+    async fn wait_while_read<T>(&mut self, next: impl Future<Output = T>) -> Option<T> {
+        let mut next = std::pin::pin!(next);
+        loop {
+            if self.is_lost {
+                return None;
+            }
+            let is_dirty = self.stream.as_ref().is_some_and(Stream::is_dirty);
+            tokio::select! {
+                biased;
+                came = next.as_mut() => return Some(came),
+                _lost = self.passage.attend(self.writer) => self.is_lost = true,
+                () = sleep(PAUSE), if is_dirty => drop(self.flush().await),
+            }
+        }
+    }
+
+    /// Sends the next piece. Fails when nobody reads any more.
+    pub(super) async fn push(&mut self, chunk: Bytes) -> Result<(), Failure> {
+        if self.is_lost {
+            return Err(Failure::Aborted);
+        }
+        let Some(stream) = &mut self.stream else {
+            return self.send(chunk).await;
+        };
+        if chunk.len() <= AT_ONCE {
+            let coded = stream
+                .push(&chunk, &let_others_go)
+                .map_err(|_| Failure::Aborted)?;
+            return self.send(coded).await;
+        }
+        for piece in chunk.chunks(AT_ONCE) {
+            let Some(stream) = &mut self.stream else {
+                break;
+            };
+            let coded = stream
+                .push(piece, &let_others_go)
+                .map_err(|_| Failure::Aborted)?;
+            self.send(coded).await?;
+            yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Sends what the coder holds back at the end, and what waits for the client; the fill itself is for its owner to end.
+    pub(super) async fn finish(&mut self) -> Result<(), Failure> {
+        if let Some(stream) = self.stream.take() {
+            let rest = stream.finish().map_err(|_| Failure::Aborted)?;
+            self.send(rest).await?;
+        }
+        self.passage.drain(self.writer).await
+    }
+
+    async fn flush(&mut self) -> Result<(), Failure> {
+        let Some(stream) = &mut self.stream else {
+            return Ok(());
+        };
+        let held = stream.flush().map_err(|_| Failure::Aborted)?;
+        self.send(held).await
+    }
+
+    async fn send(&mut self, bytes: Bytes) -> Result<(), Failure> {
+        let given = self.passage.give(self.writer, bytes).await;
+        self.is_lost |= given.is_err();
+        given
+    }
+}
+
+/// Codes a page that is being composed, for all who want this coding.
+pub(super) struct Coder {
+    flight: Rc<Flight>,
+    coding: Coding,
+    source: FillReader,
+    stream: Stream,
+    passage: Passage,
+    writer: FillWriter,
+}
+
+impl Coder {
+    /// Runs to the end of the page, or until nobody reads it in this coding.
+    pub(super) async fn run(self) {
+        let Self {
+            flight,
+            coding,
+            mut source,
+            stream,
+            passage,
+            mut writer,
+        } = self;
+        match code(&mut source, Outlet::new(&mut writer, passage, Some(stream))).await {
+            Ok(()) => {
+                writer.finish();
+            }
+            Err(failure) => {
+                // Before anything else happens on this thread, so that nobody joins what has failed.
+                flight.crowd.forget_coded(coding);
+                writer.fail(failure);
+            }
+        }
+    }
+}
+
+async fn code(source: &mut FillReader, mut outlet: Outlet<'_>) -> Result<(), Failure> {
+    loop {
+        if !outlet.writer.has_readers() {
+            return Err(Failure::Aborted);
+        }
+        match outlet.wait(source.next()).await? {
+            Some(chunk) => outlet.push(chunk).await?,
+            None => return outlet.finish().await,
+        }
+    }
+}
+
+/// What a request that waited gets beside or instead of its reader.
+#[derive(Default)]
+pub(super) struct Coded {
+    /// A reader of the same page, coded.
+    pub(super) reader: Option<FillReader>,
+    /// To be run, by who asked for it.
+    pub(super) coder: Option<Coder>,
+}
+
+impl Desk {
+    /// Finds or begins the coding of a page that came, for a request that takes it. What only this request may read is read
+    /// by the coder in its place.
+    pub(super) fn code_for(
+        &self,
+        site: &Site,
+        facts: &Facts,
+        wait: &mut Wait,
+        (index, head): (usize, &FillHead),
+    ) -> Coded {
+        self.begin_coding(site, facts, wait, (index, head))
+            .unwrap_or_default()
+    }
+
+    fn begin_coding(
+        &self,
+        site: &Site,
+        facts: &Facts,
+        wait: &mut Wait,
+        (index, head): (usize, &FillHead),
+    ) -> Option<Coded> {
+        let compressing = &site.compressing;
+        let flight = Rc::clone(&wait.seat(index)?.flight);
+        // PHP names no length, but a short page is there at once.
+        let length = head.length.or_else(|| flight.fill.whole_length());
+        let coding = compressing.live(facts, head.status, &head.fields, length)?;
+        let is_shared = match head.share {
+            Share::Shared { .. } => true,
+            Share::Private if compressing.is_for_passed() => false,
+            Share::Private => return None,
+        };
+        if let Some(reader) = flight.crowd.coded(coding).filter(|_| is_shared) {
+            return Some(Coded {
+                reader: Some(reader),
+                coder: None,
+            });
+        }
+        let stream = Stream::new(coding, compressing.settings(), self.memory.budget())?;
+        let keep = is_shared.then(|| self.memory.keep());
+        let (mut writer, fill) = fill::fill(WINDOW, keep);
+        let fields = if is_shared {
+            live::shared_fields(&head.fields, coding)
+        } else {
+            live::passed_fields(&head.fields, coding)
+        };
+        writer.head(FillHead {
+            status: head.status,
+            fields,
+            share: head.share.clone(),
+            length: None,
+        });
+        let reader = fill.reader()?;
+        let (source, reader) = if is_shared {
+            let source = flight.fill.reader()?;
+            flight.crowd.add_coded(coding, fill);
+            (source, Some(reader))
+        } else {
+            (wait.exchange_reader(index, reader)?, None)
+        };
+        let coder = Coder {
+            flight,
+            coding,
+            source,
+            stream,
+            passage: Passage::new(&self.spools, AHEAD),
+            writer,
+        };
+        Some(Coded {
+            reader,
+            coder: Some(coder),
+        })
+    }
+
+    /// The head of an answer for one client as it gets it, and what codes the body.
+    pub(super) fn passed(
+        &self,
+        order: &PassOrder,
+        incoming: &Incoming,
+    ) -> (FillHead, Option<Stream>) {
+        let compressing = &order.site.compressing;
+        let mut head = FillHead {
+            status: incoming.status,
+            fields: self.passed_head(order, incoming),
+            share: Share::Private,
+            length: incoming.length(),
+        };
+        if !compressing.is_for_passed() {
+            return (head, None);
+        }
+        if head.status == StatusCode::NOT_MODIFIED {
+            keep_known_tag(&order.facts, &mut head);
+            return (head, None);
+        }
+        let length = incoming.announced();
+        compressing.announce(head.status, &mut head.fields, length);
+        let Some(coding) = compressing.live(&order.facts, head.status, &head.fields, length) else {
+            return (head, None);
+        };
+        let is_head = order.facts.method() == Method::Head;
+        let stream = Stream::new(coding, compressing.settings(), self.memory.budget());
+        if stream.is_some() || is_head {
+            head.fields = live::passed_fields(&head.fields, coding);
+            head.length = None;
+        }
+        (head, stream.filter(|_| !is_head))
+    }
+}
+
+/// The client has a coded copy, and goes on knowing it by the tag that came with it.
+fn keep_known_tag(facts: &Facts, head: &mut FillHead) {
+    let known = head
+        .fields
+        .get(header::ETAG)
+        .zip(facts.if_none_match())
+        .and_then(|(etag, sent)| live::known_tag(etag, sent));
+    if let Some(known) = known {
+        head.fields.insert(header::ETAG, known);
+    }
+}
+
+/// When an upstream counts as pausing. PHP prints in pieces of 4 KiB that follow one another in microseconds; who flushes
+/// on purpose works for longer.
+const PAUSE: Duration = Duration::from_millis(5);

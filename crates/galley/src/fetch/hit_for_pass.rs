@@ -1,0 +1,211 @@
+//! What is remembered of an answer that could not be kept.
+//!
+//! A marker takes the place of the page for a while, so that requests for it travel whole at once. It holds the reason and
+//! what of the answer's head shows it, for people who ask why; of cookies the names only. Nothing reads it on a
+//! request's way.
+
+use std::time::Duration;
+
+use galley_cache::body::Body;
+use galley_cache::entry::{Entry, Kind, Parts};
+use galley_policy::outcome::NotStored;
+use galley_policy::site::{Preset, SiteRules};
+use galley_policy::storable::Life;
+use http::StatusCode;
+use http::header::{HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
+
+use super::in_progress::Flight;
+use super::store::scopes;
+use super::{Desk, PageOrder};
+
+/// Why an address travels whole.
+pub struct Reason {
+    /// The word.
+    pub why: NotStored,
+    /// The response's status.
+    pub status: StatusCode,
+    /// Names of the cookies that were the reason, at most [`MOST_COOKIES`].
+    pub cookies: Vec<String>,
+    /// The fields that say so, without cookies.
+    pub fields: Vec<(String, String)>,
+}
+
+/// What a marker remembers; `None` of an entry that is none.
+pub fn reason(entry: &Entry) -> Option<Reason> {
+    if entry.kind != Kind::TravelsWhole {
+        return None;
+    }
+    let word = entry.fields.get(&WHY)?.as_bytes();
+    let why = NotStored::ALL
+        .iter()
+        .copied()
+        .find(|why| why.word().as_bytes() == word)?;
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let cookies = entry.fields.get_all(SET_COOKIE).iter();
+    let fields = entry.fields.iter();
+    Some(Reason {
+        why,
+        status: entry.status,
+        cookies: cookies.map(text).collect(),
+        fields: fields
+            .filter(|(name, _)| **name != WHY && **name != SET_COOKIE)
+            .map(|(name, value)| (name.to_string(), text(value)))
+            .collect(),
+    })
+}
+
+/// An answer that could not be kept.
+pub(super) struct Unkept<'a> {
+    pub(super) why: NotStored,
+    pub(super) status: StatusCode,
+    pub(super) fields: &'a HeaderMap,
+}
+
+impl Desk {
+    /// Notes that the page may not be stored, so that the next request for it travels whole at once.
+    pub(super) fn remember_whole(&self, order: &PageOrder, flight: &Flight, unkept: &Unkept<'_>) {
+        let remembered = match order.preset() {
+            Preset::WordPress => REMEMBERED,
+            Preset::None => REMEMBERED_BRIEFLY,
+        };
+        self.store(
+            order,
+            flight,
+            Parts {
+                key: self.place(order),
+                kind: Kind::TravelsWhole,
+                status: unkept.status,
+                fields: evidence(unkept.why, unkept.fields, &order.site.rules),
+                body: Body::default(),
+                stored_at: self.clock.tick(),
+                life: Life {
+                    fresh: remembered,
+                    ..Life::default()
+                },
+                scopes: scopes(&order.facts, Vec::new()),
+                tags: Vec::new(),
+                born: flight.born.get(),
+            },
+        );
+    }
+}
+
+/// The reason as fields of the marker: bounded, whatever the answer held.
+fn evidence(why: NotStored, answer: &HeaderMap, site: &SiteRules) -> HeaderMap {
+    let mut fields = HeaderMap::new();
+    fields.insert(WHY, HeaderValue::from_static(why.word()));
+    for name in TELLING {
+        if let Some(value) = answer.get(*name).and_then(|value| cut(value.as_bytes())) {
+            fields.insert(HeaderName::from_static(name), value);
+        }
+    }
+    let names = COOKIES
+        .iter()
+        .flat_map(|name| answer.get_all(*name))
+        .map(|value| cookie_name(value.as_bytes()));
+    let telling = names.filter(|name| !site.harmless_cookies.iter().any(|p| p.matches(name)));
+    for name in telling.take(MOST_COOKIES) {
+        let is_new = fields
+            .get_all(SET_COOKIE)
+            .iter()
+            .all(|known| known.as_bytes() != name);
+        if let Some(name) = cut(name).filter(|_| is_new) {
+            fields.append(SET_COOKIE, name);
+        }
+    }
+    fields
+}
+
+/// What stands before the value, which is nobody's business.
+fn cookie_name(line: &[u8]) -> &[u8] {
+    let end = line.iter().position(|byte| matches!(byte, b'=' | b';'));
+    line.get(..end.unwrap_or(line.len()))
+        .unwrap_or_default()
+        .trim_ascii()
+}
+
+fn cut(value: &[u8]) -> Option<HeaderValue> {
+    HeaderValue::from_bytes(value.get(..MOST_BYTES).unwrap_or(value)).ok()
+}
+
+/// In the marker only; never sent.
+const WHY: HeaderName = HeaderName::from_static("galley-not-stored");
+
+/// Fields that may be the reason.
+const TELLING: &[&str] = &[
+    "cache-control",
+    "content-length",
+    "content-range",
+    "content-type",
+    "expires",
+    "location",
+    "retry-after",
+    "vary",
+    "galley-cache-control",
+    "cdn-cache-control",
+    "surrogate-control",
+    "x-litespeed-cache-control",
+    "x-accel-expires",
+];
+
+/// The fields that set cookies, as `galley_policy::storable` knows them.
+const COOKIES: &[&str] = &["set-cookie", "set-cookie2", "lsc-cookie"];
+
+/// Cookies that are named; the first few lead to the plugin.
+pub const MOST_COOKIES: usize = 8;
+
+/// Bytes of a field that are kept.
+const MOST_BYTES: usize = 256;
+
+/// How long it is remembered that a page may not be stored.
+const REMEMBERED: Duration = Duration::from_secs(120);
+
+/// The same without the preset, where nothing of the address is stored while it lasts: long enough for a burst.
+const REMEMBERED_BRIEFLY: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use galley_policy::site::NamePattern;
+    use http::header::{CACHE_CONTROL, SERVER, VARY};
+
+    #[test]
+    fn of_cookies_only_names_are_kept() {
+        let mut answer = HeaderMap::new();
+        for line in ["PHPSESSID=secret; path=/", "theme=dark", "PHPSESSID=other"] {
+            answer.append(SET_COOKIE, HeaderValue::from_static(line));
+        }
+        answer.insert(CACHE_CONTROL, HeaderValue::from_static("private"));
+        answer.insert(SERVER, HeaderValue::from_static("x"));
+        let site = SiteRules {
+            harmless_cookies: vec![NamePattern::parse("theme")],
+            ..SiteRules::default()
+        };
+        let fields = evidence(NotStored::SetCookie, &answer, &site);
+        let kept: Vec<(&str, &str)> = fields
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+            .collect();
+        assert_eq!(
+            kept,
+            [
+                ("galley-not-stored", "set-cookie"),
+                ("cache-control", "private"),
+                ("set-cookie", "PHPSESSID"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_marker_is_small_whatever_came() {
+        let mut answer = HeaderMap::new();
+        for number in 0..100 {
+            let line = format!("{}{number}=x", "n".repeat(400));
+            answer.append(SET_COOKIE, line.parse().unwrap());
+        }
+        answer.insert(VARY, "v".repeat(5_000).parse().unwrap());
+        let fields = evidence(NotStored::Vary, &answer, &SiteRules::default());
+        assert!(fields.len() <= MOST_COOKIES + TELLING.len() + 1);
+        assert!(fields.values().all(|value| value.len() <= MOST_BYTES));
+    }
+}

@@ -1,0 +1,452 @@
+//! A composition under way, and how requests wait for it.
+//!
+//! A `Flight` is one request at the upstream with the fill that it writes. Those who want the same page take a seat here
+//! and get a reader when a head has come. A flight that shows no sign of life for its patience has lost its place:
+//! the next request leads one of its own, and who waits for the first waits for both and takes what comes first. Time in the
+//! queue for a place at the upstream does not count: a second request would only stand behind the first.
+//!
+//! Each flight that takes the place of a silent one has twice its patience, so that an upstream that is slow is not asked
+//! over and over for what it is busy with.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use galley_cache::entry::Entry;
+use galley_cache::fill::{Failure, Fill, FillHead, FillReader};
+use galley_cache::key::Key;
+use galley_policy::time::Tick;
+use http::header::{HeaderName, HeaderValue};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use super::Composed;
+use super::waiters::{Crowd, News};
+use crate::upstream::Turn;
+
+/// What a site allows its flights.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How long the first flight for a page may show no sign of life.
+    pub lock_age: Duration,
+    /// Requests that may wait for or read from one flight.
+    pub waiters: usize,
+}
+
+/// A page being composed.
+pub(super) struct Flight {
+    pub(super) fill: Arc<Fill>,
+    /// The purge counter before the upstream was asked; [`NOT_SENT`] until then: nothing ordered so far can be missing.
+    pub(super) born: Cell<u64>,
+    /// What its request said, for those who would join; empty where the key says all.
+    pub(super) sent: Vec<(HeaderName, HeaderValue)>,
+    /// Whether its head holds what only the one who asked may have.
+    pub(super) is_confined: Cell<bool>,
+    /// The keys under which it is in the table.
+    pub(super) places: RefCell<Vec<Key>>,
+    /// When something last went to the upstream or came from it; `None` until its request is sent.
+    alive_at: Cell<Option<Instant>>,
+    patience: Duration,
+    /// Told when it has fallen silent, and when another has taken its place.
+    changed: Notify,
+    /// Told when somebody who waited has left.
+    left: Notify,
+    /// Where its request stands in the queue for a place.
+    pub(super) turn: Turn,
+    /// When its request was sent.
+    asked_at: Cell<Tick>,
+    is_overtaken: Cell<bool>,
+    /// What other threads may know of it.
+    pub(super) crowd: Arc<Crowd>,
+    /// What came of it, where that was stored.
+    stored: RefCell<Option<Arc<Entry>>>,
+    /// Told when its head has come and more may follow.
+    headed: Notify,
+}
+
+impl Flight {
+    /// A flight whose request is not sent yet. `overtaken`: the silent one whose place it takes.
+    pub(super) fn new(
+        fill: Arc<Fill>,
+        sent: Vec<(HeaderName, HeaderValue)>,
+        limits: &Limits,
+        overtaken: Option<&Self>,
+    ) -> Self {
+        Self {
+            crowd: Arc::new(Crowd::new(Arc::clone(&fill), limits.waiters)),
+            stored: RefCell::default(),
+            headed: Notify::new(),
+            fill,
+            born: Cell::new(NOT_SENT),
+            sent,
+            is_confined: Cell::new(false),
+            places: RefCell::default(),
+            alive_at: Cell::new(None),
+            patience: overtaken.map_or(limits.lock_age, |other| other.patience.saturating_mul(2)),
+            changed: Notify::new(),
+            left: Notify::new(),
+            turn: Turn::default(),
+            asked_at: Cell::new(Tick(0)),
+            is_overtaken: Cell::new(false),
+        }
+    }
+
+    /// Waits until all who waited for it have left. Cancel-safe.
+    pub(super) async fn deserted(&self) {
+        loop {
+            let mut left = pin!(self.left.notified());
+            // Listens from now on, so that nobody leaves unheard between the look and the wait.
+            left.as_mut().enable();
+            if self.crowd.readers() == 0 {
+                return;
+            }
+            left.await;
+        }
+    }
+
+    /// Notes that its request is about to be sent, with the purge counter of this moment.
+    pub(super) fn asks(&self, born: u64, now: Tick) {
+        self.born.set(born);
+        self.asked_at.set(now);
+        self.beat();
+        self.crowd.open(born, now);
+    }
+
+    /// How long ago its request was sent.
+    pub(super) fn delay(&self, now: Tick) -> Duration {
+        now.since(self.asked_at.get())
+    }
+
+    /// Notes that the upstream has sent something.
+    pub(super) fn beat(&self) {
+        self.alive_at.set(Some(Instant::now()));
+    }
+
+    /// Whether it has lost its place to the next request.
+    pub(super) fn is_silent(&self) -> bool {
+        self.alive_at
+            .get()
+            .is_some_and(|at| at.elapsed() >= self.patience)
+    }
+
+    /// Waits for `head`, and tells those who wait when the flight falls silent meanwhile. Cancel-safe if `head` is.
+    pub(super) async fn watch<T>(&self, head: impl Future<Output = T>) -> T {
+        let mut head = pin!(head);
+        let mut alarm = pin!(tokio::time::sleep(self.patience));
+        let mut told = None;
+        poll_fn(|cx| {
+            if let Poll::Ready(done) = head.as_mut().poll(cx) {
+                return Poll::Ready(done);
+            }
+            let Some(at) = self.alive_at.get().filter(|at| told != Some(*at)) else {
+                return Poll::Pending;
+            };
+            let due = at + self.patience;
+            if alarm.deadline() != due {
+                alarm.as_mut().reset(due);
+            }
+            if alarm.as_mut().poll(cx).is_ready() {
+                told = Some(at);
+                self.crowd.tell(News::Lingers);
+                self.changed.notify_waiters();
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Notes that everybody may have its head, and that what follows may take a while.
+    pub(super) fn shows_head(&self) {
+        self.headed.notify_one();
+    }
+
+    /// Notes what of it is stored.
+    pub(super) fn stores(&self, entry: &Arc<Entry>) {
+        *self.stored.borrow_mut() = Some(Arc::clone(entry));
+    }
+
+    /// Runs what composes it to its end, and tells those who wait on other threads. A page that is there at once they get whole;
+    /// of one that takes its time they get what there is.
+    pub(super) async fn gather(&self, composing: impl Future) {
+        let mut composing = pin!(composing);
+        let lingers = async {
+            self.headed.notified().await;
+            tokio::time::sleep(AT_ONCE).await;
+        };
+        tokio::select! {
+            biased;
+            _ = &mut composing => {}
+            () = lingers => {
+                self.crowd.tell(News::Lingers);
+                composing.await;
+            }
+        }
+        self.tell_end();
+    }
+
+    fn tell_end(&self) {
+        let stored = self.stored.take();
+        self.crowd.tell(stored.map_or(News::Ended, News::Stored));
+    }
+
+    /// Notes that another has taken its place, and tells those who wait for it.
+    pub(super) fn give_way(&self, site: &str) {
+        tracing::debug!(site, "a silent composition has lost its place");
+        self.is_overtaken.set(true);
+        self.crowd.tell(News::Lingers);
+        self.changed.notify_waiters();
+    }
+
+    /// Whether what it brought may take the place of `resident`: a flight that gave way must not undo what was composed
+    /// since its request was sent.
+    pub(super) fn may_replace(&self, resident: Option<&Entry>) -> bool {
+        !self.is_overtaken.get()
+            || resident.is_none_or(|resident| resident.stored_at <= self.asked_at.get())
+    }
+}
+
+impl Drop for Flight {
+    /// However it ended: nobody waits for what is not there any more.
+    fn drop(&mut self) {
+        self.tell_end();
+    }
+}
+
+/// One way to the answer of a request that waits.
+pub(super) struct Seat {
+    pub(super) flight: Rc<Flight>,
+    pub(super) reader: FillReader,
+    pub(super) ticket: Ticket,
+}
+
+/// For whom a flight is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum For {
+    /// Those who wait for it: not sent yet, it ends when they all have left.
+    Visitors,
+    /// Those who come later.
+    Later,
+}
+
+/// On what terms a request waits for a flight.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ticket {
+    /// It leads it.
+    Own,
+    /// It may have what comes.
+    Joined,
+    /// Orders came after the flight's request was sent; what it brings has to be compared with them.
+    ToProve,
+}
+
+/// A request that waits, with all flights that may answer it, the newest last.
+pub(super) struct Wait {
+    reply: oneshot::Sender<Result<Composed, Failure>>,
+    seats: Vec<Seat>,
+    /// A flight that was found not to answer it.
+    refused: Option<Rc<Flight>>,
+    /// Whether it may lead a flight: once, and not after it saw one fail.
+    may_lead: bool,
+    failure: Option<Failure>,
+}
+
+/// What a request that waits met.
+pub(super) enum Event {
+    /// The head of this seat, or that there is none.
+    Came(usize, Result<Arc<FillHead>, Failure>),
+    /// A flight fell silent, or another took its place.
+    Changed,
+    /// The client has gone.
+    Left,
+}
+
+/// What is to be done with a head that came.
+pub(super) enum Judged {
+    /// It answers.
+    Give,
+    /// It does not; another flight may.
+    Refuse,
+    /// It is for one request alone: each goes its own way.
+    Whole,
+    /// It failed.
+    Failed(Failure),
+}
+
+/// What a look at the flight under way says to a request.
+pub(super) enum Approach {
+    /// It has a seat.
+    Wait,
+    /// It is to lead a flight, in the place of this silent one if there is one.
+    Lead(Option<Rc<Flight>>),
+    /// Too many wait already.
+    Refused,
+}
+
+impl Wait {
+    pub(super) fn new(reply: oneshot::Sender<Result<Composed, Failure>>) -> Self {
+        Self {
+            reply,
+            seats: Vec::new(),
+            refused: None,
+            may_lead: true,
+            failure: None,
+        }
+    }
+
+    /// The same, leading a flight from now on.
+    pub(super) fn leading(mut self, flight: &Rc<Flight>) -> Self {
+        self.may_lead = false;
+        self.sit(flight, Ticket::Own);
+        self
+    }
+
+    /// Notes that a flight which would have answered it has failed: who saw that leads none, else a dead upstream would be asked
+    /// without a pause.
+    pub(super) fn saw_failure(&mut self) {
+        self.may_lead = false;
+    }
+
+    pub(super) fn may_lead(&self) -> bool {
+        self.may_lead
+    }
+
+    /// Whether it waits for nothing yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.seats.is_empty() && self.refused.is_none()
+    }
+
+    pub(super) fn is_at(&self, flight: &Rc<Flight>) -> bool {
+        self.seats
+            .iter()
+            .any(|seat| Rc::ptr_eq(&seat.flight, flight))
+    }
+
+    pub(super) fn has_refused(&self, flight: &Rc<Flight>) -> bool {
+        self.refused
+            .as_ref()
+            .is_some_and(|refused| Rc::ptr_eq(refused, flight))
+    }
+
+    /// Takes a seat; false where joining is closed.
+    pub(super) fn sit(&mut self, flight: &Rc<Flight>, ticket: Ticket) -> bool {
+        let Some(reader) = flight.fill.reader() else {
+            return false;
+        };
+        self.seats.push(Seat {
+            flight: Rc::clone(flight),
+            reader,
+            ticket,
+        });
+        true
+    }
+
+    /// A seat that [`Event::Came`] named.
+    pub(super) fn seat(&self, index: usize) -> Option<&Seat> {
+        self.seats.get(index)
+    }
+
+    /// Gives a seat another reader, and its own back.
+    pub(super) fn exchange_reader(
+        &mut self,
+        index: usize,
+        reader: FillReader,
+    ) -> Option<FillReader> {
+        let seat = self.seats.get_mut(index)?;
+        Some(std::mem::replace(&mut seat.reader, reader))
+    }
+
+    /// What happens next. Cancel-safe.
+    pub(super) async fn event(&mut self) -> Event {
+        let newest = self.seats.last().map(|seat| Rc::clone(&seat.flight));
+        // Made before anything is looked at: it hears what is told from now on.
+        let mut changed = pin!(async {
+            match &newest {
+                Some(flight) => flight.changed.notified().await,
+                None => std::future::pending().await,
+            }
+        });
+        poll_fn(|cx| {
+            for (index, seat) in self.seats.iter_mut().enumerate().rev() {
+                if let Poll::Ready(head) = seat.reader.poll_head(cx) {
+                    return Poll::Ready(Event::Came(index, head));
+                }
+            }
+            if self.reply.poll_closed(cx).is_ready() {
+                return Poll::Ready(Event::Left);
+            }
+            changed.as_mut().poll(cx).map(|()| Event::Changed)
+        })
+        .await
+    }
+
+    /// Acts on what a head was judged; gives itself back where it goes on waiting. `coded`: a reader of the same page, coded.
+    pub(super) fn take(
+        mut self,
+        index: usize,
+        judged: &Judged,
+        coded: Option<FillReader>,
+    ) -> Option<Self> {
+        match judged {
+            Judged::Give => {
+                let seat = self.seats.swap_remove(index);
+                let composed = Composed::Fill {
+                    reader: seat.reader,
+                    coded,
+                    collapsed: seat.ticket != Ticket::Own,
+                };
+                self.answer(Ok(composed));
+                return None;
+            }
+            Judged::Whole => {
+                self.answer(Ok(Composed::TravelsWhole));
+                return None;
+            }
+            Judged::Refuse => self.refused = Some(self.seats.remove(index).flight),
+            Judged::Failed(failure) => {
+                self.saw_failure();
+                self.failure = Some(*failure);
+                self.seats.remove(index);
+            }
+        }
+        if self.seats.is_empty() && !self.may_lead {
+            let failure = self.failure.unwrap_or(Failure::Aborted);
+            self.answer(Err(failure));
+            return None;
+        }
+        Some(self)
+    }
+
+    /// Ends the wait of a client that has gone.
+    pub(super) fn leave(self) {
+        let seats = self.seats.into_iter();
+        // All readers have gone before anybody looks how many there are.
+        let flights: Vec<Rc<Flight>> = seats.map(|seat| seat.flight).collect();
+        for flight in flights {
+            flight.left.notify_waiters();
+        }
+    }
+
+    /// Ends the wait.
+    pub(super) fn answer(self, result: Result<Composed, Failure>) {
+        let _ = self.reply.send(result);
+    }
+}
+
+/// Whether a flight ended only because nobody waited for it any more: it says nothing about the upstream.
+pub(super) fn is_given_up(flight: &Flight, failure: Failure) -> bool {
+    failure == Failure::Aborted && flight.born.get() == NOT_SENT
+}
+
+/// How long those who wait on other threads wait behind a head for the rest, which they then get in one piece: PHP has most often
+/// printed all of a page before its head leaves.
+const AT_ONCE: Duration = Duration::from_millis(5);
+
+/// `born` of a flight whose request is not sent.
+pub(super) const NOT_SENT: u64 = u64::MAX;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! Which pages a compositor composes at the moment, for threads that may not look at its table.
+//!
+//! Counts flights by a part of their keys' hashes. A count of zero is certain: nobody composes such a page. Another may come
+//! from a page that happens to lie in the same place. Behind the counts are those flights that can be waited for from other
+//! threads. Written by the compositor's thread alone, read by any.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use galley_cache::key::Key;
+
+use super::waiters::Crowd;
+
+/// See the module.
+pub(super) struct UnderWay {
+    counts: Box<[AtomicU32]>,
+    crowds: Mutex<HashMap<Key, Arc<Crowd>>>,
+}
+
+impl UnderWay {
+    pub(super) fn new() -> Self {
+        Self {
+            counts: (0..PLACES).map(|_| AtomicU32::new(0)).collect(),
+            crowds: Mutex::default(),
+        }
+    }
+
+    /// The flight for `key` can be waited for through `crowd`, in the place of any before it.
+    pub(super) fn gathers(&self, key: &Key, crowd: &Arc<Crowd>) {
+        self.crowds().insert(key.clone(), Arc::clone(crowd));
+    }
+
+    /// The flight for `key`, if it can be waited for.
+    pub(super) fn crowd(&self, key: &Key) -> Option<Arc<Crowd>> {
+        if !self.may_have(key) {
+            return None;
+        }
+        self.crowds().get(key).map(Arc::clone)
+    }
+
+    fn crowds(&self) -> MutexGuard<'_, HashMap<Key, Arc<Crowd>>> {
+        self.crowds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A flight for `key` has begun, where none was before.
+    pub(super) fn begins(&self, key: &Key) {
+        if let Some(count) = self.of(key) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The flight for `key` has landed, and no other has taken its place.
+    pub(super) fn lands(&self, key: &Key) {
+        self.crowds().remove(key);
+        if let Some(count) = self.of(key) {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a flight for `key` may be under way.
+    pub(super) fn may_have(&self, key: &Key) -> bool {
+        self.of(key)
+            .is_some_and(|count| count.load(Ordering::Relaxed) > 0)
+    }
+
+    fn of(&self, key: &Key) -> Option<&AtomicU32> {
+        let place = key.hash() % PLACES;
+        self.counts.get(usize::try_from(place).ok()?)
+    }
+}
+
+/// Twenty times the usual queue, so that few pages share a place; 16 KiB.
+const PLACES: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use galley_policy::class::{Class, Network};
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::fetch::Handle;
+    use crate::upstream::{Address, End, Gauge, PoolSpec, Target, Who};
+
+    fn gauge() -> Arc<Gauge> {
+        let second = Duration::from_secs(1);
+        Arc::new(Gauge::new(&PoolSpec {
+            site: "example.com".to_owned(),
+            target: Target::FastCgi(Address::Tcp("127.0.0.1:9000".to_owned())),
+            in_flight: 1,
+            places: None,
+            queue: 1,
+            queue_timeout: second,
+            connect_timeout: second,
+            first_byte_timeout: second,
+            read_timeout: second,
+            idle_share: 25,
+            end: End::Answer,
+            idle_age: second,
+        }))
+    }
+
+    #[test]
+    fn who_finds_no_room_is_turned_away_unless_the_page_is_under_way() {
+        // No compositor: an order would find nobody.
+        let (orders, _) = mpsc::channel(1);
+        let gauge = gauge();
+        let handle = Handle {
+            orders,
+            gauges: [Arc::clone(&gauge)].into(),
+            under_way: Arc::new(UnderWay::new()),
+        };
+        let (crawl, other) = [1, 2]
+            .map(Network::V4)
+            .map(|client| Who {
+                class: Class::Crawler,
+                client,
+            })
+            .into();
+        let (page, key) = (Some(b"page".as_slice()), Key::new(b"page"));
+        assert!(!handle.turns_away(0, crawl, page), "there is room");
+        gauge.shut_for(Some(crawl), &[]);
+        assert!(handle.turns_away(0, crawl, page));
+        assert!(handle.turns_away(0, crawl, None));
+        assert!(!handle.turns_away(0, other, page));
+        assert!(!handle.turns_away(1, crawl, page), "there is no such pool");
+        handle.under_way.begins(&key);
+        assert!(!handle.turns_away(0, crawl, page), "it may join");
+        assert!(handle.turns_away(0, crawl, None));
+        handle.under_way.lands(&key);
+        assert!(handle.turns_away(0, crawl, page));
+        gauge.shut_for(None, &[Class::Crawler]);
+        assert!(handle.turns_away(0, other, page), "nobody of the class");
+        gauge.shut_for(None, &[Class::Visitor]);
+        assert!(!handle.turns_away(0, crawl, page));
+        let of_crawlers = gauge.classes().find(|of| of.class == Class::Crawler);
+        assert_eq!(of_crawlers.unwrap().turned_away, 5);
+    }
+}

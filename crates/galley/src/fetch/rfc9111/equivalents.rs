@@ -1,0 +1,152 @@
+//! Addresses of one path that differ only in what a response says it does not depend on (`No-Vary-Search`).
+//!
+//! Under a key of the path lies a marker with the queries that such responses are stored under, the newest last and no
+//! more than [`MOST_QUERIES`]. It only leads to entries: whether one is equivalent is told by its own field, whether it
+//! may answer by its own standing. A purge reaches what is found here by the address that was asked for as well as by its
+//! own, since whoever purged the one must not get the other's older content.
+
+use std::sync::Arc;
+
+use galley_cache::entry::{Entry, Kind, Parts};
+use galley_cache::key::Key;
+use galley_cache::memory::Memory;
+use galley_cache::purge_table::{Epochs, Touch, Touched};
+use galley_policy::key;
+use galley_policy::no_vary_search::Variance;
+use galley_policy::request_info::Facts;
+use http::HeaderMap;
+
+use super::variants;
+use crate::fetch::in_progress::Flight;
+use crate::fetch::store::scopes;
+use crate::fetch::{Desk, PageOrder};
+
+/// Whose request wants an equivalent: its facts, and its key with the site's number.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// The request.
+    pub facts: &'a Facts,
+    /// Its own key.
+    pub key: &'a [u8],
+}
+
+impl Asked<'_> {
+    /// The newest page that is stored under an equivalent address and that `may_answer`. `sent`: the request's fields as
+    /// they would go up, made only where there is anything to be found.
+    pub fn find<'f>(
+        self,
+        memory: &Memory,
+        sent: impl Fn() -> Vec<(http::HeaderName, http::HeaderValue)> + 'f,
+        may_answer: impl Fn(&Entry) -> bool,
+    ) -> Option<Arc<Entry>> {
+        let marker = memory
+            .peek(&self.place())
+            .filter(|entry| entry.kind == Kind::Varies)?;
+        let sent = sent();
+        let mut key = Vec::new();
+        variants::read(&marker.body)
+            .iter()
+            .rev()
+            .map(|record| split(record))
+            .filter(|query| *query != self.facts.query())
+            .find_map(|query| {
+                key::write_key_with(self.facts, query, &mut key);
+                key.extend_from_slice(site_of(self.key));
+                let mut entry = memory.peek(&key)?;
+                if entry.kind == Kind::Varies {
+                    let mut keys = variants::candidates(&entry, &sent).into_iter();
+                    entry = keys.find_map(|key| memory.peek(&key))?;
+                }
+                let is_equivalent = entry.kind == Kind::Page
+                    && Variance::of(&entry.fields)
+                        .is_some_and(|variance| variance.are_equivalent(self.facts.query(), query));
+                (is_equivalent && may_answer(&entry)).then_some(entry)
+            })
+    }
+
+    /// Whether no order since its birth touches `entry` by this request's address; by its own it has been proved.
+    pub fn is_untouched(self, epochs: &Epochs, entry: &Entry) -> bool {
+        let scopes = scopes(self.facts, Vec::new());
+        let touch = Touch {
+            tags: Some(&entry.scopes.tags),
+            ..scopes.touch()
+        };
+        epochs.newer_than(entry.born, touch) == Touched::No
+    }
+
+    fn place(self) -> Vec<u8> {
+        let mut place = Vec::new();
+        key::write_path_key(self.facts, &mut place);
+        place.extend_from_slice(site_of(self.key));
+        place
+    }
+}
+
+impl Desk {
+    /// Notes under which query a response lies that answers other queries too.
+    pub(in crate::fetch) fn note_equivalents(
+        &self,
+        page: &PageOrder,
+        flight: &Flight,
+        fields: &HeaderMap,
+    ) {
+        let record = join(page.facts.query());
+        if record.len() > LONGEST_QUERY || Variance::of(fields).is_none() {
+            return;
+        }
+        let asked = Asked {
+            facts: &page.facts,
+            key: page.key.bytes(),
+        };
+        let place = asked.place();
+        let mut known = self
+            .memory
+            .peek(&place)
+            .filter(|entry| entry.kind == Kind::Varies)
+            .map(|entry| variants::read(&entry.body))
+            .unwrap_or_default();
+        known.retain(|query| *query != record);
+        known.push(record);
+        let excess = known.len().saturating_sub(MOST_QUERIES);
+        known.drain(..excess);
+        let marker = self.marker(page, Key::new(&place), flight.born.get());
+        let marker = Parts {
+            body: variants::write(&known).into(),
+            ..marker
+        };
+        self.store(page, flight, marker);
+    }
+}
+
+/// The site's number, which ends every key.
+fn site_of(key: &[u8]) -> &[u8] {
+    key.get(key.len().saturating_sub(variants::SITE_NUMBER)..)
+        .unwrap_or_default()
+}
+
+/// A query as the marker lists it: with its `?`, or nothing where the address has none.
+fn join(query: Option<&[u8]>) -> Vec<u8> {
+    query.map_or_else(Vec::new, |query| [b"?", query].concat())
+}
+
+fn split(record: &[u8]) -> Option<&[u8]> {
+    record.strip_prefix(b"?")
+}
+
+/// Queries of one path that are remembered: each is looked at by every request of the path that finds nothing of its own.
+pub const MOST_QUERIES: usize = 16;
+
+/// Bytes of a query that is remembered.
+const LONGEST_QUERY: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_keep_whether_there_is_a_query() {
+        for query in [None, Some(&b""[..]), Some(&b"a=1&b"[..])] {
+            assert_eq!(split(&join(query)), query);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What the store learns from requests that travel whole, on sites without a preset.
+//!
+//! A part answers the same `Range` again (RFC 9111 §3.3) and is joined with others; an answer to `POST` may be what a `GET` would give
+//! (RFC 9110 §9.3.3); the head that answers a `HEAD` tells about a stored response (RFC 9111 §4.3.5).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use galley_cache::entry::{Entry, Kind, Parts};
+use galley_cache::key::Key;
+use galley_cache::purge_table::{Touched, Validity};
+use galley_policy::purge::Order as Purge;
+use galley_policy::range;
+use galley_policy::request_info::Facts;
+use galley_policy::storable::{self, Answered, Life, Verdict};
+use galley_policy::tags;
+use http::header::HeaderMap;
+use http::{StatusCode, header};
+
+use super::revalidate::Noted;
+use crate::fetch::store::scopes;
+use crate::fetch::{Acknowledgement, Desk, PassOrder, publish, shelve};
+use crate::upstream::Incoming;
+
+/// What may be learnt from an exchange.
+pub struct Learn {
+    /// Where what is learnt belongs.
+    pub key: Key,
+    /// What it is.
+    pub lesson: Lesson,
+}
+
+/// Kinds of what may be learnt.
+pub enum Lesson {
+    /// The part that a `Range` asks for, of this address.
+    Part(Key),
+    /// What a `GET` with these facts would give.
+    Taught(Box<Facts>),
+    /// The head of this entry.
+    Head(Arc<Entry>),
+}
+
+/// A body being copied on its way, for the store.
+pub(in crate::fetch) struct Pupil {
+    status: StatusCode,
+    fields: HeaderMap,
+    life: Life,
+    body: BytesMut,
+    is_whole: bool,
+}
+
+impl Pupil {
+    /// Takes the next piece; too much of it and nothing is learnt.
+    pub(in crate::fetch) fn push(&mut self, chunk: &Bytes) {
+        if self.body.len().saturating_add(chunk.len()) > MOST_TAUGHT {
+            self.is_whole = false;
+            self.body = BytesMut::new();
+        }
+        if self.is_whole {
+            self.body.extend_from_slice(chunk);
+        }
+    }
+}
+
+impl Desk {
+    /// Looks at the head of an answer; what it gives wants the body, too.
+    pub(in crate::fetch) fn begin_lesson(
+        &self,
+        order: &PassOrder,
+        incoming: &Incoming,
+        born: u64,
+        delay: Duration,
+    ) -> Option<Pupil> {
+        let learn = order.learn.as_ref()?;
+        let rules = &order.site.rules;
+        let answered = Answered {
+            status: incoming.status,
+            fields: &incoming.fields,
+            response_delay: delay,
+            now: self.clock.wall(),
+        };
+        let verdict = match &learn.lesson {
+            Lesson::Part(_) => storable::judge_part(&order.facts, &answered, rules),
+            Lesson::Taught(reader) => storable::judge_taught(reader, &answered, rules),
+            Lesson::Head(held) => {
+                let is_usable = incoming.status == StatusCode::OK
+                    && order.site.epochs.prove_waiting(held) != Validity::Purged;
+                if is_usable {
+                    let noted = Noted {
+                        site: &order.site,
+                        facts: &order.facts,
+                        delay,
+                        born,
+                    };
+                    self.learn_head(&noted, held, &incoming.fields);
+                }
+                return None;
+            }
+        };
+        let Verdict::Store(life) = verdict else {
+            return None;
+        };
+        let mut fields = storable::stored_fields(&incoming.fields, rules, order.facts.rule());
+        self.finish_head(&mut fields);
+        Some(Pupil {
+            status: incoming.status,
+            fields,
+            life,
+            body: BytesMut::new(),
+            is_whole: true,
+        })
+    }
+
+    /// Stores what was learnt from a whole body, which holds after the purge order `born`.
+    pub(in crate::fetch) fn end_lesson(
+        &self,
+        order: &PassOrder,
+        incoming: &Incoming,
+        pupil: Option<Pupil>,
+        born: u64,
+    ) {
+        let (Some(learn), Some(pupil)) = (&order.learn, pupil) else {
+            return;
+        };
+        if !pupil.is_whole || !incoming.ended_well() {
+            return;
+        }
+        if !is_as_long_as_said(&pupil) {
+            return;
+        }
+        let tags = tags::collect(&incoming.fields);
+        let entry = Arc::new(Entry::new(Parts {
+            key: learn.key.clone(),
+            kind: Kind::Page,
+            status: pupil.status,
+            fields: pupil.fields,
+            body: Bytes::copy_from_slice(&pupil.body).into(),
+            stored_at: self.clock.tick(),
+            life: pupil.life,
+            scopes: scopes(&order.facts, tags.ids),
+            tags: tags.names,
+            born,
+        }));
+        if order.site.epochs.prove_waiting(&entry) == Validity::Purged {
+            return;
+        }
+        if let Lesson::Part(address) = &learn.lesson {
+            self.join_part(order, address, &entry);
+        }
+        let outcome = self.memory.put(Arc::clone(&entry));
+        shelve(&order.site, &entry, outcome);
+    }
+}
+
+/// Obeys the orders of an exchange. Gives the counter after them if nobody else has touched the address since the
+/// counter was at `since`: then what the exchange brought holds after its own orders, too.
+pub(in crate::fetch) fn publish_own(
+    order: &PassOrder,
+    incoming: &Incoming,
+    orders: &[Purge],
+    since: Option<u64>,
+) -> (Option<u64>, Acknowledgement) {
+    let epochs = &order.site.epochs;
+    let before = epochs.current();
+    let is_calm = since
+        .filter(|_| order.learn.is_some())
+        .is_some_and(|since| {
+            let scopes = scopes(&order.facts, tags::collect(&incoming.fields).ids);
+            epochs.newer_than(since, scopes.touch()) == Touched::No
+        });
+    let obeyed = publish(&order.site, orders);
+    let after = epochs.current();
+    let own = u64::try_from(orders.len()).unwrap_or(u64::MAX);
+    let calm = (is_calm && after == before.saturating_add(own)).then_some(after);
+    (calm, obeyed)
+}
+
+/// Whether a part has no more bytes than its range; a shorter one is what the origin gave for this `Range`, and is framed.
+fn is_as_long_as_said(pupil: &Pupil) -> bool {
+    let Some(range) = pupil.fields.get(header::CONTENT_RANGE) else {
+        return true;
+    };
+    range::held(range.as_bytes()).is_some_and(|held| pupil.body.len() as u64 <= held.span.length())
+}
+
+/// The longest body that is learnt on the way: parts of pages and answers of forms.
+const MOST_TAUGHT: usize = 1024 * 1024;

@@ -1,0 +1,225 @@
+//! Parts of one representation, put together (RFC 9110 §15.3.7.3, RFC 9111 §3.4).
+//!
+//! One stretch of bytes is kept per address, besides the parts for their very `Range`; ranges that lie in it are cut from
+//! it. A new part that overlaps or touches it makes it longer, if both have the same strong `ETag` and the same whole
+//! length; any other takes its place. When nothing is missing any more it is a whole response, stored as one. The head is
+//! the new part's, the tags are both's, and it is as old for purges as the older of the two.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use galley_cache::entry::{Entry, Kind, Parts, Scopes};
+use galley_cache::key::Key;
+use galley_cache::purge_table::Validity;
+use galley_policy::range::{self, Held, Span};
+use galley_policy::tags::Tags;
+use http::{HeaderValue, StatusCode, header};
+
+use super::{revalidate, variants};
+use crate::fetch::{Desk, PassOrder, shelve};
+
+/// A part whose bytes are known for certain.
+struct Stretch<'e> {
+    entry: &'e Entry,
+    span: Span,
+    complete: u64,
+    /// The validator, where it is a strong one.
+    etag: Option<&'e [u8]>,
+}
+
+impl<'e> Stretch<'e> {
+    /// `None`: no whole length, or other bytes than it says.
+    fn of(entry: &'e Entry) -> Option<Self> {
+        let Held { span, complete } =
+            range::held(entry.fields.get(header::CONTENT_RANGE)?.as_bytes())?;
+        let is_exact = span.length() == entry.body.len() as u64;
+        // A weak tag begins with `W/`, and says nothing about bytes (RFC 9110 §8.8.1).
+        let etag = entry.etag().filter(|etag| etag.starts_with(b"\""));
+        is_exact.then_some(Self {
+            entry,
+            span,
+            complete: complete?,
+            etag,
+        })
+    }
+
+    /// The bytes of both; where they overlap they are equal, by their validator.
+    fn joined(&self, new: &Self) -> Option<(Span, Bytes)> {
+        let span = self.span.union(new.span)?;
+        let is_same = self.etag.is_some() && self.etag == new.etag && self.complete == new.complete;
+        if !is_same || span.length() > MOST_JOINED {
+            return None;
+        }
+        let (first, second) = if self.span.start <= new.span.start {
+            (self, new)
+        } else {
+            (new, self)
+        };
+        let mut bytes = BytesMut::from(&*first.entry.body);
+        let known = usize::try_from(first.span.end.checked_sub(second.span.start)?).ok()?;
+        bytes.extend_from_slice(second.entry.body.get(known..).unwrap_or_default());
+        Some((span, bytes.freeze()))
+    }
+}
+
+impl Desk {
+    /// Joins a part that came for `address` with what is there.
+    pub(super) fn join_part(&self, order: &PassOrder, address: &Key, part: &Arc<Entry>) {
+        let Some(new) = Stretch::of(part) else { return };
+        let place = variants::joined_key(address.bytes());
+        let held = self
+            .memory
+            .peek(&place)
+            .filter(|held| order.site.epochs.prove_waiting(held) == Validity::Valid);
+        let joined = held.as_ref().and_then(|held| {
+            let (span, body) = Stretch::of(held)?.joined(&new)?;
+            Some((held, span, body))
+        });
+        let (span, body, tags, born) = match joined {
+            Some((held, span, body)) => (
+                span,
+                body,
+                revalidate::both(held, tags_of(part)),
+                held.born.min(part.born),
+            ),
+            None => (new.span, part.body.clone(), tags_of(part), part.born),
+        };
+        let is_whole = span.length() == new.complete;
+        let mut fields = part.fields.clone();
+        fields.remove(header::CONTENT_RANGE);
+        if !is_whole {
+            let (last, complete) = (span.end.saturating_sub(1), new.complete);
+            let text = format!("bytes {}-{last}/{complete}", span.start);
+            let Ok(value) = HeaderValue::from_str(&text) else {
+                return;
+            };
+            fields.insert(header::CONTENT_RANGE, value);
+        }
+        let (key, status) = if is_whole {
+            let resident = self.memory.peek(address.bytes());
+            if resident.is_some_and(|resident| resident.kind == Kind::Varies) {
+                return;
+            }
+            (address.clone(), StatusCode::OK)
+        } else {
+            (Key::new(&place), StatusCode::PARTIAL_CONTENT)
+        };
+        let entry = Arc::new(Entry::new(Parts {
+            key,
+            kind: Kind::Page,
+            status,
+            fields,
+            body: body.into(),
+            stored_at: part.stored_at,
+            life: part.life,
+            scopes: Scopes {
+                tags: tags.ids.into(),
+                ..part.scopes.clone()
+            },
+            tags: tags.names,
+            born,
+        }));
+        if order.site.epochs.prove_waiting(&entry) == Validity::Purged {
+            return;
+        }
+        let stored = self.memory.put(Arc::clone(&entry));
+        shelve(&order.site, &entry, stored);
+        if is_whole && stored.is_ok() {
+            self.memory.remove(&place);
+            if let Some(shelved) = &order.site.shelved {
+                shelved.forget(&Key::new(&place), born);
+            }
+        }
+    }
+}
+
+fn tags_of(entry: &Entry) -> Tags {
+    Tags {
+        ids: entry.scopes.tags.to_vec(),
+        names: entry.tags.clone(),
+    }
+}
+
+/// Bytes of what is put together: each part that comes copies all of it.
+const MOST_JOINED: u64 = 4 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use galley_policy::storable::Life;
+    use galley_policy::time::Tick;
+    use http::HeaderMap;
+
+    fn part(etag: &'static str, range: &str, body: &[u8]) -> Entry {
+        let mut fields = HeaderMap::new();
+        fields.insert(header::ETAG, HeaderValue::from_static(etag));
+        let range = HeaderValue::from_str(&format!("bytes {range}")).unwrap();
+        fields.insert(header::CONTENT_RANGE, range);
+        Entry::new(Parts {
+            key: Key::new(b"k"),
+            kind: Kind::Page,
+            status: StatusCode::PARTIAL_CONTENT,
+            fields,
+            body: Bytes::copy_from_slice(body).into(),
+            stored_at: Tick(0),
+            life: Life::default(),
+            scopes: Scopes {
+                host: 0,
+                url: 0,
+                path_query: Box::default(),
+                tags: Box::default(),
+            },
+            tags: Vec::new(),
+            born: 0,
+        })
+    }
+
+    fn joined(one: &Entry, other: &Entry) -> Option<(Span, Bytes)> {
+        Stretch::of(one)?.joined(&Stretch::of(other)?)
+    }
+
+    #[test]
+    fn bytes_of_both_are_known_then() {
+        let whole = b"0123456789";
+        let ours = part("\"a\"", "2-5/10", b"2345");
+        let table = [
+            (part("\"a\"", "6-9/10", b"6789"), Some(2..10)),
+            (part("\"a\"", "4-9/10", b"456789"), Some(2..10)),
+            (part("\"a\"", "0-1/10", b"01"), Some(0..6)),
+            (part("\"a\"", "0-9/10", whole), Some(0..10)),
+            (part("\"a\"", "3-4/10", b"34"), Some(2..6)),
+            (part("\"a\"", "7-9/10", b"789"), None),
+            (part("\"a\"", "6-9/11", b"6789"), None),
+            (part("\"a\"", "6-9/*", b"6789"), None),
+            (part("\"a\"", "6-9/10", b"678"), None),
+            (part("\"b\"", "6-9/10", b"6789"), None),
+            (part("W/\"a\"", "6-9/10", b"6789"), None),
+        ];
+        for (theirs, wanted) in table {
+            for found in [joined(&ours, &theirs), joined(&theirs, &ours)] {
+                let range = found.as_ref().map(|(span, bytes)| {
+                    let range =
+                        usize::try_from(span.start).unwrap()..usize::try_from(span.end).unwrap();
+                    assert_eq!(bytes, &whole[range.clone()], "{theirs:?}");
+                    range
+                });
+                assert_eq!(range, wanted, "{:?}", theirs.fields);
+            }
+        }
+        let weak = part("W/\"a\"", "2-5/10", b"2345");
+        assert!(joined(&weak, &part("W/\"a\"", "6-9/10", b"6789")).is_none());
+    }
+
+    #[test]
+    fn what_would_be_too_large_is_not_joined() {
+        let most = usize::try_from(MOST_JOINED).unwrap();
+        let body = vec![b'x'; most];
+        let range =
+            |first: usize, length: usize| format!("{first}-{}/99999999", first + length - 1);
+        let ours = part("\"a\"", &range(0, most - 1), &body[1..]);
+        let fits = part("\"a\"", &range(most - 1, 1), b"x");
+        let exceeds = part("\"a\"", &range(most - 1, 2), b"xx");
+        assert!(joined(&ours, &fits).is_some());
+        assert!(joined(&ours, &exceeds).is_none());
+    }
+}

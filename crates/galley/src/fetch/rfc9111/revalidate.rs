@@ -1,0 +1,178 @@
+//! A 304, or the head of a stored response that came alone: what is stored gets younger (RFC 9111 §4.3.4, §4.3.5).
+//!
+//! The new entry shares the stored bytes, belongs to the tags of both heads, is as old as this exchange's start, and takes
+//! the place only of the very entry that was asked about.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use galley_cache::entry::{Entry, Parts};
+use galley_cache::fill::{Failure, FillHead, FillWriter, Share};
+use galley_policy::storable::{self, Answered, Verdict};
+use galley_policy::tags::{self, MAX_TAGS, Tags};
+use http::header::{self, HeaderMap};
+
+use crate::fetch::in_progress::Flight;
+use crate::fetch::store::scopes;
+use crate::fetch::{Desk, PageOrder, Site, revalidate, shelve};
+use crate::upstream::Incoming;
+
+/// A head without its content.
+pub(in crate::fetch) struct News {
+    pub(in crate::fetch) incoming: Incoming,
+    pub(in crate::fetch) delay: Duration,
+}
+
+impl Desk {
+    /// Answers from the held entry with what a 304 told.
+    pub(in crate::fetch) async fn freshen(
+        &self,
+        page: &PageOrder,
+        flight: &Flight,
+        writer: &mut FillWriter,
+        held: &Arc<Entry>,
+        mut news: News,
+    ) -> Result<(), Failure> {
+        // To its end, so that the connection can serve again.
+        while news.incoming.chunk().await?.is_some() {}
+        let rules = &page.site.rules;
+        let merged = merged(held, &news.incoming.fields);
+        let answered = Answered {
+            status: held.status,
+            fields: &merged,
+            response_delay: news.delay,
+            now: self.clock.wall(),
+        };
+        let seed = revalidate::seed(&page.key);
+        let verdict = storable::judge_spread(&page.facts, &answered, rules, seed);
+        let (fields, share) = match verdict {
+            Verdict::Store(life) => {
+                let mut fields = storable::stored_fields(&merged, rules, page.facts.rule());
+                self.finish_head(&mut fields);
+                let tags = both(held, tags::collect(&news.incoming.fields));
+                let share = Share::Shared {
+                    life,
+                    tags: tags.ids.clone(),
+                };
+                let entry = Entry::new(Parts {
+                    key: held.key.clone(),
+                    kind: held.kind,
+                    status: held.status,
+                    fields: fields.clone(),
+                    body: held.shared_body(),
+                    stored_at: self.clock.tick(),
+                    life,
+                    scopes: scopes(&page.facts, tags.ids),
+                    tags: tags.names,
+                    born: flight.born.get(),
+                });
+                let entry = Arc::new(page.site.compressing.inherit(entry, held));
+                // Something else has taken the place, or there is no room: this answer is as good without.
+                if self.memory.put_if_same(held, Arc::clone(&entry)).is_ok() {
+                    shelve(&page.site, &entry, Ok(()));
+                }
+                self.note_equivalents(page, flight, &fields);
+                (fields, share)
+            }
+            Verdict::Skip(_) => {
+                self.drop_held(&page.site, held);
+                (self.private_head(&merged), Share::Private)
+            }
+        };
+        writer.head(FillHead {
+            status: held.status,
+            fields,
+            share,
+            length: Some(held.body.len() as u64),
+        });
+        let _ = writer.push(held.body.clone()).await;
+        Ok(())
+    }
+
+    /// The head of a `HEAD`'s answer makes a stored response younger, or shows that it is not what the origin has now.
+    pub(super) fn learn_head(&self, order: &Noted<'_>, held: &Arc<Entry>, head: &HeaderMap) {
+        let length = head
+            .get(header::CONTENT_LENGTH)
+            .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+        let differs = |name| {
+            head.get(&name)
+                .is_some_and(|new| held.fields.get(&name) != Some(new))
+        };
+        if differs(header::ETAG)
+            || differs(header::LAST_MODIFIED)
+            || length.is_some_and(|length| length != held.body.len())
+        {
+            return self.drop_held(order.site, held);
+        }
+        let rules = &order.site.rules;
+        let merged = merged(held, head);
+        let answered = Answered {
+            status: held.status,
+            fields: &merged,
+            response_delay: order.delay,
+            now: self.clock.wall(),
+        };
+        let Verdict::Store(life) = storable::judge(order.facts, &answered, rules) else {
+            return self.drop_held(order.site, held);
+        };
+        let mut fields = storable::stored_fields(&merged, rules, order.facts.rule());
+        self.finish_head(&mut fields);
+        let tags = both(held, tags::collect(head));
+        let entry = Entry::new(Parts {
+            key: held.key.clone(),
+            kind: held.kind,
+            status: held.status,
+            fields,
+            body: held.shared_body(),
+            stored_at: self.clock.tick(),
+            life,
+            scopes: scopes(order.facts, tags.ids),
+            tags: tags.names,
+            born: order.born,
+        });
+        let entry = Arc::new(order.site.compressing.inherit(entry, held));
+        if self.memory.put_if_same(held, Arc::clone(&entry)).is_ok() {
+            shelve(order.site, &entry, Ok(()));
+        }
+    }
+
+    /// What is stored is not what the origin has now.
+    fn drop_held(&self, site: &Site, held: &Arc<Entry>) {
+        self.memory.remove_if_same(held);
+        if let Some(shelved) = &site.shelved {
+            shelved.forget(&held.key, held.born);
+        }
+    }
+}
+
+/// An exchange that something is learnt from.
+pub(super) struct Noted<'o> {
+    pub(super) site: &'o Site,
+    pub(super) facts: &'o galley_policy::request_info::Facts,
+    pub(super) delay: Duration,
+    pub(super) born: u64,
+}
+
+/// The stored head with the news; the date is the news', so that ages count from it.
+fn merged(held: &Entry, news: &HeaderMap) -> HeaderMap {
+    let mut stored = held.fields.clone();
+    stored.remove(header::DATE);
+    storable::updated_fields(&stored, news)
+}
+
+/// The tags of both, or that of everything.
+pub(super) fn both(held: &Entry, new: Tags) -> Tags {
+    let mut ids: Vec<u64> = held.scopes.tags.iter().copied().chain(new.ids).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    if ids.len() > MAX_TAGS {
+        return Tags::everything();
+    }
+    let mut names = held.tags.clone();
+    for name in new.names {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    Tags { ids, names }
+}

@@ -1,0 +1,326 @@
+//! Variants of one address, for sites without a preset (RFC 9111 §4.1).
+//!
+//! Under the address's own key lies a page, or a marker that holds the newest `Vary` and the selections that are stored.
+//! A variant lies under the address's key with its selection in it. What is stored under a list of names that is no longer
+//! the newest is removed; beyond a bound the oldest variant leaves. The site's number stays at the end of each key.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use galley_cache::body::Body;
+use galley_cache::entry::{Entry, Kind, Parts};
+use galley_cache::key::Key;
+use galley_cache::memory::Memory;
+use galley_policy::storable::Life;
+use galley_policy::vary::{Selecting, Vary};
+use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+use crate::fetch::in_progress::Flight;
+use crate::fetch::store::scopes;
+use crate::fetch::{Desk, PageOrder};
+
+/// Fields as they go upstream.
+pub type Sent = [(HeaderName, HeaderValue)];
+
+/// The fields in the form in which rules read them.
+pub fn lines(sent: &Sent) -> impl Iterator<Item = (&str, &[u8])> + Clone {
+    sent.iter()
+        .map(|(name, value)| (name.as_str(), value.as_bytes()))
+}
+
+/// The names by which responses with these fields vary; empty where the key tells all apart.
+pub fn names(fields: &HeaderMap) -> Vec<HeaderName> {
+    let mut names = Vary::of(fields).names();
+    names.retain(|name| *name != header::ACCEPT_ENCODING && *name != header::COOKIE);
+    names
+}
+
+/// The entry in memory that a marker leads a request to.
+pub fn find(memory: &Memory, marker: &Entry, sent: &Sent) -> Option<Arc<Entry>> {
+    let mut keys = candidates(marker, sent).into_iter();
+    keys.find_map(|key| memory.get(&key))
+}
+
+/// Where a marker leads a request to: its own variant, then the one in the language that it wants most.
+pub fn candidates(marker: &Entry, sent: &Sent) -> Vec<Vec<u8>> {
+    let names = names(&marker.fields);
+    let selecting = Selecting::new(&names);
+    let primary = marker.key.bytes();
+    let Some(own) = selecting.of(lines(sent)) else {
+        return Vec::new();
+    };
+    let in_language = || {
+        let language = Selecting::most_wanted(lines(sent))?;
+        selecting.in_language(lines(sent), &language)
+    };
+    [Some(own), in_language()]
+        .into_iter()
+        .flatten()
+        .map(|selection| key(primary, &selection))
+        .collect()
+}
+
+/// The key under which requests like this one are stored, as far as is known now.
+pub fn place(memory: &Memory, primary: &Key, sent: &Sent) -> Key {
+    let Some(marker) = memory
+        .get(primary.bytes())
+        .filter(|entry| entry.kind == Kind::Varies)
+    else {
+        return primary.clone();
+    };
+    Selecting::new(&names(&marker.fields))
+        .of(lines(sent))
+        .map_or_else(
+            || primary.clone(),
+            |selection| Key::new(&key(primary.bytes(), &selection)),
+        )
+}
+
+/// The selections of a response to a request with `sent`: its own, and that of everybody who wants its one language most.
+/// `None`: too long to be kept.
+pub fn selections(names: &[HeaderName], sent: &Sent, fields: &HeaderMap) -> Option<Vec<Vec<u8>>> {
+    let selecting = Selecting::new(names);
+    let mut found = vec![selecting.of(lines(sent))?];
+    let mut languages = fields.get_all(header::CONTENT_LANGUAGE).iter();
+    if let (Some(language), None) = (languages.next(), languages.next())
+        && !language.as_bytes().contains(&b',')
+    {
+        let language = language.as_bytes().trim_ascii();
+        found.extend(selecting.in_language(lines(sent), language));
+    }
+    Some(found)
+}
+
+/// The key of a variant: the address's, with the selection before the site's number.
+pub fn key(primary: &[u8], selection: &[u8]) -> Vec<u8> {
+    with_part(primary, VARIANT, selection)
+}
+
+/// The key of a stored part: the address's, with the `Range` that it answers.
+pub fn part_key(primary: &[u8], range: &[u8]) -> Vec<u8> {
+    with_part(primary, PART, range)
+}
+
+/// The key of parts that were put together.
+pub fn joined_key(primary: &[u8]) -> Vec<u8> {
+    with_part(primary, JOINED, b"")
+}
+
+fn with_part(primary: &[u8], kind: u8, part: &[u8]) -> Vec<u8> {
+    let end = primary.len().saturating_sub(SITE_NUMBER);
+    let (address, site) = primary.split_at(end);
+    let mut out = Vec::with_capacity(primary.len() + part.len() + 1);
+    out.extend_from_slice(address);
+    out.push(kind);
+    out.extend_from_slice(part);
+    out.extend_from_slice(site);
+    out
+}
+
+/// The marker's list with `selections` added, and the selections that have to leave for them.
+pub fn listed(
+    marker: Option<&Entry>,
+    names: &[HeaderName],
+    added: &[Vec<u8>],
+) -> (Bytes, Vec<Vec<u8>>) {
+    let mut known = Vec::new();
+    let mut leaving = Vec::new();
+    if let Some(marker) = marker {
+        let list = read(&marker.body);
+        if self::names(&marker.fields) == names {
+            known = list;
+        } else {
+            leaving = list;
+        }
+    }
+    known.retain(|selection| !added.contains(selection));
+    known.extend(added.iter().cloned());
+    if known.len() > MOST_VARIANTS {
+        leaving.extend(known.drain(..known.len() - MOST_VARIANTS));
+    }
+    (write(&known), leaving)
+}
+
+/// The selections of a marker.
+pub fn read(mut list: &[u8]) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    while let Some((length, rest)) = list.split_first_chunk() {
+        let length = usize::from(u16::from_be_bytes(*length));
+        let Some((selection, rest)) = rest.split_at_checked(length) else {
+            break;
+        };
+        found.push(selection.to_vec());
+        list = rest;
+    }
+    found
+}
+
+/// The inverse of [`read`].
+pub(super) fn write(selections: &[Vec<u8>]) -> Bytes {
+    let mut out = Vec::new();
+    for selection in selections {
+        // Longer ones are not kept in the first place.
+        let length = u16::try_from(selection.len()).unwrap_or_default();
+        out.extend_from_slice(&length.to_be_bytes());
+        out.extend_from_slice(selection.get(..usize::from(length)).unwrap_or_default());
+    }
+    out.into()
+}
+
+/// The `Vary` of a marker.
+pub fn vary(names: &[HeaderName]) -> HeaderMap {
+    let mut fields = HeaderMap::new();
+    for name in names {
+        if let Ok(value) = HeaderValue::from_str(name.as_str()) {
+            fields.append(header::VARY, value);
+        }
+    }
+    fields
+}
+
+impl Desk {
+    /// Writes the marker of an address whose responses vary, and removes what it no longer lists.
+    pub(in crate::fetch) fn note_variants(
+        &self,
+        order: &PageOrder,
+        flight: &Rc<Flight>,
+        names: &[HeaderName],
+        selections: &[Vec<u8>],
+    ) {
+        let primary = &order.key;
+        let resident = self
+            .memory
+            .get(primary.bytes())
+            .filter(|entry| entry.kind == Kind::Varies);
+        let (list, leaving) = listed(resident.as_deref(), names, selections);
+        for selection in leaving {
+            let key = key(primary.bytes(), &selection);
+            self.memory.remove(&key);
+            if let Some(shelved) = &order.site.shelved {
+                shelved.forget(&Key::new(&key), flight.born.get());
+            }
+        }
+        let marker = self.marker(order, primary.clone(), flight.born.get());
+        let marker = Parts {
+            fields: vary(names),
+            body: list.into(),
+            ..marker
+        };
+        self.store(order, flight, marker);
+        if let Some(own) = selections.first() {
+            let place = Key::new(&key(primary.bytes(), own));
+            self.enter(place, flight);
+        }
+    }
+
+    /// A response that does not vary takes the place of all variants.
+    pub(in crate::fetch) fn forget_variants(&self, order: &PageOrder) {
+        let Some(marker) = self
+            .memory
+            .get(order.key.bytes())
+            .filter(|entry| entry.kind == Kind::Varies)
+        else {
+            return;
+        };
+        for selection in read(&marker.body) {
+            self.memory.remove(&key(order.key.bytes(), &selection));
+        }
+        self.memory.remove_if_same(&marker);
+    }
+
+    /// A list of what is stored for an address, without its content.
+    pub(super) fn marker(&self, order: &PageOrder, key: Key, born: u64) -> Parts {
+        Parts {
+            key,
+            kind: Kind::Varies,
+            status: StatusCode::OK,
+            fields: HeaderMap::new(),
+            body: Body::default(),
+            stored_at: self.clock.tick(),
+            life: Life {
+                fresh: MARKED,
+                ..Life::default()
+            },
+            scopes: scopes(&order.facts, Vec::new()),
+            tags: Vec::new(),
+            born,
+        }
+    }
+}
+
+/// Variants of one address at most.
+pub const MOST_VARIANTS: usize = 32;
+
+/// Bytes of the site's number at the end of a key.
+pub(super) const SITE_NUMBER: usize = 4;
+
+/// A list outlives what it lists; what is no longer read leaves the memory by itself.
+const MARKED: Duration = Duration::from_secs(365 * 86_400);
+
+/// What follows is a selection, a range, or nothing: one byte apart from one another.
+const VARIANT: u8 = 1;
+const PART: u8 = 2;
+const JOINED: u8 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_variants_keep_the_site_at_their_end() {
+        let primary = b"address\0\0\0\x07";
+        assert_eq!(key(primary, b"s"), b"address\x01s\0\0\0\x07");
+        assert_ne!(key(primary, b"s"), part_key(primary, b"s"));
+    }
+
+    #[test]
+    fn the_oldest_variants_leave_beyond_the_bound() {
+        let names = [HeaderName::from_static("foo")];
+        let one = |number: usize| number.to_string().into_bytes();
+        let mut list = Bytes::new();
+        for number in 0..MOST_VARIANTS + 3 {
+            let marker = marker(&names, list.clone());
+            let (next, leaving) = listed(Some(&marker), &names, &[one(number)]);
+            let wanted: Vec<_> = number
+                .checked_sub(MOST_VARIANTS)
+                .map(one)
+                .into_iter()
+                .collect();
+            assert_eq!(leaving, wanted, "{number}");
+            list = next;
+        }
+        assert_eq!(read(&list).len(), MOST_VARIANTS);
+        let (again, leaving) = listed(Some(&marker(&names, list.clone())), &names, &[one(9)]);
+        assert!(leaving.is_empty());
+        assert_eq!(read(&again).last(), Some(&one(9)));
+        let other = [HeaderName::from_static("bar")];
+        let (fresh, leaving) = listed(Some(&marker(&names, list)), &other, &[one(1)]);
+        assert_eq!((read(&fresh), leaving.len()), (vec![one(1)], MOST_VARIANTS));
+    }
+
+    fn marker(names: &[HeaderName], list: Bytes) -> Entry {
+        use galley_cache::entry::{Parts, Scopes};
+        use galley_policy::storable::Life;
+        use galley_policy::time::Tick;
+        Entry::new(Parts {
+            key: Key::new(b"k"),
+            kind: Kind::Varies,
+            status: http::StatusCode::OK,
+            fields: vary(names),
+            body: list.into(),
+            stored_at: Tick(0),
+            life: Life::default(),
+            scopes: Scopes {
+                host: 0,
+                url: 0,
+                path_query: Box::default(),
+                tags: Box::default(),
+            },
+            tags: Vec::new(),
+            born: 0,
+        })
+    }
+}

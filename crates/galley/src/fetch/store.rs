@@ -1,0 +1,317 @@
+//! A response that is received to be stored: streamed to all who wait, then kept under its key or under its variants.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use galley_cache::body::Body;
+use galley_cache::entry::{Entry, Kind, Parts, Scopes};
+use galley_cache::fill::{Failure, FillHead, FillWriter, Finished, Share};
+use galley_cache::key::Key;
+use galley_cache::memory::NoRoom;
+use galley_cache::purge_table::Validity;
+use galley_policy::forward::BY_GALLEY;
+use galley_policy::outcome::NotStored;
+use galley_policy::purge::PURGE_FIELDS;
+use galley_policy::request_info::Facts;
+use galley_policy::site::Preset;
+use galley_policy::storable::{self, Answered, Life};
+use galley_policy::tags::{self, Tags};
+use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+use super::hit_for_pass::Unkept;
+use super::in_progress::Flight;
+use super::rfc9111::variants;
+use super::spool::Passage;
+use super::{Desk, PageOrder, Site, relay, shelve};
+use crate::codec::encode::PIECE;
+use crate::durable::Recorder;
+use crate::sys;
+use crate::upstream::Incoming;
+
+/// What is stored when the body is whole.
+pub(super) struct Kept {
+    status: StatusCode,
+    fields: HeaderMap,
+    life: Life,
+    tags: Tags,
+    /// By RFC 9111: the fields by which the responses of this address vary, and the selections that this one answers.
+    names: Vec<HeaderName>,
+    selections: Vec<Vec<u8>>,
+    recorder: Recorder,
+}
+
+impl Kept {
+    /// Where it is stored: under its address, or under those of its variants.
+    fn keys(&self, order: &PageOrder) -> Vec<Key> {
+        if self.names.is_empty() {
+            return vec![order.key.clone()];
+        }
+        let primary = order.key.bytes();
+        let variant = |selection: &Vec<u8>| Key::new(&variants::key(primary, selection));
+        self.selections.iter().map(variant).collect()
+    }
+}
+
+impl Desk {
+    /// What is to be stored of a response; `None` where it varies by more than can be kept.
+    pub(super) fn keepable(
+        &self,
+        order: &PageOrder,
+        flight: &Flight,
+        incoming: &Incoming,
+        life: Life,
+    ) -> Option<Kept> {
+        let rules = &order.site.rules;
+        let mut fields = storable::stored_fields(&incoming.fields, rules, order.facts.rule());
+        let (names, selections) = match order.preset() {
+            Preset::WordPress => {
+                storable::browser_fields(&mut fields, rules);
+                self.date(&mut fields);
+                (Vec::new(), Vec::new())
+            }
+            Preset::None => {
+                let names = variants::names(&fields);
+                let selections = variants::selections(&names, &flight.sent, &fields)?;
+                self.finish_head(&mut fields);
+                (names, selections)
+            }
+        };
+        let compressing = &order.site.compressing;
+        compressing.announce(incoming.status, &mut fields, incoming.length());
+        Some(Kept {
+            status: incoming.status,
+            fields,
+            life,
+            tags: tags::collect(&incoming.fields),
+            names,
+            selections,
+            recorder: Recorder::off(),
+        })
+    }
+
+    /// Streams a storable response to all readers.
+    pub(super) async fn fill(
+        &self,
+        order: &PageOrder,
+        flight: &Rc<Flight>,
+        (writer, passage): (&mut FillWriter, &mut Passage),
+        mut incoming: Incoming,
+        mut kept: Kept,
+    ) -> Result<Option<Kept>, Failure> {
+        if !kept.names.is_empty() {
+            // Those who come now find their own place, and this fetch under its variant's.
+            self.note_variants(order, flight, &kept.names, &kept.selections);
+        }
+        let mut head = kept.fields.clone();
+        if order.preset() == Preset::None {
+            flight
+                .is_confined
+                .set(storable::add_confined(&incoming.fields, &mut head));
+        }
+        writer.head(FillHead {
+            status: kept.status,
+            fields: head,
+            share: Share::Shared {
+                life: kept.life,
+                tags: kept.tags.ids.clone(),
+            },
+            length: incoming.length(),
+        });
+        flight.shows_head();
+        kept.recorder = self.recorder(order, flight, &kept, incoming.length());
+        let beat = || flight.beat();
+        relay(&mut incoming, (writer, passage), &mut kept.recorder, &beat).await?;
+        if incoming.ended_well() {
+            return Ok(Some(kept));
+        }
+        self.note_not_kept(order, NotStored::Incomplete);
+        Ok(None)
+    }
+
+    /// Ready to write to the disk what the memory has no room for; not a page that is judged by its end.
+    fn recorder(
+        &self,
+        order: &PageOrder,
+        flight: &Flight,
+        kept: &Kept,
+        length: Option<u64>,
+    ) -> Recorder {
+        let is_judged_whole =
+            storable::is_judged_whole(kept.status, &kept.fields, &order.site.rules);
+        match (&order.site.shelved, kept.keys(order).into_iter().next()) {
+            (Some(shelved), Some(key)) if !is_judged_whole => {
+                let entry = Entry::new(self.parts(order, flight, kept, key));
+                Recorder::ready(shelved.clone(), entry, length)
+            }
+            _ => Recorder::off(),
+        }
+    }
+
+    /// Stores what came, under the address or under its variants.
+    pub(super) async fn keep(
+        &self,
+        order: &PageOrder,
+        flight: &Flight,
+        mut kept: Kept,
+        finished: Finished,
+    ) {
+        if !flight.may_replace(self.memory.peek(order.key.bytes()).as_deref()) {
+            return;
+        }
+        if order.preset() == Preset::None && kept.names.is_empty() {
+            self.forget_variants(order);
+        }
+        let Some(body) = finished.body else {
+            if kept.recorder.finish().await {
+                return order.site.tally.stored();
+            }
+            // Too large for memory: it was streamed, and the next visitor's request need not try again.
+            let unkept = Unkept {
+                why: NotStored::TooLarge,
+                status: kept.status,
+                fields: &kept.fields,
+            };
+            return self.remember_whole(order, flight, &unkept);
+        };
+        let answered = Answered {
+            status: kept.status,
+            fields: &kept.fields,
+            response_delay: Duration::ZERO,
+            now: self.clock.wall(),
+        };
+        // It is read twice below.
+        if body.bytes().len() > PIECE {
+            sys::let_others_go();
+        }
+        if let Err(why) = storable::judge_body(&answered, &order.site.rules, body.bytes()) {
+            self.rest_refreshes(order);
+            return self.note_not_kept(order, why);
+        }
+        // Without the preset validators are the origin's alone.
+        if order.preset() == Preset::WordPress && !kept.fields.contains_key(header::ETAG) {
+            kept.fields.insert(header::ETAG, strong_etag(body.bytes()));
+        }
+        for key in kept.keys(order) {
+            let parts = self.parts(order, flight, &kept, key);
+            let body = body.clone();
+            self.store(order, flight, Parts { body, ..parts });
+        }
+        if order.preset() == Preset::None {
+            self.note_equivalents(order, flight, &kept.fields);
+        }
+    }
+
+    /// An entry without its body.
+    fn parts(&self, order: &PageOrder, flight: &Flight, kept: &Kept, key: Key) -> Parts {
+        Parts {
+            key,
+            kind: Kind::Page,
+            status: kept.status,
+            fields: kept.fields.clone(),
+            body: Body::default(),
+            stored_at: self.clock.tick(),
+            life: kept.life,
+            scopes: scopes(&order.facts, kept.tags.ids.clone()),
+            tags: kept.tags.names.clone(),
+            born: flight.born.get(),
+        }
+    }
+
+    pub(super) fn store(&self, order: &PageOrder, flight: &Flight, parts: Parts) {
+        if !flight.may_replace(self.memory.peek(parts.key.bytes()).as_deref()) {
+            return;
+        }
+        let kind = parts.kind;
+        let entry = Arc::new(self.inheriting(&order.site, Entry::new(parts)));
+        if order.site.epochs.prove_waiting(&entry) == Validity::Purged {
+            return self.note_not_kept(order, NotStored::Purged);
+        }
+        let outcome = self.memory.put(Arc::clone(&entry));
+        shelve(&order.site, &entry, outcome);
+        match outcome {
+            Ok(()) if kind == Kind::Page => {
+                flight.stores(&entry);
+                order.site.tally.stored();
+            }
+            Err(NoRoom::TooLarge | NoRoom::Full) if order.site.shelved.is_some() => {
+                order.site.tally.stored();
+            }
+            // What was born later took its place: nothing is missing.
+            Ok(()) | Err(NoRoom::Superseded) => {}
+            Err(NoRoom::TooLarge) => self.note_not_kept(order, NotStored::TooLarge),
+            Err(NoRoom::Full) => self.note_not_kept(order, NotStored::Memory),
+        }
+    }
+
+    /// A new entry with the codings of the one in its place, where the body is the same: it is not coded again.
+    pub(super) fn inheriting(&self, site: &Site, entry: Entry) -> Entry {
+        match self.memory.peek(entry.key.bytes()) {
+            Some(resident) => site.compressing.inherit(entry, &resident),
+            None => entry,
+        }
+    }
+
+    /// RFC 9110 section 6.6.1: who receives a response without `Date` and has a clock adds it.
+    fn date(&self, fields: &mut HeaderMap) {
+        if !fields.contains_key(header::DATE) {
+            let mut text = Vec::with_capacity(29);
+            galley_policy::time::write_date(self.clock.wall(), &mut text);
+            if let Ok(value) = HeaderValue::from_bytes(&text) {
+                fields.insert(header::DATE, value);
+            }
+        }
+    }
+
+    /// A head for one client.
+    pub(super) fn private_head(&self, fields: &HeaderMap) -> HeaderMap {
+        let mut fields = storable::forwarded_fields(fields);
+        for name in PURGE_FIELDS {
+            fields.remove(*name);
+        }
+        self.finish_head(&mut fields);
+        fields
+    }
+
+    /// What each head that travels on gets: a date (RFC 9110 §6.6.1), and who passed it on (§7.6.3).
+    pub(super) fn finish_head(&self, fields: &mut HeaderMap) {
+        self.date(fields);
+        if fields.get_all(header::VIA).iter().next_back() != Some(&BY_GALLEY) {
+            fields.append(header::VIA, BY_GALLEY);
+        }
+    }
+}
+
+/// What purges reach a response by.
+pub(super) fn scopes(facts: &Facts, tags: Vec<u64>) -> Scopes {
+    let mut path_query = Vec::new();
+    facts.path_query(&mut path_query);
+    Scopes {
+        host: facts.host_id(),
+        url: facts.url_id(),
+        path_query: path_query.into(),
+        tags: tags.into(),
+    }
+}
+
+/// A strong validator from the body: it names these bytes in this coding (RFC 9110 §8.8.3).
+fn strong_etag(body: &[u8]) -> HeaderValue {
+    use std::hash::Hasher;
+    let mut hasher = siphasher::sip128::SipHasher24::new();
+    hasher.write(body);
+    let sum = siphasher::sip128::Hasher128::finish128(&hasher).as_u128();
+    let mut text = [b'"'; 34];
+    let digits = text.iter_mut().skip(1).take(32);
+    for (place, digit) in (0..32).rev().zip(digits) {
+        let value = ((sum >> (4 * place)) & 0xf) as u8;
+        *digit = match value {
+            0..=9 => b'0' + value,
+            _ => b'a' + value - 10,
+        };
+    }
+    HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("\"\""))
+}
+
+/// What one slow reader may lag behind in a fill that is a window, where no response spool sees to it.
+pub(super) const WINDOW: usize = 1024 * 1024;

@@ -1,0 +1,395 @@
+//! Those who wait on other threads for a page under way.
+//!
+//! A thousand visitors who want the same page at once would cost the compositor a thousand orders, and each of them a turn when
+//! the page has come. Once its request is sent they can wait where they are: what they need to know of the flight lies
+//! here, behind locks that no hit takes. When the page is stored they are told together, and each sends it as it would send a stored
+//! page. What is too slow for that, or has fallen silent, is for the compositor to decide, request by request; so is everything before
+//! the request is sent, when the compositor still has to know for whom its place in the queue is.
+//!
+//! Whoever joins here reads the fill like those who ask the compositor: it is counted, and a page that is not stored is not
+//! composed again for it. An order that came since the request was sent closes this way to all who come later.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use galley_cache::entry::Entry;
+use galley_cache::fill::{Failure, Fill, FillReader};
+use galley_cache::key::Key;
+use galley_cache::purge_table::Validity;
+use galley_policy::encoding::Coding;
+use galley_policy::request_info::Facts;
+use galley_policy::site::Preset;
+use galley_policy::time::Tick;
+use tokio::sync::watch;
+
+use super::in_progress::NOT_SENT;
+use super::{Composed, Handle, PageOrder, Site};
+
+/// A page under way, as other threads see it.
+pub(super) struct Crowd {
+    fill: Arc<Fill>,
+    /// The same page in codings that somebody wanted, as far as they are being made.
+    coded: Mutex<Vec<(Coding, Arc<Fill>)>>,
+    /// The purge counter before its request was sent; [`NOT_SENT`] until then.
+    born: AtomicU64,
+    /// When its request was sent, in milliseconds of [`Tick`].
+    sent_at: AtomicU64,
+    /// Requests that may read it.
+    most: usize,
+    news: watch::Sender<News>,
+}
+
+/// What became of a page under way.
+#[derive(Clone, Default)]
+pub(super) enum News {
+    #[default]
+    None,
+    /// It takes longer: each takes what is there.
+    Lingers,
+    /// It is stored.
+    Stored(Arc<Entry>),
+    /// It has ended, and is not stored.
+    Ended,
+}
+
+/// A request that waits for a page under way.
+pub(super) struct Waiter {
+    crowd: Arc<Crowd>,
+    reader: FillReader,
+    news: watch::Receiver<News>,
+}
+
+impl Crowd {
+    pub(super) fn new(fill: Arc<Fill>, most: usize) -> Self {
+        Self {
+            fill,
+            coded: Mutex::default(),
+            born: AtomicU64::new(NOT_SENT),
+            sent_at: AtomicU64::new(0),
+            most,
+            news: watch::Sender::default(),
+        }
+    }
+
+    /// Lets others wait from now on: its request is about to be sent.
+    pub(super) fn open(&self, born: u64, now: Tick) {
+        self.sent_at.store(now.0, Ordering::Relaxed);
+        self.born.store(born, Ordering::Release);
+    }
+
+    /// Tells those who wait; nobody can join any more. Only the first news counts: it finds nobody left.
+    pub(super) fn tell(&self, news: News) {
+        self.news.send_if_modified(|told| {
+            let is_first = matches!(told, News::None);
+            if is_first {
+                *told = news;
+            }
+            is_first
+        });
+    }
+
+    /// Waits for the page, if that is possible for a request that has come while `current` was the purge counter.
+    pub(super) fn join(self: Arc<Self>, current: u64) -> Option<Waiter> {
+        // Newer orders may touch the page or not; the compositor finds out.
+        let born = self.born.load(Ordering::Acquire);
+        if born == NOT_SENT || born != current || self.readers() >= self.most {
+            return None;
+        }
+        // Who has had the page already and asks again finds it stored, and has waited for nothing: it is stored before the
+        // compositor comes to an order.
+        if self.fill.has_all() {
+            return None;
+        }
+        // Before it is looked at whether there are any: none that come from now on are missed.
+        let news = self.news.subscribe();
+        let reader = self.fill.reader()?;
+        let is_open = matches!(*news.borrow(), News::None);
+        is_open.then_some(Waiter {
+            crowd: self,
+            reader,
+            news,
+        })
+    }
+
+    /// A reader of the page in `coding`, where somebody has it coded.
+    pub(super) fn coded(&self, coding: Coding) -> Option<FillReader> {
+        let coded = self.in_codings();
+        let (_, fill) = coded.iter().find(|(known, _)| *known == coding)?;
+        fill.reader()
+    }
+
+    /// Lets others read what is being coded.
+    pub(super) fn add_coded(&self, coding: Coding, fill: Arc<Fill>) {
+        self.forget_coded(coding);
+        self.in_codings().push((coding, fill));
+    }
+
+    /// It came to nothing, or cannot be joined any more.
+    pub(super) fn forget_coded(&self, coding: Coding) {
+        let mut coded = self.in_codings();
+        let (kept, forgotten) = std::mem::take(&mut *coded)
+            .into_iter()
+            .partition(|(known, _)| *known != coding);
+        *coded = kept;
+        drop(coded);
+        // What it held may wake others as it goes: not under the lock.
+        drop::<Vec<_>>(forgotten);
+    }
+
+    /// How many read it or wait for it, in whatever coding.
+    pub(super) fn readers(&self) -> usize {
+        let coded = self.in_codings();
+        let coded = coded.iter().map(|(_, fill)| fill.readers());
+        self.fill.readers() + coded.sum::<usize>()
+    }
+
+    fn in_codings(&self) -> std::sync::MutexGuard<'_, Vec<(Coding, Arc<Fill>)>> {
+        self.coded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A page that has fallen silent.
+struct Silent {
+    reader: FillReader,
+    sent_at: Tick,
+}
+
+/// What came of waiting.
+enum Came {
+    Composed(Composed),
+    /// The compositor has to be asked. What is under way may still answer, where it only has fallen silent.
+    Nothing(Option<Silent>),
+}
+
+impl Handle {
+    /// The page of `key` for a request with these facts: waits for it where somebody else has it composed and that is possible
+    /// here, else has it ordered. Cancel-safe: the fill goes on without this reader.
+    pub async fn page(
+        &self,
+        (site, facts, key): (&Site, &Facts, &[u8]),
+        order: impl FnOnce() -> PageOrder,
+    ) -> Result<Composed, Failure> {
+        // By RFC 9111 the fetch that is in progress for a key may be for another variant.
+        let crowd = match site.rules.preset {
+            Preset::WordPress => self.under_way.crowd(&Key::new(key)),
+            Preset::None => None,
+        };
+        let Some(waiter) = crowd.and_then(|crowd| crowd.join(site.epochs.current())) else {
+            return self.order(order(), None).await;
+        };
+        let silent = match waiter.wait(site, facts).await {
+            Came::Composed(composed) => return Ok(composed),
+            Came::Nothing(silent) => silent,
+        };
+        let ordered = self.order(order(), silent.as_ref().map(|silent| silent.sent_at));
+        let composed = match silent {
+            Some(silent) => either(silent.reader, ordered).await,
+            None => ordered.await,
+        };
+        composed.map(Composed::after_a_wait)
+    }
+}
+
+/// What comes first: the head of a page that has fallen silent, or what was ordered since. Where both fail, what failed last.
+async fn either(
+    mut silent: FillReader,
+    ordered: impl Future<Output = Result<Composed, Failure>>,
+) -> Result<Composed, Failure> {
+    let mut ordered = pin!(ordered);
+    tokio::select! {
+        biased;
+        composed = &mut ordered => match composed {
+            Ok(composed) => return Ok(composed),
+            Err(_) => silent.head().await.map(drop)?,
+        },
+        head = silent.head() => if head.is_err() {
+            return ordered.await;
+        },
+    }
+    Ok(Composed::Fill {
+        reader: silent,
+        coded: None,
+        collapsed: true,
+    })
+}
+
+impl Composed {
+    /// The same for a request that had waited before it was ordered: who stored it meanwhile was waited for too.
+    fn after_a_wait(self) -> Self {
+        match self {
+            Self::Entry(entry) => Self::Awaited(entry),
+            other => other,
+        }
+    }
+}
+
+impl Waiter {
+    /// What the page comes to for a request with these facts. Cancel-safe.
+    async fn wait(mut self, site: &Site, facts: &Facts) -> Came {
+        let news = self.news.wait_for(|news| !matches!(news, News::None));
+        // A flight that is gone without a word has ended.
+        let news = news.await.map_or(News::Ended, |news| news.clone());
+        match news {
+            News::Stored(entry) => self.stored(entry, site, facts),
+            News::Ended => self.reads(None),
+            News::None | News::Lingers => self.lingers(site, facts).await,
+        }
+    }
+
+    fn stored(self, entry: Arc<Entry>, site: &Site, facts: &Facts) -> Came {
+        // Ordered since: what may be had instead is for the compositor to say.
+        if site.epochs.prove_waiting(&entry) == Validity::Purged {
+            return Came::Nothing(None);
+        }
+        let length = Some(entry.length());
+        let compressing = &site.compressing;
+        let coding = compressing.live(facts, entry.status, &entry.fields, length);
+        // Those who code what is stored have most often not come to it yet.
+        let coding = coding.filter(|_| entry.coded().is_empty());
+        match coding.and_then(|coding| self.crowd.coded(coding)) {
+            Some(coded) => self.reads(Some(coded)),
+            None => Came::Composed(Composed::Awaited(entry)),
+        }
+    }
+
+    async fn lingers(mut self, site: &Site, facts: &Facts) -> Came {
+        if !self.crowd.fill.has_head() {
+            let sent_at = Tick(self.crowd.sent_at.load(Ordering::Relaxed));
+            let reader = self.reader;
+            return Came::Nothing(Some(Silent { reader, sent_at }));
+        }
+        let Ok(head) = self.reader.head().await else {
+            return self.reads(None);
+        };
+        let length = head.length.or_else(|| self.crowd.fill.whole_length());
+        let compressing = &site.compressing;
+        let Some(coding) = compressing.live(facts, head.status, &head.fields, length) else {
+            return self.reads(None);
+        };
+        match self.crowd.coded(coding) {
+            Some(coded) => self.reads(Some(coded)),
+            // Nobody codes it yet: the compositor lets it be done.
+            None => Came::Nothing(None),
+        }
+    }
+
+    fn reads(self, coded: Option<FillReader>) -> Came {
+        Came::Composed(Composed::Fill {
+            reader: self.reader,
+            coded,
+            collapsed: true,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use bytes::Bytes;
+    use galley_cache::fill::{self, FillHead, FillWriter, Share};
+    use http::{HeaderMap, StatusCode};
+
+    use super::*;
+
+    fn crowd(most: usize) -> (FillWriter, Arc<Crowd>) {
+        let (writer, fill) = fill::fill(1, None);
+        (writer, Arc::new(Crowd::new(fill, most)))
+    }
+
+    fn joins(crowd: &Arc<Crowd>, current: u64) -> Option<Waiter> {
+        Arc::clone(crowd).join(current)
+    }
+
+    #[test]
+    fn a_page_can_be_waited_for_from_when_it_is_asked_for_until_there_is_news() {
+        let (_writer, crowd) = crowd(10);
+        assert!(joins(&crowd, 7).is_none(), "not sent yet");
+        assert!(joins(&crowd, NOT_SENT).is_none(), "not sent yet");
+        crowd.open(7, Tick(1));
+        assert!(joins(&crowd, 7).is_some());
+        assert!(joins(&crowd, 8).is_none(), "ordered since");
+        crowd.tell(News::Lingers);
+        assert!(joins(&crowd, 7).is_none(), "there is news");
+    }
+
+    #[test]
+    fn it_is_read_by_no_more_than_may_and_who_leaves_makes_room() {
+        let (_writer, crowd) = crowd(2);
+        crowd.open(0, Tick(1));
+        let (first, second) = (joins(&crowd, 0), joins(&crowd, 0));
+        assert!(first.is_some() && second.is_some());
+        assert_eq!(crowd.readers(), 2);
+        assert!(joins(&crowd, 0).is_none());
+        drop(first);
+        assert!(joins(&crowd, 0).is_some());
+    }
+
+    #[test]
+    fn only_the_first_news_counts() {
+        let (_writer, crowd) = crowd(2);
+        crowd.open(0, Tick(1));
+        let waiter = joins(&crowd, 0).unwrap();
+        crowd.tell(News::Lingers);
+        crowd.tell(News::Ended);
+        assert!(matches!(*waiter.news.borrow(), News::Lingers));
+    }
+
+    #[test]
+    fn who_has_had_all_of_it_waits_for_nothing() {
+        let (mut writer, crowd) = crowd(2);
+        crowd.open(0, Tick(1));
+        writer.head(head());
+        writer.put(Bytes::from_static(b"page")).unwrap();
+        assert!(joins(&crowd, 0).is_some(), "more may come");
+        writer.finish();
+        assert!(joins(&crowd, 0).is_none());
+
+        let (mut writer, crowd) = self::crowd(2);
+        crowd.open(0, Tick(1));
+        let length = Some(4);
+        writer.head(FillHead { length, ..head() });
+        let reader = joins(&crowd, 0);
+        assert!(reader.is_some());
+        writer.put(Bytes::from_static(b"page")).unwrap();
+        assert!(joins(&crowd, 0).is_none(), "no more was promised");
+    }
+
+    fn head() -> FillHead {
+        FillHead {
+            status: StatusCode::OK,
+            fields: HeaderMap::new(),
+            share: Share::Private,
+            length: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_page_that_fell_silent_may_still_answer() {
+        let failed = || ready(Err(Failure::Closed));
+        // Which of both comes, and whether the page does.
+        for (comes, is_ordered) in [(true, false), (true, true), (false, true)] {
+            let (mut writer, fill) = fill::fill(1, None);
+            let silent = fill.reader().unwrap();
+            if comes {
+                writer.head(head());
+            } else {
+                writer.fail(Failure::Timeout);
+            }
+            let composed = if is_ordered {
+                either(silent, failed()).await
+            } else {
+                either(silent, pending()).await
+            };
+            match composed {
+                Ok(composed) => assert!(comes && matches!(composed, Composed::Fill { .. })),
+                Err(failure) => assert_eq!((comes, failure), (false, Failure::Timeout)),
+            }
+        }
+        let (_writer, fill) = fill::fill(1, None);
+        let ordered = ready(Ok(Composed::TravelsWhole));
+        let composed = either(fill.reader().unwrap(), ordered).await;
+        assert!(matches!(composed, Ok(Composed::TravelsWhole)));
+    }
+}

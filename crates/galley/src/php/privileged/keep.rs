@@ -1,0 +1,343 @@
+//! The process that keeps root. It takes orders on its standard input, and its plan from its standard output.
+//!
+//! Every byte of an order is hostile. `galley_privileged::Ledger` judges it, and what is left to be looked at is whose child a
+//! worker is. A process that has ended is reaped where the ledger forgets it, in one step, so that no signal reaches a process
+//! that was given the same number meanwhile.
+
+use std::collections::HashMap;
+use std::io::{self, stdin, stdout};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use galley_privileged::{BYTES, How, Ledger, Order, Report};
+use rustix::fs::{AtFlags, chownat};
+use rustix::io::Errno;
+use rustix::process::{
+    Gid, Pid, PidfdFlags, Signal, Uid, kill_process, kill_process_group, pidfd_open,
+    pidfd_send_signal,
+};
+use tokio::io::Interest;
+use tokio::net::UnixDatagram;
+use tokio::net::unix::pipe;
+use tokio::signal::unix::{Signal as Listening, SignalKind, signal};
+use tokio::task::JoinSet;
+
+use super::COMMAND;
+use super::plan::{Kind, Plan, Pool};
+use crate::php::master::END_PATIENCE;
+use crate::sys::{packets, privileges};
+
+/// Keeps root until Galley has ended. Only Galley can start it: it hands over the plan and the socket.
+pub fn keep() -> io::Result<()> {
+    let plan = Plan::read(stdout())?;
+    let socket = stdin().as_fd().try_clone_to_owned()?;
+    let listeners = plan.pools.iter().map(|pool| listener(pool, &plan));
+    let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
+    // It was started by a path that would be its name in lists.
+    let _ = rustix::thread::set_name(c"galley");
+    privileges::keep_starting()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        // They are for the process that serves, which ends this one when PHP has ended.
+        let _unheard = unheard()?;
+        let mut keeper = Keeper {
+            ledger: Ledger::new(plan.pools.iter().map(|pool| pool.places)),
+            plan,
+            listeners,
+            socket: packets::waited_for(socket)?,
+            children: HashMap::new(),
+            ends: JoinSet::new(),
+            refusals: 0,
+        };
+        let outcome = keeper.serve().await;
+        keeper.end().await;
+        outcome
+    })
+}
+
+struct Keeper {
+    plan: Plan,
+    ledger: Ledger,
+    /// Of the pools that take theirs as standard input.
+    listeners: Vec<Option<UnixListener>>,
+    socket: UnixDatagram,
+    /// Those that the ledger knows, none of them reaped.
+    children: HashMap<u32, Child>,
+    /// One waits for each child, and gives its number when it has ended.
+    ends: JoinSet<u32>,
+    refusals: u32,
+}
+
+impl Keeper {
+    /// Until the other end is closed, which is Galley's end.
+    async fn serve(&mut self) -> io::Result<()> {
+        self.report(Report::Ready, None).await?;
+        loop {
+            let mut packet = [0; BYTES + 1];
+            let length = tokio::select! {
+                length = receive(&self.socket, &mut packet) => length?,
+                Some(Ok(process)) = self.ends.join_next() => {
+                    if let Some(report) = self.bury(process) {
+                        self.report(report, None).await?;
+                    }
+                    continue;
+                }
+            };
+            let packet = packet.get(..length).unwrap_or_default();
+            if packet.is_empty() {
+                return Ok(());
+            }
+            self.obey(packet).await?;
+        }
+    }
+
+    async fn obey(&mut self, packet: &[u8]) -> io::Result<()> {
+        match self.ledger.judge(packet) {
+            Ok(Order::Start { pool, place }) => match self.start(pool, place) {
+                Ok((process, said)) => {
+                    let started = Report::Started {
+                        pool,
+                        place,
+                        process,
+                    };
+                    self.report(started, Some(said)).await
+                }
+                Err(error) => {
+                    let errno = error.raw_os_error().map_or(0, i32::unsigned_abs);
+                    let failed = Report::Failed { pool, place, errno };
+                    self.report(failed, None).await
+                }
+            },
+            Ok(Order::Signal { process, how, .. }) => {
+                tell(process, how);
+                Ok(())
+            }
+            Ok(Order::Replace { pool, worker }) => {
+                if self.replace(pool, worker).is_none() {
+                    return self.refuse("the worker is not the pool's").await;
+                }
+                Ok(())
+            }
+            Err(refusal) => {
+                let Some(Order::Start { pool, place }) = Order::read(packet) else {
+                    return self.refuse(refusal.text()).await;
+                };
+                // Somebody waits for the answer; the process before may be ending.
+                let errno = Errno::BUSY.raw_os_error().unsigned_abs();
+                let failed = Report::Failed { pool, place, errno };
+                self.report(failed, None).await
+            }
+        }
+    }
+
+    /// Starts the process of a place; its number, and the end of the pipe that has what it says.
+    fn start(&mut self, pool: u32, place: u32) -> io::Result<(u32, OwnedFd)> {
+        let index = usize::try_from(pool).unwrap_or(usize::MAX);
+        let planned = self.plan.pools.get(index);
+        let planned = planned.ok_or(io::ErrorKind::NotFound)?;
+        let input = match self.listeners.get(index).and_then(Option::as_ref) {
+            Some(listener) => Stdio::from(OwnedFd::from(listener.try_clone()?)),
+            None => Stdio::null(),
+        };
+        let (said, says) = io::pipe()?;
+        // PHP-FPM opens it anew, by its descriptor.
+        privileges::give_open(&says, &planned.account)?;
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .arg0("galley")
+            .args([COMMAND, &pool.to_string(), &place.to_string()])
+            .stdin(input)
+            .stdout(Stdio::inherit())
+            .stderr(says)
+            .process_group(0);
+        let mut child = command.spawn()?;
+        let process = child.id();
+        match wait_for(process) {
+            Ok(pidfd) => self.ends.spawn(async move {
+                let _ = pidfd.readable().await;
+                process
+            }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(error);
+            }
+        };
+        self.ledger.started(pool, place, process);
+        self.children.insert(process, child);
+        Ok((process, said.into()))
+    }
+
+    /// Has a worker end after its request; `None`: it is no child of the pool's.
+    fn replace(&self, pool: u32, worker: u32) -> Option<()> {
+        // From here on the descriptor means this process alone, whoever has its number later.
+        let process = pidfd_open(pid(worker)?, PidfdFlags::empty()).ok()?;
+        let parent = parent(worker)?;
+        self.ledger
+            .processes(pool)
+            .any(|main| main == parent)
+            .then_some(())?;
+        // An error says that it has just ended.
+        let _ = pidfd_send_signal(process, Signal::QUIT);
+        Some(())
+    }
+
+    /// Ends what is left of the group of a process that has ended, and forgets it.
+    fn bury(&mut self, process: u32) -> Option<Report> {
+        let mut child = self.children.remove(&process)?;
+        // Until it is reaped nothing else has its number.
+        tell(process, How::Kill);
+        let status = child.wait().map_or(0, ExitStatusExt::into_raw);
+        let pool = self.ledger.ended(process)?;
+        Some(Report::Ended {
+            pool,
+            process,
+            status: status.cast_unsigned(),
+        })
+    }
+
+    async fn refuse(&mut self, why: &str) -> io::Result<()> {
+        self.refusals = self.refusals.saturating_add(1);
+        if self.refusals <= TOLD_REFUSALS {
+            say(&format!("an order of Galley's was refused: {why}"));
+        }
+        self.report(Report::Refused, None).await
+    }
+
+    async fn report(&self, report: Report, carried: Option<OwnedFd>) -> io::Result<()> {
+        let packet = report.bytes();
+        let carried = carried.as_ref().map(AsFd::as_fd);
+        let send = || packets::send(&self.socket, &packet, carried);
+        self.socket.async_io(Interest::WRITABLE, send).await
+    }
+
+    /// Ends everything: workers finish what they are at, for a while. Then removes what lies about.
+    async fn end(mut self) {
+        for (pool, process) in self.ledger.all() {
+            let planned = usize::try_from(pool)
+                .ok()
+                .and_then(|at| self.plan.pools.get(at));
+            let is_fpm = planned.is_some_and(|pool| matches!(pool.kind, Kind::Fpm { .. }));
+            tell(process, if is_fpm { How::Quit } else { How::Terminate });
+        }
+        let _ = tokio::time::timeout(END_PATIENCE, self.bury_all()).await;
+        for (_, process) in self.ledger.all() {
+            tell(process, How::Kill);
+        }
+        self.bury_all().await;
+        for pool in &self.plan.pools {
+            if let Err(error) = std::fs::remove_dir_all(&pool.folder)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                say(&format!(
+                    "`{}` cannot be removed: {error}",
+                    pool.folder.display()
+                ));
+            }
+        }
+    }
+
+    async fn bury_all(&mut self) {
+        while let Some(ended) = self.ends.join_next().await {
+            if let Ok(process) = ended {
+                self.bury(process);
+            }
+        }
+    }
+}
+
+/// The socket of a program, which Galley alone may connect to.
+fn listener(pool: &Pool, plan: &Plan) -> io::Result<Option<UnixListener>> {
+    let Kind::Program { socket, .. } = &pool.kind else {
+        return Ok(None);
+    };
+    // By descriptors: the folder around is Galley's, whose user may run anything.
+    let folder = privileges::own_folder(&pool.folder)?;
+    let name = socket.file_name().unwrap_or_default();
+    let way = format!("/proc/self/fd/{}", folder.as_raw_fd());
+    let listener = UnixListener::bind(Path::new(&way).join(name))?;
+    let (uid, gid) = (
+        Uid::from_raw(plan.galley.uid),
+        Gid::from_raw(plan.galley.gid),
+    );
+    chownat(
+        &folder,
+        name,
+        Some(uid),
+        Some(gid),
+        AtFlags::SYMLINK_NOFOLLOW,
+    )?;
+    privileges::give_open(&folder, &plan.galley)?;
+    Ok(Some(listener))
+}
+
+/// The next packet; empty at the end. Cancel-safe.
+async fn receive(socket: &UnixDatagram, packet: &mut [u8]) -> io::Result<usize> {
+    let receive = || packets::receive_plain(socket, packet);
+    match socket.async_io(Interest::READABLE, receive).await {
+        // A Galley that was killed with reports unread.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(0),
+        received => received,
+    }
+}
+
+/// Becomes readable when the process has ended, which is all that a process's descriptor has in common with a pipe.
+fn wait_for(process: u32) -> io::Result<pipe::Receiver> {
+    let pid = pid(process).ok_or(io::ErrorKind::NotFound)?;
+    let pidfd = pidfd_open(pid, PidfdFlags::NONBLOCK)?;
+    pipe::Receiver::from_owned_fd_unchecked(pidfd)
+}
+
+fn pid(number: u32) -> Option<Pid> {
+    i32::try_from(number).ok().and_then(Pid::from_raw)
+}
+
+/// Signals a process that has not been reaped, or its group. An error says that it has just ended.
+fn tell(process: u32, how: How) {
+    let Some(process) = pid(process) else {
+        return;
+    };
+    let _ = match how {
+        How::Quit => kill_process(process, Signal::QUIT),
+        How::Terminate => kill_process(process, Signal::TERM),
+        // It may have left the group that it was given.
+        How::Kill => {
+            let _ = kill_process(process, Signal::KILL);
+            kill_process_group(process, Signal::KILL)
+        }
+    };
+}
+
+/// Whose child a process is: the second field of `/proc/PID/stat` behind the name, which may hold anything.
+fn parent(process: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(1)?.parse().ok()
+}
+
+/// Service managers and terminals tell all processes at once.
+fn unheard() -> io::Result<Vec<Listening>> {
+    let kinds = [
+        SignalKind::terminate(),
+        SignalKind::interrupt(),
+        SignalKind::hangup(),
+        SignalKind::quit(),
+        SignalKind::user_defined1(),
+        SignalKind::user_defined2(),
+    ];
+    kinds.into_iter().map(signal).collect()
+}
+
+/// There is no log here: standard error is Galley's.
+fn say(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(io::stderr(), "galley: the process that keeps root: {line}");
+}
+
+/// Enough to see that something is wrong, too few to fill a disk.
+const TOLD_REFUSALS: u32 = 8;

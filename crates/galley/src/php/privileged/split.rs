@@ -1,0 +1,297 @@
+//! Before root is given up: what is to run as other users is gathered and fixed, and the process that keeps root is started.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use galley_privileged::{BYTES, Report};
+use rustix::fs::{Mode, OFlags, fchmod, mkdirat, openat};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+use super::plan::{Kind, Plan, Pool};
+use super::{COMMAND, Door, Line};
+use crate::php::master::{END_PATIENCE, NOT_FOR_PHP};
+use crate::php::pool::Reach;
+use crate::php::prepare::{INNER, Pieces, SOCKET, Sockets, directory, pieces};
+use crate::php::program::{self, Outlook};
+use crate::php::{PhpSettings, StartError};
+use crate::sys::account::{self, Account};
+use crate::sys::{packets, privileges};
+
+/// What is to run as other users than Galley will be.
+#[derive(Debug)]
+pub struct Split {
+    plan: Plan,
+    /// Of the pools; the process that keeps root removes them, once it runs.
+    folders: Vec<TempDir>,
+}
+
+/// One of its pools, as Galley knows it.
+#[derive(Debug)]
+pub struct Kept {
+    pub(crate) pool: u32,
+    pub(crate) what: What,
+}
+
+#[derive(Debug)]
+pub(crate) enum What {
+    Fpm { pieces: Box<Pieces>, door: Door },
+    Program(Outlook),
+}
+
+impl Split {
+    /// Nothing yet, for a Galley that will become `user`, of `group` where one is named.
+    pub fn new(user: &str, group: Option<&str>) -> io::Result<Self> {
+        let galley = privileges::account_of(user, group)?;
+        let pools = Vec::new();
+        Ok(Self {
+            plan: Plan { pools, galley },
+            folders: Vec::new(),
+        })
+    }
+
+    /// One more that is to run, as `user`. What cannot be right is refused now; what only the program finds wrong, when it is started.
+    pub fn add(&mut self, settings: &PhpSettings, user: &str) -> Result<Kept, StartError> {
+        let refused = |why| StartError::Setting {
+            what: "user",
+            value: user.to_owned(),
+            why,
+        };
+        let account = account::named(user).ok_or_else(|| refused("there is no such user"))?;
+        if account.uid == 0 {
+            return Err(refused("it is root, and PHP never runs as root"));
+        }
+        if !privileges::is_root() {
+            return Err(refused(
+                "galley was not started as root, which alone may start PHP as somebody else",
+            ));
+        }
+        let pool = u32::try_from(self.plan.pools.len()).unwrap_or(u32::MAX);
+        let (planned, what, folder) = if settings.command.is_empty() {
+            fpm(settings, account)?
+        } else {
+            program(settings, account)?
+        };
+        self.plan.pools.push(planned);
+        self.folders.push(folder);
+        Ok(Kept { pool, what })
+    }
+
+    /// Starts the process that keeps root, and returns when it is ready.
+    pub fn start(self) -> io::Result<Privileged> {
+        let (here, there) = packets::pair()?;
+        let mut child = self.spawn(there)?;
+        match is_ready(&here) {
+            Ok(()) => {
+                for folder in self.folders {
+                    let _ = folder.keep();
+                }
+                Ok(Privileged {
+                    child,
+                    socket: here,
+                })
+            }
+            Err(error) => {
+                // It has said why on standard error, if it could.
+                drop(here);
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// The other end of the socket is the process's alone when this returns.
+    fn spawn(&self, there: OwnedFd) -> io::Result<Child> {
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .arg0("galley")
+            .arg(COMMAND)
+            .current_dir("/")
+            .stdin(Stdio::from(there))
+            .stdout(Stdio::from(self.plan.sealed()?))
+            .stderr(Stdio::inherit())
+            .process_group(0);
+        for name in NOT_FOR_PHP {
+            command.env_remove(name);
+        }
+        command.spawn()
+    }
+}
+
+fn is_ready(socket: &OwnedFd) -> io::Result<()> {
+    set_socket_timeout(socket, Timeout::Recv, Some(READY_PATIENCE))?;
+    let mut packet = [0; BYTES + 1];
+    let (length, _) = packets::receive(socket, &mut packet)?;
+    let said = packet.get(..length).and_then(Report::read);
+    if said != Some(Report::Ready) {
+        return Err(io::Error::other("it ended at once"));
+    }
+    set_socket_timeout(socket, Timeout::Recv, None)?;
+    Ok(())
+}
+
+/// Its folder is closed to all but its user. Galley gets to the inner one by a descriptor.
+fn fpm(settings: &PhpSettings, account: Account) -> Result<(Pool, What, TempDir), StartError> {
+    let directory = directory(settings)?;
+    let door = door(directory.path(), &account).map_err(files(directory.path()))?;
+    let inner = directory.path().join(INNER);
+    let socket = inner.join(SOCKET);
+    let pieces = pieces(
+        settings,
+        &Sockets {
+            folder: directory.path(),
+            listen: &socket,
+            connect: door.path(),
+            user: None,
+            reach: Reach::Folder,
+        },
+    )?;
+    let pool = Pool {
+        program: pieces.binary.clone(),
+        arguments: pieces.arguments.clone(),
+        kind: Kind::Fpm {
+            config: pieces.text.clone(),
+            socket,
+        },
+        account,
+        root: pieces.root.clone(),
+        places: 1,
+        folder: directory.path().to_owned(),
+    };
+    let pieces = Box::new(pieces);
+    Ok((pool, What::Fpm { pieces, door }, directory))
+}
+
+/// Makes the inner folder and gives both to the user. By descriptors: the runtime folder is Galley's, whose user may run anything.
+fn door(folder: &Path, account: &Account) -> io::Result<Door> {
+    let outer = privileges::own_folder(folder)?;
+    let mode = Mode::RWXU | Mode::XGRP | Mode::XOTH;
+    mkdirat(&outer, INNER, mode)?;
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let inner = openat(&outer, INNER, flags, Mode::empty())?;
+    // Whatever the mask for new files is.
+    fchmod(&inner, mode)?;
+    privileges::give_open(&inner, account)?;
+    // For the way through alone.
+    let way = openat(&outer, INNER, flags | OFlags::PATH, Mode::empty())?;
+    privileges::give_open(&outer, account)?;
+    Door::new(way, SOCKET, account.uid)
+}
+
+/// Its folder is Galley's.
+fn program(settings: &PhpSettings, account: Account) -> Result<(Pool, What, TempDir), StartError> {
+    let directory = directory(settings)?;
+    let outlook = Outlook::new(settings, directory.path());
+    let path = settings
+        .command
+        .first()
+        .map(PathBuf::from)
+        .unwrap_or_default();
+    if let Err(source) = fs::metadata(&path) {
+        let program = path;
+        return Err(StartError::Spawn { program, source });
+    }
+    let pool = Pool {
+        program: path,
+        arguments: settings.command.iter().skip(1).cloned().collect(),
+        kind: Kind::Program {
+            socket: outlook.socket.clone(),
+            requests: (0..outlook.workers).map(program::requests).collect(),
+        },
+        account,
+        root: settings.root.clone(),
+        places: outlook.workers,
+        folder: directory.path().to_owned(),
+    };
+    Ok((pool, What::Program(outlook), directory))
+}
+
+fn files(path: &Path) -> impl FnOnce(io::Error) -> StartError + use<> {
+    let path = path.to_owned();
+    |source| StartError::Files { path, source }
+}
+
+/// The process that keeps root, before there is a runtime. Dropped, it ends.
+#[derive(Debug)]
+pub struct Privileged {
+    child: Child,
+    socket: OwnedFd,
+}
+
+impl Privileged {
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The line to it, and what is to be ended when all that runs by way of it has been. Call within a runtime.
+    pub fn open(self) -> io::Result<(Line, Ending)> {
+        let line = Line::new(self.socket)?;
+        let (read, mut child) = (line.clone(), self.child);
+        let task = tokio::spawn(async move {
+            read.read().await;
+            if !read.is_closed() {
+                tracing::error!(
+                    "the process that keeps root has ended, and with it the PHP of all other users: nothing of theirs answers until Galley is started again"
+                );
+            }
+            // Nothing but its number is left of it, or it cleans up.
+            let waited = tokio::task::spawn_blocking(move || child.wait()).await;
+            if let Ok(Ok(status)) = waited {
+                tracing::info!(%status, "the process that kept root has ended");
+            }
+        });
+        let ending = Ending {
+            line: line.clone(),
+            task,
+        };
+        Ok((line, ending))
+    }
+}
+
+/// Ends the process that keeps root.
+#[derive(Debug)]
+pub struct Ending {
+    line: Line,
+    task: JoinHandle<()>,
+}
+
+impl Ending {
+    /// Tells it to end and waits for that; what it has still running is ended by it.
+    pub async fn end(self) {
+        self.line.close();
+        if tokio::time::timeout(END_PATIENCE * 2, self.task)
+            .await
+            .is_err()
+        {
+            tracing::error!("the process that keeps root did not end in time");
+        }
+    }
+}
+
+/// Whether there is such a process, for whoever asks.
+#[derive(Clone, Debug, Default)]
+pub struct State(Option<Line>);
+
+impl State {
+    /// Of the process at the other end.
+    pub fn of(line: Option<&Line>) -> Self {
+        Self(line.cloned())
+    }
+
+    /// `running` or `gone`; `None`: there is none, because none is needed.
+    pub fn word(&self) -> Option<&'static str> {
+        let line = self.0.as_ref()?;
+        Some(if line.is_up() { "running" } else { "gone" })
+    }
+}
+
+/// It starts nothing but itself.
+const READY_PATIENCE: Duration = Duration::from_secs(10);

@@ -1,0 +1,88 @@
+//! From root to a program: becomes its user, then the program itself. There is nothing of root's left when the program begins.
+//!
+//! It is a process of its own, begun by `keep`, since what has to be done between two programs is done by safe calls only in a
+//! program. Standard input is the program's, standard output the plan, standard error the pipe of what it says.
+
+use std::fs;
+use std::io::{self, stdout};
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use rustix::io::FdFlags;
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+
+use super::plan::{self, Kind, Plan};
+use crate::php::master::NOT_FOR_PHP;
+use crate::php::program::SEARCH_PATH;
+use crate::sys::privileges;
+
+/// Becomes the process of a pool, for one of its places. Returns only if that fails.
+pub fn step(pool: usize, place: usize) -> io::Error {
+    match prepare(pool, place) {
+        Ok(mut command) => {
+            let program = command.get_program().to_owned();
+            let error = command.exec();
+            let said = format!("cannot start `{}`: {error}", program.display());
+            io::Error::new(error.kind(), said)
+        }
+        Err(error) => error,
+    }
+}
+
+fn prepare(pool: usize, place: usize) -> io::Result<Command> {
+    let parent = getppid();
+    let plan = Plan::read(stdout())?;
+    let pool = plan.pools.get(pool);
+    let pool = pool.ok_or_else(|| io::Error::other("the plan has no such pool"))?;
+    privileges::become_account(&pool.account)?;
+    let said = |what: &str, error: io::Error| {
+        io::Error::new(
+            error.kind(),
+            format!("cannot {what} as the site's user: {error}"),
+        )
+    };
+    std::env::set_current_dir(&pool.root)
+        .map_err(|error| said(&format!("enter `{}`", pool.root.display()), error))?;
+    let mut command = Command::new(&pool.program);
+    command.args(&pool.arguments).stdout(Stdio::null());
+    let end = match &pool.kind {
+        Kind::Fpm { config, socket } => {
+            for name in NOT_FOR_PHP {
+                command.env_remove(name);
+            }
+            // As the user: the folder is his, and a link in it leads nowhere that he could not go.
+            match fs::remove_file(socket) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(said(&format!("remove `{}`", socket.display()), error));
+                }
+                _ => {}
+            }
+            let config = config_file(config)?;
+            command.args(["--nodaemonize", "--fpm-config", &config]);
+            Signal::QUIT
+        }
+        Kind::Program { requests, .. } => {
+            command.env_clear().env("PATH", SEARCH_PATH);
+            let requests = requests.get(place).copied().unwrap_or(1);
+            command.env("PHP_FCGI_MAX_REQUESTS", requests.to_string());
+            Signal::TERM
+        }
+    };
+    // If who keeps root is killed, this is how all ends: nobody else may signal it. It holds until a program changes its user.
+    set_parent_process_death_signal(Some(end))?;
+    if getppid() != parent {
+        return Err(io::Error::other("the process that keeps root is gone"));
+    }
+    Ok(command)
+}
+
+/// PHP-FPM opens it by the path that is returned, as often as it likes.
+fn config_file(text: &str) -> io::Result<String> {
+    let file = plan::sealed("galley-fpm.conf", text.as_bytes())?;
+    rustix::io::fcntl_setfd(&file, FdFlags::empty())?;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    // Stays open beyond the end of this program.
+    let _ = file.into_raw_fd();
+    Ok(path)
+}

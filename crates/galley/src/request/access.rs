@@ -1,0 +1,269 @@
+//! Who is let in: what `galley_policy::access` decides, carried out.
+//!
+//! [`enter`] is asked with the head alone, before a body is taken in and before the cache, a file or PHP is asked; the front
+//! calls it early, and [`super::handle`] calls it for whoever has not. [`look_into`] sees to what only the body tells. [`is_open`]
+//! is what a hit of the lane asks, and says no wherever there is more to do than to look at an address.
+//! Who may give purge orders is let through: plugins send them without a password, and they go no further.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use galley_policy::access::{
+    self, BodyCheck, Bucket, By, Demands, Limit, is_visitors_form, passwords, xmlrpc,
+};
+use galley_policy::outcome::{Outcome, RefusedWhy};
+use galley_policy::request_info::Facts;
+use galley_policy::site::SiteRules;
+use galley_policy::spellings::Form;
+use http::header::{self, HeaderMap, HeaderValue};
+
+use super::exchange::Exchange;
+use super::purge;
+use super::redirect;
+use super::response::{Answer, Body};
+use super::site::{Services, Site};
+use crate::access::{Passwords, Proof};
+use crate::body::{BodyReader, RequestBody};
+use crate::fault::Fault;
+
+/// What a site keeps in order to let people in.
+pub struct Door {
+    /// Whether nothing that a `GET` asks for is kept from anybody.
+    stands_open: bool,
+    /// The files of passwords, by who says so.
+    passwords: Vec<(By, Arc<Passwords>)>,
+}
+
+impl Door {
+    /// That of a site with these rules.
+    pub fn new(rules: &SiteRules) -> Self {
+        let passwords = rules
+            .password_files()
+            .map(|(by, file)| (by, Arc::new(Passwords::of(file))))
+            .collect();
+        Self {
+            stands_open: rules.is_open(),
+            passwords,
+        }
+    }
+}
+
+/// How far a request has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Entrance {
+    /// Nobody has asked yet.
+    #[default]
+    Unasked,
+    /// It is in.
+    In {
+        /// What its body is looked at for.
+        body: Option<BodyCheck>,
+        /// Whether it was let in by a password, which PHP does not get to see.
+        hides_password: bool,
+        /// Whether its body must not select a page.
+        form: bool,
+    },
+}
+
+/// Whether a hit may leave without more ado.
+pub fn is_open(site: &Site, facts: &Facts, client: IpAddr) -> bool {
+    site.door.stands_open
+        || access::judge(&site.core.rules, facts, client).is_ok_and(|demands| demands.are_none())
+}
+
+/// Lets a request in, or says why not. Once is enough: a second time nothing is asked.
+pub async fn enter(services: &Services, exchange: &mut Exchange<'_>) -> Result<(), Fault> {
+    if exchange.entrance != Entrance::Unasked {
+        return Ok(());
+    }
+    if !exchange.serves_method() {
+        let note = "no rule for this path names the method";
+        return Err(Fault::new(RefusedWhy::UnknownMethod, note));
+    }
+    let site = Arc::clone(&exchange.site);
+    let judged = access::judge(&site.core.rules, &exchange.facts, exchange.client.ip());
+    let is_at_ease = judged.as_ref().is_ok_and(Demands::are_none);
+    let demands = match judged {
+        _ if !is_at_ease && purge::is_order(exchange) => Demands::default(),
+        Ok(demands) => demands,
+        Err(barred) => {
+            let why = barred.why();
+            return Err(Fault::new(why, format!("{why:?}, by {barred:?}")));
+        }
+    };
+    for (bucket, limit) in demands.limits {
+        take(services, exchange, bucket, limit)?;
+    }
+    // No password is asked for in the clear where the next answer sends to TLS.
+    if !demands.passwords.is_empty() && !redirect::applies(services, exchange) {
+        for by in &demands.passwords {
+            prove(services, exchange, *by).await?;
+        }
+    }
+    exchange.entrance = Entrance::In {
+        body: demands.body,
+        hides_password: !demands.passwords.is_empty() && !site.core.rules.access.forwards_password,
+        form: demands.form,
+    };
+    Ok(())
+}
+
+fn take(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    bucket: Bucket,
+    limit: &Limit,
+) -> Result<(), Fault> {
+    let (owner, client) = ((exchange.site.mark, bucket), exchange.client.ip());
+    let now = services.clock.tick();
+    services
+        .clients
+        .take(owner, limit, client, now)
+        .map_err(|wait| limited(wait, format!("the limit {} of {bucket:?}", limit.rate())))
+}
+
+fn limited(wait: Duration, note: String) -> Fault {
+    let seconds = wait.as_millis().div_ceil(1_000).max(1);
+    Fault {
+        retry_after_s: Some(u32::try_from(seconds).unwrap_or(u32::MAX)),
+        ..Fault::new(RefusedWhy::Limited, note)
+    }
+}
+
+async fn prove(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(), Fault> {
+    let refuse = |note: &'static str| Err(Fault::new(RefusedWhy::Password, note));
+    let known = exchange
+        .site
+        .door
+        .passwords
+        .iter()
+        .find(|(one, _)| *one == by);
+    let fields = || exchange.head.fields();
+    let mut lines = fields().filter(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+    let (Some((_, passwords)), Some((_, line))) = (known, lines.next()) else {
+        return refuse("no password came");
+    };
+    // Of two, PHP might be shown the other.
+    let Some(credentials) = passwords::offered(line).filter(|_| lines.next().is_none()) else {
+        return refuse("`Authorization` is not one of a name and a password");
+    };
+    let (client, now) = (exchange.client.ip(), services.clock.tick());
+    let owner = (exchange.site.mark, Bucket::Password);
+    let may_compare = || match Limit::new(TRIES.0, 60, TRIES.1) {
+        Some(limit) => services.clients.take(owner, &limit, client, now),
+        None => Ok(()),
+    };
+    let proof = services
+        .clients
+        .prove((passwords, client), credentials, now, may_compare);
+    match proof.await {
+        Proof::Right => Ok(()),
+        Proof::Wrong => refuse("a wrong name or password"),
+        Proof::TooMany(wait) => Err(limited(wait, "passwords to compare".to_owned())),
+    }
+}
+
+/// What the body of a request that is in keeps from going on: an answer in its place, or a refusal.
+pub(super) async fn look_into(exchange: &Exchange<'_>) -> Result<Option<Answer>, Fault> {
+    let Entrance::In { body, form, .. } = exchange.entrance else {
+        return Ok(None);
+    };
+    let content_type = field(exchange, "content-type");
+    if form {
+        refuse_pages(exchange, content_type).await?;
+    }
+    let Some(check) = body else {
+        return Ok(None);
+    };
+    match check {
+        BodyCheck::XmlRpc => call(&exchange.body).await,
+        BodyCheck::VisitorsForm => match &exchange.body {
+            RequestBody::Memory(body) if is_visitors_form(content_type, body) => Ok(None),
+            RequestBody::Empty => Ok(None),
+            RequestBody::Memory(_) | RequestBody::File(_) => {
+                let note = "the body is not that of the form of a protected post";
+                Err(Fault::new(RefusedWhy::Admin, note))
+            }
+        },
+        BodyCheck::Authors => {
+            if has_variable(exchange, access::form(content_type)).await? {
+                let note = "the body asks for an author";
+                return Err(Fault::new(RefusedWhy::Authors, note));
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Refuses a body that would select another page than the address, which may be a closed one.
+async fn refuse_pages(exchange: &Exchange<'_>, content_type: &[u8]) -> Result<(), Fault> {
+    let form = exchange.site.core.rules.guard.form(content_type);
+    if has_variable(exchange, form).await? {
+        let note =
+            "the body selects a page by WordPress's variables, which no rule can be compared with";
+        return Err(Fault::new(RefusedWhy::Network, note));
+    }
+    Ok(())
+}
+
+/// Whether a body has a variable that its reader looks for.
+async fn has_variable(exchange: &Exchange<'_>, mut form: Form<'_>) -> Result<bool, Fault> {
+    let lines = exchange.head.fields();
+    let types = lines.filter(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    if types.count() > 1 {
+        // PHP might go by either.
+        return Ok(true);
+    }
+    let mut reader = exchange.body.reader();
+    while let Some(piece) = next(&mut reader).await? {
+        if !form.push(&piece) {
+            break;
+        }
+    }
+    Ok(form.finish())
+}
+
+/// The value of a field that is there once.
+fn field<'e>(exchange: &'e Exchange<'_>, wanted: &str) -> &'e [u8] {
+    let mut lines = exchange
+        .head
+        .fields()
+        .filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    match (lines.next(), lines.next()) {
+        (Some((_, value)), None) => value,
+        _ => b"",
+    }
+}
+
+/// Looks which method of XML-RPC is called; one that is not served gets the answer that it does not exist.
+async fn call(body: &RequestBody) -> Result<Option<Answer>, Fault> {
+    let mut scanner = xmlrpc::Scanner::default();
+    let mut reader = body.reader();
+    while let Some(piece) = next(&mut reader).await? {
+        scanner.push(&piece);
+    }
+    match scanner.finish() {
+        xmlrpc::Call::Fine => Ok(None),
+        xmlrpc::Call::Forbidden | xmlrpc::Call::Unreadable => {
+            let mut fields = HeaderMap::new();
+            let xml = HeaderValue::from_static("text/xml; charset=UTF-8");
+            fields.insert(header::CONTENT_TYPE, xml);
+            let no_store = HeaderValue::from_static("no-store");
+            fields.insert(header::CACHE_CONTROL, no_store);
+            let body = Body::Bytes(Bytes::from_static(xmlrpc::FAULT.as_bytes()));
+            let outcome = Outcome::Refused(RefusedWhy::XmlRpc);
+            Ok(Some(Answer::new(200, fields, body, outcome)))
+        }
+    }
+}
+
+async fn next(reader: &mut BodyReader) -> Result<Option<Bytes>, Fault> {
+    let chunk = std::future::poll_fn(|cx| reader.poll_chunk(cx)).await;
+    chunk.map_err(|error| Fault::new(RefusedWhy::Internal, format!("reading a body: {error}")))
+}
+
+/// Comparisons of passwords for one client, a minute and at once: a browser asks for all assets of a page before it knows that
+/// the first was let in.
+const TRIES: (u64, u64) = (10, 30);

@@ -1,0 +1,282 @@
+//! One request on its way, and its admission.
+//!
+//! Admission is everything that is decided before a byte of the body is taken in: the host is served here, the target is
+//! well formed, the body is not larger than the site accepts.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use galley_http::framing::{BodyKind, Framing};
+use galley_http::head::Head;
+use galley_policy::outcome::RefusedWhy;
+use galley_policy::proxied::{Asked, Own, Port};
+use galley_policy::request_info::{Facts, Line, Method, Scheme};
+use galley_policy::route;
+use galley_policy::site::{Preset, Rule};
+use http::HeaderValue;
+
+use super::access::Entrance;
+use super::site::{Site, Sites, Upstream};
+use crate::body::RequestBody;
+use crate::fault::Fault;
+use crate::upstream::interim::{self, Mailbox};
+use crate::upstream::switch::Awaited;
+
+/// One request, from its head to its answer.
+pub struct Exchange<'h> {
+    /// The head as it came; only facts and forwarding read it.
+    pub head: &'h Head<'h, 'h>,
+    /// What one pass over it found.
+    pub facts: Facts,
+    /// Whose request it is.
+    pub site: Arc<Site>,
+    /// The body, once it has arrived.
+    pub body: RequestBody,
+    /// Who asks: behind trusted proxies, whom they name. Port 0 where it is not known.
+    pub client: SocketAddr,
+    /// Where it was asked.
+    pub local: SocketAddr,
+    /// For log, upstream and error page.
+    pub request_id: String,
+    /// The entry's key, where one was looked up.
+    pub key: Vec<u8>,
+    /// Whether it has been let in.
+    pub(super) entrance: Entrance,
+    /// The protocol that the client asks for in place of HTTP, where the site lets it have one.
+    pub upgrade: Option<HeaderValue>,
+    /// Where the connection will come from if the upstream agrees to it.
+    pub awaited: Option<Awaited>,
+    mailbox: Option<Mailbox>,
+}
+
+impl<'h> Exchange<'h> {
+    /// Writes the entry's key.
+    pub fn write_key(&mut self) {
+        self.site.write_key(&self.facts, &mut self.key);
+    }
+
+    /// Another request of the same visitor to the same site, which nobody waits for.
+    pub(super) fn of_another<'o>(&self, head: &'o Head<'o, 'o>, facts: Facts) -> Exchange<'o> {
+        Exchange {
+            head,
+            facts,
+            site: Arc::clone(&self.site),
+            body: RequestBody::Empty,
+            client: self.client,
+            local: self.local,
+            request_id: self.request_id.clone(),
+            key: Vec::new(),
+            // It is ours.
+            entrance: Entrance::In {
+                body: None,
+                form: false,
+                hides_password: true,
+            },
+            upgrade: None,
+            awaited: None,
+            mailbox: None,
+        }
+    }
+
+    /// The built-in knowledge that applies to its site.
+    pub fn preset(&self) -> Preset {
+        self.site.core.rules.preset
+    }
+
+    /// The rule that applies to it.
+    pub fn rule(&self) -> Option<&Rule> {
+        self.site.rule_of(&self.facts)
+    }
+
+    /// Whether somebody here may know the method. Unknown ones go where a rule names them, and without a preset to an HTTP
+    /// server, for which Galley is a proxy like any other.
+    pub fn serves_method(&self) -> bool {
+        let method = self.facts.method_text();
+        let is_named = |rule: &Rule| rule.methods.iter().any(|named| named == method);
+        self.facts.method() != Method::Other
+            || self.rule().is_some_and(is_named)
+            || (self.site.core.rules.preset == Preset::None
+                && matches!(self.upstream(), Upstream::Http(_)))
+    }
+
+    /// The largest body that it may have, in bytes.
+    pub fn request_body(&self) -> u64 {
+        self.site.request_body_of(&self.facts)
+    }
+
+    /// The fields of the head as the upstream may see them: without the password that the request was let in with.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&'h str, &'h [u8])> + Clone {
+        let hides = matches!(
+            self.entrance,
+            Entrance::In {
+                hides_password: true,
+                ..
+            }
+        );
+        self.head
+            .fields()
+            .filter(move |(name, _)| !(hides && name.eq_ignore_ascii_case("authorization")))
+    }
+
+    /// The facts of a `GET` of the same address with the same fields.
+    pub(super) fn facts_of_get(&self) -> Option<Facts> {
+        let line = Line {
+            method: "GET",
+            target: self.head.target,
+            scheme: self.facts.scheme(),
+            host: self.facts.host(),
+            has_body: false,
+            upgrade: false,
+        };
+        let mut facts = Facts::default();
+        // The port as it was found: a proxy may have told it.
+        let port = Port::Told(self.facts.port());
+        let rules = &self.site.core.rules;
+        let read = facts.gather_at(&line, port, self.head.fields(), rules);
+        read.ok().map(|()| facts)
+    }
+
+    /// An address of Galley's own for what it asks in the background; this machine's where the request came over a socket.
+    pub(super) fn own_address(&self) -> IpAddr {
+        let local = self.local.ip();
+        if local.is_unspecified() {
+            IpAddr::V4(Ipv4Addr::LOCALHOST)
+        } else {
+            local
+        }
+    }
+
+    /// Who composes this request: the rule's upstream or the site's.
+    pub fn upstream(&self) -> &Upstream {
+        self.site.upstream_of(&self.facts)
+    }
+
+    /// Where interim responses to this client's own request go; `None` where it takes none.
+    pub fn interim(&self) -> Option<interim::Sender> {
+        self.mailbox.as_ref().map(Mailbox::open)
+    }
+}
+
+/// The mark of the site that a key belongs to.
+pub fn site_mark(key: &[u8]) -> Option<u32> {
+    key.last_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+/// Where a request came in.
+pub struct Admission<'a> {
+    /// The hosts of the listener.
+    pub sites: &'a Sites,
+    /// The other end of the connection, or whom the PROXY protocol named.
+    pub client: SocketAddr,
+    /// Where it was asked.
+    pub local: SocketAddr,
+    /// Over what it was asked.
+    pub scheme: Scheme,
+    /// For log, upstream and error page.
+    pub request_id: String,
+    /// Buffers of an earlier exchange, to be used again.
+    pub facts: Facts,
+    /// Where the front looks for interim responses; `None` where the client would not understand them.
+    pub mailbox: Option<Mailbox>,
+}
+
+/// What a head asks for, and who asks, by the connection and by what trusted proxies say.
+pub fn asked<'h>(
+    sites: &Sites,
+    (peer, scheme): (SocketAddr, Scheme),
+    head: &Head<'h, '_>,
+    framing: &Framing<'h>,
+) -> Asked<'h> {
+    let own = Own {
+        peer,
+        scheme,
+        host: framing.host.text().unwrap_or_default().as_bytes(),
+    };
+    sites.proxies().asked(&own, &head.fields())
+}
+
+/// Refuses a head, or makes an exchange of it.
+pub fn admit<'h>(
+    admission: Admission<'_>,
+    head: &'h Head<'h, 'h>,
+    framing: &Framing<'h>,
+) -> Result<Exchange<'h>, (Fault, String)> {
+    let Admission {
+        sites,
+        client,
+        local,
+        scheme,
+        request_id,
+        mut facts,
+        mailbox,
+    } = admission;
+    let refuse = |why, note: String| (Fault::new(why, note), request_id.clone());
+    let asked = asked(sites, (client, scheme), head, framing);
+    // HTTP/1.0 without a host: a site that takes every host takes that as well.
+    let host = match asked.host {
+        b"" => Ok(String::new()),
+        text => route::canonical_host(text),
+    };
+    let host = host.map_err(|e| refuse(RefusedWhy::UnknownHost, e.to_string()))?;
+    let site = sites.find(&host).ok_or_else(|| {
+        let why = if sites.is_misdirected(&host) {
+            RefusedWhy::Misdirected
+        } else {
+            RefusedWhy::UnknownHost
+        };
+        refuse(why, String::new())
+    })?;
+    let has_body = !framing.body.is_empty();
+    let line = Line {
+        method: head.method,
+        target: head.target,
+        scheme: asked.scheme,
+        host: &host,
+        has_body,
+        upgrade: framing.upgrade,
+    };
+    facts
+        .gather_at(&line, asked.port, head.fields(), &site.core.rules)
+        .map_err(|e| refuse(RefusedWhy::BadRequest, e.to_string()))?;
+    if let BodyKind::Length(length) = framing.body
+        && length > site.request_body_of(&facts)
+    {
+        let note = format!("a body of {length} bytes is announced");
+        let (mut fault, request_id) = refuse(RefusedWhy::BodyTooLarge, note);
+        fault.page = site.error_pages.render(&fault, &request_id);
+        return Err((fault, request_id));
+    }
+    let upgrade = upgrade(&site, head, framing);
+    Ok(Exchange {
+        head,
+        facts,
+        site,
+        body: RequestBody::Empty,
+        client: asked.client,
+        local,
+        request_id,
+        key: Vec::new(),
+        entrance: Entrance::Unasked,
+        upgrade,
+        awaited: None,
+        mailbox,
+    })
+}
+
+/// The protocol that is asked for, if it is one that the site lets through and nothing speaks against it: one alone, with a
+/// `GET`, which has no body that could be taken for its first bytes.
+fn upgrade(site: &Site, head: &Head<'_, '_>, framing: &Framing<'_>) -> Option<HeaderValue> {
+    if !framing.upgrade || head.method != "GET" || !framing.body.is_empty() {
+        return None;
+    }
+    let mut named = head.fields();
+    let mut named = named
+        .by_ref()
+        .filter(|(name, _)| name.eq_ignore_ascii_case("upgrade"));
+    let (Some((_, protocol)), None) = (named.next(), named.next()) else {
+        return None;
+    };
+    let protocol = protocol.trim_ascii().to_ascii_lowercase();
+    let known = site.upgrade.iter().find(|one| one.as_bytes() == protocol)?;
+    HeaderValue::from_str(known).ok()
+}

@@ -1,0 +1,184 @@
+//! Files: which one a path means, and the answer it makes.
+//!
+//! Small files answer from memory (`folder`). Looking and opening may block on the disk, so it runs on the runtime's helper
+//! threads; what is short is read there as well.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use galley_cache::entry::Entry;
+use galley_files as files;
+use galley_policy::cgi::Script;
+use galley_policy::outcome::{Outcome, RefusedWhy};
+use galley_policy::request_info::{Facts, Method};
+use http::header::{self, HeaderMap, HeaderValue};
+use tokio::task::spawn_blocking;
+
+use super::exchange::Exchange;
+use super::folder::{self, Folder, Wanted};
+use super::response::{Answer, Body};
+use super::{page, parts};
+use crate::body::read_small;
+use crate::fault::Fault;
+
+/// What a path means below the root.
+pub enum Found {
+    /// Answered without the upstream: a file, a redirect to a directory's slash.
+    Answer(Answer),
+    /// A script to run.
+    Script(Script),
+    /// Nothing here.
+    Missing,
+}
+
+enum Looked {
+    File(files::Answer, Arc<std::fs::File>, Option<Bytes>),
+    Kept(Arc<Entry>),
+    Other(files::Found),
+}
+
+/// Looks below the site's root: in memory where a small file may answer from there, else on a helper thread.
+pub async fn find(exchange: &Exchange<'_>) -> Result<Found, Fault> {
+    let Some(folder) = exchange.site.folder.clone() else {
+        return Ok(Found::Missing);
+    };
+    let runs_program = exchange.site.names_program(&exchange.facts);
+    if let Some(entry) = folder.kept(&exchange.facts, runs_program, folder.now(), &mut Vec::new()) {
+        return Ok(Found::Answer(from_kept(exchange, &entry)));
+    }
+    if let Some(script) = folder.script(&exchange.facts, runs_program) {
+        return Ok(Found::Script(script));
+    }
+    let facts = exchange.facts.clone();
+    let looked = spawn_blocking(
+        move || match folder.look(&Wanted::of(&facts, runs_program)) {
+            folder::Looked::Kept(entry) => Ok(Looked::Kept(entry)),
+            folder::Looked::File(asset) => read(&folder, asset, &facts),
+            folder::Looked::Other(other) => Ok(Looked::Other(other)),
+        },
+    )
+    .await
+    .map_err(|e| Fault::new(RefusedWhy::Internal, e.to_string()))?
+    .map_err(|e| {
+        Fault::new(
+            RefusedWhy::Internal,
+            format!("a file could not be read: {e}"),
+        )
+    })?;
+    match looked {
+        Looked::Kept(entry) => Ok(Found::Answer(from_kept(exchange, &entry))),
+        Looked::File(answer, file, small) => {
+            let length = answer.length;
+            let body = |parts| match small {
+                Some(bytes) => Body::Bytes(bytes),
+                None => Body::File {
+                    file,
+                    parts,
+                    length,
+                },
+            };
+            Ok(Found::Answer(from_file(exchange, answer, body)))
+        }
+        Looked::Other(files::Found::Script(script)) => Ok(Found::Script(script)),
+        Looked::Other(files::Found::Redirect(path)) => redirect(exchange, &path).map(Found::Answer),
+        Looked::Other(files::Found::Missing | files::Found::File(_)) => Ok(Found::Missing),
+        Looked::Other(files::Found::Failed(error)) => Err(Fault::new(
+            RefusedWhy::Internal,
+            format!("the path could not be looked up below the root: {error}"),
+        )),
+        Looked::Other(files::Found::Denied) => {
+            Err(Fault::new(RefusedWhy::Denied, "denied below the root"))
+        }
+    }
+}
+
+/// The answer of a file that is not in memory; what is short and wanted whole is read at once.
+fn read(folder: &Folder, asset: files::Asset, facts: &Facts) -> io::Result<Looked> {
+    let best = asset.best(facts.codings());
+    let answer = files::answer(&folder.fields(&asset, best), best.length, facts);
+    let files::Form {
+        mut file, length, ..
+    } = asset.into_best(facts.codings());
+    let whole =
+        matches!(answer.parts.as_slice(), [files::Part::Span { start: 0, end }] if *end == length);
+    let small = whole
+        .then(|| read_small(&mut file, length, SMALL))
+        .transpose()?;
+    Ok(Looked::File(answer, Arc::new(file), small.flatten()))
+}
+
+/// The answer of a file that is in memory. Parts are parts of what lies on the disk (see `page::coded`).
+fn from_kept(exchange: &Exchange<'_>, entry: &Entry) -> Answer {
+    let coded = page::coded(&exchange.facts, entry);
+    let coded = coded.and_then(|at| entry.coded().get(at));
+    let (fields, bytes) = coded.map_or((&entry.fields, &entry.body), |coded| {
+        (&coded.fields, coded.body.bytes())
+    });
+    let answer = files::answer(fields, bytes.len() as u64, &exchange.facts);
+    // All spans lie inside: they were cut for this length.
+    let body = |parts: Vec<files::Part>| Body::Bytes(parts::cut(bytes, &parts).unwrap_or_default());
+    from_file(exchange, answer, body)
+}
+
+fn from_file(
+    exchange: &Exchange<'_>,
+    answer: files::Answer,
+    body: impl FnOnce(Vec<files::Part>) -> Body,
+) -> Answer {
+    let is_head = exchange.facts.method() == Method::Head;
+    let body = match answer.status.as_u16() {
+        304 => Body::None,
+        _ if is_head => Body::Unsent(Some(answer.length)),
+        _ => body(answer.parts),
+    };
+    Answer::new(answer.status.as_u16(), answer.fields, body, Outcome::File)
+}
+
+/// To the directory's own address, on the client's own host: the path is relative, so no host is made up.
+fn redirect(exchange: &Exchange<'_>, path: &[u8]) -> Result<Answer, Fault> {
+    let mut location = percent_encoding::percent_encode(path, PATH)
+        .to_string()
+        .into_bytes();
+    // `//host/` would be another host.
+    while location.starts_with(b"//") {
+        location.remove(0);
+    }
+    if let Some(query) = exchange.facts.raw_query() {
+        location.push(b'?');
+        location.extend_from_slice(query);
+    }
+    let location = HeaderValue::from_bytes(&location).map_err(|_| {
+        Fault::new(
+            RefusedWhy::BadRequest,
+            "a path that cannot be redirected to",
+        )
+    })?;
+    let mut fields = HeaderMap::new();
+    fields.insert(header::LOCATION, location);
+    Ok(Answer::new(
+        301,
+        fields,
+        Body::Bytes(Bytes::new()),
+        Outcome::Redirect,
+    ))
+}
+
+/// Characters of a path that are escaped in `Location`.
+const PATH: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// Files up to this are read at once on the helper thread that opened them.
+const SMALL: usize = 128 * 1024;

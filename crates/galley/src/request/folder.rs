@@ -1,0 +1,362 @@
+//! A site's files, and the small ones of them in memory.
+//!
+//! A file in memory answers for two seconds after a look at the disk found it unchanged: path, permissions, deny list,
+//! `.htaccess`, links and compressed siblings are all gone through again in each look, on a helper thread. After the first
+//! second one request has the next look begun, and is answered meanwhile; after the second nobody is answered before a
+//! look has ended. So a change holds within about a second where a file is asked for often, and at once where it is not.
+//!
+//! A file is taken in only if it was the same before and after it was read and has been left alone for so long that any
+//! later change will show (`galley_files::Asset::is_settled`). Until then it is read for each request, as large files are.
+//! The key is the path, so that many paths of one file are many entries; they are bounded by their share of the memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use galley_cache::body::Body;
+use galley_cache::entry::{Coded, Entry, Kind, Parts, Scopes};
+use galley_cache::key::Key;
+use galley_cache::memory::{Lookup, Memory, Usage};
+use galley_cache::source::Source;
+use galley_files as files;
+use galley_files::{Asset, Form, Root};
+use galley_policy::cgi::Script;
+use galley_policy::request_info::Facts;
+use galley_policy::storable::Life;
+use galley_policy::time::Tick;
+use http::{HeaderMap, StatusCode};
+use tokio::task::spawn_blocking;
+
+use crate::clock::Clock;
+use crate::compress::Compressing;
+
+/// The files of one site.
+pub struct Folder {
+    root: Root,
+    /// That of the site: part of every key.
+    mark: u32,
+    small: Option<(Arc<SmallFiles>, Compressing)>,
+}
+
+/// The small files of all sites, in memory.
+pub struct SmallFiles {
+    memory: Arc<Memory>,
+    clock: Clock,
+    most_bytes: u64,
+    looks: AtomicU64,
+    reads: AtomicU64,
+}
+
+/// What small files came to since the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// What is in memory now.
+    pub usage: Usage,
+    /// Looks that found a file as it is in memory.
+    pub looks: u64,
+    /// Files that were read into it.
+    pub reads: u64,
+}
+
+/// A path that is asked for.
+pub struct Wanted {
+    path: Vec<u8>,
+    runs_program: bool,
+}
+
+/// What a look at the disk came to.
+pub enum Looked {
+    /// A small file, in memory.
+    Kept(Arc<Entry>),
+    /// Another file.
+    File(Asset),
+    /// No file.
+    Other(files::Found),
+}
+
+impl SmallFiles {
+    /// Files of at most `most_bytes`, in `memory`.
+    pub fn new(memory: Memory, most_bytes: u64, clock: Clock) -> Self {
+        Self {
+            memory: Arc::new(memory),
+            clock,
+            most_bytes,
+            looks: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+        }
+    }
+
+    /// Where they are.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// What they came to.
+    pub fn counted(&self) -> Counted {
+        Counted {
+            usage: self.memory.usage(),
+            looks: self.looks.load(Ordering::Relaxed),
+            reads: self.reads.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Wanted {
+    /// By a request; `runs_program`: whether a rule sends it to a program that is named by the path.
+    pub fn of(facts: &Facts, runs_program: bool) -> Self {
+        Self {
+            path: facts.decoded_path().to_vec(),
+            runs_program,
+        }
+    }
+}
+
+impl Folder {
+    /// The files below `root`. `small`: where small ones are kept, and what codes them there.
+    pub fn new(root: Root, mark: u32, small: Option<(Arc<SmallFiles>, Compressing)>) -> Self {
+        Self { root, mark, small }
+    }
+
+    /// A file in memory that may answer now. Has the next look begun where it is due; never waits, and allocates nothing
+    /// but for that. `key` is room for the key.
+    pub fn kept(
+        self: &Arc<Self>,
+        facts: &Facts,
+        runs_program: bool,
+        now: Tick,
+        key: &mut Vec<u8>,
+    ) -> Option<Arc<Entry>> {
+        let (small, compressing) = self.small.as_ref()?;
+        write_key(self.mark, facts.decoded_path(), runs_program, key);
+        let Lookup::Found(entry) = small.memory.try_get(key) else {
+            return None;
+        };
+        let source = entry.source()?;
+        let age = source.age(now);
+        if age >= TRUSTED {
+            return None;
+        }
+        if age >= DUE && source.claim(now, DUE) {
+            let (folder, wanted) = (Arc::clone(self), Wanted::of(facts, runs_program));
+            // Its end is the entry's: confirmed, replaced or removed.
+            spawn_blocking(move || drop(folder.look(&wanted)));
+        }
+        compressing.offer(&entry);
+        Some(entry)
+    }
+
+    /// The file in memory, and how long ago it was looked at, for who only looks.
+    pub fn peek(&self, facts: &Facts, runs_program: bool) -> Option<(Arc<Entry>, Duration)> {
+        let (small, _) = self.small.as_ref()?;
+        let mut key = Vec::new();
+        write_key(self.mark, facts.decoded_path(), runs_program, &mut key);
+        let entry = small.memory.peek(&key)?;
+        let age = entry.source()?.age(small.clock.tick());
+        Some((entry, age))
+    }
+
+    /// The moment by the clock of the looks.
+    pub fn now(&self) -> Tick {
+        self.small
+            .as_ref()
+            .map_or(Tick(0), |(small, _)| small.clock.tick())
+    }
+
+    /// What the disk says. Takes small files into memory, confirms what is there, and removes what is no file any more.
+    /// Blocks on the disk.
+    pub fn look(&self, wanted: &Wanted) -> Looked {
+        let Some((small, _)) = &self.small else {
+            return match self.below(wanted) {
+                files::Found::File(asset) => Looked::File(asset),
+                other => Looked::Other(other),
+            };
+        };
+        let began = Began {
+            tick: small.clock.tick(),
+            wall: small.clock.wall(),
+        };
+        let found = self.below(wanted);
+        let mut key = Vec::new();
+        write_key(self.mark, &wanted.path, wanted.runs_program, &mut key);
+        let held = small.memory.peek(&key);
+        let asset = match found {
+            files::Found::File(asset) => asset,
+            failed @ files::Found::Failed(_) => return Looked::Other(failed),
+            other => {
+                forget(small, held.as_ref());
+                return Looked::Other(other);
+            }
+        };
+        let stamp = asset.stamp();
+        if let Some(entry) = &held
+            && let Some(source) = entry.source()
+            && *source.stamp() == *stamp
+        {
+            source.confirm(began.tick);
+            small.looks.fetch_add(1, Ordering::Relaxed);
+            return Looked::Kept(Arc::clone(entry));
+        }
+        let source = Source::new(stamp, began.tick);
+        let Some(entry) = self.take(small, &asset, began, Key::new(&key), source) else {
+            forget(small, held.as_ref());
+            return Looked::File(asset);
+        };
+        small.reads.fetch_add(1, Ordering::Relaxed);
+        // No room for it: it answers all the same, this once.
+        let _ = small.memory.put(Arc::clone(&entry));
+        Looked::Kept(entry)
+    }
+
+    /// The script that a path means, where it takes no look at the disk to know that; see [`Root::resolve_script`].
+    pub fn script(&self, facts: &Facts, runs_program: bool) -> Option<Script> {
+        if runs_program {
+            return None;
+        }
+        self.root.resolve_script(facts.decoded_path())
+    }
+
+    /// What the path means. Blocks on the disk.
+    pub fn below(&self, wanted: &Wanted) -> files::Found {
+        if wanted.runs_program {
+            let found = self.root.resolve_beside_programs(&wanted.path);
+            program(&self.root, &wanted.path, found)
+        } else {
+            self.root.resolve(&wanted.path)
+        }
+    }
+
+    /// The head of a 200 with all of a form.
+    pub fn fields(&self, asset: &Asset, form: &Form) -> HeaderMap {
+        let mut fields = asset.fields(form);
+        if let Some((small, compressing)) = &self.small
+            && small.is_small(asset)
+        {
+            compressing.announce(StatusCode::OK, &mut fields, Some(form.length));
+        }
+        fields
+    }
+
+    /// Reads all forms of a file; `None`: it is not to be kept, or could not be read as it was found.
+    fn take(
+        &self,
+        small: &SmallFiles,
+        asset: &Asset,
+        began: Began,
+        key: Key,
+        source: Source,
+    ) -> Option<Arc<Entry>> {
+        if !small.is_small(asset) || !asset.is_settled(began.wall) {
+            return None;
+        }
+        let read = |form: &Form| {
+            let paid = small.memory.budget().try_reserve(form.length)?;
+            let bytes = form.read_whole().ok().flatten()?;
+            Some(Body::reserved(bytes, paid))
+        };
+        let given = asset.siblings.iter().map(|form| {
+            let fields = asset.fields(form);
+            Some(Coded::given(form.coding, &fields, read(form)?))
+        });
+        let given = given.collect::<Option<Vec<Coded>>>()?;
+        let entry = Entry::new(Parts {
+            key,
+            kind: Kind::Page,
+            status: StatusCode::OK,
+            fields: self.fields(asset, &asset.plain),
+            body: read(&asset.plain)?,
+            stored_at: began.tick,
+            life: ENDLESS,
+            scopes: Scopes {
+                host: 0,
+                url: 0,
+                path_query: Box::default(),
+                tags: Box::default(),
+            },
+            tags: Vec::new(),
+            // What was looked at later takes the place of what was looked at earlier.
+            born: began.tick.0,
+        });
+        Some(Arc::new(entry.of_file(source, given)))
+    }
+}
+
+impl SmallFiles {
+    fn is_small(&self, asset: &Asset) -> bool {
+        asset.forms().all(|form| form.length <= self.most_bytes)
+    }
+}
+
+/// The moment before a look.
+#[derive(Clone, Copy)]
+struct Began {
+    tick: Tick,
+    wall: SystemTime,
+}
+
+fn forget(small: &SmallFiles, held: Option<&Arc<Entry>>) {
+    if let Some(entry) = held {
+        small.memory.remove_if_same(entry);
+    }
+}
+
+/// ```text
+/// runs program u8 | mark of the site u32 | decoded path
+/// ```
+fn write_key(mark: u32, path: &[u8], runs_program: bool, out: &mut Vec<u8>) {
+    out.clear();
+    out.push(u8::from(runs_program));
+    out.extend_from_slice(&mark.to_be_bytes());
+    out.extend_from_slice(path);
+}
+
+/// Where a rule names a FastCGI server of its own, a file that is no page's part is a program of that server: its source is
+/// never sent. Stylesheets and images beside it are sent as everywhere.
+fn program(root: &Root, path: &[u8], found: files::Found) -> files::Found {
+    match found {
+        files::Found::File(asset) if asset.has_known_type() => files::Found::File(asset),
+        files::Found::File(_) | files::Found::Missing => root.program(path),
+        // The front controller stands in for what is not there; a program with a PATH_INFO is.
+        files::Found::Script(script) if !path.starts_with(&script.name) => {
+            match root.program(path) {
+                files::Found::Missing => files::Found::Script(script),
+                found => found,
+            }
+        }
+        found => found,
+    }
+}
+
+/// How long a file answers without anybody looking.
+const DUE: Duration = Duration::from_secs(1);
+
+/// How long it answers while a look is under way. A look that takes longer holds its visitors up, as it would without memory.
+pub const TRUSTED: Duration = Duration::from_secs(2);
+
+/// The file itself says how long it holds.
+const ENDLESS: Life = Life {
+    fresh: Duration::MAX,
+    stale_while_revalidate: Duration::ZERO,
+    stale_if_error: Duration::ZERO,
+    initial_age: Duration::ZERO,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn keys_are_equal_only_for_equal_files(
+            one in (any::<bool>(), any::<u32>(), proptest::collection::vec(any::<u8>(), 0..8)),
+            two in (any::<bool>(), any::<u32>(), proptest::collection::vec(any::<u8>(), 0..8)),
+        ) {
+            let key = |(runs, mark, path): &(bool, u32, Vec<u8>)| {
+                let mut key = vec![1, 2, 3];
+                write_key(*mark, path, *runs, &mut key);
+                key
+            };
+            prop_assert_eq!(key(&one) == key(&two), one == two);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The requests that are forwarded: to whom, with which fields, in whose name.
+
+use std::sync::Arc;
+
+use galley_cache::key::Key;
+use galley_policy::cgi::Script;
+use galley_policy::class::{Class, Network};
+use galley_policy::decide::Backend;
+use galley_policy::forward::{self, BodyLength, Client, Credentials, UpstreamRequest};
+use galley_policy::outcome::RefusedWhy;
+use galley_policy::request_info::Method;
+use galley_policy::site::Preset;
+
+use super::exchange::Exchange;
+use super::site::{Pool, Services, Upstream};
+use crate::body::RequestBody;
+use crate::fault::Fault;
+use crate::fetch::PageOrder;
+use crate::upstream::switch::Switch;
+use crate::upstream::{Ask, Who};
+
+/// Who generates the response of this request.
+pub fn backend(exchange: &Exchange<'_>) -> Backend {
+    match exchange.upstream() {
+        Upstream::Files => Backend::None,
+        Upstream::Php(_) => Backend::FastCgi,
+        Upstream::Http(_) => Backend::Http,
+    }
+}
+
+/// Whether this process has forwarded the request before.
+pub fn is_loop(services: &Services, exchange: &Exchange<'_>) -> bool {
+    exchange.preset() == Preset::None
+        && forward::is_loop(exchange.head.fields(), &services.identity)
+}
+
+/// The pool of whoever generates the response.
+pub(super) fn pool(exchange: &Exchange<'_>) -> Result<Pool, Fault> {
+    match exchange.upstream() {
+        Upstream::Http(pool) | Upstream::Php(pool) => Ok(pool.clone()),
+        Upstream::Files => Err(Fault::new(RefusedWhy::NotFound, "no such file")),
+    }
+}
+
+/// In whose name it waits for a slot at the upstream.
+pub(super) fn who(exchange: &Exchange<'_>, class: Class) -> Who {
+    Who {
+        class,
+        client: Network::of(exchange.client.ip()),
+    }
+}
+
+/// The request for a response that may be stored: with the WordPress preset without all that is not in the key, by RFC 9111 as
+/// the client sent it, without its conditions.
+pub fn fetch_request(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    credentials: Credentials,
+) -> UpstreamRequest {
+    let (facts, core) = (&exchange.facts, &exchange.site.core);
+    let mut request = match exchange.preset() {
+        Preset::WordPress => forward::trimmed(facts),
+        Preset::None => forward::fetch(facts, exchange.fields(), credentials),
+    };
+    forward::address(&mut request, &client(exchange));
+    match exchange.preset() {
+        Preset::WordPress => {
+            forward::capabilities(&mut request, &core.rules);
+            forward::heard(&mut request, &core.heard.line());
+            forward::schedule(&mut request, exchange.site.schedule());
+        }
+        Preset::None => forward::announce(&mut request, &services.identity),
+    }
+    request
+}
+
+/// The request as it is, before its body is taken.
+pub fn pass_request(services: &Services, exchange: &Exchange<'_>) -> UpstreamRequest {
+    let (facts, core) = (&exchange.facts, &exchange.site.core);
+    let length = match exchange.body.length() {
+        0 if !method_has_body(facts.method()) => BodyLength::None,
+        length => BodyLength::Known(length),
+    };
+    let mut request = forward::whole(facts, exchange.fields(), &client(exchange), length);
+    match exchange.preset() {
+        Preset::WordPress => {
+            forward::capabilities(&mut request, &core.rules);
+            forward::for_plugin(&mut request, &core.heard.line());
+            forward::schedule(&mut request, exchange.site.schedule());
+        }
+        Preset::None => forward::announce(&mut request, &services.identity),
+    }
+    request
+}
+
+/// An order for a response that may be stored.
+pub(super) fn page_order(
+    exchange: &Exchange<'_>,
+    pool: &Pool,
+    (request, script): (UpstreamRequest, Option<Script>),
+    class: Class,
+) -> PageOrder {
+    PageOrder {
+        site: Arc::clone(&exchange.site.core),
+        pool: pool.index,
+        key: Key::new(&exchange.key),
+        facts: exchange.facts.clone(),
+        ask: ask(exchange, (request, script), class),
+        held: None,
+    }
+}
+
+/// A request as a pool sends it.
+pub(super) fn ask(
+    exchange: &Exchange<'_>,
+    (request, script): (UpstreamRequest, Option<Script>),
+    class: Class,
+) -> Ask {
+    Ask {
+        request,
+        // An HTTP server finds its scripts itself.
+        script: script.filter(|_| backend(exchange) == Backend::FastCgi),
+        class,
+        client_address: exchange.client.ip(),
+        client_port: exchange.client.port(),
+        request_id: exchange.request_id.clone(),
+        server_port: exchange.local.port(),
+        server_address: Some(exchange.local.ip()).filter(|ip| !ip.is_unspecified()),
+        body: RequestBody::Empty,
+        patience: exchange
+            .rule()
+            .map(|rule| rule.patience)
+            .unwrap_or_default(),
+        interim: None,
+        switch: None,
+    }
+}
+
+/// The protocol that a client requests in place of HTTP, where it may have it from this upstream.
+pub(super) fn switch(
+    services: &Services,
+    exchange: &mut Exchange<'_>,
+) -> Result<Option<Switch>, Fault> {
+    let Some(protocol) = exchange.upgrade.take() else {
+        return Ok(None);
+    };
+    if !matches!(exchange.upstream(), Upstream::Http(_)) {
+        return Ok(None);
+    }
+    let full = "as many connections as `max_upgrades` allows have changed to another protocol";
+    let offered = services.tunnels.offer(protocol);
+    let (switch, awaited) = offered.ok_or_else(|| Fault::new(RefusedWhy::NoRoom, full))?;
+    exchange.awaited = Some(awaited);
+    Ok(Some(switch))
+}
+
+fn client<'a>(exchange: &'a Exchange<'_>) -> Client<'a> {
+    Client {
+        address: exchange.client.ip(),
+        port: exchange.client.port(),
+        request_id: &exchange.request_id,
+    }
+}
+
+fn method_has_body(method: Method) -> bool {
+    matches!(method, Method::Post | Method::Put | Method::Patch)
+}

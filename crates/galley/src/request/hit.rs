@@ -1,0 +1,302 @@
+//! The short way of a hit: from facts to what is to be sent, without waiting and without allocating.
+//!
+//! It decides nothing that the long way decides otherwise: both ask the same rules, and whatever is not a plain hit of a
+//! fresh page in memory goes the long way (`tests/e2e/lane.rs` compares their answers byte for byte).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use galley_cache::entry::{Coded, Entry, Lines};
+use galley_cache::memory::Lookup;
+use galley_files as files;
+use galley_policy::conditional::{self, Condition};
+use galley_policy::decide::{self, Decision};
+use galley_policy::key;
+use galley_policy::outcome::Outcome;
+use galley_policy::purge::is_below_purge;
+use galley_policy::redirect;
+use galley_policy::request_info::{Facts, Gate, Method};
+use galley_policy::site::Preset;
+use galley_policy::time::Tick;
+use http::{HeaderMap, StatusCode};
+
+use super::site::{Services, Site};
+use super::{access, page};
+use crate::fetch::revalidate;
+
+/// A fresh page or a file in memory, in the coding that its client takes best.
+pub struct Hit {
+    /// Pays for the bytes as long as the hit is held.
+    entry: Arc<Entry>,
+    coded: Option<usize>,
+    leaves: Leaves,
+    own: Own,
+}
+
+/// What is a hit's own, beside what is stored.
+#[derive(Clone, Copy)]
+enum Own {
+    Page { age_s: u64 },
+    File { is_immutable: bool },
+}
+
+/// What of a page or a file leaves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaves {
+    All,
+    /// Only the head was asked for.
+    Head,
+    /// 304: what the client has is still right.
+    NotModified,
+}
+
+/// Keys of a request, in room that is used again.
+#[derive(Default)]
+pub struct Keys {
+    /// Of the page; empty where nothing may be stored for it.
+    pub page: Vec<u8>,
+    /// Of the file.
+    file: Vec<u8>,
+}
+
+/// The hit of a request, if it is one that may go the short way. `keys` is room, in which that of the page stays.
+pub fn hit(
+    services: &Services,
+    site: &Site,
+    (facts, client): (&Facts, IpAddr),
+    now: Tick,
+    keys: &mut Keys,
+) -> Option<Hit> {
+    if !is_plain(site, facts) {
+        return None;
+    }
+    let Keys { page, file } = keys;
+    page.clear();
+    if facts.gate() == Gate::Open {
+        site.write_key(facts, page);
+    }
+    look(services, site, (facts, client), now, (page, file))
+}
+
+/// As [`hit`], for facts that it has answered before on this site, from the same head, and the key that it wrote then. All
+/// that depends on who asks, on the moment and on what is stored is decided anew.
+pub fn hit_again(
+    services: &Services,
+    site: &Site,
+    (facts, client): (&Facts, IpAddr),
+    now: Tick,
+    (page_key, keys): (&[u8], &mut Keys),
+) -> Option<Hit> {
+    let keys = (page_key, &mut keys.file);
+    look(services, site, (facts, client), now, keys)
+}
+
+/// Whether a request is one that the short way may answer: what head and site alone decide.
+fn is_plain(site: &Site, facts: &Facts) -> bool {
+    matches!(facts.method(), Method::Get | Method::Head)
+        && facts.range().is_none()
+        && !(site.core.rules.preset == Preset::None && facts.has_cdn_loop())
+        // May be an order.
+        && !(site.purge_get && is_below_purge(facts.path()))
+        && !redirect::may_apply(facts, &site.core.rules)
+}
+
+fn look(
+    services: &Services,
+    site: &Site,
+    (facts, client): (&Facts, IpAddr),
+    now: Tick,
+    (page_key, file_key): (&[u8], &mut Vec<u8>),
+) -> Option<Hit> {
+    if !access::is_open(site, facts, client) {
+        return None;
+    }
+    // As on the long way, files come after what is stored, and for everybody.
+    if facts.gate() == Gate::Open {
+        match services.memory.try_get(page_key) {
+            Lookup::Found(entry) => return page(site, facts, now, entry),
+            Lookup::Busy => return None,
+            Lookup::Absent if site.may_be_on_disk(page_key) => return None,
+            Lookup::Absent if may_have_equivalent(services, site, facts, file_key) => return None,
+            Lookup::Absent => {}
+        }
+    }
+    file(site, facts, now, file_key)
+}
+
+/// Whether another address may answer (`No-Vary-Search`), which is not for the fast path to find out. `room` is overwritten.
+fn may_have_equivalent(
+    services: &Services,
+    site: &Site,
+    facts: &Facts,
+    room: &mut Vec<u8>,
+) -> bool {
+    if site.core.rules.preset == Preset::WordPress {
+        return false;
+    }
+    key::write_path_key(facts, room);
+    room.extend_from_slice(&site.mark.to_be_bytes());
+    !matches!(services.memory.try_get(room), Lookup::Absent)
+}
+
+fn page(site: &Site, facts: &Facts, now: Tick, entry: Arc<Entry>) -> Option<Hit> {
+    let age = entry.age(now);
+    let validity = site.core.epochs.prove(&entry);
+    let stored = revalidate::stored(&entry, validity, age)?;
+    if entry.status != StatusCode::OK
+        || decide::decide(facts, &site.core.rules, Some(&stored)) != Decision::Hit
+    {
+        return None;
+    }
+    site.core.compressing.offer(&entry);
+    let coded = page::coded(facts, &entry);
+    let fields = coded
+        .and_then(|at| entry.coded().get(at))
+        .map_or(&entry.fields, |coded| &coded.fields);
+    let is_known = page::condition(facts, &site.core.rules, 200, fields) == Condition::NotModified;
+    Some(Hit {
+        coded,
+        leaves: Leaves::of(facts, is_known),
+        own: Own::Page {
+            age_s: age.as_secs(),
+        },
+        entry,
+    })
+}
+
+fn file(site: &Site, facts: &Facts, now: Tick, key: &mut Vec<u8>) -> Option<Hit> {
+    let entry = site
+        .folder
+        .as_ref()?
+        .kept(facts, site.names_program(facts), now, key)?;
+    let coded = page::coded(facts, &entry);
+    let is_known = match file_condition(facts, &entry, coded) {
+        Condition::Proceed => false,
+        Condition::NotModified => true,
+        Condition::Failed => return None,
+    };
+    Some(Hit {
+        coded,
+        leaves: Leaves::of(facts, is_known),
+        own: Own::File {
+            is_immutable: files::is_immutable(facts),
+        },
+        entry,
+    })
+}
+
+fn file_condition(facts: &Facts, entry: &Entry, coded: Option<usize>) -> Condition {
+    let asks = facts.is_conditional()
+        || facts.if_match().is_some()
+        || facts.if_unmodified_since().is_some();
+    // Spares reading the file's date.
+    if !asks {
+        return Condition::Proceed;
+    }
+    let fields = coded
+        .and_then(|at| entry.coded().get(at))
+        .map_or(&entry.fields, |coded| &coded.fields);
+    conditional::evaluate(facts, &files::validators(fields))
+}
+
+impl Leaves {
+    fn of(facts: &Facts, is_known: bool) -> Self {
+        match (is_known, facts.method()) {
+            (true, _) => Self::NotModified,
+            (false, Method::Head) => Self::Head,
+            (false, _) => Self::All,
+        }
+    }
+}
+
+impl Hit {
+    /// Its status.
+    pub fn status(&self) -> StatusCode {
+        match self.leaves {
+            Leaves::All | Leaves::Head => StatusCode::OK,
+            Leaves::NotModified => StatusCode::NOT_MODIFIED,
+        }
+    }
+
+    /// How it went.
+    pub fn outcome(&self) -> Outcome {
+        match self.own {
+            Own::Page { .. } => Outcome::Hit,
+            Own::File { .. } => Outcome::File,
+        }
+    }
+
+    /// Its age in seconds, if it is to be told.
+    pub fn age(&self) -> Option<u64> {
+        match self.own {
+            Own::Page { age_s } => Some(age_s),
+            Own::File { .. } => None,
+        }
+    }
+
+    /// Whether it is a file that holds under this address for ever, which a further field says behind the stored ones.
+    pub fn is_immutable(&self) -> bool {
+        matches!(self.own, Own::File { is_immutable: true })
+    }
+
+    /// The stored fields, as they are: those of framing and those that a 304 leaves out among them.
+    pub fn fields(&self) -> &HeaderMap {
+        self.chosen()
+            .map_or(&self.entry.fields, |coded| &coded.fields)
+    }
+
+    /// The stored lines that leave with it.
+    pub fn lines(&self) -> &[u8] {
+        let lines = self.all_lines();
+        match self.leaves {
+            Leaves::All | Leaves::Head => lines.all(),
+            Leaves::NotModified => lines.of_not_modified(),
+        }
+    }
+
+    /// The bits of all names in the stored fields and lines: [`galley_policy::headers::mask_of`].
+    pub fn mask(&self) -> u64 {
+        self.all_lines().mask()
+    }
+
+    /// Whether the stored fields tell of framing, which the stored lines never do.
+    pub fn is_framed(&self) -> bool {
+        self.all_lines().is_framed()
+    }
+
+    /// Whether the stored lines say when it was composed.
+    pub fn is_dated(&self) -> bool {
+        self.all_lines().is_dated()
+    }
+
+    /// The length that the head tells; a 304 tells none.
+    pub fn length(&self) -> Option<u64> {
+        match self.leaves {
+            Leaves::All | Leaves::Head => Some(self.bytes().len() as u64),
+            Leaves::NotModified => None,
+        }
+    }
+
+    /// What leaves behind the head.
+    pub fn body(&self) -> &[u8] {
+        match self.leaves {
+            Leaves::All => self.bytes(),
+            Leaves::Head | Leaves::NotModified => &[],
+        }
+    }
+
+    fn chosen(&self) -> Option<&Coded> {
+        self.coded.and_then(|at| self.entry.coded().get(at))
+    }
+
+    fn all_lines(&self) -> &Lines {
+        self.chosen()
+            .map_or_else(|| self.entry.lines(), Coded::lines)
+    }
+
+    fn bytes(&self) -> &Bytes {
+        self.chosen()
+            .map_or(&self.entry.body, |coded| coded.body.bytes())
+    }
+}

@@ -1,0 +1,225 @@
+//! What is stored for a request.
+//!
+//! With the WordPress preset it lies under the request's key. By RFC 9111 the key may lead to a variant (section 4.1), and where
+//! nothing under it can be selected, an equivalent address (`No-Vary-Search`) or a stored part (section 3.3) may answer.
+
+use std::sync::Arc;
+
+use galley_cache::entry::{Entry, Kind};
+use galley_policy::decide::{Decision, Stored, Validity, decide, may_select};
+use galley_policy::forward::{self, Credentials};
+use galley_policy::request_info::{Gate, Method};
+use galley_policy::site::Preset;
+use galley_policy::time::Tick;
+
+use super::exchange::Exchange;
+use super::page;
+use super::site::Services;
+use crate::fetch::revalidate::{self, stored};
+use crate::fetch::rfc9111::equivalents::Asked;
+use crate::fetch::rfc9111::variants;
+
+/// Why something is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To answer a client: counts a hit, and removes what was purged.
+    Serve,
+    /// To explain what would happen: changes nothing, and blocks on the disk.
+    Explain,
+}
+
+/// The stored entry that a request leads to, at one moment.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The entry, with what purges say about it. Also a purged one, and a marker; see [`Found::stored`].
+    pub entry: Option<(Arc<Entry>, Validity)>,
+    /// When it was looked up.
+    now: Tick,
+    /// Whether the entry is several parts of a response put together, which answer a part of themselves.
+    pub is_joined: bool,
+}
+
+impl Found {
+    fn nothing(now: Tick) -> Self {
+        Self {
+            entry: None,
+            now,
+            is_joined: false,
+        }
+    }
+
+    /// The entry as the decision reads it; `None` where it is neither a response nor a hit-for-pass marker.
+    pub fn stored(&self) -> Option<Stored<'_>> {
+        let (entry, validity) = self.entry.as_ref()?;
+        stored(entry, *validity, entry.age(self.now))
+    }
+
+    /// The response that may answer this request now or later, as far as purges go.
+    pub fn response(&self) -> Option<&Arc<Entry>> {
+        let (entry, validity) = self.entry.as_ref()?;
+        let is_usable = matches!(validity, Validity::Valid | Validity::SoftPurged);
+        (entry.kind == Kind::Page && is_usable).then_some(entry)
+    }
+
+    /// Whether its background fetch is to be started now; true for one caller at a time.
+    pub fn claims_refresh(&self) -> bool {
+        self.response()
+            .is_some_and(|entry| revalidate::is_due(entry, entry.age(self.now), self.now))
+    }
+}
+
+/// Looks up what is stored for a request whose key is written.
+pub async fn lookup(services: &Services, exchange: &Exchange<'_>, purpose: Purpose) -> Found {
+    let reader = Reader {
+        services,
+        exchange,
+        purpose,
+        now: services.clock.tick(),
+    };
+    if exchange.facts.gate() != Gate::Open {
+        return Found::nothing(reader.now);
+    }
+    let found = reader.under(&exchange.key).await;
+    match exchange.site.core.rules.preset {
+        Preset::WordPress => found,
+        Preset::None => reader.by_rfc9111(found).await,
+    }
+}
+
+struct Reader<'r, 'h> {
+    services: &'r Services,
+    exchange: &'r Exchange<'h>,
+    purpose: Purpose,
+    now: Tick,
+}
+
+impl Reader<'_, '_> {
+    /// What lies under a key, proved against purges.
+    async fn under(&self, key: &[u8]) -> Found {
+        let (memory, site) = (&self.services.memory, &self.exchange.site);
+        let entry = match self.purpose {
+            Purpose::Serve => site.stored(memory, key).await,
+            Purpose::Explain => {
+                let on_disk = || site.core.shelved.as_ref()?.peek(key);
+                memory.peek(key).or_else(on_disk)
+            }
+        };
+        entry.map_or_else(|| Found::nothing(self.now), |entry| self.proved(entry))
+    }
+
+    fn proved(&self, entry: Arc<Entry>) -> Found {
+        let epochs = &self.exchange.site.core.epochs;
+        // A purge may be written at this moment. This is not the fast path, so it waits for it.
+        let validity = epochs.prove_waiting(&entry);
+        if validity == Validity::Purged && self.purpose == Purpose::Serve {
+            self.services.memory.remove_if_same(&entry);
+        }
+        Found {
+            entry: Some((entry, validity)),
+            ..Found::nothing(self.now)
+        }
+    }
+
+    async fn by_rfc9111(&self, mut found: Found) -> Found {
+        if let Some((marker, _)) = &found.entry
+            && marker.kind == Kind::Varies
+        {
+            let sent = self.sent();
+            for key in variants::candidates(marker, &sent) {
+                let variant = self.under(&key).await;
+                if variant.entry.is_some() {
+                    found = variant;
+                    break;
+                }
+            }
+        }
+        let (facts, rules) = (&self.exchange.facts, &self.exchange.site.core.rules);
+        let is_selected = found
+            .stored()
+            .is_some_and(|stored| may_select(facts, rules, &stored));
+        let is_response = is_selected && found.response().is_some();
+        let is_remembered = is_selected && matches!(self.decide(&found), Decision::Pass(_));
+        if !is_response
+            && !is_remembered
+            && let Some(equivalent) = self.equivalent()
+        {
+            return equivalent;
+        }
+        if !is_response && let Some(part) = self.part().await {
+            return part;
+        }
+        found
+    }
+
+    fn decide(&self, found: &Found) -> Decision {
+        let (facts, rules) = (&self.exchange.facts, &self.exchange.site.core.rules);
+        decide(facts, rules, found.stored().as_ref())
+    }
+
+    fn is_hit(&self, found: &Found) -> bool {
+        let decision = self.decide(found);
+        matches!(decision, Decision::Hit | Decision::HitAndRefresh)
+    }
+
+    /// The request's fields as they would be forwarded.
+    fn sent(&self) -> Vec<(http::HeaderName, http::HeaderValue)> {
+        let exchange = self.exchange;
+        forward::fetch(&exchange.facts, exchange.fields(), Credentials::OfClient).fields
+    }
+
+    /// A fresh response of another address that says that this one's difference does not matter (`No-Vary-Search`). A stale
+    /// one is left alone: this address is then fetched, and gets an entry of its own.
+    fn equivalent(&self) -> Option<Found> {
+        let exchange = self.exchange;
+        let asked = Asked {
+            facts: &exchange.facts,
+            key: &exchange.key,
+        };
+        let memory = &self.services.memory;
+        let entry = asked.find(
+            memory,
+            || self.sent(),
+            |entry| {
+                asked.is_untouched(exchange.site.core.epochs.table(), entry) && self.is_fresh(entry)
+            },
+        )?;
+        if self.purpose == Purpose::Serve {
+            // Counts the hit.
+            let _ = memory.get(entry.key.bytes());
+        }
+        Some(self.proved(entry))
+    }
+
+    fn is_fresh(&self, entry: &Entry) -> bool {
+        let validity = self.exchange.site.core.epochs.prove_waiting(entry);
+        let (facts, rules) = (&self.exchange.facts, &self.exchange.site.core.rules);
+        let stored = stored(entry, validity, entry.age(self.now));
+        validity == Validity::Valid
+            && matches!(
+                decide(facts, rules, stored.as_ref()),
+                Decision::Hit | Decision::HitAndRefresh
+            )
+    }
+
+    /// The stored part for this very `Range`, or parts that were put together and hold it.
+    async fn part(&self) -> Option<Found> {
+        let exchange = self.exchange;
+        let facts = &exchange.facts;
+        let range = facts.range()?;
+        if facts.method() != Method::Get || facts.if_range().is_some() {
+            return None;
+        }
+        let own = self.under(&variants::part_key(&exchange.key, range)).await;
+        if self.is_hit(&own) {
+            return Some(own);
+        }
+        let joined = self.under(&variants::joined_key(&exchange.key)).await;
+        let holds = joined
+            .response()
+            .is_some_and(|entry| page::span_of(entry, range).is_some());
+        (holds && self.is_hit(&joined)).then_some(Found {
+            is_joined: true,
+            ..joined
+        })
+    }
+}

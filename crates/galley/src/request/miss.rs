@@ -1,0 +1,352 @@
+//! Asking the upstream: a response for all who want it, or one request as it is.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::{Bytes, BytesMut};
+use galley_cache::entry::Entry;
+use galley_cache::fill::{Failure, FillHead, FillReader, Share};
+use galley_cache::key::Key;
+use galley_policy::cgi::Script;
+use galley_policy::class::Class;
+use galley_policy::decide::Backend;
+use galley_policy::forward::Credentials;
+use galley_policy::freshness;
+use galley_policy::outcome::{Kept, MissWhy, NotStored, Outcome, PassWhy, RefusedWhy};
+use galley_policy::request_info::{Facts, Gate, Method};
+use galley_policy::site::Preset;
+use galley_policy::storable::{self, Answered};
+use http::StatusCode;
+use http::header::{self, HeaderValue};
+
+use super::exchange::Exchange;
+use super::forward::{ask, backend, fetch_request, page_order, pass_request, pool, switch, who};
+use super::lookup::Found;
+use super::page;
+use super::response::{Answer, Body};
+use super::site::{Pool, Services};
+use crate::fault::Fault;
+use crate::fetch::revalidate::When;
+use crate::fetch::rfc9111::{Learn, Lesson, variants};
+use crate::fetch::{Composed, PassOrder};
+use crate::upstream::Ask;
+
+/// A request that the upstream is asked for, with what is stored for it.
+pub(super) struct Asking<'a, 'h> {
+    pub(super) services: &'a Services,
+    pub(super) exchange: &'a mut Exchange<'h>,
+    /// Where the backend runs scripts.
+    pub(super) script: Option<Script>,
+    pub(super) found: &'a Found,
+    /// Why nothing stored was sent.
+    pub(super) why: MissWhy,
+    /// Whether the stored response is sent if the upstream fails.
+    pub(super) stale_on_error: bool,
+}
+
+impl Asking<'_, '_> {
+    /// Fetches a response that may be stored, for all who wait for it.
+    pub(super) async fn fetch(self) -> Result<Answer, Fault> {
+        let pool = pool(self.exchange)?;
+        let class = Class::of(&self.exchange.facts);
+        let key = Some(self.exchange.key.as_slice());
+        if pool
+            .compositor
+            .turns_away(pool.index, who(self.exchange, class), key)
+        {
+            return self.fall_back(pool.fault(Failure::Overload));
+        }
+        let began = Instant::now();
+        let composed = self.order(&pool, class).await;
+        let (mut reader, coded, collapsed) = match composed {
+            Ok(Composed::Entry(entry)) => return Ok(self.stored(entry, Outcome::Hit)),
+            Ok(Composed::Awaited(entry)) => {
+                let mut answer = self.stored(entry, self.miss(Kept::Stored, true));
+                answer.upstream_time = Some(began.elapsed());
+                return Ok(answer);
+            }
+            Ok(Composed::TravelsWhole) => {
+                return self.pass(Outcome::Pass(PassWhy::Remembered)).await;
+            }
+            Ok(Composed::Fill {
+                reader,
+                coded,
+                collapsed,
+            }) => (reader, coded, collapsed),
+            Err(failure) => return self.fall_back(pool.fault(failure)),
+        };
+        let head = match reader.head().await {
+            Ok(head) => head,
+            Err(Failure::Unstorable(kept)) => {
+                let outcome = self.miss(Kept::NotStored(kept), false);
+                return self.pass(outcome).await;
+            }
+            Err(failure) => return self.fall_back(pool.fault(failure)),
+        };
+        let upstream_time = began.elapsed();
+        if self.stale_on_error && is_failure(head.status, self.exchange.preset()) {
+            return self.fall_back(Failure::Closed.into());
+        }
+        let outcome = self.miss(kept(&head), collapsed);
+        let mut answer = if self.stale_on_error {
+            // A stored response exists, so the new one is received whole before its first byte is sent: a failure is not seen.
+            match self.whole(&head, reader, coded).await {
+                Ok((head, body)) => page::from_whole(self.exchange, &head, body, outcome),
+                Err(failure) => return self.fall_back(pool.fault(failure)),
+            }
+        } else {
+            match in_coding(coded).await {
+                Some((head, coded)) => page::from_fill(self.exchange, &head, coded, outcome),
+                None => page::from_fill(self.exchange, &head, reader, outcome),
+            }
+        };
+        // RFC 9111 section 5.1: a response that an origin's own cache had stored says so.
+        if self.exchange.preset() == Preset::None
+            && let Share::Shared { life, .. } = &head.share
+            && life.initial_age.as_secs() > 0
+        {
+            let age = HeaderValue::from(life.initial_age.as_secs());
+            answer.extra.push((header::AGE, age));
+        }
+        answer.upstream_time = Some(upstream_time);
+        Ok(answer)
+    }
+
+    async fn order(&self, pool: &Pool, class: Class) -> Result<Composed, Failure> {
+        let exchange = &*self.exchange;
+        let order = || {
+            let request = fetch_request(self.services, exchange, Credentials::OfClient);
+            let mut page = page_order(exchange, pool, (request, self.script.clone()), class);
+            if exchange.preset() == Preset::None {
+                // To the client whose request it is; those who join get none.
+                page.ask.interim = exchange.interim();
+                page.held = in_memory(self.found);
+            }
+            page
+        };
+        let page = (&*exchange.site.core, &exchange.facts, &*exchange.key);
+        pool.compositor.page(page, order).await
+    }
+
+    /// The new response whole, in the coding that this client takes where it is being coded.
+    async fn whole(
+        &self,
+        head: &Arc<FillHead>,
+        reader: FillReader,
+        coded: Option<FillReader>,
+    ) -> Result<(Arc<FillHead>, Bytes), Failure> {
+        let body = collect(self.services, reader).await?;
+        if is_broken(self.exchange, head, &body) {
+            return Err(Failure::Closed);
+        }
+        if let Some((head, coded)) = in_coding(coded).await
+            && let Ok(body) = collect(self.services, coded).await
+        {
+            return Ok((head, body));
+        }
+        Ok((Arc::clone(head), body))
+    }
+
+    /// Forwards the request as it is, with the outcome that says why. By RFC 9111 the store may learn from the response.
+    pub(super) async fn pass(self, outcome: Outcome) -> Result<Answer, Fault> {
+        let pool = pool(self.exchange)?;
+        let class = Class::of(&self.exchange.facts);
+        if pool
+            .compositor
+            .turns_away(pool.index, who(self.exchange, class), None)
+        {
+            return self.fall_back(pool.fault(Failure::Overload));
+        }
+        let began = Instant::now();
+        let learn = lesson(self.exchange, self.found);
+        let request = pass_request(self.services, self.exchange);
+        let body = std::mem::take(&mut self.exchange.body);
+        let switch = switch(self.services, self.exchange)?;
+        let exchange = &*self.exchange;
+        let order = PassOrder {
+            site: Arc::clone(&exchange.site.core),
+            pool: pool.index,
+            facts: exchange.facts.clone(),
+            ask: Ask {
+                interim: exchange.interim(),
+                switch,
+                body,
+                ..ask(exchange, (request, self.script.clone()), class)
+            },
+            learn,
+        };
+        let mut reader = match pool.compositor.pass(order).await {
+            Ok(reader) => reader,
+            Err(failure) => return self.fall_back(pool.fault(failure)),
+        };
+        let head = match reader.head().await {
+            Ok(head) => head,
+            Err(failure) => return self.fall_back(pool.fault(failure)),
+        };
+        // Also for a request that waited for another one's response, which was an error and nobody else's.
+        if self.stale_on_error && is_failure(head.status, self.exchange.preset()) {
+            return self.fall_back(Failure::Closed.into());
+        }
+        let mut answer = page::from_fill_whole(self.exchange, &head, reader, outcome);
+        answer.upstream_time = Some(began.elapsed());
+        Ok(answer)
+    }
+
+    fn miss(&self, kept: Kept, collapsed: bool) -> Outcome {
+        Outcome::Miss {
+            why: self.why,
+            kept,
+            collapsed,
+        }
+    }
+
+    fn stored(&self, entry: Arc<Entry>, outcome: Outcome) -> Answer {
+        page::from_entry(self.services, self.exchange, entry, outcome)
+    }
+
+    /// The stored response, if it may be sent; 504 if there is one that may not (RFC 9111 section 5.2.2.2); else the failure.
+    fn fall_back(&self, fault: Fault) -> Result<Answer, Fault> {
+        let Some(entry) = self.found.response() else {
+            return Err(fault);
+        };
+        if self.stale_on_error {
+            return Ok(self.stored(Arc::clone(entry), Outcome::Stale(fault.stale_why())));
+        }
+        let preset = self.exchange.preset();
+        if preset == Preset::None && freshness::forbids_stale(&entry.fields, preset) {
+            return Err(Fault::new(
+                RefusedWhy::MustRevalidate,
+                "the upstream does not answer, and the stored response must not be sent without revalidation",
+            ));
+        }
+        Err(fault)
+    }
+}
+
+/// Fetches a stored response again, without this client waiting for it.
+pub(super) async fn refresh(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    entry: &Arc<Entry>,
+    when: When,
+) {
+    let script = match super::file::find(exchange).await {
+        Ok(super::file::Found::Script(script)) => Some(script),
+        Ok(super::file::Found::Missing) => None,
+        // A file has taken the place of the page; the stored response expires by itself.
+        Ok(super::file::Found::Answer(_)) | Err(_) => return,
+    };
+    let Ok(pool) = pool(exchange) else {
+        return;
+    };
+    if backend(exchange) == Backend::FastCgi && script.is_none() {
+        return;
+    }
+    let request = fetch_request(services, exchange, Credentials::None);
+    let mut page = page_order(exchange, &pool, (request, script), Class::Background);
+    // Galley's own address and id: nothing of this client is forwarded, because what is not in the key is not seen.
+    page.ask.client_address = exchange.own_address();
+    page.ask.request_id = format!("{}-refresh", exchange.request_id);
+    if exchange.preset() == Preset::None {
+        page.held = entry.pieces().is_none().then(|| Arc::clone(entry));
+    }
+    pool.compositor.refresh(page, when);
+}
+
+/// The stored response, to be revalidated. One that is on the disk alone is fetched anew: a 304 would have to change its head
+/// there.
+fn in_memory(found: &Found) -> Option<Arc<Entry>> {
+    let entry = found.response().filter(|entry| entry.pieces().is_none());
+    entry.map(Arc::clone)
+}
+
+/// What the store may learn from a request that passes.
+fn lesson(exchange: &Exchange<'_>, found: &Found) -> Option<Learn> {
+    if exchange.preset() != Preset::None {
+        return None;
+    }
+    let facts = &exchange.facts;
+    let key = || Key::new(&exchange.key);
+    match (facts.method(), facts.gate()) {
+        (Method::Head, Gate::Open) => in_memory(found).map(|held| Learn {
+            key: key(),
+            lesson: Lesson::Head(held),
+        }),
+        (Method::Get, Gate::Open) if found.response().is_none() => {
+            facts.range().map(|range| Learn {
+                key: Key::new(&variants::part_key(&exchange.key, range)),
+                lesson: Lesson::Part(key()),
+            })
+        }
+        (Method::Post, Gate::Pass(PassWhy::Method)) => later_get(exchange).map(|get| Learn {
+            key: key(),
+            lesson: Lesson::Taught(Box::new(get)),
+        }),
+        _ => None,
+    }
+}
+
+/// The `GET` that could be answered by what is stored for this address.
+fn later_get(exchange: &Exchange<'_>) -> Option<Facts> {
+    let get = exchange.facts_of_get()?;
+    (get.gate() == Gate::Open && !get.has_authorization()).then_some(get)
+}
+
+fn kept(head: &FillHead) -> Kept {
+    match &head.share {
+        Share::Shared { .. } if !head.status.is_server_error() => Kept::Stored,
+        Share::Shared { .. } | Share::Private => Kept::NotStored(NotStored::ErrorPage),
+    }
+}
+
+/// Whether a stale response may be sent in place of one with this status: those of RFC 5861 section 4, and with the WordPress
+/// preset every other error of a server, such as a host's own 508.
+fn is_failure(status: StatusCode, preset: Preset) -> bool {
+    match preset {
+        Preset::WordPress => status.is_server_error(),
+        Preset::None => matches!(status.as_u16(), 500 | 502 | 503 | 504),
+    }
+}
+
+/// The response as it is being coded for this client, if it is.
+async fn in_coding(coded: Option<FillReader>) -> Option<(Arc<FillHead>, FillReader)> {
+    let mut coded = coded?;
+    let head = coded.head().await.ok()?;
+    Some((head, coded))
+}
+
+/// Whether PHP died over a page that began well.
+fn is_broken(exchange: &Exchange<'_>, head: &FillHead, body: &[u8]) -> bool {
+    let answered = Answered {
+        status: head.status,
+        fields: &head.fields,
+        response_delay: Duration::ZERO,
+        now: SystemTime::UNIX_EPOCH,
+    };
+    storable::judge_body(&answered, &exchange.site.core.rules, body).is_err()
+}
+
+/// All of a body that may be stored; a longer one fails, as memory has no room for it.
+async fn collect(services: &Services, mut reader: FillReader) -> Result<Bytes, Failure> {
+    let most = services.memory.max_object();
+    let mut whole = BytesMut::new();
+    while let Some(chunk) = reader.next().await? {
+        if (whole.len() + chunk.len()) as u64 > most {
+            return Err(Failure::Unstorable(NotStored::TooLarge));
+        }
+        whole.extend_from_slice(&chunk);
+    }
+    Ok(whole.freeze())
+}
+
+impl Body {
+    /// For HEAD: the length stays, the bytes do not.
+    pub(crate) fn unsent(self) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::Bytes(bytes) => Self::Unsent(Some(bytes.len() as u64)),
+            Self::Unsent(length) | Self::Fill(_, length) => Self::Unsent(length),
+            Self::File { length, .. } | Self::Stored { length, .. } => Self::Unsent(Some(length)),
+        }
+    }
+}

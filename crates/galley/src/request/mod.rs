@@ -1,0 +1,164 @@
+//! From a request to its answer: the page to read first.
+//!
+//! [`admit`] refuses or normalises a head and finds its site, [`enter`] lets it in; the front then takes the body in; [`handle`]
+//! answers, from memory, from a file, or from the upstream. Any fault on the way becomes an answer here, once: stale if allowed, else a status
+//! page. Nothing in here knows sockets; the front writes what an [`Answer`] says.
+
+mod access;
+mod cron;
+mod error_page;
+mod exchange;
+mod file;
+mod folder;
+mod forward;
+mod hit;
+pub mod lookup;
+mod miss;
+mod page;
+mod parts;
+mod purge;
+mod redirect;
+mod repair;
+mod response;
+mod site;
+
+use std::sync::Arc;
+
+use galley_policy::decide::{self, Below, Decision};
+use galley_policy::outcome::{MissWhy, Outcome, RefusedWhy, StaleWhy};
+
+use self::lookup::{Found, Purpose, lookup};
+use crate::fault::Fault;
+use crate::fetch::revalidate::When;
+
+pub use access::{Door, enter};
+pub use cron::run_cron;
+pub use error_page::{ErrorPage, ErrorPages};
+pub use exchange::{Admission, Exchange, admit, asked, site_mark};
+pub use folder::{Folder, SmallFiles, TRUSTED, Wanted};
+pub use forward::{backend, fetch_request, is_loop, pass_request};
+pub use hit::{Hit, Keys, hit, hit_again};
+pub use purge::is_order as is_purge;
+pub use repair::Healing;
+pub use response::{Answer, Body, CACHE_STATUS, Fields};
+pub use site::{Cron, Pool, Services, Site, Sites, Upstream, UpstreamWarnings};
+
+/// Answers an exchange whose body has arrived. Never fails: what goes wrong is told to the client.
+pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Answer {
+    let mut answer = match respond(services, exchange).await {
+        Ok(answer) => answer,
+        Err(fault) => {
+            // That an upstream is left alone is told once, when it begins.
+            if fault.is_upstream() && fault.why != RefusedWhy::UpstreamPaused {
+                services.upstream_warnings.warn(
+                    &exchange.site.core.name,
+                    &exchange.request_id,
+                    &fault.note,
+                );
+            }
+            Answer::site_fault(&fault, &exchange.site, &exchange.request_id)
+        }
+    };
+    if answer.status == 404 {
+        // Boxed: it is rare, and its room would be part of every idle connection.
+        Box::pin(repair::missed(services, exchange)).await;
+    }
+    answer.change(
+        exchange.site.heads.of(exchange.facts.rule()),
+        exchange.facts.scheme(),
+    );
+    answer
+}
+
+async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Answer, Fault> {
+    enter(services, exchange).await?;
+    if let Some(answer) = access::look_into(exchange).await? {
+        return Ok(answer);
+    }
+    if let Some(answer) = purge::answer(exchange).await? {
+        return Ok(answer);
+    }
+    let has_tls = redirect::has_tls(services, &exchange.site, exchange.facts.host());
+    let rules = &exchange.site.core.rules;
+    match decide::before_lookup(&exchange.facts, rules, has_tls) {
+        None => {}
+        Some(Decision::Redirect(found)) => return redirect::answer(&found),
+        Some(Decision::Refuse(why)) => return Err(refusal(why)),
+        Some(_) => return Ok(Answer::methods()),
+    }
+    if is_loop(services, exchange) {
+        return Err(refusal(RefusedWhy::Loop));
+    }
+    exchange.write_key();
+    let found = lookup(services, exchange, Purpose::Serve).await;
+    let rules = &exchange.site.core.rules;
+    let decision = decide::decide(&exchange.facts, rules, found.stored().as_ref());
+    if let Some(answer) = from_cache(services, exchange, &found, &decision).await {
+        return Ok(answer);
+    }
+    let (below, script) = match file::find(exchange).await? {
+        file::Found::Answer(answer) => return Ok(answer),
+        file::Found::Script(script) => (Below::Script, Some(script)),
+        file::Found::Missing => (Below::Missing, None),
+    };
+    let decision = decision.below_root(&exchange.facts, below, backend(exchange));
+    let (why, stale_on_error) = match &decision {
+        Decision::Fetch {
+            why,
+            stale_on_error,
+        } => (*why, *stale_on_error),
+        Decision::Refuse(why) => return Err(refusal(*why)),
+        _ => (MissWhy::Uri, false),
+    };
+    let asking = miss::Asking {
+        services,
+        exchange,
+        script,
+        found: &found,
+        why,
+        stale_on_error,
+    };
+    match decision {
+        Decision::Pass(why) => asking.pass(Outcome::Pass(why)).await,
+        _ => asking.fetch().await,
+    }
+}
+
+/// The stored response, if the decision is to send it.
+async fn from_cache(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    found: &Found,
+    decision: &Decision,
+) -> Option<Answer> {
+    let (outcome, refresh) = match decision {
+        Decision::Hit => (Outcome::Hit, None),
+        Decision::HitAndRefresh => (Outcome::Hit, found.claims_refresh().then_some(When::Early)),
+        Decision::StaleWhileRevalidate => {
+            (Outcome::Stale(StaleWhy::Revalidating), Some(When::Stale))
+        }
+        Decision::StaleAccepted => (Outcome::Stale(StaleWhy::MaxStale), None),
+        _ => return None,
+    };
+    let entry = found.response()?;
+    if let Some(when) = refresh {
+        miss::refresh(services, exchange, entry, when).await;
+    }
+    let entry = Arc::clone(entry);
+    if found.is_joined {
+        return page::from_joined(services, exchange, entry);
+    }
+    Some(page::from_entry(services, exchange, entry, outcome))
+}
+
+/// A decision to refuse, with its note for the log.
+fn refusal(why: RefusedWhy) -> Fault {
+    let note = match why {
+        RefusedWhy::Loop => "the upstream has sent this request back to us",
+        RefusedWhy::Method => "TRACE or CONNECT",
+        RefusedWhy::NotFound => "no such file",
+        RefusedWhy::OnlyIfCached => "only-if-cached, and not in the cache",
+        _ => "",
+    };
+    Fault::new(why, note)
+}

@@ -1,0 +1,382 @@
+//! Pages into answers: from an entry, from a fill, from a fill that was taken whole.
+//!
+//! Conditionals and ranges are answered here, from what is stored; the upstream never sees those of a client on a
+//! cacheable fetch. `Date` is the composition's and `Age` counts from it (RFC 9111 §4.2.3, §5.1).
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use galley_cache::disk::Pieces;
+use galley_cache::entry::Entry;
+use galley_cache::fill::{FillHead, FillReader};
+use galley_files::Part;
+use galley_policy::conditional::{self, Condition, OF_NOT_MODIFIED, Validators};
+use galley_policy::encoding::Coding;
+use galley_policy::outcome::Outcome;
+use galley_policy::range::{self, Ranges};
+use galley_policy::request_info::{Facts, Method};
+use galley_policy::site::{Preset, SiteRules};
+use galley_policy::time;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+use super::exchange::Exchange;
+use super::parts;
+use super::response::{Answer, Body, Fields};
+use super::site::Services;
+
+/// The answer of a stored page.
+pub fn from_entry(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    entry: Arc<Entry>,
+    outcome: Outcome,
+) -> Answer {
+    let age = entry.age(services.clock.tick());
+    let status = entry.status.as_u16();
+    let ttl = i64::try_from(entry.life.fresh.as_secs()).unwrap_or(i64::MAX)
+        - i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
+    let shown_ttl = matches!(outcome, Outcome::Stale(_)).then_some(ttl);
+    exchange.site.core.compressing.offer(&entry);
+    let coded = coded(&exchange.facts, &entry);
+    let body = match (coded.and_then(|at| entry.coded().get(at)), entry.pieces()) {
+        (Some(coded), _) => Body::Bytes(coded.body.bytes().clone()),
+        (None, None) => Body::Bytes(entry.body.clone()),
+        (None, Some(pieces)) => stored(
+            pieces,
+            vec![Part::Span {
+                start: 0,
+                end: pieces.length(),
+            }],
+        ),
+    };
+    let mut answer = Answer {
+        status,
+        fields: match coded {
+            Some(at) => Fields::Coded(entry, at),
+            None => Fields::Stored(entry),
+        },
+        extra: Vec::with_capacity(4),
+        body,
+        outcome,
+        upstream_time: None,
+    };
+    answer
+        .extra
+        .push((header::AGE, HeaderValue::from(age.as_secs())));
+    let mut answer = answer.explained(shown_ttl);
+    let map = answer.fields.map();
+    match condition(&exchange.facts, rules(exchange), status, map) {
+        Condition::NotModified => not_modified(&mut answer),
+        Condition::Proceed | Condition::Failed => {
+            if status == 200 {
+                apply_range(exchange, &mut answer);
+            }
+        }
+    }
+    finish(exchange, answer)
+}
+
+fn rules<'e>(exchange: &'e Exchange<'_>) -> &'e SiteRules {
+    &exchange.site.core.rules
+}
+
+/// The coding that this client takes best, where it is not the plain one. Parts are never parts of what was coded here,
+/// which comes and goes.
+pub(super) fn coded(facts: &Facts, entry: &Entry) -> Option<usize> {
+    if entry.coded().is_empty() {
+        return None;
+    }
+    let is_part = facts.range().is_some();
+    let is_there = |coding: Coding| {
+        let mut all = entry.coded().iter();
+        coding == Coding::Identity
+            || all.any(|coded| coded.coding == coding && (coded.is_given || !is_part))
+    };
+    let best = facts.codings().best_of(is_there)?;
+    entry.coded().iter().position(|coded| coded.coding == best)
+}
+
+/// What of a stored part `wanted`, a `Range`, asks for: its place in the stored bytes, and its `Content-Range`. `None` where the
+/// part does not hold all of it.
+pub(super) fn span_of(entry: &Entry, wanted: &[u8]) -> Option<(std::ops::Range<usize>, String)> {
+    let held = range::held(entry.fields.get(header::CONTENT_RANGE)?.as_bytes())?;
+    let complete = held.complete?;
+    let Ranges::One(span) = range::parse(wanted, complete) else {
+        return None;
+    };
+    let offset = |at: u64| usize::try_from(at.checked_sub(held.span.start)?).ok();
+    let place = offset(span.start)?..offset(span.end)?;
+    entry.body.get(place.clone())?;
+    let last = span.end.checked_sub(1)?;
+    Some((place, format!("bytes {}-{last}/{complete}", span.start)))
+}
+
+/// The answer to a `Range` that lies in parts which were put together.
+pub fn from_joined(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    entry: Arc<Entry>,
+) -> Option<Answer> {
+    let (place, content_range) = span_of(&entry, exchange.facts.range()?)?;
+    let piece = Piece {
+        entry: Arc::clone(&entry),
+        place,
+    };
+    let mut answer = from_entry(services, exchange, entry, Outcome::Hit);
+    let mut fields = answer.fields.map().clone();
+    let content_range = HeaderValue::from_str(&content_range).ok()?;
+    fields.insert(header::CONTENT_RANGE, content_range);
+    answer.fields = Fields::Own(fields);
+    answer.body = Body::Bytes(Bytes::from_owner(piece));
+    Some(answer)
+}
+
+/// Bytes of an entry that stays, and pays for them, until they have left.
+struct Piece {
+    entry: Arc<Entry>,
+    place: std::ops::Range<usize>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        self.entry.body.get(self.place.clone()).unwrap_or_default()
+    }
+}
+
+/// The answer of a page that is arriving and shared with others.
+pub fn from_fill(
+    exchange: &Exchange<'_>,
+    head: &FillHead,
+    reader: FillReader,
+    outcome: Outcome,
+) -> Answer {
+    let body = Body::Fill(reader, head.length);
+    let mut answer = Answer::new(head.status.as_u16(), head.fields.clone(), body, outcome);
+    if matches!(
+        condition(
+            &exchange.facts,
+            rules(exchange),
+            head.status.as_u16(),
+            &head.fields
+        ),
+        Condition::NotModified
+    ) {
+        not_modified(&mut answer);
+    }
+    finish(exchange, answer)
+}
+
+/// The answer of one client's own exchange: passed on as it is.
+pub fn from_fill_whole(
+    exchange: &Exchange<'_>,
+    head: &FillHead,
+    reader: FillReader,
+    outcome: Outcome,
+) -> Answer {
+    let status = head.status.as_u16();
+    let body = match status {
+        204 | 304 => Body::None,
+        _ => Body::Fill(reader, head.length),
+    };
+    let answer = Answer::new(status, head.fields.clone(), body, outcome);
+    if exchange.facts.method() == Method::Head {
+        Answer {
+            body: answer.body.unsent(),
+            ..answer
+        }
+    } else {
+        answer
+    }
+}
+
+/// The answer of a page that was taken whole before anything left.
+pub fn from_whole(
+    exchange: &Exchange<'_>,
+    head: &FillHead,
+    body: Bytes,
+    outcome: Outcome,
+) -> Answer {
+    let answer = Answer::new(
+        head.status.as_u16(),
+        head.fields.clone(),
+        Body::Bytes(body),
+        outcome,
+    );
+    finish(exchange, answer)
+}
+
+pub(super) fn condition(
+    facts: &Facts,
+    rules: &SiteRules,
+    status: u16,
+    fields: &HeaderMap,
+) -> Condition {
+    if status != 200 || !facts.is_conditional() {
+        return Condition::Proceed;
+    }
+    let mut validators = validators(fields);
+    if rules.preset == Preset::None && validators.last_modified.is_none() {
+        // RFC 9111 §4.3.2: in its absence, `Date`.
+        validators.last_modified = date(fields, &header::DATE);
+    }
+    conditional::evaluate_stored(facts, &validators)
+}
+
+fn validators(fields: &HeaderMap) -> Validators<'_> {
+    Validators {
+        etag: fields.get(header::ETAG).map(HeaderValue::as_bytes),
+        last_modified: date(fields, &header::LAST_MODIFIED),
+    }
+}
+
+fn date(fields: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
+    time::parse_date(fields.get(name)?.as_bytes())
+}
+
+/// The fields of an answer that a 304 in its place carries (RFC 9110 §15.4.5).
+fn of_not_modified<'f>(
+    fields: &'f HeaderMap,
+) -> impl Iterator<Item = (&'f HeaderName, &'f HeaderValue)> {
+    let values = |name: &'f HeaderName| fields.get_all(name).iter().map(move |v| (name, v));
+    OF_NOT_MODIFIED.iter().flat_map(values)
+}
+
+/// RFC 9110 §15.4.5: what a 304 carries.
+fn not_modified(answer: &mut Answer) {
+    let mut fields = HeaderMap::new();
+    for (name, value) in of_not_modified(answer.fields.map()) {
+        fields.append(name.clone(), value.clone());
+    }
+    answer.fields = Fields::Own(fields);
+    answer.status = 304;
+    answer.body = Body::None;
+}
+
+/// The ranges of a stored page (RFC 9110 §14.2).
+fn apply_range(exchange: &Exchange<'_>, answer: &mut Answer) {
+    let whole = match &answer.body {
+        Body::Bytes(bytes) => Whole::Memory(bytes.clone()),
+        Body::Stored { pieces, .. } => Whole::Disk(Arc::clone(pieces)),
+        _ => return,
+    };
+    let (Some(wanted), Method::Get) = (exchange.facts.range(), exchange.facts.method()) else {
+        return;
+    };
+    if !conditional::range_applies(exchange.facts.if_range(), &validators(answer.fields.map())) {
+        return;
+    }
+    let length = whole.length();
+    match range::parse(wanted, length) {
+        Ranges::Whole => {}
+        Ranges::Many(spans) => {
+            let media_type = answer.fields.map().get(header::CONTENT_TYPE);
+            if let Some(several) = parts::multipart(length, media_type, &spans)
+                && let Some(body) = whole.body(several.parts)
+            {
+                let mut fields = answer.fields.map().clone();
+                fields.insert(header::CONTENT_TYPE, several.media_type);
+                answer.fields = Fields::Own(fields);
+                answer.status = 206;
+                answer.body = body;
+            }
+        }
+        Ranges::Unsatisfiable => {
+            answer.status = 416;
+            answer.body = Body::Bytes(Bytes::new());
+            push(answer, header::CONTENT_RANGE, &format!("bytes */{length}"));
+        }
+        Ranges::One(span) => {
+            let (start, end) = (span.start, span.end);
+            if let Some(body) = whole.body(vec![Part::Span { start, end }]) {
+                answer.status = 206;
+                answer.body = body;
+                push(
+                    answer,
+                    header::CONTENT_RANGE,
+                    &format!("bytes {start}-{}/{length}", end - 1),
+                );
+            }
+        }
+    }
+}
+
+/// A stored body, wherever it is.
+enum Whole {
+    Memory(Bytes),
+    Disk(Arc<Pieces>),
+}
+
+impl Whole {
+    fn length(&self) -> u64 {
+        match self {
+            Self::Memory(bytes) => bytes.len() as u64,
+            Self::Disk(pieces) => pieces.length(),
+        }
+    }
+
+    /// Parts of it as a body; `None` where one does not lie in it.
+    fn body(&self, parts: Vec<Part>) -> Option<Body> {
+        let all = self.length();
+        let is_inside = |part: &Part| match part {
+            Part::Bytes(_) => true,
+            Part::Span { start, end } => start < end && *end <= all,
+        };
+        if !parts.iter().all(is_inside) {
+            return None;
+        }
+        match self {
+            Self::Memory(bytes) => parts::cut(bytes, &parts).map(Body::Bytes),
+            Self::Disk(pieces) => Some(stored(pieces, parts)),
+        }
+    }
+}
+
+fn stored(pieces: &Arc<Pieces>, parts: Vec<Part>) -> Body {
+    let length = parts.iter().map(|part| match part {
+        Part::Bytes(bytes) => bytes.len() as u64,
+        Part::Span { start, end } => end.saturating_sub(*start),
+    });
+    Body::Stored {
+        pieces: Arc::clone(pieces),
+        length: length.sum(),
+        parts,
+    }
+}
+
+fn push(answer: &mut Answer, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        answer.extra.push((name, value));
+    }
+}
+
+/// HEAD, and what was taken from the address on the way up and belongs back on a redirect.
+fn finish(exchange: &Exchange<'_>, mut answer: Answer) -> Answer {
+    if exchange.facts.method() == Method::Head {
+        answer.body = answer.body.unsent();
+    }
+    if answer.status == 204 {
+        // PHP may print behind any status; this one has no body (RFC 9110 §15.3.5), and bytes would be taken for the next answer.
+        answer.body = Body::None;
+    }
+    if (300..400).contains(&answer.status)
+        && answer.status != 304
+        && let Some(dropped) = exchange.facts.dropped_query()
+        && let Some(location) = redirected(answer.fields.map(), dropped)
+    {
+        let mut own = answer.fields.map().clone();
+        own.insert(header::LOCATION, location);
+        answer.fields = Fields::Own(own);
+    }
+    answer
+}
+
+fn redirected(fields: &HeaderMap, dropped: &[u8]) -> Option<HeaderValue> {
+    let location = fields.get(header::LOCATION)?.as_bytes();
+    let (target, fragment) = match location.iter().position(|b| *b == b'#') {
+        Some(at) => location.split_at(at),
+        None => (location, &b""[..]),
+    };
+    let glue: &[u8] = if target.contains(&b'?') { b"&" } else { b"?" };
+    HeaderValue::from_bytes(&[target, glue, dropped, fragment].concat()).ok()
+}

@@ -1,0 +1,155 @@
+//! Purge requests of plugins: who may send them, and what is answered. What they mean is in [`galley_policy::purge`].
+
+use bytes::Bytes;
+use galley_policy::outcome::{Outcome, RefusedWhy};
+use galley_policy::purge::{Dialect, Order, Reply, Scope};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use subtle::ConstantTimeEq;
+
+use super::exchange::Exchange;
+use super::response::{Answer, Body};
+use super::site::Site;
+use crate::body::RequestBody;
+use crate::durable::{Receipt, Told};
+use crate::fault::Fault;
+
+/// Obeys an order of somebody who may give it, and answers when it is on the disk. `None`: an ordinary request. To others
+/// `PURGE` and `BAN` do not exist, and what comes by another method is none of ours.
+pub async fn answer(exchange: &Exchange<'_>) -> Result<Option<Answer>, Fault> {
+    let core = &exchange.site.core;
+    let fields = || exchange.head.fields();
+    let Some(dialect) = Dialect::of(&exchange.facts, fields(), &core.rules) else {
+        return Ok(None);
+    };
+    if dialect.is_get() && !exchange.site.purge_get {
+        return Ok(None);
+    }
+    if !may_order(exchange, dialect) {
+        return if dialect.is_method_of_its_own() {
+            Err(Fault::new(
+                RefusedWhy::Method,
+                "PURGE without the secret, and through a proxy or from an address that `purge_allow` does not name",
+            ))
+        } else {
+            Ok(None)
+        };
+    }
+    let refuse = |why: String| Fault::new(RefusedWhy::BadRequest, why);
+    let body = body(&exchange.body).ok_or_else(|| refuse("the body is too long".to_owned()))?;
+    let orders = dialect
+        .orders(&exchange.facts, fields(), body, &core.rules)
+        .map_err(|e| refuse(e.to_string()))?;
+    let told = obey(&exchange.site, dialect, &orders).await;
+    Ok(Some(reply(dialect.reply, &orders, &told)))
+}
+
+/// Whether this is an order of somebody who may give it.
+pub fn is_order(exchange: &Exchange<'_>) -> bool {
+    let fields = || exchange.head.fields();
+    let dialect = Dialect::of(&exchange.facts, fields(), &exchange.site.core.rules);
+    dialect.is_some_and(|dialect| {
+        (!dialect.is_get() || exchange.site.purge_get) && may_order(exchange, dialect)
+    })
+}
+
+async fn obey(site: &Site, dialect: &Dialect, orders: &[Order]) -> Told {
+    let mut newest = Receipt::default();
+    for order in orders {
+        newest = site.core.epochs.publish(order);
+        tracing::info!(site = site.core.name, scope = %order.scope, dialect = dialect.name, "purged by request");
+    }
+    let told = newest.told().await;
+    told.log(&site.core.name);
+    told
+}
+
+fn reply(form: Reply, orders: &[Order], told: &Told) -> Answer {
+    let word = match orders.first().map(|order| &order.scope) {
+        _ if form == Reply::Tags => "tags",
+        Some(Scope::Site | Scope::Host(_)) | None => "all",
+        Some(Scope::Url { .. }) => "exact",
+        Some(Scope::Prefix(_) | Scope::Pattern(_)) => "wildcard",
+        Some(Scope::Tag(_)) => "tags",
+    };
+    let mut fields = HeaderMap::new();
+    if let Ok(value) = HeaderValue::from_str(&format!("{word}; count={}", orders.len())) {
+        fields.insert(PURGE_RESULT, value);
+    }
+    let (status, media_type, text) = match (form, told.warning) {
+        (Reply::Empty, _) => return Answer::new(204, fields, Body::None, Outcome::Purge),
+        (Reply::Json, _) => (200, "application/json", "{\"status\":\"ok\"}\n".to_owned()),
+        (Reply::Path | Reply::Tags, None) => (200, PLAIN, "purged\n".to_owned()),
+        (Reply::Path | Reply::Tags, Some(warning)) => (200, PLAIN, format!("purged; {warning}\n")),
+    };
+    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    Answer::new(
+        status,
+        fields,
+        Body::Bytes(Bytes::from(text)),
+        Outcome::Purge,
+    )
+}
+
+/// Orders fit into what is kept in memory.
+fn body(body: &RequestBody) -> Option<&[u8]> {
+    match body {
+        RequestBody::Empty => Some(b""),
+        RequestBody::Memory(bytes) => Some(bytes),
+        RequestBody::File(_) => None,
+    }
+}
+
+/// Whoever has the secret may; without it who asks from an allowed address, and for himself.
+fn may_order(exchange: &Exchange<'_>, dialect: &Dialect) -> bool {
+    let fields = || exchange.head.fields();
+    let has_secret = exchange.site.purge_secret.as_deref().is_some_and(|secret| {
+        fields()
+            .filter_map(|(name, value)| offered(name, value))
+            .any(|offered| bool::from(offered.ct_eq(secret.as_bytes())))
+    });
+    if has_secret {
+        return true;
+    }
+    let is_any = |known: &[&str]| {
+        fields().any(|(name, _)| known.iter().any(|one| name.eq_ignore_ascii_case(one)))
+    };
+    // Behind a proxy on this machine every visitor comes from loopback, and WordPress asks for what a visitor's pingback
+    // names: what was passed on is nobody's own order. Other methods than these two a page can make a browser send.
+    let is_second_hand =
+        is_any(PASSED_ON) || (!dialect.is_method_of_its_own() && is_any(OF_BROWSERS));
+    let client = exchange.client.ip().to_canonical();
+    let allow = &exchange.site.purge_allow;
+    !is_second_hand && allow.iter().any(|net| net.contains(&client))
+}
+
+/// What a field offers as a secret: of our own, as a token, of Fastly's and of `VCaching`'s plugins.
+fn offered<'v>(name: &str, value: &'v [u8]) -> Option<&'v [u8]> {
+    let is = |known: &str| name.eq_ignore_ascii_case(known);
+    let value = value.trim_ascii();
+    if is("authorization") {
+        let (scheme, token) = value.split_at_checked(BEARER.len())?;
+        return scheme
+            .eq_ignore_ascii_case(BEARER)
+            .then_some(token.trim_ascii());
+    }
+    (is("x-purge-secret") || is("fastly-key") || is("x-vc-purge-key")).then_some(value)
+}
+
+const BEARER: &[u8] = b"Bearer ";
+
+/// Fields that proxies add to what they pass on, and WordPress to the request that answers a pingback.
+const PASSED_ON: &[&str] = &[
+    "x-forwarded-for",
+    "forwarded",
+    "via",
+    "x-real-ip",
+    "x-pingback-forwarded-for",
+];
+
+/// Fields of browsers that WordPress does not send.
+const OF_BROWSERS: &[&str] = &["cookie", "origin", "sec-fetch-mode", "sec-fetch-site"];
+
+/// What Proxy Cache Purge reads to tell an editor what happened.
+const PURGE_RESULT: HeaderName = HeaderName::from_static("cache-purge-result");
+
+const PLAIN: &str = "text/plain; charset=utf-8";

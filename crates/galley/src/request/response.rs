@@ -1,0 +1,203 @@
+//! What leaves: a status, fields, a body, and the outcome that explains it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use galley_cache::disk::Pieces;
+use galley_cache::entry::Entry;
+use galley_cache::fill::FillReader;
+use galley_policy::headers::Compiled;
+use galley_policy::outcome::{Outcome, RefusedWhy};
+use galley_policy::request_info::Scheme;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+use super::site::Site;
+use crate::fault::{self, Fault};
+
+/// An answer, ready to be written by any front.
+pub struct Answer {
+    /// Final status.
+    pub status: u16,
+    /// Its fields, without framing and connection fields.
+    pub fields: Fields,
+    /// Further fields: Age and Cache-Status among them.
+    pub extra: Vec<(HeaderName, HeaderValue)>,
+    /// The body.
+    pub body: Body,
+    /// How it came to be.
+    pub outcome: Outcome,
+    /// What the upstream took until its head, where it was asked.
+    pub upstream_time: Option<Duration>,
+}
+
+/// Where an answer's fields are.
+pub enum Fields {
+    /// Its own.
+    Own(HeaderMap),
+    /// Those of a stored entry, shared.
+    Stored(Arc<Entry>),
+    /// Those of one of its codings, by its place among them.
+    Coded(Arc<Entry>, usize),
+}
+
+impl Fields {
+    /// The fields, whoever owns them.
+    pub fn map(&self) -> &HeaderMap {
+        match self {
+            Self::Own(map) => map,
+            Self::Stored(entry) => &entry.fields,
+            Self::Coded(entry, at) => entry
+                .coded()
+                .get(*at)
+                .map_or(&entry.fields, |coded| &coded.fields),
+        }
+    }
+}
+
+/// An answer's body.
+pub enum Body {
+    /// None, and no length either: 204, 304.
+    None,
+    /// Not sent, but of this length: HEAD.
+    Unsent(Option<u64>),
+    /// In memory.
+    Bytes(Bytes),
+    /// Arriving from the upstream; the length where it is known.
+    Fill(FillReader, Option<u64>),
+    /// Parts of a stored body that is on the disk.
+    Stored {
+        /// The body.
+        pieces: Arc<Pieces>,
+        /// What of it, in order.
+        parts: Vec<galley_files::Part>,
+        /// Sum of the parts.
+        length: u64,
+    },
+    /// Parts of a file.
+    File {
+        /// The file.
+        file: Arc<std::fs::File>,
+        /// What of it, in order.
+        parts: Vec<galley_files::Part>,
+        /// Sum of the parts.
+        length: u64,
+    },
+}
+
+impl Answer {
+    /// An answer with fields of its own.
+    pub fn new(status: u16, fields: HeaderMap, body: Body, outcome: Outcome) -> Self {
+        Self {
+            status,
+            fields: Fields::Own(fields),
+            extra: Vec::new(),
+            body,
+            outcome,
+            upstream_time: None,
+        }
+        .explained(None)
+    }
+
+    /// Adds `Cache-Status`; `ttl_s` is what is left of the lifetime, negative when stale.
+    #[must_use]
+    pub fn explained(mut self, ttl_s: Option<i64>) -> Self {
+        let mut text = Vec::with_capacity(48);
+        self.outcome.write_cache_status(ttl_s, &mut text);
+        if let Ok(value) = HeaderValue::from_bytes(&text) {
+            self.extra.retain(|(name, _)| *name != CACHE_STATUS);
+            self.extra.push((CACHE_STATUS, value));
+        }
+        self
+    }
+
+    /// The page that tells a client about a fault.
+    pub fn fault(fault: &Fault, request_id: &str) -> Self {
+        let mut answer = Self::status_page(fault.status(), Outcome::Refused(fault.why), request_id);
+        if let Some(seconds) = fault.retry_after_s {
+            answer
+                .extra
+                .push((header::RETRY_AFTER, HeaderValue::from(seconds)));
+        }
+        if let Some(page) = &fault.page {
+            answer.body = Body::Bytes(page.clone());
+        }
+        match fault.status() {
+            405 => answer.extra.push((header::ALLOW, METHODS)),
+            401 => answer.extra.push((header::WWW_AUTHENTICATE, BASIC)),
+            _ => {}
+        }
+        answer
+    }
+
+    /// The same with the site's own page where it has one for this.
+    pub fn site_fault(fault: &Fault, site: &Site, request_id: &str) -> Self {
+        let mut answer = Self::fault(fault, request_id);
+        if let Some(page) = site.error_pages.render(fault, request_id) {
+            answer.body = Body::Bytes(page);
+        }
+        answer
+    }
+
+    /// Changes what the site's file changes about fields: the last that happens to an answer before it is written.
+    pub fn change(&mut self, changes: &Compiled, scheme: Scheme) {
+        if changes.touches(self.fields.map()) {
+            self.fields = Fields::Own(changes.stripped(self.fields.map()));
+        }
+        self.extra.retain(|(name, _)| !changes.drops(name));
+        let added = changes.fields(scheme).iter().cloned();
+        self.extra.splice(0..0, added);
+    }
+
+    /// What may be asked of the server as a whole (RFC 9110 §9.3.7).
+    pub fn methods() -> Self {
+        let mut fields = HeaderMap::new();
+        fields.insert(header::ALLOW, METHODS);
+        Self::new(204, fields, Body::None, Outcome::File)
+    }
+
+    /// The proof that a name is ours, for an authority that asks for it (RFC 8555 section 8.3).
+    pub fn challenge(proof: Bytes) -> Self {
+        let mut fields = HeaderMap::new();
+        let media_type = HeaderValue::from_static("application/octet-stream");
+        fields.insert(header::CONTENT_TYPE, media_type);
+        fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Self::new(200, fields, Body::Bytes(proof), Outcome::File)
+    }
+
+    /// A small page with the status's public text and the request's id.
+    pub fn status_page(status: u16, outcome: Outcome, request_id: &str) -> Self {
+        let reason = http::StatusCode::from_u16(status)
+            .ok()
+            .and_then(|s| s.canonical_reason())
+            .unwrap_or("Error");
+        let text = match outcome {
+            // It is not busy, it is away.
+            Outcome::Refused(RefusedWhy::UpstreamPaused) => fault::public_text(502),
+            _ => fault::public_text(status),
+        };
+        let page = format!(
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{status} {reason}</title>\
+             <meta name=\"viewport\" content=\"width=device-width\"><style>body{{font:16px/1.5 system-ui,sans-serif;\
+             max-width:32em;margin:15vh auto;padding:0 1em;color:#222}}small{{color:#777}}</style></head>\
+             <body><h1>{reason}</h1><p>{text}</p><p><small>{status} · {request_id}</small></p></body></html>\n"
+        );
+        let mut fields = HeaderMap::new();
+        fields.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("text/html; charset=utf-8"),
+        );
+        fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Self::new(status, fields, Body::Bytes(page.into()), outcome)
+    }
+}
+
+/// For `Allow`.
+const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, OPTIONS");
+
+/// RFC 7617.
+const BASIC: HeaderValue =
+    HeaderValue::from_static("Basic realm=\"restricted\", charset=\"UTF-8\"");
+
+/// RFC 9211.
+pub const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");

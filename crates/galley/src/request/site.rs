@@ -1,0 +1,343 @@
+//! What the server knows while it runs: sites by host, and the services that all exchanges share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use galley_cache::budget::Budget;
+use galley_cache::entry::Entry;
+use galley_cache::fill::Failure;
+use galley_cache::memory::Memory;
+use galley_policy::forward::Schedule;
+use galley_policy::headers::HeadChanges;
+use galley_policy::key;
+use galley_policy::proxied::Proxies;
+use galley_policy::request_info::Facts;
+use galley_policy::route::{HostPattern, HostTable};
+use galley_policy::site::Rule;
+use ipnet::IpNet;
+
+use super::access::Door;
+use super::error_page::ErrorPages;
+use super::folder::{Folder, SmallFiles};
+use super::repair::Healing;
+use crate::access::Clients;
+use crate::acme::Acme;
+use crate::body::spools::Spools;
+use crate::clock::Clock;
+use crate::compress::Compressor;
+use crate::durable::Durable;
+use crate::fault::Fault;
+use crate::fetch;
+use crate::php::Numbers;
+use crate::php::privileged::State;
+use crate::sys::sandbox::Held;
+use crate::telemetry::errors::{RateLimited, Seldom};
+use crate::tls::{Certificates, Presented};
+use crate::upstream::Gauge;
+use crate::upstream::switch::Tunnels;
+
+/// One site, as requests meet it.
+pub struct Site {
+    /// What compositors know of it too.
+    pub core: Arc<fetch::Site>,
+    /// The files below its root.
+    pub folder: Option<Arc<Folder>>,
+    /// Who composes its pages.
+    pub upstream: Upstream,
+    /// Those that its rules name, in the order of [`galley_policy::site::Rule::upstream`].
+    pub further: Vec<Upstream>,
+    /// What is known of the PHP that Galley runs for it.
+    pub php: Option<Arc<Numbers>>,
+    /// What visitors see in place of Galley's own pages for errors.
+    pub error_pages: ErrorPages,
+    /// What is changed about the fields of its answers.
+    pub heads: HeadChanges,
+    /// Whether it is reached over TLS here; what is asked for it from inside then comes over TLS, too.
+    pub speaks_tls: bool,
+    /// Who is let in.
+    pub door: Door,
+    /// Largest request body in bytes, where no rule says otherwise.
+    pub request_body: u64,
+    /// Who may send `PURGE`.
+    pub purge_allow: Vec<IpNet>,
+    /// The secret of those who may do so from elsewhere.
+    pub purge_secret: Option<String>,
+    /// Whether `GET /purge/...` may be an order.
+    pub purge_get: bool,
+    /// The secret that reaches this site over the admin API.
+    pub token: Option<String>,
+    /// Its pages that were refreshed because they named files that are gone.
+    pub healing: Healing,
+    /// How its scheduled tasks are run; `None`: not by Galley.
+    pub cron: Option<Cron>,
+    /// Protocols to which its connections may change, in lower case.
+    pub upgrade: Vec<String>,
+    /// Its hosts, for the admin API.
+    pub hosts: Vec<HostPattern>,
+    /// Its place among the sites.
+    pub number: u32,
+    /// Part of every key, because two sites may have one host on different listeners. Unlike the number it is the same
+    /// after a restart, wherever in the configuration the site then stands.
+    pub mark: u32,
+    /// Which access log its requests go to: an index into each core's.
+    pub log: usize,
+}
+
+impl Site {
+    /// Writes the key of a request: what identifies the page among those of its site, then the site's mark.
+    pub fn write_key(&self, facts: &Facts, out: &mut Vec<u8>) {
+        key::write_key(facts, out);
+        out.extend_from_slice(&self.mark.to_be_bytes());
+    }
+
+    /// Who composes what a request asks for: the rule's upstream or the site's.
+    pub fn upstream_of(&self, facts: &Facts) -> &Upstream {
+        let further = self
+            .rule_of(facts)
+            .and_then(|rule| rule.upstream)
+            .and_then(|index| self.further.get(index));
+        further.unwrap_or(&self.upstream)
+    }
+
+    /// The rule that applies to a request.
+    pub fn rule_of(&self, facts: &Facts) -> Option<&Rule> {
+        self.core.rules.rules.get(facts.rule()?)
+    }
+
+    /// The largest body of a request, in bytes.
+    pub fn request_body_of(&self, facts: &Facts) -> u64 {
+        let rule = self.rule_of(facts);
+        rule.and_then(|rule| rule.request_body)
+            .unwrap_or(self.request_body)
+    }
+
+    /// What its upstreams are busy with: its own first, each once.
+    pub fn gauges(&self) -> Vec<Arc<Gauge>> {
+        let mut found: Vec<Arc<Gauge>> = Vec::new();
+        for upstream in std::iter::once(&self.upstream).chain(&self.further) {
+            // A rule may name the site's own.
+            if let Some(gauge) = upstream.gauge()
+                && !found.iter().any(|known| Arc::ptr_eq(known, gauge))
+            {
+                found.push(Arc::clone(gauge));
+            }
+        }
+        found
+    }
+
+    /// Whether a rule sends a request to a FastCGI program of its own, so that any file may be the script.
+    pub fn names_program(&self, facts: &Facts) -> bool {
+        let upstream = self.upstream_of(facts);
+        let by_rule = !std::ptr::eq(upstream, &raw const self.upstream);
+        by_rule && matches!(upstream, Upstream::Php(_))
+    }
+
+    /// Who runs its scheduled tasks, for the plugin: Galley, as long as that goes well.
+    pub fn schedule(&self) -> Schedule {
+        if self.core.cron.is_relied_on() {
+            Schedule::Kept
+        } else {
+            Schedule::Own
+        }
+    }
+
+    /// Whether the disk may hold something under a key. Asks no disk.
+    pub fn may_be_on_disk(&self, key: &[u8]) -> bool {
+        let shelved = self.core.shelved.as_ref();
+        shelved.is_some_and(|shelved| shelved.may_hold(key))
+    }
+
+    /// What is stored under a key: in memory, or on the disk, from where it comes into the memory if it fits there.
+    pub async fn stored(&self, memory: &Memory, key: &[u8]) -> Option<Arc<Entry>> {
+        if let Some(entry) = memory.get(key) {
+            return Some(entry);
+        }
+        let shelved = self.core.shelved.as_ref()?;
+        shelved.find(key, self.core.epochs.table()).await
+    }
+}
+
+/// Who composes pages.
+#[derive(Clone)]
+pub enum Upstream {
+    /// Nobody: files only.
+    Files,
+    /// PHP over FastCGI.
+    Php(Pool),
+    /// HTTP/1.1.
+    Http(Pool),
+}
+
+impl Upstream {
+    /// What it is busy with; `None` where there is nobody.
+    pub fn gauge(&self) -> Option<&Arc<Gauge>> {
+        match self {
+            Self::Files => None,
+            Self::Php(pool) | Self::Http(pool) => pool.gauge(),
+        }
+    }
+}
+
+/// A pool at a compositor.
+#[derive(Clone)]
+pub struct Pool {
+    /// The compositor.
+    pub compositor: fetch::Handle,
+    /// The pool's index there.
+    pub index: usize,
+}
+
+impl Pool {
+    /// What it is busy with.
+    pub fn gauge(&self) -> Option<&Arc<Gauge>> {
+        self.compositor.gauges().get(self.index)
+    }
+
+    /// What a client is told about a failure, with what the queue says about when to come back.
+    pub fn fault(&self, failure: Failure) -> Fault {
+        let mut fault = Fault::from(failure);
+        if fault.retry_after_s.is_some()
+            && let Some(gauge) = self.gauge()
+        {
+            fault.retry_after_s = Some(gauge.retry_after_s());
+        }
+        fault
+    }
+}
+
+/// How Galley runs a site's scheduled tasks.
+pub struct Cron {
+    /// From one run to the next.
+    pub every: Duration,
+    /// The host that is asked for.
+    pub host: String,
+    /// A pool for nothing else.
+    pub pool: Pool,
+}
+
+/// The sites of one listener, as one connection may reach them.
+pub struct Sites {
+    table: Arc<HostTable>,
+    all: Arc<Vec<Arc<Site>>>,
+    /// Whose word about clients counts.
+    proxies: Arc<Proxies>,
+    /// What a client over TLS was shown.
+    presented: Option<Presented>,
+}
+
+impl Sites {
+    /// Sites by host; `rows` are patterns with the index of their site in `all`. `proxies`: whose word about clients counts.
+    pub fn new(
+        rows: impl Iterator<Item = (HostPattern, usize)>,
+        all: Arc<Vec<Arc<Site>>>,
+        proxies: Arc<Proxies>,
+    ) -> Self {
+        Self {
+            table: Arc::new(HostTable::new(rows)),
+            all,
+            proxies,
+            presented: None,
+        }
+    }
+
+    /// The same, over a connection for whose client `presented` stands.
+    #[must_use]
+    pub fn under(&self, presented: Presented) -> Self {
+        Self {
+            table: Arc::clone(&self.table),
+            all: Arc::clone(&self.all),
+            proxies: Arc::clone(&self.proxies),
+            presented: Some(presented),
+        }
+    }
+
+    /// The same for questions about requests: nobody's word about clients counts.
+    #[must_use]
+    pub fn without_proxies(&self) -> Self {
+        Self {
+            table: Arc::clone(&self.table),
+            all: Arc::clone(&self.all),
+            proxies: Arc::default(),
+            presented: None,
+        }
+    }
+
+    /// Whose word about clients counts here.
+    pub fn proxies(&self) -> &Proxies {
+        &self.proxies
+    }
+
+    /// The site of a canonical host, if it may be asked for over this connection.
+    pub fn find(&self, host: &str) -> Option<Arc<Site>> {
+        let site = self.all.get(self.table.find(host)?)?;
+        self.may_be_asked(host).then(|| Arc::clone(site))
+    }
+
+    /// Whether a host has a site that may not be asked for over this connection.
+    pub fn is_misdirected(&self, host: &str) -> bool {
+        self.table.find(host).is_some() && !self.may_be_asked(host)
+    }
+
+    fn may_be_asked(&self, host: &str) -> bool {
+        let presented = self.presented.as_ref();
+        presented.is_none_or(|presented| presented.allows(host))
+    }
+}
+
+/// What all exchanges share; outlives any configuration.
+pub struct Services {
+    /// Stored pages.
+    pub memory: Arc<Memory>,
+    /// Time.
+    pub clock: Clock,
+    /// Who this process is, for `CDN-Loop`: another name than that of any other.
+    pub identity: String,
+    /// What survives a restart.
+    pub durable: Durable,
+    /// Where bodies wait for slow people.
+    pub spools: Arc<Spools>,
+    /// Who compresses pages and files.
+    pub compressor: Arc<Compressor>,
+    /// What handshakes are answered with.
+    pub certificates: Arc<Certificates>,
+    /// Certificates that are got by themselves, if any are.
+    pub acme: Option<Arc<Acme>>,
+    /// How far the kernel confines the threads that deal with clients and upstreams.
+    pub sandbox: Held,
+    /// The process that keeps root for PHP of other users.
+    pub privileged: State,
+    /// Connections that have become something else than HTTP.
+    pub tunnels: Tunnels,
+    /// Small files in memory, if there may be any.
+    pub small_files: Option<Arc<SmallFiles>>,
+    /// What is counted of clients.
+    pub clients: Clients,
+    /// Warnings about upstreams, which any visitor's request can cause.
+    pub upstream_warnings: UpstreamWarnings,
+    /// What the streams of all HTTP/2 connections may hold together.
+    pub http2_memory: Budget,
+    /// Warnings about clients that flood their HTTP/2 connections.
+    pub http2_floods: Seldom,
+}
+
+/// Warns about failing upstreams without filling the log.
+pub struct UpstreamWarnings(RateLimited);
+
+impl UpstreamWarnings {
+    /// At most `per_second` lines.
+    pub fn new(per_second: u32) -> Self {
+        Self(RateLimited::new("upstream", per_second))
+    }
+
+    /// Tells of the lines that were held back; called once a second.
+    pub fn settle(&self) {
+        self.0.settle();
+    }
+
+    /// Notes that a request could not be answered because of the upstream.
+    pub fn warn(&self, site: &str, request_id: &str, note: &str) {
+        if self.0.admit() {
+            tracing::error!(site, request = request_id, "{note}");
+        }
+    }
+}

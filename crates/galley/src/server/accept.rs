@@ -1,0 +1,250 @@
+//! Taking connections in.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use galley_policy::proxied::{NOBODY, Proxies};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::watch;
+
+use super::proxy_protocol::introduce;
+use super::socket::Socket;
+use super::{Core, Listener, handshake, http1};
+use crate::access::Seat;
+use crate::request::Sites;
+use crate::sys;
+use crate::sys::sockets::Listening;
+use crate::telemetry::counters::Closed;
+use crate::tls::Acceptor;
+
+/// Accepts until the server is to stop; what the kernel has taken in by then is still answered.
+pub(super) async fn run(core: Rc<Core>, listener: Listener, mut stop: watch::Receiver<bool>) {
+    let behind = Behind {
+        sites: listener.sites,
+        speaks_proxy: listener.speaks_proxy,
+        tls: listener.tls,
+    };
+    let door = match Door::open(listener.socket) {
+        Ok(door) => door,
+        Err(error) => {
+            tracing::error!(%error, "a listener could not be used");
+            return;
+        }
+    };
+    let mut paused = false;
+    loop {
+        while core.connections.get() >= core.limits.connections && !core.stopping.get() {
+            make_room(&core);
+            // One that asks nothing yet may do so in a moment.
+            let _ = tokio::time::timeout(LOOK_AGAIN, core.connection_ended.notified()).await;
+        }
+        let accepted = tokio::select! {
+            biased;
+            accepted = door.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => return take_last(&core, door, &behind),
+        };
+        match accepted {
+            Ok((stream, client)) => {
+                paused = false;
+                spawn(&core, stream, client, &behind);
+            }
+            Err(error) if sys::is_out_of_descriptors(&error) => {
+                if !paused {
+                    tracing::warn!(%error, "no descriptor is left, so connections that ask nothing are ended; raise `ulimit -n`");
+                }
+                paused = true;
+                make_room(&core);
+                tokio::time::sleep(OUT_OF_DESCRIPTORS_PAUSE).await;
+            }
+            // The client was gone before we looked, or the network stumbled: the next may be fine.
+            Err(error) => tracing::debug!(%error, "a connection could not be accepted"),
+        }
+    }
+}
+
+/// What stands behind a listener.
+#[derive(Clone)]
+struct Behind {
+    sites: Arc<Sites>,
+    speaks_proxy: bool,
+    tls: Option<Acceptor>,
+}
+
+/// A listening socket that the runtime knows.
+enum Door {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Door {
+    fn open(socket: Listening) -> io::Result<Self> {
+        match socket {
+            Listening::Tcp(listener) => TcpListener::from_std(listener).map(Self::Tcp),
+            Listening::Unix(listener) => UnixListener::from_std(listener).map(Self::Unix),
+        }
+    }
+
+    /// Cancel-safe.
+    async fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, client) = listener.accept().await?;
+                Ok((Socket::Tcp(stream), plain(client)))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Socket::Unix(stream), NOBODY))
+            }
+        }
+    }
+}
+
+/// Takes in what the kernel still holds, of which the runtime may not have heard yet: closing the listener resets it.
+fn take_last(core: &Rc<Core>, door: Door, behind: &Behind) {
+    let next: Box<dyn Fn() -> io::Result<(Socket, SocketAddr)>> = match door {
+        Door::Tcp(listener) => {
+            let Ok(listener) = listener.into_std() else {
+                return;
+            };
+            Box::new(move || {
+                let (stream, client) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Ok((Socket::Tcp(TcpStream::from_std(stream)?), plain(client)))
+            })
+        }
+        Door::Unix(listener) => {
+            let Ok(listener) = listener.into_std() else {
+                return;
+            };
+            Box::new(move || {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Ok((Socket::Unix(UnixStream::from_std(stream)?), NOBODY))
+            })
+        }
+    };
+    for _ in 0..MOST_LAST {
+        let Ok((stream, client)) = next() else {
+            return;
+        };
+        spawn(core, stream, client, behind);
+    }
+}
+
+/// On a socket that takes both families, which systemd may hand over, addresses of IPv4 come in a form of IPv6.
+fn plain(client: SocketAddr) -> SocketAddr {
+    SocketAddr::new(client.ip().to_canonical(), client.port())
+}
+
+/// Ends some of the connections that ask nothing, enough that this is not done for each newcomer.
+fn make_room(core: &Core) {
+    let most = (core.limits.connections / PARTS).max(1);
+    for _ in 0..core.timers.give_way(most) {
+        core.counters.closed(Closed::GaveWay);
+    }
+}
+
+fn spawn(core: &Rc<Core>, stream: Socket, client: SocketAddr, behind: &Behind) {
+    let Some(seat) = seat(core, client, behind.sites.proxies()) else {
+        return stream.reset_at_end();
+    };
+    let counted = (Counted::begin(core), seat);
+    let core = Rc::clone(core);
+    // Two tasks, because the room of one is that of its largest wait: a plain connection needs none for handshakes.
+    if behind.tls.is_none() && !behind.speaks_proxy {
+        let sites = Arc::clone(&behind.sites);
+        let ends = http1::Ends {
+            client,
+            local: None,
+            is_tls: false,
+        };
+        tokio::task::spawn_local(async move {
+            http1::connection(core, stream, sites, ends).await;
+            drop(counted);
+        });
+    } else {
+        let behind = behind.clone();
+        tokio::task::spawn_local(async move {
+            begin(core, stream, client, behind).await;
+            drop(counted);
+        });
+    }
+}
+
+/// A connection that does not begin with a request: who asks comes first, then the handshake.
+async fn begin(core: Rc<Core>, mut stream: Socket, client: SocketAddr, behind: Behind) {
+    let mut counted = None;
+    let (mut client, mut local) = (client, None);
+    if behind.speaks_proxy {
+        let proxies = behind.sites.proxies();
+        let ends = (client, stream.local_address());
+        // Boxed: it is over before the first request, and its room would be part of every connection.
+        let introducing = introduce(&core, &mut stream, ends, proxies);
+        let Some(told) = Box::pin(introducing).await else {
+            return;
+        };
+        let Some(seat) = seat(&core, told.0, proxies) else {
+            return stream.reset_at_end();
+        };
+        counted = Some(seat);
+        (client, local) = (told.0, Some(told.1));
+    }
+    let ends = http1::Ends {
+        client,
+        local,
+        is_tls: behind.tls.is_some(),
+    };
+    match behind.tls {
+        None => http1::connection(core, stream, behind.sites, ends).await,
+        Some(acceptor) => {
+            handshake::connection(core, stream, (acceptor, behind.sites), ends).await;
+        }
+    }
+    drop(counted);
+}
+
+/// A place for a connection of this client, if it may have one more. Trusted proxies have as many as they like, as has who
+/// has no address.
+fn seat(core: &Core, client: SocketAddr, proxies: &Proxies) -> Option<Seat> {
+    if client == NOBODY || proxies.trusts(client) {
+        return Some(Seat::uncounted());
+    }
+    let seat = core.services.clients.seat(client.ip());
+    if seat.is_none() {
+        core.counters.closed(Closed::TooMany);
+    }
+    seat
+}
+
+struct Counted(Rc<Core>);
+
+impl Counted {
+    fn begin(core: &Rc<Core>) -> Self {
+        core.connections.set(core.connections.get() + 1);
+        core.counters.connections(core.connections.get());
+        Self(Rc::clone(core))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.set(self.0.connections.get() - 1);
+        self.0.counters.connections(self.0.connections.get());
+        self.0.connection_ended.notify_waiters();
+    }
+}
+
+/// As many as the kernel holds back at most; a flood of new ones must not keep the end from coming.
+const MOST_LAST: usize = 4096;
+
+/// What part of the connections gives way at one time.
+const PARTS: usize = 64;
+
+/// How long a full core waits before it looks again for connections that ask nothing.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// How long accepting rests when no descriptor is left: some connection ends meanwhile, and the kernel keeps the queue.
+const OUT_OF_DESCRIPTORS_PAUSE: Duration = Duration::from_millis(20);

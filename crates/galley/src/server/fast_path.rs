@@ -1,0 +1,441 @@
+//! The lane: a hit leaves with one read and one write.
+//!
+//! When the buffer begins with whole heads of plain `GET`s or `HEAD`s whose pages are fresh in memory, the answers are
+//! written from here, together: no allocation once the connection is warm, no lock that a writer can hold, no system call
+//! but the write. Anything else, and anything that could go wrong, takes the long way, which starts from the same bytes.
+//! Which request is a hit is decided in `request::hit`, by the rules of the long way. A head that was a hit before is not read
+//! again (`super::memo`).
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use galley_http::answer::{self, Connection, Length};
+use galley_http::framing::{self, BodyKind, Host};
+use galley_http::head::{self, Head, Parsed, Version};
+use galley_policy::headers::Compiled;
+use galley_policy::proxied::{Asked, Own};
+use galley_policy::request_info::{Facts, Line, Scheme};
+use galley_policy::route;
+use galley_policy::time::Tick;
+use http::header;
+
+use super::Core;
+use super::batch::{Batch, MOST_ANSWERS, Ready, Told, copy_behind};
+use super::head_cache::{Memo, Read, Sight};
+use super::http1::Ends;
+use super::io::{HttpDate, Wire};
+use super::record::{self, End, Said};
+use super::write::Next;
+use crate::request::{self, Hit, Keys, Site, Sites};
+
+/// Room that a core's hits use in turn.
+#[derive(Default)]
+pub(super) struct Room {
+    pub(super) facts: Facts,
+    keys: Keys,
+    pub(super) id: String,
+    memo: Memo,
+    /// Taken while a batch is on its way.
+    batch: Vec<Ready<'static>>,
+}
+
+/// What a connection keeps for its next hit.
+#[derive(Default)]
+pub(super) struct Lane {
+    host: Known,
+    /// Hits in a row without a pause.
+    turns: usize,
+}
+
+/// The host that the connection asked for last, so that the next request need not look it up.
+#[derive(Default)]
+pub(super) struct Known {
+    raw: Vec<u8>,
+    canonical: String,
+    site: Option<Arc<Site>>,
+}
+
+impl Known {
+    /// The host as it was sent, in its canonical form, and its site.
+    fn find(&mut self, raw: &[u8], sites: &Sites) -> Option<(&str, &Arc<Site>)> {
+        if self.site.is_none() || self.raw != raw {
+            self.site = None;
+            self.canonical = route::canonical_host(raw).ok()?;
+            raw.clone_into(&mut self.raw);
+            self.site = sites.find(&self.canonical);
+        }
+        Some((&self.canonical, self.site.as_ref()?))
+    }
+}
+
+/// Answers the requests at the beginning of the buffer, as far as they are plain hits; `None`: nothing has happened.
+pub(super) async fn answer(
+    core: &Rc<Core>,
+    sites: &Sites,
+    ends: Ends,
+    wire: &mut Wire,
+    lane: &mut Lane,
+) -> Option<Next> {
+    if core.stopping.get() || !core.limits.lane || !begins_plainly(&wire.input) {
+        return None;
+    }
+    let began = core.moments.begin();
+    let (input, mut sender) = wire.parts();
+    let may_copy = sender.is_plain();
+    let mut batch = Batch::within(std::mem::take(&mut core.room.borrow_mut().batch));
+    let head_room = (sender.output as &mut Vec<u8>, sender.date.get());
+    let place = Place {
+        core,
+        sites,
+        ends,
+        now: core.services.clock.tick_at(began),
+        // What they say of their clients is read each time.
+        may_remember: !sites.proxies().trusts(ends.client),
+        may_copy,
+    };
+    let read = place.gather(input, head_room, &mut lane.host, &mut batch);
+    let Some(last) = batch.answers().last() else {
+        core.room.borrow_mut().batch = batch.into_room();
+        return None;
+    };
+    let connection = last.connection;
+    let mut written = 0;
+    let sent = sender.send_batch(&batch, &mut written).await;
+    write_records(core, &batch, began, written);
+    lane.turns += batch.answers().len();
+    core.room.borrow_mut().batch = batch.into_room();
+    wire.output.clear();
+    wire.used(read);
+    if lane.is_due() {
+        tokio::task::yield_now().await;
+    }
+    Some(match (sent, connection) {
+        (Err(_), _) => Next::Drop,
+        (Ok(()), Connection::Close) => Next::Close,
+        (Ok(()), _) => Next::Request,
+    })
+}
+
+fn write_records(core: &Core, batch: &Batch<'_>, began: Instant, written: usize) {
+    let ended = core.moments.end();
+    let time = core.wall(ended);
+    let id = &mut core.room.borrow_mut().id;
+    for (ready, body_bytes, vanished) in batch.ends(written) {
+        core.write_request_id(id);
+        let about = record::About {
+            client: ready.client,
+            request_id: id,
+            time,
+            total_time: ended.saturating_duration_since(began),
+            log: ready.log,
+            site: Some(ready.site),
+        };
+        let end = End {
+            status: ready.hit.status().as_u16(),
+            outcome: ready.hit.outcome(),
+            body_bytes,
+            upstream_time: None,
+            vanished,
+        };
+        match &ready.said {
+            Told::Now(said) => record::write(core, Some(said), &about, &end),
+            Told::Before(known) => record::write_again(core, &known.rendered, &about, &end),
+        }
+    }
+}
+
+impl Lane {
+    /// Whether others have their turn now: a client that sends one request behind the other does not starve its core's other
+    /// connections.
+    fn is_due(&mut self) -> bool {
+        let is_due = self.turns >= MOST_ANSWERS;
+        if is_due {
+            self.turns = 0;
+        }
+        is_due
+    }
+}
+
+/// Where and when requests came.
+struct Place<'p> {
+    core: &'p Core,
+    sites: &'p Sites,
+    ends: Ends,
+    now: Tick,
+    may_remember: bool,
+    /// Over TLS bodies are copied once more anyway.
+    may_copy: bool,
+}
+
+impl Place<'_> {
+    /// Finds the hits and writes their heads; the first request that is none ends it. Gives the bytes that they were asked with.
+    /// Everything here is done when it returns: nothing is held over an await but what is in the batch.
+    fn gather<'b>(
+        &self,
+        input: &'b [u8],
+        (output, date): (&mut Vec<u8>, HttpDate),
+        host: &mut Known,
+        batch: &mut Batch<'b>,
+    ) -> usize {
+        let mut room = self.core.room.borrow_mut();
+        let mut read = 0;
+        output.clear();
+        while batch.has_room() {
+            let rest = input.get(read..).unwrap_or_default();
+            // Most often it is at its end.
+            if !begins_plainly(rest) {
+                break;
+            }
+            let sight = if self.may_remember {
+                room.memo.sight(rest, read == 0)
+            } else {
+                None
+            };
+            let head_room = (output as &mut Vec<u8>, date);
+            let known = sight.and_then(|sight| self.again(sight, &mut room, host, head_room));
+            let found = known.or_else(|| {
+                let head_room = (output as &mut Vec<u8>, date);
+                self.anew((rest, sight), &mut room, host, head_room)
+            });
+            let Some((ready, length)) = found else {
+                break;
+            };
+            let connection = ready.connection;
+            batch.push(ready);
+            read += length;
+            if connection == Connection::Close {
+                break;
+            }
+        }
+        read
+    }
+
+    /// The hit of a head that was one before: all that its bytes decide is known.
+    fn again<'b>(
+        &self,
+        sight: Sight<'_>,
+        room: &mut Room,
+        host: &mut Known,
+        (output, date): (&mut Vec<u8>, HttpDate),
+    ) -> Option<(Ready<'b>, usize)> {
+        let known = room.memo.find(sight, self.ends.scheme())?;
+        // The same host may lead elsewhere over another connection, or nowhere.
+        let (_, site) = host.find(&known.host, self.sites)?;
+        if !Arc::ptr_eq(site, &known.site) {
+            return None;
+        }
+        let client = self.ends.client.ip();
+        let asked = (&known.facts, client);
+        let keys = (known.key.as_slice(), &mut room.keys);
+        let hit = request::hit_again(&self.core.services, site, asked, self.now, keys)?;
+        let changes = (site.heads.of(known.facts.rule()), known.facts.scheme());
+        write_head(output, &hit, changes, (date, known.connection));
+        let is_copied = self.may_copy && copy_behind(output, hit.body());
+        let ready = Ready {
+            hit,
+            client,
+            end: output.len(),
+            is_copied,
+            connection: known.connection,
+            log: site.log,
+            site: site.number,
+            said: Told::Before(Rc::clone(known)),
+        };
+        Some((ready, sight.head.len()))
+    }
+
+    /// The hit of the request at the beginning.
+    fn anew<'b>(
+        &self,
+        (input, sight): (&'b [u8], Option<Sight<'_>>),
+        room: &mut Room,
+        host: &mut Known,
+        (output, date): (&mut Vec<u8>, HttpDate),
+    ) -> Option<(Ready<'b>, usize)> {
+        let core = self.core;
+        let mut lines = head::Room::new();
+        let (request, length) = read_plain(core, input, &mut lines)?;
+        let own = Own {
+            peer: self.ends.client,
+            scheme: self.ends.scheme(),
+            host: request.host.as_bytes(),
+        };
+        let asked = self.sites.proxies().asked(&own, &request.head.fields());
+        let whole = (&request.head, &asked);
+        let (hit, site) = find(core, self.sites, whole, self.now, (room, host))?;
+        let Room {
+            facts, keys, memo, ..
+        } = room;
+        let changes = (site.heads.of(facts.rule()), facts.scheme());
+        write_head(output, &hit, changes, (date, request.connection));
+        if self.may_remember {
+            let read = Read {
+                host: asked.host,
+                site,
+                facts,
+                key: &keys.page,
+                connection: request.connection,
+            };
+            let head = input.get(..length).unwrap_or_default();
+            let render = |into: &mut _| record::render(core, &request.said, site.log, into);
+            memo.offer(sight, head, &read, render);
+        }
+        let is_copied = self.may_copy && copy_behind(output, hit.body());
+        let ready = Ready {
+            hit,
+            said: Told::Now(request.said),
+            client: asked.client.ip(),
+            end: output.len(),
+            is_copied,
+            connection: request.connection,
+            log: site.log,
+            site: site.number,
+        };
+        Some((ready, length))
+    }
+}
+
+/// A request that may be a hit.
+struct Plain<'b, 'r> {
+    head: Head<'b, 'r>,
+    said: Said<'b>,
+    host: &'b str,
+    connection: Connection,
+}
+
+/// The request at the beginning, if it is whole and well formed, names one host, and has neither body nor upgrade.
+fn read_plain<'b, 'r>(
+    core: &Core,
+    input: &'b [u8],
+    lines: &'r mut head::Room<'b>,
+) -> Option<(Plain<'b, 'r>, usize)> {
+    if !begins_plainly(input) {
+        return None;
+    }
+    let limits = head::Limits {
+        head_bytes: core.limits.head_bytes,
+        ..head::Limits::default()
+    };
+    let Ok(Parsed::Whole { head, length }) = head::parse(input, &limits, lines) else {
+        return None;
+    };
+    let framing = framing::frame(&head).ok()?;
+    let (BodyKind::None, false, Host::Field(host)) = (framing.body, framing.upgrade, framing.host)
+    else {
+        return None;
+    };
+    let connection = match (framing.keep_alive, framing.version) {
+        (false, _) => Connection::Close,
+        (true, Version::H10) => Connection::KeepAlive10,
+        (true, Version::H11 | Version::H2) => Connection::KeepAlive,
+    };
+    let said = Said::of(&head);
+    Some((
+        Plain {
+            head,
+            said,
+            host,
+            connection,
+        },
+        length,
+    ))
+}
+
+/// The hit of a request without a body, and its site.
+pub(super) fn find<'l>(
+    core: &Core,
+    sites: &Sites,
+    (head, asked): (&Head<'_, '_>, &Asked<'_>),
+    now: Tick,
+    (room, known): (&mut Room, &'l mut Known),
+) -> Option<(Hit, &'l Arc<Site>)> {
+    let (host, site) = known.find(asked.host, sites)?;
+    let line = Line {
+        method: head.method,
+        target: head.target,
+        scheme: asked.scheme,
+        host,
+        has_body: false,
+        upgrade: false,
+    };
+    let Room { facts, keys, .. } = room;
+    let lines = head.lines();
+    let rules = &site.core.rules;
+    facts.gather_at(&line, asked.port, lines, rules).ok()?;
+    let client = asked.client.ip();
+    let hit = request::hit(&core.services, site, (facts, client), now, keys)?;
+    Some((hit, site))
+}
+
+/// Spares everything else the reading of its head.
+fn begins_plainly(input: &[u8]) -> bool {
+    input.starts_with(b"GET /") || input.starts_with(b"HEAD /")
+}
+
+fn write_head(
+    output: &mut Vec<u8>,
+    hit: &Hit,
+    (changes, scheme): (&Compiled, Scheme),
+    (date, connection): (HttpDate, Connection),
+) {
+    let mut age = itoa::Buffer::new();
+    let own = match hit.age() {
+        Some(seconds) => [AGE, age.format(seconds).as_bytes(), BEHIND_AGE],
+        None => [b"", b"", OF_FILE],
+    };
+    let dated = [b"date: ".as_slice(), &date, b"\r\n"];
+    let undated = (!hit.is_dated()).then_some(dated);
+    let is_immutable = hit.is_immutable() && !changes.drops(&header::CACHE_CONTROL);
+    let lines = changes
+        .left(hit.lines(), hit.mask())
+        .chain(is_immutable.then_some(IMMUTABLE))
+        .chain([changes.lines(scheme)])
+        .chain(own)
+        .chain(undated.into_iter().flatten());
+    answer::write_stored(
+        output,
+        hit.status(),
+        lines,
+        hit.length().map_or(Length::None, Length::Known),
+        connection,
+    );
+}
+
+/// What a fresh hit says of itself (RFC 9211).
+pub(super) const CACHE_STATUS: &str = "galley; hit";
+
+/// How long a file holds whose address changes with its content, as a line.
+const IMMUTABLE: &[u8] = b"cache-control: public, max-age=31536000, immutable\r\n";
+
+/// What a file says of itself.
+pub(super) const CACHE_STATUS_FILE: &str = "galley; detail=file";
+
+/// What a page says of itself, as lines: in front of its age, and behind it.
+const AGE: &[u8] = b"age: ";
+const BEHIND_AGE: &[u8] = b"\r\ncache-status: galley; hit\r\n";
+
+/// What a file says of itself, as a line.
+const OF_FILE: &[u8] = b"cache-status: galley; detail=file\r\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use galley_policy::outcome::Outcome;
+
+    #[test]
+    fn a_hit_says_what_the_long_way_says() {
+        let mut text = Vec::new();
+        Outcome::Hit.write_cache_status(None, &mut text);
+        assert_eq!(text, CACHE_STATUS.as_bytes());
+        text.clear();
+        Outcome::File.write_cache_status(None, &mut text);
+        assert_eq!(text, CACHE_STATUS_FILE.as_bytes());
+        let line = |value| format!("cache-status: {value}\r\n").into_bytes();
+        assert_eq!(OF_FILE, line(CACHE_STATUS_FILE));
+        assert_eq!(BEHIND_AGE, [b"\r\n".to_vec(), line(CACHE_STATUS)].concat());
+        let value = galley_files::IMMUTABLE;
+        let line = [b"cache-control: ", value.as_bytes(), b"\r\n"].concat();
+        assert_eq!(line, IMMUTABLE);
+    }
+}

@@ -1,0 +1,100 @@
+//! A connection over TLS, from its first byte: the handshake under one deadline, then the protocol that was agreed on.
+//!
+//! What fails is counted and told at `debug` only: the internet's scanners fail all day. A client that says nothing at all holds
+//! what an idle connection holds, and goes with those.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::HandshakeKind;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::Core;
+use super::http1::{self, Ends};
+use super::http2;
+use super::socket::Socket;
+use super::timer::Timer;
+use crate::request::Sites;
+use crate::telemetry::counters::Handshake;
+use crate::tls::{ACME, Acceptor, H2, Presented};
+
+/// Serves a connection to its end.
+pub(super) async fn connection(
+    core: Rc<Core>,
+    socket: Socket,
+    (acceptor, sites): (Acceptor, Arc<Sites>),
+    mut ends: Ends,
+) {
+    // Nothing else is listened to for handshakes.
+    let Socket::Tcp(stream) = socket else { return };
+    let timer = core.timers.register();
+    if first_byte(&core, &stream, &timer).await.is_none() {
+        return;
+    }
+    // Boxed: the room for a handshake is not kept for the life of the connection.
+    let handshake = Box::pin(shake(&core, stream, &acceptor, (&timer, ends))).await;
+    let Some(stream) = handshake else { return };
+    drop(timer);
+    let session = stream.get_ref().1;
+    let presented = Presented::new(&acceptor.certificates, session.server_name());
+    let protocol = session.alpn_protocol();
+    // An authority has seen the certificate that it asked for, and has nothing to ask (RFC 8737 section 3).
+    if protocol == Some(ACME) {
+        return;
+    }
+    let sites = Arc::new(sites.under(presented));
+    let is_h2 = protocol == Some(H2);
+    let socket = Socket::Tls(Box::new(stream));
+    if is_h2 {
+        ends.local.get_or_insert_with(|| socket.local_address());
+        // Boxed, so that a connection of HTTP/1 does not hold the room for it.
+        Box::pin(http2::connection(core, socket, sites, ends)).await;
+    } else {
+        http1::connection(core, socket, sites, ends).await;
+    }
+}
+
+/// Waits for the client to begin; at the end of the server, for what has come already.
+async fn first_byte(core: &Core, stream: &TcpStream, timer: &Timer) -> Option<()> {
+    let limit = if core.stopping.get() {
+        Duration::ZERO
+    } else {
+        core.limits.head_timeout
+    };
+    timer.idle_within(limit, stream.readable()).await.ok()?.ok()
+}
+
+async fn shake(
+    core: &Core,
+    stream: TcpStream,
+    acceptor: &Acceptor,
+    (timer, ends): (&Timer, Ends),
+) -> Option<TlsStream<TcpStream>> {
+    let acceptor = TlsAcceptor::from(Arc::clone(&acceptor.config));
+    let limit = core.limits.head_timeout;
+    let client = ends.client.ip();
+    match timer.within(limit, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => {
+            let is_resumed = stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
+            core.counters.handshake(if is_resumed {
+                Handshake::Resumed
+            } else {
+                Handshake::Full
+            });
+            Some(stream)
+        }
+        Ok(Err(error)) => {
+            core.counters.handshake(Handshake::Failed);
+            tracing::debug!(%client, %error, "a TLS handshake failed");
+            None
+        }
+        Err(_late) => {
+            core.counters.handshake(Handshake::Failed);
+            tracing::debug!(%client, "a TLS handshake took too long");
+            None
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Answers onto a stream: the head as fields, the body in pieces as the client opens its windows.
+//!
+//! Of a body no more is taken from its source than the client has room for, so that one that opens none holds nothing but its
+//! stream, and that for little more than twice `write_timeout`. Trailers are dropped, as on HTTP/1. A body that breaks off resets its
+//! stream, so that it never looks complete.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use galley_cache::disk::Pieces;
+use galley_cache::fill::FillReader;
+use galley_files::Part;
+use h2::server::SendResponse;
+use h2::{Reason, SendStream};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+
+use super::limits::SEND_BUFFER;
+use super::quota::Held;
+use super::request_head::USUAL_URGENCY;
+use crate::request::{Answer, Body, Fields};
+use crate::server::io::{Gone, HttpDate};
+use crate::server::record::End;
+use crate::server::span;
+use crate::server::timer::{Late, Timer};
+use crate::server::write::{Ahead, read_verified};
+
+/// How a stream's answer leaves.
+pub(super) struct Manner {
+    pub(super) timer: Timer,
+    /// What pays for the stream.
+    pub(super) held: Held,
+    pub(super) write_timeout: Duration,
+    /// From [`super::request_head::urgency`].
+    pub(super) urgency: u8,
+    pub(super) date: HttpDate,
+}
+
+/// Sends an answer. The record's end says what was handed over to be sent, also when the client vanished on the way.
+pub(super) async fn send(
+    mut respond: SendResponse<Bytes>,
+    mut answer: Answer,
+    manner: Manner,
+) -> End {
+    let mut end = End {
+        status: answer.status,
+        outcome: answer.outcome,
+        body_bytes: 0,
+        upstream_time: answer.upstream_time,
+        vanished: false,
+    };
+    let body = std::mem::replace(&mut answer.body, Body::None);
+    let result = send_all(&mut respond, answer, body, manner, &mut end.body_bytes).await;
+    if let Err(reason) = result {
+        respond.send_reset(reason);
+        end.vanished = true;
+    }
+    end
+}
+
+async fn send_all(
+    respond: &mut SendResponse<Bytes>,
+    answer: Answer,
+    body: Body,
+    manner: Manner,
+    sent: &mut u64,
+) -> Result<(), Reason> {
+    let date = manner.date;
+    let mut ahead = Ahead::default();
+    let (length, is_end) = match &body {
+        Body::None => (None, true),
+        Body::Unsent(length) => (*length, true),
+        Body::Bytes(bytes) => (Some(bytes.len() as u64), bytes.is_empty()),
+        Body::File { length, .. } | Body::Stored { length, .. } => (Some(*length), *length == 0),
+        Body::Fill(..) => (None, false),
+    };
+    let mut body = body;
+    let (length, is_end) = if let Body::Fill(reader, length) = &mut body {
+        ahead.gather(reader);
+        let whole = ahead.is_whole.then_some(ahead.bytes);
+        (length.or(whole), whole == Some(0))
+    } else {
+        (length, is_end)
+    };
+    let out = respond
+        .send_response(head(answer, length, date), is_end)
+        .map_err(|_| Reason::INTERNAL_ERROR)?;
+    if is_end {
+        return Ok(());
+    }
+    let mut sending = Sending { out, manner };
+    match body {
+        Body::None | Body::Unsent(_) => Ok(()),
+        Body::Bytes(bytes) => sending.last(bytes, sent).await,
+        Body::Fill(reader, _) => sending.fill(reader, ahead, sent).await,
+        Body::File { file, parts, .. } => sending.parts(&Source::File(file), parts, sent).await,
+        Body::Stored { pieces, parts, .. } => {
+            sending.parts(&Source::Pieces(pieces), parts, sent).await
+        }
+    }
+}
+
+fn head(mut answer: Answer, length: Option<u64>, date: HttpDate) -> Response<()> {
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut fields = match answer.fields {
+        Fields::Own(own) => own,
+        stored @ (Fields::Stored(_) | Fields::Coded(..)) => stored.map().clone(),
+    };
+    strip(&mut fields);
+    for (name, value) in answer.extra.drain(..) {
+        fields.append(name, value);
+    }
+    // RFC 9110 §6.6.1: an answer composed here is dated here; a stored one keeps the date of its composition.
+    if !fields.contains_key(header::DATE) {
+        add_date(&mut fields, date);
+    }
+    let has_length = !matches!(status.as_u16(), 100..=199 | 204 | 304);
+    if let Some(length) = length.filter(|_| has_length) {
+        fields.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    response(status, fields)
+}
+
+/// A response of these.
+pub(super) fn response(status: StatusCode, fields: HeaderMap) -> Response<()> {
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    *response.headers_mut() = fields;
+    response
+}
+
+/// Adds the core's date.
+pub(super) fn add_date(fields: &mut HeaderMap, date: HttpDate) {
+    if let Ok(date) = HeaderValue::from_bytes(&date) {
+        fields.insert(header::DATE, date);
+    }
+}
+
+/// Removes what belongs to a connection of HTTP/1 or says how long the body is (RFC 9113 section 8.2.2).
+pub(super) fn strip(fields: &mut HeaderMap) {
+    for name in &OF_FRAMING {
+        fields.remove(name);
+    }
+}
+
+static OF_FRAMING: [HeaderName; 8] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// Where parts come from.
+enum Source {
+    File(Arc<std::fs::File>),
+    Pieces(Arc<Pieces>),
+}
+
+/// A body on its way.
+pub(super) struct Sending {
+    pub(super) out: SendStream<Bytes>,
+    pub(super) manner: Manner,
+}
+
+impl Sending {
+    /// A piece that ends the body.
+    pub(super) async fn last(&mut self, piece: Bytes, sent: &mut u64) -> Result<(), Reason> {
+        self.piece(piece, true, sent).await
+    }
+
+    async fn piece(
+        &mut self,
+        mut piece: Bytes,
+        is_last: bool,
+        sent: &mut u64,
+    ) -> Result<(), Reason> {
+        while !piece.is_empty() {
+            let room = self.room(piece.len()).await?;
+            let part = piece.split_to(room.min(piece.len()));
+            *sent += part.len() as u64;
+            self.hand_over(part, is_last && piece.is_empty())?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Reason> {
+        self.hand_over(Bytes::new(), true)
+    }
+
+    fn hand_over(&mut self, part: Bytes, is_last: bool) -> Result<(), Reason> {
+        let handed = self.out.send_data(part, is_last);
+        handed.map_err(|_| Reason::CANCEL)
+    }
+
+    /// How much the client takes now, up to `most`; waits for the first byte of it.
+    async fn room(&mut self, most: usize) -> Result<usize, Reason> {
+        let Self { out, manner } = self;
+        // Who has little in the library has fewer of its turns: what is urgent may have more there.
+        let share = if manner.urgency > USUAL_URGENCY {
+            SEND_BUFFER / 4
+        } else {
+            SEND_BUFFER
+        };
+        out.reserve_capacity(most.min(share));
+        // The connection is judged first: where it takes nothing at all, it ends with all its streams.
+        let limit = 2 * manner.write_timeout + AFTER_CONNECTION;
+        loop {
+            let room = out.capacity();
+            if room > 0 {
+                return Ok(room.min(most));
+            }
+            let _waits = manner.held.wait();
+            let waiting = poll_fn(|cx| out.poll_capacity(cx));
+            match manner.timer.within(limit, waiting).await {
+                Ok(Some(Ok(_))) => {}
+                Ok(Some(Err(_)) | None) => return Err(Reason::CANCEL),
+                Err(Late) => {
+                    manner.held.starve();
+                    return Err(Reason::CANCEL);
+                }
+            }
+        }
+    }
+
+    /// A body that is still arriving. What is there leaves first.
+    async fn fill(
+        &mut self,
+        mut reader: FillReader,
+        ahead: Ahead,
+        sent: &mut u64,
+    ) -> Result<(), Reason> {
+        let is_whole = ahead.is_whole;
+        let mut pieces = ahead.pieces.into_iter().peekable();
+        while let Some(piece) = pieces.next() {
+            let is_last = is_whole && pieces.peek().is_none();
+            self.piece(piece, is_last, sent).await?;
+        }
+        if is_whole {
+            return Ok(());
+        }
+        loop {
+            let out = &mut self.out;
+            let next = tokio::select! {
+                biased;
+                next = reader.next() => next.map_err(|_| Reason::INTERNAL_ERROR)?,
+                _ = poll_fn(|cx| out.poll_reset(cx)) => return Err(Reason::CANCEL),
+            };
+            match next {
+                Some(piece) => self.piece(piece, false, sent).await?,
+                None => return self.end(),
+            }
+        }
+    }
+
+    async fn parts(
+        &mut self,
+        source: &Source,
+        parts: Vec<Part>,
+        sent: &mut u64,
+    ) -> Result<(), Reason> {
+        for part in parts {
+            match (part, source) {
+                (Part::Bytes(bytes), _) => self.piece(bytes.into(), false, sent).await?,
+                (Part::Span { start, end }, Source::File(file)) => {
+                    let mut at = start;
+                    while at < end {
+                        let left = usize::try_from(end - at).unwrap_or(usize::MAX);
+                        let room = self.room(left).await?;
+                        let read = span::piece(file, at, room as u64).await;
+                        let piece = read.map_err(broken)?;
+                        at += piece.len() as u64;
+                        self.piece(piece, false, sent).await?;
+                    }
+                }
+                (Part::Span { start, end }, Source::Pieces(pieces)) => {
+                    let mut at = start;
+                    while at < end {
+                        self.room(1).await?;
+                        let piece = read_verified(pieces, at, end).await.map_err(broken)?;
+                        at += piece.len() as u64;
+                        self.piece(piece, false, sent).await?;
+                    }
+                }
+            }
+        }
+        self.end()
+    }
+}
+
+fn broken(_: Gone) -> Reason {
+    Reason::INTERNAL_ERROR
+}
+
+/// How much longer than two of the connection's windows a stream waits, so that one of them lies within: some looks at the
+/// timers.
+const AFTER_CONNECTION: Duration = Duration::from_secs(1);

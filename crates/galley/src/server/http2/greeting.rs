@@ -1,0 +1,76 @@
+//! How a connection begins: the client's greeting, and ours (RFC 9113 section 3.4).
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use galley_http::frame_interceptor::PREFACE;
+use h2::server::{self, Builder};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::ending::End;
+use super::limits;
+use super::wire::{Half, Wire};
+use crate::server::Core;
+use crate::server::io::Wire as PlainWire;
+use crate::server::timer::Timer;
+use crate::telemetry::http2::Ended;
+
+/// Whether a connection in the clear begins with the greeting of HTTP/2 (RFC 9113 section 3.4).
+pub(in crate::server) async fn is_greeted(core: &Core, wire: &mut PlainWire) -> bool {
+    let deadline = wire.timer.deadline(core.limits.head_timeout);
+    while wire.input.len() < PREFACE.len() {
+        if !PREFACE.starts_with(&wire.input) || wire.fill_before(deadline).await.is_err() {
+            return false;
+        }
+    }
+    wire.input.starts_with(PREFACE)
+}
+
+/// Exchanges the greetings.
+pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
+    core: &Core,
+    wire: &Rc<RefCell<Wire<S>>>,
+    timer: &Timer,
+) -> Result<server::Connection<Half<S>, Bytes>, End> {
+    let builder: Builder = limits::builder(&core.limits);
+    let mut handshake = pin!(builder.handshake(Half(Rc::clone(wire))));
+    let greeting = poll_fn(|cx| {
+        let polled = handshake.as_mut().poll(cx);
+        match wire.borrow_mut().poll_out(cx) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
+            Poll::Ready(Ok(())) | Poll::Pending => polled.map_err(Greeting::from),
+        }
+    });
+    match timer.within(core.limits.head_timeout, greeting).await {
+        Ok(Ok(h2)) => Ok(h2),
+        Ok(Err(Greeting::Broken)) => Err(End::Gone),
+        Ok(Err(Greeting::Wrong)) => Err(End::Ours(Ended::Protocol, "no greeting")),
+        Err(_) => Err(End::Ours(Ended::Slow, "no greeting in time")),
+    }
+}
+
+enum Greeting {
+    Broken,
+    Wrong,
+}
+
+impl From<io::Error> for Greeting {
+    fn from(_: io::Error) -> Self {
+        Self::Broken
+    }
+}
+
+impl From<h2::Error> for Greeting {
+    fn from(error: h2::Error) -> Self {
+        if error.is_io() {
+            Self::Broken
+        } else {
+            Self::Wrong
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! A hit over HTTP/2: answered in the connection's own turn, past the library.
+//!
+//! Which request is a hit is decided where HTTP/1's lane decides it. Its head is written from the stored lines, its body is
+//! copied behind it, and its stream is closed before the library could have heard of it (see [`galley_http::frame_interceptor`]). A request
+//! that is anything but plain, a client without room for the whole body, and a body that would keep others waiting go to the
+//! library.
+
+use std::net::IpAddr;
+use std::time::Instant;
+
+use galley_http::frame_interceptor::{MOST_FRAME, Opening};
+use galley_http::framing::{self, BodyKind, Host};
+use galley_http::h2::{self, Room};
+use galley_http::head;
+use galley_http::hpack::{self, Block};
+use galley_policy::headers::Compiled;
+use galley_policy::outcome::Outcome;
+use galley_policy::proxied::Own;
+use galley_policy::request_info::Scheme;
+use http::StatusCode;
+use http::header;
+
+use super::request_head::{self, Pseudo};
+use crate::request::{Hit, Sites};
+use crate::server::Core;
+use crate::server::fast_path::{self, CACHE_STATUS, CACHE_STATUS_FILE, Known};
+use crate::server::http1::Ends;
+use crate::server::io::HttpDate;
+use crate::server::record::{self, End, Said};
+
+/// What a connection keeps for its next hit.
+#[derive(Default)]
+pub(super) struct Memo {
+    known: Known,
+    crumbs: Vec<u8>,
+}
+
+/// A request that is a hit.
+pub(super) struct Found {
+    hit: Hit,
+    /// Where its header block lies.
+    encoded: std::ops::Range<usize>,
+    client: IpAddr,
+    log: usize,
+    site: u32,
+    /// From [`request_head::urgency_of`].
+    pub(super) urgency: u8,
+}
+
+/// A hit on its way; its record is written when it has left.
+pub(super) struct Sent {
+    pub(super) block: Block,
+    stream: u32,
+    found: Found,
+    began: Instant,
+}
+
+/// Looks whether a head is a plain hit, and writes the header block of its answer behind `encoded`.
+pub(super) fn find(
+    core: &Core,
+    (sites, ends): (&Sites, Ends),
+    memo: &mut Memo,
+    (block, began): (&Block, Instant),
+    encoded: &mut Vec<u8>,
+) -> Option<Found> {
+    let pseudo = Pseudo::of(block)?;
+    let line = pseudo.plain_line()?;
+    let Memo { known, crumbs } = memo;
+    request_head::join_crumbs_of(block, crumbs);
+    let joined = (!crumbs.is_empty()).then_some((&b"cookie"[..], crumbs.as_slice()));
+    let fields = request_head::fields_of(block)
+        .filter(|(name, _)| joined.is_none() || *name != b"cookie")
+        .chain(joined);
+    let limits = head::Limits {
+        head_bytes: core.limits.head_bytes,
+        ..head::Limits::default()
+    };
+    let mut room = Room::new();
+    let head = h2::head(&line, fields, &limits, &mut room).ok()?;
+    let framing = framing::frame_h2(&head, true).ok()?;
+    let (BodyKind::None, Host::Field(host)) = (framing.body, framing.host) else {
+        return None;
+    };
+    let now = core.services.clock.tick_at(began);
+    let mut room = core.room.borrow_mut();
+    let own = Own {
+        peer: ends.client,
+        scheme: ends.scheme(),
+        host: host.as_bytes(),
+    };
+    let by = sites.proxies().asked(&own, &head.fields());
+    let (hit, site) = fast_path::find(core, sites, (&head, &by), now, (&mut room, known))?;
+    let facts = &room.facts;
+    let changes = (site.heads.of(facts.rule()), facts.scheme());
+    let begin = encoded.len();
+    write_block(encoded, &hit, changes, core.date.get());
+    if encoded.len() - begin > MOST_FRAME || hit.body().len() > MOST_BODY {
+        encoded.truncate(begin);
+        return None;
+    }
+    Some(Found {
+        hit,
+        encoded: begin..encoded.len(),
+        client: by.client.ip(),
+        log: site.log,
+        site: site.number,
+        urgency: request_head::urgency_of(block),
+    })
+}
+
+/// The same fields as by HTTP/1, but for those of framing.
+fn write_block(
+    out: &mut Vec<u8>,
+    hit: &Hit,
+    (changes, scheme): (&Compiled, Scheme),
+    date: HttpDate,
+) {
+    hpack::write_status(out, hit.status());
+    for lines in changes.left(hit.lines(), hit.mask()) {
+        hpack::write_lines(out, lines);
+    }
+    if hit.is_immutable() && !changes.drops(&header::CACHE_CONTROL) {
+        hpack::write_field(out, b"cache-control", galley_files::IMMUTABLE.as_bytes());
+    }
+    hpack::write_lines(out, changes.lines(scheme));
+    let mut digits = itoa::Buffer::new();
+    let status = match hit.age() {
+        Some(seconds) => {
+            hpack::write_field(out, b"age", digits.format(seconds).as_bytes());
+            CACHE_STATUS
+        }
+        None => CACHE_STATUS_FILE,
+    };
+    hpack::write_field(out, b"cache-status", status.as_bytes());
+    if !hit.is_dated() {
+        hpack::write_field(out, b"date", &date);
+    }
+    if let Some(length) = hit.length() {
+        hpack::write_field(out, b"content-length", digits.format(length).as_bytes());
+    }
+}
+
+impl Found {
+    /// Bytes of its body.
+    pub(super) fn body_bytes(&self) -> usize {
+        self.hit.body().len()
+    }
+
+    /// On its way on the stream that `block` has opened.
+    pub(super) fn on(self, opening: &Opening, block: Block, began: Instant) -> Sent {
+        Sent {
+            block,
+            stream: opening.stream,
+            found: self,
+            began,
+        }
+    }
+}
+
+impl Sent {
+    /// Its stream, its header block among those that were written with it, and its body.
+    pub(super) fn parts<'s>(&'s self, encoded: &'s [u8]) -> (u32, &'s [u8], &'s [u8]) {
+        let block = encoded.get(self.found.encoded.clone());
+        (
+            self.stream,
+            block.unwrap_or_default(),
+            self.found.hit.body(),
+        )
+    }
+
+    /// How urgent it is.
+    pub(super) fn urgency(&self) -> u8 {
+        self.found.urgency
+    }
+
+    /// Writes its record, and gives its room back.
+    pub(super) fn close(self, core: &Core, vanished: bool) {
+        let ended = Instant::now();
+        let Found {
+            hit,
+            client,
+            log,
+            site,
+            ..
+        } = self.found;
+        let (status, outcome): (StatusCode, Outcome) = (hit.status(), hit.outcome());
+        {
+            let id = &mut core.room.borrow_mut().id;
+            core.write_request_id(id);
+            let about = record::About {
+                client,
+                request_id: id,
+                time: core.wall(ended),
+                total_time: ended.saturating_duration_since(self.began),
+                log,
+                site: Some(site),
+            };
+            let end = End {
+                status: status.as_u16(),
+                outcome,
+                body_bytes: if vanished { 0 } else { hit.body().len() as u64 },
+                upstream_time: None,
+                vanished,
+            };
+            let said = Pseudo::of(&self.block)
+                .and_then(|pseudo| {
+                    Some((pseudo.plain_line()?, request_head::fields_of(&self.block)))
+                })
+                .map(|(line, fields)| Said::of_h2(&line, fields));
+            record::write(core, said.as_ref(), &about, &end);
+        }
+        core.spare.give_block(self.block);
+    }
+}
+
+/// Bytes of a body that leaves at once: what waits behind it waits for that long. Larger ones leave in turns with others.
+const MOST_BODY: usize = 64 * 1024;

@@ -1,0 +1,392 @@
+//! What passes on a connection, frame by frame, and how much of it asks nothing of us but work.
+//!
+//! Reads the heads of frames (RFC 9113 section 4.1) as bytes pass, in both directions, whatever the library makes of them.
+//! Two allowances are drawn on. One by resets, whoever sends them: streams that are opened to be reset (CVE-2023-44487)
+//! and those that a client makes *us* reset by breaking a rule on them (CVE-2025-8671). One by frames that carry nothing:
+//! pings, settings, window updates, priorities, empty data, frames of unknown types. Work that is asked for refills the
+//! second: a request, data in either direction. Both refill with time. Who overdraws one is told to go.
+
+use galley_http::frame_interceptor::FRAME_HEAD;
+
+use crate::telemetry::http2::Tally;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    received: Scanner,
+    sent: Scanner,
+    resets: Allowance,
+    idle: Allowance,
+    flood: Option<Flood>,
+    pub(super) tally: Tally,
+}
+
+/// What there was too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flood {
+    Resets,
+    IdleFrames,
+}
+
+impl Flood {
+    /// For the log.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Resets => "too many streams were reset",
+            Self::IdleFrames => "too many frames asked nothing",
+        }
+    }
+}
+
+impl Ledger {
+    /// For a connection that begins at `now_ms`, its client's greeting included.
+    pub(super) fn new(now_ms: u64) -> Self {
+        Self {
+            received: Scanner {
+                skip: PREFACE_BYTES,
+                ..Scanner::default()
+            },
+            sent: Scanner::default(),
+            resets: Allowance::new(RESETS, now_ms),
+            idle: Allowance::new(IDLE_FRAMES, now_ms),
+            flood: None,
+            tally: Tally::default(),
+        }
+    }
+
+    /// What there was too much of, once there was.
+    pub(super) fn flood(&self) -> Option<Flood> {
+        self.flood
+    }
+
+    /// Whether a head has begun that is not whole.
+    pub(super) fn is_mid_head(&self) -> bool {
+        let Scanner { last, skip, .. } = &self.received;
+        matches!(last.kind, HEADERS | CONTINUATION) && (last.flags & END_HEADERS == 0 || *skip > 0)
+    }
+
+    /// Takes note of bytes that came.
+    pub(super) fn receive(&mut self, mut bytes: &[u8], now_ms: u64) {
+        while let Some(frame) = self.received.next(&mut bytes) {
+            let is_ack = frame.flags & ACK != 0;
+            let cost = match frame.kind {
+                HEADERS => {
+                    self.tally.streams += 1;
+                    self.idle.add(OF_REQUEST);
+                    0
+                }
+                DATA if frame.may_have_data() => {
+                    self.idle.add(1);
+                    0
+                }
+                RST_STREAM => {
+                    self.tally.resets_by_client += 1;
+                    self.reset(now_ms);
+                    0
+                }
+                SETTINGS if !is_ack => OF_SETTINGS,
+                _ => 1,
+            };
+            if !self.idle.take(cost, now_ms) {
+                self.flood.get_or_insert(Flood::IdleFrames);
+            }
+        }
+    }
+
+    /// Whether what was sent ends with a whole frame, and no head is begun.
+    pub(super) fn is_between_frames(&self) -> bool {
+        let Scanner {
+            last, skip, have, ..
+        } = &self.sent;
+        let is_head = matches!(last.kind, HEADERS | CONTINUATION);
+        *skip == 0 && *have == 0 && (!is_head || last.flags & END_HEADERS != 0)
+    }
+
+    /// Takes note of bytes that leave: how many bytes of data the frames have that begin in them.
+    pub(super) fn send(&mut self, mut bytes: &[u8], now_ms: u64) -> u32 {
+        let mut data = 0_u32;
+        while let Some(frame) = self.sent.next(&mut bytes) {
+            match frame.kind {
+                DATA => {
+                    data = data.saturating_add(frame.length);
+                    // It is answered by window updates, of the stream and of the connection. Windows of a few bytes are no help.
+                    if frame.length >= WORTHWHILE {
+                        self.idle.add(2);
+                    }
+                }
+                RST_STREAM => {
+                    self.tally.resets_by_galley += 1;
+                    self.reset(now_ms);
+                }
+                _ => {}
+            }
+        }
+        data
+    }
+
+    /// Takes note of streams whose answers the client asked for and did not take: that holds memory for a long time.
+    pub(super) fn starve(&mut self, streams: u32, now_ms: u64) {
+        if !self.resets.take(streams.saturating_mul(OF_STARVED), now_ms) {
+            self.flood.get_or_insert(Flood::Resets);
+        }
+    }
+
+    fn reset(&mut self, now_ms: u64) {
+        if !self.resets.take(1, now_ms) {
+            self.flood.get_or_insert(Flood::Resets);
+        }
+    }
+}
+
+/// The head of a frame, as far as it is of interest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Frame {
+    length: u32,
+    kind: u8,
+    flags: u8,
+}
+
+impl Frame {
+    /// Whether a frame of data has any. One that is padded may hold nothing but its padding.
+    fn may_have_data(self) -> bool {
+        let least = if self.flags & PADDED == 0 {
+            0
+        } else {
+            MOST_PADDING
+        };
+        self.length > least
+    }
+}
+
+/// Finds heads of frames in bytes that come in pieces.
+#[derive(Debug, Default)]
+struct Scanner {
+    head: [u8; FRAME_HEAD],
+    have: usize,
+    /// Bytes of the frame that have not come.
+    skip: u32,
+    last: Frame,
+}
+
+impl Scanner {
+    /// The next head, and `bytes` behind it; `None` when they are used up.
+    fn next(&mut self, bytes: &mut &[u8]) -> Option<Frame> {
+        let skipped = bytes
+            .len()
+            .min(usize::try_from(self.skip).unwrap_or(usize::MAX));
+        self.skip -= u32::try_from(skipped).unwrap_or(self.skip);
+        *bytes = bytes.get(skipped..).unwrap_or_default();
+        while self.have < FRAME_HEAD {
+            let (first, rest) = bytes.split_first()?;
+            if let Some(slot) = self.head.get_mut(self.have) {
+                *slot = *first;
+            }
+            self.have += 1;
+            *bytes = rest;
+        }
+        let [a, b, c, kind, flags, ..] = self.head;
+        self.have = 0;
+        self.skip = u32::from_be_bytes([0, a, b, c]);
+        self.last = Frame {
+            length: self.skip,
+            kind,
+            flags,
+        };
+        Some(self.last)
+    }
+}
+
+/// So many at once, and so many more with each second.
+#[derive(Debug)]
+struct Allowance {
+    left: u32,
+    rate: Rate,
+    /// When it was last refilled.
+    at_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    most: u32,
+    per_s: u32,
+}
+
+impl Allowance {
+    fn new(rate: Rate, now_ms: u64) -> Self {
+        Self {
+            left: rate.most,
+            rate,
+            at_ms: now_ms,
+        }
+    }
+
+    fn add(&mut self, more: u32) {
+        self.left = self.left.saturating_add(more).min(self.rate.most);
+    }
+
+    /// Whether there was enough.
+    fn take(&mut self, cost: u32, now_ms: u64) -> bool {
+        let more = now_ms.saturating_sub(self.at_ms) * u64::from(self.rate.per_s) / 1000;
+        if more > 0 {
+            self.at_ms = now_ms;
+            self.add(u32::try_from(more).unwrap_or(u32::MAX));
+        }
+        let left = self.left.checked_sub(cost);
+        self.left = left.unwrap_or(0);
+        left.is_some()
+    }
+}
+
+/// A browser that leaves a page resets what was under way, at most all of its hundred streams; a player that seeks resets one
+/// each time.
+const RESETS: Rate = Rate {
+    most: 200,
+    per_s: 5,
+};
+
+/// A browser begins with a dozen; a client with small windows sends two for each frame of data, which refill it.
+const IDLE_FRAMES: Rate = Rate {
+    most: 1000,
+    per_s: 20,
+};
+
+/// Bytes of data that are worth a frame.
+const WORTHWHILE: u32 = 256;
+
+/// A request comes with a priority and opens windows.
+const OF_REQUEST: u32 = 4;
+
+/// Settings change all streams that are open.
+const OF_SETTINGS: u32 = 20;
+
+/// A player that is paused starves one stream, and does not begin twenty within a minute.
+const OF_STARVED: u32 = 10;
+
+/// Of the greeting.
+const PREFACE_BYTES: u32 = 24;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const CONTINUATION: u8 = 9;
+
+const ACK: u8 = 1;
+const END_HEADERS: u8 = 4;
+const PADDED: u8 = 8;
+
+/// Bytes of padding in a frame, with their number (RFC 9113 section 6.1).
+const MOST_PADDING: u32 = 256;
+
+#[cfg(test)]
+mod tests {
+    use galley_http::frame_interceptor::PREFACE;
+
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, length: u8) -> Vec<u8> {
+        let mut bytes = vec![0, 0, length, kind, flags, 0, 0, 0, 1];
+        bytes.extend(std::iter::repeat_n(7, length.into()));
+        bytes
+    }
+
+    fn greeted() -> Ledger {
+        let mut ledger = Ledger::new(0);
+        ledger.receive(PREFACE, 0);
+        ledger
+    }
+
+    #[test]
+    fn frames_are_found_however_they_come() {
+        assert_eq!(PREFACE.len(), usize::try_from(PREFACE_BYTES).unwrap());
+        let bytes = [
+            PREFACE.to_vec(),
+            frame(SETTINGS, 0, 6),
+            frame(HEADERS, END_HEADERS, 200),
+            frame(RST_STREAM, 0, 4),
+            frame(HEADERS, END_HEADERS, 0),
+        ]
+        .concat();
+        for piece in [1, 2, 9, 10, 64, 1000] {
+            let mut ledger = Ledger::new(0);
+            for piece in bytes.chunks(piece) {
+                ledger.receive(piece, 0);
+            }
+            let wanted = Tally {
+                streams: 2,
+                resets_by_client: 1,
+                resets_by_galley: 0,
+            };
+            assert_eq!(ledger.tally, wanted, "in pieces of {piece}");
+            assert_eq!(ledger.flood(), None);
+        }
+    }
+
+    #[test]
+    fn a_head_is_begun_until_its_last_byte() {
+        let mut ledger = greeted();
+        let head = [
+            frame(HEADERS, 0, 5),
+            frame(CONTINUATION, 0, 0),
+            frame(CONTINUATION, END_HEADERS, 3),
+        ]
+        .concat();
+        let (last, first) = head.split_last().unwrap();
+        assert!(!ledger.is_mid_head());
+        for byte in first {
+            ledger.receive(&[*byte], 0);
+        }
+        assert!(ledger.is_mid_head());
+        ledger.receive(&[*last], 0);
+        assert!(!ledger.is_mid_head());
+    }
+
+    #[test]
+    fn resets_of_either_side_draw_on_one_allowance() {
+        let mut ledger = greeted();
+        for _ in 0..RESETS.most / 2 {
+            ledger.receive(&frame(RST_STREAM, 0, 4), 0);
+            ledger.send(&frame(RST_STREAM, 0, 4), 0);
+        }
+        assert_eq!(ledger.flood(), None);
+        ledger.send(&frame(RST_STREAM, 0, 4), 1000);
+        assert_eq!(ledger.flood(), None, "a second has passed");
+        for _ in 0..RESETS.per_s {
+            ledger.receive(&frame(RST_STREAM, 0, 4), 1000);
+        }
+        assert_eq!(ledger.flood(), Some(Flood::Resets));
+    }
+
+    #[test]
+    fn what_asks_nothing_is_allowed_beside_what_asks() {
+        for (kind, flags, length) in [
+            (6, 0, 8),
+            (SETTINGS, 0, 0),
+            (8, 0, 4),
+            (2, 0, 5),
+            (DATA, 0, 0),
+            (DATA, PADDED, 9),
+            (77, 0, 9),
+        ] {
+            let mut ledger = greeted();
+            let mut sent = 0;
+            while ledger.flood().is_none() {
+                ledger.receive(&frame(kind, flags, length), 0);
+                sent += 1;
+                assert!(sent <= IDLE_FRAMES.most + 1, "kind {kind}");
+            }
+            assert_eq!(ledger.flood(), Some(Flood::IdleFrames));
+        }
+        for (length, is_flood) in [(1000_u32, false), (1, true)] {
+            let data = [&length.to_be_bytes()[1..], &[DATA, 0, 0, 0, 0, 1]].concat();
+            let data = [data, vec![7; usize::try_from(length).unwrap()]].concat();
+            let mut ledger = greeted();
+            for _ in 0..10_000 {
+                ledger.send(&data, 0);
+                ledger.receive(&frame(8, 0, 4), 0);
+                ledger.receive(&frame(8, 0, 4), 0);
+            }
+            assert_eq!(ledger.flood().is_some(), is_flood, "windows of {length}");
+        }
+    }
+}

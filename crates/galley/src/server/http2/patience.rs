@@ -1,0 +1,275 @@
+//! How long a connection is waited for, by what it owes.
+//!
+//! Four clocks, each running only while its state lasts: no stream is open; a head has begun; something waits to be taken;
+//! the end was said. Bytes wait to be taken, or answers for windows that the client keeps closed: what counts then is what has
+//! arrived in a whole `write_timeout`, as on HTTP/1, so a byte now and then prolongs nothing. A stream that waits for PHP has a
+//! clock of its own in its task, and so has one whose window alone stays closed.
+
+use std::time::Duration;
+
+use crate::server::Limits;
+use crate::server::speed::Speed;
+use crate::server::timer::{Deadline, Timer};
+
+/// See the module.
+pub(super) struct Patience {
+    idle_timeout: Duration,
+    head_timeout: Duration,
+    leaving: Speed,
+    idle: Option<Deadline>,
+    head: Option<Deadline>,
+    taking: Option<Taking>,
+    /// Requests that had come when `idle` and `head` were set.
+    requests: u64,
+    is_going: bool,
+}
+
+/// A window in which the client has to take something.
+struct Taking {
+    until: Deadline,
+    /// Bytes that had arrived when it began.
+    arrived: u64,
+}
+
+/// What a connection looks like.
+pub(super) struct Sight {
+    pub(super) has_streams: bool,
+    /// Whether some of them are in the hands of tasks.
+    pub(super) has_tasks: bool,
+    pub(super) is_mid_head: bool,
+    pub(super) is_writing: bool,
+    /// Whether answers wait for the client to open their windows.
+    pub(super) is_waiting: bool,
+    /// Requests that have come since the beginning. One that is answered at once leaves no other trace.
+    pub(super) requests: u64,
+    /// The end was said.
+    pub(super) going: bool,
+}
+
+/// What was waited for too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// A request.
+    Idle,
+    /// The client's leave, after the end was said.
+    Going,
+    /// The rest of a head.
+    Head,
+    /// That the client takes something.
+    Taking,
+    /// The same, and it has: the next window has begun.
+    Taken,
+}
+
+impl Patience {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            idle_timeout: limits.idle_timeout,
+            head_timeout: limits.head_timeout,
+            leaving: limits.leaving,
+            idle: None,
+            head: None,
+            taking: None,
+            requests: 0,
+            is_going: false,
+        }
+    }
+
+    /// Starts and stops the clocks. `arrived`: bytes that have arrived since the beginning.
+    pub(super) fn look(&mut self, timer: &Timer, sight: &Sight, arrived: impl Fn() -> u64) {
+        if std::mem::replace(&mut self.is_going, sight.going) != sight.going {
+            self.idle = None;
+        }
+        if std::mem::replace(&mut self.requests, sight.requests) != sight.requests {
+            self.head = None;
+            // The end's own clock goes on whatever is still asked.
+            self.idle = self.idle.filter(|_| sight.going);
+        }
+        let idle_timeout = if sight.going {
+            LINGER
+        } else {
+            self.idle_timeout
+        };
+        run(&mut self.idle, !sight.has_streams, timer, idle_timeout);
+        run(&mut self.head, sight.is_mid_head, timer, self.head_timeout);
+        // A stream without a task waits inside the library, for a window that was taken back.
+        let is_stuck = sight.has_streams && !sight.has_tasks;
+        if sight.is_writing || sight.is_waiting || is_stuck {
+            let begin = || Taking {
+                until: timer.deadline(self.leaving.window),
+                arrived: arrived(),
+            };
+            self.taking.get_or_insert_with(begin);
+        } else {
+            self.taking = None;
+        }
+    }
+
+    /// When to look at the clocks.
+    pub(super) fn next(&self) -> Option<Deadline> {
+        let taking = self.taking.as_ref().map(|taking| taking.until);
+        [self.idle, self.head, taking].into_iter().flatten().min()
+    }
+
+    /// The clock that has run out.
+    pub(super) fn late(&mut self, timer: &Timer, arrived: impl Fn() -> u64) -> Option<Waiting> {
+        if let Some(taking) = &mut self.taking
+            && timer.is_past(taking.until)
+        {
+            let now = arrived();
+            if !self.leaving.is_enough(now.saturating_sub(taking.arrived)) {
+                return Some(Waiting::Taking);
+            }
+            taking.arrived = now;
+            taking.until = timer.deadline(self.leaving.window);
+            return Some(Waiting::Taken);
+        }
+        let idle = if self.is_going {
+            Waiting::Going
+        } else {
+            Waiting::Idle
+        };
+        let clocks = [(self.head, Waiting::Head), (self.idle, idle)];
+        clocks
+            .into_iter()
+            .find(|(deadline, _)| deadline.is_some_and(|deadline| timer.is_past(deadline)))
+            .map(|(_, waiting)| waiting)
+    }
+}
+
+fn run(clock: &mut Option<Deadline>, runs: bool, timer: &Timer, limit: Duration) {
+    if runs {
+        clock.get_or_insert_with(|| timer.deadline(limit));
+    } else {
+        *clock = None;
+    }
+}
+
+/// How long a client may take to close when both sides are done.
+pub(super) const LINGER: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use galley_policy::time::Tick;
+
+    use super::*;
+    use crate::server::timer::Timers;
+
+    fn patience() -> Patience {
+        Patience {
+            idle_timeout: Duration::from_secs(60),
+            head_timeout: Duration::from_secs(10),
+            leaving: Speed::new(Duration::from_secs(30), 100),
+            idle: None,
+            head: None,
+            taking: None,
+            requests: 0,
+            is_going: false,
+        }
+    }
+
+    fn sight() -> Sight {
+        Sight {
+            has_streams: false,
+            has_tasks: false,
+            is_mid_head: false,
+            is_writing: false,
+            is_waiting: false,
+            requests: 0,
+            going: false,
+        }
+    }
+
+    /// What is waited for too long when nothing changes for so many seconds.
+    fn after(patience: &mut Patience, sight: &Sight, seconds: u64) -> Option<Waiting> {
+        let timers = Rc::new(Timers::default());
+        let timer = timers.register();
+        patience.look(&timer, sight, || 0);
+        timers.sweep(Tick(seconds * 1000));
+        patience.look(&timer, sight, || 0);
+        patience.late(&timer, || 0)
+    }
+
+    #[test]
+    fn each_state_has_its_limit() {
+        let idle = sight();
+        assert_eq!(after(&mut patience(), &idle, 59), None);
+        assert_eq!(after(&mut patience(), &idle, 60), Some(Waiting::Idle));
+        let head = Sight {
+            is_mid_head: true,
+            ..sight()
+        };
+        assert_eq!(after(&mut patience(), &head, 9), None);
+        assert_eq!(after(&mut patience(), &head, 10), Some(Waiting::Head));
+        let stuck = Sight {
+            has_streams: true,
+            ..sight()
+        };
+        assert_eq!(after(&mut patience(), &stuck, 30), Some(Waiting::Taking));
+        let busy = Sight {
+            has_streams: true,
+            has_tasks: true,
+            ..sight()
+        };
+        assert_eq!(after(&mut patience(), &busy, 100_000), None);
+        let starving = Sight {
+            is_waiting: true,
+            ..busy
+        };
+        assert_eq!(after(&mut patience(), &starving, 29), None);
+        assert_eq!(after(&mut patience(), &starving, 30), Some(Waiting::Taking));
+        let going = Sight {
+            going: true,
+            ..sight()
+        };
+        assert_eq!(after(&mut patience(), &going, 1), Some(Waiting::Going));
+    }
+
+    #[test]
+    fn a_request_that_is_answered_at_once_is_progress() {
+        let timers = Rc::new(Timers::default());
+        let timer = timers.register();
+        let mut patience = patience();
+        let mut sight = Sight {
+            // Of the next one a part is always there.
+            is_mid_head: true,
+            ..sight()
+        };
+        for second in 0..100 {
+            timers.sweep(Tick(second * 1000));
+            sight.requests = second;
+            patience.look(&timer, &sight, || 0);
+            assert_eq!(patience.late(&timer, || 0), None);
+        }
+        sight.going = true;
+        patience.look(&timer, &sight, || 0);
+        timers.sweep(Tick(101_000));
+        sight.requests += 1;
+        patience.look(&timer, &sight, || 0);
+        assert_eq!(patience.late(&timer, || 0), Some(Waiting::Going));
+    }
+
+    #[test]
+    fn what_arrives_in_a_window_is_progress_where_it_is_enough() {
+        for (bytes_per_s, limit_s) in [(100, None), (99, Some(30)), (1, Some(30))] {
+            let timers = Rc::new(Timers::default());
+            let timer = timers.register();
+            let mut patience = patience();
+            let sight = Sight {
+                has_streams: true,
+                has_tasks: true,
+                is_waiting: true,
+                ..sight()
+            };
+            let ended = (0..200_u64).find(|second| {
+                timers.sweep(Tick(second * 1000));
+                let arrived = || second * bytes_per_s;
+                patience.look(&timer, &sight, arrived);
+                patience.late(&timer, arrived) == Some(Waiting::Taking)
+            });
+            assert_eq!(ended, limit_s, "{bytes_per_s} bytes a second");
+        }
+    }
+}

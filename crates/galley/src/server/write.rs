@@ -1,0 +1,377 @@
+//! Answers onto the wire: framing, connection persistence, bodies from memory, from a fill or from a file.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use galley_cache::disk::Pieces;
+use galley_cache::fill::{Failure, FillReader, Next as Ready};
+use galley_files::Part;
+use galley_http::answer::{self, CHUNK_END, Connection, LAST_CHUNK, Length};
+use galley_http::head::Version;
+use http::HeaderValue;
+use http::header::UPGRADE;
+use tokio::task::spawn_blocking;
+
+use super::io::{Gone, Wire};
+use super::record::End;
+use super::span;
+use crate::request::{Answer, Body};
+use crate::upstream::interim::Interim;
+
+/// Whether the connection serves another request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    Request,
+    Close,
+    /// Nobody is there to be polite to.
+    Drop,
+}
+
+/// What the client can take.
+#[derive(Clone, Copy)]
+pub(super) struct Peer {
+    pub(super) version: Version,
+    pub(super) keep_alive: bool,
+}
+
+impl Peer {
+    pub(super) fn closing() -> Self {
+        Self {
+            version: Version::H11,
+            keep_alive: false,
+        }
+    }
+
+    pub(super) fn closing_if(self, closes: bool) -> Self {
+        Self {
+            keep_alive: self.keep_alive && !closes,
+            ..self
+        }
+    }
+
+    fn connection(self) -> Connection {
+        match (self.keep_alive, self.version) {
+            (false, _) => Connection::Close,
+            (true, Version::H10) => Connection::KeepAlive10,
+            (true, Version::H11 | Version::H2) => Connection::KeepAlive,
+        }
+    }
+}
+
+/// Writes an answer. The record's end says what left, also when the client vanished on the way.
+pub(super) async fn answer(wire: &mut Wire, mut answer: Answer, mut peer: Peer) -> (End, Next) {
+    let body = std::mem::replace(&mut answer.body, Body::None);
+    let mut sent = 0;
+    let result = match body {
+        Body::None => plain(wire, &answer, peer, Length::None, &[]).await,
+        Body::Unsent(length) => {
+            let length = length.map_or(Length::None, Length::Known);
+            plain(wire, &answer, peer, length, &[]).await
+        }
+        Body::Bytes(bytes) => {
+            sent = bytes.len() as u64;
+            plain(wire, &answer, peer, Length::Known(sent), &[bytes]).await
+        }
+        Body::Fill(reader, length) => {
+            fill(
+                wire,
+                &answer,
+                &mut peer,
+                Arriving { reader, length },
+                &mut sent,
+            )
+            .await
+        }
+        Body::File {
+            file,
+            parts,
+            length,
+        } => {
+            head(wire, &answer, peer, Length::Known(length));
+            send_parts(wire, &Source::File(file), parts, &mut sent).await
+        }
+        Body::Stored {
+            pieces,
+            parts,
+            length,
+        } => {
+            head(wire, &answer, peer, Length::Known(length));
+            send_parts(wire, &Source::Pieces(pieces), parts, &mut sent).await
+        }
+    };
+    let next = match (&result, peer.keep_alive) {
+        (Err(_), _) => Next::Drop,
+        (Ok(()), true) => Next::Request,
+        (Ok(()), false) => Next::Close,
+    };
+    let end = End {
+        status: answer.status,
+        outcome: answer.outcome,
+        body_bytes: sent,
+        upstream_time: answer.upstream_time,
+        vanished: result.is_err(),
+    };
+    (end, next)
+}
+
+fn head(wire: &mut Wire, answer: &Answer, peer: Peer, length: Length) {
+    let stored = answer.fields.map().iter();
+    let extra = answer.extra.iter().map(|(name, value)| (name, value));
+    let date = wire.date.get();
+    // RFC 9110 §6.6.1: an answer composed here is dated here; a stored one keeps the date of its composition.
+    let undated = !answer.fields.map().contains_key(http::header::DATE);
+    let fields = stored
+        .chain(extra)
+        .map(|(name, value)| (name.as_str(), value.as_bytes()))
+        .chain(undated.then_some(("date", date.as_slice())));
+    wire.output.clear();
+    answer::write_head(
+        &mut wire.output,
+        answer.status,
+        fields,
+        length,
+        peer.connection(),
+    );
+}
+
+/// Writes the head that ends HTTP on a connection (RFC 9110 §15.2.2).
+pub(super) async fn switching(
+    wire: &mut Wire,
+    answer: &Answer,
+    protocol: &HeaderValue,
+) -> Result<(), Gone> {
+    let stored = answer.fields.map().iter();
+    let extra = answer.extra.iter().map(|(name, value)| (name, value));
+    let own = std::iter::once((&UPGRADE, protocol));
+    let fields = stored.chain(extra).chain(own);
+    wire.output.clear();
+    answer::write_head(
+        &mut wire.output,
+        answer.status,
+        fields.map(|(name, value)| (name.as_str(), value.as_bytes())),
+        Length::None,
+        Connection::Upgrade,
+    );
+    wire.send(&[]).await
+}
+
+async fn plain(
+    wire: &mut Wire,
+    answer: &Answer,
+    peer: Peer,
+    length: Length,
+    body: &[Bytes],
+) -> Result<(), Gone> {
+    head(wire, answer, peer, length);
+    wire.send(body).await
+}
+
+/// Writes an interim response (RFC 9110 §15.2). Only towards HTTP/1.1.
+pub(super) async fn interim(wire: &mut Wire, interim: &Interim) -> Result<(), Gone> {
+    let fields = interim.fields.iter();
+    wire.output.clear();
+    answer::write_head(
+        &mut wire.output,
+        interim.status.as_u16(),
+        fields.map(|(name, value)| (name.as_str(), value.as_bytes())),
+        Length::None,
+        Connection::KeepAlive,
+    );
+    wire.send(&[]).await
+}
+
+struct Arriving {
+    reader: FillReader,
+    length: Option<u64>,
+}
+
+/// A body that is still arriving: by its length where that is known or all of it is there already, in chunks to HTTP/1.1, and
+/// to HTTP/1.0 whole, or, when it is too long for that, until the connection closes. What is there leaves with the head.
+async fn fill(
+    wire: &mut Wire,
+    answer: &Answer,
+    peer: &mut Peer,
+    mut body: Arriving,
+    sent: &mut u64,
+) -> Result<(), Gone> {
+    let mut ahead = Ahead::default();
+    let waits = body.length.is_none() && peer.version == Version::H10;
+    if waits {
+        ahead.wait(wire, &mut body.reader).await?;
+    } else {
+        ahead.gather(&mut body.reader);
+    }
+    let length = match (body.length, peer.version) {
+        (Some(length), _) => Length::Known(length),
+        (None, _) if ahead.is_whole => Length::Known(ahead.bytes),
+        (None, Version::H10) => {
+            peer.keep_alive = false;
+            Length::UntilClose
+        }
+        (None, Version::H11 | Version::H2) => Length::Chunked,
+    };
+    let chunked = matches!(length, Length::Chunked);
+    head(wire, answer, *peer, length);
+    *sent += ahead.bytes;
+    if chunked && ahead.bytes > 0 {
+        let size = usize::try_from(ahead.bytes).unwrap_or(usize::MAX);
+        answer::write_chunk_head(&mut wire.output, size);
+        ahead.pieces.push(Bytes::from_static(CHUNK_END));
+    }
+    if ahead.is_whole {
+        return wire.send(&ahead.pieces).await;
+    }
+    if !ahead.pieces.is_empty() {
+        wire.send(&ahead.pieces).await?;
+    }
+    // Not kept for the length of a download: others wait for what pays for them.
+    drop(ahead);
+    pump(wire, &mut body.reader, chunked, sent).await?;
+    let last = if chunked {
+        Bytes::from_static(LAST_CHUNK)
+    } else {
+        Bytes::new()
+    };
+    wire.send(&[last]).await
+}
+
+/// What of a body is there before its head leaves.
+#[derive(Default)]
+pub(super) struct Ahead {
+    pub(super) pieces: Vec<Bytes>,
+    pub(super) bytes: u64,
+    pub(super) is_whole: bool,
+}
+
+impl Ahead {
+    /// Takes what is there, up to a bound. That it has failed shows again where the rest is waited for.
+    pub(super) fn gather(&mut self, reader: &mut FillReader) {
+        while self.pieces.len() < MOST_PIECES {
+            match reader.try_next() {
+                Ok(Ready::Chunk(chunk)) => self.push(chunk),
+                Ok(Ready::End) => {
+                    self.is_whole = true;
+                    break;
+                }
+                Ok(Ready::Pending) | Err(_) => break,
+            }
+        }
+    }
+
+    /// Takes all of a body, up to a bound: for HTTP/1.0, which knows no chunks.
+    async fn wait(&mut self, wire: &mut Wire, reader: &mut FillReader) -> Result<(), Gone> {
+        while self.bytes < MOST_AHEAD {
+            match next(wire, reader).await? {
+                Ok(Some(chunk)) => self.push(chunk),
+                Ok(None) => {
+                    self.is_whole = true;
+                    return Ok(());
+                }
+                Err(_) => return Err(Gone::Closed),
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, chunk: Bytes) {
+        self.bytes += chunk.len() as u64;
+        self.pieces.push(chunk);
+    }
+}
+
+/// Sends a body on as it arrives.
+async fn pump(
+    wire: &mut Wire,
+    reader: &mut FillReader,
+    chunked: bool,
+    sent: &mut u64,
+) -> Result<(), Gone> {
+    loop {
+        let Ok(next) = next(wire, reader).await? else {
+            // Nothing can be said any more but by breaking off: what has left ends short of its framing, so the client knows.
+            if !wire.output.is_empty() {
+                wire.send(&[]).await?;
+            }
+            return Err(Gone::Closed);
+        };
+        let Some(chunk) = next else { return Ok(()) };
+        *sent += chunk.len() as u64;
+        if chunked {
+            answer::write_chunk_head(&mut wire.output, chunk.len());
+            wire.send(&[chunk, Bytes::from_static(CHUNK_END)]).await?;
+        } else {
+            wire.send(&[chunk]).await?;
+        }
+    }
+}
+
+/// The next piece of a body, or the news that its client has left, which ends the exchange also while the upstream is silent.
+async fn next(
+    wire: &mut Wire,
+    reader: &mut FillReader,
+) -> Result<Result<Option<Bytes>, Failure>, Gone> {
+    tokio::select! {
+        biased;
+        next = reader.next() => Ok(next),
+        () = wire.vanished() => Err(Gone::Closed),
+    }
+}
+
+/// Where parts come from.
+enum Source {
+    File(Arc<std::fs::File>),
+    Pieces(Arc<Pieces>),
+}
+
+/// Parts of a file or of a stored body.
+async fn send_parts(
+    wire: &mut Wire,
+    source: &Source,
+    parts: Vec<Part>,
+    sent: &mut u64,
+) -> Result<(), Gone> {
+    for part in parts {
+        match (part, source) {
+            (Part::Bytes(bytes), _) => {
+                *sent += bytes.len() as u64;
+                wire.send(&[bytes.into()]).await?;
+            }
+            (Part::Span { start, end }, Source::File(file)) => {
+                span::send(wire, file, (start, end), sent).await?;
+            }
+            (Part::Span { start, end }, Source::Pieces(pieces)) => {
+                let mut at = start;
+                while at < end {
+                    let piece = read_verified(pieces, at, end).await?;
+                    at += piece.len() as u64;
+                    *sent += piece.len() as u64;
+                    wire.send(&[piece]).await?;
+                }
+            }
+        }
+    }
+    if wire.output.is_empty() {
+        Ok(())
+    } else {
+        wire.send(&[]).await
+    }
+}
+
+/// A piece of a stored body, read and verified on a helper thread.
+pub(super) async fn read_verified(pieces: &Arc<Pieces>, at: u64, end: u64) -> Result<Bytes, Gone> {
+    let pieces = Arc::clone(pieces);
+    let buffer = Vec::with_capacity(pieces.longest_piece());
+    // A block that is damaged ends the answer short: what has left cannot be taken back.
+    spawn_blocking(move || pieces.read_into(&(at..end), buffer))
+        .await
+        .ok()
+        .and_then(Result::ok)
+        .filter(|piece| !piece.is_empty())
+        .ok_or(Gone::Closed)
+}
+
+/// What is collected for an HTTP/1.0 client so that its connection can be kept: any page, not a download.
+const MOST_AHEAD: u64 = 1024 * 1024;
+
+/// Pieces that leave with the head: PHP's come in 8 KiB, and a system call takes a few dozen well.
+const MOST_PIECES: usize = 16;

@@ -1,0 +1,204 @@
+//! Requests of sites without a preset: what RFC 9110 has a gateway send.
+//!
+//! Here the origin says with `Vary` what a response depends on, so that a fetch carries what the client sent - all but its
+//! conditions and its range, which are answered from what is fetched, and its cookies, which are in the key or make the
+//! request pass. Claims about addresses and hosts never travel.
+//! Departs from the promise that what is unkeyed is unseen: without a preset nobody knows what may be left out.
+
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, ETAG, LAST_MODIFIED, VIA};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{
+    SURROGATE_CAPABILITY, UpstreamRequest, connection_tokens, is_hop_by_hop, may_travel, push,
+    push_forwarded,
+};
+use crate::fields;
+use crate::request_info::Facts;
+
+/// Whose credentials a fetch carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    /// The client's, if it sent any: its own request.
+    OfClient,
+    /// None: in the background, for everybody.
+    None,
+}
+
+/// The request for a fetch whose answer may be stored; always `GET`.
+pub fn fetch<'a>(
+    facts: &Facts,
+    fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
+    credentials: Credentials,
+) -> UpstreamRequest {
+    let mut request = super::trimmed(facts);
+    request.fields.clear();
+    let lines = fields.clone();
+    let connection = lines
+        .filter(|(name, _)| name.eq_ignore_ascii_case("connection"))
+        .map(|(_, value)| value);
+    let tokens = connection_tokens(connection);
+    for (name, value) in fields {
+        let is_answered_here = HELD_BACK.iter().any(|held| name.eq_ignore_ascii_case(held));
+        if is_answered_here
+            || !may_travel(name, facts.method())
+            || is_hop_by_hop(name, tokens.clone())
+        {
+            continue;
+        }
+        let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
+            continue;
+        };
+        if name != AUTHORIZATION || credentials == Credentials::OfClient {
+            push(&mut request, name, value);
+        }
+    }
+    push(&mut request, ACCEPT_ENCODING, b"identity");
+    if !facts.vary_cookies().is_empty() {
+        push(&mut request, COOKIE, facts.vary_cookies());
+    }
+    push_forwarded(&mut request, facts);
+    request
+}
+
+/// Adds the conditions under which the upstream may answer 304: the stored validators, never those of a client.
+/// Says whether there were any.
+pub fn revalidate(request: &mut UpstreamRequest, stored: &HeaderMap) -> bool {
+    let mut is_conditional = false;
+    for (validator, condition) in [
+        (ETAG, http::header::IF_NONE_MATCH),
+        (LAST_MODIFIED, http::header::IF_MODIFIED_SINCE),
+    ] {
+        if let Some(value) = stored.get(validator) {
+            request.fields.push((condition, value.clone()));
+            is_conditional = true;
+        }
+    }
+    is_conditional
+}
+
+/// Adds who passes the request on: `Via` (RFC 9110 §7.6.3), `CDN-Loop` (RFC 8586) with `identity`, which is this process's
+/// own, and that we are a surrogate (Edge Architecture 1.0).
+pub fn announce(request: &mut UpstreamRequest, identity: &str) {
+    request.fields.push((VIA, BY_GALLEY));
+    push(request, CDN_LOOP, identity.as_bytes());
+    push(request, SURROGATE_CAPABILITY, b"galley=\"Surrogate/1.0\"");
+}
+
+/// Whether this process has passed the request on before.
+pub fn is_loop<'a>(fields: impl Iterator<Item = (&'a str, &'a [u8])>, identity: &str) -> bool {
+    fields
+        .filter(|(name, _)| name.eq_ignore_ascii_case(CDN_LOOP.as_str()))
+        .flat_map(|(_, value)| fields::members(value))
+        .filter_map(|member| fields::parts(member).next())
+        .any(|id| id == identity.as_bytes())
+}
+
+/// The `Via` of requests and answers.
+pub const BY_GALLEY: HeaderValue = HeaderValue::from_static("1.1 galley");
+
+const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
+
+/// What is answered here from the whole response, or said anew.
+const HELD_BACK: &[&str] = &[
+    "accept-encoding",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "range",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request_info::{Line, Scheme};
+    use crate::site::{Preset, SiteRules};
+
+    fn facts(rows: &[(&str, &str)]) -> Facts {
+        let site = SiteRules {
+            preset: Preset::None,
+            ..SiteRules::default()
+        };
+        let line = Line {
+            method: "GET",
+            target: b"/a?b=1",
+            scheme: Scheme::Http,
+            host: "example.com",
+            has_body: false,
+            upgrade: false,
+        };
+        let mut facts = Facts::default();
+        let lines = rows.iter().map(|(name, value)| (*name, value.as_bytes()));
+        facts.gather(&line, lines, &site).unwrap();
+        facts
+    }
+
+    #[test]
+    fn a_fetch_carries_what_the_client_sent_but_its_conditions() {
+        let rows = [
+            ("Foo", "1"),
+            ("foo", "2"),
+            ("Accept-Language", "de"),
+            ("User-Agent", "x"),
+            ("Authorization", "Basic x"),
+            ("If-None-Match", "\"a\""),
+            ("If-Range", "\"a\""),
+            ("Range", "bytes=0-1"),
+            ("Accept-Encoding", "br"),
+            ("X-Forwarded-For", "1.2.3.4"),
+            ("Connection", "close, x-once"),
+            ("X-Once", "1"),
+        ];
+        let lines = || rows.iter().map(|(name, value)| (*name, value.as_bytes()));
+        let sent = |credentials| {
+            let request = fetch(&facts(&rows), lines(), credentials);
+            assert_eq!(
+                (request.method.as_str(), &request.path[..]),
+                ("GET", &b"/a"[..])
+            );
+            let pairs = request.fields.iter();
+            pairs
+                .map(|(name, value)| format!("{name}={}", value.to_str().unwrap()))
+                .filter(|pair| !pair.starts_with("x-forwarded-"))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            sent(Credentials::OfClient),
+            [
+                "foo=1",
+                "foo=2",
+                "accept-language=de",
+                "user-agent=x",
+                "authorization=Basic x",
+                "accept-encoding=identity"
+            ]
+        );
+        assert!(!sent(Credentials::None).contains(&"authorization=Basic x".to_owned()));
+    }
+
+    #[test]
+    fn conditions_are_made_of_what_is_stored() {
+        let mut request = fetch(&facts(&[]), std::iter::empty(), Credentials::None);
+        let before = request.fields.len();
+        let mut stored = HeaderMap::new();
+        assert!(!revalidate(&mut request, &stored));
+        stored.insert(ETAG, HeaderValue::from_static("W/\"a\""));
+        assert!(revalidate(&mut request, &stored));
+        let (name, value) = &request.fields[before];
+        assert_eq!(
+            (name.as_str(), value.as_bytes()),
+            ("if-none-match", &b"W/\"a\""[..])
+        );
+    }
+
+    #[test]
+    fn a_loop_is_one_through_this_process_only() {
+        let is_loop =
+            |value: &str| is_loop(std::iter::once(("CDN-Loop", value.as_bytes())), "galley-1");
+        assert!(is_loop("galley-1"));
+        assert!(is_loop("other; v=1, galley-1;x=y"));
+        assert!(!is_loop("galley-2, galley"));
+        assert!(!is_loop("x=\"galley-1\""));
+    }
+}

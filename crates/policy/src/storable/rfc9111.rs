@@ -1,0 +1,185 @@
+//! Storing by RFC 9111 and nothing else: sites without a preset.
+//!
+//! What may not be used without asking is stored all the same where it has a validator, so that asking costs a 304: with
+//! `no-cache`, or when it is stale on arrival. Answers to requests with `Authorization` are kept where the response says so
+//! (§3.5); a part answers the same `Range` again (§3.3), an answer to `POST` a later `GET` (RFC 9110 §9.3.3).
+
+use std::time::Duration;
+
+use http::HeaderMap;
+use http::header::{CONTENT_LOCATION, CONTENT_RANGE, ETAG, LAST_MODIFIED};
+
+use super::{Answered, Life, Verdict, redirect};
+use crate::cache_control::CacheControl;
+use crate::freshness::{self, Statement};
+use crate::outcome::NotStored;
+use crate::request_info::Facts;
+use crate::site::{Ignore, Rule, SiteRules};
+use crate::vary::Vary;
+
+/// The last steps of [`super::judge`]: directives and lifetimes.
+pub(super) fn judge(
+    answer: &Answered<'_>,
+    statement: &Statement,
+    rule: Option<&Rule>,
+    site: &SiteRules,
+) -> Verdict {
+    let control = &statement.control;
+    // `must-understand` lifts `no-store` where the status is understood (§5.2.2.3): all that get here are.
+    if control.no_store && !control.must_understand {
+        return Verdict::Skip(NotStored::NoStore);
+    }
+    if control.private && !control.is_confined() {
+        return Verdict::Skip(NotStored::Private);
+    }
+    let must_ask = control.no_cache && !control.is_confined();
+    let (fresh, windows) = if must_ask {
+        (Some(Duration::ZERO), (Duration::ZERO, Duration::ZERO))
+    } else {
+        (
+            statement
+                .lifetime
+                .or_else(|| super::unsaid(answer, statement, rule, site)),
+            freshness::windows(statement, answer.status, &site.ttl),
+        )
+    };
+    let initial_age = freshness::initial_age(answer.fields, answer.response_delay, answer.now);
+    let life = Life {
+        fresh: fresh.unwrap_or_default(),
+        stale_while_revalidate: windows.0,
+        stale_if_error: windows.1,
+        initial_age,
+    };
+    let last_use = life.fresh.saturating_add(windows.0.max(windows.1));
+    if last_use > initial_age || has_validator(answer.fields) {
+        Verdict::Store(life)
+    } else if must_ask {
+        Verdict::Skip(NotStored::NoCache)
+    } else {
+        Verdict::Skip(NotStored::NoLifetime)
+    }
+}
+
+/// Judges a 206 that answered a `Range`, to be kept for that very `Range`: one part whose length is told, with a lifetime
+/// that the response names. What a 200 would be kept out for keeps this out too.
+pub fn judge_part(facts: &Facts, answer: &Answered<'_>, site: &SiteRules) -> Verdict {
+    let is_single = answer
+        .fields
+        .get(CONTENT_RANGE)
+        .is_some_and(|value| value.as_bytes().starts_with(b"bytes "));
+    if answer.status.as_u16() != 206 || !is_single || facts.if_range().is_some() {
+        return Verdict::Skip(NotStored::Partial);
+    }
+    let as_whole = Answered {
+        status: http::StatusCode::OK,
+        ..*answer
+    };
+    explicit_only(&as_whole, super::judge(facts, &as_whole, site), site)
+}
+
+/// Judges an answer to `POST` that is, by its own word, what a `GET` of the same address would give (RFC 9110 §9.3.3):
+/// 200, an explicit lifetime, and a `Content-Location` that names the address. `reader` are the facts of that `GET`.
+pub fn judge_taught(reader: &Facts, answer: &Answered<'_>, site: &SiteRules) -> Verdict {
+    let names_itself = answer.status.as_u16() == 200
+        && answer
+            .fields
+            .get(CONTENT_LOCATION)
+            .and_then(|value| redirect::resolve(reader, value.as_bytes(), site))
+            .is_some_and(|address| address.is_of(reader));
+    if !names_itself {
+        return Verdict::Skip(NotStored::Method);
+    }
+    explicit_only(answer, super::judge(reader, answer, site), site)
+}
+
+/// Only what is fresh by its own word.
+fn explicit_only(answer: &Answered<'_>, verdict: Verdict, site: &SiteRules) -> Verdict {
+    let statement = freshness::statement(answer.fields, site.preset, Ignore::default(), answer.now);
+    let varies = Vary::of(answer.fields) != Vary::Fields(smallvec::SmallVec::new());
+    match verdict {
+        Verdict::Store(_) if varies => Verdict::Skip(NotStored::Vary),
+        Verdict::Store(life) if statement.lifetime.is_some() && life.fresh > life.initial_age => {
+            verdict
+        }
+        Verdict::Store(_) => Verdict::Skip(NotStored::NoLifetime),
+        Verdict::Skip(_) => verdict,
+    }
+}
+
+/// Whether the answer may be given to others although the request may have carried `Authorization` (§3.5).
+pub(super) fn may_share_authorized(facts: &Facts, control: &CacheControl) -> bool {
+    !facts.has_authorization() || permits_authorized(control)
+}
+
+/// Whether a response says that credentials do not keep it from being shared.
+pub(super) fn permits_authorized(control: &CacheControl) -> bool {
+    control.public || control.must_revalidate || control.s_maxage.is_some()
+}
+
+/// A stored head after a response without content (304, or 200 to `HEAD`) has told what is new (§3.2, §4.3.4).
+///
+/// Every field of `news` replaces those of its name, except for what describes the stored bytes and what names them. Of
+/// `news` the raw fields are wanted, hop-by-hop ones included; what may not be stored is for the caller to take out.
+///
+/// Departs: §4.3.4 would have a 304 with another strong `ETag` than ours update nothing. It answers a request that
+/// named ours alone, so that ours is current; servers that compress as they send are known to answer so.
+pub fn updated_fields(stored: &HeaderMap, news: &HeaderMap) -> HeaderMap {
+    let mut merged = stored.clone();
+    for name in news
+        .keys()
+        .filter(|name| !DESCRIBES_BYTES.contains(&name.as_str()))
+    {
+        merged.remove(name);
+        for value in news.get_all(name) {
+            merged.append(name.clone(), value.clone());
+        }
+    }
+    merged
+}
+
+/// Statuses whose meaning for caches we know (RFC 9110 §15).
+pub(super) fn is_understood(status: u16) -> bool {
+    matches!(
+        status,
+        200..=208 | 226 | 300..=305 | 307 | 308 | 400..=417 | 421..=426 | 428 | 429 | 431 | 451 | 500..=508 | 511
+    )
+}
+
+fn has_validator(fields: &HeaderMap) -> bool {
+    fields.contains_key(ETAG) || fields.contains_key(LAST_MODIFIED)
+}
+
+/// They belong to the bytes that are stored, not to those that were not sent.
+const DESCRIBES_BYTES: &[&str] = &[
+    "content-encoding",
+    "content-length",
+    "content-md5",
+    "content-range",
+    "etag",
+];
+
+/// Who may get a stored response (§3.5).
+///
+/// Departs: §3.5 speaks of answers to requests with credentials only. Here the same words are also wanted before a request
+/// with credentials is answered by a copy that was made without them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedWith {
+    /// Requests with credentials too.
+    Everyone,
+    /// Those without.
+    Anonymous,
+}
+
+impl SharedWith {
+    /// What a stored response's own fields say about requests with `Authorization`.
+    pub fn of(fields: &HeaderMap, site: &SiteRules) -> Self {
+        let ignore = Ignore::default();
+        let now = std::time::SystemTime::UNIX_EPOCH;
+        let control = freshness::statement(fields, site.preset, ignore, now).control;
+        if permits_authorized(&control) {
+            Self::Everyone
+        } else {
+            Self::Anonymous
+        }
+    }
+}
