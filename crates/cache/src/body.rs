@@ -9,17 +9,17 @@ use crate::budget::Reservation;
 
 /// The whole body of a response, in one piece.
 #[derive(Clone, Debug, Default)]
-pub struct Body {
+pub struct StoredBody {
     bytes: Bytes,
     reserved: u64,
 }
 
-impl Body {
+impl StoredBody {
     /// A body whose memory `reservation` pays for as long as any clone of it lives.
     pub fn reserved(bytes: Vec<u8>, reservation: Reservation) -> Self {
         let reserved = reservation.bytes();
         // Boxed, so that no spare capacity is held beyond what was reserved.
-        let owner = Owner {
+        let owner = BodyOwner {
             bytes: bytes.into_boxed_slice(),
             _reservation: reservation,
         };
@@ -48,7 +48,7 @@ impl Body {
         self.reserved
     }
 
-    /// The inverse of [`Body::into_parts`].
+    /// The inverse of [`StoredBody::into_parts`].
     pub(crate) fn from_parts(bytes: Bytes, reserved: u64) -> Self {
         Self { bytes, reserved }
     }
@@ -59,19 +59,19 @@ impl Body {
     }
 }
 
-impl From<Bytes> for Body {
+impl From<Bytes> for StoredBody {
     /// A body that no reservation pays for yet; storing it reserves its length.
     fn from(bytes: Bytes) -> Self {
         Self { bytes, reserved: 0 }
     }
 }
 
-struct Owner {
+struct BodyOwner {
     bytes: Box<[u8]>,
     _reservation: Reservation,
 }
 
-impl AsRef<[u8]> for Owner {
+impl AsRef<[u8]> for BodyOwner {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -80,13 +80,13 @@ impl AsRef<[u8]> for Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Budget;
+    use crate::budget::MemoryBudget;
 
     #[test]
     fn the_last_clone_gives_the_reservation_back() {
-        let budget = Budget::new(100);
+        let budget = MemoryBudget::new(100);
         let chunks = [Bytes::from_static(b"ab"), Bytes::from_static(b"c")];
-        let body = Body::join(&chunks, 3, budget.try_reserve(3).unwrap());
+        let body = StoredBody::join(&chunks, 3, budget.try_reserve(3).unwrap());
         let slow_reader = body.bytes().slice(1..);
         let (bytes, reserved) = body.into_parts();
         assert_eq!((&bytes[..], reserved), (&b"abc"[..], 3));

@@ -2,7 +2,7 @@
 //!
 //! Bytes are reserved before they are used and given back when the [`Reservation`] is dropped, so the limit holds when
 //! a thing is admitted, not when a janitor comes by. Residents, fills and bodies that slow readers still hold draw from
-//! the same [`Budget`].
+//! the same [`MemoryBudget`].
 //!
 //! It does not evict: who gets no reservation does without (streams, and does not store).
 
@@ -16,22 +16,22 @@ pub struct OutOfBudget;
 
 /// A number of bytes that may be in use together. Clones share the same limit.
 #[derive(Clone, Debug)]
-pub struct Budget {
-    shared: Arc<Shared>,
+pub struct MemoryBudget {
+    shared: Arc<BudgetShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct BudgetShared {
     limit: u64,
     /// Changed by whoever reserves or gives back; never above `limit`.
     used: AtomicU64,
 }
 
-impl Budget {
+impl MemoryBudget {
     /// A budget of `limit_bytes`, all of it free.
     pub fn new(limit_bytes: u64) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(BudgetShared {
                 limit: limit_bytes,
                 used: AtomicU64::new(0),
             }),
@@ -77,10 +77,10 @@ impl Budget {
     }
 }
 
-/// Bytes taken from a [`Budget`]; dropping it gives them back.
+/// Bytes taken from a [`MemoryBudget`]; dropping it gives them back.
 #[derive(Debug)]
 pub struct Reservation {
-    budget: Budget,
+    budget: MemoryBudget,
     bytes: u64,
 }
 
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_limit_holds_when_reserving() {
-        let budget = Budget::new(100);
+        let budget = MemoryBudget::new(100);
         let first = budget.try_reserve(60).unwrap();
         assert!(budget.try_reserve(41).is_none());
         assert!(budget.try_reserve(u64::MAX).is_none(), "no overflow");
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn threads_together_never_pass_it() {
-        let budget = Budget::new(1_000);
+        let budget = MemoryBudget::new(1_000);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {

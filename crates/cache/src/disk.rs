@@ -34,23 +34,23 @@ use std::time::Duration;
 
 use galley_policy::time::Tick;
 
-use self::files::Files;
+use self::files::DiskFiles;
 pub use self::format::BLOCK;
-use self::health::Gate;
-pub use self::health::{Health, Reason};
-use self::index::{Index, Room, UNIT};
+use self::health::WriteBreaker;
+pub use self::health::{Health, PauseReason};
+use self::index::{Index, IndexLimits, UNIT};
 use self::moment::Boot;
-pub use self::moment::Moment;
-use self::place::{Before, Opened, Place};
-pub use self::read::{Lookup, OnDisk, Pieces, Unreadable};
-use self::seal::{BUCKETS, Seal};
-pub use self::seal::{Name, Site, SiteId};
-pub use self::upkeep::{HeaderView, Scan, Swept};
-pub use self::write::{NotStored, Writer};
+pub use self::moment::DiskClock;
+use self::place::{Before, CacheDirectory, OpenedDirectory};
+pub use self::read::{BodyPieces, DiskLookup, DiskReadError, OnDisk};
+use self::seal::{BUCKETS, DirectoryKey};
+pub use self::seal::{FileName, SiteId, SiteName};
+pub use self::upkeep::{HeaderView, ScanProgress, Swept};
+pub use self::write::{EntryWriter, NotStored};
 
 /// What the disk may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct DiskLimits {
     /// All files together, in bytes, counted in blocks of 4096; those being written included.
     pub bytes: u64,
     /// The same, of one site; `None`: no other limit than the one for all.
@@ -65,7 +65,7 @@ pub struct Limits {
 
 /// Occupation at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usage {
+pub struct DiskUsage {
     /// Entries counted.
     pub entries: u64,
     /// Bytes of their files, in blocks of 4096.
@@ -80,13 +80,13 @@ pub struct Usage {
     pub damaged: u64,
     /// Reads that failed because a call of the system did.
     pub failures: u64,
-    /// Directories counted since the start, of [`Usage::DIRECTORIES`].
+    /// Directories counted since the start, of [`DiskUsage::DIRECTORIES`].
     pub counted: usize,
     /// Bytes of memory that the index takes.
     pub index_bytes: u64,
 }
 
-impl Usage {
+impl DiskUsage {
     /// When as many are counted, entries are stored.
     pub const DIRECTORIES: usize = BUCKETS;
 }
@@ -94,7 +94,7 @@ impl Usage {
 /// The store. Share it by reference or clone; clones are the same store.
 #[derive(Clone)]
 pub struct Disk {
-    shared: Arc<Shared>,
+    shared: Arc<DiskShared>,
 }
 
 impl Disk {
@@ -102,29 +102,34 @@ impl Disk {
     /// are set aside, all at once. Where there is no room to note that, storing is off for a while, and
     /// [`Disk::is_keyed`] says so. Fails where the directory cannot be read, cannot be made, or is in use by another
     /// process (`WouldBlock`). Takes milliseconds; `scan_step` does the rest.
-    pub fn open(dir: &Path, limits: Limits, generation: [u8; 16], now: Moment) -> io::Result<Self> {
+    pub fn open(
+        dir: &Path,
+        limits: DiskLimits,
+        generation: [u8; 16],
+        now: DiskClock,
+    ) -> io::Result<Self> {
         Self::open_in(dir, limits, generation, now, Boot::here(now))
     }
 
     fn open_in(
         dir: &Path,
-        limits: Limits,
+        limits: DiskLimits,
         generation: [u8; 16],
-        now: Moment,
+        now: DiskClock,
         boot: Boot,
     ) -> io::Result<Self> {
-        let Opened {
+        let OpenedDirectory {
             place,
             seal,
             lock,
             before,
             unwritten,
-        } = Place::open(dir, generation)?;
-        let gate = Gate::default();
+        } = CacheDirectory::open(dir, generation)?;
+        let gate = WriteBreaker::default();
         if let Some(error) = &unwritten {
             gate.failed(error, now.tick);
         }
-        let room = Room {
+        let room = IndexLimits {
             total: limits.bytes / UNIT,
             site: limits.site_bytes.unwrap_or(u64::MAX) / UNIT,
         };
@@ -135,8 +140,8 @@ impl Disk {
                 .and_then(|bytes| snapshot::read(&bytes, room, generation, second, &seal))
                 .unwrap_or_else(|| Index::new(room, 0)),
         };
-        let shared = Shared {
-            limits: Limits {
+        let shared = DiskShared {
+            limits: DiskLimits {
                 object_bytes: limits
                     .object_bytes
                     .min(limits.bytes / 2)
@@ -150,7 +155,7 @@ impl Disk {
             seal,
             place,
             lock,
-            files: Files::default(),
+            files: DiskFiles::default(),
             gate,
             index: Mutex::new(index),
             writers: std::array::from_fn(|_| Mutex::new(())),
@@ -183,21 +188,21 @@ impl Disk {
 
     /// A site by its name and the fingerprint of the rules that shape its keys and scopes. To be made once, at the
     /// loading of a configuration.
-    pub fn site(&self, name: &str, fingerprint: u64) -> Site {
-        Site {
+    pub fn site(&self, name: &str, fingerprint: u64) -> SiteName {
+        SiteName {
             id: self.shared.seal.site(name),
             fingerprint,
         }
     }
 
     /// Removes what is under a key. Blocks.
-    pub fn remove(&self, site: Site, key_bytes: &[u8]) {
+    pub fn remove(&self, site: SiteName, key_bytes: &[u8]) {
         self.remove_hash(&self.shared.seal.name(site.id, key_bytes));
     }
 
     /// Removes an entry by its file's name. Blocks.
-    pub fn remove_hash(&self, name: &Name) {
-        if self.shared.index().find(name) == index::Known::Absent {
+    pub fn remove_hash(&self, name: &FileName) {
+        if self.shared.index().find(name) == index::IndexLookup::Absent {
             return;
         }
         let _writer = self.shared.writer(name);
@@ -205,10 +210,10 @@ impl Disk {
     }
 
     /// Occupation now.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> DiskUsage {
         let counters = &self.shared.counters;
         let index = self.shared.index();
-        Usage {
+        DiskUsage {
             entries: index.rows(),
             bytes: index.resident() * UNIT,
             reserved: index.reserved() * UNIT,
@@ -221,7 +226,7 @@ impl Disk {
         }
     }
 
-    /// Bytes of one site, counted as in [`Usage::bytes`], those being written included.
+    /// Bytes of one site, counted as in [`DiskUsage::bytes`], those being written included.
     pub fn site_bytes(&self, site: SiteId) -> u64 {
         self.shared.index().of_site(site) * UNIT
     }
@@ -262,21 +267,21 @@ impl Disk {
 }
 
 /// What all clones and everything that was handed out share.
-struct Shared {
-    limits: Limits,
+struct DiskShared {
+    limits: DiskLimits,
     /// Written by `begin_generation`.
     generation: Mutex<[u8; 16]>,
     boot: Boot,
     /// When it was opened.
-    opened: Moment,
+    opened: DiskClock,
     /// The latest tick that any caller gave; raised by all of them.
     latest: AtomicU64,
-    seal: Seal,
-    place: Place,
+    seal: DirectoryKey,
+    place: CacheDirectory,
     /// The directory itself, locked.
     lock: File,
-    files: Files,
-    gate: Gate,
+    files: DiskFiles,
+    gate: WriteBreaker,
     /// Taken after a name's lock where both are, and held for a few lines.
     index: Mutex<Index>,
     /// One change of a name at a time: taking its place, being removed, being counted. Held over the system calls.
@@ -301,12 +306,12 @@ struct Counters {
     failures: AtomicU64,
 }
 
-impl Shared {
+impl DiskShared {
     fn index(&self) -> MutexGuard<'_, Index> {
         locked(&self.index)
     }
 
-    fn writer(&self, name: &Name) -> MutexGuard<'_, ()> {
+    fn writer(&self, name: &FileName) -> MutexGuard<'_, ()> {
         let [.., last] = name.0;
         locked(&self.writers[usize::from(last) % WRITERS])
     }
@@ -315,7 +320,7 @@ impl Shared {
         *locked(&self.generation)
     }
 
-    fn at(&self, now: Moment) {
+    fn at(&self, now: DiskClock) {
         self.latest.fetch_max(now.tick.0, Ordering::Relaxed);
     }
 

@@ -13,20 +13,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use galley_policy::encoding::Coding;
-use galley_policy::storable::Life;
+use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 use http::{HeaderMap, StatusCode};
 
-use crate::body::Body;
-use crate::budget::{Budget, OutOfBudget, Reservation};
-use crate::disk::Pieces;
+use crate::body::StoredBody;
+use crate::budget::{MemoryBudget, OutOfBudget, Reservation};
+use crate::disk::BodyPieces;
 use crate::fields;
 use crate::key::Key;
 use crate::purge_table::Touch;
-use crate::source::Source;
-use crate::validity::Proof;
+use crate::source::EntrySource;
+use crate::validity::ValidityCheck;
 
-pub use crate::fields::Lines;
+pub use crate::fields::FieldLines;
 
 /// What purge orders can reach an entry by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Scopes {
 
 /// Whether an entry answers requests or only remembers something about a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EntryKind {
     /// A response to be sent.
     Page,
     /// A marker without a body: what this URL answers may not be stored, so each request travels whole.
@@ -67,21 +67,21 @@ pub enum Kind {
 
 /// What an entry is made from; see the fields of [`Entry`].
 #[derive(Clone, Debug)]
-pub struct Parts {
+pub struct EntryParts {
     /// Identity.
     pub key: Key,
     /// Page or marker.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// Status of the response.
     pub status: StatusCode,
     /// Header fields as they are stored.
     pub fields: HeaderMap,
     /// The body, with its reservation where it came out of a fill.
-    pub body: Body,
+    pub body: StoredBody,
     /// When the response was received.
     pub stored_at: Tick,
     /// Lifetimes.
-    pub life: Life,
+    pub life: Lifetime,
     /// What purge orders reach it by.
     pub scopes: Scopes,
     /// The tags' names, for people.
@@ -95,7 +95,7 @@ pub struct Entry {
     /// Identity.
     pub key: Key,
     /// Page or marker.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// Status of the response.
     pub status: StatusCode,
     /// Header fields as they are stored: end-to-end, without what a stored copy must not carry.
@@ -106,15 +106,15 @@ pub struct Entry {
     /// When the response was received.
     pub stored_at: Tick,
     /// Lifetimes, counted from `stored_at`.
-    pub life: Life,
+    pub life: Lifetime,
     /// What purge orders reach it by.
     pub scopes: Scopes,
     /// The tags' names, for people.
     pub tags: Vec<String>,
     /// The site's purge counter immediately before the first byte of the upstream request was sent.
     pub born: u64,
-    /// Written by whoever proves the entry; see [`Proof`].
-    pub(crate) proof: Proof,
+    /// Written by whoever proves the entry; see [`ValidityCheck`].
+    pub(crate) proof: ValidityCheck,
     /// Written by look-ups that found it; stops at [`HITS_COUNTED`].
     hits: AtomicU32,
     /// Written by [`Entry::claim_renewal`]: the tick from which it may be claimed again.
@@ -125,31 +125,31 @@ pub struct Entry {
     /// Pays for the rest; written once, by the first `put`.
     held: OnceLock<Reservation>,
     /// Where the body is, if it is not in `body`.
-    pieces: Option<Arc<Pieces>>,
+    pieces: Option<Arc<BodyPieces>>,
     /// `fields` as they leave.
-    lines: Lines,
+    lines: FieldLines,
     /// The same response in other codings.
-    coded: Box<[Coded]>,
+    coded: Box<[EncodedEntry]>,
     /// How far coding it has come: written by whoever offers it to be coded.
     press: AtomicU8,
     /// What it was made from, where that is a file.
-    source: Option<Arc<Source>>,
+    source: Option<Arc<EntrySource>>,
     /// How its codings were made.
     pressed: Press,
 }
 
 /// A stored response in another coding: a representation of its own.
 #[derive(Clone, Debug)]
-pub struct Coded {
+pub struct EncodedEntry {
     /// The coding.
     pub coding: Coding,
     /// Header fields, its own validator among them.
     pub fields: HeaderMap,
     /// The coded body; its reservation is inside.
-    pub body: Body,
+    pub body: StoredBody,
     /// Whether it was found beside the file, and not made here.
     pub is_given: bool,
-    lines: Lines,
+    lines: FieldLines,
 }
 
 /// How far the coding of an entry has come.
@@ -168,7 +168,7 @@ pub enum Press {
 
 impl Entry {
     /// An entry that counts as proved up to `born`, so that an order that came between is seen at its first hit.
-    pub fn new(mut parts: Parts) -> Self {
+    pub fn new(mut parts: EntryParts) -> Self {
         let (fields, lines) = fields::compact(&parts.fields);
         parts.fields = fields;
         let weight = weigh(&parts, &lines);
@@ -184,7 +184,7 @@ impl Entry {
             scopes: parts.scopes,
             tags: parts.tags,
             born: parts.born,
-            proof: Proof::born(parts.born),
+            proof: ValidityCheck::born(parts.born),
             hits: AtomicU32::new(0),
             renewal: AtomicU64::new(0),
             weight,
@@ -201,7 +201,7 @@ impl Entry {
 
     /// The entry of a file, with the codings that were found beside it.
     #[must_use]
-    pub fn of_file(self, source: Source, given: Vec<Coded>) -> Self {
+    pub fn of_file(self, source: EntrySource, given: Vec<EncodedEntry>) -> Self {
         let coded = weight_of(&given);
         Self {
             weight: self.weight + source.weight() + coded,
@@ -214,7 +214,7 @@ impl Entry {
 
     /// The same entry with its body in other codings too, and `fields` that say so; to take its place by `Memory::put_if_same`. It is proved anew.
     #[must_use]
-    pub fn with_coded(&self, fields: &HeaderMap, coded: Vec<Coded>, press: Press) -> Self {
+    pub fn with_coded(&self, fields: &HeaderMap, coded: Vec<EncodedEntry>, press: Press) -> Self {
         let (fields, lines) = fields::compact(fields);
         let plain = self.weight - weight_of(&self.coded) - head_weight(&self.fields, &self.lines)
             + head_weight(&fields, &lines);
@@ -230,7 +230,7 @@ impl Entry {
             scopes: self.scopes.clone(),
             tags: self.tags.clone(),
             born: self.born,
-            proof: Proof::born(self.born),
+            proof: ValidityCheck::born(self.born),
             hits: AtomicU32::new(self.hits.load(Ordering::Relaxed)),
             renewal: AtomicU64::new(self.renewal.load(Ordering::Relaxed)),
             weight: plain + weight_of(&coded),
@@ -256,12 +256,12 @@ impl Entry {
     }
 
     /// The stored head as it leaves.
-    pub fn lines(&self) -> &Lines {
+    pub fn lines(&self) -> &FieldLines {
         &self.lines
     }
 
     /// The other codings that are stored.
-    pub fn coded(&self) -> &[Coded] {
+    pub fn coded(&self) -> &[EncodedEntry] {
         &self.coded
     }
 
@@ -271,7 +271,7 @@ impl Entry {
     }
 
     /// What it was made from, where that is a file.
-    pub fn source(&self) -> Option<&Source> {
+    pub fn source(&self) -> Option<&EntrySource> {
         self.source.as_deref()
     }
 
@@ -287,7 +287,7 @@ impl Entry {
     }
 
     /// An entry whose body stays on the disk. It holds a file open, so the memory does not take it in.
-    pub(crate) fn in_pieces(parts: Parts, pieces: Arc<Pieces>) -> Self {
+    pub(crate) fn in_pieces(parts: EntryParts, pieces: Arc<BodyPieces>) -> Self {
         Self {
             pieces: Some(pieces),
             ..Self::new(parts)
@@ -295,7 +295,7 @@ impl Entry {
     }
 
     /// The body's place on the disk; `None`: it is in `body`.
-    pub fn pieces(&self) -> Option<&Arc<Pieces>> {
+    pub fn pieces(&self) -> Option<&Arc<BodyPieces>> {
         self.pieces.as_ref()
     }
 
@@ -336,9 +336,9 @@ impl Entry {
     }
 
     /// The body for another entry that is to hold the same bytes: what pays for them is shared too.
-    pub fn shared_body(&self) -> Body {
+    pub fn shared_body(&self) -> StoredBody {
         let reserved = self.body_reserved - reserved_of(&self.coded);
-        Body::from_parts(self.body.clone(), reserved)
+        StoredBody::from_parts(self.body.clone(), reserved)
     }
 
     /// The stored `ETag`.
@@ -357,7 +357,7 @@ impl Entry {
     }
 
     /// Reserves what is not paid for yet; a second call has nothing left to do.
-    pub(crate) fn hold(&self, budget: &Budget) -> Result<(), OutOfBudget> {
+    pub(crate) fn hold(&self, budget: &MemoryBudget) -> Result<(), OutOfBudget> {
         if self.held.get().is_some() {
             return Ok(());
         }
@@ -392,9 +392,9 @@ const INDEX: u64 = 80;
 /// One field in a `HeaderMap`: a bucket and its place in the map's index.
 const FIELD: u64 = 112;
 
-impl Coded {
+impl EncodedEntry {
     /// `body` in `coding`, with the fields of that.
-    pub fn new(coding: Coding, fields: &HeaderMap, body: Body) -> Self {
+    pub fn new(coding: Coding, fields: &HeaderMap, body: StoredBody) -> Self {
         let (fields, lines) = fields::compact(fields);
         Self {
             coding,
@@ -406,7 +406,7 @@ impl Coded {
     }
 
     /// The same of what was found beside a file.
-    pub fn given(coding: Coding, fields: &HeaderMap, body: Body) -> Self {
+    pub fn given(coding: Coding, fields: &HeaderMap, body: StoredBody) -> Self {
         Self {
             is_given: true,
             ..Self::new(coding, fields, body)
@@ -414,7 +414,7 @@ impl Coded {
     }
 
     /// Its head as it leaves.
-    pub fn lines(&self) -> &Lines {
+    pub fn lines(&self) -> &FieldLines {
         &self.lines
     }
 
@@ -425,19 +425,19 @@ impl Coded {
 }
 
 /// What a head holds besides the structs themselves.
-fn head_weight(fields: &HeaderMap, lines: &Lines) -> u64 {
+fn head_weight(fields: &HeaderMap, lines: &FieldLines) -> u64 {
     lines.bytes() as u64 + fields.capacity() as u64 * FIELD
 }
 
-fn weight_of(coded: &[Coded]) -> u64 {
-    coded.iter().map(Coded::weight).sum()
+fn weight_of(coded: &[EncodedEntry]) -> u64 {
+    coded.iter().map(EncodedEntry::weight).sum()
 }
 
-fn reserved_of(coded: &[Coded]) -> u64 {
+fn reserved_of(coded: &[EncodedEntry]) -> u64 {
     coded.iter().map(|one| one.body.reserved_bytes()).sum()
 }
 
-fn weigh(parts: &Parts, lines: &Lines) -> u64 {
+fn weigh(parts: &EntryParts, lines: &FieldLines) -> u64 {
     let names: usize = parts
         .tags
         .iter()

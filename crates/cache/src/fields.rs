@@ -15,7 +15,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 /// The lines of a stored head, `name: value` and CRLF each: no status line, no empty line, nothing of framing.
 #[derive(Clone, Debug, Default)]
-pub struct Lines {
+pub struct FieldLines {
     /// All lines, then the values of fields that have none.
     buffer: Bytes,
     all: usize,
@@ -25,7 +25,7 @@ pub struct Lines {
     mask: u64,
 }
 
-impl Lines {
+impl FieldLines {
     /// The lines of a 200.
     pub fn all(&self) -> &[u8] {
         self.buffer.get(..self.all).unwrap_or_default()
@@ -58,7 +58,7 @@ impl Lines {
 }
 
 /// The same fields, in the same order for each name, holding nothing but their own bytes; and their lines.
-pub(crate) fn compact(fields: &HeaderMap) -> (HeaderMap, Lines) {
+pub(crate) fn compact(fields: &HeaderMap) -> (HeaderMap, FieldLines) {
     let first = OF_NOT_MODIFIED
         .iter()
         .flat_map(|name| fields.get_all(name).iter().map(move |value| (name, value)));
@@ -71,13 +71,13 @@ pub(crate) fn compact(fields: &HeaderMap) -> (HeaderMap, Lines) {
     let in_order = || travelling.iter().chain(&unframed);
     let size = in_order().map(|(name, value)| LINE + name.as_str().len() + value.len());
     let mut buffer = BytesMut::with_capacity(size.sum());
-    let mut lines = Lines {
+    let mut lines = FieldLines {
         is_dated: fields.contains_key(header::DATE),
         is_framed: !unframed.is_empty(),
         mask: fields
             .keys()
             .fold(0, |all, name| all | mask_of(name.as_str())),
-        ..Lines::default()
+        ..FieldLines::default()
     };
     for (name, value) in &travelling {
         buffer.put_slice(name.as_str().as_bytes());

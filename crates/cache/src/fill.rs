@@ -1,7 +1,7 @@
 //! A response being received: one writer, any number of readers, on any threads and runtimes.
 //!
-//! Until the head is there, readers may join. The head then says whether everyone may read ([`Share::Shared`]: all of it
-//! is kept, readers join at any time and never hold the writer back) or one alone ([`Share::Private`]: a bounded window,
+//! Until the head is there, readers may join. The head then says whether everyone may read ([`FillSharing::FillShared`]: all of it
+//! is kept, readers join at any time and never hold the writer back) or one alone ([`FillSharing::Private`]: a bounded window,
 //! and a slow reader holds the writer back). A shared fill that outgrows its [`Keep`] becomes a window too: nobody joins
 //! any more, nothing is stored, those who are there read on. Readers are woken, never polled.
 //!
@@ -20,12 +20,12 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use galley_policy::outcome::NotStored;
-use galley_policy::storable::Life;
+use galley_policy::storable::Lifetime;
 use http::{HeaderMap, StatusCode};
 
-use self::state::{After, Ended, State};
-use crate::body::Body;
-use crate::budget::Budget;
+use self::state::{After, FillOutcome, FillState};
+use crate::body::StoredBody;
+use crate::budget::MemoryBudget;
 use crate::sync::Mutex;
 
 /// Head of a response that is being received.
@@ -36,18 +36,18 @@ pub struct FillHead {
     /// Header fields as they are to be stored or sent on.
     pub fields: HeaderMap,
     /// Who may read.
-    pub share: Share,
+    pub share: FillSharing,
     /// `Content-Length` of the whole body, where known. A shared fill that ends at another length has failed.
     pub length: Option<u64>,
 }
 
 /// Who may read a fill.
 #[derive(Clone, Debug)]
-pub enum Share {
+pub enum FillSharing {
     /// Everyone, all of it.
     Shared {
         /// Lifetimes that were judged.
-        life: Life,
+        life: Lifetime,
         /// Ids of its tags, for those who have to prove it before they use it.
         tags: Vec<u64>,
     },
@@ -58,7 +58,7 @@ pub enum Share {
 /// Why a fill gives no (more) bytes. Readers meet it at once, also where bytes they have not read were there: who has
 /// sent nothing yet can then still answer otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum FillError {
     /// The upstream could not be reached.
     #[error("the upstream could not be reached")]
     Connect,
@@ -97,7 +97,7 @@ pub struct NoReaders;
 #[derive(Clone, Debug)]
 pub struct Keep {
     /// What pays for the bytes.
-    pub budget: Budget,
+    pub budget: MemoryBudget,
     /// The longest body to keep.
     pub max_bytes: u64,
 }
@@ -107,14 +107,14 @@ pub struct Keep {
 pub struct Finished {
     /// The whole body, where it was kept; `None` for private fills, for those that outgrew their limits, and for those
     /// that ended at another length than their head said.
-    pub body: Option<Body>,
+    pub body: Option<StoredBody>,
     /// Bytes received.
     pub length: u64,
 }
 
 /// What a reader has at this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum FillRead {
     /// The next bytes, never empty.
     Chunk(Bytes),
     /// That was all.
@@ -126,19 +126,19 @@ pub enum Next {
 /// A new fill, without a head. `window_bytes`: how far a windowed writer may be ahead of its slowest reader (it stops at
 /// the first chunk that reaches it). Without `keep`, a shared fill is windowed too.
 pub fn fill(window_bytes: usize, keep: Option<Keep>) -> (FillWriter, Arc<Fill>) {
-    let shared = Arc::new(Shared {
-        state: Mutex::new(State::new(window_bytes as u64, keep)),
+    let shared = Arc::new(FillShared {
+        state: Mutex::new(FillState::new(window_bytes as u64, keep)),
     });
     let writer = FillWriter {
         shared: Arc::clone(&shared),
-        ending: Ending::Abort,
+        ending: DropAction::Abort,
     };
     (writer, Arc::new(Fill { shared }))
 }
 
 /// The handle that requests join a fill by.
 pub struct Fill {
-    shared: Arc<Shared>,
+    shared: Arc<FillShared>,
 }
 
 impl Fill {
@@ -180,19 +180,19 @@ impl Fill {
 
 impl Drop for Fill {
     fn drop(&mut self) {
-        self.shared.with(State::close_joining);
+        self.shared.with(FillState::close_joining);
     }
 }
 
-/// The writing side. Dropped without [`FillWriter::finish`], the fill fails with [`Failure::Aborted`].
+/// The writing side. Dropped without [`FillWriter::finish`], the fill fails with [`FillError::Aborted`].
 pub struct FillWriter {
-    shared: Arc<Shared>,
-    ending: Ending,
+    shared: Arc<FillShared>,
+    ending: DropAction,
 }
 
 /// What is left to do when the writer is dropped.
 #[derive(Clone, Copy)]
-enum Ending {
+enum DropAction {
     Abort,
     Done,
 }
@@ -233,11 +233,11 @@ impl FillWriter {
     /// Ends the body. Readers see the end first; then, where all was kept, it is joined to one piece, which takes the
     /// place of the chunks.
     pub fn finish(mut self) -> Finished {
-        self.ending = Ending::Done;
-        let Ended { length, kept } = self.shared.with(State::finish);
+        self.ending = DropAction::Done;
+        let FillOutcome { length, kept } = self.shared.with(FillState::finish);
         let body = kept.and_then(|(chunks, budget)| {
             let reservation = budget.try_reserve(length)?;
-            let body = Body::join(&chunks, usize::try_from(length).ok()?, reservation);
+            let body = StoredBody::join(&chunks, usize::try_from(length).ok()?, reservation);
             self.shared
                 .with(|state, after| state.replace_chunks(body.bytes().clone(), after));
             Some(body)
@@ -246,8 +246,8 @@ impl FillWriter {
     }
 
     /// Ends the fill for all readers, now.
-    pub fn fail(mut self, failure: Failure) {
-        self.ending = Ending::Done;
+    pub fn fail(mut self, failure: FillError) {
+        self.ending = DropAction::Done;
         self.shared.with(|state, after| state.fail(failure, after));
     }
 
@@ -277,45 +277,45 @@ impl FillWriter {
 impl Drop for FillWriter {
     fn drop(&mut self) {
         match self.ending {
-            Ending::Abort => self
+            DropAction::Abort => self
                 .shared
-                .with(|state, after| state.fail(Failure::Aborted, after)),
-            Ending::Done => {}
+                .with(|state, after| state.fail(FillError::Aborted, after)),
+            DropAction::Done => {}
         }
     }
 }
 
 /// One reader, at its own pace. Dropping it leaves the fill.
 pub struct FillReader {
-    shared: Arc<Shared>,
+    shared: Arc<FillShared>,
     slot: usize,
 }
 
 impl FillReader {
     /// The head, when it has come. Cancel-safe.
-    pub async fn head(&mut self) -> Result<Arc<FillHead>, Failure> {
+    pub async fn head(&mut self) -> Result<Arc<FillHead>, FillError> {
         poll_fn(|cx| self.poll_head(cx)).await
     }
 
     /// The next bytes, `None` at the end. Cancel-safe: bytes are taken only by the poll that returns them.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+    pub async fn next(&mut self) -> Result<Option<Bytes>, FillError> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
     /// What is there now, without waiting and without being woken later.
-    pub fn try_next(&mut self) -> Result<Next, Failure> {
+    pub fn try_next(&mut self) -> Result<FillRead, FillError> {
         self.shared
             .with(|state, after| state.take(self.slot, after))
     }
 
     /// As [`FillReader::head`], for those who poll. The last context's waker is kept, one per reader.
-    pub fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Arc<FillHead>, Failure>> {
+    pub fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Arc<FillHead>, FillError>> {
         self.shared
             .with(|state, after| state.poll_head(self.slot, cx, after))
     }
 
     /// As [`FillReader::next`], for those who poll.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Failure>> {
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, FillError>> {
         self.shared
             .with(|state, after| state.poll_next(self.slot, cx, after))
     }
@@ -328,14 +328,14 @@ impl Drop for FillReader {
     }
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct FillShared {
+    state: Mutex<FillState>,
 }
 
-impl Shared {
+impl FillShared {
     /// Runs `step` under the lock, and what it gathered - wakers, bytes - afterwards: a waker that is dropped may drop a
     /// task, and with it a reader of this very fill.
-    fn with<T>(&self, step: impl FnOnce(&mut State, &mut After) -> T) -> T {
+    fn with<T>(&self, step: impl FnOnce(&mut FillState, &mut After) -> T) -> T {
         let mut after = After::default();
         let result = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

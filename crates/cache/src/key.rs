@@ -96,17 +96,17 @@ impl quick_cache::Equivalent<Key> for KeyRef<'_> {
 pub(crate) struct AsHashed;
 
 impl BuildHasher for AsHashed {
-    type Hasher = Given;
+    type Hasher = PreHashed;
 
-    fn build_hasher(&self) -> Given {
-        Given(0)
+    fn build_hasher(&self) -> PreHashed {
+        PreHashed(0)
     }
 }
 
 /// See [`AsHashed`].
-pub(crate) struct Given(u64);
+pub(crate) struct PreHashed(u64);
 
-impl Hasher for Given {
+impl Hasher for PreHashed {
     fn write_u64(&mut self, hash: u64) {
         self.0 = hash;
     }

@@ -3,8 +3,8 @@
 //! One log for all sites, each record with its site's name: orders of different sites share an fdatasync, and entries on
 //! the disk have one [`Generation`] to be of. The price: damage costs all sites what is stored.
 //!
-//! An order is published in memory first, then written; it may be acknowledged when its [`Ticket`] is ready. A reader that
-//! obeys it in between does no harm. [`Log::open`] gives back every acknowledged order, or a new generation, under which
+//! An order is published in memory first, then written; it may be acknowledged when its [`DurableTicket`] is ready. A reader that
+//! obeys it in between does no harm. [`PurgeLog::open`] gives back every acknowledged order, or a new generation, under which
 //! nothing stored before counts; never fewer. Counters begin each run `GAP` above every number in the log: orders that were
 //! published and never reached the disk used numbers too, and what was stored under these must not look newer than the
 //! orders to come. If the log cannot be written, orders are obeyed all the same, and tickets say so.
@@ -25,16 +25,18 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use galley_policy::purge::{Order, Scope, Strength};
+use galley_policy::purge::{Purge, Scope, Strength};
 
-use self::files::{Directory, Files};
+use self::files::{Directory, LogDirectory};
 pub use self::format::{Generation, Logged};
-use self::format::{Image, Stamp, Start};
-use self::queue::{Shared, Status};
+use self::format::{Image, RecordStamp, Start};
+use self::queue::{LogShared, LogStatus};
 use self::scan::scan;
-pub use self::ticket::{Durability, Loss, Restart, Ticket};
-use self::writer::{Failed, Names, Open, State, Writer, replace, take_away};
-use crate::purge_table::Epochs;
+pub use self::ticket::{Durability, DurableTicket, Loss, Restart};
+use self::writer::{
+    Failed, LogFileState, LogWriterThread, NameDurability, OpenLogFile, replace, take_away,
+};
+use crate::purge_table::PurgeTable;
 
 /// Why a log could not be opened. Damage is no reason: it gives a new generation.
 #[derive(Debug, thiserror::Error)]
@@ -50,24 +52,24 @@ pub enum OpenError {
     System(io::Error),
 }
 
-/// What [`Log::open`] gives.
+/// What [`PurgeLog::open`] gives.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedLog {
     /// To publish through.
-    pub log: Log,
-    /// What was stored under another generation is dead. The log's own may change later: [`Log::generation`].
+    pub log: PurgeLog,
+    /// What was stored under another generation is dead. The log's own may change later: [`PurgeLog::generation`].
     pub generation: Generation,
     /// All counters begin here.
     pub start: u64,
     /// The orders of earlier runs, folded; by site, the numbers rise.
     pub orders: Vec<Logged>,
     /// What was there, for the operator.
-    pub found: Found,
+    pub found: LogContents,
 }
 
-impl Opened {
+impl OpenedLog {
     /// Makes the epochs of a site what they were. Once for each site, before anything is published or proved with them.
-    pub fn replay(&self, site: &str, epochs: &Epochs) {
+    pub fn replay(&self, site: &str, epochs: &PurgeTable) {
         for logged in self.orders.iter().filter(|logged| logged.site == site) {
             epochs.replay(logged.number, &logged.order);
         }
@@ -87,9 +89,9 @@ impl Opened {
     }
 }
 
-/// What [`Log::open`] found.
+/// What [`PurgeLog::open`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum LogContents {
     /// No log: the first start, or one after a loss. A new generation.
     Nothing,
     /// A log, to its last byte.
@@ -102,17 +104,17 @@ pub enum Found {
 
 /// The log. Dropping it writes what is queued and ends the thread.
 #[derive(Debug)]
-pub struct Log {
-    shared: Arc<Shared>,
+pub struct PurgeLog {
+    shared: Arc<LogShared>,
     writer: Option<JoinHandle<()>>,
 }
 
-impl Log {
+impl PurgeLog {
     /// Locks `dir`, making it if need be, reads the log in it and begins a new run. Blocks for a few milliseconds, and two
     /// fdatasyncs. A log that can be read and not be written is still replayed; tickets then say that orders are lost.
-    pub fn open(dir: &Path, now: SystemTime) -> Result<Opened, OpenError> {
+    pub fn open(dir: &Path, now: SystemTime) -> Result<OpenedLog, OpenError> {
         let directory = Directory::lock(dir)?;
-        Self::start(Box::new(directory), Limits::default(), now)
+        Self::start(Box::new(directory), LogLimits::default(), now)
     }
 
     /// Publishes an order of `site` in `epochs`, which have been replayed, and puts it into the log. It is obeyed when this
@@ -121,14 +123,16 @@ impl Log {
     pub fn publish(
         &self,
         site: &str,
-        epochs: &Epochs,
-        order: &Order,
+        epochs: &PurgeTable,
+        order: &Purge,
         now: SystemTime,
     ) -> Published {
         // Inside the critical section of the site's counter: so numbers rise in the file as they do in memory.
         let published = epochs.publish_with(order, |number| Published {
             number,
-            ticket: self.shared.append(site, Stamp { number, at: now }, order),
+            ticket: self
+                .shared
+                .append(site, RecordStamp { number, at: now }, order),
         });
         self.shared.wake();
         published
@@ -145,7 +149,11 @@ impl Log {
         self.shared.status().durability
     }
 
-    fn start(files: Box<dyn Files>, limits: Limits, now: SystemTime) -> Result<Opened, OpenError> {
+    fn start(
+        files: Box<dyn LogDirectory>,
+        limits: LogLimits,
+        now: SystemTime,
+    ) -> Result<OpenedLog, OpenError> {
         let (mut opened, writer) = Self::begin(files, limits, now)?;
         let thread = std::thread::Builder::new().name("purge-log".to_owned());
         let thread = thread.spawn(|| writer.run()).map_err(OpenError::System)?;
@@ -155,12 +163,12 @@ impl Log {
 
     /// All but the thread.
     fn begin(
-        files: Box<dyn Files>,
-        limits: Limits,
+        files: Box<dyn LogDirectory>,
+        limits: LogLimits,
         now: SystemTime,
-    ) -> Result<(Opened, Writer), OpenError> {
+    ) -> Result<(OpenedLog, LogWriterThread), OpenError> {
         // The last run may have ended before its names were durable.
-        let mut names = Names::of(&files.sync());
+        let mut names = NameDurability::of(&files.sync());
         let (past, found) = read(&*files, limits);
         let fresh = || Generation::random().map_err(OpenError::System);
         let mut generation = past
@@ -176,13 +184,13 @@ impl Log {
         let image = Image::new(generation, start, &orders);
         let (state, durability) = match replace(&*files, &image) {
             Ok(file) => (
-                State::Writing(Open::new(file, &image, limits)),
+                LogFileState::Writing(OpenLogFile::new(file, &image, limits)),
                 Durability::Kept,
             ),
             Err(failed) => {
                 let (error, before) = match failed {
                     Failed::Unnamed(error) => (error, names),
-                    Failed::Named(error) => (error, Names::InDoubt),
+                    Failed::Named(error) => (error, NameDurability::InDoubt),
                 };
                 let restart;
                 (restart, names) = take_away(&*files, before);
@@ -190,20 +198,20 @@ impl Log {
                     // The next run may find the log of the last one, and give the numbers of this run out again.
                     generation = fresh()?;
                 }
-                State::lost(error.to_string().into(), restart, limits)
+                LogFileState::lost(error.to_string().into(), restart, limits)
             }
         };
-        let status = Status {
+        let status = LogStatus {
             generation,
             durability,
         };
-        let shared = Arc::new(Shared::new(
+        let shared = Arc::new(LogShared::new(
             start.number,
             limits.queue_bytes,
             status,
             &orders,
         ));
-        let writer = Writer {
+        let writer = LogWriterThread {
             files,
             shared: Arc::clone(&shared),
             limits,
@@ -215,7 +223,7 @@ impl Log {
             shared,
             writer: None,
         };
-        let opened = Opened {
+        let opened = OpenedLog {
             log,
             generation,
             start: start.number,
@@ -226,7 +234,7 @@ impl Log {
     }
 }
 
-impl Drop for Log {
+impl Drop for PurgeLog {
     fn drop(&mut self) {
         self.shared.close();
         if let Some(writer) = self.writer.take() {
@@ -242,12 +250,12 @@ pub struct Published {
     /// Its number.
     pub number: u64,
     /// Ready when it may be acknowledged.
-    pub ticket: Ticket,
+    pub ticket: DurableTicket,
 }
 
 /// When the file is folded, and what else has a bound.
 #[derive(Clone, Copy, Debug)]
-struct Limits {
+struct LogLimits {
     /// Above this, and above twice what was left the last time, the file is compacted.
     file_bytes: u64,
     /// How many orders are kept exactly when it is; above twice as many records it is compacted too.
@@ -260,7 +268,7 @@ struct Limits {
     retry: Duration,
 }
 
-impl Default for Limits {
+impl Default for LogLimits {
     fn default() -> Self {
         Self {
             file_bytes: 4 << 20,
@@ -280,21 +288,23 @@ const GAP: u64 = 1 << 32;
 const NAME: &str = "purges.log";
 
 /// What is there, if it can be believed.
-fn read(files: &dyn Files, limits: Limits) -> (Option<scan::Scanned>, Found) {
+fn read(files: &dyn LogDirectory, limits: LogLimits) -> (Option<scan::Scanned>, LogContents) {
     let bytes = match files.read(NAME, limits.believed_bytes) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return (None, Found::Nothing),
-        Err(error) => return (None, Found::Unreadable(error.to_string())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return (None, LogContents::Nothing);
+        }
+        Err(error) => return (None, LogContents::Unreadable(error.to_string())),
     };
     match scan(&bytes) {
         Ok(past) => {
             let found = match bytes.len() - past.end {
-                0 => Found::Whole,
-                torn => Found::Torn(torn),
+                0 => LogContents::Whole,
+                torn => LogContents::Torn(torn),
             };
             (Some(past), found)
         }
-        Err(why) => (None, Found::Unreadable(why.to_string())),
+        Err(why) => (None, LogContents::Unreadable(why.to_string())),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The shared store of entries in memory: sharded, weighted, resistant to scans (S3-FIFO family).
 //!
 //! Invariants: an entry never takes the place of one that was born later; the weight of residents stays below the
-//! limit when something is admitted, not afterwards; every entry has its bytes reserved from one [`Budget`] that fills
+//! limit when something is admitted, not afterwards; every entry has its bytes reserved from one [`MemoryBudget`] that fills
 //! draw from too. A part of the limit is kept from residents so that fills find room while the store is full.
 //!
 //! It knows nothing of purges and lifetimes: who finds an entry asks `Epochs::prove` and `galley_policy::decide`.
@@ -12,7 +12,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
-use crate::budget::Budget;
+use crate::budget::MemoryBudget;
 use crate::entry::Entry;
 use crate::fill::Keep;
 use crate::key::{AsHashed, Key, KeyRef};
@@ -20,7 +20,7 @@ use crate::sync::Mutex;
 
 /// Why an entry was not taken in. The response is served all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoRoom {
+pub enum PutRefused {
     /// Its body is above the largest object allowed.
     #[error("larger than the largest object allowed")]
     TooLarge,
@@ -34,7 +34,7 @@ pub enum NoRoom {
 
 /// What a look-up that does not wait came to.
 #[derive(Clone, Debug)]
-pub enum Lookup {
+pub enum MemoryLookup {
     /// The entry.
     Found(Arc<Entry>),
     /// Nothing under this key.
@@ -45,7 +45,7 @@ pub enum Lookup {
 
 /// Occupation of the store at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usage {
+pub struct MemoryUsage {
     /// Entries resident, markers included.
     pub entries: u64,
     /// Their weight in bytes.
@@ -60,11 +60,11 @@ pub struct Usage {
 
 /// The store. Share it by `Arc`; all methods take `&self`.
 pub struct Memory {
-    cache: Cache<Key, Arc<Entry>, ByWeight, AsHashed, Leaving>,
+    cache: Cache<Key, Arc<Entry>, ByWeight, AsHashed, Evicted>,
     /// One writer per key at a time, so that comparing with the resident and taking its place is one step. Readers
     /// never take these.
     writers: [Mutex<()>; WRITERS],
-    budget: Budget,
+    budget: MemoryBudget,
     max_object: u64,
     evictions: AtomicU64,
 }
@@ -73,7 +73,7 @@ impl Memory {
     /// A store for `limit_bytes` in all, whose entries have bodies of at most `max_object` bytes (less where the limit
     /// is too small to hold such a body well).
     pub fn new(limit_bytes: u64, max_object: u64) -> Self {
-        Self::drawing_on(Budget::new(limit_bytes), limit_bytes, max_object)
+        Self::drawing_on(MemoryBudget::new(limit_bytes), limit_bytes, max_object)
     }
 
     /// Two stores under one limit, of which the second has at most `share_bytes`, and the first the rest. What is in one
@@ -84,18 +84,18 @@ impl Memory {
         (share_bytes, max_of_share): (u64, u64),
     ) -> (Self, Self) {
         let share_bytes = share_bytes.min(limit_bytes / 2);
-        let budget = Budget::new(limit_bytes);
+        let budget = MemoryBudget::new(limit_bytes);
         let rest = limit_bytes - share_bytes;
         let first = Self::drawing_on(budget.clone(), rest, max_object);
         (first, Self::table(budget, share_bytes, max_of_share))
     }
 
-    fn drawing_on(budget: Budget, limit_bytes: u64, max_object: u64) -> Self {
+    fn drawing_on(budget: MemoryBudget, limit_bytes: u64, max_object: u64) -> Self {
         let headroom = max_object.clamp(limit_bytes / 8, limit_bytes / 4);
         Self::table(budget, limit_bytes - headroom, max_object)
     }
 
-    fn table(budget: Budget, capacity: u64, max_object: u64) -> Self {
+    fn table(budget: MemoryBudget, capacity: u64, max_object: u64) -> Self {
         let max_object = max_object.min(capacity / 2);
         let options = OptionsBuilder::new()
             .weight_capacity(capacity)
@@ -106,7 +106,7 @@ impl Memory {
             .build()
             .expect("capacity and estimate are both set above");
         Self {
-            cache: Cache::with_options(options, ByWeight, AsHashed, Leaving),
+            cache: Cache::with_options(options, ByWeight, AsHashed, Evicted),
             writers: std::array::from_fn(|_| Mutex::new(())),
             budget,
             max_object,
@@ -122,14 +122,14 @@ impl Memory {
     }
 
     /// The entry under a key, without ever waiting: what the lane asks. Allocates nothing.
-    pub fn try_get(&self, key_bytes: &[u8]) -> Lookup {
+    pub fn try_get(&self, key_bytes: &[u8]) -> MemoryLookup {
         match self.cache.try_get(&KeyRef::new(key_bytes)) {
             Ok(Some(entry)) => {
                 entry.hit();
-                Lookup::Found(entry)
+                MemoryLookup::Found(entry)
             }
-            Ok(None) => Lookup::Absent,
-            Err(_) => Lookup::Busy,
+            Ok(None) => MemoryLookup::Absent,
+            Err(_) => MemoryLookup::Busy,
         }
     }
 
@@ -146,7 +146,7 @@ impl Memory {
 
     /// Stores an entry; others leave for it where needed. Refuses to replace an entry that was born later: its request
     /// was sent later, so it may have seen a change that this one has not.
-    pub fn put(&self, entry: Arc<Entry>) -> Result<(), NoRoom> {
+    pub fn put(&self, entry: Arc<Entry>) -> Result<(), PutRefused> {
         let born = entry.born;
         self.put_where(entry, |resident| {
             resident.is_none_or(|resident| resident.born <= born)
@@ -154,7 +154,7 @@ impl Memory {
     }
 
     /// Stores `entry` only if `held` is still what its key finds: for a 304 that renewed it, or a denser coding of it.
-    pub fn put_if_same(&self, held: &Arc<Entry>, entry: Arc<Entry>) -> Result<(), NoRoom> {
+    pub fn put_if_same(&self, held: &Arc<Entry>, entry: Arc<Entry>) -> Result<(), PutRefused> {
         self.put_where(entry, |resident| {
             resident.is_some_and(|resident| Arc::ptr_eq(resident, held))
         })
@@ -173,8 +173,8 @@ impl Memory {
     }
 
     /// Occupation now. Takes each shard's lock for a moment.
-    pub fn usage(&self) -> Usage {
-        Usage {
+    pub fn usage(&self) -> MemoryUsage {
+        MemoryUsage {
             entries: self.cache.len() as u64,
             bytes: self.cache.weight(),
             reserved: self.budget.used(),
@@ -189,7 +189,7 @@ impl Memory {
     }
 
     /// The limit that residents and fills share.
-    pub fn budget(&self) -> &Budget {
+    pub fn budget(&self) -> &MemoryBudget {
         &self.budget
     }
 
@@ -215,23 +215,23 @@ impl Memory {
         &self,
         entry: Arc<Entry>,
         may: impl FnOnce(Option<&Arc<Entry>>) -> bool,
-    ) -> Result<(), NoRoom> {
+    ) -> Result<(), PutRefused> {
         let is_elsewhere = entry.pieces().is_some();
         if is_elsewhere
             || entry.length() > self.max_object
             || entry.weight() > self.largest_weight()
         {
-            return Err(NoRoom::TooLarge);
+            return Err(PutRefused::TooLarge);
         }
         let writer = self.writer(entry.key.hash());
         let resident = self.cache.peek(&KeyRef::from(&entry.key));
         if !may(resident.as_ref()) {
-            return Err(NoRoom::Superseded);
+            return Err(PutRefused::Superseded);
         }
         if resident.is_some_and(|resident| Arc::ptr_eq(&resident, &entry)) {
             return Ok(());
         }
-        entry.hold(&self.budget).map_err(|_| NoRoom::Full)?;
+        entry.hold(&self.budget).map_err(|_| PutRefused::Full)?;
         let newcomer = Arc::clone(&entry);
         let mut left = Vec::new();
         self.cache
@@ -241,7 +241,7 @@ impl Memory {
         self.evictions.fetch_add(evicted as u64, Ordering::Relaxed);
         // The table may turn the newcomer itself away.
         if left.iter().any(|gone| Arc::ptr_eq(gone, &newcomer)) {
-            return Err(NoRoom::Full);
+            return Err(PutRefused::Full);
         }
         Ok(())
     }
@@ -285,9 +285,9 @@ impl Weighter<Key, Arc<Entry>> for ByWeight {
 
 /// Gathers what leaves, so that it is dropped after the shard's lock.
 #[derive(Clone)]
-struct Leaving;
+struct Evicted;
 
-impl Lifecycle<Key, Arc<Entry>> for Leaving {
+impl Lifecycle<Key, Arc<Entry>> for Evicted {
     type RequestState = Vec<Arc<Entry>>;
 
     fn on_evict(&self, left: &mut Vec<Arc<Entry>>, _: Key, entry: Arc<Entry>) {

@@ -19,14 +19,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, TryLockError};
 
 pub use galley_policy::decide::Validity;
-use galley_policy::purge::Order;
+use galley_policy::purge::Purge;
 
 pub use self::mark::Touch;
-use self::tables::{Limits, Tables};
 pub use self::tables::{OrderKind, Touching};
+use self::tables::{PurgeTableLimits, Tables};
 use crate::entry::Entry;
 use crate::sync::{AtomicU64, RwLock};
-use crate::validity::Verdict;
+use crate::validity::PurgeEffect;
 
 /// Whether orders newer than a fill touch it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,29 +42,29 @@ pub enum Touched {
 
 /// The purge orders of one site.
 #[derive(Debug)]
-pub struct Epochs {
-    /// Number of the newest order; stored with release, last of all, by [`Epochs::publish_with`] inside the critical section.
+pub struct PurgeTable {
+    /// Number of the newest order; stored with release, last of all, by [`PurgeTable::publish_with`] inside the critical section.
     current: AtomicU64,
-    /// Written by [`Epochs::publish_with`] only.
+    /// Written by [`PurgeTable::publish_with`] only.
     tables: RwLock<Tables>,
 }
 
-impl Epochs {
+impl PurgeTable {
     /// No orders yet; the counter is 0.
     pub fn new() -> Self {
-        Self::with_limits(Limits::default())
+        Self::with_limits(PurgeTableLimits::default())
     }
 
     /// With so many of the newest orders kept as they came.
     #[cfg(test)]
     pub(crate) fn with_ring(ring: usize) -> Self {
-        Self::with_limits(Limits {
+        Self::with_limits(PurgeTableLimits {
             ring,
-            ..Limits::default()
+            ..PurgeTableLimits::default()
         })
     }
 
-    fn with_limits(limits: Limits) -> Self {
+    fn with_limits(limits: PurgeTableLimits) -> Self {
         Self {
             current: AtomicU64::new(0),
             tables: RwLock::new(Tables::new(limits)),
@@ -76,12 +76,12 @@ impl Epochs {
         self.current.load(Ordering::Acquire)
     }
 
-    /// Publishes an order. When it has returned, no [`Epochs::prove`] that begins later calls an older entry valid that the
+    /// Publishes an order. When it has returned, no [`PurgeTable::prove`] that begins later calls an older entry valid that the
     /// order touches. Hands the number to `note` inside the critical section: what `note` puts in a queue is there in the
     /// order of the numbers. `note` must be short and must not come back here.
     ///
     /// Not public: purges are published through the log ([`crate::log::Log::publish`]), or in a [`Unlogged`] table.
-    pub(crate) fn publish_with<T>(&self, order: &Order, note: impl FnOnce(u64) -> T) -> T {
+    pub(crate) fn publish_with<T>(&self, order: &Purge, note: impl FnOnce(u64) -> T) -> T {
         let mark = mark::Mark::of(&order.scope);
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         let number = tables.record(mark, order.strength);
@@ -92,13 +92,13 @@ impl Epochs {
 
     /// For tests of the table alone.
     #[cfg(test)]
-    pub(crate) fn publish(&self, order: &Order) -> u64 {
+    pub(crate) fn publish(&self, order: &Purge) -> u64 {
         self.publish_with(order, |number| number)
     }
 
     /// Records an order of an earlier run under the number it had then; the orders of a site come in rising order, before
     /// the first request. One that no longer rises gets the next number, which purges more, never less.
-    pub(crate) fn replay(&self, number: u64, order: &Order) {
+    pub(crate) fn replay(&self, number: u64, order: &Purge) {
         let mark = mark::Mark::of(&order.scope);
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         let number = tables.record_at(number, mark, order.strength);
@@ -116,12 +116,12 @@ impl Epochs {
     /// Whether `entry` may answer a request whose head was read before this call. One compare when nothing is newer
     /// than its last proof; never waits.
     pub fn prove(&self, entry: &Entry) -> Validity {
-        self.prove_by(entry, Patience::None)
+        self.prove_by(entry, OnContention::None)
     }
 
     /// The same, but waits for a writer: never [`Validity::Unknown`]. For the slow way only.
     pub fn prove_waiting(&self, entry: &Entry) -> Validity {
-        self.prove_by(entry, Patience::Waits)
+        self.prove_by(entry, OnContention::Waits)
     }
 
     /// Whether orders newer than `born` touch a fill. Waits for a writer. Soft orders count: who begins after one does
@@ -135,7 +135,7 @@ impl Epochs {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .look(born, &touch);
-        let is_untouched = looked.settle(&touch) == Verdict::Untouched;
+        let is_untouched = looked.settle(&touch) == PurgeEffect::Untouched;
         match (is_untouched, touch.tags) {
             (false, _) => Touched::Yes,
             (true, None) => Touched::OnlyTags,
@@ -152,7 +152,7 @@ impl Epochs {
             .newest_touching(born, touch)
     }
 
-    fn prove_by(&self, entry: &Entry, patience: Patience) -> Validity {
+    fn prove_by(&self, entry: &Entry, patience: OnContention) -> Validity {
         let now = self.current();
         let proved = entry.proof.load();
         if proved.number >= now {
@@ -162,15 +162,15 @@ impl Epochs {
     }
 
     /// Compares `entry` with what is newer than its last proof and notes `now`, the counter as the caller loaded it.
-    fn prove_at(&self, entry: &Entry, now: u64, patience: Patience) -> Validity {
+    fn prove_at(&self, entry: &Entry, now: u64, patience: OnContention) -> Validity {
         let proved = entry.proof.load();
         let touch = entry.scopes.touch();
         let looked = {
             let tables = match (self.tables.try_read(), patience) {
                 (Ok(tables), _) => tables,
                 (Err(TryLockError::Poisoned(poisoned)), _) => poisoned.into_inner(),
-                (Err(TryLockError::WouldBlock), Patience::None) => return Validity::Unknown,
-                (Err(TryLockError::WouldBlock), Patience::Waits) => {
+                (Err(TryLockError::WouldBlock), OnContention::None) => return Validity::Unknown,
+                (Err(TryLockError::WouldBlock), OnContention::Waits) => {
                     self.tables.read().unwrap_or_else(PoisonError::into_inner)
                 }
             };
@@ -183,7 +183,7 @@ impl Epochs {
     }
 }
 
-impl Default for Epochs {
+impl Default for PurgeTable {
     fn default() -> Self {
         Self::new()
     }
@@ -193,7 +193,7 @@ impl Default for Epochs {
 ///
 /// A type of its own, so that purges of a site with a log cannot be published past it.
 #[derive(Debug, Default)]
-pub struct Unlogged(Epochs);
+pub struct Unlogged(PurgeTable);
 
 impl Unlogged {
     /// No orders yet.
@@ -202,32 +202,32 @@ impl Unlogged {
     }
 
     /// Publishes an order and returns its number. When it has returned, no older entry that it touches is proved valid.
-    pub fn publish(&self, order: &Order) -> u64 {
+    pub fn publish(&self, order: &Purge) -> u64 {
         self.0.publish_with(order, |number| number)
     }
 }
 
 impl Deref for Unlogged {
-    type Target = Epochs;
+    type Target = PurgeTable;
 
-    fn deref(&self) -> &Epochs {
+    fn deref(&self) -> &PurgeTable {
         &self.0
     }
 }
 
-impl From<Verdict> for Validity {
-    fn from(verdict: Verdict) -> Self {
+impl From<PurgeEffect> for Validity {
+    fn from(verdict: PurgeEffect) -> Self {
         match verdict {
-            Verdict::Untouched => Self::Valid,
-            Verdict::Soft => Self::SoftPurged,
-            Verdict::Hard => Self::Purged,
+            PurgeEffect::Untouched => Self::Valid,
+            PurgeEffect::Soft => Self::SoftPurged,
+            PurgeEffect::Hard => Self::Purged,
         }
     }
 }
 
 /// What to do when a writer holds the lock.
 #[derive(Clone, Copy)]
-enum Patience {
+enum OnContention {
     None,
     Waits,
 }

@@ -11,7 +11,7 @@ use galley_policy::time::Tick;
 
 /// What an entry was made from. Shared between the forms that an entry takes.
 #[derive(Debug)]
-pub struct Source {
+pub struct EntrySource {
     stamp: Box<[u8]>,
     /// When the newest look that found the same stamp began. Written by whoever looked; never goes back.
     looked: AtomicU64,
@@ -19,7 +19,7 @@ pub struct Source {
     claimed: AtomicU64,
 }
 
-impl Source {
+impl EntrySource {
     /// Of what looked like `stamp` in a look that began at `looked`.
     pub fn new(stamp: Box<[u8]>, looked: Tick) -> Self {
         Self {
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_look_counts_from_its_beginning_and_an_older_one_changes_nothing() {
-        let source = Source::new(Box::from(*b"stamp"), Tick(100));
+        let source = EntrySource::new(Box::from(*b"stamp"), Tick(100));
         assert_eq!(source.age(Tick(150)), Duration::from_millis(50));
         source.confirm(Tick(140));
         source.confirm(Tick(120));
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn one_looks_at_a_time() {
-        let source = Source::new(Box::default(), Tick(0));
+        let source = EntrySource::new(Box::default(), Tick(0));
         let pause = Duration::from_millis(10);
         assert!(source.claim(Tick(5), pause) && !source.claim(Tick(5), pause));
         assert!(!source.claim(Tick(14), pause) && source.claim(Tick(15), pause));

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use galley_policy::key::{host_id, tag_id, url_id};
-use galley_policy::storable::Life;
+use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 use http::{HeaderMap, StatusCode};
 
-use crate::entry::{Entry, Kind, Parts, Scopes};
+use crate::entry::{Entry, EntryKind, EntryParts, Scopes};
 use crate::key::Key;
 
 /// `path_query` as a request would give it: `/a?x=1`.
@@ -25,8 +25,8 @@ pub(crate) fn scopes(host: &str, path_query: &str, tags: &[&str]) -> Scopes {
     }
 }
 
-pub(crate) fn life() -> Life {
-    Life {
+pub(crate) fn life() -> Lifetime {
+    Lifetime {
         fresh: Duration::from_secs(60),
         stale_while_revalidate: Duration::ZERO,
         stale_if_error: Duration::ZERO,
@@ -35,10 +35,10 @@ pub(crate) fn life() -> Life {
 }
 
 /// A page on `a.test` under its path as key.
-pub(crate) fn parts(path_query: &str, born: u64) -> Parts {
-    Parts {
+pub(crate) fn parts(path_query: &str, born: u64) -> EntryParts {
+    EntryParts {
         key: Key::new(path_query.as_bytes()),
-        kind: Kind::Page,
+        kind: EntryKind::Page,
         status: StatusCode::OK,
         fields: HeaderMap::new(),
         body: Bytes::from_static(b"page").into(),
@@ -51,7 +51,7 @@ pub(crate) fn parts(path_query: &str, born: u64) -> Parts {
 }
 
 pub(crate) fn entry(host: &str, path_query: &str, tags: &[&str], born: u64) -> Entry {
-    Entry::new(Parts {
+    Entry::new(EntryParts {
         scopes: scopes(host, path_query, tags),
         ..parts(path_query, born)
     })

@@ -66,7 +66,7 @@ use shuttle::{Config, FailurePersistence, Runner};
 use self::actors::{draw, one_in};
 use self::restart::{Crash, wait};
 use self::world::{PAGES, World};
-use crate::purge_table::Epochs;
+use crate::purge_table::PurgeTable;
 use crate::sync::{point, sticks};
 
 /// A line of the protocol that is a caller's, to be taken out.
@@ -198,7 +198,7 @@ fn perform(cast: Cast, without: Option<Without>) -> Outcome {
         log_side = Some((writer, trouble, crash));
         world
     } else {
-        Arc::new(World::new(without, Epochs::with_ring(ring), None))
+        Arc::new(World::new(without, PurgeTable::with_ring(ring), None))
     };
     for actor in actors(&world, cast) {
         actor.join().unwrap();

@@ -10,7 +10,7 @@ use crate::sync::AtomicU64;
 
 /// What the orders that were looked at do to an entry; the greater wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Verdict {
+pub(crate) enum PurgeEffect {
     /// None touches it.
     #[default]
     Untouched,
@@ -26,17 +26,17 @@ pub(crate) struct Proved {
     /// All orders up to this one have been looked at.
     pub(crate) number: u64,
     /// What they did.
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: PurgeEffect,
 }
 
 /// The shared number of an entry. Readers on all cores write it, without a lock: it guards nothing but itself, so
 /// relaxed order is enough; what orders a proof after a purge is the counter's acquire load.
 #[derive(Debug)]
-pub(crate) struct Proof(AtomicU64);
+pub(crate) struct ValidityCheck(AtomicU64);
 
 const DEAD: u64 = u64::MAX;
 
-impl Proof {
+impl ValidityCheck {
     /// An entry composed when the counter was `born` has been compared with the orders up to `born`, and no other.
     pub(crate) fn born(born: u64) -> Self {
         Self(AtomicU64::new(born << 1))
@@ -45,9 +45,9 @@ impl Proof {
     pub(crate) fn load(&self) -> Proved {
         let packed = self.0.load(Ordering::Relaxed);
         let verdict = match packed {
-            DEAD => Verdict::Hard,
-            _ if packed & 1 == 1 => Verdict::Soft,
-            _ => Verdict::Untouched,
+            DEAD => PurgeEffect::Hard,
+            _ if packed & 1 == 1 => PurgeEffect::Soft,
+            _ => PurgeEffect::Untouched,
         };
         Proved {
             number: packed >> 1,
@@ -56,11 +56,11 @@ impl Proof {
     }
 
     /// Notes that orders up to `number` have been looked at, with `verdict` for all of them together.
-    pub(crate) fn note(&self, number: u64, verdict: Verdict) {
+    pub(crate) fn note(&self, number: u64, verdict: PurgeEffect) {
         let packed = match verdict {
-            Verdict::Untouched => number << 1,
-            Verdict::Soft => number << 1 | 1,
-            Verdict::Hard => DEAD,
+            PurgeEffect::Untouched => number << 1,
+            PurgeEffect::Soft => number << 1 | 1,
+            PurgeEffect::Hard => DEAD,
         };
         self.0.fetch_max(packed, Ordering::Relaxed);
     }
@@ -72,27 +72,27 @@ mod tests {
 
     #[test]
     fn it_only_rises() {
-        let proof = Proof::born(5);
+        let proof = ValidityCheck::born(5);
         assert_eq!(
             proof.load(),
             Proved {
                 number: 5,
-                verdict: Verdict::Untouched
+                verdict: PurgeEffect::Untouched
             }
         );
-        proof.note(7, Verdict::Soft);
-        proof.note(7, Verdict::Untouched);
+        proof.note(7, PurgeEffect::Soft);
+        proof.note(7, PurgeEffect::Untouched);
         assert_eq!(
             proof.load(),
             Proved {
                 number: 7,
-                verdict: Verdict::Soft
+                verdict: PurgeEffect::Soft
             }
         );
-        proof.note(6, Verdict::Untouched);
+        proof.note(6, PurgeEffect::Untouched);
         assert_eq!(proof.load().number, 7, "who saw less does not undo");
-        proof.note(8, Verdict::Hard);
-        proof.note(9, Verdict::Soft);
-        assert_eq!(proof.load().verdict, Verdict::Hard);
+        proof.note(8, PurgeEffect::Hard);
+        proof.note(9, PurgeEffect::Soft);
+        assert_eq!(proof.load().verdict, PurgeEffect::Hard);
     }
 }

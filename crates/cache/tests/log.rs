@@ -8,35 +8,35 @@ use std::process::{Child, Command, Stdio};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use galley_cache::entry::{Entry, Kind, Parts, Scopes};
+use galley_cache::entry::{Entry, EntryKind, EntryParts, Scopes};
 use galley_cache::key::Key;
-use galley_cache::log::{Durability, Found, Log, OpenError, Opened, Restart};
-use galley_cache::purge_table::{Epochs, Validity};
+use galley_cache::log::{Durability, LogContents, OpenError, OpenedLog, PurgeLog, Restart};
+use galley_cache::purge_table::{PurgeTable, Validity};
 use galley_policy::key::{host_id, tag_id, url_id};
-use galley_policy::purge::{Order, Scope, Strength};
-use galley_policy::storable::Life;
+use galley_policy::purge::{Purge, Scope, Strength};
+use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 
 const SITE: &str = "a.test";
 const FILE: &str = "purges.log";
 const DIRECTORY: &str = "GALLEY_TEST_LOG";
 
-fn tag(name: &str) -> Order {
-    Order {
+fn tag(name: &str) -> Purge {
+    Purge {
         scope: Scope::Tag(name.to_owned()),
         strength: Strength::Hard,
     }
 }
 
 fn page(name: &str, born: u64) -> Entry {
-    Entry::new(Parts {
+    Entry::new(EntryParts {
         key: Key::new(b"/"),
-        kind: Kind::Page,
+        kind: EntryKind::Page,
         status: http::StatusCode::OK,
         fields: http::HeaderMap::new(),
         body: Bytes::from_static(b"page").into(),
         stored_at: Tick(0),
-        life: Life::default(),
+        life: Lifetime::default(),
         scopes: Scopes {
             host: host_id(SITE),
             url: url_id(SITE, b"/", None),
@@ -48,20 +48,20 @@ fn page(name: &str, born: u64) -> Entry {
     })
 }
 
-fn open(dir: &Path) -> (Opened, Epochs) {
+fn open(dir: &Path) -> (OpenedLog, PurgeTable) {
     let opened = loop {
-        match Log::open(dir, SystemTime::now()) {
+        match PurgeLog::open(dir, SystemTime::now()) {
             // A process that another test starts holds the lock from its fork to its exec.
             Err(OpenError::Locked) => std::thread::yield_now(),
             opened => break opened.unwrap(),
         }
     };
-    let epochs = Epochs::new();
+    let epochs = PurgeTable::new();
     opened.replay(SITE, &epochs);
     (opened, epochs)
 }
 
-fn purge(log: &Log, epochs: &Epochs, name: &str) -> Durability {
+fn purge(log: &PurgeLog, epochs: &PurgeTable, name: &str) -> Durability {
     let published = log.publish(SITE, epochs, &tag(name), SystemTime::now());
     published.ticket.wait()
 }
@@ -72,7 +72,7 @@ fn purges_outlive_restarts() {
     let dir = dir.path().join("made/by/it");
     let (opened, epochs) = open(&dir);
     let (generation, born) = (opened.generation, epochs.current());
-    assert_eq!(opened.found, Found::Nothing);
+    assert_eq!(opened.found, LogContents::Nothing);
     assert_eq!(purge(&opened.log, &epochs, "t"), Durability::Kept);
     drop(opened);
     let mut start = born;
@@ -80,7 +80,7 @@ fn purges_outlive_restarts() {
         let (opened, epochs) = open(&dir);
         assert_eq!(
             (opened.generation, opened.found.clone()),
-            (generation, Found::Whole)
+            (generation, LogContents::Whole)
         );
         assert!(opened.start > start);
         start = opened.start;
@@ -94,7 +94,7 @@ fn purges_outlive_restarts() {
 fn a_second_owner_is_refused_until_the_first_has_gone() {
     let dir = tempfile::tempdir().unwrap();
     let (opened, _) = open(dir.path());
-    let second = Log::open(dir.path(), SystemTime::now());
+    let second = PurgeLog::open(dir.path(), SystemTime::now());
     assert!(matches!(second, Err(OpenError::Locked)), "{second:?}");
     drop(opened);
     open(dir.path());
@@ -103,7 +103,7 @@ fn a_second_owner_is_refused_until_the_first_has_gone() {
 #[test]
 fn a_directory_that_is_none_is_refused() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let opened = Log::open(file.path(), SystemTime::now());
+    let opened = PurgeLog::open(file.path(), SystemTime::now());
     assert!(matches!(opened, Err(OpenError::Directory(_))), "{opened:?}");
 }
 
@@ -126,7 +126,7 @@ fn damage_anywhere_purges_everything() {
             std::fs::write(&file, damaged).unwrap();
             let (opened, _) = open(dir.path());
             assert_ne!(opened.generation, generation, "byte {at}");
-            assert!(opened.orders.is_empty() && matches!(opened.found, Found::Unreadable(_)));
+            assert!(opened.orders.is_empty() && matches!(opened.found, LogContents::Unreadable(_)));
         }
     }
     std::fs::write(&file, &whole).unwrap();
@@ -154,14 +154,14 @@ fn a_torn_record_is_cut_off_at_any_byte() {
         let (opened, epochs) = open(dir.path());
         assert_eq!(opened.generation, generation);
         let expected = match end - before.len() {
-            0 => Found::Whole,
-            bytes => Found::Torn(bytes),
+            0 => LogContents::Whole,
+            bytes => LogContents::Torn(bytes),
         };
         assert_eq!(opened.found, expected);
         assert_eq!(opened.orders.len(), 1);
         assert_eq!(purge(&opened.log, &epochs, "next"), Durability::Kept);
         drop(opened);
-        assert_eq!(open(dir.path()).0.found, Found::Whole);
+        assert_eq!(open(dir.path()).0.found, LogContents::Whole);
     }
 }
 
@@ -205,7 +205,7 @@ fn what_was_acknowledged_outlives_kill_9() {
         child.wait().unwrap();
         let (opened, epochs) = open(dir.path());
         assert!(
-            !matches!(opened.found, Found::Unreadable(_)),
+            !matches!(opened.found, LogContents::Unreadable(_)),
             "{:?}",
             opened.found
         );

@@ -8,14 +8,14 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use galley_cache::log::{Durability, Log};
-use galley_cache::purge_table::Epochs;
-use galley_policy::purge::{Order, Scope, Strength};
+use galley_cache::log::{Durability, PurgeLog};
+use galley_cache::purge_table::PurgeTable;
+use galley_policy::purge::{Purge, Scope, Strength};
 
 const SITE: &str = "example.com";
 
-fn order(n: usize) -> Order {
-    Order {
+fn order(n: usize) -> Purge {
+    Purge {
         scope: Scope::Tag(format!("post-{n}")),
         strength: Strength::Hard,
     }
@@ -39,8 +39,8 @@ fn bare(dir: &Path, count: u64) -> Duration {
 
 /// Orders per second, and the middle time from publishing to the acknowledgement.
 fn appends(dir: &Path, callers: usize, each: usize) -> (f64, Duration) {
-    let opened = Log::open(dir, SystemTime::now()).unwrap();
-    let epochs = Epochs::new();
+    let opened = PurgeLog::open(dir, SystemTime::now()).unwrap();
+    let epochs = PurgeTable::new();
     opened.replay(SITE, &epochs);
     let started = Instant::now();
     let mut times: Vec<Duration> = std::thread::scope(|scope| {

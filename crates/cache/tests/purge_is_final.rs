@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_cache::entry::{Entry, Kind, Parts, Scopes};
+use galley_cache::entry::{Entry, EntryKind, EntryParts, Scopes};
 use galley_cache::key::Key;
 use galley_cache::memory::Memory;
 use galley_cache::purge_table::{Unlogged, Validity};
 use galley_policy::key::{host_id, tag_id, url_id};
-use galley_policy::purge::{Order, Scope, Strength};
-use galley_policy::storable::Life;
+use galley_policy::purge::{Purge, Scope, Strength};
+use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 
 const CHANGES: u64 = 300;
@@ -36,15 +36,15 @@ fn compose(version: u64, born: u64) -> Arc<Entry> {
         path_query: (*b"/").into(),
         tags: [tag_id("post-1")].into(),
     };
-    let life = Life {
+    let life = Lifetime {
         fresh: Duration::from_secs(60),
         stale_while_revalidate: Duration::ZERO,
         stale_if_error: Duration::ZERO,
         initial_age: Duration::ZERO,
     };
-    Arc::new(Entry::new(Parts {
+    Arc::new(Entry::new(EntryParts {
         key: Key::new(b"/"),
-        kind: Kind::Page,
+        kind: EntryKind::Page,
         status: http::StatusCode::OK,
         fields: http::HeaderMap::new(),
         body: Bytes::from(version.to_le_bytes().to_vec()).into(),
@@ -80,7 +80,7 @@ impl World {
                     query: None,
                 },
             };
-            let order = Order {
+            let order = Purge {
                 scope,
                 strength: Strength::Hard,
             };

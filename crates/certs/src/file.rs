@@ -22,7 +22,7 @@ pub struct Contents {
 
 /// Why a file was not read. Each text goes on after the name of the file.
 #[derive(Debug, thiserror::Error)]
-pub enum Unread {
+pub enum FileError {
     /// The system refuses.
     #[error("which cannot be read: {0}")]
     System(#[from] io::Error),
@@ -30,24 +30,24 @@ pub enum Unread {
     #[error("which is {0}, not a regular file")]
     NotRegular(&'static str),
     /// It is longer than what it is read for can be.
-    #[error("which is larger than {}", Size(*.0))]
+    #[error("which is larger than {}", FileSize(*.0))]
     TooLarge(u64),
     /// It is no text.
     #[error("whose line {0} is not UTF-8")]
     NotText(usize),
 }
 
-impl Unread {
+impl FileError {
     /// Whether there is no such file.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::System(error) if error.kind() == io::ErrorKind::NotFound)
     }
 }
 
-impl From<Unread> for io::Error {
-    fn from(unread: Unread) -> Self {
+impl From<FileError> for io::Error {
+    fn from(unread: FileError) -> Self {
         match unread {
-            Unread::System(error) => error,
+            FileError::System(error) => error,
             other => Self::new(io::ErrorKind::InvalidData, other),
         }
     }
@@ -56,16 +56,16 @@ impl From<Unread> for io::Error {
 /// Reads a regular file of at most `most` bytes. Never waits for anybody but the disk.
 ///
 /// Errors: it is not there, may not be read, is no regular file, or is longer.
-pub fn read(path: &Path, most: u64) -> Result<Contents, Unread> {
+pub fn read(path: &Path, most: u64) -> Result<Contents, FileError> {
     let (file, found) = open(path)?;
     if found.len() > most {
-        return Err(Unread::TooLarge(most));
+        return Err(FileError::TooLarge(most));
     }
     let mut bytes = Vec::new();
     // It may have grown since.
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        return Err(Unread::TooLarge(most));
+        return Err(FileError::TooLarge(most));
     }
     Ok(Contents {
         bytes,
@@ -76,18 +76,18 @@ pub fn read(path: &Path, most: u64) -> Result<Contents, Unread> {
 /// The same as text.
 ///
 /// Errors: also if it is not UTF-8.
-pub fn read_text(path: &Path, most: u64) -> Result<String, Unread> {
+pub fn read_text(path: &Path, most: u64) -> Result<String, FileError> {
     String::from_utf8(read(path, most)?.bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let before = error.as_bytes().iter().take(good);
-        Unread::NotText(before.filter(|byte| **byte == b'\n').count() + 1)
+        FileError::NotText(before.filter(|byte| **byte == b'\n').count() + 1)
     })
 }
 
 /// Opens a regular file for reading.
 ///
 /// Errors: as [`read`].
-pub fn open(path: &Path) -> Result<(File, std::fs::Metadata), Unread> {
+pub fn open(path: &Path) -> Result<(File, std::fs::Metadata), FileError> {
     // Without waiting for a writer, and without becoming a terminal's process.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::empty());
@@ -97,7 +97,7 @@ pub fn open(path: &Path) -> Result<(File, std::fs::Metadata), Unread> {
     if kind.is_file() {
         return Ok((file, found));
     }
-    Err(Unread::NotRegular(if kind.is_dir() {
+    Err(FileError::NotRegular(if kind.is_dir() {
         "a folder"
     } else if kind.is_fifo() {
         "a named pipe"
@@ -107,9 +107,9 @@ pub fn open(path: &Path) -> Result<(File, std::fs::Metadata), Unread> {
 }
 
 /// Bytes as a configuration writes them.
-struct Size(u64);
+struct FileSize(u64);
 
-impl std::fmt::Display for Size {
+impl std::fmt::Display for FileSize {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             bytes if bytes > 0 && bytes % (1 << 20) == 0 => write!(f, "{}MiB", bytes >> 20),

@@ -1,6 +1,6 @@
 //! Certificate files: read, checked, and what they are good for.
 //!
-//! A [`Certificate`] is a chain with the key that belongs to it, ready for handshakes; what cannot be one is a [`Trouble`] with
+//! A [`CertificateChain`] is a chain with the key that belongs to it, ready for handshakes; what cannot be one is a [`CertificateError`] with
 //! its reason. The configuration asks before a start, the server at a start and whenever a file has changed, so both say the
 //! same. Every byte of a file counts as foreign: sizes are bounded, parsing is total. Nothing is logged, no key is shown.
 //! Whether a chain leads to an authority is not looked at: that is for clients to judge.
@@ -17,16 +17,16 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error as TlsError, InconsistentKeys};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-pub use names::Names;
-pub use read::{Files, read, read_roots};
+pub use names::CertificateNames;
+pub use read::{CertificateFiles, read, read_roots};
 
 /// A chain of certificates with the key of the first.
 #[derive(Clone, Debug)]
-pub struct Certificate {
+pub struct CertificateChain {
     /// For handshakes.
     pub certified: Arc<CertifiedKey>,
     /// Whom it speaks for.
-    pub names: Names,
+    pub names: CertificateNames,
     /// From when on it counts.
     pub not_before: SystemTime,
     /// Until when.
@@ -35,7 +35,7 @@ pub struct Certificate {
 
 /// What a certificate's dates say at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum DateValidity {
     /// It counts.
     Good,
     /// It counts, and ends within [`SOON`].
@@ -48,10 +48,10 @@ pub enum Standing {
 
 /// Why files make no certificate. Each text goes on after the name of a file.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum CertificateError {
     /// A file cannot be opened or read, is no regular one, or is longer than any certificate.
     #[error(transparent)]
-    Unread(#[from] file::Unread),
+    Unread(#[from] file::FileError),
     /// There is no PEM block of the kind, or a broken one.
     #[error("in which there is no {0} in PEM form")]
     Missing(&'static str),
@@ -69,30 +69,30 @@ pub enum Trouble {
     Exposed(u32),
 }
 
-impl Certificate {
+impl CertificateChain {
     /// From DER: the chain, the site's own first, and the key.
     ///
-    /// Errors: [`Trouble::Missing`] without a certificate; `NotUsable`, `BadKey`, `Mismatch`.
+    /// Errors: [`CertificateError::Missing`] without a certificate; `NotUsable`, `BadKey`, `Mismatch`.
     pub fn new(
         chain: Vec<CertificateDer<'static>>,
         key: &PrivateKeyDer<'static>,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, CertificateError> {
         let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(key)
-            .map_err(|error| Trouble::BadKey(error.to_string()))?;
+            .map_err(|error| CertificateError::BadKey(error.to_string()))?;
         Self::of(Arc::new(CertifiedKey::new(chain, key)))
     }
 
     /// What a chain with its key says.
     ///
-    /// Errors: as [`Certificate::new`].
-    pub fn of(certified: Arc<CertifiedKey>) -> Result<Self, Trouble> {
+    /// Errors: as [`CertificateChain::new`].
+    pub fn of(certified: Arc<CertifiedKey>) -> Result<Self, CertificateError> {
         let first = certified
             .cert
             .first()
-            .ok_or(Trouble::Missing("certificate"))?;
+            .ok_or(CertificateError::Missing("certificate"))?;
         let (_, parsed) = X509Certificate::from_der(first)
-            .map_err(|error| Trouble::NotUsable(error.to_string()))?;
-        let names = Names::of(&parsed);
+            .map_err(|error| CertificateError::NotUsable(error.to_string()))?;
+        let names = CertificateNames::of(&parsed);
         let validity = parsed.validity();
         let (not_before, not_after) = (
             time(validity.not_before.timestamp()),
@@ -101,8 +101,8 @@ impl Certificate {
         match certified.keys_match() {
             // A kind of key that does not tell its public half: the first handshake will show it.
             Ok(()) | Err(TlsError::InconsistentKeys(InconsistentKeys::Unknown)) => {}
-            Err(TlsError::InconsistentKeys(_)) => return Err(Trouble::Mismatch),
-            Err(error) => return Err(Trouble::NotUsable(error.to_string())),
+            Err(TlsError::InconsistentKeys(_)) => return Err(CertificateError::Mismatch),
+            Err(error) => return Err(CertificateError::NotUsable(error.to_string())),
         }
         Ok(Self {
             certified,
@@ -113,15 +113,15 @@ impl Certificate {
     }
 
     /// What its dates say at `now`.
-    pub fn standing(&self, now: SystemTime) -> Standing {
+    pub fn standing(&self, now: SystemTime) -> DateValidity {
         if now < self.not_before {
-            Standing::Early
+            DateValidity::Early
         } else if now >= self.not_after {
-            Standing::Over
+            DateValidity::Over
         } else if now + SOON >= self.not_after {
-            Standing::Ending
+            DateValidity::Ending
         } else {
-            Standing::Good
+            DateValidity::Good
         }
     }
 

@@ -9,9 +9,9 @@ use x509_parser::prelude::X509Certificate;
 
 /// The names of one certificate, in lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names(Vec<String>);
+pub struct CertificateNames(Vec<String>);
 
-impl Names {
+impl CertificateNames {
     /// From names as a certificate has them: `example.com`, `*.example.com`, `192.0.2.1`.
     pub fn new<'n>(names: impl Iterator<Item = &'n str>) -> Self {
         Self(names.map(canonical).collect())

@@ -6,11 +6,11 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::file;
-use crate::{Certificate, MOST_BYTES, Trouble};
+use crate::{CertificateChain, CertificateError, MOST_BYTES};
 
 /// Where a certificate and its key lie. Both may be one file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Files {
+pub struct CertificateFiles {
     /// The site's own certificate, then those that lead to its authority.
     pub cert: PathBuf,
     /// The key of the first: PKCS#8, PKCS#1 or SEC1, without a passphrase.
@@ -20,30 +20,33 @@ pub struct Files {
 /// Reads a certificate and its key. Blocks on the disk.
 ///
 /// Errors: with the file that is to blame.
-pub fn read(files: &Files) -> Result<Certificate, (PathBuf, Trouble)> {
+pub fn read(files: &CertificateFiles) -> Result<CertificateChain, (PathBuf, CertificateError)> {
     let of_cert = |trouble| (files.cert.clone(), trouble);
     let of_key = |trouble| (files.key.clone(), trouble);
     let chain = contents(&files.cert, Secrecy::Public).map_err(of_cert)?;
     let chain = chain_of(&chain).map_err(of_cert)?;
     let pem = contents(&files.key, Secrecy::Secret).map_err(of_key)?;
-    let key = PrivateKeyDer::from_pem_slice(&pem)
-        .map_err(|_| of_key(Trouble::Missing("private key without a passphrase")))?;
-    Certificate::new(chain, &key).map_err(|trouble| match trouble {
-        Trouble::BadKey(_) | Trouble::Mismatch => of_key(trouble),
+    let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
+        of_key(CertificateError::Missing(
+            "private key without a passphrase",
+        ))
+    })?;
+    CertificateChain::new(chain, &key).map_err(|trouble| match trouble {
+        CertificateError::BadKey(_) | CertificateError::Mismatch => of_key(trouble),
         other => of_cert(other),
     })
 }
 
 /// Reads the certificates of authorities. Blocks on the disk.
-pub fn read_roots(path: &Path) -> Result<Vec<CertificateDer<'static>>, Trouble> {
+pub fn read_roots(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     chain_of(&contents(path, Secrecy::Public)?)
 }
 
-fn chain_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Trouble> {
+fn chain_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match chain {
         Ok(chain) if !chain.is_empty() => Ok(chain),
-        Ok(_) | Err(_) => Err(Trouble::Missing("certificate")),
+        Ok(_) | Err(_) => Err(CertificateError::Missing("certificate")),
     }
 }
 
@@ -53,10 +56,10 @@ enum Secrecy {
     Secret,
 }
 
-fn contents(path: &Path, secrecy: Secrecy) -> Result<Vec<u8>, Trouble> {
+fn contents(path: &Path, secrecy: Secrecy) -> Result<Vec<u8>, CertificateError> {
     let found = file::read(path, MOST_BYTES)?;
     if secrecy == Secrecy::Secret && found.mode & OTHERS_READ != 0 {
-        return Err(Trouble::Exposed(found.mode & 0o777));
+        return Err(CertificateError::Exposed(found.mode & 0o777));
     }
     Ok(found.bytes)
 }

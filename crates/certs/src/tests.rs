@@ -11,14 +11,14 @@ use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use super::*;
 
 /// A certificate for `names` in `dir`, signed by itself.
-fn make(dir: &Path, names: &[&str]) -> Files {
+fn make(dir: &Path, names: &[&str]) -> CertificateFiles {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(names).unwrap();
     params.not_before = date_time_ymd(2026, 1, 1);
     params.not_after = date_time_ymd(2026, 4, 1);
     let cert = params.self_signed(&key).unwrap();
-    let files = Files {
+    let files = CertificateFiles {
         cert: dir.join("cert.pem"),
         key: dir.join("key.pem"),
     };
@@ -41,11 +41,11 @@ fn a_certificate_tells_its_names_and_dates() {
     let day = Duration::from_secs(86_400);
     let (from, to) = (certificate.not_before, certificate.not_after);
     for (now, standing) in [
-        (from - day, Standing::Early),
-        (from, Standing::Good),
-        (to - 11 * day, Standing::Good),
-        (to - 9 * day, Standing::Ending),
-        (to, Standing::Over),
+        (from - day, DateValidity::Early),
+        (from, DateValidity::Good),
+        (to - 11 * day, DateValidity::Good),
+        (to - 9 * day, DateValidity::Ending),
+        (to, DateValidity::Over),
     ] {
         assert_eq!(certificate.standing(now), standing);
     }
@@ -53,7 +53,7 @@ fn a_certificate_tells_its_names_and_dates() {
 
 #[test]
 fn a_star_is_one_label() {
-    let names = Names::new(["example.com", "*.Example.org."].into_iter());
+    let names = CertificateNames::new(["example.com", "*.Example.org."].into_iter());
     for (host, covered) in [
         ("example.com", true),
         ("www.example.com", false),
@@ -77,7 +77,7 @@ fn what_is_wrong_has_its_name_and_its_file() {
         make(other.path(), &["b.test"]),
     );
     let with = |cert: &Path, key: &Path| {
-        let found = read(&Files {
+        let found = read(&CertificateFiles {
             cert: cert.to_owned(),
             key: key.to_owned(),
         });
@@ -121,7 +121,7 @@ proptest! {
         let dir = tempfile::tempdir().unwrap();
         let files = make(dir.path(), &["a.test"]);
         fs::write(dir.path().join("noise"), &bytes).unwrap();
-        let noise = Files { cert: dir.path().join("noise"), ..files.clone() };
+        let noise = CertificateFiles { cert: dir.path().join("noise"), ..files.clone() };
         prop_assert!(read(&noise).is_err());
         // A certificate with one bit changed and its end missing, beside a foreign key.
         let mut der = read_roots(&files.cert).unwrap().remove(0).to_vec();
@@ -130,6 +130,6 @@ proptest! {
         der.truncate(cut.index(der.len()) + 1);
         let key = KeyPair::generate().unwrap().serialize_der();
         let key = PrivateKeyDer::Pkcs8(key.into());
-        prop_assert!(Certificate::new(vec![der.into()], &key).is_err());
+        prop_assert!(CertificateChain::new(vec![der.into()], &key).is_err());
     }
 }

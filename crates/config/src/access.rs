@@ -2,23 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
-use galley_certs::file::{self, Unread};
+use galley_certs::file::{self, FileError};
 use galley_policy::access::xmlrpc::XmlRpc;
-use galley_policy::access::{Access, Limit, Said, SiteAccess, passwords};
-use galley_policy::pattern::Pattern;
+use galley_policy::access::{AccessRules, AccessSetting, RateLimit, SiteAccess, passwords};
+use galley_policy::pattern::PathPattern;
 use galley_policy::site::{Preset, Rule};
 use galley_policy::spellings::Guard;
 use ipnet::IpNet;
 
 use crate::complaint::{Complaints, shown};
-use crate::tree::Given;
+use crate::tree::SectionTable;
 
 /// What the site says.
-pub(crate) fn site(own: &Given, preset: Preset, complaints: &mut Complaints) -> SiteAccess {
+pub(crate) fn site(own: &SectionTable, preset: Preset, complaints: &mut Complaints) -> SiteAccess {
     let is_wordpress = preset == Preset::WordPress;
-    let limit = |name: &str, usual: Option<Limit>| match own.given(name) {
-        Some(Said::Is(limit)) => Some(limit),
-        Some(Said::Off | Said::Nothing) => None,
+    let limit = |name: &str, usual: Option<RateLimit>| match own.given(name) {
+        Some(AccessSetting::Is(limit)) => Some(limit),
+        Some(AccessSetting::Off | AccessSetting::Nothing) => None,
         None => usual.filter(|_| is_wordpress),
     };
     let (login_per_minute, login_burst) = LOGIN;
@@ -28,10 +28,13 @@ pub(crate) fn site(own: &Given, preset: Preset, complaints: &mut Complaints) -> 
     SiteAccess {
         common: common(own, complaints),
         admin_allow: own.given("admin_allow").unwrap_or_default(),
-        login_limit: limit("login_limit", Limit::new(login_per_minute, 60, login_burst)),
+        login_limit: limit(
+            "login_limit",
+            RateLimit::new(login_per_minute, 60, login_burst),
+        ),
         xmlrpc_limit: limit(
             "xmlrpc_limit",
-            Limit::new(xmlrpc_per_minute, 60, xmlrpc_burst),
+            RateLimit::new(xmlrpc_per_minute, 60, xmlrpc_burst),
         ),
         xmlrpc: word.as_ref().and_then(of_word).unwrap_or(if is_wordpress {
             XmlRpc::Limited
@@ -44,17 +47,17 @@ pub(crate) fn site(own: &Given, preset: Preset, complaints: &mut Complaints) -> 
 }
 
 /// What a site or a rule says of the four things that both may speak of.
-pub(crate) fn common(given: &Given, complaints: &mut Complaints) -> Access {
+pub(crate) fn common(given: &SectionTable, complaints: &mut Complaints) -> AccessRules {
     let networks = |name: &str| match given.given::<Vec<IpNet>>(name) {
-        None => Said::Nothing,
-        Some(list) if list.is_empty() => Said::Off,
-        Some(list) => Said::Is(list),
+        None => AccessSetting::Nothing,
+        Some(list) if list.is_empty() => AccessSetting::Off,
+        Some(list) => AccessSetting::Is(list),
     };
-    let password: Said<PathBuf> = given.given("basic_auth").unwrap_or_default();
-    if let Said::Is(file) = &password {
+    let password: AccessSetting<PathBuf> = given.given("basic_auth").unwrap_or_default();
+    if let AccessSetting::Is(file) = &password {
         check(given, file, complaints);
     }
-    Access {
+    AccessRules {
         allow: networks("allow"),
         deny: networks("deny"),
         limit: given.given("limit").unwrap_or_default(),
@@ -63,7 +66,12 @@ pub(crate) fn common(given: &Given, complaints: &mut Complaints) -> Access {
 }
 
 /// Says what a rule that closes pages of a WordPress cannot close. A limit alone hides nothing, so that it is not named.
-pub(crate) fn reach(given: &Given, rule: &Rule, preset: Preset, complaints: &mut Complaints) {
+pub(crate) fn reach(
+    given: &SectionTable,
+    rule: &Rule,
+    preset: Preset,
+    complaints: &mut Complaints,
+) {
     let access = &rule.access;
     let hides = access.allow.get().is_some()
         || access.deny.get().is_some()
@@ -80,7 +88,7 @@ pub(crate) fn reach(given: &Given, rule: &Rule, preset: Preset, complaints: &mut
     let path = rule
         .pattern
         .as_ref()
-        .map_or(rule.path.as_str(), Pattern::text);
+        .map_or(rule.path.as_str(), PathPattern::text);
     complaints.warn(
         given.place(name),
         format!("site.rule.{name}"),
@@ -95,7 +103,7 @@ pub(crate) fn reach(given: &Given, rule: &Rule, preset: Preset, complaints: &mut
 }
 
 /// A file of passwords must be there, and each of its lines be one that can be used.
-fn check(given: &Given, file: &Path, complaints: &mut Complaints) {
+fn check(given: &SectionTable, file: &Path, complaints: &mut Complaints) {
     let Err((why, help)) = read(file) else { return };
     let option = format!("{}.basic_auth", given.section.prefix());
     let message = format!("`{option}` is `{}`, {why}", file.display());
@@ -106,8 +114,8 @@ fn read(path: &Path) -> Result<(), (String, String)> {
     let make = format!("make it with `htpasswd -B -c {} NAME`", path.display());
     let text = file::read_text(path, passwords::MOST_BYTES).map_err(|unread| {
         let help = match unread {
-            Unread::NotRegular(_) | Unread::TooLarge(_) => MAKE_ANOTHER.to_owned(),
-            Unread::System(_) | Unread::NotText(_) => make.clone(),
+            FileError::NotRegular(_) | FileError::TooLarge(_) => MAKE_ANOTHER.to_owned(),
+            FileError::System(_) | FileError::NotText(_) => make.clone(),
         };
         (unread.to_string(), help)
     })?;

@@ -7,13 +7,13 @@ use std::time::Duration;
 use galley_policy::route::HostPattern;
 
 use crate::check;
-use crate::complaint::{Complaints, Place};
+use crate::complaint::{Complaints, SourceSpan};
 use crate::machine::Surroundings;
-use crate::tree::Given;
+use crate::tree::SectionTable;
 
 /// `[acme]`.
 #[derive(Clone, Debug)]
-pub struct Acme {
+pub struct AcmeConfig {
     /// Whom the directory may write to.
     pub email: Option<String>,
     /// The directory: an `https` address.
@@ -41,7 +41,11 @@ pub enum AcmeChallenge {
     TlsAlpn01,
 }
 
-pub(crate) fn acme(given: &Given, here: &Surroundings, complaints: &mut Complaints) -> Acme {
+pub(crate) fn acme(
+    given: &SectionTable,
+    here: &Surroundings,
+    complaints: &mut Complaints,
+) -> AcmeConfig {
     check::not_empty(
         given,
         "challenge",
@@ -67,7 +71,7 @@ pub(crate) fn acme(given: &Given, here: &Surroundings, complaints: &mut Complain
         }
     }
     let challenges: Vec<String> = given.value("challenge");
-    Acme {
+    AcmeConfig {
         email: given.given("email"),
         directory: given.value("directory"),
         ca: given.given("ca"),
@@ -89,7 +93,7 @@ fn challenge(word: &str) -> AcmeChallenge {
     }
 }
 
-fn directory(given: &Given, complaints: &mut Complaints) {
+fn directory(given: &SectionTable, complaints: &mut Complaints) {
     let directory: String = given.value("directory");
     let rest = directory.strip_prefix("https://").unwrap_or_default();
     let is_plain = directory.bytes().all(|byte| byte.is_ascii_graphic());
@@ -104,7 +108,7 @@ fn directory(given: &Given, complaints: &mut Complaints) {
     }
 }
 
-fn root(given: &Given, complaints: &mut Complaints) {
+fn root(given: &SectionTable, complaints: &mut Complaints) {
     let file: Option<PathBuf> = given.given("ca");
     if let Some(file) = file
         && let Err(trouble) = galley_certs::read_roots(&file)
@@ -118,7 +122,7 @@ fn root(given: &Given, complaints: &mut Complaints) {
     }
 }
 
-fn email(given: &Given, complaints: &mut Complaints) {
+fn email(given: &SectionTable, complaints: &mut Complaints) {
     let Some(email) = given.given::<String>("email") else {
         return;
     };
@@ -141,8 +145,8 @@ fn email(given: &Given, complaints: &mut Complaints) {
 }
 
 /// Complains about the hosts of a site with `tls = "auto"` that nobody issues a certificate for by HTTP-01 or TLS-ALPN-01.
-pub(crate) fn hosts(given: &Given, complaints: &mut Complaints) {
-    let hosts: Vec<(Place, HostPattern)> = given.given("hosts").unwrap_or_default();
+pub(crate) fn hosts(given: &SectionTable, complaints: &mut Complaints) {
+    let hosts: Vec<(SourceSpan, HostPattern)> = given.given("hosts").unwrap_or_default();
     for (place, host) in &hosts {
         if let Some((why, help)) = hindrance(host) {
             let text = check::host_text(host);

@@ -7,17 +7,17 @@ use std::path::PathBuf;
 
 use crate::acme;
 use crate::check;
-use crate::complaint::{Complaints, Place};
+use crate::complaint::{Complaints, SourceSpan};
 use crate::config::{
-    Admin, AdminListen, Cache, CacheDisk, Config, Level, Log, LogFormat, LogTarget, Server,
-    TlsVersion,
+    AdminConfig, AdminListen, Cache, CacheDisk, Config, LogConfig, LogFormat, LogLevel, LogTarget,
+    ServerConfig, TlsVersion,
 };
 use crate::listen::{self, Listen};
 use crate::machine::Surroundings;
 use crate::quantity::write_size;
 use crate::site;
 use crate::tls;
-use crate::tree::{Document, Given};
+use crate::tree::{Document, SectionTable};
 
 /// The configuration that a document means; complaints are added to the document's.
 pub(crate) fn assemble(document: &mut Document, here: &Surroundings) -> Config {
@@ -82,7 +82,12 @@ fn largest_body(document: &Document) -> u64 {
         .unwrap_or_default()
 }
 
-fn server(given: &Given, largest_body: u64, cache: &Cache, complaints: &mut Complaints) -> Server {
+fn server(
+    given: &SectionTable,
+    largest_body: u64,
+    cache: &Cache,
+    complaints: &mut Complaints,
+) -> ServerConfig {
     check::not_empty(given, "listen", "an address", complaints);
     check::not_empty(given, "listen_tls", "an address", complaints);
     check::no_address_twice(given, "listen", complaints);
@@ -90,7 +95,7 @@ fn server(given: &Given, largest_body: u64, cache: &Cache, complaints: &mut Comp
     check::spool(given, largest_body, complaints);
     let spool_size = given.given("spool_size");
     let spool_memory = given.given("spool_memory");
-    Server {
+    ServerConfig {
         listen: given.value("listen"),
         listen_tls: given.given("listen_tls").unwrap_or_default(),
         tls_min_version: match given.value::<String>("tls_min_version").as_str() {
@@ -126,7 +131,7 @@ fn server(given: &Given, largest_body: u64, cache: &Cache, complaints: &mut Comp
     }
 }
 
-fn admin(given: &Given, here: &Surroundings, complaints: &mut Complaints) -> Admin {
+fn admin(given: &SectionTable, here: &Surroundings, complaints: &mut Complaints) -> AdminConfig {
     check::token_file(given, "token_file", complaints);
     let listen: Option<AdminListen> = given.given("listen");
     if let Some(AdminListen::Tcp(address)) = listen
@@ -142,13 +147,13 @@ fn admin(given: &Given, here: &Surroundings, complaints: &mut Complaints) -> Adm
             "add `token_file = \"...\"`, or listen on a socket: `unix:/run/galley/admin.sock`",
         );
     }
-    Admin {
+    AdminConfig {
         listen: listen.unwrap_or_else(|| AdminListen::Unix(here.runtime.join("admin.sock"))),
         token_file: given.given("token_file"),
     }
 }
 
-fn cache(given: &Given, here: &Surroundings, complaints: &mut Complaints) -> Cache {
+fn cache(given: &SectionTable, here: &Surroundings, complaints: &mut Complaints) -> Cache {
     let memory = given
         .given("memory")
         .unwrap_or_else(|| (here.memory / 4).max(LEAST_MEMORY));
@@ -188,7 +193,7 @@ fn cache(given: &Given, here: &Surroundings, complaints: &mut Complaints) -> Cac
 }
 
 /// What is said of a disk that is not named would be accepted in silence and do nothing.
-fn without_disk(given: &Given, complaints: &mut Complaints) {
+fn without_disk(given: &SectionTable, complaints: &mut Complaints) {
     for option in ["disk_size", "disk_size_per_site", "inactive"] {
         if given.has(option) {
             complaints.add(
@@ -203,9 +208,9 @@ fn without_disk(given: &Given, complaints: &mut Complaints) {
     }
 }
 
-fn log(given: &Given, complaints: &mut Complaints) -> Log {
+fn log(given: &SectionTable, complaints: &mut Complaints) -> LogConfig {
     check::log_folders(given, complaints);
-    Log {
+    LogConfig {
         access: given.value::<LogTarget>("access"),
         format: match given.value::<String>("format").as_str() {
             "json" => LogFormat::Json,
@@ -217,13 +222,13 @@ fn log(given: &Given, complaints: &mut Complaints) -> Log {
 }
 
 /// The words are those of the table's row.
-fn level(word: &str) -> Level {
+fn level(word: &str) -> LogLevel {
     match word {
-        "error" => Level::Error,
-        "warn" => Level::Warn,
-        "debug" => Level::Debug,
-        "trace" => Level::Trace,
-        _ => Level::Info,
+        "error" => LogLevel::Error,
+        "warn" => LogLevel::Warn,
+        "debug" => LogLevel::Debug,
+        "trace" => LogLevel::Trace,
+        _ => LogLevel::Info,
     }
 }
 
@@ -237,8 +242,8 @@ fn socket_mode(word: &str) -> u32 {
 }
 
 /// What a site listens on: its own list, else the server's.
-pub(crate) fn listen(given: &Given, name: &str, server: &[Listen]) -> Vec<Listen> {
-    let own: Option<Vec<(Place, Listen)>> = given.given(name);
+pub(crate) fn listen(given: &SectionTable, name: &str, server: &[Listen]) -> Vec<Listen> {
+    let own: Option<Vec<(SourceSpan, Listen)>> = given.given(name);
     own.map_or_else(
         || server.to_owned(),
         |own| own.into_iter().map(|(_, address)| address).collect(),

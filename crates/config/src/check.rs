@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use galley_certs::file::{self, Unread};
+use galley_certs::file::{self, FileError};
 use galley_policy::route::HostPattern;
 
-use crate::complaint::{Complaints, Place, shown};
+use crate::complaint::{Complaints, SourceSpan, shown};
 use crate::config::{
-    AdminListen, Config, LogTarget, MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, Site, Upstream,
+    AdminListen, Config, LogTarget, MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, SiteConfig, UpstreamConfig,
 };
 use crate::listen::Listen;
 use crate::php;
 use crate::quantity::write_size;
-use crate::tree::{Given, GivenSite};
+use crate::tree::{GivenSite, SectionTable};
 
 /// The option must be there.
-pub(crate) fn required(given: &Given, name: &str, help: &str, complaints: &mut Complaints) {
+pub(crate) fn required(given: &SectionTable, name: &str, help: &str, complaints: &mut Complaints) {
     if !given.has(name) {
         let message = format!("`{}` is missing", path(given, name));
         complaints.add(&given.place, path(given, name), message, help);
@@ -26,7 +26,7 @@ pub(crate) fn required(given: &Given, name: &str, help: &str, complaints: &mut C
 }
 
 /// A list that is given must hold something.
-pub(crate) fn not_empty(given: &Given, name: &str, what: &str, complaints: &mut Complaints) {
+pub(crate) fn not_empty(given: &SectionTable, name: &str, what: &str, complaints: &mut Complaints) {
     if given.list_len(name) == Some(0) {
         let message = format!("`{}` is `[]`, an empty list", path(given, name));
         complaints.add(
@@ -39,8 +39,8 @@ pub(crate) fn not_empty(given: &Given, name: &str, what: &str, complaints: &mut 
 }
 
 /// A list of listeners may not name one twice. Port 0 is another port each time.
-pub(crate) fn no_address_twice(given: &Given, name: &str, complaints: &mut Complaints) {
-    let list: Vec<(Place, Listen)> = given.given(name).unwrap_or_default();
+pub(crate) fn no_address_twice(given: &SectionTable, name: &str, complaints: &mut Complaints) {
+    let list: Vec<(SourceSpan, Listen)> = given.given(name).unwrap_or_default();
     for (index, (place, address)) in list.iter().enumerate() {
         if let Some((first, _)) = list
             .iter()
@@ -58,7 +58,7 @@ pub(crate) fn no_address_twice(given: &Given, name: &str, complaints: &mut Compl
 }
 
 /// A root must be a folder.
-pub(crate) fn root(given: &Given, complaints: &mut Complaints) {
+pub(crate) fn root(given: &SectionTable, complaints: &mut Complaints) {
     let Some(root) = given.given::<PathBuf>("root") else {
         return;
     };
@@ -81,7 +81,7 @@ pub(crate) fn root(given: &Given, complaints: &mut Complaints) {
 
 /// A page for errors must be HTML that fits into memory.
 pub(crate) fn error_page(
-    (given, name): (&Given, &str),
+    (given, name): (&SectionTable, &str),
     page: Option<PathBuf>,
     complaints: &mut Complaints,
 ) {
@@ -102,7 +102,7 @@ pub(crate) fn error_page(
 }
 
 /// A folder for bodies on their way must be one, and its budget must be enough for one request.
-pub(crate) fn spool(given: &Given, largest: u64, complaints: &mut Complaints) {
+pub(crate) fn spool(given: &SectionTable, largest: u64, complaints: &mut Complaints) {
     if let Some(folder) = given.given::<PathBuf>("spool") {
         let why = match folder.metadata() {
             Ok(found) if found.is_dir() => None,
@@ -138,7 +138,7 @@ pub(crate) fn spool(given: &Given, largest: u64, complaints: &mut Complaints) {
 }
 
 /// A token file must be a secret: there, private, and long enough not to be guessed.
-pub(crate) fn token_file(given: &Given, name: &str, complaints: &mut Complaints) {
+pub(crate) fn token_file(given: &SectionTable, name: &str, complaints: &mut Complaints) {
     if let Some(file) = given.given::<PathBuf>(name) {
         token_at(given, name, given.place(name), &file, complaints);
     }
@@ -146,9 +146,9 @@ pub(crate) fn token_file(given: &Given, name: &str, complaints: &mut Complaints)
 
 /// The same for a file that no option names; `place` is where `name` would be.
 pub(crate) fn token_at(
-    given: &Given,
+    given: &SectionTable,
     name: &str,
-    place: &Place,
+    place: &SourceSpan,
     file: &Path,
     complaints: &mut Complaints,
 ) {
@@ -161,7 +161,7 @@ pub(crate) fn token_at(
 }
 
 /// Without the preset nothing that the plugin says is read.
-pub(crate) fn litespeed(own: &Given, complaints: &mut Complaints) {
+pub(crate) fn litespeed(own: &SectionTable, complaints: &mut Complaints) {
     let is_unbent = own.value::<String>("preset") == "none";
     if own.value::<bool>("litespeed") && is_unbent {
         complaints.add(
@@ -178,11 +178,11 @@ fn token(path: &Path) -> Result<(), (String, String)> {
     let make = || format!("make one: `openssl rand -hex 32 > {path_text}; chmod 600 {path_text}`");
     let found = match file::read(path, MOST_OF_TOKEN) {
         Ok(found) => found,
-        Err(Unread::TooLarge(most)) => {
+        Err(FileError::TooLarge(most)) => {
             let why = format!("whose token is longer than {most} bytes");
             return Err((why, make()));
         }
-        Err(unread @ Unread::NotRegular(_)) => {
+        Err(unread @ FileError::NotRegular(_)) => {
             let help = "name a file with a token: `openssl rand -hex 32 > FILE; chmod 600 FILE`";
             return Err((unread.to_string(), help.to_owned()));
         }
@@ -203,7 +203,7 @@ fn token(path: &Path) -> Result<(), (String, String)> {
 }
 
 /// Folders of log files must exist, because a missing one is found only when the first line is lost.
-pub(crate) fn log_folders(given: &Given, complaints: &mut Complaints) {
+pub(crate) fn log_folders(given: &SectionTable, complaints: &mut Complaints) {
     for name in ["access", "error"] {
         let Some(LogTarget::File(file)) = given.given(name) else {
             continue;
@@ -234,7 +234,7 @@ pub(crate) fn log_folders(given: &Given, complaints: &mut Complaints) {
 }
 
 /// A site must have something to answer with, and PHP needs a root.
-pub(crate) fn composes(given: &GivenSite, upstream: &Upstream, complaints: &mut Complaints) {
+pub(crate) fn composes(given: &GivenSite, upstream: &UpstreamConfig, complaints: &mut Complaints) {
     let own = &given.own;
     let (has_root, has_php) = (own.has("root"), own.has("php"));
     if !has_root && !has_php && !own.has("upstream") {
@@ -249,7 +249,10 @@ pub(crate) fn composes(given: &GivenSite, upstream: &Upstream, complaints: &mut 
     if has_php && !has_root {
         needs_root(own, upstream, complaints);
     }
-    let is_run = matches!(upstream, Upstream::Managed | Upstream::Program(_));
+    let is_run = matches!(
+        upstream,
+        UpstreamConfig::Managed | UpstreamConfig::Program(_)
+    );
     for name in php::OF_MANAGED.iter().chain(php::OF_FPM).copied() {
         // A program of a rule runs as the site's user.
         let counts = is_run || (name == "php_user" && given.rules.iter().any(php::runs_program));
@@ -267,9 +270,9 @@ pub(crate) fn composes(given: &GivenSite, upstream: &Upstream, complaints: &mut 
     php::timeout(given, complaints);
 }
 
-fn needs_root(given: &Given, php: &Upstream, complaints: &mut Complaints) {
+fn needs_root(given: &SectionTable, php: &UpstreamConfig, complaints: &mut Complaints) {
     let text = match php {
-        Upstream::Managed | Upstream::Program(_) => "`managed`",
+        UpstreamConfig::Managed | UpstreamConfig::Program(_) => "`managed`",
         _ => "given",
     };
     let option = path(given, "php");
@@ -285,7 +288,7 @@ fn needs_root(given: &Given, php: &Upstream, complaints: &mut Complaints) {
 }
 
 /// A rule says by one of two options which paths it is for.
-pub(crate) fn paths(given: &Given, complaints: &mut Complaints) {
+pub(crate) fn paths(given: &SectionTable, complaints: &mut Complaints) {
     if given.has("pattern") && given.has("path") {
         complaints.add(
             given.place("pattern"),
@@ -305,14 +308,14 @@ pub(crate) fn paths(given: &Given, complaints: &mut Complaints) {
 }
 
 /// A rule that contradicts itself, or asks for PHP where the site has no root.
-pub(crate) fn rule(given: &Given, site: &Given, complaints: &mut Complaints) {
-    if let Some(php) = given.given::<Upstream>("php")
+pub(crate) fn rule(given: &SectionTable, site: &SectionTable, complaints: &mut Complaints) {
+    if let Some(php) = given.given::<UpstreamConfig>("php")
         && !site.has("root")
     {
         needs_root(given, &php, complaints);
     }
-    let runs_php = matches!(site.given("php"), Some(Upstream::Managed));
-    let is_managed = matches!(given.given("php"), Some(Upstream::Managed));
+    let runs_php = matches!(site.given("php"), Some(UpstreamConfig::Managed));
+    let is_managed = matches!(given.given("php"), Some(UpstreamConfig::Managed));
     if is_managed && !runs_php && !php::runs_program(given) {
         complaints.add(
             given.place("php"),
@@ -333,12 +336,12 @@ pub(crate) fn rule(given: &Given, site: &Given, complaints: &mut Complaints) {
 }
 
 /// No host may mean two sites at one address. Named twice in one site it is a mistake too.
-pub(crate) fn hosts(given: &[GivenSite], sites: &[Site], complaints: &mut Complaints) {
-    let mut claims: BTreeMap<String, Vec<(usize, Place)>> = BTreeMap::new();
+pub(crate) fn hosts(given: &[GivenSite], sites: &[SiteConfig], complaints: &mut Complaints) {
+    let mut claims: BTreeMap<String, Vec<(usize, SourceSpan)>> = BTreeMap::new();
     for (index, one) in given.iter().enumerate() {
         for (place, host) in one
             .own
-            .given::<Vec<(Place, HostPattern)>>("hosts")
+            .given::<Vec<(SourceSpan, HostPattern)>>("hosts")
             .unwrap_or_default()
         {
             let text = host_text(&host);
@@ -368,7 +371,7 @@ pub(crate) fn hosts(given: &[GivenSite], sites: &[Site], complaints: &mut Compla
     }
 }
 
-fn may_meet(sites: &[Site], a: usize, b: usize) -> bool {
+fn may_meet(sites: &[SiteConfig], a: usize, b: usize) -> bool {
     let (Some(a), Some(b)) = (sites.get(a), sites.get(b)) else {
         return false;
     };
@@ -377,7 +380,7 @@ fn may_meet(sites: &[Site], a: usize, b: usize) -> bool {
 }
 
 /// Admin and sites cannot share an address.
-pub(crate) fn admin_address(given: &Given, config: &Config, complaints: &mut Complaints) {
+pub(crate) fn admin_address(given: &SectionTable, config: &Config, complaints: &mut Complaints) {
     let AdminListen::Tcp(admin) = config.admin.listen else {
         return;
     };
@@ -408,7 +411,7 @@ pub(crate) fn host_text(host: &HostPattern) -> String {
     }
 }
 
-pub(crate) fn path(given: &Given, name: &str) -> String {
+pub(crate) fn path(given: &SectionTable, name: &str) -> String {
     format!("{}.{name}", given.section.prefix())
 }
 

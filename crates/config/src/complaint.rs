@@ -27,7 +27,7 @@ pub struct Complaint {
     pub message: String,
     /// The way out.
     pub help: String,
-    place: Place,
+    place: SourceSpan,
 }
 
 /// All complaints of one run, in the order of files and lines. Never empty as an error.
@@ -35,7 +35,7 @@ pub struct Complaint {
 pub struct Complaints {
     list: Vec<Complaint>,
     warnings: Vec<Warning>,
-    sources: Vec<Source>,
+    sources: Vec<SourceFile>,
 }
 
 /// What should be looked at, although everything can start.
@@ -68,14 +68,14 @@ pub enum Colour {
 
 /// Where something stands: a source, and a byte range in it or the whole of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SourceSpan {
     pub source: usize,
     pub span: Option<Range<usize>>,
 }
 
 /// One file that was read.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+pub(crate) struct SourceFile {
     /// As it was named.
     pub name: PathBuf,
     pub text: Arc<str>,
@@ -121,7 +121,7 @@ impl Complaints {
 
     /// Takes in a file; the result names it in places.
     pub(crate) fn add_source(&mut self, name: &Path, text: &str) -> usize {
-        self.sources.push(Source {
+        self.sources.push(SourceFile {
             name: name.to_owned(),
             text: text.into(),
         });
@@ -138,7 +138,7 @@ impl Complaints {
     /// Notes a complaint.
     pub(crate) fn add(
         &mut self,
-        place: &Place,
+        place: &SourceSpan,
         option: impl Into<String>,
         message: impl Into<String>,
         help: impl Into<String>,
@@ -161,7 +161,7 @@ impl Complaints {
     /// Notes what should be looked at.
     pub(crate) fn warn(
         &mut self,
-        place: &Place,
+        place: &SourceSpan,
         option: impl Into<String>,
         message: impl Into<String>,
         help: impl Into<String>,
@@ -180,7 +180,7 @@ impl Complaints {
     }
 
     /// `file:line`, to be named in a complaint about another place.
-    pub(crate) fn spot(&self, place: &Place) -> String {
+    pub(crate) fn spot(&self, place: &SourceSpan) -> String {
         let name = self
             .sources
             .get(place.source)
@@ -192,7 +192,7 @@ impl Complaints {
     }
 
     /// Line and column from 1, both 0 for a whole file.
-    pub(crate) fn position(&self, place: &Place) -> (usize, usize) {
+    pub(crate) fn position(&self, place: &SourceSpan) -> (usize, usize) {
         let (Some(span), Some(source)) = (&place.span, self.sources.get(place.source)) else {
             return (0, 0);
         };
@@ -326,7 +326,7 @@ mod tests {
         let mut complaints = Complaints::default();
         let source = complaints.add_source(Path::new("a.toml"), "x = 1\n");
         complaints.add(
-            &Place {
+            &SourceSpan {
                 source,
                 span: Some(0..1),
             },
@@ -342,7 +342,7 @@ mod tests {
     fn places_count_lines_and_characters() {
         let mut complaints = Complaints::default();
         let source = complaints.add_source(Path::new("a.toml"), "ä = 1\nöö = 2\n");
-        let place = |at: usize| Place {
+        let place = |at: usize| SourceSpan {
             source,
             span: Some(at..at),
         };
@@ -351,6 +351,9 @@ mod tests {
         assert_eq!(complaints.position(&place(9)), (2, 2));
         assert_eq!(complaints.position(&place(10_000)), (3, 1));
         assert_eq!(complaints.spot(&place(7)), "a.toml:2");
-        assert_eq!(complaints.spot(&Place { source, span: None }), "a.toml");
+        assert_eq!(
+            complaints.spot(&SourceSpan { source, span: None }),
+            "a.toml"
+        );
     }
 }

@@ -8,33 +8,33 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use galley_certs::Files;
+use galley_certs::CertificateFiles;
 use galley_policy::compress::Compress;
 use galley_policy::proxied::Proxies;
 use galley_policy::route::HostPattern;
 use galley_policy::site::{NamePattern, SiteRules};
 use ipnet::IpNet;
 
-use crate::acme::Acme;
+use crate::acme::AcmeConfig;
 use crate::complaint::{Complaints, Warning};
 use crate::listen::Listen;
-use crate::origin::{Finding, Origin};
+use crate::origin::{MachineFinding, Origin};
 
 /// A checked configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// `[server]`: listeners and limits towards clients.
-    pub server: Server,
+    pub server: ServerConfig,
     /// `[admin]`: where orders and questions of the operator arrive.
-    pub admin: Admin,
+    pub admin: AdminConfig,
     /// `[cache]`: what may be kept.
     pub cache: Cache,
     /// `[log]`: what is written, and where.
-    pub log: Log,
+    pub log: LogConfig,
     /// `[acme]`: how certificates are got; `None`: no site wants one.
-    pub acme: Option<Acme>,
+    pub acme: Option<AcmeConfig>,
     /// The sites in file order; never empty.
-    pub sites: Vec<Site>,
+    pub sites: Vec<SiteConfig>,
     /// What should be looked at, although everything can start.
     pub warnings: Vec<Warning>,
     /// Every file that was read, absolute, the first one first; empty for a configuration without a file.
@@ -45,13 +45,13 @@ pub struct Config {
 
 impl Config {
     /// What is wrong with it on this machine, as complaints.
-    pub fn complaints(&self, findings: &[Finding]) -> Complaints {
+    pub fn complaints(&self, findings: &[MachineFinding]) -> Complaints {
         let origin = self.origin.as_ref();
         origin.map_or_else(Complaints::default, |origin| origin.complaints(findings))
     }
 
     /// What should be looked at on this machine.
-    pub fn warnings_of(&self, findings: &[Finding]) -> Vec<Warning> {
+    pub fn warnings_of(&self, findings: &[MachineFinding]) -> Vec<Warning> {
         let origin = self.origin.as_ref();
         origin.map_or_else(Vec::new, |origin| origin.warnings(findings))
     }
@@ -60,18 +60,18 @@ impl Config {
     pub fn managed_pools(&self) -> usize {
         let upstreams = self.sites.iter().flat_map(|site| {
             let programs = site.further.iter();
-            let programs = programs.filter(|one| matches!(one, Upstream::Program(_)));
+            let programs = programs.filter(|one| matches!(one, UpstreamConfig::Program(_)));
             programs.chain([&site.upstream])
         });
         upstreams
-            .filter(|one| matches!(one, Upstream::Managed | Upstream::Program(_)))
+            .filter(|one| matches!(one, UpstreamConfig::Managed | UpstreamConfig::Program(_)))
             .count()
     }
 }
 
 /// `[server]`.
 #[derive(Clone, Debug)]
-pub struct Server {
+pub struct ServerConfig {
     /// Where sites without `listen` of their own answer; no address twice, unless its port is 0.
     pub listen: Vec<Listen>,
     /// Where sites with a certificate and without `listen_tls` of their own answer over TLS.
@@ -134,7 +134,7 @@ pub struct Server {
 
 /// `[admin]`.
 #[derive(Clone, Debug)]
-pub struct Admin {
+pub struct AdminConfig {
     /// Where it listens.
     pub listen: AdminListen,
     /// The file with the token; always present for [`AdminListen::Tcp`].
@@ -191,7 +191,7 @@ pub struct CacheDisk {
 
 /// `[log]`.
 #[derive(Clone, Debug)]
-pub struct Log {
+pub struct LogConfig {
     /// Where access lines go: `Stdout`, `Off` or `File`.
     pub access: LogTarget,
     /// The form of access lines.
@@ -199,7 +199,7 @@ pub struct Log {
     /// Where messages go: `Stderr` or `File`.
     pub error: LogTarget,
     /// The least severe message that is written.
-    pub level: Level,
+    pub level: LogLevel,
 }
 
 /// Where lines go.
@@ -237,7 +237,7 @@ pub enum LogFormat {
 
 /// Severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum LogLevel {
     /// A request or the service suffered.
     Error,
     /// Recovered; someone should look.
@@ -252,17 +252,17 @@ pub enum Level {
 
 /// One `[[site]]`.
 #[derive(Clone, Debug)]
-pub struct Site {
+pub struct SiteConfig {
     /// The first host, as the file writes it: how people name the site.
     pub name: String,
     /// The hosts it answers for; never empty, and no other site with an overlapping `listen` has one of them.
     pub hosts: Vec<HostPattern>,
-    /// Where it answers: its own addresses, or those of [`Server::listen`] where it names none.
+    /// Where it answers: its own addresses, or those of [`ServerConfig::listen`] where it names none.
     pub listen: Vec<Listen>,
     /// Where it answers over TLS; empty without a certificate.
     pub listen_tls: Vec<Listen>,
     /// Its certificates, which can be used; several for clients that understand different keys.
-    pub certificates: Vec<Files>,
+    pub certificates: Vec<CertificateFiles>,
     /// How its `https` upstreams are spoken with.
     pub upstream_tls: UpstreamTls,
     /// The folder with its files; always present with `Php`, `Managed` and `Program`.
@@ -270,9 +270,9 @@ pub struct Site {
     /// Decoded paths of files that are sent although their names are private.
     pub allow_files: Vec<NamePattern>,
     /// Who composes its pages.
-    pub upstream: Upstream,
+    pub upstream: UpstreamConfig,
     /// Upstreams that rules name; `Rule::upstream` is an index into it.
-    pub further: Vec<Upstream>,
+    pub further: Vec<UpstreamConfig>,
     /// The page for visitors whom the upstream cannot answer: a readable file, not larger than [`MOST_OF_ERROR_PAGE`].
     pub error_page: Option<PathBuf>,
     /// Pages like it for single errors, by status from 400 to 599.
@@ -301,7 +301,7 @@ pub struct Site {
     pub upgrade: Vec<String>,
     /// Limits towards its upstreams.
     pub limits: UpstreamLimits,
-    /// How PHP is run, for [`Upstream::Managed`].
+    /// How PHP is run, for [`UpstreamConfig::Managed`].
     pub managed: ManagedPhp,
     /// Whether Galley gets its certificate by itself.
     pub has_auto_tls: bool,
@@ -320,7 +320,7 @@ pub enum Pace {
 
 /// Who composes a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Upstream {
+pub enum UpstreamConfig {
     /// PHP-FPM that somebody else runs.
     Php(PhpAddress),
     /// PHP-FPM that Galley runs.
@@ -395,7 +395,7 @@ pub enum TlsVersion {
 /// Limits towards the upstreams of a site.
 #[derive(Clone, Debug)]
 pub struct UpstreamLimits {
-    /// Requests at one time; 0 only with [`Upstream::Managed`] and [`Upstream::Program`]: as many as workers.
+    /// Requests at one time; 0 only with [`UpstreamConfig::Managed`] and [`UpstreamConfig::Program`]: as many as workers.
     pub in_flight: usize,
     /// Requests that may wait for a place.
     pub queue: usize,

@@ -1,43 +1,43 @@
 //! Fields that a site or a rule changes about answers.
 
-use galley_policy::headers::{self, Change, Changes, Field, FieldName};
+use galley_policy::headers::{self, Changes, FieldChange, FieldName, HeaderField};
 
 use crate::check::path;
-use crate::complaint::{Complaints, Place};
-use crate::options::Section;
-use crate::tree::Given;
+use crate::complaint::{Complaints, SourceSpan};
+use crate::options::OptionSection;
+use crate::tree::SectionTable;
 
 /// `remove_headers`, `set_headers` and `add_headers` of a site or a rule.
-pub(crate) fn changes(given: &Given, complaints: &mut Complaints) -> Changes {
-    let removed: Vec<(Place, FieldName)> = given.given("remove_headers").unwrap_or_default();
+pub(crate) fn changes(given: &SectionTable, complaints: &mut Complaints) -> Changes {
+    let removed: Vec<(SourceSpan, FieldName)> = given.given("remove_headers").unwrap_or_default();
     for (place, name) in &removed {
         check(
             given,
             "remove_headers",
             (place, name),
-            Change::Remove,
+            FieldChange::Remove,
             complaints,
         );
     }
-    let mut fields = |option: &str, change| -> Vec<Field> {
-        let all: Vec<(Place, Field)> = given.given(option).unwrap_or_default();
+    let mut fields = |option: &str, change| -> Vec<HeaderField> {
+        let all: Vec<(SourceSpan, HeaderField)> = given.given(option).unwrap_or_default();
         for (place, (name, _)) in &all {
             check(given, option, (place, name), change, complaints);
         }
         all.into_iter().map(|(_, field)| field).collect()
     };
     Changes {
-        set: fields("set_headers", Change::Set),
-        add: fields("add_headers", Change::Add),
+        set: fields("set_headers", FieldChange::Set),
+        add: fields("add_headers", FieldChange::Add),
         remove: given.value("remove_headers"),
     }
 }
 
 fn check(
-    given: &Given,
+    given: &SectionTable,
     option: &str,
-    (place, name): (&Place, &FieldName),
-    change: Change,
+    (place, name): (&SourceSpan, &FieldName),
+    change: FieldChange,
     complaints: &mut Complaints,
 ) {
     let Some(why) = headers::refusal(name, change) else {
@@ -46,7 +46,7 @@ fn check(
     let option = path(given, option);
     let message = format!("`{option}` names `{name}`, {why}");
     let help = match given.section {
-        Section::SiteRule => "take it out of the rule",
+        OptionSection::SiteRule => "take it out of the rule",
         _ => "take it out",
     };
     complaints.add(place, option, message, help);

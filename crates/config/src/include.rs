@@ -7,12 +7,12 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use galley_certs::file::{self, Unread};
+use galley_certs::file::{self, FileError};
 use toml::de::DeTable;
 
-use crate::complaint::{Complaints, Place, shown};
-use crate::read::Reader;
-use crate::tree::{Document, Given};
+use crate::complaint::{Complaints, SourceSpan, shown};
+use crate::read::ValueReader;
+use crate::tree::{Document, SectionTable};
 use crate::walk;
 
 /// Everything that `path` and its includes say.
@@ -22,7 +22,7 @@ pub(crate) fn read_file(path: &Path) -> Document {
         Ok(text) => start(complaints, path, &text),
         Err(unread) => {
             let source = complaints.add_source(path, "");
-            let whole = Place { source, span: None };
+            let whole = SourceSpan { source, span: None };
             let message = format!(
                 "the configuration file is {}, {unread}",
                 shown(&path.display().to_string())
@@ -45,7 +45,7 @@ pub(crate) fn read_text(name: &str, text: &str) -> Document {
 
 fn start(mut complaints: Complaints, name: &Path, text: &str) -> Document {
     let source = complaints.add_source(name, text);
-    let document = Document::new(complaints, Place { source, span: None });
+    let document = Document::new(complaints, SourceSpan { source, span: None });
     let path = std::path::absolute(name).unwrap_or_else(|_| name.to_owned());
     let mut loader = Loader {
         document,
@@ -75,7 +75,7 @@ impl Loader {
         self.seen.push(canonical.clone());
         self.chain.push(canonical);
         let top = self.parse(source, &base);
-        for (place, pattern) in top.value::<Vec<(Place, String)>>("include") {
+        for (place, pattern) in top.value::<Vec<(SourceSpan, String)>>("include") {
             for found in self.expand(&place, &base.join(pattern)) {
                 self.include(&place, found);
             }
@@ -85,7 +85,7 @@ impl Loader {
 
     /// Walks the text of a source. Where a line cannot be parsed, further complaints about that line are noise; where
     /// the header of a section cannot, so are all below it, because they were read into the wrong section.
-    fn parse(&mut self, source: usize, base: &Path) -> Given {
+    fn parse(&mut self, source: usize, base: &Path) -> SectionTable {
         let text = self.document.complaints.text(source);
         let (tree, errors) = DeTable::parse_recoverable(&text);
         let bad = self.syntax_errors(source, &text, errors);
@@ -96,7 +96,7 @@ impl Loader {
         });
         let mut complaints = std::mem::take(&mut self.document.complaints);
         let before = complaints.len();
-        let mut reader = Reader {
+        let mut reader = ValueReader {
             base,
             source,
             complaints: &mut complaints,
@@ -120,7 +120,7 @@ impl Loader {
         let mut lines = Vec::new();
         let mut open_list = false;
         for error in errors {
-            let place = Place {
+            let place = SourceSpan {
                 source,
                 span: Some(error.span().unwrap_or(text.len()..text.len())),
             };
@@ -138,7 +138,7 @@ impl Loader {
         lines
     }
 
-    fn include(&mut self, place: &Place, path: PathBuf) {
+    fn include(&mut self, place: &SourceSpan, path: PathBuf) {
         let shown_path = shown(&path.display().to_string());
         let complaint = match text_of(&path).and_then(|text| Ok((fs::canonicalize(&path)?, text))) {
             Ok((canonical, _)) if self.chain.contains(&canonical) => (
@@ -195,7 +195,7 @@ impl Loader {
     }
 
     /// The files that a pattern means, by name; the path itself where it is plain.
-    fn expand(&mut self, place: &Place, pattern: &Path) -> Vec<PathBuf> {
+    fn expand(&mut self, place: &SourceSpan, pattern: &Path) -> Vec<PathBuf> {
         let mut found = vec![PathBuf::new()];
         let mut plain = true;
         for part in pattern.components() {
@@ -295,7 +295,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     pattern.iter().skip(p).all(|byte| *byte == b'*')
 }
 
-fn text_of(path: &Path) -> Result<String, Unread> {
+fn text_of(path: &Path) -> Result<String, FileError> {
     file::read_text(path, MOST_BYTES)
 }
 

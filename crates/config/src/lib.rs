@@ -36,17 +36,17 @@ mod walk;
 
 use std::path::Path;
 
-pub use acme::{Acme, AcmeChallenge};
+pub use acme::{AcmeChallenge, AcmeConfig};
 pub use complaint::{Colour, Complaint, Complaints, Warning};
 pub use config::{
-    Admin, AdminListen, Cache, CacheDisk, Config, HttpUpstream, Level, Log, LogFormat, LogTarget,
-    MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, ManagedPhp, Pace, PhpAddress, Program, Server, Site,
-    TlsVersion, Upstream, UpstreamLimits, UpstreamTls,
+    AdminConfig, AdminListen, Cache, CacheDisk, Config, HttpUpstream, LogConfig, LogFormat,
+    LogLevel, LogTarget, MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, ManagedPhp, Pace, PhpAddress, Program,
+    ServerConfig, SiteConfig, TlsVersion, UpstreamConfig, UpstreamLimits, UpstreamTls,
 };
 pub use listen::Listen;
 pub use machine::{memory, runtime_dir};
-pub use options::{Fallback, Kind, OptionRow, Section, Status};
-pub use origin::{At, Finding};
+pub use options::{Fallback, OptionRow, OptionSection, OptionStatus, ValueKind};
+pub use origin::{MachineFinding, OptionPath};
 pub use quantity::{parse_duration, parse_size, write_duration, write_size};
 pub use reference::{reference, sample};
 pub use site::token_place;

@@ -1,24 +1,24 @@
 //! What a limit on clients means: `{ rate = "10/m", burst = 5 }`, or `"off"`.
 
-use galley_policy::access::{Limit, Said};
+use galley_policy::access::{AccessSetting, RateLimit};
 use toml::de::{DeTable, DeValue};
 
 use crate::read::{Problem, problem};
 
 /// A text; nothing but `off` is meant.
-pub(crate) fn of_text(text: &str) -> Result<Said<Limit>, Problem> {
+pub(crate) fn of_text(text: &str) -> Result<AccessSetting<RateLimit>, Problem> {
     match text {
-        "off" => Ok(Said::Off),
+        "off" => Ok(AccessSetting::Off),
         _ => problem("which is no limit", FORM),
     }
 }
 
 /// A table with `rate`, and perhaps `burst`, which else is the rate's own number.
-pub(crate) fn of_table(table: &DeTable<'_>) -> Result<Said<Limit>, Problem> {
+pub(crate) fn of_table(table: &DeTable<'_>) -> Result<AccessSetting<RateLimit>, Problem> {
     let (mut rate, mut burst) = (None, None);
     for (key, value) in table {
         match (key.get_ref().as_ref(), value.get_ref()) {
-            ("rate", DeValue::String(text)) => rate = Limit::parse_rate(text),
+            ("rate", DeValue::String(text)) => rate = RateLimit::parse_rate(text),
             ("burst", DeValue::Integer(number)) => {
                 burst = u64::from_str_radix(number.as_str(), number.radix()).ok();
                 if burst.is_none() {
@@ -34,9 +34,9 @@ pub(crate) fn of_table(table: &DeTable<'_>) -> Result<Said<Limit>, Problem> {
     let Some((count, per_s)) = rate else {
         return problem("which has no `rate` that can be read", FORM);
     };
-    let limit = Limit::new(count, per_s, burst.unwrap_or(count));
+    let limit = RateLimit::new(count, per_s, burst.unwrap_or(count));
     match limit {
-        Some(limit) => Ok(Said::Is(limit)),
+        Some(limit) => Ok(AccessSetting::Is(limit)),
         None => problem(
             "whose numbers are out of bounds",
             "give a rate from `\"1/d\"` to `\"1000/s\"`, and a burst from 1 up that comes back within a year",

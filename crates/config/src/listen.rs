@@ -6,13 +6,13 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use galley_policy::proxied::{Field, Proxies};
+use galley_policy::proxied::{ForwardingField, Proxies};
 use ipnet::IpNet;
 
 use crate::check::path;
-use crate::complaint::{Complaints, Place};
-use crate::config::{Config, Site};
-use crate::tree::{Document, Given};
+use crate::complaint::{Complaints, SourceSpan};
+use crate::config::{Config, SiteConfig};
+use crate::tree::{Document, SectionTable};
 
 /// Where connections of clients come in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,7 +76,7 @@ pub(crate) enum Proxy {
 }
 
 /// Whose word counts, from `[server]`.
-pub(crate) fn proxies(given: &Given) -> Proxies {
+pub(crate) fn proxies(given: &SectionTable) -> Proxies {
     let all: Vec<Proxy> = given.value("trusted_proxies");
     let networks = all.iter().filter_map(|proxy| match proxy {
         Proxy::Network(network) => Some(*network),
@@ -86,9 +86,9 @@ pub(crate) fn proxies(given: &Given) -> Proxies {
         networks: networks.collect(),
         unix: all.contains(&Proxy::Unix),
         field: match given.value::<String>("client_field").as_str() {
-            "forwarded" => Field::Forwarded,
-            "x-real-ip" => Field::XRealIp,
-            _ => Field::XForwardedFor,
+            "forwarded" => ForwardingField::Forwarded,
+            "x-real-ip" => ForwardingField::XRealIp,
+            _ => ForwardingField::XForwardedFor,
         },
     }
 }
@@ -108,7 +108,7 @@ pub(crate) fn check(document: &Document, config: &Config, complaints: &mut Compl
             );
         }
     }
-    let all: Vec<(Place, Listen)> = given.given("proxy_protocol").unwrap_or_default();
+    let all: Vec<(SourceSpan, Listen)> = given.given("proxy_protocol").unwrap_or_default();
     for (place, listen) in all {
         let sites = config.sites.iter();
         let mut listeners = sites.flat_map(|site| site.listen.iter().chain(&site.listen_tls));
@@ -150,7 +150,7 @@ fn privileges(document: &Document, complaints: &mut Complaints) {
 }
 
 /// PHP never runs as root.
-fn php_user(document: &Document, sites: &[Site], complaints: &mut Complaints) {
+fn php_user(document: &Document, sites: &[SiteConfig], complaints: &mut Complaints) {
     for (given, site) in document.sites.iter().zip(sites) {
         if site.managed.user.as_deref() == Some("root") {
             complaints.add(
@@ -164,10 +164,10 @@ fn php_user(document: &Document, sites: &[Site], complaints: &mut Complaints) {
 }
 
 /// `upgrade` of a site may not name what would carry requests past Galley.
-pub(crate) fn upgrade(own: &Given, complaints: &mut Complaints) -> Vec<String> {
+pub(crate) fn upgrade(own: &SectionTable, complaints: &mut Complaints) -> Vec<String> {
     let all: Vec<String> = own.value("upgrade");
     for (place, name) in own
-        .given::<Vec<(Place, String)>>("upgrade")
+        .given::<Vec<(SourceSpan, String)>>("upgrade")
         .unwrap_or_default()
     {
         let lower = name.to_ascii_lowercase();

@@ -11,11 +11,11 @@ use crate::quantity::{write_duration, write_size};
 #[derive(Clone, Copy, Debug)]
 pub struct OptionRow {
     /// Where it stands.
-    pub section: Section,
+    pub section: OptionSection,
     /// Its name there.
     pub name: &'static str,
     /// What its value is, with bounds.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// What holds when the file is silent.
     pub fallback: Fallback,
     /// What a plain number counts; empty where the kind says it.
@@ -25,12 +25,12 @@ pub struct OptionRow {
     /// What it is for, in whole sentences.
     pub text: &'static str,
     /// Whether it does anything yet.
-    pub status: Status,
+    pub status: OptionStatus,
 }
 
 /// The part of the file in which an option stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Section {
+pub enum OptionSection {
     /// Before the first section.
     Top,
     /// `[server]`.
@@ -57,7 +57,7 @@ pub enum Section {
 
 /// What a value is.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum ValueKind {
     /// `true` or `false`.
     Flag,
     /// A whole number, bounds included.
@@ -137,7 +137,7 @@ pub enum Kind {
     /// A rate with its burst, or `off`.
     Limit,
     /// A list of these.
-    List(&'static Kind),
+    List(&'static ValueKind),
     /// Not read, because the option is not yet built; the text says what it will be.
     Later(&'static str),
 }
@@ -157,7 +157,7 @@ pub enum Fallback {
 
 /// Whether an option does anything yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum OptionStatus {
     /// It works.
     Built,
     /// It is refused.
@@ -180,9 +180,9 @@ impl OptionRow {
 
     /// A built row without default; the other functions refine it.
     pub(crate) const fn new(
-        section: Section,
+        section: OptionSection,
         name: &'static str,
-        kind: Kind,
+        kind: ValueKind,
         text: &'static str,
     ) -> Self {
         Self {
@@ -193,7 +193,7 @@ impl OptionRow {
             unit: "",
             example: "",
             text,
-            status: Status::Built,
+            status: OptionStatus::Built,
         }
     }
 
@@ -230,7 +230,7 @@ impl OptionRow {
 
     /// Refused until it is built.
     pub(crate) const fn later(mut self, meanwhile: &'static str) -> Self {
-        self.status = Status::NotYetBuilt {
+        self.status = OptionStatus::NotYetBuilt {
             purpose: self.text,
             meanwhile,
         };
@@ -238,7 +238,7 @@ impl OptionRow {
     }
 }
 
-impl Section {
+impl OptionSection {
     /// All of them, in the order of the reference page.
     pub const ALL: [Self; 11] = [
         Self::Top,
@@ -307,7 +307,7 @@ impl Section {
     }
 }
 
-impl Kind {
+impl ValueKind {
     /// What a value must be, to stand after "wants" or in the reference page.
     pub fn describe(&self) -> String {
         match self {

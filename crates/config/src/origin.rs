@@ -5,9 +5,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::complaint::{Complaints, Place, Warning, shown};
+use crate::complaint::{Complaints, SourceSpan, Warning, shown};
 use crate::listen::Listen;
-use crate::tree::{Document, Given};
+use crate::tree::{Document, SectionTable};
 
 /// The files that a configuration came from.
 #[derive(Clone)]
@@ -15,7 +15,7 @@ pub struct Origin(Arc<Document>);
 
 /// An option.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum OptionPath {
     /// Of `[server]`.
     Server(&'static str),
     /// Of `[admin]`.
@@ -43,9 +43,9 @@ pub enum At {
 
 /// What is wrong, where, and the way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct MachineFinding {
     /// The option that says so.
-    pub at: At,
+    pub at: OptionPath,
     /// The value of the option.
     pub value: String,
     /// Why it cannot be used; goes on after the value.
@@ -60,7 +60,7 @@ impl Origin {
     }
 
     /// These as complaints, in the order of files and lines.
-    pub fn complaints(&self, findings: &[Finding]) -> Complaints {
+    pub fn complaints(&self, findings: &[MachineFinding]) -> Complaints {
         let mut complaints = self.0.complaints.with_the_same_sources();
         for finding in findings {
             let (option, place) = self.option(&finding.at);
@@ -71,7 +71,7 @@ impl Origin {
     }
 
     /// These as something to look at.
-    pub fn warnings(&self, findings: &[Finding]) -> Vec<Warning> {
+    pub fn warnings(&self, findings: &[MachineFinding]) -> Vec<Warning> {
         let mut complaints = self.0.complaints.with_the_same_sources();
         for finding in findings {
             let (option, place) = self.option(&finding.at);
@@ -82,18 +82,20 @@ impl Origin {
     }
 
     /// The option with its section, and where it stands, else where its section does.
-    fn option(&self, at: &At) -> (String, Place) {
+    fn option(&self, at: &OptionPath) -> (String, SourceSpan) {
         let document = &*self.0;
         let of_site = |index: usize| document.sites.get(index);
-        let (given, name): (Option<&Given>, &str) = match at {
-            At::Server(name) => (Some(&document.server), name),
-            At::Admin(name) => (Some(&document.admin), name),
-            At::Cache(name) => (Some(&document.cache), name),
-            At::Log(name) => (Some(&document.log), name),
-            At::Acme(name) => (Some(&document.acme), name),
-            At::Site(index, name) => (of_site(*index).map(|site| &site.own), name),
-            At::SiteLog(index, name) => (of_site(*index).map(|site| &site.log), name),
-            At::Listener { site, list, listen } => return self.listener(*site, list, listen),
+        let (given, name): (Option<&SectionTable>, &str) = match at {
+            OptionPath::Server(name) => (Some(&document.server), name),
+            OptionPath::Admin(name) => (Some(&document.admin), name),
+            OptionPath::Cache(name) => (Some(&document.cache), name),
+            OptionPath::Log(name) => (Some(&document.log), name),
+            OptionPath::Acme(name) => (Some(&document.acme), name),
+            OptionPath::Site(index, name) => (of_site(*index).map(|site| &site.own), name),
+            OptionPath::SiteLog(index, name) => (of_site(*index).map(|site| &site.log), name),
+            OptionPath::Listener { site, list, listen } => {
+                return self.listener(*site, list, listen);
+            }
         };
         given.map_or_else(
             || (name.to_owned(), document.whole.clone()),
@@ -102,20 +104,25 @@ impl Origin {
     }
 
     /// A site's own list, else the server's, and in it the member.
-    fn listener(&self, site: usize, list: &str, listen: &Listen) -> (String, Place) {
+    fn listener(&self, site: usize, list: &str, listen: &Listen) -> (String, SourceSpan) {
         let document = &*self.0;
         let own = document.sites.get(site).map(|site| &site.own);
         let given = own.filter(|own| own.has(list)).unwrap_or(&document.server);
-        let members: Vec<(Place, Listen)> = given.given(list).unwrap_or_default();
+        let members: Vec<(SourceSpan, Listen)> = given.given(list).unwrap_or_default();
         let member = members.into_iter().find(|(_, one)| one == listen);
         let place = member.map_or_else(|| given.place(list).clone(), |(place, _)| place);
         (path(given, list), place)
     }
 }
 
-impl Finding {
+impl MachineFinding {
     /// About an option whose value is a path.
-    pub fn of_path(at: At, path: &Path, why: impl Into<String>, help: impl Into<String>) -> Self {
+    pub fn of_path(
+        at: OptionPath,
+        path: &Path,
+        why: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Self {
         Self {
             at,
             value: path.display().to_string(),
@@ -129,7 +136,7 @@ impl Finding {
     }
 }
 
-fn path(given: &Given, name: &str) -> String {
+fn path(given: &SectionTable, name: &str) -> String {
     format!("{}.{name}", given.section.prefix())
 }
 

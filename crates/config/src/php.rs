@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::check::{not_empty, path};
 use crate::complaint::{Complaints, shown};
-use crate::config::Upstream;
-use crate::options::Section;
+use crate::config::UpstreamConfig;
+use crate::options::OptionSection;
 use crate::quantity::write_duration;
-use crate::tree::{Given, GivenSite};
+use crate::tree::{GivenSite, SectionTable};
 
 /// A worker must not be ended while its request may still begin to answer.
 pub(crate) fn timeout(site: &GivenSite, complaints: &mut Complaints) {
@@ -40,9 +40,9 @@ pub(crate) fn longest(site: &GivenSite) -> Duration {
 }
 
 /// `php_command` of a site or a rule: a program, and nothing beside it that is meant for PHP-FPM.
-pub(crate) fn command(given: &Given, complaints: &mut Complaints) {
+pub(crate) fn command(given: &SectionTable, complaints: &mut Complaints) {
     let has_command = given.has("php_command");
-    let in_rule = given.section == Section::SiteRule;
+    let in_rule = given.section == OptionSection::SiteRule;
     if in_rule && given.has("php_workers") && !has_command {
         complaints.add(
             given.place("php_workers"),
@@ -55,7 +55,7 @@ pub(crate) fn command(given: &Given, complaints: &mut Complaints) {
         return;
     }
     let option = path(given, "php_command");
-    let is_managed = matches!(given.given("php"), Some(Upstream::Managed));
+    let is_managed = matches!(given.given("php"), Some(UpstreamConfig::Managed));
     if in_rule && !is_managed && given.stands("php") == given.has("php") {
         complaints.add(
             given.place("php_command"),
@@ -79,7 +79,7 @@ pub(crate) fn command(given: &Given, complaints: &mut Complaints) {
     }
 }
 
-fn words(given: &Given, option: &str, complaints: &mut Complaints) {
+fn words(given: &SectionTable, option: &str, complaints: &mut Complaints) {
     not_empty(given, "php_command", "a program", complaints);
     let words: Vec<String> = given.given("php_command").unwrap_or_default();
     if let Some(program) = words.first().filter(|program| !program.starts_with('/')) {
@@ -97,7 +97,7 @@ fn words(given: &Given, option: &str, complaints: &mut Complaints) {
 }
 
 /// Whether a rule has a program of its own.
-pub(crate) fn runs_program(rule: &Given) -> bool {
+pub(crate) fn runs_program(rule: &SectionTable) -> bool {
     rule.has("php_command")
 }
 

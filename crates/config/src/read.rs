@@ -1,6 +1,6 @@
 //! From a TOML value to a value of the kind that the table asks for, or a complaint.
 //!
-//! [`Reader`] knows the file; what a text means is decided in `text`. Bounds of numbers are checked here and nowhere else.
+//! [`ValueReader`] knows the file; what a text means is decided in `text`. Bounds of numbers are checked here and nowhere else.
 
 use std::ops::Range;
 use std::path::Path;
@@ -8,15 +8,15 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeInteger, DeValue};
 
-use crate::complaint::{Complaints, Place, shown};
+use crate::complaint::{Complaints, SourceSpan, shown};
 use crate::limit;
-use crate::options::{Kind, OptionRow};
+use crate::options::{OptionRow, ValueKind};
 use crate::text::parse_text;
 use crate::tls;
-use crate::value::Value;
+use crate::value::ConfigValue;
 
 /// Reads values of one file.
-pub(crate) struct Reader<'r> {
+pub(crate) struct ValueReader<'r> {
     /// The folder of the file, absolute.
     pub base: &'r Path,
     pub source: usize,
@@ -30,21 +30,21 @@ pub(crate) struct Problem {
     pub help: String,
 }
 
-impl Reader<'_> {
+impl ValueReader<'_> {
     /// The place of a span in this file.
-    pub fn place(&self, span: Range<usize>) -> Place {
-        Place {
+    pub fn place(&self, span: Range<usize>) -> SourceSpan {
+        SourceSpan {
             source: self.source,
             span: Some(span),
         }
     }
 
     /// The value of an option; `None` after a complaint.
-    pub fn read(&mut self, row: &OptionRow, value: &Spanned<DeValue<'_>>) -> Option<Value> {
+    pub fn read(&mut self, row: &OptionRow, value: &Spanned<DeValue<'_>>) -> Option<ConfigValue> {
         let each = match row.kind {
-            Kind::List(each) => each,
-            Kind::Certificates => return tls::read(self, row, value),
-            Kind::UpstreamTls => return tls::read_upstream(self, row, value),
+            ValueKind::List(each) => each,
+            ValueKind::Certificates => return tls::read(self, row, value),
+            ValueKind::UpstreamTls => return tls::read_upstream(self, row, value),
             _ => return self.read_one(row, &row.kind, value, "is"),
         };
         let DeValue::Array(members) = value.get_ref() else {
@@ -69,27 +69,29 @@ impl Reader<'_> {
         if list.is_empty() && !members.is_empty() {
             None
         } else {
-            Some(Value::List(list))
+            Some(ConfigValue::List(list))
         }
     }
 
     fn read_one(
         &mut self,
         row: &OptionRow,
-        kind: &Kind,
+        kind: &ValueKind,
         value: &Spanned<DeValue<'_>>,
         verb: &str,
-    ) -> Option<Value> {
+    ) -> Option<ConfigValue> {
         let read = match (kind, value.get_ref()) {
-            (Kind::Flag, DeValue::Boolean(flag)) => Ok(Value::Flag(*flag)),
-            (Kind::Count { .. }, DeValue::Integer(number)) => {
+            (ValueKind::Flag, DeValue::Boolean(flag)) => Ok(ConfigValue::Flag(*flag)),
+            (ValueKind::Count { .. }, DeValue::Integer(number)) => {
                 whole(number).and_then(|n| bounded_number(kind, n))
             }
-            (Kind::Size { .. }, DeValue::Integer(number)) => {
+            (ValueKind::Size { .. }, DeValue::Integer(number)) => {
                 whole(number).and_then(|n| bounded_number(kind, n))
             }
-            (Kind::Limit, DeValue::Table(table)) => limit::of_table(table).map(Value::Limit),
-            (Kind::Flag | Kind::Count { .. }, other) => Err(wrong_type(row, kind, other)),
+            (ValueKind::Limit, DeValue::Table(table)) => {
+                limit::of_table(table).map(ConfigValue::Limit)
+            }
+            (ValueKind::Flag | ValueKind::Count { .. }, other) => Err(wrong_type(row, kind, other)),
             (_, DeValue::String(text)) => parse_text(kind, text, self.base),
             (_, other) => Err(wrong_type(row, kind, other)),
         };
@@ -135,17 +137,17 @@ fn whole(number: &DeInteger<'_>) -> Result<u64, Problem> {
     }
 }
 
-pub(crate) fn bounded_number(kind: &Kind, number: u64) -> Result<Value, Problem> {
-    let (Kind::Count { least, most } | Kind::Size { least, most }) = *kind else {
-        return Ok(Value::Number(number));
+pub(crate) fn bounded_number(kind: &ValueKind, number: u64) -> Result<ConfigValue, Problem> {
+    let (ValueKind::Count { least, most } | ValueKind::Size { least, most }) = *kind else {
+        return Ok(ConfigValue::Number(number));
     };
     if number < least || number > most {
         return Err(out_of_bounds(kind, number < least));
     }
-    Ok(Value::Number(number))
+    Ok(ConfigValue::Number(number))
 }
 
-pub(crate) fn out_of_bounds(kind: &Kind, too_small: bool) -> Problem {
+pub(crate) fn out_of_bounds(kind: &ValueKind, too_small: bool) -> Problem {
     let (least, most) = kind.bounds().unwrap_or_default();
     let why = if too_small {
         format!("below the least, {least}")
@@ -158,7 +160,7 @@ pub(crate) fn out_of_bounds(kind: &Kind, too_small: bool) -> Problem {
     }
 }
 
-fn wrong_type(row: &OptionRow, kind: &Kind, value: &DeValue<'_>) -> Problem {
+fn wrong_type(row: &OptionRow, kind: &ValueKind, value: &DeValue<'_>) -> Problem {
     Problem {
         why: format!("{}; it wants {}", with_article(value), kind.describe()),
         help: format!("for example `{} = {}`", row.name, row.example),

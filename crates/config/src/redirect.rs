@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use galley_policy::headers::{self, Field};
-use galley_policy::pattern::Pattern;
-use galley_policy::redirect::{Home, Redirect, Target};
+use galley_policy::headers::{self, HeaderField};
+use galley_policy::pattern::PathPattern;
+use galley_policy::redirect::{Home, Redirect, RedirectTarget};
 use galley_policy::route::{HostPattern, HostTable};
 
 use crate::check::{host_text, path};
 use crate::complaint::{Complaints, shown};
 use crate::config::Pace;
 use crate::listen::Listen;
-use crate::tree::Given;
+use crate::tree::SectionTable;
 
 /// Where a site's visitors belong.
 pub(crate) fn home(
-    own: &Given,
+    own: &SectionTable,
     hosts: &[HostPattern],
     listen_tls: &[Listen],
     complaints: &mut Complaints,
@@ -46,7 +46,7 @@ pub(crate) fn home(
 }
 
 fn canonical_host(
-    own: &Given,
+    own: &SectionTable,
     hosts: &[HostPattern],
     complaints: &mut Complaints,
 ) -> Option<String> {
@@ -70,7 +70,7 @@ fn canonical_host(
     None
 }
 
-fn hsts_time(own: &Given) -> Option<Duration> {
+fn hsts_time(own: &SectionTable) -> Option<Duration> {
     match own.value("hsts") {
         Pace::Every(time) => Some(time),
         Pace::Off => None,
@@ -78,7 +78,7 @@ fn hsts_time(own: &Given) -> Option<Duration> {
 }
 
 /// `Strict-Transport-Security` (RFC 6797 section 6.1).
-pub(crate) fn hsts(own: &Given, complaints: &mut Complaints) -> Option<Field> {
+pub(crate) fn hsts(own: &SectionTable, complaints: &mut Complaints) -> Option<HeaderField> {
     let time = hsts_time(own);
     let subdomains: bool = own.value("hsts_subdomains");
     let preload: bool = own.value("hsts_preload");
@@ -102,7 +102,7 @@ pub(crate) fn hsts(own: &Given, complaints: &mut Complaints) -> Option<Field> {
 }
 
 /// `redirect` of a rule.
-pub(crate) fn of_rule(given: &Given, complaints: &mut Complaints) -> Option<Redirect> {
+pub(crate) fn of_rule(given: &SectionTable, complaints: &mut Complaints) -> Option<Redirect> {
     let Some(text) = given.given::<String>("redirect") else {
         needs_redirect(given, complaints);
         return None;
@@ -115,7 +115,7 @@ pub(crate) fn of_rule(given: &Given, complaints: &mut Complaints) -> Option<Redi
         complaints.add(given.place(option), path(given, option), message, help);
     }
     let status = status(given, complaints);
-    let groups = match given.given::<Pattern>("pattern") {
+    let groups = match given.given::<PathPattern>("pattern") {
         Some(pattern) => pattern.groups(),
         None => usize::from(
             given
@@ -123,7 +123,7 @@ pub(crate) fn of_rule(given: &Given, complaints: &mut Complaints) -> Option<Redi
                 .is_some_and(|path: String| path.ends_with('*')),
         ),
     };
-    let target = match Target::parse(&text, groups) {
+    let target = match RedirectTarget::parse(&text, groups) {
         Ok(target) => target,
         Err(why) => {
             let message = format!("`site.rule.redirect` is {}, {why}", shown(&text));
@@ -139,7 +139,7 @@ pub(crate) fn of_rule(given: &Given, complaints: &mut Complaints) -> Option<Redi
     })
 }
 
-fn needs_redirect(given: &Given, complaints: &mut Complaints) {
+fn needs_redirect(given: &SectionTable, complaints: &mut Complaints) {
     for option in ["redirect_status", "redirect_query"] {
         if given.has(option) && !given.has("redirect") {
             let message =
@@ -150,7 +150,7 @@ fn needs_redirect(given: &Given, complaints: &mut Complaints) {
     }
 }
 
-fn status(given: &Given, complaints: &mut Complaints) -> Option<u16> {
+fn status(given: &SectionTable, complaints: &mut Complaints) -> Option<u16> {
     let status: u64 = given.given("redirect_status")?;
     if matches!(status, 301..=303 | 307 | 308) {
         return u16::try_from(status).ok();

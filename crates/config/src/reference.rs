@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
-use crate::options::{Fallback, OptionRow, Section, Status};
+use crate::options::{Fallback, OptionRow, OptionSection, OptionStatus};
 use crate::table::{self, STATUS};
 
 /// The reference page, in Markdown.
 pub fn reference() -> String {
     let mut out = String::from(REFERENCE_HEAD);
-    for section in Section::ALL {
+    for section in OptionSection::ALL {
         let title = match section {
-            Section::Top => "Top of the file".to_owned(),
+            OptionSection::Top => "Top of the file".to_owned(),
             other => format!("`{}`", other.header()),
         };
         let _ = write!(out, "\n## {title}\n\n{}\n\n", section.text());
@@ -35,14 +35,18 @@ pub fn reference() -> String {
 /// A sample file: the least that works, and every option that exists as a comment.
 pub fn sample() -> String {
     let mut out = String::from(SAMPLE_HEAD);
-    for section in Section::ALL {
-        if section != Section::Top {
+    for section in OptionSection::ALL {
+        if section != OptionSection::Top {
             // The plain site at the end of the sample is the one header that is meant.
-            let mark = if section == Section::Site { "" } else { "# " };
+            let mark = if section == OptionSection::Site {
+                ""
+            } else {
+                "# "
+            };
             let _ = write!(out, "\n# {}\n{mark}{}\n", section.text(), section.header());
         }
-        for row in table::rows(section).filter(|row| row.status == Status::Built) {
-            let mark = if SAMPLE_SITE.contains(&row.name) && section == Section::Site {
+        for row in table::rows(section).filter(|row| row.status == OptionStatus::Built) {
+            let mark = if SAMPLE_SITE.contains(&row.name) && section == OptionSection::Site {
                 ""
             } else {
                 "# "
@@ -85,18 +89,18 @@ fn value(row: &OptionRow) -> String {
 
 fn fallback(row: &OptionRow) -> String {
     match (row.status, row.fallback) {
-        (Status::NotYetBuilt { .. }, _) => "not yet built".to_owned(),
-        (Status::Built, Fallback::Value(text)) => format!("`{text}`"),
-        (Status::Built, Fallback::Computed(how)) => how.to_owned(),
-        (Status::Built, Fallback::Absent) => "none".to_owned(),
-        (Status::Built, Fallback::Required) => "must be given".to_owned(),
+        (OptionStatus::NotYetBuilt { .. }, _) => "not yet built".to_owned(),
+        (OptionStatus::Built, Fallback::Value(text)) => format!("`{text}`"),
+        (OptionStatus::Built, Fallback::Computed(how)) => how.to_owned(),
+        (OptionStatus::Built, Fallback::Absent) => "none".to_owned(),
+        (OptionStatus::Built, Fallback::Required) => "must be given".to_owned(),
     }
 }
 
 fn meaning(row: &OptionRow) -> String {
     match row.status {
-        Status::Built => row.text.to_owned(),
-        Status::NotYetBuilt { purpose, meanwhile } => {
+        OptionStatus::Built => row.text.to_owned(),
+        OptionStatus::NotYetBuilt { purpose, meanwhile } => {
             format!("{purpose} Refused for now; {meanwhile}.")
         }
     }

@@ -4,16 +4,16 @@ use std::path::Path;
 
 use galley_policy::route::HostPattern;
 
-use crate::complaint::{Complaints, Place, shown};
-use crate::config::Upstream;
+use crate::complaint::{Complaints, SourceSpan, shown};
+use crate::config::UpstreamConfig;
 use crate::tree::{Document, GivenSite};
-use crate::value::Value;
+use crate::value::ConfigValue;
 
 /// One site for every host, from `dir`, with managed PHP; everything else as the table has it.
 pub(crate) fn for_root(dir: &Path) -> Document {
     let mut complaints = Complaints::default();
     let source = complaints.add_source(dir, "");
-    let whole = Place { source, span: None };
+    let whole = SourceSpan { source, span: None };
     let path = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     if path.is_dir() && !FILES.iter().any(|name| path.join(name).is_file()) {
         let message = format!(
@@ -30,11 +30,15 @@ pub(crate) fn for_root(dir: &Path) -> Document {
     }
     let mut document = Document::new(complaints, whole.clone());
     let mut site = GivenSite::new(&whole);
-    let every_host = Value::List(vec![(whole.clone(), Value::Host(HostPattern::Any))]);
+    let every_host = ConfigValue::List(vec![(whole.clone(), ConfigValue::Host(HostPattern::Any))]);
     site.own.set("hosts", whole.clone(), Some(every_host));
-    site.own.set("root", whole.clone(), Some(Value::Path(path)));
     site.own
-        .set("php", whole, Some(Value::Php(Upstream::Managed)));
+        .set("root", whole.clone(), Some(ConfigValue::Path(path)));
+    site.own.set(
+        "php",
+        whole,
+        Some(ConfigValue::Php(UpstreamConfig::Managed)),
+    );
     document.sites.push(site);
     document
 }

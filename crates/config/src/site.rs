@@ -1,4 +1,4 @@
-//! One `[[site]]`: from what the file gives to a [`Site`].
+//! One `[[site]]`: from what the file gives to a [`SiteConfig`].
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -6,19 +6,23 @@ use std::time::{Duration, SystemTime};
 use galley_policy::compress::Compress;
 use galley_policy::encoding::Coding;
 use galley_policy::route::HostPattern;
-use galley_policy::site::{Ignore, NamePattern, Patience, Preset, Rule, SiteRules, TtlTable};
+use galley_policy::site::{
+    Ignore, NamePattern, Preset, Rule, SiteRules, TtlTable, UpstreamTimeouts,
+};
 
 use crate::access;
 use crate::assemble::listen;
 use crate::check;
 use crate::complaint::Complaints;
-use crate::config::{HttpUpstream, ManagedPhp, Pace, Program, Site, Upstream, UpstreamLimits};
+use crate::config::{
+    HttpUpstream, ManagedPhp, Pace, Program, SiteConfig, UpstreamConfig, UpstreamLimits,
+};
 use crate::headers;
 use crate::listen::{self, Listen};
 use crate::php;
 use crate::redirect;
 use crate::tls;
-use crate::tree::{Given, GivenSite};
+use crate::tree::{GivenSite, SectionTable};
 use crate::value::FromValue;
 
 /// What sites take from the configuration around them.
@@ -34,7 +38,11 @@ pub(crate) struct Around<'a> {
 }
 
 /// The site that the file means.
-pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Complaints) -> Site {
+pub(crate) fn site(
+    given: &GivenSite,
+    around: &Around<'_>,
+    complaints: &mut Complaints,
+) -> SiteConfig {
     let own = &given.own;
     check::required(
         own,
@@ -64,7 +72,7 @@ pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Comp
     let mut further = Vec::new();
     let rules = site_rules(given, (&hosts, around), &mut further, complaints);
     let cron = cron(own, no_cron(&hosts, &upstream, rules.preset), complaints);
-    Site {
+    SiteConfig {
         token_file: token_file(given, around, &hosts, complaints),
         name: hosts.first().map_or_else(String::new, check::host_text),
         listen: listen(own, "listen", around.listen.0),
@@ -107,9 +115,9 @@ pub(crate) fn site(given: &GivenSite, around: &Around<'_>, complaints: &mut Comp
     }
 }
 
-fn speaks_tls(upstream: &Upstream, further: &[Upstream]) -> bool {
+fn speaks_tls(upstream: &UpstreamConfig, further: &[UpstreamConfig]) -> bool {
     let mut all = further.iter().chain([upstream]);
-    all.any(|one| matches!(one, Upstream::Http(servers) if servers.iter().any(|one| one.tls)))
+    all.any(|one| matches!(one, UpstreamConfig::Http(servers) if servers.iter().any(|one| one.tls)))
 }
 
 /// The file that the site names, or the usual one where it is there.
@@ -140,7 +148,7 @@ pub fn token_place(folder: &Path, first_host: &HostPattern) -> PathBuf {
 }
 
 /// `php` or `upstream` of a site or a rule; `Files` when neither is given.
-fn upstream(given: &Given, complaints: &mut Complaints) -> Upstream {
+fn upstream(given: &SectionTable, complaints: &mut Complaints) -> UpstreamConfig {
     let prefix = given.section.prefix();
     if given.has("php") && given.has("upstream") {
         let message = format!(
@@ -156,8 +164,8 @@ fn upstream(given: &Given, complaints: &mut Complaints) -> Upstream {
     check::not_empty(given, "upstream", "a URL", complaints);
     php::command(given, complaints);
     match (given.given("php"), given.given("php_command")) {
-        (Some(Upstream::Managed), Some(command)) => {
-            return Upstream::Program(Program {
+        (Some(UpstreamConfig::Managed), Some(command)) => {
+            return UpstreamConfig::Program(Program {
                 command,
                 workers: given.value("php_workers"),
             });
@@ -166,12 +174,12 @@ fn upstream(given: &Given, complaints: &mut Complaints) -> Upstream {
         (None, _) => {}
     }
     match given.given::<Vec<HttpUpstream>>("upstream") {
-        Some(list) => Upstream::Http(list),
-        None => Upstream::Files,
+        Some(list) => UpstreamConfig::Http(list),
+        None => UpstreamConfig::Files,
     }
 }
 
-fn allow_files(own: &Given) -> Vec<NamePattern> {
+fn allow_files(own: &SectionTable) -> Vec<NamePattern> {
     let paths: Vec<String> = own.value("allow_files");
     paths.iter().map(|path| NamePattern::parse(path)).collect()
 }
@@ -189,7 +197,7 @@ fn error_pages(given: &GivenSite, complaints: &mut Complaints) -> Vec<(u16, Path
 }
 
 /// How often the scheduled tasks run: once a minute where nothing hinders it; what the file asks for must be possible.
-fn cron(own: &Given, hindrance: Option<&str>, complaints: &mut Complaints) -> Pace {
+fn cron(own: &SectionTable, hindrance: Option<&str>, complaints: &mut Complaints) -> Pace {
     let given = own.given::<Pace>("cron");
     let Some(hindrance) = hindrance else {
         return given.unwrap_or(Pace::Every(USUAL_CRON));
@@ -207,7 +215,11 @@ fn cron(own: &Given, hindrance: Option<&str>, complaints: &mut Complaints) -> Pa
 }
 
 /// Why Galley cannot run the scheduled tasks of a site.
-fn no_cron(hosts: &[HostPattern], upstream: &Upstream, preset: Preset) -> Option<&'static str> {
+fn no_cron(
+    hosts: &[HostPattern],
+    upstream: &UpstreamConfig,
+    preset: Preset,
+) -> Option<&'static str> {
     let has_host = hosts
         .iter()
         .any(|host| matches!(host, HostPattern::Exact(_)));
@@ -215,15 +227,17 @@ fn no_cron(hosts: &[HostPattern], upstream: &Upstream, preset: Preset) -> Option
         (Preset::None, _) => {
             Some("without the WordPress preset nothing is known of scheduled tasks")
         }
-        (_, Upstream::Files) => Some("there is neither `php` nor `upstream` to run them"),
+        (_, UpstreamConfig::Files) => Some("there is neither `php` nor `upstream` to run them"),
         _ if !has_host => Some("none of `hosts` can be asked for: all have a `*`"),
         _ => None,
     }
 }
 
-fn limits(own: &Given, upstream: &Upstream) -> UpstreamLimits {
+fn limits(own: &SectionTable, upstream: &UpstreamConfig) -> UpstreamLimits {
     let in_flight = match (own.value("in_flight"), upstream) {
-        (0, Upstream::Php(_) | Upstream::Http(_) | Upstream::Files) => DEFAULT_IN_FLIGHT,
+        (0, UpstreamConfig::Php(_) | UpstreamConfig::Http(_) | UpstreamConfig::Files) => {
+            DEFAULT_IN_FLIGHT
+        }
         (count, _) => count,
     };
     UpstreamLimits {
@@ -241,7 +255,7 @@ fn limits(own: &Given, upstream: &Upstream) -> UpstreamLimits {
 }
 
 /// Without a preset the upstream's representations stay as they are, unless the file says otherwise.
-fn compress(own: &Given, preset: Preset) -> Compress {
+fn compress(own: &SectionTable, preset: Preset) -> Compress {
     let of_preset = || match preset {
         Preset::WordPress => vec![Coding::Brotli, Coding::Gzip],
         Preset::None => Vec::new(),
@@ -270,7 +284,7 @@ fn compress(own: &Given, preset: Preset) -> Compress {
 fn site_rules(
     given: &GivenSite,
     (hosts, around): (&[HostPattern], &Around<'_>),
-    further: &mut Vec<Upstream>,
+    further: &mut Vec<UpstreamConfig>,
     complaints: &mut Complaints,
 ) -> SiteRules {
     let own = &given.own;
@@ -335,9 +349,9 @@ fn ttl(given: &GivenSite, preset: Preset) -> TtlTable {
 }
 
 fn rule(
-    given: &Given,
-    site: &Given,
-    further: &mut Vec<Upstream>,
+    given: &SectionTable,
+    site: &SectionTable,
+    further: &mut Vec<UpstreamConfig>,
     complaints: &mut Complaints,
 ) -> Rule {
     check::paths(given, complaints);
@@ -360,13 +374,13 @@ fn rule(
         },
         stream: given.value("stream"),
         upstream: match upstream(given, complaints) {
-            Upstream::Files => None,
+            UpstreamConfig::Files => None,
             other => Some(place_of(other, further)),
         },
         redirect: redirect::of_rule(given, complaints),
         changes: headers::changes(given, complaints),
         request_body: given.given("request_body"),
-        patience: Patience {
+        patience: UpstreamTimeouts {
             first_byte: given.given("first_byte_timeout"),
             read: given.given("read_timeout"),
         },
@@ -375,7 +389,7 @@ fn rule(
 }
 
 /// Where an upstream stands among the further ones; equal ones share a place, and so their connections and limits.
-fn place_of(upstream: Upstream, further: &mut Vec<Upstream>) -> usize {
+fn place_of(upstream: UpstreamConfig, further: &mut Vec<UpstreamConfig>) -> usize {
     further
         .iter()
         .position(|known| *known == upstream)

@@ -26,7 +26,7 @@ mod upstream;
 
 use std::time::Duration;
 
-use crate::options::{Kind, OptionRow, Section};
+use crate::options::{OptionRow, OptionSection, ValueKind};
 
 /// All options, by area; first those whose rows open a section.
 static TABLE: &[&[OptionRow]] = &[
@@ -60,25 +60,30 @@ pub(crate) fn all() -> impl Iterator<Item = &'static OptionRow> + Clone {
 }
 
 /// The row of an option, if there is one.
-pub(crate) fn find(section: Section, name: &str) -> Option<&'static OptionRow> {
+pub(crate) fn find(section: OptionSection, name: &str) -> Option<&'static OptionRow> {
     all().find(|row| row.section == section && row.name == name)
 }
 
 /// The rows of one section.
-pub(crate) fn rows(section: Section) -> impl Iterator<Item = &'static OptionRow> {
+pub(crate) fn rows(section: OptionSection) -> impl Iterator<Item = &'static OptionRow> {
     all().filter(move |row| row.section == section)
 }
 
-const fn row(section: Section, name: &'static str, kind: Kind, text: &'static str) -> OptionRow {
+const fn row(
+    section: OptionSection,
+    name: &'static str,
+    kind: ValueKind,
+    text: &'static str,
+) -> OptionRow {
     OptionRow::new(section, name, kind, text)
 }
 
-const fn time(least: Duration, most: Duration) -> Kind {
-    Kind::Time { least, most }
+const fn time(least: Duration, most: Duration) -> ValueKind {
+    ValueKind::Time { least, most }
 }
 
 /// RFC 9111 section 1.2.2 lets a cache take anything larger for infinite.
-const fn lifetime() -> Kind {
+const fn lifetime() -> ValueKind {
     time(Duration::ZERO, TEN_YEARS)
 }
 

@@ -7,24 +7,28 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use galley_policy::access::Said;
+use galley_policy::access::AccessSetting;
 use galley_policy::headers;
-use galley_policy::pattern::Pattern;
+use galley_policy::pattern::PathPattern;
 use galley_policy::route::{HostPattern, canonical_host};
 use galley_policy::site::NamePattern;
 use ipnet::IpNet;
 
 use crate::complaint::nearest;
-use crate::config::{AdminListen, HttpUpstream, LogTarget, Pace, PhpAddress, Upstream};
+use crate::config::{AdminListen, HttpUpstream, LogTarget, Pace, PhpAddress, UpstreamConfig};
 use crate::limit;
 use crate::listen::{Listen, Proxy};
-use crate::options::{Kind, one_of};
+use crate::options::{ValueKind, one_of};
 use crate::quantity::{parse_duration, parse_size};
 use crate::read::{Problem, bounded_number, out_of_bounds, problem};
-use crate::value::Value;
+use crate::value::ConfigValue;
 
 /// The value that `text` means; `base` is the absolute folder that relative paths start at.
-pub(crate) fn parse_text(kind: &Kind, text: &str, base: &Path) -> Result<Value, Problem> {
+pub(crate) fn parse_text(
+    kind: &ValueKind,
+    text: &str,
+    base: &Path,
+) -> Result<ConfigValue, Problem> {
     if text.is_empty() {
         return problem("an empty text", "give a value, or leave the option out");
     }
@@ -32,74 +36,76 @@ pub(crate) fn parse_text(kind: &Kind, text: &str, base: &Path) -> Result<Value, 
         return problem("which has a NUL character in it", "remove the character");
     }
     match kind {
-        Kind::Size { .. } => match parse_size(text) {
+        ValueKind::Size { .. } => match parse_size(text) {
             Some(bytes) => bounded_number(kind, bytes),
             None => problem(
                 "which is not a size",
                 "write a whole number with KiB, MiB or GiB (or kB, MB, GB): `\"32MiB\"`",
             ),
         },
-        Kind::Time { least, most } => duration(kind, (*least, *most), text).map(Value::Time),
-        Kind::TimeOrOff { .. } if text == "off" => Ok(Value::Pace(Pace::Off)),
-        Kind::TimeOrOff { least, most } => {
-            duration(kind, (*least, *most), text).map(|time| Value::Pace(Pace::Every(time)))
+        ValueKind::Time { least, most } => {
+            duration(kind, (*least, *most), text).map(ConfigValue::Time)
         }
-        Kind::Word(words) => word(words, text),
-        Kind::Text | Kind::Glob => Ok(Value::Text(text.to_owned())),
-        Kind::Path => Ok(Value::Path(base.join(text))),
-        Kind::Listen => listen(text, base).map(Value::Listen),
-        Kind::AdminAddress => admin(text, base).map(Value::Admin),
-        Kind::PhpAddress => php(text, base).map(Value::Php),
-        Kind::UpstreamUrl => url(text).map(Value::Url),
-        Kind::Host => host(text).map(Value::Host),
-        Kind::Network => network(text).map(Value::Network),
-        Kind::Proxy if text == "unix" => Ok(Value::Proxy(Proxy::Unix)),
-        Kind::Proxy => network(text).map(|net| Value::Proxy(Proxy::Network(net))),
-        Kind::Name => name(text, false),
-        Kind::NameOrAll => name(text, true),
-        Kind::UrlPath => url_path(text),
-        Kind::Pattern => pattern(text),
-        Kind::Method => method(text),
-        Kind::FieldName => match headers::parse_name(text) {
-            Some(name) => Ok(Value::FieldName(name)),
+        ValueKind::TimeOrOff { .. } if text == "off" => Ok(ConfigValue::Pace(Pace::Off)),
+        ValueKind::TimeOrOff { least, most } => {
+            duration(kind, (*least, *most), text).map(|time| ConfigValue::Pace(Pace::Every(time)))
+        }
+        ValueKind::Word(words) => word(words, text),
+        ValueKind::Text | ValueKind::Glob => Ok(ConfigValue::Text(text.to_owned())),
+        ValueKind::Path => Ok(ConfigValue::Path(base.join(text))),
+        ValueKind::Listen => listen(text, base).map(ConfigValue::Listen),
+        ValueKind::AdminAddress => admin(text, base).map(ConfigValue::Admin),
+        ValueKind::PhpAddress => php(text, base).map(ConfigValue::Php),
+        ValueKind::UpstreamUrl => url(text).map(ConfigValue::Url),
+        ValueKind::Host => host(text).map(ConfigValue::Host),
+        ValueKind::Network => network(text).map(ConfigValue::Network),
+        ValueKind::Proxy if text == "unix" => Ok(ConfigValue::Proxy(Proxy::Unix)),
+        ValueKind::Proxy => network(text).map(|net| ConfigValue::Proxy(Proxy::Network(net))),
+        ValueKind::Name => name(text, false),
+        ValueKind::NameOrAll => name(text, true),
+        ValueKind::UrlPath => url_path(text),
+        ValueKind::Pattern => pattern(text),
+        ValueKind::Method => method(text),
+        ValueKind::FieldName => match headers::parse_name(text) {
+            Some(name) => Ok(ConfigValue::FieldName(name)),
             None => problem(
                 "which is not the name of a header field",
                 "write the name alone: `X-Powered-By`",
             ),
         },
-        Kind::FieldLine => match headers::parse_line(text) {
-            Some(field) => Ok(Value::FieldLine(field)),
+        ValueKind::FieldLine => match headers::parse_line(text) {
+            Some(field) => Ok(ConfigValue::FieldLine(field)),
             None => problem(
                 "which is not a header field with its value on one line",
                 "write both with a colon between: `X-Frame-Options: SAMEORIGIN`",
             ),
         },
-        Kind::AccessLog => Ok(Value::Log(match text {
+        ValueKind::AccessLog => Ok(ConfigValue::Log(match text {
             "stdout" => LogTarget::Stdout,
             "off" => LogTarget::Off,
             _ => LogTarget::File(log_path(text, "stdout` or `off", base)?),
         })),
-        Kind::ErrorLog => Ok(Value::Log(match text {
+        ValueKind::ErrorLog => Ok(ConfigValue::Log(match text {
             "stderr" => LogTarget::Stderr,
             _ => LogTarget::File(log_path(text, "stderr", base)?),
         })),
-        Kind::FileOrOff => Ok(Value::File(match text {
-            "off" => Said::Off,
-            _ => Said::Is(base.join(text)),
+        ValueKind::FileOrOff => Ok(ConfigValue::File(match text {
+            "off" => AccessSetting::Off,
+            _ => AccessSetting::Is(base.join(text)),
         })),
-        Kind::Limit => limit::of_text(text).map(Value::Limit),
-        Kind::Flag
-        | Kind::Count { .. }
-        | Kind::List(_)
-        | Kind::Certificates
-        | Kind::UpstreamTls
-        | Kind::Later(_) => problem("a text where none is meant", "see the reference page"),
+        ValueKind::Limit => limit::of_text(text).map(ConfigValue::Limit),
+        ValueKind::Flag
+        | ValueKind::Count { .. }
+        | ValueKind::List(_)
+        | ValueKind::Certificates
+        | ValueKind::UpstreamTls
+        | ValueKind::Later(_) => problem("a text where none is meant", "see the reference page"),
     }
 }
 
-fn pattern(text: &str) -> Result<Value, Problem> {
-    Pattern::compile(text)
-        .map(Value::Pattern)
+fn pattern(text: &str) -> Result<ConfigValue, Problem> {
+    PathPattern::compile(text)
+        .map(ConfigValue::Pattern)
         .or_else(|why| {
             problem(
                 format!("which cannot be used as a regular expression: {why}"),
@@ -110,7 +116,7 @@ fn pattern(text: &str) -> Result<Value, Problem> {
 
 /// A duration within the bounds of its kind.
 fn duration(
-    kind: &Kind,
+    kind: &ValueKind,
     (least, most): (Duration, Duration),
     text: &str,
 ) -> Result<Duration, Problem> {
@@ -197,19 +203,21 @@ fn admin(text: &str, base: &Path) -> Result<AdminListen, Problem> {
     }
 }
 
-fn php(text: &str, base: &Path) -> Result<Upstream, Problem> {
+fn php(text: &str, base: &Path) -> Result<UpstreamConfig, Problem> {
     if text == "managed" {
-        return Ok(Upstream::Managed);
+        return Ok(UpstreamConfig::Managed);
     }
     if let Some(path) = text.strip_prefix("unix:") {
-        return socket(path, base).map(|path| Upstream::Php(PhpAddress::Unix(path)));
+        return socket(path, base).map(|path| UpstreamConfig::Php(PhpAddress::Unix(path)));
     }
     if text.starts_with('/') {
         return problem("a bare path", format!("for a socket write `unix:{text}`"));
     }
     let text = text.strip_prefix("tcp:").unwrap_or(text);
     match host_and_port(text) {
-        Some((host, Some(port))) => Ok(Upstream::Php(PhpAddress::Tcp(format!("{host}:{port}")))),
+        Some((host, Some(port))) => Ok(UpstreamConfig::Php(PhpAddress::Tcp(format!(
+            "{host}:{port}"
+        )))),
         _ => problem(
             "which is neither a socket nor an address with a port",
             "write `unix:/run/php/php-fpm.sock`, `127.0.0.1:9000` or `managed`",
@@ -342,7 +350,7 @@ fn network(text: &str) -> Result<IpNet, Problem> {
     }
 }
 
-fn name(text: &str, all: bool) -> Result<Value, Problem> {
+fn name(text: &str, all: bool) -> Result<ConfigValue, Problem> {
     let stem = text.strip_suffix('*').unwrap_or(text);
     if stem.contains('*') {
         return problem(
@@ -365,10 +373,10 @@ fn name(text: &str, all: bool) -> Result<Value, Problem> {
             "write the name alone, without value, space, `=`, `;`, `,` or `&`",
         );
     }
-    Ok(Value::Name(NamePattern::parse(text)))
+    Ok(ConfigValue::Name(NamePattern::parse(text)))
 }
 
-fn url_path(text: &str) -> Result<Value, Problem> {
+fn url_path(text: &str) -> Result<ConfigValue, Problem> {
     if !text.starts_with('/') {
         return problem(
             "which does not start with `/`",
@@ -387,10 +395,10 @@ fn url_path(text: &str) -> Result<Value, Problem> {
             "write a whole path, or its beginning and one `*`",
         );
     }
-    Ok(Value::Text(text.to_owned()))
+    Ok(ConfigValue::Text(text.to_owned()))
 }
 
-fn method(text: &str) -> Result<Value, Problem> {
+fn method(text: &str) -> Result<ConfigValue, Problem> {
     if let Some(known) = METHODS.iter().find(|one| one.eq_ignore_ascii_case(text)) {
         return word(&[known], text);
     }
@@ -406,7 +414,7 @@ fn method(text: &str) -> Result<Value, Problem> {
     let is_method =
         |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
     if (1..=MOST_METHOD_BYTES).contains(&text.len()) && text.bytes().all(is_method) {
-        return Ok(Value::Text(text.to_owned()));
+        return Ok(ConfigValue::Text(text.to_owned()));
     }
     problem(
         "which is not the name of a request method",
@@ -414,9 +422,9 @@ fn method(text: &str) -> Result<Value, Problem> {
     )
 }
 
-fn word(words: &[&str], text: &str) -> Result<Value, Problem> {
+fn word(words: &[&str], text: &str) -> Result<ConfigValue, Problem> {
     if words.contains(&text) {
-        return Ok(Value::Text(text.to_owned()));
+        return Ok(ConfigValue::Text(text.to_owned()));
     }
     let help = match nearest(text, words.iter().copied()) {
         Some(word) => format!("did you mean `{word}`?"),

@@ -6,53 +6,53 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use galley_certs::{Certificate, Files, Standing, Trouble};
+use galley_certs::{CertificateChain, CertificateError, CertificateFiles, DateValidity};
 use galley_policy::route::HostPattern;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::check;
-use crate::complaint::{Complaints, Place, nearest, shown};
-use crate::config::{Site, UpstreamTls};
+use crate::complaint::{Complaints, SourceSpan, nearest, shown};
+use crate::config::{SiteConfig, UpstreamTls};
 use crate::listen::Listen;
 use crate::options::OptionRow;
-use crate::read::Reader;
-use crate::tree::{Document, Given};
-use crate::value::Value;
+use crate::read::ValueReader;
+use crate::tree::{Document, SectionTable};
+use crate::value::ConfigValue;
 
 /// `tls`: a certificate with its key, or a list of them; none for `auto`.
 pub(crate) fn read(
-    reader: &mut Reader<'_>,
+    reader: &mut ValueReader<'_>,
     row: &OptionRow,
     value: &Spanned<DeValue<'_>>,
-) -> Option<Value> {
+) -> Option<ConfigValue> {
     match value.get_ref() {
         DeValue::Array(members) if !members.is_empty() => {
             let pairs = members.iter().map(|one| pair(reader, row, one));
             let pairs: Vec<_> = pairs.collect();
-            Some(Value::Certificates(
+            Some(ConfigValue::Certificates(
                 pairs.into_iter().collect::<Option<Vec<_>>>()?,
             ))
         }
-        DeValue::String(text) if text == "auto" => Some(Value::Certificates(Vec::new())),
-        _ => Some(Value::Certificates(vec![pair(reader, row, value)?])),
+        DeValue::String(text) if text == "auto" => Some(ConfigValue::Certificates(Vec::new())),
+        _ => Some(ConfigValue::Certificates(vec![pair(reader, row, value)?])),
     }
 }
 
 /// Whether the site's certificate is got by itself: it names none.
-pub(crate) fn is_auto(own: &Given) -> bool {
+pub(crate) fn is_auto(own: &SectionTable) -> bool {
     own.stands("tls")
         && own
             .given("tls")
-            .is_some_and(|all: Vec<(Place, Files)>| all.is_empty())
+            .is_some_and(|all: Vec<(SourceSpan, CertificateFiles)>| all.is_empty())
 }
 
 /// `{ cert = "...", key = "..." }`.
 fn pair(
-    reader: &mut Reader<'_>,
+    reader: &mut ValueReader<'_>,
     row: &OptionRow,
     value: &Spanned<DeValue<'_>>,
-) -> Option<(Place, Files)> {
+) -> Option<(SourceSpan, CertificateFiles)> {
     let place = reader.place(value.span());
     let table = table(reader, row, value)?;
     known(reader, row, table, &["cert", "key"])?;
@@ -68,7 +68,7 @@ fn pair(
     let (cert, key) = (file("cert"), file("key"));
     Some((
         place.clone(),
-        Files {
+        CertificateFiles {
             cert: cert?,
             key: key?,
         },
@@ -77,10 +77,10 @@ fn pair(
 
 /// `upstream_tls`: `{ name = "...", ca = "...", verify = true }`, each of them or none.
 pub(crate) fn read_upstream(
-    reader: &mut Reader<'_>,
+    reader: &mut ValueReader<'_>,
     row: &OptionRow,
     value: &Spanned<DeValue<'_>>,
-) -> Option<Value> {
+) -> Option<ConfigValue> {
     let table = table(reader, row, value)?;
     known(reader, row, table, &["name", "ca", "verify"])?;
     let base = reader.base;
@@ -93,7 +93,7 @@ pub(crate) fn read_upstream(
             return None;
         }
     };
-    Some(Value::UpstreamTls(UpstreamTls {
+    Some(ConfigValue::UpstreamTls(UpstreamTls {
         name: text(reader, row, table, "name").ok()?,
         ca: text(reader, row, table, "ca").ok()?.map(in_folder),
         verify,
@@ -101,7 +101,7 @@ pub(crate) fn read_upstream(
 }
 
 fn table<'v, 'i>(
-    reader: &mut Reader<'_>,
+    reader: &mut ValueReader<'_>,
     row: &OptionRow,
     value: &'v Spanned<DeValue<'i>>,
 ) -> Option<&'v DeTable<'i>> {
@@ -123,7 +123,7 @@ fn table<'v, 'i>(
 
 /// `None` after a complaint about a name that means nothing here.
 fn known(
-    reader: &mut Reader<'_>,
+    reader: &mut ValueReader<'_>,
     row: &OptionRow,
     table: &DeTable<'_>,
     names: &[&str],
@@ -150,7 +150,7 @@ struct Complained;
 
 /// A text of the table, if it is there.
 fn text(
-    reader: &mut Reader<'_>,
+    reader: &mut ValueReader<'_>,
     row: &OptionRow,
     table: &DeTable<'_>,
     name: &str,
@@ -169,7 +169,12 @@ fn text(
     }
 }
 
-fn wrong(reader: &mut Reader<'_>, row: &OptionRow, value: &Spanned<DeValue<'_>>, wanted: &str) {
+fn wrong(
+    reader: &mut ValueReader<'_>,
+    row: &OptionRow,
+    value: &Spanned<DeValue<'_>>,
+    wanted: &str,
+) {
     let place = reader.place(value.span());
     let given = reader.complaints.text(reader.source);
     let given = shown(given.get(value.span()).unwrap_or_default());
@@ -180,12 +185,12 @@ fn wrong(reader: &mut Reader<'_>, row: &OptionRow, value: &Spanned<DeValue<'_>>,
 
 /// The certificates of a site, each looked at.
 pub(crate) fn certificates(
-    own: &Given,
+    own: &SectionTable,
     hosts: &[HostPattern],
     now: SystemTime,
     complaints: &mut Complaints,
-) -> Vec<Files> {
-    let given: Vec<(Place, Files)> = own.given("tls").unwrap_or_default();
+) -> Vec<CertificateFiles> {
+    let given: Vec<(SourceSpan, CertificateFiles)> = own.given("tls").unwrap_or_default();
     let mut good = Vec::new();
     for (place, files) in &given {
         match galley_certs::read(files) {
@@ -206,24 +211,24 @@ pub(crate) fn certificates(
     given.into_iter().map(|(_, files)| files).collect()
 }
 
-fn help(trouble: &Trouble, path: &Path, files: &Files) -> String {
+fn help(trouble: &CertificateError, path: &Path, files: &CertificateFiles) -> String {
     let path = path.display();
     match trouble {
-        Trouble::Unread(_) => {
+        CertificateError::Unread(_) => {
             "name the file, and let the user that Galley runs as read it".to_owned()
         }
-        Trouble::Exposed(_) => format!(
+        CertificateError::Exposed(_) => format!(
             "keep it to its owner and its group: `chmod 640 {path}`; if strangers have a login here, get a certificate with a new key"
         ),
-        Trouble::Mismatch => format!(
+        CertificateError::Mismatch => format!(
             "name the key that belongs to `{}`, which must hold the site's own certificate first",
             files.cert.display()
         ),
-        Trouble::Missing(_) => {
+        CertificateError::Missing(_) => {
             "name the certificate (`fullchain.pem`) as `cert` and its key (`privkey.pem`) as `key`"
                 .to_owned()
         }
-        Trouble::NotUsable(_) | Trouble::BadKey(_) => {
+        CertificateError::NotUsable(_) | CertificateError::BadKey(_) => {
             "get a certificate of X.509 version 3 with a key of RSA (2048 bits or more), P-256, P-384 or Ed25519"
                 .to_owned()
         }
@@ -231,9 +236,9 @@ fn help(trouble: &Trouble, path: &Path, files: &Files) -> String {
 }
 
 fn dates(
-    place: &Place,
-    files: &Files,
-    certificate: &Certificate,
+    place: &SourceSpan,
+    files: &CertificateFiles,
+    certificate: &CertificateChain,
     now: SystemTime,
     complaints: &mut Complaints,
 ) {
@@ -242,16 +247,16 @@ fn dates(
         length.as_secs() / 86_400
     };
     let (what, help) = match certificate.standing(now) {
-        Standing::Good => return,
-        Standing::Ending => (
+        DateValidity::Good => return,
+        DateValidity::Ending => (
             format!("ends in {} days", days(now, certificate.not_after)),
             "renew it, and look at who should have: with certbot `certbot renew --dry-run`",
         ),
-        Standing::Over => (
+        DateValidity::Over => (
             format!("expired {} days ago", days(certificate.not_after, now)),
             "renew it: browsers warn of the site; with certbot `certbot renew`",
         ),
-        Standing::Early => (
+        DateValidity::Early => (
             format!(
                 "counts only in {} days",
                 days(now, certificate.not_before) + 1
@@ -264,7 +269,12 @@ fn dates(
 }
 
 /// Hosts that none of the certificates speaks for: browsers will warn.
-fn names(place: &Place, hosts: &[HostPattern], all: &[Certificate], complaints: &mut Complaints) {
+fn names(
+    place: &SourceSpan,
+    hosts: &[HostPattern],
+    all: &[CertificateChain],
+    complaints: &mut Complaints,
+) {
     let hosts = hosts.iter().map(check::host_text);
     let foreign = hosts.filter(|host| {
         // Nobody has a certificate for every host.
@@ -292,7 +302,7 @@ fn names(place: &Place, hosts: &[HostPattern], all: &[Certificate], complaints: 
 }
 
 /// Certificates and listeners need each other.
-pub(crate) fn listeners(document: &Document, sites: &[Site], complaints: &mut Complaints) {
+pub(crate) fn listeners(document: &Document, sites: &[SiteConfig], complaints: &mut Complaints) {
     let nobody = "`site.tls` is given, but the site listens nowhere over TLS";
     for (given, site) in document.sites.iter().zip(sites) {
         let own = &given.own;
@@ -329,8 +339,8 @@ pub(crate) fn listeners(document: &Document, sites: &[Site], complaints: &mut Co
 }
 
 /// One address speaks TLS or does not.
-fn both(given: &Given, sites: &[Site], complaints: &mut Complaints) {
-    let secure: Vec<(Place, Listen)> = given.given("listen_tls").unwrap_or_default();
+fn both(given: &SectionTable, sites: &[SiteConfig], complaints: &mut Complaints) {
+    let secure: Vec<(SourceSpan, Listen)> = given.given("listen_tls").unwrap_or_default();
     for (place, address) in secure {
         if let Listen::Unix(_) = address {
             let message = format!(
@@ -356,7 +366,11 @@ fn both(given: &Given, sites: &[Site], complaints: &mut Complaints) {
 }
 
 /// TLS towards the upstreams of a site.
-pub(crate) fn upstream(own: &Given, speaks_tls: bool, complaints: &mut Complaints) -> UpstreamTls {
+pub(crate) fn upstream(
+    own: &SectionTable,
+    speaks_tls: bool,
+    complaints: &mut Complaints,
+) -> UpstreamTls {
     let given: Option<UpstreamTls> = own.given("upstream_tls");
     let place = own.place("upstream_tls");
     if given.is_some() && !speaks_tls {

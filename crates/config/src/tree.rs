@@ -1,6 +1,6 @@
 //! What all files together say, section by section, before it is checked as a whole.
 //!
-//! A [`Given`] is one section as given; a [`Document`] is all of them. An option whose value could not be read is kept
+//! A [`SectionTable`] is one section as given; a [`Document`] is all of them. An option whose value could not be read is kept
 //! as given without value, so that nobody complains a second time that it is missing.
 
 use std::collections::BTreeMap;
@@ -9,28 +9,28 @@ use std::path::{Path, PathBuf};
 use toml::de::DeValue;
 
 use crate::assemble;
-use crate::complaint::{Complaints, Place};
+use crate::complaint::{Complaints, SourceSpan};
 use crate::config::Config;
 use crate::machine::Surroundings;
-use crate::options::{Fallback, Section};
+use crate::options::{Fallback, OptionSection};
 use crate::origin::Origin;
 use crate::read;
 use crate::table;
-use crate::value::{FromValue, Value};
+use crate::value::{ConfigValue, FromValue};
 
 /// Everything the files say.
 #[derive(Debug)]
 pub(crate) struct Document {
-    pub server: Given,
-    pub admin: Given,
-    pub cache: Given,
-    pub log: Given,
-    pub acme: Given,
+    pub server: SectionTable,
+    pub admin: SectionTable,
+    pub cache: SectionTable,
+    pub log: SectionTable,
+    pub acme: SectionTable,
     pub sites: Vec<GivenSite>,
     /// Files in the order of reading, absolute.
     pub files: Vec<PathBuf>,
     /// The configuration as a whole.
-    pub whole: Place,
+    pub whole: SourceSpan,
     /// Whether some file could not be read or parsed, so that what is missing may stand there.
     pub torn: bool,
     pub complaints: Complaints,
@@ -39,35 +39,35 @@ pub(crate) struct Document {
 /// One `[[site]]` with what belongs to it.
 #[derive(Debug)]
 pub(crate) struct GivenSite {
-    pub own: Given,
-    pub ttl: Given,
+    pub own: SectionTable,
+    pub ttl: SectionTable,
     /// Rows of `[site.ttl]` whose name is a status.
-    pub statuses: Vec<(u16, Value)>,
-    pub rules: Vec<Given>,
+    pub statuses: Vec<(u16, ConfigValue)>,
+    pub rules: Vec<SectionTable>,
     /// `[site.error_pages]`.
-    pub pages: Given,
+    pub pages: SectionTable,
     /// Its rows.
-    pub error_pages: Vec<(u16, Value)>,
-    pub log: Given,
+    pub error_pages: Vec<(u16, ConfigValue)>,
+    pub log: SectionTable,
 }
 
 /// One section as given.
 #[derive(Debug)]
-pub(crate) struct Given {
-    pub section: Section,
+pub(crate) struct SectionTable {
+    pub section: OptionSection,
     /// Its header, or the whole file.
-    pub place: Place,
-    values: BTreeMap<&'static str, (Place, Option<Value>)>,
+    pub place: SourceSpan,
+    values: BTreeMap<&'static str, (SourceSpan, Option<ConfigValue>)>,
 }
 
 impl Document {
-    pub fn new(complaints: Complaints, whole: Place) -> Self {
+    pub fn new(complaints: Complaints, whole: SourceSpan) -> Self {
         Self {
-            server: Given::new(Section::Server, whole.clone()),
-            admin: Given::new(Section::Admin, whole.clone()),
-            cache: Given::new(Section::Cache, whole.clone()),
-            log: Given::new(Section::Log, whole.clone()),
-            acme: Given::new(Section::Acme, whole.clone()),
+            server: SectionTable::new(OptionSection::Server, whole.clone()),
+            admin: SectionTable::new(OptionSection::Admin, whole.clone()),
+            cache: SectionTable::new(OptionSection::Cache, whole.clone()),
+            log: SectionTable::new(OptionSection::Log, whole.clone()),
+            acme: SectionTable::new(OptionSection::Acme, whole.clone()),
             sites: Vec::new(),
             files: Vec::new(),
             whole,
@@ -90,21 +90,21 @@ impl Document {
 }
 
 impl GivenSite {
-    pub fn new(place: &Place) -> Self {
+    pub fn new(place: &SourceSpan) -> Self {
         Self {
-            own: Given::new(Section::Site, place.clone()),
-            ttl: Given::new(Section::SiteTtl, place.clone()),
+            own: SectionTable::new(OptionSection::Site, place.clone()),
+            ttl: SectionTable::new(OptionSection::SiteTtl, place.clone()),
             statuses: Vec::new(),
             rules: Vec::new(),
-            pages: Given::new(Section::SiteErrorPages, place.clone()),
+            pages: SectionTable::new(OptionSection::SiteErrorPages, place.clone()),
             error_pages: Vec::new(),
-            log: Given::new(Section::SiteLog, place.clone()),
+            log: SectionTable::new(OptionSection::SiteLog, place.clone()),
         }
     }
 }
 
-impl Given {
-    pub fn new(section: Section, place: Place) -> Self {
+impl SectionTable {
+    pub fn new(section: OptionSection, place: SourceSpan) -> Self {
         Self {
             section,
             place,
@@ -113,7 +113,12 @@ impl Given {
     }
 
     /// Takes in a value, or `None` for one that was complained about. Gives the place of an earlier one.
-    pub fn set(&mut self, name: &'static str, place: Place, value: Option<Value>) -> Option<Place> {
+    pub fn set(
+        &mut self,
+        name: &'static str,
+        place: SourceSpan,
+        value: Option<ConfigValue>,
+    ) -> Option<SourceSpan> {
         self.values
             .insert(name, (place, value))
             .map(|(earlier, _)| earlier)
@@ -132,7 +137,7 @@ impl Given {
     }
 
     /// Where the option stands, else where its section does.
-    pub fn place(&self, name: &str) -> &Place {
+    pub fn place(&self, name: &str) -> &SourceSpan {
         self.values
             .get(name)
             .map_or(&self.place, |(place, _)| place)
@@ -141,7 +146,7 @@ impl Given {
     /// How many members a given list has.
     pub fn list_len(&self, name: &str) -> Option<usize> {
         match self.values.get(name)?.1.as_ref()? {
-            Value::List(members) => Some(members.len()),
+            ConfigValue::List(members) => Some(members.len()),
             _ => None,
         }
     }
@@ -163,14 +168,14 @@ impl Given {
 }
 
 /// The default in the table, read as a file would be.
-fn default(section: Section, name: &str) -> Option<Value> {
+fn default(section: OptionSection, name: &str) -> Option<ConfigValue> {
     let row = table::find(section, name)?;
     let Fallback::Value(text) = row.fallback else {
         return None;
     };
     let value = DeValue::parse(text).ok()?;
     let mut complaints = Complaints::default();
-    let mut reader = read::Reader {
+    let mut reader = read::ValueReader {
         base: Path::new("/"),
         source: 0,
         complaints: &mut complaints,
@@ -179,7 +184,7 @@ fn default(section: Section, name: &str) -> Option<Value> {
 }
 
 /// The table and the place that reads an option disagree: found by the test that assembles an empty configuration.
-fn wrong_kind<T>(section: Section, name: &str) -> T {
+fn wrong_kind<T>(section: OptionSection, name: &str) -> T {
     unreachable!(
         "the table has another kind for `{}.{name}`",
         section.prefix()

@@ -6,21 +6,21 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use galley_certs::Files;
-use galley_policy::access::{Limit, Said};
-use galley_policy::headers::{Field, FieldName};
-use galley_policy::pattern::Pattern;
+use galley_certs::CertificateFiles;
+use galley_policy::access::{AccessSetting, RateLimit};
+use galley_policy::headers::{FieldName, HeaderField};
+use galley_policy::pattern::PathPattern;
 use galley_policy::route::HostPattern;
 use galley_policy::site::NamePattern;
 use ipnet::IpNet;
 
-use crate::complaint::Place;
-use crate::config::{AdminListen, HttpUpstream, LogTarget, Pace, Upstream, UpstreamTls};
+use crate::complaint::SourceSpan;
+use crate::config::{AdminListen, HttpUpstream, LogTarget, Pace, UpstreamConfig, UpstreamTls};
 use crate::listen::{Listen, Proxy};
 
 /// A value of some kind.
 #[derive(Clone, Debug)]
-pub(crate) enum Value {
+pub(crate) enum ConfigValue {
     Flag(bool),
     /// A count, or a size in bytes.
     Number(u64),
@@ -32,36 +32,36 @@ pub(crate) enum Value {
     Path(PathBuf),
     Listen(Listen),
     Admin(AdminListen),
-    Php(Upstream),
+    Php(UpstreamConfig),
     Url(HttpUpstream),
     Host(HostPattern),
     Network(IpNet),
     Proxy(Proxy),
     Name(NamePattern),
     Log(LogTarget),
-    Certificates(Vec<(Place, Files)>),
+    Certificates(Vec<(SourceSpan, CertificateFiles)>),
     UpstreamTls(UpstreamTls),
-    Pattern(Pattern),
+    Pattern(PathPattern),
     FieldName(FieldName),
-    FieldLine(Field),
-    File(Said<PathBuf>),
-    Limit(Said<Limit>),
+    FieldLine(HeaderField),
+    File(AccessSetting<PathBuf>),
+    Limit(AccessSetting<RateLimit>),
     /// Only the members that could be read; the others have been complained about.
-    List(Vec<(Place, Value)>),
+    List(Vec<(SourceSpan, ConfigValue)>),
 }
 
 /// A Rust type that values become.
 pub(crate) trait FromValue: Sized {
     /// `None`: the value has another variant.
-    fn from_value(value: &Value) -> Option<Self>;
+    fn from_value(value: &ConfigValue) -> Option<Self>;
 }
 
 macro_rules! from_value {
     ($($variant:ident => $type:ty),* $(,)?) => {$(
         impl FromValue for $type {
-            fn from_value(value: &Value) -> Option<Self> {
+            fn from_value(value: &ConfigValue) -> Option<Self> {
                 match value {
-                    Value::$variant(inner) => Some(inner.clone()),
+                    ConfigValue::$variant(inner) => Some(inner.clone()),
                     _ => None,
                 }
             }
@@ -79,33 +79,33 @@ from_value! {
     Listen => Listen,
     Proxy => Proxy,
     Admin => AdminListen,
-    Php => Upstream,
+    Php => UpstreamConfig,
     Url => HttpUpstream,
     Host => HostPattern,
     Network => IpNet,
     Name => NamePattern,
     Log => LogTarget,
     UpstreamTls => UpstreamTls,
-    Pattern => Pattern,
+    Pattern => PathPattern,
     FieldName => FieldName,
-    FieldLine => Field,
-    File => Said<PathBuf>,
-    Limit => Said<Limit>,
+    FieldLine => HeaderField,
+    File => AccessSetting<PathBuf>,
+    Limit => AccessSetting<RateLimit>,
 }
 
 impl FromValue for usize {
-    fn from_value(value: &Value) -> Option<Self> {
+    fn from_value(value: &ConfigValue) -> Option<Self> {
         match value {
-            Value::Number(number) => usize::try_from(*number).ok(),
+            ConfigValue::Number(number) => usize::try_from(*number).ok(),
             _ => None,
         }
     }
 }
 
 impl<T: FromValue> FromValue for Vec<T> {
-    fn from_value(value: &Value) -> Option<Self> {
+    fn from_value(value: &ConfigValue) -> Option<Self> {
         match value {
-            Value::List(members) => members
+            ConfigValue::List(members) => members
                 .iter()
                 .map(|(_, member)| T::from_value(member))
                 .collect(),
@@ -115,20 +115,20 @@ impl<T: FromValue> FromValue for Vec<T> {
 }
 
 /// Certificates with the place of each.
-impl FromValue for Vec<(Place, Files)> {
-    fn from_value(value: &Value) -> Option<Self> {
+impl FromValue for Vec<(SourceSpan, CertificateFiles)> {
+    fn from_value(value: &ConfigValue) -> Option<Self> {
         match value {
-            Value::Certificates(all) => Some(all.clone()),
+            ConfigValue::Certificates(all) => Some(all.clone()),
             _ => None,
         }
     }
 }
 
 /// A list with the place of each member, for checks that complain about one of them.
-impl<T: FromValue> FromValue for Vec<(Place, T)> {
-    fn from_value(value: &Value) -> Option<Self> {
+impl<T: FromValue> FromValue for Vec<(SourceSpan, T)> {
+    fn from_value(value: &ConfigValue) -> Option<Self> {
         match value {
-            Value::List(members) => members
+            ConfigValue::List(members) => members
                 .iter()
                 .map(|(place, member)| Some((place.clone(), T::from_value(member)?)))
                 .collect(),

@@ -8,20 +8,24 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::complaint::{Place, nearest, shown};
-use crate::options::{OptionRow, Section, Status};
-use crate::read::Reader;
+use crate::complaint::{SourceSpan, nearest, shown};
+use crate::options::{OptionRow, OptionSection, OptionStatus};
+use crate::read::ValueReader;
 use crate::table::{self, STATUS};
-use crate::tree::{Document, Given, GivenSite};
-use crate::value::Value;
+use crate::tree::{Document, GivenSite, SectionTable};
+use crate::value::ConfigValue;
 
 /// Takes in one file. The result is what it includes, as given.
-pub(crate) fn walk(table: &DeTable<'_>, document: &mut Document, reader: &mut Reader<'_>) -> Given {
-    let whole = Place {
+pub(crate) fn walk(
+    table: &DeTable<'_>,
+    document: &mut Document,
+    reader: &mut ValueReader<'_>,
+) -> SectionTable {
+    let whole = SourceSpan {
         source: reader.source,
         span: None,
     };
-    let mut top = Given::new(Section::Top, whole);
+    let mut top = SectionTable::new(OptionSection::Top, whole);
     for (key, value) in table {
         let name: &str = key.get_ref();
         match name {
@@ -31,7 +35,7 @@ pub(crate) fn walk(table: &DeTable<'_>, document: &mut Document, reader: &mut Re
             "log" => fill(&mut document.log, reader, value),
             "acme" => fill(&mut document.acme, reader, value),
             "site" => {
-                for (span, table) in tables(reader, Section::Site, value) {
+                for (span, table) in tables(reader, OptionSection::Site, value) {
                     document.sites.push(site(reader, span, table));
                 }
             }
@@ -41,7 +45,7 @@ pub(crate) fn walk(table: &DeTable<'_>, document: &mut Document, reader: &mut Re
     top
 }
 
-fn site(reader: &mut Reader<'_>, span: Range<usize>, table: &DeTable<'_>) -> GivenSite {
+fn site(reader: &mut ValueReader<'_>, span: Range<usize>, table: &DeTable<'_>) -> GivenSite {
     let mut site = GivenSite::new(&reader.place(span));
     for (key, value) in table {
         let name: &str = key.get_ref();
@@ -50,8 +54,8 @@ fn site(reader: &mut Reader<'_>, span: Range<usize>, table: &DeTable<'_>) -> Giv
             "error_pages" => statuses((&mut site.pages, &mut site.error_pages), reader, value),
             "log" => fill(&mut site.log, reader, value),
             "rule" => {
-                for (span, table) in tables(reader, Section::SiteRule, value) {
-                    let mut rule = Given::new(Section::SiteRule, reader.place(span));
+                for (span, table) in tables(reader, OptionSection::SiteRule, value) {
+                    let mut rule = SectionTable::new(OptionSection::SiteRule, reader.place(span));
                     options(&mut rule, reader, table);
                     site.rules.push(rule);
                 }
@@ -64,8 +68,8 @@ fn site(reader: &mut Reader<'_>, span: Range<usize>, table: &DeTable<'_>) -> Giv
 
 /// `[site.ttl]` and `[site.error_pages]`: beside their options, every status is a name.
 fn statuses(
-    (given, rows): (&mut Given, &mut Vec<(u16, Value)>),
-    reader: &mut Reader<'_>,
+    (given, rows): (&mut SectionTable, &mut Vec<(u16, ConfigValue)>),
+    reader: &mut ValueReader<'_>,
     value: &Spanned<DeValue<'_>>,
 ) {
     let section = given.section;
@@ -89,11 +93,11 @@ fn statuses(
 }
 
 fn status(
-    section: Section,
-    reader: &mut Reader<'_>,
+    section: OptionSection,
+    reader: &mut ValueReader<'_>,
     key: &Spanned<std::borrow::Cow<'_, str>>,
 ) -> Option<u16> {
-    let is_of_errors = section == Section::SiteErrorPages;
+    let is_of_errors = section == OptionSection::SiteErrorPages;
     let (why, help) = match (key.get_ref().parse::<u16>(), is_of_errors) {
         (Ok(status @ 400..=599), true) => return Some(status),
         (_, true) => (
@@ -117,22 +121,22 @@ fn status(
 }
 
 /// A section that stands once: its options are added to what other files said.
-fn fill(given: &mut Given, reader: &mut Reader<'_>, value: &Spanned<DeValue<'_>>) {
+fn fill(given: &mut SectionTable, reader: &mut ValueReader<'_>, value: &Spanned<DeValue<'_>>) {
     if let Some(table) = one_table(reader, given.section, value) {
         given.place = reader.place(value.span());
         options(given, reader, table);
     }
 }
 
-fn options(given: &mut Given, reader: &mut Reader<'_>, table: &DeTable<'_>) {
+fn options(given: &mut SectionTable, reader: &mut ValueReader<'_>, table: &DeTable<'_>) {
     for (key, value) in table {
         option(given, reader, key, value);
     }
 }
 
 fn option(
-    given: &mut Given,
-    reader: &mut Reader<'_>,
+    given: &mut SectionTable,
+    reader: &mut ValueReader<'_>,
     key: &Spanned<std::borrow::Cow<'_, str>>,
     value: &Spanned<DeValue<'_>>,
 ) {
@@ -148,7 +152,7 @@ fn option(
         );
         return;
     };
-    if let Status::NotYetBuilt { purpose, meanwhile } = row.status {
+    if let OptionStatus::NotYetBuilt { purpose, meanwhile } = row.status {
         let purpose = purpose.trim_end_matches('.');
         let message = format!(
             "`{}` is not yet built; it will say: {}",
@@ -160,14 +164,14 @@ fn option(
             .add(&place, row.path(), message, meanwhile);
         return;
     }
-    let read: Option<Value> = reader.read(row, value);
+    let read: Option<ConfigValue> = reader.read(row, value);
     let at = reader.place(value.span());
     if let Some(earlier) = given.set(row.name, at, read) {
         twice(row, reader, &place, &earlier);
     }
 }
 
-fn twice(row: &OptionRow, reader: &mut Reader<'_>, place: &Place, earlier: &Place) {
+fn twice(row: &OptionRow, reader: &mut ValueReader<'_>, place: &SourceSpan, earlier: &SourceSpan) {
     let message = format!(
         "`{}` is given a second time; the first stands at {}",
         row.path(),
@@ -179,15 +183,17 @@ fn twice(row: &OptionRow, reader: &mut Reader<'_>, place: &Place, earlier: &Plac
 }
 
 fn unknown(
-    section: Section,
-    reader: &mut Reader<'_>,
-    place: &Place,
+    section: OptionSection,
+    reader: &mut ValueReader<'_>,
+    place: &SourceSpan,
     name: &str,
     value: &DeValue<'_>,
 ) {
     let message = match (section, value) {
-        (Section::Top, DeValue::Table(_)) => format!("unknown section {}", shown(name)),
-        (Section::Top, _) => format!("unknown option {} before the first section", shown(name)),
+        (OptionSection::Top, DeValue::Table(_)) => format!("unknown section {}", shown(name)),
+        (OptionSection::Top, _) => {
+            format!("unknown option {} before the first section", shown(name))
+        }
         (other, _) => format!("unknown option {} in `{}`", shown(name), other.header()),
     };
     let known = known_in(section);
@@ -196,7 +202,7 @@ fn unknown(
         format!("did you mean `{word}`?")
     } else if let Some(row) = elsewhere {
         match row.section {
-            Section::Top => format!("`{name}` stands before the first section"),
+            OptionSection::Top => format!("`{name}` stands before the first section"),
             other => format!("`{name}` belongs to `{}`", other.header()),
         }
     } else if let Some(row) = nearest(name, table::all().map(|row| row.name))
@@ -214,10 +220,10 @@ fn unknown(
 }
 
 /// Names that may stand in a section: its options and the sections inside it.
-fn known_in(section: Section) -> Vec<&'static str> {
+fn known_in(section: OptionSection) -> Vec<&'static str> {
     let inner: &[&str] = match section {
-        Section::Top => &["server", "admin", "cache", "log", "acme", "site"],
-        Section::Site => &["ttl", "rule", "error_pages", "log"],
+        OptionSection::Top => &["server", "admin", "cache", "log", "acme", "site"],
+        OptionSection::Site => &["ttl", "rule", "error_pages", "log"],
         _ => &[],
     };
     table::rows(section)
@@ -227,8 +233,8 @@ fn known_in(section: Section) -> Vec<&'static str> {
 }
 
 fn one_table<'v, 'i>(
-    reader: &mut Reader<'_>,
-    section: Section,
+    reader: &mut ValueReader<'_>,
+    section: OptionSection,
     value: &'v Spanned<DeValue<'i>>,
 ) -> Option<&'v DeTable<'i>> {
     if let DeValue::Table(table) = value.get_ref() {
@@ -239,8 +245,8 @@ fn one_table<'v, 'i>(
 }
 
 fn tables<'v, 'i>(
-    reader: &mut Reader<'_>,
-    section: Section,
+    reader: &mut ValueReader<'_>,
+    section: OptionSection,
     value: &'v Spanned<DeValue<'i>>,
 ) -> Vec<(Range<usize>, &'v DeTable<'i>)> {
     let DeValue::Array(members) = value.get_ref() else {
@@ -257,7 +263,7 @@ fn tables<'v, 'i>(
     all
 }
 
-fn wrong_form(reader: &mut Reader<'_>, section: Section, value: &Spanned<DeValue<'_>>) {
+fn wrong_form(reader: &mut ValueReader<'_>, section: OptionSection, value: &Spanned<DeValue<'_>>) {
     let place = reader.place(value.span());
     let message = format!(
         "`{}` is a section and does not have this form",

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use galley_config::{AdminListen, Colour, Upstream, for_root, from_text, load, token_place};
+use galley_config::{AdminListen, Colour, UpstreamConfig, for_root, from_text, load, token_place};
 use galley_policy::route::HostPattern;
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ fn a_folder_alone_is_a_site() {
         assert_eq!(site.hosts, [HostPattern::Any]);
         assert_eq!(
             (site.name.as_str(), &site.upstream),
-            ("*", &Upstream::Managed)
+            ("*", &UpstreamConfig::Managed)
         );
         assert_eq!(site.root.as_deref(), Some(root.path()));
         assert_eq!(site.limits.in_flight, 0);
@@ -155,7 +155,7 @@ fn defaults() {
         (limits.lock_age, limits.waiters),
         (Duration::from_secs(5), 10_000)
     );
-    assert_eq!(config.sites[0].upstream, Upstream::Files);
+    assert_eq!(config.sites[0].upstream, UpstreamConfig::Files);
     assert_eq!(config.sites[0].listen, server.listen);
 }
 

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use galley_config::{Fallback, Section, Status, from_text, options, reference, sample};
+use galley_config::{Fallback, OptionSection, OptionStatus, from_text, options, reference, sample};
 
 #[test]
 fn pages_are_those_of_the_table() {
@@ -64,7 +64,7 @@ fn every_example_of_the_sample_can_be_read() {
             one.message
         );
     }
-    for row in options().filter(|row| row.status == Status::Built) {
+    for row in options().filter(|row| row.status == OptionStatus::Built) {
         let name = if row.name.starts_with('<') {
             "\"404\""
         } else {
@@ -87,12 +87,14 @@ fn rows_are_whole() {
             !options().take(index).any(|other| other.path() == path),
             "{path} has two rows"
         );
-        if let Status::NotYetBuilt { purpose, meanwhile } = row.status {
+        if let OptionStatus::NotYetBuilt { purpose, meanwhile } = row.status {
             assert!(!purpose.is_empty() && !meanwhile.is_empty(), "{path}");
             let section = match row.section {
-                Section::Top => String::new(),
-                Section::SiteRule => format!("[[site]]\n{}\npath = \"/\"", row.section.header()),
-                Section::SiteLog => format!("[[site]]\n{}", row.section.header()),
+                OptionSection::Top => String::new(),
+                OptionSection::SiteRule => {
+                    format!("[[site]]\n{}\npath = \"/\"", row.section.header())
+                }
+                OptionSection::SiteLog => format!("[[site]]\n{}", row.section.header()),
                 other => other.header().to_owned(),
             };
             let text = format!("{section}\n{} = {}\n", row.name, row.example);
@@ -108,7 +110,7 @@ fn rows_are_whole() {
         }
         if row.fallback == Fallback::Required {
             assert!(
-                matches!(row.section, Section::Site | Section::SiteRule),
+                matches!(row.section, OptionSection::Site | OptionSection::SiteRule),
                 "{path}"
             );
         }

@@ -24,7 +24,7 @@ pub enum BadAnswer {
 
 /// What one piece of output brought.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Split {
+pub struct SplitOutput {
     /// The whole head block, exactly once per answer: its lines with their line ends, without the empty line.
     pub head: Option<Bytes>,
     /// The bytes of the body, perhaps none.
@@ -34,20 +34,20 @@ pub struct Split {
 /// Splits the pieces of one answer, in order.
 #[derive(Debug, Default)]
 pub struct Splitter {
-    state: State,
+    state: ResponseState,
 }
 
 #[derive(Debug)]
-enum State {
-    Head { held: BytesMut, scan: Scan },
+enum ResponseState {
+    Head { held: BytesMut, scan: HeadScan },
     Body,
 }
 
-impl Default for State {
-    fn default() -> State {
-        State::Head {
+impl Default for ResponseState {
+    fn default() -> ResponseState {
+        ResponseState::Head {
             held: BytesMut::new(),
-            scan: Scan::default(),
+            scan: HeadScan::default(),
         }
     }
 }
@@ -59,9 +59,9 @@ impl Splitter {
     }
 
     /// Takes the next piece. A head that lies in one piece, and every body, is handed on without a copy.
-    pub fn push(&mut self, piece: Bytes) -> Result<Split, BadAnswer> {
-        let State::Head { held, scan } = &mut self.state else {
-            return Ok(Split {
+    pub fn push(&mut self, piece: Bytes) -> Result<SplitOutput, BadAnswer> {
+        let ResponseState::Head { held, scan } = &mut self.state else {
+            return Ok(SplitOutput {
                 head: None,
                 body: piece,
             });
@@ -81,10 +81,10 @@ impl Splitter {
                 } else {
                     std::mem::take(held).freeze()
                 };
-                self.state = State::Body;
+                self.state = ResponseState::Body;
                 let body = whole.split_off(end.body);
                 whole.truncate(end.head);
-                Ok(Split {
+                Ok(SplitOutput {
                     head: Some(whole),
                     body,
                 })
@@ -93,7 +93,7 @@ impl Splitter {
                 if is_first {
                     held.extend_from_slice(&piece);
                 }
-                Ok(Split::default())
+                Ok(SplitOutput::default())
             }
         }
     }
@@ -101,8 +101,8 @@ impl Splitter {
     /// The output has ended; an error if that was before the end of the head.
     pub fn finish(self) -> Result<(), BadAnswer> {
         match self.state {
-            State::Head { .. } => Err(BadAnswer::Unfinished),
-            State::Body => Ok(()),
+            ResponseState::Head { .. } => Err(BadAnswer::Unfinished),
+            ResponseState::Body => Ok(()),
         }
     }
 }
@@ -115,19 +115,19 @@ struct HeadEnd {
 
 /// How far the head has been looked through; no byte is looked at twice.
 #[derive(Clone, Copy, Debug, Default)]
-struct Scan {
+struct HeadScan {
     /// Where the line that is not yet complete begins.
     line: usize,
     /// No line end lies between `line` and this.
     searched: usize,
 }
 
-impl Scan {
+impl HeadScan {
     /// Looks for the empty line. `bytes` is everything from the start of the answer.
     fn find_end(&mut self, bytes: &[u8]) -> Option<HeadEnd> {
         while let Some(length) = memchr(b'\n', bytes.get(self.searched..)?) {
             let (line, feed) = (self.line, self.searched + length);
-            *self = Scan {
+            *self = HeadScan {
                 line: feed + 1,
                 searched: feed + 1,
             };

@@ -1,8 +1,8 @@
-//! Drives an [`Exchange`] over a stream, writing and reading whatever is possible at each turn.
+//! Drives an [`FastCgiExchange`] over a stream, writing and reading whatever is possible at each turn.
 //!
 //! Reading never waits for writing nor the other way round: a script that prints while it reads, or that answers without
 //! reading, cannot lock up with an upload. Backpressure is the caller's pace: nothing is read or written between calls of
-//! [`Connection::event`], so the caller goes on calling until [`Event::End`], or drops the connection, which aborts the
+//! [`FastCgiConnection::event`], so the caller goes on calling until [`FastCgiEvent::End`], or drops the connection, which aborts the
 //! request (PHP-FPM notices a closed connection; it does not look for `ABORT_REQUEST`). Timeouts are the caller's.
 
 use std::future::poll_fn;
@@ -14,11 +14,11 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::Error;
-use crate::exchange::{Event, Exchange, Request};
+use crate::exchange::{FastCgiEvent, FastCgiExchange, FastCgiRequest};
 
 /// Where the request body comes from.
 pub trait BodySource {
-    /// The next chunk, of any size and counted in [`Request::body_length`]; `None` at the end. Not called again after the
+    /// The next chunk, of any size and counted in [`FastCgiRequest::body_length`]; `None` at the end. Not called again after the
     /// declared length has been given. A pending call must wake the task when it can go on.
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>>;
 }
@@ -36,9 +36,9 @@ impl BodySource for NoBody {
 /// A connection to a responder: one request at a time, kept between requests. `S` must not hold back written bytes until
 /// it is flushed; sockets do not.
 #[derive(Debug)]
-pub struct Connection<S> {
+pub struct FastCgiConnection<S> {
     stream: S,
-    exchange: Exchange,
+    exchange: FastCgiExchange,
     /// Why writing ended, kept while the answer may still come.
     write_error: Option<io::Error>,
     /// Something was received since the last `send`.
@@ -47,12 +47,12 @@ pub struct Connection<S> {
     is_new: bool,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> FastCgiConnection<S> {
     /// Takes a connected stream.
-    pub fn new(stream: S) -> Connection<S> {
-        Connection {
+    pub fn new(stream: S) -> FastCgiConnection<S> {
+        FastCgiConnection {
             stream,
-            exchange: Exchange::new(),
+            exchange: FastCgiExchange::new(),
             write_error: None,
             received: false,
             is_new: true,
@@ -60,25 +60,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Begins a request. Without a body it is written at once as far as the stream takes it, without waiting; with one,
-    /// the first [`Connection::event`] writes it together with what the source has ready, so that begin, variables and a
+    /// the first [`FastCgiConnection::event`] writes it together with what the source has ready, so that begin, variables and a
     /// small body leave in one write.
     ///
     /// [`Error::Stale`]: a kept connection has ended meanwhile, nothing was sent. [`Error::OutOfTurn`]: not reusable.
     /// Cancel-safe: it never suspends.
-    pub async fn send(&mut self, request: &Request<'_>) -> Result<(), Error> {
+    pub async fn send(&mut self, request: &FastCgiRequest<'_>) -> Result<(), Error> {
         poll_fn(|cx| Poll::Ready(self.begin(request, cx))).await
     }
 
-    /// The next event of the answer, while the body is sent. Returns what is ready before it waits; see [`Event`] for the
-    /// pieces. After [`Event::End`] or an error another call gives [`Error::OutOfTurn`].
+    /// The next event of the answer, while the body is sent. Returns what is ready before it waits; see [`FastCgiEvent`] for the
+    /// pieces. After [`FastCgiEvent::End`] or an error another call gives [`Error::OutOfTurn`].
     ///
     /// Cancel-safe: dropped while it waits, nothing is lost, and a later call goes on (with the same `body`).
-    pub async fn event(&mut self, body: &mut impl BodySource) -> Result<Event, Error> {
+    pub async fn event(&mut self, body: &mut impl BodySource) -> Result<FastCgiEvent, Error> {
         poll_fn(|cx| self.poll_event(body, cx)).await
     }
 
     /// A new request may be sent: none is under way, the last one was sent whole, nothing came after its `END_REQUEST`. The
-    /// peer may have closed since; [`Connection::poll_idle`] tells.
+    /// peer may have closed since; [`FastCgiConnection::poll_idle`] tells.
     pub fn is_reusable(&self) -> bool {
         self.exchange.is_reusable()
     }
@@ -102,7 +102,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Returns when the responder has closed the connection, after telling it that no further request will come.
     ///
-    /// PHP-FPM looks at the connection again when the script has ended, which may be long after [`Event::End`]
+    /// PHP-FPM looks at the connection again when the script has ended, which may be long after [`FastCgiEvent::End`]
     /// (`fastcgi_finish_request()`): so this is the moment at which its worker is free. What still comes is dropped. Dropped
     /// midway, it closes the connection.
     pub async fn released(mut self) {
@@ -117,7 +117,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         &self.stream
     }
 
-    fn begin(&mut self, request: &Request<'_>, cx: &mut Context<'_>) -> Result<(), Error> {
+    fn begin(&mut self, request: &FastCgiRequest<'_>, cx: &mut Context<'_>) -> Result<(), Error> {
         if !self.exchange.is_reusable() {
             return Err(Error::OutOfTurn);
         }
@@ -137,7 +137,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         &mut self,
         body: &mut impl BodySource,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Event, Error>> {
+    ) -> Poll<Result<FastCgiEvent, Error>> {
         for _ in 0..TURNS {
             if let Some(event) = self.exchange.event()? {
                 return Poll::Ready(Ok(event));
@@ -149,8 +149,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 (Poll::Ready(Err(error)), _) => {
                     return Poll::Ready(Err(self.ended(Error::Read(error))));
                 }
-                (Poll::Pending, Written::More) => {}
-                (Poll::Pending, Written::Blocked) => return Poll::Pending,
+                (Poll::Pending, WriteProgress::More) => {}
+                (Poll::Pending, WriteProgress::Blocked) => return Poll::Pending,
             }
         }
         // Others on this thread first; both directions are tried again at the next turn.
@@ -164,14 +164,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         &mut self,
         body: &mut impl BodySource,
         cx: &mut Context<'_>,
-    ) -> Result<Written, Error> {
+    ) -> Result<WriteProgress, Error> {
         for _ in 0..WRITES {
             self.take_body(body, cx)?;
             if !self.exchange.outgoing().has_remaining() {
-                return Ok(Written::Blocked);
+                return Ok(WriteProgress::Blocked);
             }
             match self.poll_write(cx) {
-                Poll::Pending => return Ok(Written::Blocked),
+                Poll::Pending => return Ok(WriteProgress::Blocked),
                 Poll::Ready(Ok(count)) => {
                     self.exchange.outgoing().advance(count);
                     self.exchange.frame();
@@ -179,11 +179,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Poll::Ready(Err(error)) => {
                     self.write_error = Some(error);
                     self.exchange.abandon_output();
-                    return Ok(Written::Blocked);
+                    return Ok(WriteProgress::Blocked);
                 }
             }
         }
-        Ok(Written::More)
+        Ok(WriteProgress::More)
     }
 
     fn take_body(&mut self, body: &mut impl BodySource, cx: &mut Context<'_>) -> Result<(), Error> {
@@ -234,9 +234,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// How [`Connection::write`] left off.
+/// How [`FastCgiConnection::write`] left off.
 #[derive(Clone, Copy, Debug)]
-enum Written {
+enum WriteProgress {
     /// More could be written at once.
     More,
     /// The stream or the body source will wake us, or nothing is left to write.

@@ -11,26 +11,26 @@ use std::borrow::Cow;
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::Error;
-use crate::incoming::Incoming;
+use crate::incoming::RecordParser;
 use crate::outgoing::Outgoing;
-use crate::record::{self, EndStatus, Kind, ProtocolStatus};
+use crate::record::{self, EndStatus, ProtocolStatus, RecordType};
 
 /// A CGI variable: its name and what it says.
-pub type Variable<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+pub type CgiVariable<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
 /// A request to a responder.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct FastCgiRequest<'a> {
     /// CGI variables, name and value, sent in this order. With a body, `CONTENT_LENGTH` must be among them and equal
     /// `body_length`; this crate does not look.
-    pub variables: &'a [Variable<'a>],
+    pub variables: &'a [CgiVariable<'a>],
     /// Exact number of bytes the body source will give, 0 for no body.
     pub body_length: u64,
 }
 
 /// What came from the responder, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum FastCgiEvent {
     /// Some bytes of the CGI answer, never empty, cut anywhere. The bytes share a read buffer of 64 KiB with their
     /// neighbours: who keeps a small piece for long should copy it.
     Stdout(Bytes),
@@ -42,9 +42,9 @@ pub enum Event {
 
 /// The state of one connection's protocol.
 #[derive(Debug)]
-pub struct Exchange {
-    phase: Phase,
-    incoming: Incoming,
+pub struct FastCgiExchange {
+    phase: ExchangePhase,
+    incoming: RecordParser,
     input: BytesMut,
     /// Size of the buffer to read into; 0: none so far.
     input_bytes: usize,
@@ -54,7 +54,7 @@ pub struct Exchange {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ExchangePhase {
     /// No request yet, or the last one ended with nothing left over.
     Ready,
     /// A request is under way. `owed`: bytes of the body the source has not given; `stdin`: its stream to the responder.
@@ -76,18 +76,18 @@ enum Stdin {
     Abandoned,
 }
 
-impl Default for Exchange {
-    fn default() -> Exchange {
-        Exchange::new()
+impl Default for FastCgiExchange {
+    fn default() -> FastCgiExchange {
+        FastCgiExchange::new()
     }
 }
 
-impl Exchange {
+impl FastCgiExchange {
     /// A connection on which nothing has been said.
-    pub fn new() -> Exchange {
-        Exchange {
-            phase: Phase::Ready,
-            incoming: Incoming::new(),
+    pub fn new() -> FastCgiExchange {
+        FastCgiExchange {
+            phase: ExchangePhase::Ready,
+            incoming: RecordParser::new(),
             input: BytesMut::new(),
             input_bytes: 0,
             outgoing: Outgoing::default(),
@@ -96,8 +96,8 @@ impl Exchange {
     }
 
     /// Queues `BEGIN_REQUEST` and the variables; without a body also the end of STDIN.
-    pub fn begin(&mut self, request: &Request<'_>) -> Result<(), Error> {
-        if self.phase != Phase::Ready {
+    pub fn begin(&mut self, request: &FastCgiRequest<'_>) -> Result<(), Error> {
+        if self.phase != ExchangePhase::Ready {
             return Err(Error::OutOfTurn);
         }
         let written = self.outgoing.encode(|out| {
@@ -109,7 +109,7 @@ impl Exchange {
             return Err(error);
         }
         let declared = request.body_length;
-        self.phase = Phase::Open {
+        self.phase = ExchangePhase::Open {
             declared,
             owed: declared,
             stdin: Stdin::Open,
@@ -120,14 +120,14 @@ impl Exchange {
 
     /// A request is under way: `END_REQUEST` has not come.
     pub fn is_open(&self) -> bool {
-        matches!(self.phase, Phase::Open { .. })
+        matches!(self.phase, ExchangePhase::Open { .. })
     }
 
     /// The next chunk of the body may be given: some is owed and little waits to be written.
     pub fn wants_body(&self) -> bool {
         matches!(
             self.phase,
-            Phase::Open {
+            ExchangePhase::Open {
                 owed: 1..,
                 stdin: Stdin::Open,
                 ..
@@ -136,10 +136,10 @@ impl Exchange {
             && self.outgoing.remaining() < OUTPUT_BYTES
     }
 
-    /// Takes a chunk of any size; call only when [`Exchange::wants_body`]. Fails with [`Error::BodyLength`] if it is
+    /// Takes a chunk of any size; call only when [`FastCgiExchange::wants_body`]. Fails with [`Error::BodyLength`] if it is
     /// more than was declared. After the last byte the stream is ended without being asked.
     pub fn give_body(&mut self, chunk: Bytes) -> Result<(), Error> {
-        let Phase::Open {
+        let ExchangePhase::Open {
             declared,
             owed,
             stdin,
@@ -154,7 +154,7 @@ impl Exchange {
         let Some(owed) = owed.checked_sub(length) else {
             return Err(self.bad_body_length(declared, (declared - owed).saturating_add(length)));
         };
-        self.phase = Phase::Open {
+        self.phase = ExchangePhase::Open {
             declared,
             owed,
             stdin,
@@ -167,23 +167,23 @@ impl Exchange {
     /// The source has no more; [`Error::BodyLength`] if some is still owed.
     pub fn end_body(&mut self) -> Result<(), Error> {
         match self.phase {
-            Phase::Open {
+            ExchangePhase::Open {
                 declared,
                 owed: owed @ 1..,
                 ..
             } => Err(self.bad_body_length(declared, declared - owed)),
-            Phase::Open { .. } | Phase::Ready | Phase::Spent => Ok(()),
+            ExchangePhase::Open { .. } | ExchangePhase::Ready | ExchangePhase::Spent => Ok(()),
         }
     }
 
-    /// Bytes to write, oldest first. After advancing it, call [`Exchange::frame`].
+    /// Bytes to write, oldest first. After advancing it, call [`FastCgiExchange::frame`].
     pub fn outgoing(&mut self) -> &mut (impl Buf + use<>) {
         &mut self.outgoing
     }
 
     /// Cuts the chunk at hand into records while there is room. Also ends STDIN after the body's last byte.
     pub fn frame(&mut self) {
-        let Phase::Open {
+        let ExchangePhase::Open {
             owed,
             stdin: Stdin::Open,
             ..
@@ -197,13 +197,13 @@ impl Exchange {
                 .split_to(self.chunk.len().min(usize::from(STDIN_RECORD_BYTES)));
             let length = u16::try_from(piece.len()).unwrap_or(STDIN_RECORD_BYTES);
             self.outgoing
-                .encode(|out| record::write_header(out, Kind::Stdin, length));
+                .encode(|out| record::write_header(out, RecordType::Stdin, length));
             self.outgoing.push(piece);
         }
         if owed == 0 && self.chunk.is_empty() {
             self.outgoing
-                .encode(|out| record::write_stream_end(out, Kind::Stdin));
-            if let Phase::Open { stdin, .. } = &mut self.phase {
+                .encode(|out| record::write_stream_end(out, RecordType::Stdin));
+            if let ExchangePhase::Open { stdin, .. } = &mut self.phase {
                 *stdin = Stdin::Ended;
             }
         }
@@ -212,7 +212,7 @@ impl Exchange {
     /// Nothing more can be written. The answer may still be read (a responder that refuses an upload answers and
     /// closes), but the connection is spent.
     pub fn abandon_output(&mut self) {
-        if let Phase::Open { stdin, .. } = &mut self.phase {
+        if let ExchangePhase::Open { stdin, .. } = &mut self.phase {
             *stdin = Stdin::Abandoned;
         }
         self.outgoing.clear();
@@ -221,13 +221,13 @@ impl Exchange {
 
     /// No further request may use this connection. What lies in the buffers is dropped.
     pub fn spend(&mut self) {
-        self.phase = Phase::Spent;
+        self.phase = ExchangePhase::Spent;
         self.outgoing.clear();
         self.chunk = Bytes::new();
         self.input.clear();
     }
 
-    /// The buffer to read into, with room for a good read. Call only after [`Exchange::event`] gave `None`; then it holds
+    /// The buffer to read into, with room for a good read. Call only after [`FastCgiExchange::event`] gave `None`; then it holds
     /// less than a header, so the whole stays at [`INPUT_BYTES`]; the first is smaller.
     pub fn input(&mut self) -> &mut BytesMut {
         let held = self.input.len();
@@ -250,23 +250,23 @@ impl Exchange {
     }
 
     /// The next event among the bytes read; `None` when more are needed. A bad record spends the connection.
-    pub fn event(&mut self) -> Result<Option<Event>, Error> {
-        let Phase::Open { stdin, .. } = self.phase else {
+    pub fn event(&mut self) -> Result<Option<FastCgiEvent>, Error> {
+        let ExchangePhase::Open { stdin, .. } = self.phase else {
             return Err(Error::OutOfTurn);
         };
         match self.incoming.next(&mut self.input) {
-            Ok(Some(Event::End(status))) => {
+            Ok(Some(FastCgiEvent::End(status))) => {
                 let clean = stdin == Stdin::Ended
                     && !self.outgoing.has_remaining()
                     && self.input.is_empty()
                     && self.incoming.is_between_records()
                     && status.protocol_status == ProtocolStatus::RequestComplete;
                 if clean {
-                    self.phase = Phase::Ready;
+                    self.phase = ExchangePhase::Ready;
                 } else {
                     self.spend();
                 }
-                Ok(Some(Event::End(status)))
+                Ok(Some(FastCgiEvent::End(status)))
             }
             Ok(event) => Ok(event),
             Err(bad) => {
@@ -278,7 +278,7 @@ impl Exchange {
 
     /// A new request may be sent: none is under way, everything of the last one was sent and nothing came after its end.
     pub fn is_reusable(&self) -> bool {
-        self.phase == Phase::Ready
+        self.phase == ExchangePhase::Ready
     }
 
     fn bad_body_length(&mut self, declared: u64, given: u64) -> Error {

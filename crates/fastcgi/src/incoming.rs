@@ -7,21 +7,21 @@
 
 use bytes::{Buf, BytesMut};
 
-use crate::exchange::Event;
-use crate::record::{BadRecord, EndStatus, HEADER_BYTES, Header, Kind, REQUEST_ID};
+use crate::exchange::FastCgiEvent;
+use crate::record::{BadRecord, EndStatus, HEADER_BYTES, Header, REQUEST_ID, RecordType};
 
 /// Where in a record the input stands.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Incoming {
-    at: At,
+pub(crate) struct RecordParser {
+    at: RecordPosition,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum At {
+enum RecordPosition {
     Header,
     /// `left` bytes of content, then `padding`.
     Content {
-        stream: Stream,
+        stream: OutputStream,
         left: usize,
         padding: usize,
     },
@@ -36,21 +36,23 @@ enum At {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Stream {
+enum OutputStream {
     Stdout,
     Stderr,
 }
 
-impl Incoming {
-    pub(crate) fn new() -> Incoming {
-        Incoming { at: At::Header }
+impl RecordParser {
+    pub(crate) fn new() -> RecordParser {
+        RecordParser {
+            at: RecordPosition::Header,
+        }
     }
 
     /// Takes the next event out of `input`; `None` when more bytes are needed. Events of streams are never empty.
-    pub(crate) fn next(&mut self, input: &mut BytesMut) -> Result<Option<Event>, BadRecord> {
+    pub(crate) fn next(&mut self, input: &mut BytesMut) -> Result<Option<FastCgiEvent>, BadRecord> {
         loop {
             match self.at {
-                At::Header => {
+                RecordPosition::Header => {
                     let Some(bytes) = input.first_chunk::<HEADER_BYTES>() else {
                         return Ok(None);
                     };
@@ -58,10 +60,10 @@ impl Incoming {
                     self.at = after(header)?;
                     input.advance(HEADER_BYTES);
                 }
-                At::Content {
+                RecordPosition::Content {
                     left: 0, padding, ..
-                } => self.at = At::Skip { left: padding },
-                At::Content {
+                } => self.at = RecordPosition::Skip { left: padding },
+                RecordPosition::Content {
                     stream,
                     left,
                     padding,
@@ -70,27 +72,27 @@ impl Incoming {
                         return Ok(None);
                     }
                     let piece = input.split_to(left.min(input.len())).freeze();
-                    self.at = At::Content {
+                    self.at = RecordPosition::Content {
                         stream,
                         left: left - piece.len(),
                         padding,
                     };
                     return Ok(Some(match stream {
-                        Stream::Stdout => Event::Stdout(piece),
-                        Stream::Stderr => Event::Stderr(piece),
+                        OutputStream::Stdout => FastCgiEvent::Stdout(piece),
+                        OutputStream::Stderr => FastCgiEvent::Stderr(piece),
                     }));
                 }
-                At::End { padding } => {
+                RecordPosition::End { padding } => {
                     let Some(body) = input.first_chunk::<END_BYTES>() else {
                         return Ok(None);
                     };
                     let status = EndStatus::decode(*body);
                     input.advance(END_BYTES);
-                    self.at = At::Skip { left: padding };
+                    self.at = RecordPosition::Skip { left: padding };
                     self.skip(input);
-                    return Ok(Some(Event::End(status)));
+                    return Ok(Some(FastCgiEvent::End(status)));
                 }
-                At::Skip { .. } => {
+                RecordPosition::Skip { .. } => {
                     if !self.skip(input) {
                         return Ok(None);
                     }
@@ -101,43 +103,47 @@ impl Incoming {
 
     /// The last record, with its padding, has been taken whole.
     pub(crate) fn is_between_records(&self) -> bool {
-        matches!(self.at, At::Header)
+        matches!(self.at, RecordPosition::Header)
     }
 
     /// Drops skippable bytes; true when all of them are gone.
     fn skip(&mut self, input: &mut BytesMut) -> bool {
-        if let At::Skip { left } = self.at {
+        if let RecordPosition::Skip { left } = self.at {
             let here = left.min(input.len());
             input.advance(here);
             self.at = if here == left {
-                At::Header
+                RecordPosition::Header
             } else {
-                At::Skip { left: left - here }
+                RecordPosition::Skip { left: left - here }
             };
         }
         self.is_between_records()
     }
 }
 
-fn after(header: Header) -> Result<At, BadRecord> {
+fn after(header: Header) -> Result<RecordPosition, BadRecord> {
     let (left, padding) = (usize::from(header.content), usize::from(header.padding));
-    let kind = Kind::from_code(header.code);
+    let kind = RecordType::from_code(header.code);
     match (header.id, kind) {
-        (0, Some(Kind::GetValuesResult | Kind::UnknownType)) => Ok(At::Skip {
-            left: left + padding,
-        }),
-        (REQUEST_ID, Some(Kind::Stdout)) => Ok(At::Content {
-            stream: Stream::Stdout,
+        (0, Some(RecordType::GetValuesResult | RecordType::UnknownType)) => {
+            Ok(RecordPosition::Skip {
+                left: left + padding,
+            })
+        }
+        (REQUEST_ID, Some(RecordType::Stdout)) => Ok(RecordPosition::Content {
+            stream: OutputStream::Stdout,
             left,
             padding,
         }),
-        (REQUEST_ID, Some(Kind::Stderr)) => Ok(At::Content {
-            stream: Stream::Stderr,
+        (REQUEST_ID, Some(RecordType::Stderr)) => Ok(RecordPosition::Content {
+            stream: OutputStream::Stderr,
             left,
             padding,
         }),
-        (REQUEST_ID, Some(Kind::EndRequest)) if left == END_BYTES => Ok(At::End { padding }),
-        (REQUEST_ID, Some(Kind::EndRequest)) => Err(BadRecord::EndLength(header.content)),
+        (REQUEST_ID, Some(RecordType::EndRequest)) if left == END_BYTES => {
+            Ok(RecordPosition::End { padding })
+        }
+        (REQUEST_ID, Some(RecordType::EndRequest)) => Err(BadRecord::EndLength(header.content)),
         (0 | REQUEST_ID, _) => Err(BadRecord::Type(header.code)),
         (id, _) => Err(BadRecord::Id(id)),
     }

@@ -3,7 +3,7 @@
 //! - [`record`]: the eight-byte headers and fixed bodies of the protocol;
 //! - [`params`]: the name-value pairs of a request;
 //! - [`exchange`]: one request and its answer, without I/O;
-//! - [`Connection`]: drives an exchange over a stream, both directions at once;
+//! - [`FastCgiConnection`]: drives an exchange over a stream, both directions at once;
 //! - [`answer`]: cuts standard output into the CGI head block and the body.
 //!
 //! One request at a time per connection, always with id 1: PHP-FPM does not multiplex. Pools, limits, queues, timeouts
@@ -18,7 +18,7 @@ mod outgoing;
 pub mod params;
 pub mod record;
 
-pub use connection::{BodySource, Connection, NoBody};
+pub use connection::{BodySource, FastCgiConnection, NoBody};
 pub use error::Error;
-pub use exchange::{Event, Request};
+pub use exchange::{FastCgiEvent, FastCgiRequest};
 pub use record::{BadRecord, EndStatus, ProtocolStatus};

@@ -7,7 +7,7 @@
 use bytes::BufMut;
 
 use crate::Error;
-use crate::record::{self, Kind};
+use crate::record::{self, RecordType};
 
 /// Most bytes all pairs of a request may have when encoded. Request heads are limited far below this; the bound keeps
 /// one request from holding more than this in the output buffer, which is filled before the first write.
@@ -36,8 +36,8 @@ pub fn write(
         all.put_slice(name);
         all.put_slice(value);
     }
-    record::write_stream(out, Kind::Params, &all);
-    record::write_stream_end(out, Kind::Params);
+    record::write_stream(out, RecordType::Params, &all);
+    record::write_stream_end(out, RecordType::Params);
     Ok(())
 }
 
@@ -89,13 +89,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::record::{MAX_CONTENT, Parsed};
+    use crate::record::{MAX_CONTENT, ParsedRecord};
 
     /// Joins the content of the PARAMS records and checks that the stream ends exactly at the end.
     fn joined(mut bytes: &[u8]) -> Vec<u8> {
         let mut stream = Vec::new();
         loop {
-            let Ok(Parsed::Whole {
+            let Ok(ParsedRecord::Whole {
                 header,
                 content,
                 length,
@@ -103,7 +103,7 @@ mod tests {
             else {
                 panic!("cut stream")
             };
-            assert_eq!((header.code, header.id), (Kind::Params.code(), 1));
+            assert_eq!((header.code, header.id), (RecordType::Params.code(), 1));
             bytes = &bytes[length..];
             if content.is_empty() {
                 assert!(bytes.is_empty());

@@ -25,7 +25,7 @@ pub const KEEP_CONNECTION: u8 = 1;
 
 /// Type of a record, by its number in the specification (section 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RecordType {
     /// 1, to the responder: a request starts.
     BeginRequest,
     /// 2, to the responder. Galley aborts by closing instead, since PHP-FPM does not look for this record.
@@ -50,40 +50,40 @@ pub enum Kind {
     UnknownType,
 }
 
-impl Kind {
-    const ALL: [Kind; 11] = [
-        Kind::BeginRequest,
-        Kind::AbortRequest,
-        Kind::EndRequest,
-        Kind::Params,
-        Kind::Stdin,
-        Kind::Stdout,
-        Kind::Stderr,
-        Kind::Data,
-        Kind::GetValues,
-        Kind::GetValuesResult,
-        Kind::UnknownType,
+impl RecordType {
+    const ALL: [RecordType; 11] = [
+        RecordType::BeginRequest,
+        RecordType::AbortRequest,
+        RecordType::EndRequest,
+        RecordType::Params,
+        RecordType::Stdin,
+        RecordType::Stdout,
+        RecordType::Stderr,
+        RecordType::Data,
+        RecordType::GetValues,
+        RecordType::GetValuesResult,
+        RecordType::UnknownType,
     ];
 
     /// The kind of a type number, or `None` for numbers the specification does not know.
-    pub fn from_code(code: u8) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.code() == code)
+    pub fn from_code(code: u8) -> Option<RecordType> {
+        RecordType::ALL.into_iter().find(|kind| kind.code() == code)
     }
 
     /// The type number.
     pub fn code(self) -> u8 {
         match self {
-            Kind::BeginRequest => 1,
-            Kind::AbortRequest => 2,
-            Kind::EndRequest => 3,
-            Kind::Params => 4,
-            Kind::Stdin => 5,
-            Kind::Stdout => 6,
-            Kind::Stderr => 7,
-            Kind::Data => 8,
-            Kind::GetValues => 9,
-            Kind::GetValuesResult => 10,
-            Kind::UnknownType => 11,
+            RecordType::BeginRequest => 1,
+            RecordType::AbortRequest => 2,
+            RecordType::EndRequest => 3,
+            RecordType::Params => 4,
+            RecordType::Stdin => 5,
+            RecordType::Stdout => 6,
+            RecordType::Stderr => 7,
+            RecordType::Data => 8,
+            RecordType::GetValues => 9,
+            RecordType::GetValuesResult => 10,
+            RecordType::UnknownType => 11,
         }
     }
 }
@@ -91,7 +91,7 @@ impl Kind {
 /// A record's header, decoded. The type stays a number, since an unknown one is not an error by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Type number; see [`Kind::from_code`].
+    /// Type number; see [`RecordType::from_code`].
     pub code: u8,
     /// Request id; 0 for management records.
     pub id: u16,
@@ -220,7 +220,7 @@ impl ProtocolStatus {
 
 /// Result of [`parse`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parsed<'b> {
+pub enum ParsedRecord<'b> {
     /// More bytes are needed.
     Partial,
     /// One whole record with its padding.
@@ -235,24 +235,24 @@ pub enum Parsed<'b> {
 }
 
 /// Parses one whole record at the start of `bytes`; for the responder's side, where records are small.
-pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, BadRecord> {
+pub fn parse(bytes: &[u8]) -> Result<ParsedRecord<'_>, BadRecord> {
     let Some((head, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-        return Ok(Parsed::Partial);
+        return Ok(ParsedRecord::Partial);
     };
     let header = Header::decode(*head)?;
     let (content, padding) = (usize::from(header.content), usize::from(header.padding));
     match rest.get(..content) {
-        Some(slice) if rest.len() >= content + padding => Ok(Parsed::Whole {
+        Some(slice) if rest.len() >= content + padding => Ok(ParsedRecord::Whole {
             header,
             content: slice,
             length: HEADER_BYTES + content + padding,
         }),
-        _ => Ok(Parsed::Partial),
+        _ => Ok(ParsedRecord::Partial),
     }
 }
 
 /// Appends the header of a record of ours without padding. `content` is cut to [`MAX_CONTENT`] by its type.
-pub fn write_header(out: &mut impl BufMut, kind: Kind, content: u16) {
+pub fn write_header(out: &mut impl BufMut, kind: RecordType, content: u16) {
     out.put_slice(
         &Header {
             code: kind.code(),
@@ -266,7 +266,7 @@ pub fn write_header(out: &mut impl BufMut, kind: Kind, content: u16) {
 
 /// Appends `content` as records of `kind`, as many as its length needs; nothing at all for empty content, because an
 /// empty record ends a stream (section 3.3) and is written by [`write_stream_end`] alone.
-pub fn write_stream(out: &mut impl BufMut, kind: Kind, content: &[u8]) {
+pub fn write_stream(out: &mut impl BufMut, kind: RecordType, content: &[u8]) {
     for piece in content.chunks(MAX_CONTENT) {
         write_header(out, kind, u16::try_from(piece.len()).unwrap_or(u16::MAX));
         out.put_slice(piece);
@@ -274,20 +274,20 @@ pub fn write_stream(out: &mut impl BufMut, kind: Kind, content: &[u8]) {
 }
 
 /// Appends the empty record that ends the stream `kind`.
-pub fn write_stream_end(out: &mut impl BufMut, kind: Kind) {
+pub fn write_stream_end(out: &mut impl BufMut, kind: RecordType) {
     write_header(out, kind, 0);
 }
 
 /// Appends `BEGIN_REQUEST` for the responder role with `FCGI_KEEP_CONN` (section 5.1).
 pub fn write_begin(out: &mut impl BufMut) {
     const ROLE_RESPONDER: u8 = 1;
-    write_header(out, Kind::BeginRequest, 8);
+    write_header(out, RecordType::BeginRequest, 8);
     out.put_slice(&[0, ROLE_RESPONDER, KEEP_CONNECTION, 0, 0, 0, 0, 0]);
 }
 
 /// Appends `END_REQUEST`; the responder's side.
 pub fn write_end(out: &mut impl BufMut, status: EndStatus) {
-    write_header(out, Kind::EndRequest, 8);
+    write_header(out, RecordType::EndRequest, 8);
     out.put_u32(status.app_status);
     out.put_slice(&[status.protocol_status.code(), 0, 0, 0]);
 }
@@ -304,7 +304,7 @@ mod tests {
         write_begin(&mut out);
         assert_eq!(out, [1, 1, 0, 1, 0, 8, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0]);
         out.clear();
-        write_stream_end(&mut out, Kind::Params);
+        write_stream_end(&mut out, RecordType::Params);
         assert_eq!(out, [1, 4, 0, 1, 0, 0, 0, 0]);
         out.clear();
         write_end(
@@ -320,8 +320,14 @@ mod tests {
     #[test]
     fn kinds_and_statuses_round_trip() {
         for code in 0..=u8::MAX {
-            assert_eq!(Kind::from_code(code).is_some(), (1..=11).contains(&code));
-            assert_eq!(Kind::from_code(code).map_or(code, Kind::code), code);
+            assert_eq!(
+                RecordType::from_code(code).is_some(),
+                (1..=11).contains(&code)
+            );
+            assert_eq!(
+                RecordType::from_code(code).map_or(code, RecordType::code),
+                code
+            );
             assert_eq!(ProtocolStatus::from_code(code).code(), code);
         }
     }
@@ -340,7 +346,11 @@ mod tests {
     fn a_record_is_whole_only_with_its_padding() {
         let bytes = [1, 6, 0, 1, 0, 2, 3, 9, b'a', b'b', 0, 0, 0, b'?'];
         for end in 0..13 {
-            assert_eq!(parse(&bytes[..end]), Ok(Parsed::Partial), "{end} bytes");
+            assert_eq!(
+                parse(&bytes[..end]),
+                Ok(ParsedRecord::Partial),
+                "{end} bytes"
+            );
         }
         let header = Header {
             code: 6,
@@ -350,7 +360,7 @@ mod tests {
         };
         assert_eq!(
             parse(&bytes),
-            Ok(Parsed::Whole {
+            Ok(ParsedRecord::Whole {
                 header,
                 content: b"ab",
                 length: 13
@@ -361,10 +371,10 @@ mod tests {
     #[test]
     fn long_streams_are_split_and_empty_ones_write_nothing() {
         let mut out = Vec::new();
-        write_stream(&mut out, Kind::Stdin, &[]);
+        write_stream(&mut out, RecordType::Stdin, &[]);
         assert!(out.is_empty());
-        write_stream(&mut out, Kind::Stdin, &vec![7; MAX_CONTENT + 1]);
-        let Ok(Parsed::Whole { header, length, .. }) = parse(&out) else {
+        write_stream(&mut out, RecordType::Stdin, &vec![7; MAX_CONTENT + 1]);
+        let Ok(ParsedRecord::Whole { header, length, .. }) = parse(&out) else {
             panic!("first record")
         };
         assert_eq!(
@@ -372,14 +382,14 @@ mod tests {
             (u16::MAX, HEADER_BYTES + MAX_CONTENT)
         );
         assert!(
-            matches!(parse(&out[length..]), Ok(Parsed::Whole { header, .. }) if header.content == 1 && header.code == 5)
+            matches!(parse(&out[length..]), Ok(ParsedRecord::Whole { header, .. }) if header.content == 1 && header.code == 5)
         );
     }
 
     proptest! {
         #[test]
         fn parse_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
-            if let Ok(Parsed::Whole { content, length, .. }) = parse(&bytes) {
+            if let Ok(ParsedRecord::Whole { content, length, .. }) = parse(&bytes) {
                 prop_assert!(length <= bytes.len() && content.len() + HEADER_BYTES <= length);
             }
         }

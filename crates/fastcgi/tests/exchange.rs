@@ -3,9 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 use bytes::{Buf, Bytes, BytesMut};
-use galley_fastcgi::exchange::{Exchange, OUTPUT_BYTES};
-use galley_fastcgi::record::{self, Header, Kind, Parsed};
-use galley_fastcgi::{BadRecord, EndStatus, Error, Event, ProtocolStatus, Request};
+use galley_fastcgi::exchange::{FastCgiExchange, OUTPUT_BYTES};
+use galley_fastcgi::record::{self, Header, ParsedRecord, RecordType};
+use galley_fastcgi::{BadRecord, EndStatus, Error, FastCgiEvent, FastCgiRequest, ProtocolStatus};
 use proptest::prelude::*;
 
 const COMPLETE: EndStatus = EndStatus {
@@ -32,10 +32,10 @@ fn end() -> Vec<u8> {
 }
 
 /// An exchange whose request without a body has been written.
-fn sent() -> Exchange {
-    let mut exchange = Exchange::new();
+fn sent() -> FastCgiExchange {
+    let mut exchange = FastCgiExchange::new();
     exchange
-        .begin(&Request {
+        .begin(&FastCgiRequest {
             variables: &[],
             body_length: 0,
         })
@@ -45,7 +45,7 @@ fn sent() -> Exchange {
 }
 
 /// Writes everything that waits.
-fn drain(exchange: &mut Exchange) -> Vec<u8> {
+fn drain(exchange: &mut FastCgiExchange) -> Vec<u8> {
     let mut written = Vec::new();
     while exchange.outgoing().has_remaining() {
         let bytes = exchange.outgoing().chunk().to_vec();
@@ -65,16 +65,16 @@ struct Heard {
     bad: Option<BadRecord>,
 }
 
-fn hear(exchange: &mut Exchange, pieces: &[&[u8]]) -> Heard {
+fn hear(exchange: &mut FastCgiExchange, pieces: &[&[u8]]) -> Heard {
     let mut heard = Heard::default();
     for piece in pieces {
         exchange.input().extend_from_slice(piece);
         loop {
             match exchange.event() {
                 Ok(None) => break,
-                Ok(Some(Event::Stdout(bytes))) => heard.stdout.extend_from_slice(&bytes),
-                Ok(Some(Event::Stderr(bytes))) => heard.stderr.extend_from_slice(&bytes),
-                Ok(Some(Event::End(status))) => {
+                Ok(Some(FastCgiEvent::Stdout(bytes))) => heard.stdout.extend_from_slice(&bytes),
+                Ok(Some(FastCgiEvent::Stderr(bytes))) => heard.stderr.extend_from_slice(&bytes),
+                Ok(Some(FastCgiEvent::End(status))) => {
                     heard.end = Some(status);
                     return heard;
                 }
@@ -148,7 +148,7 @@ fn content_is_handed_on_before_its_record_is_whole() {
     exchange.input().extend_from_slice(&bytes[..11]);
     assert_eq!(
         exchange.event().unwrap(),
-        Some(Event::Stdout(Bytes::from_static(b"012")))
+        Some(FastCgiEvent::Stdout(Bytes::from_static(b"012")))
     );
     assert_eq!(exchange.event().unwrap(), None);
 }
@@ -193,7 +193,7 @@ fn reuse_needs_a_clean_end() {
         assert_eq!(exchange.is_reusable(), reusable);
         assert_eq!(
             exchange
-                .begin(&Request {
+                .begin(&FastCgiRequest {
                     variables: &[],
                     body_length: 0
                 })
@@ -205,13 +205,13 @@ fn reuse_needs_a_clean_end() {
 
 #[test]
 fn an_early_end_spends_the_connection() {
-    let request = Request {
+    let request = FastCgiRequest {
         variables: &[],
         body_length: 10,
     };
     // Body not given whole; given but not written; written whole.
     for (given, written, reusable) in [(4, true, false), (10, false, false), (10, true, true)] {
-        let mut exchange = Exchange::new();
+        let mut exchange = FastCgiExchange::new();
         exchange.begin(&request).unwrap();
         drain(&mut exchange);
         exchange.give_body(Bytes::from(vec![b'x'; given])).unwrap();
@@ -232,9 +232,9 @@ fn an_early_end_spends_the_connection() {
 fn a_request_is_laid_out_as_the_specification_says() {
     let name = b"SCRIPT_FILENAME".as_slice();
     let variables = [(name.into(), b"/srv/index.php".as_slice().into())];
-    let mut exchange = Exchange::new();
+    let mut exchange = FastCgiExchange::new();
     exchange
-        .begin(&Request {
+        .begin(&FastCgiRequest {
             variables: &variables,
             body_length: 5,
         })
@@ -244,18 +244,18 @@ fn a_request_is_laid_out_as_the_specification_says() {
     let mut expected = Vec::new();
     record::write_begin(&mut expected);
     galley_fastcgi::params::write(&mut expected, &variables).unwrap();
-    record::write_stream(&mut expected, Kind::Stdin, b"hello");
-    record::write_stream_end(&mut expected, Kind::Stdin);
+    record::write_stream(&mut expected, RecordType::Stdin, b"hello");
+    record::write_stream_end(&mut expected, RecordType::Stdin);
     assert_eq!(exchange.outgoing().chunk(), expected);
 }
 
 #[test]
 fn the_body_must_have_its_declared_length() {
-    let request = Request {
+    let request = FastCgiRequest {
         variables: &[],
         body_length: 10,
     };
-    let mut long = Exchange::new();
+    let mut long = FastCgiExchange::new();
     long.begin(&request).unwrap();
     long.give_body(Bytes::from_static(b"1234")).unwrap();
     let error = long.give_body(Bytes::from_static(b"5678901")).unwrap_err();
@@ -269,7 +269,7 @@ fn the_body_must_have_its_declared_length() {
         ),
         "{error:?}"
     );
-    let mut short = Exchange::new();
+    let mut short = FastCgiExchange::new();
     short.begin(&request).unwrap();
     short.give_body(Bytes::from_static(b"1234")).unwrap();
     let error = short.end_body().unwrap_err();
@@ -290,11 +290,11 @@ fn the_body_must_have_its_declared_length() {
 
 #[test]
 fn too_large_variables_leave_the_connection_untouched() {
-    let mut exchange = Exchange::new();
+    let mut exchange = FastCgiExchange::new();
     let value = vec![0; galley_fastcgi::params::MAX_BYTES];
     let variables = [(b"A".as_slice().into(), value.into())];
     let error = exchange
-        .begin(&Request {
+        .begin(&FastCgiRequest {
             variables: &variables,
             body_length: 0,
         })
@@ -305,9 +305,9 @@ fn too_large_variables_leave_the_connection_untouched() {
 
 #[test]
 fn output_is_bounded() {
-    let mut exchange = Exchange::new();
+    let mut exchange = FastCgiExchange::new();
     exchange
-        .begin(&Request {
+        .begin(&FastCgiRequest {
             variables: &[],
             body_length: 1 << 40,
         })
@@ -326,9 +326,9 @@ fn output_is_bounded() {
         "{most} bytes waited"
     );
     // One chunk far larger than the limit is kept by reference and framed as room appears.
-    let mut exchange = Exchange::new();
+    let mut exchange = FastCgiExchange::new();
     exchange
-        .begin(&Request {
+        .begin(&FastCgiRequest {
             variables: &[],
             body_length: 1 << 23,
         })
@@ -338,13 +338,13 @@ fn output_is_bounded() {
     let written = drain(&mut exchange);
     let mut rest = &written[..];
     let mut body = 0;
-    while let Ok(Parsed::Whole {
+    while let Ok(ParsedRecord::Whole {
         header,
         content,
         length,
     }) = record::parse(rest)
     {
-        if header.code == Kind::Stdin.code() {
+        if header.code == RecordType::Stdin.code() {
             body += content.len();
         }
         rest = &rest[length..];

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use galley_fastcgi::answer::Splitter;
-use galley_fastcgi::{BodySource, Connection, Event, NoBody, Request};
+use galley_fastcgi::{BodySource, FastCgiConnection, FastCgiEvent, FastCgiRequest, NoBody};
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 
@@ -77,8 +77,8 @@ impl Fpm {
         path
     }
 
-    async fn connect(&self) -> Connection<UnixStream> {
-        Connection::new(
+    async fn connect(&self) -> FastCgiConnection<UnixStream> {
+        FastCgiConnection::new(
             UnixStream::connect(self.directory.path().join("fpm.sock"))
                 .await
                 .unwrap(),
@@ -163,7 +163,7 @@ impl BodySource for Counting {
 
 /// Asks and gives head and body.
 async fn ask(
-    connection: &mut Connection<UnixStream>,
+    connection: &mut FastCgiConnection<UnixStream>,
     script: &Path,
     body_length: u64,
     body: &mut impl BodySource,
@@ -174,13 +174,13 @@ async fn ask(
 
 async fn ask_with(
     method: &str,
-    connection: &mut Connection<UnixStream>,
+    connection: &mut FastCgiConnection<UnixStream>,
     script: &Path,
     body_length: u64,
     body: &mut impl BodySource,
 ) -> (String, Vec<u8>) {
     let variables = variables(method, script, body_length);
-    soon(connection.send(&Request {
+    soon(connection.send(&FastCgiRequest {
         variables: &variables,
         body_length,
     }))
@@ -189,13 +189,13 @@ async fn ask_with(
     let (mut splitter, mut head, mut answer) = (Splitter::new(), None, Vec::new());
     loop {
         match soon(connection.event(body)).await.unwrap() {
-            Event::Stdout(bytes) => {
+            FastCgiEvent::Stdout(bytes) => {
                 let split = splitter.push(bytes).unwrap();
                 head = head.or(split.head);
                 answer.extend_from_slice(&split.body);
             }
-            Event::Stderr(bytes) => eprintln!("stderr: {}", String::from_utf8_lossy(&bytes)),
-            Event::End(status) => {
+            FastCgiEvent::Stderr(bytes) => eprintln!("stderr: {}", String::from_utf8_lossy(&bytes)),
+            FastCgiEvent::End(status) => {
                 assert_eq!(status.app_status, 0);
                 splitter.finish().unwrap();
                 return (String::from_utf8(head.unwrap().to_vec()).unwrap(), answer);
@@ -391,7 +391,7 @@ async fn closing_aborts_a_request() {
     for _ in 0..5 {
         let mut connection = fpm.connect().await;
         let variables = variables("GET", &endless, 0);
-        soon(connection.send(&Request {
+        soon(connection.send(&FastCgiRequest {
             variables: &variables,
             body_length: 0,
         }))
@@ -399,7 +399,7 @@ async fn closing_aborts_a_request() {
         .unwrap();
         assert!(matches!(
             soon(connection.event(&mut NoBody)).await.unwrap(),
-            Event::Stdout(_)
+            FastCgiEvent::Stdout(_)
         ));
     }
     assert_eq!(

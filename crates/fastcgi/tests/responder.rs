@@ -10,9 +10,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_fastcgi::record::{self, Kind, Parsed};
+use galley_fastcgi::record::{self, ParsedRecord, RecordType};
 use galley_fastcgi::{
-    BodySource, Connection, EndStatus, Error, Event, NoBody, ProtocolStatus, Request,
+    BodySource, EndStatus, Error, FastCgiConnection, FastCgiEvent, FastCgiRequest, NoBody,
+    ProtocolStatus,
 };
 use tokio::io::{
     AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex,
@@ -23,13 +24,13 @@ const COMPLETE: EndStatus = EndStatus {
     app_status: 0,
     protocol_status: ProtocolStatus::RequestComplete,
 };
-const GET: Request<'static> = Request {
+const GET: FastCgiRequest<'static> = FastCgiRequest {
     variables: &[],
     body_length: 0,
 };
 
-fn post(body_length: u64) -> Request<'static> {
-    Request {
+fn post(body_length: u64) -> FastCgiRequest<'static> {
+    FastCgiRequest {
         variables: &[],
         body_length,
     }
@@ -75,16 +76,16 @@ fn end() -> Vec<u8> {
 
 fn answer(body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    record::write_stream(&mut out, Kind::Stdout, body);
+    record::write_stream(&mut out, RecordType::Stdout, body);
     out.extend(end());
     out
 }
 
 /// Reads records until the one that ends `until`; gives their number of content bytes.
-async fn read_until_end_of(stream: &mut (impl AsyncRead + Unpin), until: Kind) -> usize {
+async fn read_until_end_of(stream: &mut (impl AsyncRead + Unpin), until: RecordType) -> usize {
     let (mut bytes, mut sum) = (Vec::new(), 0);
     loop {
-        while let Parsed::Whole {
+        while let ParsedRecord::Whole {
             header,
             content,
             length,
@@ -94,7 +95,7 @@ async fn read_until_end_of(stream: &mut (impl AsyncRead + Unpin), until: Kind) -
             bytes.drain(..length);
             if header.content == 0 && header.code == until.code() {
                 assert!(
-                    bytes.is_empty() || until != Kind::Stdin,
+                    bytes.is_empty() || until != RecordType::Stdin,
                     "bytes after the end"
                 );
                 return sum;
@@ -110,15 +111,15 @@ async fn read_until_end_of(stream: &mut (impl AsyncRead + Unpin), until: Kind) -
 
 /// Everything until the end, both streams joined.
 async fn hear<S: AsyncRead + AsyncWrite + Unpin>(
-    connection: &mut Connection<S>,
+    connection: &mut FastCgiConnection<S>,
     body: &mut impl BodySource,
 ) -> Result<(Vec<u8>, Vec<u8>), Error> {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     loop {
         match soon(connection.event(body)).await? {
-            Event::Stdout(bytes) => stdout.extend_from_slice(&bytes),
-            Event::Stderr(bytes) => stderr.extend_from_slice(&bytes),
-            Event::End(status) => {
+            FastCgiEvent::Stdout(bytes) => stdout.extend_from_slice(&bytes),
+            FastCgiEvent::Stderr(bytes) => stderr.extend_from_slice(&bytes),
+            FastCgiEvent::End(status) => {
                 assert_eq!(status, COMPLETE);
                 return Ok((stdout, stderr));
             }
@@ -190,16 +191,16 @@ where
 {
     let name = b"SCRIPT_FILENAME".as_slice();
     let variables = [(name.into(), vec![b'x'; 900].into())];
-    let mut connection = Connection::new(Noted {
+    let mut connection = FastCgiConnection::new(Noted {
         inner: ours,
         writes: Vec::new(),
     });
     let responder = tokio::spawn(async move {
-        read_until_end_of(&mut theirs, Kind::Stdin).await;
+        read_until_end_of(&mut theirs, RecordType::Stdin).await;
         theirs.write_all(&answer(b"A: b\n\nbody")).await.unwrap();
         theirs
     });
-    let request = Request {
+    let request = FastCgiRequest {
         variables: &variables,
         body_length: u64::try_from(body).unwrap(),
     };
@@ -239,9 +240,9 @@ async fn a_request_leaves_in_one_write() {
 #[tokio::test]
 async fn a_request_without_body_leaves_with_send() {
     let (ours, mut theirs) = duplex(1024);
-    let mut connection = Connection::new(ours);
+    let mut connection = FastCgiConnection::new(ours);
     connection.send(&GET).await.unwrap();
-    soon(read_until_end_of(&mut theirs, Kind::Stdin)).await;
+    soon(read_until_end_of(&mut theirs, RecordType::Stdin)).await;
 }
 
 #[tokio::test]
@@ -258,13 +259,13 @@ async fn printing_while_reading_does_not_lock_up() {
             seen += read.read(&mut buffer).await.unwrap();
             // One thread of control: it does not read while it prints.
             let mut out = Vec::new();
-            record::write_stream(&mut out, Kind::Stdout, &[b'd'; 2000]);
+            record::write_stream(&mut out, RecordType::Stdout, &[b'd'; 2000]);
             write.write_all(&out).await.unwrap();
         }
         write.write_all(&end()).await.unwrap();
         (read, write, seen)
     });
-    let mut connection = Connection::new(ours);
+    let mut connection = FastCgiConnection::new(ours);
     connection
         .send(&post((COUNT * CHUNK) as u64))
         .await
@@ -279,10 +280,10 @@ async fn printing_while_reading_does_not_lock_up() {
 #[tokio::test]
 async fn an_early_answer_ends_an_upload() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
-    let mut connection = Connection::new(ours);
+    let mut connection = FastCgiConnection::new(ours);
     connection.send(&post(100 << 20)).await.unwrap();
     let responder = tokio::spawn(async move {
-        read_until_end_of(&mut theirs, Kind::Params).await;
+        read_until_end_of(&mut theirs, RecordType::Params).await;
         theirs
             .write_all(&answer(b"Status: 413\n\nno"))
             .await
@@ -301,11 +302,11 @@ async fn an_early_answer_ends_an_upload() {
 #[tokio::test]
 async fn an_answer_is_heard_although_writing_fails() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
-    let mut connection = Connection::new(ours);
+    let mut connection = FastCgiConnection::new(ours);
     connection.send(&post(100 << 20)).await.unwrap();
     // Answers, closes and never reads the body: a write fails before the answer has been read.
     let responder = tokio::spawn(async move {
-        read_until_end_of(&mut theirs, Kind::Params).await;
+        read_until_end_of(&mut theirs, RecordType::Params).await;
         theirs
             .write_all(&answer(b"Status: 413\n\nno"))
             .await
@@ -322,7 +323,7 @@ async fn an_answer_is_heard_although_writing_fails() {
 async fn closed_connections_are_told_apart() {
     let notice = {
         let mut out = Vec::new();
-        record::write_stream(&mut out, Kind::Stderr, b"PHP message");
+        record::write_stream(&mut out, RecordType::Stderr, b"PHP message");
         out
     };
     let whole = answer(b"A: b\n\nbody");
@@ -333,9 +334,9 @@ async fn closed_connections_are_told_apart() {
         (&whole[..whole.len() - 1], true),
     ] {
         let (ours, mut theirs) = duplex(1024);
-        let mut connection = Connection::new(ours);
+        let mut connection = FastCgiConnection::new(ours);
         connection.send(&GET).await.unwrap();
-        read_until_end_of(&mut theirs, Kind::Stdin).await;
+        read_until_end_of(&mut theirs, RecordType::Stdin).await;
         theirs.write_all(bytes).await.unwrap();
         drop(theirs);
         let error = hear(&mut connection, &mut NoBody).await.unwrap_err();
@@ -348,9 +349,10 @@ async fn closed_connections_are_told_apart() {
 #[tokio::test]
 async fn a_failed_write_without_an_answer_is_an_error() {
     let (ours, mut theirs) = duplex(1024);
-    let mut connection = Connection::new(ours);
+    let mut connection = FastCgiConnection::new(ours);
     connection.send(&post(1 << 20)).await.unwrap();
-    let responder = tokio::spawn(async move { read_until_end_of(&mut theirs, Kind::Params).await });
+    let responder =
+        tokio::spawn(async move { read_until_end_of(&mut theirs, RecordType::Params).await });
     let error = hear(&mut connection, &mut Chunks::many(16, 1 << 16))
         .await
         .unwrap_err();
@@ -368,9 +370,9 @@ async fn a_kept_connection_must_be_silent_and_open() {
         (&answer(b"Status: 200\n\nforged"), true),
     ] {
         let (ours, mut theirs) = duplex(1024);
-        let mut connection = Connection::new(ours);
+        let mut connection = FastCgiConnection::new(ours);
         connection.send(&GET).await.unwrap();
-        read_until_end_of(&mut theirs, Kind::Stdin).await;
+        read_until_end_of(&mut theirs, RecordType::Stdin).await;
         theirs.write_all(&end()).await.unwrap();
         hear(&mut connection, &mut NoBody).await.unwrap();
         assert!(connection.is_reusable());
@@ -387,7 +389,7 @@ async fn a_kept_connection_must_be_silent_and_open() {
 #[tokio::test]
 async fn an_idle_connection_reports_its_end() {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let mut connection = Connection::new(ours);
+    let mut connection = FastCgiConnection::new(ours);
     assert!(
         poll_fn(|cx| Poll::Ready(connection.poll_idle(cx)))
             .await
@@ -401,11 +403,11 @@ async fn an_idle_connection_reports_its_end() {
 #[tokio::test]
 async fn stderr_is_kept_apart() {
     let (ours, mut theirs) = duplex(1 << 20);
-    let mut connection = Connection::new(ours);
+    let mut connection = FastCgiConnection::new(ours);
     let mut out = Vec::new();
     for _ in 0..300 {
-        record::write_stream(&mut out, Kind::Stderr, b"<e>");
-        record::write_stream(&mut out, Kind::Stdout, &[b'o'; 300]);
+        record::write_stream(&mut out, RecordType::Stderr, b"<e>");
+        record::write_stream(&mut out, RecordType::Stdout, &[b'o'; 300]);
     }
     out.extend(end());
     connection.send(&GET).await.unwrap();
@@ -424,7 +426,7 @@ async fn a_failing_body_ends_the_exchange() {
         (vec![], 1),
     ] {
         let (ours, mut theirs) = duplex(1024);
-        let mut connection = Connection::new(ours);
+        let mut connection = FastCgiConnection::new(ours);
         connection.send(&post(length)).await.unwrap();
         let error = soon(connection.event(&mut Chunks(chunks.into())))
             .await
@@ -438,7 +440,7 @@ async fn a_failing_body_ends_the_exchange() {
         // The responder must not have seen the end of STDIN.
         let mut seen = Vec::new();
         theirs.read_to_end(&mut seen).await.unwrap();
-        assert!(!seen.ends_with(&[1, Kind::Stdin.code(), 0, 1, 0, 0, 0, 0]));
+        assert!(!seen.ends_with(&[1, RecordType::Stdin.code(), 0, 1, 0, 0, 0, 0]));
     }
 }
 
@@ -458,22 +460,22 @@ async fn once<T>(future: impl Future<Output = T>) -> Option<T> {
 async fn a_dropped_event_loses_nothing() {
     let (ours, mut theirs) = duplex(777);
     let responder = tokio::spawn(async move {
-        let seen = read_until_end_of(&mut theirs, Kind::Stdin).await;
+        let seen = read_until_end_of(&mut theirs, RecordType::Stdin).await;
         let reply = answer(&vec![b'r'; 100_000]);
         for piece in reply.chunks(555) {
             theirs.write_all(piece).await.unwrap();
         }
         (theirs, seen)
     });
-    let mut connection = Connection::new(ours);
+    let mut connection = FastCgiConnection::new(ours);
     connection.send(&post(500_000)).await.unwrap();
     let mut body = Chunks::many(50, 10_000);
     let mut stdout = 0;
     soon(async {
         loop {
             match once(connection.event(&mut body)).await {
-                Some(Ok(Event::Stdout(bytes))) => stdout += bytes.len(),
-                Some(Ok(Event::End(_))) => break,
+                Some(Ok(FastCgiEvent::Stdout(bytes))) => stdout += bytes.len(),
+                Some(Ok(FastCgiEvent::End(_))) => break,
                 Some(other) => panic!("{other:?}"),
                 None => tokio::task::yield_now().await,
             }
@@ -489,7 +491,7 @@ async fn a_dropped_event_loses_nothing() {
 async fn little_is_buffered_in_either_direction() {
     const PIPE: usize = 4096;
     let (ours, mut theirs): (DuplexStream, DuplexStream) = duplex(PIPE);
-    let mut connection = Connection::new(ours);
+    let mut connection = FastCgiConnection::new(ours);
     connection.send(&post(1 << 30)).await.unwrap();
     let mut body = Chunks::many(1 << 12, 10_000);
     let all = body.0.len();
@@ -520,6 +522,6 @@ async fn little_is_buffered_in_either_direction() {
 
 fn record_of(length: usize) -> Vec<u8> {
     let mut out = Vec::new();
-    record::write_stream(&mut out, Kind::Stdout, &vec![b'x'; length]);
+    record::write_stream(&mut out, RecordType::Stdout, &vec![b'x'; length]);
     out
 }

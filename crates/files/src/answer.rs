@@ -1,15 +1,15 @@
 //! A response made of a file: validators, conditions, ranges (RFC 9110 sections 8.8, 13 and 14).
 //!
 //! Pure: nothing is read here, the spans of the file are named and the caller sends them. The
-//! length of the body is in [`Answer::length`] and not among the fields, since the writer of the
+//! length of the body is in [`FileResponse::length`] and not among the fields, since the writer of the
 //! head decides about framing.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
-use galley_policy::conditional::{self, Condition, Validators};
-use galley_policy::range::{self, Ranges, Span};
-use galley_policy::request_info::{Facts, Method};
+use galley_policy::conditional::{self, ConditionalResult, Validators};
+use galley_policy::range::{self, ByteSpan, Ranges};
+use galley_policy::request_info::{Method, RequestInfo};
 use galley_policy::time;
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -18,7 +18,7 @@ use crate::types;
 
 /// What to send.
 #[derive(Debug)]
-pub struct Answer {
+pub struct FileResponse {
     /// 200, 206, 304, 405, 412 or 416.
     pub status: StatusCode,
     /// Everything but `Content-Length`, `Date` and what belongs to the connection.
@@ -45,16 +45,16 @@ pub enum Part {
 
 /// Answers a request for a file. `whole`: the head of a 200 with all of it, as [`crate::Asset::fields`] writes it;
 /// `length`: its bytes.
-pub fn answer(whole: &HeaderMap, length: u64, facts: &Facts) -> Answer {
+pub fn answer(whole: &HeaderMap, length: u64, facts: &RequestInfo) -> FileResponse {
     match facts.method() {
         Method::Get | Method::Head => {}
         _ => return method_not_allowed(),
     }
     let validators = validators(whole);
     match conditional::evaluate(facts, &validators) {
-        Condition::Proceed => {}
-        Condition::NotModified => return not_modified(whole, facts),
-        Condition::Failed => {
+        ConditionalResult::Proceed => {}
+        ConditionalResult::NotModified => return not_modified(whole, facts),
+        ConditionalResult::Failed => {
             return without_body(StatusCode::PRECONDITION_FAILED, HeaderMap::new());
         }
     }
@@ -88,7 +88,7 @@ pub fn validators(whole: &HeaderMap) -> Validators<'_> {
 }
 
 /// What a 304 carries too (RFC 9110 section 15.4.5): validators, `Vary`, lifetime.
-fn not_modified(whole: &HeaderMap, facts: &Facts) -> Answer {
+fn not_modified(whole: &HeaderMap, facts: &RequestInfo) -> FileResponse {
     let mut fields = HeaderMap::new();
     for name in [header::ETAG, header::LAST_MODIFIED, header::VARY] {
         if let Some(value) = whole.get(&name) {
@@ -99,19 +99,19 @@ fn not_modified(whole: &HeaderMap, facts: &Facts) -> Answer {
     without_body(StatusCode::NOT_MODIFIED, fields)
 }
 
-fn add_lifetime(fields: &mut HeaderMap, facts: &Facts) {
+fn add_lifetime(fields: &mut HeaderMap, facts: &RequestInfo) {
     if is_immutable(facts) {
         fields.insert(header::CACHE_CONTROL, IMMUTABLE);
     }
 }
 
-fn all(whole: &HeaderMap, length: u64, facts: &Facts) -> Answer {
+fn all(whole: &HeaderMap, length: u64, facts: &RequestInfo) -> FileResponse {
     let has_body = facts.method() == Method::Get && length > 0;
     let span = Part::Span {
         start: 0,
         end: length,
     };
-    Answer {
+    FileResponse {
         status: StatusCode::OK,
         fields: whole.clone(),
         parts: has_body.then_some(span).into_iter().collect(),
@@ -119,14 +119,14 @@ fn all(whole: &HeaderMap, length: u64, facts: &Facts) -> Answer {
     }
 }
 
-fn one(whole: &HeaderMap, length: u64, span: Span) -> Answer {
+fn one(whole: &HeaderMap, length: u64, span: ByteSpan) -> FileResponse {
     let mut fields = whole.clone();
     insert(
         &mut fields,
         header::CONTENT_RANGE,
         &content_range(span, length),
     );
-    Answer {
+    FileResponse {
         status: StatusCode::PARTIAL_CONTENT,
         fields,
         parts: vec![Part::Span {
@@ -139,7 +139,7 @@ fn one(whole: &HeaderMap, length: u64, span: Span) -> Answer {
 
 /// `multipart/byteranges` (RFC 9110 section 14.6). The parts are ranges of the coded bytes, as the
 /// single one is.
-fn many(whole: &HeaderMap, all: u64, spans: &[Span]) -> Answer {
+fn many(whole: &HeaderMap, all: u64, spans: &[ByteSpan]) -> FileResponse {
     let mut fields = whole.clone();
     let of_parts = whole.get(header::CONTENT_TYPE);
     let of_parts = of_parts.and_then(|value| value.to_str().ok());
@@ -166,7 +166,7 @@ fn many(whole: &HeaderMap, all: u64, spans: &[Span]) -> Answer {
     let end = format!("\r\n--{boundary}--\r\n");
     length = length.saturating_add(bytes(&end));
     parts.push(Part::Bytes(end.into_bytes()));
-    Answer {
+    FileResponse {
         status: StatusCode::PARTIAL_CONTENT,
         fields,
         parts,
@@ -174,7 +174,7 @@ fn many(whole: &HeaderMap, all: u64, spans: &[Span]) -> Answer {
     }
 }
 
-fn unsatisfiable(length: u64) -> Answer {
+fn unsatisfiable(length: u64) -> FileResponse {
     let mut fields = HeaderMap::new();
     fields.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     insert(
@@ -185,14 +185,14 @@ fn unsatisfiable(length: u64) -> Answer {
     without_body(StatusCode::RANGE_NOT_SATISFIABLE, fields)
 }
 
-fn method_not_allowed() -> Answer {
+fn method_not_allowed() -> FileResponse {
     let mut fields = HeaderMap::new();
     fields.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
     without_body(StatusCode::METHOD_NOT_ALLOWED, fields)
 }
 
-fn without_body(status: StatusCode, fields: HeaderMap) -> Answer {
-    Answer {
+fn without_body(status: StatusCode, fields: HeaderMap) -> FileResponse {
+    FileResponse {
         status,
         fields,
         parts: Vec::new(),
@@ -200,7 +200,7 @@ fn without_body(status: StatusCode, fields: HeaderMap) -> Answer {
     }
 }
 
-fn content_range(span: Span, length: u64) -> String {
+fn content_range(span: ByteSpan, length: u64) -> String {
     format!(
         "bytes {}-{}/{length}",
         span.start,
@@ -226,7 +226,7 @@ fn boundary() -> String {
 
 /// Whether the URL changes with the content: WordPress's `?ver=`, or a fingerprint in the name as
 /// bundlers write it. Then [`IMMUTABLE`] is the last of the fields that the file has a say in.
-pub fn is_immutable(facts: &Facts) -> bool {
+pub fn is_immutable(facts: &RequestInfo) -> bool {
     let query = facts.raw_query().unwrap_or_default();
     let has_version = query
         .split(|b| *b == b'&')

@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::{Duration, SystemTime};
 
-use galley_policy::encoding::{Coding, Codings};
+use galley_policy::encoding::{AcceptedCodings, Coding};
 use http::header::{self, HeaderMap, HeaderValue};
 
 use crate::tree::Tree;
@@ -23,16 +23,16 @@ use crate::types;
 #[derive(Debug)]
 pub struct Asset {
     /// The file itself.
-    pub plain: Form,
+    pub plain: FileForm,
     /// The compressed files beside it that may be sent in its place.
-    pub siblings: Vec<Form>,
+    pub siblings: Vec<FileForm>,
     /// Media type, with a charset for text.
     pub content_type: &'static str,
 }
 
 /// One file that may be sent.
 #[derive(Debug)]
-pub struct Form {
+pub struct FileForm {
     /// Opened for reading; bytes are read by position.
     pub file: File,
     /// Bytes in it when it was opened.
@@ -41,12 +41,12 @@ pub struct Form {
     pub coding: Coding,
     /// When it was last changed.
     modified: SystemTime,
-    seal: Seal,
+    seal: FileIdentity,
 }
 
 /// What must stay the same for a file to be the one that was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seal {
+struct FileIdentity {
     device: u64,
     inode: u64,
     size: u64,
@@ -61,7 +61,7 @@ impl Asset {
     }
 
     /// The form that suits a client best.
-    pub fn best(&self, codings: Codings) -> &Form {
+    pub fn best(&self, codings: AcceptedCodings) -> &FileForm {
         let available: Vec<Coding> = self.forms().map(|form| form.coding).collect();
         let best = codings.best(&available).unwrap_or(Coding::Identity);
         self.forms()
@@ -70,7 +70,7 @@ impl Asset {
     }
 
     /// The same, and the others are closed.
-    pub fn into_best(self, codings: Codings) -> Form {
+    pub fn into_best(self, codings: AcceptedCodings) -> FileForm {
         let best = self.best(codings).coding;
         let chosen = self.siblings.into_iter().find(|form| form.coding == best);
         chosen.unwrap_or(self.plain)
@@ -78,7 +78,7 @@ impl Asset {
 
     /// The head of a 200 with all of `form`: everything but `Content-Length`, `Date`, and what the
     /// request has a say in.
-    pub fn fields(&self, form: &Form) -> HeaderMap {
+    pub fn fields(&self, form: &FileForm) -> HeaderMap {
         let mut fields = HeaderMap::new();
         if let Ok(etag) = HeaderValue::from_str(&form.etag()) {
             fields.insert(header::ETAG, etag);
@@ -121,14 +121,14 @@ impl Asset {
     }
 
     /// The plain form first.
-    pub fn forms(&self) -> impl Iterator<Item = &Form> {
+    pub fn forms(&self) -> impl Iterator<Item = &FileForm> {
         std::iter::once(&self.plain).chain(&self.siblings)
     }
 
     /// Opens the file at a link-free path. `name`: how it was asked for, which decides about its
     /// type.
     pub(crate) fn open(tree: &Tree, real: &[u8], name: &[u8]) -> io::Result<Self> {
-        let plain = Form::open(tree, real, Coding::Identity)?;
+        let plain = FileForm::open(tree, real, Coding::Identity)?;
         let content_type = types::content_type(name);
         let siblings = if types::is_compressible(content_type) {
             siblings_of(tree, real, &plain)
@@ -143,13 +143,13 @@ impl Asset {
     }
 }
 
-impl Form {
+impl FileForm {
     fn open(tree: &Tree, real: &[u8], coding: Coding) -> io::Result<Self> {
         let (file, metadata) = tree.open_file(real)?;
         Ok(Self {
             length: metadata.len(),
             modified: metadata.modified()?,
-            seal: Seal::of(&metadata),
+            seal: FileIdentity::of(&metadata),
             coding,
             file,
         })
@@ -166,7 +166,7 @@ impl Form {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             read => read?,
         }
-        let is_same = Seal::of(&self.file.metadata()?) == self.seal;
+        let is_same = FileIdentity::of(&self.file.metadata()?) == self.seal;
         Ok(is_same.then_some(bytes))
     }
 
@@ -179,7 +179,7 @@ impl Form {
             Coding::Brotli => "-br",
             Coding::Zstd => "-zst",
         };
-        let Seal {
+        let FileIdentity {
             inode,
             size,
             modified: (seconds, nanoseconds),
@@ -189,7 +189,7 @@ impl Form {
     }
 }
 
-impl Seal {
+impl FileIdentity {
     fn of(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
@@ -223,9 +223,9 @@ impl Seal {
 }
 
 /// The usable siblings of a file.
-fn siblings_of(tree: &Tree, real: &[u8], plain: &Form) -> Vec<Form> {
+fn siblings_of(tree: &Tree, real: &[u8], plain: &FileForm) -> Vec<FileForm> {
     let open = |(coding, ending): &(Coding, &[u8])| {
-        let form = Form::open(tree, &[real, ending].concat(), *coding).ok()?;
+        let form = FileForm::open(tree, &[real, ending].concat(), *coding).ok()?;
         let is_usable = form.seal.modified >= plain.seal.modified && form.length > 0;
         is_usable.then_some(form)
     };

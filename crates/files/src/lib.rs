@@ -20,7 +20,7 @@ mod root;
 mod tree;
 mod types;
 
-pub use answer::{Answer, IMMUTABLE, Part, answer, is_immutable, validators};
-pub use asset::{Asset, Form};
-pub use resolve::Found;
+pub use answer::{FileResponse, IMMUTABLE, Part, answer, is_immutable, validators};
+pub use asset::{Asset, FileForm};
+pub use resolve::ResolvedPath;
 pub use root::{Options, Root};

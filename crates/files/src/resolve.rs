@@ -19,14 +19,14 @@ use rustix::io::Errno;
 
 use crate::asset::Asset;
 use crate::deny::{self, ScriptName};
-use crate::htaccess::{self, Access, Rules, Subject};
+use crate::htaccess::{self, PublicAccess, Rules, Subject};
 use crate::path::RelPath;
 use crate::root::Options;
 use crate::tree::{Located, Node, Tree};
 
 /// What a path means.
 #[derive(Debug)]
-pub enum Found {
+pub enum ResolvedPath {
     /// A regular file, opened.
     File(Asset),
     /// A script for PHP: it exists, is a regular file below the root and ends in `.php`.
@@ -56,10 +56,10 @@ pub(crate) fn resolve(
     (options, programs): (&Options, Programs),
     decoded_path: &[u8],
     now: Instant,
-) -> Found {
-    let look = Look {
+) -> ResolvedPath {
+    let look = PathLookup {
         programs,
-        ..Look::new(tree, options, now)
+        ..PathLookup::new(tree, options, now)
     };
     let found = look.resolve(decoded_path);
     look.unless_failed(found)
@@ -72,25 +72,30 @@ pub(crate) fn resolve_script(
     decoded_path: &[u8],
     now: Instant,
 ) -> Option<Script> {
-    let look = Look {
+    let look = PathLookup {
         in_memory: Some(Cell::new(true)),
-        ..Look::new(tree, options, now)
+        ..PathLookup::new(tree, options, now)
     };
     match look.resolve(decoded_path) {
-        Found::Script(script) if look.was_in_memory() => Some(script),
+        ResolvedPath::Script(script) if look.was_in_memory() => Some(script),
         _ => None,
     }
 }
 
 /// See [`crate::Root::program`].
-pub(crate) fn program(tree: &Tree, options: &Options, decoded_path: &[u8], now: Instant) -> Found {
-    let look = Look::new(tree, options, now);
+pub(crate) fn program(
+    tree: &Tree,
+    options: &Options,
+    decoded_path: &[u8],
+    now: Instant,
+) -> ResolvedPath {
+    let look = PathLookup::new(tree, options, now);
     let found = look.program(decoded_path);
     look.unless_failed(found)
 }
 
 /// What a path names, before it is known whether it may leave.
-enum Target {
+enum PathTarget {
     File(RelPath, Option<Vec<u8>>),
     Script {
         at: RelPath,
@@ -109,7 +114,7 @@ enum Target {
     Nothing,
 }
 
-struct Look<'t> {
+struct PathLookup<'t> {
     tree: &'t Tree,
     options: &'t Options,
     programs: Programs,
@@ -121,7 +126,7 @@ struct Look<'t> {
     failed: Cell<Option<Errno>>,
 }
 
-impl<'t> Look<'t> {
+impl<'t> PathLookup<'t> {
     fn new(tree: &'t Tree, options: &'t Options, now: Instant) -> Self {
         Self {
             tree,
@@ -134,9 +139,9 @@ impl<'t> Look<'t> {
     }
 
     /// What was found, unless it rests on a look that failed.
-    fn unless_failed(&self, found: Found) -> Found {
+    fn unless_failed(&self, found: ResolvedPath) -> ResolvedPath {
         match self.failed.get() {
-            Some(errno) => Found::Failed(errno.into()),
+            Some(errno) => ResolvedPath::Failed(errno.into()),
             None => found,
         }
     }
@@ -173,9 +178,9 @@ impl<'t> Look<'t> {
         held
     }
 
-    fn program(&self, decoded_path: &[u8]) -> Found {
+    fn program(&self, decoded_path: &[u8]) -> ResolvedPath {
         let Some(path) = RelPath::parse(decoded_path) else {
-            return Found::Denied;
+            return ResolvedPath::Denied;
         };
         for count in 1..=path.len() {
             let Node::Regular(located) = self.node(path.first(count)) else {
@@ -186,12 +191,12 @@ impl<'t> Look<'t> {
             let path_info = has_rest.then(|| [b"/".as_slice(), &rest].concat());
             return self.run(&path.up_to(count), located.real.as_deref(), path_info);
         }
-        Found::Missing
+        ResolvedPath::Missing
     }
 
-    fn resolve(&self, decoded_path: &[u8]) -> Found {
+    fn resolve(&self, decoded_path: &[u8]) -> ResolvedPath {
         let Some(path) = RelPath::parse(decoded_path) else {
-            return Found::Denied;
+            return ResolvedPath::Denied;
         };
         if let Some(found) = self.attempt(&path) {
             return found;
@@ -201,7 +206,7 @@ impl<'t> Look<'t> {
             && let Some(found) = self.attempt(&inner)
         {
             return match found {
-                Found::Redirect(_) => Found::Redirect(with_slash(&path)),
+                ResolvedPath::Redirect(_) => ResolvedPath::Redirect(with_slash(&path)),
                 found => found,
             };
         }
@@ -209,71 +214,75 @@ impl<'t> Look<'t> {
     }
 
     /// `None`: nothing is there, and the path is not closed.
-    fn attempt(&self, path: &RelPath) -> Option<Found> {
+    fn attempt(&self, path: &RelPath) -> Option<ResolvedPath> {
         if deny::forbids(path, self.options) {
-            return Some(Found::Denied);
+            return Some(ResolvedPath::Denied);
         }
         let target = self.target(path);
         // What is asked for by its own name is judged below. Where scripts run elsewhere, so does
         // the check of what is not sent from here.
         let is_judged_here = match &target {
-            Target::File(at, _) => at.text() != path.text(),
-            Target::Script { at, .. } => self.options.php && at.text() != path.text(),
-            Target::Directory => true,
-            Target::Outside | Target::Closed | Target::Bare | Target::Nothing => self.options.php,
+            PathTarget::File(at, _) => at.text() != path.text(),
+            PathTarget::Script { at, .. } => self.options.php && at.text() != path.text(),
+            PathTarget::Directory => true,
+            PathTarget::Outside | PathTarget::Closed | PathTarget::Bare | PathTarget::Nothing => {
+                self.options.php
+            }
         };
         if is_judged_here {
             // What has just been looked for and is not there is no directory with rules either.
             let most = match &target {
-                Target::Nothing => path.len().saturating_sub(1),
+                PathTarget::Nothing => path.len().saturating_sub(1),
                 _ => path.len(),
             };
             match self.access_within(path, most, Subject::Requested) {
-                Access::Public => {}
-                Access::Unchecked if !self.options.php => return Some(Found::Missing),
-                Access::Unchecked | Access::Denied => return Some(Found::Denied),
+                PublicAccess::Public => {}
+                PublicAccess::Unchecked if !self.options.php => return Some(ResolvedPath::Missing),
+                PublicAccess::Unchecked | PublicAccess::Denied => {
+                    return Some(ResolvedPath::Denied);
+                }
             }
         }
         match target {
-            Target::File(at, real) => Some(self.file(&at, real.as_deref())),
-            Target::Script {
+            PathTarget::File(at, real) => Some(self.file(&at, real.as_deref())),
+            PathTarget::Script {
                 at,
                 real,
                 path_info,
             } => Some(self.script(&at, real.as_deref(), path_info)),
-            Target::Directory => Some(Found::Redirect(with_slash(path))),
-            Target::Outside => Some(Found::Missing),
-            Target::Closed => Some(Found::Denied),
-            Target::Bare | Target::Nothing => None,
+            PathTarget::Directory => Some(ResolvedPath::Redirect(with_slash(path))),
+            PathTarget::Outside => Some(ResolvedPath::Missing),
+            PathTarget::Closed => Some(ResolvedPath::Denied),
+            PathTarget::Bare | PathTarget::Nothing => None,
         }
     }
 
-    fn target(&self, path: &RelPath) -> Target {
+    fn target(&self, path: &RelPath) -> PathTarget {
         if let Some(script) = self.script_with_info(path) {
             return script;
         }
         match self.node(path.text()) {
-            Node::Regular(_) if path.has_slash() => Target::Nothing,
+            Node::Regular(_) if path.has_slash() => PathTarget::Nothing,
             Node::Regular(located)
                 if path.last().map(deny::script_name) == Some(ScriptName::Runs) =>
             {
-                Target::Script {
+                PathTarget::Script {
                     at: path.clone(),
                     real: located.real,
                     path_info: None,
                 }
             }
-            Node::Regular(located) => Target::File(path.clone(), located.real),
+            Node::Regular(located) => PathTarget::File(path.clone(), located.real),
             Node::Directory => self.index(path),
-            Node::Special | Node::Refused | Node::Failed(_) => Target::Closed,
-            Node::Outside => Target::Outside,
-            Node::Absent => Target::Nothing,
+            Node::Special | Node::Refused | Node::Failed(_) => PathTarget::Closed,
+            Node::Outside => PathTarget::Outside,
+            Node::Absent => PathTarget::Nothing,
         }
     }
 
     /// `/x.php/info`: split behind the first segment that is a script, and never by a pattern
     /// (CVE-2019-11043).
-    fn script_with_info(&self, path: &RelPath) -> Option<Target> {
+    fn script_with_info(&self, path: &RelPath) -> Option<PathTarget> {
         let names = path.segments().enumerate();
         for (index, _) in names.filter(|(_, name)| deny::script_name(name) == ScriptName::Runs) {
             let count = index + 1;
@@ -283,7 +292,7 @@ impl<'t> Look<'t> {
             if let Node::Regular(located) = self.node(path.first(count)) {
                 let mut path_info = vec![b'/'];
                 path_info.extend_from_slice(&path.after(count));
-                return Some(Target::Script {
+                return Some(PathTarget::Script {
                     at: path.up_to(count),
                     real: located.real,
                     path_info: Some(path_info),
@@ -293,7 +302,7 @@ impl<'t> Look<'t> {
         None
     }
 
-    fn index(&self, directory: &RelPath) -> Target {
+    fn index(&self, directory: &RelPath) -> PathTarget {
         let is_asked_for = directory.has_slash() || directory.len() == 0;
         for name in INDEXES {
             let at = directory.child(name);
@@ -301,25 +310,25 @@ impl<'t> Look<'t> {
                 continue;
             };
             return match (is_asked_for, deny::script_name(name)) {
-                (false, _) => Target::Directory,
-                (true, ScriptName::Runs) => Target::Script {
+                (false, _) => PathTarget::Directory,
+                (true, ScriptName::Runs) => PathTarget::Script {
                     at,
                     real: located.real,
                     path_info: None,
                 },
-                (true, ScriptName::No | ScriptName::Never) => Target::File(at, located.real),
+                (true, ScriptName::No | ScriptName::Never) => PathTarget::File(at, located.real),
             };
         }
-        Target::Bare
+        PathTarget::Bare
     }
 
-    fn front_controller(&self) -> Found {
+    fn front_controller(&self) -> ResolvedPath {
         let at = RelPath::from_relative(b"index.php");
         match at.map(|at| (self.front_node(at.text()), at)) {
             Some((Node::Regular(located), at)) if self.options.php => {
                 self.script(&at, located.real.as_deref(), None)
             }
-            _ => Found::Missing,
+            _ => ResolvedPath::Missing,
         }
     }
 
@@ -336,25 +345,30 @@ impl<'t> Look<'t> {
         node
     }
 
-    fn script(&self, at: &RelPath, real: Option<&[u8]>, path_info: Option<Vec<u8>>) -> Found {
+    fn script(
+        &self,
+        at: &RelPath,
+        real: Option<&[u8]>,
+        path_info: Option<Vec<u8>>,
+    ) -> ResolvedPath {
         if self.is_denied(at, real, ScriptName::Runs) {
-            return Found::Denied;
+            return ResolvedPath::Denied;
         }
         if !self.options.php {
-            return Found::Missing;
+            return ResolvedPath::Missing;
         }
         self.run_if_public(at, real, path_info)
     }
 
     /// A program of any ending, for a FastCGI server that the site's rules name.
-    fn run(&self, at: &RelPath, real: Option<&[u8]>, path_info: Option<Vec<u8>>) -> Found {
+    fn run(&self, at: &RelPath, real: Option<&[u8]>, path_info: Option<Vec<u8>>) -> ResolvedPath {
         let forbidden = |path: &RelPath| deny::forbids(path, self.options);
         let is_denied = forbidden(at)
             || real.is_some_and(|real| {
                 RelPath::from_relative(real).is_none_or(|path| forbidden(&path))
             });
         if is_denied {
-            return Found::Denied;
+            return ResolvedPath::Denied;
         }
         self.run_if_public(at, real, path_info)
     }
@@ -364,11 +378,11 @@ impl<'t> Look<'t> {
         at: &RelPath,
         real: Option<&[u8]>,
         path_info: Option<Vec<u8>>,
-    ) -> Found {
-        if self.access_to(at, real, Subject::Script) != Access::Public {
-            return Found::Denied;
+    ) -> ResolvedPath {
+        if self.access_to(at, real, Subject::Script) != PublicAccess::Public {
+            return ResolvedPath::Denied;
         }
-        Found::Script(Script {
+        ResolvedPath::Script(Script {
             filename: self.tree.absolute(at.text()),
             name: at.absolute(),
             path_info,
@@ -376,26 +390,26 @@ impl<'t> Look<'t> {
         })
     }
 
-    fn file(&self, at: &RelPath, real: Option<&[u8]>) -> Found {
+    fn file(&self, at: &RelPath, real: Option<&[u8]>) -> ResolvedPath {
         let name = at.last().unwrap_or_default();
         if deny::script_name(name) == ScriptName::Never && !self.options.php {
             // The upstream may take it for a script; what it may not be is sent from here.
-            return Found::Missing;
+            return ResolvedPath::Missing;
         }
         if self.is_denied(at, real, ScriptName::No) || self.in_memory.is_some() {
-            return Found::Denied;
+            return ResolvedPath::Denied;
         }
         match self.access_to(at, real, Subject::File) {
-            Access::Public => {}
+            PublicAccess::Public => {}
             // An upstream with a `.htaccess` of its own can check what is not checked here.
-            Access::Unchecked if !self.options.php => return Found::Missing,
-            Access::Unchecked | Access::Denied => return Found::Denied,
+            PublicAccess::Unchecked if !self.options.php => return ResolvedPath::Missing,
+            PublicAccess::Unchecked | PublicAccess::Denied => return ResolvedPath::Denied,
         }
         let real = real.unwrap_or(at.text());
         match Asset::open(self.tree, real, name) {
-            Ok(asset) => Found::File(asset),
-            Err(error) if is_lack(&error) => Found::Failed(error),
-            Err(_) => Found::Denied,
+            Ok(asset) => ResolvedPath::File(asset),
+            Err(error) if is_lack(&error) => ResolvedPath::Failed(error),
+            Err(_) => ResolvedPath::Denied,
         }
     }
 
@@ -419,16 +433,16 @@ impl<'t> Look<'t> {
     }
 
     /// What the `.htaccess` files say, before and behind the links.
-    fn access_to(&self, at: &RelPath, real: Option<&[u8]>, subject: Subject) -> Access {
+    fn access_to(&self, at: &RelPath, real: Option<&[u8]>, subject: Subject) -> PublicAccess {
         let asked = self.access(at, subject);
         match real.map(RelPath::from_relative) {
             None => asked,
-            Some(None) => Access::Denied,
+            Some(None) => PublicAccess::Denied,
             Some(Some(real)) => asked.min(self.access(&real, subject)),
         }
     }
 
-    fn access(&self, path: &RelPath, subject: Subject) -> Access {
+    fn access(&self, path: &RelPath, subject: Subject) -> PublicAccess {
         // Of a file that is there it is known which segment is no directory.
         let most = match subject {
             Subject::Requested => path.len(),
@@ -438,13 +452,13 @@ impl<'t> Look<'t> {
     }
 
     /// The same; no more than the first `most` segments may be directories.
-    fn access_within(&self, path: &RelPath, most: usize, subject: Subject) -> Access {
+    fn access_within(&self, path: &RelPath, most: usize, subject: Subject) -> PublicAccess {
         let chain: Vec<Arc<_>> = (0..=most)
             .map_while(|depth| self.rules(path.first(depth)))
             .collect();
         if chain.is_empty() {
             // The root itself has gone.
-            return Access::Denied;
+            return PublicAccess::Denied;
         }
         let name = path.segment(chain.len() - 1).unwrap_or_default();
         htaccess::judge(&chain, path, name, subject)

@@ -20,7 +20,7 @@ use std::time::Instant;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
-use crate::htaccess::Shelf;
+use crate::htaccess::HtaccessCache;
 use crate::root::RECHECK;
 
 /// One opened root with what has been learnt about its directories; replaced whole when the root
@@ -38,16 +38,16 @@ pub(crate) struct Tree {
     /// Set once the kernel has said that it cannot tell what it has in memory (before 5.12).
     uncached: AtomicBool,
     /// The `.htaccess` files read so far.
-    pub(crate) shelf: Shelf,
+    pub(crate) shelf: HtaccessCache,
     /// The front controller, seen as a regular file behind no link.
-    pub(crate) front: Seen,
+    pub(crate) front: LastSeen,
 }
 
 /// When something was last seen.
 #[derive(Default)]
-pub(crate) struct Seen(Mutex<Option<Instant>>);
+pub(crate) struct LastSeen(Mutex<Option<Instant>>);
 
-impl Seen {
+impl LastSeen {
     pub(crate) fn note(&self, now: Instant) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
     }
@@ -99,8 +99,8 @@ impl Tree {
             inode: metadata.ino(),
             stepwise: AtomicBool::new(false),
             uncached: AtomicBool::new(false),
-            shelf: Shelf::default(),
-            front: Seen::default(),
+            shelf: HtaccessCache::default(),
+            front: LastSeen::default(),
         })
     }
 

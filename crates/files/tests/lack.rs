@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 
-use galley_files::{Found, Options, Root};
+use galley_files::{Options, ResolvedPath, Root};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 #[test]
@@ -20,7 +20,10 @@ fn without_descriptors_a_look_fails() {
     let root = Root::open(dir.path(), options).unwrap();
     let paths = ["/a/post/", "/a.txt", "/", "/index.php"];
     for path in paths {
-        assert!(!matches!(root.resolve(path.as_bytes()), Found::Failed(_)));
+        assert!(!matches!(
+            root.resolve(path.as_bytes()),
+            ResolvedPath::Failed(_)
+        ));
     }
     let before = getrlimit(Resource::Nofile);
     let few = Rlimit {
@@ -38,8 +41,11 @@ fn without_descriptors_a_look_fails() {
     drop(taken);
     setrlimit(Resource::Nofile, before).unwrap();
     for ((found, known), path) in found.iter().zip(paths) {
-        assert!(matches!(found, Found::Failed(_)), "{path}: {found:?}");
+        assert!(
+            matches!(found, ResolvedPath::Failed(_)),
+            "{path}: {found:?}"
+        );
         assert_eq!(*known, None, "{path}");
     }
-    assert!(matches!(root.resolve(b"/a/post/"), Found::Script(_)));
+    assert!(matches!(root.resolve(b"/a/post/"), ResolvedPath::Script(_)));
 }

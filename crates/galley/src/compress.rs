@@ -11,12 +11,12 @@ use std::sync::{Arc, Weak};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use galley_cache::body::Body;
-use galley_cache::entry::{Coded, Entry, Kind, Press};
+use galley_cache::body::StoredBody;
+use galley_cache::entry::{EncodedEntry, Entry, EntryKind, Press};
 use galley_cache::memory::Memory;
 use galley_policy::compress::{Compress, coded_fields, vary_on_coding};
 use galley_policy::encoding::Coding;
-use galley_policy::request_info::Facts;
+use galley_policy::request_info::RequestInfo;
 use http::{HeaderMap, StatusCode};
 
 use crate::codec::encode;
@@ -24,11 +24,11 @@ use crate::sys;
 
 /// The threads that compress.
 pub struct Compressor {
-    jobs: SyncSender<Job>,
-    counts: Arc<Counts>,
+    jobs: SyncSender<CompressionJob>,
+    counts: Arc<CompressionCounters>,
 }
 
-struct Job {
+struct CompressionJob {
     /// Where the entry is.
     memory: Arc<Memory>,
     /// Not held: what left the memory meanwhile need not be compressed, and must not take room there.
@@ -38,7 +38,7 @@ struct Job {
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct CompressionCounters {
     pages: AtomicU64,
     bytes: AtomicU64,
     made: AtomicU64,
@@ -47,7 +47,7 @@ struct Counts {
 
 /// What was done since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub struct CompressionTotals {
     /// Pages compressed, in whatever codings.
     pub pages: u64,
     /// Plain bytes taken in, once for each coding.
@@ -63,7 +63,7 @@ impl Compressor {
     pub fn start(threads: usize) -> io::Result<Arc<Self>> {
         let (jobs, taken) = sync_channel(MOST_JOBS);
         let taken = Arc::new(Mutex::new(taken));
-        let counts = Arc::new(Counts::default());
+        let counts = Arc::new(CompressionCounters::default());
         for number in 0..threads.max(1) {
             let (taken, counts) = (Arc::clone(&taken), Arc::clone(&counts));
             std::thread::Builder::new()
@@ -79,9 +79,9 @@ impl Compressor {
     }
 
     /// What was done since the start.
-    pub fn counted(&self) -> Counted {
+    pub fn counted(&self) -> CompressionTotals {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Counted {
+        CompressionTotals {
             pages: load(&self.counts.pages),
             bytes: load(&self.counts.bytes),
             made: load(&self.counts.made),
@@ -89,7 +89,7 @@ impl Compressor {
         }
     }
 
-    fn offer(&self, job: Job) {
+    fn offer(&self, job: CompressionJob) {
         if let Err(error) = self.jobs.try_send(job) {
             let (std::sync::mpsc::TrySendError::Full(job)
             | std::sync::mpsc::TrySendError::Disconnected(job)) = error;
@@ -131,7 +131,7 @@ impl Compressing {
     /// plain body.
     pub fn live(
         &self,
-        facts: &Facts,
+        facts: &RequestInfo,
         status: StatusCode,
         fields: &HeaderMap,
         length: Option<u64>,
@@ -156,7 +156,7 @@ impl Compressing {
     #[must_use]
     pub fn inherit(&self, new: Entry, held: &Entry) -> Entry {
         let is_same = !held.coded().is_empty()
-            && new.kind == Kind::Page
+            && new.kind == EntryKind::Page
             && new.pieces().is_none()
             && new.body == held.body
             && self.settings.is_for(new.status, &new.fields, new.length());
@@ -165,7 +165,7 @@ impl Compressing {
         }
         let coded = held.coded().iter().map(|one| {
             let fields = coded_fields(&new.fields, one.coding);
-            Coded::new(one.coding, &fields, one.body.clone())
+            EncodedEntry::new(one.coding, &fields, one.body.clone())
         });
         let mut fields = new.fields.clone();
         vary_on_coding(&mut fields);
@@ -184,13 +184,13 @@ impl Compressing {
         if !entry.claim_press(step) {
             return;
         }
-        let is_page = entry.kind == Kind::Page && entry.pieces().is_none();
+        let is_page = entry.kind == EntryKind::Page && entry.pieces().is_none();
         if is_page
             && self
                 .settings
                 .is_for(entry.status, &entry.fields, entry.length())
         {
-            self.compressor.offer(Job {
+            self.compressor.offer(CompressionJob {
                 memory: Arc::clone(&self.memory),
                 entry: Arc::downgrade(entry),
                 settings: Arc::clone(&self.settings),
@@ -200,7 +200,7 @@ impl Compressing {
     }
 }
 
-fn next(taken: &Mutex<Receiver<Job>>) -> Option<Job> {
+fn next(taken: &Mutex<Receiver<CompressionJob>>) -> Option<CompressionJob> {
     taken
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -208,15 +208,15 @@ fn next(taken: &Mutex<Receiver<Job>>) -> Option<Job> {
         .ok()
 }
 
-impl Job {
-    fn work(self, counts: &Counts) {
+impl CompressionJob {
+    fn work(self, counts: &CompressionCounters) {
         let Some(entry) = self.entry.upgrade() else {
             return;
         };
         let is_dense = self.step == Press::Dense;
         // What lies beside a file is what its owner wants to be sent.
         let given = entry.coded().iter().filter(|coded| coded.is_given);
-        let mut coded: Vec<Coded> = given.cloned().collect();
+        let mut coded: Vec<EncodedEntry> = given.cloned().collect();
         let given = coded.len();
         for coding in &self.settings.codings {
             if coded.iter().any(|coded| coded.coding == *coding) {
@@ -242,7 +242,11 @@ impl Job {
                 continue;
             };
             let fields = coded_fields(&entry.fields, *coding);
-            coded.push(Coded::new(*coding, &fields, Body::reserved(bytes, paid)));
+            coded.push(EncodedEntry::new(
+                *coding,
+                &fields,
+                StoredBody::reserved(bytes, paid),
+            ));
         }
         if coded.len() == given {
             return;
@@ -290,9 +294,9 @@ const DENSE_ZSTD: u32 = 9;
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use galley_cache::entry::{Parts, Scopes};
+    use galley_cache::entry::{EntryParts, Scopes};
     use galley_cache::key::Key;
-    use galley_policy::storable::Life;
+    use galley_policy::storable::Lifetime;
     use galley_policy::time::Tick;
     use http::header::{self, HeaderValue};
 
@@ -315,14 +319,14 @@ mod tests {
         for (name, value) in lines {
             fields.insert(name, HeaderValue::from_static(value));
         }
-        Entry::new(Parts {
+        Entry::new(EntryParts {
             key: Key::new(b"k"),
-            kind: Kind::Page,
+            kind: EntryKind::Page,
             status: StatusCode::OK,
             fields,
             body: Bytes::copy_from_slice(body.as_bytes()).into(),
             stored_at: Tick(0),
-            life: Life::default(),
+            life: Lifetime::default(),
             scopes: Scopes {
                 host: 0,
                 url: 0,
@@ -334,9 +338,9 @@ mod tests {
         })
     }
 
-    fn work(memory: &Arc<Memory>, entry: &Arc<Entry>, step: Press) -> Counts {
-        let counts = Counts::default();
-        let job = Job {
+    fn work(memory: &Arc<Memory>, entry: &Arc<Entry>, step: Press) -> CompressionCounters {
+        let counts = CompressionCounters::default();
+        let job = CompressionJob {
             memory: Arc::clone(memory),
             entry: Arc::downgrade(entry),
             settings: Arc::new(settings()),

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use galley_cache::fill::Failure;
+use galley_cache::fill::FillError;
 use galley_policy::outcome::{RefusedWhy, StaleWhy};
 
 /// An exchange that cannot be answered as asked.
@@ -92,32 +92,32 @@ impl Fault {
     }
 }
 
-impl From<Failure> for Fault {
-    fn from(failure: Failure) -> Self {
+impl From<FillError> for Fault {
+    fn from(failure: FillError) -> Self {
         let (why, note) = match failure {
-            Failure::Connect => (RefusedWhy::UpstreamDown, "no connection to the upstream"),
-            Failure::Paused => (
+            FillError::Connect => (RefusedWhy::UpstreamDown, "no connection to the upstream"),
+            FillError::Paused => (
                 RefusedWhy::UpstreamPaused,
                 "the upstream failed several times on end and is left alone for a moment",
             ),
-            Failure::Timeout => (RefusedWhy::UpstreamTimeout, "the upstream took too long"),
-            Failure::Closed => (
+            FillError::Timeout => (RefusedWhy::UpstreamTimeout, "the upstream took too long"),
+            FillError::Closed => (
                 RefusedWhy::BadUpstream,
                 "the upstream ended its answer too early",
             ),
-            Failure::Malformed => (
+            FillError::Malformed => (
                 RefusedWhy::BadUpstream,
                 "the upstream's answer cannot be read",
             ),
-            Failure::Overload => (
+            FillError::Overload => (
                 RefusedWhy::Overload,
                 "too many requests wait for the upstream",
             ),
-            Failure::Aborted => (
+            FillError::Aborted => (
                 RefusedWhy::Internal,
                 "the exchange with the upstream was given up",
             ),
-            Failure::Unstorable(_) | Failure::Purged => (
+            FillError::Unstorable(_) | FillError::Purged => (
                 RefusedWhy::Internal,
                 "the page could not be composed for this request",
             ),

@@ -16,7 +16,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use galley::php::{Budget, Machine};
-use galley_config::{Fallback, OptionRow, Section, Status, from_text, options};
+use galley_config::{Fallback, OptionRow, OptionSection, OptionStatus, from_text, options};
 use galley_policy::outcome::{MissWhy, NotStored, PassWhy, RefusedWhy, StaleWhy};
 
 struct Page {
@@ -383,7 +383,7 @@ fn every_option_is_explained() {
             .iter()
             .any(|word| *word == name || *word == row.path() || word.starts_with(&set))
             || manual.lines().any(|line| line.starts_with(&set));
-        if row.status == Status::Built && !is_mentioned {
+        if row.status == OptionStatus::Built && !is_mentioned {
             complaints.push(format!("`{}` is not in the manual", row.path()));
         }
     }
@@ -399,7 +399,7 @@ fn what_is_not_there_yet_is_said_and_nothing_else() {
         .map(str::to_owned)
         .collect();
     let missing: BTreeSet<String> = options()
-        .filter(|row| row.status != Status::Built)
+        .filter(|row| row.status != OptionStatus::Built)
         .map(OptionRow::path)
         .collect();
     assert_eq!(listed, missing);
@@ -418,7 +418,7 @@ fn defaults_are_those_of_the_table() {
                 let cells: Vec<&str> = line.split('|').map(str::trim).collect();
                 let (name, default) = (cells[1].trim_matches('`'), cells[2].replace(' ', ""));
                 // In a rule the default of most is the site's.
-                let own = |row: &&OptionRow| row.section != Section::SiteRule;
+                let own = |row: &&OptionRow| row.section != OptionSection::SiteRule;
                 let Some(row) = options().filter(own).find(|row| row.name == name) else {
                     continue;
                 };

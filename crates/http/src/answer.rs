@@ -1,6 +1,6 @@
 //! Writes the head of an answer and the frames of its chunks.
 //!
-//! The framing fields and Connection are written here alone, from [`Length`] and [`Connection`]; the same fields from
+//! The framing fields and Connection are written here alone, from [`Length`] and [`ConnectionField`]; the same fields from
 //! upstream are dropped. A field with a name or value that could end its line early is dropped whole, so an upstream
 //! cannot split an answer in two (RFC 9110 section 5.5, RFC 9112 section 11.1).
 //!
@@ -20,7 +20,7 @@ pub enum Length {
     Known(u64),
     /// Transfer-Encoding: chunked. Only towards HTTP/1.1.
     Chunked,
-    /// The end of the connection ends the body: `Connection: close` is written whatever was asked.
+    /// The end of the connection ends the body: `ConnectionField: close` is written whatever was asked.
     UntilClose,
     /// No body and no field about it: 1xx, 204 and 304. For those statuses any other length is read as this one.
     None,
@@ -28,14 +28,14 @@ pub enum Length {
 
 /// What the answer says about the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Connection {
+pub enum ConnectionField {
     /// Lives on; an HTTP/1.0 client must be told.
     KeepAlive10,
     /// Lives on, which HTTP/1.1 takes for granted: nothing is written.
     KeepAlive,
     /// Ends after this answer.
     Close,
-    /// `101 Switching Protocols`: `Connection: upgrade`, and the Upgrade field passes.
+    /// `101 Switching Protocols`: `ConnectionField: upgrade`, and the Upgrade field passes.
     Upgrade,
 }
 
@@ -57,7 +57,7 @@ pub fn write_head<'a>(
     status: u16,
     fields: impl Iterator<Item = (&'a str, &'a [u8])>,
     length: Length,
-    connection: Connection,
+    connection: ConnectionField,
 ) {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let (length, connection) = settled(status, length, connection);
@@ -77,7 +77,7 @@ pub fn write_stored<'a>(
     status: StatusCode,
     lines: impl Iterator<Item = &'a [u8]>,
     length: Length,
-    connection: Connection,
+    connection: ConnectionField,
 ) {
     let (length, connection) = settled(status, length, connection);
     if status == StatusCode::OK {
@@ -91,23 +91,27 @@ pub fn write_stored<'a>(
 }
 
 /// What may be said of framing under this status.
-fn settled(status: StatusCode, length: Length, connection: Connection) -> (Length, Connection) {
+fn settled(
+    status: StatusCode,
+    length: Length,
+    connection: ConnectionField,
+) -> (Length, ConnectionField) {
     let length = match status.as_u16() {
         100..=199 | 204 | 304 => Length::None,
         _ => length,
     };
     match length {
-        Length::UntilClose => (length, Connection::Close),
+        Length::UntilClose => (length, ConnectionField::Close),
         _ => (length, connection),
     }
 }
 
-fn write_end(out: &mut Vec<u8>, length: Length, connection: Connection) {
+fn write_end(out: &mut Vec<u8>, length: Length, connection: ConnectionField) {
     match length {
         Length::Known(bytes) => {
             out.extend_from_slice(b"Content-Length: ");
             out.extend_from_slice(itoa::Buffer::new().format(bytes).as_bytes());
-            if connection == Connection::KeepAlive {
+            if connection == ConnectionField::KeepAlive {
                 // Most of all heads, in one piece.
                 return out.extend_from_slice(b"\r\n\r\n");
             }
@@ -117,10 +121,10 @@ fn write_end(out: &mut Vec<u8>, length: Length, connection: Connection) {
         Length::UntilClose | Length::None => {}
     }
     match connection {
-        Connection::KeepAlive10 => out.extend_from_slice(b"Connection: keep-alive\r\n"),
-        Connection::KeepAlive => {}
-        Connection::Close => out.extend_from_slice(b"Connection: close\r\n"),
-        Connection::Upgrade => out.extend_from_slice(b"Connection: upgrade\r\n"),
+        ConnectionField::KeepAlive10 => out.extend_from_slice(b"Connection: keep-alive\r\n"),
+        ConnectionField::KeepAlive => {}
+        ConnectionField::Close => out.extend_from_slice(b"Connection: close\r\n"),
+        ConnectionField::Upgrade => out.extend_from_slice(b"Connection: upgrade\r\n"),
     }
     out.extend_from_slice(b"\r\n");
 }
@@ -150,18 +154,18 @@ fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn may_pass(name: &str, value: &[u8], connection: Connection) -> bool {
+fn may_pass(name: &str, value: &[u8], connection: ConnectionField) -> bool {
     is_token(name.as_bytes())
         && value.iter().all(|&byte| is_value_byte(byte))
         && !is_framing(name, connection)
 }
 
 /// Whether the field belongs to this crate: about this connection, or about how the body is delimited.
-fn is_framing(name: &str, connection: Connection) -> bool {
+fn is_framing(name: &str, connection: ConnectionField) -> bool {
     let is = |known: &str| name.eq_ignore_ascii_case(known);
     match name.len() {
         2 => is("te"),
-        7 => is("trailer") || (is("upgrade") && connection != Connection::Upgrade),
+        7 => is("trailer") || (is("upgrade") && connection != ConnectionField::Upgrade),
         10 => is("connection") || is("keep-alive"),
         14 => is("content-length"),
         16 => is("proxy-connection"),

@@ -12,7 +12,7 @@
 //! ```
 
 use crate::framing::BodyKind;
-use crate::head::Refusal;
+use crate::head::BadRequest;
 use crate::token::{is_token_byte, is_value_byte};
 
 /// Bytes of chunk extensions in one message. Nobody sends any; endless ones are an attack.
@@ -23,7 +23,7 @@ pub const TRAILER_BYTES: u16 = 4096;
 /// The state of one request body. Give it the bytes after the head, in order.
 #[derive(Clone, Debug)]
 pub struct BodyReader {
-    state: State,
+    state: BodyState,
     /// Bytes of chunk data that may still come.
     room: u64,
     extension_room: u16,
@@ -32,7 +32,7 @@ pub struct BodyReader {
 
 /// What one call took from its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decoded<'b> {
+pub struct BodyProgress<'b> {
     /// Bytes of the input that are done with, framing and data together.
     pub consumed: usize,
     /// Body bytes, the last ones of those consumed; may be empty.
@@ -40,7 +40,7 @@ pub struct Decoded<'b> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BodyState {
     Length { left: u64 },
     Size { value: u64, digits: u8 },
     SizeSpace { value: u64 },
@@ -56,7 +56,7 @@ enum State {
     TrailerLf,
     EndLf,
     Done,
-    Refused(Refusal),
+    Refused(BadRequest),
 }
 
 impl BodyReader {
@@ -64,9 +64,11 @@ impl BodyReader {
     /// also with empty input: ask so before `100 Continue` is sent.
     pub fn new(kind: BodyKind, max: u64) -> Self {
         let state = match kind {
-            BodyKind::None | BodyKind::Length(0) => State::Done,
-            BodyKind::Length(length) if length > max => State::Refused(Refusal::BodyTooLarge),
-            BodyKind::Length(left) => State::Length { left },
+            BodyKind::None | BodyKind::Length(0) => BodyState::Done,
+            BodyKind::Length(length) if length > max => {
+                BodyState::Refused(BadRequest::BodyTooLarge)
+            }
+            BodyKind::Length(left) => BodyState::Length { left },
             BodyKind::Chunked => NEXT_CHUNK,
         };
         Self {
@@ -79,7 +81,7 @@ impl BodyReader {
 
     /// Whether the last byte of the body was consumed.
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == BodyState::Done
     }
 
     /// Takes framing bytes up to the next run of data, and that run. Call again with the rest of the input until it is
@@ -87,28 +89,28 @@ impl BodyReader {
     ///
     /// Errors: `Chunk`, `ChunkExtension`, `Trailer`, `TrailersTooLarge`, `BodyTooLarge`; the same again on later calls.
     /// Data that came before the fault has been given out by then.
-    pub fn decode<'b>(&mut self, input: &'b [u8]) -> Result<Decoded<'b>, Refusal> {
+    pub fn decode<'b>(&mut self, input: &'b [u8]) -> Result<BodyProgress<'b>, BadRequest> {
         let mut rest = input;
         loop {
             let consumed = input.len() - rest.len();
             match (self.state, rest) {
-                (State::Refused(refusal), _) => return Err(refusal),
-                (State::Done, _) | (_, []) => {
-                    return Ok(Decoded {
+                (BodyState::Refused(refusal), _) => return Err(refusal),
+                (BodyState::Done, _) | (_, []) => {
+                    return Ok(BodyProgress {
                         consumed,
                         data: &[],
                     });
                 }
-                (State::Length { left } | State::Data { left }, _) => {
+                (BodyState::Length { left } | BodyState::Data { left }, _) => {
                     let data = self.take(left, rest);
-                    return Ok(Decoded {
+                    return Ok(BodyProgress {
                         consumed: consumed + data.len(),
                         data,
                     });
                 }
                 (_, [byte, after @ ..]) => {
                     rest = after;
-                    self.state = self.step(*byte).unwrap_or_else(State::Refused);
+                    self.state = self.step(*byte).unwrap_or_else(BodyState::Refused);
                 }
             }
         }
@@ -119,117 +121,120 @@ impl BodyReader {
         let data = input.get(..length).unwrap_or_default();
         let left = left.saturating_sub(data.len() as u64);
         self.state = match (self.state, left) {
-            (State::Length { .. }, 0) => State::Done,
-            (State::Length { .. }, left) => State::Length { left },
-            (_, 0) => State::DataCr,
-            (_, left) => State::Data { left },
+            (BodyState::Length { .. }, 0) => BodyState::Done,
+            (BodyState::Length { .. }, left) => BodyState::Length { left },
+            (_, 0) => BodyState::DataCr,
+            (_, left) => BodyState::Data { left },
         };
         data
     }
 
     /// One byte of chunk framing.
-    fn step(&mut self, byte: u8) -> Result<State, Refusal> {
+    fn step(&mut self, byte: u8) -> Result<BodyState, BadRequest> {
         match (self.state, byte) {
-            (State::Size { value, digits }, _) => self.size(value, digits, byte),
-            (State::SizeSpace { value }, _) => self.size_end(value, byte),
-            (State::ExtensionName { value } | State::Extension { value }, _) => {
+            (BodyState::Size { value, digits }, _) => self.size(value, digits, byte),
+            (BodyState::SizeSpace { value }, _) => self.size_end(value, byte),
+            (BodyState::ExtensionName { value } | BodyState::Extension { value }, _) => {
                 self.extension(value, byte)
             }
-            (State::SizeLf { value }, b'\n') => self.chunk(value),
-            (State::DataCr, b'\r') => Ok(State::DataLf),
-            (State::DataLf, b'\n') => Ok(NEXT_CHUNK),
-            (State::EndLf, b'\n') => Ok(State::Done),
+            (BodyState::SizeLf { value }, b'\n') => self.chunk(value),
+            (BodyState::DataCr, b'\r') => Ok(BodyState::DataLf),
+            (BodyState::DataLf, b'\n') => Ok(NEXT_CHUNK),
+            (BodyState::EndLf, b'\n') => Ok(BodyState::Done),
             (
-                State::TrailerStart | State::TrailerName | State::TrailerValue | State::TrailerLf,
+                BodyState::TrailerStart
+                | BodyState::TrailerName
+                | BodyState::TrailerValue
+                | BodyState::TrailerLf,
                 _,
             ) => self.trailer(byte),
-            _ => Err(Refusal::Chunk),
+            _ => Err(BadRequest::Chunk),
         }
     }
 
-    fn size(&mut self, value: u64, digits: u8, byte: u8) -> Result<State, Refusal> {
+    fn size(&mut self, value: u64, digits: u8, byte: u8) -> Result<BodyState, BadRequest> {
         let Some(digit) = char::from(byte).to_digit(16) else {
             return match digits {
-                0 => Err(Refusal::Chunk),
+                0 => Err(BadRequest::Chunk),
                 _ => self.size_end(value, byte),
             };
         };
         // Sixteen digits fill 64 bits exactly, so the shift loses nothing.
         if digits >= SIZE_DIGITS {
-            return Err(Refusal::Chunk);
+            return Err(BadRequest::Chunk);
         }
-        Ok(State::Size {
+        Ok(BodyState::Size {
             value: (value << 4) | u64::from(digit),
             digits: digits + 1,
         })
     }
 
     /// After the last digit. White space may stand there only before an extension (RFC 9112 section 7.1.1).
-    fn size_end(&mut self, value: u64, byte: u8) -> Result<State, Refusal> {
+    fn size_end(&mut self, value: u64, byte: u8) -> Result<BodyState, BadRequest> {
         match (self.state, byte) {
-            (State::Size { .. }, b'\r') => Ok(State::SizeLf { value }),
+            (BodyState::Size { .. }, b'\r') => Ok(BodyState::SizeLf { value }),
             (_, b' ' | b'\t') => {
                 self.spend_extension()?;
-                Ok(State::SizeSpace { value })
+                Ok(BodyState::SizeSpace { value })
             }
             (_, b';') => {
                 self.spend_extension()?;
-                Ok(State::ExtensionName { value })
+                Ok(BodyState::ExtensionName { value })
             }
-            _ => Err(Refusal::Chunk),
+            _ => Err(BadRequest::Chunk),
         }
     }
 
     /// An extension begins with a name; what follows is only kept free of control characters, since it is dropped.
-    fn extension(&mut self, value: u64, byte: u8) -> Result<State, Refusal> {
-        let named = matches!(self.state, State::Extension { .. });
+    fn extension(&mut self, value: u64, byte: u8) -> Result<BodyState, BadRequest> {
+        let named = matches!(self.state, BodyState::Extension { .. });
         let next = match byte {
-            b'\r' if named => return Ok(State::SizeLf { value }),
-            b' ' | b'\t' if !named => State::ExtensionName { value },
-            _ if named && is_value_byte(byte) => State::Extension { value },
-            _ if is_token_byte(byte) => State::Extension { value },
-            _ => return Err(Refusal::ChunkExtension),
+            b'\r' if named => return Ok(BodyState::SizeLf { value }),
+            b' ' | b'\t' if !named => BodyState::ExtensionName { value },
+            _ if named && is_value_byte(byte) => BodyState::Extension { value },
+            _ if is_token_byte(byte) => BodyState::Extension { value },
+            _ => return Err(BadRequest::ChunkExtension),
         };
         self.spend_extension()?;
         Ok(next)
     }
 
-    fn spend_extension(&mut self) -> Result<(), Refusal> {
+    fn spend_extension(&mut self) -> Result<(), BadRequest> {
         let left = self.extension_room.checked_sub(1);
-        self.extension_room = left.ok_or(Refusal::ChunkExtension)?;
+        self.extension_room = left.ok_or(BadRequest::ChunkExtension)?;
         Ok(())
     }
 
     /// The size line is whole.
-    fn chunk(&mut self, value: u64) -> Result<State, Refusal> {
+    fn chunk(&mut self, value: u64) -> Result<BodyState, BadRequest> {
         if value == 0 {
-            return Ok(State::TrailerStart);
+            return Ok(BodyState::TrailerStart);
         }
         let room = self.room.checked_sub(value);
-        self.room = room.ok_or(Refusal::BodyTooLarge)?;
-        Ok(State::Data { left: value })
+        self.room = room.ok_or(BadRequest::BodyTooLarge)?;
+        Ok(BodyState::Data { left: value })
     }
 
-    fn trailer(&mut self, byte: u8) -> Result<State, Refusal> {
+    fn trailer(&mut self, byte: u8) -> Result<BodyState, BadRequest> {
         let next = match (self.state, byte) {
-            (State::TrailerStart, b'\r') => return Ok(State::EndLf),
-            (State::TrailerName, b':') => State::TrailerValue,
-            (State::TrailerStart | State::TrailerName, _) if is_token_byte(byte) => {
-                State::TrailerName
+            (BodyState::TrailerStart, b'\r') => return Ok(BodyState::EndLf),
+            (BodyState::TrailerName, b':') => BodyState::TrailerValue,
+            (BodyState::TrailerStart | BodyState::TrailerName, _) if is_token_byte(byte) => {
+                BodyState::TrailerName
             }
-            (State::TrailerValue, b'\r') => State::TrailerLf,
-            (State::TrailerValue, _) if is_value_byte(byte) => State::TrailerValue,
-            (State::TrailerLf, b'\n') => State::TrailerStart,
-            _ => return Err(Refusal::Trailer),
+            (BodyState::TrailerValue, b'\r') => BodyState::TrailerLf,
+            (BodyState::TrailerValue, _) if is_value_byte(byte) => BodyState::TrailerValue,
+            (BodyState::TrailerLf, b'\n') => BodyState::TrailerStart,
+            _ => return Err(BadRequest::Trailer),
         };
         let left = self.trailer_room.checked_sub(1);
-        self.trailer_room = left.ok_or(Refusal::TrailersTooLarge)?;
+        self.trailer_room = left.ok_or(BadRequest::TrailersTooLarge)?;
         Ok(next)
     }
 }
 
 const SIZE_DIGITS: u8 = 16;
-const NEXT_CHUNK: State = State::Size {
+const NEXT_CHUNK: BodyState = BodyState::Size {
     value: 0,
     digits: 0,
 };

@@ -5,7 +5,7 @@
 //! Tests and a fuzz target compare the two.
 
 use crate::classes;
-use crate::head::{Field, Limits, METHOD_BYTES, RequestLine, Version};
+use crate::head::{FieldLine, HeadLimits, METHOD_BYTES, RequestLine, Version};
 use crate::token::{is_token_byte, trim};
 
 /// Field lines of a head that is read here, at most: browsers send twelve to twenty.
@@ -13,7 +13,7 @@ pub(crate) const MOST_FIELDS: usize = 32;
 
 /// A head's first line, how many others there are, and where it ends.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Whole<'b> {
+pub(crate) struct FastHead<'b> {
     pub(crate) line: RequestLine<'b>,
     /// Field lines.
     pub(crate) count: usize,
@@ -24,9 +24,9 @@ pub(crate) struct Whole<'b> {
 /// The head at the beginning of `bytes`, its field lines in `fields`. `None` says nothing.
 pub(crate) fn read<'b>(
     bytes: &'b [u8],
-    limits: &Limits,
-    fields: &mut [Field<'b>; MOST_FIELDS],
-) -> Option<Whole<'b>> {
+    limits: &HeadLimits,
+    fields: &mut [FieldLine<'b>; MOST_FIELDS],
+) -> Option<FastHead<'b>> {
     let most = limits.fields.min(MOST_FIELDS);
     let bytes = bytes.get(..limits.head_bytes).unwrap_or(bytes);
     let mut ends = LineEnds::new(bytes);
@@ -37,7 +37,7 @@ pub(crate) fn read<'b>(
     loop {
         let end = ends.next()?;
         if end == start {
-            return Some(Whole {
+            return Some(FastHead {
                 line,
                 count: most - room.len(),
                 length: start + LINE_END,
@@ -48,7 +48,7 @@ pub(crate) fn read<'b>(
     }
 }
 
-fn request_line<'b>(line: &'b [u8], limits: &Limits) -> Option<RequestLine<'b>> {
+fn request_line<'b>(line: &'b [u8], limits: &HeadLimits) -> Option<RequestLine<'b>> {
     let line = line.strip_suffix(b" HTTP/1.1")?;
     let space = line.iter().position(|byte| *byte == b' ')?;
     let method = line.get(..space)?;
@@ -65,7 +65,7 @@ fn request_line<'b>(line: &'b [u8], limits: &Limits) -> Option<RequestLine<'b>> 
 }
 
 /// The field whose line lies between these places and holds no control character but for HTAB.
-fn field_line(bytes: &[u8], start: usize, end: usize) -> Option<Field<'_>> {
+fn field_line(bytes: &[u8], start: usize, end: usize) -> Option<FieldLine<'_>> {
     let colon = start + name_length(bytes.get(start..)?)?;
     let name = bytes.get(start..colon)?;
     // Nearly everybody writes one space.
@@ -76,7 +76,7 @@ fn field_line(bytes: &[u8], start: usize, end: usize) -> Option<Field<'_>> {
         [b' ' | b'\t', ..] | [.., b' ' | b'\t'] => trim(value),
         _ => value,
     };
-    Some(Field { name, value })
+    Some(FieldLine { name, value })
 }
 
 /// The bytes before the first that no name has; at least one.
@@ -173,20 +173,20 @@ mod tests {
     use crate::head;
     use crate::scan::{Extent, HeadScanner};
 
-    type Read<'b> = Option<(Whole<'b>, Vec<Field<'b>>)>;
+    type Read<'b> = Option<(FastHead<'b>, Vec<FieldLine<'b>>)>;
 
-    fn quick<'b>(bytes: &'b [u8], limits: &Limits) -> Read<'b> {
-        let mut fields = [Field::NONE; MOST_FIELDS];
+    fn quick<'b>(bytes: &'b [u8], limits: &HeadLimits) -> Read<'b> {
+        let mut fields = [FieldLine::NONE; MOST_FIELDS];
         let whole = read(bytes, limits, &mut fields)?;
         let fields = fields[..whole.count].to_vec();
         Some((whole, fields))
     }
 
-    fn careful<'b>(bytes: &'b [u8], limits: &Limits) -> Read<'b> {
+    fn careful<'b>(bytes: &'b [u8], limits: &HeadLimits) -> Read<'b> {
         let Extent { start, end } = HeadScanner::new().scan(bytes, limits).ok()??;
-        let mut fields = [Field::NONE; head::MAX_FIELDS];
+        let mut fields = [FieldLine::NONE; head::MAX_FIELDS];
         let (line, count) = head::read(&bytes[start..end], limits, &mut fields).ok()?;
-        let whole = Whole {
+        let whole = FastHead {
             line,
             count,
             length: end,
@@ -194,7 +194,7 @@ mod tests {
         Some((whole, fields[..count].to_vec()))
     }
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: HeadLimits = HeadLimits {
         head_bytes: 4096,
         fields: 20,
         target_bytes: 1024,
@@ -261,22 +261,22 @@ mod tests {
     #[test]
     fn limits_are_those_of_the_careful_way() {
         let head = CHROME.as_bytes();
-        let fitting = Limits {
+        let fitting = HeadLimits {
             head_bytes: head.len(),
             fields: 10,
             target_bytes: 25,
         };
         assert!(quick(head, &fitting).is_some());
         for limits in [
-            Limits {
+            HeadLimits {
                 head_bytes: head.len() - 1,
                 ..fitting
             },
-            Limits {
+            HeadLimits {
                 fields: 9,
                 ..fitting
             },
-            Limits {
+            HeadLimits {
                 target_bytes: 24,
                 ..fitting
             },

@@ -4,8 +4,8 @@
 //! connection ends. This is the only place that reads Content-Length, Transfer-Encoding, Connection, Expect and Host
 //! for their framing; whoever is behind it works from [`Framing`] and writes messages anew.
 
-use crate::answer::{Connection, Length};
-use crate::head::{Head, Refusal, Version};
+use crate::answer::{ConnectionField, Length};
+use crate::head::{BadRequest, Head, Version};
 use crate::host::{host_and_port, target_authority};
 use crate::token::{is_name, is_token, members};
 
@@ -52,7 +52,7 @@ pub struct AnswerFraming {
     /// For [`crate::answer::write_head`].
     pub length: Length,
     /// For [`crate::answer::write_head`]; the connection ends after the answer when it is `Close`.
-    pub connection: Connection,
+    pub connection: ConnectionField,
 }
 
 impl Framing<'_> {
@@ -67,9 +67,9 @@ impl Framing<'_> {
             (None, Version::H10) => Length::UntilClose,
         };
         let connection = match self.version {
-            _ if !self.keep_alive || length == Length::UntilClose => Connection::Close,
-            Version::H10 => Connection::KeepAlive10,
-            Version::H11 | Version::H2 => Connection::KeepAlive,
+            _ if !self.keep_alive || length == Length::UntilClose => ConnectionField::Close,
+            Version::H10 => ConnectionField::KeepAlive10,
+            Version::H11 | Version::H2 => ConnectionField::KeepAlive,
         };
         AnswerFraming { length, connection }
     }
@@ -79,8 +79,8 @@ impl Framing<'_> {
 ///
 /// Errors: `Target`, `Host`, `ContentLength`, `TransferEncoding`, `UnknownCoding`, `AmbiguousLength`, `Expectation`.
 /// Cost: one pass over the fields, no allocation.
-pub fn frame<'b>(head: &Head<'b, '_>) -> Result<Framing<'b>, Refusal> {
-    let seen = Seen::gather(head)?;
+pub fn frame<'b>(head: &Head<'b, '_>) -> Result<Framing<'b>, BadRequest> {
+    let seen = FramingFields::gather(head)?;
     let body = seen.body(head.version)?;
     seen.settle(head, body)
 }
@@ -88,11 +88,11 @@ pub fn frame<'b>(head: &Head<'b, '_>) -> Result<Framing<'b>, Refusal> {
 /// As [`frame`], for a head that came by HTTP/2, whose last frame says where the body ends. `is_end`: that was the head's.
 ///
 /// Errors: those of [`frame`], and `ContentLength` where a body is announced and none can come (RFC 9113 section 8.1.1).
-pub fn frame_h2<'b>(head: &Head<'b, '_>, is_end: bool) -> Result<Framing<'b>, Refusal> {
-    let seen = Seen::gather(head)?;
+pub fn frame_h2<'b>(head: &Head<'b, '_>, is_end: bool) -> Result<Framing<'b>, BadRequest> {
+    let seen = FramingFields::gather(head)?;
     let body = match (seen.body(head.version)?, is_end) {
         (BodyKind::None, false) => BodyKind::Chunked,
-        (body, true) if !body.is_empty() => return Err(Refusal::ContentLength),
+        (body, true) if !body.is_empty() => return Err(BadRequest::ContentLength),
         (body, _) => body,
     };
     seen.settle(head, body)
@@ -100,10 +100,10 @@ pub fn frame_h2<'b>(head: &Head<'b, '_>, is_end: bool) -> Result<Framing<'b>, Re
 
 /// The framing fields of one head, as they came.
 #[derive(Default)]
-struct Seen<'b> {
+struct FramingFields<'b> {
     host: Option<&'b str>,
     length: Option<u64>,
-    codings: Codings,
+    codings: TransferCodings,
     close: bool,
     keep_alive: bool,
     upgrade_option: bool,
@@ -111,8 +111,8 @@ struct Seen<'b> {
     expect_continue: bool,
 }
 
-impl<'b> Seen<'b> {
-    fn gather(head: &Head<'b, '_>) -> Result<Self, Refusal> {
+impl<'b> FramingFields<'b> {
+    fn gather(head: &Head<'b, '_>) -> Result<Self, BadRequest> {
         let mut seen = Self {
             // Nobody here tunnels. A client that does not wait for the answer to CONNECT (RFC 9110 section 9.3.6) has sent
             // bytes of the tunnel by then, chosen by somebody else perhaps, and they may look like a request.
@@ -135,27 +135,27 @@ impl<'b> Seen<'b> {
     }
 
     /// RFC 9112 section 3.2: two Host lines or an invalid value are 400, whatever the version.
-    fn add_host(&mut self, value: &'b [u8]) -> Result<(), Refusal> {
-        let text = host_and_port(value).ok_or(Refusal::Host)?;
+    fn add_host(&mut self, value: &'b [u8]) -> Result<(), BadRequest> {
+        let text = host_and_port(value).ok_or(BadRequest::Host)?;
         match self.host.replace(text) {
             None => Ok(()),
-            Some(_) => Err(Refusal::Host),
+            Some(_) => Err(BadRequest::Host),
         }
     }
 
-    fn add_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
-        let length = content_length(value).ok_or(Refusal::ContentLength)?;
+    fn add_length(&mut self, value: &[u8]) -> Result<(), BadRequest> {
+        let length = content_length(value).ok_or(BadRequest::ContentLength)?;
         match self.length.replace(length) {
             None => Ok(()),
             // Also two equal ones: RFC 9110 section 8.6 permits either way.
-            Some(_) => Err(Refusal::ContentLength),
+            Some(_) => Err(BadRequest::ContentLength),
         }
     }
 
     /// Once is enough: a list of the same is refused on one line and on two.
-    fn add_expect(&mut self, value: &[u8]) -> Result<(), Refusal> {
+    fn add_expect(&mut self, value: &[u8]) -> Result<(), BadRequest> {
         if self.expect_continue || !value.eq_ignore_ascii_case(b"100-continue") {
-            return Err(Refusal::Expectation);
+            return Err(BadRequest::Expectation);
         }
         self.expect_continue = true;
         Ok(())
@@ -173,12 +173,12 @@ impl<'b> Seen<'b> {
         }
     }
 
-    fn settle(&self, head: &Head<'b, '_>, body: BodyKind) -> Result<Framing<'b>, Refusal> {
+    fn settle(&self, head: &Head<'b, '_>, body: BodyKind) -> Result<Framing<'b>, BadRequest> {
         let is_h10 = head.version == Version::H10;
         let authority = target_authority(head.method, head.target)?;
         let host = match (authority, self.host) {
             // Also with an absolute-form target HTTP/1.1 must send Host (RFC 9112 section 3.2).
-            (_, None) if !is_h10 => return Err(Refusal::Host),
+            (_, None) if !is_h10 => return Err(BadRequest::Host),
             (Some(text), _) => Host::Target(text),
             (None, Some(text)) => Host::Field(text),
             (None, None) => Host::Missing,
@@ -196,15 +196,15 @@ impl<'b> Seen<'b> {
     }
 
     /// RFC 9112 section 6.3, rules 3, 4, 6 and 7.
-    fn body(&self, version: Version) -> Result<BodyKind, Refusal> {
+    fn body(&self, version: Version) -> Result<BodyKind, BadRequest> {
         match (self.codings.lines, self.length) {
             (false, None) => Ok(BodyKind::None),
             (false, Some(length)) => Ok(BodyKind::Length(length)),
-            (true, Some(_)) => Err(Refusal::AmbiguousLength),
+            (true, Some(_)) => Err(BadRequest::AmbiguousLength),
             // RFC 9112 section 6.1: faulty framing, since HTTP/1.0 has no transfer codings.
-            (true, None) if version == Version::H10 => Err(Refusal::TransferEncoding),
-            (true, None) if self.codings.malformed => Err(Refusal::TransferEncoding),
-            (true, None) if self.codings.unknown => Err(Refusal::UnknownCoding),
+            (true, None) if version == Version::H10 => Err(BadRequest::TransferEncoding),
+            (true, None) if self.codings.malformed => Err(BadRequest::TransferEncoding),
+            (true, None) if self.codings.unknown => Err(BadRequest::UnknownCoding),
             (true, None) => Ok(BodyKind::Chunked),
         }
     }
@@ -212,14 +212,14 @@ impl<'b> Seen<'b> {
 
 /// The members of all Transfer-Encoding lines together, in order (RFC 9112 section 6.1).
 #[derive(Default)]
-pub(crate) struct Codings {
+pub(crate) struct TransferCodings {
     lines: bool,
     chunked: bool,
     unknown: bool,
     malformed: bool,
 }
 
-impl Codings {
+impl TransferCodings {
     /// Whether there is any line.
     pub(crate) fn is_there(&self) -> bool {
         self.lines

@@ -6,12 +6,12 @@
 //!
 //! The authority becomes the first field, `host`; no other one is left. Crumbs of cookies are joined by the caller.
 
-use crate::head::{Field, Head, Limits, MAX_FIELDS, METHOD_BYTES, Refusal, Version};
+use crate::head::{BadRequest, FieldLine, Head, HeadLimits, MAX_FIELDS, METHOD_BYTES, Version};
 use crate::token::{is_token, is_token_byte, is_value_byte};
 
 /// What stands in the pseudo-header fields (RFC 9113 section 8.3.1).
 #[derive(Clone, Copy, Debug)]
-pub struct Line<'b> {
+pub struct PseudoFields<'b> {
     /// `:method`.
     pub method: &'b str,
     /// `:scheme`, where it is known.
@@ -23,16 +23,16 @@ pub struct Line<'b> {
 }
 
 /// Room for the fields of one head, for the stack.
-pub struct Room<'b>([Field<'b>; MAX_FIELDS + 1]);
+pub struct Http2HeadBuffer<'b>([FieldLine<'b>; MAX_FIELDS + 1]);
 
-impl Room<'_> {
+impl Http2HeadBuffer<'_> {
     /// Empty.
     pub const fn new() -> Self {
-        Self([Field::NONE; MAX_FIELDS + 1])
+        Self([FieldLine::NONE; MAX_FIELDS + 1])
     }
 }
 
-impl Default for Room<'_> {
+impl Default for Http2HeadBuffer<'_> {
     fn default() -> Self {
         Self::new()
     }
@@ -41,27 +41,27 @@ impl Default for Room<'_> {
 /// The head of a request.
 ///
 /// Errors: as [`crate::head::parse`], with the same limits, counted as if the head had been sent by HTTP/1; `Host` where `host`
-/// says something else than the authority; `Field` for what belongs to a connection of HTTP/1.
+/// says something else than the authority; `FieldLine` for what belongs to a connection of HTTP/1.
 /// Cost: one pass over the fields, no allocation.
 pub fn head<'b, 'r>(
-    line: &Line<'b>,
+    line: &PseudoFields<'b>,
     mut fields: impl Iterator<Item = (&'b [u8], &'b [u8])>,
-    limits: &Limits,
-    room: &'r mut Room<'b>,
-) -> Result<Head<'b, 'r>, Refusal> {
+    limits: &HeadLimits,
+    room: &'r mut Http2HeadBuffer<'b>,
+) -> Result<Head<'b, 'r>, BadRequest> {
     check_line(line, limits)?;
     let mut bytes = line.method.len() + line.target.len() + LINE_BYTES;
     let mut count = 0;
     let mut put = |name: &'b [u8], value: &'b [u8]| {
         bytes += name.len() + value.len() + FIELD_BYTES;
         if bytes > limits.head_bytes {
-            return Err(Refusal::HeadTooLarge);
+            return Err(BadRequest::HeadTooLarge);
         }
         if count >= limits.fields.min(MAX_FIELDS) {
-            return Err(Refusal::TooManyFields);
+            return Err(BadRequest::TooManyFields);
         }
-        let slot = room.0.get_mut(count).ok_or(Refusal::TooManyFields)?;
-        *slot = Field { name, value };
+        let slot = room.0.get_mut(count).ok_or(BadRequest::TooManyFields)?;
+        *slot = FieldLine { name, value };
         count += 1;
         Ok(())
     };
@@ -70,7 +70,7 @@ pub fn head<'b, 'r>(
     }
     fields.try_for_each(|(name, value)| match (name, line.authority) {
         (b"host", Some(authority)) if value.eq_ignore_ascii_case(authority.as_bytes()) => Ok(()),
-        (b"host", Some(_)) => Err(Refusal::Host),
+        (b"host", Some(_)) => Err(BadRequest::Host),
         _ => {
             check_field(name, value)?;
             put(name, value)
@@ -84,12 +84,12 @@ pub fn head<'b, 'r>(
     })
 }
 
-fn check_line(line: &Line<'_>, limits: &Limits) -> Result<(), Refusal> {
+fn check_line(line: &PseudoFields<'_>, limits: &HeadLimits) -> Result<(), BadRequest> {
     if !is_token(line.method.as_bytes()) || line.method.len() > METHOD_BYTES {
-        return Err(Refusal::Method);
+        return Err(BadRequest::Method);
     }
     if line.target.len() > limits.target_bytes {
-        return Err(Refusal::TargetTooLong);
+        return Err(BadRequest::TargetTooLong);
     }
     // An absolute form would name a second authority.
     let has_form = match line.method {
@@ -99,16 +99,16 @@ fn check_line(line: &Line<'_>, limits: &Limits) -> Result<(), Refusal> {
     };
     let is_visible = line.target.bytes().all(|byte| byte.is_ascii_graphic());
     if !has_form || !is_visible {
-        return Err(Refusal::Target);
+        return Err(BadRequest::Target);
     }
     match line.scheme {
         None | Some("http" | "https") => Ok(()),
-        Some(_) => Err(Refusal::Target),
+        Some(_) => Err(BadRequest::Target),
     }
 }
 
 /// RFC 9113 sections 8.2.1 and 8.2.2.
-fn check_field(name: &[u8], value: &[u8]) -> Result<(), Refusal> {
+fn check_field(name: &[u8], value: &[u8]) -> Result<(), BadRequest> {
     // All bytes are looked at, without an early end: the compiler then takes many of a value at once. Every field of every
     // request comes by here.
     let is_name = !name.is_empty()
@@ -131,7 +131,7 @@ fn check_field(name: &[u8], value: &[u8]) -> Result<(), Refusal> {
     if is_name && is_value && !is_of_connection {
         Ok(())
     } else {
-        Err(Refusal::Field)
+        Err(BadRequest::Field)
     }
 }
 
@@ -151,32 +151,35 @@ mod tests {
     use super::*;
     use crate::framing::{self, BodyKind, Host};
 
-    const GET: Line<'static> = Line {
+    const GET: PseudoFields<'static> = PseudoFields {
         method: "GET",
         scheme: Some("http"),
         authority: Some("a.test"),
         target: "/x?y",
     };
 
-    fn outcome(line: &Line<'_>, fields: &[(&'static str, &'static str)]) -> Result<usize, Refusal> {
-        let mut room = Room::new();
+    fn outcome(
+        line: &PseudoFields<'_>,
+        fields: &[(&'static str, &'static str)],
+    ) -> Result<usize, BadRequest> {
+        let mut room = Http2HeadBuffer::new();
         let fields = fields
             .iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        head(line, fields, &Limits::default(), &mut room).map(|head| head.count())
+        head(line, fields, &HeadLimits::default(), &mut room).map(|head| head.count())
     }
 
     #[test]
     fn the_authority_is_the_only_host() {
-        let mut room = Room::new();
+        let mut room = Http2HeadBuffer::new();
         let fields = [(&b"accept"[..], &b"*/*"[..]), (b"host", b"A.test")];
-        let head = head(&GET, fields.into_iter(), &Limits::default(), &mut room).unwrap();
+        let head = head(&GET, fields.into_iter(), &HeadLimits::default(), &mut room).unwrap();
         let fields: Vec<_> = head.fields().collect();
         assert_eq!(fields, [("host", &b"a.test"[..]), ("accept", b"*/*")]);
         let framing = framing::frame_h2(&head, true).unwrap();
         assert_eq!(framing.host, Host::Field("a.test"));
-        assert_eq!(outcome(&GET, &[("host", "b.test")]), Err(Refusal::Host));
-        let alone = Line {
+        assert_eq!(outcome(&GET, &[("host", "b.test")]), Err(BadRequest::Host));
+        let alone = PseudoFields {
             authority: None,
             ..GET
         };
@@ -201,7 +204,7 @@ mod tests {
             ("te", "gzip"),
         ];
         for field in bad_fields {
-            assert_eq!(outcome(&GET, &[field]), Err(Refusal::Field), "{field:?}");
+            assert_eq!(outcome(&GET, &[field]), Err(BadRequest::Field), "{field:?}");
         }
         assert_eq!(outcome(&GET, &[("te", "trailers"), ("x", "")]), Ok(3));
         let bad_targets = [
@@ -214,53 +217,53 @@ mod tests {
             ("GET", "/\u{e4}"),
         ];
         for (method, target) in bad_targets {
-            let line = Line {
+            let line = PseudoFields {
                 method,
                 target,
                 ..GET
             };
-            assert_eq!(outcome(&line, &[]), Err(Refusal::Target), "{target}");
+            assert_eq!(outcome(&line, &[]), Err(BadRequest::Target), "{target}");
         }
-        let line = Line {
+        let line = PseudoFields {
             scheme: Some("ftp"),
             ..GET
         };
-        assert_eq!(outcome(&line, &[]), Err(Refusal::Target));
-        let line = Line {
+        assert_eq!(outcome(&line, &[]), Err(BadRequest::Target));
+        let line = PseudoFields {
             method: "G T",
             ..GET
         };
-        assert_eq!(outcome(&line, &[]), Err(Refusal::Method));
+        assert_eq!(outcome(&line, &[]), Err(BadRequest::Method));
     }
 
     #[test]
     fn limits_are_those_of_http_1() {
         let many = vec![("x", "1"); MAX_FIELDS];
-        assert_eq!(outcome(&GET, &many), Err(Refusal::TooManyFields));
+        assert_eq!(outcome(&GET, &many), Err(BadRequest::TooManyFields));
         assert_eq!(
             outcome(&GET, many.get(1..).unwrap_or_default()),
             Ok(MAX_FIELDS)
         );
         let long = "v".repeat(9_000);
         let target = format!("/{long}");
-        let line = Line {
+        let line = PseudoFields {
             target: &target,
             ..GET
         };
-        assert_eq!(outcome(&line, &[]), Err(Refusal::TargetTooLong));
+        assert_eq!(outcome(&line, &[]), Err(BadRequest::TargetTooLong));
         let value: &'static str = long.leak();
         let large = [("x", value); 4];
-        assert_eq!(outcome(&GET, &large), Err(Refusal::HeadTooLarge));
+        assert_eq!(outcome(&GET, &large), Err(BadRequest::HeadTooLarge));
     }
 
     #[test]
     fn a_body_ends_where_its_last_frame_does() {
         let kind = |fields: &[(&'static str, &'static str)], is_end: bool| {
-            let mut room = Room::new();
+            let mut room = Http2HeadBuffer::new();
             let fields = fields
                 .iter()
                 .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-            let head = head(&GET, fields, &Limits::default(), &mut room).unwrap();
+            let head = head(&GET, fields, &HeadLimits::default(), &mut room).unwrap();
             framing::frame_h2(&head, is_end).map(|framing| (framing.body, framing.expect_continue))
         };
         assert_eq!(kind(&[], true), Ok((BodyKind::None, false)));
@@ -270,8 +273,8 @@ mod tests {
         assert_eq!(kind(&waits, true), Ok((BodyKind::None, false)));
         let three = [("content-length", "3")];
         assert_eq!(kind(&three, false), Ok((BodyKind::Length(3), false)));
-        assert_eq!(kind(&three, true), Err(Refusal::ContentLength));
+        assert_eq!(kind(&three, true), Err(BadRequest::ContentLength));
         let twice = [("content-length", "3"), ("content-length", "3")];
-        assert_eq!(kind(&twice, false), Err(Refusal::ContentLength));
+        assert_eq!(kind(&twice, false), Err(BadRequest::ContentLength));
     }
 }

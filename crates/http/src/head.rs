@@ -12,17 +12,17 @@ use std::fmt;
 use crate::fast_head;
 use crate::scan::Extent;
 
-pub use crate::refusal::Refusal;
+pub use crate::refusal::BadRequest;
 pub use crate::scan::HeadScanner;
 
 /// Most bytes of a method. The longest registered one, `UPDATEREDIRECTREF`, has 17.
 pub const METHOD_BYTES: usize = 32;
-/// Most field lines a [`Head`] has room for; [`Limits::fields`] above it counts as this.
+/// Most field lines a [`Head`] has room for; [`HeadLimits::fields`] above it counts as this.
 pub const MAX_FIELDS: usize = 100;
 
 /// What a request head may measure. Each limit is refused when it is passed, not when the head ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct HeadLimits {
     /// Bytes of the whole head, empty lines before it and after it included: 431.
     pub head_bytes: usize,
     /// Field lines, at most [`MAX_FIELDS`]: 431.
@@ -31,7 +31,7 @@ pub struct Limits {
     pub target_bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for HeadLimits {
     /// 32 KiB of head (large cookies of shops fit), 100 fields, 8 KiB of target (RFC 9112 section 3 asks for 8000 bytes).
     fn default() -> Self {
         Self {
@@ -55,7 +55,7 @@ pub enum Version {
 
 /// A whole request head as it lies in the buffer.
 ///
-/// Its field lines lie in a [`Room`].
+/// Its field lines lie in a [`HeadBuffer`].
 #[derive(Clone, Copy)]
 pub struct Head<'b, 'r> {
     /// Case-sensitive token of 1 to [`METHOD_BYTES`] bytes.
@@ -64,19 +64,19 @@ pub struct Head<'b, 'r> {
     pub target: &'b [u8],
     /// From the request line.
     pub version: Version,
-    pub(crate) fields: &'r [Field<'b>],
+    pub(crate) fields: &'r [FieldLine<'b>],
 }
 
 /// A field line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Field<'b> {
+pub(crate) struct FieldLine<'b> {
     /// A token.
     pub(crate) name: &'b [u8],
     /// Without the white space around it.
     pub(crate) value: &'b [u8],
 }
 
-impl Field<'_> {
+impl FieldLine<'_> {
     pub(crate) const NONE: Self = Self {
         name: b"",
         value: b"",
@@ -85,23 +85,23 @@ impl Field<'_> {
 
 /// Room for the field lines of one head: about 4 KiB, for the stack, so that reading needs no allocation and moves nothing. A
 /// future that keeps one over an `.await` grows by as much.
-pub struct Room<'b> {
-    usual: [Field<'b>; fast_head::MOST_FIELDS],
+pub struct HeadBuffer<'b> {
+    usual: [FieldLine<'b>; fast_head::MOST_FIELDS],
     /// Made where it is needed: to fill it takes longer than to read a browser's head.
-    large: Option<[Field<'b>; MAX_FIELDS]>,
+    large: Option<[FieldLine<'b>; MAX_FIELDS]>,
 }
 
-impl Room<'_> {
+impl HeadBuffer<'_> {
     /// Empty, at hardly any cost.
     pub const fn new() -> Self {
         Self {
-            usual: [Field::NONE; fast_head::MOST_FIELDS],
+            usual: [FieldLine::NONE; fast_head::MOST_FIELDS],
             large: None,
         }
     }
 }
 
-impl Default for Room<'_> {
+impl Default for HeadBuffer<'_> {
     fn default() -> Self {
         Self::new()
     }
@@ -140,7 +140,7 @@ impl fmt::Debug for Head<'_, '_> {
 
 /// What a buffer's beginning holds.
 #[derive(Clone, Copy, Debug)]
-pub enum Parsed<'b, 'r> {
+pub enum ParsedHead<'b, 'r> {
     /// Not a whole head yet, and no reason to refuse it so far.
     Partial,
     /// A whole head; `length` bytes of the buffer belong to it, skipped empty lines included.
@@ -154,26 +154,26 @@ pub enum Parsed<'b, 'r> {
 
 /// Reads the head at the beginning of `bytes`, from scratch. For buffers that grow use [`resume`].
 ///
-/// Errors: every [`Refusal`] of the head's grammar and limits; those of meaning come from [`crate::framing::frame`].
+/// Errors: every [`BadRequest`] of the head's grammar and limits; those of meaning come from [`crate::framing::frame`].
 /// Cost: one pass over the head, three over an unusual one; no allocation.
 pub fn parse<'b, 'r>(
     bytes: &'b [u8],
-    limits: &Limits,
-    room: &'r mut Room<'b>,
-) -> Result<Parsed<'b, 'r>, Refusal> {
+    limits: &HeadLimits,
+    room: &'r mut HeadBuffer<'b>,
+) -> Result<ParsedHead<'b, 'r>, BadRequest> {
     resume(&mut HeadScanner::new(), bytes, limits, room)
 }
 
 /// Reads the head at the beginning of `bytes`, which starts with all bytes of the calls before that gave
-/// [`Parsed::Partial`]. A head that comes in many small reads costs one pass for its end and one parse, not a pass per read.
+/// [`ParsedHead::Partial`]. A head that comes in many small reads costs one pass for its end and one parse, not a pass per read.
 ///
-/// After [`Parsed::Whole`] the scanner stands for the next head: drop `length` bytes (and the body) before the next call.
+/// After [`ParsedHead::Whole`] the scanner stands for the next head: drop `length` bytes (and the body) before the next call.
 pub fn resume<'b, 'r>(
     scanner: &mut HeadScanner,
     bytes: &'b [u8],
-    limits: &Limits,
-    room: &'r mut Room<'b>,
-) -> Result<Parsed<'b, 'r>, Refusal> {
+    limits: &HeadLimits,
+    room: &'r mut HeadBuffer<'b>,
+) -> Result<ParsedHead<'b, 'r>, BadRequest> {
     // A head that came in pieces was looked at before, and goes on from there.
     if !scanner.has_begun()
         && let Some(whole) = fast_head::read(bytes, limits, &mut room.usual)
@@ -181,16 +181,16 @@ pub fn resume<'b, 'r>(
         let fields = room.usual.get(..whole.count).unwrap_or_default();
         let head = whole.line.with(fields);
         let length = whole.length;
-        return Ok(Parsed::Whole { head, length });
+        return Ok(ParsedHead::Whole { head, length });
     }
     let Some(Extent { start, end }) = scanner.scan(bytes, limits)? else {
-        return Ok(Parsed::Partial);
+        return Ok(ParsedHead::Partial);
     };
     let head = bytes.get(start..end).unwrap_or_default();
-    let fields = room.large.insert([Field::NONE; MAX_FIELDS]);
+    let fields = room.large.insert([FieldLine::NONE; MAX_FIELDS]);
     let (line, count) = read(head, limits, fields)?;
     let head = line.with(fields.get(..count).unwrap_or_default());
-    Ok(Parsed::Whole { head, length: end })
+    Ok(ParsedHead::Whole { head, length: end })
 }
 
 /// What stands in a request line.
@@ -202,7 +202,7 @@ pub(crate) struct RequestLine<'b> {
 }
 
 impl<'b> RequestLine<'b> {
-    fn with<'r>(self, fields: &'r [Field<'b>]) -> Head<'b, 'r> {
+    fn with<'r>(self, fields: &'r [FieldLine<'b>]) -> Head<'b, 'r> {
         Head {
             method: self.method,
             target: self.target,
@@ -215,9 +215,9 @@ impl<'b> RequestLine<'b> {
 /// The request line and how many field lines there are, which go to `fields`. `head` is exactly one head whose lines all end with CRLF.
 pub(crate) fn read<'b>(
     head: &'b [u8],
-    limits: &Limits,
-    fields: &mut [Field<'b>; MAX_FIELDS],
-) -> Result<(RequestLine<'b>, usize), Refusal> {
+    limits: &HeadLimits,
+    fields: &mut [FieldLine<'b>; MAX_FIELDS],
+) -> Result<(RequestLine<'b>, usize), BadRequest> {
     let most = limits.fields.min(MAX_FIELDS);
     let mut lines = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(lines.get_mut(..most).unwrap_or_default());
@@ -231,20 +231,20 @@ pub(crate) fn read<'b>(
         request.version,
         parsed == httparse::Status::Complete(head.len()),
     ) else {
-        return Err(Refusal::RequestLine);
+        return Err(BadRequest::RequestLine);
     };
     if method.len() > METHOD_BYTES {
-        return Err(Refusal::Method);
+        return Err(BadRequest::Method);
     }
     if target.len() > limits.target_bytes {
-        return Err(Refusal::TargetTooLong);
+        return Err(BadRequest::TargetTooLong);
     }
     // RFC 3986 knows no byte above 0x7f; httparse lets UTF-8 pass.
     if !target.is_ascii() {
-        return Err(Refusal::Target);
+        return Err(BadRequest::Target);
     }
     for (field, line) in fields.iter_mut().zip(request.headers.iter()) {
-        *field = Field {
+        *field = FieldLine {
             name: line.name.as_bytes(),
             value: line.value,
         };
@@ -262,12 +262,12 @@ pub(crate) fn read<'b>(
     Ok((line, request.headers.len()))
 }
 
-fn refusal_of(error: httparse::Error, head: &[u8]) -> Refusal {
+fn refusal_of(error: httparse::Error, head: &[u8]) -> BadRequest {
     match error {
-        httparse::Error::HeaderName | httparse::Error::HeaderValue => Refusal::Field,
-        httparse::Error::TooManyHeaders => Refusal::TooManyFields,
-        httparse::Error::Version if names_other_version(head) => Refusal::Version,
-        _ => Refusal::RequestLine,
+        httparse::Error::HeaderName | httparse::Error::HeaderValue => BadRequest::Field,
+        httparse::Error::TooManyHeaders => BadRequest::TooManyFields,
+        httparse::Error::Version if names_other_version(head) => BadRequest::Version,
+        _ => BadRequest::RequestLine,
     }
 }
 

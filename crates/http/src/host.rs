@@ -8,7 +8,7 @@
 
 use std::net::Ipv6Addr;
 
-use crate::refusal::Refusal;
+use crate::refusal::BadRequest;
 
 /// Whom the request is for, not yet canonical.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,21 +36,23 @@ impl<'b> Host<'b> {
 pub(crate) fn target_authority<'b>(
     method: &str,
     target: &'b [u8],
-) -> Result<Option<&'b str>, Refusal> {
+) -> Result<Option<&'b str>, BadRequest> {
     match target {
         [b'/', ..] if method != "CONNECT" => return Ok(None),
         b"*" if method == "OPTIONS" => return Ok(None),
         _ if method == "CONNECT" => {
-            return host_and_port(target).map(|_| None).ok_or(Refusal::Target);
+            return host_and_port(target)
+                .map(|_| None)
+                .ok_or(BadRequest::Target);
         }
         _ => {}
     }
-    let rest = strip_scheme(target).ok_or(Refusal::Target)?;
+    let rest = strip_scheme(target).ok_or(BadRequest::Target)?;
     let end = rest
         .iter()
         .position(|byte| matches!(byte, b'/' | b'?' | b'#'));
     let authority = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
-    host_and_port(authority).map(Some).ok_or(Refusal::Target)
+    host_and_port(authority).map(Some).ok_or(BadRequest::Target)
 }
 
 /// The text, if it is a host with or without a port and nothing else. User information is not (RFC 9110 section 4.2.4).
@@ -186,7 +188,7 @@ mod tests {
         ];
         for (method, target) in bad {
             let found = target_authority(method, target.as_bytes());
-            assert_eq!(found, Err(Refusal::Target), "{method} {target}");
+            assert_eq!(found, Err(BadRequest::Target), "{method} {target}");
         }
     }
 }

@@ -21,16 +21,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// What the bytes so far amount to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ProxyHeaderStep {
     /// At least so many more belong to the header; never 0.
     More(usize),
     /// The header is whole.
-    Whole(Said),
+    Whole(ProxySource),
 }
 
 /// Whom the proxy speaks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ProxySource {
     /// Nobody: its own connection (`LOCAL`, such as a health check), or one without addresses that mean anything here.
     Itself,
     /// A client.
@@ -50,15 +50,15 @@ pub struct Malformed;
 /// Reads what has come so far of a header, from its first byte.
 ///
 /// Cost: one pass over at most 107 bytes (version 1) or 16 bytes (version 2). Allocates nothing.
-pub fn read(got: &[u8]) -> Result<Step, Malformed> {
+pub fn read(got: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
     match got.first() {
-        None => Ok(Step::More(SHORTEST)),
+        None => Ok(ProxyHeaderStep::More(SHORTEST)),
         Some(b'P') => version_1(got),
         Some(_) => version_2(got),
     }
 }
 
-fn version_1(got: &[u8]) -> Result<Step, Malformed> {
+fn version_1(got: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
     let begun = got.len().min(PROXY.len());
     if got.get(..begun) != PROXY.get(..begun) || got.len() > LONGEST_LINE {
         return Err(Malformed);
@@ -69,7 +69,7 @@ fn version_1(got: &[u8]) -> Result<Step, Malformed> {
         let is_all = end + 1 == got.len();
         let line = line.filter(|_| is_all).ok_or(Malformed)?;
         let line = std::str::from_utf8(line).map_err(|_| Malformed)?;
-        return line_1(line).map(Step::Whole);
+        return line_1(line).map(ProxyHeaderStep::Whole);
     }
     let wanted = if got.len() < SHORTEST {
         SHORTEST - got.len()
@@ -89,18 +89,18 @@ fn version_1(got: &[u8]) -> Result<Step, Malformed> {
     if got.len() + wanted > LONGEST_LINE {
         return Err(Malformed);
     }
-    Ok(Step::More(wanted))
+    Ok(ProxyHeaderStep::More(wanted))
 }
 
 /// A line of version 1 without its end.
-fn line_1(line: &str) -> Result<Said, Malformed> {
+fn line_1(line: &str) -> Result<ProxySource, Malformed> {
     let mut words = line.split(' ');
     let (Some("PROXY"), Some(family)) = (words.next(), words.next()) else {
         return Err(Malformed);
     };
     if family == "UNKNOWN" {
         // Whatever else stands there is to be ignored (section 2.1).
-        return Ok(Said::Itself);
+        return Ok(ProxySource::Itself);
     }
     let mut address = || -> Result<IpAddr, Malformed> {
         let word = words.next().ok_or(Malformed)?;
@@ -128,13 +128,13 @@ fn port(word: &str) -> Result<u16, Malformed> {
         .ok_or(Malformed)
 }
 
-fn version_2(got: &[u8]) -> Result<Step, Malformed> {
+fn version_2(got: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
     let begun = got.len().min(SIGNATURE.len());
     if got.get(..begun) != SIGNATURE.get(..begun) {
         return Err(Malformed);
     }
     let Some((head, rest)) = got.split_first_chunk::<HEAD_2>() else {
-        return Ok(Step::More(HEAD_2 - got.len()));
+        return Ok(ProxyHeaderStep::More(HEAD_2 - got.len()));
     };
     let [.., command, family, high, low] = *head;
     let length = usize::from(u16::from_be_bytes([high, low]));
@@ -144,57 +144,60 @@ fn version_2(got: &[u8]) -> Result<Step, Malformed> {
     match length.checked_sub(rest.len()) {
         None => return Err(Malformed),
         Some(0) => {}
-        Some(missing) => return Ok(Step::More(missing)),
+        Some(missing) => return Ok(ProxyHeaderStep::More(missing)),
     }
     let said = match (command, family) {
-        (LOCAL, _) | (PROXY_COMMAND, 0x00) => Said::Itself,
+        (LOCAL, _) | (PROXY_COMMAND, 0x00) => ProxySource::Itself,
         (PROXY_COMMAND, 0x11) => addresses::<4>(rest)?,
         (PROXY_COMMAND, 0x21) => addresses::<16>(rest)?,
-        (PROXY_COMMAND, 0x31) if rest.len() >= UNIX_ADDRESSES => Said::Itself,
+        (PROXY_COMMAND, 0x31) if rest.len() >= UNIX_ADDRESSES => ProxySource::Itself,
         _ => return Err(Malformed),
     };
-    Ok(Step::Whole(said))
+    Ok(ProxyHeaderStep::Whole(said))
 }
 
 /// Two addresses of `N` bytes, then two ports; TLVs may follow.
-fn addresses<const N: usize>(rest: &[u8]) -> Result<Said, Malformed>
+fn addresses<const N: usize>(rest: &[u8]) -> Result<ProxySource, Malformed>
 where
-    Address<N>: Into<IpAddr>,
+    ProxyAddress<N>: Into<IpAddr>,
 {
     let (source, rest) = rest.split_first_chunk::<N>().ok_or(Malformed)?;
     let (destination, rest) = rest.split_first_chunk::<N>().ok_or(Malformed)?;
     let (source_port, rest) = rest.split_first_chunk().ok_or(Malformed)?;
     let (destination_port, _) = rest.split_first_chunk().ok_or(Malformed)?;
     client(
-        (Address(*source).into(), u16::from_be_bytes(*source_port)),
         (
-            Address(*destination).into(),
+            ProxyAddress(*source).into(),
+            u16::from_be_bytes(*source_port),
+        ),
+        (
+            ProxyAddress(*destination).into(),
             u16::from_be_bytes(*destination_port),
         ),
     )
 }
 
-struct Address<const N: usize>([u8; N]);
+struct ProxyAddress<const N: usize>([u8; N]);
 
-impl From<Address<4>> for IpAddr {
-    fn from(address: Address<4>) -> Self {
+impl From<ProxyAddress<4>> for IpAddr {
+    fn from(address: ProxyAddress<4>) -> Self {
         Self::V4(Ipv4Addr::from(address.0))
     }
 }
 
-impl From<Address<16>> for IpAddr {
-    fn from(address: Address<16>) -> Self {
+impl From<ProxyAddress<16>> for IpAddr {
+    fn from(address: ProxyAddress<16>) -> Self {
         Self::V6(Ipv6Addr::from(address.0))
     }
 }
 
 /// Nobody connects from an address that stands for none.
-fn client(source: (IpAddr, u16), destination: (IpAddr, u16)) -> Result<Said, Malformed> {
+fn client(source: (IpAddr, u16), destination: (IpAddr, u16)) -> Result<ProxySource, Malformed> {
     let source = SocketAddr::new(source.0.to_canonical(), source.1);
     if source.ip().is_unspecified() {
         return Err(Malformed);
     }
-    Ok(Said::Client {
+    Ok(ProxySource::Client {
         source,
         destination: SocketAddr::new(destination.0.to_canonical(), destination.1),
     })

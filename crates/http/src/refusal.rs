@@ -5,7 +5,7 @@
 ///
 /// `Display` is fit for the client: it names the rule, never the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Refusal {
+pub enum BadRequest {
     /// A line that ends with LF alone (RFC 9112 section 2.2 permits to accept it; smuggling lives off it).
     #[error("line feed without carriage return")]
     BareLineFeed,
@@ -68,7 +68,7 @@ pub enum Refusal {
     BodyTooLarge,
 }
 
-impl Refusal {
+impl BadRequest {
     /// The status to answer with.
     pub fn status(self) -> u16 {
         match self {

@@ -8,7 +8,7 @@
 //!
 //! Invariant: a verdict depends on the bytes alone, never on how they were cut into reads.
 
-use crate::framing::{Codings, content_length};
+use crate::framing::{TransferCodings, content_length};
 use crate::token::is_name;
 
 /// Longest head, its empty line included: as long as one over `FastCGI` may be.
@@ -141,7 +141,7 @@ pub fn check<'f>(
     if !(200..600).contains(&status) {
         return Err(BadResponse::Status);
     }
-    let mut codings = Codings::default();
+    let mut codings = TransferCodings::default();
     let mut length = None;
     for (name, value) in fields {
         match name.len() {

@@ -8,8 +8,8 @@
 
 use memchr::{memchr, memchr_iter};
 
-use crate::head::Limits;
-use crate::refusal::Refusal;
+use crate::head::HeadLimits;
+use crate::refusal::BadRequest;
 use crate::token::is_token_byte;
 
 /// How far the search for a head's end has come in a buffer that grows. One per connection; it begins anew by itself
@@ -22,11 +22,11 @@ pub struct HeadScanner {
     line: usize,
     /// No line feed that was not seen stands before this.
     searched: usize,
-    phase: Phase,
+    phase: ScanPhase,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
+enum ScanPhase {
     #[default]
     Leading,
     RequestLine,
@@ -47,32 +47,32 @@ impl HeadScanner {
             start: 0,
             line: 0,
             searched: 0,
-            phase: Phase::Leading,
+            phase: ScanPhase::Leading,
         }
     }
 
     /// Whether the first byte of a request line was seen. Empty lines before it do not count: a connection that only
     /// sent those is still idle.
     pub fn has_begun(&self) -> bool {
-        self.phase != Phase::Leading
+        self.phase != ScanPhase::Leading
     }
 
     /// Searches on. `bytes` must begin with the bytes of the calls before. Gives the head's place when it is whole.
     pub(crate) fn scan(
         &mut self,
         bytes: &[u8],
-        limits: &Limits,
-    ) -> Result<Option<Extent>, Refusal> {
-        if self.phase == Phase::Leading
+        limits: &HeadLimits,
+    ) -> Result<Option<Extent>, BadRequest> {
+        if self.phase == ScanPhase::Leading
             && let Some(end) = whole(bytes, limits)
         {
             *self = Self::new();
             return Ok(Some(Extent { start: 0, end }));
         }
-        if self.phase == Phase::Leading && !self.skip_empty_lines(bytes)? {
+        if self.phase == ScanPhase::Leading && !self.skip_empty_lines(bytes)? {
             return Ok(None);
         }
-        if self.phase == Phase::RequestLine && !self.pass_request_line(bytes, limits)? {
+        if self.phase == ScanPhase::RequestLine && !self.pass_request_line(bytes, limits)? {
             return Ok(None);
         }
         while let Some(at) = self.next_line_feed(bytes, limits.head_bytes)? {
@@ -84,50 +84,50 @@ impl HeadScanner {
             self.line = at + 1;
         }
         if bytes.len() >= limits.head_bytes {
-            return Err(Refusal::HeadTooLarge);
+            return Err(BadRequest::HeadTooLarge);
         }
         Ok(None)
     }
 
     /// RFC 9112 section 2.2: empty lines before a request line are to be ignored. Two are enough for every old client
     /// that sends one after a body. A byte that begins no method (TLS, noise) is refused at once.
-    fn skip_empty_lines(&mut self, bytes: &[u8]) -> Result<bool, Refusal> {
+    fn skip_empty_lines(&mut self, bytes: &[u8]) -> Result<bool, BadRequest> {
         loop {
             match bytes.get(self.start..).unwrap_or_default() {
                 [] | [b'\r'] => return Ok(false),
                 [b'\r', b'\n', ..] if self.start < LEADING_BYTES => self.start += 2,
-                [b'\n', ..] => return Err(Refusal::BareLineFeed),
+                [b'\n', ..] => return Err(BadRequest::BareLineFeed),
                 [first, ..] if is_token_byte(*first) => {
                     self.line = self.start;
                     self.searched = self.start;
-                    self.phase = Phase::RequestLine;
+                    self.phase = ScanPhase::RequestLine;
                     return Ok(true);
                 }
-                _ => return Err(Refusal::RequestLine),
+                _ => return Err(BadRequest::RequestLine),
             }
         }
     }
 
-    fn pass_request_line(&mut self, bytes: &[u8], limits: &Limits) -> Result<bool, Refusal> {
+    fn pass_request_line(&mut self, bytes: &[u8], limits: &HeadLimits) -> Result<bool, BadRequest> {
         let longest = limits.target_bytes.saturating_add(REQUEST_LINE_FRAME);
         let line_end = self.start.saturating_add(longest);
         let end = line_end.min(limits.head_bytes);
         if let Some(at) = self.next_line_feed(bytes, end)? {
             self.line = at + 1;
-            self.phase = Phase::Fields;
+            self.phase = ScanPhase::Fields;
             return Ok(true);
         }
         if bytes.len() < end {
             return Ok(false);
         }
         if line_end <= limits.head_bytes {
-            return Err(Refusal::TargetTooLong);
+            return Err(BadRequest::TargetTooLong);
         }
-        Err(Refusal::HeadTooLarge)
+        Err(BadRequest::HeadTooLarge)
     }
 
     /// The place of the next line feed before `end`, which must follow a carriage return.
-    fn next_line_feed(&mut self, bytes: &[u8], end: usize) -> Result<Option<usize>, Refusal> {
+    fn next_line_feed(&mut self, bytes: &[u8], end: usize) -> Result<Option<usize>, BadRequest> {
         let until = bytes.len().min(end);
         let window = bytes.get(self.searched..until).unwrap_or_default();
         let Some(offset) = memchr(b'\n', window) else {
@@ -137,7 +137,7 @@ impl HeadScanner {
         let at = self.searched + offset;
         let before = at.checked_sub(1).and_then(|before| bytes.get(before));
         if before != Some(&b'\r') {
-            return Err(Refusal::BareLineFeed);
+            return Err(BadRequest::BareLineFeed);
         }
         self.searched = at + 1;
         Ok(Some(at))
@@ -146,7 +146,7 @@ impl HeadScanner {
 
 /// Where a head ends that is whole and leaves nothing to be said against its lines: what nearly every client sends, found in
 /// one search without stopping. `None` says nothing; the careful way has the reasons.
-fn whole(bytes: &[u8], limits: &Limits) -> Option<usize> {
+fn whole(bytes: &[u8], limits: &HeadLimits) -> Option<usize> {
     if !bytes.first().is_some_and(|first| is_token_byte(*first)) {
         return None;
     }
@@ -174,7 +174,7 @@ const REQUEST_LINE_FRAME: usize = crate::head::METHOD_BYTES + b"  HTTP/1.1\r\n".
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: HeadLimits = HeadLimits {
         head_bytes: 32 * 1024,
         fields: 100,
         target_bytes: 8 * 1024,
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn whole_heads_end_where_those_in_pieces_do() {
-        let tight = Limits {
+        let tight = HeadLimits {
             head_bytes: 60,
             target_bytes: 4,
             ..LIMITS
@@ -245,9 +245,9 @@ mod tests {
         let scan = |bytes: &[u8]| HeadScanner::new().scan(bytes, &LIMITS);
         let found = scan(b"\r\n\r\nG\r\n\r\n");
         assert_eq!(found, Ok(Some(Extent { start: 4, end: 9 })));
-        assert_eq!(scan(b"\r\n\r\n\r\nG"), Err(Refusal::RequestLine));
-        assert_eq!(scan(b"\nG"), Err(Refusal::BareLineFeed));
-        assert_eq!(scan(b"\rG"), Err(Refusal::RequestLine));
+        assert_eq!(scan(b"\r\n\r\n\r\nG"), Err(BadRequest::RequestLine));
+        assert_eq!(scan(b"\nG"), Err(BadRequest::BareLineFeed));
+        assert_eq!(scan(b"\rG"), Err(BadRequest::RequestLine));
         assert_eq!(scan(b"\r\n\r"), Ok(None));
     }
 
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn refuses_the_first_byte_of_a_tls_hello() {
         let found = HeadScanner::new().scan(b"\x16", &LIMITS);
-        assert_eq!(found, Err(Refusal::RequestLine));
+        assert_eq!(found, Err(BadRequest::RequestLine));
     }
 
     #[test]

@@ -16,31 +16,31 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 
 use crate::outcome::RefusedWhy;
-use crate::request_info::{Facts, Method};
+use crate::request_info::{Method, RequestInfo};
 use crate::site::{Preset, SiteRules};
 
 pub(crate) use self::admin::is_urlencoded;
 pub use self::admin::{Area, area, is_visitors_form};
 pub use self::authors::{asks_in_head, form};
-pub use self::limit::{Limit, TICKS_PER_S, Taken};
+pub use self::limit::{RateLimit, TICKS_PER_S, Taken};
 use self::xmlrpc::XmlRpc;
 
 /// What a site or one of its rules says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Access {
+pub struct AccessRules {
     /// Who may ask; nothing said: everybody.
-    pub allow: Said<Vec<IpNet>>,
+    pub allow: AccessSetting<Vec<IpNet>>,
     /// Who may not, also where `allow` names him.
-    pub deny: Said<Vec<IpNet>>,
+    pub deny: AccessSetting<Vec<IpNet>>,
     /// How often one client may ask.
-    pub limit: Said<Limit>,
+    pub limit: AccessSetting<RateLimit>,
     /// The file with the names and passwords of those who may ask.
-    pub password: Said<PathBuf>,
+    pub password: AccessSetting<PathBuf>,
 }
 
 /// What is said of one thing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Said<T> {
+pub enum AccessSetting<T> {
     /// Nothing: as around it.
     #[default]
     Nothing,
@@ -50,7 +50,7 @@ pub enum Said<T> {
     Is(T),
 }
 
-impl<T> Said<T> {
+impl<T> AccessSetting<T> {
     /// What is, if anything.
     pub fn get(&self) -> Option<&T> {
         match self {
@@ -64,7 +64,7 @@ impl<T> Said<T> {
     }
 }
 
-impl Access {
+impl AccessRules {
     /// Whether nothing is said.
     pub fn is_silent(&self) -> bool {
         self.allow.is_silent()
@@ -86,13 +86,13 @@ impl Access {
 #[derive(Clone, Debug, Default)]
 pub struct SiteAccess {
     /// For all paths for which no rule says otherwise.
-    pub common: Access,
+    pub common: AccessRules,
     /// Who may administer; empty: whoever can log in.
     pub admin_allow: Vec<IpNet>,
     /// How often one client may send something to `wp-login.php`.
-    pub login_limit: Option<Limit>,
+    pub login_limit: Option<RateLimit>,
     /// How often one client may ask `xmlrpc.php`.
-    pub xmlrpc_limit: Option<Limit>,
+    pub xmlrpc_limit: Option<RateLimit>,
     /// What of XML-RPC there is.
     pub xmlrpc: XmlRpc,
     /// Whether names of users are not told to strangers.
@@ -159,7 +159,7 @@ impl Barred {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Demands<'s> {
     /// A token of each of these buckets.
-    pub limits: Vec<(Bucket, &'s Limit)>,
+    pub limits: Vec<(Bucket, &'s RateLimit)>,
     /// A name and a password of each of these files.
     pub passwords: Vec<By>,
     /// A look at its body.
@@ -202,7 +202,7 @@ pub enum BodyCheck {
 /// Who may ask, and on what terms. Does not allocate for what goes the short way: what nothing is demanded of.
 pub fn judge<'s>(
     site: &'s SiteRules,
-    facts: &Facts,
+    facts: &RequestInfo,
     client: IpAddr,
 ) -> Result<Demands<'s>, Barred> {
     let client = client.to_canonical();
@@ -266,7 +266,7 @@ pub fn judge<'s>(
     Ok(demands)
 }
 
-fn networks(site: &SiteRules, facts: &Facts, client: IpAddr) -> Result<(), Barred> {
+fn networks(site: &SiteRules, facts: &RequestInfo, client: IpAddr) -> Result<(), Barred> {
     for rule in facts.guarding() {
         if let Some((by, deny)) = said(site, rule, |access| &access.deny)
             && names(deny, client)
@@ -286,7 +286,7 @@ fn networks(site: &SiteRules, facts: &Facts, client: IpAddr) -> Result<(), Barre
 fn said<'s, T>(
     site: &'s SiteRules,
     rule: Option<usize>,
-    of: impl Fn(&'s Access) -> &'s Said<T>,
+    of: impl Fn(&'s AccessRules) -> &'s AccessSetting<T>,
 ) -> Option<(By, &'s T)> {
     let rule = rule.and_then(|index| Some((By::Rule(index), of(&site.rules.get(index)?.access))));
     match rule {

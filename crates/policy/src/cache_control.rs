@@ -120,9 +120,9 @@ impl CacheControl {
         let mut control = Self::default();
         for (name, value) in &members {
             match value {
-                dictionary::Value::Flag(false) => {}
-                dictionary::Value::Flag(true) => control.set(name.as_bytes(), None),
-                dictionary::Value::Integer(n) => {
+                dictionary::DictionaryValue::Flag(false) => {}
+                dictionary::DictionaryValue::Flag(true) => control.set(name.as_bytes(), None),
+                dictionary::DictionaryValue::Integer(n) => {
                     control.set(
                         name.as_bytes(),
                         Some(Duration::from_secs(
@@ -131,9 +131,9 @@ impl CacheControl {
                     );
                 }
                 // A lifetime of the wrong type is no lifetime; a restriction holds whatever it carries.
-                dictionary::Value::Text(_)
-                | dictionary::Value::Texts(_)
-                | dictionary::Value::Other => {
+                dictionary::DictionaryValue::Text(_)
+                | dictionary::DictionaryValue::Texts(_)
+                | dictionary::DictionaryValue::Other => {
                     control.set(name.as_bytes(), Some(Duration::ZERO));
                 }
             }

@@ -31,7 +31,7 @@ pub struct Script {
 
 /// Where a request came in.
 #[derive(Clone, Copy, Debug)]
-pub struct Connection<'a> {
+pub struct CgiConnection<'a> {
     /// Who asks.
     pub client: Client<'a>,
     /// The port that accepted the connection. Not sent: `SERVER_PORT` is the port that the client named, because two
@@ -50,7 +50,7 @@ pub type Variable<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 pub fn variables<'a>(
     request: &'a UpstreamRequest,
     script: &'a Script,
-    connection: &Connection<'_>,
+    connection: &CgiConnection<'_>,
 ) -> Vec<Variable<'a>> {
     let mut out = Vec::with_capacity(request.fields.len() + 28);
     request_variables(request, &mut out);

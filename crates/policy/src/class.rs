@@ -10,7 +10,7 @@
 use std::net::IpAddr;
 
 use crate::outcome::words;
-use crate::request_info::Facts;
+use crate::request_info::RequestInfo;
 
 words! {
     /// The line in which a request waits.
@@ -30,7 +30,7 @@ words! {
 
 impl Class {
     /// The class of a client's request.
-    pub fn of(facts: &Facts) -> Self {
+    pub fn of(facts: &RequestInfo) -> Self {
         if facts.has_login() || facts.has_authorization() {
             Self::Editor
         } else if facts.has_session() || !facts.method().is_safe() {
@@ -122,7 +122,7 @@ const CRAWLERS: &[&[u8]] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_info::{Line, Scheme};
+    use crate::request_info::{RequestLineInfo, Scheme};
     use crate::site::{NamePattern, SiteRules};
     use proptest::prelude::*;
 
@@ -131,7 +131,7 @@ mod tests {
             bypass_cookies: vec![NamePattern::parse("member")],
             ..SiteRules::default()
         };
-        let line = Line {
+        let line = RequestLineInfo {
             method,
             target: b"/page",
             scheme: Scheme::Https,
@@ -139,7 +139,7 @@ mod tests {
             has_body: false,
             upgrade: false,
         };
-        let mut facts = Facts::default();
+        let mut facts = RequestInfo::default();
         let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
         facts.gather(&line, fields, &site).unwrap();
         Class::of(&facts)
@@ -224,7 +224,7 @@ mod tests {
             }],
             ..SiteRules::default()
         };
-        let line = Line {
+        let line = RequestLineInfo {
             method: "GET",
             target: b"/page",
             scheme: Scheme::Http,
@@ -232,7 +232,7 @@ mod tests {
             has_body: false,
             upgrade: false,
         };
-        let mut facts = Facts::default();
+        let mut facts = RequestInfo::default();
         let cookie = [("cookie", b"wordpress_logged_in_0=a".as_slice())];
         facts.gather(&line, cookie.into_iter(), &site).unwrap();
         assert_eq!(Class::of(&facts), Class::Visitor);

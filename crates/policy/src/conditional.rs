@@ -10,12 +10,12 @@ use std::time::SystemTime;
 
 use http::header::{self, HeaderName};
 
-use crate::request_info::{Facts, Method};
+use crate::request_info::{Method, RequestInfo};
 use crate::time::parse_date;
 
 /// What to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Condition {
+pub enum ConditionalResult {
     /// As if there were no condition.
     Proceed,
     /// 304, with the validators and caching fields of the 200.
@@ -45,7 +45,7 @@ pub static OF_NOT_MODIFIED: [HeaderName; 7] = [
 ];
 
 /// Evaluates all preconditions, as an origin does.
-pub fn evaluate(facts: &Facts, v: &Validators<'_>) -> Condition {
+pub fn evaluate(facts: &RequestInfo, v: &Validators<'_>) -> ConditionalResult {
     let holds = match (
         facts.if_match(),
         facts.if_unmodified_since().and_then(parse_date),
@@ -56,19 +56,19 @@ pub fn evaluate(facts: &Facts, v: &Validators<'_>) -> Condition {
         (None, None, _) | (None, _, None) => true,
     };
     if !holds {
-        return Condition::Failed;
+        return ConditionalResult::Failed;
     }
     evaluate_stored(facts, v)
 }
 
 /// Evaluates `If-None-Match`, or in its absence `If-Modified-Since`.
-pub fn evaluate_stored(facts: &Facts, v: &Validators<'_>) -> Condition {
+pub fn evaluate_stored(facts: &RequestInfo, v: &Validators<'_>) -> ConditionalResult {
     let reads = matches!(facts.method(), Method::Get | Method::Head);
     if let Some(list) = facts.if_none_match() {
         return match (matches_any(list, v.etag, Comparison::Weak), reads) {
-            (false, _) => Condition::Proceed,
-            (true, true) => Condition::NotModified,
-            (true, false) => Condition::Failed,
+            (false, _) => ConditionalResult::Proceed,
+            (true, true) => ConditionalResult::NotModified,
+            (true, false) => ConditionalResult::Failed,
         };
     }
     match (
@@ -76,9 +76,9 @@ pub fn evaluate_stored(facts: &Facts, v: &Validators<'_>) -> Condition {
         v.last_modified,
     ) {
         (Some(since), Some(modified)) if reads && seconds(modified) <= seconds(since) => {
-            Condition::NotModified
+            ConditionalResult::NotModified
         }
-        _ => Condition::Proceed,
+        _ => ConditionalResult::Proceed,
     }
 }
 

@@ -12,9 +12,9 @@ use http::HeaderMap;
 use crate::freshness;
 use crate::outcome::{MissWhy, PassWhy, RefusedWhy};
 use crate::redirect::{self, Redirection};
-use crate::request_info::{Directives, Facts, Gate, Method};
+use crate::request_info::{Cacheability, Directives, Method, RequestInfo};
 use crate::site::{Preset, SiteRules};
-use crate::storable::{Life, SharedWith};
+use crate::storable::{Lifetime, SharedWith};
 
 /// What purges say about a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +31,13 @@ pub enum Validity {
 
 /// A stored response that a request selects, as it is at this moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Stored<'a> {
+pub struct StoredResponse<'a> {
     /// Whether it is a marker in place of a response: what the address answers cannot be stored, so requests pass.
     pub is_hit_for_pass: bool,
     /// Its current age, with the age that it had on arrival (RFC 9111 section 4.2.3).
     pub age: Duration,
     /// Its lifetime and the windows behind it.
-    pub life: &'a Life,
+    pub life: &'a Lifetime,
     /// What purges say about it.
     pub validity: Validity,
     /// Its stored fields.
@@ -82,7 +82,7 @@ pub enum Decision {
 
 /// What a path means below the site's root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Below {
+pub enum PathKind {
     /// A file that is sent.
     File,
     /// A script for FastCGI.
@@ -109,7 +109,7 @@ pub enum Backend {
 }
 
 /// What the head of a request settles before anything is looked up. `has_tls`: whether the host can be reached over TLS.
-pub fn before_lookup(facts: &Facts, rules: &SiteRules, has_tls: bool) -> Option<Decision> {
+pub fn before_lookup(facts: &RequestInfo, rules: &SiteRules, has_tls: bool) -> Option<Decision> {
     match facts.method() {
         Method::Options if facts.path() == b"*" => return Some(Decision::Methods),
         Method::Trace | Method::Connect => return Some(Decision::Refuse(RefusedWhy::Method)),
@@ -121,8 +121,12 @@ pub fn before_lookup(facts: &Facts, rules: &SiteRules, has_tls: bool) -> Option<
 /// Decides with what is stored under the request's key; `None` where nothing is.
 ///
 /// [`Decision::Fetch`] and [`Decision::Pass`] are not final: a file below the root comes before them ([`Decision::below_root`]).
-pub fn decide(facts: &Facts, rules: &SiteRules, stored: Option<&Stored<'_>>) -> Decision {
-    if let Gate::Pass(why) = facts.gate() {
+pub fn decide(
+    facts: &RequestInfo,
+    rules: &SiteRules,
+    stored: Option<&StoredResponse<'_>>,
+) -> Decision {
+    if let Cacheability::Pass(why) = facts.gate() {
         return Decision::Pass(why);
     }
     let Some(stored) = stored.filter(|stored| may_select(facts, rules, stored)) else {
@@ -148,14 +152,14 @@ pub fn decide(facts: &Facts, rules: &SiteRules, stored: Option<&Stored<'_>>) -> 
 
 /// Whether a request may be answered by a stored response at all: no purge forbids it, and where the request carries
 /// credentials, the response says that it is shared with others (RFC 9111 section 3.5).
-pub fn may_select(facts: &Facts, rules: &SiteRules, stored: &Stored<'_>) -> bool {
+pub fn may_select(facts: &RequestInfo, rules: &SiteRules, stored: &StoredResponse<'_>) -> bool {
     matches!(stored.validity, Validity::Valid | Validity::SoftPurged)
         && (!facts.has_authorization()
             || SharedWith::of(stored.fields, rules) == SharedWith::Everyone)
 }
 
 /// With the WordPress preset the whole page is fetched for a `HEAD` or a `Range`; by RFC 9111 those requests are forwarded.
-fn nothing_stored(facts: &Facts, preset: Preset) -> Decision {
+fn nothing_stored(facts: &RequestInfo, preset: Preset) -> Decision {
     if is_head_alone(facts, preset) {
         Decision::Pass(PassWhy::Head)
     } else if preset == Preset::None && facts.range().is_some() {
@@ -168,11 +172,11 @@ fn nothing_stored(facts: &Facts, preset: Preset) -> Decision {
     }
 }
 
-fn is_head_alone(facts: &Facts, preset: Preset) -> bool {
+fn is_head_alone(facts: &RequestInfo, preset: Preset) -> bool {
     preset == Preset::None && facts.method() == Method::Head
 }
 
-impl Stored<'_> {
+impl StoredResponse<'_> {
     fn fetch(&self) -> Decision {
         let life = self.life;
         Decision::Fetch {
@@ -217,18 +221,18 @@ impl Decision {
 
     /// The final decision, with what the path means below the root.
     #[must_use]
-    pub fn below_root(self, facts: &Facts, below: Below, backend: Backend) -> Self {
+    pub fn below_root(self, facts: &RequestInfo, below: PathKind, backend: Backend) -> Self {
         if !self.needs_file() {
             return self;
         }
         match (below, backend) {
-            (Below::File, _) => Self::File,
-            (Below::Directory, _) => Self::Slash,
-            (Below::Denied, _) => Self::Refuse(RefusedWhy::Denied),
-            (Below::Failed, _) => Self::Refuse(RefusedWhy::Internal),
+            (PathKind::File, _) => Self::File,
+            (PathKind::Directory, _) => Self::Slash,
+            (PathKind::Denied, _) => Self::Refuse(RefusedWhy::Denied),
+            (PathKind::Failed, _) => Self::Refuse(RefusedWhy::Internal),
             _ if facts.only_if_cached() => Self::Refuse(RefusedWhy::OnlyIfCached),
-            (Below::Script, Backend::FastCgi) | (_, Backend::Http) => self,
-            (Below::Script, Backend::None) | (Below::Missing, _) => {
+            (PathKind::Script, Backend::FastCgi) | (_, Backend::Http) => self,
+            (PathKind::Script, Backend::None) | (PathKind::Missing, _) => {
                 Self::Refuse(RefusedWhy::NotFound)
             }
         }
@@ -268,13 +272,13 @@ mod tests {
             (0, 0, 0, 0, Valid, fetch(false)),
         ];
         for (fresh, swr, sie, age, validity, wanted) in table {
-            let life = Life {
+            let life = Lifetime {
                 fresh: Duration::from_secs(fresh),
                 stale_while_revalidate: Duration::from_secs(swr),
                 stale_if_error: Duration::from_secs(sie),
                 initial_age: Duration::ZERO,
             };
-            let stored = Stored {
+            let stored = StoredResponse {
                 is_hit_for_pass: false,
                 age: Duration::from_secs(age),
                 life: &life,

@@ -2,7 +2,7 @@
 //!
 //! A fetch for the store says `Accept-Encoding: identity`, and plugins compress all the same. Codings are listed in the order
 //! in which they were applied (RFC 9110 §8.4). Undone are those whose format is known here; a list with any other says
-//! [`Unreadable`], and what it describes is for clients that asked for it themselves.
+//! [`UnknownCoding`], and what it describes is for clients that asked for it themselves.
 
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, ETAG};
@@ -25,10 +25,10 @@ pub enum Applied {
 
 /// A coding that is not known here, or more of them than anybody needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unreadable;
+pub struct UnknownCoding;
 
 /// The codings of a response, in the order in which they were applied; empty where it is plain.
-pub fn applied(fields: &HeaderMap) -> Result<SmallVec<[Applied; MOST_APPLIED]>, Unreadable> {
+pub fn applied(fields: &HeaderMap) -> Result<SmallVec<[Applied; MOST_APPLIED]>, UnknownCoding> {
     let mut found = SmallVec::new();
     let lines = fields.get_all(CONTENT_ENCODING).iter();
     for token in lines
@@ -47,10 +47,10 @@ pub fn applied(fields: &HeaderMap) -> Result<SmallVec<[Applied; MOST_APPLIED]>, 
         } else if is("zstd") {
             Applied::Zstd
         } else {
-            return Err(Unreadable);
+            return Err(UnknownCoding);
         };
         if found.len() == MOST_APPLIED {
-            return Err(Unreadable);
+            return Err(UnknownCoding);
         }
         found.push(one);
     }
@@ -92,7 +92,7 @@ mod tests {
         use Applied::{Brotli, Deflate, Gzip, Zstd};
         type Row = (
             &'static [&'static str],
-            Result<&'static [Applied], Unreadable>,
+            Result<&'static [Applied], UnknownCoding>,
         );
         let table: &[Row] = &[
             (&[], Ok(&[])),
@@ -103,10 +103,10 @@ mod tests {
             (&["deflate, br"], Ok(&[Deflate, Brotli])),
             (&["gzip", " identity , zstd"], Ok(&[Gzip, Zstd])),
             (&["gzip, gzip, gzip"], Ok(&[Gzip, Gzip, Gzip])),
-            (&["gzip, gzip, gzip, gzip"], Err(Unreadable)),
-            (&["compress"], Err(Unreadable)),
-            (&["gzip, aes128gcm"], Err(Unreadable)),
-            (&["gzip;q=1"], Err(Unreadable)),
+            (&["gzip, gzip, gzip, gzip"], Err(UnknownCoding)),
+            (&["compress"], Err(UnknownCoding)),
+            (&["gzip, aes128gcm"], Err(UnknownCoding)),
+            (&["gzip;q=1"], Err(UnknownCoding)),
         ];
         for (lines, wanted) in table {
             let rows: Vec<_> = lines

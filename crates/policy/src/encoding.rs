@@ -50,7 +50,7 @@ impl Coding {
 ///
 /// Weights are thousandths; several lines add up as one list, as RFC 9110 §5.3 asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Codings {
+pub struct AcceptedCodings {
     identity: Option<u16>,
     gzip: Option<u16>,
     brotli: Option<u16>,
@@ -58,7 +58,7 @@ pub struct Codings {
     others: Option<u16>,
 }
 
-impl Codings {
+impl AcceptedCodings {
     /// Takes in one `Accept-Encoding` line. Where a coding is named twice, the smaller weight counts.
     pub fn read(&mut self, accept_encoding_line: &[u8]) {
         if *self == Self::default()
@@ -213,8 +213,8 @@ mod tests {
 
     const ALL: &[Coding] = &[Coding::Identity, Coding::Gzip, Coding::Brotli, Coding::Zstd];
 
-    fn codings(lines: &[&str]) -> Codings {
-        let mut codings = Codings::default();
+    fn codings(lines: &[&str]) -> AcceptedCodings {
+        let mut codings = AcceptedCodings::default();
         for line in lines {
             codings.read(line.as_bytes());
         }
@@ -262,7 +262,7 @@ mod tests {
             "gzip, deflate, br",
             "gzip, deflate, br, zstd",
         ] {
-            assert!(Codings::of_browser(line.as_bytes()).is_some());
+            assert!(AcceptedCodings::of_browser(line.as_bytes()).is_some());
             // White space that means nothing.
             assert_eq!(codings(&[line]), codings(&[&format!("{line} ")]), "{line}");
             assert_eq!(
@@ -281,15 +281,15 @@ mod tests {
         );
         assert_eq!(browser.best(&[Coding::Identity]), Some(Coding::Identity));
         assert_eq!(browser.best(&[]), None);
-        assert_eq!(Codings::default().best(&[Coding::Gzip]), None);
-        assert!(!Codings::default().accepts(Coding::Gzip));
+        assert_eq!(AcceptedCodings::default().best(&[Coding::Gzip]), None);
+        assert!(!AcceptedCodings::default().accepts(Coding::Gzip));
         assert!(codings(&["gzip;q=0.2"]).accepts(Coding::Identity));
     }
 
     proptest! {
         #[test]
         fn never_panics_and_never_picks_what_is_refused(line in proptest::collection::vec(any::<u8>(), 0..80)) {
-            let mut codings = Codings::default();
+            let mut codings = AcceptedCodings::default();
             codings.read(&line);
             prop_assert_eq!(codings.best(ALL), codings.best_of(|_| true));
             prop_assert_eq!(codings.best(&[Coding::Gzip]), codings.best_of(|coding| coding == Coding::Gzip));
@@ -300,7 +300,7 @@ mod tests {
 
         #[test]
         fn never_panics_on_near_misses(line in "([a-z*-]{0,5}(; ?[qQ]=[0-9.]{0,6})?,? ?){0,6}") {
-            let mut codings = Codings::default();
+            let mut codings = AcceptedCodings::default();
             codings.read(line.as_bytes());
             prop_assert!(codings.best(&[]).is_none());
         }

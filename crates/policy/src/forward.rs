@@ -15,7 +15,7 @@ use http::{HeaderName, HeaderValue};
 
 use crate::compress::live;
 use crate::fields::{connection_tokens, is_hop_by_hop, is_plain_name};
-use crate::request_info::{AcceptClass, Device, Facts, Method, Scheme};
+use crate::request_info::{AcceptClass, Device, Method, RequestInfo, Scheme};
 use crate::site::SiteRules;
 
 pub use self::rfc9110::{BY_GALLEY, Credentials, announce, fetch, is_loop, revalidate};
@@ -60,7 +60,7 @@ pub struct Client<'a> {
 }
 
 /// The request for a cacheable fetch. A function of what [`crate::key::write_key`] writes.
-pub fn trimmed(facts: &Facts) -> UpstreamRequest {
+pub fn trimmed(facts: &RequestInfo) -> UpstreamRequest {
     let mut request = UpstreamRequest {
         method: "GET".to_owned(),
         scheme: facts.scheme(),
@@ -103,7 +103,7 @@ pub fn trimmed(facts: &Facts) -> UpstreamRequest {
     reason = "iterators are cheap to clone and read better by value"
 )]
 pub fn whole<'a>(
-    facts: &Facts,
+    facts: &RequestInfo,
     fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
     client: &Client<'_>,
     body: BodyLength,
@@ -215,7 +215,7 @@ pub fn schedule(request: &mut UpstreamRequest, schedule: Schedule) {
 }
 
 /// What an upstream that makes addresses of itself must know: how it was reached.
-fn push_forwarded(request: &mut UpstreamRequest, facts: &Facts) {
+fn push_forwarded(request: &mut UpstreamRequest, facts: &RequestInfo) {
     let port = facts.port().unwrap_or(facts.scheme().default_port());
     push(request, X_FORWARDED_HOST, facts.authority().as_bytes());
     push(request, X_FORWARDED_PORT, port.to_string().as_bytes());

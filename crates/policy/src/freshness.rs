@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use crate::cache_control::{CacheControl, delta_seconds};
 use crate::fields::has_any;
 use crate::site::{Ignore, Preset, SiteRules, TtlTable};
-use crate::storable::Answered;
+use crate::storable::ResponseHead;
 use crate::time::parse_date;
 
 /// Which field speaks for a response.
@@ -105,7 +105,11 @@ pub fn windows(statement: &Statement, status: StatusCode, ttl: &TtlTable) -> (Du
 
 /// The lifetime of a silent response: the site's row for its status; without a preset a tenth of its age
 /// (RFC 9111 §4.2.2, at most an hour) where it tells that; the site's default. `None`: it has none.
-pub fn unsaid(answer: &Answered<'_>, control: &CacheControl, site: &SiteRules) -> Option<Duration> {
+pub fn unsaid(
+    answer: &ResponseHead<'_>,
+    control: &CacheControl,
+    site: &SiteRules,
+) -> Option<Duration> {
     if let Some(named) = named_lifetime(answer.status, &site.ttl) {
         return Some(named);
     }

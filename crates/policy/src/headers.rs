@@ -14,7 +14,7 @@ use crate::site::{Rule, SiteRules};
 pub type FieldName = HeaderName;
 
 /// A field with its value.
-pub type Field = (HeaderName, HeaderValue);
+pub type HeaderField = (HeaderName, HeaderValue);
 
 /// What a site or a rule says about fields of answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,14 +22,14 @@ pub struct Changes {
     /// Left out.
     pub remove: Vec<HeaderName>,
     /// Take the place of those of their name.
-    pub set: Vec<Field>,
+    pub set: Vec<HeaderField>,
     /// Come in addition.
-    pub add: Vec<Field>,
+    pub add: Vec<HeaderField>,
 }
 
 /// What is to be done with a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum FieldChange {
     /// Leave it out.
     Remove,
     /// Put it in the place of those of its name.
@@ -44,14 +44,14 @@ pub fn parse_name(text: &str) -> Option<HeaderName> {
 }
 
 /// `Name: value`. `None`: no name, no value, or a character in it that could end the line.
-pub fn parse_line(text: &str) -> Option<Field> {
+pub fn parse_line(text: &str) -> Option<HeaderField> {
     let (name, value) = text.split_once(':')?;
     let value = HeaderValue::from_str(value.trim()).ok()?;
     (!value.is_empty()).then_some((parse_name(name)?, value))
 }
 
 /// Why a field may not be changed so, as the end of a sentence.
-pub fn refusal(name: &HeaderName, change: Change) -> Option<&'static str> {
+pub fn refusal(name: &HeaderName, change: FieldChange) -> Option<&'static str> {
     let text = name.as_str();
     if is_hop_by_hop(text, std::iter::empty()) || text == "content-length" {
         return Some("which says where the answer ends, and is Galley's own");
@@ -63,13 +63,13 @@ pub fn refusal(name: &HeaderName, change: Change) -> Option<&'static str> {
         ("content-encoding" | "content-range" | "accept-ranges", _) => {
             Some("which says in which form the answer is, and is Galley's own")
         }
-        ("vary", Change::Remove | Change::Set) => {
+        ("vary", FieldChange::Remove | FieldChange::Set) => {
             Some("without which a cache on the way gives one visitor's answer to another")
         }
-        ("etag" | "last-modified", Change::Set | Change::Add) => {
+        ("etag" | "last-modified", FieldChange::Set | FieldChange::Add) => {
             Some("which belongs to one version of one page")
         }
-        ("strict-transport-security", Change::Set | Change::Add) => {
+        ("strict-transport-security", FieldChange::Set | FieldChange::Add) => {
             Some("which may be said over TLS alone: `hsts` says it there")
         }
         _ => None,
@@ -109,14 +109,14 @@ pub struct Compiled {
     gone: Vec<HeaderName>,
     /// Of all names in `gone`.
     mask: u64,
-    plain: Written,
-    secure: Written,
+    plain: WrittenFields,
+    secure: WrittenFields,
 }
 
 /// Fields, and the same as lines.
 #[derive(Clone, Debug, Default)]
-struct Written {
-    fields: Vec<Field>,
+struct WrittenFields {
+    fields: Vec<HeaderField>,
     lines: Vec<u8>,
 }
 
@@ -127,7 +127,7 @@ impl Compiled {
         let is_of_rule = |name: &HeaderName| {
             rule.remove.contains(name) || rule.set.iter().any(|(set, _)| set == name)
         };
-        let of_site = |fields: &[Field]| -> Vec<Field> {
+        let of_site = |fields: &[HeaderField]| -> Vec<HeaderField> {
             let kept = fields.iter().filter(|(name, _)| !is_of_rule(name));
             kept.cloned().collect()
         };
@@ -150,8 +150,8 @@ impl Compiled {
                 .iter()
                 .fold(0, |all, name| all | mask_of(name.as_str())),
             gone,
-            plain: Written::new(fields),
-            secure: Written::new(secure),
+            plain: WrittenFields::new(fields),
+            secure: WrittenFields::new(secure),
         }
     }
 
@@ -179,7 +179,7 @@ impl Compiled {
     }
 
     /// What comes behind an answer's own fields. To be said over TLS only: `Strict-Transport-Security` (RFC 6797 section 7.2).
-    pub fn fields(&self, scheme: Scheme) -> &[Field] {
+    pub fn fields(&self, scheme: Scheme) -> &[HeaderField] {
         &self.written(scheme).fields
     }
 
@@ -188,7 +188,7 @@ impl Compiled {
         &self.written(scheme).lines
     }
 
-    fn written(&self, scheme: Scheme) -> &Written {
+    fn written(&self, scheme: Scheme) -> &WrittenFields {
         match scheme {
             Scheme::Http => &self.plain,
             Scheme::Https => &self.secure,
@@ -206,8 +206,8 @@ impl Compiled {
     }
 }
 
-impl Written {
-    fn new(fields: Vec<Field>) -> Self {
+impl WrittenFields {
+    fn new(fields: Vec<HeaderField>) -> Self {
         let mut lines = Vec::new();
         for (name, value) in &fields {
             lines.extend_from_slice(name.as_str().as_bytes());

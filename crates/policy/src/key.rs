@@ -10,9 +10,9 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
-use crate::request_info::{AcceptClass, Device, Facts, Scheme};
+use crate::request_info::{AcceptClass, Device, RequestInfo, Scheme};
 
-pub use self::parts::{Parts, read_key};
+pub use self::parts::{KeyParts, read_key};
 
 /// Writes the key to `out`, which is cleared first.
 ///
@@ -20,28 +20,28 @@ pub use self::parts::{Parts, read_key};
 /// scheme u8 | accept u8 | device u8 | authority | path | query present u8 [| query] | vary cookies
 /// ```
 /// where each of the last four is its length as LEB128, then its bytes.
-pub fn write_key(facts: &Facts, out: &mut Vec<u8>) {
-    write(facts, Query::Is(facts.query()), out);
+pub fn write_key(facts: &RequestInfo, out: &mut Vec<u8>) {
+    write(facts, QueryKey::Is(facts.query()), out);
 }
 
 /// Writes the key that a request would have with another query; `query` is normalised.
-pub fn write_key_with(facts: &Facts, query: Option<&[u8]>, out: &mut Vec<u8>) {
-    write(facts, Query::Is(query), out);
+pub fn write_key_with(facts: &RequestInfo, query: Option<&[u8]>, out: &mut Vec<u8>) {
+    write(facts, QueryKey::Is(query), out);
 }
 
 /// Writes what the keys of a path have in common whatever the query. It is no request's key, and [`read_key`] does not
 /// read it.
-pub fn write_path_key(facts: &Facts, out: &mut Vec<u8>) {
-    write(facts, Query::Any, out);
+pub fn write_path_key(facts: &RequestInfo, out: &mut Vec<u8>) {
+    write(facts, QueryKey::Any, out);
 }
 
 #[derive(Clone, Copy)]
-enum Query<'q> {
+enum QueryKey<'q> {
     Is(Option<&'q [u8]>),
     Any,
 }
 
-fn write(facts: &Facts, query: Query<'_>, out: &mut Vec<u8>) {
+fn write(facts: &RequestInfo, query: QueryKey<'_>, out: &mut Vec<u8>) {
     out.clear();
     out.push(match facts.scheme() {
         Scheme::Http => 0,
@@ -59,12 +59,12 @@ fn write(facts: &Facts, query: Query<'_>, out: &mut Vec<u8>) {
     push_part(facts.authority_bytes(), out);
     push_part(facts.path(), out);
     match query {
-        Query::Is(None) => out.push(0),
-        Query::Is(Some(query)) => {
+        QueryKey::Is(None) => out.push(0),
+        QueryKey::Is(Some(query)) => {
             out.push(1);
             push_part(query, out);
         }
-        Query::Any => out.push(2),
+        QueryKey::Any => out.push(2),
     }
     push_part(facts.vary_cookies(), out);
 }

@@ -9,8 +9,8 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::cache_control::dictionary::{self, Value};
-use crate::query::{Decoded, split_pair};
+use crate::cache_control::dictionary::{self, DictionaryValue};
+use crate::query::{FormDecoded, split_pair};
 
 /// The field's name.
 pub const NO_VARY_SEARCH: HeaderName = HeaderName::from_static("no-vary-search");
@@ -61,16 +61,16 @@ impl Variance {
         }
         let on_key_order = match order {
             None => true,
-            Some(Value::Flag(is_free)) => !is_free,
+            Some(DictionaryValue::Flag(is_free)) => !is_free,
             Some(_) => return None,
         };
         let parameters = match (params, except) {
-            (None | Some(Value::Flag(false)), None) => Parameters::AllBut(Vec::new()),
-            (Some(Value::Flag(true)), None) => Parameters::Only(Vec::new()),
-            (Some(Value::Flag(true)), Some(Value::Texts(names))) => {
+            (None | Some(DictionaryValue::Flag(false)), None) => Parameters::AllBut(Vec::new()),
+            (Some(DictionaryValue::Flag(true)), None) => Parameters::Only(Vec::new()),
+            (Some(DictionaryValue::Flag(true)), Some(DictionaryValue::Texts(names))) => {
                 Parameters::Only(decoded(&names))
             }
-            (Some(Value::Texts(names)), None) => Parameters::AllBut(decoded(&names)),
+            (Some(DictionaryValue::Texts(names)), None) => Parameters::AllBut(decoded(&names)),
             _ => return None,
         };
         let says_nothing = on_key_order && parameters == Parameters::AllBut(Vec::new());
@@ -93,7 +93,7 @@ impl Variance {
             .filter(|part| !part.is_empty())
             .map(|part| {
                 let (name, value) = split_pair(part);
-                (Decoded(name).collect(), Decoded(value).collect())
+                (FormDecoded(name).collect(), FormDecoded(value).collect())
             })
             .filter(|(name, _)| self.matters(name))
             .collect();
@@ -115,7 +115,7 @@ impl Variance {
 fn decoded(names: &[String]) -> Vec<Vec<u8>> {
     names
         .iter()
-        .map(|name| Decoded(name.as_bytes()).collect())
+        .map(|name| FormDecoded(name.as_bytes()).collect())
         .collect()
 }
 

@@ -190,7 +190,7 @@ words! {
 
 /// What became of a response that came in for a cacheable request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kept {
+pub enum StoreOutcome {
     /// It is in the store, or goes there as it arrives.
     Stored,
     /// It is not, and why.
@@ -209,7 +209,7 @@ pub enum Outcome {
         /// Why it was asked.
         why: MissWhy,
         /// Whether its answer was kept.
-        kept: Kept,
+        kept: StoreOutcome,
         /// Whether this request waited for an answer that another request had ordered.
         collapsed: bool,
     },
@@ -249,17 +249,17 @@ impl Outcome {
             | Self::Purge
             | Self::Miss {
                 why: MissWhy::Uri | MissWhy::Stale,
-                kept: Kept::Stored,
+                kept: StoreOutcome::Stored,
                 ..
             } => None,
             Self::Stale(why) => Some(why.word()),
             Self::Miss {
-                kept: Kept::NotStored(why),
+                kept: StoreOutcome::NotStored(why),
                 ..
             } => Some(why.word()),
             Self::Miss {
                 why: MissWhy::Purged,
-                kept: Kept::Stored,
+                kept: StoreOutcome::Stored,
                 ..
             } => Some(MissWhy::Purged.word()),
             Self::Pass(why) => Some(why.word()),
@@ -285,7 +285,7 @@ impl Outcome {
                 if collapsed {
                     out.extend_from_slice(b"; collapsed");
                 }
-                if kept == Kept::Stored {
+                if kept == StoreOutcome::Stored {
                     out.extend_from_slice(b"; stored");
                 }
             }
@@ -310,7 +310,7 @@ impl Outcome {
             Self::Hit
                 | Self::Stale(_)
                 | Self::Miss {
-                    kept: Kept::Stored,
+                    kept: StoreOutcome::Stored,
                     ..
                 }
         )

@@ -8,9 +8,9 @@ use regex::bytes::{Regex, RegexBuilder};
 
 /// A compiled pattern.
 #[derive(Clone, Debug)]
-pub struct Pattern(Regex);
+pub struct PathPattern(Regex);
 
-impl Pattern {
+impl PathPattern {
     /// Compiles a regular expression.
     ///
     /// Errors: it is no regular expression, is too large, or needs backtracking (look-around, back references); the text
@@ -84,10 +84,10 @@ mod tests {
             ("^/a/.*$", "/a/b\nc", true),
             ("^/\u{e9}", "/\u{e9}t\u{e9}", true),
         ] {
-            let compiled = Pattern::compile(pattern).unwrap();
+            let compiled = PathPattern::compile(pattern).unwrap();
             assert_eq!(compiled.matches(path.as_bytes()), expected, "{pattern}");
         }
-        let two = Pattern::compile("^/(a)|/(b)$").unwrap();
+        let two = PathPattern::compile("^/(a)|/(b)$").unwrap();
         assert_eq!(two.groups(), 2);
         assert_eq!(two.captures(b"/b"), Some(vec![None, Some(&b"b"[..])]));
         assert_eq!(two.captures(b"/c"), None);
@@ -101,7 +101,7 @@ mod tests {
             (r"(a)\1", "backreferences"),
             ("(a{1000}){1000}", "too large"),
         ] {
-            let error = Pattern::compile(text).unwrap_err();
+            let error = PathPattern::compile(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
             assert!(!error.contains('\n'));
         }

@@ -26,12 +26,12 @@ pub struct Proxies {
     /// Whether whoever can open a unix socket of ours is one.
     pub unix: bool,
     /// The field that they write.
-    pub field: Field,
+    pub field: ForwardingField,
 }
 
 /// The field that tells the client's address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Field {
+pub enum ForwardingField {
     /// `X-Forwarded-For`: a list, to which each proxy appends whom it was asked by.
     #[default]
     XForwardedFor,
@@ -43,7 +43,7 @@ pub enum Field {
 
 /// What a request asks for, and who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked<'a> {
+pub struct RequestOrigin<'a> {
     /// Who asks; port 0 where it is not known. [`NOBODY`] where a proxy does not say who.
     pub client: SocketAddr,
     /// How the client reached the first proxy.
@@ -65,7 +65,7 @@ pub enum Port {
 
 /// What the connection says, without any proxy's word.
 #[derive(Clone, Copy, Debug)]
-pub struct Own<'a> {
+pub struct ConnectionInfo<'a> {
     /// The other end of the connection, or whom the PROXY protocol named; [`NOBODY`] on a unix socket.
     pub peer: SocketAddr,
     /// Of the connection.
@@ -95,10 +95,10 @@ impl Proxies {
     /// What a request asks for: by the connection, and by its fields where the peer is trusted. Allocates nothing.
     pub fn asked<'a>(
         &self,
-        own: &Own<'a>,
+        own: &ConnectionInfo<'a>,
         fields: &(impl Iterator<Item = (&'a str, &'a [u8])> + Clone),
-    ) -> Asked<'a> {
-        let mut asked = Asked {
+    ) -> RequestOrigin<'a> {
+        let mut asked = RequestOrigin {
             client: own.peer,
             scheme: own.scheme,
             host: own.host,
@@ -108,9 +108,9 @@ impl Proxies {
             return asked;
         }
         let told = match self.field {
-            Field::Forwarded => self.forwarded(own.peer, fields),
-            Field::XForwardedFor => self.x_forwarded_for(own.peer, fields),
-            Field::XRealIp => x_real_ip(own.peer, fields),
+            ForwardingField::Forwarded => self.forwarded(own.peer, fields),
+            ForwardingField::XForwardedFor => self.x_forwarded_for(own.peer, fields),
+            ForwardingField::XRealIp => x_real_ip(own.peer, fields),
         };
         asked.client = told.client;
         asked.scheme = told.scheme.unwrap_or(own.scheme);
@@ -128,7 +128,11 @@ impl Proxies {
         asked
     }
 
-    fn x_forwarded_for<'a, F: Fields<'a>>(&self, peer: SocketAddr, fields: &F) -> Told<'a> {
+    fn x_forwarded_for<'a, F: HeaderFields<'a>>(
+        &self,
+        peer: SocketAddr,
+        fields: &F,
+    ) -> ForwardedInfo<'a> {
         let mut client = peer;
         let mut hop = 0;
         let hops = Elements::of(named(fields, "x-forwarded-for"), Separator::Comma);
@@ -145,13 +149,17 @@ impl Proxies {
             }
             break;
         }
-        Told::beside(client, hop, fields)
+        ForwardedInfo::beside(client, hop, fields)
     }
 
-    fn forwarded<'a, F: Fields<'a>>(&self, peer: SocketAddr, fields: &F) -> Told<'a> {
-        let mut told = Told::nothing(peer);
+    fn forwarded<'a, F: HeaderFields<'a>>(
+        &self,
+        peer: SocketAddr,
+        fields: &F,
+    ) -> ForwardedInfo<'a> {
+        let mut told = ForwardedInfo::nothing(peer);
         for element in Elements::of(named(fields, "forwarded"), Separator::CommaUnquoted) {
-            let said = node::Said::read(element);
+            let said = node::ForwardedElement::read(element);
             // What is farther counts more, as long as those who said it are trusted.
             told.scheme = said.scheme.or(told.scheme);
             told.host = said.host.or(told.host);
@@ -164,23 +172,23 @@ impl Proxies {
     }
 }
 
-fn x_real_ip<'a, F: Fields<'a>>(peer: SocketAddr, fields: &F) -> Told<'a> {
+fn x_real_ip<'a, F: HeaderFields<'a>>(peer: SocketAddr, fields: &F) -> ForwardedInfo<'a> {
     let client = match Elements::of(named(fields, "x-real-ip"), Separator::Comma).next() {
         None => peer,
         Some(element) => node::address(element).unwrap_or(NOBODY),
     };
-    Told::beside(client, 0, fields)
+    ForwardedInfo::beside(client, 0, fields)
 }
 
 /// What the fields of trusted proxies say.
-struct Told<'a> {
+struct ForwardedInfo<'a> {
     client: SocketAddr,
     scheme: Option<Scheme>,
     host: Option<&'a [u8]>,
     port: Option<u16>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> ForwardedInfo<'a> {
     fn nothing(client: SocketAddr) -> Self {
         Self {
             client,
@@ -191,7 +199,7 @@ impl<'a> Told<'a> {
     }
 
     /// With what `X-Forwarded-*` say of the hop that the client was found at.
-    fn beside<F: Fields<'a>>(client: SocketAddr, hop: usize, fields: &F) -> Self {
+    fn beside<F: HeaderFields<'a>>(client: SocketAddr, hop: usize, fields: &F) -> Self {
         // A proxy appends to these lists, or writes them anew: then they are shorter than that of the addresses.
         let at = |name| {
             let elements = Elements::of(named(fields, name), Separator::Comma);
@@ -207,12 +215,15 @@ impl<'a> Told<'a> {
 }
 
 /// The fields of a head.
-trait Fields<'a>: Iterator<Item = (&'a str, &'a [u8])> + Clone {}
+trait HeaderFields<'a>: Iterator<Item = (&'a str, &'a [u8])> + Clone {}
 
-impl<'a, I: Iterator<Item = (&'a str, &'a [u8])> + Clone> Fields<'a> for I {}
+impl<'a, I: Iterator<Item = (&'a str, &'a [u8])> + Clone> HeaderFields<'a> for I {}
 
 /// The lines of one field.
-fn named<'a, F: Fields<'a>>(fields: &F, wanted: &'static str) -> impl Iterator<Item = &'a [u8]> {
+fn named<'a, F: HeaderFields<'a>>(
+    fields: &F,
+    wanted: &'static str,
+) -> impl Iterator<Item = &'a [u8]> {
     let fields = fields.clone();
     fields.filter_map(move |(name, value)| name.eq_ignore_ascii_case(wanted).then_some(value))
 }

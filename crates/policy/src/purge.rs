@@ -1,7 +1,7 @@
 //! Orders that content has changed, in the words of the plugins that exist.
 //!
 //! Reads `PURGE` and `BAN` requests, `GET /purge/..`, orders in an upstream's answer, and URLs as people write them, into
-//! [`Order`]s with a normalised [`Scope`]. URLs are normalised by the functions that requests are normalised by, so an
+//! [`Purge`]s with a normalised [`Scope`]. URLs are normalised by the functions that requests are normalised by, so an
 //! order names exactly what is stored. Where an order is vague, it is read as the wider one: purging too much costs a
 //! composition, purging too little shows what was to be gone. Who may order is decided by the caller.
 
@@ -17,7 +17,7 @@ mod unsafe_method;
 use std::fmt;
 
 pub use self::answer::{PURGE_FIELDS, from_answer, receipts};
-pub use self::dialect::{DIALECTS, Dialect, Reply, orders_from_request};
+pub use self::dialect::{DIALECTS, Dialect, DialectReply, orders_from_request};
 pub use self::path::is_below_purge;
 pub use self::pattern::{MAX_PATTERN_BYTES, PurgePattern};
 pub use self::unsafe_method::invalidation;
@@ -82,7 +82,7 @@ impl std::fmt::Display for Scope {
 
 /// One order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Order {
+pub struct Purge {
     /// What it touches.
     pub scope: Scope,
     /// What happens to that.

@@ -42,7 +42,7 @@ enum Fate {
 
 /// Whether a query lets the cache answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub(crate) enum QueryCacheability {
     Cacheable,
     MustPass,
 }
@@ -55,10 +55,10 @@ pub(crate) fn scan(
     site: &SiteRules,
     pairs: &mut Vec<Parameter>,
     work: &mut Vec<u8>,
-) -> Reading {
+) -> QueryCacheability {
     pairs.clear();
     work.clear();
-    let mut reading = Reading::Cacheable;
+    let mut reading = QueryCacheability::Cacheable;
     let mut start = 0;
     while let Some(rest) = raw.get(start..) {
         let part = match memchr::memchr(b'&', rest) {
@@ -90,9 +90,9 @@ pub(crate) fn scan(
             rename(work, named);
             let variable = work.get(named..).unwrap_or_default();
             if site.preset == Preset::WordPress
-                && wordpress::is_bypass_parameter(variable, Decoded(value))
+                && wordpress::is_bypass_parameter(variable, FormDecoded(value))
             {
-                reading = Reading::MustPass;
+                reading = QueryCacheability::MustPass;
             }
             Fate::Keep
         };
@@ -103,7 +103,7 @@ pub(crate) fn scan(
         });
     }
     if pairs.len() > MAX_PARAMETERS {
-        Reading::MustPass
+        QueryCacheability::MustPass
     } else {
         reading
     }
@@ -188,7 +188,7 @@ pub(crate) fn variables(raw: &[u8]) -> impl Iterator<Item = (Vec<u8>, &[u8])> {
     let parts = raw.split(|&b| b == b'&').filter(|part| !part.is_empty());
     parts.map(|part| {
         let (name, value) = split_pair(part);
-        let mut variable: Vec<u8> = Decoded(name).collect();
+        let mut variable: Vec<u8> = FormDecoded(name).collect();
         rename(&mut variable, 0);
         (variable, value)
     })
@@ -197,13 +197,13 @@ pub(crate) fn variables(raw: &[u8]) -> impl Iterator<Item = (Vec<u8>, &[u8])> {
 /// Writes the name of the PHP variable that a parameter sets to `out`, which is cleared first.
 pub(crate) fn variable(name: &[u8], out: &mut Vec<u8>) {
     out.clear();
-    out.extend(Decoded(name));
+    out.extend(FormDecoded(name));
     rename(out, 0);
 }
 
 /// The decoded name, behind what `work` already holds.
 fn decoded<'w>(name: &[u8], named: usize, work: &'w mut Vec<u8>) -> &'w [u8] {
-    work.extend(Decoded(name));
+    work.extend(FormDecoded(name));
     work.get(named..).unwrap_or_default()
 }
 
@@ -239,9 +239,9 @@ fn rename(work: &mut Vec<u8>, start: usize) {
 
 /// Form decoding (`+` is a space); a broken escape is text, as it is to PHP.
 #[derive(Clone)]
-pub(crate) struct Decoded<'a>(pub(crate) &'a [u8]);
+pub(crate) struct FormDecoded<'a>(pub(crate) &'a [u8]);
 
-impl Iterator for Decoded<'_> {
+impl Iterator for FormDecoded<'_> {
     type Item = u8;
 
     fn next(&mut self) -> Option<u8> {
@@ -311,7 +311,7 @@ mod tests {
             &SiteRules::default(),
             &mut Vec::new(),
             &mut Vec::new(),
-        ) == Reading::MustPass
+        ) == QueryCacheability::MustPass
     }
 
     #[test]
@@ -414,7 +414,7 @@ mod tests {
         normalise(b"ref=1&x_y&logout=1&b&gclid=2&Ref=3", &site, &mut out);
         assert_eq!(out, b"Ref=3&b");
         let reading = scan(b"logout=1", &site, &mut Vec::new(), &mut Vec::new());
-        assert_eq!(reading, Reading::Cacheable);
+        assert_eq!(reading, QueryCacheability::Cacheable);
         let site = SiteRules {
             preset: Preset::None,
             ..SiteRules::default()
@@ -430,10 +430,10 @@ mod tests {
             .filter(|part| !part.is_empty())
             .map(|part| {
                 let (name, value) = split_pair(part);
-                let decoded: Vec<u8> = Decoded(name).collect();
+                let decoded: Vec<u8> = FormDecoded(name).collect();
                 let mut variable = decoded.clone();
                 rename(&mut variable, 0);
-                (variable, decoded, Decoded(value).collect())
+                (variable, decoded, FormDecoded(value).collect())
             })
             .filter(|(_, decoded, _)| !is_ignored(decoded, &SiteRules::default()))
             .collect();

@@ -7,14 +7,14 @@
 
 /// Bytes `start..end` of a representation; never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Span {
+pub struct ByteSpan {
     /// The first byte.
     pub start: u64,
     /// One past the last byte.
     pub end: u64,
 }
 
-impl Span {
+impl ByteSpan {
     /// How many bytes.
     pub const fn length(self) -> u64 {
         self.end.saturating_sub(self.start)
@@ -31,22 +31,22 @@ impl Span {
 
 /// What a 206 with one part says that it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct PartialContent {
     /// Its bytes.
-    pub span: Span,
+    pub span: ByteSpan,
     /// Length of the whole representation, where that is told; never below the span's end.
     pub complete: Option<u64>,
 }
 
 /// Reads a `Content-Range` of bytes (RFC 9110 §14.4); `None` for an unsatisfied one, another unit and anything malformed.
-pub fn held(value: &[u8]) -> Option<Held> {
+pub fn held(value: &[u8]) -> Option<PartialContent> {
     let (unit, rest) = value.trim_ascii().split_at_checked(b"bytes ".len())?;
     if !unit.eq_ignore_ascii_case(b"bytes ") {
         return None;
     }
     let (range, complete) = rest.split_at(memchr::memchr(b'/', rest)?);
     let (first, last) = range.split_at(memchr::memchr(b'-', range)?);
-    let span = Span {
+    let span = ByteSpan {
         start: number(first)?,
         end: number(last.get(1..)?)?.checked_add(1)?,
     };
@@ -55,7 +55,7 @@ pub fn held(value: &[u8]) -> Option<Held> {
         digits => Some(number(digits)?),
     };
     let is_sound = span.start < span.end && complete.is_none_or(|length| span.end <= length);
-    is_sound.then_some(Held { span, complete })
+    is_sound.then_some(PartialContent { span, complete })
 }
 
 /// What to send.
@@ -66,9 +66,9 @@ pub enum Ranges {
     /// 416 with `Content-Range: bytes */length`.
     Unsatisfiable,
     /// 206 with one part.
-    One(Span),
+    One(ByteSpan),
     /// 206 as `multipart/byteranges`: 2 to [`MAX_PARTS`] parts, ascending, none touching another.
-    Many(Vec<Span>),
+    Many(Vec<ByteSpan>),
 }
 
 /// Reads a `Range` field for a representation of `length` bytes.
@@ -88,9 +88,9 @@ pub fn parse(value: &[u8], length: u64) -> Ranges {
             return Ranges::Whole;
         }
         match one(spec, length) {
-            Spec::Malformed => return Ranges::Whole,
-            Spec::Outside => {}
-            Spec::Inside(span) => spans.push(span),
+            RangeSpec::Malformed => return Ranges::Whole,
+            RangeSpec::Outside => {}
+            RangeSpec::Inside(span) => spans.push(span),
         }
     }
     if count == 0 {
@@ -108,10 +108,10 @@ pub fn parse(value: &[u8], length: u64) -> Ranges {
 /// The most parts of one answer, after joining.
 pub const MAX_PARTS: usize = 16;
 
-enum Spec {
+enum RangeSpec {
     Malformed,
     Outside,
-    Inside(Span),
+    Inside(ByteSpan),
 }
 
 /// `bytes=` in any case (RFC 9110 §14.1: range units are case-insensitive).
@@ -121,23 +121,23 @@ fn after_unit(value: &[u8]) -> Option<&[u8]> {
 }
 
 /// One of `first-last`, `first-`, `-suffix`.
-fn one(spec: &[u8], length: u64) -> Spec {
+fn one(spec: &[u8], length: u64) -> RangeSpec {
     let Some(dash) = memchr::memchr(b'-', spec) else {
-        return Spec::Malformed;
+        return RangeSpec::Malformed;
     };
     let (first, last) = spec.split_at(dash);
     let last = last.get(1..).unwrap_or_default();
     let (start, end) = match (number(first), number(last)) {
-        (Some(first), Some(last)) if first > last => return Spec::Malformed,
+        (Some(first), Some(last)) if first > last => return RangeSpec::Malformed,
         (Some(first), Some(last)) => (first, last.saturating_add(1).min(length)),
         (Some(first), None) if last.is_empty() => (first, length),
         (None, Some(suffix)) if first.is_empty() => (length.saturating_sub(suffix), length),
-        _ => return Spec::Malformed,
+        _ => return RangeSpec::Malformed,
     };
     if start < end {
-        Spec::Inside(Span { start, end })
+        RangeSpec::Inside(ByteSpan { start, end })
     } else {
-        Spec::Outside
+        RangeSpec::Outside
     }
 }
 
@@ -153,7 +153,7 @@ fn number(digits: &[u8]) -> Option<u64> {
 }
 
 /// Sorts, and joins what overlaps or touches.
-fn coalesce(spans: &mut Vec<Span>) {
+fn coalesce(spans: &mut Vec<ByteSpan>) {
     spans.sort_unstable_by_key(|span| (span.start, span.end));
     spans.dedup_by(|next, kept| {
         let joins = next.start <= kept.end;
@@ -172,15 +172,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn span(start: u64, end: u64) -> Span {
-        Span { start, end }
+    fn span(start: u64, end: u64) -> ByteSpan {
+        ByteSpan { start, end }
     }
 
     #[test]
     fn parts_say_what_they_hold() {
         let held_of = |start, end, complete| {
-            let span = Span { start, end };
-            Some(Held { span, complete })
+            let span = ByteSpan { start, end };
+            Some(PartialContent { span, complete })
         };
         let table = [
             ("bytes 0-3/10", held_of(0, 4, Some(10))),
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_touches_is_one() {
-        let span = |start, end| Span { start, end };
+        let span = |start, end| ByteSpan { start, end };
         let table = [
             (span(0, 4), span(4, 6), Some(span(0, 6))),
             (span(0, 4), span(2, 3), Some(span(0, 4))),

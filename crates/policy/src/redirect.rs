@@ -8,7 +8,7 @@
 //! WordPress redirects too (`redirect_canonical`), to the host and scheme of its own address. The two agree when the file
 //! names the same, which the manual says; nothing here knows that address.
 
-use crate::request_info::{Facts, Method, Scheme};
+use crate::request_info::{Method, RequestInfo, Scheme};
 use crate::site::{Rule, SiteRules};
 
 /// The one address of a site.
@@ -36,7 +36,7 @@ pub struct Redirection {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
     /// Where it leads.
-    pub target: Target,
+    pub target: RedirectTarget,
     /// Its status; `None`: 301, or 308 where the method has to stay.
     pub status: Option<u16>,
     /// Whether the query goes along.
@@ -45,16 +45,16 @@ pub struct Redirect {
 
 /// A place to go to, with what is filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target(Vec<Piece>);
+pub struct RedirectTarget(Vec<TargetPiece>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum TargetPiece {
     Text(String),
     /// Counted from 0.
     Group(usize),
 }
 
-impl Target {
+impl RedirectTarget {
     /// Reads `/new/$1` or `https://example.org/$1`; `groups`: how many there are to be filled in.
     ///
     /// Errors: why it cannot be gone to, as the end of a sentence.
@@ -78,8 +78,8 @@ impl Target {
         let mut out = Vec::new();
         for piece in &self.0 {
             match piece {
-                Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
-                Piece::Group(at) => {
+                TargetPiece::Text(text) => out.extend_from_slice(text.as_bytes()),
+                TargetPiece::Group(at) => {
                     let group = groups.get(*at).copied().flatten();
                     let plain = if out.contains(&b'?') {
                         IN_QUERY
@@ -113,10 +113,14 @@ fn of_address(rest: &str) -> Result<&str, &'static str> {
     }
 }
 
-fn pieces(text: &str, groups: usize) -> Result<Vec<Piece>, &'static str> {
+fn pieces(text: &str, groups: usize) -> Result<Vec<TargetPiece>, &'static str> {
     let mut pieces = Vec::new();
     let mut parts = text.split('$');
-    pieces.extend(parts.next().map(|first| Piece::Text(first.to_owned())));
+    pieces.extend(
+        parts
+            .next()
+            .map(|first| TargetPiece::Text(first.to_owned())),
+    );
     for part in parts {
         let group = part.bytes().next().filter(u8::is_ascii_digit);
         let Some(number) = group.map(|digit| usize::from(digit - b'0')) else {
@@ -125,15 +129,15 @@ fn pieces(text: &str, groups: usize) -> Result<Vec<Piece>, &'static str> {
         if number == 0 || number > groups {
             return Err("which names a group that the path does not have");
         }
-        pieces.push(Piece::Group(number - 1));
+        pieces.push(TargetPiece::Group(number - 1));
         let rest = part.get(1..).unwrap_or_default();
-        pieces.push(Piece::Text(rest.to_owned()));
+        pieces.push(TargetPiece::Text(rest.to_owned()));
     }
     Ok(pieces)
 }
 
 /// Whether [`of`] may redirect a request. Does not allocate; may say so of one that then goes on as it is.
-pub fn may_apply(facts: &Facts, site: &SiteRules) -> bool {
+pub fn may_apply(facts: &RequestInfo, site: &SiteRules) -> bool {
     let rule = facts.rule().and_then(|index| site.rules.get(index));
     let home = &site.home;
     rule.is_some_and(|rule| rule.redirect.is_some()) || is_away(facts, home, home.https)
@@ -141,7 +145,7 @@ pub fn may_apply(facts: &Facts, site: &SiteRules) -> bool {
 
 /// Where a request has to be sent to; `None`: it is answered where it is. `has_tls`: whether the site can speak TLS by now;
 /// nobody is sent to where no certificate is held yet.
-pub fn of(facts: &Facts, site: &SiteRules, has_tls: bool) -> Option<Redirection> {
+pub fn of(facts: &RequestInfo, site: &SiteRules, has_tls: bool) -> Option<Redirection> {
     let https = site.home.https.filter(|_| has_tls);
     if is_away(facts, &site.home, https)
         && let Some(found) = home(facts, &site.home, https)
@@ -154,7 +158,7 @@ pub fn of(facts: &Facts, site: &SiteRules, has_tls: bool) -> Option<Redirection>
 
 /// Whether a request came to another address than the site's one. Orders come from this machine, in the clear; the proof that
 /// a host is ours is asked for in the clear too, also from servers that answer it out of a folder (RFC 8555 section 8.3).
-fn is_away(facts: &Facts, home: &Home, https: Option<u16>) -> bool {
+fn is_away(facts: &RequestInfo, home: &Home, https: Option<u16>) -> bool {
     let is_elsewhere = (https.is_some() && facts.scheme() == Scheme::Http)
         || home.host.as_ref().is_some_and(|host| host != facts.host());
     is_elsewhere
@@ -162,7 +166,7 @@ fn is_away(facts: &Facts, home: &Home, https: Option<u16>) -> bool {
         && !facts.path().starts_with(CHALLENGES)
 }
 
-fn home(facts: &Facts, home: &Home, https: Option<u16>) -> Option<Redirection> {
+fn home(facts: &RequestInfo, home: &Home, https: Option<u16>) -> Option<Redirection> {
     let goes_to_tls = https.filter(|_| facts.scheme() == Scheme::Http);
     let host = match &home.host {
         Some(host) if !(goes_to_tls.is_some() && home.secure_first) => host,
@@ -189,7 +193,7 @@ fn home(facts: &Facts, home: &Home, https: Option<u16>) -> Option<Redirection> {
     Some(Redirection { status, location })
 }
 
-fn of_rule(facts: &Facts, rule: &Rule, redirect: &Redirect) -> Option<Redirection> {
+fn of_rule(facts: &RequestInfo, rule: &Rule, redirect: &Redirect) -> Option<Redirection> {
     let mut location = redirect.target.fill(&rule.groups(facts.decoded_path()));
     let query = facts.raw_query().filter(|query| !query.is_empty());
     if redirect.keeps_query

@@ -1,9 +1,9 @@
 //! What a request head says, read once.
 //!
-//! [`Facts::gather`] is the only reader of request heads: key, gate, conditions and forwarding all work from its result,
+//! [`RequestInfo::gather`] is the only reader of request heads: key, gate, conditions and forwarding all work from its result,
 //! so there is one opinion about a request whichever protocol and path brought it. All bytes lie in one buffer that is
 //! used again for the next request: nothing is allocated once it is warm.
-//! Decides whether the cache may be asked at all ([`Gate`]); what the cache then does is not decided here.
+//! Decides whether the cache may be asked at all ([`Cacheability`]); what the cache then does is not decided here.
 
 mod accept;
 mod directives;
@@ -12,7 +12,7 @@ mod gather;
 
 pub use directives::Directives;
 
-use crate::encoding::Codings;
+use crate::encoding::AcceptedCodings;
 use crate::key;
 use crate::outcome::PassWhy;
 use crate::proxied::Port;
@@ -117,14 +117,14 @@ pub enum AcceptClass {
 
 /// Whether the cache may be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gate {
+pub enum Cacheability {
     /// May be looked up and stored.
     Open,
     /// Travels whole, past the cache in both directions.
     Pass(PassWhy),
 }
 
-impl Default for Gate {
+impl Default for Cacheability {
     /// Closed: facts that were never gathered share nothing.
     fn default() -> Self {
         Self::Pass(PassWhy::Method)
@@ -133,7 +133,7 @@ impl Default for Gate {
 
 /// What is known of a request besides its fields.
 #[derive(Clone, Copy, Debug)]
-pub struct Line<'a> {
+pub struct RequestLineInfo<'a> {
     /// As sent.
     pub method: &'a str,
     /// As sent: origin-form, absolute-form or `*`.
@@ -152,48 +152,48 @@ pub struct Line<'a> {
 ///
 /// Reusable: each `gather` overwrites all. `Clone` for exchanges that leave their core; `clone_from` uses the room that is there.
 #[derive(Default)]
-pub struct Facts {
+pub struct RequestInfo {
     /// All bytes that spans point into.
     arena: Vec<u8>,
-    found: Found,
+    found: FieldFindings,
     /// Rules that apply to other spellings of the address.
     alike: Vec<Option<usize>>,
     scratch: Scratch,
 }
 
 /// A range of the arena.
-type Span = (usize, usize);
+type ArenaSpan = (usize, usize);
 
 /// What was found; reset as a whole.
 #[derive(Clone, Copy, Default)]
-struct Found {
+struct FieldFindings {
     method: Method,
-    method_text: Span,
+    method_text: ArenaSpan,
     scheme: Scheme,
     /// `host` or `host:port`, the port only if it is not the scheme's own.
-    authority: Span,
-    host: Span,
+    authority: ArenaSpan,
+    host: ArenaSpan,
     port: Option<u16>,
-    path: Span,
-    decoded_path: Span,
-    query: Option<Span>,
-    raw_query: Option<Span>,
-    dropped_query: Option<Span>,
-    gate: Gate,
+    path: ArenaSpan,
+    decoded_path: ArenaSpan,
+    query: Option<ArenaSpan>,
+    raw_query: Option<ArenaSpan>,
+    dropped_query: Option<ArenaSpan>,
+    gate: Cacheability,
     rule: Option<usize>,
-    codings: Codings,
+    codings: AcceptedCodings,
     accept: AcceptClass,
     device: Device,
-    if_none_match: Option<Span>,
-    if_match: Option<Span>,
-    if_modified_since: Option<Span>,
-    if_unmodified_since: Option<Span>,
-    if_range: Option<Span>,
-    range: Option<Span>,
-    referer: Option<Span>,
-    user_agent: Option<Span>,
+    if_none_match: Option<ArenaSpan>,
+    if_match: Option<ArenaSpan>,
+    if_modified_since: Option<ArenaSpan>,
+    if_unmodified_since: Option<ArenaSpan>,
+    if_range: Option<ArenaSpan>,
+    range: Option<ArenaSpan>,
+    referer: Option<ArenaSpan>,
+    user_agent: Option<ArenaSpan>,
     directives: Directives,
-    vary_cookies: Span,
+    vary_cookies: ArenaSpan,
     has_session: bool,
     has_login: bool,
     has_authorization: bool,
@@ -207,10 +207,10 @@ struct Scratch {
     work: Vec<u8>,
     parameters: Vec<Parameter>,
     cookies: Vec<gather::VaryCookie>,
-    spelled: spellings::Room,
+    spelled: spellings::SpellingBuffers,
 }
 
-impl Clone for Facts {
+impl Clone for RequestInfo {
     fn clone(&self) -> Self {
         Self {
             arena: self.arena.clone(),
@@ -227,35 +227,35 @@ impl Clone for Facts {
     }
 }
 
-impl Facts {
+impl RequestInfo {
     /// Reads a head; what was known before is gone. Repeated fields are read as lists where they are lists, else the
     /// first one counts.
     ///
     /// After an error the facts are those of no request, with the gate closed.
     pub fn gather<'a>(
         &mut self,
-        line: &Line<'_>,
+        line: &RequestLineInfo<'_>,
         fields: impl Iterator<Item = (impl AsRef<[u8]>, &'a [u8])> + Clone,
         site: &SiteRules,
     ) -> Result<(), BadTarget> {
         self.gather_at(line, Port::Named, fields, site)
     }
 
-    /// As [`Facts::gather`], for a request whose port a proxy may have told.
+    /// As [`RequestInfo::gather`], for a request whose port a proxy may have told.
     pub fn gather_at<'a>(
         &mut self,
-        line: &Line<'_>,
+        line: &RequestLineInfo<'_>,
         port: Port,
         fields: impl Iterator<Item = (impl AsRef<[u8]>, &'a [u8])> + Clone,
         site: &SiteRules,
     ) -> Result<(), BadTarget> {
         self.arena.clear();
-        self.found = Found::default();
+        self.found = FieldFindings::default();
         self.alike.clear();
         let read = self.read(line, port, fields, site);
         if read.is_err() {
             self.arena.clear();
-            self.found = Found::default();
+            self.found = FieldFindings::default();
             self.alike.clear();
         }
         self.scratch.work.clear();
@@ -264,15 +264,15 @@ impl Facts {
         read
     }
 
-    fn bytes(&self, (start, end): Span) -> &[u8] {
+    fn bytes(&self, (start, end): ArenaSpan) -> &[u8] {
         self.arena.get(start..end).unwrap_or_default()
     }
 
-    fn text(&self, span: Span) -> &str {
+    fn text(&self, span: ArenaSpan) -> &str {
         std::str::from_utf8(self.bytes(span)).unwrap_or_default()
     }
 
-    fn optional(&self, span: Option<Span>) -> Option<&[u8]> {
+    fn optional(&self, span: Option<ArenaSpan>) -> Option<&[u8]> {
         span.map(|span| self.bytes(span))
     }
 
@@ -343,7 +343,7 @@ impl Facts {
     }
 
     /// Whether the cache may be asked.
-    pub fn gate(&self) -> Gate {
+    pub fn gate(&self) -> Cacheability {
         self.found.gate
     }
 
@@ -359,7 +359,7 @@ impl Facts {
     }
 
     /// Content codings that the client takes.
-    pub fn codings(&self) -> Codings {
+    pub fn codings(&self) -> AcceptedCodings {
         self.found.codings
     }
 

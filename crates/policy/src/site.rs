@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
-use crate::access::{Access, SiteAccess};
+use crate::access::{AccessRules, SiteAccess};
 use crate::headers::Changes;
-use crate::pattern::Pattern;
+use crate::pattern::PathPattern;
 use crate::redirect::{Home, Redirect};
 use crate::spellings::Guard;
 
@@ -123,7 +123,7 @@ pub struct Rule {
     /// Which paths: `/form` (that path), `/form*` (everything that begins so). Compared with the decoded path.
     pub path: String,
     /// Which paths, in place of `path`.
-    pub pattern: Option<Pattern>,
+    pub pattern: Option<PathPattern>,
     /// Which methods; empty: all.
     pub methods: Vec<String>,
     /// `Some(false)`: never from the cache, never into it. `Some(true)` or `None`: as the preset decides.
@@ -143,14 +143,14 @@ pub struct Rule {
     /// The largest request body in bytes, in place of the site's.
     pub request_body: Option<u64>,
     /// Patience with the upstream, in place of the site's.
-    pub patience: Patience,
+    pub patience: UpstreamTimeouts,
     /// Who may ask for these paths.
-    pub access: Access,
+    pub access: AccessRules,
 }
 
 /// How long the upstream may be silent, where a rule says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Patience {
+pub struct UpstreamTimeouts {
     /// Before the first byte of its answer.
     pub first_byte: Option<Duration>,
     /// Inside its answer.

@@ -13,11 +13,11 @@ mod shape;
 mod slug;
 mod variables;
 
-pub use self::form::Form;
+pub use self::form::FormScanner;
 
 use self::shape::{Likeness, Shape};
 use self::variables::{Meaning, meaning};
-use crate::query::{self, Decoded, MAX_PARAMETERS, split_pair};
+use crate::query::{self, FormDecoded, MAX_PARAMETERS, split_pair};
 use crate::site::{Preset, Rule};
 
 /// The rules of a site in folded form. Empty where no rule closes anything.
@@ -76,8 +76,8 @@ impl Guard {
     }
 
     /// A reader of a body of this type.
-    pub fn form(&self, content_type: &[u8]) -> Form<'_> {
-        Form::new(&self.form, content_type)
+    pub fn form(&self, content_type: &[u8]) -> FormScanner<'_> {
+        FormScanner::new(&self.form, content_type)
     }
 
     fn any(&self, is_it: impl Fn(&Shape) -> bool) -> bool {
@@ -87,7 +87,7 @@ impl Guard {
 
 /// What is asked, as far as rules are compared with it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct RequestedPaths<'a> {
     pub(crate) method: &'a str,
     /// Whether a field or a parameter may make another method of it, which the REST API permits.
     pub(crate) overrides_method: bool,
@@ -99,7 +99,7 @@ pub(crate) struct Asked<'a> {
 
 /// Buffers that are used again.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct SpellingBuffers {
     text: Vec<u8>,
     next: Vec<u8>,
     lower: Vec<u8>,
@@ -110,9 +110,9 @@ pub(crate) struct Room {
 /// Writes the rules that apply to a request besides the one that matches its path to `found`, which is cleared first, each
 /// once: an index, or `None` for the site's own word where a spelling is matched by no rule.
 pub(crate) fn rules_of(
-    asked: &Asked<'_>,
+    asked: &RequestedPaths<'_>,
     (guard, rules): (&Guard, &[Rule]),
-    room: &mut Room,
+    room: &mut SpellingBuffers,
     found: &mut Vec<Option<usize>>,
 ) {
     found.clear();
@@ -142,10 +142,10 @@ enum Otherwise {
 }
 
 struct Walk<'w> {
-    asked: Asked<'w>,
+    asked: RequestedPaths<'w>,
     guard: &'w Guard,
     rules: &'w [Rule],
-    room: &'w mut Room,
+    room: &'w mut SpellingBuffers,
     found: &'w mut Vec<Option<usize>>,
 }
 
@@ -222,25 +222,25 @@ impl Walk<'_> {
             Some(Meaning::Feed) => {
                 let path = self.asked.path;
                 self.set(&[path, b"/feed/"]);
-                self.room.text.extend(Decoded(value));
+                self.room.text.extend(FormDecoded(value));
                 self.spelling(Otherwise::Nothing);
             }
             Some(Meaning::Type) => {
-                if Decoded(value).eq(*b"product") {
+                if FormDecoded(value).eq(*b"product") {
                     self.below(b"/shop/");
                 }
                 self.set(&[b"/"]);
-                self.room.text.extend(Decoded(value));
+                self.room.text.extend(FormDecoded(value));
                 self.spelling(Otherwise::Nothing);
             }
             Some(Meaning::Taxonomy) => {
                 let base: Vec<u8> =
-                    [b"/".to_vec(), Decoded(value).collect(), b"/".to_vec()].concat();
+                    [b"/".to_vec(), FormDecoded(value).collect(), b"/".to_vec()].concat();
                 self.below(&base);
             }
             None => {
                 self.set(&[b"/", variable, b"/"]);
-                self.room.text.extend(Decoded(value));
+                self.room.text.extend(FormDecoded(value));
                 self.spelling(Otherwise::Nothing);
             }
         }
@@ -252,7 +252,7 @@ impl Walk<'_> {
         let slashes = memchr::memchr_iter(b'/', path).take(BASES);
         for at in slashes {
             self.set(&[path.get(..at).unwrap_or_default(), below, b"/"]);
-            self.room.text.extend(Decoded(value));
+            self.room.text.extend(FormDecoded(value));
             self.spelling(Otherwise::Site);
             for _ in 0..DECODINGS {
                 if !self.decode() {
@@ -272,19 +272,19 @@ impl Walk<'_> {
 
     /// Decodes the text once more. Says whether that changed it.
     fn decode(&mut self) -> bool {
-        let Room { text, next, .. } = &mut *self.room;
+        let SpellingBuffers { text, next, .. } = &mut *self.room;
         if memchr::memchr2(b'%', b'+', text).is_none() {
             return false;
         }
         next.clear();
-        next.extend(Decoded(text));
+        next.extend(FormDecoded(text));
         std::mem::swap(text, next);
         text != next
     }
 
     /// Compares the text, and what it is a feed or a further page of, with the rules.
     fn spelling(&mut self, otherwise: Otherwise) {
-        let Room {
+        let SpellingBuffers {
             text, lower, slug, ..
         } = &mut *self.room;
         if memchr::memchr(b'<', text).is_some() {
@@ -301,7 +301,7 @@ impl Walk<'_> {
             return;
         }
         while slug::strip(&mut self.room.lower) {
-            let Room { lower, slug, .. } = &mut *self.room;
+            let SpellingBuffers { lower, slug, .. } = &mut *self.room;
             slug::slug(lower, slug);
             if self.compare(None) {
                 return;
@@ -312,7 +312,7 @@ impl Walk<'_> {
     /// Compares folded text with the rules, `otherwise: None` for a page whose feed is asked: there a rule counts if it
     /// closes. Says whether a rule that speaks of access matches.
     fn compare(&mut self, otherwise: Option<Otherwise>) -> bool {
-        let Room { lower, slug, .. } = &*self.room;
+        let SpellingBuffers { lower, slug, .. } = &*self.room;
         let mut says = false;
         for (index, shape) in self.guard.shapes.iter().enumerate() {
             if !self.is_method(index) {

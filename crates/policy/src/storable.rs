@@ -21,27 +21,27 @@ use http::{HeaderMap, StatusCode};
 pub use self::fields::{
     add_confined, browser_fields, forwarded_fields, passed_fields, stored_fields,
 };
-pub use self::redirect::{Address, resolve};
+pub use self::redirect::{ReferenceUrl, resolve};
 pub use self::rfc9111::{SharedWith, judge_part, judge_taught, updated_fields};
 use crate::cache_control::CacheControl;
 use crate::freshness::{self, Statement, Voice};
 use crate::outcome::NotStored;
-use crate::request_info::{Facts, Gate, Method};
+use crate::request_info::{Cacheability, Method, RequestInfo};
 use crate::site::{Ignore, Preset, Rule, SiteRules};
 use crate::vary::Vary;
 
 /// What to do with a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Storability {
     /// Keep it, this long.
-    Store(Life),
+    Store(Lifetime),
     /// Do not, and why.
     Skip(NotStored),
 }
 
 /// How long an entry lives. Lifetimes count from composition, so the age that it came with is part of its age.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Life {
+pub struct Lifetime {
     /// As long as its age is below, it is fresh.
     pub fresh: Duration,
     /// From the end of freshness: how long it may answer while one refresh runs.
@@ -54,7 +54,7 @@ pub struct Life {
 
 /// A response's head, as the upstream sent it.
 #[derive(Clone, Copy, Debug)]
-pub struct Answered<'a> {
+pub struct ResponseHead<'a> {
     /// Its status.
     pub status: StatusCode,
     /// Its fields, none removed.
@@ -66,34 +66,39 @@ pub struct Answered<'a> {
 }
 
 /// Judges a response to the trimmed form of the request behind `facts`.
-pub fn judge(facts: &Facts, answer: &Answered<'_>, site: &SiteRules) -> Verdict {
+pub fn judge(facts: &RequestInfo, answer: &ResponseHead<'_>, site: &SiteRules) -> Storability {
     judge_stated(facts, answer, site, &statement(facts, answer, site))
 }
 
 /// The same; a lifetime that the response leaves to us is up to a tenth shorter, so that what was stored together does not
 /// expire together. `seed`: any number that belongs to the entry; equal seeds give equal lifetimes.
-pub fn judge_spread(facts: &Facts, answer: &Answered<'_>, site: &SiteRules, seed: u64) -> Verdict {
+pub fn judge_spread(
+    facts: &RequestInfo,
+    answer: &ResponseHead<'_>,
+    site: &SiteRules,
+    seed: u64,
+) -> Storability {
     let statement = statement(facts, answer, site);
     match judge_stated(facts, answer, site, &statement) {
-        Verdict::Store(life) => {
-            Verdict::Store(spread::spread(answer, &statement, site, life, seed))
+        Storability::Store(life) => {
+            Storability::Store(spread::spread(answer, &statement, site, life, seed))
         }
-        skip @ Verdict::Skip(_) => skip,
+        skip @ Storability::Skip(_) => skip,
     }
 }
 
-fn statement(facts: &Facts, answer: &Answered<'_>, site: &SiteRules) -> Statement {
+fn statement(facts: &RequestInfo, answer: &ResponseHead<'_>, site: &SiteRules) -> Statement {
     let rule = facts.rule().and_then(|index| site.rules.get(index));
     let ignore = rule.map_or(Ignore::default(), |rule| rule.ignore);
     freshness::statement(answer.fields, site.preset, ignore, answer.now)
 }
 
 fn judge_stated(
-    facts: &Facts,
-    answer: &Answered<'_>,
+    facts: &RequestInfo,
+    answer: &ResponseHead<'_>,
     site: &SiteRules,
     statement: &Statement,
-) -> Verdict {
+) -> Storability {
     let rule = facts.rule().and_then(|index| site.rules.get(index));
     let ignore = rule.map_or(Ignore::default(), |rule| rule.ignore);
     let forbidden = check_request(facts, statement, site)
@@ -102,7 +107,7 @@ fn judge_stated(
         .and_then(|()| check_vary(answer.fields, site, ignore))
         .and_then(|()| check_content(facts, answer, site));
     if let Err(why) = forbidden {
-        return Verdict::Skip(why);
+        return Storability::Skip(why);
     }
     if let Some(brief) = missing_page(answer, statement, site) {
         let brief = from_arrival(answer, brief);
@@ -112,12 +117,12 @@ fn judge_stated(
         return rfc9111::judge(answer, statement, rule, site);
     }
     if let Err(why) = check_directives(&statement.control) {
-        return Verdict::Skip(why);
+        return Storability::Skip(why);
     }
     let windows = freshness::windows(statement, answer.status, &site.ttl);
     let own = || unsaid(answer, statement, rule, site).map(|own| from_arrival(answer, own));
     let fresh = statement.lifetime.or_else(own);
-    fresh.map_or(Verdict::Skip(NotStored::NoLifetime), |fresh| {
+    fresh.map_or(Storability::Skip(NotStored::NoLifetime), |fresh| {
         live(answer, fresh, windows)
     })
 }
@@ -127,7 +132,11 @@ fn judge_stated(
 /// For the WordPress preset. PHP that dies late leaves a status of 200 and nothing, or a short message, or the first part of a
 /// page; neither PHP-FPM nor Apache tells. Fragments that are short by intent, and pages whose theme leaves their end
 /// out, are not stored either: that costs speed, and half a page would cost every visitor.
-pub fn judge_body(answer: &Answered<'_>, site: &SiteRules, body: &[u8]) -> Result<(), NotStored> {
+pub fn judge_body(
+    answer: &ResponseHead<'_>,
+    site: &SiteRules,
+    body: &[u8],
+) -> Result<(), NotStored> {
     if !is_judged_whole(answer.status, answer.fields, site) {
         return Ok(());
     }
@@ -158,7 +167,11 @@ fn has_tag(body: &[u8], tag: &[u8]) -> bool {
         .any(|place| place.eq_ignore_ascii_case(tag))
 }
 
-fn check_request(facts: &Facts, statement: &Statement, site: &SiteRules) -> Result<(), NotStored> {
+fn check_request(
+    facts: &RequestInfo,
+    statement: &Statement,
+    site: &SiteRules,
+) -> Result<(), NotStored> {
     if !matches!(facts.method(), Method::Get | Method::Head) {
         return Err(NotStored::Method);
     }
@@ -170,14 +183,14 @@ fn check_request(facts: &Facts, statement: &Statement, site: &SiteRules) -> Resu
         Preset::None => rfc9111::may_share_authorized(facts, &statement.control),
     };
     match facts.gate() {
-        Gate::Open if may_share => Ok(()),
+        Cacheability::Open if may_share => Ok(()),
         // A request that passed went up whole, so its answer may be anybody's.
-        Gate::Open | Gate::Pass(_) => Err(NotStored::Private),
+        Cacheability::Open | Cacheability::Pass(_) => Err(NotStored::Private),
     }
 }
 
 fn check_status(
-    answer: &Answered<'_>,
+    answer: &ResponseHead<'_>,
     statement: &Statement,
     site: &SiteRules,
 ) -> Result<(), NotStored> {
@@ -252,7 +265,11 @@ fn check_vary(fields: &HeaderMap, site: &SiteRules, ignore: Ignore) -> Result<()
     }
 }
 
-fn check_content(facts: &Facts, answer: &Answered<'_>, site: &SiteRules) -> Result<(), NotStored> {
+fn check_content(
+    facts: &RequestInfo,
+    answer: &ResponseHead<'_>,
+    site: &SiteRules,
+) -> Result<(), NotStored> {
     if site.preset == Preset::WordPress && answer.status == StatusCode::OK {
         let says_empty = answer
             .fields
@@ -286,7 +303,7 @@ fn check_directives(control: &CacheControl) -> Result<(), NotStored> {
 /// not find, and a scan for missing pages would occupy all of PHP. Such a head counts as silence; there is no grace, and
 /// nothing of it is personal because the request was trimmed. Pinned by `missing_pages_live_briefly`.
 fn missing_page(
-    answer: &Answered<'_>,
+    answer: &ResponseHead<'_>,
     statement: &Statement,
     site: &SiteRules,
 ) -> Option<Duration> {
@@ -319,7 +336,7 @@ fn missing_page(
 
 /// What holds where the response is silent: the rule's lifetime for what succeeded, else the site's.
 fn unsaid(
-    answer: &Answered<'_>,
+    answer: &ResponseHead<'_>,
     statement: &Statement,
     rule: Option<&Rule>,
     site: &SiteRules,
@@ -335,7 +352,7 @@ fn unsaid(
 /// Age counts from before the composition (RFC 9111 §4.2.3), and `Date` is cut to seconds. A lifetime shorter than PHP takes
 /// would thus never begin, and the pages that most need to be composed once would travel whole. How long a silent answer
 /// lives is the cache's own choice (§4.2.2).
-fn from_arrival(answer: &Answered<'_>, lifetime: Duration) -> Duration {
+fn from_arrival(answer: &ResponseHead<'_>, lifetime: Duration) -> Duration {
     if lifetime.is_zero() || freshness::stated_age(answer.fields).is_some() {
         return lifetime;
     }
@@ -344,13 +361,13 @@ fn from_arrival(answer: &Answered<'_>, lifetime: Duration) -> Duration {
 }
 
 /// An entry that is stale on arrival is not worth its memory.
-fn live(answer: &Answered<'_>, fresh: Duration, windows: (Duration, Duration)) -> Verdict {
+fn live(answer: &ResponseHead<'_>, fresh: Duration, windows: (Duration, Duration)) -> Storability {
     let initial_age = freshness::initial_age(answer.fields, answer.response_delay, answer.now);
     if fresh <= initial_age {
-        return Verdict::Skip(NotStored::NoLifetime);
+        return Storability::Skip(NotStored::NoLifetime);
     }
     let (stale_while_revalidate, stale_if_error) = windows;
-    Verdict::Store(Life {
+    Storability::Store(Lifetime {
         fresh,
         stale_while_revalidate,
         stale_if_error,

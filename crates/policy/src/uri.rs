@@ -46,7 +46,7 @@ impl std::error::Error for BadTarget {}
 
 /// A request target in parts, still as the client sent them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target<'a> {
+pub struct RequestTarget<'a> {
     /// Of absolute-form only: `host[:port]`. It overrides `Host` (RFC 9112 section 3.2.2).
     pub authority: Option<&'a [u8]>,
     /// Begins with `/`, or is `*`.
@@ -56,7 +56,7 @@ pub struct Target<'a> {
 }
 
 /// Takes a target apart. No raw control character, space or `#` is left in what it returns.
-pub fn split(target: &[u8]) -> Result<Target<'_>, BadTarget> {
+pub fn split(target: &[u8]) -> Result<RequestTarget<'_>, BadTarget> {
     let is_bad = |byte: u8| byte <= b' ' || byte == 0x7f || byte == b'#';
     if classes::has(target, is_bad) {
         let first = target.iter().find(|byte| is_bad(**byte));
@@ -66,7 +66,7 @@ pub fn split(target: &[u8]) -> Result<Target<'_>, BadTarget> {
         });
     }
     if target == b"*" {
-        return Ok(Target {
+        return Ok(RequestTarget {
             authority: None,
             path: target,
             query: None,
@@ -74,7 +74,7 @@ pub fn split(target: &[u8]) -> Result<Target<'_>, BadTarget> {
     }
     if target.first() == Some(&b'/') {
         let (path, query) = cut_query(target);
-        return Ok(Target {
+        return Ok(RequestTarget {
             authority: None,
             path,
             query,
@@ -83,7 +83,7 @@ pub fn split(target: &[u8]) -> Result<Target<'_>, BadTarget> {
     split_absolute(target)
 }
 
-fn split_absolute(target: &[u8]) -> Result<Target<'_>, BadTarget> {
+fn split_absolute(target: &[u8]) -> Result<RequestTarget<'_>, BadTarget> {
     let rest = [&b"http://"[..], b"https://"]
         .iter()
         .find(|scheme| {
@@ -105,7 +105,7 @@ fn split_absolute(target: &[u8]) -> Result<Target<'_>, BadTarget> {
     let (path, query) = cut_query(rest);
     // An empty path is `/` (RFC 9110 section 4.2.3); keyed otherwise it would be a second identity of the same page.
     let path = if path.is_empty() { b"/" } else { path };
-    Ok(Target {
+    Ok(RequestTarget {
         authority: Some(authority),
         path,
         query,
@@ -328,7 +328,7 @@ mod tests {
         let target = split(b"HTTP://Example.com:80?x").unwrap();
         assert_eq!(
             target,
-            Target {
+            RequestTarget {
                 authority: Some(b"Example.com:80"),
                 path: b"/",
                 query: Some(b"x")

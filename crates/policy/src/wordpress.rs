@@ -96,7 +96,7 @@ fn is_front_page(segment: &[u8], before: &[u8], depth: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::lists::Names;
+    use super::lists::NameList;
     use super::*;
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn no_name_is_both_tracking_and_reason_to_pass() {
-        let all = |names: &Names| {
+        let all = |names: &NameList| {
             names
                 .exact
                 .all

@@ -5,14 +5,14 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use galley_policy::cgi::{self, BadCgiHead, Connection, Script};
+use galley_policy::cgi::{self, BadCgiHead, CgiConnection, Script};
 use galley_policy::forward::{self, BodyLength, Client, Schedule, UpstreamRequest};
 use galley_policy::key::write_key;
-use galley_policy::request_info::{Facts, Line, Scheme};
+use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::site::{Ignore, Rule, SiteRules};
 use proptest::prelude::*;
 
-const LINE: Line<'static> = Line {
+const LINE: RequestLineInfo<'static> = RequestLineInfo {
     method: "GET",
     target: b"/a%20b?utm_source=x&b&a",
     scheme: Scheme::Https,
@@ -29,8 +29,8 @@ fn client() -> Client<'static> {
     }
 }
 
-fn facts(line: &Line<'_>, fields: &[(&str, &str)]) -> Facts {
-    let mut facts = Facts::default();
+fn facts(line: &RequestLineInfo<'_>, fields: &[(&str, &str)]) -> RequestInfo {
+    let mut facts = RequestInfo::default();
     facts
         .gather(
             line,
@@ -41,7 +41,7 @@ fn facts(line: &Line<'_>, fields: &[(&str, &str)]) -> Facts {
     facts
 }
 
-fn whole(line: &Line<'_>, fields: &[(&str, &str)]) -> UpstreamRequest {
+fn whole(line: &RequestLineInfo<'_>, fields: &[(&str, &str)]) -> UpstreamRequest {
     let facts = facts(line, fields);
     forward::whole(
         &facts,
@@ -72,7 +72,7 @@ fn script() -> Script {
 fn variables(request: &UpstreamRequest, script: &Script) -> Vec<(String, String)> {
     let text = |bytes: Cow<'_, [u8]>| String::from_utf8(bytes.into_owned()).unwrap();
     let server: IpAddr = "192.0.2.1".parse().unwrap();
-    let connection = Connection {
+    let connection = CgiConnection {
         client: client(),
         server_port: 8443,
         server_address: Some(server),
@@ -101,7 +101,7 @@ fn a_trimmed_request_is_made_from_facts() {
         ("Host", "example.com:8443"),
     ];
     let request = forward::trimmed(&facts(
-        &Line {
+        &RequestLineInfo {
             method: "HEAD",
             ..LINE
         },
@@ -287,7 +287,7 @@ fn overrides_travel_on_unsafe_methods_only() {
         ("DELETE", 1),
     ] {
         let request = whole(
-            &Line { method, ..LINE },
+            &RequestLineInfo { method, ..LINE },
             &[("X-HTTP-Method-Override", "PUT")],
         );
         assert_eq!(
@@ -313,7 +313,7 @@ fn a_rule_keeps_cookies_from_the_upstream() {
         ..SiteRules::default()
     };
     let fields = [("Cookie", &b"wordpress_logged_in_x=1; akm_mobile=1"[..])];
-    let mut facts = Facts::default();
+    let mut facts = RequestInfo::default();
     facts.gather(&LINE, fields.into_iter(), &site).unwrap();
     assert!(field(&forward::trimmed(&facts), "cookie").is_empty());
     assert!(
@@ -378,7 +378,7 @@ fn php_gets_what_wordpress_reads() {
 
 #[test]
 fn variables_that_must_not_be_are_not() {
-    let line = Line {
+    let line = RequestLineInfo {
         scheme: Scheme::Http,
         target: b"/",
         ..LINE
@@ -424,14 +424,14 @@ fn variables_that_must_not_be_are_not() {
 
 #[test]
 fn keys_are_canonical() {
-    let bytes = |line: &Line<'_>, fields: &[(&str, &str)]| {
+    let bytes = |line: &RequestLineInfo<'_>, fields: &[(&str, &str)]| {
         let mut out = vec![9; 3];
         write_key(&facts(line, fields), &mut out);
         out
     };
     assert_eq!(
         bytes(
-            &Line {
+            &RequestLineInfo {
                 target: b"/p?q",
                 ..LINE
             },
@@ -441,23 +441,23 @@ fn keys_are_canonical() {
     );
     let base = bytes(&LINE, &[]);
     for line in [
-        Line {
+        RequestLineInfo {
             scheme: Scheme::Http,
             ..LINE
         },
-        Line {
+        RequestLineInfo {
             host: "www.example.com",
             ..LINE
         },
-        Line {
+        RequestLineInfo {
             target: b"/a%20b",
             ..LINE
         },
-        Line {
+        RequestLineInfo {
             target: b"/a%20b/?a&b",
             ..LINE
         },
-        Line {
+        RequestLineInfo {
             target: b"/a%20b?a&b=",
             ..LINE
         },
@@ -467,7 +467,7 @@ fn keys_are_canonical() {
     assert_ne!(bytes(&LINE, &[("Host", "example.com:8443")]), base);
     assert_eq!(
         bytes(
-            &Line {
+            &RequestLineInfo {
                 target: b"/a%20b?a&fbclid&b",
                 method: "HEAD",
                 ..LINE

@@ -4,10 +4,10 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use galley_policy::cgi::{self, Connection, Script};
+use galley_policy::cgi::{self, CgiConnection, Script};
 use galley_policy::forward::{self, Client, UpstreamRequest};
 use galley_policy::key::write_key;
-use galley_policy::request_info::{Facts, Line, Scheme};
+use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::route;
 use galley_policy::site::{Ignore, NamePattern, Preset, Rule, SiteRules};
 use proptest::prelude::*;
@@ -41,10 +41,10 @@ impl Head {
     }
 
     /// `None` where the target is refused.
-    fn facts(&self, site: &SiteRules) -> Option<Facts> {
+    fn facts(&self, site: &SiteRules) -> Option<RequestInfo> {
         let host = route::canonical_host(self.host.as_bytes()).unwrap();
         let target = self.target();
-        let line = Line {
+        let line = RequestLineInfo {
             method: self.method,
             target: target.as_bytes(),
             scheme: self.scheme,
@@ -52,7 +52,7 @@ impl Head {
             has_body: false,
             upgrade: false,
         };
-        let mut facts = Facts::default();
+        let mut facts = RequestInfo::default();
         facts.gather(&line, self.lines(), site).ok()?;
         Some(facts)
     }
@@ -64,7 +64,7 @@ impl Head {
     }
 }
 
-fn key(facts: &Facts) -> Vec<u8> {
+fn key(facts: &RequestInfo) -> Vec<u8> {
     let mut out = Vec::new();
     write_key(facts, &mut out);
     out
@@ -86,7 +86,7 @@ fn php(request: &UpstreamRequest) -> Vec<(Vec<u8>, Vec<u8>)> {
     cgi::variables(
         request,
         &script,
-        &Connection {
+        &CgiConnection {
             client,
             server_port: 8080,
             server_address: None,
@@ -443,8 +443,8 @@ proptest! {
         let mut path = b"/".to_vec();
         path.extend_from_slice(&target);
         for target in [&target, &path] {
-            let line = Line { method: &method, target, scheme: Scheme::Http, host: &host, has_body: false, upgrade: false };
-            let mut facts = Facts::default();
+            let line = RequestLineInfo { method: &method, target, scheme: Scheme::Http, host: &host, has_body: false, upgrade: false };
+            let mut facts = RequestInfo::default();
             let _ = facts.gather(&line, fields.iter().copied(), &site);
             let client = Client { address: IpAddr::V4(Ipv4Addr::LOCALHOST), port: 1, request_id: "\n" };
             php(&forward::trimmed(&facts));

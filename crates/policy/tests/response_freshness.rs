@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use galley_policy::freshness::{Voice, initial_age, statement, unsaid, windows};
 use galley_policy::site::{Ignore, Preset, SiteRules, TtlTable};
-use galley_policy::storable::Answered;
+use galley_policy::storable::ResponseHead;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 /// Sun, 06 Nov 1994 08:49:37 GMT.
@@ -366,7 +366,7 @@ fn silence_asks_the_table() {
         let fields = fields(rows);
         let said = statement(&fields, *preset, Ignore::default(), now());
         let status = StatusCode::from_u16(*status).unwrap();
-        let answer = Answered {
+        let answer = ResponseHead {
             status,
             fields: &fields,
             response_delay: Duration::ZERO,

@@ -3,7 +3,7 @@
 mod response_support;
 
 use galley_policy::purge::{
-    BadOrder, Dialect, MAX_ORDERS, Order, PurgePattern, Scope, Strength, from_answer,
+    BadOrder, Dialect, MAX_ORDERS, Purge, PurgePattern, Scope, Strength, from_answer,
     orders_from_request, prefix_scope, url_scope,
 };
 use galley_policy::site::SiteRules;
@@ -11,15 +11,15 @@ use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 use response_support::{Rows, facts, lines};
 
-fn hard(scope: Scope) -> Order {
-    Order {
+fn hard(scope: Scope) -> Purge {
+    Purge {
         scope,
         strength: Strength::Hard,
     }
 }
 
-fn soft(scope: Scope) -> Order {
-    Order {
+fn soft(scope: Scope) -> Purge {
+    Purge {
         scope,
         strength: Strength::Soft,
     }
@@ -42,7 +42,7 @@ fn tag(name: &str) -> Scope {
     Scope::Tag(name.to_owned())
 }
 
-fn order(method: &str, target: &str, rows: Rows<'_>) -> Result<Order, BadOrder> {
+fn order(method: &str, target: &str, rows: Rows<'_>) -> Result<Purge, BadOrder> {
     let site = SiteRules::default();
     let mut orders = orders_from_request(&facts(method, target, rows, &site), lines(rows), &site)?;
     assert_eq!(orders.len(), 1, "{method} {target}: {orders:?}");
@@ -144,7 +144,7 @@ fn requests_of_plugins() {
 
 #[test]
 fn soft_orders() {
-    let table: &[(Rows<'_>, Order)] = &[
+    let table: &[(Rows<'_>, Purge)] = &[
         (&[("Fastly-Soft-Purge", "1")], soft(url("/a", None))),
         (&[("X-Purge-Soft", "1")], soft(url("/a", None))),
         (&[("X-Purge-Soft", "0")], hard(url("/a", None))),
@@ -238,7 +238,7 @@ fn orders_in_answers() {
         path: path.into(),
         query: None,
     };
-    let table: &[(&str, Vec<Order>)] = &[
+    let table: &[(&str, Vec<Purge>)] = &[
         (
             "public,b5f_Po.12,b5f_F",
             vec![hard(tag("b5f_Po.12")), hard(tag("b5f_F"))],
@@ -280,7 +280,7 @@ proptest! {
             None => path,
         };
         if let Ok(scope) = url_scope(&format!("https://example.com{target}"), &site) {
-            let line = galley_policy::request_info::Line {
+            let line = galley_policy::request_info::RequestLineInfo {
                 method: "GET",
                 target: target.as_bytes(),
                 scheme: galley_policy::request_info::Scheme::Http,
@@ -288,7 +288,7 @@ proptest! {
                 has_body: false,
                 upgrade: false,
             };
-            let mut asked = galley_policy::request_info::Facts::default();
+            let mut asked = galley_policy::request_info::RequestInfo::default();
             if asked.gather(&line, lines(&[]), &site).is_ok() {
                 let stored = Scope::Url {
                     host: Some(asked.host().to_owned()),
@@ -324,7 +324,7 @@ proptest! {
         let json = format!("{{\"type\":\"{kind}\",\"selectors\":[{selector:?}],\"groups\":[{selector:?}]}}");
         let rows: Rows<'_> = &[("Content-Type", "application/json"), ("Fastly-Key", "k"), ("Surrogate-Key", &selector)];
         for (method, target) in [("PURGE", path.as_str()), ("POST", &path), ("POST", "/souin-api/souin")] {
-            let line = galley_policy::request_info::Line {
+            let line = galley_policy::request_info::RequestLineInfo {
                 method,
                 target: target.as_bytes(),
                 scheme: galley_policy::request_info::Scheme::Http,
@@ -332,7 +332,7 @@ proptest! {
                 has_body: true,
                 upgrade: false,
             };
-            let mut asked = galley_policy::request_info::Facts::default();
+            let mut asked = galley_policy::request_info::RequestInfo::default();
             if asked.gather(&line, lines(rows), &site).is_err() {
                 continue;
             }

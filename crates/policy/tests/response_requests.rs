@@ -4,17 +4,17 @@ mod response_support;
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use galley_policy::conditional::{Condition, Validators, evaluate, evaluate_stored};
-use galley_policy::decide::{Backend, Below, Decision, Stored, Validity, decide};
+use galley_policy::conditional::{ConditionalResult, Validators, evaluate, evaluate_stored};
+use galley_policy::decide::{Backend, Decision, PathKind, StoredResponse, Validity, decide};
 use galley_policy::outcome::{MissWhy, PassWhy, RefusedWhy};
 use galley_policy::site::SiteRules;
-use galley_policy::storable::Life;
+use galley_policy::storable::Lifetime;
 use response_support::{Rows, facts};
 
 #[test]
 fn decisions_with_the_wordpress_preset() {
     use Decision::{Hit, Pass, Refuse, StaleWhileRevalidate};
-    let life = Life {
+    let life = Lifetime {
         fresh: Duration::from_secs(60),
         stale_while_revalidate: Duration::from_secs(10),
         stale_if_error: Duration::from_secs(100),
@@ -61,7 +61,7 @@ fn decisions_with_the_wordpress_preset() {
     let rules = SiteRules::default();
     for (method, rows, age, wanted) in table {
         let facts = facts(method, "/", rows, &rules);
-        let stored = age.map(|age| Stored {
+        let stored = age.map(|age| StoredResponse {
             is_hit_for_pass: false,
             age: Duration::from_secs(age),
             life: &life,
@@ -71,7 +71,7 @@ fn decisions_with_the_wordpress_preset() {
         });
         let decision = decide(&facts, &rules, stored.as_ref());
         assert_eq!(
-            decision.below_root(&facts, Below::Missing, Backend::Http),
+            decision.below_root(&facts, PathKind::Missing, Backend::Http),
             *wanted,
             "{method} {rows:?} {age:?}"
         );
@@ -83,9 +83,9 @@ fn conditions_in_their_order() {
     const SAME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
     const OLDER: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
     const NEWER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
-    use Condition::{Failed, NotModified, Proceed};
+    use ConditionalResult::{Failed, NotModified, Proceed};
     // request, of a file, of a stored response
-    let table: &[(&str, Rows<'_>, Condition, Condition)] = &[
+    let table: &[(&str, Rows<'_>, ConditionalResult, ConditionalResult)] = &[
         ("GET", &[], Proceed, Proceed),
         (
             "GET",
@@ -185,11 +185,20 @@ fn conditions_in_their_order() {
 fn without_validators_only_stars_match() {
     let nothing = Validators::default();
     let condition = |rows| evaluate(&facts("GET", "/", rows, &SiteRules::default()), &nothing);
-    assert_eq!(condition(&[("if-none-match", "\"a\"")]), Condition::Proceed);
-    assert_eq!(condition(&[("if-none-match", "*")]), Condition::NotModified);
-    assert_eq!(condition(&[("if-match", "\"a\"")]), Condition::Failed);
+    assert_eq!(
+        condition(&[("if-none-match", "\"a\"")]),
+        ConditionalResult::Proceed
+    );
+    assert_eq!(
+        condition(&[("if-none-match", "*")]),
+        ConditionalResult::NotModified
+    );
+    assert_eq!(
+        condition(&[("if-match", "\"a\"")]),
+        ConditionalResult::Failed
+    );
     assert_eq!(
         condition(&[("if-modified-since", "Sun, 06 Nov 1994 08:49:37 GMT")]),
-        Condition::Proceed
+        ConditionalResult::Proceed
     );
 }

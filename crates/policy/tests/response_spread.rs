@@ -8,20 +8,20 @@ use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
 
 use galley_policy::site::{Ignore, Preset, Rule, SiteRules};
-use galley_policy::storable::{Answered, Life, Verdict, judge, judge_spread};
+use galley_policy::storable::{Lifetime, ResponseHead, Storability, judge, judge_spread};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use proptest::prelude::*;
 use response_support::{Rows, facts};
 
 /// The lifetime before and after.
-fn lives(site: &SiteRules, status: u16, rows: Rows<'_>, seed: u64) -> (Life, Life) {
+fn lives(site: &SiteRules, status: u16, rows: Rows<'_>, seed: u64) -> (Lifetime, Lifetime) {
     let mut fields = HeaderMap::new();
     for (name, value) in rows {
         let name = HeaderName::from_static(name);
         fields.append(name, HeaderValue::from_str(value).unwrap());
     }
     let facts = facts("GET", "/rule", &[], site);
-    let answer = Answered {
+    let answer = ResponseHead {
         status: StatusCode::from_u16(status).unwrap(),
         fields: &fields,
         response_delay: Duration::ZERO,
@@ -32,7 +32,7 @@ fn lives(site: &SiteRules, status: u16, rows: Rows<'_>, seed: u64) -> (Life, Lif
         judge(&facts, &answer, site),
         judge_spread(&facts, &answer, site, seed),
     );
-    let (Verdict::Store(life), Verdict::Store(spread)) = verdicts else {
+    let (Storability::Store(life), Storability::Store(spread)) = verdicts else {
         panic!("{rows:?} is to be kept");
     };
     (life, spread)

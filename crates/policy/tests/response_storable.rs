@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use galley_policy::outcome::NotStored;
 use galley_policy::site::{Ignore, NamePattern, Preset, Rule, SiteRules, TtlTable};
-use galley_policy::storable::{Answered, Life, Verdict, judge, judge_body};
+use galley_policy::storable::{Lifetime, ResponseHead, Storability, judge, judge_body};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use proptest::prelude::*;
 use response_support::{Rows, facts};
@@ -52,9 +52,9 @@ fn verdict(
     request: (&str, &str, Rows<'_>),
     status: u16,
     rows: Rows<'_>,
-) -> Verdict {
+) -> Storability {
     let facts = facts(request.0, request.1, request.2, site);
-    let answer = Answered {
+    let answer = ResponseHead {
         status: StatusCode::from_u16(status).unwrap(),
         fields: &map(rows),
         response_delay: Duration::ZERO,
@@ -63,13 +63,13 @@ fn verdict(
     judge(&facts, &answer, site)
 }
 
-fn get(site: &SiteRules, status: u16, rows: Rows<'_>) -> Verdict {
+fn get(site: &SiteRules, status: u16, rows: Rows<'_>) -> Storability {
     verdict(site, ("GET", "/page/?a=1", &[]), status, rows)
 }
 
 /// Fresh, refresh, grace, in seconds.
-fn store(fresh: u64, refresh: u64, grace: u64) -> Verdict {
-    Verdict::Store(Life {
+fn store(fresh: u64, refresh: u64, grace: u64) -> Storability {
+    Storability::Store(Lifetime {
         fresh: Duration::from_secs(fresh),
         stale_while_revalidate: Duration::from_secs(refresh),
         stale_if_error: Duration::from_secs(grace),
@@ -77,8 +77,8 @@ fn store(fresh: u64, refresh: u64, grace: u64) -> Verdict {
     })
 }
 
-const fn skip(why: NotStored) -> Verdict {
-    Verdict::Skip(why)
+const fn skip(why: NotStored) -> Storability {
+    Storability::Skip(why)
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_named_status_is_stored_unless_it_cannot_be() {
 #[test]
 fn statuses_without_a_preset() {
     const EXPLICIT: Rows<'_> = &[("cache-control", "max-age=9")];
-    let table: &[(u16, Rows<'_>, Verdict)] = &[
+    let table: &[(u16, Rows<'_>, Storability)] = &[
         (200, EXPLICIT, store(9, 10, 100)),
         (302, EXPLICIT, store(9, 10, 100)),
         (299, EXPLICIT, store(9, 10, 100)),
@@ -161,7 +161,7 @@ fn statuses_without_a_preset() {
 
 #[test]
 fn directives_forbid() {
-    let table: &[(Rows<'_>, Verdict)] = &[
+    let table: &[(Rows<'_>, Storability)] = &[
         (&[("cache-control", "no-store")], skip(NotStored::NoStore)),
         (&[("cache-control", "private")], skip(NotStored::Private)),
         (&[("cache-control", "no-cache")], skip(NotStored::NoCache)),
@@ -235,7 +235,7 @@ fn age_on_arrival_counts() {
         200,
         &[("cache-control", "max-age=9"), ("age", "8")],
     );
-    assert!(matches!(aged, Verdict::Store(life) if life.initial_age == Duration::from_secs(8)));
+    assert!(matches!(aged, Storability::Store(life) if life.initial_age == Duration::from_secs(8)));
     let table: &[Rows<'_>] = &[
         &[("cache-control", "max-age=9"), ("age", "9")],
         &[
@@ -266,15 +266,15 @@ fn composing_does_not_use_up_a_lifetime_of_ours() {
     };
     let facts = facts("GET", "/page/", &[], &brief);
     let judged = |status: u16, rows: Rows<'_>| {
-        let answer = Answered {
+        let answer = ResponseHead {
             status: StatusCode::from_u16(status).unwrap(),
             fields: &map(rows),
             response_delay: Duration::from_secs(SLOW),
             now: now(),
         };
         match judge(&facts, &answer, &brief) {
-            Verdict::Store(life) => Ok((life.fresh.as_secs(), life.initial_age.as_secs())),
-            Verdict::Skip(why) => Err(why),
+            Storability::Store(life) => Ok((life.fresh.as_secs(), life.initial_age.as_secs())),
+            Storability::Skip(why) => Err(why),
         }
     };
     // Apache's Date is of the request.
@@ -411,7 +411,7 @@ fn missing_pages_live_briefly() {
         "cache-control",
         "no-cache, must-revalidate, max-age=0, no-store, private",
     );
-    let table: &[(u16, Rows<'_>, Verdict)] = &[
+    let table: &[(u16, Rows<'_>, Storability)] = &[
         (404, &[EXPIRES, BEFORE_6_8], store(5, 0, 0)),
         (404, &[EXPIRES, SINCE_6_8], store(5, 0, 0)),
         (
@@ -549,7 +549,7 @@ fn rules_ignore_and_fill_in() {
     };
     const NO: (&str, &str) = ("cache-control", "no-store, private");
     const EXPIRED: (&str, &str) = ("expires", "0");
-    let table: &[(Ignore, Option<u64>, u16, Rows<'_>, Verdict)] = &[
+    let table: &[(Ignore, Option<u64>, u16, Rows<'_>, Storability)] = &[
         (nothing, Some(700), 200, &[], store(700, 10, 100)),
         (
             nothing,
@@ -634,7 +634,7 @@ fn empty_and_broken_pages() {
 }
 
 fn judged_body(site: &SiteRules, rows: Rows<'_>, body: &str) -> Result<(), NotStored> {
-    let answer = Answered {
+    let answer = ResponseHead {
         status: StatusCode::OK,
         fields: &map(rows),
         response_delay: Duration::ZERO,
@@ -681,7 +681,7 @@ proptest! {
     ) {
         let site = SiteRules { preset, ..wordpress() };
         let rows = [("cache-control", &*control), ("galley-cache-control", &*galley), ("set-cookie", &*cookie)];
-        prop_assert!(matches!(get(&site, status, &rows), Verdict::Skip(_)));
+        prop_assert!(matches!(get(&site, status, &rows), Storability::Skip(_)));
     }
 
     /// A session never gets in, whatever the response says.
@@ -689,7 +689,7 @@ proptest! {
     fn a_session_never_gets_in(status in 100_u16..600, control in "(public|max-age=60|s-maxage=60|, ){0,4}") {
         let rows = [("cache-control", &*control)];
         let request: (&str, &str, Rows<'_>) = ("GET", "/", &[("cookie", "a=b; wordpress_logged_in_0123=x")]);
-        prop_assert!(matches!(verdict(&wordpress(), request, status, &rows), Verdict::Skip(_)));
+        prop_assert!(matches!(verdict(&wordpress(), request, status, &rows), Storability::Skip(_)));
     }
 
     #[test]

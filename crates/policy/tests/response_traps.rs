@@ -8,12 +8,12 @@ mod response_support;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use galley_policy::cache_control::CacheControl;
-use galley_policy::encoding::{Coding, Codings};
+use galley_policy::encoding::{AcceptedCodings, Coding};
 use galley_policy::freshness::{initial_age, statement, windows};
 use galley_policy::outcome::{NotStored, PassWhy};
-use galley_policy::request_info::Gate;
+use galley_policy::request_info::Cacheability;
 use galley_policy::site::{Ignore, NamePattern, Preset, SiteRules, TtlTable};
-use galley_policy::storable::{Answered, Verdict, judge, stored_fields};
+use galley_policy::storable::{ResponseHead, Storability, judge, stored_fields};
 use galley_policy::time::Tick;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use response_support::{Rows, facts};
@@ -48,8 +48,8 @@ fn map(rows: Rows<'_>) -> HeaderMap {
     map
 }
 
-fn verdict(site: &SiteRules, request: Rows<'_>, status: u16, rows: Rows<'_>) -> Verdict {
-    let answered = Answered {
+fn verdict(site: &SiteRules, request: Rows<'_>, status: u16, rows: Rows<'_>) -> Storability {
+    let answered = ResponseHead {
         status: StatusCode::from_u16(status).unwrap(),
         fields: &map(rows),
         response_delay: Duration::ZERO,
@@ -58,14 +58,14 @@ fn verdict(site: &SiteRules, request: Rows<'_>, status: u16, rows: Rows<'_>) -> 
     judge(&facts("GET", "/", request, site), &answered, site)
 }
 
-fn stored(status: u16, rows: Rows<'_>) -> Verdict {
+fn stored(status: u16, rows: Rows<'_>) -> Storability {
     verdict(&none(), &[], status, rows)
 }
 
-fn fresh_s(verdict: Verdict) -> Option<u64> {
+fn fresh_s(verdict: Storability) -> Option<u64> {
     match verdict {
-        Verdict::Store(life) if life.fresh > life.initial_age => Some(life.fresh.as_secs()),
-        Verdict::Store(_) | Verdict::Skip(_) => None,
+        Storability::Store(life) if life.fresh > life.initial_age => Some(life.fresh.as_secs()),
+        Storability::Store(_) | Storability::Skip(_) => None,
     }
 }
 
@@ -81,7 +81,11 @@ fn trap_01_answers_to_credentials_are_shared_only_where_they_say_so() {
         ("s-maxage=60, private", false),
     ] {
         let verdict = verdict(&none(), with, 200, &[("cache-control", control)]);
-        assert_eq!(matches!(verdict, Verdict::Store(_)), is_shared, "{control}");
+        assert_eq!(
+            matches!(verdict, Storability::Store(_)),
+            is_shared,
+            "{control}"
+        );
     }
 }
 
@@ -91,7 +95,7 @@ fn trap_02_a_cookie_keeps_a_response_out_unless_the_file_names_it() {
         ("cache-control", "max-age=60, public"),
         ("set-cookie", "a=b"),
     ];
-    assert_eq!(stored(200, rows), Verdict::Skip(NotStored::SetCookie));
+    assert_eq!(stored(200, rows), Storability::Skip(NotStored::SetCookie));
     let site = SiteRules {
         harmless_cookies: vec![NamePattern::parse("a")],
         ..none()
@@ -123,7 +127,7 @@ fn trap_04_qualified_directives_take_out_the_fields_they_name() {
     let kept = stored_fields(&map(rows), &none(), None);
     assert!(!kept.contains_key("a") && kept.contains_key("b"));
     let plain: Rows<'_> = &[("cache-control", "no-cache=\"a\", no-cache, max-age=60")];
-    assert_eq!(stored(200, plain), Verdict::Skip(NotStored::NoCache));
+    assert_eq!(stored(200, plain), Storability::Skip(NotStored::NoCache));
 }
 
 #[test]
@@ -131,10 +135,10 @@ fn trap_05_no_store_of_a_request_keeps_its_answer_out() {
     let request: Rows<'_> = &[("cache-control", "no-store")];
     assert_eq!(
         facts("GET", "/", request, &none()).gate(),
-        Gate::Pass(PassWhy::NoStore)
+        Cacheability::Pass(PassWhy::NoStore)
     );
     let found = verdict(&none(), request, 200, &[("cache-control", "max-age=60")]);
-    assert!(matches!(found, Verdict::Skip(_)));
+    assert!(matches!(found, Storability::Skip(_)));
 }
 
 #[test]
@@ -163,7 +167,7 @@ fn trap_06_s_maxage_forbids_stale_copies_unless_the_response_allows_them() {
 fn trap_07_must_revalidate_leaves_no_window() {
     for control in ["must-revalidate", "proxy-revalidate"] {
         let control = format!("max-age=1, {control}, stale-if-error=60, stale-while-revalidate=60");
-        let Verdict::Store(life) = stored(200, &[("cache-control", &control)]) else {
+        let Storability::Store(life) = stored(200, &[("cache-control", &control)]) else {
             panic!("{control}");
         };
         assert_eq!(
@@ -343,17 +347,17 @@ fn trap_17_errors_are_stored_by_their_own_word_only() {
     for status in [500, 502, 503, 504] {
         assert_eq!(
             stored(status, &[]),
-            Verdict::Skip(NotStored::Status),
+            Storability::Skip(NotStored::Status),
             "{status}"
         );
     }
     let rows: Rows<'_> = &[("cache-control", "max-age=9"), ("retry-after", "5")];
-    assert_eq!(stored(503, rows), Verdict::Skip(NotStored::Maintenance));
+    assert_eq!(stored(503, rows), Storability::Skip(NotStored::Maintenance));
 }
 
 #[test]
 fn trap_20_a_coding_with_q_zero_is_not_taken() {
-    let mut codings = Codings::default();
+    let mut codings = AcceptedCodings::default();
     codings.read(b"br;q=0, gzip;q=0.5, *;q=0");
     assert_eq!(
         codings.best(&[Coding::Brotli, Coding::Gzip, Coding::Identity]),
@@ -364,16 +368,16 @@ fn trap_20_a_coding_with_q_zero_is_not_taken() {
 #[test]
 fn trap_21_cookies_that_may_mean_a_person_pass() {
     let gate = |site: &SiteRules, cookie| facts("GET", "/", &[("cookie", cookie)], site).gate();
-    let pass = Gate::Pass(PassWhy::Cookie);
+    let pass = Cacheability::Pass(PassWhy::Cookie);
     assert_eq!(gate(&none(), "a=b"), pass);
     assert_eq!(gate(&SiteRules::default(), "wordpress_logged_in_0=x"), pass);
-    assert_eq!(gate(&SiteRules::default(), "_ga=x"), Gate::Open);
+    assert_eq!(gate(&SiteRules::default(), "_ga=x"), Cacheability::Open);
 }
 
 #[test]
 fn trap_23_a_get_with_a_body_passes() {
-    use galley_policy::request_info::{Facts, Line, Scheme};
-    let line = Line {
+    use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
+    let line = RequestLineInfo {
         method: "GET",
         target: b"/",
         scheme: Scheme::Http,
@@ -381,11 +385,11 @@ fn trap_23_a_get_with_a_body_passes() {
         has_body: true,
         upgrade: false,
     };
-    let mut facts = Facts::default();
+    let mut facts = RequestInfo::default();
     facts
         .gather(&line, std::iter::empty::<(&str, &[u8])>(), &none())
         .unwrap();
-    assert_eq!(facts.gate(), Gate::Pass(PassWhy::Body));
+    assert_eq!(facts.gate(), Cacheability::Pass(PassWhy::Body));
 }
 
 #[test]

@@ -2,17 +2,17 @@
 //!
 //! Pools and their places are fixed when the ledger is made. No order adds a pool, a place, or a process.
 
-use crate::packet::Order;
+use crate::packet::PrivilegedOrder;
 
 /// Of all pools.
 #[derive(Clone, Debug)]
-pub struct Ledger {
+pub struct PoolLedger {
     pools: Vec<Vec<Option<u32>>>,
 }
 
 /// Why an order is not obeyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum OrderRefusal {
     /// Its bytes are none.
     NotAnOrder,
     /// No pool has this number.
@@ -27,7 +27,7 @@ pub enum Refusal {
     Empty,
 }
 
-impl Refusal {
+impl OrderRefusal {
     /// The sentence for it.
     pub fn text(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl Refusal {
     }
 }
 
-impl Ledger {
+impl PoolLedger {
     /// Pools by their number, with how many processes each may have at a time.
     pub fn new(places: impl IntoIterator<Item = usize>) -> Self {
         let pools = places.into_iter().map(|places| vec![None; places]);
@@ -51,30 +51,32 @@ impl Ledger {
     }
 
     /// The order of a packet, if it may be obeyed now. Changes nothing. A worker that is to be replaced must still be found among
-    /// the children of [`Ledger::processes`].
-    pub fn judge(&self, packet: &[u8]) -> Result<Order, Refusal> {
-        let order = Order::read(packet).ok_or(Refusal::NotAnOrder)?;
+    /// the children of [`PoolLedger::processes`].
+    pub fn judge(&self, packet: &[u8]) -> Result<PrivilegedOrder, OrderRefusal> {
+        let order = PrivilegedOrder::read(packet).ok_or(OrderRefusal::NotAnOrder)?;
         match order {
-            Order::Start { pool, place } => {
+            PrivilegedOrder::Start { pool, place } => {
                 let places = self.pool(pool)?;
-                let place = usize::try_from(place).map_err(|_| Refusal::NoSuchPlace)?;
+                let place = usize::try_from(place).map_err(|_| OrderRefusal::NoSuchPlace)?;
                 match places.get(place) {
-                    None => Err(Refusal::NoSuchPlace),
-                    Some(Some(_)) => Err(Refusal::Taken),
+                    None => Err(OrderRefusal::NoSuchPlace),
+                    Some(Some(_)) => Err(OrderRefusal::Taken),
                     Some(None) => Ok(order),
                 }
             }
-            Order::Signal { pool, process, .. } => {
+            PrivilegedOrder::Signal { pool, process, .. } => {
                 let is_its = self.pool(pool)?.contains(&Some(process));
-                is_its.then_some(order).ok_or(Refusal::NotItsProcess)
+                is_its.then_some(order).ok_or(OrderRefusal::NotItsProcess)
             }
-            Order::Replace { pool, worker } => {
+            PrivilegedOrder::Replace { pool, worker } => {
                 let places = self.pool(pool)?;
                 if places.iter().all(Option::is_none) {
-                    return Err(Refusal::Empty);
+                    return Err(OrderRefusal::Empty);
                 }
                 let is_main = places.contains(&Some(worker));
-                (!is_main).then_some(order).ok_or(Refusal::NotItsProcess)
+                (!is_main)
+                    .then_some(order)
+                    .ok_or(OrderRefusal::NotItsProcess)
             }
         }
     }
@@ -116,11 +118,11 @@ impl Ledger {
         })
     }
 
-    fn pool(&self, number: u32) -> Result<&[Option<u32>], Refusal> {
+    fn pool(&self, number: u32) -> Result<&[Option<u32>], OrderRefusal> {
         let pool = usize::try_from(number)
             .ok()
             .and_then(|at| self.pools.get(at));
-        pool.map(Vec::as_slice).ok_or(Refusal::NoSuchPool)
+        pool.map(Vec::as_slice).ok_or(OrderRefusal::NoSuchPool)
     }
 }
 
@@ -130,25 +132,28 @@ mod tests {
     use crate::packet::How;
     use proptest::prelude::*;
 
-    fn judged(ledger: &Ledger, order: Order) -> Option<Refusal> {
+    fn judged(ledger: &PoolLedger, order: PrivilegedOrder) -> Option<OrderRefusal> {
         ledger.judge(&order.bytes()).err()
     }
 
     #[test]
     fn orders_are_about_ones_own() {
-        let mut ledger = Ledger::new([1, 2]);
-        let start = |pool, place| Order::Start { pool, place };
+        let mut ledger = PoolLedger::new([1, 2]);
+        let start = |pool, place| PrivilegedOrder::Start { pool, place };
         assert_eq!(judged(&ledger, start(0, 0)), None);
         assert_eq!(judged(&ledger, start(1, 1)), None);
-        assert_eq!(judged(&ledger, start(0, 1)), Some(Refusal::NoSuchPlace));
-        assert_eq!(judged(&ledger, start(2, 0)), Some(Refusal::NoSuchPool));
-        let replace = |pool, worker| Order::Replace { pool, worker };
-        assert_eq!(judged(&ledger, replace(0, 12)), Some(Refusal::Empty));
+        assert_eq!(
+            judged(&ledger, start(0, 1)),
+            Some(OrderRefusal::NoSuchPlace)
+        );
+        assert_eq!(judged(&ledger, start(2, 0)), Some(OrderRefusal::NoSuchPool));
+        let replace = |pool, worker| PrivilegedOrder::Replace { pool, worker };
+        assert_eq!(judged(&ledger, replace(0, 12)), Some(OrderRefusal::Empty));
         ledger.started(0, 0, 10);
         ledger.started(1, 1, 11);
-        assert_eq!(judged(&ledger, start(0, 0)), Some(Refusal::Taken));
+        assert_eq!(judged(&ledger, start(0, 0)), Some(OrderRefusal::Taken));
         assert_eq!(judged(&ledger, start(1, 0)), None);
-        let signal = |pool, process| Order::Signal {
+        let signal = |pool, process| PrivilegedOrder::Signal {
             pool,
             process,
             how: How::Kill,
@@ -156,17 +161,20 @@ mod tests {
         assert_eq!(judged(&ledger, signal(0, 10)), None);
         for (pool, process) in [(0, 11), (1, 10), (0, 1), (1, 12)] {
             let refused = judged(&ledger, signal(pool, process));
-            assert_eq!(refused, Some(Refusal::NotItsProcess));
+            assert_eq!(refused, Some(OrderRefusal::NotItsProcess));
         }
         assert_eq!(judged(&ledger, replace(0, 12)), None);
         assert_eq!(
             judged(&ledger, replace(0, 10)),
-            Some(Refusal::NotItsProcess)
+            Some(OrderRefusal::NotItsProcess)
         );
         assert_eq!(ledger.all().collect::<Vec<_>>(), [(0, 10), (1, 11)]);
         assert_eq!(ledger.ended(10), Some(0));
         assert_eq!(ledger.ended(10), None);
-        assert_eq!(judged(&ledger, signal(0, 10)), Some(Refusal::NotItsProcess));
+        assert_eq!(
+            judged(&ledger, signal(0, 10)),
+            Some(OrderRefusal::NotItsProcess)
+        );
         assert_eq!(judged(&ledger, start(0, 0)), None);
     }
 
@@ -174,7 +182,7 @@ mod tests {
         /// Whatever is sent, no more run than there are places, and only what runs is signalled.
         #[test]
         fn no_bytes_go_beyond_the_pools(packets in prop::collection::vec((0_u8..5, 0_u8..5, 0_u32..4, 0_u32..12), 0..60)) {
-            let mut ledger = Ledger::new([1, 3]);
+            let mut ledger = PoolLedger::new([1, 3]);
             let mut next = 1;
             for (kind, how, pool, number) in packets {
                 let mut bytes = [0; crate::BYTES];
@@ -183,16 +191,16 @@ mod tests {
                 bytes[if kind == 1 { 12 } else { 8 }] = u8::try_from(number).unwrap();
                 let running: Vec<_> = ledger.all().collect();
                 match ledger.judge(&bytes) {
-                    Ok(Order::Start { pool, place }) => {
+                    Ok(PrivilegedOrder::Start { pool, place }) => {
                         ledger.started(pool, place, next);
                         next += 1;
                         prop_assert_eq!(ledger.all().count(), running.len() + 1);
                     }
-                    Ok(Order::Signal { pool, process, .. }) => {
+                    Ok(PrivilegedOrder::Signal { pool, process, .. }) => {
                         prop_assert!(running.contains(&(pool, process)));
                         ledger.ended(process);
                     }
-                    Ok(Order::Replace { pool, .. }) => prop_assert!(ledger.processes(pool).count() > 0),
+                    Ok(PrivilegedOrder::Replace { pool, .. }) => prop_assert!(ledger.processes(pool).count() > 0),
                     Err(_) => {}
                 }
                 prop_assert!(ledger.processes(0).count() <= 1 && ledger.processes(1).count() <= 3);

@@ -23,7 +23,7 @@ pub const BYTES: usize = 16;
 
 /// What Galley asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum PrivilegedOrder {
     /// Start the process of a pool for one of its places.
     Start {
         /// Number of the pool.
@@ -96,7 +96,7 @@ pub enum Report {
     Refused,
 }
 
-impl Order {
+impl PrivilegedOrder {
     /// The packet.
     pub fn bytes(self) -> [u8; BYTES] {
         match self {
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn packets_are_as_drawn() {
-        let order = Order::Signal {
+        let order = PrivilegedOrder::Signal {
             pool: 2,
             process: 0x0102,
             how: How::Kill,
@@ -256,20 +256,20 @@ mod tests {
             of(3, 0, 1 << 31, 0),
             of(3, 1, 5, 0),
         ] {
-            assert_eq!(Order::read(&odd), None, "{odd:?}");
+            assert_eq!(PrivilegedOrder::read(&odd), None, "{odd:?}");
         }
         let good = of(1, 0, 0, 0);
-        assert!(Order::read(&good).is_some());
+        assert!(PrivilegedOrder::read(&good).is_some());
         let longer = [&good[..], &[0]].concat();
-        assert_eq!(Order::read(&longer), None);
-        assert_eq!(Order::read(&good[..15]), None);
-        assert_eq!(Order::read(&[]), None);
+        assert_eq!(PrivilegedOrder::read(&longer), None);
+        assert_eq!(PrivilegedOrder::read(&good[..15]), None);
+        assert_eq!(PrivilegedOrder::read(&[]), None);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read_and_mean_themselves(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
-            if let Some(order) = Order::read(&bytes) {
+            if let Some(order) = PrivilegedOrder::read(&bytes) {
                 prop_assert_eq!(&order.bytes()[..], &bytes[..]);
             }
             if let Some(report) = Report::read(&bytes) {
@@ -281,7 +281,7 @@ mod tests {
         fn bytes_that_are_nearly_packets_too(kind in 0_u8..24, how in 0_u8..5, numbers in any::<[u32; 3]>(), zero in any::<[bool; 3]>()) {
             let numbers = std::array::from_fn(|at| if zero[at] { 0 } else { numbers[at] });
             let bytes = write(kind, how, numbers);
-            let order = Order::read(&bytes);
+            let order = PrivilegedOrder::read(&bytes);
             let report = Report::read(&bytes);
             prop_assert!(order.is_none() || report.is_none());
             prop_assert!(order.is_none_or(|order| order.bytes() == bytes));

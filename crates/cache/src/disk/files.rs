@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// The kinds of change, for faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum DiskOperation {
     Create,
     Write,
     Rename,
@@ -18,16 +18,16 @@ pub(super) enum Change {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Files {
+pub(super) struct DiskFiles {
     /// Set by tests: which calls fail, and with which number.
     #[cfg(test)]
-    pub(super) fault: std::sync::Mutex<Option<(Change, i32)>>,
+    pub(super) fault: std::sync::Mutex<Option<(DiskOperation, i32)>>,
 }
 
-impl Files {
+impl DiskFiles {
     /// A new file that only this user may read: pages may be drafts of nobody else's business.
     pub(super) fn create(&self, path: &Path) -> io::Result<File> {
-        self.fault(Change::Create)?;
+        self.fault(DiskOperation::Create)?;
         OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -36,7 +36,7 @@ impl Files {
     }
 
     pub(super) fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-        if let Err(error) = self.fault(Change::Write) {
+        if let Err(error) = self.fault(DiskOperation::Write) {
             // As a disk does that fills up midway.
             file.write_all_at(bytes.get(..bytes.len() / 2).unwrap_or_default(), offset)?;
             return Err(error);
@@ -45,13 +45,13 @@ impl Files {
     }
 
     pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.fault(Change::Rename)?;
+        self.fault(DiskOperation::Rename)?;
         std::fs::rename(from, to)
     }
 
     /// What is not there counts as removed.
     pub(super) fn remove(&self, path: &Path) -> io::Result<()> {
-        self.fault(Change::Remove)?;
+        self.fault(DiskOperation::Remove)?;
         match std::fs::remove_file(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             done => done,
@@ -60,12 +60,12 @@ impl Files {
 
     /// With those above it; there already is fine.
     pub(super) fn make_dir(&self, path: &Path) -> io::Result<()> {
-        self.fault(Change::Create)?;
+        self.fault(DiskOperation::Create)?;
         DirBuilder::new().recursive(true).mode(0o700).create(path)
     }
 
     #[cfg(test)]
-    fn fault(&self, change: Change) -> io::Result<()> {
+    fn fault(&self, change: DiskOperation) -> io::Result<()> {
         match *self.fault.lock().unwrap() {
             Some((wanted, number)) if wanted == change => Err(io::Error::from_raw_os_error(number)),
             _ => Ok(()),
@@ -78,7 +78,7 @@ impl Files {
         clippy::unnecessary_wraps,
         reason = "faults exist in tests only"
     )]
-    fn fault(&self, _: Change) -> io::Result<()> {
+    fn fault(&self, _: DiskOperation) -> io::Result<()> {
         Ok(())
     }
 }

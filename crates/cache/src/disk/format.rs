@@ -34,14 +34,14 @@
 use std::hash::Hasher as _;
 use std::time::Duration;
 
-use galley_policy::storable::Life;
+use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::moment::Stamp;
-use super::seal::{Name, Seal};
-use crate::body::Body;
-use crate::entry::{Entry, Kind, Parts, Scopes};
+use super::moment::StoredTime;
+use super::seal::{DirectoryKey, FileName};
+use crate::body::StoredBody;
+use crate::entry::{Entry, EntryKind, EntryParts, Scopes};
 use crate::key::Key;
 
 /// Not a file we wrote, or not as we wrote it, or of no use any more.
@@ -52,7 +52,7 @@ pub(super) struct Bad;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fixed {
     pub(super) generation: [u8; 16],
-    pub(super) name: Name,
+    pub(super) name: FileName,
     pub(super) fingerprint: u64,
     pub(super) table_sum: u64,
     pub(super) layout: Layout,
@@ -86,16 +86,16 @@ impl Layout {
 
 /// Who and when, for the fixed part: what an [`Entry`] does not say itself.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Origin {
+pub(super) struct StoredOrigin {
     pub(super) generation: [u8; 16],
-    pub(super) name: Name,
+    pub(super) name: FileName,
     pub(super) fingerprint: u64,
-    pub(super) stamp: Stamp,
+    pub(super) stamp: StoredTime,
     pub(super) age: Duration,
 }
 
 /// Fixed part and head of `entry`'s file, not yet sealed. `None`: longer than [`MAX_HEADER`].
-pub(super) fn header(entry: &Entry, origin: &Origin) -> Option<Vec<u8>> {
+pub(super) fn header(entry: &Entry, origin: &StoredOrigin) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(FIXED + 1024);
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&VERSION.to_le_bytes());
@@ -170,14 +170,14 @@ pub(super) fn fuzzing_beginning() -> [u8; 6] {
 }
 
 /// Completes what [`header`] made, once the body is known.
-pub(super) fn seal_header(header: &mut [u8], body: u64, table: &[u8], seal: &Seal) {
+pub(super) fn seal_header(header: &mut [u8], body: u64, table: &[u8], seal: &DirectoryKey) {
     header[56..64].copy_from_slice(&body.to_le_bytes());
     header[64..72].copy_from_slice(&seal.sum_of(table).to_le_bytes());
     let sum = header_sum(header, seal).unwrap_or(0);
     header[184..192].copy_from_slice(&sum.to_le_bytes());
 }
 
-fn header_sum(header: &[u8], seal: &Seal) -> Option<u64> {
+fn header_sum(header: &[u8], seal: &DirectoryKey) -> Option<u64> {
     let mut sum = seal.sum();
     sum.write(header.get(..184)?);
     sum.write(header.get(FIXED..)?);
@@ -192,7 +192,7 @@ pub(super) fn fixed(bytes: &[u8]) -> Result<Fixed, Bad> {
     }
     cursor.take(2)?;
     let generation = cursor.array()?;
-    let name = Name(cursor.array()?);
+    let name = FileName(cursor.array()?);
     let fingerprint = cursor.number()?;
     cursor.number()?;
     let body = cursor.number()?;
@@ -213,33 +213,33 @@ pub(super) fn fixed(bytes: &[u8]) -> Result<Fixed, Bad> {
 
 /// What a header says: an entry without its body, whose lifetimes are still those of the moment it was stored.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(super) struct StoredHeader {
     /// `initial_age` is the age when it was stored; `stored_at` means nothing.
-    pub(super) parts: Parts,
-    pub(super) stamp: Stamp,
+    pub(super) parts: EntryParts,
+    pub(super) stamp: StoredTime,
 }
 
 /// Reads a whole header, checksum first.
-pub(super) fn stored(header: &[u8], seal: &Seal) -> Result<Stored, Bad> {
+pub(super) fn stored(header: &[u8], seal: &DirectoryKey) -> Result<StoredHeader, Bad> {
     let sum: [u8; 8] = Cursor(header.get(184..).ok_or(Bad)?).array()?;
     if header_sum(header, seal) != Some(u64::from_le_bytes(sum)) {
         return Err(Bad);
     }
     let kind = match header.get(6) {
-        Some(1) => Kind::Page,
-        Some(2) => Kind::TravelsWhole,
-        Some(3) => Kind::Varies,
+        Some(1) => EntryKind::Page,
+        Some(2) => EntryKind::TravelsWhole,
+        Some(3) => EntryKind::Varies,
         _ => return Err(Bad),
     };
     let born = Cursor(header.get(48..).ok_or(Bad)?).number()?;
     let mut cursor = Cursor(header.get(72..FIXED).ok_or(Bad)?);
-    let stamp = Stamp {
+    let stamp = StoredTime {
         boot: cursor.array()?,
         boot_ms: cursor.number()?,
         wall_ms: cursor.number()?,
     };
     let initial_age = Duration::from_millis(cursor.number()?);
-    let life = Life {
+    let life = Lifetime {
         initial_age,
         fresh: Duration::from_millis(cursor.number()?),
         stale_while_revalidate: Duration::from_millis(cursor.number()?),
@@ -252,7 +252,7 @@ pub(super) fn stored(header: &[u8], seal: &Seal) -> Result<Stored, Bad> {
     let status = StatusCode::from_u16(u16::from_le_bytes(cursor.array()?)).map_err(|_| Bad)?;
 
     let mut head = Cursor(header.get(FIXED..).ok_or(Bad)?);
-    let parts = Parts {
+    let parts = EntryParts {
         key: Key::new(head.take(key)?),
         kind,
         status,
@@ -264,7 +264,7 @@ pub(super) fn stored(header: &[u8], seal: &Seal) -> Result<Stored, Bad> {
         },
         tags: head.texts(tag_names)?,
         fields: head.fields(fields)?,
-        body: Body::default(),
+        body: StoredBody::default(),
         stored_at: Tick(0),
         life,
         born,
@@ -272,18 +272,18 @@ pub(super) fn stored(header: &[u8], seal: &Seal) -> Result<Stored, Bad> {
     if !head.0.is_empty() {
         return Err(Bad);
     }
-    Ok(Stored { parts, stamp })
+    Ok(StoredHeader { parts, stamp })
 }
 
 /// The table of a body: one checksum for each block.
-pub(super) fn table(body: &[u8], seal: &Seal) -> Vec<u8> {
+pub(super) fn table(body: &[u8], seal: &DirectoryKey) -> Vec<u8> {
     body.chunks(BLOCK)
         .flat_map(|block| seal.sum_of(block).to_le_bytes())
         .collect()
 }
 
 /// Checks a table as it was read against the header.
-pub(super) fn sums(table: &[u8], fixed: &Fixed, seal: &Seal) -> Result<Box<[u64]>, Bad> {
+pub(super) fn sums(table: &[u8], fixed: &Fixed, seal: &DirectoryKey) -> Result<Box<[u64]>, Bad> {
     let is_whole = table.len() as u64 == fixed.layout.blocks() * 8;
     if !is_whole || seal.sum_of(table) != fixed.table_sum {
         return Err(Bad);
@@ -293,7 +293,7 @@ pub(super) fn sums(table: &[u8], fixed: &Fixed, seal: &Seal) -> Result<Box<[u64]
 }
 
 /// Checks blocks of a body against their sums.
-pub(super) fn check(body: &[u8], sums: &[u64], seal: &Seal) -> Result<(), Bad> {
+pub(super) fn check(body: &[u8], sums: &[u64], seal: &DirectoryKey) -> Result<(), Bad> {
     let blocks = body.chunks(BLOCK);
     let is_right = blocks.len() == sums.len()
         && blocks
@@ -355,11 +355,11 @@ impl<'a> Cursor<'a> {
     }
 }
 
-fn kind_byte(kind: Kind) -> u8 {
+fn kind_byte(kind: EntryKind) -> u8 {
     match kind {
-        Kind::Page => 1,
-        Kind::TravelsWhole => 2,
-        Kind::Varies => 3,
+        EntryKind::Page => 1,
+        EntryKind::TravelsWhole => 2,
+        EntryKind::Varies => 3,
     }
 }
 

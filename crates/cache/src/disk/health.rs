@@ -13,7 +13,7 @@ use galley_policy::time::Tick;
 
 /// What was wrong with the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum PauseReason {
     /// No space, or the quota is used up.
     Full,
     /// Mounted read-only; many file systems do that to themselves after an error.
@@ -26,7 +26,7 @@ pub enum Reason {
     Other(i32),
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for PauseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full => f.write_str("the disk is full"),
@@ -50,7 +50,7 @@ pub enum Health {
     /// Nothing is stored; tried again not before `retry_at`.
     Off {
         /// Why.
-        reason: Reason,
+        reason: PauseReason,
         /// When the next entry is let through as a trial.
         retry_at: Tick,
     },
@@ -60,23 +60,23 @@ pub enum Health {
 
 /// Turns storing off and on.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
+pub(super) struct WriteBreaker {
     /// Held for a few lines; written by whoever met a failure or a success.
     off: Mutex<Option<Off>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Off {
-    reason: Reason,
+    reason: PauseReason,
     retry_at: Tick,
     wait: Duration,
     /// Whether an entry has been let through since.
     is_tried: bool,
 }
 
-impl Gate {
+impl WriteBreaker {
     /// Whether an entry may try. One at a time once the wait is over: the others keep waiting for its outcome.
-    pub(super) fn admit(&self, now: Tick) -> Result<(), Reason> {
+    pub(super) fn admit(&self, now: Tick) -> Result<(), PauseReason> {
         let mut off = self.off();
         let Some(state) = off.as_mut() else {
             return Ok(());
@@ -99,7 +99,7 @@ impl Gate {
     }
 
     /// A call failed. Errors that say nothing about the disk change nothing; all of them are named for the caller.
-    pub(super) fn failed(&self, error: &io::Error, now: Tick) -> Reason {
+    pub(super) fn failed(&self, error: &io::Error, now: Tick) -> PauseReason {
         let reason = reason(error);
         if is_passing(error) {
             return reason;
@@ -122,13 +122,13 @@ impl Gate {
 
     /// A read failed: an error of the device counts, anything else may be about one file.
     pub(super) fn read_failed(&self, error: &io::Error, now: Tick) {
-        if reason(error) == Reason::Failing {
+        if reason(error) == PauseReason::Failing {
             self.failed(error, now);
         }
     }
 
     /// What it is off for, and until when.
-    pub(super) fn state(&self) -> Option<(Reason, Tick)> {
+    pub(super) fn state(&self) -> Option<(PauseReason, Tick)> {
         self.off().map(|state| (state.reason, state.retry_at))
     }
 
@@ -137,16 +137,16 @@ impl Gate {
     }
 }
 
-fn reason(error: &io::Error) -> Reason {
+fn reason(error: &io::Error) -> PauseReason {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            Reason::Full
+            PauseReason::Full
         }
-        io::ErrorKind::ReadOnlyFilesystem => Reason::ReadOnly,
-        io::ErrorKind::PermissionDenied => Reason::Denied,
+        io::ErrorKind::ReadOnlyFilesystem => PauseReason::ReadOnly,
+        io::ErrorKind::PermissionDenied => PauseReason::Denied,
         _ => match error.raw_os_error() {
-            Some(EIO) => Reason::Failing,
-            number => Reason::Other(number.unwrap_or(0)),
+            Some(EIO) => PauseReason::Failing,
+            number => PauseReason::Other(number.unwrap_or(0)),
         },
     }
 }
@@ -181,23 +181,26 @@ mod tests {
     fn reasons() {
         use rustix::io::Errno;
         let table = [
-            (Errno::NOSPC, Reason::Full),
-            (Errno::DQUOT, Reason::Full),
-            (Errno::FBIG, Reason::Full),
-            (Errno::ROFS, Reason::ReadOnly),
-            (Errno::ACCESS, Reason::Denied),
-            (Errno::PERM, Reason::Denied),
-            (Errno::IO, Reason::Failing),
-            (Errno::NODEV, Reason::Other(Errno::NODEV.raw_os_error())),
+            (Errno::NOSPC, PauseReason::Full),
+            (Errno::DQUOT, PauseReason::Full),
+            (Errno::FBIG, PauseReason::Full),
+            (Errno::ROFS, PauseReason::ReadOnly),
+            (Errno::ACCESS, PauseReason::Denied),
+            (Errno::PERM, PauseReason::Denied),
+            (Errno::IO, PauseReason::Failing),
+            (
+                Errno::NODEV,
+                PauseReason::Other(Errno::NODEV.raw_os_error()),
+            ),
         ];
         for (number, wanted) in table {
-            let gate = Gate::default();
+            let gate = WriteBreaker::default();
             assert_eq!(gate.failed(&error(number.raw_os_error()), Tick(0)), wanted);
             assert_eq!(gate.admit(Tick(0)), Err(wanted), "{number}");
             assert!(!wanted.to_string().is_empty());
         }
         for number in [EMFILE, ENFILE, EISDIR] {
-            let gate = Gate::default();
+            let gate = WriteBreaker::default();
             gate.failed(&error(number), Tick(0));
             assert_eq!(gate.admit(Tick(0)), Ok(()), "{number}");
         }
@@ -205,21 +208,21 @@ mod tests {
 
     #[test]
     fn reads_tell_of_the_device_only() {
-        let gate = Gate::default();
+        let gate = WriteBreaker::default();
         gate.read_failed(&error(rustix::io::Errno::ACCESS.raw_os_error()), Tick(0));
         assert_eq!(gate.state(), None);
         gate.read_failed(&error(EIO), Tick(0));
-        assert_eq!(gate.admit(Tick(0)), Err(Reason::Failing));
+        assert_eq!(gate.admit(Tick(0)), Err(PauseReason::Failing));
     }
 
     #[test]
     fn what_was_under_way_turns_nothing_on() {
-        let gate = Gate::default();
+        let gate = WriteBreaker::default();
         gate.worked();
         assert_eq!(gate.state(), None);
         gate.failed(&error(rustix::io::Errno::NOSPC.raw_os_error()), Tick(0));
         gate.worked();
-        assert_eq!(gate.admit(Tick(1)), Err(Reason::Full));
+        assert_eq!(gate.admit(Tick(1)), Err(PauseReason::Full));
         assert_eq!(gate.admit(Tick(5_000)), Ok(()));
         gate.worked();
         assert_eq!(gate.state(), None);
@@ -227,13 +230,17 @@ mod tests {
 
     #[test]
     fn one_tries_again_and_waits_grow() {
-        let gate = Gate::default();
+        let gate = WriteBreaker::default();
         let full = error(rustix::io::Errno::NOSPC.raw_os_error());
         gate.failed(&full, Tick(1_000));
         gate.failed(&full, Tick(1_001));
-        assert_eq!(gate.admit(Tick(5_999)), Err(Reason::Full));
+        assert_eq!(gate.admit(Tick(5_999)), Err(PauseReason::Full));
         assert_eq!(gate.admit(Tick(6_000)), Ok(()), "one trial");
-        assert_eq!(gate.admit(Tick(6_000)), Err(Reason::Full), "and no second");
+        assert_eq!(
+            gate.admit(Tick(6_000)),
+            Err(PauseReason::Full),
+            "and no second"
+        );
         gate.failed(&full, Tick(6_001));
         let mut now = Tick(16_000);
         assert_eq!(gate.state().unwrap().1, now, "twice as long");

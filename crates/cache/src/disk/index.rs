@@ -9,20 +9,20 @@
 
 use std::collections::HashMap;
 
-use super::seal::{BUCKETS, Name, SiteId};
+use super::seal::{BUCKETS, FileName, SiteId};
 
 /// One entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Row {
-    pub(super) name: Name,
+pub(super) struct IndexEntry {
+    pub(super) name: FileName,
     /// Size on disk in [`UNIT`]s; the highest bit says that it was read since it was written.
     blocks: u32,
     /// Second of its last use.
     pub(super) used: u32,
 }
 
-impl Row {
-    pub(super) fn new(name: Name, blocks: u32, used: u32) -> Self {
+impl IndexEntry {
+    pub(super) fn new(name: FileName, blocks: u32, used: u32) -> Self {
         Self {
             name,
             blocks: blocks & !READ,
@@ -41,7 +41,7 @@ impl Row {
 
     pub(super) fn unpack(name: [u8; 16], blocks: u32, used: u32) -> Self {
         Self {
-            name: Name(name),
+            name: FileName(name),
             blocks,
             used,
         }
@@ -60,8 +60,8 @@ impl Row {
 
 /// What the index knows of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
-    Resident(Row),
+pub(super) enum IndexLookup {
+    Resident(IndexEntry),
     /// Its directory was counted, and it is not there.
     Absent,
     /// Its directory was not counted yet.
@@ -77,7 +77,7 @@ pub(super) enum Short {
 
 /// Limits in [`UNIT`]s.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(super) struct IndexLimits {
     pub(super) total: u64,
     pub(super) site: u64,
 }
@@ -85,7 +85,7 @@ pub(super) struct Room {
 /// A search for what is to leave, over several short holds of the lock.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
-    pub(super) best: Option<Row>,
+    pub(super) best: Option<IndexEntry>,
     rows: usize,
     buckets: usize,
 }
@@ -99,8 +99,8 @@ impl Sample {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Index {
-    buckets: Vec<Vec<Row>>,
-    room: Room,
+    buckets: Vec<Vec<IndexEntry>>,
+    room: IndexLimits,
     rows: u64,
     resident: u64,
     reserved: u64,
@@ -114,7 +114,7 @@ pub(super) struct Index {
 
 impl Index {
     /// Nothing there; `counted` directories are known to be empty.
-    pub(super) fn new(room: Room, counted: usize) -> Self {
+    pub(super) fn new(room: IndexLimits, counted: usize) -> Self {
         Self {
             buckets: vec![Vec::new(); BUCKETS],
             room,
@@ -140,17 +140,17 @@ impl Index {
         self.counted += 1;
     }
 
-    pub(super) fn find(&self, name: &Name) -> Known {
+    pub(super) fn find(&self, name: &FileName) -> IndexLookup {
         let bucket = &self.buckets[name.bucket()];
         match bucket.binary_search_by_key(name, |row| row.name) {
-            Ok(at) => Known::Resident(bucket[at]),
-            Err(_) if name.bucket() < self.counted => Known::Absent,
-            Err(_) => Known::Unknown,
+            Ok(at) => IndexLookup::Resident(bucket[at]),
+            Err(_) if name.bucket() < self.counted => IndexLookup::Absent,
+            Err(_) => IndexLookup::Unknown,
         }
     }
 
     /// Notes a use; says what is known.
-    pub(super) fn touch(&mut self, name: &Name, second: u32) -> Known {
+    pub(super) fn touch(&mut self, name: &FileName, second: u32) -> IndexLookup {
         let counted = self.counted;
         let bucket = &mut self.buckets[name.bucket()];
         match bucket.binary_search_by_key(name, |row| row.name) {
@@ -158,15 +158,15 @@ impl Index {
                 let row = &mut bucket[at];
                 row.used = row.used.max(second);
                 row.blocks |= READ;
-                Known::Resident(*row)
+                IndexLookup::Resident(*row)
             }
-            Err(_) if name.bucket() < counted => Known::Absent,
-            Err(_) => Known::Unknown,
+            Err(_) if name.bucket() < counted => IndexLookup::Absent,
+            Err(_) => IndexLookup::Unknown,
         }
     }
 
     /// Puts a row in, in place of the one of the same name.
-    pub(super) fn insert(&mut self, row: Row) {
+    pub(super) fn insert(&mut self, row: IndexEntry) {
         self.remove(&row.name);
         let bucket = &mut self.buckets[row.name.bucket()];
         let at = bucket.partition_point(|other| other.name < row.name);
@@ -180,7 +180,7 @@ impl Index {
         *self.sites.entry(row.name.site()).or_default() += u64::from(row.blocks());
     }
 
-    pub(super) fn remove(&mut self, name: &Name) -> bool {
+    pub(super) fn remove(&mut self, name: &FileName) -> bool {
         let bucket = &mut self.buckets[name.bucket()];
         let Ok(at) = bucket.binary_search_by_key(name, |row| row.name) else {
             return false;
@@ -230,7 +230,7 @@ impl Index {
             if sample.is_enough() {
                 return;
             }
-            let wanted = |row: &&Row| match short {
+            let wanted = |row: &&IndexEntry| match short {
                 Short::Total => true,
                 Short::Site(site) => row.name.site() == site,
             };
@@ -249,12 +249,12 @@ impl Index {
     }
 
     /// A copy of the rows of one directory.
-    pub(super) fn bucket(&self, bucket: usize) -> Vec<Row> {
+    pub(super) fn bucket(&self, bucket: usize) -> Vec<IndexEntry> {
         self.buckets.get(bucket).cloned().unwrap_or_default()
     }
 
     /// All rows, in the order of directories and names.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Row> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &IndexEntry> {
         self.buckets.iter().flatten()
     }
 
@@ -282,8 +282,8 @@ impl Index {
     /// Bytes of memory it takes.
     pub(super) fn memory(&self) -> u64 {
         let rows: usize = self.buckets.iter().map(Vec::capacity).sum();
-        let per_bucket = size_of::<Vec<Row>>() + ALLOCATION;
-        (rows * size_of::<Row>() + BUCKETS * per_bucket) as u64
+        let per_bucket = size_of::<Vec<IndexEntry>>() + ALLOCATION;
+        (rows * size_of::<IndexEntry>() + BUCKETS * per_bucket) as u64
     }
 }
 

@@ -10,12 +10,12 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use galley_policy::storable::Life;
+use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 
 /// Now, on both clocks.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct DiskClock {
     /// Monotonic: what ages in this process are counted with.
     pub tick: Tick,
     /// Wall clock: what is left of time after a boot.
@@ -24,7 +24,7 @@ pub struct Moment {
 
 /// When a file was stored, as it is written in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct StoredTime {
     /// Which boot of the machine.
     pub(super) boot: [u8; 16],
     /// Milliseconds since that boot, suspended time included as far as it was known when the process began.
@@ -43,7 +43,7 @@ pub(super) struct Boot {
 
 impl Boot {
     /// Asks the kernel. Where it does not name its boot, a random id: then only this process trusts the clock.
-    pub(super) fn here(now: Moment) -> Self {
+    pub(super) fn here(now: DiskClock) -> Self {
         let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
             .ok()
             .and_then(|text| parse_boot_id(&text))
@@ -60,8 +60,8 @@ impl Boot {
         }
     }
 
-    pub(super) fn stamp(&self, now: Moment) -> Stamp {
-        Stamp {
+    pub(super) fn stamp(&self, now: DiskClock) -> StoredTime {
+        StoredTime {
             boot: self.id,
             boot_ms: self.tick_zero_ms.saturating_add(now.tick.0),
             wall_ms: wall_ms(now.wall),
@@ -69,7 +69,7 @@ impl Boot {
     }
 
     /// The time from `then` to `now`, or `None` if nothing can be said about it.
-    pub(super) fn since(&self, then: &Stamp, now: Moment) -> Option<Duration> {
+    pub(super) fn since(&self, then: &StoredTime, now: DiskClock) -> Option<Duration> {
         if then.boot == self.id {
             let now_ms = self.tick_zero_ms.saturating_add(now.tick.0);
             // Threads take their moments in any order, so a little in the future is now.
@@ -81,7 +81,13 @@ impl Boot {
     }
 
     /// The age now of what had `age` when it was stored.
-    pub(super) fn age(&self, then: &Stamp, age: Duration, life: &Life, now: Moment) -> Duration {
+    pub(super) fn age(
+        &self,
+        then: &StoredTime,
+        age: Duration,
+        life: &Lifetime,
+        now: DiskClock,
+    ) -> Duration {
         match self.since(then, now) {
             Some(since) => age.saturating_add(since),
             None => age.max(life.fresh),
@@ -117,8 +123,8 @@ const THREADS_APART_MS: u64 = 10_000;
 mod tests {
     use super::*;
 
-    fn at(tick: u64, wall_s: u64) -> Moment {
-        Moment {
+    fn at(tick: u64, wall_s: u64) -> DiskClock {
+        DiskClock {
             tick: Tick(tick),
             wall: UNIX_EPOCH + Duration::from_secs(wall_s),
         }
@@ -171,7 +177,7 @@ mod tests {
             ),
         ];
         for (what, reader, now, wanted) in table {
-            let life = Life {
+            let life = Lifetime {
                 fresh: s(60),
                 ..crate::testing::life()
             };

@@ -18,19 +18,19 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
-use super::seal::{Name, Seal, random};
+use super::seal::{DirectoryKey, FileName, random};
 
 /// The directory of one cache.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct CacheDirectory {
     root: PathBuf,
     key: [u8; 16],
 }
 
 /// What an opened directory holds.
-pub(super) struct Opened {
-    pub(super) place: Place,
-    pub(super) seal: Seal,
+pub(super) struct OpenedDirectory {
+    pub(super) place: CacheDirectory,
+    pub(super) seal: DirectoryKey,
     /// Locked as long as it is open.
     pub(super) lock: File,
     pub(super) before: Before,
@@ -47,9 +47,9 @@ pub(super) enum Before {
     Entries(Option<Vec<u8>>),
 }
 
-impl Place {
+impl CacheDirectory {
     /// Takes possession of `root`, and makes it where it is not.
-    pub(super) fn open(root: &Path, generation: [u8; 16]) -> io::Result<Opened> {
+    pub(super) fn open(root: &Path, generation: [u8; 16]) -> io::Result<OpenedDirectory> {
         DirBuilder::new().recursive(true).mode(0o700).create(root)?;
         let lock = File::open(root)?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -76,8 +76,8 @@ impl Place {
             let _ = place.set_aside(&place.temporaries());
         }
         let _ = DirBuilder::new().mode(0o700).create(place.temporaries());
-        Ok(Opened {
-            seal: Seal::new(place.key),
+        Ok(OpenedDirectory {
+            seal: DirectoryKey::new(place.key),
             place,
             lock,
             before,
@@ -131,7 +131,7 @@ impl Place {
         Ok(true)
     }
 
-    pub(super) fn file(&self, name: &Name) -> PathBuf {
+    pub(super) fn file(&self, name: &FileName) -> PathBuf {
         self.bucket(name.bucket()).join(name.to_string())
     }
 
@@ -166,7 +166,7 @@ impl Place {
 
 fn key_bytes(generation: [u8; 16], key: [u8; 16]) -> Vec<u8> {
     let mut bytes = [&KEY_MAGIC[..], &generation, &key].concat();
-    let sum = Seal::new(key).sum_of(&bytes);
+    let sum = DirectoryKey::new(key).sum_of(&bytes);
     bytes.extend_from_slice(&sum.to_le_bytes());
     bytes
 }
@@ -218,7 +218,7 @@ mod tests {
     fn a_key_is_kept_for_its_generation() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("cache");
-        let open = |generation: u8| Place::open(&root, [generation; 16]).map(|o| o.before);
+        let open = |generation: u8| CacheDirectory::open(&root, [generation; 16]).map(|o| o.before);
         assert_eq!(open(1).unwrap(), Before::Nothing);
         assert_eq!(open(1).unwrap(), Before::Entries(None));
         std::fs::write(root.join("index"), b"snapshot").unwrap();
@@ -240,23 +240,25 @@ mod tests {
     #[test]
     fn one_process_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
-        let held = Place::open(dir.path(), [1; 16]).unwrap();
-        let error = Place::open(dir.path(), [1; 16]).map(|_| ()).unwrap_err();
+        let held = CacheDirectory::open(dir.path(), [1; 16]).unwrap();
+        let error = CacheDirectory::open(dir.path(), [1; 16])
+            .map(|_| ())
+            .unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         drop(held);
-        assert!(Place::open(dir.path(), [1; 16]).is_ok());
+        assert!(CacheDirectory::open(dir.path(), [1; 16]).is_ok());
     }
 
     #[test]
     fn what_was_set_aside_goes_bit_by_bit() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::open(dir.path(), [1; 16]).unwrap().place;
+        let place = CacheDirectory::open(dir.path(), [1; 16]).unwrap().place;
         for bucket in 0..20 {
             std::fs::create_dir_all(place.bucket(bucket)).unwrap();
             std::fs::write(place.bucket(bucket).join("file"), b"").unwrap();
         }
         std::fs::write(place.temporary(1), b"half").unwrap();
-        let place = Place::open(dir.path(), [2; 16]).unwrap().place;
+        let place = CacheDirectory::open(dir.path(), [2; 16]).unwrap().place;
         assert!(!place.entries().exists() && !place.temporary(1).exists());
         let mut steps = 0;
         while !place.clear_old(&mut 10).unwrap() {

@@ -16,18 +16,18 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
-use super::format::{self, BLOCK, Bad, FIXED, Fixed, Stored};
-use super::index::Known;
-use super::moment::Moment;
-use super::seal::{Name, Site};
-use super::{Disk, Shared};
-use crate::body::Body;
-use crate::budget::{Budget, Reservation};
-use crate::entry::{Entry, Parts};
+use super::format::{self, BLOCK, Bad, FIXED, Fixed, StoredHeader};
+use super::index::IndexLookup;
+use super::moment::DiskClock;
+use super::seal::{FileName, SiteName};
+use super::{Disk, DiskShared};
+use crate::body::StoredBody;
+use crate::budget::{MemoryBudget, Reservation};
+use crate::entry::{Entry, EntryParts};
 
 /// What a look-up came to.
 #[derive(Debug)]
-pub enum Lookup {
+pub enum DiskLookup {
     /// The entry. Whether it may answer is for `Epochs::prove` and `galley_policy::decide` to say.
     Found(OnDisk),
     /// Nothing usable under this key.
@@ -40,7 +40,7 @@ pub enum OnDisk {
     /// With its body, paid for by the budget: fit for `Memory::put`.
     Whole(Arc<Entry>),
     /// Without its body, which is to be read from the file; the entry knows the same pieces.
-    Pieces(Arc<Entry>, Arc<Pieces>),
+    Pieces(Arc<Entry>, Arc<BodyPieces>),
 }
 
 impl OnDisk {
@@ -55,28 +55,34 @@ impl OnDisk {
 /// A damaged block, or the disk failed: the body cannot be completed. The entry is removed where it is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a stored body cannot be read")]
-pub struct Unreadable;
+pub struct DiskReadError;
 
 impl Disk {
     /// Whether [`Disk::get`] may find something. Takes the index's lock for a moment and makes no system call.
-    pub fn may_hold(&self, site: Site, key_bytes: &[u8]) -> bool {
+    pub fn may_hold(&self, site: SiteName, key_bytes: &[u8]) -> bool {
         let name = self.shared.seal.name(site.id, key_bytes);
-        self.shared.index().find(&name) != Known::Absent
+        self.shared.index().find(&name) != IndexLookup::Absent
     }
 
     /// The entry under a key. Blocks; for a helper's thread. Memory for the body comes out of `budget`.
-    pub fn get(&self, site: Site, key_bytes: &[u8], now: Moment, budget: &Budget) -> Lookup {
+    pub fn get(
+        &self,
+        site: SiteName,
+        key_bytes: &[u8],
+        now: DiskClock,
+        budget: &MemoryBudget,
+    ) -> DiskLookup {
         let shared = &self.shared;
         shared.at(now);
         let name = shared.seal.name(site.id, key_bytes);
-        if shared.index().touch(&name, shared.second()) == Known::Absent {
-            return Lookup::Absent;
+        if shared.index().touch(&name, shared.second()) == IndexLookup::Absent {
+            return DiskLookup::Absent;
         }
         match shared.look(site, &name, key_bytes, now, budget) {
-            Ok(found) => Lookup::Found(found),
+            Ok(found) => DiskLookup::Found(found),
             Err(miss) => {
                 shared.settle(&name, miss);
-                Lookup::Absent
+                DiskLookup::Absent
             }
         }
     }
@@ -93,15 +99,15 @@ pub(super) enum Miss {
 }
 
 /// A file with its header read and verified.
-pub(super) struct Opened {
+pub(super) struct OpenedEntry {
     file: File,
     fixed: Fixed,
     /// The beginning of the file: at least the header, often all of it.
     first: Vec<u8>,
-    pub(super) stored: Stored,
+    pub(super) stored: StoredHeader,
 }
 
-impl Opened {
+impl OpenedEntry {
     pub(super) fn fingerprint(&self) -> u64 {
         self.fixed.fingerprint
     }
@@ -111,14 +117,14 @@ impl Opened {
     }
 }
 
-impl Shared {
+impl DiskShared {
     fn look(
         self: &Arc<Self>,
-        site: Site,
-        name: &Name,
+        site: SiteName,
+        name: &FileName,
         key_bytes: &[u8],
-        now: Moment,
-        budget: &Budget,
+        now: DiskClock,
+        budget: &MemoryBudget,
     ) -> Result<OnDisk, Miss> {
         let opened = self.open(name, FIRST)?;
         if opened.stored.parts.key.bytes() != key_bytes
@@ -136,13 +142,13 @@ impl Shared {
     }
 
     /// Opens an entry's file and reads its header; the first read asks for `first` bytes.
-    pub(super) fn open(&self, name: &Name, first: usize) -> Result<Opened, Miss> {
+    pub(super) fn open(&self, name: &FileName, first: usize) -> Result<OpenedEntry, Miss> {
         let file = match File::open(self.place.file(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Miss::Gone),
             opened => opened.map_err(Miss::Failed)?,
         };
         match self.read_header(&file, name, first) {
-            Ok((fixed, first, stored)) => Ok(Opened {
+            Ok((fixed, first, stored)) => Ok(OpenedEntry {
                 file,
                 fixed,
                 first,
@@ -156,9 +162,9 @@ impl Shared {
     fn read_header(
         &self,
         file: &File,
-        name: &Name,
+        name: &FileName,
         first: usize,
-    ) -> Result<(Fixed, Vec<u8>, Stored), Flaw> {
+    ) -> Result<(Fixed, Vec<u8>, StoredHeader), Flaw> {
         let length = file.metadata().map_err(Flaw::Failed)?.len();
         let first = usize::try_from(length).unwrap_or(first).min(first);
         let mut bytes = read_at(file, 0, first)?;
@@ -178,9 +184,9 @@ impl Shared {
 
     fn whole(
         &self,
-        opened: Opened,
+        opened: OpenedEntry,
         reservation: Reservation,
-        now: Moment,
+        now: DiskClock,
     ) -> Result<Arc<Entry>, Miss> {
         let layout = opened.fixed.layout;
         let read = || -> Result<Vec<u8>, Flaw> {
@@ -194,7 +200,7 @@ impl Shared {
         };
         match read() {
             Ok(body) => {
-                let body = Body::reserved(body, reservation);
+                let body = StoredBody::reserved(body, reservation);
                 Ok(self.entry(opened.stored, body, now))
             }
             Err(Flaw::Bad) => Err(Miss::Bad(opened.file)),
@@ -202,7 +208,12 @@ impl Shared {
         }
     }
 
-    fn pieces(self: &Arc<Self>, name: &Name, opened: Opened, now: Moment) -> Result<OnDisk, Miss> {
+    fn pieces(
+        self: &Arc<Self>,
+        name: &FileName,
+        opened: OpenedEntry,
+        now: DiskClock,
+    ) -> Result<OnDisk, Miss> {
         let layout = opened.fixed.layout;
         let read = || -> Result<Box<[u64]>, Flaw> {
             let table = usize::try_from(layout.blocks() * 8).map_err(|_| Flaw::Bad)?;
@@ -214,8 +225,8 @@ impl Shared {
             Err(Flaw::Bad) => return Err(Miss::Bad(opened.file)),
             Err(Flaw::Failed(error)) => return Err(Miss::Failed(error)),
         };
-        let parts = self.parts(opened.stored, Body::default(), now);
-        let pieces = Pieces {
+        let parts = self.parts(opened.stored, StoredBody::default(), now);
+        let pieces = BodyPieces {
             shared: Arc::clone(self),
             name: *name,
             file: opened.file,
@@ -233,16 +244,21 @@ impl Shared {
     }
 
     /// An entry whose age goes on from `now`.
-    pub(super) fn entry(&self, stored: Stored, body: Body, now: Moment) -> Arc<Entry> {
+    pub(super) fn entry(
+        &self,
+        stored: StoredHeader,
+        body: StoredBody,
+        now: DiskClock,
+    ) -> Arc<Entry> {
         Arc::new(Entry::new(self.parts(stored, body, now)))
     }
 
-    fn parts(&self, stored: Stored, body: Body, now: Moment) -> Parts {
-        let Stored { mut parts, stamp } = stored;
+    fn parts(&self, stored: StoredHeader, body: StoredBody, now: DiskClock) -> EntryParts {
+        let StoredHeader { mut parts, stamp } = stored;
         parts.life.initial_age = self
             .boot
             .age(&stamp, parts.life.initial_age, &parts.life, now);
-        Parts {
+        EntryParts {
             body,
             stored_at: now.tick,
             ..parts
@@ -250,13 +266,13 @@ impl Shared {
     }
 
     /// When the file under a name was born; `None` where there is none that could be used.
-    pub(super) fn born(&self, name: &Name) -> Option<u64> {
+    pub(super) fn born(&self, name: &FileName) -> Option<u64> {
         let opened = self.open(name, FIXED + 2048).ok()?;
         Some(opened.stored.parts.born)
     }
 
     /// Does what a miss calls for.
-    pub(super) fn settle(&self, name: &Name, miss: Miss) {
+    pub(super) fn settle(&self, name: &FileName, miss: Miss) {
         match miss {
             Miss::Gone => self.forget_if_gone(name),
             Miss::Bad(file) => self.discard(name, &file),
@@ -271,7 +287,7 @@ impl Shared {
         self.gate.read_failed(error, self.now());
     }
 
-    fn forget_if_gone(&self, name: &Name) {
+    fn forget_if_gone(&self, name: &FileName) {
         let _writer = self.writer(name);
         let there = std::fs::symlink_metadata(self.place.file(name));
         if there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
@@ -280,7 +296,7 @@ impl Shared {
     }
 
     /// Removes a bad file, unless a new one has taken its place since it was opened.
-    fn discard(&self, name: &Name, file: &File) {
+    fn discard(&self, name: &FileName, file: &File) {
         let _writer = self.writer(name);
         let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
         let opened = file.metadata().map(identity).ok();
@@ -306,7 +322,7 @@ impl From<Bad> for Flaw {
     }
 }
 
-impl Opened {
+impl OpenedEntry {
     /// A part of the file, from what is already in memory as far as that goes.
     fn range(&self, at: u64, length: usize) -> Result<Vec<u8>, Flaw> {
         let from = usize::try_from(at)
@@ -344,16 +360,16 @@ fn fill(file: &File, at: u64, bytes: &mut [u8]) -> Result<(), Flaw> {
 
 /// A body on the disk, to be read in pieces, from several threads if need be. Holds the file open and 8 bytes of memory
 /// for each 64 KiB of it.
-pub struct Pieces {
-    shared: Arc<Shared>,
-    name: Name,
+pub struct BodyPieces {
+    shared: Arc<DiskShared>,
+    name: FileName,
     file: File,
     body_at: u64,
     length: u64,
     sums: Box<[u64]>,
 }
 
-impl Pieces {
+impl BodyPieces {
     /// Length of the whole body.
     pub fn length(&self) -> u64 {
         self.length
@@ -361,13 +377,13 @@ impl Pieces {
 
     /// The bytes of `range` up to the end of the 64 KiB block it begins in; empty only where the range or the body ends.
     /// Reads and verifies that one block. Blocks.
-    pub fn read(&self, range: &Range<u64>) -> Result<Bytes, Unreadable> {
+    pub fn read(&self, range: &Range<u64>) -> Result<Bytes, DiskReadError> {
         self.read_into(range, Vec::new())
     }
 
     /// The same, in memory of the caller's: what a helper thread of many allocates itself, it keeps in part when another
-    /// has dropped it. `buffer` is best as long as [`Pieces::longest_piece`]; its contents go.
-    pub fn read_into(&self, range: &Range<u64>, buffer: Vec<u8>) -> Result<Bytes, Unreadable> {
+    /// has dropped it. `buffer` is best as long as [`BodyPieces::longest_piece`]; its contents go.
+    pub fn read_into(&self, range: &Range<u64>, buffer: Vec<u8>) -> Result<Bytes, DiskReadError> {
         let end = range.end.min(self.length);
         if range.start >= end {
             return Ok(Bytes::new());
@@ -387,7 +403,7 @@ impl Pieces {
         while at < end {
             match self.read(&(at..end)) {
                 Ok(piece) => at += piece.len() as u64,
-                Err(Unreadable) => return true,
+                Err(DiskReadError) => return true,
             }
         }
         false
@@ -404,31 +420,31 @@ impl Pieces {
         begins: u64,
         ends: u64,
         mut bytes: Vec<u8>,
-    ) -> Result<Bytes, Unreadable> {
-        let length = usize::try_from(ends - begins).map_err(|_| Unreadable)?;
+    ) -> Result<Bytes, DiskReadError> {
+        let length = usize::try_from(ends - begins).map_err(|_| DiskReadError)?;
         bytes.clear();
         bytes.resize(length, 0);
         let sum = usize::try_from(number)
             .ok()
             .and_then(|number| self.sums.get(number..=number))
-            .ok_or(Unreadable)?;
+            .ok_or(DiskReadError)?;
         let read = fill(&self.file, self.body_at + begins, &mut bytes)
             .and_then(|()| Ok(format::check(&bytes, sum, &self.shared.seal)?));
         match read {
             Ok(()) => Ok(bytes.into()),
             Err(Flaw::Bad) => {
                 self.shared.discard(&self.name, &self.file);
-                Err(Unreadable)
+                Err(DiskReadError)
             }
             Err(Flaw::Failed(error)) => {
                 self.shared.read_failed(&error);
-                Err(Unreadable)
+                Err(DiskReadError)
             }
         }
     }
 }
 
-impl std::fmt::Debug for Pieces {
+impl std::fmt::Debug for BodyPieces {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pieces")
             .field("name", &self.name)

@@ -16,7 +16,7 @@ pub struct SiteId(u32);
 
 /// A site, as files know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Site {
+pub struct SiteName {
     /// Keyed hash of its name.
     pub id: SiteId,
     /// Fingerprint of the rules that shape keys and scopes: files written under another one are dead.
@@ -25,9 +25,9 @@ pub struct Site {
 
 /// The 128-bit name of an entry's file: the site's id in 32 bits, then 96 bits of the key's hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(pub(super) [u8; 16]);
+pub struct FileName(pub(super) [u8; 16]);
 
-impl Name {
+impl FileName {
     /// Whose entry it is.
     pub fn site(&self) -> SiteId {
         let [a, b, c, d, ..] = self.0;
@@ -50,25 +50,25 @@ impl Name {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for FileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", u128::from_be_bytes(self.0))
     }
 }
 
-impl fmt::Debug for Name {
+impl fmt::Debug for FileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Name({self})")
     }
 }
 
 /// The key in use.
-pub(super) struct Seal {
+pub(super) struct DirectoryKey {
     names: [u64; 2],
     sums: [u64; 2],
 }
 
-impl Seal {
+impl DirectoryKey {
     pub(super) fn new(key: [u8; 16]) -> Self {
         let key = u128::from_le_bytes(key);
         let low = u64::try_from(key & u128::from(u64::MAX)).unwrap_or(0);
@@ -87,13 +87,13 @@ impl Seal {
         SiteId(u32::try_from(hash >> 32).unwrap_or(0))
     }
 
-    pub(super) fn name(&self, site: SiteId, key: &[u8]) -> Name {
+    pub(super) fn name(&self, site: SiteId, key: &[u8]) -> FileName {
         let mut hasher = SipHasher24::new_with_keys(self.names[0], self.names[1]);
         hasher.write(&site.0.to_le_bytes());
         hasher.write(key);
         let mut name = u128::from(hasher.finish128()).to_be_bytes();
         name[..4].copy_from_slice(&site.0.to_be_bytes());
-        Name(name)
+        FileName(name)
     }
 
     /// A checksum to be fed piece by piece.
@@ -131,10 +131,10 @@ mod tests {
 
     #[test]
     fn names_read_back_and_nothing_else_is_one() {
-        let seal = Seal::new([7; 16]);
+        let seal = DirectoryKey::new([7; 16]);
         let site = seal.site("a.test");
         let name = seal.name(site, b"/a");
-        assert_eq!(Name::parse(&name.to_string()), Some(name));
+        assert_eq!(FileName::parse(&name.to_string()), Some(name));
         assert_eq!(name.site(), site);
         assert!(name.bucket() < BUCKETS);
         for text in [
@@ -143,15 +143,15 @@ mod tests {
             "+0000000000000000000000000000000",
             "0000000000000000000000000000000G",
         ] {
-            assert_eq!(Name::parse(text), None, "{text}");
+            assert_eq!(FileName::parse(text), None, "{text}");
         }
-        assert_eq!(Name::parse(&"A".repeat(32)), None, "one spelling only");
+        assert_eq!(FileName::parse(&"A".repeat(32)), None, "one spelling only");
     }
 
     #[test]
     fn all_of_key_site_and_page_make_the_name() {
-        let seal = Seal::new([7; 16]);
-        let other = Seal::new([8; 16]);
+        let seal = DirectoryKey::new([7; 16]);
+        let other = DirectoryKey::new([8; 16]);
         let site = seal.site("a.test");
         let name = seal.name(site, b"/a");
         assert_ne!(name.0[4..], other.name(site, b"/a").0[4..]);

@@ -15,8 +15,8 @@
 use std::hash::Hasher as _;
 use std::io::{self, Write};
 
-use super::index::{Index, Room, Row};
-use super::seal::{BUCKETS, Seal};
+use super::index::{Index, IndexEntry, IndexLimits};
+use super::seal::{BUCKETS, DirectoryKey};
 
 /// Writes the index. `out` should be buffered.
 pub(super) fn write(
@@ -24,7 +24,7 @@ pub(super) fn write(
     index: &Index,
     generation: [u8; 16],
     second: u32,
-    seal: &Seal,
+    seal: &DirectoryKey,
 ) -> io::Result<()> {
     let mut sum = seal.sum();
     let mut put = |bytes: &[u8]| {
@@ -54,10 +54,10 @@ pub(super) fn write(
 /// clock was set back while we were away.
 pub(super) fn read(
     bytes: &[u8],
-    room: Room,
+    room: IndexLimits,
     generation: [u8; 16],
     second: u32,
-    seal: &Seal,
+    seal: &DirectoryKey,
 ) -> Option<Index> {
     let (rest, sum) = bytes.split_last_chunk::<8>()?;
     let (head, rows) = rest.split_first_chunk::<HEAD>()?;
@@ -75,7 +75,7 @@ pub(super) fn read(
     for packed in rows {
         let blocks = u32::from_le_bytes(*packed[16..].first_chunk()?);
         let used = u32::from_le_bytes(*packed.last_chunk()?);
-        let row = Row::unpack(
+        let row = IndexEntry::unpack(
             *packed.first_chunk()?,
             blocks,
             used.saturating_sub(set_back),
@@ -96,21 +96,21 @@ const ROW: usize = 24;
 
 #[cfg(test)]
 mod tests {
-    use super::super::index::Known;
-    use super::super::seal::Name;
+    use super::super::index::IndexLookup;
+    use super::super::seal::FileName;
     use super::*;
 
-    const ROOM: Room = Room {
+    const ROOM: IndexLimits = IndexLimits {
         total: u64::MAX,
         site: u64::MAX,
     };
 
     fn written(rows: u32) -> Vec<u8> {
-        let seal = Seal::new([3; 16]);
+        let seal = DirectoryKey::new([3; 16]);
         let mut index = Index::new(ROOM, BUCKETS);
         for row in 0..rows {
             let name = seal.name(seal.site("a"), &row.to_le_bytes());
-            index.insert(Row::new(name, row + 1, 900 + row));
+            index.insert(IndexEntry::new(name, row + 1, 900 + row));
         }
         let mut out = Vec::new();
         write(&mut out, &index, [1; 16], 1_000, &seal).unwrap();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     fn reread(bytes: &[u8], second: u32) -> Option<Index> {
-        read(bytes, ROOM, [1; 16], second, &Seal::new([3; 16]))
+        read(bytes, ROOM, [1; 16], second, &DirectoryKey::new([3; 16]))
     }
 
     #[test]
@@ -126,15 +126,18 @@ mod tests {
         let index = reread(&written(50), 2_000).unwrap();
         assert!(index.is_whole());
         assert_eq!((index.rows(), index.resident()), (50, 1275));
-        let seal = Seal::new([3; 16]);
+        let seal = DirectoryKey::new([3; 16]);
         let site = seal.site("a");
-        let name: Name = seal.name(site, &7_u32.to_le_bytes());
-        assert_eq!(index.find(&name), Known::Resident(Row::new(name, 8, 907)));
+        let name: FileName = seal.name(site, &7_u32.to_le_bytes());
+        assert_eq!(
+            index.find(&name),
+            IndexLookup::Resident(IndexEntry::new(name, 8, 907))
+        );
         assert_eq!(index.of_site(site), 1275);
         let set_back = reread(&written(50), 600).unwrap();
         assert_eq!(
             set_back.find(&name),
-            Known::Resident(Row::new(name, 8, 507))
+            IndexLookup::Resident(IndexEntry::new(name, 8, 507))
         );
     }
 
@@ -149,12 +152,12 @@ mod tests {
         }
         let longer = [&whole[..], &[0; 24]].concat();
         assert!(reread(&longer, 0).is_none());
-        let seal = Seal::new([3; 16]);
+        let seal = DirectoryKey::new([3; 16]);
         assert!(
             read(&whole, ROOM, [2; 16], 0, &seal).is_none(),
             "generation"
         );
-        let other = Seal::new([4; 16]);
+        let other = DirectoryKey::new([4; 16]);
         assert!(read(&whole, ROOM, [1; 16], 0, &other).is_none(), "key");
     }
 }

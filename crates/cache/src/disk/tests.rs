@@ -8,13 +8,13 @@ use std::time::{Duration, UNIX_EPOCH};
 use bytes::Bytes;
 use rustix::io::Errno;
 
-use super::files::Change;
+use super::files::DiskOperation;
 use super::*;
-use crate::budget::Budget;
-use crate::entry::{Entry, Parts};
+use crate::budget::MemoryBudget;
+use crate::entry::{Entry, EntryParts};
 use crate::testing::{life, parts};
 
-const LIMITS: Limits = Limits {
+const LIMITS: DiskLimits = DiskLimits {
     bytes: 64 << 20,
     site_bytes: None,
     object_bytes: 16 << 20,
@@ -22,31 +22,31 @@ const LIMITS: Limits = Limits {
     in_memory_bytes: 1 << 20,
 };
 
-fn at(tick_ms: u64) -> Moment {
-    Moment {
+fn at(tick_ms: u64) -> DiskClock {
+    DiskClock {
         tick: Tick(tick_ms),
         wall: UNIX_EPOCH + Duration::from_secs(1_000_000) + Duration::from_millis(tick_ms),
     }
 }
 
 fn page(path: &str, born: u64, body: &[u8]) -> Entry {
-    Entry::new(Parts {
+    Entry::new(EntryParts {
         body: Bytes::copy_from_slice(body).into(),
         ..parts(path, born)
     })
 }
 
-fn open(dir: &Path) -> (Disk, Site) {
+fn open(dir: &Path) -> (Disk, SiteName) {
     let disk = Disk::open(dir, LIMITS, [1; 16], at(0)).unwrap();
     let site = disk.site("a.test", 0);
     (disk, site)
 }
 
-fn body(disk: &Disk, site: Site, key: &str, now: Moment) -> Option<(u64, Bytes)> {
-    match disk.get(site, key.as_bytes(), now, &Budget::new(u64::MAX)) {
-        Lookup::Found(OnDisk::Whole(entry)) => Some((entry.born, entry.body.clone())),
-        Lookup::Found(OnDisk::Pieces(..)) => panic!("small bodies come whole"),
-        Lookup::Absent => None,
+fn body(disk: &Disk, site: SiteName, key: &str, now: DiskClock) -> Option<(u64, Bytes)> {
+    match disk.get(site, key.as_bytes(), now, &MemoryBudget::new(u64::MAX)) {
+        DiskLookup::Found(OnDisk::Whole(entry)) => Some((entry.born, entry.body.clone())),
+        DiskLookup::Found(OnDisk::Pieces(..)) => panic!("small bodies come whole"),
+        DiskLookup::Absent => None,
     }
 }
 
@@ -65,7 +65,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn set_fault(disk: &Disk, fault: Option<(Change, Errno)>) {
+fn set_fault(disk: &Disk, fault: Option<(DiskOperation, Errno)>) {
     *disk.shared.files.fault.lock().unwrap() =
         fault.map(|(change, number)| (change, number.raw_os_error()));
 }
@@ -73,12 +73,12 @@ fn set_fault(disk: &Disk, fault: Option<(Change, Errno)>) {
 #[test]
 fn a_sick_disk_turns_storing_off_and_is_tried_again() {
     let table = [
-        (Change::Create, Errno::ACCESS, Reason::Denied),
-        (Change::Create, Errno::ROFS, Reason::ReadOnly),
-        (Change::Write, Errno::NOSPC, Reason::Full),
-        (Change::Write, Errno::DQUOT, Reason::Full),
-        (Change::Write, Errno::IO, Reason::Failing),
-        (Change::Rename, Errno::NOSPC, Reason::Full),
+        (DiskOperation::Create, Errno::ACCESS, PauseReason::Denied),
+        (DiskOperation::Create, Errno::ROFS, PauseReason::ReadOnly),
+        (DiskOperation::Write, Errno::NOSPC, PauseReason::Full),
+        (DiskOperation::Write, Errno::DQUOT, PauseReason::Full),
+        (DiskOperation::Write, Errno::IO, PauseReason::Failing),
+        (DiskOperation::Rename, Errno::NOSPC, PauseReason::Full),
     ];
     for (change, number, reason) in table {
         let dir = tempfile::tempdir().unwrap();
@@ -118,7 +118,7 @@ fn a_sick_disk_turns_storing_off_and_is_tried_again() {
 fn too_many_open_files_say_nothing_about_the_disk() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
-    set_fault(&disk, Some((Change::Create, Errno::MFILE)));
+    set_fault(&disk, Some((DiskOperation::Create, Errno::MFILE)));
     assert!(disk.put(site, &page("/a", 0, b"a"), at(0)).is_err());
     set_fault(&disk, None);
     assert_eq!(disk.put(site, &page("/a", 0, b"a"), at(0)), Ok(()));
@@ -129,7 +129,7 @@ fn what_could_not_be_replaced_does_not_stay() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
     disk.put(site, &page("/a", 1, b"old"), at(0)).unwrap();
-    set_fault(&disk, Some((Change::Write, Errno::NOSPC)));
+    set_fault(&disk, Some((DiskOperation::Write, Errno::NOSPC)));
     assert!(disk.put(site, &page("/a", 0, b"late"), at(0)).is_err());
     assert!(
         body(&disk, site, "/a", at(0)).is_some(),
@@ -143,7 +143,7 @@ fn what_could_not_be_replaced_does_not_stay() {
 #[test]
 fn an_eviction_that_fails_makes_no_room() {
     let dir = tempfile::tempdir().unwrap();
-    let limits = Limits {
+    let limits = DiskLimits {
         bytes: 8 * 4096,
         ..LIMITS
     };
@@ -153,9 +153,9 @@ fn an_eviction_that_fails_makes_no_room() {
         disk.put(site, &page(&format!("/{number}"), 0, b"x"), at(0))
             .unwrap();
     }
-    set_fault(&disk, Some((Change::Remove, Errno::ACCESS)));
+    set_fault(&disk, Some((DiskOperation::Remove, Errno::ACCESS)));
     let refused = disk.put(site, &page("/9", 0, b"x"), at(0));
-    assert_eq!(refused, Err(NotStored::Off(Reason::Denied)));
+    assert_eq!(refused, Err(NotStored::Off(PauseReason::Denied)));
     assert_eq!(disk.usage().entries, 8, "rows stay as long as their files");
     assert_eq!(disk.usage().reserved, 0);
 }
@@ -167,8 +167,8 @@ fn a_writer_meets_a_full_disk_midway() {
     disk.put(site, &page("/a", 0, b"old"), at(0)).unwrap();
     let mut writer = disk.begin(site, &page("/a", 1, b""), None, at(0)).unwrap();
     writer.write(&vec![1; 100_000]).unwrap();
-    set_fault(&disk, Some((Change::Write, Errno::NOSPC)));
-    let full = Err(NotStored::Off(Reason::Full));
+    set_fault(&disk, Some((DiskOperation::Write, Errno::NOSPC)));
+    let full = Err(NotStored::Off(PauseReason::Full));
     assert_eq!(writer.write(&vec![1; 100_000]), full);
     assert_eq!(writer.write(b"more"), full, "stays failed");
     assert_eq!(disk.usage().reserved, 0, "given back at once");
@@ -227,17 +227,17 @@ fn the_first_megabyte_is_verified_before_any_of_it_leaves() {
         let body = bytes.windows(100).position(|w| w == [7; 100]).unwrap();
         bytes[body + flipped] ^= 1;
         std::fs::write(&file, bytes).unwrap();
-        let nothing = Budget::new(0);
+        let nothing = MemoryBudget::new(0);
         match disk.get(site, b"/a", at(0), &nothing) {
-            Lookup::Found(OnDisk::Pieces(_, pieces)) => {
+            DiskLookup::Found(OnDisk::Pieces(_, pieces)) => {
                 let last = (length as u64 - 1)..length as u64;
                 assert!(
                     is_found && pieces.read(&last).is_err(),
                     "{length} {flipped}"
                 );
             }
-            Lookup::Found(OnDisk::Whole(_)) => panic!("without memory"),
-            Lookup::Absent => assert!(!is_found, "{length} {flipped}"),
+            DiskLookup::Found(OnDisk::Whole(_)) => panic!("without memory"),
+            DiskLookup::Absent => assert!(!is_found, "{length} {flipped}"),
         }
         assert!(!file.exists(), "a damaged file is removed");
     }
@@ -251,8 +251,13 @@ fn ages_go_on_over_restarts_and_boots() {
         let site = disk.site("a.test", 0);
         (disk, site)
     };
-    let age = |disk: &Disk, site, now: Moment| match disk.get(site, b"/a", now, &Budget::new(99)) {
-        Lookup::Found(OnDisk::Whole(entry)) => entry.age(now.tick),
+    let age = |disk: &Disk, site, now: DiskClock| match disk.get(
+        site,
+        b"/a",
+        now,
+        &MemoryBudget::new(99),
+    ) {
+        DiskLookup::Found(OnDisk::Whole(entry)) => entry.age(now.tick),
         other => panic!("{other:?}"),
     };
     let s = Duration::from_secs;
@@ -266,7 +271,7 @@ fn ages_go_on_over_restarts_and_boots() {
     assert_eq!(age(&disk, site, at(13_000)), s(15));
     drop(disk);
     // The process began again 20 s later by the machine's clock; its wall clock was set back a day.
-    let set_back = |tick| Moment {
+    let set_back = |tick| DiskClock {
         tick: Tick(tick),
         wall: UNIX_EPOCH + s(1_000_000 - 86_400),
     };
@@ -338,7 +343,7 @@ fn strangers_in_the_directories_are_removed_by_the_scan() {
     std::fs::copy(&ours, &moved).unwrap();
     drop(disk);
     let (disk, _) = open(dir.path());
-    while disk.scan_step() == Scan::More {}
+    while disk.scan_step() == ScanProgress::More {}
     assert_eq!(files(&dir.path().join("entries")), [ours]);
     assert_eq!(disk.usage().entries, 1);
 }

@@ -10,18 +10,18 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use super::format::FIXED;
-use super::index::{Known, Row, Sample, Short, units};
-use super::moment::{Moment, wall_seconds};
+use super::index::{IndexEntry, IndexLookup, Sample, Short, units};
+use super::moment::{DiskClock, wall_seconds};
 use super::read::Miss;
-use super::seal::{BUCKETS, Name, SiteId};
+use super::seal::{BUCKETS, FileName, SiteId};
 use super::write::NotStored;
-use super::{Disk, Shared};
-use crate::body::Body;
+use super::{Disk, DiskShared};
+use crate::body::StoredBody;
 use crate::entry::Entry;
 
 /// How far the counting after a start is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scan {
+pub enum ScanProgress {
     /// Call again after a pause.
     More,
     /// All is counted, and nothing set aside is left.
@@ -47,7 +47,7 @@ pub struct HeaderView {
     /// The rules it was stored under.
     pub fingerprint: u64,
     /// Its file's name, for `Disk::remove_hash`.
-    pub name: Name,
+    pub name: FileName,
     /// The entry without its body: to be proved, and asked for its age.
     pub entry: Arc<Entry>,
     /// Length of its body.
@@ -57,7 +57,7 @@ pub struct HeaderView {
 impl Disk {
     /// Counts some directories' files, then removes some of what was set aside. A step takes about a millisecond where
     /// the directories are in memory. Resumable; to be called until it is done.
-    pub fn scan_step(&self) -> Scan {
+    pub fn scan_step(&self) -> ScanProgress {
         let mut files = 0;
         for _ in 0..DIRECTORIES_AT_ONCE {
             let bucket = self.shared.index().counted();
@@ -70,24 +70,24 @@ impl Disk {
                 break;
             }
         }
-        Scan::More
+        ScanProgress::More
     }
 
-    fn clear_step(&self) -> Scan {
+    fn clear_step(&self) -> ScanProgress {
         match self.shared.place.clear_old(&mut FILES_AT_ONCE.clone()) {
-            Ok(false) => Scan::More,
-            Ok(true) => Scan::Done,
+            Ok(false) => ScanProgress::More,
+            Ok(true) => ScanProgress::Done,
             Err(error) => {
                 // What cannot be removed costs space, no more.
                 self.shared.failed(&error);
-                Scan::Done
+                ScanProgress::Done
             }
         }
     }
 
     /// Looks at the entries of the next directory and removes those that `dead` names, those unused for longer than
     /// allowed, and some more where limits were lowered. Holds no lock while `dead` runs.
-    pub fn sweep_step(&self, now: Moment, mut dead: impl FnMut(&HeaderView) -> bool) -> Swept {
+    pub fn sweep_step(&self, now: DiskClock, mut dead: impl FnMut(&HeaderView) -> bool) -> Swept {
         let shared = &self.shared;
         shared.at(now);
         let bucket = shared.sweep_hand.fetch_add(1, Ordering::Relaxed) % BUCKETS;
@@ -111,7 +111,7 @@ impl Disk {
                         fingerprint: opened.fingerprint(),
                         name: row.name,
                         body_length: opened.body_length(),
-                        entry: shared.entry(opened.stored, Body::default(), now),
+                        entry: shared.entry(opened.stored, StoredBody::default(), now),
                     };
                     if dead(&view) {
                         swept.removed += u64::from(shared.remove_born(&row.name, view.entry.born));
@@ -127,7 +127,7 @@ impl Disk {
     }
 }
 
-impl Shared {
+impl DiskShared {
     /// Takes the files of one directory into the index; how many there were.
     fn count(&self, bucket: usize) -> usize {
         let Ok(entries) = std::fs::read_dir(self.place.bucket(bucket)) else {
@@ -137,7 +137,7 @@ impl Shared {
         for entry in entries.flatten() {
             files += 1;
             let name = entry.file_name();
-            let named = name.to_str().and_then(Name::parse);
+            let named = name.to_str().and_then(FileName::parse);
             let Some(name) = named.filter(|name| name.bucket() == bucket) else {
                 // Nothing of ours has another name here.
                 let _ = self.files.remove(&entry.path());
@@ -151,8 +151,8 @@ impl Shared {
             let used = metadata.atime().max(metadata.mtime());
             let used = u32::try_from(used).unwrap_or(0).min(self.second());
             let mut index = self.index();
-            if index.find(&name) == Known::Unknown {
-                index.insert(Row::new(name, units(metadata.len()), used));
+            if index.find(&name) == IndexLookup::Unknown {
+                index.insert(IndexEntry::new(name, units(metadata.len()), used));
             }
         }
         files
@@ -183,7 +183,7 @@ impl Shared {
         removed
     }
 
-    fn victim(&self, short: Short) -> Option<Row> {
+    fn victim(&self, short: Short) -> Option<IndexEntry> {
         let second = self.second();
         let mut sample = Sample::default();
         while !sample.is_enough() {
@@ -193,9 +193,9 @@ impl Shared {
     }
 
     /// Removes an entry as long as it is what was chosen: not used, replaced or removed since.
-    fn evict(&self, row: &Row) -> Result<(), NotStored> {
+    fn evict(&self, row: &IndexEntry) -> Result<(), NotStored> {
         let _writer = self.writer(&row.name);
-        if self.index().find(&row.name) != Known::Resident(*row) {
+        if self.index().find(&row.name) != IndexLookup::Resident(*row) {
             return Ok(());
         }
         self.files
@@ -207,13 +207,13 @@ impl Shared {
     }
 
     /// Removes the entry that was looked at, and not one that took its place.
-    fn remove_born(&self, name: &Name, born: u64) -> bool {
+    fn remove_born(&self, name: &FileName, born: u64) -> bool {
         let _writer = self.writer(name);
         self.born(name) == Some(born) && self.unlink(name)
     }
 
     /// Removes a file and its row; the caller holds the lock of the name.
-    pub(super) fn unlink(&self, name: &Name) -> bool {
+    pub(super) fn unlink(&self, name: &FileName) -> bool {
         match self.files.remove(&self.place.file(name)) {
             Ok(()) => {
                 self.index().remove(name);

@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::format::{self, BLOCK, Layout, Origin};
-use super::health::Reason;
-use super::index::{Known, Row, units};
-use super::moment::Moment;
-use super::seal::{Name, Site, SiteId};
-use super::{Disk, Shared};
+use super::format::{self, BLOCK, Layout, StoredOrigin};
+use super::health::PauseReason;
+use super::index::{IndexEntry, IndexLookup, units};
+use super::moment::DiskClock;
+use super::seal::{FileName, SiteId, SiteName};
+use super::{Disk, DiskShared};
 use crate::entry::Entry;
 
 /// Why an entry was not stored. The response is served all the same.
@@ -38,7 +38,7 @@ pub enum NotStored {
     Incomplete,
     /// The disk does not take it, or did not before and is not tried again yet.
     #[error("{0}")]
-    Off(Reason),
+    Off(PauseReason),
     /// `Disk::close` was called.
     #[error("the disk cache is closed")]
     Closed,
@@ -46,7 +46,7 @@ pub enum NotStored {
 
 impl Disk {
     /// Stores an entry with its whole body. Blocks; for a helper's thread.
-    pub fn put(&self, site: Site, entry: &Entry, now: Moment) -> Result<(), NotStored> {
+    pub fn put(&self, site: SiteName, entry: &Entry, now: DiskClock) -> Result<(), NotStored> {
         let name = self.shared.seal.name(site.id, entry.key.bytes());
         let outcome = self.shared.put(site, &name, entry, now);
         if outcome.is_err_and(|why| why != NotStored::Superseded) {
@@ -59,30 +59,30 @@ impl Disk {
     /// body's, where known. Takes 64 KiB of memory.
     pub fn begin(
         &self,
-        site: Site,
+        site: SiteName,
         head: &Entry,
         length: Option<u64>,
-        now: Moment,
-    ) -> Result<Writer, NotStored> {
+        now: DiskClock,
+    ) -> Result<EntryWriter, NotStored> {
         let name = self.shared.seal.name(site.id, head.key.bytes());
-        Writer::begin(&self.shared, site, name, head, length, now)
+        EntryWriter::begin(&self.shared, site, name, head, length, now)
     }
 
     /// Removes what is under a key unless it was born after `born`: when something newer has come, whole, and was not
-    /// handed to [`Disk::put`] or [`Writer::commit`], which do this themselves.
-    pub fn remove_older(&self, site: Site, key_bytes: &[u8], born: u64) {
+    /// handed to [`Disk::put`] or [`EntryWriter::commit`], which do this themselves.
+    pub fn remove_older(&self, site: SiteName, key_bytes: &[u8], born: u64) {
         let name = self.shared.seal.name(site.id, key_bytes);
         self.shared.forget_older(&name, born);
     }
 }
 
-impl Shared {
+impl DiskShared {
     fn put(
         self: &Arc<Self>,
-        site: Site,
-        name: &Name,
+        site: SiteName,
+        name: &FileName,
         entry: &Entry,
-        now: Moment,
+        now: DiskClock,
     ) -> Result<(), NotStored> {
         let body = entry.body.len() as u64;
         self.admit(body, now)?;
@@ -109,7 +109,7 @@ impl Shared {
     }
 
     /// Whether so long a body may be stored now.
-    fn admit(&self, body: u64, now: Moment) -> Result<(), NotStored> {
+    fn admit(&self, body: u64, now: DiskClock) -> Result<(), NotStored> {
         self.at(now);
         if self.closed.load(Ordering::Relaxed) {
             return Err(NotStored::Closed);
@@ -134,12 +134,12 @@ impl Shared {
 
     fn header(
         &self,
-        site: Site,
-        name: &Name,
+        site: SiteName,
+        name: &FileName,
         head: &Entry,
-        now: Moment,
+        now: DiskClock,
     ) -> Result<Vec<u8>, NotStored> {
-        let origin = Origin {
+        let origin = StoredOrigin {
             generation: self.generation(),
             name: *name,
             fingerprint: site.fingerprint,
@@ -159,7 +159,7 @@ impl Shared {
     /// Renames a complete file to its place, unless what is there was born later.
     fn land(
         &self,
-        name: &Name,
+        name: &FileName,
         born: u64,
         layout: &Layout,
         (mut temporary, mut space): (Temporary, Space),
@@ -191,8 +191,8 @@ impl Shared {
     }
 
     /// Removes the file under a name if it was born no later than what could not be stored.
-    fn forget_older(&self, name: &Name, born: u64) {
-        if self.index().find(name) == Known::Absent {
+    fn forget_older(&self, name: &FileName, born: u64) {
+        if self.index().find(name) == IndexLookup::Absent {
             return;
         }
         let _writer = self.writer(name);
@@ -201,8 +201,8 @@ impl Shared {
         }
     }
 
-    fn is_resident(&self, name: &Name) -> bool {
-        matches!(self.index().find(name), Known::Resident(_))
+    fn is_resident(&self, name: &FileName) -> bool {
+        matches!(self.index().find(name), IndexLookup::Resident(_))
     }
 
     /// Notes what a failed call says about the disk.
@@ -212,9 +212,9 @@ impl Shared {
 }
 
 /// A body being written. Dropping it abandons it: nothing of it is ever found.
-pub struct Writer {
-    shared: Arc<Shared>,
-    name: Name,
+pub struct EntryWriter {
+    shared: Arc<DiskShared>,
+    name: FileName,
     born: u64,
     header: Vec<u8>,
     length: Option<u64>,
@@ -228,14 +228,14 @@ pub struct Writer {
     failure: Option<NotStored>,
 }
 
-impl Writer {
+impl EntryWriter {
     fn begin(
-        shared: &Arc<Shared>,
-        site: Site,
-        name: Name,
+        shared: &Arc<DiskShared>,
+        site: SiteName,
+        name: FileName,
         head: &Entry,
         length: Option<u64>,
-        now: Moment,
+        now: DiskClock,
     ) -> Result<Self, NotStored> {
         let body = length.unwrap_or(0);
         shared.admit(body, now)?;
@@ -352,14 +352,14 @@ impl Writer {
 
 /// A file under a temporary name; removed unless it landed.
 struct Temporary {
-    shared: Arc<Shared>,
+    shared: Arc<DiskShared>,
     path: PathBuf,
     file: File,
     landed: bool,
 }
 
 impl Temporary {
-    fn create(shared: &Arc<Shared>) -> Result<Self, NotStored> {
+    fn create(shared: &Arc<DiskShared>) -> Result<Self, NotStored> {
         let number = shared.temporaries.fetch_add(1, Ordering::Relaxed);
         let path = shared.place.temporary(number);
         let mut created = shared.files.create(&path);
@@ -396,13 +396,13 @@ impl Drop for Temporary {
 
 /// Space reserved for one file; given back unless it became a row.
 struct Space {
-    shared: Arc<Shared>,
+    shared: Arc<DiskShared>,
     site: SiteId,
     units: u32,
 }
 
 impl Space {
-    fn reserve(shared: &Arc<Shared>, site: SiteId, layout: &Layout) -> Result<Self, NotStored> {
+    fn reserve(shared: &Arc<DiskShared>, site: SiteId, layout: &Layout) -> Result<Self, NotStored> {
         let units = units(layout.total());
         shared.reserve(site, units)?;
         Ok(Self {
@@ -429,12 +429,12 @@ impl Space {
     }
 
     /// Becomes the row of the file that landed, whose size is what was really used.
-    fn settle(&mut self, name: &Name, layout: &Layout) {
+    fn settle(&mut self, name: &FileName, layout: &Layout) {
         let second = self.shared.second();
         let mut index = self.shared.index();
         index.give_back(self.site, self.units);
         self.units = 0;
-        index.insert(Row::new(*name, units(layout.total()), second));
+        index.insert(IndexEntry::new(*name, units(layout.total()), second));
     }
 }
 

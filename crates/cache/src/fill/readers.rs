@@ -5,30 +5,30 @@
 
 use std::task::{Context, Waker};
 
-use super::Failure;
+use super::FillError;
 use super::state::After;
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct Readers {
-    places: Vec<Option<Reader>>,
+    places: Vec<Option<ReaderSlot>>,
     free: Vec<usize>,
     joined: u64,
 }
 
-struct Reader {
+struct ReaderSlot {
     /// Bytes it has had.
     position: u64,
     /// Registered while it waits, once; taken when it is woken.
     waker: Option<Waker>,
     /// Which one it was to join, from 0.
     joined: u64,
-    excluded: Option<Failure>,
+    excluded: Option<FillError>,
 }
 
 impl Readers {
     pub(super) fn add(&mut self) -> usize {
-        let reader = Reader {
+        let reader = ReaderSlot {
             position: 0,
             waker: None,
             joined: self.joined,
@@ -80,7 +80,7 @@ impl Readers {
         );
     }
 
-    pub(super) fn exclude_all_but_first(&mut self, failure: Failure) {
+    pub(super) fn exclude_all_but_first(&mut self, failure: FillError) {
         for reader in self
             .places
             .iter_mut()
@@ -91,7 +91,7 @@ impl Readers {
         }
     }
 
-    pub(super) fn excluded(&self, slot: usize) -> Option<Failure> {
+    pub(super) fn excluded(&self, slot: usize) -> Option<FillError> {
         self.places.get(slot)?.as_ref()?.excluded
     }
 
@@ -121,7 +121,7 @@ impl Readers {
         self.joined > 0
     }
 
-    fn reading(&self) -> impl Iterator<Item = &Reader> {
+    fn reading(&self) -> impl Iterator<Item = &ReaderSlot> {
         self.places
             .iter()
             .flatten()

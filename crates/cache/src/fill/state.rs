@@ -12,8 +12,8 @@ use bytes::Bytes;
 use galley_policy::outcome::NotStored;
 
 use super::readers::Readers;
-use super::{Failure, FillHead, Keep, Next, NoReaders, Share};
-use crate::budget::{Budget, Reservation};
+use super::{FillError, FillHead, FillRead, FillSharing, Keep, NoReaders};
+use crate::budget::{MemoryBudget, Reservation};
 
 /// Done by `Shared::with` when the lock is free.
 #[derive(Default)]
@@ -34,14 +34,14 @@ impl After {
 }
 
 /// What the writer's end came to: bytes received and, where all were kept, the chunks and who pays for joining them.
-pub(super) struct Ended {
+pub(super) struct FillOutcome {
     pub(super) length: u64,
-    pub(super) kept: Option<(Vec<Bytes>, Budget)>,
+    pub(super) kept: Option<(Vec<Bytes>, MemoryBudget)>,
 }
 
-pub(super) struct State {
+pub(super) struct FillState {
     head: Option<Arc<FillHead>>,
-    phase: Phase,
+    phase: FillPhase,
     mode: Mode,
     /// Contiguous; the first one may be consumed in part by some readers.
     chunks: VecDeque<Chunk>,
@@ -59,10 +59,10 @@ pub(super) struct State {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum FillPhase {
     Open,
     Done,
-    Failed(Failure),
+    Failed(FillError),
 }
 
 /// How bytes are held.
@@ -81,11 +81,11 @@ struct Chunk {
     bytes: Bytes,
 }
 
-impl State {
+impl FillState {
     pub(super) fn new(window: u64, keep: Option<Keep>) -> Self {
         Self {
             head: None,
-            phase: Phase::Open,
+            phase: FillPhase::Open,
             mode: Mode::Undecided(keep),
             chunks: VecDeque::new(),
             length: 0,
@@ -107,13 +107,13 @@ impl State {
         };
         let keep = keep.take();
         self.mode = match head.share {
-            Share::Private => {
+            FillSharing::Private => {
                 self.readers
-                    .exclude_all_but_first(Failure::Unstorable(NotStored::Private));
+                    .exclude_all_but_first(FillError::Unstorable(NotStored::Private));
                 Mode::Window(None)
             }
             // The whole length is reserved here where it is known, so that what is begun is not given up midway.
-            Share::Shared { .. } => {
+            FillSharing::Shared { .. } => {
                 match keep.and_then(|keep| Some((reserve(&keep, head.length)?, keep))) {
                     Some((paid, keep)) => Mode::Kept { keep, paid },
                     None => Mode::Window(None),
@@ -128,9 +128,9 @@ impl State {
     pub(super) fn push(&mut self, bytes: Bytes, after: &mut After) -> Result<(), NoReaders> {
         if matches!(self.mode, Mode::Undecided(_)) {
             // Nobody could know who may read them.
-            self.fail(Failure::Malformed, after);
+            self.fail(FillError::Malformed, after);
         }
-        if bytes.is_empty() || self.phase != Phase::Open {
+        if bytes.is_empty() || self.phase != FillPhase::Open {
             return Ok(());
         }
         self.length += bytes.len() as u64;
@@ -164,7 +164,7 @@ impl State {
         after: &mut After,
     ) -> Poll<Result<(), NoReaders>> {
         match self.mode {
-            _ if self.phase != Phase::Open => return Poll::Ready(Ok(())),
+            _ if self.phase != FillPhase::Open => return Poll::Ready(Ok(())),
             Mode::Kept { .. } => return Poll::Ready(Ok(())),
             Mode::Undecided(_) | Mode::Window(_) => {}
         }
@@ -187,24 +187,24 @@ impl State {
         Poll::Pending
     }
 
-    pub(super) fn finish(&mut self, after: &mut After) -> Ended {
+    pub(super) fn finish(&mut self, after: &mut After) -> FillOutcome {
         let length = self.length;
         let Some(head) = &self.head else {
-            self.fail(Failure::Malformed, after);
-            return Ended { length, kept: None };
+            self.fail(FillError::Malformed, after);
+            return FillOutcome { length, kept: None };
         };
-        let is_shared = matches!(head.share, Share::Shared { .. });
+        let is_shared = matches!(head.share, FillSharing::Shared { .. });
         if is_shared && head.length.is_some_and(|expected| expected != length) {
             // Too little or too much: half a page is not to be taken for a page, and not to be stored.
-            self.fail(Failure::Closed, after);
-            return Ended { length, kept: None };
+            self.fail(FillError::Closed, after);
+            return FillOutcome { length, kept: None };
         }
-        if self.phase == Phase::Open {
-            self.phase = Phase::Done;
+        if self.phase == FillPhase::Open {
+            self.phase = FillPhase::Done;
         }
         self.readers.wake(after);
         let kept = match (&self.mode, self.phase) {
-            (Mode::Kept { keep, .. }, Phase::Done) => {
+            (Mode::Kept { keep, .. }, FillPhase::Done) => {
                 let chunks = self
                     .chunks
                     .iter()
@@ -214,7 +214,7 @@ impl State {
             }
             _ => None,
         };
-        Ended { length, kept }
+        FillOutcome { length, kept }
     }
 
     /// Puts the joined body in the place of the chunks; its own reservation pays for it.
@@ -231,11 +231,11 @@ impl State {
         }
     }
 
-    pub(super) fn fail(&mut self, failure: Failure, after: &mut After) {
-        if self.phase != Phase::Open {
+    pub(super) fn fail(&mut self, failure: FillError, after: &mut After) {
+        if self.phase != FillPhase::Open {
             return;
         }
-        self.phase = Phase::Failed(failure);
+        self.phase = FillPhase::Failed(failure);
         after.drop_chunks.extend(self.chunks.drain(..));
         self.mode = Mode::Window(None);
         self.readers.wake(after);
@@ -246,7 +246,7 @@ impl State {
 
     pub(super) fn join(&mut self) -> Option<usize> {
         let is_open = match (&self.mode, self.phase) {
-            (_, Phase::Failed(_)) | (Mode::Undecided(_) | Mode::Kept { .. }, _) => true,
+            (_, FillPhase::Failed(_)) | (Mode::Undecided(_) | Mode::Kept { .. }, _) => true,
             // Nothing has been dropped while nobody came, so the first reader still finds all of it.
             (Mode::Window(_), _) => !self.readers.had_any(),
         };
@@ -265,7 +265,7 @@ impl State {
         slot: usize,
         cx: &Context<'_>,
         after: &mut After,
-    ) -> Poll<Result<Arc<FillHead>, Failure>> {
+    ) -> Poll<Result<Arc<FillHead>, FillError>> {
         if let Some(failure) = self.failure_for(slot) {
             return Poll::Ready(Err(failure));
         }
@@ -281,36 +281,36 @@ impl State {
         slot: usize,
         cx: &Context<'_>,
         after: &mut After,
-    ) -> Poll<Result<Option<Bytes>, Failure>> {
+    ) -> Poll<Result<Option<Bytes>, FillError>> {
         match self.take(slot, after) {
-            Ok(Next::Chunk(bytes)) => Poll::Ready(Ok(Some(bytes))),
-            Ok(Next::End) => Poll::Ready(Ok(None)),
+            Ok(FillRead::Chunk(bytes)) => Poll::Ready(Ok(Some(bytes))),
+            Ok(FillRead::End) => Poll::Ready(Ok(None)),
             Err(failure) => Poll::Ready(Err(failure)),
-            Ok(Next::Pending) => {
+            Ok(FillRead::Pending) => {
                 self.readers.register(slot, cx, after);
                 Poll::Pending
             }
         }
     }
 
-    pub(super) fn take(&mut self, slot: usize, after: &mut After) -> Result<Next, Failure> {
+    pub(super) fn take(&mut self, slot: usize, after: &mut After) -> Result<FillRead, FillError> {
         if let Some(failure) = self.failure_for(slot) {
             return Err(failure);
         }
         let position = self.readers.position(slot);
         let at = self.chunks.partition_point(|chunk| chunk.end <= position);
         let Some(chunk) = self.chunks.get(at) else {
-            return Ok(if self.phase == Phase::Done {
-                Next::End
+            return Ok(if self.phase == FillPhase::Done {
+                FillRead::End
             } else {
-                Next::Pending
+                FillRead::Pending
             });
         };
         let left = usize::try_from(chunk.end - position).unwrap_or(usize::MAX);
         let bytes = chunk.bytes.slice(chunk.bytes.len().saturating_sub(left)..);
         self.readers.advance(slot, chunk.end);
         self.make_room(after);
-        Ok(Next::Chunk(bytes))
+        Ok(FillRead::Chunk(bytes))
     }
 
     pub(super) fn leave(&mut self, slot: usize, after: &mut After) {
@@ -322,7 +322,7 @@ impl State {
     // What is known.
 
     pub(super) fn has_ended(&self) -> bool {
-        self.phase != Phase::Open
+        self.phase != FillPhase::Open
     }
 
     pub(super) fn has_all(&self) -> bool {
@@ -331,7 +331,7 @@ impl State {
     }
 
     pub(super) fn whole_length(&self) -> Option<u64> {
-        (self.phase == Phase::Done).then_some(self.length)
+        (self.phase == FillPhase::Done).then_some(self.length)
     }
 
     pub(super) fn has_head(&self) -> bool {
@@ -350,10 +350,10 @@ impl State {
         matches!(self.mode, Mode::Kept { .. })
     }
 
-    fn failure_for(&self, slot: usize) -> Option<Failure> {
+    fn failure_for(&self, slot: usize) -> Option<FillError> {
         match self.phase {
-            Phase::Failed(failure) => Some(failure),
-            Phase::Open | Phase::Done => self.readers.excluded(slot),
+            FillPhase::Failed(failure) => Some(failure),
+            FillPhase::Open | FillPhase::Done => self.readers.excluded(slot),
         }
     }
 

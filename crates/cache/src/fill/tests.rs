@@ -10,7 +10,7 @@ use super::*;
 use crate::testing::life;
 
 fn shared_head(length: Option<u64>) -> FillHead {
-    let share = Share::Shared {
+    let share = FillSharing::Shared {
         life: life(),
         tags: vec![1],
     };
@@ -24,7 +24,7 @@ fn shared_head(length: Option<u64>) -> FillHead {
 
 fn private_head() -> FillHead {
     FillHead {
-        share: Share::Private,
+        share: FillSharing::Private,
         ..shared_head(None)
     }
 }
@@ -32,7 +32,7 @@ fn private_head() -> FillHead {
 #[expect(clippy::unnecessary_wraps, reason = "as `fill` takes it")]
 fn keep(limit: u64) -> Option<Keep> {
     Some(Keep {
-        budget: Budget::new(limit),
+        budget: MemoryBudget::new(limit),
         max_bytes: limit,
     })
 }
@@ -50,8 +50,8 @@ const TAKEN: Poll<Result<(), NoReaders>> = Poll::Ready(Ok(()));
 const UNREAD: Poll<Result<(), NoReaders>> = Poll::Ready(Err(NoReaders));
 
 #[expect(clippy::unnecessary_wraps, reason = "as `try_next` gives it")]
-fn chunk(bytes: &'static str) -> Result<Next, Failure> {
-    Ok(Next::Chunk(Bytes::from_static(bytes.as_bytes())))
+fn chunk(bytes: &'static str) -> Result<FillRead, FillError> {
+    Ok(FillRead::Chunk(Bytes::from_static(bytes.as_bytes())))
 }
 
 /// Counts its wake-ups.
@@ -101,7 +101,7 @@ fn everyone_reads_all_of_a_shared_fill_whenever_they_join() {
     let (mut writer, fill) = fill(4, keep(1_000));
     let mut early = fill.reader().unwrap();
     assert!(once(early.head()).is_pending());
-    assert_eq!(early.try_next(), Ok(Next::Pending));
+    assert_eq!(early.try_next(), Ok(FillRead::Pending));
     writer.head(shared_head(Some(12)));
     assert!(matches!(once(early.head()), Poll::Ready(Ok(head)) if head.length == Some(12)));
     assert_eq!(
@@ -119,7 +119,7 @@ fn everyone_reads_all_of_a_shared_fill_whenever_they_join() {
         chunk("world!"),
         "a joined body continues where the reader was"
     );
-    assert_eq!(early.try_next(), Ok(Next::End));
+    assert_eq!(early.try_next(), Ok(FillRead::End));
     assert_eq!(later.try_next(), chunk("hello world!"));
     let mut last = fill.reader().unwrap();
     drop(fill);
@@ -144,7 +144,7 @@ fn a_private_fill_has_one_reader_and_a_window() {
     let (mut writer, fill) = fill(8, keep(1_000));
     let (mut first, mut second) = (fill.reader().unwrap(), fill.reader().unwrap());
     writer.head(private_head());
-    let refused = Failure::Unstorable(NotStored::Private);
+    let refused = FillError::Unstorable(NotStored::Private);
     assert!(matches!(once(second.head()), Poll::Ready(Err(failure)) if failure == refused));
     assert_eq!(second.try_next(), Err(refused));
     assert!(fill.reader().is_none(), "joining is closed");
@@ -164,7 +164,7 @@ fn a_private_fill_has_one_reader_and_a_window() {
     assert_eq!(first.try_next(), chunk("6789"));
     assert_eq!(first.try_next(), chunk("0"));
     assert!(writer.finish().body.is_none());
-    assert_eq!(first.try_next(), Ok(Next::End));
+    assert_eq!(first.try_next(), Ok(FillRead::End));
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn dropping_every_handle_before_anyone_joined_is_seen_too() {
 
 #[test]
 fn a_fill_that_outgrows_its_limit_becomes_a_window() {
-    let budget = Budget::new(10);
+    let budget = MemoryBudget::new(10);
     let (mut writer, fill) = fill(
         4,
         Some(Keep {
@@ -275,7 +275,7 @@ fn a_fill_that_outgrows_its_limit_becomes_a_window() {
     assert!(fill.reader().is_none(), "joining is closed");
     assert_eq!(quick.try_next(), chunk("12345678"));
     assert_eq!(quick.try_next(), chunk("9012"));
-    assert_eq!(quick.try_next(), Ok(Next::Pending));
+    assert_eq!(quick.try_next(), Ok(FillRead::Pending));
     assert_eq!(
         push(&mut writer, "34"),
         Poll::Pending,
@@ -300,7 +300,7 @@ fn a_fill_that_outgrows_its_limit_becomes_a_window() {
 
 #[test]
 fn a_known_length_is_reserved_at_the_head_or_not_kept_at_all() {
-    let budget = Budget::new(10);
+    let budget = MemoryBudget::new(10);
     let keep = Keep {
         budget: budget.clone(),
         max_bytes: 10,
@@ -319,7 +319,7 @@ fn a_known_length_is_reserved_at_the_head_or_not_kept_at_all() {
 
 #[test]
 fn a_kept_body_is_paid_for_until_its_last_holder_drops_it() {
-    let budget = Budget::new(100);
+    let budget = MemoryBudget::new(100);
     let (mut writer, fill) = fill(
         4,
         Some(Keep {
@@ -351,7 +351,7 @@ fn without_budget_for_the_joined_body_it_is_served_and_not_kept() {
     assert_eq!(push(&mut writer, "0123456789"), TAKEN);
     assert!(writer.finish().body.is_none());
     assert_eq!(reader.try_next(), chunk("0123456789"));
-    assert_eq!(reader.try_next(), Ok(Next::End));
+    assert_eq!(reader.try_next(), Ok(FillRead::End));
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn a_shared_body_of_another_length_than_said_has_failed() {
         writer.head(shared_head(Some(said)));
         assert_eq!(push(&mut writer, "12345"), TAKEN);
         assert!(writer.finish().body.is_none());
-        assert_eq!(reader.try_next(), Err(Failure::Closed));
+        assert_eq!(reader.try_next(), Err(FillError::Closed));
     }
 }
 
@@ -373,24 +373,24 @@ fn failures_reach_every_reader_at_once() {
     writer.head(shared_head(None));
     assert_eq!(push(&mut writer, "half"), TAKEN);
     assert_eq!(reading.try_next(), chunk("half"));
-    writer.fail(Failure::Purged);
-    assert_eq!(once(reading.next()), Poll::Ready(Err(Failure::Purged)));
+    writer.fail(FillError::Purged);
+    assert_eq!(once(reading.next()), Poll::Ready(Err(FillError::Purged)));
     assert!(
-        matches!(once(waiting.head()), Poll::Ready(Err(Failure::Purged))),
+        matches!(once(waiting.head()), Poll::Ready(Err(FillError::Purged))),
         "nothing left yet: it may still ask anew"
     );
-    assert_eq!(fill.reader().unwrap().try_next(), Err(Failure::Purged));
+    assert_eq!(fill.reader().unwrap().try_next(), Err(FillError::Purged));
     assert!(fill.has_ended());
 }
 
 #[test]
 fn a_writer_that_is_dropped_or_out_of_order_fails_the_fill() {
-    let table: [(fn(FillWriter), Failure); 3] = [
-        (drop, Failure::Aborted),
-        (|writer| drop(writer.finish()), Failure::Malformed),
+    let table: [(fn(FillWriter), FillError); 3] = [
+        (drop, FillError::Aborted),
+        (|writer| drop(writer.finish()), FillError::Malformed),
         (
             |mut writer| assert_eq!(push(&mut writer, "no head yet"), TAKEN),
-            Failure::Malformed,
+            FillError::Malformed,
         ),
     ];
     for (end, expected) in table {
@@ -485,12 +485,12 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Reads what is there; what it ends with, if it has ended.
-fn drain(reader: &mut FillReader, seen: &mut Vec<u8>) -> Option<Result<(), Failure>> {
+fn drain(reader: &mut FillReader, seen: &mut Vec<u8>) -> Option<Result<(), FillError>> {
     loop {
         match reader.try_next() {
-            Ok(Next::Chunk(bytes)) => seen.extend_from_slice(&bytes),
-            Ok(Next::Pending) => return None,
-            Ok(Next::End) => return Some(Ok(())),
+            Ok(FillRead::Chunk(bytes)) => seen.extend_from_slice(&bytes),
+            Ok(FillRead::Pending) => return None,
+            Ok(FillRead::End) => return Some(Ok(())),
             Err(failure) => return Some(Err(failure)),
         }
     }
@@ -504,7 +504,7 @@ proptest! {
         end in prop::sample::select(vec![End::Finish, End::Fail, End::Drop]),
         limit in prop::sample::select(vec![0, 300, 2_000, 1_000_000]),
     ) {
-        let budget = Budget::new(limit);
+        let budget = MemoryBudget::new(limit);
         let (mut writer, fill) = fill(256, Some(Keep { budget: budget.clone(), max_bytes: limit }));
         let mut readers = vec![(fill.reader().unwrap(), Vec::new())];
         writer.head(shared_head(None));
@@ -530,7 +530,7 @@ proptest! {
         }
         let body = match end {
             End::Finish => writer.finish().body,
-            End::Fail => { writer.fail(Failure::Timeout); None }
+            End::Fail => { writer.fail(FillError::Timeout); None }
             End::Drop => { drop(writer); None }
         };
         if let Some(body) = &body {
@@ -539,7 +539,7 @@ proptest! {
         for (reader, seen) in &mut readers {
             match (drain(reader, seen), end) {
                 (Some(Ok(())), End::Finish) => prop_assert_eq!(&*seen, &sent),
-                (Some(Err(Failure::Timeout)), End::Fail) | (Some(Err(Failure::Aborted)), End::Drop) => {}
+                (Some(Err(FillError::Timeout)), End::Fail) | (Some(Err(FillError::Aborted)), End::Drop) => {}
                 (other, _) => prop_assert!(false, "{:?} after {:?}", other, end),
             }
         }
@@ -555,7 +555,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
         .block_on(future)
 }
 
-async fn read_all(mut reader: FillReader) -> Result<Vec<u8>, Failure> {
+async fn read_all(mut reader: FillReader) -> Result<Vec<u8>, FillError> {
     reader.head().await?;
     let mut seen = Vec::new();
     while let Some(bytes) = reader.next().await? {

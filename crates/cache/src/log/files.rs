@@ -14,14 +14,14 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use super::OpenError;
 
 /// A directory.
-pub(super) trait Files: Send {
+pub(super) trait LogDirectory: Send {
     /// All of a file, if it has at most `limit` bytes.
     fn read(&self, name: &str, limit: usize) -> io::Result<Vec<u8>>;
     /// A new empty file, in place of an old one of that name.
-    fn create(&self, name: &str) -> io::Result<Box<dyn Written>>;
-    /// Gives a file another name, in place of what had that name. Not durable before [`Files::sync`].
+    fn create(&self, name: &str) -> io::Result<Box<dyn LogFile>>;
+    /// Gives a file another name, in place of what had that name. Not durable before [`LogDirectory::sync`].
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Takes the name away; fine if nothing has it. Not durable before [`Files::sync`].
+    /// Takes the name away; fine if nothing has it. Not durable before [`LogDirectory::sync`].
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Empties a file that is there, and makes that durable.
     fn empty(&self, name: &str) -> io::Result<()>;
@@ -30,7 +30,7 @@ pub(super) trait Files: Send {
 }
 
 /// A file that is being written.
-pub(super) trait Written: Send {
+pub(super) trait LogFile: Send {
     /// Writes all of `bytes`, or gives an error and may have written some of them.
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Makes what has been written durable, its length included.
@@ -69,7 +69,7 @@ impl Directory {
     }
 }
 
-impl Files for Directory {
+impl LogDirectory for Directory {
     fn read(&self, name: &str, limit: usize) -> io::Result<Vec<u8>> {
         let file = self.open(name, OFlags::RDONLY)?;
         let mut bytes = Vec::new();
@@ -81,7 +81,7 @@ impl Files for Directory {
         Ok(bytes)
     }
 
-    fn create(&self, name: &str) -> io::Result<Box<dyn Written>> {
+    fn create(&self, name: &str) -> io::Result<Box<dyn LogFile>> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
         Ok(Box::new(self.open(name, flags)?))
     }
@@ -106,7 +106,7 @@ impl Files for Directory {
     }
 }
 
-impl Written for File {
+impl LogFile for File {
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.write_all_at(bytes, offset)
     }

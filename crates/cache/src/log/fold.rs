@@ -97,11 +97,11 @@ fn whole_or(scope: &Scope) -> &Scope {
 
 #[cfg(test)]
 mod tests {
-    use galley_policy::purge::{Order, PurgePattern};
+    use galley_policy::purge::{Purge, PurgePattern};
     use proptest::prelude::*;
 
     use super::*;
-    use crate::purge_table::{Epochs, Validity};
+    use crate::purge_table::{PurgeTable, Validity};
     use crate::testing::entry;
 
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -115,7 +115,7 @@ mod tests {
             site: "a".into(),
             number,
             at: now(),
-            order: Order { scope, strength },
+            order: Purge { scope, strength },
         }
     }
 
@@ -215,7 +215,7 @@ mod tests {
     }
 
     fn severities(orders: &[Logged]) -> Vec<u8> {
-        let epochs = Epochs::new();
+        let epochs = PurgeTable::new();
         for logged in orders {
             epochs.replay(logged.number, &logged.order);
         }

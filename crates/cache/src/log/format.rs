@@ -26,7 +26,7 @@ use std::hash::Hasher as _;
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use galley_policy::purge::{Order, Scope, Strength};
+use galley_policy::purge::{Purge, Scope, Strength};
 use siphasher::sip::SipHasher13;
 
 /// One life of the log. What was stored under another generation is dead: its purges may have been lost.
@@ -71,7 +71,7 @@ pub struct Logged {
     /// When it was published, to the millisecond.
     pub at: SystemTime,
     /// The order.
-    pub order: Order,
+    pub order: Purge,
 }
 
 /// The chain of checks: each covers the one before it.
@@ -182,12 +182,12 @@ pub(super) fn mark(header: &Chain, acknowledged: u64) -> [u8; 16] {
 
 /// Adds an order, its checks still empty. One whose texts are longer than [`TEXT_BYTES`] together is written as one for
 /// the whole site.
-pub(super) fn push_order(out: &mut Vec<u8>, site: &str, stamp: Stamp, order: &Order) {
-    let mut fields = Fields::of(&order.scope);
+pub(super) fn push_order(out: &mut Vec<u8>, site: &str, stamp: RecordStamp, order: &Purge) {
+    let mut fields = ScopeFields::of(&order.scope);
     if fields.host.map_or(0, str::len) + fields.text.len() + fields.query.map_or(0, <[u8]>::len)
         > TEXT_BYTES
     {
-        fields = Fields::of(&Scope::Site);
+        fields = ScopeFields::of(&Scope::Site);
     }
     let strength = match order.strength {
         Strength::Soft => 0,
@@ -209,13 +209,13 @@ pub(super) fn push_order(out: &mut Vec<u8>, site: &str, stamp: Stamp, order: &Or
 
 /// Number and time of a record.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stamp {
+pub(super) struct RecordStamp {
     pub(super) number: u64,
     pub(super) at: SystemTime,
 }
 
 fn push_logged(out: &mut Vec<u8>, logged: &Logged) {
-    let stamp = Stamp {
+    let stamp = RecordStamp {
         number: logged.number,
         at: logged.at,
     };
@@ -223,14 +223,14 @@ fn push_logged(out: &mut Vec<u8>, logged: &Logged) {
 }
 
 fn push_start(out: &mut Vec<u8>, start: Start) {
-    let stamp = Stamp {
+    let stamp = RecordStamp {
         number: start.number,
         at: start.at,
     };
     push(out, [START, 0, 0, 0], stamp, [b"", b"", b"", b""]);
 }
 
-fn push(out: &mut Vec<u8>, kind: [u8; 4], stamp: Stamp, texts: [&[u8]; 4]) {
+fn push(out: &mut Vec<u8>, kind: [u8; 4], stamp: RecordStamp, texts: [&[u8]; 4]) {
     let length = RECORD_BYTES + texts.iter().map(|text| text.len()).sum::<usize>();
     out.extend_from_slice(&length_of(length).to_le_bytes());
     out.extend_from_slice(&[0; 4]);
@@ -248,14 +248,14 @@ fn push(out: &mut Vec<u8>, kind: [u8; 4], stamp: Stamp, texts: [&[u8]; 4]) {
 }
 
 /// A scope taken apart.
-struct Fields<'a> {
+struct ScopeFields<'a> {
     scope: u8,
     host: Option<&'a str>,
     text: &'a [u8],
     query: Option<&'a [u8]>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> ScopeFields<'a> {
     fn of(scope: &'a Scope) -> Self {
         let (scope, host, text, query): (_, _, &[u8], _) = match scope {
             Scope::Site => (SITE, None, b"", None),

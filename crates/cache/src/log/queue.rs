@@ -9,43 +9,43 @@ use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use galley_policy::purge::{Order, Scope, Strength};
+use galley_policy::purge::{Purge, Scope, Strength};
 
-use super::format::{Generation, Logged, Stamp, push_order};
-use super::ticket::{Durability, Loss, Restart, Round, Ticket};
+use super::format::{Generation, Logged, RecordStamp, push_order};
+use super::ticket::{Durability, DurableTicket, Loss, Restart, SyncRound};
 
 /// What publishers, the writer and onlookers share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct LogShared {
     /// Where the counters of this run begin.
     start: u64,
     /// Bytes of orders that may wait.
     limit: usize,
-    queue: Mutex<Queue>,
+    queue: Mutex<LogQueue>,
     /// Something was added, or the end was asked for.
     arrived: Condvar,
     /// Written by the writer.
-    status: Mutex<Status>,
+    status: Mutex<LogStatus>,
 }
 
 /// How the log stands.
 #[derive(Clone, Debug)]
-pub(super) struct Status {
+pub(super) struct LogStatus {
     pub(super) generation: Generation,
     pub(super) durability: Durability,
 }
 
 #[derive(Debug)]
-struct Queue {
-    batch: Batch,
+struct LogQueue {
+    batch: LogBatch,
     /// Of each site that ever had an order, the highest number; never lowered.
-    highest: BTreeMap<Arc<str>, Stamp>,
-    life: Life,
+    highest: BTreeMap<Arc<str>, RecordStamp>,
+    life: QueueLifecycle,
 }
 
 /// Whether somebody takes from the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
+enum QueueLifecycle {
     Running,
     /// The log is being closed; what is in the queue is still written.
     Closing,
@@ -55,16 +55,16 @@ enum Life {
 
 /// What one round writes.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct LogBatch {
     /// Records, their checks still empty.
     pub(super) bytes: Vec<u8>,
     pub(super) records: usize,
     /// Orders that found no room, as one number for each site; newer than all in `bytes`.
-    overflow: BTreeMap<Arc<str>, Stamp>,
-    round: Arc<Round>,
+    overflow: BTreeMap<Arc<str>, RecordStamp>,
+    round: Arc<SyncRound>,
 }
 
-impl Batch {
+impl LogBatch {
     /// Adds the records of what found no room.
     pub(super) fn settle_overflow(&mut self) {
         for (site, stamp) in mem::take(&mut self.overflow) {
@@ -83,17 +83,17 @@ impl Batch {
 }
 
 /// A batch that is dropped before its round was told anything was never written: the writer panicked.
-impl Drop for Batch {
+impl Drop for LogBatch {
     fn drop(&mut self) {
         self.round.finish(writer_died(Restart::MayForget));
     }
 }
 
-impl Shared {
+impl LogShared {
     /// `replayed`: what was read back.
-    pub(super) fn new(start: u64, limit: usize, status: Status, replayed: &[Logged]) -> Self {
+    pub(super) fn new(start: u64, limit: usize, status: LogStatus, replayed: &[Logged]) -> Self {
         let highest = replayed.iter().map(|logged| {
-            let stamp = Stamp {
+            let stamp = RecordStamp {
                 number: logged.number,
                 at: logged.at,
             };
@@ -102,18 +102,18 @@ impl Shared {
         Self {
             start,
             limit,
-            queue: Mutex::new(Queue {
-                batch: Batch::default(),
+            queue: Mutex::new(LogQueue {
+                batch: LogBatch::default(),
                 highest: highest.collect(),
-                life: Life::Running,
+                life: QueueLifecycle::Running,
             }),
             arrived: Condvar::new(),
             status: Mutex::new(status),
         }
     }
 
-    /// Puts an order at the end. To be called in the order of a site's numbers; [`Shared::wake`] follows.
-    pub(super) fn append(&self, site: &str, stamp: Stamp, order: &Order) -> Ticket {
+    /// Puts an order at the end. To be called in the order of a site's numbers; [`LogShared::wake`] follows.
+    pub(super) fn append(&self, site: &str, stamp: RecordStamp, order: &Purge) -> DurableTicket {
         let mut queue = self.lock();
         debug_assert!(
             stamp.number
@@ -129,8 +129,8 @@ impl Shared {
             None => Arc::from(site),
         };
         queue.highest.insert(Arc::clone(&name), stamp);
-        if let Life::Dead(restart) = queue.life {
-            let round = Arc::new(Round::default());
+        if let QueueLifecycle::Dead(restart) = queue.life {
+            let round = Arc::new(SyncRound::default());
             round.finish(writer_died(restart));
             return round.ticket();
         }
@@ -151,7 +151,7 @@ impl Shared {
 
     /// Asks the writer to end when the queue is empty.
     pub(super) fn close(&self) {
-        self.lock().life = Life::Closing;
+        self.lock().life = QueueLifecycle::Closing;
         self.arrived.notify_one();
     }
 
@@ -159,7 +159,7 @@ impl Shared {
     pub(super) fn bury(&self, restart: Restart) {
         let batch = {
             let mut queue = self.lock();
-            queue.life = Life::Dead(restart);
+            queue.life = QueueLifecycle::Dead(restart);
             mem::take(&mut queue.batch)
         };
         self.set_status(|status| status.durability = writer_died(restart));
@@ -167,10 +167,12 @@ impl Shared {
     }
 
     /// Waits for orders, at most for `patience`, and takes all there are. `None`: the end.
-    pub(super) fn take(&self, patience: Option<Duration>) -> Option<Batch> {
+    pub(super) fn take(&self, patience: Option<Duration>) -> Option<LogBatch> {
         let mut queue = self.lock();
-        if queue.batch.is_empty() && queue.life == Life::Running {
-            let idle = |queue: &mut Queue| queue.batch.is_empty() && queue.life == Life::Running;
+        if queue.batch.is_empty() && queue.life == QueueLifecycle::Running {
+            let idle = |queue: &mut LogQueue| {
+                queue.batch.is_empty() && queue.life == QueueLifecycle::Running
+            };
             queue = match patience {
                 None => self
                     .arrived
@@ -184,14 +186,14 @@ impl Shared {
                 }
             };
         }
-        if queue.batch.is_empty() && queue.life != Life::Running {
+        if queue.batch.is_empty() && queue.life != QueueLifecycle::Running {
             return None;
         }
         Some(mem::take(&mut queue.batch))
     }
 
     /// Everything published so far, as one hard order for each site; and whatever is in the queue, which that covers.
-    pub(super) fn take_floors(&self) -> (Batch, Vec<Logged>) {
+    pub(super) fn take_floors(&self) -> (LogBatch, Vec<Logged>) {
         let mut queue = self.lock();
         let floors = queue.highest.iter().map(|(site, stamp)| Logged {
             site: String::from(&**site),
@@ -206,18 +208,18 @@ impl Shared {
         (batch, floors)
     }
 
-    pub(super) fn status(&self) -> Status {
+    pub(super) fn status(&self) -> LogStatus {
         self.status
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    pub(super) fn set_status(&self, change: impl FnOnce(&mut Status)) {
+    pub(super) fn set_status(&self, change: impl FnOnce(&mut LogStatus)) {
         change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, LogQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -229,7 +231,7 @@ fn writer_died(restart: Restart) -> Durability {
     })
 }
 
-const WHOLE_SITE: Order = Order {
+const WHOLE_SITE: Purge = Purge {
     scope: Scope::Site,
     strength: Strength::Hard,
 };

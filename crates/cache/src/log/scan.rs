@@ -1,12 +1,12 @@
 //! Reading a log back.
 //!
 //! Three outcomes: whole, whole but for a last record that was cut off (the file ends inside it; it was never
-//! acknowledged, because the mark or its own end would be there), or [`Unreadable`]. Nothing is ever skipped: one bad byte
+//! acknowledged, because the mark or its own end would be there), or [`LogError`]. Nothing is ever skipped: one bad byte
 //! anywhere makes the whole log unreadable, and whoever asked then treats everything as purged hard.
 
 use std::collections::HashMap;
 
-use galley_policy::purge::{Order, PurgePattern, Scope, Strength};
+use galley_policy::purge::{Purge, PurgePattern, Scope, Strength};
 
 use super::format::{
     Chain, GENERATION_AT, Generation, HEADER_BYTES, HEADER_CHECK_AT, HOST, HOST_GIVEN, Logged,
@@ -30,7 +30,7 @@ pub(super) struct Scanned {
 
 /// Why a log cannot be believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unreadable {
+pub(super) enum LogError {
     #[error("its header is damaged")]
     Header,
     #[error("it is of version {0}, which this program does not know")]
@@ -50,9 +50,9 @@ pub(super) enum Unreadable {
 }
 
 /// Reads a whole file.
-pub(super) fn scan(bytes: &[u8]) -> Result<Scanned, Unreadable> {
+pub(super) fn scan(bytes: &[u8]) -> Result<Scanned, LogError> {
     let header = read_header(bytes)?;
-    let mut reader = Reader {
+    let mut reader = RecordReader {
         chain: header,
         numbers: Numbers::default(),
         orders: Vec::new(),
@@ -63,13 +63,13 @@ pub(super) fn scan(bytes: &[u8]) -> Result<Scanned, Unreadable> {
         reader.take(record).map_err(|wrong| wrong.at(end))?;
         end += record.len();
     }
-    let acknowledged = u64_at(bytes, MARK_AT).ok_or(Unreadable::Header)?;
+    let acknowledged = u64_at(bytes, MARK_AT).ok_or(LogError::Header)?;
     if (end as u64) < acknowledged {
-        return Err(Unreadable::Short);
+        return Err(LogError::Short);
     }
     Ok(Scanned {
         generation: header.generation,
-        start: reader.start.ok_or(Unreadable::NoStart)?,
+        start: reader.start.ok_or(LogError::NoStart)?,
         orders: reader.orders,
         end,
         highest: reader.numbers.highest,
@@ -77,31 +77,31 @@ pub(super) fn scan(bytes: &[u8]) -> Result<Scanned, Unreadable> {
 }
 
 /// The first link of the chain, from a header whose every byte is right.
-fn read_header(bytes: &[u8]) -> Result<Chain, Unreadable> {
-    let header = bytes.get(..HEADER_BYTES).ok_or(Unreadable::Header)?;
+fn read_header(bytes: &[u8]) -> Result<Chain, LogError> {
+    let header = bytes.get(..HEADER_BYTES).ok_or(LogError::Header)?;
     let generation = header[GENERATION_AT..]
         .first_chunk()
-        .ok_or(Unreadable::Header)?;
+        .ok_or(LogError::Header)?;
     let mut chain = Chain::new(Generation::from_bytes(*generation));
     let check = chain.sum(&header[..HEADER_CHECK_AT]);
     if header[..MAGIC.len()] != MAGIC || u64_at(header, HEADER_CHECK_AT) != Some(check) {
-        return Err(Unreadable::Header);
+        return Err(LogError::Header);
     }
     let version = header[8..12].first_chunk().map(|&v| u32::from_le_bytes(v));
     match version {
         Some(VERSION) if length_at(header, 12) == Some(HEADER_BYTES) => {}
-        version => return Err(Unreadable::Version(version.unwrap_or_default())),
+        version => return Err(LogError::Version(version.unwrap_or_default())),
     }
     chain.link = check;
-    let acknowledged = u64_at(header, MARK_AT).ok_or(Unreadable::Header)?;
+    let acknowledged = u64_at(header, MARK_AT).ok_or(LogError::Header)?;
     if header[MARK_AT..] != mark(&chain, acknowledged) {
-        return Err(Unreadable::Header);
+        return Err(LogError::Header);
     }
     Ok(chain)
 }
 
 /// The record at `at`, its checks right; `None` where the file ends before or inside it.
-fn cut<'a>(bytes: &'a [u8], at: usize, chain: &Chain) -> Result<Option<&'a [u8]>, Unreadable> {
+fn cut<'a>(bytes: &'a [u8], at: usize, chain: &Chain) -> Result<Option<&'a [u8]>, LogError> {
     let rest = bytes.get(at..).unwrap_or_default();
     let Some((&length, behind)) = rest.split_first_chunk::<4>() else {
         return Ok(None);
@@ -111,27 +111,27 @@ fn cut<'a>(bytes: &'a [u8], at: usize, chain: &Chain) -> Result<Option<&'a [u8]>
     };
     let whole = length_at(&length, 0).unwrap_or(usize::MAX);
     if *check != chain.sum_of_length(length) || !(RECORD_BYTES..=MAX_RECORD).contains(&whole) {
-        return Err(Unreadable::Length(at));
+        return Err(LogError::Length(at));
     }
     let Some(record) = rest.get(..whole) else {
         return Ok(None);
     };
     let (body, check) = record.split_at(whole - size_of::<u64>());
     if u64_at(check, 0) != Some(chain.sum(body)) {
-        return Err(Unreadable::Check(at));
+        return Err(LogError::Check(at));
     }
     Ok(Some(record))
 }
 
 /// What has been read so far.
-struct Reader {
+struct RecordReader {
     chain: Chain,
     numbers: Numbers,
     orders: Vec<Logged>,
     start: Option<Start>,
 }
 
-impl Reader {
+impl RecordReader {
     fn take(&mut self, record: &[u8]) -> Result<(), Wrong> {
         let number = u64_at(record, 32).ok_or(Wrong::Record)?;
         let at = time(u64_at(record, 40).ok_or(Wrong::Record)?);
@@ -165,10 +165,10 @@ enum Wrong {
 }
 
 impl Wrong {
-    fn at(self, at: usize) -> Unreadable {
+    fn at(self, at: usize) -> LogError {
         match self {
-            Self::Record => Unreadable::Record(at),
-            Self::NotRising => Unreadable::NotRising(at),
+            Self::Record => LogError::Record(at),
+            Self::NotRising => LogError::NotRising(at),
         }
     }
 }
@@ -204,7 +204,7 @@ impl Numbers {
     }
 }
 
-fn read_order(record: &[u8]) -> Option<(String, Order)> {
+fn read_order(record: &[u8]) -> Option<(String, Purge)> {
     let mut rest = record.get(TEXTS_AT..record.len() - size_of::<u64>())?;
     let mut text = |at: usize| {
         let (text, after) = rest.split_at_checked(length_at(record, at)?)?;
@@ -239,7 +239,7 @@ fn read_order(record: &[u8]) -> Option<(String, Order)> {
         1 => Strength::Hard,
         _ => return None,
     };
-    Some((string(site)?, Order { scope, strength }))
+    Some((string(site)?, Purge { scope, strength }))
 }
 
 /// Proofs keep a number and one bit in 64; half of that is left for numbers to come.
@@ -250,15 +250,15 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
-    use crate::log::format::{Stamp, push_order};
+    use crate::log::format::{RecordStamp, push_order};
 
     #[test]
     fn a_pattern_that_cannot_be_read_any_more_purges_everything() {
-        let order = Order {
+        let order = Purge {
             scope: Scope::Pattern(PurgePattern::parse("^").unwrap()),
             strength: Strength::Soft,
         };
-        let stamp = Stamp {
+        let stamp = RecordStamp {
             number: 1,
             at: UNIX_EPOCH,
         };

@@ -24,40 +24,40 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
 }
 
-fn hard(scope: Scope) -> Order {
-    Order {
+fn hard(scope: Scope) -> Purge {
+    Purge {
         scope,
         strength: Strength::Hard,
     }
 }
 
-fn tag(name: &str) -> Order {
+fn tag(name: &str) -> Purge {
     hard(Scope::Tag(name.to_owned()))
 }
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> LogLimits {
+    LogLimits {
         retry: Duration::ZERO,
-        ..Limits::default()
+        ..LogLimits::default()
     }
 }
 
 /// A log that, once lost, stays so.
-fn patient() -> Limits {
-    Limits {
+fn patient() -> LogLimits {
+    LogLimits {
         retry: Duration::from_secs(3_600),
-        ..Limits::default()
+        ..LogLimits::default()
     }
 }
 
-fn open(sim: &Sim, limits: Limits) -> (Opened, Epochs) {
-    let opened = Log::start(Box::new(sim.clone()), limits, now()).unwrap();
-    let epochs = Epochs::new();
+fn open(sim: &Sim, limits: LogLimits) -> (OpenedLog, PurgeTable) {
+    let opened = PurgeLog::start(Box::new(sim.clone()), limits, now()).unwrap();
+    let epochs = PurgeTable::new();
     opened.replay(SITE, &epochs);
     (opened, epochs)
 }
 
-fn publish(log: &Log, epochs: &Epochs, order: &Order) -> Published {
+fn publish(log: &PurgeLog, epochs: &PurgeTable, order: &Purge) -> Published {
     log.publish(SITE, epochs, order, now())
 }
 
@@ -142,7 +142,7 @@ fn orders_that_arrive_together_share_one_fdatasync() {
 fn everything_comes_back_as_it_was() {
     let sim = Sim::default();
     let (opened, epochs) = open(&sim, limits());
-    assert_eq!(opened.found, Found::Nothing);
+    assert_eq!(opened.found, LogContents::Nothing);
     let born = epochs.current();
     let url = |host: Option<&str>, query: Option<&[u8]>| Scope::Url {
         host: host.map(str::to_owned),
@@ -165,7 +165,7 @@ fn everything_comes_back_as_it_was() {
         .into_iter()
         .zip([Strength::Hard, Strength::Soft].into_iter().cycle())
     {
-        let order = Order { scope, strength };
+        let order = Purge { scope, strength };
         let published = publish(&opened.log, &epochs, &order);
         expected.push(Logged {
             site: SITE.into(),
@@ -181,7 +181,7 @@ fn everything_comes_back_as_it_was() {
     let (again, epochs) = open(&sim, limits());
     assert_eq!(
         (again.found.clone(), again.generation),
-        (Found::Whole, opened.generation)
+        (LogContents::Whole, opened.generation)
     );
     assert_eq!(
         again.floor(SITE),
@@ -197,7 +197,7 @@ fn everything_comes_back_as_it_was() {
 fn sites_have_counters_of_their_own() {
     let sim = Sim::default();
     let (opened, a) = open(&sim, limits());
-    let b = Epochs::new();
+    let b = PurgeTable::new();
     opened.replay("b.test", &b);
     let born = opened.start;
     drop(publish(&opened.log, &a, &tag("t")));
@@ -206,7 +206,7 @@ fn sites_have_counters_of_their_own() {
     assert_eq!((last.number, a.current()), (born + 1, born + 2));
     assert_eq!(last.ticket.wait(), Durability::Kept);
     let (again, a) = open(&sim.reboot(Left::SYNCED), limits());
-    let b = Epochs::new();
+    let b = PurgeTable::new();
     again.replay("b.test", &b);
     assert_eq!(a.prove(&page(&["u"], born)), Validity::Purged);
     assert_eq!(b.prove(&page(&["u"], born)), Validity::Valid);
@@ -246,7 +246,7 @@ fn a_full_disk_is_obeyed_told_and_survived() {
     assert!(!sim.has(NAME), "taken away");
     for left in [Left::ALL, Left::SYNCED] {
         let (again, _) = open(&sim.reboot(left), limits());
-        assert_eq!(again.found, Found::Nothing);
+        assert_eq!(again.found, LogContents::Nothing);
         assert_ne!(again.generation, opened.generation, "everything is purged");
     }
     // Not tried again before its time.
@@ -405,7 +405,7 @@ fn emptying_the_file_that_has_the_name_is_not_enough_while_names_are_in_doubt() 
     let recover_unsynced = |sim: &Sim| {
         // By hand: a writer of its own would try again in between, with faults of both kinds.
         let (opened, mut turns) = by_hand::open(sim, limits());
-        let epochs = Epochs::new();
+        let epochs = PurgeTable::new();
         opened.replay(SITE, &epochs);
         let mut purge = || {
             let ticket = publish(&opened.log, &epochs, &tag("t")).ticket;
@@ -419,7 +419,7 @@ fn emptying_the_file_that_has_the_name_is_not_enough_while_names_are_in_doubt() 
         let generation = opened.generation;
         (opened, generation)
     };
-    let comes_back = |sim: &Sim, (lost, generation): (Opened, Generation)| {
+    let comes_back = |sim: &Sim, (lost, generation): (OpenedLog, Generation)| {
         assert_eq!(restart(&lost.log.durability()), Restart::MayForget);
         let (next, _) = open(&sim.reboot(Left::SYNCED), limits());
         assert_eq!(next.generation, generation);
@@ -433,7 +433,7 @@ fn emptying_the_file_that_has_the_name_is_not_enough_while_names_are_in_doubt() 
 #[test]
 fn an_overflowing_queue_remembers_coarsely() {
     let sim = Sim::default();
-    let narrow = Limits {
+    let narrow = LogLimits {
         queue_bytes: 200,
         ..limits()
     };
@@ -443,7 +443,7 @@ fn an_overflowing_queue_remembers_coarsely() {
     drop(publish(&opened.log, &epochs, &tag("first")).ticket);
     sim.wait_for_sync();
     let tickets = (0..100).map(|n| publish(&opened.log, &epochs, &tag(&format!("t{n}"))).ticket);
-    let tickets: Vec<Ticket> = tickets.collect();
+    let tickets: Vec<DurableTicket> = tickets.collect();
     sim.close(false);
     assert!(
         tickets
@@ -460,7 +460,7 @@ fn an_overflowing_queue_remembers_coarsely() {
 #[test]
 fn compaction_keeps_the_file_small_and_says_no_less() {
     let sim = Sim::default();
-    let narrow = Limits {
+    let narrow = LogLimits {
         file_bytes: 2_000,
         records: 10,
         ..limits()
@@ -507,7 +507,7 @@ fn compaction_keeps_the_file_small_and_says_no_less() {
 #[test]
 fn a_compaction_that_fails_changes_nothing() {
     let sim = Sim::default();
-    let narrow = Limits {
+    let narrow = LogLimits {
         file_bytes: 500,
         records: 1_000,
         ..patient()
@@ -540,7 +540,7 @@ fn a_compaction_that_fails_changes_nothing() {
 fn a_file_that_is_not_what_was_written_is_found_by_compaction_and_taken_away() {
     for damage in [1, 0] {
         let sim = Sim::default();
-        let narrow = Limits {
+        let narrow = LogLimits {
             file_bytes: 300,
             ..patient()
         };

@@ -38,11 +38,11 @@ pub enum Restart {
 /// the site, is then on the disk too, or lost as well.
 #[must_use = "an order may be acknowledged only when its ticket says so"]
 #[derive(Debug)]
-pub struct Ticket {
-    round: Arc<Round>,
+pub struct DurableTicket {
+    round: Arc<SyncRound>,
 }
 
-impl Ticket {
+impl DurableTicket {
     /// Blocks until the order is on the disk or known not to come there.
     pub fn wait(self) -> Durability {
         let mut waiting = self.round.lock();
@@ -65,7 +65,7 @@ impl Ticket {
 }
 
 /// The same without a thread: polled, it wakes when the round is done. Cancel-safe; may be polled again afterwards.
-impl Future for Ticket {
+impl Future for DurableTicket {
     type Output = Durability;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Durability> {
@@ -86,21 +86,21 @@ impl Future for Ticket {
 
 /// Orders that share one fdatasync.
 #[derive(Debug, Default)]
-pub(super) struct Round {
-    waiting: Mutex<Waiting>,
+pub(super) struct SyncRound {
+    waiting: Mutex<TicketWaiters>,
     done: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct TicketWaiters {
     /// Written once, by the log's writer.
     outcome: Option<Durability>,
     wakers: Vec<Waker>,
 }
 
-impl Round {
-    pub(super) fn ticket(self: &Arc<Self>) -> Ticket {
-        Ticket {
+impl SyncRound {
+    pub(super) fn ticket(self: &Arc<Self>) -> DurableTicket {
+        DurableTicket {
             round: Arc::clone(self),
         }
     }
@@ -118,7 +118,7 @@ impl Round {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, TicketWaiters> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

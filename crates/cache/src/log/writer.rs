@@ -11,28 +11,28 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::files::{Files, Written};
+use super::files::{LogDirectory, LogFile};
 use super::fold::fold;
 use super::format::{Chain, Generation, Image, Logged, MARK_AT, Start, mark};
-use super::queue::{Batch, Shared};
+use super::queue::{LogBatch, LogShared};
 use super::scan::scan;
 use super::ticket::{Durability, Loss, Restart};
-use super::{Limits, NAME};
+use super::{LogLimits, NAME};
 
 /// See the module.
-pub(super) struct Writer {
-    pub(super) files: Box<dyn Files>,
-    pub(super) shared: Arc<Shared>,
-    pub(super) limits: Limits,
+pub(super) struct LogWriterThread {
+    pub(super) files: Box<dyn LogDirectory>,
+    pub(super) shared: Arc<LogShared>,
+    pub(super) limits: LogLimits,
     /// Where the counters of this run began.
     pub(super) start: Start,
-    pub(super) names: Names,
-    pub(super) state: State,
+    pub(super) names: NameDurability,
+    pub(super) state: LogFileState,
 }
 
 /// Whether there is a file to write to.
-pub(super) enum State {
-    Writing(Open),
+pub(super) enum LogFileState {
+    Writing(OpenLogFile),
     /// There is none; the next try is due at `again`.
     Lost {
         loss: Loss,
@@ -40,9 +40,13 @@ pub(super) enum State {
     },
 }
 
-impl State {
+impl LogFileState {
     /// A lost log, and what its tickets say.
-    pub(super) fn lost(reason: Arc<str>, restart: Restart, limits: Limits) -> (Self, Durability) {
+    pub(super) fn lost(
+        reason: Arc<str>,
+        restart: Restart,
+        limits: LogLimits,
+    ) -> (Self, Durability) {
         let loss = Loss { reason, restart };
         let again = Instant::now() + limits.retry;
         (
@@ -56,8 +60,8 @@ impl State {
 }
 
 /// The file, written up to `length` and durable up to there.
-pub(super) struct Open {
-    file: Box<dyn Written>,
+pub(super) struct OpenLogFile {
+    file: Box<dyn LogFile>,
     length: u64,
     records: usize,
     header: Chain,
@@ -72,9 +76,9 @@ struct Due {
     records: usize,
 }
 
-impl Open {
+impl OpenLogFile {
     /// A file that holds `image`. It is due when it has doubled, so that what cannot be folded is not folded each time.
-    pub(super) fn new(file: Box<dyn Written>, image: &Image, limits: Limits) -> Self {
+    pub(super) fn new(file: Box<dyn LogFile>, image: &Image, limits: LogLimits) -> Self {
         let length = image.bytes.len() as u64;
         Self {
             file,
@@ -90,7 +94,7 @@ impl Open {
     }
 
     /// Makes a batch durable.
-    fn append(&mut self, batch: &mut Batch) -> io::Result<()> {
+    fn append(&mut self, batch: &mut LogBatch) -> io::Result<()> {
         batch.settle_overflow();
         self.chain.seal(&mut batch.bytes);
         self.file.write_at(&batch.bytes, self.length)?;
@@ -112,7 +116,7 @@ impl Open {
     }
 }
 
-impl Writer {
+impl LogWriterThread {
     /// Until the log is closed and the queue is empty.
     pub(super) fn run(mut self) {
         while let Some(batch) = self.shared.take(self.patience()) {
@@ -120,9 +124,9 @@ impl Writer {
         }
     }
 
-    pub(super) fn turn(&mut self, mut batch: Batch) {
+    pub(super) fn turn(&mut self, mut batch: LogBatch) {
         match &mut self.state {
-            State::Writing(open) => match open.append(&mut batch) {
+            LogFileState::Writing(open) => match open.append(&mut batch) {
                 Ok(()) => {
                     batch.finish(Durability::Kept);
                     open.move_mark();
@@ -132,7 +136,7 @@ impl Writer {
                 }
                 Err(error) => batch.finish(self.lose(&error)),
             },
-            State::Lost { loss, again } => {
+            LogFileState::Lost { loss, again } => {
                 let outcome = if *again <= Instant::now() {
                     self.recover()
                 } else {
@@ -145,8 +149,10 @@ impl Writer {
 
     fn patience(&self) -> Option<Duration> {
         match &self.state {
-            State::Writing(_) => None,
-            State::Lost { again, .. } => Some(again.saturating_duration_since(Instant::now())),
+            LogFileState::Writing(_) => None,
+            LogFileState::Lost { again, .. } => {
+                Some(again.saturating_duration_since(Instant::now()))
+            }
         }
     }
 
@@ -158,7 +164,7 @@ impl Writer {
     }
 
     fn stay_lost(&mut self, error: &io::Error, restart: Restart) -> Durability {
-        let (state, outcome) = State::lost(error.to_string().into(), restart, self.limits);
+        let (state, outcome) = LogFileState::lost(error.to_string().into(), restart, self.limits);
         self.state = state;
         self.shared
             .set_status(|status| status.durability = outcome.clone());
@@ -173,12 +179,12 @@ impl Writer {
             .and_then(|generation| {
                 let image = Image::new(generation, self.start, &floors);
                 let file = replace(&*self.files, &image)?;
-                Ok((generation, Open::new(file, &image, self.limits)))
+                Ok((generation, OpenLogFile::new(file, &image, self.limits)))
             });
         let outcome = match begun {
             Ok((generation, open)) => {
-                self.state = State::Writing(open);
-                self.names = Names::Durable;
+                self.state = LogFileState::Writing(open);
+                self.names = NameDurability::Durable;
                 self.shared.set_status(|status| {
                     status.generation = generation;
                     status.durability = Durability::Kept;
@@ -194,14 +200,14 @@ impl Writer {
     /// Where there was no log to come back, and none got the name, there still is none.
     fn fail_again(&mut self, failed: &Failed) -> Durability {
         match (failed, &self.state) {
-            (Failed::Unnamed(error), State::Lost { loss, .. })
+            (Failed::Unnamed(error), LogFileState::Lost { loss, .. })
                 if loss.restart == Restart::PurgesAll =>
             {
                 self.stay_lost(error, Restart::PurgesAll)
             }
             (Failed::Unnamed(error), _) => self.lose(error),
             (Failed::Named(error), _) => {
-                self.names = Names::InDoubt;
+                self.names = NameDurability::InDoubt;
                 self.lose(error)
             }
         }
@@ -209,7 +215,7 @@ impl Writer {
 
     /// Writes the file anew with what still counts. Where that fails, the file that is there stays, and grows.
     fn compact(&mut self) {
-        let State::Writing(open) = &mut self.state else {
+        let LogFileState::Writing(open) = &mut self.state else {
             return;
         };
         let image = match read_folded(&*self.files, self.limits, open.length) {
@@ -221,13 +227,13 @@ impl Writer {
             }
         };
         match replace(&*self.files, &image) {
-            Ok(file) => *open = Open::new(file, &image, self.limits),
+            Ok(file) => *open = OpenLogFile::new(file, &image, self.limits),
             Err(Failed::Unnamed(_)) => {
                 open.due.bytes = open.due.bytes.max(open.length).saturating_mul(2);
                 open.due.records = open.due.records.max(open.records).saturating_mul(2);
             }
             Err(Failed::Named(error)) => {
-                self.names = Names::InDoubt;
+                self.names = NameDurability::InDoubt;
                 self.lose(&error);
             }
         }
@@ -235,7 +241,7 @@ impl Writer {
 }
 
 /// A writer that ends by a panic leaves orders that are obeyed and not on the disk, now and later.
-impl Drop for Writer {
+impl Drop for LogWriterThread {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.shared.bury(take_away(&*self.files, self.names).0);
@@ -244,7 +250,7 @@ impl Drop for Writer {
 }
 
 /// What our own file says, folded, under the same generation. `length` is what was written: less or more is damage.
-fn read_folded(files: &dyn Files, limits: Limits, length: u64) -> io::Result<Image> {
+fn read_folded(files: &dyn LogDirectory, limits: LogLimits, length: u64) -> io::Result<Image> {
     let bytes = files.read(NAME, limits.believed_bytes)?;
     let scanned = scan(&bytes).map_err(io::Error::other)?;
     if scanned.end as u64 != length || bytes.len() as u64 != length {
@@ -258,8 +264,8 @@ fn read_folded(files: &dyn Files, limits: Limits, length: u64) -> io::Result<Ima
 
 /// Puts a whole new file in place of what is there. In order: the bytes are durable before they get the name, and the name
 /// is durable before anything is added.
-pub(super) fn replace(files: &dyn Files, image: &Image) -> Result<Box<dyn Written>, Failed> {
-    let written = || -> io::Result<Box<dyn Written>> {
+pub(super) fn replace(files: &dyn LogDirectory, image: &Image) -> Result<Box<dyn LogFile>, Failed> {
+    let written = || -> io::Result<Box<dyn LogFile>> {
         let mut file = files.create(NEW_NAME)?;
         file.write_at(&image.bytes, 0)?;
         file.sync()?;
@@ -285,14 +291,14 @@ pub(super) enum Failed {
 
 /// Whether a power cut may give the name back to a file that had it before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Names {
+pub(super) enum NameDurability {
     /// What has the name now will have it then.
     Durable,
     /// A name was changed since the directory was last synced.
     InDoubt,
 }
 
-impl Names {
+impl NameDurability {
     pub(super) fn of(synced: &io::Result<()>) -> Self {
         match synced {
             Ok(()) => Self::Durable,
@@ -303,19 +309,22 @@ impl Names {
 
 /// Sees to it that a restart finds no log, or one without a header: both purge everything. Taking away and shortening need
 /// no room; either is enough, and where the directory may not be changed the file often may.
-pub(super) fn take_away(files: &dyn Files, names: Names) -> (Restart, Names) {
+pub(super) fn take_away(
+    files: &dyn LogDirectory,
+    names: NameDurability,
+) -> (Restart, NameDurability) {
     let emptied = files.empty(NAME);
     let removed = files.remove(NAME);
     let synced = files.sync();
     let is_gone = removed.is_ok() && synced.is_ok();
     // What was emptied is what has the name after a power cut too.
-    let is_empty = emptied.is_ok() && (synced.is_ok() || names == Names::Durable);
+    let is_empty = emptied.is_ok() && (synced.is_ok() || names == NameDurability::Durable);
     let restart = if is_gone || is_empty {
         Restart::PurgesAll
     } else {
         Restart::MayForget
     };
-    (restart, Names::of(&synced))
+    (restart, NameDurability::of(&synced))
 }
 
 /// Of a file that has not got its name yet; what a crash left is overwritten.

@@ -5,22 +5,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use galley_policy::encoding::Coding;
 use galley_policy::key::tag_id;
-use galley_policy::purge::{Order, Scope, Strength};
+use galley_policy::purge::{Purge, Scope, Strength};
 use galley_policy::time::Tick;
 use http::HeaderMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::body::Body;
-use crate::entry::{Coded, Parts, Press};
-use crate::purge_table::{Epochs, Validity};
-use crate::source::Source;
+use crate::body::StoredBody;
+use crate::entry::{EncodedEntry, EntryParts, Press};
+use crate::purge_table::{PurgeTable, Validity};
+use crate::source::EntrySource;
 use crate::testing::{entry, parts};
 
 const MIB: u64 = 1 << 20;
 
 fn page(path: &str, born: u64, body_bytes: usize) -> Arc<Entry> {
-    Arc::new(Entry::new(Parts {
+    Arc::new(Entry::new(EntryParts {
         body: Bytes::from(vec![b'x'; body_bytes]).into(),
         ..parts(path, born)
     }))
@@ -36,9 +36,11 @@ fn finds_what_was_put_under_equal_bytes() {
             .get(b"/a")
             .is_some_and(|found| Arc::ptr_eq(&found, &stored))
     );
-    assert!(matches!(memory.try_get(b"/a"), Lookup::Found(found) if Arc::ptr_eq(&found, &stored)));
+    assert!(
+        matches!(memory.try_get(b"/a"), MemoryLookup::Found(found) if Arc::ptr_eq(&found, &stored))
+    );
     assert!(memory.get(b"/b").is_none());
-    assert!(matches!(memory.try_get(b"/b"), Lookup::Absent));
+    assert!(matches!(memory.try_get(b"/b"), MemoryLookup::Absent));
     assert_eq!(stored.hits(), 2);
     memory.remove(b"/a");
     assert!(memory.get(b"/a").is_none());
@@ -55,7 +57,7 @@ fn an_older_entry_never_takes_the_place_of_a_newer_one() {
             if is_taken {
                 Ok(())
             } else {
-                Err(NoRoom::Superseded)
+                Err(PutRefused::Superseded)
             },
             "born {born}"
         );
@@ -113,14 +115,14 @@ fn a_conditional_put_and_remove_look_at_the_very_entry() {
     let (first, second, third) = (page("/a", 1, 10), page("/a", 2, 10), page("/a", 1, 11));
     assert_eq!(
         memory.put_if_same(&first, Arc::clone(&third)),
-        Err(NoRoom::Superseded),
+        Err(PutRefused::Superseded),
         "the place is empty"
     );
     memory.put(Arc::clone(&first)).unwrap();
     memory.put(Arc::clone(&second)).unwrap();
     assert_eq!(
         memory.put_if_same(&first, Arc::clone(&third)),
-        Err(NoRoom::Superseded)
+        Err(PutRefused::Superseded)
     );
     memory.remove_if_same(&first);
     assert!(Arc::ptr_eq(&memory.get(b"/a").unwrap(), &second));
@@ -151,7 +153,7 @@ fn the_largest_object_fits_and_a_larger_one_is_refused() {
         );
         assert_eq!(
             memory.put(page("/larger", 0, largest + 1)),
-            Err(NoRoom::TooLarge)
+            Err(PutRefused::TooLarge)
         );
     }
 }
@@ -190,11 +192,11 @@ fn a_body_that_a_slow_reader_holds_stays_paid_for() {
 #[test]
 fn a_body_out_of_a_fill_is_paid_for_once() {
     let memory = Memory::new(MIB, MIB);
-    let body = Body::reserved(
+    let body = StoredBody::reserved(
         vec![0; 50_000],
         memory.budget().try_reserve(50_000).unwrap(),
     );
-    let stored = Arc::new(Entry::new(Parts {
+    let stored = Arc::new(Entry::new(EntryParts {
         body,
         ..parts("/a", 0)
     }));
@@ -214,7 +216,7 @@ fn without_budget_nothing_is_stored_and_the_resident_stays() {
         .budget()
         .try_reserve(MIB - memory.usage().reserved)
         .unwrap();
-    assert_eq!(memory.put(page("/a", 1, 10)), Err(NoRoom::Full));
+    assert_eq!(memory.put(page("/a", 1, 10)), Err(PutRefused::Full));
     assert_eq!(memory.get(b"/a").unwrap().born, 0);
     drop(fills);
     memory.put(page("/a", 1, 10)).unwrap();
@@ -235,7 +237,7 @@ fn sweeping_removes_what_is_named() {
 fn age_and_validator_are_the_entrys_own() {
     let mut fields = http::HeaderMap::new();
     fields.insert("etag", http::HeaderValue::from_static("\"v1\""));
-    let stored = Entry::new(Parts {
+    let stored = Entry::new(EntryParts {
         fields,
         stored_at: Tick(1_000),
         ..parts("/a", 0)
@@ -293,7 +295,7 @@ struct Known {
 
 /// Plays `steps`; `is_exact`: the store is large enough that nothing may be missing.
 fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
-    let (epochs, mut now) = (Epochs::new(), 0);
+    let (epochs, mut now) = (PurgeTable::new(), 0);
     let mut known: [Option<Known>; 6] = [None; 6];
     for (number, step) in steps.iter().enumerate() {
         match step {
@@ -303,7 +305,7 @@ fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
                 let mut body = vec![0; size + 8];
                 body[..8].copy_from_slice(&(number as u64).to_le_bytes());
                 let tags = [format!("t{key}")];
-                let mut new = Parts {
+                let mut new = EntryParts {
                     body: Bytes::from(body).into(),
                     stored_at: Tick(now),
                     ..parts(&path, born)
@@ -322,7 +324,9 @@ fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
                             is_dead,
                         });
                     }
-                    Err(NoRoom::Superseded) => assert!(place.is_some_and(|held| held.born > born)),
+                    Err(PutRefused::Superseded) => {
+                        assert!(place.is_some_and(|held| held.born > born))
+                    }
                     Err(why) => assert!(!is_exact, "{why}"),
                 }
             }
@@ -343,7 +347,7 @@ fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
                 known[usize::from(*key)] = None;
             }
             Step::Purge(scope, strength) => {
-                epochs.publish(&Order {
+                epochs.publish(&Purge {
                     scope: scope.clone(),
                     strength: *strength,
                 });
@@ -431,26 +435,26 @@ fn two_stores_of_one_limit_leave_each_other_in_peace() {
 #[test]
 fn a_file_pays_for_all_its_forms_and_keeps_those_it_was_given() {
     let memory = Memory::new(MIB, MIB);
-    let coded = |of: fn(Coding, &HeaderMap, Body) -> Coded, coding| {
+    let coded = |of: fn(Coding, &HeaderMap, StoredBody) -> EncodedEntry, coding| {
         let paid = memory.budget().try_reserve(3000).unwrap();
         of(
             coding,
             &HeaderMap::new(),
-            Body::reserved(vec![0; 3000], paid),
+            StoredBody::reserved(vec![0; 3000], paid),
         )
     };
-    let plain = Body::reserved(vec![0; 7000], memory.budget().try_reserve(7000).unwrap());
-    let entry = Entry::new(Parts {
+    let plain = StoredBody::reserved(vec![0; 7000], memory.budget().try_reserve(7000).unwrap());
+    let entry = Entry::new(EntryParts {
         body: plain,
         ..parts("/file", 0)
     });
-    let source = Source::new(Box::from(*b"stamp"), Tick(5));
-    let entry = Arc::new(entry.of_file(source, vec![coded(Coded::given, Coding::Gzip)]));
+    let source = EntrySource::new(Box::from(*b"stamp"), Tick(5));
+    let entry = Arc::new(entry.of_file(source, vec![coded(EncodedEntry::given, Coding::Gzip)]));
     assert!(!entry.is_pressed());
     memory.put(Arc::clone(&entry)).unwrap();
     assert_eq!(memory.budget().used(), entry.weight());
     let given = entry.coded().to_vec();
-    let all = [given, vec![coded(Coded::new, Coding::Brotli)]].concat();
+    let all = [given, vec![coded(EncodedEntry::new, Coding::Brotli)]].concat();
     let denser = Arc::new(entry.with_coded(&entry.fields, all, Press::Quick));
     assert!(denser.is_pressed() && denser.weight() > entry.weight() + 3000);
     memory.put_if_same(&entry, Arc::clone(&denser)).unwrap();

@@ -51,7 +51,7 @@ pub(super) enum Mark {
     /// Without the slashes at its end; empty: every path.
     Prefix(Box<[u8]>),
     Tag(u64),
-    Pattern(Arc<Pattern>),
+    Pattern(Arc<CompiledPattern>),
 }
 
 impl Mark {
@@ -73,7 +73,9 @@ impl Mark {
                 query,
             } => Self::PathQuery(join(path, query.as_deref())),
             Scope::Prefix(path) => Self::Prefix(without_end_slashes(path).into()),
-            Scope::Pattern(pattern) => Self::Pattern(Arc::new(Pattern::new(pattern.clone()))),
+            Scope::Pattern(pattern) => {
+                Self::Pattern(Arc::new(CompiledPattern::new(pattern.clone())))
+            }
         }
     }
 }
@@ -96,14 +98,14 @@ pub(super) fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// The pattern of an order.
 #[derive(Debug)]
-pub(super) struct Pattern {
+pub(super) struct CompiledPattern {
     pattern: PurgePattern,
     /// How often it was tested, for the test that counts.
     #[cfg(test)]
     pub(super) tested: std::sync::atomic::AtomicU64,
 }
 
-impl Pattern {
+impl CompiledPattern {
     fn new(pattern: PurgePattern) -> Self {
         Self {
             pattern,

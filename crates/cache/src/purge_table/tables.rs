@@ -16,14 +16,14 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 use galley_policy::purge::Strength;
 
-use super::mark::{Mark, Pattern, Touch, is_below, prefixes};
-use crate::validity::Verdict;
+use super::mark::{CompiledPattern, Mark, Touch, is_below, prefixes};
+use crate::validity::PurgeEffect;
 
 pub use self::touching::{OrderKind, Touching};
 
 /// How much is remembered exactly.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct PurgeTableLimits {
     /// Hosts, URLs, paths and tags together: about 48 bytes each.
     pub(super) scopes: usize,
     /// Patterns: each may be tested against every entry, and may take 256 KiB.
@@ -32,7 +32,7 @@ pub(super) struct Limits {
     pub(super) ring: usize,
 }
 
-impl Default for Limits {
+impl Default for PurgeTableLimits {
     fn default() -> Self {
         Self {
             scopes: 100_000,
@@ -45,28 +45,28 @@ impl Default for Limits {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Tables {
-    limits: Limits,
+    limits: PurgeTableLimits,
     /// Number of the newest order.
     last: u64,
     /// What was last proved before this order counts as purged hard.
     floor: u64,
     /// Of all orders: what touches the tag `*`.
-    any: Numbers,
-    site: Numbers,
-    named: HashMap<Named, Numbers, RandomState>,
-    patterns: Vec<(Arc<Pattern>, Numbers)>,
+    any: PurgeSequences,
+    site: PurgeSequences,
+    named: HashMap<Named, PurgeSequences, RandomState>,
+    patterns: Vec<(Arc<CompiledPattern>, PurgeSequences)>,
     /// The newest orders, without a gap, the newest last.
-    ring: VecDeque<Record>,
+    ring: VecDeque<PurgeRecord>,
 }
 
 impl Tables {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: PurgeTableLimits) -> Self {
         Self {
             limits,
             last: 0,
             floor: 0,
-            any: Numbers::default(),
-            site: Numbers::default(),
+            any: PurgeSequences::default(),
+            site: PurgeSequences::default(),
             named: HashMap::default(),
             patterns: Vec::new(),
             ring: VecDeque::with_capacity(limits.ring),
@@ -84,8 +84,8 @@ impl Tables {
         let number = number.max(self.last + 1);
         self.last = number;
         let verdict = match strength {
-            Strength::Hard => Verdict::Hard,
-            Strength::Soft => Verdict::Soft,
+            Strength::Hard => PurgeEffect::Hard,
+            Strength::Soft => PurgeEffect::Soft,
         };
         self.any.raise(verdict, number);
         match &mark {
@@ -105,7 +105,7 @@ impl Tables {
             self.ring.pop_front();
         }
         if self.limits.ring > 0 {
-            self.ring.push_back(Record {
+            self.ring.push_back(PurgeRecord {
                 number,
                 verdict,
                 mark,
@@ -124,12 +124,12 @@ impl Tables {
     }
 
     /// What orders newer than `base` do to `touch`; patterns are gathered, to be tested after the lock.
-    pub(super) fn look(&self, base: u64, touch: &Touch<'_>) -> Looked {
+    pub(super) fn look(&self, base: u64, touch: &Touch<'_>) -> TableLookup {
         if base < self.floor {
-            return Looked::decided(Verdict::Hard);
+            return TableLookup::decided(PurgeEffect::Hard);
         }
         if touch.is_touched_by_all() {
-            return Looked::decided(self.any.since(base));
+            return TableLookup::decided(self.any.since(base));
         }
         if self.last.saturating_sub(base) <= self.ring.len() as u64 {
             self.look_in_ring(base, touch)
@@ -138,8 +138,8 @@ impl Tables {
         }
     }
 
-    fn look_in_ring(&self, base: u64, touch: &Touch<'_>) -> Looked {
-        let mut looked = Looked::default();
+    fn look_in_ring(&self, base: u64, touch: &Touch<'_>) -> TableLookup {
+        let mut looked = TableLookup::default();
         let path = touch.path();
         for record in self
             .ring
@@ -166,11 +166,11 @@ impl Tables {
         looked
     }
 
-    fn look_in_tables(&self, base: u64, touch: &Touch<'_>) -> Looked {
+    fn look_in_tables(&self, base: u64, touch: &Touch<'_>) -> TableLookup {
         let since = |named: Named| {
             self.named
                 .get(&named)
-                .map_or(Verdict::Untouched, |numbers| numbers.since(base))
+                .map_or(PurgeEffect::Untouched, |numbers| numbers.since(base))
         };
         let mut verdict = self
             .site
@@ -188,8 +188,8 @@ impl Tables {
             .patterns
             .iter()
             .map(|(pattern, numbers)| (pattern, numbers.since(base)));
-        let patterns = newer.filter(|&(_, verdict)| verdict != Verdict::Untouched);
-        Looked {
+        let patterns = newer.filter(|&(_, verdict)| verdict != PurgeEffect::Untouched);
+        TableLookup {
             verdict,
             patterns: patterns
                 .map(|(pattern, verdict)| (Arc::clone(pattern), verdict))
@@ -207,7 +207,7 @@ impl Tables {
             *newest.select_nth_unstable(half).1
         };
         let scopes = middle(
-            self.named.values().map(Numbers::newest).collect(),
+            self.named.values().map(PurgeSequences::newest).collect(),
             self.limits.scopes,
         );
         let newest = self
@@ -223,18 +223,18 @@ impl Tables {
             .retain(|(_, numbers)| numbers.newest() > floor);
     }
 
-    fn named(&mut self, named: Named) -> &mut Numbers {
+    fn named(&mut self, named: Named) -> &mut PurgeSequences {
         self.named.entry(named).or_default()
     }
 
-    fn pattern(&mut self, pattern: &Arc<Pattern>) -> &mut Numbers {
+    fn pattern(&mut self, pattern: &Arc<CompiledPattern>) -> &mut PurgeSequences {
         let known = self
             .patterns
             .iter()
             .position(|(known, _)| known.text() == pattern.text());
         let at = known.unwrap_or(self.patterns.len());
         if known.is_none() {
-            let fresh = (Arc::clone(pattern), Numbers::default());
+            let fresh = (Arc::clone(pattern), PurgeSequences::default());
             self.patterns.push(fresh);
         }
         &mut self.patterns[at].1
@@ -260,13 +260,13 @@ impl Tables {
 
 /// What looking found: a verdict, and patterns that still have to be tested.
 #[derive(Debug, Default)]
-pub(super) struct Looked {
-    verdict: Verdict,
-    patterns: Vec<(Arc<Pattern>, Verdict)>,
+pub(super) struct TableLookup {
+    verdict: PurgeEffect,
+    patterns: Vec<(Arc<CompiledPattern>, PurgeEffect)>,
 }
 
-impl Looked {
-    fn decided(verdict: Verdict) -> Self {
+impl TableLookup {
+    fn decided(verdict: PurgeEffect) -> Self {
         Self {
             verdict,
             patterns: Vec::new(),
@@ -274,7 +274,7 @@ impl Looked {
     }
 
     /// Tests the patterns, those that can still change the verdict, and gives it.
-    pub(super) fn settle(self, touch: &Touch<'_>) -> Verdict {
+    pub(super) fn settle(self, touch: &Touch<'_>) -> PurgeEffect {
         let mut verdict = self.verdict;
         for (pattern, says) in self.patterns {
             if says > verdict && pattern.matches(touch.path_query) {
@@ -297,25 +297,25 @@ enum Named {
 
 /// Numbers of a scope's last orders. Both are kept: a soft order that follows a hard one does not soften it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Numbers {
+struct PurgeSequences {
     hard: u64,
     soft: u64,
 }
 
-impl Numbers {
-    fn raise(&mut self, verdict: Verdict, number: u64) {
+impl PurgeSequences {
+    fn raise(&mut self, verdict: PurgeEffect, number: u64) {
         match verdict {
-            Verdict::Hard => self.hard = number,
-            Verdict::Soft => self.soft = number,
-            Verdict::Untouched => {}
+            PurgeEffect::Hard => self.hard = number,
+            PurgeEffect::Soft => self.soft = number,
+            PurgeEffect::Untouched => {}
         }
     }
 
-    fn since(&self, base: u64) -> Verdict {
+    fn since(&self, base: u64) -> PurgeEffect {
         match (self.hard > base, self.soft > base) {
-            (true, _) => Verdict::Hard,
-            (false, true) => Verdict::Soft,
-            (false, false) => Verdict::Untouched,
+            (true, _) => PurgeEffect::Hard,
+            (false, true) => PurgeEffect::Soft,
+            (false, false) => PurgeEffect::Untouched,
         }
     }
 
@@ -326,8 +326,8 @@ impl Numbers {
 
 /// One order as it came.
 #[derive(Debug)]
-struct Record {
+struct PurgeRecord {
     number: u64,
-    verdict: Verdict,
+    verdict: PurgeEffect,
     mark: Mark,
 }

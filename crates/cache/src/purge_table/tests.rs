@@ -2,22 +2,22 @@
 
 use std::sync::atomic::AtomicU64;
 
-use galley_policy::purge::{Order, PurgePattern, Scope, Strength};
+use galley_policy::purge::{Purge, PurgePattern, Scope, Strength};
 use proptest::prelude::*;
 
 use super::*;
-use crate::entry::{Kind, Parts};
+use crate::entry::{EntryKind, EntryParts};
 use crate::testing::{entry, parts, scopes};
 
-fn hard(scope: Scope) -> Order {
-    Order {
+fn hard(scope: Scope) -> Purge {
+    Purge {
         scope,
         strength: Strength::Hard,
     }
 }
 
-fn soft(scope: Scope) -> Order {
-    Order {
+fn soft(scope: Scope) -> Purge {
+    Purge {
         scope,
         strength: Strength::Soft,
     }
@@ -68,9 +68,9 @@ fn each_scope_reaches_what_it_names_and_nothing_else() {
     ];
     for ring in [0, 64] {
         for (scope, touches) in &table {
-            let epochs = Epochs::with_limits(Limits {
+            let epochs = PurgeTable::with_limits(PurgeTableLimits {
                 ring,
-                ..Limits::default()
+                ..PurgeTableLimits::default()
             });
             let page = |born| entry("a.test", "/shop/cart?x=1", &["home", "post-7"], born);
             let (old, softened) = (page(0), page(0));
@@ -86,9 +86,9 @@ fn each_scope_reaches_what_it_names_and_nothing_else() {
                 Validity::Valid,
                 "{scope:?} ring {ring}"
             );
-            let epochs = Epochs::with_limits(Limits {
+            let epochs = PurgeTable::with_limits(PurgeTableLimits {
                 ring,
-                ..Limits::default()
+                ..PurgeTableLimits::default()
             });
             epochs.publish(&soft(scope.clone()));
             let expected = if *touches {
@@ -108,7 +108,7 @@ fn each_scope_reaches_what_it_names_and_nothing_else() {
 
 #[test]
 fn a_site_purge_covers_every_host() {
-    let epochs = Epochs::new();
+    let epochs = PurgeTable::new();
     let pages = ["a.test", "b.test", "xn--c.test"].map(|host| entry(host, "/", &[], 0));
     epochs.publish(&hard(Scope::Site));
     assert!(
@@ -128,9 +128,9 @@ fn hard_stays_hard_when_a_soft_order_follows() {
             pattern("^/p"),
             url(None, "/p", None),
         ] {
-            let epochs = Epochs::with_limits(Limits {
+            let epochs = PurgeTable::with_limits(PurgeTableLimits {
                 ring,
-                ..Limits::default()
+                ..PurgeTableLimits::default()
             });
             let page = entry("a.test", "/p", &["t"], 0);
             epochs.publish(&hard(scope.clone()));
@@ -146,7 +146,7 @@ fn hard_stays_hard_when_a_soft_order_follows() {
 
 #[test]
 fn soft_stays_soft_and_dead_stays_dead() {
-    let epochs = Epochs::new();
+    let epochs = PurgeTable::new();
     let page = entry("a.test", "/p", &["t"], 0);
     epochs.publish(&soft(tag("t")));
     assert_eq!(epochs.prove(&page), Validity::SoftPurged);
@@ -166,7 +166,7 @@ fn soft_stays_soft_and_dead_stays_dead() {
 /// The fill that raced the purge: born before it, stored after it.
 #[test]
 fn an_order_between_birth_and_storing_is_seen_at_the_first_hit() {
-    let epochs = Epochs::new();
+    let epochs = PurgeTable::new();
     epochs.publish(&hard(tag("early")));
     let born = epochs.current();
     epochs.publish(&hard(tag("t")));
@@ -176,13 +176,13 @@ fn an_order_between_birth_and_storing_is_seen_at_the_first_hit() {
 
 #[test]
 fn the_value_loaded_is_noted_and_never_a_later_one() {
-    let epochs = Epochs::new();
+    let epochs = PurgeTable::new();
     let page = entry("a.test", "/p", &["t"], 0);
     epochs.publish(&hard(tag("other")));
     let loaded = epochs.current();
     epochs.publish(&hard(tag("another")));
     assert_eq!(
-        epochs.prove_at(&page, loaded, Patience::None),
+        epochs.prove_at(&page, loaded, OnContention::None),
         Validity::Valid
     );
     assert_eq!(
@@ -194,7 +194,7 @@ fn the_value_loaded_is_noted_and_never_a_later_one() {
 
 #[test]
 fn a_hit_takes_no_lock_when_nothing_is_newer_and_never_waits_for_a_writer() {
-    let epochs = Epochs::new();
+    let epochs = PurgeTable::new();
     let (proved, unproved) = (entry("a.test", "/p", &[], 0), entry("a.test", "/q", &[], 0));
     epochs.publish(&hard(tag("t")));
     assert_eq!(epochs.prove(&proved), Validity::Valid);
@@ -213,7 +213,7 @@ fn a_hit_takes_no_lock_when_nothing_is_newer_and_never_waits_for_a_writer() {
 /// While the tables cannot be written, the counter does not move: who reads it finds the tables to match.
 #[test]
 fn the_counter_is_stored_after_the_tables() {
-    let epochs = Epochs::new();
+    let epochs = PurgeTable::new();
     let started = std::sync::Barrier::new(2);
     std::thread::scope(|scope| {
         let reading = epochs.tables.read().unwrap();
@@ -235,9 +235,9 @@ fn the_counter_is_stored_after_the_tables() {
 #[test]
 fn a_pattern_is_tested_once_per_entry_and_order() {
     for ring in [0, 64] {
-        let epochs = Epochs::with_limits(Limits {
+        let epochs = PurgeTable::with_limits(PurgeTableLimits {
             ring,
-            ..Limits::default()
+            ..PurgeTableLimits::default()
         });
         let page = entry("a.test", "/p", &["t"], 0);
         epochs.publish(&hard(pattern("^/x")));
@@ -260,9 +260,9 @@ fn a_pattern_is_tested_once_per_entry_and_order() {
 #[test]
 fn replayed_orders_touch_what_they_touched() {
     for ring in [0, 2, 64] {
-        let epochs = Epochs::with_limits(Limits {
+        let epochs = PurgeTable::with_limits(PurgeTableLimits {
             ring,
-            ..Limits::default()
+            ..PurgeTableLimits::default()
         });
         epochs.replay(10, &hard(tag("t")));
         epochs.replay(1_000, &soft(tag("u")));
@@ -282,7 +282,7 @@ fn replayed_orders_touch_what_they_touched() {
 
 #[test]
 fn what_cannot_be_replayed_as_it_was_purges_more() {
-    let epochs = Epochs::new();
+    let epochs = PurgeTable::new();
     epochs.replay(7, &hard(tag("t")));
     epochs.replay(3, &hard(tag("u")));
     let standing = |name, born| epochs.prove(&entry("a.test", "/p", &[name], born));
@@ -292,9 +292,9 @@ fn what_cannot_be_replayed_as_it_was_purges_more() {
 
 #[test]
 fn markers_obey_site_url_and_prefix_orders() {
-    let marker = |epochs: &Epochs| {
-        Entry::new(Parts {
-            kind: Kind::TravelsWhole,
+    let marker = |epochs: &PurgeTable| {
+        Entry::new(EntryParts {
+            kind: EntryKind::TravelsWhole,
             ..parts("/form/a", epochs.current())
         })
     };
@@ -304,7 +304,7 @@ fn markers_obey_site_url_and_prefix_orders() {
         url(None, "/form/a", None),
         prefix("/form"),
     ] {
-        let epochs = Epochs::new();
+        let epochs = PurgeTable::new();
         let marker = marker(&epochs);
         epochs.publish(&hard(tag("t")));
         assert_eq!(epochs.prove(&marker), Validity::Valid, "it has no tags");
@@ -323,9 +323,9 @@ fn the_tag_for_everything_is_touched_by_every_order() {
             prefix("/q"),
             pattern("q"),
         ] {
-            let epochs = Epochs::with_limits(Limits {
+            let epochs = PurgeTable::with_limits(PurgeTableLimits {
                 ring,
-                ..Limits::default()
+                ..PurgeTableLimits::default()
             });
             let page = entry("a.test", "/p", &["*"], 0);
             epochs.publish(&soft(scope.clone()));
@@ -338,7 +338,7 @@ fn the_tag_for_everything_is_touched_by_every_order() {
 
 #[test]
 fn requests_join_only_fills_that_no_newer_order_touches() {
-    let epochs = Epochs::new();
+    let epochs = PurgeTable::new();
     let own = scopes("a.test", "/p", &["t"]);
     let before_head = Touch {
         tags: None,
@@ -376,7 +376,7 @@ fn requests_join_only_fills_that_no_newer_order_touches() {
 
 #[test]
 fn full_tables_raise_a_floor_and_forget_no_purge() {
-    let epochs = Epochs::with_limits(Limits {
+    let epochs = PurgeTable::with_limits(PurgeTableLimits {
         scopes: 100,
         patterns: 10,
         ring: 4,
@@ -417,9 +417,9 @@ fn full_tables_raise_a_floor_and_forget_no_purge() {
 
 #[test]
 fn what_was_proved_at_the_floor_stays_alive() {
-    let epochs = Epochs::with_limits(Limits {
+    let epochs = PurgeTable::with_limits(PurgeTableLimits {
         scopes: 10,
-        ..Limits::default()
+        ..PurgeTableLimits::default()
     });
     let hot = entry("a.test", "/p", &["mine"], 0);
     for n in 0..100 {
@@ -432,9 +432,9 @@ fn what_was_proved_at_the_floor_stays_alive() {
 #[test]
 fn threads_never_see_an_acknowledged_purge_undone() {
     const ORDERS: u64 = 200;
-    let epochs = Epochs::with_limits(Limits {
+    let epochs = PurgeTable::with_limits(PurgeTableLimits {
         ring: 8,
-        ..Limits::default()
+        ..PurgeTableLimits::default()
     });
     let (acknowledged, proofs) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -463,7 +463,7 @@ fn threads_never_see_an_acknowledged_purge_undone() {
     });
 }
 
-fn prove_until(epochs: &Epochs, acknowledged: &AtomicU64, proofs: &AtomicU64, last: u64) {
+fn prove_until(epochs: &PurgeTable, acknowledged: &AtomicU64, proofs: &AtomicU64, last: u64) {
     let mut page = entry("a.test", "/p", &["t"], 0);
     loop {
         let now = epochs.current();
@@ -500,7 +500,7 @@ struct Page {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Publish(Order),
+    Publish(Purge),
     /// Compose it now, store it after so many more steps.
     Compose(Page),
     /// Prove the entry at this place.
@@ -520,7 +520,7 @@ fn a_page() -> impl Strategy<Value = Page> {
     })
 }
 
-fn an_order() -> impl Strategy<Value = Order> {
+fn an_order() -> impl Strategy<Value = Purge> {
     let named = prop::sample::select(vec!["t", "u", "v", "w", "*"]).prop_map(tag);
     let below = prop::sample::select(vec!["/", "/a", "/a/", "/a/b", "/a//"]).prop_map(prefix);
     let matching = prop::sample::select(vec!["^/a", "x=1$", "b", "^/$"]).prop_map(pattern);
@@ -567,18 +567,18 @@ fn model_touches(page: &Page, scope: &Scope) -> bool {
     }
 }
 
-fn model(page: &Page, born: u64, orders: &[Order]) -> Verdict {
+fn model(page: &Page, born: u64, orders: &[Purge]) -> PurgeEffect {
     let newer = orders.iter().skip(usize::try_from(born).unwrap());
     let touching = newer.filter(|order| model_touches(page, &order.scope));
     let verdicts = touching.map(|order| match order.strength {
-        Strength::Hard => Verdict::Hard,
-        Strength::Soft => Verdict::Soft,
+        Strength::Hard => PurgeEffect::Hard,
+        Strength::Soft => PurgeEffect::Soft,
     });
     verdicts.max().unwrap_or_default()
 }
 
 /// Plays `steps` and hands each proof to `check`, with what the model says.
-fn play(epochs: &Epochs, steps: &[Step], mut check: impl FnMut(Validity, Verdict)) {
+fn play(epochs: &PurgeTable, steps: &[Step], mut check: impl FnMut(Validity, PurgeEffect)) {
     let (mut orders, mut pages) = (Vec::new(), Vec::new());
     for step in steps {
         match step {
@@ -600,7 +600,7 @@ fn play(epochs: &Epochs, steps: &[Step], mut check: impl FnMut(Validity, Verdict
                 let (page, entry) = at.get(&pages);
                 let says = model(page, entry.born, &orders);
                 let touched = epochs.newer_than(entry.born, entry.scopes.touch()) == Touched::Yes;
-                assert!(touched || says == Verdict::Untouched);
+                assert!(touched || says == PurgeEffect::Untouched);
                 check(epochs.prove(entry), says);
             }
         }
@@ -610,17 +610,17 @@ fn play(epochs: &Epochs, steps: &[Step], mut check: impl FnMut(Validity, Verdict
 proptest! {
     #[test]
     fn ring_and_tables_say_what_the_model_says(steps in steps(), ring in prop::sample::select(vec![0, 1, 3, 64])) {
-        let epochs = Epochs::with_limits(Limits { ring, ..Limits::default() });
+        let epochs = PurgeTable::with_limits(PurgeTableLimits { ring, ..PurgeTableLimits::default() });
         play(&epochs, &steps, |standing, says| assert_eq!(standing, Validity::from(says)));
     }
 
     #[test]
     fn with_narrow_limits_it_errs_towards_dead_only(steps in steps()) {
-        let epochs = Epochs::with_limits(Limits { scopes: 2, patterns: 1, ring: 1 });
+        let epochs = PurgeTable::with_limits(PurgeTableLimits { scopes: 2, patterns: 1, ring: 1 });
         play(&epochs, &steps, |standing, says| match says {
-            Verdict::Untouched => {}
-            Verdict::Soft => assert!(matches!(standing, Validity::SoftPurged | Validity::Purged)),
-            Verdict::Hard => assert_eq!(standing, Validity::Purged),
+            PurgeEffect::Untouched => {}
+            PurgeEffect::Soft => assert!(matches!(standing, Validity::SoftPurged | Validity::Purged)),
+            PurgeEffect::Hard => assert_eq!(standing, Validity::Purged),
         });
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use galley_policy::outcome::NotStored;
-use galley_policy::purge::{Order, PurgePattern, Scope, Strength};
+use galley_policy::purge::{Purge, PurgePattern, Scope, Strength};
 use shuttle::future::block_on;
 use shuttle::rand::Rng as _;
 
@@ -11,11 +11,11 @@ use super::Without;
 use super::world::{
     Flight, Least, PAGES, T, U, World, body_of, composition, fields, named, page_parts, tag_names,
 };
-use crate::body::Body;
-use crate::entry::{Entry, Kind};
-use crate::fill::{self, Failure, FillHead, FillReader, FillWriter, Share};
+use crate::body::StoredBody;
+use crate::entry::{Entry, EntryKind};
+use crate::fill::{self, FillError, FillHead, FillReader, FillSharing, FillWriter};
 use crate::log::{Durability, Restart};
-use crate::memory::NoRoom;
+use crate::memory::PutRefused;
 use crate::purge_table::{Touch, Touched, Validity};
 use crate::sync::point;
 use crate::testing::{life, scopes};
@@ -70,7 +70,7 @@ pub(super) fn visit(world: &World, page: usize, core: &mut Option<(Arc<Entry>, V
         return fetch(world, page, &least, None);
     };
     let is_exempt =
-        entry.kind == Kind::TravelsWhole && world.is_without(Without::MarkersAreEntries);
+        entry.kind == EntryKind::TravelsWhole && world.is_without(Without::MarkersAreEntries);
     match standing {
         _ if is_exempt => world.serve(&least, composition(&entry), "a marker"),
         Validity::Valid => {
@@ -145,7 +145,9 @@ fn try_join(world: &World, page: usize, flight: &Arc<Flight>) -> Joining {
         return Joining::LookAgain;
     };
     match &head.share {
-        Share::Shared { tags, .. } if touched_by(world, page, flight, tags) == Touched::No => {
+        FillSharing::Shared { tags, .. }
+            if touched_by(world, page, flight, tags) == Touched::No =>
+        {
             Joining::Joined(reader)
         }
         _ => lead_unless_replaced(world, page, flight),
@@ -216,7 +218,7 @@ fn lead(world: &World, page: usize) -> Option<FillReader> {
             point();
             store(
                 world,
-                (page, Kind::Page),
+                (page, EntryKind::Page),
                 composition,
                 &flight,
                 finished.body,
@@ -237,15 +239,15 @@ fn compose(
     page: usize,
     flight: &Flight,
     writer: &mut FillWriter,
-) -> Result<usize, Failure> {
+) -> Result<usize, FillError> {
     let before = send(world, flight)?;
     let things = world.history().tags[page].clone();
     if one_in(5) {
         // It may not be stored: a marker remembers that, and what the page's own thing was; it has no tags.
         let marker = world.history().compose(page, before, Vec::new());
         show(world, page, marker, &[]);
-        store(world, (page, Kind::TravelsWhole), marker, flight, None);
-        return Err(Failure::Unstorable(NotStored::Private));
+        store(world, (page, EntryKind::TravelsWhole), marker, flight, None);
+        return Err(FillError::Unstorable(NotStored::Private));
     }
     let tags = tag_names(page, &things, world.without);
     let composition = world.history().compose(page, before, tags.clone());
@@ -256,7 +258,7 @@ fn compose(
     writer.head(FillHead {
         status: http::StatusCode::OK,
         fields: fields(composition),
-        share: Share::Shared {
+        share: FillSharing::Shared {
             life: life(),
             tags: scopes(SITE, "/", &tags).tags.into(),
         },
@@ -271,7 +273,7 @@ fn compose(
 }
 
 /// Sends the request, at most twice. What the counter was before, for the laws: they may not hang on what is tested.
-fn send(world: &World, flight: &Flight) -> Result<u64, Failure> {
+fn send(world: &World, flight: &Flight) -> Result<u64, FillError> {
     for attempt in 0..2 {
         let before = world.epochs.current();
         let born = world.epochs.current();
@@ -283,7 +285,7 @@ fn send(world: &World, flight: &Flight) -> Result<u64, Failure> {
             return Ok(before);
         }
     }
-    Err(Failure::Connect)
+    Err(FillError::Connect)
 }
 
 /// Reads what a page shows, one thing after the other.
@@ -296,10 +298,10 @@ fn show(world: &World, page: usize, composition: usize, things: &[usize]) {
 
 fn store(
     world: &World,
-    (page, kind): (usize, Kind),
+    (page, kind): (usize, EntryKind),
     composition: usize,
     flight: &Flight,
-    body: Option<Body>,
+    body: Option<StoredBody>,
 ) {
     let born = flight.born.lock().unwrap().unwrap_or(0);
     let born = if world.is_without(Without::BornBeforeSending) {
@@ -322,7 +324,7 @@ fn store(
     }
 }
 
-fn put(world: &World, entry: &Arc<Entry>, put: impl FnOnce(Arc<Entry>) -> Result<(), NoRoom>) {
+fn put(world: &World, entry: &Arc<Entry>, put: impl FnOnce(Arc<Entry>) -> Result<(), PutRefused>) {
     if put(Arc::clone(entry)).is_ok() {
         world.is_put(entry);
     }
@@ -334,7 +336,7 @@ pub(super) fn revalidate(world: &World, page: usize) {
     let Some(held) = world
         .memory
         .get(key(page))
-        .filter(|held| held.kind == Kind::Page)
+        .filter(|held| held.kind == EntryKind::Page)
     else {
         return;
     };
@@ -377,7 +379,14 @@ pub(super) fn revalidate(world: &World, page: usize) {
     } else {
         born
     };
-    let parts = page_parts(page, fresh, Kind::Page, &tags, born, held.shared_body());
+    let parts = page_parts(
+        page,
+        fresh,
+        EntryKind::Page,
+        &tags,
+        born,
+        held.shared_body(),
+    );
     let entry = Arc::new(Entry::new(parts));
     if world.is_without(Without::OnlyWhatWasAskedAbout) {
         let place = world.memory.peek(key(page));
@@ -414,7 +423,7 @@ pub(super) fn edit(world: &World) {
     acknowledge(world, &order, &changed, heard);
 }
 
-fn an_order() -> Order {
+fn an_order() -> Purge {
     let url = |host: Option<&str>| Scope::Url {
         host: host.map(str::to_owned),
         path: b"/shop/b".to_vec(),
@@ -440,7 +449,7 @@ fn an_order() -> Order {
     } else {
         Strength::Hard
     };
-    Order { scope, strength }
+    Purge { scope, strength }
 }
 
 /// What an order came to when it was heard.
@@ -452,7 +461,7 @@ enum Heard {
     ForNow,
 }
 
-fn publish(world: &World, order: &Order) -> Heard {
+fn publish(world: &World, order: &Purge) -> Heard {
     let Some(log) = &world.log else {
         let number = world.epochs.publish(order);
         world.ordered(number, order);
@@ -472,7 +481,7 @@ fn publish(world: &World, order: &Order) -> Heard {
     }
 }
 
-fn acknowledge(world: &World, order: &Order, changed: &[(usize, u64)], heard: Heard) {
+fn acknowledge(world: &World, order: &Purge, changed: &[(usize, u64)], heard: Heard) {
     if order.strength == Strength::Soft {
         return;
     }
@@ -487,7 +496,7 @@ fn acknowledge(world: &World, order: &Order, changed: &[(usize, u64)], heard: He
 
 /// A request that changes two things: one before its answer's head, in which both are named, and one after it.
 pub(super) fn post(world: &World) {
-    let orders = ["t", "u"].map(|tag| Order {
+    let orders = ["t", "u"].map(|tag| Purge {
         scope: Scope::Tag(tag.to_owned()),
         strength: Strength::Hard,
     });

@@ -6,17 +6,17 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use galley_policy::purge::{Order, Scope, Strength};
+use galley_policy::purge::{Purge, Scope, Strength};
 use loom::sync::atomic::AtomicU64;
 use loom::thread::spawn;
 
 use crate::entry::Entry;
-use crate::purge_table::{Epochs, Validity};
+use crate::purge_table::{PurgeTable, Validity};
 use crate::sync::model;
 use crate::testing::entry;
 
-fn purge(epochs: &Epochs, tag: &str) {
-    let order = Order {
+fn purge(epochs: &PurgeTable, tag: &str) {
+    let order = Purge {
         scope: Scope::Tag(tag.to_owned()),
         strength: Strength::Hard,
     };
@@ -33,7 +33,7 @@ fn page(born: u64) -> Entry {
 fn what_is_born_after_an_order_sees_what_changed_before_it() {
     model(|| {
         let content = Arc::new(AtomicU64::new(0));
-        let epochs = Arc::new(Epochs::new());
+        let epochs = Arc::new(PurgeTable::new());
         let editor = {
             let (content, epochs) = (Arc::clone(&content), Arc::clone(&epochs));
             spawn(move || {
@@ -54,7 +54,7 @@ fn what_is_born_after_an_order_sees_what_changed_before_it() {
 fn a_proof_of_one_reader_misleads_no_other() {
     model(|| {
         let acknowledged = Arc::new(AtomicU64::new(0));
-        let epochs = Arc::new(Epochs::new());
+        let epochs = Arc::new(PurgeTable::new());
         let page = Arc::new(page(0));
         let editor = {
             let (acknowledged, epochs) = (Arc::clone(&acknowledged), Arc::clone(&epochs));

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use galley_policy::purge::{Order, Scope, Strength};
+use galley_policy::purge::{Purge, Scope, Strength};
 
 use super::Without;
 use super::actors::{SITE, draw, one_in};
 use super::world::{Least, Shelved, World, composition};
 use crate::entry::Entry;
 use crate::log::tests::by_hand::{Directory, Turns};
-use crate::purge_table::{Epochs, Validity};
+use crate::purge_table::{PurgeTable, Validity};
 use crate::sync::point;
 
 /// Orders that a log keeps exactly: few, so that folding is met.
@@ -39,7 +39,7 @@ impl Crash {
     /// are newer than whatever is there.
     pub(super) fn restart(&self, world: &World) {
         let (opened, _turns) = self.directory.open(RECORDS);
-        let epochs = Epochs::with_ring([0, 64][draw(2)]);
+        let epochs = PurgeTable::with_ring([0, 64][draw(2)]);
         opened.replay(SITE, &epochs);
         let is_ours = |shelved: &&Shelved| {
             shelved.generation == opened.generation || world.is_without(Without::GenerationsCount)
@@ -51,7 +51,7 @@ impl Crash {
                 world.serve(&self.least, composition(&entry), "the disk");
             }
         }
-        let everything = Order {
+        let everything = Purge {
             scope: Scope::Site,
             strength: Strength::Hard,
         };
@@ -67,10 +67,10 @@ impl Crash {
     }
 }
 
-pub(super) fn open(ring: usize) -> (Directory, crate::log::Opened, Turns, Epochs) {
+pub(super) fn open(ring: usize) -> (Directory, crate::log::OpenedLog, Turns, PurgeTable) {
     let directory = Directory::default();
     let (opened, turns) = directory.open(RECORDS);
-    let epochs = Epochs::with_ring(ring);
+    let epochs = PurgeTable::with_ring(ring);
     opened.replay(SITE, &epochs);
     (directory, opened, turns, epochs)
 }

@@ -7,16 +7,16 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use galley_policy::purge::{Order, Scope, Strength};
+use galley_policy::purge::{Purge, Scope, Strength};
 use http::{HeaderMap, HeaderValue};
 
 use super::Without;
-use crate::body::Body;
-use crate::entry::{Entry, Kind, Parts};
+use crate::body::StoredBody;
+use crate::entry::{Entry, EntryKind, EntryParts};
 use crate::fill::Fill;
-use crate::log::{Generation, Log};
+use crate::log::{Generation, PurgeLog};
 use crate::memory::Memory;
-use crate::purge_table::Epochs;
+use crate::purge_table::PurgeTable;
 use crate::testing::{parts, scopes};
 
 /// Host, and path with query.
@@ -41,8 +41,8 @@ pub(super) type Least = [u64; THINGS];
 pub(super) struct World {
     pub(super) without: Option<Without>,
     pub(super) memory: Memory,
-    pub(super) epochs: Epochs,
-    pub(super) log: Option<Log>,
+    pub(super) epochs: PurgeTable,
+    pub(super) log: Option<PurgeLog>,
     pub(super) flights: Mutex<[Option<Arc<Flight>>; PAGES.len()]>,
     history: Mutex<History>,
 }
@@ -60,7 +60,7 @@ pub(super) struct History {
     /// The tags that each page has now.
     pub(super) tags: [Vec<usize>; PAGES.len()],
     compositions: Vec<Composition>,
-    orders: Vec<(u64, Order)>,
+    orders: Vec<(u64, Purge)>,
     /// Acknowledged hard orders are for what is below these.
     pub(super) least: Least,
     /// The same, of those that a restart has to obey too.
@@ -85,11 +85,11 @@ struct Composition {
 #[derive(Clone)]
 pub(super) struct Shelved {
     pub(super) generation: Generation,
-    pub(super) parts: Parts,
+    pub(super) parts: EntryParts,
 }
 
 impl World {
-    pub(super) fn new(without: Option<Without>, epochs: Epochs, log: Option<Log>) -> Self {
+    pub(super) fn new(without: Option<Without>, epochs: PurgeTable, log: Option<PurgeLog>) -> Self {
         Self {
             without,
             memory: Memory::new(1 << 22, 1 << 16),
@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    pub(super) fn ordered(&self, number: u64, order: &Order) {
+    pub(super) fn ordered(&self, number: u64, order: &Purge) {
         self.history().orders.push((number, order.clone()));
     }
 }
@@ -257,7 +257,7 @@ impl History {
     }
 
     /// Puts an entry on the disk; an older one never takes the place of a newer one.
-    pub(super) fn shelve(&mut self, generation: Generation, parts: Parts) {
+    pub(super) fn shelve(&mut self, generation: Generation, parts: EntryParts) {
         let same = |other: &&Shelved| other.parts.key == parts.key;
         let resident = self.shelf.iter().find(same);
         if resident.is_some_and(|other| other.parts.born > parts.born) {
@@ -324,13 +324,13 @@ pub(super) fn tag_names(
 pub(super) fn page_parts(
     page: usize,
     composition: usize,
-    kind: Kind,
+    kind: EntryKind,
     tags: &[&'static str],
     born: u64,
-    body: Body,
-) -> Parts {
+    body: StoredBody,
+) -> EntryParts {
     let (host, path_query) = PAGES[page];
-    Parts {
+    EntryParts {
         kind,
         fields: fields(composition),
         body,

@@ -91,8 +91,8 @@ fn a_block_that_goes_bad_while_it_is_read_ends_the_body() {
     let (disk, site) = open(dir.path());
     let body = content(5, 1 << 20);
     disk.put(site, &page("/a", 0, body.clone()), at(0)).unwrap();
-    let found = disk.get(site, b"/a", at(0), &Budget::new(0));
-    let Lookup::Found(OnDisk::Pieces(_, pieces)) = found else {
+    let found = disk.get(site, b"/a", at(0), &MemoryBudget::new(0));
+    let DiskLookup::Found(OnDisk::Pieces(_, pieces)) = found else {
         panic!("{found:?}");
     };
     let path = files(dir.path()).remove(0);
@@ -101,7 +101,7 @@ fn a_block_that_goes_bad_while_it_is_read_ends_the_body() {
     bytes[middle] ^= 4;
     std::fs::write(&path, bytes).unwrap();
     assert_eq!(pieces.read(&(0..10)).unwrap(), body[..10]);
-    assert!(whole(Lookup::Absent).is_none());
+    assert!(whole(DiskLookup::Absent).is_none());
     let bad = (0..16_u64).filter(|block| pieces.read(&(block * 65_536..u64::MAX)).is_err());
     assert_eq!(bad.count(), 1, "one block of sixteen");
     assert!(!path.exists(), "and nobody meets it again");

@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
-use galley_cache::budget::Budget;
-use galley_cache::disk::{Disk, Limits, Lookup, Moment, OnDisk, Scan, Site};
-use galley_cache::entry::{Entry, Kind, Parts, Scopes};
+use galley_cache::budget::MemoryBudget;
+use galley_cache::disk::{Disk, DiskClock, DiskLimits, DiskLookup, OnDisk, ScanProgress, SiteName};
+use galley_cache::entry::{Entry, EntryKind, EntryParts, Scopes};
 use galley_cache::key::Key;
 use galley_policy::key::{host_id, tag_id, url_id};
-use galley_policy::storable::Life;
+use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 
 const GENERATION: [u8; 16] = [1; 16];
 
-const LIMITS: Limits = Limits {
+const LIMITS: DiskLimits = DiskLimits {
     bytes: 64 << 20,
     site_bytes: None,
     object_bytes: 16 << 20,
@@ -29,8 +29,8 @@ const LIMITS: Limits = Limits {
     in_memory_bytes: 256 << 10,
 };
 
-fn at(tick_ms: u64) -> Moment {
-    Moment {
+fn at(tick_ms: u64) -> DiskClock {
+    DiskClock {
         tick: Tick(tick_ms),
         wall: UNIX_EPOCH + Duration::from_secs(1_000_000_000) + Duration::from_millis(tick_ms),
     }
@@ -40,14 +40,14 @@ fn page(path: &str, born: u64, body: impl Into<Bytes>) -> Entry {
     let mut fields = http::HeaderMap::new();
     fields.append("content-type", http::HeaderValue::from_static("text/html"));
     fields.append("etag", http::HeaderValue::from_static("\"abc\""));
-    Entry::new(Parts {
+    Entry::new(EntryParts {
         key: Key::new(path.as_bytes()),
-        kind: Kind::Page,
+        kind: EntryKind::Page,
         status: http::StatusCode::OK,
         fields,
         body: body.into().into(),
         stored_at: Tick(0),
-        life: Life {
+        life: Lifetime {
             fresh: Duration::from_secs(600),
             stale_while_revalidate: Duration::from_secs(60),
             stale_if_error: Duration::from_secs(3600),
@@ -78,29 +78,29 @@ fn content(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-fn open_with(dir: &Path, limits: Limits, now: Moment) -> (Disk, Site) {
+fn open_with(dir: &Path, limits: DiskLimits, now: DiskClock) -> (Disk, SiteName) {
     let disk = Disk::open(dir, limits, GENERATION, now).unwrap();
     let site = disk.site("a.test", 7);
     (disk, site)
 }
 
-fn open(dir: &Path) -> (Disk, Site) {
+fn open(dir: &Path) -> (Disk, SiteName) {
     open_with(dir, LIMITS, at(0))
 }
 
 fn scan(disk: &Disk) {
-    while disk.scan_step() == Scan::More {}
+    while disk.scan_step() == ScanProgress::More {}
 }
 
 /// The entry and its whole body, however it came; `None` if there is none or its body could not be read to the end.
-fn whole(found: Lookup) -> Option<(std::sync::Arc<Entry>, Vec<u8>)> {
+fn whole(found: DiskLookup) -> Option<(std::sync::Arc<Entry>, Vec<u8>)> {
     match found {
-        Lookup::Absent => None,
-        Lookup::Found(OnDisk::Whole(entry)) => {
+        DiskLookup::Absent => None,
+        DiskLookup::Found(OnDisk::Whole(entry)) => {
             let body = entry.body.to_vec();
             Some((entry, body))
         }
-        Lookup::Found(OnDisk::Pieces(entry, pieces)) => {
+        DiskLookup::Found(OnDisk::Pieces(entry, pieces)) => {
             let mut body = Vec::new();
             while (body.len() as u64) < pieces.length() {
                 let piece = pieces.read(&(body.len() as u64..pieces.length())).ok()?;
@@ -112,8 +112,8 @@ fn whole(found: Lookup) -> Option<(std::sync::Arc<Entry>, Vec<u8>)> {
     }
 }
 
-fn read(disk: &Disk, site: Site, path: &str, now: Moment) -> Option<(u64, Vec<u8>)> {
-    let found = disk.get(site, path.as_bytes(), now, &Budget::new(u64::MAX));
+fn read(disk: &Disk, site: SiteName, path: &str, now: DiskClock) -> Option<(u64, Vec<u8>)> {
+    let found = disk.get(site, path.as_bytes(), now, &MemoryBudget::new(u64::MAX));
     whole(found).map(|(entry, body)| (entry.born, body))
 }
 

@@ -65,7 +65,7 @@ fn starts_fast(entries: u32) {
         );
         before = counted;
         steps += 1;
-        if scanned == Scan::Done {
+        if scanned == ScanProgress::Done {
             break;
         }
     }
@@ -82,8 +82,8 @@ fn starts_fast(entries: u32) {
     assert_eq!(disk.usage().entries, u64::from(entries));
 }
 
-fn large() -> Limits {
-    Limits {
+fn large() -> DiskLimits {
+    DiskLimits {
         bytes: 1 << 40,
         ..LIMITS
     }

@@ -56,7 +56,7 @@ fn of_concurrent_writers_the_last_born_stays() {
 #[test]
 fn writers_together_stay_below_the_limits() {
     let dir = tempfile::tempdir().unwrap();
-    let limits = Limits {
+    let limits = DiskLimits {
         bytes: 100 * 4096,
         site_bytes: Some(70 * 4096),
         ..LIMITS

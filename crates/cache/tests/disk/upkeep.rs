@@ -1,8 +1,8 @@
 //! Starts, stops, limits, sweeping, and bodies in pieces.
 
-use galley_cache::disk::{Health, NotStored, Usage};
+use galley_cache::disk::{DiskUsage, Health, NotStored};
 use galley_cache::purge_table::{Unlogged, Validity};
-use galley_policy::purge::{Order, Scope, Strength};
+use galley_policy::purge::{Purge, Scope, Strength};
 
 use super::*;
 
@@ -102,7 +102,7 @@ fn a_generation_may_begin_while_it_is_in_use() {
 #[test]
 fn too_large_is_refused_before_it_is_written() {
     let dir = tempfile::tempdir().unwrap();
-    let limits = Limits {
+    let limits = DiskLimits {
         bytes: 1 << 20,
         object_bytes: 100_000,
         ..LIMITS
@@ -137,8 +137,8 @@ fn bodies_larger_than_memory_come_and_go_in_pieces() {
     }
     writer.commit().unwrap();
     assert_eq!(disk.usage().reserved, 0);
-    let Lookup::Found(OnDisk::Pieces(entry, pieces)) =
-        disk.get(site, b"/big", at(0), &Budget::new(u64::MAX))
+    let DiskLookup::Found(OnDisk::Pieces(entry, pieces)) =
+        disk.get(site, b"/big", at(0), &MemoryBudget::new(u64::MAX))
     else {
         panic!("above the limit for memory");
     };
@@ -177,13 +177,13 @@ fn memory_is_reserved_for_what_is_read_whole() {
     let (disk, site) = open(dir.path());
     disk.put(site, &page("/a", 0, content(1, 5_000)), at(0))
         .unwrap();
-    let budget = Budget::new(6_000);
+    let budget = MemoryBudget::new(6_000);
     let first = disk.get(site, b"/a", at(0), &budget);
-    assert!(matches!(first, Lookup::Found(OnDisk::Whole(_))));
+    assert!(matches!(first, DiskLookup::Found(OnDisk::Whole(_))));
     assert_eq!(budget.used(), 5_000);
     let second = disk.get(site, b"/a", at(0), &budget);
     assert!(
-        matches!(second, Lookup::Found(OnDisk::Pieces(..))),
+        matches!(second, DiskLookup::Found(OnDisk::Pieces(..))),
         "no room: in pieces"
     );
     drop(first);
@@ -198,7 +198,7 @@ fn purges_hold_over_a_restart_by_proof() {
     let epochs = Unlogged::new();
     disk.put(site, &page("/a", epochs.current(), "old"), at(0))
         .unwrap();
-    let order = Order {
+    let order = Purge {
         scope: Scope::Tag("post-1".into()),
         strength: Strength::Hard,
     };
@@ -208,7 +208,7 @@ fn purges_hold_over_a_restart_by_proof() {
     drop(disk);
     let (disk, site) = open(dir.path());
     for (path, wanted) in [("/a", Validity::Purged), ("/b", Validity::Valid)] {
-        let found = disk.get(site, path.as_bytes(), at(0), &Budget::new(99));
+        let found = disk.get(site, path.as_bytes(), at(0), &MemoryBudget::new(99));
         assert_eq!(
             epochs.prove_waiting(&whole(found).unwrap().0),
             wanted,
@@ -258,13 +258,13 @@ fn a_lowered_limit_is_reached_by_sweeping() {
             .unwrap();
     }
     drop(disk);
-    let limits = Limits {
+    let limits = DiskLimits {
         bytes: 50 * 4096,
         ..LIMITS
     };
     let (disk, site) = open_with(dir.path(), limits, at(0));
     scan(&disk);
-    assert_eq!(disk.usage().counted, Usage::DIRECTORIES);
+    assert_eq!(disk.usage().counted, DiskUsage::DIRECTORIES);
     for _ in 0..3 {
         disk.sweep_step(at(0), |_| false);
     }

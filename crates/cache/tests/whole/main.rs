@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use galley_cache::budget::Budget;
-use galley_cache::disk::{Disk, Limits, Lookup, Moment, OnDisk, Scan, Site};
+use galley_cache::budget::MemoryBudget;
+use galley_cache::disk::{Disk, DiskClock, DiskLimits, DiskLookup, OnDisk, ScanProgress, SiteName};
 use galley_cache::entry::Entry;
-use galley_cache::log::{Log, Opened};
+use galley_cache::log::{OpenedLog, PurgeLog};
 use galley_cache::memory::Memory;
-use galley_cache::purge_table::Epochs;
+use galley_cache::purge_table::PurgeTable;
 use galley_policy::time::Tick;
 use proptest::prelude::*;
 
@@ -46,8 +46,8 @@ impl Room {
         }
     }
 
-    fn disk(self) -> Limits {
-        Limits {
+    fn disk(self) -> DiskLimits {
+        DiskLimits {
             bytes: match self {
                 Self::Ample => 256 << 20,
                 Self::Narrow => 400 << 10,
@@ -64,14 +64,14 @@ impl Room {
 struct Run {
     memory: Memory,
     disk: Disk,
-    opened: Opened,
-    epochs: Epochs,
+    opened: OpenedLog,
+    epochs: PurgeTable,
 }
 
 impl Run {
-    fn new(dir: &Path, room: Room, now: Moment) -> Self {
-        let opened = Log::open(&dir.join("log"), now.wall).unwrap();
-        let epochs = Epochs::new();
+    fn new(dir: &Path, room: Room, now: DiskClock) -> Self {
+        let opened = PurgeLog::open(&dir.join("log"), now.wall).unwrap();
+        let epochs = PurgeTable::new();
         opened.replay(SITE, &epochs);
         let generation = opened.generation.bytes();
         let disk = Disk::open(&dir.join("disk"), room.disk(), generation, now).unwrap();
@@ -83,17 +83,17 @@ impl Run {
         }
     }
 
-    fn site(&self, fingerprint: u64) -> Site {
+    fn site(&self, fingerprint: u64) -> SiteName {
         self.disk.site(SITE, fingerprint)
     }
 
     fn scan(&self) {
-        while self.disk.scan_step() == Scan::More {}
+        while self.disk.scan_step() == ScanProgress::More {}
     }
 }
 
-fn at(second: u64) -> Moment {
-    Moment {
+fn at(second: u64) -> DiskClock {
+    DiskClock {
         tick: Tick(second * 1000),
         wall: wall(second),
     }
@@ -104,14 +104,14 @@ fn wall(second: u64) -> SystemTime {
 }
 
 /// The entry and its whole body, however it came; `None` if there is none or its body could not be read to the end.
-fn whole(found: Lookup) -> Option<(Arc<Entry>, Vec<u8>)> {
+fn whole(found: DiskLookup) -> Option<(Arc<Entry>, Vec<u8>)> {
     match found {
-        Lookup::Absent => None,
-        Lookup::Found(OnDisk::Whole(entry)) => {
+        DiskLookup::Absent => None,
+        DiskLookup::Found(OnDisk::Whole(entry)) => {
             let body = entry.body.to_vec();
             Some((entry, body))
         }
-        Lookup::Found(OnDisk::Pieces(entry, pieces)) => {
+        DiskLookup::Found(OnDisk::Pieces(entry, pieces)) => {
             let mut body = Vec::new();
             while (body.len() as u64) < pieces.length() {
                 body.extend_from_slice(&pieces.read(&(body.len() as u64..pieces.length())).ok()?);
@@ -122,8 +122,8 @@ fn whole(found: Lookup) -> Option<(Arc<Entry>, Vec<u8>)> {
 }
 
 /// Memory for what is read, without a limit.
-fn plenty() -> Budget {
-    Budget::new(u64::MAX)
+fn plenty() -> MemoryBudget {
+    MemoryBudget::new(u64::MAX)
 }
 
 /// All files of entries, in an order of their own.

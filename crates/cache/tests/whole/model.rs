@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use galley_cache::disk::NotStored;
-use galley_cache::entry::{Entry, Kind, Parts, Scopes};
+use galley_cache::entry::{Entry, EntryKind, EntryParts, Scopes};
 use galley_cache::key::Key;
 use galley_cache::log::Durability;
-use galley_cache::memory::NoRoom;
+use galley_cache::memory::PutRefused;
 use galley_cache::purge_table::Validity;
 use galley_policy::key::{host_id, tag_id, url_id};
-use galley_policy::purge::{Order, Strength};
-use galley_policy::storable::Life;
+use galley_policy::purge::{Purge, Strength};
+use galley_policy::storable::Lifetime;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use proptest::sample::Index;
 
 use super::steps::{Damage, End, Log, PAGES, Page, Place, Step, reaches, split};
-use super::{DAY, Moment, Room, Run, SITE, at, files, plenty, wall, whole};
+use super::{DAY, DiskClock, Room, Run, SITE, at, files, plenty, wall, whole};
 
 /// A request that was sent, and what it brings.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ pub struct World {
     /// Those whose answers have not come.
     under_way: Vec<usize>,
     /// What the log knows.
-    orders: Vec<Order>,
+    orders: Vec<Purge>,
     memory: BTreeMap<Page, usize>,
     disk: BTreeMap<Page, Kept>,
     /// Whether the disk's entries are of the generation that the log will have after a restart.
@@ -119,7 +119,7 @@ impl World {
         self.run.as_ref().unwrap()
     }
 
-    fn now(&self) -> Moment {
+    fn now(&self) -> DiskClock {
         at(self.second)
     }
 
@@ -162,7 +162,7 @@ impl World {
                 );
                 self.memory.insert(page, sent);
             }
-            Err(NoRoom::Superseded) => assert!(there.is_some_and(|there| there > entry.born)),
+            Err(PutRefused::Superseded) => assert!(there.is_some_and(|there| there > entry.born)),
             Err(full) => assert!(!self.is_ample(), "{full}"),
         }
     }
@@ -281,7 +281,7 @@ impl World {
         })
     }
 
-    fn purge(&mut self, order: &Order) {
+    fn purge(&mut self, order: &Purge) {
         let Run { opened, epochs, .. } = self.run();
         let published = opened.log.publish(SITE, epochs, order, wall(self.second));
         assert_eq!(published.ticket.wait(), Durability::Kept);
@@ -420,14 +420,14 @@ impl World {
         let (path, query) = split(path_query);
         let mut fields = HeaderMap::new();
         fields.insert("sent", HeaderValue::from(number));
-        Entry::new(Parts {
+        Entry::new(EntryParts {
             key: Key::new(&key(sent.page)),
-            kind: Kind::Page,
+            kind: EntryKind::Page,
             status: StatusCode::OK,
             fields,
             body: Bytes::from(content(number, sent.length)).into(),
             stored_at: self.now().tick,
-            life: Life::default(),
+            life: Lifetime::default(),
             scopes: Scopes {
                 host: host_id(host),
                 url: url_id(host, path.as_bytes(), query.map(str::as_bytes)),

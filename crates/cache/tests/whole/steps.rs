@@ -1,6 +1,6 @@
 //! What happens to the store, generated.
 
-use galley_policy::purge::{Order, PurgePattern, Scope, Strength};
+use galley_policy::purge::{Purge, PurgePattern, Scope, Strength};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
@@ -24,7 +24,7 @@ pub enum Step {
     /// What one of them brought is stored.
     Land(Index, Place),
     Get(Page),
-    Purge(Order),
+    Purge(Purge),
     /// So many seconds pass.
     Later(u64),
     /// An entry leaves memory, for reasons of its own.
@@ -109,7 +109,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn order() -> impl Strategy<Value = Order> {
+fn order() -> impl Strategy<Value = Purge> {
     let url = (0..PAGES.len(), any::<bool>()).prop_map(|(page, on_host)| {
         let (host, path_query, _) = PAGES[page];
         let (path, query) = split(path_query);
@@ -136,7 +136,7 @@ fn order() -> impl Strategy<Value = Order> {
         2 => text(&["^/shop", "x=1$", "^/$"]).prop_map(|text| Scope::Pattern(PurgePattern::parse(&text).unwrap())),
     ];
     let strength = prop_oneof![2 => Just(Strength::Hard), 1 => Just(Strength::Soft)];
-    (scope, strength).prop_map(|(scope, strength)| Order { scope, strength })
+    (scope, strength).prop_map(|(scope, strength)| Purge { scope, strength })
 }
 
 /// Path and query.

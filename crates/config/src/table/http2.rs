@@ -1,10 +1,10 @@
 //! HTTP/2.
 
-use crate::options::Kind::Flag;
-use crate::options::{OptionRow, Section};
+use crate::options::ValueKind::Flag;
+use crate::options::{OptionRow, OptionSection};
 use crate::table::row;
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(Section::Server, "h2c", Flag, "Whether clients may speak HTTP/2 in the clear, where they begin with it: for a proxy in front, and for tests. Browsers never do.")
+    row(OptionSection::Server, "h2c", Flag, "Whether clients may speak HTTP/2 in the clear, where they begin with it: for a proxy in front, and for tests. Browsers never do.")
         .or("false"),
 ];

@@ -1,31 +1,31 @@
 //! A site: its hosts, its files, and who composes its pages.
 
-use crate::options::Kind::{self, Flag, List, Path, Size, Word};
-use crate::options::{OptionRow, Section};
+use crate::options::ValueKind::{self, Flag, List, Path, Size, Word};
+use crate::options::{OptionRow, OptionSection};
 use crate::table::{DAY, GIB, ms, row};
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(Section::Site, "hosts", List(&Kind::Host), "The hosts of the site, without port. `*.example.com` is every name below it, `*` every host; an exact name wins over both.")
+    row(OptionSection::Site, "hosts", List(&ValueKind::Host), "The hosts of the site, without port. `*.example.com` is every name below it, `*` every host; an exact name wins over both.")
         .required().example(r#"["example.com", "www.example.com"]"#),
-    row(Section::Site, "listen", List(&Kind::Listen), "Where the site answers.")
+    row(OptionSection::Site, "listen", List(&ValueKind::Listen), "Where the site answers.")
         .computed("`server.listen`").example(r#"["0.0.0.0:8081"]"#),
-    row(Section::Site, "root", Path, "The folder with the site's files. Needed with `php`.")
+    row(OptionSection::Site, "root", Path, "The folder with the site's files. Needed with `php`.")
         .example(r#""/var/www/example.com""#),
-    row(Section::Site, "allow_files", List(&Kind::UrlPath), "Files below `root` that are sent although their name is on the list of names that are never sent: `/tool.zip` is that path, `/downloads/*` everything that begins so. Sources of PHP, names that begin with a dot, copies of `wp-config.php` and what a `.htaccess` closes stay closed.")
+    row(OptionSection::Site, "allow_files", List(&ValueKind::UrlPath), "Files below `root` that are sent although their name is on the list of names that are never sent: `/tool.zip` is that path, `/downloads/*` everything that begins so. Sources of PHP, names that begin with a dot, copies of `wp-config.php` and what a `.htaccess` closes stay closed.")
         .or("[]").example(r#"["/downloads/*"]"#),
-    row(Section::Site, "php", Kind::PhpAddress, "The PHP-FPM that composes the pages; `managed`: Galley runs one. Not together with `upstream`.")
+    row(OptionSection::Site, "php", ValueKind::PhpAddress, "The PHP-FPM that composes the pages; `managed`: Galley runs one. Not together with `upstream`.")
         .example(r#""unix:/run/php/php-fpm.sock""#),
-    row(Section::Site, "upstream", List(&Kind::UpstreamUrl), "The HTTP servers that compose the pages, such as Apache with mod_php; `https://` speaks TLS with them. Not together with `php`. With neither, only files are served.")
+    row(OptionSection::Site, "upstream", List(&ValueKind::UpstreamUrl), "The HTTP servers that compose the pages, such as Apache with mod_php; `https://` speaks TLS with them. Not together with `php`. With neither, only files are served.")
         .example(r#"["http://127.0.0.1:8080"]"#),
-    row(Section::Site, "error_page", Path, "A page of the site's own for visitors whom PHP cannot answer: 502, 503 and 504. HTML in UTF-8, at most 256KiB, read at start; `{status}` and `{request}` in it become the status and the request's id.")
+    row(OptionSection::Site, "error_page", Path, "A page of the site's own for visitors whom PHP cannot answer: 502, 503 and 504. HTML in UTF-8, at most 256KiB, read at start; `{status}` and `{request}` in it become the status and the request's id.")
         .computed("a plain page of Galley's").example(r#""/etc/galley/error.html""#),
-    row(Section::Site, "preset", Word(&["wordpress", "none"]), "Built-in knowledge. `wordpress`: its cookies, its paths, tracking parameters, lifetimes where it is silent. `none`: RFC 9111 and nothing else.")
+    row(OptionSection::Site, "preset", Word(&["wordpress", "none"]), "Built-in knowledge. `wordpress`: its cookies, its paths, tracking parameters, lifetimes where it is silent. `none`: RFC 9111 and nothing else.")
         .or(r#""wordpress""#),
-    row(Section::Site, "multisite", Flag, "Whether WordPress runs as a network in sub-directories.")
+    row(OptionSection::Site, "multisite", Flag, "Whether WordPress runs as a network in sub-directories.")
         .or("false"),
-    row(Section::Site, "cron", Kind::TimeOrOff { least: ms(1_000), most: DAY }, "How often Galley runs WordPress's scheduled tasks (`wp-cron.php`). It needs a host without `*`.")
+    row(OptionSection::Site, "cron", ValueKind::TimeOrOff { least: ms(1_000), most: DAY }, "How often Galley runs WordPress's scheduled tasks (`wp-cron.php`). It needs a host without `*`.")
         .computed(r#"`"60s"`; `"off"` without the preset, without an upstream, or where all hosts have a `*`"#)
         .example(r#""60s""#),
-    row(Section::Site, "request_body", Size { least: 0, most: 64 * GIB }, "The largest request body for this site.")
+    row(OptionSection::Site, "request_body", Size { least: 0, most: 64 * GIB }, "The largest request body for this site.")
         .computed("`server.request_body`").example(r#""64MiB""#),
 ];

@@ -1,14 +1,14 @@
 //! Connections that become something else than HTTP.
 
-use crate::options::Kind::{Count, List, Text};
-use crate::options::{OptionRow, Section};
+use crate::options::ValueKind::{Count, List, Text};
+use crate::options::{OptionRow, OptionSection};
 use crate::table::{DAY, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(Section::Server, "max_upgrades", Count { least: 0, most: 1_000_000 }, "Connections at one time that have changed to another protocol, of all sites. One more is told to come later.")
+    row(OptionSection::Server, "max_upgrades", Count { least: 0, most: 1_000_000 }, "Connections at one time that have changed to another protocol, of all sites. One more is told to come later.")
         .or("1000").unit("connections"),
-    row(Section::Server, "upgrade_timeout", time(ms(100), DAY), "How long such a connection may carry nothing, in either direction.")
+    row(OptionSection::Server, "upgrade_timeout", time(ms(100), DAY), "How long such a connection may carry nothing, in either direction.")
         .or(r#""10m""#),
-    row(Section::Site, "upgrade", List(&Text), "Protocols to which a connection may change that leads to an HTTP upstream. PHP over FastCGI knows none. `[]`: none.")
+    row(OptionSection::Site, "upgrade", List(&Text), "Protocols to which a connection may change that leads to an HTTP upstream. PHP over FastCGI knows none. `[]`: none.")
         .or(r#"["websocket"]"#),
 ];

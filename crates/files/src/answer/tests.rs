@@ -1,7 +1,7 @@
 //! Responses for a file of twenty bytes.
 
 use super::*;
-use galley_policy::request_info::{Line, Scheme};
+use galley_policy::request_info::{RequestLineInfo, Scheme};
 use galley_policy::site::SiteRules;
 
 const MODIFIED_TEXT: &str = "Sun, 13 Sep 2020 12:26:40 GMT";
@@ -22,8 +22,8 @@ fn whole() -> Whole {
     Whole(fields.into_iter().collect(), 20)
 }
 
-fn ask(whole: &Whole, method: &str, target: &str, fields: &[(&str, &str)]) -> Answer {
-    let line = Line {
+fn ask(whole: &Whole, method: &str, target: &str, fields: &[(&str, &str)]) -> FileResponse {
+    let line = RequestLineInfo {
         method,
         target: target.as_bytes(),
         scheme: Scheme::Http,
@@ -31,13 +31,13 @@ fn ask(whole: &Whole, method: &str, target: &str, fields: &[(&str, &str)]) -> An
         has_body: false,
         upgrade: false,
     };
-    let mut facts = Facts::default();
+    let mut facts = RequestInfo::default();
     let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
     facts.gather(&line, fields, &SiteRules::default()).unwrap();
     answer(&whole.0, whole.1, &facts)
 }
 
-fn text<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
+fn text<'a>(answer: &'a FileResponse, name: &str) -> Option<&'a str> {
     answer.fields.get(name).map(|value| value.to_str().unwrap())
 }
 

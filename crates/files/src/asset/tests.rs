@@ -3,19 +3,19 @@
 use super::*;
 use std::path::Path;
 
-fn opened(path: &Path, coding: Coding) -> Form {
+fn opened(path: &Path, coding: Coding) -> FileForm {
     let file = File::open(path).unwrap();
     let metadata = file.metadata().unwrap();
-    Form {
+    FileForm {
         length: metadata.len(),
         modified: metadata.modified().unwrap(),
-        seal: Seal::of(&metadata),
+        seal: FileIdentity::of(&metadata),
         coding,
         file,
     }
 }
 
-fn asset(plain: Form) -> Asset {
+fn asset(plain: FileForm) -> Asset {
     Asset {
         plain,
         siblings: Vec::new(),

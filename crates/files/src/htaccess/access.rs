@@ -8,12 +8,12 @@
 use std::sync::Arc;
 
 use super::Rules;
-use super::pattern::Pattern;
+use super::pattern::HtaccessPattern;
 use crate::path::RelPath;
 
 /// Whether the public may have something. The order is that of openness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Access {
+pub(crate) enum PublicAccess {
     /// Closed to everybody.
     Denied,
     /// Open to some, in a way that is not checked here: by login, address, expression.
@@ -35,14 +35,14 @@ pub(crate) enum Subject {
 
 /// Directives of a directory or of one section in it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Section {
+pub(super) struct HtaccessSection {
     /// Which names it is about; all must match, none: every name.
-    pub(super) names: Vec<Pattern>,
+    pub(super) names: Vec<HtaccessPattern>,
     /// Whether it hangs on something that we cannot evaluate: then its denials hold and its
     /// permissions do not.
     pub(super) is_uncertain: bool,
     /// What its `Require` lines come to, where it has some.
-    pub(super) require: Option<Access>,
+    pub(super) require: Option<PublicAccess>,
     /// `Order`, `Allow`, `Deny`, where it has some.
     pub(super) compat: Option<Compat>,
     /// `Satisfy any` (true) or `all`.
@@ -60,10 +60,10 @@ pub(super) struct Compat {
     pub(super) deny_all: bool,
 }
 
-impl Section {
+impl HtaccessSection {
     pub(super) fn denying() -> Self {
         Self {
-            require: Some(Access::Denied),
+            require: Some(PublicAccess::Denied),
             ..Self::default()
         }
     }
@@ -72,7 +72,7 @@ impl Section {
 impl Compat {
     /// For a client about whom nothing is known. `Deny from <address>` keeps out some, not the
     /// public.
-    fn access(self) -> Access {
+    fn access(self) -> PublicAccess {
         let is_public = if self.is_allow_deny {
             self.allow_all && !self.deny_all
         } else {
@@ -82,27 +82,32 @@ impl Compat {
             is_public,
             self.allow_some && !(self.is_allow_deny && self.deny_all),
         ) {
-            (true, _) => Access::Public,
-            (false, true) => Access::Unchecked,
-            (false, false) => Access::Denied,
+            (true, _) => PublicAccess::Public,
+            (false, true) => PublicAccess::Unchecked,
+            (false, false) => PublicAccess::Denied,
         }
     }
 }
 
 /// What holds after some of the chain has been read: a verdict of each guard and the depth that it
 /// comes from.
-struct Standing {
-    require: (Access, usize),
-    compat: (Access, usize),
+struct HtaccessState {
+    require: (PublicAccess, usize),
+    compat: (PublicAccess, usize),
     satisfy_any: bool,
 }
 
 /// What the chain says about `path`. `chain`: the rules of each directory from the root down;
 /// `name`: the first segment that is not one of those directories, empty for a directory.
-pub(crate) fn judge(chain: &[Arc<Rules>], path: &RelPath, name: &[u8], subject: Subject) -> Access {
-    let mut standing = Standing {
-        require: (Access::Public, 0),
-        compat: (Access::Public, 0),
+pub(crate) fn judge(
+    chain: &[Arc<Rules>],
+    path: &RelPath,
+    name: &[u8],
+    subject: Subject,
+) -> PublicAccess {
+    let mut standing = HtaccessState {
+        require: (PublicAccess::Public, 0),
+        compat: (PublicAccess::Public, 0),
         satisfy_any: false,
     };
     for (depth, rules) in chain.iter().enumerate() {
@@ -122,13 +127,13 @@ pub(crate) fn judge(chain: &[Arc<Rules>], path: &RelPath, name: &[u8], subject: 
             || super::rewrite::refuses(&rules.rewrites, &path.after(depth), subject)
     });
     if is_refused {
-        Access::Denied
+        PublicAccess::Denied
     } else {
         standing.access()
     }
 }
 
-impl Section {
+impl HtaccessSection {
     fn is_about(&self, name: &[u8]) -> bool {
         self.names.is_empty()
             || (!name.is_empty() && self.names.iter().all(|pattern| pattern.matches(name)))
@@ -145,9 +150,9 @@ impl Rules {
     }
 }
 
-impl Standing {
-    fn apply(&mut self, section: &Section, depth: usize) {
-        let replace = |held: &mut (Access, usize), said: Option<Access>| {
+impl HtaccessState {
+    fn apply(&mut self, section: &HtaccessSection, depth: usize) {
+        let replace = |held: &mut (PublicAccess, usize), said: Option<PublicAccess>| {
             let Some(said) = said else { return };
             let may_open = !section.is_uncertain && depth >= held.1;
             if said < held.0 || (said == held.0 && depth > held.1) || may_open {
@@ -163,12 +168,13 @@ impl Standing {
         }
     }
 
-    fn access(&self) -> Access {
+    fn access(&self) -> PublicAccess {
         let (require, compat) = (self.require.0, self.compat.0);
         // `Satisfy any` with an open `Allow` lifts a login; what is closed to everybody stays
         // closed.
-        if self.satisfy_any && compat == Access::Public && require == Access::Unchecked {
-            return Access::Public;
+        if self.satisfy_any && compat == PublicAccess::Public && require == PublicAccess::Unchecked
+        {
+            return PublicAccess::Public;
         }
         require.min(compat)
     }

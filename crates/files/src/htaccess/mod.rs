@@ -19,33 +19,33 @@ mod pattern;
 mod rewrite;
 mod shelf;
 
-pub(crate) use access::{Access, Subject, judge};
+pub(crate) use access::{PublicAccess, Subject, judge};
 #[cfg(fuzzing)]
 pub(crate) use parse::parse as read;
-pub(crate) use shelf::{Shelf, rules_of};
+pub(crate) use shelf::{HtaccessCache, rules_of};
 
-use access::Section;
-use pattern::Pattern;
+use access::HtaccessSection;
+use pattern::HtaccessPattern;
 use rewrite::Rewrite;
 
 /// What one `.htaccess` says about access.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     /// What holds for the directory; always there once something was read.
-    base: Section,
+    base: HtaccessSection,
     /// `<Files>`, `<FilesMatch>` and `<If>`, in file order.
-    sections: Vec<Section>,
+    sections: Vec<HtaccessSection>,
     /// Rewrite rules that may refuse, with those that decide whether they are reached.
     rewrites: Vec<Rewrite>,
     /// Paths of the URL that `Redirect` and `RedirectMatch` answer with 403, 404 or 410.
-    refused: Vec<Pattern>,
+    refused: Vec<HtaccessPattern>,
 }
 
 impl Rules {
     /// Of a file that is there and cannot be read: nothing is public.
     fn closed() -> Self {
         Self {
-            base: Section::denying(),
+            base: HtaccessSection::denying(),
             ..Self::default()
         }
     }

@@ -5,8 +5,8 @@
 //! end of the file.
 
 use super::Rules;
-use super::access::{Access, Section};
-use super::pattern::{Case, Pattern};
+use super::access::{HtaccessSection, PublicAccess};
+use super::pattern::{Case, HtaccessPattern};
 use super::rewrite::{Conditions, Rewrite};
 
 /// Reads a whole file. One with more patterns or deeper sections than anybody writes by hand closes
@@ -31,10 +31,10 @@ pub(crate) fn parse(text: &[u8]) -> Rules {
 #[derive(Default)]
 struct Parser {
     rules: Rules,
-    frames: Vec<Frame>,
+    frames: Vec<OpenSection>,
     /// `Require` lines outside of containers, of the directory and of each section.
-    base_requires: Vec<Option<Access>>,
-    requires: Vec<Vec<Option<Access>>>,
+    base_requires: Vec<Option<PublicAccess>>,
+    requires: Vec<Vec<Option<PublicAccess>>>,
     has_require: bool,
     is_rewriting: Option<bool>,
     conditions: Conditions,
@@ -44,13 +44,13 @@ struct Parser {
 }
 
 /// An open section.
-struct Frame {
+struct OpenSection {
     /// Lower case, as its end will say it.
     name: String,
-    kind: Kind,
+    kind: SectionKind,
 }
 
-enum Kind {
+enum SectionKind {
     /// As if it were not there: `<IfModule>`.
     Transparent,
     /// What is inside does not concern `GET`.
@@ -59,7 +59,7 @@ enum Kind {
     Section(usize),
     /// `<RequireAll>` and its kin, with what was required inside; `None` for what neither grants
     /// nor denies.
-    Require(Vec<Option<Access>>),
+    Require(Vec<Option<PublicAccess>>),
 }
 
 impl Parser {
@@ -92,28 +92,28 @@ impl Parser {
             return;
         }
         let kind = match name.as_str() {
-            _ if self.is_ignoring() => Kind::Ignored,
+            _ if self.is_ignoring() => SectionKind::Ignored,
             "ifmodule" | "ifdefine" | "ifversion" | "ifdirective" | "iffile" | "ifsection" => {
-                Kind::Transparent
+                SectionKind::Transparent
             }
             "files" | "filesmatch" => self.open_files(&name, arguments),
-            "requireall" | "requireany" | "requirenone" => Kind::Require(Vec::new()),
-            "limit" if !names_get(arguments) => Kind::Ignored,
-            "limitexcept" if names_get(arguments) => Kind::Ignored,
-            "limit" | "limitexcept" => Kind::Transparent,
+            "requireall" | "requireany" | "requirenone" => SectionKind::Require(Vec::new()),
+            "limit" if !names_get(arguments) => SectionKind::Ignored,
+            "limitexcept" if names_get(arguments) => SectionKind::Ignored,
+            "limit" | "limitexcept" => SectionKind::Transparent,
             // `<If>` and whatever else hangs on something that is not known here.
             _ => self.open_section(None, true),
         };
-        self.frames.push(Frame { name, kind });
+        self.frames.push(OpenSection { name, kind });
     }
 
-    fn open_files(&mut self, name: &str, arguments: &[String]) -> Kind {
+    fn open_files(&mut self, name: &str, arguments: &[String]) -> SectionKind {
         let pattern = match arguments {
             [tilde, regex, ..] if tilde == "~" => self.regex(regex, Case::Exact),
             [regex, ..] if name == "filesmatch" => self.regex(regex, Case::Exact),
             [glob, ..] => {
                 self.count_pattern();
-                Pattern::glob(glob)
+                HtaccessPattern::glob(glob)
             }
             [] => None,
         };
@@ -121,14 +121,18 @@ impl Parser {
         self.open_section(pattern, is_uncertain)
     }
 
-    fn open_section(&mut self, pattern: Option<Pattern>, is_uncertain: bool) -> Kind {
+    fn open_section(
+        &mut self,
+        pattern: Option<HtaccessPattern>,
+        is_uncertain: bool,
+    ) -> SectionKind {
         self.count_pattern();
         let around = self
             .section_index()
             .and_then(|index| self.rules.sections.get(index));
-        let mut section = Section {
+        let mut section = HtaccessSection {
             is_uncertain,
-            ..Section::default()
+            ..HtaccessSection::default()
         };
         if let Some(around) = around {
             section.names.clone_from(&around.names);
@@ -137,7 +141,7 @@ impl Parser {
         section.names.extend(pattern);
         self.rules.sections.push(section);
         self.requires.push(Vec::new());
-        Kind::Section(self.rules.sections.len() - 1)
+        SectionKind::Section(self.rules.sections.len() - 1)
     }
 
     fn close(&mut self, name: &str) {
@@ -145,7 +149,7 @@ impl Parser {
             return;
         }
         while let Some(frame) = self.frames.pop() {
-            if let Kind::Require(inside) = frame.kind {
+            if let SectionKind::Require(inside) = frame.kind {
                 let access = match frame.name.as_str() {
                     "requireall" => all(&inside),
                     "requireany" => any(&inside),
@@ -176,7 +180,7 @@ impl Parser {
                     && is_refusal(status)
                 {
                     self.count_pattern();
-                    self.rules.refused.extend(Pattern::below(path));
+                    self.rules.refused.extend(HtaccessPattern::below(path));
                 }
             }
             "redirectmatch" => {
@@ -185,7 +189,7 @@ impl Parser {
                 {
                     let pattern = self
                         .regex(regex, Case::Exact)
-                        .or_else(|| Pattern::below("/"));
+                        .or_else(|| HtaccessPattern::below("/"));
                     self.rules.refused.extend(pattern);
                 }
             }
@@ -219,7 +223,7 @@ impl Parser {
         let hangs_on_the_last =
             std::mem::replace(&mut self.is_chained, Rewrite::is_chained(arguments));
         if hangs_on_the_last || self.is_chained || self.section_index().is_some() {
-            condition = super::rewrite::Condition::Other;
+            condition = super::rewrite::ConditionResult::Other;
         }
         self.count_pattern();
         if !self.is_too_much {
@@ -229,17 +233,17 @@ impl Parser {
         }
     }
 
-    fn require(&mut self, access: Option<Access>) {
+    fn require(&mut self, access: Option<PublicAccess>) {
         for frame in self.frames.iter_mut().rev() {
             match &mut frame.kind {
-                Kind::Require(inside) => return inside.push(access),
-                Kind::Section(index) => {
+                SectionKind::Require(inside) => return inside.push(access),
+                SectionKind::Section(index) => {
                     if let Some(requires) = self.requires.get_mut(*index) {
                         requires.push(access);
                     }
                     return;
                 }
-                Kind::Transparent | Kind::Ignored => {}
+                SectionKind::Transparent | SectionKind::Ignored => {}
             }
         }
         self.base_requires.push(access);
@@ -247,12 +251,12 @@ impl Parser {
 
     fn section_index(&self) -> Option<usize> {
         self.frames.iter().rev().find_map(|frame| match frame.kind {
-            Kind::Section(index) => Some(index),
-            Kind::Transparent | Kind::Ignored | Kind::Require(_) => None,
+            SectionKind::Section(index) => Some(index),
+            SectionKind::Transparent | SectionKind::Ignored | SectionKind::Require(_) => None,
         })
     }
 
-    fn section(&mut self) -> &mut Section {
+    fn section(&mut self) -> &mut HtaccessSection {
         let index = self.section_index();
         match index.and_then(|index| self.rules.sections.get_mut(index)) {
             Some(section) => section,
@@ -263,15 +267,15 @@ impl Parser {
     fn is_ignoring(&self) -> bool {
         self.frames
             .iter()
-            .any(|frame| matches!(frame.kind, Kind::Ignored))
+            .any(|frame| matches!(frame.kind, SectionKind::Ignored))
     }
 
-    fn regex(&mut self, text: &str, case: Case) -> Option<Pattern> {
+    fn regex(&mut self, text: &str, case: Case) -> Option<HtaccessPattern> {
         self.count_pattern();
         if self.is_too_much {
             return None;
         }
-        Pattern::regex(text, case)
+        HtaccessPattern::regex(text, case)
     }
 
     fn count_pattern(&mut self) {
@@ -292,10 +296,10 @@ impl Parser {
         for (section, requires) in sections.zip(requires) {
             if !requires.is_empty() {
                 // Only negations, or nothing in a container: Apache refuses such a file as a whole.
-                section.require = any(requires).or(Some(Access::Denied));
+                section.require = any(requires).or(Some(PublicAccess::Denied));
             } else if section.has_login && !self.has_require {
                 // Who may come in is said elsewhere, in the server's own file.
-                section.require = Some(Access::Unchecked);
+                section.require = Some(PublicAccess::Unchecked);
             }
         }
         if self.is_rewriting == Some(false) {
@@ -306,36 +310,36 @@ impl Parser {
 }
 
 /// One `Require` line.
-fn required(arguments: &[String]) -> Option<Access> {
+fn required(arguments: &[String]) -> Option<PublicAccess> {
     let lower: Vec<String> = arguments
         .iter()
         .map(|word| word.to_ascii_lowercase())
         .collect();
     let words: Vec<&str> = lower.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["all", "granted", ..] => Some(Access::Public),
-        ["all", ..] | ["not", "all", "granted", ..] => Some(Access::Denied),
+        ["all", "granted", ..] => Some(PublicAccess::Public),
+        ["all", ..] | ["not", "all", "granted", ..] => Some(PublicAccess::Denied),
         // Keeps out some, grants nothing.
         ["not", ..] => None,
-        ["method", methods @ ..] if methods.contains(&"get") => Some(Access::Public),
-        _ => Some(Access::Unchecked),
+        ["method", methods @ ..] if methods.contains(&"get") => Some(PublicAccess::Public),
+        _ => Some(PublicAccess::Unchecked),
     }
 }
 
-fn all(inside: &[Option<Access>]) -> Option<Access> {
+fn all(inside: &[Option<PublicAccess>]) -> Option<PublicAccess> {
     inside.iter().flatten().min().copied()
 }
 
-fn any(inside: &[Option<Access>]) -> Option<Access> {
+fn any(inside: &[Option<PublicAccess>]) -> Option<PublicAccess> {
     inside.iter().flatten().max().copied()
 }
 
 /// `<RequireNone>`: denies those that one of its lines would let in. Who they are is unknown unless
 /// it is everybody.
-fn none(inside: &[Option<Access>]) -> Option<Access> {
+fn none(inside: &[Option<PublicAccess>]) -> Option<PublicAccess> {
     inside
-        .contains(&Some(Access::Public))
-        .then_some(Access::Denied)
+        .contains(&Some(PublicAccess::Public))
+        .then_some(PublicAccess::Denied)
 }
 
 fn names_get(methods: &[String]) -> bool {

@@ -8,7 +8,7 @@ use regex::bytes::{Regex, RegexBuilder};
 
 /// One compiled pattern.
 #[derive(Clone, Debug)]
-pub(super) struct Pattern {
+pub(super) struct HtaccessPattern {
     is: Regex,
     /// `^(?!...)`: this must not match.
     is_not: Option<Regex>,
@@ -21,7 +21,7 @@ pub(super) enum Case {
     Ignored,
 }
 
-impl Pattern {
+impl HtaccessPattern {
     /// Compiles a regular expression; `None` when it is broken, too large, or needs backtracking.
     pub(super) fn regex(text: &str, case: Case) -> Option<Self> {
         if let Some((not, rest)) = split_negation(text) {

@@ -8,21 +8,21 @@
 //! sending it directly would go around the guard, so it is refused.
 
 use super::access::Subject;
-use super::pattern::{Case, Pattern};
+use super::pattern::{Case, HtaccessPattern};
 
 /// One `RewriteRule` with its conditions.
 #[derive(Debug)]
 pub(super) struct Rewrite {
     /// `None`: the pattern did not compile.
-    pattern: Option<Pattern>,
+    pattern: Option<HtaccessPattern>,
     is_negated: bool,
-    condition: Condition,
+    condition: ConditionResult,
     action: Action,
 }
 
 /// What conditions come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Condition {
+pub(super) enum ConditionResult {
     /// There are none.
     None,
     /// They hold for a regular file that is there.
@@ -60,7 +60,7 @@ pub(super) fn refuses(rules: &[Rewrite], path: &[u8], subject: Subject) -> bool 
     false
 }
 
-impl Condition {
+impl ConditionResult {
     fn holds(self, subject: Subject) -> bool {
         match self {
             Self::None => true,
@@ -72,7 +72,7 @@ impl Condition {
 
 impl Rewrite {
     /// Reads the arguments of a `RewriteRule`; `None` when there are too few.
-    pub(super) fn parse(arguments: &[String], condition: Condition) -> Option<Self> {
+    pub(super) fn parse(arguments: &[String], condition: ConditionResult) -> Option<Self> {
         let [pattern, substitution, flags @ ..] = arguments else {
             return None;
         };
@@ -95,7 +95,7 @@ impl Rewrite {
             Action::Nothing
         };
         Some(Self {
-            pattern: Pattern::regex(pattern, flags.case),
+            pattern: HtaccessPattern::regex(pattern, flags.case),
             is_negated,
             condition,
             action,
@@ -181,16 +181,16 @@ impl Conditions {
     }
 
     /// What they come to; empties the list.
-    pub(super) fn take(&mut self) -> Condition {
+    pub(super) fn take(&mut self) -> ConditionResult {
         let lines = std::mem::take(&mut self.lines);
         if lines.is_empty() {
-            return Condition::None;
+            return ConditionResult::None;
         }
         let mut groups = lines.split_inclusive(|(_, is_or)| !is_or);
         if groups.all(|group| group.iter().any(|(holds, _)| *holds)) {
-            return Condition::HoldsForFile;
+            return ConditionResult::HoldsForFile;
         }
-        Condition::Other
+        ConditionResult::Other
     }
 }
 

@@ -21,19 +21,19 @@ use crate::tree::{self, Tree};
 
 /// What has been read, by the directory's relative path.
 #[derive(Default)]
-pub(crate) struct Shelf {
-    entries: Mutex<HashMap<Vec<u8>, Entry>>,
+pub(crate) struct HtaccessCache {
+    entries: Mutex<HashMap<Vec<u8>, CachedHtaccess>>,
 }
 
-struct Entry {
+struct CachedHtaccess {
     checked: Instant,
-    stamp: Stamp,
+    stamp: HtaccessStamp,
     rules: Arc<Rules>,
 }
 
 /// What must stay the same for a file to be the one that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stamp {
+enum HtaccessStamp {
     Absent,
     Unreadable,
     Present {
@@ -58,13 +58,13 @@ pub(crate) fn rules_of(tree: &Tree, relative: &[u8], now: Instant) -> Option<Arc
             return None;
         }
     };
-    let stamp = Stamp::of(&tree::look_in(directory.as_fd(), NAME));
+    let stamp = HtaccessStamp::of(&tree::look_in(directory.as_fd(), NAME));
     if let Some(rules) = tree.shelf.unchanged(relative, stamp, now) {
         return Some(rules);
     }
     let (stamp, rules) = read(directory.as_fd(), stamp);
     let rules = Arc::new(rules);
-    let entry = Entry {
+    let entry = CachedHtaccess {
         checked: now,
         stamp,
         rules: Arc::clone(&rules),
@@ -74,24 +74,24 @@ pub(crate) fn rules_of(tree: &Tree, relative: &[u8], now: Instant) -> Option<Arc
 }
 
 /// Reads the file that `seen` was the stamp of; answers with the stamp of what was really read.
-fn read(directory: BorrowedFd<'_>, seen: Stamp) -> (Stamp, Rules) {
+fn read(directory: BorrowedFd<'_>, seen: HtaccessStamp) -> (HtaccessStamp, Rules) {
     match seen {
-        Stamp::Absent => return (seen, Rules::default()),
-        Stamp::Unreadable => return (seen, Rules::closed()),
-        Stamp::Present { .. } => {}
+        HtaccessStamp::Absent => return (seen, Rules::default()),
+        HtaccessStamp::Unreadable => return (seen, Rules::closed()),
+        HtaccessStamp::Present { .. } => {}
     }
     match tree::read_rule_file(directory, NAME, MAX_SIZE) {
-        Ok(Some((metadata, text))) => (Stamp::of(&Ok(metadata)), parse::parse(&text)),
+        Ok(Some((metadata, text))) => (HtaccessStamp::of(&Ok(metadata)), parse::parse(&text)),
         // Not a regular file, or too large: as long as it stays so.
         Ok(None) => (seen, Rules::closed()),
-        Err(error) if is_absence(&error) => (Stamp::Absent, Rules::default()),
+        Err(error) if is_absence(&error) => (HtaccessStamp::Absent, Rules::default()),
         // No permission, or a failing disk. The stamp of the file that was seen does not hold for
         // this: mode changes show in it, a disk that works again does not.
-        Err(_) => (Stamp::Unreadable, Rules::closed()),
+        Err(_) => (HtaccessStamp::Unreadable, Rules::closed()),
     }
 }
 
-impl Shelf {
+impl HtaccessCache {
     /// What was checked less than a second ago.
     pub(crate) fn held(&self, relative: &[u8], now: Instant) -> Option<Arc<Rules>> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,17 +101,17 @@ impl Shelf {
     }
 
     /// What was read from a file with this very stamp; holds for another second.
-    fn unchanged(&self, relative: &[u8], stamp: Stamp, now: Instant) -> Option<Arc<Rules>> {
+    fn unchanged(&self, relative: &[u8], stamp: HtaccessStamp, now: Instant) -> Option<Arc<Rules>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = entries.get_mut(relative)?;
-        if entry.stamp != stamp || stamp == Stamp::Unreadable {
+        if entry.stamp != stamp || stamp == HtaccessStamp::Unreadable {
             return None;
         }
         entry.checked = now;
         Some(Arc::clone(&entry.rules))
     }
 
-    fn put(&self, relative: &[u8], entry: Entry) {
+    fn put(&self, relative: &[u8], entry: CachedHtaccess) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() >= MAX_ENTRIES && !entries.contains_key(relative) {
             // All at once: simple, and what is needed is read again within a few requests.
@@ -132,7 +132,7 @@ impl Shelf {
     }
 }
 
-impl Stamp {
+impl HtaccessStamp {
     fn of(looked: &io::Result<Metadata>) -> Self {
         match looked {
             Ok(metadata) => Self::Present {

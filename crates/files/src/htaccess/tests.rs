@@ -4,11 +4,11 @@ use super::*;
 use crate::path::RelPath;
 use std::sync::Arc;
 
-use Access::{Denied, Public, Unchecked};
+use PublicAccess::{Denied, Public, Unchecked};
 
 /// The verdict on a file, given the texts of the root's and then of each deeper directory's
 /// `.htaccess`.
-fn judged(texts: &[&str], path: &str, subject: Subject) -> Access {
+fn judged(texts: &[&str], path: &str, subject: Subject) -> PublicAccess {
     let chain: Vec<Arc<Rules>> = texts
         .iter()
         .map(|text| Arc::new(parse::parse(text.as_bytes())))
@@ -19,7 +19,7 @@ fn judged(texts: &[&str], path: &str, subject: Subject) -> Access {
 }
 
 #[track_caller]
-fn check(text: &str, path: &str, expected: Access) {
+fn check(text: &str, path: &str, expected: PublicAccess) {
     assert_eq!(
         judged(&[text], path, Subject::File),
         expected,

@@ -27,9 +27,9 @@ fn open(path: &Path) -> Root {
     .unwrap()
 }
 
-fn content(found: Found) -> String {
+fn content(found: ResolvedPath) -> String {
     match found {
-        Found::File(asset) => std::io::read_to_string(asset.plain.file).unwrap(),
+        ResolvedPath::File(asset) => std::io::read_to_string(asset.plain.file).unwrap(),
         other => format!("{other:?}"),
     }
 }

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use galley_files::{Found, Options, Root};
-use galley_policy::encoding::Codings;
+use galley_files::{Options, ResolvedPath, Root};
+use galley_policy::encoding::AcceptedCodings;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 pub const PHP: Options = Options {
@@ -81,8 +81,8 @@ impl Site {
     }
 }
 
-pub fn codings(accept: &str) -> Codings {
-    let mut codings = Codings::default();
+pub fn codings(accept: &str) -> AcceptedCodings {
+    let mut codings = AcceptedCodings::default();
     codings.read(accept.as_bytes());
     codings
 }
@@ -92,21 +92,21 @@ pub fn say(root: &Root, path: &[u8]) -> String {
     word(root.resolve(path))
 }
 
-pub fn word(found: Found) -> String {
+pub fn word(found: ResolvedPath) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match found {
-        Found::File(asset) => format!(
+        ResolvedPath::File(asset) => format!(
             "file {}",
             std::io::read_to_string(asset.plain.file).unwrap()
         ),
-        Found::Script(script) => match script.path_info {
+        ResolvedPath::Script(script) => match script.path_info {
             Some(info) => format!("script {} info {}", text(&script.name), text(&info)),
             None => format!("script {}", text(&script.name)),
         },
-        Found::Redirect(path) => format!("redirect {}", text(&path)),
-        Found::Missing => "missing".to_owned(),
-        Found::Denied => "denied".to_owned(),
-        Found::Failed(error) => format!("failed: {error}"),
+        ResolvedPath::Redirect(path) => format!("redirect {}", text(&path)),
+        ResolvedPath::Missing => "missing".to_owned(),
+        ResolvedPath::Denied => "denied".to_owned(),
+        ResolvedPath::Failed(error) => format!("failed: {error}"),
     }
 }
 

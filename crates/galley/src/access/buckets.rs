@@ -13,7 +13,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use galley_policy::access::{Limit, TICKS_PER_S, Taken};
+use galley_policy::access::{RateLimit, TICKS_PER_S, Taken};
 use galley_policy::time::Tick;
 use siphasher::sip::SipHasher13;
 
@@ -21,13 +21,13 @@ use crate::sys;
 
 /// Token buckets by owner.
 pub struct Buckets {
-    sets: Box<[Set]>,
+    sets: Box<[BucketSet]>,
     key: (u64, u64),
 }
 
 #[derive(Default)]
 #[repr(align(64))]
-struct Set([AtomicU64; WAYS]);
+struct BucketSet([AtomicU64; WAYS]);
 
 impl Buckets {
     /// All of them full.
@@ -35,13 +35,13 @@ impl Buckets {
     pub fn new() -> Self {
         let random = || u64::from_ne_bytes(sys::random_bytes());
         Self {
-            sets: (0..SETS).map(|_| Set::default()).collect(),
+            sets: (0..SETS).map(|_| BucketSet::default()).collect(),
             key: (random(), random()),
         }
     }
 
     /// Takes a token from the bucket of `owner`, or says when there is one.
-    pub fn take(&self, owner: &impl Hash, limit: &Limit, now: Tick) -> Result<(), Duration> {
+    pub fn take(&self, owner: &impl Hash, limit: &RateLimit, now: Tick) -> Result<(), Duration> {
         let mut hasher = SipHasher13::new_with_keys(self.key.0, self.key.1);
         owner.hash(&mut hasher);
         let hash = hasher.finish();
@@ -77,7 +77,7 @@ impl Buckets {
     }
 }
 
-impl Set {
+impl BucketSet {
     /// The slot of this tag, else the one that gives way, with what it holds.
     fn find(&self, tag: u64, now: u64) -> (&AtomicU64, u64) {
         let [first, ..] = &self.0;
@@ -113,8 +113,8 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
 
-    fn limit(burst: u64) -> Limit {
-        Limit::new(10, 60, burst).unwrap()
+    fn limit(burst: u64) -> RateLimit {
+        RateLimit::new(10, 60, burst).unwrap()
     }
 
     fn granted(buckets: &Buckets, owner: u64, now: u64, times: usize) -> usize {

@@ -14,34 +14,34 @@ use siphasher::sip::SipHasher13;
 
 use crate::sys;
 
-pub(super) struct Crowd {
-    rows: [Row; 2],
+pub(super) struct ClientConnections {
+    rows: [ClientRow; 2],
     /// 0: any number.
     most: u32,
 }
 
-struct Row {
+struct ClientRow {
     counts: Box<[AtomicU32]>,
     key: u64,
 }
 
 /// The place of one connection; given back when dropped.
-pub struct Seat(Option<(Arc<Crowd>, [usize; 2])>);
+pub struct ConnectionSlot(Option<(Arc<ClientConnections>, [usize; 2])>);
 
-impl Crowd {
+impl ClientConnections {
     pub(super) fn new(most: usize) -> Self {
         Self {
-            rows: [Row::new(), Row::new()],
+            rows: [ClientRow::new(), ClientRow::new()],
             most: u32::try_from(most).unwrap_or(u32::MAX),
         }
     }
 
-    pub(super) fn seat(self: &Arc<Self>, client: Network) -> Option<Seat> {
+    pub(super) fn seat(self: &Arc<Self>, client: Network) -> Option<ConnectionSlot> {
         if self.most == 0 {
-            return Some(Seat::uncounted());
+            return Some(ConnectionSlot::uncounted());
         }
         let places = self.rows.each_ref().map(|row| row.place(client));
-        let seat = Seat(Some((Arc::clone(self), places)));
+        let seat = ConnectionSlot(Some((Arc::clone(self), places)));
         let before = self.each(places, |count| count.fetch_add(1, Ordering::Relaxed));
         (before < self.most).then_some(seat)
     }
@@ -53,7 +53,7 @@ impl Crowd {
     }
 }
 
-impl Row {
+impl ClientRow {
     fn new() -> Self {
         Self {
             counts: (0..PLACES).map(|_| AtomicU32::new(0)).collect(),
@@ -68,14 +68,14 @@ impl Row {
     }
 }
 
-impl Seat {
+impl ConnectionSlot {
     /// That of a client whose connections are not counted.
     pub fn uncounted() -> Self {
         Self(None)
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         if let Some((crowd, places)) = self.0.take() {
             crowd.each(places, |count| count.fetch_sub(1, Ordering::Relaxed));
@@ -92,9 +92,9 @@ mod tests {
 
     #[test]
     fn a_client_has_so_many_places_and_others_have_theirs() {
-        let crowd = Arc::new(Crowd::new(3));
+        let crowd = Arc::new(ClientConnections::new(3));
         let one = Network::V4(1);
-        let mut seats: Vec<Seat> = (0..3).map(|_| crowd.seat(one).unwrap()).collect();
+        let mut seats: Vec<ConnectionSlot> = (0..3).map(|_| crowd.seat(one).unwrap()).collect();
         assert!(crowd.seat(one).is_none() && crowd.seat(one).is_none());
         assert!(crowd.seat(Network::V4(2)).is_some());
         seats.pop();
@@ -107,7 +107,7 @@ mod tests {
                 .count(),
             3
         );
-        let any = Arc::new(Crowd::new(0));
+        let any = Arc::new(ClientConnections::new(0));
         assert!((0..100).all(|_| any.seat(one).is_some()));
     }
 }

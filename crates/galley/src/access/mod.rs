@@ -12,31 +12,31 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_policy::access::{Bucket, Limit};
+use galley_policy::access::{Bucket, RateLimit};
 use galley_policy::class::Network;
 use galley_policy::time::Tick;
 use ipnet::IpNet;
 
 pub use buckets::Buckets;
-use connections::Crowd;
-pub use connections::Seat;
+use connections::ClientConnections;
+pub use connections::ConnectionSlot;
 use passwords::Proofs;
-pub use passwords::{Passwords, Proof};
+pub use passwords::{PasswordCheck, Passwords};
 
 /// Clients, as far as something is counted of them.
-pub struct Clients {
+pub struct ClientState {
     buckets: Buckets,
-    crowd: Arc<Crowd>,
+    crowd: Arc<ClientConnections>,
     exempt: Vec<IpNet>,
     proofs: Proofs,
 }
 
-impl Clients {
+impl ClientState {
     /// Nothing counted yet. `connections` is the most of one client, 0 for any number.
     pub fn new(connections: usize, exempt: Vec<IpNet>) -> Self {
         Self {
             buckets: Buckets::new(),
-            crowd: Arc::new(Crowd::new(connections)),
+            crowd: Arc::new(ClientConnections::new(connections)),
             exempt,
             proofs: Proofs::new(),
         }
@@ -46,7 +46,7 @@ impl Clients {
     pub fn take(
         &self,
         (site, bucket): (u32, Bucket),
-        limit: &Limit,
+        limit: &RateLimit,
         client: IpAddr,
         now: Tick,
     ) -> Result<(), Duration> {
@@ -58,9 +58,9 @@ impl Clients {
     }
 
     /// A place for one more connection of a client, if it may have one.
-    pub fn seat(&self, client: IpAddr) -> Option<Seat> {
+    pub fn seat(&self, client: IpAddr) -> Option<ConnectionSlot> {
         if self.is_exempt(client) {
-            return Some(Seat::uncounted());
+            return Some(ConnectionSlot::uncounted());
         }
         self.crowd.seat(Network::of(client))
     }
@@ -72,7 +72,7 @@ impl Clients {
         credentials: &[u8],
         now: Tick,
         may_compare: impl FnOnce() -> Result<(), Duration>,
-    ) -> Proof {
+    ) -> PasswordCheck {
         self.proofs
             .prove(
                 (passwords, Network::of(client)),

@@ -54,7 +54,7 @@ impl Passwords {
 
 /// What became of a name and a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proof {
+pub enum PasswordCheck {
     /// They are right.
     Right,
     /// They are not, or cannot be read.
@@ -91,25 +91,25 @@ impl Proofs {
         credentials: &[u8],
         now: Tick,
         may_compare: impl FnOnce() -> Result<(), Duration>,
-    ) -> Proof {
+    ) -> PasswordCheck {
         if credentials.len() > MOST_BYTES {
-            return Proof::Wrong;
+            return PasswordCheck::Wrong;
         }
         let proof = self.digest(file, client, credentials);
         if self.is_known(&proof, now) {
-            return Proof::Right;
+            return PasswordCheck::Right;
         }
         let decoded = std::str::from_utf8(credentials).ok();
         let Some(pair) = decoded.and_then(|text| Base64::decode_vec(text).ok()) else {
-            return Proof::Wrong;
+            return PasswordCheck::Wrong;
         };
         if let Err(wait) = may_compare() {
-            return Proof::TooMany(wait);
+            return PasswordCheck::TooMany(wait);
         }
         let Ok(place) =
             tokio::time::timeout(PATIENCE, Arc::clone(&self.places).acquire_owned()).await
         else {
-            return Proof::TooMany(PATIENCE);
+            return PasswordCheck::TooMany(PATIENCE);
         };
         let file = Arc::clone(file);
         let compared = tokio::task::spawn_blocking(move || {
@@ -121,9 +121,9 @@ impl Proofs {
         match compared.await {
             Ok(Some(())) => {
                 self.note(proof, now);
-                Proof::Right
+                PasswordCheck::Right
             }
-            Ok(None) | Err(_) => Proof::Wrong,
+            Ok(None) | Err(_) => PasswordCheck::Wrong,
         }
     }
 
@@ -208,63 +208,63 @@ mod tests {
         let at = |ms| Tick(ms);
         assert_eq!(
             proofs.prove((&passwords, HERE), &right, at(0), never).await,
-            Proof::TooMany(Duration::from_secs(9))
+            PasswordCheck::TooMany(Duration::from_secs(9))
         );
         assert_eq!(
             proofs
                 .prove((&passwords, HERE), &right, at(0), || Ok(()))
                 .await,
-            Proof::Right
+            PasswordCheck::Right
         );
         assert_eq!(
             proofs
                 .prove((&passwords, HERE), &right, at(59_000), never)
                 .await,
-            Proof::Right
+            PasswordCheck::Right
         );
         assert_ne!(
             proofs
                 .prove((&passwords, HERE), &right, at(60_000), never)
                 .await,
-            Proof::Right
+            PasswordCheck::Right
         );
         for wrong in ["jane:other", "jane:", "jane", "", "joe:secret", ":secret"] {
             let proof = proofs
                 .prove((&passwords, HERE), &basic(wrong), at(0), || Ok(()))
                 .await;
-            assert_eq!(proof, Proof::Wrong, "{wrong}");
+            assert_eq!(proof, PasswordCheck::Wrong, "{wrong}");
         }
         let long = basic(&format!("jane:{}", "x".repeat(600)));
         assert_eq!(
             proofs
                 .prove((&passwords, HERE), &long, at(0), || Ok(()))
                 .await,
-            Proof::Wrong
+            PasswordCheck::Wrong
         );
         assert_eq!(
             proofs
                 .prove((&passwords, HERE), b"!", at(0), || Ok(()))
                 .await,
-            Proof::Wrong
+            PasswordCheck::Wrong
         );
         // Nobody else learns from it.
         let elsewhere = (&passwords, Network::V4(2));
         let proof = proofs.prove(elsewhere, &right, at(1), never).await;
-        assert_eq!(proof, Proof::TooMany(Duration::from_secs(9)));
+        assert_eq!(proof, PasswordCheck::TooMany(Duration::from_secs(9)));
         // Another file is another question, and who is taken out is out when his minute is over.
         let (_other, others) = file("joe:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=");
         assert_eq!(
             proofs
                 .prove((&others, HERE), &right, at(0), || Ok(()))
                 .await,
-            Proof::Wrong
+            PasswordCheck::Wrong
         );
         std::fs::write(kept.path(), "").unwrap();
         assert_eq!(
             proofs
                 .prove((&passwords, HERE), &right, at(61_000), || Ok(()))
                 .await,
-            Proof::Wrong
+            PasswordCheck::Wrong
         );
     }
 

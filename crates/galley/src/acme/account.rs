@@ -9,15 +9,15 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use galley_certs::file;
-use galley_config::{Acme as Settings, MOST_OF_TOKEN};
+use galley_config::{AcmeConfig as Settings, MOST_OF_TOKEN};
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
 use rustls::ClientConfig;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-use super::http::{self, Client, Notes};
-use super::problem::Trouble;
+use super::http::{self, AcmeClient, Notes};
+use super::problem::OrderError;
 use super::store::{self, Store};
 use crate::clock::Clock;
 
@@ -41,13 +41,13 @@ pub(super) struct Visit {
 
 impl Visit {
     /// A failure, with what the directory said beside it.
-    pub(super) fn trouble(&self, trouble: Trouble) -> Trouble {
+    pub(super) fn trouble(&self, trouble: OrderError) -> OrderError {
         trouble.with(self.notes.retry_after())
     }
 }
 
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredAccount {
     /// What the directory was told; `mailto:` and an address.
     contact: Option<String>,
     account: AccountCredentials,
@@ -76,8 +76,8 @@ impl Office {
     }
 
     /// The account; made where there is none.
-    pub(super) async fn open(&self) -> Result<Visit, Trouble> {
-        let _turn = self.opening.acquire().await.map_err(Trouble::new)?;
+    pub(super) async fn open(&self) -> Result<Visit, OrderError> {
+        let _turn = self.opening.acquire().await.map_err(OrderError::new)?;
         let notes = Arc::new(Notes::default());
         let opened = match self.stored().await {
             Some(stored) => self.enter(stored, &notes).await,
@@ -88,7 +88,7 @@ impl Office {
     }
 
     /// The account, where there is one.
-    pub(super) async fn open_existing(&self) -> Option<Result<Visit, Trouble>> {
+    pub(super) async fn open_existing(&self) -> Option<Result<Visit, OrderError>> {
         self.stored().await?;
         Some(self.open().await)
     }
@@ -109,8 +109,12 @@ impl Office {
         }
     }
 
-    async fn enter(&self, stored: Stored, notes: &Arc<Notes>) -> Result<Account, Trouble> {
-        let Stored { contact, account } = stored;
+    async fn enter(
+        &self,
+        stored: StoredAccount,
+        notes: &Arc<Notes>,
+    ) -> Result<Account, OrderError> {
+        let StoredAccount { contact, account } = stored;
         let account = Account::builder_with_http(Box::new(self.client(notes)))
             .from_credentials(account)
             .await?;
@@ -125,14 +129,14 @@ impl Office {
         let contact = self.contact();
         let list: Vec<&str> = contact.as_deref().into_iter().collect();
         if let Err(error) = account.update_contacts(&list).await {
-            let trouble = Trouble::from(error);
+            let trouble = OrderError::from(error);
             tracing::warn!("`acme.email` could not be told to the directory: {trouble}");
             return;
         }
         let place = self.store.account();
         let written = spawn_blocking(move || {
             let text = store::read(&place)?.unwrap_or_default();
-            let mut stored: Stored = serde_json::from_str(&text)?;
+            let mut stored: StoredAccount = serde_json::from_str(&text)?;
             stored.contact = contact;
             store::write(&place, &serde_json::to_string_pretty(&stored)?)
         });
@@ -142,7 +146,7 @@ impl Office {
     }
 
     /// Using a directory means agreeing to its terms; the manual says so where `tls = "auto"` is explained.
-    async fn register(&self, notes: &Arc<Notes>) -> Result<Account, Trouble> {
+    async fn register(&self, notes: &Arc<Notes>) -> Result<Account, OrderError> {
         let contact = self.contact();
         let list: Vec<&str> = contact.as_deref().into_iter().collect();
         let binding = self.binding.as_ref();
@@ -155,17 +159,17 @@ impl Office {
         let (account, credentials) = Account::builder_with_http(Box::new(self.client(notes)))
             .create(&wanted, self.settings.directory.clone(), binding.as_ref())
             .await?;
-        let stored = Stored {
+        let stored = StoredAccount {
             contact,
             account: credentials,
         };
-        let text = serde_json::to_string_pretty(&stored).map_err(Trouble::new)?;
+        let text = serde_json::to_string_pretty(&stored).map_err(OrderError::new)?;
         let place = self.store.account();
         let written = spawn_blocking(move || store::write(&place, &text)).await;
         // Without the file the next order would make another account, and the one after that.
-        written
-            .map_err(Trouble::new)?
-            .map_err(|error| Trouble::new(format!("the account could not be stored: {error}")))?;
+        written.map_err(OrderError::new)?.map_err(|error| {
+            OrderError::new(format!("the account could not be stored: {error}"))
+        })?;
         tracing::info!(
             directory = self.settings.directory,
             "made an account with the directory, whose terms of service count as accepted"
@@ -174,7 +178,7 @@ impl Office {
     }
 
     /// What the file says; one that cannot be used is set aside, and a new account is made.
-    async fn stored(&self) -> Option<Stored> {
+    async fn stored(&self) -> Option<StoredAccount> {
         let place = self.store.account();
         let directory = self.settings.directory.clone();
         let found = spawn_blocking(move || {
@@ -197,8 +201,8 @@ impl Office {
         email.map(|email| format!("mailto:{email}"))
     }
 
-    fn client(&self, notes: &Arc<Notes>) -> Client {
-        Client {
+    fn client(&self, notes: &Arc<Notes>) -> AcmeClient {
+        AcmeClient {
             tls: Arc::clone(&self.tls),
             notes: Arc::clone(notes),
             clock: self.clock,
@@ -206,7 +210,7 @@ impl Office {
     }
 }
 
-fn read(place: &std::path::Path, directory: &str) -> Result<Option<Stored>, String> {
+fn read(place: &std::path::Path, directory: &str) -> Result<Option<StoredAccount>, String> {
     let Some(text) = store::read(place).map_err(|e| e.to_string())? else {
         return Ok(None);
     };

@@ -3,7 +3,7 @@
 use std::hash::Hasher;
 use std::sync::Arc;
 
-use galley_certs::{Certificate, Names};
+use galley_certs::{CertificateChain, CertificateNames};
 use instant_acme::CertificateIdentifier;
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use rustls::crypto::aws_lc_rs;
@@ -12,41 +12,41 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 use siphasher::sip::SipHasher13;
 
-use super::problem::Trouble;
-use super::schedule::Validity;
+use super::problem::OrderError;
+use super::schedule::ValidityPeriod;
 
 /// A certificate that can be used.
-pub(super) struct Held {
+pub(super) struct IssuedCertificate {
     /// For handshakes.
     pub(super) key: Arc<CertifiedKey>,
-    pub(super) validity: Validity,
+    pub(super) validity: ValidityPeriod,
     /// The names it is for.
-    names: Names,
+    names: CertificateNames,
     /// How the directory calls it (RFC 9773 section 4.1); `None` where it has no authority key identifier.
     pub(super) id: Option<CertificateIdentifier<'static>>,
     /// A number that belongs to this certificate and to no other.
     pub(super) dice: u64,
 }
 
-impl Held {
+impl IssuedCertificate {
     /// Reads private key and chain, and proves that they belong together.
-    pub(super) fn read(pem: &str) -> Result<Self, Trouble> {
+    pub(super) fn read(pem: &str) -> Result<Self, OrderError> {
         let key = PrivateKeyDer::from_pem_slice(pem.as_bytes())
-            .map_err(|e| Trouble::new(format!("no private key: {e}")))?;
+            .map_err(|e| OrderError::new(format!("no private key: {e}")))?;
         let chain = CertificateDer::pem_slice_iter(pem.as_bytes())
             .collect::<Result<Vec<_>, _>>()
-            .map_err(|e| Trouble::new(format!("no chain of certificates: {e}")))?;
+            .map_err(|e| OrderError::new(format!("no chain of certificates: {e}")))?;
         let first = chain
             .first()
-            .ok_or_else(|| Trouble::new("no certificate behind the private key"))?
+            .ok_or_else(|| OrderError::new("no certificate behind the private key"))?
             .clone();
-        let found = Certificate::new(chain, &key)
-            .map_err(|trouble| Trouble::new(format!("a certificate {trouble}")))?;
+        let found = CertificateChain::new(chain, &key)
+            .map_err(|trouble| OrderError::new(format!("a certificate {trouble}")))?;
         let mut dice = SipHasher13::new();
         dice.write(&first);
         Ok(Self {
             key: found.certified,
-            validity: Validity {
+            validity: ValidityPeriod {
                 from: found.not_before,
                 to: found.not_after,
             },
@@ -66,28 +66,28 @@ impl Held {
 }
 
 /// A new private key with the request for a certificate of these names, in DER.
-pub(super) fn request(names: &[String]) -> Result<(KeyPair, Vec<u8>), Trouble> {
-    let mut params = CertificateParams::new(names).map_err(Trouble::new)?;
+pub(super) fn request(names: &[String]) -> Result<(KeyPair, Vec<u8>), OrderError> {
+    let mut params = CertificateParams::new(names).map_err(OrderError::new)?;
     // Names are all that a directory takes; a common name would have to be one of them.
     params.distinguished_name = DistinguishedName::new();
-    let key = KeyPair::generate().map_err(Trouble::new)?;
-    let request = params.serialize_request(&key).map_err(Trouble::new)?;
+    let key = KeyPair::generate().map_err(OrderError::new)?;
+    let request = params.serialize_request(&key).map_err(OrderError::new)?;
     Ok((key, request.der().to_vec()))
 }
 
 /// The certificate that proves a name by TLS-ALPN-01 (RFC 8737 section 3): signed by itself, with the digest of the key
 /// authorization in a critical extension.
-pub(super) fn challenge(name: &str, digest: &[u8]) -> Result<Arc<CertifiedKey>, Trouble> {
+pub(super) fn challenge(name: &str, digest: &[u8]) -> Result<Arc<CertifiedKey>, OrderError> {
     if digest.len() != SHA256_BYTES {
-        return Err(Trouble::new("the key authorization has no digest"));
+        return Err(OrderError::new("the key authorization has no digest"));
     }
-    let mut params = CertificateParams::new([name.to_owned()]).map_err(Trouble::new)?;
+    let mut params = CertificateParams::new([name.to_owned()]).map_err(OrderError::new)?;
     params.distinguished_name = DistinguishedName::new();
     params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
-    let key = KeyPair::generate().map_err(Trouble::new)?;
-    let certificate = params.self_signed(&key).map_err(Trouble::new)?;
+    let key = KeyPair::generate().map_err(OrderError::new)?;
+    let certificate = params.self_signed(&key).map_err(OrderError::new)?;
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let key = aws_lc_rs::sign::any_supported_type(&key).map_err(Trouble::new)?;
+    let key = aws_lc_rs::sign::any_supported_type(&key).map_err(OrderError::new)?;
     let chain = vec![certificate.der().clone()];
     Ok(Arc::new(CertifiedKey::new(chain, key)))
 }
@@ -112,11 +112,11 @@ pub(super) mod tests {
 
     #[test]
     fn names_and_times_are_read() {
-        let held = Held::read(&stored(&["Example.com", "*.example.org"])).unwrap();
+        let held = IssuedCertificate::read(&stored(&["Example.com", "*.example.org"])).unwrap();
         let wanted = ["example.com", "www.example.com", "a.example.org"].map(str::to_owned);
         assert_eq!(held.covered(&wanted), ["example.com", "a.example.org"]);
         assert!(held.validity.from < held.validity.to);
-        let other = Held::read(&stored(&["example.com"])).unwrap();
+        let other = IssuedCertificate::read(&stored(&["example.com"])).unwrap();
         assert_ne!(held.dice, other.dice);
     }
 
@@ -135,9 +135,9 @@ pub(super) mod tests {
             &format!("{key}{begin}\nAAAA\n-----END CERTIFICATE-----\n"),
             &one[..one.len() - 60],
         ] {
-            assert!(Held::read(text).is_err(), "{text}");
+            assert!(IssuedCertificate::read(text).is_err(), "{text}");
         }
-        assert!(Held::read(&one).is_ok());
+        assert!(IssuedCertificate::read(&one).is_ok());
     }
 
     #[test]
@@ -163,7 +163,7 @@ pub(super) mod tests {
             if let Some(place) = text.get_mut(at) {
                 *place = byte;
             }
-            let _ = Held::read(&String::from_utf8_lossy(&text));
+            let _ = IssuedCertificate::read(&String::from_utf8_lossy(&text));
         }
     }
 }

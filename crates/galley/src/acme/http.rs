@@ -26,7 +26,7 @@ use tokio_rustls::TlsConnector;
 use crate::clock::Clock;
 
 /// Asks the directory for one attempt.
-pub(super) struct Client {
+pub(super) struct AcmeClient {
     pub(super) tls: Arc<ClientConfig>,
     pub(super) notes: Arc<Notes>,
     pub(super) clock: Clock,
@@ -47,7 +47,7 @@ impl Notes {
     }
 }
 
-impl HttpClient for Client {
+impl HttpClient for AcmeClient {
     fn request(
         &self,
         request: Request<BodyWrapper<Bytes>>,

@@ -14,20 +14,20 @@ use tokio::time::Instant;
 
 use super::Acme;
 use super::account::{Office, Visit};
-use super::certificate::Held;
-use super::order::Request;
-use super::problem::Trouble;
-use super::schedule::{self, Failure, Window};
-use super::state::Certificate;
+use super::certificate::IssuedCertificate;
+use super::order::OrderRequest;
+use super::problem::OrderError;
+use super::schedule::{self, RenewalFailure, RenewalWindow};
+use super::state::CertificateStatus;
 use super::store::{self, Store};
 use crate::clock::Clock;
 use crate::sys;
 use crate::tls::Certificates;
 
 /// What a keeper works with.
-pub(super) struct Parts {
+pub(super) struct KeeperParts {
     pub(super) acme: Arc<Acme>,
-    pub(super) certificate: Arc<Certificate>,
+    pub(super) certificate: Arc<CertificateStatus>,
     pub(super) office: Arc<Office>,
     pub(super) store: Arc<Store>,
     pub(super) handshakes: Arc<Certificates>,
@@ -37,12 +37,12 @@ pub(super) struct Parts {
 }
 
 /// Keeps one certificate.
-pub(super) struct Keeper {
-    parts: Parts,
+pub(super) struct CertificateKeeper {
+    parts: KeeperParts,
     /// The one in use.
-    held: Option<Held>,
+    held: Option<IssuedCertificate>,
     /// What the directory said about when to renew it, and when it is asked again.
-    window: Option<Window>,
+    window: Option<RenewalWindow>,
     ask_at: Instant,
     /// Nothing is ordered before: the pause after a failure, or the rest after a success.
     not_before: Instant,
@@ -51,9 +51,9 @@ pub(super) struct Keeper {
     unwritten: Option<String>,
 }
 
-impl Keeper {
+impl CertificateKeeper {
     /// Takes what is stored, and hands it over to the handshakes.
-    pub(super) fn open(parts: Parts) -> Self {
+    pub(super) fn open(parts: KeeperParts) -> Self {
         let now = Instant::now();
         let held = stored(&parts);
         let keeper = Self {
@@ -97,7 +97,7 @@ impl Keeper {
     }
 
     /// Whether it is for all names that are wanted.
-    fn is_complete(&self, held: &Held) -> bool {
+    fn is_complete(&self, held: &IssuedCertificate) -> bool {
         let wanted = &self.parts.certificate.wanted.names;
         held.covered(wanted).len() == wanted.len()
     }
@@ -111,7 +111,7 @@ impl Keeper {
             .certificate
             .note(|state| state.is_ordering = true);
         let ordered = tokio::time::timeout(LONGEST_ORDER, self.order()).await;
-        let ordered = ordered.unwrap_or_else(|_| Err(Trouble::new("the order took too long")));
+        let ordered = ordered.unwrap_or_else(|_| Err(OrderError::new("the order took too long")));
         self.parts
             .certificate
             .note(|state| state.is_ordering = false);
@@ -124,7 +124,7 @@ impl Keeper {
         }
     }
 
-    async fn order(&self) -> Result<String, Trouble> {
+    async fn order(&self) -> Result<String, OrderError> {
         let office = &self.parts.office;
         let visit = office.open().await?;
         let ordered = self.order_as(&visit).await;
@@ -139,7 +139,7 @@ impl Keeper {
         }
     }
 
-    async fn order_as(&self, visit: &Visit) -> Result<String, Trouble> {
+    async fn order_as(&self, visit: &Visit) -> Result<String, OrderError> {
         let settings = &self.parts.office.settings;
         // What failed once is tried in the next way: a port may be closed.
         let mut ways = settings.challenges.clone();
@@ -148,7 +148,7 @@ impl Keeper {
         // The directory may not know the old one, or have seen it replaced: then once more without it.
         let told = self.held.as_ref().filter(|_| self.window.is_some());
         let replaces = told.filter(|_| self.failures_in_a_row == 0);
-        let request = Request {
+        let request = OrderRequest {
             names: &self.parts.certificate.wanted.names,
             replaces: replaces.and_then(|held| held.id.clone()),
             profile: settings.profile.as_deref(),
@@ -161,10 +161,10 @@ impl Keeper {
     }
 
     /// Takes what was issued into use, once it is proved to be what was ordered.
-    fn accept(&mut self, pem: String) -> Result<String, Trouble> {
-        let held = Held::read(&pem)?;
+    fn accept(&mut self, pem: String) -> Result<String, OrderError> {
+        let held = IssuedCertificate::read(&pem)?;
         if !self.is_complete(&held) {
-            return Err(Trouble::new(
+            return Err(OrderError::new(
                 "the directory issued a certificate for other names",
             ));
         }
@@ -191,9 +191,9 @@ impl Keeper {
         Ok(pem)
     }
 
-    fn failed(&mut self, trouble: &Trouble) {
+    fn failed(&mut self, trouble: &OrderError) {
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
-        let failure = Failure {
+        let failure = RenewalFailure {
             in_a_row: self.failures_in_a_row,
             retry_after: trouble.retry_after,
             is_rate_limit: trouble.is_rate_limit(),
@@ -249,7 +249,7 @@ impl Keeper {
         };
         let pause = match visit.account.renewal_info(&id).await {
             Ok((info, pause)) => {
-                self.window = Some(Window {
+                self.window = Some(RenewalWindow {
                     start: info.suggested_window.start.into(),
                     end: info.suggested_window.end.into(),
                 });
@@ -258,7 +258,7 @@ impl Keeper {
             // It may be so today and not tomorrow; a window that was told stays.
             Err(Error::Unsupported(_)) => schedule::ASK_LATER,
             Err(error) => {
-                let trouble = Trouble::from(error);
+                let trouble = OrderError::from(error);
                 tracing::debug!("the directory does not say when to renew: {trouble}");
                 schedule::ASK_LATER
             }
@@ -288,19 +288,19 @@ impl Keeper {
     }
 }
 
-fn place(parts: &Parts) -> std::path::PathBuf {
+fn place(parts: &KeeperParts) -> std::path::PathBuf {
     let names = &parts.certificate.wanted.names;
     let first = names.first().map_or("", String::as_str);
     parts.store.certificate(first)
 }
 
 /// The certificate on disk; one that cannot be used is set aside.
-fn stored(parts: &Parts) -> Option<Held> {
+fn stored(parts: &KeeperParts) -> Option<IssuedCertificate> {
     let place = place(parts);
     let read = match store::read(&place) {
         Ok(None) => return None,
-        Ok(Some(text)) => Held::read(&text),
-        Err(error) => Err(Trouble::new(error)),
+        Ok(Some(text)) => IssuedCertificate::read(&text),
+        Err(error) => Err(OrderError::new(error)),
     };
     match read {
         Ok(held) => Some(held),

@@ -4,7 +4,7 @@
 //! account of the directory (`account`), writes what it got to disk (`store`) and hands it to the handshakes. What is
 //! stored is handed over before the first listener opens, so that a restart orders nothing. A certificate that is in
 //! use stays in use until another one is there, whatever fails meanwhile. Nothing here is on a visitor's way: front
-//! cores look at the tokens under way ([`Acme::answer`]) for requests to [`CHALLENGES`] alone.
+//! cores look at the tokens under way ([`AcmeConfig::answer`]) for requests to [`CHALLENGES`] alone.
 //!
 //! It does not do DNS-01, so no wildcards, and does not revoke.
 
@@ -24,12 +24,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
-use galley_config::Acme as Settings;
+use galley_config::AcmeConfig as Settings;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use self::keeper::Keeper;
-pub use self::state::{Certificate, State};
+use self::keeper::CertificateKeeper;
+pub use self::state::{CertificateStatus, StatusFields};
 use self::store::Store;
 use crate::clock::Clock;
 use crate::tls::Certificates;
@@ -39,7 +39,7 @@ pub const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
 /// A certificate that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedCertificate {
     /// How people name the site.
     pub site: String,
     /// The site's place among all.
@@ -51,7 +51,7 @@ pub struct Wanted {
 /// The certificates that Galley gets by itself, and the challenges under way. Outlives its keepers.
 pub struct Acme {
     tokens: Tokens,
-    certificates: Vec<Arc<Certificate>>,
+    certificates: Vec<Arc<CertificateStatus>>,
 }
 
 impl Acme {
@@ -61,7 +61,7 @@ impl Acme {
     }
 
     /// How each certificate of a site stands.
-    pub fn of_site(&self, number: u32) -> impl Iterator<Item = State> {
+    pub fn of_site(&self, number: u32) -> impl Iterator<Item = StatusFields> {
         let all = self.certificates.iter();
         all.filter(move |one| one.wanted.number == number)
             .map(|one| one.state())
@@ -69,11 +69,11 @@ impl Acme {
 }
 
 /// What is needed to begin.
-pub struct Spec {
+pub struct AcmeSpec {
     /// `[acme]`.
     pub settings: Settings,
     /// What is wanted.
-    pub wanted: Vec<Wanted>,
+    pub wanted: Vec<WantedCertificate>,
     /// Time.
     pub clock: Clock,
     /// What gets the certificates.
@@ -81,12 +81,12 @@ pub struct Spec {
 }
 
 /// Everything is loaded and handed over; nothing is ordered yet.
-pub struct Ready {
+pub struct AcmeReady {
     acme: Arc<Acme>,
-    keepers: Vec<Keeper>,
+    keepers: Vec<CertificateKeeper>,
 }
 
-impl Ready {
+impl AcmeReady {
     /// What front cores and the admin interface look at.
     pub fn acme(&self) -> Arc<Acme> {
         Arc::clone(&self.acme)
@@ -106,12 +106,12 @@ impl Ready {
 /// Opens the storage and hands over the certificates that are there.
 ///
 /// Errors: the storage folder cannot be made or listed, or a file that `[acme]` names cannot be read.
-pub fn open(spec: Spec) -> io::Result<Ready> {
+pub fn open(spec: AcmeSpec) -> io::Result<AcmeReady> {
     let store = Arc::new(Store::open(
         &spec.settings.storage,
         &spec.settings.directory,
     )?);
-    let certificates = spec.wanted.into_iter().map(Certificate::new);
+    let certificates = spec.wanted.into_iter().map(CertificateStatus::new);
     let acme = Arc::new(Acme {
         tokens: Tokens::default(),
         certificates: certificates.map(Arc::new).collect(),
@@ -120,7 +120,7 @@ pub fn open(spec: Spec) -> io::Result<Ready> {
     let office = Arc::new(office);
     let turns = Arc::new(Semaphore::new(ORDERS_AT_A_TIME));
     let keepers = acme.certificates.iter().map(|certificate| {
-        Keeper::open(keeper::Parts {
+        CertificateKeeper::open(keeper::KeeperParts {
             acme: Arc::clone(&acme),
             certificate: Arc::clone(certificate),
             office: Arc::clone(&office),
@@ -131,7 +131,7 @@ pub fn open(spec: Spec) -> io::Result<Ready> {
         })
     });
     let keepers = keepers.collect();
-    Ok(Ready { acme, keepers })
+    Ok(AcmeReady { acme, keepers })
 }
 
 /// The HTTP-01 challenges under way. Written by orders, read by front cores for paths of challenges only; the lock is held

@@ -15,11 +15,11 @@ use instant_acme::{
 use super::Acme;
 use super::account::Visit;
 use super::certificate;
-use super::problem::Trouble;
+use super::problem::OrderError;
 use crate::tls::Certificates;
 
 /// What is ordered, and how.
-pub(super) struct Request<'a> {
+pub(super) struct OrderRequest<'a> {
     pub(super) names: &'a [String],
     /// The certificate that it takes the place of (RFC 9773 section 5).
     pub(super) replaces: Option<CertificateIdentifier<'static>>,
@@ -30,9 +30,9 @@ pub(super) struct Request<'a> {
     pub(super) handshakes: &'a Arc<Certificates>,
 }
 
-impl Request<'_> {
+impl OrderRequest<'_> {
     /// Private key and chain in PEM.
-    pub(super) async fn run(self, visit: &Visit) -> Result<String, Trouble> {
+    pub(super) async fn run(self, visit: &Visit) -> Result<String, OrderError> {
         let names: Vec<Identifier> = self.names.iter().cloned().map(Identifier::Dns).collect();
         let mut wanted = NewOrder::new(&names);
         if let Some(replaces) = self.replaces.clone() {
@@ -54,7 +54,7 @@ impl Request<'_> {
     }
 
     /// Puts up an answer for each name that is not proved yet, and says so to the directory.
-    async fn prove(&self, order: &mut Order) -> Result<Vec<Posted>, Trouble> {
+    async fn prove(&self, order: &mut Order) -> Result<Vec<Posted>, OrderError> {
         let mut posted = Vec::new();
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
@@ -67,7 +67,7 @@ impl Request<'_> {
                     posted.push(self.post(&challenge, &name)?);
                     // The directory may have looked, and found it wrong, before it answers.
                     let told = challenge.set_ready().await;
-                    told.map_err(|error| Trouble::about(&name, error))?;
+                    told.map_err(|error| OrderError::about(&name, error))?;
                 }
                 AuthorizationStatus::Invalid
                 | AuthorizationStatus::Revoked
@@ -78,7 +78,7 @@ impl Request<'_> {
         Ok(posted)
     }
 
-    fn post(&self, challenge: &ChallengeHandle<'_>, name: &str) -> Result<Posted, Trouble> {
+    fn post(&self, challenge: &ChallengeHandle<'_>, name: &str) -> Result<Posted, OrderError> {
         let proof = challenge.key_authorization();
         if challenge.r#type == ChallengeType::TlsAlpn01 {
             let key = certificate::challenge(name, proof.digest().as_ref())?;
@@ -99,7 +99,7 @@ fn choose<'a>(
     authorization: &'a mut AuthorizationHandle<'a>,
     ways: &[AcmeChallenge],
     name: &str,
-) -> Result<ChallengeHandle<'a>, Trouble> {
+) -> Result<ChallengeHandle<'a>, OrderError> {
     let offered = |way: &&AcmeChallenge| {
         let wanted = kind(**way);
         let mut challenges = authorization.challenges.iter();
@@ -108,7 +108,7 @@ fn choose<'a>(
     let way = ways.iter().find(offered).copied();
     let challenge = way.and_then(|way| authorization.challenge(kind(way)));
     challenge.ok_or_else(|| {
-        Trouble::new(format!(
+        OrderError::new(format!(
             "{name}: the directory offers no challenge that `acme.challenge` allows"
         ))
     })
@@ -122,11 +122,11 @@ fn kind(way: AcmeChallenge) -> ChallengeType {
 }
 
 /// Waits until the directory has seen all proofs; where it did not take one, tells which and why.
-async fn await_proof(order: &mut Order) -> Result<(), Trouble> {
+async fn await_proof(order: &mut Order) -> Result<(), OrderError> {
     let told = match order.poll_ready(&POLLING).await {
         Ok(OrderStatus::Ready | OrderStatus::Valid) => return Ok(()),
-        Ok(_) => Trouble::new("the directory refused the order"),
-        Err(error) => Trouble::from(error),
+        Ok(_) => OrderError::new("the directory refused the order"),
+        Err(error) => OrderError::from(error),
     };
     let mut authorizations = order.authorizations();
     while let Some(Ok(mut authorization)) = authorizations.next().await {
@@ -139,12 +139,12 @@ async fn await_proof(order: &mut Order) -> Result<(), Trouble> {
 }
 
 /// Why a name was not proved: what the directory says of its challenge.
-fn refusal(authorization: &AuthorizationHandle<'_>) -> Trouble {
+fn refusal(authorization: &AuthorizationHandle<'_>) -> OrderError {
     let name = authorization.identifier().to_string();
     let mut problems = authorization.challenges.iter();
     match problems.find_map(|challenge| challenge.error.as_ref()) {
-        Some(problem) => Trouble::of_problem(Some(&name), problem),
-        None => Trouble::new(format!("{name}: the directory refused the proof")),
+        Some(problem) => OrderError::of_problem(Some(&name), problem),
+        None => OrderError::new(format!("{name}: the directory refused the proof")),
     }
 }
 

@@ -7,7 +7,7 @@ use instant_acme::{Error, Problem};
 
 /// Why an order did not come to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Trouble {
+pub(super) struct OrderError {
     /// For people: one line, without control characters, of limited length.
     pub(super) words: String,
     /// The type of the problem document, without the part that is the same for all (RFC 8555 section 6.7).
@@ -16,7 +16,7 @@ pub(super) struct Trouble {
     pub(super) retry_after: Option<Duration>,
 }
 
-impl Trouble {
+impl OrderError {
     /// One that no directory told of.
     pub(super) fn new(words: impl fmt::Display) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl Trouble {
     }
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for OrderError {
     fn from(error: Error) -> Self {
         match error {
             Error::Api(problem) => Self::of_problem(None, &problem),
@@ -78,7 +78,7 @@ impl From<Error> for Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for OrderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.words)
     }
@@ -114,21 +114,21 @@ mod tests {
             r#"{"type": "urn:ietf:params:acme:error:dns", "detail": "no valid A records found", "status": 400,
                 "subproblems": [{"type": "x", "detail": "one more"}]}"#,
         );
-        let trouble = Trouble::of_problem(Some("example.com"), &found);
+        let trouble = OrderError::of_problem(Some("example.com"), &found);
         assert_eq!(
             trouble.words,
             "example.com: no valid A records found (dns); : one more (x)"
         );
         assert_eq!(trouble.kind, "dns");
         let limited = problem(r#"{"type": "urn:ietf:params:acme:error:rateLimited"}"#);
-        let limited = Trouble::of_problem(None, &limited);
+        let limited = OrderError::of_problem(None, &limited);
         assert!(limited.is_rate_limit());
         assert_eq!(limited.words, "no reason given (rateLimited)");
     }
 
     #[test]
     fn words_are_one_line_of_limited_length() {
-        let trouble = Trouble::new(format!("a\n\x1b[31m{}", "ü".repeat(5_000)));
+        let trouble = OrderError::new(format!("a\n\x1b[31m{}", "ü".repeat(5_000)));
         assert!(trouble.words.starts_with("a  [31mü"));
         assert!(trouble.words.ends_with("..."));
         assert_eq!(trouble.words.chars().count(), MOST_WORDS);

@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime};
 
 /// From when to when a certificate is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Validity {
+pub(super) struct ValidityPeriod {
     pub(super) from: SystemTime,
     pub(super) to: SystemTime,
 }
 
-impl Validity {
+impl ValidityPeriod {
     fn length(self) -> Duration {
         self.to.duration_since(self.from).unwrap_or_default()
     }
@@ -18,7 +18,7 @@ impl Validity {
 
 /// When the directory would like it to be renewed (RFC 9773 section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Window {
+pub(super) struct RenewalWindow {
     pub(super) start: SystemTime,
     pub(super) end: SystemTime,
 }
@@ -26,7 +26,11 @@ pub(super) struct Window {
 /// The moment to renew at: a point of the directory's window that belongs to this certificate alone (RFC 9773 section 4.2
 /// wants it random and the same each time), else a third of the lifetime before the end and a little earlier. Never
 /// later than a sixth before the end, whatever the window says: there must be time to fail.
-pub(super) fn renewal(validity: Validity, window: Option<Window>, dice: u64) -> SystemTime {
+pub(super) fn renewal(
+    validity: ValidityPeriod,
+    window: Option<RenewalWindow>,
+    dice: u64,
+) -> SystemTime {
     let length = validity.length();
     let before_end = |time| validity.to.checked_sub(time).unwrap_or(validity.from);
     match window {
@@ -41,13 +45,13 @@ pub(super) fn renewal(validity: Validity, window: Option<Window>, dice: u64) -> 
 
 /// How long a certificate that was just issued is left alone: a directory whose window lies in the past for ever would
 /// otherwise be asked without end.
-pub(super) fn rest(validity: Validity) -> Duration {
+pub(super) fn rest(validity: ValidityPeriod) -> Duration {
     (validity.length() / 3).min(SHORTEST_REST)
 }
 
 /// What is known of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct RenewalFailure {
     /// How many there were in a row, this one counted.
     pub(super) in_a_row: u32,
     /// What the directory asked for (RFC 9110 section 10.2.3).
@@ -58,7 +62,7 @@ pub(super) struct Failure {
 
 /// How long to wait after a failure: `first`, twice as long each time up to half a day, and up to a quarter more by chance, so
 /// that the sites of many machines do not come back together. Never shorter than the directory asks for.
-pub(super) fn pause(failure: Failure, first: Duration, dice: u64) -> Duration {
+pub(super) fn pause(failure: RenewalFailure, first: Duration, dice: u64) -> Duration {
     let doublings = failure.in_a_row.saturating_sub(1).min(16);
     let pause = first.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
     let least = match failure.retry_after {
@@ -105,8 +109,8 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
-    fn days(from: u64, to: u64) -> Validity {
-        Validity {
+    fn days(from: u64, to: u64) -> ValidityPeriod {
+        ValidityPeriod {
             from: at(from * DAY),
             to: at(to * DAY),
         }
@@ -125,7 +129,7 @@ mod tests {
     #[test]
     fn a_window_of_the_directory_counts() {
         let window = |start, end| {
-            Some(Window {
+            Some(RenewalWindow {
                 start: at(start * DAY),
                 end: at(end * DAY),
             })
@@ -148,7 +152,7 @@ mod tests {
     #[test]
     fn failures_are_tried_again_after_longer_and_longer_pauses() {
         let minutes = |in_a_row| {
-            let failure = Failure {
+            let failure = RenewalFailure {
                 in_a_row,
                 retry_after: None,
                 is_rate_limit: false,
@@ -164,7 +168,7 @@ mod tests {
     #[test]
     fn the_directory_may_ask_for_more_patience() {
         let secs = |retry_after: Option<u64>, is_rate_limit| {
-            let failure = Failure {
+            let failure = RenewalFailure {
                 in_a_row: 1,
                 retry_after: retry_after.map(Duration::from_secs),
                 is_rate_limit,
@@ -192,12 +196,12 @@ mod tests {
             let (Some(from), Some(to), Some(start), Some(end)) = (moment(from), moment(to), moment(start), moment(end)) else {
                 return Ok(());
             };
-            let validity = Validity { from, to };
-            let window = has_window.then_some(Window { start, end });
+            let validity = ValidityPeriod { from, to };
+            let window = has_window.then_some(RenewalWindow { start, end });
             let point = renewal(validity, window, dice);
             prop_assert!(point <= to.max(from));
             prop_assert!(rest(validity) <= SHORTEST_REST);
-            let failure = Failure { in_a_row, retry_after: asked.map(Duration::from_secs), is_rate_limit: has_window };
+            let failure = RenewalFailure { in_a_row, retry_after: asked.map(Duration::from_secs), is_rate_limit: has_window };
             let pause = pause(failure, Duration::from_secs(first), dice);
             prop_assert!(pause <= MOST_RETRY_AFTER * 5 / 4);
         }

@@ -3,17 +3,17 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use super::Wanted;
+use super::WantedCertificate;
 
 /// A certificate that is kept, and how it stands.
-pub struct Certificate {
-    pub(super) wanted: Wanted,
-    state: Mutex<State>,
+pub struct CertificateStatus {
+    pub(super) wanted: WantedCertificate,
+    state: Mutex<StatusFields>,
 }
 
 /// How it stands at this moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State {
+pub struct StatusFields {
     /// The names that it is wanted for.
     pub names: Vec<String>,
     /// Until when the one in use is valid; `None`: there is none.
@@ -32,11 +32,11 @@ pub struct State {
     pub failures_in_a_row: u32,
 }
 
-impl Certificate {
-    pub(super) fn new(wanted: Wanted) -> Self {
-        let state = State {
+impl CertificateStatus {
+    pub(super) fn new(wanted: WantedCertificate) -> Self {
+        let state = StatusFields {
             names: wanted.names.clone(),
-            ..State::default()
+            ..StatusFields::default()
         };
         Self {
             wanted,
@@ -45,15 +45,15 @@ impl Certificate {
     }
 
     /// A copy of the state.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> StatusFields {
         self.lock().clone()
     }
 
-    pub(super) fn note(&self, change: impl FnOnce(&mut State)) {
+    pub(super) fn note(&self, change: impl FnOnce(&mut StatusFields)) {
         change(&mut self.lock());
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, StatusFields> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,11 +10,11 @@ use axum::serve::IncomingStream;
 use subtle::ConstantTimeEq;
 use tokio::net::{TcpListener, UnixListener};
 
-use super::State;
+use super::AdminState;
 
 /// What a request may touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum TokenReach {
     /// Every site.
     All,
     /// The site of this index.
@@ -25,14 +25,14 @@ pub(super) enum Reach {
 
 /// Who is at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Peer {
+pub(super) enum AdminPeer {
     /// The server's own user or root, by the kernel's word.
     Operator,
     /// Anybody.
     Stranger,
 }
 
-impl Connected<IncomingStream<'_, UnixListener>> for Peer {
+impl Connected<IncomingStream<'_, UnixListener>> for AdminPeer {
     fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
         let own = rustix::process::geteuid().as_raw();
         match stream.io().peer_cred() {
@@ -42,7 +42,7 @@ impl Connected<IncomingStream<'_, UnixListener>> for Peer {
     }
 }
 
-impl Connected<IncomingStream<'_, TcpListener>> for Peer {
+impl Connected<IncomingStream<'_, TcpListener>> for AdminPeer {
     fn connect_info(_: IncomingStream<'_, TcpListener>) -> Self {
         Self::Stranger
     }
@@ -51,7 +51,7 @@ impl Connected<IncomingStream<'_, TcpListener>> for Peer {
 /// Who asks: taken from the connection and the head.
 #[derive(Debug)]
 pub(super) struct Asker {
-    peer: Peer,
+    peer: AdminPeer,
     token: Option<String>,
 }
 
@@ -59,20 +59,20 @@ impl<S: Sync> FromRequestParts<S> for Asker {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let peer = parts.extensions.get::<ConnectInfo<Peer>>();
+        let peer = parts.extensions.get::<ConnectInfo<AdminPeer>>();
         Ok(Self {
-            peer: peer.map_or(Peer::Stranger, |ConnectInfo(peer)| *peer),
+            peer: peer.map_or(AdminPeer::Stranger, |ConnectInfo(peer)| *peer),
             token: bearer(&parts.headers).map(str::to_owned),
         })
     }
 }
 
 /// Judges by the bearer token, compared in constant time. The operator needs none, but one that is sent must be right.
-pub(super) fn reach(state: &State, asker: &Asker) -> Reach {
+pub(super) fn reach(state: &AdminState, asker: &Asker) -> TokenReach {
     let Some(given) = asker.token.as_deref() else {
         return match asker.peer {
-            Peer::Operator => Reach::All,
-            Peer::Stranger => Reach::None,
+            AdminPeer::Operator => TokenReach::All,
+            AdminPeer::Stranger => TokenReach::None,
         };
     };
     if state
@@ -80,14 +80,14 @@ pub(super) fn reach(state: &State, asker: &Asker) -> Reach {
         .as_deref()
         .is_some_and(|token| same(token, given))
     {
-        return Reach::All;
+        return TokenReach::All;
     }
     let site = state.sites.iter().position(|site| {
         site.token
             .as_deref()
             .is_some_and(|token| same(token, given))
     });
-    site.map_or(Reach::None, Reach::Site)
+    site.map_or(TokenReach::None, TokenReach::Site)
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

@@ -1,64 +1,64 @@
 //! The families of `GET /metrics` that tell where bodies are beside the stored pages: on their way to slow people, small files in
 //! memory, and in the hands of the compressors.
 
-use super::State;
-use super::text::{Kind, Text};
+use super::AdminState;
+use super::text::{MetricKind, Text};
 
 /// Adds them.
-pub(super) fn metrics(state: &State, text: &mut Text) {
+pub(super) fn metrics(state: &AdminState, text: &mut Text) {
     spools(state, text);
     small_files(state, text);
     compression(state, text);
 }
 
-fn spools(state: &State, text: &mut Text) {
+fn spools(state: &AdminState, text: &mut Text) {
     let spooled = state.services.spools.counted();
     let families = [
         (
             "memory_bytes",
-            Kind::Gauge,
+            MetricKind::Gauge,
             spooled.memory,
             "bytes of request bodies and of answers on their way in memory",
         ),
         (
             "memory_limit_bytes",
-            Kind::Gauge,
+            MetricKind::Gauge,
             spooled.memory_limit,
             "bytes that these may have",
         ),
         (
             "disk_bytes",
-            Kind::Gauge,
+            MetricKind::Gauge,
             spooled.disk,
             "bytes of request bodies and of answers on their way in files",
         ),
         (
             "disk_limit_bytes",
-            Kind::Gauge,
+            MetricKind::Gauge,
             spooled.disk_limit,
             "bytes that these may have",
         ),
         (
             "requests_total",
-            Kind::Counter,
+            MetricKind::Counter,
             spooled.requests,
             "request bodies that went to a file",
         ),
         (
             "answers_total",
-            Kind::Counter,
+            MetricKind::Counter,
             spooled.answers,
             "answers that went to a file because their client was slower than PHP",
         ),
         (
             "refused_total",
-            Kind::Counter,
+            MetricKind::Counter,
             spooled.refused,
             "request bodies that were refused because there was no room",
         ),
         (
             "held_up_total",
-            Kind::Counter,
+            MetricKind::Counter,
             spooled.held_up,
             "answers that held PHP until their client had taken them, because there was no room",
         ),
@@ -66,7 +66,7 @@ fn spools(state: &State, text: &mut Text) {
     add("spool", families, text);
 }
 
-fn small_files(state: &State, text: &mut Text) {
+fn small_files(state: &AdminState, text: &mut Text) {
     let Some(files) = &state.services.small_files else {
         return;
     };
@@ -74,31 +74,31 @@ fn small_files(state: &State, text: &mut Text) {
     let families = [
         (
             "entries",
-            Kind::Gauge,
+            MetricKind::Gauge,
             files.usage.entries,
             "small files in memory",
         ),
         (
             "bytes",
-            Kind::Gauge,
+            MetricKind::Gauge,
             files.usage.bytes,
             "bytes of small files in memory, in all codings",
         ),
         (
             "evictions_total",
-            Kind::Counter,
+            MetricKind::Counter,
             files.usage.evictions,
             "small files that had to leave for others",
         ),
         (
             "looks_total",
-            Kind::Counter,
+            MetricKind::Counter,
             files.looks,
             "looks at the disk that found a small file as it is in memory",
         ),
         (
             "reads_total",
-            Kind::Counter,
+            MetricKind::Counter,
             files.reads,
             "small files that were read into memory",
         ),
@@ -106,7 +106,7 @@ fn small_files(state: &State, text: &mut Text) {
     add("small_files", families, text);
 }
 
-fn compression(state: &State, text: &mut Text) {
+fn compression(state: &AdminState, text: &mut Text) {
     let counted = state.services.compressor.counted();
     let counters = [
         (
@@ -130,12 +130,12 @@ fn compression(state: &State, text: &mut Text) {
             "pages that found the queue of the compressors full",
         ),
     ];
-    let families = counters.map(|(name, value, help)| (name, Kind::Counter, value, help));
+    let families = counters.map(|(name, value, help)| (name, MetricKind::Counter, value, help));
     add("compression", families, text);
 }
 
 /// Families of one sample: what follows the part's name, kind, value, help.
-fn add<const N: usize>(part: &str, families: [(&str, Kind, u64, &str); N], text: &mut Text) {
+fn add<const N: usize>(part: &str, families: [(&str, MetricKind, u64, &str); N], text: &mut Text) {
     for (name, kind, value, help) in families {
         let name = format!("galley_{part}_{name}");
         text.family(&name, kind, help);

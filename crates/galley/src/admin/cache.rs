@@ -22,11 +22,11 @@ use galley_policy::purge::{Scope, prefix_scope};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use super::State;
+use super::AdminState;
 use super::auth::Asker;
 use super::entry::brief;
-use super::query::Query;
-use super::target::{Reply, View, refuse, target};
+use super::query::QueryParams;
+use super::target::{JsonReply, View, refuse, target};
 use crate::clock::Clock;
 use crate::request::{Site, site_mark};
 use crate::sys;
@@ -37,13 +37,13 @@ pub(super) struct Listings(Mutex<VecDeque<Listing>>);
 
 struct Listing {
     id: String,
-    wanted: Wanted,
-    asks: mpsc::Sender<Ask>,
+    wanted: ListFilter,
+    asks: mpsc::Sender<ListQuery>,
 }
 
 /// What is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Wanted {
+struct ListFilter {
     /// `None`: all sites.
     site: Option<u32>,
     /// Canonical, without slashes at its end.
@@ -51,35 +51,35 @@ struct Wanted {
     tag: Option<u64>,
 }
 
-struct Ask {
+struct ListQuery {
     /// Which page; a listing never goes back.
     number: u64,
     limit: usize,
-    reply: oneshot::Sender<Page>,
+    reply: oneshot::Sender<ListPage>,
 }
 
 #[derive(Debug, Default)]
-struct Page {
+struct ListPage {
     entries: Vec<Value>,
     is_last: bool,
 }
 
 /// Handles `GET /cache`.
 pub(super) async fn cache(
-    Extract(state): Extract<Arc<State>>,
+    Extract(state): Extract<Arc<AdminState>>,
     asker: Asker,
     RawQuery(query): RawQuery,
-) -> Reply {
+) -> JsonReply {
     match list(&state, &asker, query.as_deref()).await {
         Ok(body) => (StatusCode::OK, Json(body)),
         Err(reply) => reply,
     }
 }
 
-async fn list(state: &State, asker: &Asker, query: Option<&str>) -> Result<Value, Reply> {
-    let query = Query::read(query, &["site", "prefix", "tag", "limit", "after"])?;
+async fn list(state: &AdminState, asker: &Asker, query: Option<&str>) -> Result<Value, JsonReply> {
+    let query = QueryParams::read(query, &["site", "prefix", "tag", "limit", "after"])?;
     let target = target(state, asker, query.get("site"))?;
-    let wanted = Wanted {
+    let wanted = ListFilter {
         site: match target.view {
             View::Server => None,
             View::Sites => target.sites.first().map(|site| site.mark),
@@ -96,7 +96,7 @@ async fn list(state: &State, asker: &Asker, query: Option<&str>) -> Result<Value
         Some(cursor) => state.listings.find(cursor, &wanted)?,
     };
     let (reply, page) = oneshot::channel();
-    let ask = Ask {
+    let ask = ListQuery {
         number,
         limit,
         reply,
@@ -107,7 +107,7 @@ async fn list(state: &State, asker: &Asker, query: Option<&str>) -> Result<Value
     Ok(json!({ "ok": true, "entries": page.entries, "next": next }))
 }
 
-fn prefix(text: &str) -> Result<Vec<u8>, Reply> {
+fn prefix(text: &str) -> Result<Vec<u8>, JsonReply> {
     let bad = |why: &str| refuse(StatusCode::BAD_REQUEST, &format!("`{text}`: {why}"));
     match prefix_scope(text) {
         Ok(Scope::Prefix(mut path)) => {
@@ -121,7 +121,7 @@ fn prefix(text: &str) -> Result<Vec<u8>, Reply> {
     }
 }
 
-fn ended() -> Reply {
+fn ended() -> JsonReply {
     refuse(
         StatusCode::GONE,
         "this listing has ended or gone on: begin again without `after`",
@@ -130,7 +130,7 @@ fn ended() -> Reply {
 
 impl Listings {
     /// Starts a walk. The oldest one ends where there are too many.
-    fn begin(&self, state: &State, wanted: Wanted) -> (String, mpsc::Sender<Ask>) {
+    fn begin(&self, state: &AdminState, wanted: ListFilter) -> (String, mpsc::Sender<ListQuery>) {
         let (asks, asked) = mpsc::channel(1);
         // Not to be guessed: a cursor is all that names a walk.
         let id = format!("{:016x}", u64::from_ne_bytes(sys::random_bytes()));
@@ -159,8 +159,8 @@ impl Listings {
     fn find(
         &self,
         cursor: &str,
-        wanted: &Wanted,
-    ) -> Result<(String, u64, mpsc::Sender<Ask>), Reply> {
+        wanted: &ListFilter,
+    ) -> Result<(String, u64, mpsc::Sender<ListQuery>), JsonReply> {
         let parts = cursor
             .split_once('-')
             .and_then(|(id, number)| Some((id, number.parse().ok()?)));
@@ -183,8 +183,8 @@ async fn walk(
     memory: Arc<Memory>,
     sites: Arc<Vec<Arc<Site>>>,
     clock: Clock,
-    wanted: Wanted,
-    mut asks: mpsc::Receiver<Ask>,
+    wanted: ListFilter,
+    mut asks: mpsc::Receiver<ListQuery>,
 ) {
     let mut entries = memory.entries();
     let mut next = 0;
@@ -194,7 +194,7 @@ async fn walk(
             continue;
         }
         next += 1;
-        let mut page = Page::default();
+        let mut page = ListPage::default();
         let mut looked = 0;
         while page.entries.len() < ask.limit && looked < MOST_LOOKED && !page.is_last {
             looked += 1;
@@ -210,7 +210,7 @@ async fn walk(
     }
 }
 
-impl Wanted {
+impl ListFilter {
     /// The entry's row, if it is wanted.
     fn row(&self, sites: &[Arc<Site>], clock: Clock, entry: &Entry) -> Option<Value> {
         let mark = site_mark(entry.key.bytes())?;

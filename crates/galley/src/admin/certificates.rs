@@ -3,37 +3,37 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::State;
-use super::metrics::Row;
-use super::text::{Kind, Text};
-use crate::acme::State as Certificate;
+use super::AdminState;
+use super::metrics::SiteCounters;
+use super::text::{MetricKind, Text};
+use crate::acme::StatusFields as Certificate;
 use crate::request::Site;
 
 /// How the certificates of a site stand.
-pub(super) fn of(state: &State, site: &Arc<Site>) -> Vec<Certificate> {
+pub(super) fn of(state: &AdminState, site: &Arc<Site>) -> Vec<Certificate> {
     let acme = state.services.acme.as_ref();
     acme.map_or_else(Vec::new, |acme| acme.of_site(site.number).collect())
 }
 
 /// Adds them; nothing where no site has such a certificate. A certificate is named by its first host.
-pub(super) fn metrics(rows: &[Row], text: &mut Text) {
+pub(super) fn metrics(rows: &[SiteCounters], text: &mut Text) {
     type Of = fn(&Certificate) -> u64;
-    let families: [(&str, Kind, Of, &str); 3] = [
+    let families: [(&str, MetricKind, Of, &str); 3] = [
         (
             "galley_acme_next_order_timestamp_seconds",
-            Kind::Gauge,
+            MetricKind::Gauge,
             |one| unix(one.next),
             "when the certificate is ordered next, in seconds since 1970",
         ),
         (
             "galley_acme_issued_total",
-            Kind::Counter,
+            MetricKind::Counter,
             |one| one.issued,
             "certificates that were issued",
         ),
         (
             "galley_acme_failures_total",
-            Kind::Counter,
+            MetricKind::Counter,
             |one| one.failures,
             "orders of certificates that failed",
         ),

@@ -15,9 +15,9 @@ use galley_policy::appointments;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::State;
+use super::AdminState;
 use super::auth::{Asker, reach};
-use super::purges::{Reply, refuse, targets};
+use super::purges::{PurgeReply, refuse, targets};
 
 /// The body of an announcement.
 #[derive(Debug, Deserialize)]
@@ -30,10 +30,10 @@ pub(super) struct Announced {
 
 /// Handles `POST /cron`.
 pub(super) async fn announce(
-    Extract(state): Extract<Arc<State>>,
+    Extract(state): Extract<Arc<AdminState>>,
     asker: Asker,
     body: Json<Announced>,
-) -> Reply {
+) -> PurgeReply {
     let Announced { site, due_ms } = body.0;
     let targets = match targets(&state, reach(&state, &asker), site.as_deref()) {
         Ok(targets) => targets,

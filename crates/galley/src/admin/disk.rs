@@ -1,15 +1,15 @@
 //! What is told of the disk: in the status, and as metrics. Nothing where there is none.
 
-use galley_cache::disk::{Health, Usage};
+use galley_cache::disk::{DiskUsage, Health};
 use galley_cache::log::Durability;
 use serde_json::{Value, json};
 
-use super::State;
-use super::text::{Kind, Text};
-use crate::durable::{Counted, Durable, Shelf};
+use super::AdminState;
+use super::text::{MetricKind, Text};
+use crate::durable::{DiskCache, DiskCacheTotals, Durable};
 
 /// The disk in the status.
-pub(super) fn value(state: &State) -> Option<Value> {
+pub(super) fn value(state: &AdminState) -> Option<Value> {
     let durable = &state.services.durable;
     let Some(shelf) = durable.shelf() else {
         return durable.unusable().map(|reason| unusable(durable, reason));
@@ -22,7 +22,7 @@ pub(super) fn value(state: &State) -> Option<Value> {
         "entries": usage.entries,
         "bytes": usage.bytes,
         "limit": usage.limit,
-        "counted_percent": usage.counted * 100 / Usage::DIRECTORIES,
+        "counted_percent": usage.counted * 100 / DiskUsage::DIRECTORIES,
         "evictions": usage.evictions,
         "damaged": usage.damaged,
         "found": counted.found,
@@ -64,7 +64,7 @@ fn health(health: Health) -> (&'static str, Option<String>) {
 }
 
 /// The same as series.
-pub(super) fn metrics(state: &State, text: &mut Text) {
+pub(super) fn metrics(state: &AdminState, text: &mut Text) {
     let durable = &state.services.durable;
     let Some(shelf) = durable.shelf() else {
         if durable.unusable().is_some() {
@@ -92,12 +92,12 @@ fn state_of(is_storing: bool, is_kept: bool, text: &mut Text) {
     ];
     for (name, value, help) in rows {
         let name = format!("galley_{name}");
-        text.family(&name, Kind::Gauge, help);
+        text.family(&name, MetricKind::Gauge, help);
         text.sample(&name, &[], value);
     }
 }
 
-fn gauges(shelf: &Shelf, text: &mut Text) {
+fn gauges(shelf: &DiskCache, text: &mut Text) {
     let usage = shelf.usage();
     let rows = [
         ("disk_entries", usage.entries, "pages on the disk"),
@@ -120,12 +120,12 @@ fn gauges(shelf: &Shelf, text: &mut Text) {
     ];
     for (name, value, help) in rows {
         let name = format!("galley_{name}");
-        text.family(&name, Kind::Gauge, help);
+        text.family(&name, MetricKind::Gauge, help);
         text.sample(&name, &[], value);
     }
 }
 
-fn counters(usage: Usage, counted: Counted, text: &mut Text) {
+fn counters(usage: DiskUsage, counted: DiskCacheTotals, text: &mut Text) {
     let rows = [
         (
             "disk_found_total",
@@ -157,7 +157,7 @@ fn counters(usage: Usage, counted: Counted, text: &mut Text) {
     ];
     for (name, value, help) in rows {
         let name = format!("galley_{name}");
-        text.family(&name, Kind::Counter, help);
+        text.family(&name, MetricKind::Counter, help);
         text.sample(&name, &[], value);
     }
 }

@@ -1,8 +1,8 @@
 //! A stored entry in JSON, for listings and explanations. Looks only: counts no hit, removes nothing.
 
-use galley_cache::entry::{Entry, Kind};
+use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::purge_table::{Touching, Validity};
-use galley_policy::key::{Parts, read_key};
+use galley_policy::key::{KeyParts, read_key};
 use galley_policy::purge::Strength;
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
         "born": entry.born,
         "purged_by": touching.map(order),
         // A marker holds the upstream's own words, which are told as the reason.
-        "fields": if entry.kind == Kind::Page { fields } else { Vec::new() },
+        "fields": if entry.kind == EntryKind::Page { fields } else { Vec::new() },
     });
     if let (Some(value), Value::Object(more)) = (value.as_object_mut(), more) {
         value.extend(more);
@@ -71,7 +71,7 @@ pub(super) fn url(entry: &Entry) -> String {
     let Some(parts) = read_key(entry.key.bytes()) else {
         return String::new();
     };
-    let Parts {
+    let KeyParts {
         scheme,
         authority,
         path,
@@ -89,11 +89,11 @@ pub(super) fn url(entry: &Entry) -> String {
 }
 
 /// One stable word.
-pub(super) const fn kind(kind: Kind) -> &'static str {
+pub(super) const fn kind(kind: EntryKind) -> &'static str {
     match kind {
-        Kind::Page => "page",
-        Kind::TravelsWhole => "travels-whole",
-        Kind::Varies => "varies",
+        EntryKind::Page => "page",
+        EntryKind::TravelsWhole => "travels-whole",
+        EntryKind::Varies => "varies",
     }
 }
 

@@ -17,16 +17,16 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::auth::Asker;
-use super::query::Query;
-use super::target::{Reply, target};
-use super::{Spec, State};
-use crate::doctor::{Machine, Reading, RecentCounters};
+use super::query::QueryParams;
+use super::target::{JsonReply, target};
+use super::{AdminSpec, AdminState};
+use crate::doctor::{KernelCounters, ProcFs, RecentCounters};
 use crate::request::{Services, Site};
 use crate::telemetry::counters::CounterReader;
 use crate::telemetry::history::{History, MINUTES, Minute};
 
 /// Histories that begin now, one for each site.
-pub(super) fn begin(spec: &Spec) -> Vec<History> {
+pub(super) fn begin(spec: &AdminSpec) -> Vec<History> {
     let minute = minute(spec.services.clock.wall());
     let of = |site: &Arc<Site>| {
         let totals = CounterReader::site(&spec.counters, Some(site.number));
@@ -36,7 +36,7 @@ pub(super) fn begin(spec: &Spec) -> Vec<History> {
 }
 
 /// Turns the minutes over; never ends.
-pub(super) async fn keep(state: &State) {
+pub(super) async fn keep(state: &AdminState) {
     loop {
         let now = state.services.clock.wall();
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -50,7 +50,7 @@ pub(super) async fn keep(state: &State) {
 }
 
 /// Closes the minute that is over, if one is.
-fn turn(state: &State) {
+fn turn(state: &AdminState) {
     let now = minute(state.services.clock.wall());
     for (site, history) in state.sites.iter().zip(lock(state).iter_mut()) {
         let totals = CounterReader::site(&state.counters, Some(site.number));
@@ -59,7 +59,7 @@ fn turn(state: &State) {
 }
 
 /// The minutes of one site from the last `minutes` on, the current one included.
-pub(super) fn recent(state: &State, site: &Site, minutes: u64) -> Vec<Minute> {
+pub(super) fn recent(state: &AdminState, site: &Site, minutes: u64) -> Vec<Minute> {
     let now = minute(state.services.clock.wall());
     let totals = CounterReader::site(&state.counters, Some(site.number));
     let index = usize::try_from(site.number).unwrap_or(usize::MAX);
@@ -72,11 +72,11 @@ pub(super) fn recent(state: &State, site: &Site, minutes: u64) -> Vec<Minute> {
 
 /// Handles `GET /history`.
 pub(super) async fn history(
-    Extract(state): Extract<Arc<State>>,
+    Extract(state): Extract<Arc<AdminState>>,
     asker: Asker,
     RawQuery(query): RawQuery,
-) -> Reply {
-    let parsed = Query::read(query.as_deref(), &["site", "minutes"]);
+) -> JsonReply {
+    let parsed = QueryParams::read(query.as_deref(), &["site", "minutes"]);
     let (query, minutes) = match parsed.and_then(|q| {
         let minutes = q.number("minutes", MINUTES as u64, MINUTES as u64)?;
         Ok((q, minutes))
@@ -121,20 +121,20 @@ fn row(minute: &Minute) -> Value {
 }
 
 /// The counters of now that the doctor compares over an hour.
-pub(super) fn reading(services: &Services) -> Reading {
+pub(super) fn reading(services: &Services) -> KernelCounters {
     let spool = services.spools.counted();
-    Reading::of(&Machine::at("/")).with_spool(spool.refused, spool.held_up)
+    KernelCounters::of(&ProcFs::at("/")).with_spool(spool.refused, spool.held_up)
 }
 
 /// The readings of the last hour.
-pub(super) fn last_hour(state: &State) -> MutexGuard<'_, RecentCounters> {
+pub(super) fn last_hour(state: &AdminState) -> MutexGuard<'_, RecentCounters> {
     state
         .last_hour
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-fn lock(state: &State) -> MutexGuard<'_, Vec<History>> {
+fn lock(state: &AdminState) -> MutexGuard<'_, Vec<History>> {
     state.history.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

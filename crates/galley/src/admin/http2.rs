@@ -1,12 +1,12 @@
 //! The families of `GET /metrics` that tell how clients use HTTP/2, and which connections Galley ended.
 
-use super::State;
-use super::text::{Kind, Text};
+use super::AdminState;
+use super::text::{MetricKind, Text};
 use crate::telemetry::counters::CounterReader;
 use crate::telemetry::http2::Ended;
 
 /// Adds them.
-pub(super) fn metrics(state: &State, text: &mut Text) {
+pub(super) fn metrics(state: &AdminState, text: &mut Text) {
     let totals = CounterReader::http2(&state.counters);
     let counters = [
         (
@@ -21,13 +21,13 @@ pub(super) fn metrics(state: &State, text: &mut Text) {
         ),
     ];
     for (name, value, help) in counters {
-        text.family(name, Kind::Counter, help);
+        text.family(name, MetricKind::Counter, help);
         text.sample(name, &[], value);
     }
     let name = "galley_http2_resets_total";
     text.family(
         name,
-        Kind::Counter,
+        MetricKind::Counter,
         "streams on them that were reset, by side",
     );
     text.sample(name, &[("by", "client")], totals.tally.resets_by_client);
@@ -35,7 +35,7 @@ pub(super) fn metrics(state: &State, text: &mut Text) {
     let name = "galley_http2_ended_total";
     text.family(
         name,
-        Kind::Counter,
+        MetricKind::Counter,
         "HTTP/2 connections that Galley ended, by reason",
     );
     for (why, count) in Ended::ALL.into_iter().zip(totals.ended) {

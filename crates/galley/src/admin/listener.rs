@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use galley_policy::route;
 
-use super::State;
+use super::AdminState;
 use crate::request::Sites;
 
 /// A listener, and the sites that are reached there.
-pub(super) struct Listener {
+pub(super) struct ListenerSites {
     /// `http://192.0.2.1:80`, with the scheme that is spoken there, or `unix:/path`.
     pub(super) url: String,
     /// `None`: a socket in the file system.
@@ -17,7 +17,7 @@ pub(super) struct Listener {
     pub(super) sites: Sites,
 }
 
-impl Listener {
+impl ListenerSites {
     pub(super) fn new((url, sites): (String, Arc<Sites>)) -> Self {
         Self {
             port: authority(&url).and_then(|authority| route::port(authority.as_bytes())),
@@ -39,7 +39,7 @@ fn authority(url: &str) -> Option<&str> {
 }
 
 /// Every site that `host` reaches on some listener, in the order of the configuration. `host` is canonical.
-pub(super) fn sites_of(state: &State, host: &str) -> Vec<usize> {
+pub(super) fn sites_of(state: &AdminState, host: &str) -> Vec<usize> {
     let found = state.listeners.iter().filter_map(|listener| {
         let site = listener.sites.find(host)?;
         usize::try_from(site.number).ok()

@@ -2,7 +2,7 @@
 //!
 //! One series for each upstream of a site; a site with several tells them apart by the address of the first server.
 
-use super::text::{Kind, Text};
+use super::text::{MetricKind, Text};
 use crate::upstream::{Gauge, Load, OfClass, ServerGauge};
 
 /// Writes the families of all upstreams; `rows` are sites with theirs.
@@ -34,7 +34,7 @@ fn places(rows: &[(&str, &Gauge)], text: &mut Text) {
         ),
     ];
     for (name, of, help) in families {
-        text.family(name, Kind::Gauge, help);
+        text.family(name, MetricKind::Gauge, help);
         for (site, gauge) in rows {
             let labels = [("site", *site), ("upstream", first(gauge))];
             text.sample(name, &labels, of(&gauge.load()) as u64);
@@ -57,7 +57,7 @@ fn classes(rows: &[(&str, &Gauge)], text: &mut Text) {
         ),
     ];
     for (name, of, help) in families {
-        text.family(name, Kind::Counter, help);
+        text.family(name, MetricKind::Counter, help);
         for (site, gauge) in rows {
             for class in gauge.classes() {
                 let labels = [
@@ -74,7 +74,7 @@ fn classes(rows: &[(&str, &Gauge)], text: &mut Text) {
 fn hurried(rows: &[(&str, &Gauge)], text: &mut Text) {
     let name = "galley_upstream_hurried_total";
     let help = "requests that moved to a line where they are served sooner, because somebody else wanted the same page";
-    text.family(name, Kind::Counter, help);
+    text.family(name, MetricKind::Counter, help);
     for (site, gauge) in rows {
         let labels = [("site", *site), ("upstream", first(gauge))];
         text.sample(name, &labels, gauge.hurried_on());
@@ -83,16 +83,16 @@ fn hurried(rows: &[(&str, &Gauge)], text: &mut Text) {
 
 fn servers(rows: &[(&str, &Gauge)], text: &mut Text) {
     type Of = fn(&ServerGauge) -> u64;
-    let families: [(&str, Kind, Of, &str); 2] = [
+    let families: [(&str, MetricKind, Of, &str); 2] = [
         (
             "galley_upstream_paused",
-            Kind::Gauge,
+            MetricKind::Gauge,
             |server| u64::from(server.is_paused()),
             "1 while a server is left alone because it does not answer",
         ),
         (
             "galley_upstream_pauses_total",
-            Kind::Counter,
+            MetricKind::Counter,
             ServerGauge::pauses,
             "how often that has begun",
         ),

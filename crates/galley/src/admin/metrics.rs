@@ -12,13 +12,13 @@ use axum::extract::State as Extract;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
-use super::State;
+use super::AdminState;
 use super::auth::Asker;
 use super::php;
-use super::target::{Target, View, target};
-use super::text::{Kind, Text};
+use super::target::{SiteSelection, View, target};
+use super::text::{MetricKind, Text};
 use super::{bodies, certificates, disk, http2, load, status, tls};
-use crate::acme::State as Certificate;
+use crate::acme::StatusFields as Certificate;
 use crate::fetch::counters::Fills;
 use crate::fetch::cron::CronState;
 use crate::php::Numbers;
@@ -30,7 +30,7 @@ use crate::telemetry::totals::{Histogram, Totals};
 use crate::upstream::Gauge;
 
 /// Handles `GET /metrics`.
-pub(super) async fn metrics(Extract(state): Extract<Arc<State>>, asker: Asker) -> Response {
+pub(super) async fn metrics(Extract(state): Extract<Arc<AdminState>>, asker: Asker) -> Response {
     let target = match target(&state, &asker, None) {
         Ok(target) => target,
         Err(reply) => return reply.into_response(),
@@ -44,11 +44,15 @@ pub(super) async fn metrics(Extract(state): Extract<Arc<State>>, asker: Asker) -
         server(&state, &mut text);
     }
     if let Some((open, limit)) = descriptors {
-        text.family("galley_descriptors", Kind::Gauge, "open file descriptors");
+        text.family(
+            "galley_descriptors",
+            MetricKind::Gauge,
+            "open file descriptors",
+        );
         text.sample("galley_descriptors", &[], open);
         text.family(
             "galley_descriptors_limit",
-            Kind::Gauge,
+            MetricKind::Gauge,
             "file descriptors that may be open",
         );
         text.sample("galley_descriptors_limit", &[], limit);
@@ -58,12 +62,12 @@ pub(super) async fn metrics(Extract(state): Extract<Arc<State>>, asker: Asker) -
 }
 
 /// One site's numbers.
-pub(super) struct Row {
+pub(super) struct SiteCounters {
     /// For the label.
     pub(super) site: String,
     totals: Totals,
     /// `None` for what belongs to no site.
-    own: Option<Own>,
+    own: Option<ProcessCounters>,
     /// Those that Galley gets by itself.
     pub(super) certificates: Vec<Certificate>,
     /// Where Galley runs its PHP.
@@ -72,7 +76,7 @@ pub(super) struct Row {
     pub(super) certificate_ends: Option<u64>,
 }
 
-struct Own {
+struct ProcessCounters {
     purges: u64,
     healed: u64,
     fills: Fills,
@@ -80,7 +84,7 @@ struct Own {
     cron: Option<CronState>,
 }
 
-fn rows(state: &State, target: &Target) -> Vec<Row> {
+fn rows(state: &AdminState, target: &SiteSelection) -> Vec<SiteCounters> {
     let name = |site: &Arc<Site>| {
         let same = state.sites.iter().filter(|s| s.core.name == site.core.name);
         // Two sites may have one host on two listeners, and a series may stand here once only.
@@ -89,13 +93,13 @@ fn rows(state: &State, target: &Target) -> Vec<Row> {
             _ => format!("{}#{}", site.core.name, site.number),
         }
     };
-    let mut rows: Vec<Row> = target
+    let mut rows: Vec<SiteCounters> = target
         .sites
         .iter()
-        .map(|site| Row {
+        .map(|site| SiteCounters {
             site: name(site),
             totals: CounterReader::site(&state.counters, Some(site.number)),
-            own: Some(Own {
+            own: Some(ProcessCounters {
                 purges: site.core.epochs.given(),
                 healed: site.healing.healed(),
                 fills: site.core.tally.fills(),
@@ -108,7 +112,7 @@ fn rows(state: &State, target: &Target) -> Vec<Row> {
         })
         .collect();
     if target.view == View::Server {
-        rows.push(Row {
+        rows.push(SiteCounters {
             site: "-".to_owned(),
             totals: CounterReader::site(&state.counters, None),
             own: None,
@@ -120,10 +124,14 @@ fn rows(state: &State, target: &Target) -> Vec<Row> {
     rows
 }
 
-fn server(state: &State, text: &mut Text) {
+fn server(state: &AdminState, text: &mut Text) {
     let usage = state.services.memory.usage();
     let (in_flight, waiting) = status::load(&state.compositors);
-    text.family("galley_info", Kind::Gauge, "1, with the version as a label");
+    text.family(
+        "galley_info",
+        MetricKind::Gauge,
+        "1, with the version as a label",
+    );
     text.sample(
         "galley_info",
         &[("version", env!("CARGO_PKG_VERSION"))],
@@ -167,11 +175,15 @@ fn server(state: &State, text: &mut Text) {
     ];
     for (name, value, help) in gauges {
         let name = format!("galley_{name}");
-        text.family(&name, Kind::Gauge, help);
+        text.family(&name, MetricKind::Gauge, help);
         text.sample(&name, &[], value);
     }
     let name = "galley_connections_closed_total";
-    text.family(name, Kind::Counter, "connections that were ended, by why");
+    text.family(
+        name,
+        MetricKind::Counter,
+        "connections that were ended, by why",
+    );
     for (why, count) in CounterReader::closed(&state.counters) {
         text.sample(name, &[("why", why)], count);
     }
@@ -189,7 +201,7 @@ fn server(state: &State, text: &mut Text) {
     ];
     for (name, value, help) in counters {
         let name = format!("galley_{name}");
-        text.family(&name, Kind::Counter, help);
+        text.family(&name, MetricKind::Counter, help);
         text.sample(&name, &[], value);
     }
     tls::handshakes(state, text);
@@ -198,9 +210,9 @@ fn server(state: &State, text: &mut Text) {
     http2::metrics(state, text);
 }
 
-fn sites(rows: &[Row], text: &mut Text) {
+fn sites(rows: &[SiteCounters], text: &mut Text) {
     let name = "galley_requests_total";
-    text.family(name, Kind::Counter, "requests by how they went");
+    text.family(name, MetricKind::Counter, "requests by how they went");
     for row in rows {
         for (outcome, requests, _) in row.totals.outcomes() {
             let labels = [("site", row.site.as_str()), ("outcome", outcome)];
@@ -210,7 +222,7 @@ fn sites(rows: &[Row], text: &mut Text) {
     let name = "galley_body_bytes_total";
     text.family(
         name,
-        Kind::Counter,
+        MetricKind::Counter,
         "bytes of bodies sent, by how the request went",
     );
     for row in rows {
@@ -223,7 +235,7 @@ fn sites(rows: &[Row], text: &mut Text) {
     let name = "galley_misses_collapsed_total";
     text.family(
         name,
-        Kind::Counter,
+        MetricKind::Counter,
         "misses that shared what another request had asked for",
     );
     for row in rows {
@@ -251,7 +263,7 @@ fn sites(rows: &[Row], text: &mut Text) {
     );
 }
 
-fn reasons(rows: &[Row], text: &mut Text) {
+fn reasons(rows: &[SiteCounters], text: &mut Text) {
     type Of = fn(&Totals) -> Vec<(&'static str, u64)>;
     let families: [(&str, Of, &str); 5] = [
         (
@@ -281,7 +293,7 @@ fn reasons(rows: &[Row], text: &mut Text) {
         ),
     ];
     for (name, of, help) in families {
-        text.family(name, Kind::Counter, help);
+        text.family(name, MetricKind::Counter, help);
         for row in rows {
             for (reason, count) in of(&row.totals).into_iter().filter(|(_, count)| *count > 0) {
                 text.sample(name, &[("site", &row.site), ("reason", reason)], count);
@@ -290,7 +302,7 @@ fn reasons(rows: &[Row], text: &mut Text) {
     }
 }
 
-fn upstreams(rows: &[Row], text: &mut Text) {
+fn upstreams(rows: &[SiteCounters], text: &mut Text) {
     let rows = rows.iter().filter_map(|row| Some((row, row.own.as_ref()?)));
     let gauges = rows.flat_map(|(row, own)| {
         let gauges = own.upstreams.iter();
@@ -299,8 +311,8 @@ fn upstreams(rows: &[Row], text: &mut Text) {
     load::metrics(gauges, text);
 }
 
-fn owned(rows: &[Row], text: &mut Text) {
-    type Of = fn(&Own) -> u64;
+fn owned(rows: &[SiteCounters], text: &mut Text) {
+    type Of = fn(&ProcessCounters) -> u64;
     let families: [(&str, Of, &str); 5] = [
         (
             "galley_purges_total",
@@ -329,7 +341,7 @@ fn owned(rows: &[Row], text: &mut Text) {
         ),
     ];
     for (name, of, help) in families {
-        text.family(name, Kind::Counter, help);
+        text.family(name, MetricKind::Counter, help);
         for (row, own) in rows.iter().filter_map(|row| Some((row, row.own.as_ref()?))) {
             text.sample(name, &[("site", &row.site)], of(own));
         }
@@ -337,7 +349,7 @@ fn owned(rows: &[Row], text: &mut Text) {
 }
 
 /// Of the sites whose scheduled tasks Galley runs.
-fn cron(rows: &[Row], text: &mut Text) {
+fn cron(rows: &[SiteCounters], text: &mut Text) {
     type Of = fn(&CronState) -> u64;
     let last_began = |runs: &CronState| {
         let began = runs.last.map(|last| last.began);
@@ -348,22 +360,22 @@ fn cron(rows: &[Row], text: &mut Text) {
                 .as_secs()
         })
     };
-    let families: [(&str, Kind, Of, &str); 3] = [
+    let families: [(&str, MetricKind, Of, &str); 3] = [
         (
             "galley_cron_runs_total",
-            Kind::Counter,
+            MetricKind::Counter,
             |runs| runs.runs,
             "runs of scheduled tasks that went well",
         ),
         (
             "galley_cron_failures_total",
-            Kind::Counter,
+            MetricKind::Counter,
             |runs| runs.failures,
             "runs of scheduled tasks that failed",
         ),
         (
             "galley_cron_last_run_timestamp_seconds",
-            Kind::Gauge,
+            MetricKind::Gauge,
             last_began,
             "when the latest run of scheduled tasks began, in seconds since 1970; 0: none has",
         ),
@@ -379,13 +391,13 @@ fn cron(rows: &[Row], text: &mut Text) {
 }
 
 fn times(
-    rows: &[Row],
+    rows: &[SiteCounters],
     text: &mut Text,
     name: &str,
     help: &str,
     of: for<'t> fn(&'t Totals) -> Histogram<'t>,
 ) {
-    text.family(name, Kind::Histogram, help);
+    text.family(name, MetricKind::Histogram, help);
     let (bucket, sum, count) = (
         format!("{name}_bucket"),
         format!("{name}_sum"),

@@ -38,8 +38,8 @@ use galley_config::AdminListen;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::oneshot;
 
-use self::auth::Peer;
-use self::listener::Listener;
+use self::auth::AdminPeer;
+use self::listener::ListenerSites;
 use crate::doctor::RecentCounters;
 use crate::fetch::Handle;
 use crate::request::{Services, Site, Sites};
@@ -49,7 +49,7 @@ use crate::telemetry::counters::CounterReader;
 use crate::telemetry::history::History;
 
 /// What the admin thread is started with.
-pub struct Spec {
+pub struct AdminSpec {
     /// Where it listens.
     pub listen: AdminListen,
     /// The token that reaches every site.
@@ -69,13 +69,13 @@ pub struct Spec {
 }
 
 /// What the handlers see.
-struct State {
+struct AdminState {
     token: Option<String>,
     sites: Arc<Vec<Arc<Site>>>,
     /// The same by host, of all listeners together.
     hosts: Sites,
     /// The same by listener and host.
-    listeners: Vec<Listener>,
+    listeners: Vec<ListenerSites>,
     services: Arc<Services>,
     counters: Vec<CounterReader>,
     compositors: Vec<Handle>,
@@ -88,14 +88,14 @@ struct State {
 }
 
 /// The admin thread, or nothing where it is off.
-pub struct Running {
+pub struct AdminThread {
     address: Option<String>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     socket: Option<PathBuf>,
 }
 
-impl Running {
+impl AdminThread {
     /// `unix:/path` or `http://address`.
     pub fn address(&self) -> Option<&str> {
         self.address.as_deref()
@@ -113,16 +113,16 @@ impl Running {
     }
 }
 
-enum Door {
+enum AdminListener {
     Tcp(std::net::TcpListener),
     Unix(std::os::unix::net::UnixListener),
 }
 
 /// Opens the listener and starts the thread.
-pub fn start(spec: Spec) -> io::Result<Running> {
+pub fn start(spec: AdminSpec) -> io::Result<AdminThread> {
     let (door, address, socket) = match &spec.listen {
         AdminListen::Off => {
-            return Ok(Running {
+            return Ok(AdminThread {
                 address: None,
                 stop: None,
                 thread: None,
@@ -132,20 +132,24 @@ pub fn start(spec: Spec) -> io::Result<Running> {
         AdminListen::Tcp(address) => {
             let listener = std::net::TcpListener::bind(address)?;
             let bound = listener.local_addr()?;
-            (Door::Tcp(listener), format!("http://{bound}"), None)
+            (
+                AdminListener::Tcp(listener),
+                format!("http://{bound}"),
+                None,
+            )
         }
         AdminListen::Unix(path) => (
-            Door::Unix(bind_unix(path, openness(&spec))?),
+            AdminListener::Unix(bind_unix(path, openness(&spec))?),
             format!("unix:{}", path.display()),
             Some(path.clone()),
         ),
     };
-    let state = Arc::new(State {
+    let state = Arc::new(AdminState {
         history: Mutex::new(history::begin(&spec)),
         last_hour: Mutex::new(RecentCounters::new(history::reading(&spec.services))),
         token: spec.token,
         hosts: hosts(&spec.sites),
-        listeners: spec.listeners.into_iter().map(Listener::new).collect(),
+        listeners: spec.listeners.into_iter().map(ListenerSites::new).collect(),
         sites: spec.sites,
         services: spec.services,
         counters: spec.counters,
@@ -170,7 +174,7 @@ pub fn start(spec: Spec) -> io::Result<Running> {
     let thread = std::thread::Builder::new()
         .name("admin".to_owned())
         .spawn(move || runtime.block_on(serve(door, router, state, stopped)))?;
-    Ok(Running {
+    Ok(AdminThread {
         address: Some(address),
         stop: Some(stop),
         thread: Some(thread),
@@ -185,7 +189,12 @@ fn hosts(sites: &Arc<Vec<Arc<Site>>>) -> Sites {
     Sites::new(rows, Arc::clone(sites), Arc::default())
 }
 
-async fn serve(door: Door, router: Router, state: Arc<State>, stopped: oneshot::Receiver<()>) {
+async fn serve(
+    door: AdminListener,
+    router: Router,
+    state: Arc<AdminState>,
+    stopped: oneshot::Receiver<()>,
+) {
     let result = tokio::select! {
         result = listen(door, router) => result,
         () = history::keep(&state) => Ok(()),
@@ -196,16 +205,16 @@ async fn serve(door: Door, router: Router, state: Arc<State>, stopped: oneshot::
     }
 }
 
-async fn listen(door: Door, router: Router) -> io::Result<()> {
+async fn listen(door: AdminListener, router: Router) -> io::Result<()> {
     match door {
-        Door::Tcp(listener) => {
+        AdminListener::Tcp(listener) => {
             listener.set_nonblocking(true)?;
-            let router = router.into_make_service_with_connect_info::<Peer>();
+            let router = router.into_make_service_with_connect_info::<AdminPeer>();
             axum::serve(TcpListener::from_std(listener)?, router).await
         }
-        Door::Unix(listener) => {
+        AdminListener::Unix(listener) => {
             listener.set_nonblocking(true)?;
-            let router = router.into_make_service_with_connect_info::<Peer>();
+            let router = router.into_make_service_with_connect_info::<AdminPeer>();
             axum::serve(UnixListener::from_std(listener)?, router).await
         }
     }
@@ -220,7 +229,7 @@ enum Openness {
     Tokens,
 }
 
-fn openness(spec: &Spec) -> Openness {
+fn openness(spec: &AdminSpec) -> Openness {
     let has_token = spec.token.is_some() || spec.sites.iter().any(|site| site.token.is_some());
     if has_token {
         Openness::Tokens

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::metrics::Row;
-use super::text::{Kind, Text};
+use super::metrics::SiteCounters;
+use super::text::{MetricKind, Text};
 use crate::php::Numbers;
 
 /// Adds them.
-pub(super) fn metrics(rows: &[Row], text: &mut Text) {
+pub(super) fn metrics(rows: &[SiteCounters], text: &mut Text) {
     let rows: Vec<(&str, &Numbers)> = rows
         .iter()
         .filter_map(|row| Some((row.site.as_str(), row.php.as_deref()?)))
@@ -26,58 +26,58 @@ pub(super) fn metrics(rows: &[Row], text: &mut Text) {
 
 type Of = fn(&Numbers) -> u64;
 
-const FAMILIES: &[(&str, Kind, Of, &str)] = &[
+const FAMILIES: &[(&str, MetricKind, Of, &str)] = &[
     (
         "places",
-        Kind::Gauge,
+        MetricKind::Gauge,
         |n| n.places().load(Ordering::Relaxed) as u64,
         "requests that a managed PHP may work at now",
     ),
     (
         "workers",
-        Kind::Gauge,
+        MetricKind::Gauge,
         |n| n.workers.load(Ordering::Relaxed) as u64,
         "workers of a managed PHP",
     ),
     (
         "worker_bytes",
-        Kind::Gauge,
+        MetricKind::Gauge,
         |n| read(&n.worker_bytes),
         "bytes that most of its workers take at their highest",
     ),
     (
         "largest_worker_bytes",
-        Kind::Gauge,
+        MetricKind::Gauge,
         |n| read(&n.largest_bytes),
         "bytes that the largest of its workers takes at its highest",
     ),
     (
         "bytes",
-        Kind::Gauge,
+        MetricKind::Gauge,
         |n| read(&n.bytes),
         "bytes that all of its workers hold now",
     ),
     (
         "share_bytes",
-        Kind::Gauge,
+        MetricKind::Gauge,
         |n| read(&n.share_bytes),
         "bytes that all of its workers may hold",
     ),
     (
         "replaced_total",
-        Kind::Counter,
+        MetricKind::Counter,
         |n| read(&n.replaced),
         "workers replaced because they had grown or answered their number of requests",
     ),
     (
         "overdue_total",
-        Kind::Counter,
+        MetricKind::Counter,
         |n| read(&n.overdue),
         "workers ended because a request took too long",
     ),
     (
         "restarts_total",
-        Kind::Counter,
+        MetricKind::Counter,
         |n| read(&n.restarts),
         "times that it ended by itself and was started again",
     ),

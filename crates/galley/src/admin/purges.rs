@@ -12,13 +12,13 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State as Extract;
 use axum::http::StatusCode;
-use galley_policy::purge::{self, Order, PurgePattern, Scope, Strength};
+use galley_policy::purge::{self, Purge, PurgePattern, Scope, Strength};
 use galley_policy::route::canonical_host;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::State;
-use super::auth::{Asker, Reach, reach};
+use super::AdminState;
+use super::auth::{Asker, TokenReach, reach};
 use super::listener;
 use super::target::is_number;
 use crate::durable::Receipt;
@@ -27,7 +27,7 @@ use crate::request::Site;
 /// The body of a purge order.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Wanted {
+pub(super) struct PurgeRequest {
     site: Option<String>,
     all: bool,
     urls: Vec<String>,
@@ -37,14 +37,14 @@ pub(super) struct Wanted {
     soft: bool,
 }
 
-pub(super) type Reply = (StatusCode, Json<Value>);
+pub(super) type PurgeReply = (StatusCode, Json<Value>);
 
 /// Handles `POST /purge`.
 pub(super) async fn purge(
-    Extract(state): Extract<Arc<State>>,
+    Extract(state): Extract<Arc<AdminState>>,
     asker: Asker,
-    body: Json<Wanted>,
-) -> Reply {
+    body: Json<PurgeRequest>,
+) -> PurgeReply {
     let wanted = body.0;
     let targets = match targets(&state, reach(&state, &asker), wanted.site.as_deref()) {
         Ok(targets) => targets,
@@ -75,16 +75,16 @@ pub(super) async fn purge(
     (StatusCode::OK, Json(answer))
 }
 
-pub(super) fn refuse(status: StatusCode, error: &str) -> Reply {
+pub(super) fn refuse(status: StatusCode, error: &str) -> PurgeReply {
     (status, Json(json!({ "ok": false, "error": error })))
 }
 
 /// The sites that an order may go to.
 pub(super) fn targets(
-    state: &State,
-    reach: Reach,
+    state: &AdminState,
+    reach: TokenReach,
     site: Option<&str>,
-) -> Result<Vec<Arc<Site>>, Reply> {
+) -> Result<Vec<Arc<Site>>, PurgeReply> {
     let named = match site {
         None => None,
         Some(host) => Some(find(state, host).ok_or_else(|| {
@@ -95,9 +95,9 @@ pub(super) fn targets(
         })?),
     };
     let within = |index: &usize| match reach {
-        Reach::All => true,
-        Reach::Site(own) => own == *index,
-        Reach::None => false,
+        TokenReach::All => true,
+        TokenReach::Site(own) => own == *index,
+        TokenReach::None => false,
     };
     let all = match named {
         Some(found) => found,
@@ -105,7 +105,7 @@ pub(super) fn targets(
     };
     let open: Vec<usize> = all.into_iter().filter(within).collect();
     if open.is_empty() {
-        let status = if matches!(reach, Reach::None) {
+        let status = if matches!(reach, TokenReach::None) {
             StatusCode::UNAUTHORIZED
         } else {
             StatusCode::FORBIDDEN
@@ -119,7 +119,7 @@ pub(super) fn targets(
 }
 
 /// The sites that a host names: all those of this name, else all that it reaches on some listener.
-fn find(state: &State, host: &str) -> Option<Vec<usize>> {
+fn find(state: &AdminState, host: &str) -> Option<Vec<usize>> {
     let host = canonical_host(host.as_bytes()).ok()?;
     let sites = state.sites.iter().enumerate();
     let by_name = sites.filter(|(_, site)| site.core.name == host);
@@ -134,10 +134,10 @@ fn find(state: &State, host: &str) -> Option<Vec<usize>> {
 
 /// Every order for every site that it concerns.
 fn orders(
-    state: &State,
+    state: &AdminState,
     targets: &[Arc<Site>],
-    wanted: &Wanted,
-) -> Result<Vec<(Arc<Site>, Order)>, Vec<String>> {
+    wanted: &PurgeRequest,
+) -> Result<Vec<(Arc<Site>, Purge)>, Vec<String>> {
     let strength = if wanted.soft {
         Strength::Soft
     } else {
@@ -172,7 +172,7 @@ fn orders(
         orders.extend(
             scopes
                 .into_iter()
-                .map(|scope| (Arc::clone(site), Order { scope, strength })),
+                .map(|scope| (Arc::clone(site), Purge { scope, strength })),
         );
     }
     if orders.is_empty() && !wanted.urls.is_empty() && complaints.is_empty() {
@@ -188,7 +188,7 @@ fn orders(
 
 /// Whether a URL's host, where it names one, is this site's. Of several sites with one host on different listeners it is every
 /// one's: the port of the URL may be that of a proxy in front.
-fn concerns(scope: &Scope, site: &Site, state: &State) -> bool {
+fn concerns(scope: &Scope, site: &Site, state: &AdminState) -> bool {
     match scope {
         Scope::Url {
             host: Some(host), ..

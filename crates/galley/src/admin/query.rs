@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use axum::http::StatusCode;
 use percent_encoding::percent_decode;
 
-use super::target::{Reply, refuse};
+use super::target::{JsonReply, refuse};
 
 /// What a question's query says.
 #[derive(Debug, Default)]
-pub(super) struct Query(BTreeMap<String, String>);
+pub(super) struct QueryParams(BTreeMap<String, String>);
 
-impl Query {
+impl QueryParams {
     /// Reads `a=1&b=2` (form encoding); a name that is not `known`, or given twice, is refused.
-    pub(super) fn read(raw: Option<&str>, known: &[&str]) -> Result<Self, Reply> {
+    pub(super) fn read(raw: Option<&str>, known: &[&str]) -> Result<Self, JsonReply> {
         let mut found = BTreeMap::new();
         for part in raw.unwrap_or_default().split('&').filter(|p| !p.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
@@ -37,7 +37,7 @@ impl Query {
     }
 
     /// A number from 1 to `most`, or `otherwise`.
-    pub(super) fn number(&self, name: &str, otherwise: u64, most: u64) -> Result<u64, Reply> {
+    pub(super) fn number(&self, name: &str, otherwise: u64, most: u64) -> Result<u64, JsonReply> {
         let Some(text) = self.get(name) else {
             return Ok(otherwise);
         };
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn parameters_are_read_or_refused() {
         let known = ["site", "limit"];
-        let read = |raw| Query::read(Some(raw), &known);
+        let read = |raw| QueryParams::read(Some(raw), &known);
         let query = read("site=a%2Fb+c&limit=7&").unwrap();
         assert_eq!(query.get("site"), Some("a/b c"));
         assert_eq!(query.number("limit", 1, 10).unwrap(), 7);

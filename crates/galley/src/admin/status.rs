@@ -13,11 +13,11 @@ use axum::http::StatusCode;
 use galley_policy::route::HostPattern;
 use serde_json::{Map, Value, json};
 
-use super::State;
+use super::AdminState;
 use super::auth::Asker;
 use super::disk;
 use super::history::{last_hour, reading, recent};
-use super::target::{Reply, View, target};
+use super::target::{JsonReply, View, target};
 use crate::body::spools::Spools;
 use crate::fetch::Handle;
 use crate::php::Numbers;
@@ -28,7 +28,7 @@ use crate::telemetry::totals::Totals;
 use crate::upstream::Gauge;
 
 /// Handles `GET /status`.
-pub(super) async fn status(Extract(state): Extract<Arc<State>>, asker: Asker) -> Reply {
+pub(super) async fn status(Extract(state): Extract<Arc<AdminState>>, asker: Asker) -> JsonReply {
     let target = match target(&state, &asker, None) {
         Ok(target) => target,
         Err(reply) => return reply,
@@ -115,7 +115,7 @@ pub(super) fn upstream(gauge: &Gauge) -> Value {
     })
 }
 
-fn of_site(state: &State, site: &Site) -> Value {
+fn of_site(state: &AdminState, site: &Site) -> Value {
     let totals = CounterReader::site(&state.counters, Some(site.number));
     let lately = recent(state, site, LATELY_MINUTES);
     let lately = lately.iter().fold(Minute::default(), Minute::plus);
@@ -161,7 +161,7 @@ fn php(numbers: &Numbers) -> Value {
 }
 
 /// The certificates that Galley gets for a site by itself; null where it gets none.
-fn certificates(state: &State, site: &Site) -> Value {
+fn certificates(state: &AdminState, site: &Site) -> Value {
     let Some(acme) = &state.services.acme else {
         return Value::Null;
     };
@@ -190,7 +190,7 @@ fn certificates(state: &State, site: &Site) -> Value {
 }
 
 /// The runs of a site's scheduler; null where Galley makes none.
-fn cron(state: &State, site: &Site) -> Value {
+fn cron(state: &AdminState, site: &Site) -> Value {
     let Some(cron) = &site.cron else {
         return Value::Null;
     };

@@ -7,15 +7,15 @@ use axum::http::StatusCode;
 use galley_policy::route::canonical_host;
 use serde_json::{Value, json};
 
-use super::State;
-use super::auth::{Asker, Reach, reach};
+use super::AdminState;
+use super::auth::{Asker, TokenReach, reach};
 use crate::request::Site;
 
 /// What an answer in JSON is.
-pub(super) type Reply = (StatusCode, Json<Value>);
+pub(super) type JsonReply = (StatusCode, Json<Value>);
 
 /// What a question may see.
-pub(super) struct Target {
+pub(super) struct SiteSelection {
     /// The sites that it is about.
     pub(super) sites: Vec<Arc<Site>>,
     /// Whether what belongs to no site, or to all of them, is shown too.
@@ -32,55 +32,59 @@ pub(super) enum View {
 }
 
 /// A refusal with its reason.
-pub(super) fn refuse(status: StatusCode, error: &str) -> Reply {
+pub(super) fn refuse(status: StatusCode, error: &str) -> JsonReply {
     (status, Json(json!({ "ok": false, "error": error })))
 }
 
 /// The sites that the token of a question reaches; with `host` only the site of that host.
 ///
 /// A site's token gets the same answer for hosts of others and for hosts of nobody.
-pub(super) fn target(state: &State, asker: &Asker, host: Option<&str>) -> Result<Target, Reply> {
+pub(super) fn target(
+    state: &AdminState,
+    asker: &Asker,
+    host: Option<&str>,
+) -> Result<SiteSelection, JsonReply> {
     let reach = reach(state, asker);
     let Some(host) = host else {
         return whole(state, reach);
     };
     let site = find(state, host);
     match (reach, site) {
-        (Reach::None, _) => Err(unknown()),
-        (Reach::All, None) => Err(refuse(
+        (TokenReach::None, _) => Err(unknown()),
+        (TokenReach::All, None) => Err(refuse(
             StatusCode::NOT_FOUND,
             &format!("no site `{host}`: see `galley status` for the sites there are"),
         )),
-        (Reach::Site(own), site) => match site.filter(|site| is_number(site, own)) {
-            Some(site) => Ok(Target {
+        (TokenReach::Site(own), site) => match site.filter(|site| is_number(site, own)) {
+            Some(site) => Ok(SiteSelection {
                 sites: vec![site],
                 view: View::Sites,
             }),
             None => Err(foreign()),
         },
-        (Reach::All, Some(site)) => Ok(Target {
+        (TokenReach::All, Some(site)) => Ok(SiteSelection {
             sites: vec![site],
             view: View::Sites,
         }),
     }
 }
 
-fn whole(state: &State, reach: Reach) -> Result<Target, Reply> {
+fn whole(state: &AdminState, reach: TokenReach) -> Result<SiteSelection, JsonReply> {
     match reach {
-        Reach::All => Ok(Target {
+        TokenReach::All => Ok(SiteSelection {
             sites: state.sites.to_vec(),
             view: View::Server,
         }),
-        Reach::Site(own) => Ok(Target {
+        TokenReach::Site(own) => Ok(SiteSelection {
             sites: state.sites.get(own).map(Arc::clone).into_iter().collect(),
             view: View::Sites,
         }),
-        Reach::None => Err(unknown()),
+        TokenReach::None => Err(unknown()),
     }
 }
 
 /// The site of a host, whichever listener it is on.
-pub(super) fn find(state: &State, host: &str) -> Option<Arc<Site>> {
+pub(super) fn find(state: &AdminState, host: &str) -> Option<Arc<Site>> {
     let host = canonical_host(host.as_bytes()).ok()?;
     let by_name = state.sites.iter().find(|site| site.core.name == host);
     by_name.map(Arc::clone).or_else(|| state.hosts.find(&host))
@@ -92,11 +96,11 @@ pub(super) fn is_number(site: &Site, number: usize) -> bool {
 }
 
 /// No token, or one that nobody knows.
-pub(super) fn unknown() -> Reply {
+pub(super) fn unknown() -> JsonReply {
     refuse(StatusCode::UNAUTHORIZED, "a token is needed")
 }
 
 /// A site's token, and another's site.
-pub(super) fn foreign() -> Reply {
+pub(super) fn foreign() -> JsonReply {
     refuse(StatusCode::FORBIDDEN, "this token does not reach that site")
 }

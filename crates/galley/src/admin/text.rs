@@ -8,7 +8,7 @@ pub(super) struct Text(String);
 
 /// What a family counts.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum MetricKind {
     Counter,
     Gauge,
     Histogram,
@@ -21,11 +21,11 @@ impl Text {
     }
 
     /// Begins a family.
-    pub(super) fn family(&mut self, name: &str, kind: Kind, help: &str) {
+    pub(super) fn family(&mut self, name: &str, kind: MetricKind, help: &str) {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn form_of_the_text() {
         let mut text = Text::default();
-        text.family("a_total", Kind::Counter, "what");
+        text.family("a_total", MetricKind::Counter, "what");
         text.sample("a_total", &[], 3_u8);
         text.sample("a_total", &[("site", "x\"y\\\n"), ("le", "0.5")], 0.25);
         assert_eq!(

@@ -4,9 +4,9 @@ use std::time::UNIX_EPOCH;
 
 use galley_policy::route::HostPattern;
 
-use super::State;
-use super::metrics::Row;
-use super::text::{Kind, Text};
+use super::AdminState;
+use super::metrics::SiteCounters;
+use super::text::{MetricKind, Text};
 use crate::request::{Services, Site};
 use crate::telemetry::counters::CounterReader;
 
@@ -26,27 +26,27 @@ pub(super) fn certificate_ends(services: &Services, site: &Site) -> Option<u64> 
 }
 
 /// Of all listeners.
-pub(super) fn handshakes(state: &State, text: &mut Text) {
+pub(super) fn handshakes(state: &AdminState, text: &mut Text) {
     let [full, resumed, failed] = CounterReader::handshakes(&state.counters);
     let name = "galley_tls_handshakes_total";
     text.family(
         name,
-        Kind::Counter,
+        MetricKind::Counter,
         "TLS handshakes that succeeded, by whether a session of before was resumed",
     );
     text.sample(name, &[("kind", "full")], full);
     text.sample(name, &[("kind", "resumed")], resumed);
     let name = "galley_tls_handshake_failures_total";
-    text.family(name, Kind::Counter, "TLS handshakes that failed");
+    text.family(name, MetricKind::Counter, "TLS handshakes that failed");
     text.sample(name, &[], failed);
 }
 
 /// Of the sites that are reached over TLS.
-pub(super) fn certificates(rows: &[Row], text: &mut Text) {
+pub(super) fn certificates(rows: &[SiteCounters], text: &mut Text) {
     let name = "galley_certificate_expires_timestamp_seconds";
     text.family(
         name,
-        Kind::Gauge,
+        MetricKind::Gauge,
         "when the site's certificate ends, in seconds since 1970",
     );
     for row in rows {

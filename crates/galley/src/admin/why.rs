@@ -26,29 +26,29 @@ use axum::extract::State as Extract;
 use axum::http::StatusCode;
 use galley_cache::purge_table::Touching;
 use galley_http::framing;
-use galley_http::head::{self as wire, Parsed};
+use galley_http::head::{self as wire, ParsedHead};
 use galley_policy::outcome::RefusedWhy;
-use galley_policy::request_info::{Facts, Scheme};
+use galley_policy::request_info::{RequestInfo, Scheme};
 use galley_policy::site::SiteRules;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use super::State;
-use super::auth::{Asker, Reach, reach};
+use super::AdminState;
+use super::auth::{Asker, TokenReach, reach};
 use super::entry;
-use super::target::{Reply, refuse, unknown};
+use super::target::{JsonReply, refuse, unknown};
 use crate::fault;
 use crate::fetch::counters::Lately;
 use crate::fetch::hit_for_pass::{self, Reason};
 use crate::request::lookup::{Found, Purpose, lookup};
 use crate::request::{Admission, Exchange, Site, admit};
-use below::Below;
+use below::PathExplanation;
 
 /// The question.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct WhyRequest {
     url: String,
     #[serde(default = "get")]
     method: String,
@@ -68,12 +68,12 @@ fn get() -> String {
 
 /// Handles `POST /why`.
 pub(super) async fn why(
-    Extract(state): Extract<Arc<State>>,
+    Extract(state): Extract<Arc<AdminState>>,
     asker: Asker,
-    body: Json<Wanted>,
-) -> Reply {
+    body: Json<WhyRequest>,
+) -> JsonReply {
     let reach = reach(&state, &asker);
-    if reach == Reach::None {
+    if reach == TokenReach::None {
         return unknown();
     }
     // On a helper thread, because it looks for the file.
@@ -85,20 +85,20 @@ pub(super) async fn why(
     }
 }
 
-fn explain(state: &State, reach: Reach, wanted: &Wanted) -> Result<Value, Reply> {
+fn explain(state: &AdminState, reach: TokenReach, wanted: &WhyRequest) -> Result<Value, JsonReply> {
     let bytes = head::write(wanted).map_err(|why| refuse(StatusCode::BAD_REQUEST, &why))?;
-    let limits = wire::Limits {
+    let limits = wire::HeadLimits {
         head_bytes: usize::MAX,
-        ..wire::Limits::default()
+        ..wire::HeadLimits::default()
     };
-    let malformed = |refusal: wire::Refusal| {
+    let malformed = |refusal: wire::BadRequest| {
         let status = refusal.status();
         refused(wanted, RefusedWhy::BadRequest, status, &refusal.to_string())
     };
-    let mut room = wire::Room::new();
+    let mut room = wire::HeadBuffer::new();
     let head = match wire::parse(&bytes, &limits, &mut room) {
-        Ok(Parsed::Whole { head, .. }) => head,
-        Ok(Parsed::Partial) => {
+        Ok(ParsedHead::Whole { head, .. }) => head,
+        Ok(ParsedHead::Partial) => {
             return Err(refuse(StatusCode::BAD_REQUEST, "that is not one request"));
         }
         Err(refusal) => return Ok(malformed(refusal)),
@@ -117,7 +117,7 @@ fn explain(state: &State, reach: Reach, wanted: &Wanted) -> Result<Value, Reply>
         local: NOBODY,
         scheme: scheme(choice.site.as_deref(), wanted),
         request_id: String::new(),
-        facts: Facts::default(),
+        facts: RequestInfo::default(),
         mailbox: None,
     };
     Ok(match admit(admission, &head, &framing) {
@@ -134,7 +134,7 @@ fn explain(state: &State, reach: Reach, wanted: &Wanted) -> Result<Value, Reply>
 }
 
 /// How a browser asks for it: what the address says, if the site speaks TLS at all.
-fn scheme(site: Option<&Site>, wanted: &Wanted) -> Scheme {
+fn scheme(site: Option<&Site>, wanted: &WhyRequest) -> Scheme {
     let speaks_tls = site.is_some_and(|site| site.speaks_tls);
     if speaks_tls && !wanted.url.trim_start().starts_with("http://") {
         Scheme::Https
@@ -144,7 +144,7 @@ fn scheme(site: Option<&Site>, wanted: &Wanted) -> Scheme {
 }
 
 /// A request that gets no further than its head.
-fn refused(wanted: &Wanted, why: RefusedWhy, status: u16, note: &str) -> Value {
+fn refused(wanted: &WhyRequest, why: RefusedWhy, status: u16, note: &str) -> Value {
     let advice = words::refused(why);
     let advice = match note {
         "" => advice,
@@ -170,7 +170,7 @@ fn refused(wanted: &Wanted, why: RefusedWhy, status: u16, note: &str) -> Value {
 
 /// Everything that was found out about a request.
 struct Explanation<'s, 'h> {
-    state: &'s State,
+    state: &'s AdminState,
     exchange: Exchange<'h>,
     /// What is stored for it.
     found: Found,
@@ -179,14 +179,14 @@ struct Explanation<'s, 'h> {
     lately: Option<Lately>,
     /// The newest purge order that touches its address, since the entry was born or ever.
     touching: Option<Touching>,
-    below: Below,
+    below: PathExplanation,
     /// Whether the address was written with `https://`.
     is_https: bool,
 }
 
 impl<'s, 'h> Explanation<'s, 'h> {
     /// Looks at everything. Blocks on the disk.
-    fn of(state: &'s State, mut exchange: Exchange<'h>, wanted: &Wanted) -> Self {
+    fn of(state: &'s AdminState, mut exchange: Exchange<'h>, wanted: &WhyRequest) -> Self {
         exchange.write_key();
         let look = lookup(&state.services, &exchange, Purpose::Explain);
         let found = Handle::current().block_on(look);
@@ -205,7 +205,7 @@ impl<'s, 'h> Explanation<'s, 'h> {
                 .and_then(|(entry, _)| hit_for_pass::reason(entry)),
             lately: core.tally.lately(&exchange.key),
             touching,
-            below: Below::look(&exchange),
+            below: PathExplanation::look(&exchange),
             is_https: wanted.url.starts_with("https://"),
             found,
             exchange,
@@ -221,7 +221,7 @@ impl<'s, 'h> Explanation<'s, 'h> {
         rules
     }
 
-    fn value(&self, wanted: &Wanted, listener: Option<&str>) -> Value {
+    fn value(&self, wanted: &WhyRequest, listener: Option<&str>) -> Value {
         let decision = decision::decision(self);
         let (exchange, state) = (&self.exchange, self.state);
         let clock = state.services.clock;

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use galley_config::{Config, Site};
+use galley_config::{Config, SiteConfig};
 use galley_policy::route::HostPattern;
 
-use super::StartError;
-use crate::acme::{self, MOST_NAMES, Ready, Wanted};
+use super::ServerStartError;
+use crate::acme::{self, AcmeReady, MOST_NAMES, WantedCertificate};
 use crate::clock::Clock;
 use crate::tls::Certificates;
 
@@ -16,17 +16,17 @@ pub(super) fn open(
     config: &Config,
     handshakes: &Arc<Certificates>,
     clock: Clock,
-) -> Result<Option<Ready>, StartError> {
+) -> Result<Option<AcmeReady>, ServerStartError> {
     let Some(settings) = config.acme.clone() else {
         return Ok(None);
     };
-    let spec = acme::Spec {
+    let spec = acme::AcmeSpec {
         settings,
         wanted: wanted(&config.sites),
         clock,
         handshakes: Arc::clone(handshakes),
     };
-    acme::open(spec).map(Some).map_err(StartError::Acme)
+    acme::open(spec).map(Some).map_err(ServerStartError::Acme)
 }
 
 /// The files of certificates that Galley gets by itself, with their sites.
@@ -34,7 +34,7 @@ pub fn files(config: &Config) -> Vec<(String, PathBuf)> {
     let Some(settings) = &config.acme else {
         return Vec::new();
     };
-    let file = |wanted: Wanted| {
+    let file = |wanted: WantedCertificate| {
         let first = wanted.names.first()?;
         let file = acme::file_of(settings, first);
         Some((wanted.site, file))
@@ -44,8 +44,8 @@ pub fn files(config: &Config) -> Vec<(String, PathBuf)> {
 
 /// One certificate for each site, for several where it has more hosts than go into one. Sites that begin with the same host
 /// (on different addresses) share it, so that neither takes the other's file.
-fn wanted(sites: &[Site]) -> Vec<Wanted> {
-    let mut all: Vec<Wanted> = Vec::new();
+fn wanted(sites: &[SiteConfig]) -> Vec<WantedCertificate> {
+    let mut all: Vec<WantedCertificate> = Vec::new();
     for (number, site) in (0..).zip(sites).filter(|(_, site)| site.has_auto_tls) {
         let names: Vec<String> = site.hosts.iter().filter_map(exact).collect();
         for names in names.chunks(MOST_NAMES) {
@@ -59,7 +59,7 @@ fn wanted(sites: &[Site]) -> Vec<Wanted> {
                     taken.names.extend(new);
                     taken.names.truncate(MOST_NAMES);
                 }
-                None => all.push(Wanted {
+                None => all.push(WantedCertificate {
                     site: site.name.clone(),
                     number,
                     names: names.to_vec(),
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    fn wanted_of(sites: &[(&str, &[String])]) -> Vec<Wanted> {
+    fn wanted_of(sites: &[(&str, &[String])]) -> Vec<WantedCertificate> {
         let mut text = "[server]\nlisten_tls = [\"127.0.0.1:0\"]\n".to_owned();
         for (index, (tls, hosts)) in sites.iter().enumerate() {
             // Addresses of their own, so that sites may have the same hosts.
@@ -110,7 +110,7 @@ mod tests {
         let all = wanted_of(&[("", &plain), (auto, &one), (auto, &other)]);
         assert_eq!(
             all,
-            [Wanted {
+            [WantedCertificate {
                 site: "a.test".to_owned(),
                 number: 1,
                 names: hosts(&["a.test", "b.test", "c.test"]),

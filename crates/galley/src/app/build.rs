@@ -6,26 +6,25 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use galley_cache::budget::Budget;
+use galley_cache::budget::MemoryBudget;
 use galley_cache::memory::Memory;
 use galley_certs::file;
 use galley_config::{
-    Config, HttpUpstream, MOST_OF_TOKEN, Pace, PhpAddress, Site as SiteConfig,
-    Upstream as Configured,
+    Config, HttpUpstream, MOST_OF_TOKEN, Pace, PhpAddress, SiteConfig, UpstreamConfig as Configured,
 };
 use galley_files::{Options, Root};
 use galley_policy::headers::HeadChanges;
 use galley_policy::route::HostPattern;
 use galley_policy::site::Preset;
 
-use super::StartError;
+use super::ServerStartError;
 use super::confine;
 use super::durable::{self, Identities};
 use super::php::{Php, SitePhp};
 use super::spools;
-use super::tls::Clients;
+use super::tls::UpstreamTlsClients;
 use crate::access;
-use crate::acme::Ready;
+use crate::acme::AcmeReady;
 use crate::body::spools::Spools;
 use crate::clock::Clock;
 use crate::compress::{Compressing, Compressor};
@@ -63,9 +62,9 @@ impl Built {
 pub(super) fn build(
     config: &Config,
     php: &Php,
-    (certificates, acme): (Arc<Certificates>, Option<&Ready>),
+    (certificates, acme): (Arc<Certificates>, Option<&AcmeReady>),
     clock: Clock,
-) -> Result<Built, StartError> {
+) -> Result<Built, ServerStartError> {
     let (memory, small_files) = memory(config, clock);
     let durable = durable::open(config, &memory, clock)?;
     let compressor = Compressor::start(sys::cores().div_ceil(CORES_PER_COMPRESSOR))?;
@@ -75,12 +74,14 @@ pub(super) fn build(
         memory: Arc::clone(&memory),
         clock,
         identity: format!("galley-{:016x}", u64::from_ne_bytes(sys::random_bytes())),
-        clients: access::Clients::new(
+        clients: access::ClientState::new(
             config.server.connections_per_address,
             config.server.limit_exempt.clone(),
         ),
         upstream_warnings: UpstreamWarnings::new(UPSTREAM_WARNINGS_PER_S),
-        http2_memory: Budget::new((config.cache.memory / SHARE_OF_STREAMS).max(LEAST_FOR_STREAMS)),
+        http2_memory: MemoryBudget::new(
+            (config.cache.memory / SHARE_OF_STREAMS).max(LEAST_FOR_STREAMS),
+        ),
         http2_floods: Seldom::new(FLOOD_WARNING_EVERY_S),
         durable: durable.clone(),
         spools: Arc::clone(&spools),
@@ -88,7 +89,7 @@ pub(super) fn build(
         privileged: php.state.clone(),
         tunnels: Tunnels::new(config.server.max_upgrades, config.server.upgrade_timeout),
         compressor: Arc::clone(&compressor),
-        acme: acme.map(Ready::acme),
+        acme: acme.map(AcmeReady::acme),
         small_files: small_files.clone(),
         certificates,
     });
@@ -111,7 +112,7 @@ pub(super) fn build(
         let small = small_files
             .as_ref()
             .map(|files| (Arc::clone(files), compressing(files.memory())));
-        let own = Own {
+        let own = SiteParts {
             folder: folder(site, &planned, mark, small)?,
             php: own_php.primary.as_ref().map(Managed::numbers),
             number,
@@ -135,12 +136,15 @@ pub(super) fn build(
 }
 
 /// The pools that the sites need, for each compositor, and which of them each site uses.
-fn plan(config: &Config, php: &Php) -> Result<(Vec<Planned>, Vec<Vec<PoolSpec>>), StartError> {
+fn plan(
+    config: &Config,
+    php: &Php,
+) -> Result<(Vec<Planned>, Vec<Vec<PoolSpec>>), ServerStartError> {
     let count = sys::cores().div_ceil(CORES_PER_COMPOSITOR);
-    let mut plan = Plan {
+    let mut plan = PoolPlan {
         pools: vec![Vec::new(); count],
         idle: HashMap::new(),
-        clients: Clients::of(&config.sites)?,
+        clients: UpstreamTlsClients::of(&config.sites)?,
     };
     let planned = config
         .sites
@@ -157,7 +161,7 @@ fn start_compositors(
     pools: Vec<Vec<PoolSpec>>,
     (memory, spools): (&Arc<Memory>, &Arc<Spools>),
     (clock, sandbox): (Clock, &Option<Sandbox>),
-) -> Result<(Vec<Handle>, Vec<JoinHandle<()>>), StartError> {
+) -> Result<(Vec<Handle>, Vec<JoinHandle<()>>), ServerStartError> {
     let (mut compositors, mut threads) = (Vec::new(), Vec::new());
     for (index, pools) in pools.into_iter().enumerate() {
         let room = (Arc::clone(memory), Arc::clone(spools));
@@ -169,31 +173,31 @@ fn start_compositors(
 }
 
 /// Which pools each compositor gets.
-struct Plan {
+struct PoolPlan {
     pools: Vec<Vec<PoolSpec>>,
     /// The kept connections of each HTTP server, by host and port: sites that share one share what may be idle there.
     idle: HashMap<(String, u16), Arc<AtomicUsize>>,
     /// How `https` servers are spoken with.
-    clients: Clients,
+    clients: UpstreamTlsClients,
 }
 
 /// A site's pools: where they are.
 struct Planned {
     compositor: usize,
-    primary: Kind,
-    further: Vec<Kind>,
+    primary: BackendKind,
+    further: Vec<BackendKind>,
     /// The pool of its scheduler.
     cron: Option<usize>,
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum BackendKind {
     Files,
     Php(usize),
     Http(usize),
 }
 
-impl Plan {
+impl PoolPlan {
     fn site(&mut self, compositor: usize, site: &SiteConfig, php: &SitePhp) -> Planned {
         let primary = self.pool(compositor, site, &site.upstream, php.primary.as_ref());
         let further = site
@@ -219,8 +223,8 @@ impl Plan {
     }
 
     /// A pool of its own for the scheduler, to the upstream of `primary`.
-    fn cron_pool(&mut self, compositor: usize, primary: Kind) -> Option<usize> {
-        let (Kind::Php(index) | Kind::Http(index)) = primary else {
+    fn cron_pool(&mut self, compositor: usize, primary: BackendKind) -> Option<usize> {
+        let (BackendKind::Php(index) | BackendKind::Http(index)) = primary else {
             return None;
         };
         let pools = self.pools.get_mut(compositor)?;
@@ -235,11 +239,11 @@ impl Plan {
         site: &SiteConfig,
         upstream: &Configured,
         php: Option<&Managed>,
-    ) -> Kind {
+    ) -> BackendKind {
         let limits = &site.limits;
         let mut places = None;
         let (target, in_flight) = match upstream {
-            Configured::Files => return Kind::Files,
+            Configured::Files => return BackendKind::Files,
             Configured::Php(address) => (Target::FastCgi(php_address(address)), limits.in_flight),
             Configured::Managed | Configured::Program(_) => match php {
                 Some(php) => {
@@ -252,19 +256,19 @@ impl Plan {
                     let address = Address::Unix(php.socket().to_path_buf());
                     (Target::FastCgi(address), in_flight)
                 }
-                None => return Kind::Files,
+                None => return BackendKind::Files,
             },
             Configured::Http(servers) => {
                 let servers = servers.iter().map(|s| self.server(site, s)).collect();
                 (Target::Http(servers), limits.in_flight)
             }
         };
-        let kind: fn(usize) -> Kind = match target {
-            Target::FastCgi { .. } => Kind::Php,
-            Target::Http(_) => Kind::Http,
+        let kind: fn(usize) -> BackendKind = match target {
+            Target::FastCgi { .. } => BackendKind::Php,
+            Target::Http(_) => BackendKind::Http,
         };
         let Some(pools) = self.pools.get_mut(compositor) else {
-            return Kind::Files;
+            return BackendKind::Files;
         };
         pools.push(PoolSpec {
             site: site.name.clone(),
@@ -306,18 +310,18 @@ fn build_site(
     site: &SiteConfig,
     planned: &Planned,
     compositors: &[Handle],
-    (core, own): (fetch::Site, Own),
-) -> Result<Site, StartError> {
-    let upstream = |kind: Kind| match (kind, compositors.get(planned.compositor)) {
-        (Kind::Php(index), Some(c)) => Upstream::Php(Pool {
+    (core, own): (fetch::Site, SiteParts),
+) -> Result<Site, ServerStartError> {
+    let upstream = |kind: BackendKind| match (kind, compositors.get(planned.compositor)) {
+        (BackendKind::Php(index), Some(c)) => Upstream::Php(Pool {
             compositor: c.clone(),
             index,
         }),
-        (Kind::Http(index), Some(c)) => Upstream::Http(Pool {
+        (BackendKind::Http(index), Some(c)) => Upstream::Http(Pool {
             compositor: c.clone(),
             index,
         }),
-        (Kind::Files, _) | (_, None) => Upstream::Files,
+        (BackendKind::Files, _) | (_, None) => Upstream::Files,
     };
     Ok(Site {
         core: Arc::new(core),
@@ -362,7 +366,7 @@ fn cron(site: &SiteConfig, planned: &Planned, compositors: &[Handle]) -> Option<
 }
 
 /// What is a site's own.
-struct Own {
+struct SiteParts {
     folder: Option<Arc<Folder>>,
     php: Option<Arc<Numbers>>,
     number: u32,
@@ -384,9 +388,9 @@ fn memory(config: &Config, clock: Clock) -> (Arc<Memory>, Option<Arc<SmallFiles>
     (Arc::new(pages), Some(Arc::new(files)))
 }
 
-fn error_pages(site: &SiteConfig) -> Result<ErrorPages, StartError> {
+fn error_pages(site: &SiteConfig) -> Result<ErrorPages, ServerStartError> {
     let read = |path: &PathBuf| {
-        ErrorPage::read(path).map_err(|cause| StartError::ErrorPage {
+        ErrorPage::read(path).map_err(|cause| ServerStartError::ErrorPage {
             path: path.clone(),
             cause,
         })
@@ -396,7 +400,7 @@ fn error_pages(site: &SiteConfig) -> Result<ErrorPages, StartError> {
         of_outages: site.error_page.as_ref().map(read).transpose()?,
         by_status: by_status
             .map(|(status, path)| Ok((*status, read(path)?)))
-            .collect::<Result<_, StartError>>()?,
+            .collect::<Result<_, ServerStartError>>()?,
     })
 }
 
@@ -406,17 +410,17 @@ fn folder(
     planned: &Planned,
     mark: u32,
     small: Option<(Arc<SmallFiles>, Compressing)>,
-) -> Result<Option<Arc<Folder>>, StartError> {
+) -> Result<Option<Arc<Folder>>, ServerStartError> {
     let Some(path) = &site.root else {
         return Ok(None);
     };
     let options = Options {
-        php: matches!(planned.primary, Kind::Php(_)),
+        php: matches!(planned.primary, BackendKind::Php(_)),
         multisite: site.multisite,
         wordpress: site.rules.preset == Preset::WordPress,
         allowed: site.allow_files.clone(),
     };
-    let root = Root::open(path, options).map_err(|cause| StartError::Root {
+    let root = Root::open(path, options).map_err(|cause| ServerStartError::Root {
         site: site.name.clone(),
         path: path.clone(),
         cause,
@@ -441,11 +445,11 @@ pub(super) fn front_limits(config: &Config, connections: usize) -> Limits {
 }
 
 /// What a token file holds, without the line end.
-pub(super) fn token(path: Option<&PathBuf>) -> Result<Option<String>, StartError> {
+pub(super) fn token(path: Option<&PathBuf>) -> Result<Option<String>, ServerStartError> {
     path.map(|path| {
         file::read_text(path, MOST_OF_TOKEN)
             .map(|text| text.trim().to_owned())
-            .map_err(|cause| StartError::Token {
+            .map_err(|cause| ServerStartError::Token {
                 path: path.clone(),
                 cause,
             })

@@ -15,38 +15,39 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use galley_config::Config;
-use galley_policy::purge::{Order, Scope, Strength};
+use galley_policy::purge::{Purge, Scope, Strength};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 use tokio::task::JoinSet;
 
-use super::StartError;
+use super::ServerStartError;
 use crate::request::Site;
 
 /// The watchers of all folders that the configuration names; they end when this is dropped.
 pub(super) fn start(
     config: &Config,
     sites: &Arc<Vec<Arc<Site>>>,
-) -> Result<JoinSet<()>, StartError> {
+) -> Result<JoinSet<()>, ServerStartError> {
     let mut watchers = JoinSet::new();
     for (index, site) in config.sites.iter().enumerate() {
         let Some(path) = &site.purge_directory else {
             continue;
         };
-        let folder =
-            Folder::open(path, site.root.as_deref()).map_err(|cause| StartError::PurgeFolder {
+        let folder = CanaryFolder::open(path, site.root.as_deref()).map_err(|cause| {
+            ServerStartError::PurgeFolder {
                 site: site.name.clone(),
                 path: path.clone(),
                 cause,
-            })?;
+            }
+        })?;
         watchers.spawn(watch(folder, Arc::downgrade(sites), index));
     }
     Ok(watchers)
 }
 
 /// Purges the site whenever something was removed.
-async fn watch(folder: Folder, sites: Weak<Vec<Arc<Site>>>, index: usize) {
+async fn watch(folder: CanaryFolder, sites: Weak<Vec<Arc<Site>>>, index: usize) {
     let mut was_removed = folder.put_back().unwrap_or(true);
     loop {
         if was_removed {
@@ -57,8 +58,8 @@ async fn watch(folder: Folder, sites: Weak<Vec<Arc<Site>>>, index: usize) {
             purge(&site, &folder.path).await;
         }
         match folder.news().await {
-            Ok(News::Removed) => {}
-            Ok(News::Gone) => folder.find_again().await,
+            Ok(CanaryEvent::Removed) => {}
+            Ok(CanaryEvent::Gone) => folder.find_again().await,
             Err(error) => {
                 tracing::error!(path = %folder.path.display(), %error, "the purge folder cannot be watched any more");
                 return;
@@ -72,7 +73,7 @@ async fn watch(folder: Folder, sites: Weak<Vec<Arc<Site>>>, index: usize) {
 }
 
 async fn purge(site: &Site, path: &Path) {
-    let order = Order {
+    let order = Purge {
         scope: Scope::Site,
         strength: Strength::Hard,
     };
@@ -82,7 +83,7 @@ async fn purge(site: &Site, path: &Path) {
 }
 
 /// A folder that is watched.
-struct Folder {
+struct CanaryFolder {
     path: PathBuf,
     /// Who is to be able to remove files there, where Galley may give the folder away.
     owner: Option<(u32, u32)>,
@@ -91,14 +92,14 @@ struct Folder {
 
 /// What came.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum News {
+enum CanaryEvent {
     /// Something was removed from the folder.
     Removed,
     /// The folder itself is not there any more.
     Gone,
 }
 
-impl Folder {
+impl CanaryFolder {
     fn open(path: &Path, root: Option<&Path>) -> io::Result<Self> {
         let is_root = rustix::process::geteuid().is_root();
         let owner = root
@@ -153,7 +154,7 @@ impl Folder {
     }
 
     /// Waits until something was removed. Cancel-safe: what was not read is read next time.
-    async fn news(&self) -> io::Result<News> {
+    async fn news(&self) -> io::Result<CanaryEvent> {
         loop {
             let mut ready = self.events.readable().await?;
             if let Ok(news) = ready.try_io(|events| read(events.get_ref())) {
@@ -172,7 +173,7 @@ impl Folder {
 }
 
 /// Everything that has come so far, as one; `WouldBlock` where that is nothing.
-fn read(events: &OwnedFd) -> io::Result<News> {
+fn read(events: &OwnedFd) -> io::Result<CanaryEvent> {
     let mut buffer = [MaybeUninit::uninit(); BUFFER];
     let mut reader = Reader::new(events, &mut buffer);
     let mut news = None;
@@ -181,9 +182,9 @@ fn read(events: &OwnedFd) -> io::Result<News> {
             Ok(event) => {
                 let is_gone = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
                 if event.events().intersects(is_gone) {
-                    news = Some(News::Gone);
+                    news = Some(CanaryEvent::Gone);
                 }
-                news = news.or(Some(News::Removed));
+                news = news.or(Some(CanaryEvent::Removed));
             }
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return news.ok_or(ErrorKind::WouldBlock.into()),
@@ -209,8 +210,8 @@ const BUFFER: usize = 4096;
 mod tests {
     use super::*;
 
-    fn folder(dir: &tempfile::TempDir) -> Folder {
-        let folder = Folder::open(&dir.path().join("watched"), None).unwrap();
+    fn folder(dir: &tempfile::TempDir) -> CanaryFolder {
+        let folder = CanaryFolder::open(&dir.path().join("watched"), None).unwrap();
         assert!(folder.put_back().unwrap());
         assert!(!folder.put_back().unwrap(), "it is there");
         folder
@@ -222,13 +223,13 @@ mod tests {
         let folder = folder(&dir);
         let file = folder.path.join(NAME);
         fs::remove_file(&file).unwrap();
-        assert!(folder.news().await.unwrap() == News::Removed);
+        assert!(folder.news().await.unwrap() == CanaryEvent::Removed);
         folder.put_back().unwrap();
         fs::rename(&file, dir.path().join("elsewhere")).unwrap();
-        assert!(folder.news().await.unwrap() == News::Removed);
+        assert!(folder.news().await.unwrap() == CanaryEvent::Removed);
         fs::write(folder.path.join("another"), "").unwrap();
         fs::remove_file(folder.path.join("another")).unwrap();
-        assert!(folder.news().await.unwrap() == News::Removed);
+        assert!(folder.news().await.unwrap() == CanaryEvent::Removed);
     }
 
     #[tokio::test]
@@ -236,7 +237,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = folder(&dir);
         fs::remove_dir_all(&folder.path).unwrap();
-        assert!(folder.news().await.unwrap() == News::Gone);
+        assert!(folder.news().await.unwrap() == CanaryEvent::Gone);
         folder.find_again().await;
         assert!(folder.put_back().unwrap());
         fs::remove_file(folder.path.join(NAME)).unwrap();
@@ -246,7 +247,7 @@ mod tests {
     #[tokio::test]
     async fn a_link_in_its_place_is_not_followed() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::open(&dir.path().join("watched"), None).unwrap();
+        let folder = CanaryFolder::open(&dir.path().join("watched"), None).unwrap();
         let target = dir.path().join("target");
         std::os::unix::fs::symlink(&target, folder.path.join(NAME)).unwrap();
         assert!(!folder.put_back().unwrap());

@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use galley_config::{AdminListen, Config, Upstream};
+use galley_config::{AdminListen, Config, UpstreamConfig};
 
-use super::StartError;
+use super::ServerStartError;
 use super::listeners::Doors;
 use crate::sys::privileges;
 use crate::sys::sandbox::{Held, Sandbox};
 
 /// Makes the folders that Galley's user will put sockets into.
-pub(super) fn make_folders(config: &Config) -> Result<(), StartError> {
+pub(super) fn make_folders(config: &Config) -> Result<(), ServerStartError> {
     let Some(user) = &config.server.user else {
         return Ok(());
     };
@@ -23,7 +23,7 @@ pub(super) fn make_folders(config: &Config) -> Result<(), StartError> {
 }
 
 /// Becomes the user that the configuration names. To be called while there is one thread.
-pub(super) fn give_up_root(config: &Config, doors: &Doors) -> Result<(), StartError> {
+pub(super) fn give_up_root(config: &Config, doors: &Doors) -> Result<(), ServerStartError> {
     let Some(user) = &config.server.user else {
         return Ok(());
     };
@@ -31,8 +31,8 @@ pub(super) fn give_up_root(config: &Config, doors: &Doors) -> Result<(), StartEr
     privileges::become_user(user, group, doors.files()).map_err(|cause| of_user(user, cause))
 }
 
-fn of_user(user: &str, cause: std::io::Error) -> StartError {
-    StartError::User {
+fn of_user(user: &str, cause: std::io::Error) -> ServerStartError {
+    ServerStartError::User {
         user: user.to_owned(),
         cause,
     }
@@ -84,21 +84,21 @@ pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>
 }
 
 /// Whether an upstream of a site has a name that must be looked up.
-fn asks_for_names(site: &galley_config::Site) -> bool {
+fn asks_for_names(site: &galley_config::SiteConfig) -> bool {
     let is_name = |host: &str| {
         let bare = host.trim_matches(['[', ']']);
         bare.parse::<std::net::IpAddr>().is_err()
     };
     let mut upstreams = std::iter::once(&site.upstream).chain(&site.further);
     upstreams.any(|upstream| match upstream {
-        Upstream::Http(servers) => servers.iter().any(|server| is_name(&server.host)),
-        Upstream::Php(galley_config::PhpAddress::Tcp(address)) => {
+        UpstreamConfig::Http(servers) => servers.iter().any(|server| is_name(&server.host)),
+        UpstreamConfig::Php(galley_config::PhpAddress::Tcp(address)) => {
             is_name(address.rsplit_once(':').map_or(address, |(host, _)| host))
         }
-        Upstream::Php(galley_config::PhpAddress::Unix(_))
-        | Upstream::Managed
-        | Upstream::Program(_)
-        | Upstream::Files => false,
+        UpstreamConfig::Php(galley_config::PhpAddress::Unix(_))
+        | UpstreamConfig::Managed
+        | UpstreamConfig::Program(_)
+        | UpstreamConfig::Files => false,
     })
 }
 

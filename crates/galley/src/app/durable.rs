@@ -7,16 +7,16 @@ use std::collections::HashSet;
 use std::hash::Hasher;
 use std::sync::Arc;
 
-use galley_cache::disk::Limits;
+use galley_cache::disk::DiskLimits;
 use galley_cache::memory::Memory;
-use galley_config::{Config, Site as SiteConfig};
+use galley_config::{Config, SiteConfig};
 use galley_policy::headers::Changes;
 use galley_policy::redirect::Home;
-use galley_policy::site::{Patience, Rule, SiteRules, TtlTable};
+use galley_policy::site::{Rule, SiteRules, TtlTable, UpstreamTimeouts};
 use galley_policy::spellings::Guard;
 use siphasher::sip::SipHasher13;
 
-use super::StartError;
+use super::ServerStartError;
 use crate::clock::Clock;
 use crate::compress::Compressing;
 use crate::durable::{Durable, Settings};
@@ -29,13 +29,13 @@ pub(super) fn open(
     config: &Config,
     memory: &Arc<Memory>,
     clock: Clock,
-) -> Result<Durable, StartError> {
+) -> Result<Durable, ServerStartError> {
     let Some(disk) = &config.cache.disk else {
         return Ok(Durable::nothing(clock));
     };
     let settings = Settings {
         path: disk.path.clone(),
-        limits: Limits {
+        limits: DiskLimits {
             bytes: disk.bytes,
             site_bytes: disk.site_bytes,
             object_bytes: config.cache.max_object,
@@ -43,7 +43,7 @@ pub(super) fn open(
             in_memory_bytes: memory.max_object(),
         },
     };
-    Durable::open(&settings, Arc::clone(memory), clock).map_err(|cause| StartError::Disk {
+    Durable::open(&settings, Arc::clone(memory), clock).map_err(|cause| ServerStartError::Disk {
         path: disk.path.clone(),
         cause,
     })
@@ -131,7 +131,7 @@ fn as_stored(rule: Rule) -> Rule {
     Rule {
         changes: Changes::default(),
         request_body: None,
-        patience: Patience::default(),
+        patience: UpstreamTimeouts::default(),
         ..rule
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use galley_config::{Config, Listen};
 use galley_policy::route::HostPattern;
 
-use super::StartError;
+use super::ServerStartError;
 use super::build::Built;
 use crate::request::Sites;
 use crate::server::{Listener, Listeners};
@@ -15,18 +15,18 @@ use crate::sys::sockets::{self, Bound, Listening, Passed, SocketFile};
 use crate::tls::Acceptor;
 
 /// Sockets that are bound and do not listen yet.
-pub(super) struct Doors(Vec<(Door, Bound)>);
+pub(super) struct Doors(Vec<(OpenListener, Bound)>);
 
 /// A listener, and what is spoken there.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Door {
+struct OpenListener {
     speaks_tls: bool,
     listen: Listen,
 }
 
 impl Doors {
     /// Binds every listener of the configuration, each once.
-    pub(super) fn bind(config: &Config, cores: usize) -> Result<Self, StartError> {
+    pub(super) fn bind(config: &Config, cores: usize) -> Result<Self, ServerStartError> {
         let rows = rows(config);
         for door in rows.keys() {
             if let Listen::Tcp(address) = &door.listen {
@@ -62,10 +62,10 @@ impl Doors {
         built: &Built,
         tls: Option<&Acceptor>,
         cores: usize,
-    ) -> Result<Open, StartError> {
+    ) -> Result<OpenListeners, ServerStartError> {
         let mut rows = rows(config);
         let proxies = Arc::new(config.server.proxies.clone());
-        let mut open = Open {
+        let mut open = OpenListeners {
             per_core: (0..cores).map(|_| Vec::new()).collect(),
             reached: Vec::new(),
             files: Vec::new(),
@@ -97,9 +97,9 @@ impl Doors {
     }
 }
 
-impl Door {
-    fn failed(&self, cause: io::Error) -> StartError {
-        StartError::Listen {
+impl OpenListener {
+    fn failed(&self, cause: io::Error) -> ServerStartError {
+        ServerStartError::Listen {
             listen: self.listen.clone(),
             list: if self.speaks_tls {
                 "listen_tls"
@@ -121,7 +121,7 @@ impl Door {
 }
 
 /// Listeners that take connections.
-pub(super) struct Open {
+pub(super) struct OpenListeners {
     pub(super) per_core: Vec<Listeners>,
     /// Where each is reached, and the sites that are reached there.
     pub(super) reached: Vec<(String, Arc<Sites>)>,
@@ -130,7 +130,7 @@ pub(super) struct Open {
 }
 
 /// Hosts with the number of their site, by listener.
-type Rows = BTreeMap<Door, Vec<(HostPattern, usize)>>;
+type Rows = BTreeMap<OpenListener, Vec<(HostPattern, usize)>>;
 
 fn rows(config: &Config) -> Rows {
     let mut rows = Rows::new();
@@ -138,7 +138,7 @@ fn rows(config: &Config) -> Rows {
         let plain = site.listen.iter().map(|listen| (false, listen));
         let secure = site.listen_tls.iter().map(|listen| (true, listen));
         for (speaks_tls, listen) in plain.chain(secure) {
-            let door = Door {
+            let door = OpenListener {
                 speaks_tls,
                 listen: listen.clone(),
             };

@@ -2,7 +2,7 @@
 
 use galley_config::{Config, LogTarget};
 
-use super::StartError;
+use super::ServerStartError;
 use crate::telemetry::access::AccessLog;
 
 /// The access logs: the server's first, then those of sites with one of their own, in the order of the sites.
@@ -11,7 +11,7 @@ pub(super) struct Logs {
 }
 
 impl Logs {
-    pub(super) fn open(config: &Config) -> Result<Self, StartError> {
+    pub(super) fn open(config: &Config) -> Result<Self, ServerStartError> {
         let own = config.sites.iter().filter_map(|site| site.access.as_ref());
         let all = std::iter::once(&config.log.access)
             .chain(own)
@@ -29,8 +29,8 @@ impl Logs {
     }
 }
 
-fn open_log(target: &LogTarget, config: &Config) -> Result<AccessLog, StartError> {
-    AccessLog::open(target, config.log.format).map_err(|cause| StartError::Log {
+fn open_log(target: &LogTarget, config: &Config) -> Result<AccessLog, ServerStartError> {
+    AccessLog::open(target, config.log.format).map_err(|cause| ServerStartError::Log {
         target: target.clone(),
         cause,
     })

@@ -30,9 +30,9 @@ use tokio::sync::watch;
 
 pub use self::acme::files as kept_certificates;
 pub use self::php::sites_apart;
-pub use self::preflight::{Foretold, Running as RunningGalley, preflight};
-pub use self::refusal::{StartError, of_php};
-use crate::acme::Ready;
+pub use self::preflight::{Foretold, RunningGalley, preflight};
+pub use self::refusal::{ServerStartError, of_php};
+use crate::acme::AcmeReady;
 use crate::admin;
 use crate::clock::Clock;
 use crate::durable::Durable;
@@ -49,23 +49,24 @@ use logs::Logs;
 use upkeep::Upkeep;
 
 /// Runs the server until it is told to end. `tell` gets one line per listener, for people and scripts.
-pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
+pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), ServerStartError> {
     if galley_config::memory(Path::new("/")).is_some_and(|bytes| bytes <= SMALL_MACHINE) {
         sys::use_small_pages();
     }
     let clock = Clock::start();
-    let share = Share::new(config, sys::raise_descriptor_limit());
+    let share = ConnectionShare::new(config, sys::raise_descriptor_limit());
     let doors = Doors::bind(config, share.cores)?;
     // Their keys are root's alone, as a rule.
     let tls = tls::open(config)?;
     confine::make_folders(config)?;
     let apart = php::apart(config)?;
     confine::give_up_root(config, &doors)?;
-    let error_log =
-        errors::start(&config.log.error, config.log.level).map_err(|cause| StartError::Log {
+    let error_log = errors::start(&config.log.error, config.log.level).map_err(|cause| {
+        ServerStartError::Log {
             target: config.log.error.clone(),
             cause,
-        })?;
+        }
+    })?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -85,7 +86,7 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
         let upkeep = upkeep::start(durable.clone(), &built.sites)?;
         let canaries = canary::start(config, &built.sites)?;
         let schedules = cron::start(&built.sites, clock);
-        let running = Running::start(
+        let running = RunningServer::start(
             config,
             &built,
             &logs,
@@ -100,7 +101,7 @@ pub fn run(config: &Config, tell: &dyn Fn(&str)) -> Result<(), StartError> {
             tell(&format!("admin on {address}"));
         }
         // The authority asks the listeners, so they come first; who waits for a certificate holds nobody up.
-        let keepers = acme.map(Ready::start);
+        let keepers = acme.map(AcmeReady::start);
         tell("ready");
         let reopen = || {
             logs.reopen();
@@ -142,12 +143,12 @@ async fn close((upkeep, durable): (Upkeep, Durable), php_ends: impl Future<Outpu
 }
 
 /// Connections per core, from the configuration or from the descriptors there are.
-struct Share {
+struct ConnectionShare {
     cores: usize,
     connections: usize,
 }
 
-impl Share {
+impl ConnectionShare {
     fn new(config: &Config, descriptors: u64) -> Self {
         let cores = match config.server.workers {
             0 => sys::cores(),
@@ -170,24 +171,24 @@ fn connections_within(descriptors: usize) -> usize {
     (descriptors - RESERVED_DESCRIPTORS.min(descriptors / 2)) / 2
 }
 
-struct Running {
+struct RunningServer {
     /// Where each listener is reached.
     urls: Vec<String>,
     /// Sockets in the file system, which leave with this.
     files: Vec<SocketFile>,
     fronts: Vec<JoinHandle<()>>,
-    admin: admin::Running,
+    admin: admin::AdminThread,
     compositors: Vec<JoinHandle<()>>,
 }
 
-impl Running {
+impl RunningServer {
     fn start(
         config: &Config,
         built: &Built,
         logs: &Logs,
         (stop, tls): (&watch::Receiver<bool>, Option<&Acceptor>),
-        (share, doors): (Share, Doors),
-    ) -> Result<Self, StartError> {
+        (share, doors): (ConnectionShare, Doors),
+    ) -> Result<Self, ServerStartError> {
         let open = doors.open(config, built, tls, share.cores)?;
         let mut fronts = Vec::with_capacity(share.cores);
         let mut counters = Vec::with_capacity(share.cores);
@@ -207,7 +208,7 @@ impl Running {
             })?);
         }
         let urls = open.reached.iter().map(|(url, _)| url.clone()).collect();
-        let admin = admin::start(admin::Spec {
+        let admin = admin::start(admin::AdminSpec {
             listen: config.admin.listen.clone(),
             token: build::token(config.admin.token_file.as_ref())?,
             sites: Arc::clone(&built.sites),
@@ -217,7 +218,7 @@ impl Running {
             logs: logs.all.clone(),
             listeners: open.reached,
         })
-        .map_err(|cause| StartError::Admin {
+        .map_err(|cause| ServerStartError::Admin {
             address: config.admin.listen.to_string(),
             cause,
         })?;

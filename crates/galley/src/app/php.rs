@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use galley_config::{Config, Program, Site, Upstream};
+use galley_config::{Config, Program, SiteConfig, UpstreamConfig};
 use galley_policy::site::Rule;
 
-use super::StartError;
+use super::ServerStartError;
 use crate::php::privileged::{Ending, Kept, Privileged, Split, State};
 use crate::php::{self, Budget, Machine, Managed, PhpSettings};
 use crate::sys;
@@ -26,24 +26,24 @@ pub(super) struct Php {
 pub(super) struct SitePhp {
     /// What composes its pages.
     pub(super) primary: Option<Managed>,
-    /// The programs of its rules, in the order of `Site::further`.
+    /// The programs of its rules, in the order of `SiteConfig::further`.
     pub(super) further: Vec<Option<Managed>>,
 }
 
 /// What is to run as other users than Galley will be, and who is to start it.
 pub(super) struct Apart {
     privileged: Privileged,
-    /// By the number of the site, and of its upstream: 0 is what composes its pages, then `Site::further`.
+    /// By the number of the site, and of its upstream: 0 is what composes its pages, then `SiteConfig::further`.
     pools: HashMap<(usize, usize), Kept>,
 }
 
 /// Starts the process that keeps root, where Galley is about to give it up and some site's `php_user` is somebody else. To be
 /// called while Galley is root and has one thread.
-pub(super) fn apart(config: &Config) -> Result<Option<Apart>, StartError> {
+pub(super) fn apart(config: &Config) -> Result<Option<Apart>, ServerStartError> {
     let Some(user) = &config.server.user else {
         return Ok(None);
     };
-    let failed = |cause| StartError::Privileged { cause };
+    let failed = |cause| ServerStartError::Privileged { cause };
     let budget = budget(config);
     let mut split = None;
     let mut pools = HashMap::new();
@@ -81,20 +81,23 @@ pub fn sites_apart(config: &Config) -> usize {
     let Some(user) = &config.server.user else {
         return 0;
     };
-    let is_apart = |site: &&Site| {
+    let is_apart = |site: &&SiteConfig| {
         let mut upstreams = upstreams(site).enumerate();
         let is_other = site.managed.user.as_ref().is_some_and(|own| own != user);
         is_other
             && upstreams.any(|(index, upstream)| {
                 is_own(index, upstream)
-                    && matches!(upstream, Upstream::Managed | Upstream::Program(_))
+                    && matches!(
+                        upstream,
+                        UpstreamConfig::Managed | UpstreamConfig::Program(_)
+                    )
             })
     };
     config.sites.iter().filter(is_apart).count()
 }
 
 /// Starts all of it, in the order of the sites.
-pub(super) async fn start(config: &Config, apart: Option<Apart>) -> Result<Php, StartError> {
+pub(super) async fn start(config: &Config, apart: Option<Apart>) -> Result<Php, ServerStartError> {
     let budget = budget(config);
     let (mut pools, line, ending) = match apart {
         Some(Apart { privileged, pools }) => {
@@ -148,17 +151,17 @@ pub(super) async fn stop(php: Php) {
     }
 }
 
-fn upstreams(site: &Site) -> impl Iterator<Item = &Upstream> {
+fn upstreams(site: &SiteConfig) -> impl Iterator<Item = &UpstreamConfig> {
     std::iter::once(&site.upstream).chain(&site.further)
 }
 
 /// Whether something runs for this upstream alone: a rule's `managed` is the site's own.
-fn is_own(index: usize, upstream: &Upstream) -> bool {
-    index == 0 || matches!(upstream, Upstream::Program(_))
+fn is_own(index: usize, upstream: &UpstreamConfig) -> bool {
+    index == 0 || matches!(upstream, UpstreamConfig::Program(_))
 }
 
-fn at(site: &Site, cause: php::StartError) -> StartError {
-    StartError::Php {
+fn at(site: &SiteConfig, cause: php::StartError) -> ServerStartError {
+    ServerStartError::Php {
         site: site.name.clone(),
         cause,
     }
@@ -171,8 +174,8 @@ fn budget(config: &Config) -> Budget {
 }
 
 async fn run(
-    site: &Site,
-    upstream: &Upstream,
+    site: &SiteConfig,
+    upstream: &UpstreamConfig,
     budget: Budget,
 ) -> Result<Option<Managed>, php::StartError> {
     match settings(site, upstream, budget) {
@@ -182,11 +185,11 @@ async fn run(
 }
 
 /// `None` for what somebody else runs.
-fn settings(site: &Site, upstream: &Upstream, budget: Budget) -> Option<PhpSettings> {
+fn settings(site: &SiteConfig, upstream: &UpstreamConfig, budget: Budget) -> Option<PhpSettings> {
     let (command, workers) = match upstream {
-        Upstream::Managed => (Vec::new(), site.managed.workers),
-        Upstream::Program(Program { command, workers }) => (command.clone(), *workers),
-        Upstream::Php(_) | Upstream::Http(_) | Upstream::Files => return None,
+        UpstreamConfig::Managed => (Vec::new(), site.managed.workers),
+        UpstreamConfig::Program(Program { command, workers }) => (command.clone(), *workers),
+        UpstreamConfig::Php(_) | UpstreamConfig::Http(_) | UpstreamConfig::Files => return None,
     };
     let root = site.root.as_ref()?;
     Some(PhpSettings {
@@ -207,6 +210,6 @@ fn settings(site: &Site, upstream: &Upstream, budget: Budget) -> Option<PhpSetti
 }
 
 /// What the rules of a site say about something.
-fn of_rules<T>(site: &Site, what: impl Fn(&Rule) -> Option<T>) -> impl Iterator<Item = T> {
+fn of_rules<T>(site: &SiteConfig, what: impl Fn(&Rule) -> Option<T>) -> impl Iterator<Item = T> {
     site.rules.rules.iter().filter_map(what)
 }

@@ -10,7 +10,10 @@ use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use galley_config::{AdminListen, At, Config, Finding, Listen, LogTarget, Program, Site, Upstream};
+use galley_config::{
+    AdminListen, Config, Listen, LogTarget, MachineFinding, OptionPath, Program, SiteConfig,
+    UpstreamConfig,
+};
 
 use super::refusal;
 use crate::admin;
@@ -20,7 +23,7 @@ use crate::sys::{self, account, privileges};
 
 /// What is known of a Galley that runs with this configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Running {
+pub enum RunningGalley {
     /// None answers.
     No,
     /// One answers at the admin address, and listens here.
@@ -33,22 +36,22 @@ pub enum Running {
 #[derive(Debug, Default)]
 pub struct Foretold {
     /// What would end it, and is wrong in the configuration.
-    pub wrong: Vec<Finding>,
+    pub wrong: Vec<MachineFinding>,
     /// What would end it now, on this machine.
-    pub refused: Vec<Finding>,
+    pub refused: Vec<MachineFinding>,
     /// What was not tried, or would be missed.
-    pub notes: Vec<Finding>,
+    pub notes: Vec<MachineFinding>,
 }
 
 impl Foretold {
     /// What would end the start.
-    pub fn all(&self) -> Vec<Finding> {
+    pub fn all(&self) -> Vec<MachineFinding> {
         self.wrong.iter().chain(&self.refused).cloned().collect()
     }
 }
 
 /// Tries what a start would need. Blocks on the disk.
-pub fn preflight(config: &Config, running: &Running) -> Foretold {
+pub fn preflight(config: &Config, running: &RunningGalley) -> Foretold {
     let mut found = Foretold::default();
     let who = who(config, running, &mut found);
     listeners(config, running, &mut found);
@@ -62,10 +65,10 @@ pub fn preflight(config: &Config, running: &Running) -> Foretold {
 }
 
 /// Whose the process will be: the user that the file names, else the one of the Galley that runs, else this one.
-fn who(config: &Config, running: &Running, found: &mut Foretold) -> Who {
+fn who(config: &Config, running: &RunningGalley, found: &mut Foretold) -> Who {
     let mut who = Who::this();
     if let AdminListen::Unix(socket) = &config.admin.listen
-        && *running != Running::No
+        && *running != RunningGalley::No
         && let Some(account) = sys::owner(socket).and_then(|name| account::named(&name))
     {
         who = Who::becoming(account);
@@ -77,13 +80,16 @@ fn who(config: &Config, running: &Running, found: &mut Foretold) -> Who {
         }
     }
     for (index, site) in config.sites.iter().enumerate() {
-        let runs = matches!(site.upstream, Upstream::Managed | Upstream::Program(_));
+        let runs = matches!(
+            site.upstream,
+            UpstreamConfig::Managed | UpstreamConfig::Program(_)
+        );
         let user = site.managed.user.as_ref().filter(|_| runs);
         if let Some(user) = user
             && let Err(cause) = privileges::account_of(user, None)
         {
-            found.wrong.push(Finding {
-                at: At::Site(index, "php_user"),
+            found.wrong.push(MachineFinding {
+                at: OptionPath::Site(index, "php_user"),
                 value: user.clone(),
                 why: format!("but {cause}"),
                 help: "name the user who owns the site's files".to_owned(),
@@ -93,7 +99,7 @@ fn who(config: &Config, running: &Running, found: &mut Foretold) -> Who {
     who
 }
 
-fn listeners(config: &Config, running: &Running, found: &mut Foretold) {
+fn listeners(config: &Config, running: &RunningGalley, found: &mut Foretold) {
     let plain = config.sites.iter().flat_map(|site| &site.listen);
     let secure = config.sites.iter().flat_map(|site| &site.listen_tls);
     let all: BTreeSet<(&'static str, &Listen)> = plain
@@ -109,7 +115,7 @@ fn listeners(config: &Config, running: &Running, found: &mut Foretold) {
         };
         let Err(cause) = tried else { continue };
         let finding = refusal::listener(config, listen, list, &cause);
-        let note = |why: &str, help: &str| Finding {
+        let note = |why: &str, help: &str| MachineFinding {
             why: why.to_owned(),
             help: help.to_owned(),
             ..finding.clone()
@@ -128,7 +134,7 @@ fn listeners(config: &Config, running: &Running, found: &mut Foretold) {
     }
 }
 
-impl Running {
+impl RunningGalley {
     /// Whether it listens there, or at another address of the same port.
     fn holds(&self, listen: &Listen) -> bool {
         match self {
@@ -149,9 +155,9 @@ fn is_at(url: &str, listen: &Listen) -> bool {
     }
 }
 
-fn admin(config: &Config, (running, who): (&Running, &Who), found: &mut Foretold) {
+fn admin(config: &Config, (running, who): (&RunningGalley, &Who), found: &mut Foretold) {
     let listen = &config.admin.listen;
-    if *running != Running::No {
+    if *running != RunningGalley::No {
         return;
     }
     let tried = match listen {
@@ -179,16 +185,23 @@ fn folders(config: &Config, who: &Who, found: &mut Foretold) {
     let mut refuse = |at, path: &Path, result: io::Result<()>, help: &str| {
         if let Err(cause) = result {
             let why = format!("which cannot be written: {cause}");
-            found.refused.push(Finding::of_path(at, path, why, help));
+            found
+                .refused
+                .push(MachineFinding::of_path(at, path, why, help));
         }
     };
     let own = "let the user that Galley runs as write there, or name another";
     if let Some(spool) = &config.server.spool {
-        refuse(At::Server("spool"), spool, who.may_write(spool), own);
+        refuse(
+            OptionPath::Server("spool"),
+            spool,
+            who.may_write(spool),
+            own,
+        );
     }
     for (index, site) in config.sites.iter().enumerate() {
         if let Some(folder) = &site.purge_directory {
-            let at = At::Site(index, "purge_directory");
+            let at = OptionPath::Site(index, "purge_directory");
             refuse(at, folder, may_make_folder(who, folder), own);
         }
     }
@@ -196,7 +209,7 @@ fn folders(config: &Config, who: &Who, found: &mut Foretold) {
         && let Err(cause) = may_keep_keys(who, &acme.storage)
     {
         let why = format!("which cannot be used: {cause}");
-        let finding = Finding::of_path(At::Acme("storage"), &acme.storage, why, own);
+        let finding = MachineFinding::of_path(OptionPath::Acme("storage"), &acme.storage, why, own);
         // Root asks for somebody else whom only the service manager knows.
         let is_known = who.uid() != 0 || cause.kind() != io::ErrorKind::PermissionDenied;
         let list = if is_known {
@@ -210,17 +223,19 @@ fn folders(config: &Config, who: &Who, found: &mut Foretold) {
         && let Err(cause) = may_make_folder(who, &disk.path)
     {
         // Galley serves without it.
-        let at = At::Cache("disk");
+        let at = OptionPath::Cache("disk");
         if cause.kind() == io::ErrorKind::NotADirectory {
             let why = "which is not a folder, so nothing would survive a restart";
             let help = "name a folder, which is made where it is missing, or leave the option out";
             found
                 .wrong
-                .push(Finding::of_path(at, &disk.path, why, help));
+                .push(MachineFinding::of_path(at, &disk.path, why, help));
         } else {
             let why =
                 format!("which cannot be written, so nothing would survive a restart: {cause}");
-            found.notes.push(Finding::of_path(at, &disk.path, why, own));
+            found
+                .notes
+                .push(MachineFinding::of_path(at, &disk.path, why, own));
         }
     }
 }
@@ -264,11 +279,12 @@ fn may_make(who: &Who, path: &Path) -> io::Result<()> {
 
 fn logs(config: &Config, who: &Who, found: &mut Foretold) {
     let of_sites = config.sites.iter().enumerate();
-    let of_sites = of_sites
-        .filter_map(|(index, site)| Some((At::SiteLog(index, "access"), site.access.as_ref()?)));
+    let of_sites = of_sites.filter_map(|(index, site)| {
+        Some((OptionPath::SiteLog(index, "access"), site.access.as_ref()?))
+    });
     let all = [
-        (At::Log("error"), &config.log.error),
-        (At::Log("access"), &config.log.access),
+        (OptionPath::Log("error"), &config.log.error),
+        (OptionPath::Log("access"), &config.log.access),
     ];
     for (at, target) in all.into_iter().chain(of_sites) {
         let LogTarget::File(file) = target else {
@@ -282,22 +298,24 @@ fn logs(config: &Config, who: &Who, found: &mut Foretold) {
         if let Err(cause) = who.may_write(place) {
             let why = format!("which cannot be written: {cause}");
             let help = "let the user that Galley runs as write there, or name another";
-            found.refused.push(Finding::of_path(at, file, why, help));
+            found
+                .refused
+                .push(MachineFinding::of_path(at, file, why, help));
         }
     }
 }
 
 /// Programs that Galley starts. What PHP-FPM lacks is asked of it elsewhere.
-fn programs(index: usize, site: &Site, found: &mut Foretold) {
+fn programs(index: usize, site: &SiteConfig, found: &mut Foretold) {
     let named = site.further.iter().chain([&site.upstream]);
     let commands = named.filter_map(|upstream| match upstream {
-        Upstream::Program(Program { command, .. }) => command.first(),
+        UpstreamConfig::Program(Program { command, .. }) => command.first(),
         _ => None,
     });
     for command in commands {
         if let Err(cause) = privileges::is_program(Path::new(command)) {
-            found.refused.push(Finding {
-                at: At::Site(index, "php_command"),
+            found.refused.push(MachineFinding {
+                at: OptionPath::Site(index, "php_command"),
                 value: command.clone(),
                 why: format!("which cannot be started: {cause}"),
                 help: "name an executable file by its whole path".to_owned(),

@@ -3,14 +3,14 @@
 use std::io;
 use std::path::PathBuf;
 
-use galley_certs::file::Unread;
-use galley_config::{At, Config, Finding, Listen, LogTarget, Site};
+use galley_certs::file::FileError;
+use galley_config::{Config, Listen, LogTarget, MachineFinding, OptionPath, SiteConfig};
 
 use crate::php;
 
 /// Why the server did not start.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum ServerStartError {
     /// A listener could not be had.
     #[error("cannot listen on `{listen}`: {cause}")]
     Listen {
@@ -57,7 +57,7 @@ pub enum StartError {
         /// The file.
         path: PathBuf,
         /// Why it cannot be used.
-        cause: Unread,
+        cause: FileError,
     },
     /// The folder for bodies on their way cannot be written.
     #[error("cannot write to the spool folder `{path}`: {cause}")]
@@ -73,7 +73,7 @@ pub enum StartError {
         /// The file.
         path: PathBuf,
         /// Why it cannot be used.
-        cause: Unread,
+        cause: FileError,
     },
     /// A site's root could not be opened.
     #[error("cannot open the root `{path}` of site `{site}`: {cause}")]
@@ -91,7 +91,7 @@ pub enum StartError {
         /// The folder.
         path: PathBuf,
         /// What went wrong.
-        cause: crate::durable::OpenError,
+        cause: crate::durable::StorageOpenError,
     },
     /// A site's purge folder cannot be made or watched.
     #[error("cannot use the purge folder `{path}` of site `{site}`: {cause}")]
@@ -138,9 +138,9 @@ pub enum StartError {
     Thread(#[from] io::Error),
 }
 
-impl StartError {
+impl ServerStartError {
     /// The same as a finding about the option that is to blame; `None` where none is.
-    pub fn finding(&self, config: &Config) -> Option<Finding> {
+    pub fn finding(&self, config: &Config) -> Option<MachineFinding> {
         let (at, value, why, help) = match self {
             Self::Listen {
                 listen,
@@ -158,19 +158,19 @@ impl StartError {
             | Self::Disk { .. }
             | Self::PurgeFolder { .. } => return self.of_path(config),
             Self::Privileged { cause } => (
-                At::Server("user"),
+                OptionPath::Server("user"),
                 config.server.user.clone().unwrap_or_default(),
                 format!("and PHP of other users cannot be started beside it: {cause}"),
                 "let `php_user` of all sites be that user, or start Galley as root",
             ),
             Self::Certificate { site, trouble } => (
-                At::Site(number(config, site), "tls"),
+                OptionPath::Site(number(config, site), "tls"),
                 site.clone(),
                 format!("whose certificate cannot be used: {trouble}"),
                 "name a certificate and the key that belongs to it",
             ),
             Self::UpstreamTls { site, cause } => (
-                At::Site(number(config, site), "upstream_tls"),
+                OptionPath::Site(number(config, site), "upstream_tls"),
                 site.clone(),
                 format!("whose upstream cannot be spoken with over TLS: {cause}"),
                 "name a file with the certificate of the authority, in PEM form",
@@ -178,7 +178,7 @@ impl StartError {
             Self::Acme(cause) => {
                 let storage = config.acme.as_ref().map(|acme| acme.storage.display());
                 (
-                    At::Acme("storage"),
+                    OptionPath::Acme("storage"),
                     storage.map_or_else(String::new, |path| path.to_string()),
                     format!("which cannot be used: {cause}"),
                     "name a folder that belongs to the user that Galley runs as",
@@ -186,7 +186,7 @@ impl StartError {
             }
             Self::Tls(_) | Self::Thread(_) => return None,
         };
-        Some(Finding {
+        Some(MachineFinding {
             at,
             value,
             why,
@@ -195,7 +195,7 @@ impl StartError {
     }
 
     /// About an option that names a file or a folder.
-    fn of_path(&self, config: &Config) -> Option<Finding> {
+    fn of_path(&self, config: &Config) -> Option<MachineFinding> {
         const READ: &str = "let the user that Galley runs as read it";
         const WRITE: &str = "let the user that Galley runs as write there, or name another";
         let unwritable = |cause: &io::Error| format!("which cannot be written: {cause}");
@@ -207,26 +207,28 @@ impl StartError {
                 (at_log(config, target), file, unwritable(cause), WRITE)
             }
             Self::Token { path, cause } => (at_token(config, path), path, cause.to_string(), READ),
-            Self::Spool { path, cause } => (At::Server("spool"), path, unwritable(cause), WRITE),
+            Self::Spool { path, cause } => {
+                (OptionPath::Server("spool"), path, unwritable(cause), WRITE)
+            }
             Self::ErrorPage { path, cause } => {
                 let site = at_error_page(config, path);
-                let at = At::Site(site, "error_page");
+                let at = OptionPath::Site(site, "error_page");
                 (at, path, cause.to_string(), READ)
             }
             Self::Root { site, path, cause } => (
-                At::Site(number(config, site), "root"),
+                OptionPath::Site(number(config, site), "root"),
                 path,
                 format!("which cannot be opened: {cause}"),
                 "let the user that Galley runs as read the folder, and walk through those above it",
             ),
             Self::Disk { path, cause } => (
-                At::Cache("disk"),
+                OptionPath::Cache("disk"),
                 path,
                 format!("which cannot be used: {cause}"),
                 "stop the other process, or name another folder",
             ),
             Self::PurgeFolder { site, path, cause } => (
-                At::Site(number(config, site), "purge_directory"),
+                OptionPath::Site(number(config, site), "purge_directory"),
                 path,
                 format!("which cannot be made or watched: {cause}"),
                 WRITE,
@@ -242,7 +244,7 @@ impl StartError {
             | Self::Tls(_)
             | Self::Thread(_) => return None,
         };
-        Some(Finding::of_path(at, path, why, help))
+        Some(MachineFinding::of_path(at, path, why, help))
     }
 
     /// Whether the configuration is wrong, and not the machine at this moment.
@@ -257,8 +259,8 @@ pub(super) fn listener(
     listen: &Listen,
     list: &'static str,
     cause: &io::Error,
-) -> Finding {
-    let is_here = |site: &Site| match list {
+) -> MachineFinding {
+    let is_here = |site: &SiteConfig| match list {
         "listen_tls" => site.listen_tls.contains(listen),
         _ => site.listen.contains(listen),
     };
@@ -285,8 +287,8 @@ pub(super) fn listener(
             .to_owned(),
         ),
     };
-    Finding {
-        at: At::Listener {
+    MachineFinding {
+        at: OptionPath::Listener {
             site: config.sites.iter().position(is_here).unwrap_or_default(),
             list,
             listen: listen.clone(),
@@ -298,7 +300,7 @@ pub(super) fn listener(
 }
 
 /// A user or a group that Galley cannot become.
-pub(super) fn of_user(config: &Config, user: &str, cause: &io::Error) -> Finding {
+pub(super) fn of_user(config: &Config, user: &str, cause: &io::Error) -> MachineFinding {
     let group =
         config.server.group.as_deref().filter(|_| {
             cause.kind() == io::ErrorKind::NotFound && cause.to_string().contains("group")
@@ -321,8 +323,8 @@ pub(super) fn of_user(config: &Config, user: &str, cause: &io::Error) -> Finding
             "start Galley as root, or leave `user` out".to_owned(),
         )
     };
-    Finding {
-        at: At::Server(option),
+    MachineFinding {
+        at: OptionPath::Server(option),
         value: name.to_owned(),
         why,
         help,
@@ -330,7 +332,7 @@ pub(super) fn of_user(config: &Config, user: &str, cause: &io::Error) -> Finding
 }
 
 /// An admin listener that cannot be had.
-pub(super) fn of_admin(address: &str, cause: &io::Error) -> Finding {
+pub(super) fn of_admin(address: &str, cause: &io::Error) -> MachineFinding {
     let why = format!("which cannot be opened: {cause}");
     let help = match cause.kind() {
         io::ErrorKind::AddrInUse => {
@@ -343,8 +345,8 @@ pub(super) fn of_admin(address: &str, cause: &io::Error) -> Finding {
             "name a socket in a folder that belongs to the user that Galley runs as, such as `unix:/run/galley/admin.sock`"
         }
     };
-    Finding {
-        at: At::Admin("listen"),
+    MachineFinding {
+        at: OptionPath::Admin("listen"),
         value: address.to_owned(),
         why,
         help: help.to_owned(),
@@ -352,7 +354,7 @@ pub(super) fn of_admin(address: &str, cause: &io::Error) -> Finding {
 }
 
 /// PHP, or another program, that does not come up.
-pub fn of_php(config: &Config, site: usize, cause: &php::StartError) -> Finding {
+pub fn of_php(config: &Config, site: usize, cause: &php::StartError) -> MachineFinding {
     let binary = config
         .sites
         .get(site)
@@ -361,8 +363,8 @@ pub fn of_php(config: &Config, site: usize, cause: &php::StartError) -> Finding 
         Some(path) => ("php_binary", path.display().to_string()),
         None => ("php", "managed".to_owned()),
     };
-    Finding {
-        at: At::Site(site, name),
+    MachineFinding {
+        at: OptionPath::Site(site, name),
         value,
         why: format!("which cannot be started: {}", with_sources(cause)),
         help: "correct what PHP says of itself, and name the program with `php_binary` if it is the wrong one".to_owned(),
@@ -382,25 +384,25 @@ fn with_sources(error: &dyn std::error::Error) -> String {
 }
 
 fn number(config: &Config, name: &str) -> usize {
-    let is_it = |site: &Site| site.name == name;
+    let is_it = |site: &SiteConfig| site.name == name;
     config.sites.iter().position(is_it).unwrap_or_default()
 }
 
-fn at_log(config: &Config, target: &LogTarget) -> At {
+fn at_log(config: &Config, target: &LogTarget) -> OptionPath {
     let own = config
         .sites
         .iter()
         .position(|site| site.access.as_ref() == Some(target));
     if *target == config.log.error {
-        At::Log("error")
+        OptionPath::Log("error")
     } else if *target == config.log.access {
-        At::Log("access")
+        OptionPath::Log("access")
     } else {
-        At::SiteLog(own.unwrap_or_default(), "access")
+        OptionPath::SiteLog(own.unwrap_or_default(), "access")
     }
 }
 
-fn at_token(config: &Config, path: &PathBuf) -> At {
+fn at_token(config: &Config, path: &PathBuf) -> OptionPath {
     let named = |file: Option<&PathBuf>| file == Some(path);
     let secret = config
         .sites
@@ -411,14 +413,14 @@ fn at_token(config: &Config, path: &PathBuf) -> At {
         .iter()
         .position(|site| named(site.token_file.as_ref()));
     match (token, secret) {
-        _ if named(config.admin.token_file.as_ref()) => At::Admin("token_file"),
-        (None, Some(site)) => At::Site(site, "purge_secret_file"),
-        (site, _) => At::Site(site.unwrap_or_default(), "token_file"),
+        _ if named(config.admin.token_file.as_ref()) => OptionPath::Admin("token_file"),
+        (None, Some(site)) => OptionPath::Site(site, "purge_secret_file"),
+        (site, _) => OptionPath::Site(site.unwrap_or_default(), "token_file"),
     }
 }
 
 fn at_error_page(config: &Config, path: &PathBuf) -> usize {
-    let names = |site: &Site| {
+    let names = |site: &SiteConfig| {
         let mut pages = site.error_pages.iter().map(|(_, page)| page);
         site.error_page.as_ref() == Some(path) || pages.any(|page| page == path)
     };

@@ -5,16 +5,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use galley_config::Server;
+use galley_config::ServerConfig;
 
-use super::StartError;
-use crate::body::spools::{Limits, Spools};
+use super::ServerStartError;
+use crate::body::spools::{SpoolLimits, Spools};
 
 /// Room for bodies on their way. A folder that the configuration names must do; without one there may be none.
-pub(super) fn open(server: &Server) -> Result<Arc<Spools>, StartError> {
+pub(super) fn open(server: &ServerConfig) -> Result<Arc<Spools>, ServerStartError> {
     let may_write = |folder: &PathBuf| tempfile::tempfile_in(folder).map(drop);
     let folder = if let Some(folder) = &server.spool {
-        may_write(folder).map_err(|cause| StartError::Spool {
+        may_write(folder).map_err(|cause| ServerStartError::Spool {
             path: folder.clone(),
             cause,
         })?;
@@ -30,7 +30,7 @@ pub(super) fn open(server: &Server) -> Result<Arc<Spools>, StartError> {
         }
         found
     };
-    Ok(Arc::new(Spools::new(Limits {
+    Ok(Arc::new(Spools::new(SpoolLimits {
         memory: server.spool_memory,
         disk: server.spool_size,
         answer: server.spool_answer,

@@ -5,11 +5,11 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_config::{Config, HttpUpstream, Site, TlsVersion, Upstream, UpstreamTls};
+use galley_config::{Config, HttpUpstream, SiteConfig, TlsVersion, UpstreamConfig, UpstreamTls};
 use galley_policy::route::HostPattern;
 use tokio::task::JoinHandle;
 
-use super::StartError;
+use super::ServerStartError;
 use crate::clock::Clock;
 use crate::tls::{Acceptor, Certificates, Client, H2, Least, Watch, Watched, acceptor};
 
@@ -22,13 +22,13 @@ pub(super) struct Tls {
 }
 
 /// Reads all certificates.
-pub(super) fn open(config: &Config) -> Result<Tls, StartError> {
+pub(super) fn open(config: &Config) -> Result<Tls, ServerStartError> {
     let certificates = Arc::new(Certificates::default());
     let mut watched = Vec::new();
     let mut slots = Vec::new();
     for site in &config.sites {
         let read = Watched::read(&site.name, &site.certificates);
-        let read = read.map_err(|trouble| StartError::Certificate {
+        let read = read.map_err(|trouble| ServerStartError::Certificate {
             site: site.name.clone(),
             trouble,
         })?;
@@ -46,7 +46,7 @@ pub(super) fn open(config: &Config) -> Result<Tls, StartError> {
             TlsVersion::V12 => Least::Tls12,
             TlsVersion::V13 => Least::Tls13,
         };
-        Some(acceptor(&certificates, least, PROTOCOLS).map_err(StartError::Tls)?)
+        Some(acceptor(&certificates, least, PROTOCOLS).map_err(ServerStartError::Tls)?)
     } else {
         None
     };
@@ -105,15 +105,15 @@ impl Drop for Looking {
 /// How the `https` upstreams of all sites are spoken with, one way for each name and its authority: what the system trusts is
 /// read once.
 #[derive(Default)]
-pub(super) struct Clients(HashMap<(String, UpstreamTls), Arc<Client>>);
+pub(super) struct UpstreamTlsClients(HashMap<(String, UpstreamTls), Arc<Client>>);
 
-impl Clients {
-    pub(super) fn of(sites: &[Site]) -> Result<Self, StartError> {
+impl UpstreamTlsClients {
+    pub(super) fn of(sites: &[SiteConfig]) -> Result<Self, ServerStartError> {
         let mut all = Self::default();
         for site in sites {
             let upstreams = site.further.iter().chain([&site.upstream]);
             for upstream in upstreams {
-                let Upstream::Http(servers) = upstream else {
+                let UpstreamConfig::Http(servers) = upstream else {
                     continue;
                 };
                 for server in servers.iter().filter(|server| server.tls) {
@@ -124,11 +124,11 @@ impl Clients {
         Ok(all)
     }
 
-    fn add(&mut self, site: &Site, server: &HttpUpstream) -> Result<(), StartError> {
+    fn add(&mut self, site: &SiteConfig, server: &HttpUpstream) -> Result<(), ServerStartError> {
         if let Entry::Vacant(place) = self.0.entry(key(site, server)) {
             let (name, tls) = place.key();
             let client = Client::new(name, tls.ca.as_deref(), tls.verify);
-            let client = client.map_err(|cause| StartError::UpstreamTls {
+            let client = client.map_err(|cause| ServerStartError::UpstreamTls {
                 site: site.name.clone(),
                 cause,
             })?;
@@ -138,13 +138,13 @@ impl Clients {
     }
 
     /// How a server of a site is spoken with; `None`: in plain.
-    pub(super) fn find(&self, site: &Site, server: &HttpUpstream) -> Option<Arc<Client>> {
+    pub(super) fn find(&self, site: &SiteConfig, server: &HttpUpstream) -> Option<Arc<Client>> {
         let client = server.tls.then(|| self.0.get(&key(site, server)))?;
         client.cloned()
     }
 }
 
-fn key(site: &Site, server: &HttpUpstream) -> (String, UpstreamTls) {
+fn key(site: &SiteConfig, server: &HttpUpstream) -> (String, UpstreamTls) {
     let name = site.upstream_tls.name.as_ref().unwrap_or(&server.host);
     (name.clone(), site.upstream_tls.clone())
 }

@@ -9,13 +9,13 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use galley_cache::disk::{HeaderView, Health, Scan, SiteId};
-use galley_cache::entry::Kind;
+use galley_cache::disk::{HeaderView, Health, ScanProgress, SiteId};
+use galley_cache::entry::EntryKind;
 use galley_cache::log::Durability;
 
-use super::StartError;
+use super::ServerStartError;
 use super::sweep;
-use crate::durable::{Durable, Shelf};
+use crate::durable::{DiskCache, Durable};
 use crate::request::{Site, site_mark};
 
 /// The thread, where there is a disk.
@@ -34,16 +34,19 @@ impl Upkeep {
 }
 
 /// Starts looking after the disk.
-pub(super) fn start(durable: Durable, sites: &Arc<Vec<Arc<Site>>>) -> Result<Upkeep, StartError> {
+pub(super) fn start(
+    durable: Durable,
+    sites: &Arc<Vec<Arc<Site>>>,
+) -> Result<Upkeep, ServerStartError> {
     let Some(shelf) = durable.shelf().map(Arc::clone) else {
         return Ok(Upkeep { thread: None });
     };
     let (stop, stopped) = sync_channel(0);
-    let round = Round {
+    let round = UpkeepRound {
         durable,
         shelf,
         sites: Arc::downgrade(sites),
-        told: Told::default(),
+        told: LastReport::default(),
         purges: 0,
         is_hurried: false,
     };
@@ -55,18 +58,18 @@ pub(super) fn start(durable: Durable, sites: &Arc<Vec<Arc<Site>>>) -> Result<Upk
     })
 }
 
-struct Round {
+struct UpkeepRound {
     durable: Durable,
-    shelf: Arc<Shelf>,
+    shelf: Arc<DiskCache>,
     sites: Weak<Vec<Arc<Site>>>,
-    told: Told,
+    told: LastReport,
     /// Orders of all sites when the round began.
     purges: u64,
     /// Whether there were new ones then.
     is_hurried: bool,
 }
 
-impl Round {
+impl UpkeepRound {
     fn run(mut self, stopped: &Receiver<()>) {
         let mut is_counted = false;
         loop {
@@ -78,7 +81,7 @@ impl Round {
                 self.catch_up(&sites);
                 if self.is_hurried { HURRIED } else { CALM }
             } else {
-                is_counted = self.shelf.scan_step() == Scan::Done;
+                is_counted = self.shelf.scan_step() == ScanProgress::Done;
                 if is_counted {
                     // What came meanwhile was not stored.
                     self.shelf.owe();
@@ -100,7 +103,8 @@ impl Round {
         let now = self.durable.now();
         self.shelf.catch_up(|entry| {
             let site = by_mark.get(&site_mark(entry.key.bytes())?)?;
-            let is_wanted = entry.kind != Kind::TravelsWhole && !sweep::is_dead(site, entry, now);
+            let is_wanted =
+                entry.kind != EntryKind::TravelsWhole && !sweep::is_dead(site, entry, now);
             is_wanted.then_some(site.core.shelved.as_ref()?)
         });
     }
@@ -134,13 +138,13 @@ fn is_dead(owners: &HashMap<SiteId, &Arc<Site>>, view: &HeaderView) -> bool {
 
 /// What the operator was told last.
 #[derive(Default)]
-struct Told {
+struct LastReport {
     is_off: bool,
     is_lost: bool,
 }
 
-impl Told {
-    fn tell(&mut self, shelf: &Shelf, durable: &Durable) {
+impl LastReport {
+    fn tell(&mut self, shelf: &DiskCache, durable: &Durable) {
         let health = shelf.health();
         let is_off = matches!(health, Health::Off { .. });
         if let Health::Off { reason, .. } = health

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use galley_cache::budget::Reservation;
 use tokio::task::JoinHandle;
 
-use spools::{NoRoom, SpoolFile, Spools};
+use spools::{SpoolFile, SpoolFull, Spools};
 
 /// A body that has arrived completely.
 #[derive(Debug, Default)]
@@ -43,11 +43,11 @@ impl RequestBody {
     }
 
     /// A reader from the start of the body, which has to stay until all of it has been read.
-    pub fn reader(&self) -> BodyReader {
+    pub fn reader(&self) -> SpooledBodyReader {
         match self {
-            Self::Empty => BodyReader::Memory(None),
-            Self::Memory(bytes) => BodyReader::Memory(Some(bytes.clone())),
-            Self::File(file) => BodyReader::File(FileReader {
+            Self::Empty => SpooledBodyReader::Memory(None),
+            Self::Memory(bytes) => SpooledBodyReader::Memory(Some(bytes.clone())),
+            Self::File(file) => SpooledBodyReader::File(FileReader {
                 file: file.share(),
                 at: 0,
                 length: file.length(),
@@ -58,7 +58,7 @@ impl RequestBody {
 }
 
 /// Reads a [`RequestBody`] in chunks.
-pub enum BodyReader {
+pub enum SpooledBodyReader {
     /// At most one chunk is left.
     Memory(Option<Bytes>),
     /// Chunks of a file.
@@ -67,14 +67,14 @@ pub enum BodyReader {
 
 /// Where the reader of a file is.
 pub struct FileReader {
-    file: spools::Shared,
+    file: spools::SpoolShared,
     at: u64,
     length: u64,
     /// The next chunk, on a helper thread.
     reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
 }
 
-impl BodyReader {
+impl SpooledBodyReader {
     /// The next chunk, `None` at the end.
     pub fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         match self {
@@ -128,7 +128,7 @@ impl Spool {
     }
 
     /// Adds a chunk. Fails where there is no room for it; what came before is then of no use.
-    pub async fn push(&mut self, chunk: &[u8]) -> Result<(), NoRoom> {
+    pub async fn push(&mut self, chunk: &[u8]) -> Result<(), SpoolFull> {
         if self.take(chunk) {
             return Ok(());
         }
@@ -141,7 +141,7 @@ impl Spool {
     }
 
     /// Everything that has arrived.
-    pub async fn finish(mut self) -> Result<RequestBody, NoRoom> {
+    pub async fn finish(mut self) -> Result<RequestBody, SpoolFull> {
         if self.file.is_some() {
             self.flush().await?;
         }
@@ -186,7 +186,7 @@ impl Spool {
         has_paid
     }
 
-    async fn flush(&mut self) -> Result<(), NoRoom> {
+    async fn flush(&mut self) -> Result<(), SpoolFull> {
         if self.memory.is_empty() {
             return Ok(());
         }
@@ -198,7 +198,7 @@ impl Spool {
         Ok(())
     }
 
-    async fn write(&mut self, bytes: Bytes) -> Result<(), NoRoom> {
+    async fn write(&mut self, bytes: Bytes) -> Result<(), SpoolFull> {
         let file = if let Some(file) = &mut self.file {
             file
         } else {
@@ -259,7 +259,7 @@ mod tests {
         spools: &Arc<Spools>,
         sent: &[u8],
         piece: usize,
-    ) -> Result<RequestBody, NoRoom> {
+    ) -> Result<RequestBody, SpoolFull> {
         let mut spool = Spool::new(Arc::clone(spools));
         for chunk in sent.chunks(piece) {
             spool.push(chunk).await?;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use galley_cache::budget::{Budget, Reservation};
+use galley_cache::budget::{MemoryBudget, Reservation};
 use tokio::runtime;
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -21,7 +21,7 @@ use crate::telemetry::errors::Seldom;
 
 /// What bodies may take together.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct SpoolLimits {
     /// Bytes in memory.
     pub memory: u64,
     /// Bytes in files.
@@ -35,9 +35,9 @@ pub struct Limits {
 /// Shared by everything that takes bodies in or gives them out.
 #[derive(Debug)]
 pub struct Spools {
-    memory: Budget,
-    disk: Budget,
-    limits: Limits,
+    memory: MemoryBudget,
+    disk: MemoryBudget,
+    limits: SpoolLimits,
     requests: AtomicU64,
     answers: AtomicU64,
     refused: AtomicU64,
@@ -72,19 +72,19 @@ pub struct Spooled {
 /// There is no room, or the disk fails; which, the log says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no room for a body")]
-pub struct NoRoom;
+pub struct SpoolFull;
 
 impl Spools {
     /// Nothing is held yet.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: SpoolLimits) -> Self {
         let disk = if limits.folder.is_some() {
             limits.disk
         } else {
             0
         };
         Self {
-            memory: Budget::new(limits.memory),
-            disk: Budget::new(disk),
+            memory: MemoryBudget::new(limits.memory),
+            disk: MemoryBudget::new(disk),
             limits,
             requests: AtomicU64::new(0),
             answers: AtomicU64::new(0),
@@ -97,7 +97,7 @@ impl Spools {
     }
 
     /// What pays for bodies in memory.
-    pub fn memory(&self) -> &Budget {
+    pub fn memory(&self) -> &MemoryBudget {
         &self.memory
     }
 
@@ -117,13 +117,13 @@ impl Spools {
     }
 
     /// A new file, empty.
-    pub async fn file(self: &Arc<Self>) -> Result<SpoolFile, NoRoom> {
-        let paid = self.disk.try_reserve(0).ok_or(NoRoom)?;
+    pub async fn file(self: &Arc<Self>) -> Result<SpoolFile, SpoolFull> {
+        let paid = self.disk.try_reserve(0).ok_or(SpoolFull)?;
         let Some(folder) = self.limits.folder.clone() else {
-            return Err(NoRoom);
+            return Err(SpoolFull);
         };
         if !self.has_room(1) {
-            return Err(NoRoom);
+            return Err(SpoolFull);
         }
         let made = spawn_blocking(move || tempfile::tempfile_in(folder)).await;
         let file = made
@@ -185,11 +185,11 @@ impl Spools {
         }
     }
 
-    fn trouble(&self, cause: &io::Error) -> NoRoom {
+    fn trouble(&self, cause: &io::Error) -> SpoolFull {
         if self.troubles.admit() {
             tracing::error!(%cause, "the folder for bodies on their way cannot be written; see `server.spool`");
         }
-        NoRoom
+        SpoolFull
     }
 }
 
@@ -210,12 +210,12 @@ impl SpoolFile {
     }
 
     /// Writes behind its end. On an error nothing has been added. Not cancel-safe: dropped midway, the file is of no use.
-    pub async fn append(&mut self, bytes: Bytes) -> Result<(), NoRoom> {
+    pub async fn append(&mut self, bytes: Bytes) -> Result<(), SpoolFull> {
         let Some(file) = self.file.clone() else {
-            return Err(NoRoom);
+            return Err(SpoolFull);
         };
         let (at, count) = (self.length, bytes.len() as u64);
-        self.paid.try_grow(count).map_err(|_| NoRoom)?;
+        self.paid.try_grow(count).map_err(|_| SpoolFull)?;
         // The bytes come back: what a helper thread drops, only the thread that made it can use again.
         let written = spawn_blocking(move || (file.write_all_at(&bytes, at), bytes)).await;
         match written
@@ -234,15 +234,15 @@ impl SpoolFile {
     }
 
     /// What reads it.
-    pub fn share(&self) -> Shared {
-        Shared(self.file.clone())
+    pub fn share(&self) -> SpoolShared {
+        SpoolShared(self.file.clone())
     }
 }
 
 /// A [`SpoolFile`] to be read; it must not outlive that, which pays for the bytes.
-pub struct Shared(Option<Arc<File>>);
+pub struct SpoolShared(Option<Arc<File>>);
 
-impl Shared {
+impl SpoolShared {
     /// Reads `length` bytes from `at`; fails where it does not have them.
     pub fn read(&self, at: u64, length: usize) -> JoinHandle<io::Result<Vec<u8>>> {
         let file = self.0.clone();
@@ -274,7 +274,7 @@ pub(crate) mod tests {
 
     /// Spools with these limits on memory, disk and the file of one answer, in the system's folder for such files.
     pub(crate) fn spools(memory: u64, disk: u64, answer: u64) -> Arc<Spools> {
-        Arc::new(Spools::new(Limits {
+        Arc::new(Spools::new(SpoolLimits {
             memory,
             disk,
             answer,
@@ -290,7 +290,7 @@ pub(crate) mod tests {
         assert_eq!(first.append(Bytes::from_static(b"123456")).await, Ok(()));
         assert_eq!(
             second.append(Bytes::from_static(b"12345")).await,
-            Err(NoRoom)
+            Err(SpoolFull)
         );
         assert_eq!(second.append(Bytes::from_static(b"1234")).await, Ok(()));
         assert!(spools.file().await.is_err(), "full");
@@ -312,13 +312,13 @@ pub(crate) mod tests {
     async fn a_folder_that_is_gone_is_no_room() {
         let gone = tempfile::tempdir().unwrap().path().to_path_buf();
         for folder in [Some(gone), None] {
-            let spools = Arc::new(Spools::new(Limits {
+            let spools = Arc::new(Spools::new(SpoolLimits {
                 memory: 10,
                 disk: 10,
                 answer: 10,
                 folder,
             }));
-            assert!(matches!(spools.file().await, Err(NoRoom)));
+            assert!(matches!(spools.file().await, Err(SpoolFull)));
             assert_eq!(spools.counted().disk, 0);
         }
     }

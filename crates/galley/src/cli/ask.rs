@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_certs::file::{self, Unread};
+use galley_certs::file::{self, FileError};
 use galley_config::{AdminListen, Complaints, MOST_OF_TOKEN};
 use http::{Request, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -17,19 +17,19 @@ use tokio::net::{TcpStream, UnixStream};
 use super::options::AdminOptions;
 
 /// Where a running server takes orders.
-pub(super) struct Admin {
-    door: Door,
+pub(super) struct AdminAddress {
+    door: AdminEndpoint,
     token: Option<String>,
 }
 
-enum Door {
+enum AdminEndpoint {
     Tcp(String),
     Unix(PathBuf),
 }
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Trouble {
+pub(super) enum AdminError {
     #[error("{0}")]
     Config(Complaints),
     #[error("the admin interface is off in `{0}`: set `[admin] listen`, or give --admin")]
@@ -37,7 +37,7 @@ pub(super) enum Trouble {
     #[error("`{0}` is no admin address: say unix:/path or http://address:port")]
     Address(String),
     #[error("the token file is `{path}`, {cause}")]
-    Token { path: PathBuf, cause: Unread },
+    Token { path: PathBuf, cause: FileError },
     #[error("cannot reach the server at {address}: {cause}; is it running?")]
     Unreachable {
         address: String,
@@ -52,7 +52,7 @@ pub(super) enum Trouble {
 }
 
 /// Finds the admin interface from the options or the configuration that they name.
-pub(super) fn admin(options: &AdminOptions) -> Result<Admin, Trouble> {
+pub(super) fn admin(options: &AdminOptions) -> Result<AdminAddress, AdminError> {
     let (door, configured_token) = if let Some(text) = &options.admin {
         (parse(text)?, None)
     } else {
@@ -60,11 +60,11 @@ pub(super) fn admin(options: &AdminOptions) -> Result<Admin, Trouble> {
             .config
             .as_deref()
             .unwrap_or(Path::new(super::DEFAULT_CONFIG));
-        let config = super::configuration(path).map_err(Trouble::Config)?;
+        let config = super::configuration(path).map_err(AdminError::Config)?;
         let door = match config.admin.listen {
-            AdminListen::Off => return Err(Trouble::Off(path.to_path_buf())),
-            AdminListen::Tcp(address) => Door::Tcp(address.to_string()),
-            AdminListen::Unix(path) => Door::Unix(path),
+            AdminListen::Off => return Err(AdminError::Off(path.to_path_buf())),
+            AdminListen::Tcp(address) => AdminEndpoint::Tcp(address.to_string()),
+            AdminListen::Unix(path) => AdminEndpoint::Unix(path),
         };
         (door, config.admin.token_file)
     };
@@ -73,31 +73,31 @@ pub(super) fn admin(options: &AdminOptions) -> Result<Admin, Trouble> {
         .clone()
         .or(configured_token)
         .map(|path| {
-            file::read_text(&path, MOST_OF_TOKEN).map_err(|cause| Trouble::Token { path, cause })
+            file::read_text(&path, MOST_OF_TOKEN).map_err(|cause| AdminError::Token { path, cause })
         })
         .transpose()?
         .map(|text| text.trim().to_owned());
-    Ok(Admin { door, token })
+    Ok(AdminAddress { door, token })
 }
 
-fn parse(text: &str) -> Result<Door, Trouble> {
+fn parse(text: &str) -> Result<AdminEndpoint, AdminError> {
     if let Some(path) = text.strip_prefix("unix:") {
-        return Ok(Door::Unix(path.into()));
+        return Ok(AdminEndpoint::Unix(path.into()));
     }
     let address = text
         .strip_prefix("http://")
         .map(|rest| rest.trim_end_matches('/'));
     match address {
         Some(address) if !address.is_empty() && !address.contains('/') => {
-            Ok(Door::Tcp(address.to_owned()))
+            Ok(AdminEndpoint::Tcp(address.to_owned()))
         }
-        _ => Err(Trouble::Address(text.to_owned())),
+        _ => Err(AdminError::Address(text.to_owned())),
     }
 }
 
-impl Admin {
+impl AdminAddress {
     /// The admin interface at an address, with a token.
-    pub(super) fn at(address: &str, token: &str) -> Result<Self, Trouble> {
+    pub(super) fn at(address: &str, token: &str) -> Result<Self, AdminError> {
         Ok(Self {
             door: parse(address)?,
             token: Some(token.to_owned()),
@@ -105,17 +105,17 @@ impl Admin {
     }
 
     /// Asks a question.
-    pub(super) fn get(&self, path: &str) -> Result<Value, Trouble> {
+    pub(super) fn get(&self, path: &str) -> Result<Value, AdminError> {
         self.ask("GET", path, Bytes::new())
     }
 
     /// Gives an order.
-    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, Trouble> {
+    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, AdminError> {
         self.ask("POST", path, body.to_string().into())
     }
 
-    fn ask(&self, method: &str, path: &str, body: Bytes) -> Result<Value, Trouble> {
-        let unreachable = |cause| Trouble::Unreachable {
+    fn ask(&self, method: &str, path: &str, body: Bytes) -> Result<Value, AdminError> {
+        let unreachable = |cause| AdminError::Unreachable {
             address: self.address(),
             cause,
         };
@@ -126,11 +126,11 @@ impl Admin {
         runtime.block_on(async {
             let exchange = async {
                 match &self.door {
-                    Door::Tcp(address) => {
+                    AdminEndpoint::Tcp(address) => {
                         let stream = TcpStream::connect(address).await.map_err(unreachable)?;
                         self.exchange(stream, method, path, body).await
                     }
-                    Door::Unix(socket) => {
+                    AdminEndpoint::Unix(socket) => {
                         let stream = UnixStream::connect(socket).await.map_err(unreachable)?;
                         self.exchange(stream, method, path, body).await
                     }
@@ -138,7 +138,7 @@ impl Admin {
             };
             tokio::time::timeout(PATIENCE, exchange)
                 .await
-                .map_err(|_| Trouble::Late(PATIENCE))?
+                .map_err(|_| AdminError::Late(PATIENCE))?
         })
     }
 
@@ -148,8 +148,8 @@ impl Admin {
         method: &str,
         path: &str,
         body: Bytes,
-    ) -> Result<Value, Trouble> {
-        let unreadable = |error: &dyn std::fmt::Display| Trouble::Answer(error.to_string());
+    ) -> Result<Value, AdminError> {
+        let unreadable = |error: &dyn std::fmt::Display| AdminError::Answer(error.to_string());
         let (mut sender, connection) = handshake(TokioIo::new(stream))
             .await
             .map_err(|e| unreadable(&e))?;
@@ -176,12 +176,12 @@ impl Admin {
         let bytes = body.to_bytes();
         let value: Option<Value> = serde_json::from_slice(&bytes).ok();
         if status.is_success() {
-            return value.ok_or_else(|| Trouble::Answer("it is no JSON".to_owned()));
+            return value.ok_or_else(|| AdminError::Answer("it is no JSON".to_owned()));
         }
         let error = value
             .and_then(|v| v["error"].as_str().map(str::to_owned))
             .unwrap_or_else(|| String::from_utf8_lossy(&bytes).into_owned());
-        Err(Trouble::Refused {
+        Err(AdminError::Refused {
             status: status.as_u16(),
             error,
         })
@@ -189,8 +189,8 @@ impl Admin {
 
     fn address(&self) -> String {
         match &self.door {
-            Door::Tcp(address) => format!("http://{address}"),
-            Door::Unix(path) => format!("unix:{}", path.display()),
+            AdminEndpoint::Tcp(address) => format!("http://{address}"),
+            AdminEndpoint::Unix(path) => format!("unix:{}", path.display()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use galley_config::{Config, Upstream};
+use galley_config::{Config, UpstreamConfig};
 
 use super::options::AdminOptions;
 use super::{DEFAULT_CONFIG, EXIT_USAGE, ask, complain, runtime, show};
@@ -58,7 +58,7 @@ fn running(path: &Path) -> RunningGalley {
             }
             None => RunningGalley::Somewhere,
         },
-        Err(ask::Trouble::Refused { .. }) => RunningGalley::Somewhere,
+        Err(ask::AdminError::Refused { .. }) => RunningGalley::Somewhere,
         Err(_) => RunningGalley::No,
     }
 }
@@ -67,7 +67,7 @@ fn running(path: &Path) -> RunningGalley {
 /// noted in `found`.
 fn lacks(config: &Config, found: &mut Foretold) -> Vec<(String, String)> {
     let sites = config.sites.iter().enumerate();
-    let managed = sites.filter(|(_, site)| site.upstream == Upstream::Managed);
+    let managed = sites.filter(|(_, site)| site.upstream == UpstreamConfig::Managed);
     let mut all = Vec::new();
     for (index, site) in managed {
         let asked =

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use galley_config::{Config, LogTarget, PhpAddress, Site, Upstream};
+use galley_config::{Config, LogTarget, PhpAddress, SiteConfig, UpstreamConfig};
 use galley_policy::route::HostPattern;
 use serde_json::json;
 
@@ -16,7 +16,7 @@ use super::options::{AdminOptions, DoctorOptions};
 use super::show::{self, line};
 use super::{ask as running, complain, talk};
 use crate::app;
-use crate::doctor::{self, Ask, Finding, Level, Machine, Plan};
+use crate::doctor::{self, DoctorFinding, MemoryPlan, PhpProbe, ProcFs, Severity};
 use crate::php::{self, Budget};
 
 /// Looks and prints.
@@ -27,7 +27,7 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
         Ok(config) => config,
         Err(complaints) => return complain(&complaints),
     };
-    let machine = Machine::at(&options.machine);
+    let machine = ProcFs::at(&options.machine);
     talk("looking at the machine");
     let status = status(path);
     let plan = plan(&config, path, &options.machine);
@@ -43,13 +43,19 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
         if let Some(ask) = ask(site) {
             talk(&format!("asking PHP of {}", site.name));
             let answer = super::runtime().and_then(|runtime| runtime.block_on(doctor::ask(&ask)));
-            findings.extend(doctor::site(&answer).into_iter().map(|finding| Finding {
-                seen: format!("{}: {}", site.name, finding.seen),
-                ..finding
-            }));
+            findings.extend(
+                doctor::site(&answer)
+                    .into_iter()
+                    .map(|finding| DoctorFinding {
+                        seen: format!("{}: {}", site.name, finding.seen),
+                        ..finding
+                    }),
+            );
         }
     }
-    let is_wrong = findings.iter().any(|finding| finding.level == Level::Wrong);
+    let is_wrong = findings
+        .iter()
+        .any(|finding| finding.level == Severity::Wrong);
     if options.json {
         show::data(
             &json!({ "ok": !is_wrong, "findings": findings.iter().map(value).collect::<Vec<_>>() }),
@@ -76,13 +82,13 @@ fn status(path: &Path) -> Result<serde_json::Value, String> {
     status.map_err(|trouble| trouble.to_string())
 }
 
-fn value(finding: &Finding) -> serde_json::Value {
+fn value(finding: &DoctorFinding) -> serde_json::Value {
     json!({
         "check": finding.check, "level": finding.level.word(), "seen": finding.seen, "why": finding.why, "mend": finding.mend,
     })
 }
 
-fn print(finding: &Finding) {
+fn print(finding: &DoctorFinding) {
     line(&format!(
         "{:<8} {:<12} {}",
         finding.level.word(),
@@ -97,7 +103,7 @@ fn print(finding: &Finding) {
 }
 
 /// What the configuration in `file` allows, and where it writes. `root`: the machine's `/`.
-fn plan(config: &Config, file: &Path, root: &Path) -> Plan {
+fn plan(config: &Config, file: &Path, root: &Path) -> MemoryPlan {
     let roots = config.sites.iter().filter_map(|site| site.root.clone());
     let logs = config.sites.iter().filter_map(|site| site.access.as_ref());
     let logs = logs.chain([&config.log.access, &config.log.error]);
@@ -117,7 +123,7 @@ fn plan(config: &Config, file: &Path, root: &Path) -> Plan {
         config.cache.memory,
         config.managed_pools(),
     ));
-    Plan {
+    MemoryPlan {
         memory: galley_config::memory(root).unwrap_or(0),
         cache: config.cache.memory,
         file: file.to_path_buf(),
@@ -141,17 +147,19 @@ fn one_of_each_disk(mut folders: Vec<PathBuf>) -> Vec<PathBuf> {
 }
 
 /// Requests of a site that may be at its PHP or Apache on this machine at one time.
-fn in_flight(site: &Site, budget: &Budget) -> u64 {
+fn in_flight(site: &SiteConfig, budget: &Budget) -> u64 {
     let is_here = match &site.upstream {
-        Upstream::Php(PhpAddress::Unix(_)) | Upstream::Managed | Upstream::Program(_) => true,
-        Upstream::Php(PhpAddress::Tcp(address)) => {
+        UpstreamConfig::Php(PhpAddress::Unix(_))
+        | UpstreamConfig::Managed
+        | UpstreamConfig::Program(_) => true,
+        UpstreamConfig::Php(PhpAddress::Tcp(address)) => {
             is_loopback(address.rsplit_once(':').map_or(address, |(host, _)| host))
         }
-        Upstream::Http(all) => all.iter().any(|upstream| is_loopback(&upstream.host)),
-        Upstream::Files => false,
+        UpstreamConfig::Http(all) => all.iter().any(|upstream| is_loopback(&upstream.host)),
+        UpstreamConfig::Files => false,
     };
     let limit = match (site.limits.in_flight, &site.upstream) {
-        (0, Upstream::Managed | Upstream::Program(_)) => match site.managed.workers {
+        (0, UpstreamConfig::Managed | UpstreamConfig::Program(_)) => match site.managed.workers {
             0 => budget.places_at_start(),
             named => named,
         },
@@ -167,19 +175,21 @@ fn is_loopback(host: &str) -> bool {
 }
 
 /// `None` where PHP cannot be asked: behind Apache, or there is none.
-fn ask(site: &Site) -> Option<Ask> {
+fn ask(site: &SiteConfig) -> Option<PhpProbe> {
     let address = match &site.upstream {
-        Upstream::Php(address) => address.clone(),
-        Upstream::Managed => {
+        UpstreamConfig::Php(address) => address.clone(),
+        UpstreamConfig::Managed => {
             PhpAddress::Unix(php::socket_of(&galley_config::runtime_dir(), &site.name)?)
         }
-        Upstream::Program(_) | Upstream::Http(_) | Upstream::Files => return None,
+        UpstreamConfig::Program(_) | UpstreamConfig::Http(_) | UpstreamConfig::Files => {
+            return None;
+        }
     };
     let host = site.hosts.iter().find_map(|host| match host {
         HostPattern::Exact(name) => Some(name.clone()),
         HostPattern::Wildcard(_) | HostPattern::Any => None,
     });
-    Some(Ask {
+    Some(PhpProbe {
         address,
         root: site.root.clone()?,
         host: host.unwrap_or_else(|| "localhost".to_owned()),

@@ -81,7 +81,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, String> {
 fn purge(options: &PurgeOptions) -> ExitCode {
     let admin = match ask::admin(&options.admin) {
         Ok(admin) => admin,
-        Err(ask::Trouble::Config(complaints)) => return complain(&complaints),
+        Err(ask::AdminError::Config(complaints)) => return complain(&complaints),
         Err(trouble) => return fail(&trouble.to_string()),
     };
     let order = json!({
@@ -108,7 +108,7 @@ fn purge(options: &PurgeOptions) -> ExitCode {
 fn status(options: &StatusOptions) -> ExitCode {
     let admin = match ask::admin(&options.admin) {
         Ok(admin) => admin,
-        Err(ask::Trouble::Config(complaints)) => return complain(&complaints),
+        Err(ask::AdminError::Config(complaints)) => return complain(&complaints),
         Err(trouble) => return fail(&trouble.to_string()),
     };
     answer(admin.get("/status"), |value| {
@@ -120,7 +120,7 @@ fn status(options: &StatusOptions) -> ExitCode {
     })
 }
 
-fn answer(result: Result<Value, ask::Trouble>, show: impl FnOnce(&Value)) -> ExitCode {
+fn answer(result: Result<Value, ask::AdminError>, show: impl FnOnce(&Value)) -> ExitCode {
     match result {
         Ok(value) => {
             show(&value);

@@ -119,7 +119,7 @@ pub(super) struct PurgeOptions {
     #[arg(long, value_name = "HOST")]
     pub(super) site: Option<String>,
     #[command(flatten)]
-    pub(super) what: What,
+    pub(super) what: PurgeSelection,
     /// Keep serving the old page while the new one is composed
     #[arg(long)]
     pub(super) soft: bool,
@@ -129,9 +129,9 @@ pub(super) struct PurgeOptions {
 }
 
 impl std::ops::Deref for PurgeOptions {
-    type Target = What;
+    type Target = PurgeSelection;
 
-    fn deref(&self) -> &What {
+    fn deref(&self) -> &PurgeSelection {
         &self.what
     }
 }
@@ -139,7 +139,7 @@ impl std::ops::Deref for PurgeOptions {
 /// At least one of these is needed; each but `--all` may be given several times.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = true)]
-pub(super) struct What {
+pub(super) struct PurgeSelection {
     /// Everything
     #[arg(long)]
     pub(super) all: bool,

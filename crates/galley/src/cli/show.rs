@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use galley_config::{Complaints, Config, Upstream, Warning};
+use galley_config::{Complaints, Config, UpstreamConfig, Warning};
 use serde_json::{Value, json};
 
 /// One JSON value on stdout.
@@ -317,13 +317,13 @@ pub(super) fn line(text: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
-fn upstream(upstream: &Upstream) -> &'static str {
+fn upstream(upstream: &UpstreamConfig) -> &'static str {
     match upstream {
-        Upstream::Php(_) => "php",
-        Upstream::Managed => "php managed",
-        Upstream::Program(_) => "program managed",
-        Upstream::Http(_) => "http",
-        Upstream::Files => "files",
+        UpstreamConfig::Php(_) => "php",
+        UpstreamConfig::Managed => "php managed",
+        UpstreamConfig::Program(_) => "program managed",
+        UpstreamConfig::Http(_) => "http",
+        UpstreamConfig::Files => "files",
     }
 }
 

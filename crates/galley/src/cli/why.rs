@@ -23,7 +23,7 @@ pub(super) fn why(options: &WhyOptions) -> ExitCode {
     }
     let admin = match ask::admin(&options.admin) {
         Ok(admin) => admin,
-        Err(ask::Trouble::Config(complaints)) => return complain(&complaints),
+        Err(ask::AdminError::Config(complaints)) => return complain(&complaints),
         Err(trouble) => return fail(&trouble.to_string()),
     };
     let question = json!({

@@ -3,18 +3,18 @@
 //! Every byte is hostile. A step gives at most [`PIECE`] bytes, so a bomb costs no more memory than a page and gives way to
 //! others; beyond the size of a page that could be kept, no more than [`MOST_RATIO`] bytes come out for each that came in.
 //! Windows are bounded by what the codings allow on the web (RFC 7932 §9.1, RFC 9659 §3). A body that ends early, or whose
-//! checksum is wrong, is [`Broken`]; a few bytes behind its end are ignored, as browsers do, since plugins leave such.
+//! checksum is wrong, is [`CodingError`]; a few bytes behind its end are ignored, as browsers do, since plugins leave such.
 
 use brotli::enc::StandardAlloc;
 use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
 use bytes::{Bytes, BytesMut};
 use flate2::{Decompress, FlushDecompress, Status};
-use galley_cache::budget::{Budget, Reservation};
+use galley_cache::budget::{MemoryBudget, Reservation};
 use galley_policy::decoded::Applied;
 use zstd::stream::raw::{self, DParameter, InBuffer, Operation, OutBuffer};
 
 /// Undoes the codings of one body.
-pub struct Decoder {
+pub struct BodyDecoder {
     /// The one that was applied last stands first.
     stages: Vec<Stage>,
     /// Room for the bytes of one step.
@@ -28,7 +28,7 @@ pub struct Decoder {
 
 /// What a step came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum DecodeStep {
     /// Decoded bytes, never empty.
     Piece(Bytes),
     /// Nothing yet; there is more to do.
@@ -40,12 +40,12 @@ pub enum Step {
 /// It is not what its coding says, or far larger than anything of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the coded body is broken")]
-pub struct Broken;
+pub struct CodingError;
 
-impl Decoder {
+impl BodyDecoder {
     /// For codings in the order in which they were applied. `free`: decoded bytes up to which their ratio to the coded ones
     /// does not matter. `None` where there is no memory for it.
-    pub fn new(applied: &[Applied], budget: &Budget, free: u64) -> Option<Self> {
+    pub fn new(applied: &[Applied], budget: &MemoryBudget, free: u64) -> Option<Self> {
         let room = applied.iter().map(|one| room(*one)).sum();
         let room = budget.try_reserve(room)?;
         let stages = applied.iter().rev().map(|one| Stage::new(*one));
@@ -58,7 +58,7 @@ impl Decoder {
         })
     }
 
-    /// Takes coded bytes; to be called when a step was [`Step::Hungry`].
+    /// Takes coded bytes; to be called when a step was [`DecodeStep::Hungry`].
     pub fn push(&mut self, coded: Bytes) {
         if let (Some(Format::Brotli(_)), Some(first), 0, 1) = (
             self.stages.first().map(|stage| &stage.format),
@@ -75,38 +75,38 @@ impl Decoder {
     }
 
     /// Goes on, for a bounded time.
-    pub fn step(&mut self) -> Result<Step, Broken> {
+    pub fn step(&mut self) -> Result<DecodeStep, CodingError> {
         let Some(last) = self.stages.len().checked_sub(1) else {
-            return Ok(Step::Hungry);
+            return Ok(DecodeStep::Hungry);
         };
         // From the last stage back to the first that can give something.
         for at in (0..=last).rev() {
-            let stage = self.stages.get_mut(at).ok_or(Broken)?;
+            let stage = self.stages.get_mut(at).ok_or(CodingError)?;
             let made = stage.step(&mut self.out)?;
             if made == 0 {
                 continue;
             }
             let is_bomb = stage.made > self.free && stage.made / MOST_RATIO > self.taken;
             if is_bomb {
-                return Err(Broken);
+                return Err(CodingError);
             }
-            let piece = Bytes::copy_from_slice(self.out.get(..made).ok_or(Broken)?);
+            let piece = Bytes::copy_from_slice(self.out.get(..made).ok_or(CodingError)?);
             let Some(next) = self.stages.get_mut(at + 1) else {
-                return Ok(Step::Piece(piece));
+                return Ok(DecodeStep::Piece(piece));
             };
             next.feed(piece);
-            return Ok(Step::Working);
+            return Ok(DecodeStep::Working);
         }
-        Ok(Step::Hungry)
+        Ok(DecodeStep::Hungry)
     }
 
     /// Whether it may end here. No bytes at all are an empty body, since redirects come so.
-    pub fn end(&self) -> Result<(), Broken> {
+    pub fn end(&self) -> Result<(), CodingError> {
         let is_whole = |stage: &Stage| stage.has_ended || !stage.has_begun;
         if self.stages.iter().all(is_whole) {
             Ok(())
         } else {
-            Err(Broken)
+            Err(CodingError)
         }
     }
 }
@@ -135,7 +135,7 @@ enum Format {
 }
 
 /// What one call of a decoder did.
-struct Done {
+struct DecoderProgress {
     consumed: usize,
     made: usize,
     has_ended: bool,
@@ -180,13 +180,13 @@ impl Stage {
     }
 
     /// Decodes into `out`; 0: nothing without more input.
-    fn step(&mut self, out: &mut [u8]) -> Result<usize, Broken> {
+    fn step(&mut self, out: &mut [u8]) -> Result<usize, CodingError> {
         while !self.input.is_empty() || self.is_full {
             if self.has_ended && !self.begins_again() {
                 self.trailing = self.trailing.saturating_add(self.input.len());
                 self.input = Bytes::new();
                 if self.trailing > MOST_TRAILING {
-                    return Err(Broken);
+                    return Err(CodingError);
                 }
                 break;
             }
@@ -207,7 +207,7 @@ impl Stage {
                 return if self.input.is_empty() {
                     Ok(0)
                 } else {
-                    Err(Broken)
+                    Err(CodingError)
                 };
             }
         }
@@ -245,16 +245,16 @@ impl Stage {
 }
 
 impl Format {
-    fn call(&mut self, input: &[u8], out: &mut [u8]) -> Result<Done, Broken> {
+    fn call(&mut self, input: &[u8], out: &mut [u8]) -> Result<DecoderProgress, CodingError> {
         match self {
-            Self::Undecided => Err(Broken),
+            Self::Undecided => Err(CodingError),
             Self::Gzip(inflate) | Self::Deflate(inflate) => {
                 let (before_in, before_out) = (inflate.total_in(), inflate.total_out());
                 let status = inflate.decompress(input, out, FlushDecompress::None);
                 let count =
-                    |now: u64, before: u64| usize::try_from(now - before).map_err(|_| Broken);
-                Ok(Done {
-                    has_ended: status.map_err(|_| Broken)? == Status::StreamEnd,
+                    |now: u64, before: u64| usize::try_from(now - before).map_err(|_| CodingError);
+                Ok(DecoderProgress {
+                    has_ended: status.map_err(|_| CodingError)? == Status::StreamEnd,
                     consumed: count(inflate.total_in(), before_in)?,
                     made: count(inflate.total_out(), before_out)?,
                 })
@@ -273,10 +273,10 @@ impl Format {
                     state,
                 );
                 match result {
-                    BrotliResult::ResultFailure => Err(Broken),
+                    BrotliResult::ResultFailure => Err(CodingError),
                     BrotliResult::ResultSuccess
                     | BrotliResult::NeedsMoreInput
-                    | BrotliResult::NeedsMoreOutput => Ok(Done {
+                    | BrotliResult::NeedsMoreOutput => Ok(DecoderProgress {
                         has_ended: matches!(result, BrotliResult::ResultSuccess),
                         consumed,
                         made,
@@ -286,8 +286,10 @@ impl Format {
             Self::Zstd(decoder) => {
                 let mut input = InBuffer::around(input);
                 let mut output = OutBuffer::around(out);
-                let hint = decoder.run(&mut input, &mut output).map_err(|_| Broken)?;
-                Ok(Done {
+                let hint = decoder
+                    .run(&mut input, &mut output)
+                    .map_err(|_| CodingError)?;
+                Ok(DecoderProgress {
                     has_ended: hint == 0,
                     consumed: input.pos(),
                     made: output.pos(),

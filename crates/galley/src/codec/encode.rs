@@ -10,28 +10,28 @@ use brotli::enc::BrotliEncoderParams;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use galley_cache::budget::{Budget, Reservation};
+use galley_cache::budget::{MemoryBudget, Reservation};
 use galley_policy::compress::Compress;
 use galley_policy::encoding::Coding;
 use zstd::stream::write::Encoder as ZstdEncoder;
 
 /// A stream being coded.
-pub struct Stream {
-    kind: Kind,
+pub struct EncoderStream {
+    kind: EncoderKind,
     /// Whether something was taken in since the last flush.
     is_dirty: bool,
     _room: Reservation,
 }
 
-enum Kind {
+enum EncoderKind {
     Gzip(Box<GzEncoder<Vec<u8>>>),
     Brotli(Box<CompressorWriter<Vec<u8>>>),
     Zstd(Box<ZstdEncoder<'static, Vec<u8>>>),
 }
 
-impl Stream {
+impl EncoderStream {
     /// A stream in this coding; `None` where there is no memory for it.
-    pub fn new(coding: Coding, settings: &Compress, budget: &Budget) -> Option<Self> {
+    pub fn new(coding: Coding, settings: &Compress, budget: &MemoryBudget) -> Option<Self> {
         let room = match coding {
             Coding::Identity => return None,
             Coding::Gzip => GZIP_ROOM,
@@ -44,18 +44,18 @@ impl Stream {
             Coding::Identity => return None,
             Coding::Gzip => {
                 let level = Compression::new(settings.gzip_level.min(MOST_GZIP));
-                Kind::Gzip(Box::new(GzEncoder::new(out, level)))
+                EncoderKind::Gzip(Box::new(GzEncoder::new(out, level)))
             }
             Coding::Brotli => {
                 let level = settings.brotli_level.min(MOST_BROTLI);
                 let stream = CompressorWriter::new(out, OUT_AT_ONCE, level, BROTLI_WINDOW);
-                Kind::Brotli(Box::new(stream))
+                EncoderKind::Brotli(Box::new(stream))
             }
             Coding::Zstd => {
                 let level = i32::try_from(settings.zstd_level.min(MOST_ZSTD)).ok()?;
                 let mut stream = ZstdEncoder::new(out, level).ok()?;
                 stream.window_log(ZSTD_WINDOW).ok()?;
-                Kind::Zstd(Box::new(stream))
+                EncoderKind::Zstd(Box::new(stream))
             }
         };
         Some(Self {
@@ -94,26 +94,26 @@ impl Stream {
     /// The end of the coded bytes.
     pub fn finish(self) -> io::Result<Bytes> {
         let rest = match self.kind {
-            Kind::Gzip(stream) => stream.finish()?,
-            Kind::Brotli(stream) => stream.into_inner(),
-            Kind::Zstd(stream) => stream.finish()?,
+            EncoderKind::Gzip(stream) => stream.finish()?,
+            EncoderKind::Brotli(stream) => stream.into_inner(),
+            EncoderKind::Zstd(stream) => stream.finish()?,
         };
         Ok(rest.into())
     }
 
     fn writer(&mut self) -> &mut dyn Write {
         match &mut self.kind {
-            Kind::Gzip(stream) => stream,
-            Kind::Brotli(stream) => stream,
-            Kind::Zstd(stream) => stream,
+            EncoderKind::Gzip(stream) => stream,
+            EncoderKind::Brotli(stream) => stream,
+            EncoderKind::Zstd(stream) => stream,
         }
     }
 
     fn take(&mut self) -> Bytes {
         let out = match &mut self.kind {
-            Kind::Gzip(stream) => stream.get_mut(),
-            Kind::Brotli(stream) => stream.get_mut(),
-            Kind::Zstd(stream) => stream.get_mut(),
+            EncoderKind::Gzip(stream) => stream.get_mut(),
+            EncoderKind::Brotli(stream) => stream.get_mut(),
+            EncoderKind::Zstd(stream) => stream.get_mut(),
         };
         std::mem::take(out).into()
     }
@@ -172,17 +172,22 @@ fn brotli(body: &[u8], level: u32, pause: &dyn Fn()) -> Option<Vec<u8>> {
         size_hint: body.len(),
         ..Default::default()
     };
-    brotli::BrotliCompress(&mut Pieces { rest: body, pause }, &mut out, &parameters).ok()?;
+    brotli::BrotliCompress(
+        &mut PiecewiseBody { rest: body, pause },
+        &mut out,
+        &parameters,
+    )
+    .ok()?;
     Some(out)
 }
 
 /// A body that is read in pieces.
-struct Pieces<'a> {
+struct PiecewiseBody<'a> {
     rest: &'a [u8],
     pause: &'a dyn Fn(),
 }
 
-impl Read for Pieces<'_> {
+impl Read for PiecewiseBody<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         (self.pause)();
         let most = buf.len().min(PIECE);

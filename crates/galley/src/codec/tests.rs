@@ -3,14 +3,14 @@
 use std::io::Write;
 
 use bytes::Bytes;
-use galley_cache::budget::Budget;
+use galley_cache::budget::MemoryBudget;
 use galley_policy::compress::Compress;
 use galley_policy::decoded::Applied;
 use galley_policy::encoding::Coding;
 use proptest::prelude::*;
 
-use super::decode::{Broken, Decoder, MOST_RATIO, PIECE, Step};
-use super::encode::{self, Stream};
+use super::decode::{BodyDecoder, CodingError, DecodeStep, MOST_RATIO, PIECE};
+use super::encode::{self, EncoderStream};
 
 const CODINGS: [(Coding, Applied); 3] = [
     (Coding::Gzip, Applied::Gzip),
@@ -25,8 +25,8 @@ const ALL: [Applied; 4] = [
 ];
 const FREE: u64 = 1024 * 1024;
 
-fn budget() -> Budget {
-    Budget::new(256 * 1024 * 1024)
+fn budget() -> MemoryBudget {
+    MemoryBudget::new(256 * 1024 * 1024)
 }
 
 fn settings() -> Compress {
@@ -43,19 +43,19 @@ fn settings() -> Compress {
 }
 
 /// All that comes out, fed in pieces of this length.
-fn decoded(applied: &[Applied], coded: &[u8], piece: usize) -> Result<Vec<u8>, Broken> {
-    let mut decoder = Decoder::new(applied, &budget(), FREE).unwrap();
+fn decoded(applied: &[Applied], coded: &[u8], piece: usize) -> Result<Vec<u8>, CodingError> {
+    let mut decoder = BodyDecoder::new(applied, &budget(), FREE).unwrap();
     let mut plain = Vec::new();
     for piece in coded.chunks(piece.max(1)) {
         decoder.push(Bytes::copy_from_slice(piece));
         loop {
             match decoder.step()? {
-                Step::Piece(bytes) => {
+                DecodeStep::Piece(bytes) => {
                     assert!(!bytes.is_empty() && bytes.len() <= PIECE);
                     plain.extend_from_slice(&bytes);
                 }
-                Step::Working => {}
-                Step::Hungry => break,
+                DecodeStep::Working => {}
+                DecodeStep::Hungry => break,
             }
         }
     }
@@ -93,7 +93,7 @@ fn both_forms_of_deflate_are_read() {
         assert!(decoded(&[Applied::Deflate], &raw, piece).unwrap() == body);
         assert!(decoded(&[Applied::Deflate], &zlib(&body), piece).unwrap() == body);
     }
-    assert_eq!(decoded(&[Applied::Deflate], &raw[..1], 1), Err(Broken));
+    assert_eq!(decoded(&[Applied::Deflate], &raw[..1], 1), Err(CodingError));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn members_and_frames_follow_one_another_and_what_else_follows_is_ignored() {
         }
         assert_eq!(
             decoded(&[applied], &twice[..twice.len() - 1], 999),
-            Err(Broken)
+            Err(CodingError)
         );
     }
     for applied in ALL {
@@ -118,7 +118,7 @@ fn members_and_frames_follow_one_another_and_what_else_follows_is_ignored() {
             "{applied:?}"
         );
         let with_much = [&coded(&body, applied)[..], &[b' '; 1025]].concat();
-        assert_eq!(decoded(&[applied], &with_much, 777), Err(Broken));
+        assert_eq!(decoded(&[applied], &with_much, 777), Err(CodingError));
     }
 }
 
@@ -144,7 +144,7 @@ fn no_bytes_are_an_empty_body_and_some_are_not() {
         for cut in [1, whole.len() / 2, whole.len() - 1] {
             assert_eq!(
                 decoded(&[applied], &whole[..cut], 500),
-                Err(Broken),
+                Err(CodingError),
                 "{applied:?} {cut}"
             );
         }
@@ -158,7 +158,7 @@ fn what_is_damaged_is_found_out_where_there_is_a_checksum() {
         let mut whole = coded(&body, applied);
         let at = whole.len() - 3;
         whole[at] ^= 0x40;
-        assert_eq!(decoded(&[applied], &whole, 5000), Err(Broken));
+        assert_eq!(decoded(&[applied], &whole, 5000), Err(CodingError));
     }
 }
 
@@ -167,32 +167,32 @@ fn a_bomb_ends_where_a_page_would() {
     let zeros = vec![0; 64 * 1024 * 1024];
     for applied in ALL {
         let bomb = coded(&zeros, applied);
-        let mut decoder = Decoder::new(&[applied], &budget(), FREE).unwrap();
+        let mut decoder = BodyDecoder::new(&[applied], &budget(), FREE).unwrap();
         decoder.push(bomb.clone().into());
         let mut made = 0;
         let end = loop {
             match decoder.step() {
-                Ok(Step::Piece(piece)) => made += piece.len() as u64,
-                Ok(Step::Working) => {}
-                Ok(Step::Hungry) => break Ok(()),
+                Ok(DecodeStep::Piece(piece)) => made += piece.len() as u64,
+                Ok(DecodeStep::Working) => {}
+                Ok(DecodeStep::Hungry) => break Ok(()),
                 Err(broken) => break Err(broken),
             }
         };
-        assert_eq!(end, Err(Broken), "{applied:?}");
+        assert_eq!(end, Err(CodingError), "{applied:?}");
         let most = FREE.max(bomb.len() as u64 * (MOST_RATIO + 1)) + PIECE as u64;
         assert!(made <= most, "{applied:?}: {made} of {}", bomb.len());
         // Inside another coding it is no better.
         let nested = coded(&bomb, Applied::Gzip);
         assert_eq!(
             decoded(&[applied, Applied::Gzip], &nested, 999_999),
-            Err(Broken)
+            Err(CodingError)
         );
     }
     // What repeats itself no more than pages do may be large.
     let large = page().repeat(60);
     assert!(large.len() as u64 > 2 * FREE);
     for (coding, applied) in CODINGS {
-        let mut stream = Stream::new(coding, &settings(), &budget()).unwrap();
+        let mut stream = EncoderStream::new(coding, &settings(), &budget()).unwrap();
         let mut sent = stream.push(&large, &|| ()).unwrap().to_vec();
         sent.extend_from_slice(&stream.finish().unwrap());
         let ratio = large.len() / sent.len();
@@ -209,11 +209,11 @@ fn a_bomb_ends_where_a_page_would() {
 fn memory_is_reserved_as_long_as_it_is_used() {
     let budget = budget();
     for (coding, applied) in CODINGS {
-        let stream = Stream::new(coding, &settings(), &budget).unwrap();
+        let stream = EncoderStream::new(coding, &settings(), &budget).unwrap();
         assert!(budget.used() >= 512 * 1024);
         drop(stream);
         assert_eq!(budget.used(), 0);
-        let mut decoder = Decoder::new(&[applied], &budget, FREE).unwrap();
+        let mut decoder = BodyDecoder::new(&[applied], &budget, FREE).unwrap();
         let before = budget.used();
         assert!(before > 0);
         decoder.push(coded(&page(), applied).into());
@@ -221,17 +221,17 @@ fn memory_is_reserved_as_long_as_it_is_used() {
         drop(decoder);
         assert_eq!(budget.used(), 0);
     }
-    let small = Budget::new(1000);
-    assert!(Stream::new(Coding::Gzip, &settings(), &small).is_none());
-    assert!(Decoder::new(&[Applied::Gzip], &small, FREE).is_none());
+    let small = MemoryBudget::new(1000);
+    assert!(EncoderStream::new(Coding::Gzip, &settings(), &small).is_none());
+    assert!(BodyDecoder::new(&[Applied::Gzip], &small, FREE).is_none());
 }
 
 #[test]
 fn a_flush_lets_the_client_see_everything() {
     let body = page();
     for (coding, applied) in CODINGS {
-        let mut stream = Stream::new(coding, &settings(), &budget()).unwrap();
-        let mut decoder = Decoder::new(&[applied], &budget(), FREE).unwrap();
+        let mut stream = EncoderStream::new(coding, &settings(), &budget()).unwrap();
+        let mut decoder = BodyDecoder::new(&[applied], &budget(), FREE).unwrap();
         let mut seen = Vec::new();
         for piece in body.chunks(7000) {
             let some = stream.push(piece, &|| ()).unwrap();
@@ -240,15 +240,15 @@ fn a_flush_lets_the_client_see_everything() {
             assert!(!stream.is_dirty() && stream.flush().unwrap().is_empty());
             for sent in [some, rest] {
                 decoder.push(sent);
-                while let Step::Piece(plain) = decoder.step().unwrap() {
+                while let DecodeStep::Piece(plain) = decoder.step().unwrap() {
                     seen.extend_from_slice(&plain);
                 }
             }
             assert!(body.starts_with(&seen) && seen.len() % 7000 == piece.len() % 7000);
         }
-        assert_eq!(decoder.end(), Err(Broken), "it has not ended");
+        assert_eq!(decoder.end(), Err(CodingError), "it has not ended");
         decoder.push(stream.finish().unwrap());
-        assert_eq!(decoder.step(), Ok(Step::Hungry));
+        assert_eq!(decoder.step(), Ok(DecodeStep::Hungry));
         assert_eq!(decoder.end(), Ok(()));
         assert!(seen == body);
     }
@@ -265,7 +265,7 @@ proptest! {
     #[test]
     fn what_is_coded_comes_back(body in bytes(5000), cut in 1_usize..3000, piece in 1_usize..3000, flush in any::<bool>()) {
         for (coding, applied) in CODINGS {
-            let mut stream = Stream::new(coding, &settings(), &budget()).unwrap();
+            let mut stream = EncoderStream::new(coding, &settings(), &budget()).unwrap();
             let mut sent = Vec::new();
             for part in body.chunks(cut) {
                 sent.extend_from_slice(&stream.push(part, &|| ()).unwrap());
@@ -315,7 +315,7 @@ fn there_is_a_pause_after_each_piece() {
     }
     for (coding, _) in CODINGS {
         let pushed = pauses(&|pause| {
-            let mut stream = Stream::new(coding, &settings(), &budget()).unwrap();
+            let mut stream = EncoderStream::new(coding, &settings(), &budget()).unwrap();
             stream.push(&body, pause).unwrap();
         });
         assert_eq!(pushed, 4, "{coding:?}");

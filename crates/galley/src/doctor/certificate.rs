@@ -4,10 +4,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use galley_certs::file::Unread;
-use galley_certs::{Certificate, Files, Standing, Trouble};
+use galley_certs::file::FileError;
+use galley_certs::{CertificateChain, CertificateError, CertificateFiles, DateValidity};
 
-use super::{Finding, Level};
+use super::{DoctorFinding, Severity};
 
 /// Who renews a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,36 +19,36 @@ enum Renewed {
 }
 
 /// What the certificate that Galley keeps for `site` in this file says at `now`. Blocks on the disk.
-pub fn kept_certificate(site: &str, file: &Path, now: SystemTime) -> Finding {
-    let files = Files {
+pub fn kept_certificate(site: &str, file: &Path, now: SystemTime) -> DoctorFinding {
+    let files = CertificateFiles {
         cert: file.to_owned(),
         key: file.to_owned(),
     };
     let (level, why) = match galley_certs::read(&files) {
         Ok(certificate) => return judge(site, file, &certificate, (Renewed::Here, now)),
-        Err((_, Trouble::Unread(Unread::System(error)))) => match error.kind() {
+        Err((_, CertificateError::Unread(FileError::System(error)))) => match error.kind() {
             ErrorKind::NotFound => (
-                Level::Wrong,
+                Severity::Wrong,
                 "the site has no certificate yet, so nobody reaches it over TLS",
             ),
             ErrorKind::PermissionDenied => (
-                Level::Notice,
+                Severity::Notice,
                 "only root and the user that Galley runs as may read it",
             ),
-            _ => (Level::Wrong, UNREADABLE),
+            _ => (Severity::Wrong, UNREADABLE),
         },
-        Err(_) => (Level::Wrong, UNREADABLE),
+        Err(_) => (Severity::Wrong, UNREADABLE),
     };
     let seen = format!("{site}: {} cannot be read", file.display());
-    Finding::bad(level, CHECK, seen, why, SAYS_WHY)
+    DoctorFinding::bad(level, CHECK, seen, why, SAYS_WHY)
 }
 
 /// What the certificate of `site` says at `now`. Blocks on the disk.
-pub fn certificate(site: &str, files: &Files, now: SystemTime) -> Finding {
+pub fn certificate(site: &str, files: &CertificateFiles, now: SystemTime) -> DoctorFinding {
     match galley_certs::read(files) {
         Ok(certificate) => judge(site, &files.cert, &certificate, (Renewed::Elsewhere, now)),
-        Err((path, trouble)) => Finding::bad(
-            Level::Wrong,
+        Err((path, trouble)) => DoctorFinding::bad(
+            Severity::Wrong,
             CHECK,
             format!("{site}: {}, {trouble}", path.display()),
             "the running server keeps the certificate it has, and the next start fails",
@@ -60,14 +60,16 @@ pub fn certificate(site: &str, files: &Files, now: SystemTime) -> Finding {
 fn judge(
     site: &str,
     path: &Path,
-    certificate: &Certificate,
+    certificate: &CertificateChain,
     (renewed, now): (Renewed, SystemTime),
-) -> Finding {
+) -> DoctorFinding {
     let path = path.display();
     let standing = certificate.standing(now);
     let (word, date) = match standing {
-        Standing::Early => ("from", certificate.not_before),
-        Standing::Good | Standing::Ending | Standing::Over => ("until", certificate.not_after),
+        DateValidity::Early => ("from", certificate.not_before),
+        DateValidity::Good | DateValidity::Ending | DateValidity::Over => {
+            ("until", certificate.not_after)
+        }
     };
     let seconds = date
         .duration_since(UNIX_EPOCH)
@@ -77,24 +79,24 @@ fn judge(
     let date = date.and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
     let seen = format!("{site}: {path} counts {word} {}", date.unwrap_or_default());
     let (level, why, mend) = match standing {
-        Standing::Good => return Finding::fine(CHECK, seen),
-        Standing::Ending => (
-            Level::Notice,
+        DateValidity::Good => return DoctorFinding::fine(CHECK, seen),
+        DateValidity::Ending => (
+            Severity::Notice,
             "it should have been renewed by now, so whoever renews it fails",
             renewed.or_here("certbot renew --dry-run"),
         ),
-        Standing::Over => (
-            Level::Wrong,
+        DateValidity::Over => (
+            Severity::Wrong,
             "browsers warn of the site",
             renewed.or_here("certbot renew --force-renewal"),
         ),
-        Standing::Early => (
-            Level::Wrong,
+        DateValidity::Early => (
+            Severity::Wrong,
             "browsers warn of the site: the certificate or the clock is wrong",
             "timedatectl",
         ),
     };
-    Finding::bad(level, CHECK, seen, why, mend)
+    DoctorFinding::bad(level, CHECK, seen, why, mend)
 }
 
 impl Renewed {
@@ -129,27 +131,27 @@ mod tests {
         params.not_after = rcgen::date_time_ymd(2026, 4, 1);
         let cert = params.self_signed(&key).unwrap();
         let key = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());
-        let made = Certificate::new(vec![cert.der().clone()], &key.into()).unwrap();
+        let made = CertificateChain::new(vec![cert.der().clone()], &key.into()).unwrap();
         let day = Duration::from_secs(86_400);
         for (now, level, words) in [
             (
                 made.not_before - day,
-                Level::Wrong,
+                Severity::Wrong,
                 "counts from 2026-01-01",
             ),
             (
                 made.not_before + day,
-                Level::Fine,
+                Severity::Fine,
                 "counts until 2026-04-01",
             ),
             (
                 made.not_after - day,
-                Level::Notice,
+                Severity::Notice,
                 "counts until 2026-04-01",
             ),
             (
                 made.not_after + day,
-                Level::Wrong,
+                Severity::Wrong,
                 "counts until 2026-04-01",
             ),
         ] {
@@ -157,16 +159,16 @@ mod tests {
                 let found = judge("a.test", Path::new("/c.pem"), &made, (renewed, now));
                 assert_eq!(found.level, level, "{found:?}");
                 assert!(found.seen.contains(words), "{found:?}");
-                assert_eq!(found.mend.is_empty(), level == Level::Fine);
+                assert_eq!(found.mend.is_empty(), level == Severity::Fine);
                 assert!(!(renewed == Renewed::Here && found.mend.contains("certbot")));
             }
         }
-        let none = Files {
+        let none = CertificateFiles {
             cert: "/none.pem".into(),
             key: "/none.key".into(),
         };
         let found = certificate("a.test", &none, made.not_after);
-        assert!(found.level == Level::Wrong && found.seen.contains("cannot be read"));
+        assert!(found.level == Severity::Wrong && found.seen.contains("cannot be read"));
     }
 
     #[test]
@@ -175,15 +177,15 @@ mod tests {
         let file = dir.path().join("a.test.pem");
         let now = SystemTime::now();
         let none = kept_certificate("a.test", &file, now);
-        assert!(none.level == Level::Wrong && none.why.contains("no certificate yet"));
+        assert!(none.level == Severity::Wrong && none.why.contains("no certificate yet"));
         let key = rcgen::KeyPair::generate().unwrap();
         let params = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
         let cert = params.self_signed(&key).unwrap();
         std::fs::write(&file, key.serialize_pem() + &cert.pem()).unwrap();
         std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(kept_certificate("a.test", &file, now).level, Level::Fine);
+        assert_eq!(kept_certificate("a.test", &file, now).level, Severity::Fine);
         std::fs::write(&file, "torn").unwrap();
         let torn = kept_certificate("a.test", &file, now);
-        assert!(torn.level == Level::Wrong && torn.mend == SAYS_WHY);
+        assert!(torn.level == Severity::Wrong && torn.mend == SAYS_WHY);
     }
 }

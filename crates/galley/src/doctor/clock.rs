@@ -1,16 +1,16 @@
 //! The clock: lifetimes, `Age`, scheduled posts and certificates depend on it.
 
-use super::{Finding, Level, Machine};
+use super::{DoctorFinding, ProcFs, Severity};
 
-pub(super) fn finding(machine: &Machine) -> Finding {
+pub(super) fn finding(machine: &ProcFs) -> DoctorFinding {
     judge(machine, jiff::Timestamp::now().as_second())
 }
 
-fn judge(machine: &Machine, now: i64) -> Finding {
+fn judge(machine: &ProcFs, now: i64) -> DoctorFinding {
     const CHECK: &str = "clock";
     if now < BUILT_AFTER {
-        return Finding::bad(
-            Level::Wrong,
+        return DoctorFinding::bad(
+            Severity::Wrong,
             CHECK,
             format!(
                 "it is {}",
@@ -25,20 +25,20 @@ fn judge(machine: &Machine, now: i64) -> Finding {
         .into_iter()
         .next();
     if let Some(keeper) = keeper {
-        return Finding::fine(CHECK, format!("kept by {}", keeper.name));
+        return DoctorFinding::fine(CHECK, format!("kept by {}", keeper.name));
     }
     if machine.has("run/systemd/timesync/synchronized") {
-        return Finding::fine(CHECK, "kept by systemd-timesyncd");
+        return DoctorFinding::fine(CHECK, "kept by systemd-timesyncd");
     }
     // In a container it is the host's.
     if machine.has(".dockerenv")
         || machine.has("run/.containerenv")
         || machine.has("run/systemd/container")
     {
-        return Finding::fine(CHECK, "kept by the container's host");
+        return DoctorFinding::fine(CHECK, "kept by the container's host");
     }
-    Finding::bad(
-        Level::Notice,
+    DoctorFinding::bad(
+        Severity::Notice,
         CHECK,
         "no program that keeps it right is running",
         "clocks of rented machines go wrong by seconds a day; scheduled posts, lifetimes and certificates go with them",
@@ -68,13 +68,13 @@ mod tests {
     fn who_keeps_the_clock() {
         const NOW: i64 = BUILT_AFTER + 1;
         let level = |files: &[(&str, &str)], now| judge(&StandIn::new(files).machine(), now).level;
-        assert_eq!(level(&[], NOW), Level::Notice);
-        assert_eq!(level(&[("proc/9/comm", "chronyd\n")], NOW), Level::Fine);
+        assert_eq!(level(&[], NOW), Severity::Notice);
+        assert_eq!(level(&[("proc/9/comm", "chronyd\n")], NOW), Severity::Fine);
         assert_eq!(
             level(&[("run/systemd/timesync/synchronized", "")], NOW),
-            Level::Fine
+            Severity::Fine
         );
-        assert_eq!(level(&[(".dockerenv", "")], NOW), Level::Fine);
-        assert_eq!(level(&[("proc/9/comm", "chronyd\n")], 0), Level::Wrong);
+        assert_eq!(level(&[(".dockerenv", "")], NOW), Severity::Fine);
+        assert_eq!(level(&[("proc/9/comm", "chronyd\n")], 0), Severity::Wrong);
     }
 }

@@ -5,14 +5,16 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{Finding, Level, percent, size};
+use super::{DoctorFinding, Severity, percent, size};
 
 /// Room below a folder, in bytes and in files.
-pub(super) fn room(folder: &Path) -> Finding {
+pub(super) fn room(folder: &Path) -> DoctorFinding {
     const CHECK: &str = "room";
     let stat = match rustix::fs::statvfs(folder) {
         Ok(stat) => stat,
-        Err(error) => return Finding::unknown(CHECK, format!("{}: {error}", folder.display())),
+        Err(error) => {
+            return DoctorFinding::unknown(CHECK, format!("{}: {error}", folder.display()));
+        }
     };
     judge_room(
         folder,
@@ -23,7 +25,7 @@ pub(super) fn room(folder: &Path) -> Finding {
 }
 
 /// `blocks` and `files`: free and all.
-fn judge_room(folder: &Path, block: u64, blocks: (u64, u64), files: (u64, u64)) -> Finding {
+fn judge_room(folder: &Path, block: u64, blocks: (u64, u64), files: (u64, u64)) -> DoctorFinding {
     const CHECK: &str = "room";
     let seen = format!(
         "{}: {} of {} free",
@@ -39,14 +41,14 @@ fn judge_room(folder: &Path, block: u64, blocks: (u64, u64), files: (u64, u64)) 
     };
     let (level, seen) = match (percent(blocks.0, blocks.1), files_left) {
         (_, 0..5) => (
-            Level::Wrong,
+            Severity::Wrong,
             format!("{seen}, but only {} more files", files.0),
         ),
-        (0..5, _) => (Level::Wrong, seen),
-        (5..10, _) => (Level::Notice, seen),
-        _ => return Finding::fine(CHECK, seen),
+        (0..5, _) => (Severity::Wrong, seen),
+        (5..10, _) => (Severity::Notice, seen),
+        _ => return DoctorFinding::fine(CHECK, seen),
     };
-    Finding::bad(
+    DoctorFinding::bad(
         level,
         CHECK,
         seen,
@@ -59,15 +61,15 @@ fn judge_room(folder: &Path, block: u64, blocks: (u64, u64), files: (u64, u64)) 
 }
 
 /// How long `fdatasync` takes below a folder: every acknowledged purge waits for one, and every commit of the database.
-pub(super) fn speed(folder: &Path) -> Finding {
+pub(super) fn speed(folder: &Path) -> DoctorFinding {
     const CHECK: &str = "sync";
     match synced(folder) {
         Ok(median) => judge_speed(folder, median),
-        Err(error) => Finding::unknown(CHECK, format!("{}: {error}", folder.display())),
+        Err(error) => DoctorFinding::unknown(CHECK, format!("{}: {error}", folder.display())),
     }
 }
 
-fn judge_speed(folder: &Path, median: Duration) -> Finding {
+fn judge_speed(folder: &Path, median: Duration) -> DoctorFinding {
     const CHECK: &str = "sync";
     let seen = format!(
         "{}: a write of 4 KiB is safe after {:.1} ms",
@@ -75,11 +77,11 @@ fn judge_speed(folder: &Path, median: Duration) -> Finding {
         median.as_secs_f64() * 1000.0
     );
     let level = match median.as_millis() {
-        0..20 => return Finding::fine(CHECK, seen),
-        20..100 => Level::Notice,
-        _ => Level::Wrong,
+        0..20 => return DoctorFinding::fine(CHECK, seen),
+        20..100 => Severity::Notice,
+        _ => Severity::Wrong,
     };
-    Finding::bad(
+    DoctorFinding::bad(
         level,
         CHECK,
         seen,
@@ -111,13 +113,13 @@ mod tests {
     #[test]
     fn room_in_bytes_and_files() {
         let judge = |blocks, files| judge_room(Path::new("/"), 4096, blocks, files).level;
-        assert_eq!(judge((50, 100), (50, 100)), Level::Fine);
-        assert_eq!(judge((7, 100), (50, 100)), Level::Notice);
-        assert_eq!(judge((4, 100), (50, 100)), Level::Wrong);
-        assert_eq!(judge((50, 100), (4, 100)), Level::Wrong);
-        assert_eq!(judge((50, 100), (0, 0)), Level::Fine);
-        assert_eq!(room(Path::new("/no/such/folder")).level, Level::Unknown);
-        assert_ne!(room(Path::new("/")).level, Level::Unknown);
+        assert_eq!(judge((50, 100), (50, 100)), Severity::Fine);
+        assert_eq!(judge((7, 100), (50, 100)), Severity::Notice);
+        assert_eq!(judge((4, 100), (50, 100)), Severity::Wrong);
+        assert_eq!(judge((50, 100), (4, 100)), Severity::Wrong);
+        assert_eq!(judge((50, 100), (0, 0)), Severity::Fine);
+        assert_eq!(room(Path::new("/no/such/folder")).level, Severity::Unknown);
+        assert_ne!(room(Path::new("/")).level, Severity::Unknown);
     }
 
     #[test]
@@ -125,9 +127,9 @@ mod tests {
         let judge = |ms| judge_speed(Path::new("/"), Duration::from_millis(ms)).level;
         assert_eq!(
             (judge(3), judge(20), judge(100)),
-            (Level::Fine, Level::Notice, Level::Wrong)
+            (Severity::Fine, Severity::Notice, Severity::Wrong)
         );
         assert!(synced(&std::env::temp_dir()).is_ok());
-        assert_eq!(speed(Path::new("/no/such/folder")).level, Level::Unknown);
+        assert_eq!(speed(Path::new("/no/such/folder")).level, Severity::Unknown);
     }
 }

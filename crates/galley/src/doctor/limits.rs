@@ -1,21 +1,21 @@
 //! Descriptors: of the machine, and of the running server.
 
-use super::{Finding, Level, Machine, Plan, percent};
+use super::{DoctorFinding, MemoryPlan, ProcFs, Severity, percent};
 
-pub(super) fn findings(machine: &Machine, plan: &Plan) -> Vec<Finding> {
+pub(super) fn findings(machine: &ProcFs, plan: &MemoryPlan) -> Vec<DoctorFinding> {
     let mut findings = vec![of_machine(machine)];
     findings.extend(of_server(machine, plan));
     findings
 }
 
-fn of_machine(machine: &Machine) -> Finding {
+fn of_machine(machine: &ProcFs) -> DoctorFinding {
     const CHECK: &str = "files";
     let text = machine.text("proc/sys/fs/file-nr").unwrap_or_default();
     let mut numbers = text.split_whitespace().map(str::parse::<u64>);
     let (Some(Ok(open)), Some(Ok(_)), Some(Ok(limit))) =
         (numbers.next(), numbers.next(), numbers.next())
     else {
-        return Finding::unknown(CHECK, "the kernel does not tell");
+        return DoctorFinding::unknown(CHECK, "the kernel does not tell");
     };
     let seen = if limit > UNLIMITED {
         format!("{open} open files on the machine, without a limit")
@@ -23,10 +23,10 @@ fn of_machine(machine: &Machine) -> Finding {
         format!("{open} of {limit} open files on the machine")
     };
     if percent(open, limit) < 80 {
-        return Finding::fine(CHECK, seen);
+        return DoctorFinding::fine(CHECK, seen);
     }
-    Finding::bad(
-        Level::Wrong,
+    DoctorFinding::bad(
+        Severity::Wrong,
         CHECK,
         seen,
         "when no file can be opened any more, every program fails in its own way",
@@ -38,7 +38,7 @@ fn of_machine(machine: &Machine) -> Finding {
 }
 
 /// `None` where no server runs.
-fn of_server(machine: &Machine, plan: &Plan) -> Option<Finding> {
+fn of_server(machine: &ProcFs, plan: &MemoryPlan) -> Option<DoctorFinding> {
     const CHECK: &str = "descriptors";
     let server = machine.server(&plan.file)?;
     let limits = machine.text(&format!("proc/{server}/limits"));
@@ -50,7 +50,7 @@ fn of_server(machine: &Machine, plan: &Plan) -> Option<Finding> {
     });
     let open = machine.count(&format!("proc/{server}/fd"));
     let (Some(limit), Some(open)) = (limit, open) else {
-        return Some(Finding::unknown(
+        return Some(DoctorFinding::unknown(
             CHECK,
             "the server's limits may not be read: run this as root or as its user",
         ));
@@ -59,13 +59,13 @@ fn of_server(machine: &Machine, plan: &Plan) -> Option<Finding> {
 }
 
 /// `open` of at most `limit` descriptors are in use by the server.
-fn judge_server(machine: &Machine, open: u64, limit: u64) -> Finding {
+fn judge_server(machine: &ProcFs, open: u64, limit: u64) -> DoctorFinding {
     const CHECK: &str = "descriptors";
     let seen = format!("{open} of {limit} descriptors of the server");
     let level = match percent(open, limit) {
-        80.. => Level::Wrong,
-        _ if limit < FEW => Level::Notice,
-        _ => return Finding::fine(CHECK, seen),
+        80.. => Severity::Wrong,
+        _ if limit < FEW => Severity::Notice,
+        _ => return DoctorFinding::fine(CHECK, seen),
     };
     // Above what the kernel allows for one process the service would not start.
     let most = machine.number("proc/sys/fs/nr_open").unwrap_or(PER_PROCESS);
@@ -75,7 +75,7 @@ fn judge_server(machine: &Machine, open: u64, limit: u64) -> Finding {
     } else {
         String::new()
     };
-    Finding::bad(
+    DoctorFinding::bad(
         level,
         CHECK,
         seen,
@@ -103,10 +103,10 @@ mod tests {
     #[test]
     fn files_of_the_machine() {
         for (text, level) in [
-            ("500\t0\t1000\n", Level::Fine),
-            ("800\t0\t1000\n", Level::Wrong),
-            ("500\t0\t9223372036854775807\n", Level::Fine),
-            ("nonsense", Level::Unknown),
+            ("500\t0\t1000\n", Severity::Fine),
+            ("800\t0\t1000\n", Severity::Wrong),
+            ("500\t0\t9223372036854775807\n", Severity::Fine),
+            ("nonsense", Severity::Unknown),
         ] {
             let stand_in = StandIn::new(&[("proc/sys/fs/file-nr", text)]);
             assert_eq!(of_machine(&stand_in.machine()).level, level, "{text}");
@@ -126,23 +126,23 @@ mod tests {
             ),
         ]);
         assert_eq!(
-            of_server(&stand_in.machine(), &Plan::default()).map(|f| f.level),
-            Some(Level::Unknown)
+            of_server(&stand_in.machine(), &MemoryPlan::default()).map(|f| f.level),
+            Some(Severity::Unknown)
         );
         for number in 0..7 {
             stand_in.write(&format!("proc/7/fd/{number}"), "");
         }
         assert_eq!(
-            of_server(&stand_in.machine(), &Plan::default()).map(|f| f.level),
-            Some(Level::Notice)
+            of_server(&stand_in.machine(), &MemoryPlan::default()).map(|f| f.level),
+            Some(Severity::Notice)
         );
         stand_in.write("proc/7/fd/7", "");
         assert_eq!(
-            of_server(&stand_in.machine(), &Plan::default()).map(|f| f.level),
-            Some(Level::Wrong)
+            of_server(&stand_in.machine(), &MemoryPlan::default()).map(|f| f.level),
+            Some(Severity::Wrong)
         );
         assert_eq!(
-            of_server(&StandIn::new(&[]).machine(), &Plan::default()),
+            of_server(&StandIn::new(&[]).machine(), &MemoryPlan::default()),
             None
         );
     }

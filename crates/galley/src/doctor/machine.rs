@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 /// Where the kernel tells of itself.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub struct ProcFs {
     root: PathBuf,
 }
 
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Process {
+pub(super) struct ProcessInfo {
     pub id: u32,
     /// The program's name, at most 15 bytes (proc(5), `comm`).
     pub name: String,
@@ -21,7 +21,7 @@ pub(super) struct Process {
     pub bytes: u64,
 }
 
-impl Machine {
+impl ProcFs {
     /// The machine whose `/` is `root`.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
@@ -79,14 +79,14 @@ impl Machine {
     }
 
     /// Every process; their memory is looked up only for those that `wanted` names.
-    pub(super) fn processes(&self, wanted: impl Fn(&str) -> bool) -> Vec<Process> {
+    pub(super) fn processes(&self, wanted: impl Fn(&str) -> bool) -> Vec<ProcessInfo> {
         let folders = fs::read_dir(self.path("proc")).into_iter().flatten();
         folders
             .filter_map(|folder| folder.ok()?.file_name().to_str()?.parse().ok())
             .filter_map(|id: u32| {
                 let name = self.text(&format!("proc/{id}/comm"))?.trim().to_owned();
                 let bytes = wanted(&name).then(|| self.memory_of(id)).flatten();
-                wanted(&name).then_some(Process {
+                wanted(&name).then_some(ProcessInfo {
                     id,
                     name,
                     bytes: bytes.unwrap_or(0),
@@ -146,7 +146,7 @@ impl Machine {
 pub(super) mod stand_in {
     //! A machine made of files.
 
-    use super::Machine;
+    use super::ProcFs;
 
     pub(crate) struct StandIn {
         dir: tempfile::TempDir,
@@ -170,8 +170,8 @@ pub(super) mod stand_in {
             std::fs::write(path, text).unwrap();
         }
 
-        pub(crate) fn machine(&self) -> Machine {
-            Machine::at(self.dir.path())
+        pub(crate) fn machine(&self) -> ProcFs {
+            ProcFs::at(self.dir.path())
         }
     }
 }

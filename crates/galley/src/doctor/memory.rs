@@ -7,11 +7,11 @@
 use std::path::PathBuf;
 
 use super::recent::Recent;
-use super::{Finding, Level, Machine, percent, size};
+use super::{DoctorFinding, ProcFs, Severity, percent, size};
 
 /// What the configuration allows.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub struct MemoryPlan {
     /// Memory that this machine or control group has, in bytes.
     pub memory: u64,
     /// Of it, what the cache may take, in bytes.
@@ -28,7 +28,11 @@ pub struct Plan {
     pub synced: Option<PathBuf>,
 }
 
-pub(super) fn findings(machine: &Machine, plan: &Plan, recent: Option<&Recent>) -> Vec<Finding> {
+pub(super) fn findings(
+    machine: &ProcFs,
+    plan: &MemoryPlan,
+    recent: Option<&Recent>,
+) -> Vec<DoctorFinding> {
     let mut findings = vec![
         left(machine),
         pool(machine, plan),
@@ -39,19 +43,19 @@ pub(super) fn findings(machine: &Machine, plan: &Plan, recent: Option<&Recent>) 
     findings
 }
 
-fn left(machine: &Machine) -> Finding {
+fn left(machine: &ProcFs) -> DoctorFinding {
     const CHECK: &str = "memory";
     let read = |name| machine.line("proc/meminfo", name);
     let (Some(total), Some(available)) = (read("MemTotal"), read("MemAvailable")) else {
-        return Finding::unknown(CHECK, "the kernel does not tell");
+        return DoctorFinding::unknown(CHECK, "the kernel does not tell");
     };
     let seen = format!("{} of {} can be had", size(available), size(total));
     let level = match percent(available, total) {
-        0..5 => Level::Wrong,
-        5..10 => Level::Notice,
-        _ => return Finding::fine(CHECK, seen),
+        0..5 => Severity::Wrong,
+        5..10 => Severity::Notice,
+        _ => return DoctorFinding::fine(CHECK, seen),
     };
-    Finding::bad(
+    DoctorFinding::bad(
         level,
         CHECK,
         seen,
@@ -60,7 +64,7 @@ fn left(machine: &Machine) -> Finding {
     )
 }
 
-fn pool(machine: &Machine, plan: &Plan) -> Finding {
+fn pool(machine: &ProcFs, plan: &MemoryPlan) -> DoctorFinding {
     const CHECK: &str = "pool";
     let all = machine.processes(|name| is_worker(name) || is_database(name) || name == "galley");
     let workers = all.iter().filter(|process| is_worker(&process.name));
@@ -69,7 +73,7 @@ fn pool(machine: &Machine, plan: &Plan) -> Finding {
         .max()
         .filter(|bytes| *bytes > 0)
     else {
-        return Finding::unknown(CHECK, "no PHP-FPM and no Apache runs here");
+        return DoctorFinding::unknown(CHECK, "no PHP-FPM and no Apache runs here");
     };
     let database: u64 = all
         .iter()
@@ -88,11 +92,11 @@ fn pool(machine: &Machine, plan: &Plan) -> Finding {
         size(plan.memory)
     );
     let level = match percent(wanted, plan.memory) {
-        100.. => Level::Wrong,
-        90.. => Level::Notice,
-        _ => return Finding::fine(CHECK, seen),
+        100.. => Severity::Wrong,
+        90.. => Severity::Notice,
+        _ => return DoctorFinding::fine(CHECK, seen),
     };
-    Finding::bad(
+    DoctorFinding::bad(
         level,
         CHECK,
         seen,
@@ -102,7 +106,7 @@ fn pool(machine: &Machine, plan: &Plan) -> Finding {
 }
 
 /// What makes workers of `largest` bytes, the cache and a database of `database` bytes fit nine tenths of the memory.
-fn smaller_pool(plan: &Plan, largest: u64, database: u64) -> String {
+fn smaller_pool(plan: &MemoryPlan, largest: u64, database: u64) -> String {
     let room = plan.memory / 10 * 9;
     let left = room.saturating_sub(plan.cache).saturating_sub(database);
     match left.checked_div(largest).unwrap_or(0) {
@@ -116,14 +120,14 @@ fn smaller_pool(plan: &Plan, largest: u64, database: u64) -> String {
     }
 }
 
-fn killed(machine: &Machine, recent: Option<&Recent>) -> Finding {
+fn killed(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
     const CHECK: &str = "oom";
     let Some(count) = machine.word("proc/vmstat", "oom_kill ", "oom_kill") else {
-        return Finding::unknown(CHECK, "the kernel does not tell");
+        return DoctorFinding::unknown(CHECK, "the kernel does not tell");
     };
     let seen = match recent {
         _ if count == 0 => {
-            return Finding::fine(
+            return DoctorFinding::fine(
                 CHECK,
                 "no process was killed for memory since the machine started",
             );
@@ -132,14 +136,14 @@ fn killed(machine: &Machine, recent: Option<&Recent>) -> Finding {
             let seen = format!(
                 "{count} processes were killed for memory since the machine started. Only a running Galley knows whether that was in the last hour"
             );
-            return Finding::unknown(CHECK, seen);
+            return DoctorFinding::unknown(CHECK, seen);
         }
         Some(recent) if recent.oom_kills == 0 => {
             let seen = format!(
                 "no process was killed for memory {}; {count} since the machine started",
                 recent.period()
             );
-            return Finding::fine(CHECK, seen);
+            return DoctorFinding::fine(CHECK, seen);
         }
         Some(recent) => format!(
             "{} processes were killed for memory {}",
@@ -147,8 +151,8 @@ fn killed(machine: &Machine, recent: Option<&Recent>) -> Finding {
             recent.period()
         ),
     };
-    Finding::bad(
-        Level::Wrong,
+    DoctorFinding::bad(
+        Severity::Wrong,
         CHECK,
         seen,
         "each was a page, a database or a server that broke off in the middle",
@@ -158,11 +162,11 @@ fn killed(machine: &Machine, recent: Option<&Recent>) -> Finding {
 
 /// Swap in use is no fault: the kernel moves there what nobody has used for long. What counts is what it reads back, or that
 /// hardly any is left.
-fn swap(machine: &Machine, recent: Option<&Recent>) -> Finding {
+fn swap(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
     const CHECK: &str = "swap";
     let read = |name| machine.line("proc/meminfo", name);
     let (Some(total), Some(free)) = (read("SwapTotal"), read("SwapFree")) else {
-        return Finding::unknown(CHECK, "the kernel does not tell");
+        return DoctorFinding::unknown(CHECK, "the kernel does not tell");
     };
     let used = total.saturating_sub(free);
     let mut seen = format!("{} of {} in use", size(used), size(total));
@@ -174,12 +178,12 @@ fn swap(machine: &Machine, recent: Option<&Recent>) -> Finding {
         seen = format!("{seen}, {} read back {}", size(bytes), recent.period());
     }
     let level = match percent(used, total) {
-        80.. => Level::Wrong,
-        _ if bytes > MUCH_SWAPPED => Level::Notice,
-        25.. if recent.is_none() => return Finding::unknown(CHECK, seen),
-        _ => return Finding::fine(CHECK, seen),
+        80.. => Severity::Wrong,
+        _ if bytes > MUCH_SWAPPED => Severity::Notice,
+        25.. if recent.is_none() => return DoctorFinding::unknown(CHECK, seen),
+        _ => return DoctorFinding::fine(CHECK, seen),
     };
-    Finding::bad(
+    DoctorFinding::bad(
         level,
         CHECK,
         seen,
@@ -189,7 +193,7 @@ fn swap(machine: &Machine, recent: Option<&Recent>) -> Finding {
 }
 
 /// Pressure stall information (Linux 4.20): the share of the time in which some process waited for memory.
-fn pressure(machine: &Machine) -> Option<Finding> {
+fn pressure(machine: &ProcFs) -> Option<DoctorFinding> {
     const CHECK: &str = "pressure";
     let text = machine.text("proc/pressure/memory")?;
     let line = text.lines().find_map(|line| line.strip_prefix("some "))?;
@@ -199,13 +203,13 @@ fn pressure(machine: &Machine) -> Option<Finding> {
     let average: f64 = average.parse().ok()?;
     let seen = format!("{average} % of the last five minutes something waited for memory");
     if average < 5.0 {
-        return Some(Finding::fine(CHECK, seen));
+        return Some(DoctorFinding::fine(CHECK, seen));
     }
-    Some(Finding::bad(
+    Some(DoctorFinding::bad(
         if average < 20.0 {
-            Level::Notice
+            Severity::Notice
         } else {
-            Level::Wrong
+            Severity::Wrong
         },
         CHECK,
         seen,
@@ -242,26 +246,30 @@ mod tests {
 
     #[test]
     fn memory_that_is_left() {
-        for (available, level) in [(500, Level::Fine), (80, Level::Notice), (49, Level::Wrong)] {
+        for (available, level) in [
+            (500, Severity::Fine),
+            (80, Severity::Notice),
+            (49, Severity::Wrong),
+        ] {
             assert_eq!(
                 left(&meminfo(available, 0).machine()).level,
                 level,
                 "{available}"
             );
         }
-        assert_eq!(left(&StandIn::new(&[]).machine()).level, Level::Unknown);
+        assert_eq!(left(&StandIn::new(&[]).machine()).level, Severity::Unknown);
     }
 
     #[test]
     fn swap_counts_when_it_is_read_back_or_nearly_full() {
         let pages = MUCH_SWAPPED / rustix::param::page_size() as u64;
         for (free, swapped_in, level) in [
-            (100, 0, Level::Fine),
+            (100, 0, Severity::Fine),
             // Long in use, and not read back lately.
-            (30, 0, Level::Fine),
-            (30, pages, Level::Fine),
-            (30, pages + 1, Level::Notice),
-            (10, 0, Level::Wrong),
+            (30, 0, Severity::Fine),
+            (30, pages, Severity::Fine),
+            (30, pages + 1, Severity::Notice),
+            (10, 0, Severity::Wrong),
         ] {
             let recent = Recent {
                 swapped_in,
@@ -273,10 +281,10 @@ mod tests {
         }
         assert_eq!(
             swap(&meminfo(500, 30).machine(), None).level,
-            Level::Unknown
+            Severity::Unknown
         );
         let none = StandIn::new(&[("proc/meminfo", "SwapTotal: 0 kB\nSwapFree: 0 kB\n")]);
-        assert_eq!(swap(&none.machine(), None).level, Level::Fine);
+        assert_eq!(swap(&none.machine(), None).level, Severity::Fine);
     }
 
     #[test]
@@ -290,16 +298,16 @@ mod tests {
                 ("proc/4/smaps_rollup", "Pss: 102400 kB\n"),
             ])
         };
-        let plan = Plan {
+        let plan = MemoryPlan {
             memory: mib(1024),
             cache: mib(256),
             in_flight: 10,
-            ..Plan::default()
+            ..MemoryPlan::default()
         };
         for (kib, level) in [
-            (40 << 10, Level::Fine),
-            (60 << 10, Level::Notice),
-            (80 << 10, Level::Wrong),
+            (40 << 10, Severity::Fine),
+            (60 << 10, Severity::Notice),
+            (80 << 10, Severity::Wrong),
         ] {
             let finding = pool(&worker(kib).machine(), &plan);
             assert_eq!(finding.level, level, "{finding:?}");
@@ -309,18 +317,18 @@ mod tests {
         assert!(finding.mend.contains("in_flight = 7"), "{}", finding.mend);
         assert_eq!(
             pool(&StandIn::new(&[]).machine(), &plan).level,
-            Level::Unknown
+            Severity::Unknown
         );
     }
 
     #[test]
     fn advice_on_the_pool_makes_it_smaller() {
         let mib = |count: u64| count << 20;
-        let plan = |cache, in_flight| Plan {
+        let plan = |cache, in_flight| MemoryPlan {
             memory: mib(1000),
             cache: mib(cache),
             in_flight,
-            ..Plan::default()
+            ..MemoryPlan::default()
         };
         // With nine tenths in use, the number that is advised has to be smaller than the present one.
         assert!(smaller_pool(&plan(500, 4), mib(80), mib(100)).contains("in_flight = 3;"));
@@ -337,10 +345,10 @@ mod tests {
             })
         };
         for (kills, recent, level) in [
-            (0, None, Level::Fine),
-            (3, None, Level::Unknown),
-            (3, recent(0), Level::Fine),
-            (3, recent(1), Level::Wrong),
+            (0, None, Severity::Fine),
+            (3, None, Severity::Unknown),
+            (3, recent(0), Severity::Fine),
+            (3, recent(1), Severity::Wrong),
         ] {
             let stand_in = StandIn::new(&[("proc/vmstat", &format!("a 1\noom_kill {kills}\n"))]);
             let finding = killed(&stand_in.machine(), recent.as_ref());
@@ -351,9 +359,9 @@ mod tests {
     #[test]
     fn pressure_of_the_last_minutes() {
         for (average, level) in [
-            ("0.00", Level::Fine),
-            ("7.1", Level::Notice),
-            ("40.00", Level::Wrong),
+            ("0.00", Severity::Fine),
+            ("7.1", Severity::Notice),
+            ("40.00", Severity::Wrong),
         ] {
             let text =
                 format!("some avg10=0.00 avg60=0.00 avg300={average} total=8\nfull avg10=0\n");

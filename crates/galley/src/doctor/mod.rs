@@ -1,6 +1,6 @@
 //! What is wrong with the machine: the limits that let a web server fall over although it does nothing wrong itself.
 //!
-//! Every check reads what the kernel, PHP and WordPress say of themselves, compares it with a limit, and gives a [`Finding`]:
+//! Every check reads what the kernel, PHP and WordPress say of themselves, compares it with a limit, and gives a [`DoctorFinding`]:
 //! the number seen, why it matters, and the command that mends it. Nothing is changed. What cannot be looked at is said to
 //! be unknown, never taken for fine.
 
@@ -17,10 +17,10 @@ mod server;
 mod wordpress;
 
 pub use certificate::{certificate, kept_certificate};
-pub use machine::Machine;
-pub use memory::Plan;
-pub use php::{Ask, ask};
-pub use recent::{Reading, RecentCounters};
+pub use machine::ProcFs;
+pub use memory::MemoryPlan;
+pub use php::{PhpProbe, ask};
+pub use recent::{KernelCounters, RecentCounters};
 pub use server::spools;
 
 use recent::Recent;
@@ -28,7 +28,7 @@ use serde_json::Value;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum Severity {
     /// Within its limits.
     Fine,
     /// Could not be looked at.
@@ -39,7 +39,7 @@ pub enum Level {
     Wrong,
 }
 
-impl Level {
+impl Severity {
     /// One word, for people and scripts.
     pub fn word(self) -> &'static str {
         match self {
@@ -53,11 +53,11 @@ impl Level {
 
 /// What one check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct DoctorFinding {
     /// What was looked at, one word: `conntrack`, `memory`, `opcache` ...
     pub check: &'static str,
     /// How bad it is.
-    pub level: Level,
+    pub level: Severity,
     /// The numbers seen.
     pub seen: String,
     /// Why it matters; empty where it is fine.
@@ -66,11 +66,11 @@ pub struct Finding {
     pub mend: String,
 }
 
-impl Finding {
+impl DoctorFinding {
     fn fine(check: &'static str, seen: impl Into<String>) -> Self {
         Self {
             check,
-            level: Level::Fine,
+            level: Severity::Fine,
             seen: seen.into(),
             why: String::new(),
             mend: String::new(),
@@ -79,13 +79,13 @@ impl Finding {
 
     fn unknown(check: &'static str, seen: impl Into<String>) -> Self {
         Self {
-            level: Level::Unknown,
+            level: Severity::Unknown,
             ..Self::fine(check, seen)
         }
     }
 
     fn bad(
-        level: Level,
+        level: Severity,
         check: &'static str,
         seen: impl Into<String>,
         why: impl Into<String>,
@@ -103,7 +103,11 @@ impl Finding {
 
 /// Everything that the machine itself tells, in the order in which it is shown. `status` is what the running server reports, or
 /// why it does not answer. Blocks on the disk for some tenths of a second.
-pub fn machine(machine: &Machine, plan: &Plan, status: &Result<Value, String>) -> Vec<Finding> {
+pub fn machine(
+    machine: &ProcFs,
+    plan: &MemoryPlan,
+    status: &Result<Value, String>,
+) -> Vec<DoctorFinding> {
     let recent = Recent::of_status(status);
     let mut findings = network::findings(machine, recent.as_ref());
     findings.extend(limits::findings(machine, plan));
@@ -116,14 +120,14 @@ pub fn machine(machine: &Machine, plan: &Plan, status: &Result<Value, String>) -
 }
 
 /// What PHP says of itself and of its WordPress, as [`ask`] gave it.
-pub fn site(answer: &Result<Value, String>) -> Vec<Finding> {
+pub fn site(answer: &Result<Value, String>) -> Vec<DoctorFinding> {
     match answer {
         Ok(value) => {
             let mut findings = php::findings(value);
             findings.extend(wordpress::findings(value));
             findings
         }
-        Err(error) => vec![Finding::unknown("php", error)],
+        Err(error) => vec![DoctorFinding::unknown("php", error)],
     }
 }
 

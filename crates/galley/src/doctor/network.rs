@@ -1,27 +1,27 @@
 //! Connections: the kernel's table of tracked ones, ports for our own, and those it drops before we see them.
 
 use super::recent::{Recent, listen_drops};
-use super::{Finding, Level, Machine, percent};
+use super::{DoctorFinding, ProcFs, Severity, percent};
 
-pub(super) fn findings(machine: &Machine, recent: Option<&Recent>) -> Vec<Finding> {
+pub(super) fn findings(machine: &ProcFs, recent: Option<&Recent>) -> Vec<DoctorFinding> {
     vec![conntrack(machine), ports(machine), backlog(machine, recent)]
 }
 
 /// A full table drops packets of every new connection, of ssh too (`nf_conntrack: table full, dropping packet`).
-fn conntrack(machine: &Machine) -> Finding {
+fn conntrack(machine: &ProcFs) -> DoctorFinding {
     const CHECK: &str = "conntrack";
     let read = |name: &str| machine.number(&format!("proc/sys/net/netfilter/{name}"));
     let (Some(count), Some(limit)) = (read("nf_conntrack_count"), read("nf_conntrack_max")) else {
-        return Finding::fine(CHECK, "connections are not tracked");
+        return DoctorFinding::fine(CHECK, "connections are not tracked");
     };
     let seen = format!("{count} of {limit} tracked connections");
     let level = match percent(count, limit) {
-        80.. => Level::Wrong,
-        50.. => Level::Notice,
-        _ => return Finding::fine(CHECK, seen),
+        80.. => Severity::Wrong,
+        50.. => Severity::Notice,
+        _ => return DoctorFinding::fine(CHECK, seen),
     };
     let larger = limit.saturating_mul(4).max(262_144);
-    Finding::bad(
+    DoctorFinding::bad(
         level,
         CHECK,
         seen,
@@ -33,7 +33,7 @@ fn conntrack(machine: &Machine) -> Finding {
 }
 
 /// A connection that we end keeps its port for a minute; those to the upstream and to the database take local ports.
-fn ports(machine: &Machine) -> Finding {
+fn ports(machine: &ProcFs) -> DoctorFinding {
     const CHECK: &str = "ports";
     let range = machine.text("proc/sys/net/ipv4/ip_local_port_range");
     let range = range.and_then(|text| {
@@ -43,14 +43,14 @@ fn ports(machine: &Machine) -> Finding {
     });
     let waiting = machine.word("proc/net/sockstat", "TCP:", "tw");
     let (Some(range), Some(waiting)) = (range, waiting) else {
-        return Finding::unknown(CHECK, "the kernel does not tell");
+        return DoctorFinding::unknown(CHECK, "the kernel does not tell");
     };
     let seen = format!("{waiting} connections in TIME_WAIT, {range} local ports");
     let level = match percent(waiting, range) {
-        80.. => Level::Wrong,
-        50.. => Level::Notice,
-        _ if range < FEW_PORTS => Level::Notice,
-        _ => return Finding::fine(CHECK, seen),
+        80.. => Severity::Wrong,
+        50.. => Severity::Notice,
+        _ if range < FEW_PORTS => Severity::Notice,
+        _ => return DoctorFinding::fine(CHECK, seen),
     };
     let sockets = "reach PHP and the database over unix sockets: they take no ports";
     let mut settings = Vec::new();
@@ -64,7 +64,7 @@ fn ports(machine: &Machine) -> Finding {
         [] => sockets.to_owned(),
         settings => format!("sysctl -w {}   # better: {sockets}", settings.join(" ")),
     };
-    Finding::bad(
+    DoctorFinding::bad(
         level,
         CHECK,
         seen,
@@ -74,10 +74,10 @@ fn ports(machine: &Machine) -> Finding {
 }
 
 /// Connections that waited for a program longer than the queue of its listener.
-fn backlog(machine: &Machine, recent: Option<&Recent>) -> Finding {
+fn backlog(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
     const CHECK: &str = "backlog";
     let Some(limit) = machine.number("proc/sys/net/core/somaxconn") else {
-        return Finding::unknown(CHECK, "the kernel does not tell");
+        return DoctorFinding::unknown(CHECK, "the kernel does not tell");
     };
     let (level, seen) = match recent {
         Some(recent) => {
@@ -89,7 +89,7 @@ fn backlog(machine: &Machine, recent: Option<&Recent>) -> Finding {
             );
             // One in a thousand is a burst that visitors noticed, not an accident.
             let is_many = recent.listen_drops.saturating_mul(1000) > recent.accepted;
-            let level = (is_many && recent.listen_drops > 0).then_some(Level::Wrong);
+            let level = (is_many && recent.listen_drops > 0).then_some(Severity::Wrong);
             (level, seen)
         }
         None => match listen_drops(machine) {
@@ -102,21 +102,23 @@ fn backlog(machine: &Machine, recent: Option<&Recent>) -> Finding {
                     "queues of {limit}; {dropped} connections dropped since the machine started. Only a running Galley knows whether that was in the last hour"
                 );
                 return match short_queue(limit) {
-                    Some(remedy) => Finding::bad(Level::Notice, CHECK, seen, WHY_BACKLOG, remedy),
-                    None => Finding::unknown(CHECK, seen),
+                    Some(remedy) => {
+                        DoctorFinding::bad(Severity::Notice, CHECK, seen, WHY_BACKLOG, remedy)
+                    }
+                    None => DoctorFinding::unknown(CHECK, seen),
                 };
             }
         },
     };
     let level = match (level, short_queue(limit)) {
-        (None, None) => return Finding::fine(CHECK, seen),
-        (None, Some(_)) => Level::Notice,
+        (None, None) => return DoctorFinding::fine(CHECK, seen),
+        (None, Some(_)) => Severity::Notice,
         (Some(level), _) => level,
     };
     let remedy = short_queue(limit).unwrap_or(
         "ss -ltn   # shows each listener's queue (Recv-Q) and its limit (Send-Q): a limit below 4096 is that program's own backlog setting, a full queue a program that is too slow",
     );
-    Finding::bad(level, CHECK, seen, WHY_BACKLOG, remedy)
+    DoctorFinding::bad(level, CHECK, seen, WHY_BACKLOG, remedy)
 }
 
 /// How to make the queues larger; `None` where Galley already gets the queue that it asks for.
@@ -146,9 +148,9 @@ mod tests {
     #[test]
     fn tracked_connections() {
         for (count, level) in [
-            ("100", Level::Fine),
-            ("600", Level::Notice),
-            ("801", Level::Wrong),
+            ("100", Severity::Fine),
+            ("600", Severity::Notice),
+            ("801", Severity::Wrong),
         ] {
             let stand_in = StandIn::new(&[
                 ("proc/sys/net/netfilter/nf_conntrack_count", count),
@@ -156,17 +158,20 @@ mod tests {
             ]);
             assert_eq!(conntrack(&stand_in.machine()).level, level, "{count}");
         }
-        assert_eq!(conntrack(&StandIn::new(&[]).machine()).level, Level::Fine);
+        assert_eq!(
+            conntrack(&StandIn::new(&[]).machine()).level,
+            Severity::Fine
+        );
     }
 
     #[test]
     fn ports_in_waiting() {
         for (range, waiting, level) in [
-            ("32768\t60999", "1000", Level::Fine),
-            ("32768 60999", "15000", Level::Notice),
-            ("32768 60999", "28000", Level::Wrong),
-            ("60000 60999", "0", Level::Notice),
-            ("60999 32768", "0", Level::Unknown),
+            ("32768\t60999", "1000", Severity::Fine),
+            ("32768 60999", "15000", Severity::Notice),
+            ("32768 60999", "28000", Severity::Wrong),
+            ("60000 60999", "0", Severity::Notice),
+            ("60999 32768", "0", Severity::Unknown),
         ] {
             let stand_in = StandIn::new(&[
                 ("proc/sys/net/ipv4/ip_local_port_range", range),
@@ -214,11 +219,11 @@ mod tests {
     #[test]
     fn dropped_connections_of_the_last_hour_count() {
         for (limit, listen_drops, level) in [
-            ("4096", 0, Level::Fine),
-            ("4096", 9, Level::Fine),
-            ("4096", 11, Level::Wrong),
-            ("128", 0, Level::Notice),
-            ("128", 11, Level::Wrong),
+            ("4096", 0, Severity::Fine),
+            ("4096", 9, Severity::Fine),
+            ("4096", 11, Severity::Wrong),
+            ("128", 0, Severity::Notice),
+            ("128", 11, Severity::Wrong),
         ] {
             let recent = Recent {
                 listen_drops,
@@ -232,17 +237,17 @@ mod tests {
                 limit == "128",
                 "{finding:?}"
             );
-            assert_eq!(finding.mend.is_empty(), level == Level::Fine);
+            assert_eq!(finding.mend.is_empty(), level == Severity::Fine);
         }
     }
 
     #[test]
     fn without_a_server_old_drops_are_not_judged() {
         for (limit, dropped, level) in [
-            ("4096", "0", Level::Fine),
-            ("4096", "99999", Level::Unknown),
-            ("128", "99999", Level::Notice),
-            ("128", "0", Level::Notice),
+            ("4096", "0", Severity::Fine),
+            ("4096", "99999", Severity::Unknown),
+            ("128", "99999", Severity::Notice),
+            ("128", "0", Severity::Notice),
         ] {
             let finding = backlog(&queues(limit, dropped).machine(), None);
             assert_eq!(finding.level, level, "{limit} {dropped}");

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use galley_config::PhpAddress;
-use galley_fastcgi::{Connection, Event, NoBody, Request};
+use galley_fastcgi::{FastCgiConnection, FastCgiEvent, FastCgiRequest, NoBody};
 use galley_policy::cgi::Variable;
 use galley_policy::extensions::{self, Missing};
 use serde_json::Value;
@@ -17,11 +17,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-use super::{Finding, Level, percent};
+use super::{DoctorFinding, Severity, percent};
 
 /// Which PHP is asked about which WordPress.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct PhpProbe {
     /// Where it listens.
     pub address: PhpAddress,
     /// The site's root.
@@ -31,13 +31,13 @@ pub struct Ask {
 }
 
 /// What PHP says of itself, and of the WordPress at its root; else why it did not.
-pub async fn ask(ask: &Ask) -> Result<Value, String> {
+pub async fn ask(ask: &PhpProbe) -> Result<Value, String> {
     timeout(PATIENCE, exchange(ask))
         .await
         .unwrap_or_else(|_| Err(format!("PHP did not answer within {PATIENCE:?}")))
 }
 
-async fn exchange(ask: &Ask) -> Result<Value, String> {
+async fn exchange(ask: &PhpProbe) -> Result<Value, String> {
     let mut script = tempfile::Builder::new()
         .prefix("galley-doctor-")
         .suffix(".php")
@@ -95,8 +95,8 @@ async fn run(
 ) -> Result<Vec<u8>, String> {
     let broken = |e: galley_fastcgi::Error| format!("PHP's answer broke off: {e}");
     let stream = stream.map_err(|e| format!("PHP cannot be reached: {e}"))?;
-    let mut connection = Connection::new(stream);
-    let request = Request {
+    let mut connection = FastCgiConnection::new(stream);
+    let request = FastCgiRequest {
         variables,
         body_length: 0,
     };
@@ -104,26 +104,26 @@ async fn run(
     let mut answer = Vec::new();
     loop {
         match connection.event(&mut NoBody).await.map_err(broken)? {
-            Event::Stdout(bytes) if answer.len() + bytes.len() <= MOST_ANSWER => {
+            FastCgiEvent::Stdout(bytes) if answer.len() + bytes.len() <= MOST_ANSWER => {
                 answer.extend_from_slice(&bytes);
             }
-            Event::Stdout(_) => return Err("PHP's answer does not end".to_owned()),
-            Event::Stderr(_) => {}
-            Event::End(_) => return Ok(answer),
+            FastCgiEvent::Stdout(_) => return Err("PHP's answer does not end".to_owned()),
+            FastCgiEvent::Stderr(_) => {}
+            FastCgiEvent::End(_) => return Ok(answer),
         }
     }
 }
 
-pub(super) fn findings(value: &Value) -> Vec<Finding> {
+pub(super) fn findings(value: &Value) -> Vec<DoctorFinding> {
     let php = &value["php"];
     vec![opcache(&php["opcache"]), extensions_of(&php["extensions"])]
 }
 
-fn opcache(status: &Value) -> Finding {
+fn opcache(status: &Value) -> DoctorFinding {
     const CHECK: &str = "opcache";
     if status["opcache_enabled"] != true {
-        return Finding::bad(
-            Level::Wrong,
+        return DoctorFinding::bad(
+            Severity::Wrong,
             CHECK,
             "off",
             "without it PHP compiles all of WordPress anew for each page: three times the CPU",
@@ -154,7 +154,7 @@ fn opcache(status: &Value) -> Finding {
     );
     let (level, why, mend) = if status["cache_full"] == true || percent(free, total) < 5 {
         (
-            Level::Wrong,
+            Severity::Wrong,
             "it is full: what does not fit is compiled for each page",
             format!(
                 "in php.ini: opcache.memory_consumption={}",
@@ -163,44 +163,44 @@ fn opcache(status: &Value) -> Finding {
         )
     } else if percent(keys, most) >= 95 {
         (
-            Level::Wrong,
+            Severity::Wrong,
             "it has no room for further scripts: they are compiled for each page",
             format!("in php.ini: opcache.max_accelerated_files={}", most * 2),
         )
     } else if hits + misses > ENOUGH && rate < 80 {
         (
-            Level::Wrong,
+            Severity::Wrong,
             "scripts leave it again before they are used: something empties it, or files change all the time",
             "look for a plugin that calls opcache_reset, and at opcache.revalidate_freq".to_owned(),
         )
     } else {
-        return Finding::fine(CHECK, seen);
+        return DoctorFinding::fine(CHECK, seen);
     };
-    Finding::bad(level, CHECK, seen, why, mend)
+    DoctorFinding::bad(level, CHECK, seen, why, mend)
 }
 
-fn extensions_of(loaded: &Value) -> Finding {
+fn extensions_of(loaded: &Value) -> DoctorFinding {
     const CHECK: &str = "extensions";
     let Some(loaded) = loaded.as_array() else {
-        return Finding::unknown(CHECK, "PHP does not tell");
+        return DoctorFinding::unknown(CHECK, "PHP does not tell");
     };
     let has = |name: &str| loaded.iter().any(|known| known.as_str() == Some(name));
     let Missing { needed, wished } = extensions::missing(has);
     let (level, names, why) = if !needed.is_empty() {
-        (Level::Wrong, needed, "WordPress does not run without")
+        (Severity::Wrong, needed, "WordPress does not run without")
     } else if !wished.is_empty() {
         (
-            Level::Notice,
+            Severity::Notice,
             wished,
             "WordPress works without, with less: no thumbnails, slower text functions, no updates by archive",
         )
     } else {
-        return Finding::fine(
+        return DoctorFinding::fine(
             CHECK,
             format!("all that WordPress asks for, {} in all", loaded.len()),
         );
     };
-    Finding::bad(
+    DoctorFinding::bad(
         level,
         CHECK,
         format!("missing: {}", names.join(", ")),
@@ -239,20 +239,20 @@ mod tests {
     #[test]
     fn opcodes() {
         for (value, level, word) in [
-            (status(90_000, 1_000, 28, 50), Level::Fine, ""),
-            (status(10, 1_000, 28, 50), Level::Fine, ""),
-            (status(10_000, 20_000, 28, 50), Level::Wrong, "empties"),
-            (status(90_000, 1_000, 2, 50), Level::Wrong, "full"),
-            (status(90_000, 1_000, 28, 96), Level::Wrong, "room"),
-            (json!(null), Level::Wrong, "compiles"),
+            (status(90_000, 1_000, 28, 50), Severity::Fine, ""),
+            (status(10, 1_000, 28, 50), Severity::Fine, ""),
+            (status(10_000, 20_000, 28, 50), Severity::Wrong, "empties"),
+            (status(90_000, 1_000, 2, 50), Severity::Wrong, "full"),
+            (status(90_000, 1_000, 28, 96), Severity::Wrong, "room"),
+            (json!(null), Severity::Wrong, "compiles"),
             (
                 json!({ "opcache_enabled": false }),
-                Level::Wrong,
+                Severity::Wrong,
                 "compiles",
             ),
             (
                 json!({ "opcache_enabled": true, "memory_usage": "x" }),
-                Level::Wrong,
+                Severity::Wrong,
                 "",
             ),
         ] {
@@ -268,15 +268,15 @@ mod tests {
             "json", "mysqli", "gd", "curl", "dom", "exif", "fileinfo", "intl", "mbstring",
             "openssl", "xml", "zip",
         ];
-        assert_eq!(extensions_of(&json!(all)).level, Level::Fine);
+        assert_eq!(extensions_of(&json!(all)).level, Severity::Fine);
         let finding = extensions_of(&json!(["json", "gd"]));
         assert_eq!(
             (finding.level, finding.seen.as_str()),
-            (Level::Wrong, "missing: mysqli")
+            (Severity::Wrong, "missing: mysqli")
         );
         assert!(finding.mend.contains("php-mysql"));
         all.retain(|name| *name != "zip");
-        assert_eq!(extensions_of(&json!(all)).level, Level::Notice);
-        assert_eq!(extensions_of(&json!(3)).level, Level::Unknown);
+        assert_eq!(extensions_of(&json!(all)).level, Severity::Notice);
+        assert_eq!(extensions_of(&json!(3)).level, Severity::Unknown);
     }
 }

@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 
-use super::Machine;
+use super::ProcFs;
 
 /// The counters at one time. A counter that the kernel does not report is 0 in each reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct KernelCounters {
     /// Connections dropped because a listener's queue was full, of all programs (`TcpExt: ListenDrops`).
     listen_drops: u64,
     /// Connections accepted, of all programs (`Tcp: PassiveOpens`).
@@ -31,7 +31,7 @@ pub struct Reading {
 #[derive(Debug)]
 pub struct RecentCounters {
     /// The oldest first; 1 to [`READINGS`].
-    readings: VecDeque<Reading>,
+    readings: VecDeque<KernelCounters>,
 }
 
 /// What happened between the oldest reading and now.
@@ -47,9 +47,9 @@ pub(super) struct Recent {
     pub spool_held_up: u64,
 }
 
-impl Reading {
+impl KernelCounters {
     /// The counters of now. Reads three files of `/proc`.
-    pub fn of(machine: &Machine) -> Self {
+    pub fn of(machine: &ProcFs) -> Self {
         Self {
             listen_drops: listen_drops(machine),
             accepted: machine
@@ -76,21 +76,21 @@ impl Reading {
 }
 
 /// Connections dropped since the machine started.
-pub(super) fn listen_drops(machine: &Machine) -> u64 {
+pub(super) fn listen_drops(machine: &ProcFs) -> u64 {
     let drops = machine.counter("proc/net/netstat", "TcpExt", "ListenDrops");
     drops.unwrap_or(0)
 }
 
 impl RecentCounters {
     /// Counters that begin at `first`.
-    pub fn new(first: Reading) -> Self {
+    pub fn new(first: KernelCounters) -> Self {
         Self {
             readings: VecDeque::from([first]),
         }
     }
 
     /// Adds the reading of one minute later.
-    pub fn add(&mut self, reading: Reading) {
+    pub fn add(&mut self, reading: KernelCounters) {
         if self.readings.len() == READINGS {
             self.readings.pop_front();
         }
@@ -98,7 +98,7 @@ impl RecentCounters {
     }
 
     /// What happened up to `now`, as the status reports it.
-    pub fn value(&self, now: &Reading) -> Value {
+    pub fn value(&self, now: &KernelCounters) -> Value {
         let oldest = self.readings.front().copied().unwrap_or(*now);
         json!({
             "minutes": self.readings.len().saturating_sub(1),
@@ -159,11 +159,11 @@ pub(super) mod tests {
         }
     }
 
-    fn reading(drops: u64) -> Reading {
-        Reading {
+    fn reading(drops: u64) -> KernelCounters {
+        KernelCounters {
             listen_drops: drops,
             accepted: drops * 10,
-            ..Reading::default()
+            ..KernelCounters::default()
         }
     }
 
@@ -200,17 +200,17 @@ pub(super) mod tests {
             ("proc/net/snmp", "Tcp: ActiveOpens PassiveOpens\nTcp: 5 4\n"),
             ("proc/vmstat", "pswpin 6\npswpout 1\noom_kill 2\n"),
         ]);
-        let expected = Reading {
+        let expected = KernelCounters {
             listen_drops: 3,
             accepted: 4,
             oom_kills: 2,
             swapped_in: 6,
-            ..Reading::default()
+            ..KernelCounters::default()
         };
-        assert_eq!(Reading::of(&stand_in.machine()), expected);
+        assert_eq!(KernelCounters::of(&stand_in.machine()), expected);
         assert_eq!(
-            Reading::of(&StandIn::new(&[]).machine()),
-            Reading::default()
+            KernelCounters::of(&StandIn::new(&[]).machine()),
+            KernelCounters::default()
         );
     }
 }

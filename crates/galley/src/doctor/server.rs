@@ -6,10 +6,10 @@
 use serde_json::Value;
 
 use super::recent::Recent;
-use super::{Finding, Level, Machine, Plan, percent, size};
+use super::{DoctorFinding, MemoryPlan, ProcFs, Severity, percent, size};
 
 /// The process that keeps root; `None` where none is needed, or no server runs.
-pub(super) fn privileged(machine: &Machine, plan: &Plan) -> Option<Finding> {
+pub(super) fn privileged(machine: &ProcFs, plan: &MemoryPlan) -> Option<DoctorFinding> {
     const CHECK: &str = "privileged";
     if plan.apart == 0 {
         return None;
@@ -31,10 +31,10 @@ pub(super) fn privileged(machine: &Machine, plan: &Plan) -> Option<Finding> {
             "process {} keeps root for galley, process {server}, to run {of} as other users",
             keeper.id
         );
-        return Some(Finding::fine(CHECK, seen));
+        return Some(DoctorFinding::fine(CHECK, seen));
     }
-    Some(Finding::bad(
-        Level::Wrong,
+    Some(DoctorFinding::bad(
+        Severity::Wrong,
         CHECK,
         format!(
             "galley, process {server}, has no process any more that keeps root, to run {of} as other users"
@@ -45,11 +45,11 @@ pub(super) fn privileged(machine: &Machine, plan: &Plan) -> Option<Finding> {
 }
 
 /// Room for bodies, by what the running server says of itself; `Err`: why it was not asked.
-pub fn spools(status: &Result<Value, String>) -> Finding {
+pub fn spools(status: &Result<Value, String>) -> DoctorFinding {
     const CHECK: &str = "spools";
     let status = match status {
         Ok(status) => status,
-        Err(why) => return Finding::unknown(CHECK, why),
+        Err(why) => return DoctorFinding::unknown(CHECK, why),
     };
     let spools = &status["spools"];
     let number = |name: &str| spools[name].as_u64();
@@ -59,10 +59,10 @@ pub fn spools(status: &Result<Value, String>) -> Finding {
         number("memory_bytes"),
         number("memory_limit"),
     ) else {
-        return Finding::unknown(CHECK, "the server does not tell");
+        return DoctorFinding::unknown(CHECK, "the server does not tell");
     };
     let Some(recent) = Recent::of_status(&Ok(status.clone())) else {
-        return Finding::unknown(CHECK, "the server does not tell");
+        return DoctorFinding::unknown(CHECK, "the server does not tell");
     };
     let seen = format!(
         "{} of {} in files and {} of {} in memory; {} {} request bodies were refused and {} responses held PHP up",
@@ -75,10 +75,10 @@ pub fn spools(status: &Result<Value, String>) -> Finding {
         recent.spool_held_up
     );
     let level = match percent(disk, limit) {
-        80.. => Level::Wrong,
-        _ if spools["folder"].is_null() => Level::Wrong,
-        _ if recent.spool_refused > 0 || recent.spool_held_up > 0 => Level::Notice,
-        _ => return Finding::fine(CHECK, seen),
+        80.. => Severity::Wrong,
+        _ if spools["folder"].is_null() => Severity::Wrong,
+        _ if recent.spool_refused > 0 || recent.spool_held_up > 0 => Severity::Notice,
+        _ => return DoctorFinding::fine(CHECK, seen),
     };
     let (why, mend) = if spools["folder"].is_null() {
         (
@@ -94,7 +94,7 @@ pub fn spools(status: &Result<Value, String>) -> Finding {
             ),
         )
     };
-    Finding::bad(level, CHECK, seen, why, mend)
+    DoctorFinding::bad(level, CHECK, seen, why, mend)
 }
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::machine::stand_in::StandIn;
-    use super::super::recent::{Reading, RecentCounters};
+    use super::super::recent::{KernelCounters, RecentCounters};
     use super::*;
 
     /// A server with a child, as `/proc` shows them.
@@ -126,19 +126,19 @@ mod tests {
 
     #[test]
     fn who_keeps_root_is_missed_where_he_is_needed() {
-        let plan = |apart| Plan {
+        let plan = |apart| MemoryPlan {
             apart,
             file: PathBuf::from("/etc/galley/galley.toml"),
-            ..Plan::default()
+            ..MemoryPlan::default()
         };
         for (child, parent, apart, wanted) in [
-            ("galley\0privileged\0", "7", 2, Some(Level::Fine)),
+            ("galley\0privileged\0", "7", 2, Some(Severity::Fine)),
             ("galley\0privileged\0", "7", 0, None),
             // One of another server, and one that is something else.
-            ("galley\0privileged\0", "8", 1, Some(Level::Wrong)),
-            ("galley\0status\0", "7", 1, Some(Level::Wrong)),
+            ("galley\0privileged\0", "8", 1, Some(Severity::Wrong)),
+            ("galley\0status\0", "7", 1, Some(Severity::Wrong)),
             // What has ended and is not reaped yet has no command line.
-            ("", "7", 2, Some(Level::Wrong)),
+            ("", "7", 2, Some(Severity::Wrong)),
         ] {
             let stand_in = running(child, parent);
             let found = privileged(&stand_in.machine(), &plan(apart));
@@ -146,7 +146,7 @@ mod tests {
             assert_eq!(level, wanted, "{child:?} of {parent}: {found:?}");
             if let Some(finding) = found {
                 assert!(finding.seen.contains("process 7"), "{}", finding.seen);
-                assert_eq!(finding.level == Level::Fine, finding.mend.is_empty());
+                assert_eq!(finding.level == Severity::Fine, finding.mend.is_empty());
             }
         }
         let none = StandIn::new(&[]);
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn room_for_bodies() {
         let status = |disk: u64, refused: u64, held_up: u64, folder: Option<&str>| {
-            let mut counters = Reading::default().with_spool(900, 900);
+            let mut counters = KernelCounters::default().with_spool(900, 900);
             let recent = RecentCounters::new(counters);
             counters = counters.with_spool(900 + refused, 900 + held_up);
             Ok(json!({
@@ -173,14 +173,14 @@ mod tests {
         };
         let folder = Some("/var/tmp");
         for (status, level) in [
-            (status(0, 0, 0, folder), Level::Fine),
-            (status(790, 0, 0, folder), Level::Fine),
-            (status(800, 0, 0, folder), Level::Wrong),
-            (status(0, 3, 0, folder), Level::Notice),
-            (status(0, 0, 3, folder), Level::Notice),
-            (status(0, 0, 0, None), Level::Wrong),
-            (Ok(json!({ "version": "1" })), Level::Unknown),
-            (Err("nobody answers".to_owned()), Level::Unknown),
+            (status(0, 0, 0, folder), Severity::Fine),
+            (status(790, 0, 0, folder), Severity::Fine),
+            (status(800, 0, 0, folder), Severity::Wrong),
+            (status(0, 3, 0, folder), Severity::Notice),
+            (status(0, 0, 3, folder), Severity::Notice),
+            (status(0, 0, 0, None), Severity::Wrong),
+            (Ok(json!({ "version": "1" })), Severity::Unknown),
+            (Err("nobody answers".to_owned()), Severity::Unknown),
         ] {
             let finding = spools(&status);
             assert_eq!(finding.level, level, "{status:?}: {finding:?}");

@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 
-use super::{Finding, Level, size};
+use super::{DoctorFinding, Severity, size};
 
 /// Nothing where the root holds no WordPress.
-pub(super) fn findings(value: &Value) -> Vec<Finding> {
+pub(super) fn findings(value: &Value) -> Vec<DoctorFinding> {
     let wordpress = &value["wordpress"];
     if wordpress.is_null() {
         return Vec::new();
     }
     if wordpress["answers"] != true {
-        return vec![Finding::bad(
-            Level::Wrong,
+        return vec![DoctorFinding::bad(
+            Severity::Wrong,
             "wordpress",
             "it does not start",
             "its database cannot be reached, or it is not installed: visitors get what is stored, then an error page",
@@ -27,17 +27,17 @@ pub(super) fn findings(value: &Value) -> Vec<Finding> {
     ]
 }
 
-fn autoload(wordpress: &Value) -> Finding {
+fn autoload(wordpress: &Value) -> DoctorFinding {
     const CHECK: &str = "autoload";
     let Some(bytes) = wordpress["autoload_bytes"].as_u64() else {
-        return Finding::unknown(CHECK, "WordPress does not tell");
+        return DoctorFinding::unknown(CHECK, "WordPress does not tell");
     };
     let seen = format!("{} of options are read for each page", size(bytes));
     let level = match bytes {
         // WordPress's own Site Health warns from 800,000 on (6.6).
-        0..800_000 => return Finding::fine(CHECK, seen),
-        800_000..3_000_000 => Level::Notice,
-        _ => Level::Wrong,
+        0..800_000 => return DoctorFinding::fine(CHECK, seen),
+        800_000..3_000_000 => Severity::Notice,
+        _ => Severity::Wrong,
     };
     let largest: Vec<&str> = wordpress["autoload_largest"]
         .as_array()
@@ -45,7 +45,7 @@ fn autoload(wordpress: &Value) -> Finding {
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    Finding::bad(
+    DoctorFinding::bad(
         level,
         CHECK,
         format!("{seen}; the largest: {}", largest.join(", ")),
@@ -54,20 +54,20 @@ fn autoload(wordpress: &Value) -> Finding {
     )
 }
 
-fn cron(wordpress: &Value) -> Finding {
+fn cron(wordpress: &Value) -> DoctorFinding {
     const CHECK: &str = "cron";
     let (Some(count), Some(late)) = (
         wordpress["cron_overdue"].as_u64(),
         wordpress["cron_overdue_s"].as_u64(),
     ) else {
-        return Finding::unknown(CHECK, "WordPress does not tell");
+        return DoctorFinding::unknown(CHECK, "WordPress does not tell");
     };
     let level = match late {
-        0..900 => return Finding::fine(CHECK, "no task is overdue"),
-        900..7200 => Level::Notice,
-        _ => Level::Wrong,
+        0..900 => return DoctorFinding::fine(CHECK, "no task is overdue"),
+        900..7200 => Severity::Notice,
+        _ => Severity::Wrong,
     };
-    Finding::bad(
+    DoctorFinding::bad(
         level,
         CHECK,
         format!(
@@ -79,13 +79,13 @@ fn cron(wordpress: &Value) -> Finding {
     )
 }
 
-fn second_cache(wordpress: &Value) -> Finding {
+fn second_cache(wordpress: &Value) -> DoctorFinding {
     const CHECK: &str = "page cache";
     if wordpress["second_cache"] != true {
-        return Finding::fine(CHECK, "no second one");
+        return DoctorFinding::fine(CHECK, "no second one");
     }
-    Finding::bad(
-        Level::Notice,
+    DoctorFinding::bad(
+        Severity::Notice,
         CHECK,
         "wp-content/advanced-cache.php is in use",
         "two caches, one behind the other: what one has purged comes back from the other",
@@ -93,13 +93,13 @@ fn second_cache(wordpress: &Value) -> Finding {
     )
 }
 
-fn errors(wordpress: &Value) -> Finding {
+fn errors(wordpress: &Value) -> DoctorFinding {
     const CHECK: &str = "errors";
     if wordpress["shows_errors"] != true {
-        return Finding::fine(CHECK, "not shown to visitors");
+        return DoctorFinding::fine(CHECK, "not shown to visitors");
     }
-    Finding::bad(
-        Level::Notice,
+    DoctorFinding::bad(
+        Severity::Notice,
         CHECK,
         "WP_DEBUG shows them to visitors",
         "messages with paths of this machine become part of stored pages",
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn levels(wordpress: &Value) -> Vec<(&'static str, Level)> {
+    fn levels(wordpress: &Value) -> Vec<(&'static str, Severity)> {
         let all = findings(&json!({ "wordpress": wordpress }));
         all.into_iter()
             .map(|finding| (finding.check, finding.level))
@@ -125,7 +125,11 @@ mod tests {
             "answers": true, "autoload_bytes": 300_000, "cron_overdue": 1, "cron_overdue_s": 70,
             "second_cache": false, "shows_errors": false,
         });
-        assert!(levels(&fine).iter().all(|(_, level)| *level == Level::Fine));
+        assert!(
+            levels(&fine)
+                .iter()
+                .all(|(_, level)| *level == Severity::Fine)
+        );
         let bad = json!({
             "answers": true, "autoload_bytes": 5_000_000, "autoload_largest": ["a", 3], "cron_overdue": 9,
             "cron_overdue_s": 90_000, "second_cache": true, "shows_errors": true,
@@ -133,20 +137,20 @@ mod tests {
         assert_eq!(
             levels(&bad),
             [
-                ("autoload", Level::Wrong),
-                ("cron", Level::Wrong),
-                ("page cache", Level::Notice),
-                ("errors", Level::Notice)
+                ("autoload", Severity::Wrong),
+                ("cron", Severity::Wrong),
+                ("page cache", Severity::Notice),
+                ("errors", Severity::Notice)
             ]
         );
         assert_eq!(
             levels(&json!({ "answers": false })),
-            [("wordpress", Level::Wrong)]
+            [("wordpress", Severity::Wrong)]
         );
         assert_eq!(levels(&json!(null)), []);
         assert_eq!(
             levels(&json!({ "answers": true }))[0],
-            ("autoload", Level::Unknown)
+            ("autoload", Severity::Unknown)
         );
     }
 }

@@ -9,25 +9,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use galley_cache::disk::{
-    Disk, HeaderView, Health, Lookup, Moment, Scan, Site, SiteId, Swept, Usage,
+    Disk, DiskClock, DiskLookup, DiskUsage, HeaderView, Health, ScanProgress, SiteId, SiteName,
+    Swept,
 };
 use galley_cache::entry::Entry;
 use galley_cache::key::Key;
 use galley_cache::memory::Memory;
-use galley_cache::purge_table::{Epochs, Validity};
+use galley_cache::purge_table::{PurgeTable, Validity};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::queue::{Job, Queue};
+use super::queue::{WriteJob, WriteQueue};
 use crate::clock::Clock;
 
 /// The disk, for all sites.
-pub struct Shelf {
+pub struct DiskCache {
     pub(super) disk: Disk,
     pub(super) clock: Clock,
     memory: Arc<Memory>,
-    queue: Queue,
+    queue: WriteQueue,
     /// Who reads for a page while others want it too; striped by its key.
     turns: [Mutex<()>; TURNS],
     /// Helper threads that may read at one time.
@@ -36,12 +37,12 @@ pub struct Shelf {
     pub(super) recorders: Arc<Semaphore>,
     /// The tick until which the disk is not asked: it took too long.
     rests_until: AtomicU64,
-    counts: Counts,
+    counts: DiskCacheCounters,
 }
 
 /// What became of look-ups and writes since the start.
 #[derive(Debug, Default)]
-struct Counts {
+struct DiskCacheCounters {
     found: AtomicU64,
     late: AtomicU64,
     written: AtomicU64,
@@ -52,7 +53,7 @@ struct Counts {
 
 /// The same as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub struct DiskCacheTotals {
     /// Look-ups that found a page.
     pub found: u64,
     /// Look-ups given up because the disk took too long.
@@ -65,18 +66,18 @@ pub struct Counted {
     pub waiting: u64,
 }
 
-impl Shelf {
+impl DiskCache {
     pub(super) fn new(disk: Disk, memory: Arc<Memory>, clock: Clock) -> Self {
         Self {
             disk,
             clock,
             memory,
-            queue: Queue::default(),
+            queue: WriteQueue::default(),
             turns: std::array::from_fn(|_| Mutex::new(())),
             readers: Arc::new(Semaphore::new(READERS)),
             recorders: Arc::new(Semaphore::new(RECORDERS)),
             rests_until: AtomicU64::new(0),
-            counts: Counts::default(),
+            counts: DiskCacheCounters::default(),
         }
     }
 
@@ -84,14 +85,14 @@ impl Shelf {
     pub(super) fn write(&self) {
         while let Some(job) = self.queue.next() {
             match job {
-                Job::Put(site, entry) => {
+                WriteJob::Put(site, entry) => {
                     let outcome = self.disk.put(site, &entry, self.now());
                     self.count_written(outcome.is_ok());
                     if let Err(error) = outcome {
                         tracing::debug!(%error, "a page was not written to the disk");
                     }
                 }
-                Job::Forget { site, key, born } => {
+                WriteJob::Forget { site, key, born } => {
                     self.disk.remove_older(site, key.bytes(), born);
                 }
             }
@@ -104,7 +105,7 @@ impl Shelf {
     }
 
     /// Counts some of what is on the disk after a start. Blocks.
-    pub fn scan_step(&self) -> Scan {
+    pub fn scan_step(&self) -> ScanProgress {
         self.disk.scan_step()
     }
 
@@ -144,7 +145,7 @@ impl Shelf {
     }
 
     /// Occupation now.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> DiskUsage {
         self.disk.usage()
     }
 
@@ -154,9 +155,9 @@ impl Shelf {
     }
 
     /// What was done since the start.
-    pub fn counted(&self) -> Counted {
+    pub fn counted(&self) -> DiskCacheTotals {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Counted {
+        DiskCacheTotals {
             found: load(&self.counts.found),
             late: load(&self.counts.late),
             written: load(&self.counts.written),
@@ -174,8 +175,8 @@ impl Shelf {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn now(&self) -> Moment {
-        Moment {
+    pub(super) fn now(&self) -> DiskClock {
+        DiskClock {
             tick: self.clock.tick(),
             wall: self.clock.wall(),
         }
@@ -200,14 +201,14 @@ impl Shelf {
 /// One site's part of the shelf. Cheap to clone.
 #[derive(Clone)]
 pub struct Shelved {
-    pub(super) shelf: Arc<Shelf>,
-    pub(super) site: Site,
+    pub(super) shelf: Arc<DiskCache>,
+    pub(super) site: SiteName,
 }
 
 impl Shelved {
     /// The page of a key, proved, and in memory if its body fits there. `None` also when the disk takes too long: the
     /// page is then composed as if it were not there.
-    pub async fn find(&self, key: &[u8], epochs: &Epochs) -> Option<Arc<Entry>> {
+    pub async fn find(&self, key: &[u8], epochs: &PurgeTable) -> Option<Arc<Entry>> {
         let shelf = &self.shelf;
         if !shelf.disk.may_hold(self.site, key) || shelf.rests() {
             return None;
@@ -220,7 +221,7 @@ impl Shelved {
         found
     }
 
-    async fn read(&self, key: Key, epochs: &Epochs) -> Option<Arc<Entry>> {
+    async fn read(&self, key: Key, epochs: &PurgeTable) -> Option<Arc<Entry>> {
         let shelf = &self.shelf;
         let _turn = shelf.turn(&key).lock().await;
         if let Some(entry) = shelf.memory.get(key.bytes()) {
@@ -234,8 +235,8 @@ impl Shelved {
             let budget = reading.memory.budget();
             let now = reading.now();
             match reading.disk.get(site, wanted.bytes(), now, budget) {
-                Lookup::Found(found) => Some(found.into_entry()),
-                Lookup::Absent => None,
+                DiskLookup::Found(found) => Some(found.into_entry()),
+                DiskLookup::Absent => None,
             }
         });
         let entry = found.await.ok().flatten()?;
@@ -261,8 +262,8 @@ impl Shelved {
             .disk
             .get(self.site, key, shelf.now(), shelf.memory.budget())
         {
-            Lookup::Found(found) => Some(found.into_entry()),
-            Lookup::Absent => None,
+            DiskLookup::Found(found) => Some(found.into_entry()),
+            DiskLookup::Absent => None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! What survives a restart: purge orders in a log, pages on the disk.
 //!
-//! [`Orders`] obeys a site's purge orders and tells when they may be acknowledged; [`Shelf`] keeps pages behind the
+//! [`SitePurges`] obeys a site's purge orders and tells when they may be acknowledged; [`DiskCache`] keeps pages behind the
 //! memory. Both blocks of the disk's work run on helper threads and on two threads of their own; nothing a visitor waits
 //! for waits for a write, and a look-up that the disk holds up is given up as a miss. Without a folder for it, orders and
 //! pages live in memory and end together.
@@ -11,7 +11,7 @@ mod purges;
 mod queue;
 mod recorder;
 
-pub use disk_cache::{Counted, Shelf, Shelved};
-pub use open::{Durable, OpenError, Settings};
-pub use purges::{Orders, Receipt, Told};
+pub use disk_cache::{DiskCache, DiskCacheTotals, Shelved};
+pub use open::{Durable, Settings, StorageOpenError};
+pub use purges::{PurgeReceipt, Receipt, SitePurges};
 pub use recorder::Recorder;

@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use galley_cache::disk::{Disk, Limits, Moment};
-use galley_cache::log::{self, Durability, Found, Log, Loss, Restart};
+use galley_cache::disk::{Disk, DiskClock, DiskLimits};
+use galley_cache::log::{self, Durability, LogContents, Loss, PurgeLog, Restart};
 use galley_cache::memory::Memory;
-use galley_cache::purge_table::Epochs;
+use galley_cache::purge_table::PurgeTable;
 use galley_policy::time::Tick;
 
-use super::disk_cache::{Shelf, Shelved};
-use super::purges::Orders;
+use super::disk_cache::{DiskCache, Shelved};
+use super::purges::SitePurges;
 use crate::clock::Clock;
 
 /// Where, and how much.
@@ -27,12 +27,12 @@ pub struct Settings {
     /// The folder.
     pub path: PathBuf,
     /// What it may take.
-    pub limits: Limits,
+    pub limits: DiskLimits,
 }
 
 /// Why the server must not start.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum StorageOpenError {
     /// Another process has the folder.
     #[error("another process uses it: each Galley needs a folder of its own")]
     Locked,
@@ -45,26 +45,26 @@ pub enum OpenError {
 #[derive(Clone)]
 pub struct Durable {
     clock: Clock,
-    open: Option<Arc<Open>>,
+    open: Option<Arc<OpenedStorage>>,
     /// Why the folder, or the pages' part of it, cannot be used in this run.
     unusable: Option<Arc<str>>,
 }
 
-struct Open {
-    past: Arc<log::Opened>,
-    stored: Option<Stored>,
+struct OpenedStorage {
+    past: Arc<log::OpenedLog>,
+    stored: Option<StoredPages>,
 }
 
 /// The pages.
-struct Stored {
-    shelf: Arc<Shelf>,
+struct StoredPages {
+    shelf: Arc<DiskCache>,
     writer: Mutex<Option<JoinHandle<()>>>,
     /// What the disk was told last.
-    told: Mutex<Told>,
+    told: Mutex<DiskGeneration>,
 }
 
 /// The log's generation as the disk knows it.
-struct Told {
+struct DiskGeneration {
     /// `None`: the next start knows none.
     generation: Option<[u8; 16]>,
     /// Not to be tried again before.
@@ -82,7 +82,11 @@ impl Durable {
     }
 
     /// Opens the folder; takes a few milliseconds.
-    pub fn open(settings: &Settings, memory: Arc<Memory>, clock: Clock) -> Result<Self, OpenError> {
+    pub fn open(
+        settings: &Settings,
+        memory: Arc<Memory>,
+        clock: Clock,
+    ) -> Result<Self, StorageOpenError> {
         let path = &settings.path;
         let past = match open_log(path, clock)? {
             Ok(past) => past,
@@ -96,25 +100,28 @@ impl Durable {
         };
         let generation = past.generation.bytes();
         let (stored, unusable) = match open_disk(path, settings.limits, generation, clock)? {
-            Ok(disk) => (Some(Stored::start(disk, generation, memory, clock)?), None),
+            Ok(disk) => (
+                Some(StoredPages::start(disk, generation, memory, clock)?),
+                None,
+            ),
             Err(why) => (None, Some(why)),
         };
         let past = Arc::new(past);
         Ok(Self {
             clock,
-            open: Some(Arc::new(Open { past, stored })),
+            open: Some(Arc::new(OpenedStorage { past, stored })),
             unusable,
         })
     }
 
     /// The orders of a site, those of earlier runs included. `site` is its own among all sites; once for each.
-    pub fn orders(&self, site: String) -> Orders {
+    pub fn orders(&self, site: String) -> SitePurges {
         let Some(open) = &self.open else {
-            return Orders::in_memory(site, self.clock, self.unusable.clone());
+            return SitePurges::in_memory(site, self.clock, self.unusable.clone());
         };
-        let epochs = Epochs::new();
+        let epochs = PurgeTable::new();
         open.past.replay(&site, &epochs);
-        Orders::logged(site, epochs, Arc::clone(&open.past), self.clock)
+        SitePurges::logged(site, epochs, Arc::clone(&open.past), self.clock)
     }
 
     /// A site's part of the disk. `fingerprint` tells the rules that shape its keys: what was written under others is dead.
@@ -132,7 +139,7 @@ impl Durable {
     }
 
     /// The disk.
-    pub fn shelf(&self) -> Option<&Arc<Shelf>> {
+    pub fn shelf(&self) -> Option<&Arc<DiskCache>> {
         self.stored().map(|stored| &stored.shelf)
     }
 
@@ -150,7 +157,7 @@ impl Durable {
         }
     }
 
-    fn stored(&self) -> Option<&Stored> {
+    fn stored(&self) -> Option<&StoredPages> {
         self.open.as_ref()?.stored.as_ref()
     }
 
@@ -195,23 +202,23 @@ impl Durable {
     }
 }
 
-impl Stored {
+impl StoredPages {
     fn start(
         disk: Disk,
         generation: [u8; 16],
         memory: Arc<Memory>,
         clock: Clock,
-    ) -> Result<Self, OpenError> {
-        let told = Told {
+    ) -> Result<Self, StorageOpenError> {
+        let told = DiskGeneration {
             generation: disk.is_keyed().then_some(generation),
             again: Instant::now(),
         };
-        let shelf = Arc::new(Shelf::new(disk, memory, clock));
+        let shelf = Arc::new(DiskCache::new(disk, memory, clock));
         let writing = Arc::clone(&shelf);
         let writer = std::thread::Builder::new()
             .name("disk-writer".to_owned())
             .spawn(move || writing.write())
-            .map_err(OpenError::Thread)?;
+            .map_err(StorageOpenError::Thread)?;
         Ok(Self {
             shelf,
             writer: Mutex::new(Some(writer)),
@@ -229,8 +236,11 @@ pub(super) fn forgetful(reason: &Arc<str>) -> Loss {
 }
 
 /// The log, or why there is none in this run.
-fn open_log(path: &Path, clock: Clock) -> Result<Result<log::Opened, Arc<str>>, OpenError> {
-    match Log::open(&path.join(PURGES), clock.wall()) {
+fn open_log(
+    path: &Path,
+    clock: Clock,
+) -> Result<Result<log::OpenedLog, Arc<str>>, StorageOpenError> {
+    match PurgeLog::open(&path.join(PURGES), clock.wall()) {
         Ok(opened) => {
             tell_found(&opened.found, path);
             if let Durability::Lost(loss) = opened.log.durability() {
@@ -242,7 +252,7 @@ fn open_log(path: &Path, clock: Clock) -> Result<Result<log::Opened, Arc<str>>, 
             }
             Ok(Ok(opened))
         }
-        Err(log::OpenError::Locked) => Err(OpenError::Locked),
+        Err(log::OpenError::Locked) => Err(StorageOpenError::Locked),
         Err(error) => {
             tell_unusable(path, &error);
             Ok(Err(error.to_string().into()))
@@ -252,17 +262,17 @@ fn open_log(path: &Path, clock: Clock) -> Result<Result<log::Opened, Arc<str>>, 
 
 fn open_disk(
     path: &Path,
-    limits: Limits,
+    limits: DiskLimits,
     generation: [u8; 16],
     clock: Clock,
-) -> Result<Result<Disk, Arc<str>>, OpenError> {
-    let now = Moment {
+) -> Result<Result<Disk, Arc<str>>, StorageOpenError> {
+    let now = DiskClock {
         tick: clock.tick(),
         wall: clock.wall(),
     };
     match Disk::open(&path.join(PAGES), limits, generation, now) {
         Ok(disk) => Ok(Ok(disk)),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(OpenError::Locked),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(StorageOpenError::Locked),
         Err(error) => {
             tell_unusable(path, &error);
             Ok(Err(error.to_string().into()))
@@ -278,15 +288,15 @@ fn tell_unusable(path: &Path, error: &(dyn std::error::Error + 'static)) {
     );
 }
 
-fn tell_found(found: &Found, path: &Path) {
+fn tell_found(found: &LogContents, path: &Path) {
     let path = path.display();
     match found {
-        Found::Nothing => tracing::info!(%path, "the disk cache begins empty"),
-        Found::Whole => {}
-        Found::Torn(bytes) => {
+        LogContents::Nothing => tracing::info!(%path, "the disk cache begins empty"),
+        LogContents::Whole => {}
+        LogContents::Torn(bytes) => {
             tracing::info!(%path, bytes, "cut off the end of the purge log, which no purge was acknowledged for");
         }
-        Found::Unreadable(why) => {
+        LogContents::Unreadable(why) => {
             tracing::warn!(%path, why, "the purge log is damaged, so everything on the disk counts as purged");
         }
     }

@@ -3,65 +3,70 @@
 use std::sync::Arc;
 
 use galley_cache::entry::Entry;
-use galley_cache::log::{Durability, Loss, Opened, Restart, Ticket};
-use galley_cache::purge_table::{Epochs, Touch, Touched, Touching, Unlogged, Validity};
-use galley_policy::purge::Order;
+use galley_cache::log::{Durability, DurableTicket, Loss, OpenedLog, Restart};
+use galley_cache::purge_table::{PurgeTable, Touch, Touched, Touching, Unlogged, Validity};
+use galley_policy::purge::Purge;
 
 use super::open::forgetful;
 use crate::clock::Clock;
 
 /// Publishes a site's orders and proves its entries. Its table is read only here, so that no order goes past the log.
-pub struct Orders {
+pub struct SitePurges {
     /// The site in the log.
     site: String,
-    table: Table,
+    table: PurgeTarget,
     clock: Clock,
     /// Where the counter began this run.
     first: u64,
 }
 
-enum Table {
+enum PurgeTarget {
     /// Without a log; why, where there is to be one.
     Unlogged(Unlogged, Option<Arc<str>>),
-    Logged(Epochs, Arc<Opened>),
+    Logged(PurgeTable, Arc<OpenedLog>),
 }
 
-impl Orders {
+impl SitePurges {
     /// Orders that live as long as the process. `unusable`: why, where they were to be logged.
     pub fn in_memory(site: String, clock: Clock, unusable: Option<Arc<str>>) -> Self {
         Self {
             site,
-            table: Table::Unlogged(Unlogged::new(), unusable),
+            table: PurgeTarget::Unlogged(Unlogged::new(), unusable),
             clock,
             first: 0,
         }
     }
 
     /// Orders of a log; `epochs` have been replayed.
-    pub(super) fn logged(site: String, epochs: Epochs, log: Arc<Opened>, clock: Clock) -> Self {
+    pub(super) fn logged(
+        site: String,
+        epochs: PurgeTable,
+        log: Arc<OpenedLog>,
+        clock: Clock,
+    ) -> Self {
         let first = epochs.current();
         Self {
             site,
-            table: Table::Logged(epochs, log),
+            table: PurgeTarget::Logged(epochs, log),
             clock,
             first,
         }
     }
 
     /// Obeys an order: what it touches is purged when this returns. It may be acknowledged when the receipt says so.
-    pub fn publish(&self, order: &Order) -> Receipt {
+    pub fn publish(&self, order: &Purge) -> Receipt {
         match &self.table {
-            Table::Unlogged(table, unusable) => {
+            PurgeTarget::Unlogged(table, unusable) => {
                 table.publish(order);
                 match unusable {
                     None => Receipt::default(),
-                    Some(reason) => Receipt(Outcome::Lost(forgetful(reason))),
+                    Some(reason) => Receipt(Acknowledgment::Lost(forgetful(reason))),
                 }
             }
-            Table::Logged(epochs, log) => {
+            PurgeTarget::Logged(epochs, log) => {
                 let now = self.clock.wall();
                 let published = log.log.publish(&self.site, epochs, order, now);
-                Receipt(Outcome::Waits(published.ticket))
+                Receipt(Acknowledgment::Waits(published.ticket))
             }
         }
     }
@@ -72,34 +77,34 @@ impl Orders {
     }
 
     /// The table, to be read.
-    pub fn table(&self) -> &Epochs {
+    pub fn table(&self) -> &PurgeTable {
         match &self.table {
-            Table::Unlogged(table, _) => table,
-            Table::Logged(table, _) => table,
+            PurgeTarget::Unlogged(table, _) => table,
+            PurgeTarget::Logged(table, _) => table,
         }
     }
 
-    /// As [`Epochs::current`].
+    /// As [`PurgeTable::current`].
     pub fn current(&self) -> u64 {
         self.table().current()
     }
 
-    /// As [`Epochs::prove`].
+    /// As [`PurgeTable::prove`].
     pub fn prove(&self, entry: &Entry) -> Validity {
         self.table().prove(entry)
     }
 
-    /// As [`Epochs::prove_waiting`].
+    /// As [`PurgeTable::prove_waiting`].
     pub fn prove_waiting(&self, entry: &Entry) -> Validity {
         self.table().prove_waiting(entry)
     }
 
-    /// As [`Epochs::newer_than`].
+    /// As [`PurgeTable::newer_than`].
     pub fn newer_than(&self, born: u64, touch: Touch<'_>) -> Touched {
         self.table().newer_than(born, touch)
     }
 
-    /// As [`Epochs::newest_touching`].
+    /// As [`PurgeTable::newest_touching`].
     pub fn newest_touching(&self, born: u64, touch: &Touch<'_>) -> Option<Touching> {
         self.table().newest_touching(born, touch)
     }
@@ -108,39 +113,39 @@ impl Orders {
 /// The acknowledgement of an order, and of all that were published before it.
 #[must_use = "an order may be acknowledged only when its receipt says so"]
 #[derive(Debug, Default)]
-pub struct Receipt(Outcome);
+pub struct Receipt(Acknowledgment);
 
 #[derive(Debug, Default)]
-enum Outcome {
+enum Acknowledgment {
     /// There is nothing to wait for.
     #[default]
     Done,
-    Waits(Ticket),
+    Waits(DurableTicket),
     /// It cannot be kept.
     Lost(Loss),
 }
 
 impl Receipt {
     /// Waits for the disk; returns at once where there is none.
-    pub async fn told(self) -> Told {
+    pub async fn told(self) -> PurgeReceipt {
         match self.0 {
-            Outcome::Done => Told::default(),
-            Outcome::Waits(ticket) => Told::from(ticket.await),
-            Outcome::Lost(loss) => Told::from(Durability::Lost(loss)),
+            Acknowledgment::Done => PurgeReceipt::default(),
+            Acknowledgment::Waits(ticket) => PurgeReceipt::from(ticket.await),
+            Acknowledgment::Lost(loss) => PurgeReceipt::from(Durability::Lost(loss)),
         }
     }
 }
 
 /// What may be said about an order that is obeyed.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct PurgeReceipt {
     /// Why it is not on the disk, for the log.
     pub reason: Option<Arc<str>>,
     /// The same for whoever gave it: what a restart will do.
     pub warning: Option<&'static str>,
 }
 
-impl Told {
+impl PurgeReceipt {
     /// Warns the operator where there is something to warn of.
     pub fn log(&self, site: &str) {
         if let (Some(warning), Some(reason)) = (self.warning, &self.reason) {
@@ -149,7 +154,7 @@ impl Told {
     }
 }
 
-impl From<Durability> for Told {
+impl From<Durability> for PurgeReceipt {
     fn from(durability: Durability) -> Self {
         match durability {
             Durability::Kept => Self::default(),

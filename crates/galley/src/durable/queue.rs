@@ -6,57 +6,57 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use galley_cache::disk::Site;
+use galley_cache::disk::SiteName;
 use galley_cache::entry::Entry;
 use galley_cache::key::Key;
 
 /// One thing to do.
-pub(super) enum Job {
+pub(super) enum WriteJob {
     /// Write this entry.
-    Put(Site, Arc<Entry>),
+    Put(SiteName, Arc<Entry>),
     /// Remove what is under a key unless it was born after `born`.
-    Forget { site: Site, key: Key, born: u64 },
+    Forget { site: SiteName, key: Key, born: u64 },
 }
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Queue {
-    state: Mutex<State>,
+pub(super) struct WriteQueue {
+    state: Mutex<WriteQueueState>,
     filled: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    jobs: VecDeque<Job>,
+struct WriteQueueState {
+    jobs: VecDeque<WriteJob>,
     puts: usize,
     is_closed: bool,
 }
 
-impl Queue {
+impl WriteQueue {
     /// Puts a page in, or what is left of it when there is no room; false: then. Never waits.
-    pub(super) fn put(&self, site: Site, entry: &Arc<Entry>) -> bool {
+    pub(super) fn put(&self, site: SiteName, entry: &Arc<Entry>) -> bool {
         let mut state = self.lock();
         let has_room = state.puts < MOST_PUTS;
         if has_room {
             state.puts += 1;
-            self.push(state, Job::Put(site, Arc::clone(entry)));
+            self.push(state, WriteJob::Put(site, Arc::clone(entry)));
         } else {
             let (key, born) = (entry.key.clone(), entry.born);
-            self.push(state, Job::Forget { site, key, born });
+            self.push(state, WriteJob::Forget { site, key, born });
         }
         has_room
     }
 
-    pub(super) fn forget(&self, site: Site, key: Key, born: u64) {
-        self.push(self.lock(), Job::Forget { site, key, born });
+    pub(super) fn forget(&self, site: SiteName, key: Key, born: u64) {
+        self.push(self.lock(), WriteJob::Forget { site, key, born });
     }
 
     /// The next job; `None` when it is closed and empty. Blocks.
-    pub(super) fn next(&self) -> Option<Job> {
+    pub(super) fn next(&self) -> Option<WriteJob> {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.jobs.pop_front() {
-                if matches!(job, Job::Put(..)) {
+                if matches!(job, WriteJob::Put(..)) {
                     state.puts -= 1;
                 }
                 return Some(job);
@@ -82,7 +82,7 @@ impl Queue {
         self.lock().jobs.len()
     }
 
-    fn push(&self, mut state: MutexGuard<'_, State>, job: Job) {
+    fn push(&self, mut state: MutexGuard<'_, WriteQueueState>, job: WriteJob) {
         if state.is_closed || state.jobs.len() >= MOST_JOBS {
             return;
         }
@@ -91,7 +91,7 @@ impl Queue {
         self.filled.notify_one();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WriteQueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -105,20 +105,20 @@ const MOST_JOBS: usize = 100_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galley_cache::body::Body;
-    use galley_cache::disk::{Disk, Limits, Moment};
-    use galley_cache::entry::{Kind, Parts, Scopes};
-    use galley_policy::storable::Life;
+    use galley_cache::body::StoredBody;
+    use galley_cache::disk::{Disk, DiskClock, DiskLimits};
+    use galley_cache::entry::{EntryKind, EntryParts, Scopes};
+    use galley_policy::storable::Lifetime;
     use galley_policy::time::Tick;
 
     #[test]
     fn a_page_that_finds_no_room_leaves_the_order_to_remove_its_older_copy() {
         let folder = tempfile::tempdir().unwrap();
-        let now = Moment {
+        let now = DiskClock {
             tick: Tick(0),
             wall: std::time::SystemTime::UNIX_EPOCH,
         };
-        let limits = Limits {
+        let limits = DiskLimits {
             bytes: 1 << 20,
             site_bytes: None,
             object_bytes: 1 << 10,
@@ -127,7 +127,7 @@ mod tests {
         };
         let disk = Disk::open(folder.path(), limits, [0; 16], now).unwrap();
         let site = disk.site("s", 0);
-        let queue = Queue::default();
+        let queue = WriteQueue::default();
         for number in 0..=MOST_PUTS {
             assert_eq!(queue.put(site, &entry(number)), number < MOST_PUTS);
         }
@@ -135,10 +135,10 @@ mod tests {
         queue.forget(site, Key::new(b"late"), 1);
         assert_eq!(queue.len(), MOST_PUTS + 1);
         for _ in 0..MOST_PUTS {
-            assert!(matches!(queue.next(), Some(Job::Put(..))));
+            assert!(matches!(queue.next(), Some(WriteJob::Put(..))));
         }
         match queue.next() {
-            Some(Job::Forget { key, born, .. }) => {
+            Some(WriteJob::Forget { key, born, .. }) => {
                 assert_eq!((key.bytes(), born), (&b"256"[..], 256));
             }
             _ => panic!("the last one is to be removed"),
@@ -147,14 +147,14 @@ mod tests {
     }
 
     fn entry(number: usize) -> Arc<Entry> {
-        Arc::new(Entry::new(Parts {
+        Arc::new(Entry::new(EntryParts {
             key: Key::new(number.to_string().as_bytes()),
-            kind: Kind::Page,
+            kind: EntryKind::Page,
             status: http::StatusCode::OK,
             fields: http::HeaderMap::new(),
-            body: Body::default(),
+            body: StoredBody::default(),
             stored_at: Tick(0),
-            life: Life::default(),
+            life: Lifetime::default(),
             scopes: Scopes {
                 host: 0,
                 url: 0,

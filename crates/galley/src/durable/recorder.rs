@@ -14,29 +14,32 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
-use super::disk_cache::{Shelf, Shelved};
+use super::disk_cache::{DiskCache, Shelved};
 
 /// See the module.
 pub struct Recorder {
-    state: State,
+    state: RecorderState,
 }
 
-enum State {
+enum RecorderState {
     /// Nothing is recorded.
     Off,
     /// All bytes so far, in case that the fill does not keep them.
-    Holding(Box<Head>, Vec<Bytes>),
-    Writing(mpsc::Sender<Step>, JoinHandle<Result<(), NotStored>>),
+    Holding(Box<RecordedHead>, Vec<Bytes>),
+    Writing(
+        mpsc::Sender<RecorderStep>,
+        JoinHandle<Result<(), NotStored>>,
+    ),
 }
 
 /// What the file begins with.
-struct Head {
+struct RecordedHead {
     shelved: Shelved,
     entry: Entry,
     length: Option<u64>,
 }
 
-enum Step {
+enum RecorderStep {
     Bytes(Bytes),
     /// The body was whole.
     End,
@@ -45,61 +48,65 @@ enum Step {
 impl Recorder {
     /// Records nothing.
     pub fn off() -> Self {
-        Self { state: State::Off }
+        Self {
+            state: RecorderState::Off,
+        }
     }
 
     /// Ready to record the body of `entry`, which has none yet; `length` where it is known.
     pub fn ready(shelved: Shelved, entry: Entry, length: Option<u64>) -> Self {
-        let head = Head {
+        let head = RecordedHead {
             shelved,
             entry,
             length,
         };
         Self {
-            state: State::Holding(Box::new(head), Vec::new()),
+            state: RecorderState::Holding(Box::new(head), Vec::new()),
         }
     }
 
     /// Whether it wants bytes.
     pub fn is_on(&self) -> bool {
-        !matches!(self.state, State::Off)
+        !matches!(self.state, RecorderState::Off)
     }
 
     /// Whether a file is being written.
     pub fn is_writing(&self) -> bool {
-        matches!(self.state, State::Writing(..))
+        matches!(self.state, RecorderState::Writing(..))
     }
 
     /// Takes the next bytes; `is_kept`: whether the fill keeps all of them. Waits for the disk for a moment at most.
     pub async fn push(&mut self, chunk: Bytes, is_kept: bool) {
         match &mut self.state {
-            State::Off => {}
-            State::Holding(_, chunks) => {
+            RecorderState::Off => {}
+            RecorderState::Holding(_, chunks) => {
                 chunks.push(chunk);
                 if !is_kept {
                     self.begin().await;
                 }
             }
-            State::Writing(..) => self.send(Step::Bytes(chunk)).await,
+            RecorderState::Writing(..) => self.send(RecorderStep::Bytes(chunk)).await,
         }
     }
 
     /// The body is whole. Gives whether it is on the disk now; what the fill has kept is not recorded.
     pub async fn finish(mut self) -> bool {
-        if matches!(self.state, State::Writing(..)) {
-            self.send(Step::End).await;
+        if matches!(self.state, RecorderState::Writing(..)) {
+            self.send(RecorderStep::End).await;
         }
         match self.state {
-            State::Writing(steps, writing) => {
+            RecorderState::Writing(steps, writing) => {
                 drop(steps);
                 matches!(writing.await, Ok(Ok(())))
             }
-            State::Off | State::Holding(..) => false,
+            RecorderState::Off | RecorderState::Holding(..) => false,
         }
     }
 
     async fn begin(&mut self) {
-        let State::Holding(head, chunks) = std::mem::replace(&mut self.state, State::Off) else {
+        let RecorderState::Holding(head, chunks) =
+            std::mem::replace(&mut self.state, RecorderState::Off)
+        else {
             return;
         };
         let shelf = Arc::clone(&head.shelved.shelf);
@@ -113,25 +120,29 @@ impl Recorder {
             shelf.count_written(outcome.is_ok());
             outcome
         });
-        self.state = State::Writing(steps, writing);
+        self.state = RecorderState::Writing(steps, writing);
         for chunk in chunks {
-            self.send(Step::Bytes(chunk)).await;
+            self.send(RecorderStep::Bytes(chunk)).await;
         }
     }
 
     /// Gives up a disk that cannot follow: nothing is found of what was begun.
-    async fn send(&mut self, step: Step) {
-        let State::Writing(steps, _) = &self.state else {
+    async fn send(&mut self, step: RecorderStep) {
+        let RecorderState::Writing(steps, _) = &self.state else {
             return;
         };
         if !matches!(timeout(PATIENCE, steps.send(step)).await, Ok(Ok(()))) {
-            self.state = State::Off;
+            self.state = RecorderState::Off;
         }
     }
 }
 
 /// Writes what comes, and puts the file in its place if the end comes too.
-fn write(shelf: &Shelf, head: &Head, mut steps: mpsc::Receiver<Step>) -> Result<(), NotStored> {
+fn write(
+    shelf: &DiskCache,
+    head: &RecordedHead,
+    mut steps: mpsc::Receiver<RecorderStep>,
+) -> Result<(), NotStored> {
     let site = head.shelved.site;
     let mut begun = shelf
         .disk
@@ -139,9 +150,9 @@ fn write(shelf: &Shelf, head: &Head, mut steps: mpsc::Receiver<Step>) -> Result<
     while let Some(step) = steps.blocking_recv() {
         match (step, &mut begun) {
             // After an error nothing is written any more; `commit` gives it.
-            (Step::Bytes(bytes), Ok(writer)) => drop(writer.write(&bytes)),
-            (Step::Bytes(_), Err(_)) => {}
-            (Step::End, _) => {
+            (RecorderStep::Bytes(bytes), Ok(writer)) => drop(writer.write(&bytes)),
+            (RecorderStep::Bytes(_), Err(_)) => {}
+            (RecorderStep::End, _) => {
                 return match begun {
                     Ok(writer) => writer.commit(),
                     Err(why) => {

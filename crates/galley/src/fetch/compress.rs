@@ -10,10 +10,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_cache::fill::{self, Failure, FillHead, FillReader, FillWriter, Share};
+use galley_cache::fill::{self, FillError, FillHead, FillReader, FillSharing, FillWriter};
 use galley_policy::compress::live;
 use galley_policy::encoding::Coding;
-use galley_policy::request_info::{Facts, Method};
+use galley_policy::request_info::{Method, RequestInfo};
 use http::{StatusCode, header};
 use tokio::task::yield_now;
 use tokio::time::sleep;
@@ -22,7 +22,7 @@ use super::in_progress::{Flight, Wait};
 use super::spool::{AHEAD, Passage};
 use super::store::WINDOW;
 use super::{Desk, PassOrder, Site};
-use crate::codec::encode::{AT_ONCE, Stream};
+use crate::codec::encode::{AT_ONCE, EncoderStream};
 use crate::sys::let_others_go;
 use crate::upstream::Incoming;
 
@@ -30,7 +30,7 @@ use crate::upstream::Incoming;
 pub(super) struct Outlet<'w> {
     writer: &'w mut FillWriter,
     passage: Passage,
-    stream: Option<Stream>,
+    stream: Option<EncoderStream>,
     /// Nobody reads any more.
     is_lost: bool,
 }
@@ -39,7 +39,7 @@ impl<'w> Outlet<'w> {
     pub(super) fn new(
         writer: &'w mut FillWriter,
         passage: Passage,
-        stream: Option<Stream>,
+        stream: Option<EncoderStream>,
     ) -> Self {
         Self {
             writer,
@@ -50,10 +50,10 @@ impl<'w> Outlet<'w> {
     }
 
     /// Sends an answer on to its end, or until its client has gone.
-    pub(super) async fn relay(&mut self, incoming: &mut Incoming) -> Result<(), Failure> {
+    pub(super) async fn relay(&mut self, incoming: &mut Incoming) -> Result<(), FillError> {
         loop {
             let Some(chunk) = self.wait_while_read(incoming.chunk()).await else {
-                return Err(Failure::Aborted);
+                return Err(FillError::Aborted);
             };
             match chunk? {
                 Some(chunk) => self.push(chunk).await?,
@@ -78,7 +78,7 @@ impl<'w> Outlet<'w> {
             if self.is_lost {
                 return None;
             }
-            let is_dirty = self.stream.as_ref().is_some_and(Stream::is_dirty);
+            let is_dirty = self.stream.as_ref().is_some_and(EncoderStream::is_dirty);
             tokio::select! {
                 biased;
                 came = next.as_mut() => return Some(came),
@@ -89,9 +89,9 @@ impl<'w> Outlet<'w> {
     }
 
     /// Sends the next piece. Fails when nobody reads any more.
-    pub(super) async fn push(&mut self, chunk: Bytes) -> Result<(), Failure> {
+    pub(super) async fn push(&mut self, chunk: Bytes) -> Result<(), FillError> {
         if self.is_lost {
-            return Err(Failure::Aborted);
+            return Err(FillError::Aborted);
         }
         let Some(stream) = &mut self.stream else {
             return self.send(chunk).await;
@@ -99,7 +99,7 @@ impl<'w> Outlet<'w> {
         if chunk.len() <= AT_ONCE {
             let coded = stream
                 .push(&chunk, &let_others_go)
-                .map_err(|_| Failure::Aborted)?;
+                .map_err(|_| FillError::Aborted)?;
             return self.send(coded).await;
         }
         for piece in chunk.chunks(AT_ONCE) {
@@ -108,7 +108,7 @@ impl<'w> Outlet<'w> {
             };
             let coded = stream
                 .push(piece, &let_others_go)
-                .map_err(|_| Failure::Aborted)?;
+                .map_err(|_| FillError::Aborted)?;
             self.send(coded).await?;
             yield_now().await;
         }
@@ -116,23 +116,23 @@ impl<'w> Outlet<'w> {
     }
 
     /// Sends what the coder holds back at the end, and what waits for the client; the fill itself is for its owner to end.
-    pub(super) async fn finish(&mut self) -> Result<(), Failure> {
+    pub(super) async fn finish(&mut self) -> Result<(), FillError> {
         if let Some(stream) = self.stream.take() {
-            let rest = stream.finish().map_err(|_| Failure::Aborted)?;
+            let rest = stream.finish().map_err(|_| FillError::Aborted)?;
             self.send(rest).await?;
         }
         self.passage.drain(self.writer).await
     }
 
-    async fn flush(&mut self) -> Result<(), Failure> {
+    async fn flush(&mut self) -> Result<(), FillError> {
         let Some(stream) = &mut self.stream else {
             return Ok(());
         };
-        let held = stream.flush().map_err(|_| Failure::Aborted)?;
+        let held = stream.flush().map_err(|_| FillError::Aborted)?;
         self.send(held).await
     }
 
-    async fn send(&mut self, bytes: Bytes) -> Result<(), Failure> {
+    async fn send(&mut self, bytes: Bytes) -> Result<(), FillError> {
         let given = self.passage.give(self.writer, bytes).await;
         self.is_lost |= given.is_err();
         given
@@ -144,7 +144,7 @@ pub(super) struct Coder {
     flight: Rc<Flight>,
     coding: Coding,
     source: FillReader,
-    stream: Stream,
+    stream: EncoderStream,
     passage: Passage,
     writer: FillWriter,
 }
@@ -173,10 +173,10 @@ impl Coder {
     }
 }
 
-async fn code(source: &mut FillReader, mut outlet: Outlet<'_>) -> Result<(), Failure> {
+async fn code(source: &mut FillReader, mut outlet: Outlet<'_>) -> Result<(), FillError> {
     loop {
         if !outlet.writer.has_readers() {
-            return Err(Failure::Aborted);
+            return Err(FillError::Aborted);
         }
         match outlet.wait(source.next()).await? {
             Some(chunk) => outlet.push(chunk).await?,
@@ -200,7 +200,7 @@ impl Desk {
     pub(super) fn code_for(
         &self,
         site: &Site,
-        facts: &Facts,
+        facts: &RequestInfo,
         wait: &mut Wait,
         (index, head): (usize, &FillHead),
     ) -> Coded {
@@ -211,7 +211,7 @@ impl Desk {
     fn begin_coding(
         &self,
         site: &Site,
-        facts: &Facts,
+        facts: &RequestInfo,
         wait: &mut Wait,
         (index, head): (usize, &FillHead),
     ) -> Option<Coded> {
@@ -221,9 +221,9 @@ impl Desk {
         let length = head.length.or_else(|| flight.fill.whole_length());
         let coding = compressing.live(facts, head.status, &head.fields, length)?;
         let is_shared = match head.share {
-            Share::Shared { .. } => true,
-            Share::Private if compressing.is_for_passed() => false,
-            Share::Private => return None,
+            FillSharing::Shared { .. } => true,
+            FillSharing::Private if compressing.is_for_passed() => false,
+            FillSharing::Private => return None,
         };
         if let Some(reader) = flight.crowd.coded(coding).filter(|_| is_shared) {
             return Some(Coded {
@@ -231,7 +231,7 @@ impl Desk {
                 coder: None,
             });
         }
-        let stream = Stream::new(coding, compressing.settings(), self.memory.budget())?;
+        let stream = EncoderStream::new(coding, compressing.settings(), self.memory.budget())?;
         let keep = is_shared.then(|| self.memory.keep());
         let (mut writer, fill) = fill::fill(WINDOW, keep);
         let fields = if is_shared {
@@ -272,12 +272,12 @@ impl Desk {
         &self,
         order: &PassOrder,
         incoming: &Incoming,
-    ) -> (FillHead, Option<Stream>) {
+    ) -> (FillHead, Option<EncoderStream>) {
         let compressing = &order.site.compressing;
         let mut head = FillHead {
             status: incoming.status,
             fields: self.passed_head(order, incoming),
-            share: Share::Private,
+            share: FillSharing::Private,
             length: incoming.length(),
         };
         if !compressing.is_for_passed() {
@@ -293,7 +293,7 @@ impl Desk {
             return (head, None);
         };
         let is_head = order.facts.method() == Method::Head;
-        let stream = Stream::new(coding, compressing.settings(), self.memory.budget());
+        let stream = EncoderStream::new(coding, compressing.settings(), self.memory.budget());
         if stream.is_some() || is_head {
             head.fields = live::passed_fields(&head.fields, coding);
             head.length = None;
@@ -303,7 +303,7 @@ impl Desk {
 }
 
 /// The client has a coded copy, and goes on knowing it by the tag that came with it.
-fn keep_known_tag(facts: &Facts, head: &mut FillHead) {
+fn keep_known_tag(facts: &RequestInfo, head: &mut FillHead) {
     let known = head
         .fields
         .get(header::ETAG)

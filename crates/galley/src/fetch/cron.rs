@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use galley_cache::fill::Failure;
+use galley_cache::fill::FillError;
 use galley_policy::time::Tick;
 use galley_policy::{appointments, purge};
 use http::{HeaderMap, StatusCode};
@@ -37,7 +37,7 @@ pub enum CronTrouble {
     Missing,
     /// The upstream gave no answer, or not all of it.
     #[error("{0}")]
-    Upstream(Failure),
+    Upstream(FillError),
     /// It answered something that is no run.
     #[error("`/wp-cron.php` was answered with status {0}")]
     Status(StatusCode),
@@ -190,8 +190,8 @@ impl Handle {
         let (reply, answer) = oneshot::channel();
         self.orders
             .try_send(Order::Cron(Box::new(order), reply))
-            .map_err(|_| CronTrouble::Upstream(Failure::Overload))?;
-        let gone = CronTrouble::Upstream(Failure::Aborted);
+            .map_err(|_| CronTrouble::Upstream(FillError::Overload))?;
+        let gone = CronTrouble::Upstream(FillError::Aborted);
         answer.await.unwrap_or(Err(gone))
     }
 }
@@ -206,7 +206,7 @@ impl Desk {
             ended = tokio::time::timeout(LONGEST_RUN, self.run_scheduler(&order)) => ended,
             () = reply.closed() => return,
         };
-        let late = CronTrouble::Upstream(Failure::Timeout);
+        let late = CronTrouble::Upstream(FillError::Timeout);
         let _ = reply.send(ended.unwrap_or(Err(late)));
     }
 
@@ -235,12 +235,12 @@ impl Desk {
 }
 
 /// Nobody wants what it prints; the end is what is waited for.
-async fn read_to_end(incoming: &mut Incoming) -> Result<(), Failure> {
+async fn read_to_end(incoming: &mut Incoming) -> Result<(), FillError> {
     while incoming.chunk().await?.is_some() {}
     if incoming.ended_well() {
         Ok(())
     } else {
-        Err(Failure::Closed)
+        Err(FillError::Closed)
     }
 }
 
@@ -263,7 +263,7 @@ mod tests {
     fn only_a_change_is_news_and_only_a_good_run_is_relied_on() {
         let cron = Cron::default();
         assert!(!cron.is_relied_on(), "before the first");
-        let bad = Err(CronTrouble::Upstream(Failure::Connect));
+        let bad = Err(CronTrouble::Upstream(FillError::Connect));
         let turns = [Ok(()), bad, bad, Ok(()), Ok(())].map(|result| {
             cron.begins();
             assert!(cron.state().is_running && cron.state().next.is_none());

@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use galley_cache::body::Body;
-use galley_cache::entry::{Entry, Kind, Parts};
+use galley_cache::body::StoredBody;
+use galley_cache::entry::{Entry, EntryKind, EntryParts};
 use galley_policy::outcome::NotStored;
 use galley_policy::site::{Preset, SiteRules};
-use galley_policy::storable::Life;
+use galley_policy::storable::Lifetime;
 use http::StatusCode;
 use http::header::{HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
 
@@ -32,7 +32,7 @@ pub struct Reason {
 
 /// What a marker remembers; `None` of an entry that is none.
 pub fn reason(entry: &Entry) -> Option<Reason> {
-    if entry.kind != Kind::TravelsWhole {
+    if entry.kind != EntryKind::TravelsWhole {
         return None;
     }
     let word = entry.fields.get(&WHY)?.as_bytes();
@@ -71,16 +71,16 @@ impl Desk {
         self.store(
             order,
             flight,
-            Parts {
+            EntryParts {
                 key: self.place(order),
-                kind: Kind::TravelsWhole,
+                kind: EntryKind::TravelsWhole,
                 status: unkept.status,
                 fields: evidence(unkept.why, unkept.fields, &order.site.rules),
-                body: Body::default(),
+                body: StoredBody::default(),
                 stored_at: self.clock.tick(),
-                life: Life {
+                life: Lifetime {
                     fresh: remembered,
-                    ..Life::default()
+                    ..Lifetime::default()
                 },
                 scopes: scopes(&order.facts, Vec::new()),
                 tags: Vec::new(),

@@ -17,7 +17,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use galley_cache::entry::Entry;
-use galley_cache::fill::{Failure, Fill, FillHead, FillReader};
+use galley_cache::fill::{Fill, FillError, FillHead, FillReader};
 use galley_cache::key::Key;
 use galley_policy::time::Tick;
 use http::header::{HeaderName, HeaderValue};
@@ -245,19 +245,19 @@ pub(super) enum Ticket {
 
 /// A request that waits, with all flights that may answer it, the newest last.
 pub(super) struct Wait {
-    reply: oneshot::Sender<Result<Composed, Failure>>,
+    reply: oneshot::Sender<Result<Composed, FillError>>,
     seats: Vec<Seat>,
     /// A flight that was found not to answer it.
     refused: Option<Rc<Flight>>,
     /// Whether it may lead a flight: once, and not after it saw one fail.
     may_lead: bool,
-    failure: Option<Failure>,
+    failure: Option<FillError>,
 }
 
 /// What a request that waits met.
 pub(super) enum Event {
     /// The head of this seat, or that there is none.
-    Came(usize, Result<Arc<FillHead>, Failure>),
+    Came(usize, Result<Arc<FillHead>, FillError>),
     /// A flight fell silent, or another took its place.
     Changed,
     /// The client has gone.
@@ -273,7 +273,7 @@ pub(super) enum Judged {
     /// It is for one request alone: each goes its own way.
     Whole,
     /// It failed.
-    Failed(Failure),
+    Failed(FillError),
 }
 
 /// What a look at the flight under way says to a request.
@@ -287,7 +287,7 @@ pub(super) enum Approach {
 }
 
 impl Wait {
-    pub(super) fn new(reply: oneshot::Sender<Result<Composed, Failure>>) -> Self {
+    pub(super) fn new(reply: oneshot::Sender<Result<Composed, FillError>>) -> Self {
         Self {
             reply,
             seats: Vec::new(),
@@ -413,7 +413,7 @@ impl Wait {
             }
         }
         if self.seats.is_empty() && !self.may_lead {
-            let failure = self.failure.unwrap_or(Failure::Aborted);
+            let failure = self.failure.unwrap_or(FillError::Aborted);
             self.answer(Err(failure));
             return None;
         }
@@ -431,14 +431,14 @@ impl Wait {
     }
 
     /// Ends the wait.
-    pub(super) fn answer(self, result: Result<Composed, Failure>) {
+    pub(super) fn answer(self, result: Result<Composed, FillError>) {
         let _ = self.reply.send(result);
     }
 }
 
 /// Whether a flight ended only because nobody waited for it any more: it says nothing about the upstream.
-pub(super) fn is_given_up(flight: &Flight, failure: Failure) -> bool {
-    failure == Failure::Aborted && flight.born.get() == NOT_SENT
+pub(super) fn is_given_up(flight: &Flight, failure: FillError) -> bool {
+    failure == FillError::Aborted && flight.born.get() == NOT_SENT
 }
 
 /// How long those who wait on other threads wait behind a head for the rest, which they then get in one piece: PHP has most often

@@ -12,9 +12,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_policy::access::Limit;
+use galley_policy::access::RateLimit;
 use galley_policy::class::Network;
-use galley_policy::purge::{self, Order as Purge, Scope, Strength};
+use galley_policy::purge::{self, Purge, Scope, Strength};
 use galley_policy::site::Preset;
 use galley_policy::storable;
 use galley_policy::time::Tick;
@@ -144,7 +144,7 @@ impl Invalidations {
         may
     }
 
-    fn take(&self, owner: &impl Hash, limit: Option<Limit>, now: Tick) -> bool {
+    fn take(&self, owner: &impl Hash, limit: Option<RateLimit>, now: Tick) -> bool {
         let buckets = self.buckets.get_or_init(Buckets::new);
         limit.is_none_or(|limit| buckets.take(owner, &limit, now).is_ok())
     }
@@ -185,15 +185,15 @@ fn scopes(order: &PassOrder, incoming: &Incoming) -> Vec<Scope> {
 }
 
 /// Five purges of a page at once, since people save more than once; then one each five seconds.
-fn page_limit() -> Option<Limit> {
-    Limit::new(1, DELAY.as_secs(), 5)
+fn page_limit() -> Option<RateLimit> {
+    RateLimit::new(1, DELAY.as_secs(), 5)
 }
 
 /// Without a preset programs use whole interfaces through Galley, and nothing but section 4.4 says what they changed.
-fn client_limit(preset: Preset) -> Option<Limit> {
+fn client_limit(preset: Preset) -> Option<RateLimit> {
     match preset {
-        Preset::WordPress => Limit::new(30, 60, 20),
-        Preset::None => Limit::new(10, 1, 1_000),
+        Preset::WordPress => RateLimit::new(30, 60, 20),
+        Preset::None => RateLimit::new(10, 1, 1_000),
     }
 }
 

@@ -7,8 +7,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use galley_cache::entry::{Entry, Kind};
-use galley_cache::fill::{self, Failure, FillHead, FillWriter, Share};
+use galley_cache::entry::{Entry, EntryKind};
+use galley_cache::fill::{self, FillError, FillHead, FillSharing, FillWriter};
 use galley_cache::key::Key;
 use galley_cache::purge_table::{Touch, Touched};
 use galley_policy::decide::{Decision, Validity, decide};
@@ -39,7 +39,7 @@ impl Desk {
         self: Rc<Self>,
         order: Box<PageOrder>,
         since: Option<Tick>,
-        reply: oneshot::Sender<Result<Composed, Failure>>,
+        reply: oneshot::Sender<Result<Composed, FillError>>,
     ) {
         let mut wait = Wait::new(reply);
         if since.is_some_and(|since| self.has_failed_since(&order, since)) {
@@ -103,7 +103,7 @@ impl Desk {
     /// An entry that was stored since the order was sent and settles it.
     fn usable(&self, order: &PageOrder) -> Option<Arc<Entry>> {
         let mut entry = self.memory.get(order.key.bytes())?;
-        if entry.kind == Kind::Varies {
+        if entry.kind == EntryKind::Varies {
             entry = variants::find(&self.memory, &entry, &order.ask.request.fields)?;
         }
         let is_held = order
@@ -125,8 +125,8 @@ impl Desk {
         loop {
             if let Some(entry) = self.usable(order) {
                 wait.answer(Ok(match entry.kind {
-                    Kind::Page => Composed::Entry(entry),
-                    Kind::TravelsWhole | Kind::Varies => Composed::TravelsWhole,
+                    EntryKind::Page => Composed::Entry(entry),
+                    EntryKind::TravelsWhole | EntryKind::Varies => Composed::TravelsWhole,
                 }));
                 return None;
             }
@@ -141,11 +141,11 @@ impl Desk {
                 }
                 // What it waited for elsewhere may still answer.
                 Approach::Lead(_) if wait.is_new() => {
-                    wait.answer(Err(Failure::Aborted));
+                    wait.answer(Err(FillError::Aborted));
                     return None;
                 }
                 Approach::Refused => {
-                    wait.answer(Err(Failure::Overload));
+                    wait.answer(Err(FillError::Overload));
                     return None;
                 }
                 Approach::Wait | Approach::Lead(_) => {}
@@ -218,11 +218,12 @@ impl Desk {
         seat: &Seat,
         order: &PageOrder,
         place: &Key,
-        head: &Result<Arc<FillHead>, Failure>,
+        head: &Result<Arc<FillHead>, FillError>,
     ) -> Judged {
         let head = match (head, seat.ticket) {
             // The reader of one that may not be stored tells why, and the request is forwarded as it is.
-            (Ok(_), Ticket::Own) | (Err(Failure::Unstorable(_)), Ticket::Own | Ticket::Joined) => {
+            (Ok(_), Ticket::Own)
+            | (Err(FillError::Unstorable(_)), Ticket::Own | Ticket::Joined) => {
                 return Judged::Give;
             }
             // What it was for is looked for again.
@@ -230,7 +231,7 @@ impl Desk {
             (Err(failure), _) => return Judged::Failed(*failure),
             (Ok(head), _) => head,
         };
-        let Share::Shared { life, tags } = &head.share else {
+        let FillSharing::Shared { life, tags } = &head.share else {
             return Judged::Whole;
         };
         let is_purged = seat.ticket == Ticket::ToProve

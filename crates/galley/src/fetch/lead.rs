@@ -7,13 +7,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_cache::fill::{Failure, FillHead, FillWriter, Finished, Share};
+use galley_cache::fill::{FillError, FillHead, FillSharing, FillWriter, Finished};
 use galley_cache::purge_table::Validity;
 use galley_policy::forward;
 use galley_policy::outcome::NotStored;
-use galley_policy::purge::{self, Order as Purge};
+use galley_policy::purge::{self, Purge};
 use galley_policy::site::Preset;
-use galley_policy::storable::{self, Answered, Life, Verdict};
+use galley_policy::storable::{self, Lifetime, ResponseHead, Storability};
 use galley_policy::tags::Tags;
 use galley_policy::time::Tick;
 use http::StatusCode;
@@ -80,7 +80,7 @@ impl Desk {
         flight: &Rc<Flight>,
         (writer, passage): (&mut FillWriter, &mut Passage),
         whom: For,
-    ) -> Result<Option<Kept>, Failure> {
+    ) -> Result<Option<Kept>, FillError> {
         let epochs = &order.site.epochs;
         let mut held = order.held.as_ref();
         loop {
@@ -116,7 +116,7 @@ impl Desk {
                 }
                 // A 304 answers a conditional request only, and this one was not.
                 (StatusCode::NOT_MODIFIED, None) if order.preset() == Preset::None => {
-                    Err(Failure::Malformed)
+                    Err(FillError::Malformed)
                 }
                 _ => {
                     let received = Received {
@@ -141,7 +141,7 @@ impl Desk {
         flight: &Rc<Flight>,
         (writer, passage): (&mut FillWriter, &mut Passage),
         received: Received<'_>,
-    ) -> Result<Option<Kept>, Failure> {
+    ) -> Result<Option<Kept>, FillError> {
         let Received {
             mut incoming,
             orders,
@@ -151,7 +151,7 @@ impl Desk {
             Preset::WordPress => incoming.decode(self.memory.budget(), self.memory.max_object()),
             Preset::None => Ok(()),
         };
-        let answered = Answered {
+        let answered = ResponseHead {
             status: incoming.status,
             fields: &incoming.fields,
             response_delay: flight.delay(self.clock.tick()),
@@ -160,10 +160,10 @@ impl Desk {
         let seed = revalidate::seed(&order.key);
         let verdict = match readable {
             Ok(()) => storable::judge_spread(&order.facts, &answered, &order.site.rules, seed),
-            Err(why) => Verdict::Skip(why),
+            Err(why) => Storability::Skip(why),
         };
         let why = match verdict {
-            Verdict::Store(life) => match self.keepable(order, flight, &incoming, life) {
+            Storability::Store(life) => match self.keepable(order, flight, &incoming, life) {
                 Some(kept) => {
                     return self
                         .fill(order, flight, (writer, passage), incoming, kept)
@@ -171,7 +171,7 @@ impl Desk {
                 }
                 None => NotStored::Vary,
             },
-            Verdict::Skip(why) => why,
+            Storability::Skip(why) => why,
         };
         if order.preset() == Preset::None {
             return self
@@ -180,7 +180,7 @@ impl Desk {
         }
         if readable.is_err() && is_passing(incoming.status, why) {
             self.note_not_kept(order, why);
-            return Err(Failure::Unstorable(why));
+            return Err(FillError::Unstorable(why));
         }
         if incoming.status.is_server_error() {
             self.note_not_kept(order, why);
@@ -195,7 +195,7 @@ impl Desk {
         };
         self.remember_whole(order, flight, &unkept);
         tokio::task::spawn_local(see_off(incoming, Arc::clone(&order.site), orders.to_vec()));
-        Err(Failure::Unstorable(why))
+        Err(FillError::Unstorable(why))
     }
 
     /// Gives a response that may not be stored to the client whose request it answers.
@@ -206,7 +206,7 @@ impl Desk {
         (writer, passage): (&mut FillWriter, &mut Passage),
         mut incoming: Incoming,
         why: NotStored,
-    ) -> Result<Option<Kept>, Failure> {
+    ) -> Result<Option<Kept>, FillError> {
         // An error is no property of the address, and what credentials brought says nothing about other requests.
         let is_of_address = !incoming.status.is_server_error() && !order.facts.has_authorization();
         if is_of_address {
@@ -221,7 +221,7 @@ impl Desk {
         writer.head(FillHead {
             status: incoming.status,
             fields: self.private_head(&incoming.fields),
-            share: Share::Private,
+            share: FillSharing::Private,
             length: incoming.length(),
         });
         let beat = || flight.beat();
@@ -241,8 +241,8 @@ impl Desk {
         order.site.tally.not_kept(&order.key, why, now);
     }
 
-    fn note_failure(&self, order: &PageOrder, failure: Failure) {
-        if matches!(failure, Failure::Unstorable(_)) {
+    fn note_failure(&self, order: &PageOrder, failure: FillError) {
+        if matches!(failure, FillError::Unstorable(_)) {
             return;
         }
         order.site.tally.failed();
@@ -287,7 +287,7 @@ async fn pour(
     flight: &Flight,
     (writer, passage): (&mut FillWriter, &mut Passage),
     mut incoming: Incoming,
-) -> Result<(), Failure> {
+) -> Result<(), FillError> {
     let mut fields =
         storable::stored_fields(&incoming.fields, &order.site.rules, order.facts.rule());
     fields.remove(header::SET_COOKIE);
@@ -296,8 +296,8 @@ async fn pour(
     writer.head(FillHead {
         status: incoming.status,
         fields,
-        share: Share::Shared {
-            life: Life::default(),
+        share: FillSharing::Shared {
+            life: Lifetime::default(),
             // What it was composed of is not known: any newer order may concern it.
             tags: Tags::everything().ids,
         },

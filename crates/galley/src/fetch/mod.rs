@@ -33,12 +33,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use galley_cache::entry::{Entry, Kind};
-use galley_cache::fill::{Failure, FillReader, FillWriter};
+use galley_cache::entry::{Entry, EntryKind};
+use galley_cache::fill::{FillError, FillReader, FillWriter};
 use galley_cache::key::Key;
-use galley_cache::memory::{Memory, NoRoom};
-use galley_policy::purge::Order as Purge;
-use galley_policy::request_info::Facts;
+use galley_cache::memory::{Memory, PutRefused};
+use galley_policy::purge::Purge;
+use galley_policy::request_info::RequestInfo;
 use galley_policy::site::{Preset, SiteRules};
 use galley_policy::time::Tick;
 use http::HeaderMap;
@@ -48,7 +48,7 @@ use tokio::task::LocalSet;
 use crate::body::spools::Spools;
 use crate::clock::Clock;
 use crate::compress::Compressing;
-use crate::durable::{Orders, Receipt, Recorder, Shelved};
+use crate::durable::{Receipt, Recorder, Shelved, SitePurges};
 use crate::sys;
 use crate::sys::sandbox::{self, Sandbox};
 use crate::upstream::{Ask, Gauge, Incoming, Pool, PoolSpec, Who};
@@ -62,7 +62,7 @@ pub struct Site {
     /// Its caching rules.
     pub rules: SiteRules,
     /// Its purge orders.
-    pub epochs: Orders,
+    pub epochs: SitePurges,
     /// Its pages on the disk, where there is one.
     pub shelved: Option<Shelved>,
     /// Its pages in other codings.
@@ -86,7 +86,7 @@ pub struct PageOrder {
     /// Its key.
     pub key: Key,
     /// The request that wants it.
-    pub facts: Facts,
+    pub facts: RequestInfo,
     /// The request for the upstream.
     pub ask: Ask,
     /// The stored response that may not be sent as it is, to be revalidated (RFC 9111 section 4.3).
@@ -106,7 +106,7 @@ pub struct PassOrder {
     /// Which of the compositor's pools.
     pub pool: usize,
     /// The request.
-    pub facts: Facts,
+    pub facts: RequestInfo,
     /// The whole request for the upstream.
     pub ask: Ask,
     /// What the store may learn from it.
@@ -137,7 +137,7 @@ enum Order {
     Page(
         Box<PageOrder>,
         Option<Tick>,
-        oneshot::Sender<Result<Composed, Failure>>,
+        oneshot::Sender<Result<Composed, FillError>>,
     ),
     Pass(Box<PassOrder>, oneshot::Sender<FillReader>),
     Refresh(Box<PageOrder>, revalidate::When),
@@ -171,22 +171,22 @@ impl Handle {
         is_turned_away
     }
 
-    /// Orders a page and returns how to read it; `since` as in [`Order::Page`]. Cancel-safe: the fill goes on without this reader.
-    async fn order(&self, order: PageOrder, since: Option<Tick>) -> Result<Composed, Failure> {
+    /// Orders a page and returns how to read it; `since` as in [`Purge::Page`]. Cancel-safe: the fill goes on without this reader.
+    async fn order(&self, order: PageOrder, since: Option<Tick>) -> Result<Composed, FillError> {
         let (reply, answer) = oneshot::channel();
         self.orders
             .try_send(Order::Page(Box::new(order), since, reply))
-            .map_err(|_| Failure::Overload)?;
-        answer.await.map_err(|_| Failure::Aborted)?
+            .map_err(|_| FillError::Overload)?;
+        answer.await.map_err(|_| FillError::Aborted)?
     }
 
     /// Sends a request through, whole.
-    pub async fn pass(&self, order: PassOrder) -> Result<FillReader, Failure> {
+    pub async fn pass(&self, order: PassOrder) -> Result<FillReader, FillError> {
         let (reply, answer) = oneshot::channel();
         self.orders
             .try_send(Order::Pass(Box::new(order), reply))
-            .map_err(|_| Failure::Overload)?;
-        answer.await.map_err(|_| Failure::Aborted)
+            .map_err(|_| FillError::Overload)?;
+        answer.await.map_err(|_| FillError::Aborted)
     }
 
     /// Asks for a page to be composed anew in the background; nothing happens when it is under way or nobody has room.
@@ -344,8 +344,8 @@ impl Desk {
         }
     }
 
-    fn pool(&self, index: usize) -> Result<&Pool, Failure> {
-        self.pools.get(index).ok_or(Failure::Connect)
+    fn pool(&self, index: usize) -> Result<&Pool, FillError> {
+        self.pools.get(index).ok_or(FillError::Connect)
     }
 }
 
@@ -357,7 +357,7 @@ async fn relay(
     (writer, passage): (&mut FillWriter, &mut Passage),
     recorder: &mut Recorder,
     beat: &dyn Fn(),
-) -> Result<(), Failure> {
+) -> Result<(), FillError> {
     let mut is_read = true;
     loop {
         let chunk = tokio::select! {
@@ -381,13 +381,13 @@ async fn relay(
             recorder.push(copy, writer.is_kept()).await;
         }
         if !is_read && !recorder.is_writing() {
-            return Err(Failure::Aborted);
+            return Err(FillError::Aborted);
         }
     }
 }
 
 /// How an answer with these fields is passed on. `X-Accel-Buffering: no` is how applications ask nginx for the same.
-fn way(site: &Site, facts: &Facts, fields: &HeaderMap) -> Way {
+fn way(site: &Site, facts: &RequestInfo, fields: &HeaderMap) -> Way {
     let rule = facts.rule().and_then(|index| site.rules.rules.get(index));
     let is_asked_for = fields
         .get("x-accel-buffering")
@@ -400,15 +400,15 @@ fn way(site: &Site, facts: &Facts, fields: &HeaderMap) -> Way {
 }
 
 /// Sees to what was offered to the memory: has it compressed, and written to the disk; what may not be kept takes the older copy away there, too.
-fn shelve(site: &Site, entry: &Arc<Entry>, outcome: Result<(), NoRoom>) {
+fn shelve(site: &Site, entry: &Arc<Entry>, outcome: Result<(), PutRefused>) {
     if outcome.is_ok() {
         site.compressing.offer(entry);
     }
     let Some(shelved) = &site.shelved else { return };
     match entry.kind {
-        Kind::TravelsWhole => shelved.forget(&entry.key, entry.born),
-        Kind::Page | Kind::Varies if outcome == Err(NoRoom::Superseded) => {}
-        Kind::Page | Kind::Varies => shelved.keep(entry),
+        EntryKind::TravelsWhole => shelved.forget(&entry.key, entry.born),
+        EntryKind::Page | EntryKind::Varies if outcome == Err(PutRefused::Superseded) => {}
+        EntryKind::Page | EntryKind::Varies => shelved.keep(entry),
     }
 }
 

@@ -8,8 +8,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use galley_cache::fill::{self, Failure, FillReader, FillWriter};
-use galley_policy::purge::{self, Order as Purge, Scope, Strength};
+use galley_cache::fill::{self, FillError, FillReader, FillWriter};
+use galley_policy::purge::{self, Purge, Scope, Strength};
 use galley_policy::site::Preset;
 use galley_policy::storable;
 use galley_policy::tags;
@@ -36,7 +36,7 @@ impl Desk {
         }
     }
 
-    async fn exchange(&self, order: &PassOrder, writer: &mut FillWriter) -> Result<(), Failure> {
+    async fn exchange(&self, order: &PassOrder, writer: &mut FillWriter) -> Result<(), FillError> {
         let pool = self.pool(order.pool)?;
         let began = Cell::new((order.site.epochs.current(), self.clock.tick()));
         let sending = || began.set((order.site.epochs.current(), self.clock.tick()));
@@ -50,7 +50,7 @@ impl Desk {
         let mut incoming = if order.ask.is_safe() {
             tokio::select! {
                 incoming = sent_up => incoming?,
-                () = writer.readers_gone() => return Err(Failure::Aborted),
+                () = writer.readers_gone() => return Err(FillError::Aborted),
             }
         } else {
             sent_up.await?
@@ -102,7 +102,7 @@ async fn receive(
     outlet: &mut Outlet<'_>,
     mut pupil: Option<&mut Pupil>,
     ordered: &[Purge],
-) -> Result<Option<Bytes>, Failure> {
+) -> Result<Option<Bytes>, FillError> {
     let mut held = None;
     while let Some(chunk) = outlet.wait(incoming.chunk()).await? {
         if let Some(pupil) = &mut pupil {

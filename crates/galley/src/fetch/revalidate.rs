@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use galley_cache::entry::{Entry, Kind};
+use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::key::Key;
-use galley_policy::decide::{Stored, Validity};
-use galley_policy::storable::Life;
+use galley_policy::decide::{StoredResponse, Validity};
+use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 
 use super::Desk;
@@ -25,9 +25,9 @@ pub enum When {
 }
 
 /// An entry as the decision reads it, at the age with which it was looked up; `None` for a list of variants.
-pub fn stored(entry: &Entry, validity: Validity, age: Duration) -> Option<Stored<'_>> {
-    (entry.kind != Kind::Varies).then(|| Stored {
-        is_hit_for_pass: entry.kind == Kind::TravelsWhole,
+pub fn stored(entry: &Entry, validity: Validity, age: Duration) -> Option<StoredResponse<'_>> {
+    (entry.kind != EntryKind::Varies).then(|| StoredResponse {
+        is_hit_for_pass: entry.kind == EntryKind::TravelsWhole,
         age,
         life: &entry.life,
         validity,
@@ -45,11 +45,11 @@ pub fn is_due(entry: &Entry, age: Duration, now: Tick) -> bool {
 
 /// Whether it is worth asking [`is_due`].
 pub fn may_be_due(entry: &Entry, age: Duration) -> bool {
-    is_last_part(&entry.life, age) && entry.kind == Kind::Page && entry.hits() >= HOT
+    is_last_part(&entry.life, age) && entry.kind == EntryKind::Page && entry.hits() >= HOT
 }
 
 /// Whether little is left of an entry's fresh life: a tenth of what it had when it came, at most [`LONGEST_BEFORE`].
-fn is_last_part(life: &Life, age: Duration) -> bool {
+fn is_last_part(life: &Lifetime, age: Duration) -> bool {
     let left = life.fresh.saturating_sub(age);
     if left > LONGEST_BEFORE {
         return false;
@@ -112,10 +112,10 @@ mod tests {
             (86_400, 0, 86_341, true),
         ];
         for (fresh, initial_age, age, expected) in table {
-            let life = Life {
+            let life = Lifetime {
                 fresh: Duration::from_secs(fresh),
                 initial_age: Duration::from_secs(initial_age),
-                ..Life::default()
+                ..Lifetime::default()
             };
             assert_eq!(
                 is_last_part(&life, Duration::from_secs(age)),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use galley_cache::budget::Reservation;
-use galley_cache::fill::{Failure, FillWriter, NoReaders};
+use galley_cache::fill::{FillError, FillWriter, NoReaders};
 use tokio::task::JoinHandle;
 
 use crate::body::spools::{SpoolFile, Spools};
@@ -76,7 +76,7 @@ impl Passage {
         &mut self,
         writer: &mut FillWriter,
         chunk: Bytes,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), FillError> {
         if chunk.is_empty() {
             return Ok(());
         }
@@ -90,7 +90,7 @@ impl Passage {
                 }
             }
             if writer.is_unread() {
-                return Err(Failure::Aborted);
+                return Err(FillError::Aborted);
             }
             if self.way == Way::Spooled && self.append(&chunk).await {
                 return Ok(());
@@ -104,11 +104,11 @@ impl Passage {
     }
 
     /// Feeds readers with what waits; ends only when nobody reads any more, or the file fails. Cancel-safe.
-    pub(super) async fn attend(&mut self, writer: &mut FillWriter) -> Failure {
+    pub(super) async fn attend(&mut self, writer: &mut FillWriter) -> FillError {
         loop {
             if self.is_clear() {
                 writer.readers_gone().await;
-                return Failure::Aborted;
+                return FillError::Aborted;
             }
             if let Err(failure) = self.advance(writer).await {
                 return failure;
@@ -117,7 +117,7 @@ impl Passage {
     }
 
     /// Feeds readers until nothing waits.
-    pub(super) async fn drain(&mut self, writer: &mut FillWriter) -> Result<(), Failure> {
+    pub(super) async fn drain(&mut self, writer: &mut FillWriter) -> Result<(), FillError> {
         while !self.is_clear() {
             self.advance(writer).await?;
         }
@@ -177,7 +177,7 @@ impl Passage {
     }
 
     /// Moves one piece from the file to the readers, when the slowest of them has room for it. Cancel-safe.
-    async fn advance(&mut self, writer: &mut FillWriter) -> Result<(), Failure> {
+    async fn advance(&mut self, writer: &mut FillWriter) -> Result<(), FillError> {
         let Some(waiting) = &mut self.waiting else {
             return Ok(());
         };
@@ -205,7 +205,7 @@ impl Passage {
 }
 
 impl Waiting {
-    async fn piece(&mut self) -> Result<Vec<u8>, Failure> {
+    async fn piece(&mut self) -> Result<Vec<u8>, FillError> {
         let left = self.file.length() - self.read;
         let length = usize::try_from(left).map_or(PIECE, |left| left.min(PIECE));
         let reading = self
@@ -217,7 +217,7 @@ impl Waiting {
             Ok(piece) => Ok(piece),
             Err(cause) => {
                 tracing::error!(%cause, "an answer on its way cannot be read from its file");
-                Err(Failure::Aborted)
+                Err(FillError::Aborted)
             }
         }
     }
@@ -235,7 +235,7 @@ async fn begin(spools: &Arc<Spools>) -> Option<Waiting> {
 
 /// Passes on what nothing pays for: the upstream waits until every reader has taken it. Not until it has been sent: whoever
 /// keeps a piece while it waits for the next would wait for ever.
-async fn give_unpaid(writer: &mut FillWriter, chunk: Bytes) -> Result<(), Failure> {
+async fn give_unpaid(writer: &mut FillWriter, chunk: Bytes) -> Result<(), FillError> {
     writer.put(chunk).map_err(unread)?;
     writer.below(1).await.map_err(unread)
 }
@@ -261,8 +261,8 @@ fn alone(chunk: &Bytes) -> Bytes {
     }
 }
 
-fn unread(_: NoReaders) -> Failure {
-    Failure::Aborted
+fn unread(_: NoReaders) -> FillError {
+    FillError::Aborted
 }
 
 /// What a client may lag behind in memory: any page, so that most never see a disk.
@@ -287,7 +287,7 @@ const SMALL: usize = 4 * 1024;
 mod tests {
     use std::time::Duration;
 
-    use galley_cache::fill::{self, FillHead, FillReader, Next, Share};
+    use galley_cache::fill::{self, FillHead, FillRead, FillReader, FillSharing};
     use http::{HeaderMap, StatusCode};
     use tokio::time::timeout;
 
@@ -300,7 +300,7 @@ mod tests {
         writer.head(FillHead {
             status: StatusCode::OK,
             fields: HeaderMap::new(),
-            share: Share::Private,
+            share: FillSharing::Private,
             length: None,
         });
         (writer, reader)
@@ -335,7 +335,7 @@ mod tests {
         let mut passage = Passage::new(&spools, 30_000);
         for chunk in chunks(100) {
             passage.give(&mut writer, chunk.clone()).await.unwrap();
-            assert_eq!(reader.try_next(), Ok(Next::Chunk(chunk)));
+            assert_eq!(reader.try_next(), Ok(FillRead::Chunk(chunk)));
         }
         assert!(passage.is_clear());
         let counted = spools.counted();
@@ -371,7 +371,7 @@ mod tests {
             // Every tenth time it takes all there is.
             if chunk_number(&got).is_multiple_of(10) {
                 while !passage.is_clear() || writer.backlog() > 0 {
-                    if let Next::Chunk(bytes) = reader.try_next().unwrap() {
+                    if let FillRead::Chunk(bytes) = reader.try_next().unwrap() {
                         got.extend_from_slice(&bytes);
                     } else {
                         passage.advance(&mut writer).await.unwrap();
@@ -454,9 +454,9 @@ mod tests {
         }
         assert!(waits(passage.attend(&mut writer)).await);
         drop(reader);
-        assert_eq!(passage.attend(&mut writer).await, Failure::Aborted);
+        assert_eq!(passage.attend(&mut writer).await, FillError::Aborted);
         let next = passage.give(&mut writer, Bytes::from_static(b"x")).await;
-        assert_eq!(next, Err(Failure::Aborted));
+        assert_eq!(next, Err(FillError::Aborted));
         drop((passage, writer));
         let after = spools.counted();
         assert_eq!((after.memory, after.disk), (0, 0));

@@ -4,18 +4,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_cache::body::Body;
-use galley_cache::entry::{Entry, Kind, Parts, Scopes};
-use galley_cache::fill::{Failure, FillHead, FillWriter, Finished, Share};
+use galley_cache::body::StoredBody;
+use galley_cache::entry::{Entry, EntryKind, EntryParts, Scopes};
+use galley_cache::fill::{FillError, FillHead, FillSharing, FillWriter, Finished};
 use galley_cache::key::Key;
-use galley_cache::memory::NoRoom;
+use galley_cache::memory::PutRefused;
 use galley_cache::purge_table::Validity;
 use galley_policy::forward::BY_GALLEY;
 use galley_policy::outcome::NotStored;
 use galley_policy::purge::PURGE_FIELDS;
-use galley_policy::request_info::Facts;
+use galley_policy::request_info::RequestInfo;
 use galley_policy::site::Preset;
-use galley_policy::storable::{self, Answered, Life};
+use galley_policy::storable::{self, Lifetime, ResponseHead};
 use galley_policy::tags::{self, Tags};
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -34,7 +34,7 @@ use crate::upstream::Incoming;
 pub(super) struct Kept {
     status: StatusCode,
     fields: HeaderMap,
-    life: Life,
+    life: Lifetime,
     tags: Tags,
     /// By RFC 9111: the fields by which the responses of this address vary, and the selections that this one answers.
     names: Vec<HeaderName>,
@@ -61,7 +61,7 @@ impl Desk {
         order: &PageOrder,
         flight: &Flight,
         incoming: &Incoming,
-        life: Life,
+        life: Lifetime,
     ) -> Option<Kept> {
         let rules = &order.site.rules;
         let mut fields = storable::stored_fields(&incoming.fields, rules, order.facts.rule());
@@ -99,7 +99,7 @@ impl Desk {
         (writer, passage): (&mut FillWriter, &mut Passage),
         mut incoming: Incoming,
         mut kept: Kept,
-    ) -> Result<Option<Kept>, Failure> {
+    ) -> Result<Option<Kept>, FillError> {
         if !kept.names.is_empty() {
             // Those who come now find their own place, and this fetch under its variant's.
             self.note_variants(order, flight, &kept.names, &kept.selections);
@@ -113,7 +113,7 @@ impl Desk {
         writer.head(FillHead {
             status: kept.status,
             fields: head,
-            share: Share::Shared {
+            share: FillSharing::Shared {
                 life: kept.life,
                 tags: kept.tags.ids.clone(),
             },
@@ -175,7 +175,7 @@ impl Desk {
             };
             return self.remember_whole(order, flight, &unkept);
         };
-        let answered = Answered {
+        let answered = ResponseHead {
             status: kept.status,
             fields: &kept.fields,
             response_delay: Duration::ZERO,
@@ -196,7 +196,7 @@ impl Desk {
         for key in kept.keys(order) {
             let parts = self.parts(order, flight, &kept, key);
             let body = body.clone();
-            self.store(order, flight, Parts { body, ..parts });
+            self.store(order, flight, EntryParts { body, ..parts });
         }
         if order.preset() == Preset::None {
             self.note_equivalents(order, flight, &kept.fields);
@@ -204,13 +204,13 @@ impl Desk {
     }
 
     /// An entry without its body.
-    fn parts(&self, order: &PageOrder, flight: &Flight, kept: &Kept, key: Key) -> Parts {
-        Parts {
+    fn parts(&self, order: &PageOrder, flight: &Flight, kept: &Kept, key: Key) -> EntryParts {
+        EntryParts {
             key,
-            kind: Kind::Page,
+            kind: EntryKind::Page,
             status: kept.status,
             fields: kept.fields.clone(),
-            body: Body::default(),
+            body: StoredBody::default(),
             stored_at: self.clock.tick(),
             life: kept.life,
             scopes: scopes(&order.facts, kept.tags.ids.clone()),
@@ -219,7 +219,7 @@ impl Desk {
         }
     }
 
-    pub(super) fn store(&self, order: &PageOrder, flight: &Flight, parts: Parts) {
+    pub(super) fn store(&self, order: &PageOrder, flight: &Flight, parts: EntryParts) {
         if !flight.may_replace(self.memory.peek(parts.key.bytes()).as_deref()) {
             return;
         }
@@ -231,17 +231,17 @@ impl Desk {
         let outcome = self.memory.put(Arc::clone(&entry));
         shelve(&order.site, &entry, outcome);
         match outcome {
-            Ok(()) if kind == Kind::Page => {
+            Ok(()) if kind == EntryKind::Page => {
                 flight.stores(&entry);
                 order.site.tally.stored();
             }
-            Err(NoRoom::TooLarge | NoRoom::Full) if order.site.shelved.is_some() => {
+            Err(PutRefused::TooLarge | PutRefused::Full) if order.site.shelved.is_some() => {
                 order.site.tally.stored();
             }
             // What was born later took its place: nothing is missing.
-            Ok(()) | Err(NoRoom::Superseded) => {}
-            Err(NoRoom::TooLarge) => self.note_not_kept(order, NotStored::TooLarge),
-            Err(NoRoom::Full) => self.note_not_kept(order, NotStored::Memory),
+            Ok(()) | Err(PutRefused::Superseded) => {}
+            Err(PutRefused::TooLarge) => self.note_not_kept(order, NotStored::TooLarge),
+            Err(PutRefused::Full) => self.note_not_kept(order, NotStored::Memory),
         }
     }
 
@@ -284,7 +284,7 @@ impl Desk {
 }
 
 /// What purges reach a response by.
-pub(super) fn scopes(facts: &Facts, tags: Vec<u64>) -> Scopes {
+pub(super) fn scopes(facts: &RequestInfo, tags: Vec<u64>) -> Scopes {
     let mut path_query = Vec::new();
     facts.path_query(&mut path_query);
     Scopes {

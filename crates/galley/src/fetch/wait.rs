@@ -4,7 +4,7 @@
 //! has asked for and a visitor wants does not wait in the crawl's line. Led for visitors, it leaves the queue when they all have
 //! left; once it is sent it is composed to its end.
 
-use galley_cache::fill::Failure;
+use galley_cache::fill::FillError;
 
 use super::in_progress::{Flight, For};
 use super::{Desk, PageOrder};
@@ -17,14 +17,14 @@ impl Desk {
         order: &PageOrder,
         flight: &Flight,
         whom: For,
-    ) -> Result<Place, Failure> {
+    ) -> Result<Place, FillError> {
         let enter = self.pool(order.pool)?.enter(order.ask.who(), &flight.turn);
         match whom {
             For::Later => enter.await,
             For::Visitors => tokio::select! {
                 biased;
                 place = enter => place,
-                () = flight.deserted() => Err(Failure::Aborted),
+                () = flight.deserted() => Err(FillError::Aborted),
             },
         }
     }

@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use galley_cache::entry::Entry;
-use galley_cache::fill::{Failure, Fill, FillReader};
+use galley_cache::fill::{Fill, FillError, FillReader};
 use galley_cache::key::Key;
 use galley_cache::purge_table::Validity;
 use galley_policy::encoding::Coding;
-use galley_policy::request_info::Facts;
+use galley_policy::request_info::RequestInfo;
 use galley_policy::site::Preset;
 use galley_policy::time::Tick;
 use tokio::sync::watch;
@@ -167,9 +167,9 @@ impl Handle {
     /// here, else has it ordered. Cancel-safe: the fill goes on without this reader.
     pub async fn page(
         &self,
-        (site, facts, key): (&Site, &Facts, &[u8]),
+        (site, facts, key): (&Site, &RequestInfo, &[u8]),
         order: impl FnOnce() -> PageOrder,
-    ) -> Result<Composed, Failure> {
+    ) -> Result<Composed, FillError> {
         // By RFC 9111 the fetch that is in progress for a key may be for another variant.
         let crowd = match site.rules.preset {
             Preset::WordPress => self.under_way.crowd(&Key::new(key)),
@@ -194,8 +194,8 @@ impl Handle {
 /// What comes first: the head of a page that has fallen silent, or what was ordered since. Where both fail, what failed last.
 async fn either(
     mut silent: FillReader,
-    ordered: impl Future<Output = Result<Composed, Failure>>,
-) -> Result<Composed, Failure> {
+    ordered: impl Future<Output = Result<Composed, FillError>>,
+) -> Result<Composed, FillError> {
     let mut ordered = pin!(ordered);
     tokio::select! {
         biased;
@@ -226,7 +226,7 @@ impl Composed {
 
 impl Waiter {
     /// What the page comes to for a request with these facts. Cancel-safe.
-    async fn wait(mut self, site: &Site, facts: &Facts) -> Came {
+    async fn wait(mut self, site: &Site, facts: &RequestInfo) -> Came {
         let news = self.news.wait_for(|news| !matches!(news, News::None));
         // A flight that is gone without a word has ended.
         let news = news.await.map_or(News::Ended, |news| news.clone());
@@ -237,7 +237,7 @@ impl Waiter {
         }
     }
 
-    fn stored(self, entry: Arc<Entry>, site: &Site, facts: &Facts) -> Came {
+    fn stored(self, entry: Arc<Entry>, site: &Site, facts: &RequestInfo) -> Came {
         // Ordered since: what may be had instead is for the compositor to say.
         if site.epochs.prove_waiting(&entry) == Validity::Purged {
             return Came::Nothing(None);
@@ -253,7 +253,7 @@ impl Waiter {
         }
     }
 
-    async fn lingers(mut self, site: &Site, facts: &Facts) -> Came {
+    async fn lingers(mut self, site: &Site, facts: &RequestInfo) -> Came {
         if !self.crowd.fill.has_head() {
             let sent_at = Tick(self.crowd.sent_at.load(Ordering::Relaxed));
             let reader = self.reader;
@@ -288,7 +288,7 @@ mod tests {
     use std::future::{pending, ready};
 
     use bytes::Bytes;
-    use galley_cache::fill::{self, FillHead, FillWriter, Share};
+    use galley_cache::fill::{self, FillHead, FillSharing, FillWriter};
     use http::{HeaderMap, StatusCode};
 
     use super::*;
@@ -360,14 +360,14 @@ mod tests {
         FillHead {
             status: StatusCode::OK,
             fields: HeaderMap::new(),
-            share: Share::Private,
+            share: FillSharing::Private,
             length: None,
         }
     }
 
     #[tokio::test]
     async fn a_page_that_fell_silent_may_still_answer() {
-        let failed = || ready(Err(Failure::Closed));
+        let failed = || ready(Err(FillError::Closed));
         // Which of both comes, and whether the page does.
         for (comes, is_ordered) in [(true, false), (true, true), (false, true)] {
             let (mut writer, fill) = fill::fill(1, None);
@@ -375,7 +375,7 @@ mod tests {
             if comes {
                 writer.head(head());
             } else {
-                writer.fail(Failure::Timeout);
+                writer.fail(FillError::Timeout);
             }
             let composed = if is_ordered {
                 either(silent, failed()).await
@@ -384,7 +384,7 @@ mod tests {
             };
             match composed {
                 Ok(composed) => assert!(comes && matches!(composed, Composed::Fill { .. })),
-                Err(failure) => assert_eq!((comes, failure), (false, Failure::Timeout)),
+                Err(failure) => assert_eq!((comes, failure), (false, FillError::Timeout)),
             }
         }
         let (_writer, fill) = fill::fill(1, None);

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use galley_fastcgi::{Connection, Event, NoBody, Request};
+use galley_fastcgi::{FastCgiConnection, FastCgiEvent, FastCgiRequest, NoBody};
 use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -32,8 +32,8 @@ async fn ask(socket: &Path, page: &str) -> Option<Vec<u8>> {
         ("QUERY_STRING", "json&full"),
     ]
     .map(|(name, value)| (name.as_bytes().into(), value.as_bytes().into()));
-    let mut connection = Connection::new(UnixStream::connect(socket).await.ok()?);
-    let request = Request {
+    let mut connection = FastCgiConnection::new(UnixStream::connect(socket).await.ok()?);
+    let request = FastCgiRequest {
         variables: &variables,
         body_length: 0,
     };
@@ -41,12 +41,12 @@ async fn ask(socket: &Path, page: &str) -> Option<Vec<u8>> {
     let mut answer = Vec::new();
     loop {
         match connection.event(&mut NoBody).await.ok()? {
-            Event::Stdout(bytes) if answer.len() + bytes.len() <= MOST_BYTES => {
+            FastCgiEvent::Stdout(bytes) if answer.len() + bytes.len() <= MOST_BYTES => {
                 answer.extend_from_slice(&bytes);
             }
-            Event::Stdout(_) => return None,
-            Event::Stderr(_) => {}
-            Event::End(_) => return Some(answer),
+            FastCgiEvent::Stdout(_) => return None,
+            FastCgiEvent::Stderr(_) => {}
+            FastCgiEvent::End(_) => return Some(answer),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use galley_fastcgi::{Connection, Event, NoBody, Request};
+use galley_fastcgi::{FastCgiConnection, FastCgiEvent, FastCgiRequest, NoBody};
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 use tokio::net::UnixStream;
@@ -90,7 +90,7 @@ fn master_of(managed: &Managed) -> u32 {
 }
 
 /// What a script prints, head included, and the connection that is left.
-async fn run(socket: &Path, script: &Path) -> (String, Connection<UnixStream>) {
+async fn run(socket: &Path, script: &Path) -> (String, FastCgiConnection<UnixStream>) {
     let variables = [
         ("REQUEST_METHOD", "GET"),
         ("SERVER_PROTOCOL", "HTTP/1.1"),
@@ -98,9 +98,9 @@ async fn run(socket: &Path, script: &Path) -> (String, Connection<UnixStream>) {
         ("SCRIPT_FILENAME", script.to_str().unwrap()),
     ]
     .map(|(name, value)| (name.as_bytes().into(), value.as_bytes().into()));
-    let mut connection = Connection::new(UnixStream::connect(socket).await.unwrap());
+    let mut connection = FastCgiConnection::new(UnixStream::connect(socket).await.unwrap());
     connection
-        .send(&Request {
+        .send(&FastCgiRequest {
             variables: &variables,
             body_length: 0,
         })
@@ -113,9 +113,9 @@ async fn run(socket: &Path, script: &Path) -> (String, Connection<UnixStream>) {
             .expect("no answer")
             .unwrap()
         {
-            Event::Stdout(bytes) => answer.extend_from_slice(&bytes),
-            Event::Stderr(bytes) => eprintln!("{}", String::from_utf8_lossy(&bytes)),
-            Event::End(_) => return (String::from_utf8(answer).unwrap(), connection),
+            FastCgiEvent::Stdout(bytes) => answer.extend_from_slice(&bytes),
+            FastCgiEvent::Stderr(bytes) => eprintln!("{}", String::from_utf8_lossy(&bytes)),
+            FastCgiEvent::End(_) => return (String::from_utf8(answer).unwrap(), connection),
         }
     }
 }

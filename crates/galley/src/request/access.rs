@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use galley_policy::access::{
-    self, BodyCheck, Bucket, By, Demands, Limit, is_visitors_form, passwords, xmlrpc,
+    self, BodyCheck, Bucket, By, Demands, RateLimit, is_visitors_form, passwords, xmlrpc,
 };
 use galley_policy::outcome::{Outcome, RefusedWhy};
-use galley_policy::request_info::Facts;
+use galley_policy::request_info::RequestInfo;
 use galley_policy::site::SiteRules;
-use galley_policy::spellings::Form;
+use galley_policy::spellings::FormScanner;
 use http::header::{self, HeaderMap, HeaderValue};
 
 use super::exchange::Exchange;
@@ -24,8 +24,8 @@ use super::purge;
 use super::redirect;
 use super::response::{Answer, Body};
 use super::site::{Services, Site};
-use crate::access::{Passwords, Proof};
-use crate::body::{BodyReader, RequestBody};
+use crate::access::{PasswordCheck, Passwords};
+use crate::body::{RequestBody, SpooledBodyReader};
 use crate::fault::Fault;
 
 /// What a site keeps in order to let people in.
@@ -68,7 +68,7 @@ pub enum Entrance {
 }
 
 /// Whether a hit may leave without more ado.
-pub fn is_open(site: &Site, facts: &Facts, client: IpAddr) -> bool {
+pub fn is_open(site: &Site, facts: &RequestInfo, client: IpAddr) -> bool {
     site.door.stands_open
         || access::judge(&site.core.rules, facts, client).is_ok_and(|demands| demands.are_none())
 }
@@ -114,7 +114,7 @@ fn take(
     services: &Services,
     exchange: &Exchange<'_>,
     bucket: Bucket,
-    limit: &Limit,
+    limit: &RateLimit,
 ) -> Result<(), Fault> {
     let (owner, client) = ((exchange.site.mark, bucket), exchange.client.ip());
     let now = services.clock.tick();
@@ -151,7 +151,7 @@ async fn prove(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(
     };
     let (client, now) = (exchange.client.ip(), services.clock.tick());
     let owner = (exchange.site.mark, Bucket::Password);
-    let may_compare = || match Limit::new(TRIES.0, 60, TRIES.1) {
+    let may_compare = || match RateLimit::new(TRIES.0, 60, TRIES.1) {
         Some(limit) => services.clients.take(owner, &limit, client, now),
         None => Ok(()),
     };
@@ -159,9 +159,9 @@ async fn prove(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(
         .clients
         .prove((passwords, client), credentials, now, may_compare);
     match proof.await {
-        Proof::Right => Ok(()),
-        Proof::Wrong => refuse("a wrong name or password"),
-        Proof::TooMany(wait) => Err(limited(wait, "passwords to compare".to_owned())),
+        PasswordCheck::Right => Ok(()),
+        PasswordCheck::Wrong => refuse("a wrong name or password"),
+        PasswordCheck::TooMany(wait) => Err(limited(wait, "passwords to compare".to_owned())),
     }
 }
 
@@ -209,7 +209,7 @@ async fn refuse_pages(exchange: &Exchange<'_>, content_type: &[u8]) -> Result<()
 }
 
 /// Whether a body has a variable that its reader looks for.
-async fn has_variable(exchange: &Exchange<'_>, mut form: Form<'_>) -> Result<bool, Fault> {
+async fn has_variable(exchange: &Exchange<'_>, mut form: FormScanner<'_>) -> Result<bool, Fault> {
     let lines = exchange.head.fields();
     let types = lines.filter(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     if types.count() > 1 {
@@ -239,7 +239,7 @@ fn field<'e>(exchange: &'e Exchange<'_>, wanted: &str) -> &'e [u8] {
 
 /// Looks which method of XML-RPC is called; one that is not served gets the answer that it does not exist.
 async fn call(body: &RequestBody) -> Result<Option<Answer>, Fault> {
-    let mut scanner = xmlrpc::Scanner::default();
+    let mut scanner = xmlrpc::XmlRpcScanner::default();
     let mut reader = body.reader();
     while let Some(piece) = next(&mut reader).await? {
         scanner.push(&piece);
@@ -259,7 +259,7 @@ async fn call(body: &RequestBody) -> Result<Option<Answer>, Fault> {
     }
 }
 
-async fn next(reader: &mut BodyReader) -> Result<Option<Bytes>, Fault> {
+async fn next(reader: &mut SpooledBodyReader) -> Result<Option<Bytes>, Fault> {
     let chunk = std::future::poll_fn(|cx| reader.poll_chunk(cx)).await;
     chunk.map_err(|error| Fault::new(RefusedWhy::Internal, format!("reading a body: {error}")))
 }

@@ -6,12 +6,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use galley_files::Found;
+use galley_files::ResolvedPath;
 use galley_policy::cgi::Script;
 use galley_policy::class::Class;
 use galley_policy::forward::{self, BodyLength, Client};
-use galley_policy::request_info::{Facts, Line, Scheme};
-use galley_policy::site::Patience;
+use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
+use galley_policy::site::UpstreamTimeouts;
 use tokio::task::spawn_blocking;
 
 use super::folder::{Looked, Wanted};
@@ -29,7 +29,7 @@ pub async fn run_cron(site: &Site, cron: &Cron) -> Result<(), CronTrouble> {
     } else {
         Scheme::Http
     };
-    let line = Line {
+    let line = RequestLineInfo {
         method: "GET",
         target: TARGET,
         scheme,
@@ -38,7 +38,7 @@ pub async fn run_cron(site: &Site, cron: &Cron) -> Result<(), CronTrouble> {
         upgrade: false,
     };
     let fields = || std::iter::once(("user-agent", AGENT));
-    let mut facts = Facts::default();
+    let mut facts = RequestInfo::default();
     facts
         .gather(&line, fields(), &site.core.rules)
         .map_err(|_| CronTrouble::Host)?;
@@ -71,7 +71,7 @@ pub async fn run_cron(site: &Site, cron: &Cron) -> Result<(), CronTrouble> {
             server_port: scheme.default_port(),
             server_address: None,
             body: RequestBody::Empty,
-            patience: Patience::default(),
+            patience: UpstreamTimeouts::default(),
             interim: None,
             switch: None,
             class: Class::Background,
@@ -81,12 +81,12 @@ pub async fn run_cron(site: &Site, cron: &Cron) -> Result<(), CronTrouble> {
 }
 
 /// The scheduler's own file; a WordPress without one below the root answers such a request with a page.
-async fn script(site: &Site, facts: &Facts) -> Result<Script, CronTrouble> {
+async fn script(site: &Site, facts: &RequestInfo) -> Result<Script, CronTrouble> {
     let folder = site.folder.clone().ok_or(CronTrouble::Missing)?;
     let wanted = Wanted::of(facts, false);
     let looked = spawn_blocking(move || folder.look(&wanted)).await;
     match looked {
-        Ok(Looked::Other(Found::Script(script))) if script.name == PATH => Ok(script),
+        Ok(Looked::Other(ResolvedPath::Script(script))) if script.name == PATH => Ok(script),
         Ok(Looked::Other(_) | Looked::Kept(_) | Looked::File(_)) | Err(_) => {
             Err(CronTrouble::Missing)
         }

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use galley_certs::file::{self, Unread};
+use galley_certs::file::{self, FileError};
 use galley_config::MOST_OF_ERROR_PAGE;
 
 use crate::fault::Fault;
@@ -24,7 +24,7 @@ impl ErrorPage {
     /// Reads a page.
     ///
     /// Errors: it cannot be read, is no regular file, is too long, or is not UTF-8.
-    pub fn read(path: &Path) -> Result<Self, Unread> {
+    pub fn read(path: &Path) -> Result<Self, FileError> {
         file::read_text(path, MOST_OF_ERROR_PAGE).map(Self::new)
     }
 

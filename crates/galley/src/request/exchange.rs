@@ -9,8 +9,8 @@ use std::sync::Arc;
 use galley_http::framing::{BodyKind, Framing};
 use galley_http::head::Head;
 use galley_policy::outcome::RefusedWhy;
-use galley_policy::proxied::{Asked, Own, Port};
-use galley_policy::request_info::{Facts, Line, Method, Scheme};
+use galley_policy::proxied::{ConnectionInfo, Port, RequestOrigin};
+use galley_policy::request_info::{Method, RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::route;
 use galley_policy::site::{Preset, Rule};
 use http::HeaderValue;
@@ -27,7 +27,7 @@ pub struct Exchange<'h> {
     /// The head as it came; only facts and forwarding read it.
     pub head: &'h Head<'h, 'h>,
     /// What one pass over it found.
-    pub facts: Facts,
+    pub facts: RequestInfo,
     /// Whose request it is.
     pub site: Arc<Site>,
     /// The body, once it has arrived.
@@ -56,7 +56,11 @@ impl<'h> Exchange<'h> {
     }
 
     /// Another request of the same visitor to the same site, which nobody waits for.
-    pub(super) fn of_another<'o>(&self, head: &'o Head<'o, 'o>, facts: Facts) -> Exchange<'o> {
+    pub(super) fn of_another<'o>(
+        &self,
+        head: &'o Head<'o, 'o>,
+        facts: RequestInfo,
+    ) -> Exchange<'o> {
         Exchange {
             head,
             facts,
@@ -119,8 +123,8 @@ impl<'h> Exchange<'h> {
     }
 
     /// The facts of a `GET` of the same address with the same fields.
-    pub(super) fn facts_of_get(&self) -> Option<Facts> {
-        let line = Line {
+    pub(super) fn facts_of_get(&self) -> Option<RequestInfo> {
+        let line = RequestLineInfo {
             method: "GET",
             target: self.head.target,
             scheme: self.facts.scheme(),
@@ -128,7 +132,7 @@ impl<'h> Exchange<'h> {
             has_body: false,
             upgrade: false,
         };
-        let mut facts = Facts::default();
+        let mut facts = RequestInfo::default();
         // The port as it was found: a proxy may have told it.
         let port = Port::Told(self.facts.port());
         let rules = &self.site.core.rules;
@@ -175,7 +179,7 @@ pub struct Admission<'a> {
     /// For log, upstream and error page.
     pub request_id: String,
     /// Buffers of an earlier exchange, to be used again.
-    pub facts: Facts,
+    pub facts: RequestInfo,
     /// Where the front looks for interim responses; `None` where the client would not understand them.
     pub mailbox: Option<Mailbox>,
 }
@@ -186,8 +190,8 @@ pub fn asked<'h>(
     (peer, scheme): (SocketAddr, Scheme),
     head: &Head<'h, '_>,
     framing: &Framing<'h>,
-) -> Asked<'h> {
-    let own = Own {
+) -> RequestOrigin<'h> {
+    let own = ConnectionInfo {
         peer,
         scheme,
         host: framing.host.text().unwrap_or_default().as_bytes(),
@@ -227,7 +231,7 @@ pub fn admit<'h>(
         refuse(why, String::new())
     })?;
     let has_body = !framing.body.is_empty();
-    let line = Line {
+    let line = RequestLineInfo {
         method: head.method,
         target: head.target,
         scheme: asked.scheme,

@@ -11,7 +11,7 @@ use galley_cache::entry::Entry;
 use galley_files as files;
 use galley_policy::cgi::Script;
 use galley_policy::outcome::{Outcome, RefusedWhy};
-use galley_policy::request_info::{Facts, Method};
+use galley_policy::request_info::{Method, RequestInfo};
 use http::header::{self, HeaderMap, HeaderValue};
 use tokio::task::spawn_blocking;
 
@@ -33,9 +33,9 @@ pub enum Found {
 }
 
 enum Looked {
-    File(files::Answer, Arc<std::fs::File>, Option<Bytes>),
+    File(files::FileResponse, Arc<std::fs::File>, Option<Bytes>),
     Kept(Arc<Entry>),
-    Other(files::Found),
+    Other(files::ResolvedPath),
 }
 
 /// Looks below the site's root: in memory where a small file may answer from there, else on a helper thread.
@@ -80,24 +80,28 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<Found, Fault> {
             };
             Ok(Found::Answer(from_file(exchange, answer, body)))
         }
-        Looked::Other(files::Found::Script(script)) => Ok(Found::Script(script)),
-        Looked::Other(files::Found::Redirect(path)) => redirect(exchange, &path).map(Found::Answer),
-        Looked::Other(files::Found::Missing | files::Found::File(_)) => Ok(Found::Missing),
-        Looked::Other(files::Found::Failed(error)) => Err(Fault::new(
+        Looked::Other(files::ResolvedPath::Script(script)) => Ok(Found::Script(script)),
+        Looked::Other(files::ResolvedPath::Redirect(path)) => {
+            redirect(exchange, &path).map(Found::Answer)
+        }
+        Looked::Other(files::ResolvedPath::Missing | files::ResolvedPath::File(_)) => {
+            Ok(Found::Missing)
+        }
+        Looked::Other(files::ResolvedPath::Failed(error)) => Err(Fault::new(
             RefusedWhy::Internal,
             format!("the path could not be looked up below the root: {error}"),
         )),
-        Looked::Other(files::Found::Denied) => {
+        Looked::Other(files::ResolvedPath::Denied) => {
             Err(Fault::new(RefusedWhy::Denied, "denied below the root"))
         }
     }
 }
 
 /// The answer of a file that is not in memory; what is short and wanted whole is read at once.
-fn read(folder: &Folder, asset: files::Asset, facts: &Facts) -> io::Result<Looked> {
+fn read(folder: &Folder, asset: files::Asset, facts: &RequestInfo) -> io::Result<Looked> {
     let best = asset.best(facts.codings());
     let answer = files::answer(&folder.fields(&asset, best), best.length, facts);
-    let files::Form {
+    let files::FileForm {
         mut file, length, ..
     } = asset.into_best(facts.codings());
     let whole =
@@ -123,7 +127,7 @@ fn from_kept(exchange: &Exchange<'_>, entry: &Entry) -> Answer {
 
 fn from_file(
     exchange: &Exchange<'_>,
-    answer: files::Answer,
+    answer: files::FileResponse,
     body: impl FnOnce(Vec<files::Part>) -> Body,
 ) -> Answer {
     let is_head = exchange.facts.method() == Method::Head;

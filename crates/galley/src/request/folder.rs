@@ -13,16 +13,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use galley_cache::body::Body;
-use galley_cache::entry::{Coded, Entry, Kind, Parts, Scopes};
+use galley_cache::body::StoredBody;
+use galley_cache::entry::{EncodedEntry, Entry, EntryKind, EntryParts, Scopes};
 use galley_cache::key::Key;
-use galley_cache::memory::{Lookup, Memory, Usage};
-use galley_cache::source::Source;
+use galley_cache::memory::{Memory, MemoryLookup, MemoryUsage};
+use galley_cache::source::EntrySource;
 use galley_files as files;
-use galley_files::{Asset, Form, Root};
+use galley_files::{Asset, FileForm, Root};
 use galley_policy::cgi::Script;
-use galley_policy::request_info::Facts;
-use galley_policy::storable::Life;
+use galley_policy::request_info::RequestInfo;
+use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 use http::{HeaderMap, StatusCode};
 use tokio::task::spawn_blocking;
@@ -51,7 +51,7 @@ pub struct SmallFiles {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
     /// What is in memory now.
-    pub usage: Usage,
+    pub usage: MemoryUsage,
     /// Looks that found a file as it is in memory.
     pub looks: u64,
     /// Files that were read into it.
@@ -71,7 +71,7 @@ pub enum Looked {
     /// Another file.
     File(Asset),
     /// No file.
-    Other(files::Found),
+    Other(files::ResolvedPath),
 }
 
 impl SmallFiles {
@@ -103,7 +103,7 @@ impl SmallFiles {
 
 impl Wanted {
     /// By a request; `runs_program`: whether a rule sends it to a program that is named by the path.
-    pub fn of(facts: &Facts, runs_program: bool) -> Self {
+    pub fn of(facts: &RequestInfo, runs_program: bool) -> Self {
         Self {
             path: facts.decoded_path().to_vec(),
             runs_program,
@@ -121,14 +121,14 @@ impl Folder {
     /// but for that. `key` is room for the key.
     pub fn kept(
         self: &Arc<Self>,
-        facts: &Facts,
+        facts: &RequestInfo,
         runs_program: bool,
         now: Tick,
         key: &mut Vec<u8>,
     ) -> Option<Arc<Entry>> {
         let (small, compressing) = self.small.as_ref()?;
         write_key(self.mark, facts.decoded_path(), runs_program, key);
-        let Lookup::Found(entry) = small.memory.try_get(key) else {
+        let MemoryLookup::Found(entry) = small.memory.try_get(key) else {
             return None;
         };
         let source = entry.source()?;
@@ -146,7 +146,7 @@ impl Folder {
     }
 
     /// The file in memory, and how long ago it was looked at, for who only looks.
-    pub fn peek(&self, facts: &Facts, runs_program: bool) -> Option<(Arc<Entry>, Duration)> {
+    pub fn peek(&self, facts: &RequestInfo, runs_program: bool) -> Option<(Arc<Entry>, Duration)> {
         let (small, _) = self.small.as_ref()?;
         let mut key = Vec::new();
         write_key(self.mark, facts.decoded_path(), runs_program, &mut key);
@@ -167,7 +167,7 @@ impl Folder {
     pub fn look(&self, wanted: &Wanted) -> Looked {
         let Some((small, _)) = &self.small else {
             return match self.below(wanted) {
-                files::Found::File(asset) => Looked::File(asset),
+                files::ResolvedPath::File(asset) => Looked::File(asset),
                 other => Looked::Other(other),
             };
         };
@@ -180,8 +180,8 @@ impl Folder {
         write_key(self.mark, &wanted.path, wanted.runs_program, &mut key);
         let held = small.memory.peek(&key);
         let asset = match found {
-            files::Found::File(asset) => asset,
-            failed @ files::Found::Failed(_) => return Looked::Other(failed),
+            files::ResolvedPath::File(asset) => asset,
+            failed @ files::ResolvedPath::Failed(_) => return Looked::Other(failed),
             other => {
                 forget(small, held.as_ref());
                 return Looked::Other(other);
@@ -196,7 +196,7 @@ impl Folder {
             small.looks.fetch_add(1, Ordering::Relaxed);
             return Looked::Kept(Arc::clone(entry));
         }
-        let source = Source::new(stamp, began.tick);
+        let source = EntrySource::new(stamp, began.tick);
         let Some(entry) = self.take(small, &asset, began, Key::new(&key), source) else {
             forget(small, held.as_ref());
             return Looked::File(asset);
@@ -208,7 +208,7 @@ impl Folder {
     }
 
     /// The script that a path means, where it takes no look at the disk to know that; see [`Root::resolve_script`].
-    pub fn script(&self, facts: &Facts, runs_program: bool) -> Option<Script> {
+    pub fn script(&self, facts: &RequestInfo, runs_program: bool) -> Option<Script> {
         if runs_program {
             return None;
         }
@@ -216,7 +216,7 @@ impl Folder {
     }
 
     /// What the path means. Blocks on the disk.
-    pub fn below(&self, wanted: &Wanted) -> files::Found {
+    pub fn below(&self, wanted: &Wanted) -> files::ResolvedPath {
         if wanted.runs_program {
             let found = self.root.resolve_beside_programs(&wanted.path);
             program(&self.root, &wanted.path, found)
@@ -226,7 +226,7 @@ impl Folder {
     }
 
     /// The head of a 200 with all of a form.
-    pub fn fields(&self, asset: &Asset, form: &Form) -> HeaderMap {
+    pub fn fields(&self, asset: &Asset, form: &FileForm) -> HeaderMap {
         let mut fields = asset.fields(form);
         if let Some((small, compressing)) = &self.small
             && small.is_small(asset)
@@ -243,24 +243,24 @@ impl Folder {
         asset: &Asset,
         began: Began,
         key: Key,
-        source: Source,
+        source: EntrySource,
     ) -> Option<Arc<Entry>> {
         if !small.is_small(asset) || !asset.is_settled(began.wall) {
             return None;
         }
-        let read = |form: &Form| {
+        let read = |form: &FileForm| {
             let paid = small.memory.budget().try_reserve(form.length)?;
             let bytes = form.read_whole().ok().flatten()?;
-            Some(Body::reserved(bytes, paid))
+            Some(StoredBody::reserved(bytes, paid))
         };
         let given = asset.siblings.iter().map(|form| {
             let fields = asset.fields(form);
-            Some(Coded::given(form.coding, &fields, read(form)?))
+            Some(EncodedEntry::given(form.coding, &fields, read(form)?))
         });
-        let given = given.collect::<Option<Vec<Coded>>>()?;
-        let entry = Entry::new(Parts {
+        let given = given.collect::<Option<Vec<EncodedEntry>>>()?;
+        let entry = Entry::new(EntryParts {
             key,
-            kind: Kind::Page,
+            kind: EntryKind::Page,
             status: StatusCode::OK,
             fields: self.fields(asset, &asset.plain),
             body: read(&asset.plain)?,
@@ -311,14 +311,16 @@ fn write_key(mark: u32, path: &[u8], runs_program: bool, out: &mut Vec<u8>) {
 
 /// Where a rule names a FastCGI server of its own, a file that is no page's part is a program of that server: its source is
 /// never sent. Stylesheets and images beside it are sent as everywhere.
-fn program(root: &Root, path: &[u8], found: files::Found) -> files::Found {
+fn program(root: &Root, path: &[u8], found: files::ResolvedPath) -> files::ResolvedPath {
     match found {
-        files::Found::File(asset) if asset.has_known_type() => files::Found::File(asset),
-        files::Found::File(_) | files::Found::Missing => root.program(path),
+        files::ResolvedPath::File(asset) if asset.has_known_type() => {
+            files::ResolvedPath::File(asset)
+        }
+        files::ResolvedPath::File(_) | files::ResolvedPath::Missing => root.program(path),
         // The front controller stands in for what is not there; a program with a PATH_INFO is.
-        files::Found::Script(script) if !path.starts_with(&script.name) => {
+        files::ResolvedPath::Script(script) if !path.starts_with(&script.name) => {
             match root.program(path) {
-                files::Found::Missing => files::Found::Script(script),
+                files::ResolvedPath::Missing => files::ResolvedPath::Script(script),
                 found => found,
             }
         }
@@ -333,7 +335,7 @@ const DUE: Duration = Duration::from_secs(1);
 pub const TRUSTED: Duration = Duration::from_secs(2);
 
 /// The file itself says how long it holds.
-const ENDLESS: Life = Life {
+const ENDLESS: Lifetime = Lifetime {
     fresh: Duration::MAX,
     stale_while_revalidate: Duration::ZERO,
     stale_if_error: Duration::ZERO,

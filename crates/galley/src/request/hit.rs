@@ -7,16 +7,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use galley_cache::entry::{Coded, Entry, Lines};
-use galley_cache::memory::Lookup;
+use galley_cache::entry::{EncodedEntry, Entry, FieldLines};
+use galley_cache::memory::MemoryLookup;
 use galley_files as files;
-use galley_policy::conditional::{self, Condition};
+use galley_policy::conditional::{self, ConditionalResult};
 use galley_policy::decide::{self, Decision};
 use galley_policy::key;
 use galley_policy::outcome::Outcome;
 use galley_policy::purge::is_below_purge;
 use galley_policy::redirect;
-use galley_policy::request_info::{Facts, Gate, Method};
+use galley_policy::request_info::{Cacheability, Method, RequestInfo};
 use galley_policy::site::Preset;
 use galley_policy::time::Tick;
 use http::{HeaderMap, StatusCode};
@@ -64,7 +64,7 @@ pub struct Keys {
 pub fn hit(
     services: &Services,
     site: &Site,
-    (facts, client): (&Facts, IpAddr),
+    (facts, client): (&RequestInfo, IpAddr),
     now: Tick,
     keys: &mut Keys,
 ) -> Option<Hit> {
@@ -73,7 +73,7 @@ pub fn hit(
     }
     let Keys { page, file } = keys;
     page.clear();
-    if facts.gate() == Gate::Open {
+    if facts.gate() == Cacheability::Open {
         site.write_key(facts, page);
     }
     look(services, site, (facts, client), now, (page, file))
@@ -84,7 +84,7 @@ pub fn hit(
 pub fn hit_again(
     services: &Services,
     site: &Site,
-    (facts, client): (&Facts, IpAddr),
+    (facts, client): (&RequestInfo, IpAddr),
     now: Tick,
     (page_key, keys): (&[u8], &mut Keys),
 ) -> Option<Hit> {
@@ -93,7 +93,7 @@ pub fn hit_again(
 }
 
 /// Whether a request is one that the short way may answer: what head and site alone decide.
-fn is_plain(site: &Site, facts: &Facts) -> bool {
+fn is_plain(site: &Site, facts: &RequestInfo) -> bool {
     matches!(facts.method(), Method::Get | Method::Head)
         && facts.range().is_none()
         && !(site.core.rules.preset == Preset::None && facts.has_cdn_loop())
@@ -105,7 +105,7 @@ fn is_plain(site: &Site, facts: &Facts) -> bool {
 fn look(
     services: &Services,
     site: &Site,
-    (facts, client): (&Facts, IpAddr),
+    (facts, client): (&RequestInfo, IpAddr),
     now: Tick,
     (page_key, file_key): (&[u8], &mut Vec<u8>),
 ) -> Option<Hit> {
@@ -113,13 +113,15 @@ fn look(
         return None;
     }
     // As on the long way, files come after what is stored, and for everybody.
-    if facts.gate() == Gate::Open {
+    if facts.gate() == Cacheability::Open {
         match services.memory.try_get(page_key) {
-            Lookup::Found(entry) => return page(site, facts, now, entry),
-            Lookup::Busy => return None,
-            Lookup::Absent if site.may_be_on_disk(page_key) => return None,
-            Lookup::Absent if may_have_equivalent(services, site, facts, file_key) => return None,
-            Lookup::Absent => {}
+            MemoryLookup::Found(entry) => return page(site, facts, now, entry),
+            MemoryLookup::Busy => return None,
+            MemoryLookup::Absent if site.may_be_on_disk(page_key) => return None,
+            MemoryLookup::Absent if may_have_equivalent(services, site, facts, file_key) => {
+                return None;
+            }
+            MemoryLookup::Absent => {}
         }
     }
     file(site, facts, now, file_key)
@@ -129,7 +131,7 @@ fn look(
 fn may_have_equivalent(
     services: &Services,
     site: &Site,
-    facts: &Facts,
+    facts: &RequestInfo,
     room: &mut Vec<u8>,
 ) -> bool {
     if site.core.rules.preset == Preset::WordPress {
@@ -137,10 +139,10 @@ fn may_have_equivalent(
     }
     key::write_path_key(facts, room);
     room.extend_from_slice(&site.mark.to_be_bytes());
-    !matches!(services.memory.try_get(room), Lookup::Absent)
+    !matches!(services.memory.try_get(room), MemoryLookup::Absent)
 }
 
-fn page(site: &Site, facts: &Facts, now: Tick, entry: Arc<Entry>) -> Option<Hit> {
+fn page(site: &Site, facts: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Option<Hit> {
     let age = entry.age(now);
     let validity = site.core.epochs.prove(&entry);
     let stored = revalidate::stored(&entry, validity, age)?;
@@ -154,7 +156,8 @@ fn page(site: &Site, facts: &Facts, now: Tick, entry: Arc<Entry>) -> Option<Hit>
     let fields = coded
         .and_then(|at| entry.coded().get(at))
         .map_or(&entry.fields, |coded| &coded.fields);
-    let is_known = page::condition(facts, &site.core.rules, 200, fields) == Condition::NotModified;
+    let is_known =
+        page::condition(facts, &site.core.rules, 200, fields) == ConditionalResult::NotModified;
     Some(Hit {
         coded,
         leaves: Leaves::of(facts, is_known),
@@ -165,16 +168,16 @@ fn page(site: &Site, facts: &Facts, now: Tick, entry: Arc<Entry>) -> Option<Hit>
     })
 }
 
-fn file(site: &Site, facts: &Facts, now: Tick, key: &mut Vec<u8>) -> Option<Hit> {
+fn file(site: &Site, facts: &RequestInfo, now: Tick, key: &mut Vec<u8>) -> Option<Hit> {
     let entry = site
         .folder
         .as_ref()?
         .kept(facts, site.names_program(facts), now, key)?;
     let coded = page::coded(facts, &entry);
     let is_known = match file_condition(facts, &entry, coded) {
-        Condition::Proceed => false,
-        Condition::NotModified => true,
-        Condition::Failed => return None,
+        ConditionalResult::Proceed => false,
+        ConditionalResult::NotModified => true,
+        ConditionalResult::Failed => return None,
     };
     Some(Hit {
         coded,
@@ -186,13 +189,13 @@ fn file(site: &Site, facts: &Facts, now: Tick, key: &mut Vec<u8>) -> Option<Hit>
     })
 }
 
-fn file_condition(facts: &Facts, entry: &Entry, coded: Option<usize>) -> Condition {
+fn file_condition(facts: &RequestInfo, entry: &Entry, coded: Option<usize>) -> ConditionalResult {
     let asks = facts.is_conditional()
         || facts.if_match().is_some()
         || facts.if_unmodified_since().is_some();
     // Spares reading the file's date.
     if !asks {
-        return Condition::Proceed;
+        return ConditionalResult::Proceed;
     }
     let fields = coded
         .and_then(|at| entry.coded().get(at))
@@ -201,7 +204,7 @@ fn file_condition(facts: &Facts, entry: &Entry, coded: Option<usize>) -> Conditi
 }
 
 impl Leaves {
-    fn of(facts: &Facts, is_known: bool) -> Self {
+    fn of(facts: &RequestInfo, is_known: bool) -> Self {
         match (is_known, facts.method()) {
             (true, _) => Self::NotModified,
             (false, Method::Head) => Self::Head,
@@ -286,13 +289,13 @@ impl Hit {
         }
     }
 
-    fn chosen(&self) -> Option<&Coded> {
+    fn chosen(&self) -> Option<&EncodedEntry> {
         self.coded.and_then(|at| self.entry.coded().get(at))
     }
 
-    fn all_lines(&self) -> &Lines {
+    fn all_lines(&self) -> &FieldLines {
         self.chosen()
-            .map_or_else(|| self.entry.lines(), Coded::lines)
+            .map_or_else(|| self.entry.lines(), EncodedEntry::lines)
     }
 
     fn bytes(&self) -> &Bytes {

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use galley_cache::entry::{Entry, Kind};
-use galley_policy::decide::{Decision, Stored, Validity, decide, may_select};
+use galley_cache::entry::{Entry, EntryKind};
+use galley_policy::decide::{Decision, StoredResponse, Validity, decide, may_select};
 use galley_policy::forward::{self, Credentials};
-use galley_policy::request_info::{Gate, Method};
+use galley_policy::request_info::{Cacheability, Method};
 use galley_policy::site::Preset;
 use galley_policy::time::Tick;
 
@@ -49,7 +49,7 @@ impl Found {
     }
 
     /// The entry as the decision reads it; `None` where it is neither a response nor a hit-for-pass marker.
-    pub fn stored(&self) -> Option<Stored<'_>> {
+    pub fn stored(&self) -> Option<StoredResponse<'_>> {
         let (entry, validity) = self.entry.as_ref()?;
         stored(entry, *validity, entry.age(self.now))
     }
@@ -58,7 +58,7 @@ impl Found {
     pub fn response(&self) -> Option<&Arc<Entry>> {
         let (entry, validity) = self.entry.as_ref()?;
         let is_usable = matches!(validity, Validity::Valid | Validity::SoftPurged);
-        (entry.kind == Kind::Page && is_usable).then_some(entry)
+        (entry.kind == EntryKind::Page && is_usable).then_some(entry)
     }
 
     /// Whether its background fetch is to be started now; true for one caller at a time.
@@ -76,7 +76,7 @@ pub async fn lookup(services: &Services, exchange: &Exchange<'_>, purpose: Purpo
         purpose,
         now: services.clock.tick(),
     };
-    if exchange.facts.gate() != Gate::Open {
+    if exchange.facts.gate() != Cacheability::Open {
         return Found::nothing(reader.now);
     }
     let found = reader.under(&exchange.key).await;
@@ -122,7 +122,7 @@ impl Reader<'_, '_> {
 
     async fn by_rfc9111(&self, mut found: Found) -> Found {
         if let Some((marker, _)) = &found.entry
-            && marker.kind == Kind::Varies
+            && marker.kind == EntryKind::Varies
         {
             let sent = self.sent();
             for key in variants::candidates(marker, &sent) {

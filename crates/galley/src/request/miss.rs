@@ -5,17 +5,17 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use galley_cache::entry::Entry;
-use galley_cache::fill::{Failure, FillHead, FillReader, Share};
+use galley_cache::fill::{FillError, FillHead, FillReader, FillSharing};
 use galley_cache::key::Key;
 use galley_policy::cgi::Script;
 use galley_policy::class::Class;
 use galley_policy::decide::Backend;
 use galley_policy::forward::Credentials;
 use galley_policy::freshness;
-use galley_policy::outcome::{Kept, MissWhy, NotStored, Outcome, PassWhy, RefusedWhy};
-use galley_policy::request_info::{Facts, Gate, Method};
+use galley_policy::outcome::{MissWhy, NotStored, Outcome, PassWhy, RefusedWhy, StoreOutcome};
+use galley_policy::request_info::{Cacheability, Method, RequestInfo};
 use galley_policy::site::Preset;
-use galley_policy::storable::{self, Answered};
+use galley_policy::storable::{self, ResponseHead};
 use http::StatusCode;
 use http::header::{self, HeaderValue};
 
@@ -54,14 +54,14 @@ impl Asking<'_, '_> {
             .compositor
             .turns_away(pool.index, who(self.exchange, class), key)
         {
-            return self.fall_back(pool.fault(Failure::Overload));
+            return self.fall_back(pool.fault(FillError::Overload));
         }
         let began = Instant::now();
         let composed = self.order(&pool, class).await;
         let (mut reader, coded, collapsed) = match composed {
             Ok(Composed::Entry(entry)) => return Ok(self.stored(entry, Outcome::Hit)),
             Ok(Composed::Awaited(entry)) => {
-                let mut answer = self.stored(entry, self.miss(Kept::Stored, true));
+                let mut answer = self.stored(entry, self.miss(StoreOutcome::Stored, true));
                 answer.upstream_time = Some(began.elapsed());
                 return Ok(answer);
             }
@@ -77,15 +77,15 @@ impl Asking<'_, '_> {
         };
         let head = match reader.head().await {
             Ok(head) => head,
-            Err(Failure::Unstorable(kept)) => {
-                let outcome = self.miss(Kept::NotStored(kept), false);
+            Err(FillError::Unstorable(kept)) => {
+                let outcome = self.miss(StoreOutcome::NotStored(kept), false);
                 return self.pass(outcome).await;
             }
             Err(failure) => return self.fall_back(pool.fault(failure)),
         };
         let upstream_time = began.elapsed();
         if self.stale_on_error && is_failure(head.status, self.exchange.preset()) {
-            return self.fall_back(Failure::Closed.into());
+            return self.fall_back(FillError::Closed.into());
         }
         let outcome = self.miss(kept(&head), collapsed);
         let mut answer = if self.stale_on_error {
@@ -102,7 +102,7 @@ impl Asking<'_, '_> {
         };
         // RFC 9111 section 5.1: a response that an origin's own cache had stored says so.
         if self.exchange.preset() == Preset::None
-            && let Share::Shared { life, .. } = &head.share
+            && let FillSharing::Shared { life, .. } = &head.share
             && life.initial_age.as_secs() > 0
         {
             let age = HeaderValue::from(life.initial_age.as_secs());
@@ -112,7 +112,7 @@ impl Asking<'_, '_> {
         Ok(answer)
     }
 
-    async fn order(&self, pool: &Pool, class: Class) -> Result<Composed, Failure> {
+    async fn order(&self, pool: &Pool, class: Class) -> Result<Composed, FillError> {
         let exchange = &*self.exchange;
         let order = || {
             let request = fetch_request(self.services, exchange, Credentials::OfClient);
@@ -134,10 +134,10 @@ impl Asking<'_, '_> {
         head: &Arc<FillHead>,
         reader: FillReader,
         coded: Option<FillReader>,
-    ) -> Result<(Arc<FillHead>, Bytes), Failure> {
+    ) -> Result<(Arc<FillHead>, Bytes), FillError> {
         let body = collect(self.services, reader).await?;
         if is_broken(self.exchange, head, &body) {
-            return Err(Failure::Closed);
+            return Err(FillError::Closed);
         }
         if let Some((head, coded)) = in_coding(coded).await
             && let Ok(body) = collect(self.services, coded).await
@@ -155,7 +155,7 @@ impl Asking<'_, '_> {
             .compositor
             .turns_away(pool.index, who(self.exchange, class), None)
         {
-            return self.fall_back(pool.fault(Failure::Overload));
+            return self.fall_back(pool.fault(FillError::Overload));
         }
         let began = Instant::now();
         let learn = lesson(self.exchange, self.found);
@@ -185,14 +185,14 @@ impl Asking<'_, '_> {
         };
         // Also for a request that waited for another one's response, which was an error and nobody else's.
         if self.stale_on_error && is_failure(head.status, self.exchange.preset()) {
-            return self.fall_back(Failure::Closed.into());
+            return self.fall_back(FillError::Closed.into());
         }
         let mut answer = page::from_fill_whole(self.exchange, &head, reader, outcome);
         answer.upstream_time = Some(began.elapsed());
         Ok(answer)
     }
 
-    fn miss(&self, kept: Kept, collapsed: bool) -> Outcome {
+    fn miss(&self, kept: StoreOutcome, collapsed: bool) -> Outcome {
         Outcome::Miss {
             why: self.why,
             kept,
@@ -268,34 +268,38 @@ fn lesson(exchange: &Exchange<'_>, found: &Found) -> Option<Learn> {
     let facts = &exchange.facts;
     let key = || Key::new(&exchange.key);
     match (facts.method(), facts.gate()) {
-        (Method::Head, Gate::Open) => in_memory(found).map(|held| Learn {
+        (Method::Head, Cacheability::Open) => in_memory(found).map(|held| Learn {
             key: key(),
             lesson: Lesson::Head(held),
         }),
-        (Method::Get, Gate::Open) if found.response().is_none() => {
+        (Method::Get, Cacheability::Open) if found.response().is_none() => {
             facts.range().map(|range| Learn {
                 key: Key::new(&variants::part_key(&exchange.key, range)),
                 lesson: Lesson::Part(key()),
             })
         }
-        (Method::Post, Gate::Pass(PassWhy::Method)) => later_get(exchange).map(|get| Learn {
-            key: key(),
-            lesson: Lesson::Taught(Box::new(get)),
-        }),
+        (Method::Post, Cacheability::Pass(PassWhy::Method)) => {
+            later_get(exchange).map(|get| Learn {
+                key: key(),
+                lesson: Lesson::Taught(Box::new(get)),
+            })
+        }
         _ => None,
     }
 }
 
 /// The `GET` that could be answered by what is stored for this address.
-fn later_get(exchange: &Exchange<'_>) -> Option<Facts> {
+fn later_get(exchange: &Exchange<'_>) -> Option<RequestInfo> {
     let get = exchange.facts_of_get()?;
-    (get.gate() == Gate::Open && !get.has_authorization()).then_some(get)
+    (get.gate() == Cacheability::Open && !get.has_authorization()).then_some(get)
 }
 
-fn kept(head: &FillHead) -> Kept {
+fn kept(head: &FillHead) -> StoreOutcome {
     match &head.share {
-        Share::Shared { .. } if !head.status.is_server_error() => Kept::Stored,
-        Share::Shared { .. } | Share::Private => Kept::NotStored(NotStored::ErrorPage),
+        FillSharing::Shared { .. } if !head.status.is_server_error() => StoreOutcome::Stored,
+        FillSharing::Shared { .. } | FillSharing::Private => {
+            StoreOutcome::NotStored(NotStored::ErrorPage)
+        }
     }
 }
 
@@ -317,7 +321,7 @@ async fn in_coding(coded: Option<FillReader>) -> Option<(Arc<FillHead>, FillRead
 
 /// Whether PHP died over a page that began well.
 fn is_broken(exchange: &Exchange<'_>, head: &FillHead, body: &[u8]) -> bool {
-    let answered = Answered {
+    let answered = ResponseHead {
         status: head.status,
         fields: &head.fields,
         response_delay: Duration::ZERO,
@@ -327,12 +331,12 @@ fn is_broken(exchange: &Exchange<'_>, head: &FillHead, body: &[u8]) -> bool {
 }
 
 /// All of a body that may be stored; a longer one fails, as memory has no room for it.
-async fn collect(services: &Services, mut reader: FillReader) -> Result<Bytes, Failure> {
+async fn collect(services: &Services, mut reader: FillReader) -> Result<Bytes, FillError> {
     let most = services.memory.max_object();
     let mut whole = BytesMut::new();
     while let Some(chunk) = reader.next().await? {
         if (whole.len() + chunk.len()) as u64 > most {
-            return Err(Failure::Unstorable(NotStored::TooLarge));
+            return Err(FillError::Unstorable(NotStored::TooLarge));
         }
         whole.extend_from_slice(&chunk);
     }

@@ -24,7 +24,7 @@ mod site;
 
 use std::sync::Arc;
 
-use galley_policy::decide::{self, Below, Decision};
+use galley_policy::decide::{self, Decision, PathKind};
 use galley_policy::outcome::{MissWhy, Outcome, RefusedWhy, StaleWhy};
 
 use self::lookup::{Found, Purpose, lookup};
@@ -98,8 +98,8 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Ans
     }
     let (below, script) = match file::find(exchange).await? {
         file::Found::Answer(answer) => return Ok(answer),
-        file::Found::Script(script) => (Below::Script, Some(script)),
-        file::Found::Missing => (Below::Missing, None),
+        file::Found::Script(script) => (PathKind::Script, Some(script)),
+        file::Found::Missing => (PathKind::Missing, None),
     };
     let decision = decision.below_root(&exchange.facts, below, backend(exchange));
     let (why, stale_on_error) = match &decision {

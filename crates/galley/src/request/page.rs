@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use galley_cache::disk::Pieces;
+use galley_cache::disk::BodyPieces;
 use galley_cache::entry::Entry;
 use galley_cache::fill::{FillHead, FillReader};
 use galley_files::Part;
-use galley_policy::conditional::{self, Condition, OF_NOT_MODIFIED, Validators};
+use galley_policy::conditional::{self, ConditionalResult, OF_NOT_MODIFIED, Validators};
 use galley_policy::encoding::Coding;
 use galley_policy::outcome::Outcome;
 use galley_policy::range::{self, Ranges};
-use galley_policy::request_info::{Facts, Method};
+use galley_policy::request_info::{Method, RequestInfo};
 use galley_policy::site::{Preset, SiteRules};
 use galley_policy::time;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -67,8 +67,8 @@ pub fn from_entry(
     let mut answer = answer.explained(shown_ttl);
     let map = answer.fields.map();
     match condition(&exchange.facts, rules(exchange), status, map) {
-        Condition::NotModified => not_modified(&mut answer),
-        Condition::Proceed | Condition::Failed => {
+        ConditionalResult::NotModified => not_modified(&mut answer),
+        ConditionalResult::Proceed | ConditionalResult::Failed => {
             if status == 200 {
                 apply_range(exchange, &mut answer);
             }
@@ -83,7 +83,7 @@ fn rules<'e>(exchange: &'e Exchange<'_>) -> &'e SiteRules {
 
 /// The coding that this client takes best, where it is not the plain one. Parts are never parts of what was coded here,
 /// which comes and goes.
-pub(super) fn coded(facts: &Facts, entry: &Entry) -> Option<usize> {
+pub(super) fn coded(facts: &RequestInfo, entry: &Entry) -> Option<usize> {
     if entry.coded().is_empty() {
         return None;
     }
@@ -160,7 +160,7 @@ pub fn from_fill(
             head.status.as_u16(),
             &head.fields
         ),
-        Condition::NotModified
+        ConditionalResult::NotModified
     ) {
         not_modified(&mut answer);
     }
@@ -207,13 +207,13 @@ pub fn from_whole(
 }
 
 pub(super) fn condition(
-    facts: &Facts,
+    facts: &RequestInfo,
     rules: &SiteRules,
     status: u16,
     fields: &HeaderMap,
-) -> Condition {
+) -> ConditionalResult {
     if status != 200 || !facts.is_conditional() {
-        return Condition::Proceed;
+        return ConditionalResult::Proceed;
     }
     let mut validators = validators(fields);
     if rules.preset == Preset::None && validators.last_modified.is_none() {
@@ -304,7 +304,7 @@ fn apply_range(exchange: &Exchange<'_>, answer: &mut Answer) {
 /// A stored body, wherever it is.
 enum Whole {
     Memory(Bytes),
-    Disk(Arc<Pieces>),
+    Disk(Arc<BodyPieces>),
 }
 
 impl Whole {
@@ -332,7 +332,7 @@ impl Whole {
     }
 }
 
-fn stored(pieces: &Arc<Pieces>, parts: Vec<Part>) -> Body {
+fn stored(pieces: &Arc<BodyPieces>, parts: Vec<Part>) -> Body {
     let length = parts.iter().map(|part| match part {
         Part::Bytes(bytes) => bytes.len() as u64,
         Part::Span { start, end } => end.saturating_sub(*start),

@@ -6,7 +6,7 @@ use std::io::Write as _;
 
 use bytes::Bytes;
 use galley_files::Part;
-use galley_policy::range::Span;
+use galley_policy::range::ByteSpan;
 use http::HeaderValue;
 
 /// The parts and how they are named.
@@ -21,7 +21,7 @@ pub struct Multipart {
 pub fn multipart(
     length: u64,
     media_type: Option<&HeaderValue>,
-    spans: &[Span],
+    spans: &[ByteSpan],
 ) -> Option<Multipart> {
     let boundary = boundary(length, spans);
     let mut parts = Vec::with_capacity(spans.len() * 2 + 1);
@@ -67,7 +67,7 @@ pub fn cut(whole: &Bytes, parts: &[Part]) -> Option<Bytes> {
 }
 
 /// A line that the parts do not hold: random, so nobody can have put it into them.
-fn boundary(length: u64, spans: &[Span]) -> String {
+fn boundary(length: u64, spans: &[ByteSpan]) -> String {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
     hasher.write_u64(length);
@@ -85,7 +85,10 @@ mod tests {
     #[test]
     fn parts_are_framed_by_the_boundary() {
         let whole = Bytes::from_static(b"0123456789");
-        let spans = [Span { start: 0, end: 2 }, Span { start: 5, end: 10 }];
+        let spans = [
+            ByteSpan { start: 0, end: 2 },
+            ByteSpan { start: 5, end: 10 },
+        ];
         let text = HeaderValue::from_static("text/plain");
         let parts = multipart(10, Some(&text), &spans).unwrap();
         let media_type = parts.media_type.to_str().unwrap();
@@ -96,7 +99,7 @@ mod tests {
              \r\n--{boundary}--\r\n"
         );
         assert_eq!(cut(&whole, &parts.parts).unwrap(), wanted.as_bytes());
-        let beyond = multipart(10, None, &[Span { start: 5, end: 11 }]).unwrap();
+        let beyond = multipart(10, None, &[ByteSpan { start: 5, end: 11 }]).unwrap();
         assert!(cut(&whole, &beyond.parts).is_none());
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use galley_policy::outcome::{Outcome, RefusedWhy};
-use galley_policy::purge::{Dialect, Order, Reply, Scope};
+use galley_policy::purge::{Dialect, DialectReply, Purge, Scope};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use subtle::ConstantTimeEq;
 
@@ -10,7 +10,7 @@ use super::exchange::Exchange;
 use super::response::{Answer, Body};
 use super::site::Site;
 use crate::body::RequestBody;
-use crate::durable::{Receipt, Told};
+use crate::durable::{PurgeReceipt, Receipt};
 use crate::fault::Fault;
 
 /// Obeys an order of somebody who may give it, and answers when it is on the disk. `None`: an ordinary request. To others
@@ -52,7 +52,7 @@ pub fn is_order(exchange: &Exchange<'_>) -> bool {
     })
 }
 
-async fn obey(site: &Site, dialect: &Dialect, orders: &[Order]) -> Told {
+async fn obey(site: &Site, dialect: &Dialect, orders: &[Purge]) -> PurgeReceipt {
     let mut newest = Receipt::default();
     for order in orders {
         newest = site.core.epochs.publish(order);
@@ -63,9 +63,9 @@ async fn obey(site: &Site, dialect: &Dialect, orders: &[Order]) -> Told {
     told
 }
 
-fn reply(form: Reply, orders: &[Order], told: &Told) -> Answer {
+fn reply(form: DialectReply, orders: &[Purge], told: &PurgeReceipt) -> Answer {
     let word = match orders.first().map(|order| &order.scope) {
-        _ if form == Reply::Tags => "tags",
+        _ if form == DialectReply::Tags => "tags",
         Some(Scope::Site | Scope::Host(_)) | None => "all",
         Some(Scope::Url { .. }) => "exact",
         Some(Scope::Prefix(_) | Scope::Pattern(_)) => "wildcard",
@@ -76,10 +76,12 @@ fn reply(form: Reply, orders: &[Order], told: &Told) -> Answer {
         fields.insert(PURGE_RESULT, value);
     }
     let (status, media_type, text) = match (form, told.warning) {
-        (Reply::Empty, _) => return Answer::new(204, fields, Body::None, Outcome::Purge),
-        (Reply::Json, _) => (200, "application/json", "{\"status\":\"ok\"}\n".to_owned()),
-        (Reply::Path | Reply::Tags, None) => (200, PLAIN, "purged\n".to_owned()),
-        (Reply::Path | Reply::Tags, Some(warning)) => (200, PLAIN, format!("purged; {warning}\n")),
+        (DialectReply::Empty, _) => return Answer::new(204, fields, Body::None, Outcome::Purge),
+        (DialectReply::Json, _) => (200, "application/json", "{\"status\":\"ok\"}\n".to_owned()),
+        (DialectReply::Path | DialectReply::Tags, None) => (200, PLAIN, "purged\n".to_owned()),
+        (DialectReply::Path | DialectReply::Tags, Some(warning)) => {
+            (200, PLAIN, format!("purged; {warning}\n"))
+        }
     };
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     Answer::new(

@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use galley_cache::entry::{Entry, Kind};
+use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::purge_table::Validity;
-use galley_http::head::{self, Parsed, Room};
-use galley_policy::purge::{Order, Scope, Strength, url_scope};
-use galley_policy::request_info::{Facts, Gate, Line, Method};
+use galley_http::head::{self, HeadBuffer, ParsedHead};
+use galley_policy::purge::{Purge, Scope, Strength, url_scope};
+use galley_policy::request_info::{Cacheability, Method, RequestInfo, RequestLineInfo};
 use galley_policy::route::canonical_host;
 use galley_policy::site::Preset;
 use galley_policy::time::Tick;
@@ -30,7 +30,7 @@ use crate::fetch::revalidate::When;
 /// What one site remembers of pages that were refreshed.
 #[derive(Debug, Default)]
 pub struct Healing {
-    /// Pages by [`Facts::url_id`], and when each was refreshed; at most [`MOST_PAGES`].
+    /// Pages by [`RequestInfo::url_id`], and when each was refreshed; at most [`MOST_PAGES`].
     pages: Mutex<HashMap<u64, Tick>>,
     healed: AtomicU64,
 }
@@ -71,13 +71,14 @@ pub(super) async fn missed(services: &Services, exchange: &Exchange<'_>) {
     let Some(bytes) = page_head(exchange, referer) else {
         return;
     };
-    let mut room = Room::new();
-    let Ok(Parsed::Whole { head, .. }) = head::parse(&bytes, &head::Limits::default(), &mut room)
+    let mut room = HeadBuffer::new();
+    let Ok(ParsedHead::Whole { head, .. }) =
+        head::parse(&bytes, &head::HeadLimits::default(), &mut room)
     else {
         return;
     };
-    let mut facts = Facts::default();
-    let line = Line {
+    let mut facts = RequestInfo::default();
+    let line = RequestLineInfo {
         method: head.method,
         target: head.target,
         scheme: exchange.facts.scheme(),
@@ -86,7 +87,7 @@ pub(super) async fn missed(services: &Services, exchange: &Exchange<'_>) {
         upgrade: false,
     };
     let rules = &exchange.site.core.rules;
-    if facts.gather(&line, head.fields(), rules).is_err() || facts.gate() != Gate::Open {
+    if facts.gather(&line, head.fields(), rules).is_err() || facts.gate() != Cacheability::Open {
         return;
     }
     let page = exchange.of_another(&head, facts);
@@ -99,7 +100,7 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, mut page: Exchang
         return;
     };
     let epochs = &page.site.core.epochs;
-    let is_at_fault = entry.kind == Kind::Page
+    let is_at_fault = entry.kind == EntryKind::Page
         && epochs.prove(&entry) == Validity::Valid
         && names(&entry, exchange.facts.path());
     let healing = &page.site.healing;
@@ -110,7 +111,7 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, mut page: Exchang
     for (of, strength) in [(&page, Strength::Soft), (exchange, Strength::Hard)] {
         if let Some(scope) = scope(of) {
             // Nobody waits for an acknowledgement.
-            drop(epochs.publish(&Order { scope, strength }));
+            drop(epochs.publish(&Purge { scope, strength }));
         }
     }
     tracing::info!(
@@ -123,7 +124,7 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, mut page: Exchang
 }
 
 /// A stylesheet or script in a folder into which WordPress, themes and plugins write.
-fn is_generated(facts: &Facts) -> bool {
+fn is_generated(facts: &RequestInfo) -> bool {
     let path = facts.path();
     let ends = |end: &str| {
         let tail = path

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_cache::disk::Pieces;
+use galley_cache::disk::BodyPieces;
 use galley_cache::entry::Entry;
 use galley_cache::fill::FillReader;
 use galley_policy::headers::Compiled;
@@ -68,7 +68,7 @@ pub enum Body {
     /// Parts of a stored body that is on the disk.
     Stored {
         /// The body.
-        pieces: Arc<Pieces>,
+        pieces: Arc<BodyPieces>,
         /// What of it, in order.
         parts: Vec<galley_files::Part>,
         /// Sum of the parts.

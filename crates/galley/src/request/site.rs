@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_cache::budget::Budget;
+use galley_cache::budget::MemoryBudget;
 use galley_cache::entry::Entry;
-use galley_cache::fill::Failure;
+use galley_cache::fill::FillError;
 use galley_cache::memory::Memory;
 use galley_policy::forward::Schedule;
 use galley_policy::headers::HeadChanges;
 use galley_policy::key;
 use galley_policy::proxied::Proxies;
-use galley_policy::request_info::Facts;
+use galley_policy::request_info::RequestInfo;
 use galley_policy::route::{HostPattern, HostTable};
 use galley_policy::site::Rule;
 use ipnet::IpNet;
@@ -20,7 +20,7 @@ use super::access::Door;
 use super::error_page::ErrorPages;
 use super::folder::{Folder, SmallFiles};
 use super::repair::Healing;
-use crate::access::Clients;
+use crate::access::ClientState;
 use crate::acme::Acme;
 use crate::body::spools::Spools;
 use crate::clock::Clock;
@@ -85,13 +85,13 @@ pub struct Site {
 
 impl Site {
     /// Writes the key of a request: what identifies the page among those of its site, then the site's mark.
-    pub fn write_key(&self, facts: &Facts, out: &mut Vec<u8>) {
+    pub fn write_key(&self, facts: &RequestInfo, out: &mut Vec<u8>) {
         key::write_key(facts, out);
         out.extend_from_slice(&self.mark.to_be_bytes());
     }
 
     /// Who composes what a request asks for: the rule's upstream or the site's.
-    pub fn upstream_of(&self, facts: &Facts) -> &Upstream {
+    pub fn upstream_of(&self, facts: &RequestInfo) -> &Upstream {
         let further = self
             .rule_of(facts)
             .and_then(|rule| rule.upstream)
@@ -100,12 +100,12 @@ impl Site {
     }
 
     /// The rule that applies to a request.
-    pub fn rule_of(&self, facts: &Facts) -> Option<&Rule> {
+    pub fn rule_of(&self, facts: &RequestInfo) -> Option<&Rule> {
         self.core.rules.rules.get(facts.rule()?)
     }
 
     /// The largest body of a request, in bytes.
-    pub fn request_body_of(&self, facts: &Facts) -> u64 {
+    pub fn request_body_of(&self, facts: &RequestInfo) -> u64 {
         let rule = self.rule_of(facts);
         rule.and_then(|rule| rule.request_body)
             .unwrap_or(self.request_body)
@@ -126,7 +126,7 @@ impl Site {
     }
 
     /// Whether a rule sends a request to a FastCGI program of its own, so that any file may be the script.
-    pub fn names_program(&self, facts: &Facts) -> bool {
+    pub fn names_program(&self, facts: &RequestInfo) -> bool {
         let upstream = self.upstream_of(facts);
         let by_rule = !std::ptr::eq(upstream, &raw const self.upstream);
         by_rule && matches!(upstream, Upstream::Php(_))
@@ -194,7 +194,7 @@ impl Pool {
     }
 
     /// What a client is told about a failure, with what the queue says about when to come back.
-    pub fn fault(&self, failure: Failure) -> Fault {
+    pub fn fault(&self, failure: FillError) -> Fault {
         let mut fault = Fault::from(failure);
         if fault.retry_after_s.is_some()
             && let Some(gauge) = self.gauge()
@@ -311,11 +311,11 @@ pub struct Services {
     /// Small files in memory, if there may be any.
     pub small_files: Option<Arc<SmallFiles>>,
     /// What is counted of clients.
-    pub clients: Clients,
+    pub clients: ClientState,
     /// Warnings about upstreams, which any visitor's request can cause.
     pub upstream_warnings: UpstreamWarnings,
     /// What the streams of all HTTP/2 connections may hold together.
-    pub http2_memory: Budget,
+    pub http2_memory: MemoryBudget,
     /// Warnings about clients that flood their HTTP/2 connections.
     pub http2_floods: Seldom,
 }

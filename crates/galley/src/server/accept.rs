@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::proxy_protocol::introduce;
 use super::socket::Socket;
 use super::{Core, Listener, handshake, http1};
-use crate::access::Seat;
+use crate::access::ConnectionSlot;
 use crate::request::Sites;
 use crate::sys;
 use crate::sys::sockets::Listening;
@@ -208,9 +208,9 @@ async fn begin(core: Rc<Core>, mut stream: Socket, client: SocketAddr, behind: B
 
 /// A place for a connection of this client, if it may have one more. Trusted proxies have as many as they like, as has who
 /// has no address.
-fn seat(core: &Core, client: SocketAddr, proxies: &Proxies) -> Option<Seat> {
+fn seat(core: &Core, client: SocketAddr, proxies: &Proxies) -> Option<ConnectionSlot> {
     if client == NOBODY || proxies.trusts(client) {
-        return Some(Seat::uncounted());
+        return Some(ConnectionSlot::uncounted());
     }
     let seat = core.services.clients.seat(client.ip());
     if seat.is_none() {

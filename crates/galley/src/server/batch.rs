@@ -8,7 +8,7 @@ use std::io::IoSlice;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use galley_http::answer::Connection;
+use galley_http::answer::ConnectionField;
 
 use super::head_cache::Remembered;
 use super::record::Said;
@@ -24,7 +24,7 @@ pub(super) struct Ready<'b> {
     pub(super) end: usize,
     /// Whether its body lies behind its head.
     pub(super) is_copied: bool,
-    pub(super) connection: Connection,
+    pub(super) connection: ConnectionField,
     /// Which of the core's logs.
     pub(super) log: usize,
     /// The site's number.

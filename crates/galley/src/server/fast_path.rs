@@ -10,12 +10,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use galley_http::answer::{self, Connection, Length};
+use galley_http::answer::{self, ConnectionField, Length};
 use galley_http::framing::{self, BodyKind, Host};
-use galley_http::head::{self, Head, Parsed, Version};
+use galley_http::head::{self, Head, ParsedHead, Version};
 use galley_policy::headers::Compiled;
-use galley_policy::proxied::{Asked, Own};
-use galley_policy::request_info::{Facts, Line, Scheme};
+use galley_policy::proxied::{ConnectionInfo, RequestOrigin};
+use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::route;
 use galley_policy::time::Tick;
 use http::header;
@@ -32,7 +32,7 @@ use crate::request::{self, Hit, Keys, Site, Sites};
 /// Room that a core's hits use in turn.
 #[derive(Default)]
 pub(super) struct Room {
-    pub(super) facts: Facts,
+    pub(super) facts: RequestInfo,
     keys: Keys,
     pub(super) id: String,
     memo: Memo,
@@ -112,7 +112,7 @@ pub(super) async fn answer(
     }
     Some(match (sent, connection) {
         (Err(_), _) => Next::Drop,
-        (Ok(()), Connection::Close) => Next::Close,
+        (Ok(()), ConnectionField::Close) => Next::Close,
         (Ok(()), _) => Next::Request,
     })
 }
@@ -204,7 +204,7 @@ impl Place<'_> {
             let connection = ready.connection;
             batch.push(ready);
             read += length;
-            if connection == Connection::Close {
+            if connection == ConnectionField::Close {
                 break;
             }
         }
@@ -254,9 +254,9 @@ impl Place<'_> {
         (output, date): (&mut Vec<u8>, HttpDate),
     ) -> Option<(Ready<'b>, usize)> {
         let core = self.core;
-        let mut lines = head::Room::new();
+        let mut lines = head::HeadBuffer::new();
         let (request, length) = read_plain(core, input, &mut lines)?;
-        let own = Own {
+        let own = ConnectionInfo {
             peer: self.ends.client,
             scheme: self.ends.scheme(),
             host: request.host.as_bytes(),
@@ -301,23 +301,23 @@ struct Plain<'b, 'r> {
     head: Head<'b, 'r>,
     said: Said<'b>,
     host: &'b str,
-    connection: Connection,
+    connection: ConnectionField,
 }
 
 /// The request at the beginning, if it is whole and well formed, names one host, and has neither body nor upgrade.
 fn read_plain<'b, 'r>(
     core: &Core,
     input: &'b [u8],
-    lines: &'r mut head::Room<'b>,
+    lines: &'r mut head::HeadBuffer<'b>,
 ) -> Option<(Plain<'b, 'r>, usize)> {
     if !begins_plainly(input) {
         return None;
     }
-    let limits = head::Limits {
+    let limits = head::HeadLimits {
         head_bytes: core.limits.head_bytes,
-        ..head::Limits::default()
+        ..head::HeadLimits::default()
     };
-    let Ok(Parsed::Whole { head, length }) = head::parse(input, &limits, lines) else {
+    let Ok(ParsedHead::Whole { head, length }) = head::parse(input, &limits, lines) else {
         return None;
     };
     let framing = framing::frame(&head).ok()?;
@@ -326,9 +326,9 @@ fn read_plain<'b, 'r>(
         return None;
     };
     let connection = match (framing.keep_alive, framing.version) {
-        (false, _) => Connection::Close,
-        (true, Version::H10) => Connection::KeepAlive10,
-        (true, Version::H11 | Version::H2) => Connection::KeepAlive,
+        (false, _) => ConnectionField::Close,
+        (true, Version::H10) => ConnectionField::KeepAlive10,
+        (true, Version::H11 | Version::H2) => ConnectionField::KeepAlive,
     };
     let said = Said::of(&head);
     Some((
@@ -346,12 +346,12 @@ fn read_plain<'b, 'r>(
 pub(super) fn find<'l>(
     core: &Core,
     sites: &Sites,
-    (head, asked): (&Head<'_, '_>, &Asked<'_>),
+    (head, asked): (&Head<'_, '_>, &RequestOrigin<'_>),
     now: Tick,
     (room, known): (&mut Room, &'l mut Known),
 ) -> Option<(Hit, &'l Arc<Site>)> {
     let (host, site) = known.find(asked.host, sites)?;
-    let line = Line {
+    let line = RequestLineInfo {
         method: head.method,
         target: head.target,
         scheme: asked.scheme,
@@ -377,7 +377,7 @@ fn write_head(
     output: &mut Vec<u8>,
     hit: &Hit,
     (changes, scheme): (&Compiled, Scheme),
-    (date, connection): (HttpDate, Connection),
+    (date, connection): (HttpDate, ConnectionField),
 ) {
     let mut age = itoa::Buffer::new();
     let own = match hit.age() {

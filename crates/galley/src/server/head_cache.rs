@@ -12,8 +12,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use galley_http::answer::Connection;
-use galley_policy::request_info::{Facts, Gate, Scheme};
+use galley_http::answer::ConnectionField;
+use galley_policy::request_info::{Cacheability, RequestInfo, Scheme};
 use memchr::memmem::Finder;
 
 use crate::request::Site;
@@ -40,10 +40,10 @@ pub(super) struct Remembered {
     pub(super) host: Vec<u8>,
     /// The site that it led to.
     pub(super) site: Arc<Site>,
-    pub(super) facts: Facts,
+    pub(super) facts: RequestInfo,
     /// The key of its page.
     pub(super) key: Vec<u8>,
-    pub(super) connection: Connection,
+    pub(super) connection: ConnectionField,
     /// For the site's log.
     pub(super) rendered: Rendered,
 }
@@ -59,9 +59,9 @@ pub(super) struct Sight<'b> {
 pub(super) struct Read<'a> {
     pub(super) host: &'a [u8],
     pub(super) site: &'a Arc<Site>,
-    pub(super) facts: &'a Facts,
+    pub(super) facts: &'a RequestInfo,
     pub(super) key: &'a [u8],
-    pub(super) connection: Connection,
+    pub(super) connection: ConnectionField,
 }
 
 impl Default for Memo {
@@ -112,8 +112,9 @@ impl Memo {
         render: impl FnOnce(&mut Rendered),
     ) {
         let size = read.facts.size() + read.key.len() + read.host.len();
-        let may_come_in =
-            head.len() <= MOST_HEAD && size <= MOST_BESIDE && read.facts.gate() == Gate::Open;
+        let may_come_in = head.len() <= MOST_HEAD
+            && size <= MOST_BESIDE
+            && read.facts.gate() == Cacheability::Open;
         if !may_come_in {
             return;
         }
@@ -182,9 +183,9 @@ impl Remembered {
             is_asked: Cell::new(false),
             host: Vec::new(),
             site: Arc::clone(site),
-            facts: Facts::default(),
+            facts: RequestInfo::default(),
             key: Vec::new(),
-            connection: Connection::Close,
+            connection: ConnectionField::Close,
             rendered: Rendered::default(),
         }
     }
@@ -268,12 +269,12 @@ const SEEN: usize = 2048;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galley_http::head::{self, Limits, Parsed};
+    use galley_http::head::{self, HeadLimits, ParsedHead};
     use proptest::prelude::*;
 
     fn length(input: &[u8]) -> Option<usize> {
-        match head::parse(input, &Limits::default(), &mut head::Room::new()) {
-            Ok(Parsed::Whole { length, .. }) => Some(length),
+        match head::parse(input, &HeadLimits::default(), &mut head::HeadBuffer::new()) {
+            Ok(ParsedHead::Whole { length, .. }) => Some(length),
             _ => None,
         }
     }

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes};
 use galley_http::body::BodyReader;
 use galley_http::framing::{self, BodyKind, Framing};
-use galley_http::head::{self, Head, HeadScanner, Parsed, Refusal, Room, Version};
+use galley_http::head::{self, BadRequest, Head, HeadBuffer, HeadScanner, ParsedHead, Version};
 use galley_policy::outcome::{Outcome, RefusedWhy};
 use galley_policy::proxied::NOBODY;
-use galley_policy::request_info::{Facts, Scheme};
+use galley_policy::request_info::{RequestInfo, Scheme};
 
 use super::Core;
 use super::fast_path::{self, Lane};
@@ -27,7 +27,7 @@ use super::socket::Socket;
 use super::speed::Coming;
 use super::tunnel;
 use super::write::{self, Next, Peer};
-use crate::body::spools::{NoRoom, Spools};
+use crate::body::spools::{SpoolFull, Spools};
 use crate::body::{RequestBody, Spool};
 use crate::fault::Fault;
 use crate::request::{self, Admission, Answer, Exchange, Sites};
@@ -65,7 +65,7 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
         Rc::clone(&core.pool),
         core.limits.leaving,
     );
-    let mut facts = Facts::default();
+    let mut facts = RequestInfo::default();
     let mut lane = Lane::default();
     let mailbox = Mailbox::default();
     // Over TLS the handshake has said what is spoken (RFC 9113 section 3.3).
@@ -146,9 +146,9 @@ enum Came {
 
 /// The bytes of the head that has begun; what follows it stays in the buffer.
 async fn next_head(core: &Core, wire: &mut Wire) -> Result<Came, NoHead> {
-    let limits = head::Limits {
+    let limits = head::HeadLimits {
         head_bytes: core.limits.head_bytes,
-        ..head::Limits::default()
+        ..head::HeadLimits::default()
     };
     let mut scanner = HeadScanner::default();
     let mut has_waited = false;
@@ -176,12 +176,12 @@ async fn next_head(core: &Core, wire: &mut Wire) -> Result<Came, NoHead> {
 fn length_of_head(
     scanner: &mut HeadScanner,
     input: &[u8],
-    limits: &head::Limits,
+    limits: &head::HeadLimits,
 ) -> Result<Option<usize>, NoHead> {
-    let mut room = Room::new();
+    let mut room = HeadBuffer::new();
     match head::resume(scanner, input, limits, &mut room) {
-        Ok(Parsed::Whole { length, .. }) => Ok(Some(length)),
-        Ok(Parsed::Partial) => Ok(None),
+        Ok(ParsedHead::Whole { length, .. }) => Ok(Some(length)),
+        Ok(ParsedHead::Partial) => Ok(None),
         Err(refusal) => Err(NoHead::Refused(refusal.status())),
     }
 }
@@ -195,15 +195,15 @@ struct Turn<'c> {
 
 impl Turn<'_> {
     /// Answers one request and writes its record.
-    async fn request(&self, wire: &mut Wire, bytes: &Bytes, facts: &mut Facts) -> Next {
-        let limits = head::Limits {
+    async fn request(&self, wire: &mut Wire, bytes: &Bytes, facts: &mut RequestInfo) -> Next {
+        let limits = head::HeadLimits {
             head_bytes: usize::MAX,
-            ..head::Limits::default()
+            ..head::HeadLimits::default()
         };
-        let mut room = Room::new();
+        let mut room = HeadBuffer::new();
         let head = match head::parse(bytes, &limits, &mut room) {
-            Ok(Parsed::Whole { head, .. }) => head,
-            Ok(Parsed::Partial) => return self.refused(wire, 400).await,
+            Ok(ParsedHead::Whole { head, .. }) => head,
+            Ok(ParsedHead::Partial) => return self.refused(wire, 400).await,
             Err(refusal) => return self.refused(wire, refusal.status()).await,
         };
         let framing = match framing::frame(&head) {
@@ -275,7 +275,7 @@ impl Turn<'_> {
     }
 
     /// Where a request of this connection came in, with the buffers of the request before it.
-    fn admission(&self, version: Version, request_id: String, facts: Facts) -> Admission<'_> {
+    fn admission(&self, version: Version, request_id: String, facts: RequestInfo) -> Admission<'_> {
         Admission {
             sites: self.sites,
             client: self.ends.client,
@@ -455,7 +455,7 @@ async fn take_body(
         let consumed = decoded.consumed;
         if !decoded.data.is_empty() {
             let pushed = spool.push(decoded.data).await;
-            pushed.map_err(|NoRoom| no_room(spools))?;
+            pushed.map_err(|SpoolFull| no_room(spools))?;
         }
         wire.input.advance(consumed);
         if consumed == 0 && !reader.is_done() {
@@ -466,7 +466,7 @@ async fn take_body(
             }
         }
     }
-    let body = spool.finish().await.map_err(|NoRoom| no_room(spools))?;
+    let body = spool.finish().await.map_err(|SpoolFull| no_room(spools))?;
     exchange.body = match body {
         RequestBody::Empty => RequestBody::Memory(Bytes::new()),
         body => body,
@@ -474,7 +474,7 @@ async fn take_body(
     Ok(())
 }
 
-fn body_fault(refusal: Refusal) -> Fault {
+fn body_fault(refusal: BadRequest) -> Fault {
     let why = if refusal.status() == 413 {
         RefusedWhy::BodyTooLarge
     } else {

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bytes::BytesMut;
-use galley_http::proxy::{self, Said, Step};
+use galley_http::proxy::{self, ProxyHeaderStep, ProxySource};
 use galley_policy::proxied::Proxies;
 use tokio::io::AsyncReadExt;
 
@@ -39,20 +39,20 @@ pub(super) async fn introduce(
         return None;
     };
     Some(match said {
-        Said::Itself => (client, local),
-        Said::Client {
+        ProxySource::Itself => (client, local),
+        ProxySource::Client {
             source,
             destination,
         } => (source, destination),
     })
 }
 
-async fn read(socket: &mut Socket) -> Option<Said> {
+async fn read(socket: &mut Socket) -> Option<ProxySource> {
     let mut got = BytesMut::with_capacity(USUAL);
     loop {
         match proxy::read(&got).ok()? {
-            Step::Whole(said) => return Some(said),
-            Step::More(more) => {
+            ProxyHeaderStep::Whole(said) => return Some(said),
+            ProxyHeaderStep::More(more) => {
                 let mut wanted = (&mut *socket).take(more as u64);
                 if wanted.read_buf(&mut got).await.ok()? == 0 {
                     return None;

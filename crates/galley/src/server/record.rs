@@ -26,7 +26,7 @@ pub(super) struct Said<'h> {
 impl<'h> Said<'h> {
     /// The same of a request that came by HTTP/2.
     pub(super) fn of_h2(
-        line: &h2::Line<'h>,
+        line: &h2::PseudoFields<'h>,
         fields: impl Iterator<Item = (&'h [u8], &'h [u8])>,
     ) -> Self {
         let mut said = Self {

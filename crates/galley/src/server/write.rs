@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use galley_cache::disk::Pieces;
-use galley_cache::fill::{Failure, FillReader, Next as Ready};
+use galley_cache::disk::BodyPieces;
+use galley_cache::fill::{FillError, FillRead as Ready, FillReader};
 use galley_files::Part;
-use galley_http::answer::{self, CHUNK_END, Connection, LAST_CHUNK, Length};
+use galley_http::answer::{self, CHUNK_END, ConnectionField, LAST_CHUNK, Length};
 use galley_http::head::Version;
 use http::HeaderValue;
 use http::header::UPGRADE;
@@ -49,11 +49,11 @@ impl Peer {
         }
     }
 
-    fn connection(self) -> Connection {
+    fn connection(self) -> ConnectionField {
         match (self.keep_alive, self.version) {
-            (false, _) => Connection::Close,
-            (true, Version::H10) => Connection::KeepAlive10,
-            (true, Version::H11 | Version::H2) => Connection::KeepAlive,
+            (false, _) => ConnectionField::Close,
+            (true, Version::H10) => ConnectionField::KeepAlive10,
+            (true, Version::H11 | Version::H2) => ConnectionField::KeepAlive,
         }
     }
 }
@@ -150,7 +150,7 @@ pub(super) async fn switching(
         answer.status,
         fields.map(|(name, value)| (name.as_str(), value.as_bytes())),
         Length::None,
-        Connection::Upgrade,
+        ConnectionField::Upgrade,
     );
     wire.send(&[]).await
 }
@@ -175,7 +175,7 @@ pub(super) async fn interim(wire: &mut Wire, interim: &Interim) -> Result<(), Go
         interim.status.as_u16(),
         fields.map(|(name, value)| (name.as_str(), value.as_bytes())),
         Length::None,
-        Connection::KeepAlive,
+        ConnectionField::KeepAlive,
     );
     wire.send(&[]).await
 }
@@ -309,7 +309,7 @@ async fn pump(
 async fn next(
     wire: &mut Wire,
     reader: &mut FillReader,
-) -> Result<Result<Option<Bytes>, Failure>, Gone> {
+) -> Result<Result<Option<Bytes>, FillError>, Gone> {
     tokio::select! {
         biased;
         next = reader.next() => Ok(next),
@@ -320,7 +320,7 @@ async fn next(
 /// Where parts come from.
 enum Source {
     File(Arc<std::fs::File>),
-    Pieces(Arc<Pieces>),
+    Pieces(Arc<BodyPieces>),
 }
 
 /// Parts of a file or of a stored body.
@@ -358,7 +358,11 @@ async fn send_parts(
 }
 
 /// A piece of a stored body, read and verified on a helper thread.
-pub(super) async fn read_verified(pieces: &Arc<Pieces>, at: u64, end: u64) -> Result<Bytes, Gone> {
+pub(super) async fn read_verified(
+    pieces: &Arc<BodyPieces>,
+    at: u64,
+    end: u64,
+) -> Result<Bytes, Gone> {
     let pieces = Arc::clone(pieces);
     let buffer = Vec::with_capacity(pieces.longest_piece());
     // A block that is damaged ends the answer short: what has left cannot be taken back.

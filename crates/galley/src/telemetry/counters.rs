@@ -267,9 +267,9 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galley_policy::outcome::{Kept, MissWhy, NotStored, PassWhy, RefusedWhy, StaleWhy};
+    use galley_policy::outcome::{MissWhy, NotStored, PassWhy, RefusedWhy, StaleWhy, StoreOutcome};
 
-    fn miss(kept: Kept, collapsed: bool) -> Outcome {
+    fn miss(kept: StoreOutcome, collapsed: bool) -> Outcome {
         Outcome::Miss {
             why: MissWhy::Uri,
             kept,
@@ -292,7 +292,7 @@ mod tests {
         let all = [
             Outcome::Hit,
             Outcome::Stale(StaleWhy::Overload),
-            miss(Kept::NotStored(NotStored::Vary), false),
+            miss(StoreOutcome::NotStored(NotStored::Vary), false),
             Outcome::Pass(PassWhy::Path),
             Outcome::File,
             Outcome::Redirect,
@@ -340,7 +340,10 @@ mod tests {
         for (outcome, upstream_ms) in [
             (Outcome::Pass(PassWhy::Cookie), Some(20)),
             (Outcome::Pass(PassWhy::Cookie), Some(11_000)),
-            (miss(Kept::NotStored(NotStored::SetCookie), true), Some(20)),
+            (
+                miss(StoreOutcome::NotStored(NotStored::SetCookie), true),
+                Some(20),
+            ),
             (Outcome::Hit, None),
         ] {
             writer.count(&Answered {
@@ -379,7 +382,7 @@ mod tests {
         two.connections(3);
         let thread = std::thread::spawn(move || {
             for _ in 0..1_000 {
-                two.count(&answered(Some(0), miss(Kept::Stored, true), 10));
+                two.count(&answered(Some(0), miss(StoreOutcome::Stored, true), 10));
             }
         });
         for _ in 0..500 {

@@ -8,7 +8,7 @@ use std::fmt::{self, Write as _};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use galley_config::{Level, LogTarget};
+use galley_config::{LogLevel, LogTarget};
 use jiff::Timestamp;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -30,7 +30,7 @@ pub struct ErrorLog {
 /// Opens the error log and sends all messages of the process to it, from `level` up.
 ///
 /// Errors: the file cannot be opened, or the process has an error log already.
-pub fn start(target: &LogTarget, level: Level) -> io::Result<ErrorLog> {
+pub fn start(target: &LogTarget, level: LogLevel) -> io::Result<ErrorLog> {
     let output = Output::open(target)?;
     tracing::subscriber::set_global_default(subscriber(output.clone(), level))
         .map_err(io::Error::other)?;
@@ -47,13 +47,13 @@ impl ErrorLog {
     }
 }
 
-fn subscriber(output: Output, level: Level) -> impl Subscriber + Send + Sync {
+fn subscriber(output: Output, level: LogLevel) -> impl Subscriber + Send + Sync {
     let level = match level {
-        Level::Error => LevelFilter::ERROR,
-        Level::Warn => LevelFilter::WARN,
-        Level::Info => LevelFilter::INFO,
-        Level::Debug => LevelFilter::DEBUG,
-        Level::Trace => LevelFilter::TRACE,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
     };
     tracing_subscriber::fmt()
         .with_max_level(level)
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn lines(level: Level, act: impl FnOnce(&ErrorLog)) -> Vec<String> {
+    fn lines(level: LogLevel, act: impl FnOnce(&ErrorLog)) -> Vec<String> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("error.log");
         let output = Output::open(&LogTarget::File(path.clone())).unwrap();
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn form_of_a_line() {
-        let lines = lines(Level::Info, |_| {
+        let lines = lines(LogLevel::Info, |_| {
             tracing::info!(site = "example.com", count = 3, path = %"/a b", empty = "", "it's up");
             tracing::error!(note = "a\n2026 error \"forged\"", "a\nb\u{1b}[31m ä");
         });
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn clients_of_a_library_do_not_write_into_the_log() {
-        let written = lines(Level::Debug, |_| {
+        let written = lines(LogLevel::Debug, |_| {
             tracing::warn!(target: "h2::proto::ping_pong", "a frame");
             tracing::debug!(target: "h2::codec", "for us");
             tracing::warn!(target: "h2o", "ours");
@@ -238,11 +238,11 @@ mod tests {
     #[test]
     fn levels_below_are_not_written() {
         for (level, count) in [
-            (Level::Error, 1),
-            (Level::Warn, 2),
-            (Level::Info, 3),
-            (Level::Debug, 4),
-            (Level::Trace, 5),
+            (LogLevel::Error, 1),
+            (LogLevel::Warn, 2),
+            (LogLevel::Info, 3),
+            (LogLevel::Debug, 4),
+            (LogLevel::Trace, 5),
         ] {
             let lines = lines(level, |_| {
                 tracing::error!("e");
@@ -263,7 +263,7 @@ mod tests {
         let log = ErrorLog {
             output: output.clone(),
         };
-        tracing::subscriber::with_default(subscriber(output, Level::Info), || {
+        tracing::subscriber::with_default(subscriber(output, LogLevel::Info), || {
             tracing::info!("old");
             fs::rename(&path, &moved).unwrap();
             log.reopen();
@@ -284,7 +284,7 @@ mod tests {
             output: output.clone(),
         };
         let moved = dir.path().join("moved");
-        tracing::subscriber::with_default(subscriber(output, Level::Info), || {
+        tracing::subscriber::with_default(subscriber(output, LogLevel::Info), || {
             fs::rename(&folder, &moved).unwrap();
             log.reopen();
         });
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn what_was_held_back_is_told() {
-        let lines = lines(Level::Info, |_| {
+        let lines = lines(LogLevel::Info, |_| {
             let limit = RateLimited::new("tests", 1);
             limit.report(limit.admit_at(0).1);
             limit.report(limit.admit_at(0).1);

@@ -5,13 +5,15 @@
 
 use std::time::Duration;
 
-use galley_policy::outcome::{Kept, MissWhy, NotStored, Outcome, PassWhy, RefusedWhy, StaleWhy};
+use galley_policy::outcome::{
+    MissWhy, NotStored, Outcome, PassWhy, RefusedWhy, StaleWhy, StoreOutcome,
+};
 
 /// Where each count lies.
 pub(super) mod slots {
     use super::{
-        BOUNDS_US, Duration, Kept, MissWhy, NotStored, OUTCOMES, Outcome, PassWhy, RefusedWhy,
-        StaleWhy,
+        BOUNDS_US, Duration, MissWhy, NotStored, OUTCOMES, Outcome, PassWhy, RefusedWhy, StaleWhy,
+        StoreOutcome,
     };
 
     pub(super) const REQUESTS: usize = 0;
@@ -63,8 +65,8 @@ pub(super) mod slots {
                 collapsed,
             } => {
                 let kept = match kept {
-                    Kept::Stored => STORED,
-                    Kept::NotStored(why) => NOT_STORED + why as usize,
+                    StoreOutcome::Stored => STORED,
+                    StoreOutcome::NotStored(why) => NOT_STORED + why as usize,
                 };
                 [
                     Some(MISS + why as usize),

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use galley_certs::{Certificate, Trouble};
+use galley_certs::{CertificateChain, CertificateError};
 use rustls::SignatureAlgorithm;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -38,24 +38,24 @@ pub struct Slot(ArcSwap<Kinds>);
 
 /// Certificates for the same hosts, those with short signatures first; never empty.
 #[derive(Debug)]
-pub struct Kinds(Vec<Arc<Certificate>>);
+pub struct Kinds(Vec<Arc<CertificateChain>>);
 
 impl Kinds {
     /// `None` of no certificate.
-    pub fn new(mut all: Vec<Arc<Certificate>>) -> Option<Self> {
+    pub fn new(mut all: Vec<Arc<CertificateChain>>) -> Option<Self> {
         // An RSA signature costs the core twenty times as much as one on P-256.
         all.sort_by_key(|one| one.certified.key.algorithm() == SignatureAlgorithm::RSA);
         (!all.is_empty()).then_some(Self(all))
     }
 
     /// The certificates.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Certificate>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<CertificateChain>> {
         self.0.iter()
     }
 
     fn choose(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let schemes = hello.signature_schemes();
-        let understood = |one: &&Arc<Certificate>| {
+        let understood = |one: &&Arc<CertificateChain>| {
             let key = &one.certified.key;
             key.choose_scheme(schemes).is_some()
         };
@@ -103,9 +103,10 @@ impl Certificates {
     /// The certificate of `names` from now on, in place of what they had.
     ///
     /// Errors: what is wrong with it.
-    pub fn put(&self, names: &[String], key: Arc<CertifiedKey>) -> Result<(), Trouble> {
-        let certificate = Arc::new(Certificate::of(key)?);
-        let kinds = Kinds::new(vec![certificate]).ok_or(Trouble::Missing("certificate"))?;
+    pub fn put(&self, names: &[String], key: Arc<CertifiedKey>) -> Result<(), CertificateError> {
+        let certificate = Arc::new(CertificateChain::of(key)?);
+        let kinds =
+            Kinds::new(vec![certificate]).ok_or(CertificateError::Missing("certificate"))?;
         let slot = Slot::new(kinds);
         self.change(|table| {
             let had = names
@@ -243,7 +244,7 @@ mod tests {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let made = rcgen::generate_simple_self_signed(names).unwrap();
         let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-        let certificate = Certificate::new(vec![made.cert.der().clone()], &key.into());
+        let certificate = CertificateChain::new(vec![made.cert.der().clone()], &key.into());
         certificate.unwrap().certified
     }
 
@@ -258,7 +259,7 @@ mod tests {
     }
 
     fn slot(key: &Arc<CertifiedKey>) -> Arc<Slot> {
-        let certificate = Certificate::of(Arc::clone(key)).unwrap();
+        let certificate = CertificateChain::of(Arc::clone(key)).unwrap();
         Slot::new(Kinds::new(vec![Arc::new(certificate)]).unwrap())
     }
 
@@ -339,7 +340,7 @@ mod tests {
         // A site that has been renewed is the same site.
         let before = Presented::new(&all, Some("a.test"));
         let slot = all.find(Some("a.test")).unwrap();
-        let new = Certificate::of(certificate(&["e.test"])).unwrap();
+        let new = CertificateChain::of(certificate(&["e.test"])).unwrap();
         slot.renew(Kinds::new(vec![Arc::new(new)]).unwrap());
         assert!(before.allows("b.test") && before.allows("e.test"));
     }

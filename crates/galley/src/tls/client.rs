@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use galley_certs::Trouble;
+use galley_certs::CertificateError;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -29,7 +29,7 @@ pub struct Client {
 pub enum ClientTrouble {
     /// The file of authorities.
     #[error("`site.upstream_tls` names a `ca` {0}")]
-    Ca(Trouble),
+    Ca(CertificateError),
     /// The system has no authorities.
     #[error(
         "the system trusts no authority: install `ca-certificates`, or name one with `ca` in `site.upstream_tls`"
@@ -94,7 +94,9 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, ClientTrouble> {
     let (taken, _) = store.add_parsable_certificates(found);
     match (taken, ca) {
         (0, None) => Err(ClientTrouble::NoRoots),
-        (0, Some(_)) => Err(ClientTrouble::Ca(Trouble::Missing("usable certificate"))),
+        (0, Some(_)) => Err(ClientTrouble::Ca(CertificateError::Missing(
+            "usable certificate",
+        ))),
         _ => Ok(store),
     }
 }

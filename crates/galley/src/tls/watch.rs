@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use galley_certs::{Certificate, Files, Standing};
+use galley_certs::{CertificateChain, CertificateFiles, DateValidity};
 
 use super::certificates::{Kinds, Slot};
 
@@ -25,14 +25,14 @@ pub struct Watched {
     pub site: String,
     /// Whose certificates they are.
     pub slot: Arc<Slot>,
-    files: Vec<(Files, Stamps)>,
+    files: Vec<(CertificateFiles, Stamps)>,
 }
 
 impl Watched {
     /// Reads the certificates of a site. Blocks on the disk.
     ///
     /// Errors: what is wrong with the first that cannot be used, with its file.
-    pub fn read(site: &str, files: &[Files]) -> Result<Option<Self>, String> {
+    pub fn read(site: &str, files: &[CertificateFiles]) -> Result<Option<Self>, String> {
         // Taken first: what is written meanwhile is seen at the next look.
         let stamps = files.iter().map(|files| (files.clone(), stamps(files)));
         let stamps: Vec<_> = stamps.collect();
@@ -65,7 +65,7 @@ impl Watched {
             }
             Ok(all) => {
                 let old = self.slot.kinds();
-                let is_known = |new: &Arc<Certificate>| old.iter().any(|old| old.is_same(new));
+                let is_known = |new: &Arc<CertificateChain>| old.iter().any(|old| old.is_same(new));
                 if all.iter().all(is_known) {
                     return;
                 }
@@ -84,16 +84,16 @@ impl Watched {
             let names: Vec<&str> = one.names.iter().take(3).collect();
             let names = names.join(", ");
             match one.standing(now) {
-                Standing::Good => {}
-                Standing::Ending => tracing::warn!(
+                DateValidity::Good => {}
+                DateValidity::Ending => tracing::warn!(
                     site, %names,
                     "the certificate ends soon and has not been renewed: look at who renews it"
                 ),
-                Standing::Over => tracing::error!(
+                DateValidity::Over => tracing::error!(
                     site, %names,
                     "the certificate is expired, and browsers warn of the site: renew it"
                 ),
-                Standing::Early => tracing::error!(
+                DateValidity::Early => tracing::error!(
                     site, %names,
                     "the certificate does not count yet: look at the clock, and at its dates"
                 ),
@@ -142,7 +142,7 @@ impl Watch {
     }
 }
 
-fn read_all(files: &[Files]) -> Result<Vec<Arc<Certificate>>, String> {
+fn read_all(files: &[CertificateFiles]) -> Result<Vec<Arc<CertificateChain>>, String> {
     let read = |files| match galley_certs::read(files) {
         Ok(certificate) => Ok(Arc::new(certificate)),
         Err((path, trouble)) => Err(format!("`{}`, {trouble}", path.display())),
@@ -156,7 +156,7 @@ type Stamps = [Option<Stamp>; 2];
 /// Device, inode, length, and when content and owner changed last. A link's target counts: `certbot` renews by links.
 type Stamp = [i128; 5];
 
-fn stamps(files: &Files) -> Stamps {
+fn stamps(files: &CertificateFiles) -> Stamps {
     [stamp(&files.cert), stamp(&files.key)]
 }
 

@@ -16,9 +16,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_cache::fill::Failure;
-use galley_fastcgi::answer::{Split, Splitter};
-use galley_fastcgi::{BodySource, Connection, EndStatus, Error, Event, ProtocolStatus, Request};
+use galley_cache::fill::FillError;
+use galley_fastcgi::answer::{SplitOutput, Splitter};
+use galley_fastcgi::{
+    BodySource, EndStatus, Error, FastCgiConnection, FastCgiEvent, FastCgiRequest, ProtocolStatus,
+};
 use galley_policy::cgi;
 use http::{HeaderMap, StatusCode};
 use tokio::time::timeout;
@@ -27,7 +29,7 @@ use super::breaker::Breaker;
 use super::stream::{Place, Stream};
 use super::strict::Refusals;
 use super::{Ask, Broken, End, Gauge, Incoming, IncomingBody, Instant, PoolSpec, Retry, Standing};
-use crate::body::BodyReader;
+use crate::body::SpooledBodyReader;
 
 /// Where a FastCGI application listens.
 #[derive(Clone, Debug)]
@@ -92,15 +94,15 @@ impl Connections {
             retry: Retry::Never,
         };
         let Some(script) = &ask.script else {
-            return Err(never(Failure::Malformed));
+            return Err(never(FillError::Malformed));
         };
-        let connection = cgi::Connection {
+        let connection = cgi::CgiConnection {
             client: ask.client(),
             server_port: ask.server_port,
             server_address: ask.server_address,
         };
         let variables = cgi::variables(&ask.request, script, &connection);
-        let request = Request {
+        let request = FastCgiRequest {
             variables: &variables,
             body_length: ask.body.length(),
         };
@@ -119,7 +121,7 @@ impl Connections {
         let patience = ask.patience.first_byte.unwrap_or(self.first_byte_timeout);
         let answered = timeout(patience, reading.head(&self.refusals)).await;
         match answered {
-            Err(_elapsed) => Err(Broken::sent(Failure::Timeout, ask)),
+            Err(_elapsed) => Err(Broken::sent(FillError::Timeout, ask)),
             Ok(Err((failure, received))) if received => Err(never(failure)),
             Ok(Err((failure, _))) => Err(Broken::sent(failure, ask)),
             Ok(Ok((status, fields, reading))) => {
@@ -134,7 +136,10 @@ impl Connections {
         }
     }
 
-    async fn begin(&self, request: &Request<'_>) -> Result<Connection<Stream>, Broken> {
+    async fn begin(
+        &self,
+        request: &FastCgiRequest<'_>,
+    ) -> Result<FastCgiConnection<Stream>, Broken> {
         let mut fresh = self.connect().await.map_err(|failure| Broken {
             failure,
             retry: Retry::Never,
@@ -142,7 +147,7 @@ impl Connections {
         match fresh.send(request).await {
             Ok(()) => Ok(fresh),
             Err(Error::Variables { .. }) => Err(Broken {
-                failure: Failure::Malformed,
+                failure: FillError::Malformed,
                 retry: Retry::Never,
             }),
             Err(error) => Err(Broken::unsent(failure(&error))),
@@ -151,31 +156,31 @@ impl Connections {
 
     /// Connects, trying again for a moment: an application that restarts is away for less than a second, and a full listen
     /// queue of a unix socket answers at once instead of making us wait.
-    async fn connect(&self) -> Result<Connection<Stream>, Failure> {
+    async fn connect(&self) -> Result<FastCgiConnection<Stream>, FillError> {
         let attempts = async {
             let mut refused = 0;
             loop {
                 let error = match Stream::connect(&self.place, self.connect_timeout).await {
-                    Ok(stream) => return Ok(Connection::new(stream)),
+                    Ok(stream) => return Ok(FastCgiConnection::new(stream)),
                     Err(error) => error,
                 };
                 let queue_full = error.kind() == io::ErrorKind::WouldBlock;
                 refused += u32::from(!queue_full);
                 if refused > RESTART_PATIENCE {
-                    return Err(Failure::Connect);
+                    return Err(FillError::Connect);
                 }
                 tokio::time::sleep(CONNECT_PAUSE).await;
             }
         };
         timeout(self.connect_timeout, attempts)
             .await
-            .unwrap_or(Err(Failure::Connect))
+            .unwrap_or(Err(FillError::Connect))
     }
 }
 
 /// The answer under way.
 pub(super) struct Reading {
-    connection: Option<Connection<Stream>>,
+    connection: Option<FastCgiConnection<Stream>>,
     body: Source,
     splitter: Splitter,
     first: Bytes,
@@ -190,15 +195,15 @@ impl Reading {
     async fn head(
         mut self,
         refusals: &Refusals,
-    ) -> Result<(StatusCode, HeaderMap, Self), (Failure, bool)> {
+    ) -> Result<(StatusCode, HeaderMap, Self), (FillError, bool)> {
         let refused = |reason: &dyn fmt::Display| {
             refusals.log(0, reason);
-            (Failure::Malformed, true)
+            (FillError::Malformed, true)
         };
         loop {
             match self.event().await {
-                Ok(Event::Stdout(piece)) => {
-                    let Split { head, body } =
+                Ok(FastCgiEvent::Stdout(piece)) => {
+                    let SplitOutput { head, body } =
                         self.splitter.push(piece).map_err(|bad| refused(&bad))?;
                     if let Some(head) = head {
                         self.first = body;
@@ -206,14 +211,14 @@ impl Reading {
                         return Ok((status, fields, self));
                     }
                 }
-                Ok(Event::Stderr(text)) => self.errors.push(&text),
-                Ok(Event::End(end)) => {
+                Ok(FastCgiEvent::Stderr(text)) => self.errors.push(&text),
+                Ok(FastCgiEvent::End(end)) => {
                     let overloaded = end.protocol_status == ProtocolStatus::Overloaded;
                     return Err((
                         if overloaded {
-                            Failure::Overload
+                            FillError::Overload
                         } else {
-                            Failure::Malformed
+                            FillError::Malformed
                         },
                         true,
                     ));
@@ -222,7 +227,7 @@ impl Reading {
                     let received = self
                         .connection
                         .as_ref()
-                        .is_some_and(Connection::has_received);
+                        .is_some_and(FastCgiConnection::has_received);
                     return Err((failure(&error), received));
                 }
             }
@@ -230,7 +235,7 @@ impl Reading {
     }
 
     /// The next piece of the body.
-    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, Failure> {
+    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, FillError> {
         if !self.first.is_empty() {
             return Ok(Some(std::mem::take(&mut self.first)));
         }
@@ -239,11 +244,11 @@ impl Reading {
         }
         loop {
             match timeout(self.read_timeout, self.event()).await {
-                Err(_elapsed) => return Err(Failure::Timeout),
+                Err(_elapsed) => return Err(FillError::Timeout),
                 Ok(Err(error)) => return Err(failure(&error)),
-                Ok(Ok(Event::Stdout(piece))) => return Ok(Some(piece)),
-                Ok(Ok(Event::Stderr(text))) => self.errors.push(&text),
-                Ok(Ok(Event::End(end))) => {
+                Ok(Ok(FastCgiEvent::Stdout(piece))) => return Ok(Some(piece)),
+                Ok(Ok(FastCgiEvent::Stderr(text))) => self.errors.push(&text),
+                Ok(Ok(FastCgiEvent::End(end))) => {
                     self.ended = Some(end);
                     let connection = self.connection.take();
                     if self.end == End::Worker {
@@ -256,7 +261,7 @@ impl Reading {
     }
 
     /// Reads to the end without giving anything of the body.
-    pub(super) async fn skip(&mut self) -> Result<Option<Bytes>, Failure> {
+    pub(super) async fn skip(&mut self) -> Result<Option<Bytes>, FillError> {
         while self.chunk().await?.is_some() {}
         Ok(None)
     }
@@ -268,7 +273,7 @@ impl Reading {
         })
     }
 
-    async fn event(&mut self) -> Result<Event, Error> {
+    async fn event(&mut self) -> Result<FastCgiEvent, Error> {
         match &mut self.connection {
             Some(connection) => connection.event(&mut self.body).await,
             None => Err(Error::OutOfTurn),
@@ -278,12 +283,12 @@ impl Reading {
 
 /// Waits until the worker has done what it does after its answer: it closes the connection then.
 async fn released(
-    connection: Option<Connection<Stream>>,
+    connection: Option<FastCgiConnection<Stream>>,
     patience: Duration,
-) -> Result<Option<Bytes>, Failure> {
+) -> Result<Option<Bytes>, FillError> {
     if let Some(connection) = connection {
         let released = timeout(patience, connection.released()).await;
-        released.map_err(|_elapsed| Failure::Timeout)?;
+        released.map_err(|_elapsed| FillError::Timeout)?;
     }
     Ok(None)
 }
@@ -337,7 +342,7 @@ impl Drop for Errors {
     }
 }
 
-struct Source(BodyReader);
+struct Source(SpooledBodyReader);
 
 impl BodySource for Source {
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
@@ -345,11 +350,11 @@ impl BodySource for Source {
     }
 }
 
-fn failure(error: &Error) -> Failure {
+fn failure(error: &Error) -> FillError {
     match error {
-        Error::Stale | Error::Closed | Error::Read(_) | Error::Write(_) => Failure::Closed,
-        Error::Record(_) | Error::Variables { .. } => Failure::Malformed,
-        Error::Body(_) | Error::BodyLength { .. } | Error::OutOfTurn => Failure::Aborted,
+        Error::Stale | Error::Closed | Error::Read(_) | Error::Write(_) => FillError::Closed,
+        Error::Record(_) | Error::Variables { .. } => FillError::Malformed,
+        Error::Body(_) | Error::BodyLength { .. } | Error::OutOfTurn => FillError::Aborted,
     }
 }
 

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_cache::fill::Failure;
+use galley_cache::fill::FillError;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming as HyperBody, SizeHint};
@@ -30,7 +30,7 @@ use super::idle::Idle;
 use super::resolve::Name;
 use super::strict::{self, Refusals, Strict, Watch};
 use super::{Ask, Broken, Gauge, HttpServer, Incoming, IncomingBody, Instant, PoolSpec, Standing};
-use crate::body::BodyReader;
+use crate::body::SpooledBodyReader;
 use crate::tls::Client;
 
 /// The way to a list of servers.
@@ -142,7 +142,7 @@ impl Connections {
         (index, server): (usize, &Server),
     ) -> Result<Incoming, Broken> {
         let request = request(ask).ok_or(Broken {
-            failure: Failure::Malformed,
+            failure: FillError::Malformed,
             retry: super::Retry::Never,
         })?;
         let unanswered = Unanswered::begin(&self.shared);
@@ -150,7 +150,7 @@ impl Connections {
         connection.watch.begin();
         let sending = connection.sender.send_request(request);
         let answer = match timeout(patience, sending).await {
-            Err(_elapsed) => return Err(Broken::sent(Failure::Timeout, ask)),
+            Err(_elapsed) => return Err(Broken::sent(FillError::Timeout, ask)),
             Ok(Err(error)) => return Err(self.failed(ask, &error, &connection, index)),
             Ok(Ok(answer)) => answer,
         };
@@ -160,7 +160,7 @@ impl Connections {
         }
         if let Err(bad) = strict::check(&answer) {
             self.refusals.log(index, &bad);
-            return Err(Broken::sent(Failure::Malformed, ask));
+            return Err(Broken::sent(FillError::Malformed, ask));
         }
         let (parts, body) = answer.into_parts();
         let reading = Reading {
@@ -186,16 +186,16 @@ impl Connections {
     fn failed(&self, ask: &Ask, error: &hyper::Error, connection: &Link, server: usize) -> Broken {
         if let Some(bad) = connection.watch.refused() {
             self.refusals.log(server, &bad);
-            return Broken::sent(Failure::Malformed, ask);
+            return Broken::sent(FillError::Malformed, ask);
         }
         if error.is_parse() {
             self.refusals.log(server, error);
-            return Broken::sent(Failure::Malformed, ask);
+            return Broken::sent(FillError::Malformed, ask);
         }
         if error.is_canceled() {
-            return Broken::unsent(Failure::Closed);
+            return Broken::unsent(FillError::Closed);
         }
-        Broken::sent(Failure::Closed, ask)
+        Broken::sent(FillError::Closed, ask)
     }
 
     /// A connection that the upstream takes for something else than HTTP from here on.
@@ -209,11 +209,11 @@ impl Connections {
         let agreed = agreed.filter(|switch| switch.is_agreed(answer.headers()));
         // To a request that asked for nothing of the kind: what follows is nobody's answer.
         let Some(switch) = agreed else {
-            return Err(Broken::sent(Failure::Malformed, ask));
+            return Err(Broken::sent(FillError::Malformed, ask));
         };
         let switching = hyper::upgrade::on(&mut answer);
         let Ok(Ok(stream)) = timeout(self.connect_timeout, switching).await else {
-            return Err(Broken::sent(Failure::Closed, ask));
+            return Err(Broken::sent(FillError::Closed, ask));
         };
         switch.done(TokioIo::new(stream));
         let (parts, body) = answer.into_parts();
@@ -266,16 +266,16 @@ impl Connections {
                 });
             }
             attempt.failed();
-            last = Broken::unsent(Failure::Connect);
+            last = Broken::unsent(FillError::Connect);
         }
         Err(last)
     }
 }
 
 /// A new connection, over TLS where the server speaks it; the caller sees to the time.
-async fn connect(server: &Server, patience: Duration) -> Result<Link, Failure> {
+async fn connect(server: &Server, patience: Duration) -> Result<Link, FillError> {
     let stream = server.name.connect(patience).await;
-    let stream = stream.map_err(|_| Failure::Connect)?;
+    let stream = stream.map_err(|_| FillError::Connect)?;
     // Heads and bodies leave in whole writes; waiting to fill segments only delays PHP.
     let _ = stream.set_nodelay(true);
     let Some(tls) = &server.tls else {
@@ -285,12 +285,12 @@ async fn connect(server: &Server, patience: Duration) -> Result<Link, Failure> {
         Ok(stream) => speak(stream).await,
         Err(error) => {
             server.tell(&error);
-            Err(Failure::Connect)
+            Err(FillError::Connect)
         }
     }
 }
 
-async fn speak<S>(stream: S) -> Result<Link, Failure>
+async fn speak<S>(stream: S) -> Result<Link, FillError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -298,7 +298,7 @@ where
     let stream = Strict::new(stream, &watch);
     let (sender, connection) = handshake(TokioIo::new(stream))
         .await
-        .map_err(|_| Failure::Connect)?;
+        .map_err(|_| FillError::Connect)?;
     // Ends by itself when the sender is dropped or the server closes; its errors reach the exchange.
     tokio::task::spawn_local(async move {
         let _ = connection.with_upgrades().await;
@@ -327,10 +327,10 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, Failure> {
+    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, FillError> {
         loop {
             let frame = match timeout(self.read_timeout, self.body.frame()).await {
-                Err(_elapsed) => return Err(Failure::Timeout),
+                Err(_elapsed) => return Err(FillError::Timeout),
                 Ok(None) => {
                     if let Some((server, connection)) = self.connection.take() {
                         let all = &self.all_idle;
@@ -338,7 +338,7 @@ impl Reading {
                     }
                     return Ok(None);
                 }
-                Ok(Some(Err(_))) => return Err(Failure::Closed),
+                Ok(Some(Err(_))) => return Err(FillError::Closed),
                 Ok(Some(Ok(frame))) => frame,
             };
             // Trailers are dropped: RFC 9110 §6.5.1 forbids merging what we do not know.
@@ -351,7 +351,7 @@ impl Reading {
 
 /// A request's body for hyper.
 pub(super) struct AskBody {
-    reader: BodyReader,
+    reader: SpooledBodyReader,
     length: u64,
 }
 

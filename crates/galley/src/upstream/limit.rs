@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_cache::fill::Failure;
+use galley_cache::fill::FillError;
 use galley_policy::class::Class;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -89,7 +89,7 @@ impl Limit {
     }
 
     /// Waits for a place. Cancel-safe: who leaves holds nothing and stands nowhere.
-    pub(super) async fn enter(&self, who: Who, turn: &Turn) -> Result<Place, Failure> {
+    pub(super) async fn enter(&self, who: Who, turn: &Turn) -> Result<Place, FillError> {
         if self.0.take_free(who) {
             self.0.gauge.let_in(who.class);
             return Ok(self.0.place(who));
@@ -127,7 +127,7 @@ impl Limit {
             Verdict::Leave => {
                 drop(waiting);
                 self.0.turn_away(who);
-                Err(Failure::Overload)
+                Err(FillError::Overload)
             }
         }
     }
@@ -190,7 +190,7 @@ impl Shared {
         }
     }
 
-    fn join(&self, who: Who, verdict: oneshot::Sender<Verdict>) -> Result<Ticket, Failure> {
+    fn join(&self, who: Who, verdict: oneshot::Sender<Verdict>) -> Result<Ticket, FillError> {
         let joined = Instant::now();
         let mut state = self.state.borrow_mut();
         let came = if state.patience.longest().is_zero() {
@@ -210,7 +210,7 @@ impl Shared {
             }
             Joined::Refused => {
                 self.turn_away(who);
-                Err(Failure::Overload)
+                Err(FillError::Overload)
             }
         }
     }

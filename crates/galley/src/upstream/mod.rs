@@ -29,19 +29,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_cache::budget::Budget;
-use galley_cache::fill::Failure;
+use galley_cache::budget::MemoryBudget;
+use galley_cache::fill::FillError;
 use galley_policy::cache_status;
 use galley_policy::cgi::Script;
 use galley_policy::class::{Class, Network};
 use galley_policy::decoded;
 use galley_policy::forward::{Client, UpstreamRequest};
 use galley_policy::outcome::NotStored;
-use galley_policy::site::Patience;
+use galley_policy::site::UpstreamTimeouts;
 use http::{HeaderMap, StatusCode};
 
 use crate::body::RequestBody;
-use crate::codec::decode::{Broken as Undecodable, Decoder, Step};
+use crate::codec::decode::{BodyDecoder, CodingError as Undecodable, DecodeStep};
 use limit::Limit;
 use tokio::time::Instant;
 
@@ -72,7 +72,7 @@ pub struct Ask {
     /// The body, arrived completely.
     pub body: RequestBody,
     /// What a rule says about waiting for it.
-    pub patience: Patience,
+    pub patience: UpstreamTimeouts,
     /// Where interim responses go; `None`: nowhere, which is where FastCGI has them from.
     pub interim: Option<interim::Sender>,
     /// The protocol that its client asks for in place of HTTP; HTTP upstreams only.
@@ -158,12 +158,12 @@ impl Pool {
 
     /// Waits for a place. Cancel-safe: who leaves holds nothing.
     ///
-    /// Errors: [`Failure::Overload`] when none comes free in time, [`Failure::Paused`] when the upstream is left alone.
-    pub async fn enter(&self, who: Who, turn: &Turn) -> Result<Place, Failure> {
+    /// Errors: [`FillError::Overload`] when none comes free in time, [`FillError::Paused`] when the upstream is left alone.
+    pub async fn enter(&self, who: Who, turn: &Turn) -> Result<Place, FillError> {
         let pause = self.pause();
         if !pause.is_zero() {
             self.gauge.set_retry_after(pause.as_secs_f64());
-            return Err(Failure::Paused);
+            return Err(FillError::Paused);
         }
         self.limit.enter(who, turn).await
     }
@@ -190,7 +190,7 @@ impl Pool {
         place: Place,
         ask: &Ask,
         sending: &dyn Fn(),
-    ) -> Result<Incoming, Failure> {
+    ) -> Result<Incoming, FillError> {
         let mut first = None;
         loop {
             sending();
@@ -216,15 +216,15 @@ impl Pool {
     }
 
     /// What a request that failed says; `first`: what it met before it was tried again.
-    fn failed(&self, place: &Place, failure: Failure, first: Option<Failure>) -> Failure {
-        if failure == Failure::Timeout {
+    fn failed(&self, place: &Place, failure: FillError, first: Option<FillError>) -> FillError {
+        if failure == FillError::Timeout {
             place.is_answered();
-        } else if failure == Failure::Paused {
+        } else if failure == FillError::Paused {
             self.gauge.set_retry_after(self.pause().as_secs_f64());
         }
         // What this request met itself says more than that the server is left alone since.
         first
-            .filter(|_| failure == Failure::Paused)
+            .filter(|_| failure == FillError::Paused)
             .unwrap_or(failure)
     }
 }
@@ -258,7 +258,7 @@ pub struct Incoming {
     expected: Option<u64>,
     received: u64,
     place: Option<Place>,
-    decoder: Option<Box<Decoder>>,
+    decoder: Option<Box<BodyDecoder>>,
 }
 
 enum IncomingBody {
@@ -296,7 +296,7 @@ impl Incoming {
     /// `free`: the longest body that could be kept, up to which it may be however much larger than what came.
     ///
     /// Errors say why it cannot be done; nothing has changed then.
-    pub fn decode(&mut self, budget: &Budget, free: u64) -> Result<(), NotStored> {
+    pub fn decode(&mut self, budget: &MemoryBudget, free: u64) -> Result<(), NotStored> {
         if !self.fields.contains_key(http::header::CONTENT_ENCODING) {
             return Ok(());
         }
@@ -305,7 +305,7 @@ impl Incoming {
             self.fields.remove(http::header::CONTENT_ENCODING);
             return Ok(());
         }
-        let decoder = Decoder::new(&applied, budget, free).ok_or(NotStored::Memory)?;
+        let decoder = BodyDecoder::new(&applied, budget, free).ok_or(NotStored::Memory)?;
         self.decoder = Some(Box::new(decoder));
         decoded::undo(&mut self.fields);
         Ok(())
@@ -326,9 +326,9 @@ impl Incoming {
 
     /// The next piece of the body, `None` when it is complete.
     ///
-    /// Errors: [`Failure::Closed`] when it ends before its announced length, [`Failure::Malformed`] when it is longer or
-    /// not what its coding says, [`Failure::Timeout`] when no byte comes in time. After an error or the end the place is free again. Cancel-safe.
-    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Failure> {
+    /// Errors: [`FillError::Closed`] when it ends before its announced length, [`FillError::Malformed`] when it is longer or
+    /// not what its coding says, [`FillError::Timeout`] when no byte comes in time. After an error or the end the place is free again. Cancel-safe.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, FillError> {
         if self.decoder.is_some() {
             // A body that is large once decoded leaves the thread to others between its pieces.
             tokio::task::yield_now().await;
@@ -338,15 +338,15 @@ impl Incoming {
                 return self.raw().await;
             };
             match decoder.step() {
-                Ok(Step::Piece(piece)) => return Ok(Some(piece)),
-                Ok(Step::Working) => tokio::task::yield_now().await,
-                Ok(Step::Hungry) => match self.raw().await? {
+                Ok(DecodeStep::Piece(piece)) => return Ok(Some(piece)),
+                Ok(DecodeStep::Working) => tokio::task::yield_now().await,
+                Ok(DecodeStep::Hungry) => match self.raw().await? {
                     Some(coded) => self.feed(coded),
                     None => return self.decoded_end(),
                 },
                 Err(Undecodable) => {
                     self.place = None;
-                    return Err(Failure::Malformed);
+                    return Err(FillError::Malformed);
                 }
             }
         }
@@ -358,16 +358,18 @@ impl Incoming {
         }
     }
 
-    fn decoded_end(&self) -> Result<Option<Bytes>, Failure> {
+    fn decoded_end(&self) -> Result<Option<Bytes>, FillError> {
         let ended = self
             .decoder
             .as_ref()
             .map_or(Ok(()), |decoder| decoder.end());
-        ended.map(|()| None).map_err(|Undecodable| Failure::Closed)
+        ended
+            .map(|()| None)
+            .map_err(|Undecodable| FillError::Closed)
     }
 
     /// The next piece as it came.
-    async fn raw(&mut self) -> Result<Option<Bytes>, Failure> {
+    async fn raw(&mut self) -> Result<Option<Bytes>, FillError> {
         let next = match &mut self.body {
             // WordPress ends a 204 of its REST API with `null`. The records say where that ends, so it is dropped.
             IncomingBody::FastCgi(reading) if has_no_content(self.status) => reading.skip().await,
@@ -389,16 +391,16 @@ impl Incoming {
         }
     }
 
-    fn count(&mut self, chunk: Option<Bytes>) -> Result<Option<Bytes>, Failure> {
+    fn count(&mut self, chunk: Option<Bytes>) -> Result<Option<Bytes>, FillError> {
         let Some(chunk) = chunk else {
             return match self.expected {
-                Some(expected) if self.received < expected => Err(Failure::Closed),
+                Some(expected) if self.received < expected => Err(FillError::Closed),
                 _ => Ok(None),
             };
         };
         self.received += chunk.len() as u64;
         match self.expected {
-            Some(expected) if self.received > expected => Err(Failure::Malformed),
+            Some(expected) if self.received > expected => Err(FillError::Malformed),
             _ => Ok(Some(chunk)),
         }
     }
@@ -406,7 +408,7 @@ impl Incoming {
 
 /// An attempt that gave no answer.
 struct Broken {
-    failure: Failure,
+    failure: FillError,
     retry: Retry,
 }
 
@@ -420,7 +422,7 @@ enum Retry {
 }
 
 impl Broken {
-    fn unsent(failure: Failure) -> Self {
+    fn unsent(failure: FillError) -> Self {
         Self {
             failure,
             retry: Retry::Harmless,
@@ -430,19 +432,19 @@ impl Broken {
     /// The server is left alone.
     fn paused() -> Self {
         Self {
-            failure: Failure::Paused,
+            failure: FillError::Paused,
             retry: Retry::Never,
         }
     }
 
     /// Whether this says that nobody is there.
     fn is_absence(&self) -> bool {
-        matches!(self.failure, Failure::Connect | Failure::Timeout)
+        matches!(self.failure, FillError::Connect | FillError::Timeout)
     }
 
-    fn sent(failure: Failure, ask: &Ask) -> Self {
+    fn sent(failure: FillError, ask: &Ask) -> Self {
         let retry = match (&failure, ask.is_safe()) {
-            (Failure::Closed, true) => Retry::Harmless,
+            (FillError::Closed, true) => Retry::Harmless,
             _ => Retry::Never,
         };
         Self { failure, retry }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use galley_cache::fill::Failure;
+use galley_cache::fill::FillError;
 use galley_http::response::{self, BadResponse, HeadCheck};
 use http::Response;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -133,12 +133,14 @@ pub(super) fn check<B>(response: &Response<B>) -> Result<(), BadResponse> {
 }
 
 /// Waits for the end of a response that may have no content, and refuses one that has.
-pub(super) async fn without_content(incoming: &mut Incoming) -> Result<(), (Failure, BadResponse)> {
+pub(super) async fn without_content(
+    incoming: &mut Incoming,
+) -> Result<(), (FillError, BadResponse)> {
     loop {
         match incoming.chunk().await {
             Ok(None) => return Ok(()),
             Ok(Some(piece)) if piece.is_empty() => {}
-            Ok(Some(_)) => return Err((Failure::Malformed, BadResponse::Content)),
+            Ok(Some(_)) => return Err((FillError::Malformed, BadResponse::Content)),
             Err(failure) => return Err((failure, BadResponse::Content)),
         }
     }

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use galley::sys::packets;
-use galley_privileged::{BYTES, How, Order, Report};
+use galley_privileged::{BYTES, How, PrivilegedOrder, Report};
 use galley_testkit::client::{Request, Response};
 use galley_testkit::{Galley, Scratch, runs_as_root, wait_for};
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -438,7 +438,7 @@ fn orders_that_are_none_change_nothing() {
         return;
     }
     let mut alone = Alone::start();
-    let start = |pool, place| Order::Start { pool, place }.bytes();
+    let start = |pool, place| PrivilegedOrder::Start { pool, place }.bytes();
     alone.send(&start(0, 1));
     let (Report::Started { process, .. }, Some(_said)) = alone.hear() else {
         panic!("it was not started");
@@ -450,9 +450,15 @@ fn orders_that_are_none_change_nothing() {
     let own = std::process::id();
     let signal = |pool, process| {
         let how = How::Kill;
-        Order::Signal { pool, process, how }.bytes().to_vec()
+        PrivilegedOrder::Signal { pool, process, how }
+            .bytes()
+            .to_vec()
     };
-    let replace = |worker| Order::Replace { pool: 0, worker }.bytes().to_vec();
+    let replace = |worker| {
+        PrivilegedOrder::Replace { pool: 0, worker }
+            .bytes()
+            .to_vec()
+    };
     for odd in [
         b"x".to_vec(),
         vec![0; BYTES],

@@ -1,28 +1,28 @@
 //! What a client of HTTP/2 sends, sorted: heads of requests are read here, everything else is for the library behind.
 //!
 //! A library keeps a state for each stream, which costs several times what a stored page costs. A request whose answer lies
-//! ready needs none: its stream is opened by one frame and closed by the frames of the answer. So a [`Sieve`] stands in
-//! front of the library, reads heads ([`Step::Head`]), and leaves each either to its owner, who answers it, or to the library
-//! ([`Sieve::pass`]).
+//! ready needs none: its stream is opened by one frame and closed by the frames of the answer. So a [`FrameInterceptor`] stands in
+//! front of the library, reads heads ([`Intercepted::Head`]), and leaves each either to its owner, who answers it, or to the library
+//! ([`FrameInterceptor::pass`]).
 //!
 //! Three states are shared by both, and kept right here:
 //! - Header compression. The sieve has the client's table; what is passed on is written anew, in literals, so that the library's
 //!   table stays empty. Answers of either side must leave the other's table alone: see [`crate::hpack`], and
-//!   [`Sieve::may_answer`].
+//!   [`FrameInterceptor::may_answer`].
 //! - Numbers of streams. The library never hears of a stream that was answered here, so late frames for it end here.
-//! - The connection's window. The owner may send what the library was not told of ([`Sieve::take_window`]).
+//! - The connection's window. The owner may send what the library was not told of ([`FrameInterceptor::take_window`]).
 //!
 //! Nothing here judges a request. What breaks the connection in a way that the library could not see, or would see
-//! differently, is [`Broken`].
+//! differently, is [`FrameError`].
 
 mod windows;
 
 use self::windows::Windows;
-use crate::hpack::{self, Block, Decoder};
+use crate::hpack::{self, Block, HpackDecoder};
 
 /// Why the connection cannot go on: the code for its `GOAWAY` (RFC 9113 section 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
+pub enum FrameError {
     /// `PROTOCOL_ERROR`.
     #[error("a frame breaks the protocol")]
     Protocol,
@@ -45,10 +45,10 @@ pub enum Broken {
 
 /// What became of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum Intercepted {
     /// All that can be sorted is; what is left of them is the beginning of a frame.
     More,
-    /// A head was read. It is passed on next ([`Sieve::pass`]), or else answered.
+    /// A head was read. It is passed on next ([`FrameInterceptor::pass`]), or else answered.
     Head(Opening),
 }
 
@@ -66,8 +66,8 @@ pub struct Opening {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Sieve {
-    hpack: Decoder,
+pub struct FrameInterceptor {
+    hpack: HpackDecoder,
     /// Bytes of the frame under way that are still to come.
     rest: usize,
     /// Whether they are for the library.
@@ -95,14 +95,14 @@ struct Begun {
 }
 
 #[derive(Clone, Copy)]
-struct Frame {
+struct FrameHeader {
     length: usize,
     kind: u8,
     flags: u8,
     stream: u32,
 }
 
-impl Frame {
+impl FrameHeader {
     fn read(input: &[u8]) -> Option<Self> {
         let [a, b, c, kind, flags, stream @ ..] = *input.first_chunk::<FRAME_HEAD>()?;
         Some(Self {
@@ -118,12 +118,12 @@ impl Frame {
     }
 }
 
-impl Sieve {
+impl FrameInterceptor {
     /// For a connection whose greeting ([`PREFACE`]) has come. `most`: bytes of a head, as [`Block::list_bytes`] counts them; the library's limit must be the
     /// same, so that it answers those that are larger.
     pub fn new(most: usize) -> Self {
         Self {
-            hpack: Decoder::default(),
+            hpack: HpackDecoder::default(),
             rest: 0,
             passes: true,
             begun: None,
@@ -144,20 +144,20 @@ impl Sieve {
         input: &mut &[u8],
         through: &mut Vec<u8>,
         block: &mut Block,
-    ) -> Result<Step, Broken> {
+    ) -> Result<Intercepted, FrameError> {
         loop {
             self.take_rest(input, through);
             if self.rest > 0 {
-                return Ok(Step::More);
+                return Ok(Intercepted::More);
             }
-            let Some(frame) = Frame::read(input) else {
-                return Ok(Step::More);
+            let Some(frame) = FrameHeader::read(input) else {
+                return Ok(Intercepted::More);
             };
             if frame.length > MOST_FRAME {
-                return Err(Broken::FrameSize);
+                return Err(FrameError::FrameSize);
             }
             if self.begun.is_some() && frame.kind != CONTINUATION {
-                return Err(Broken::Protocol);
+                return Err(FrameError::Protocol);
             }
             let is_whole = matches!(
                 frame.kind,
@@ -168,7 +168,7 @@ impl Sieve {
                 continue;
             }
             let Some((bytes, behind)) = input.split_at_checked(FRAME_HEAD + frame.length) else {
-                return Ok(Step::More);
+                return Ok(Intercepted::More);
             };
             let payload = bytes.get(FRAME_HEAD..).unwrap_or_default();
             match frame.kind {
@@ -180,7 +180,7 @@ impl Sieve {
                 _ => {
                     if let Some(opening) = self.head(frame, payload, block)? {
                         *input = behind;
-                        return Ok(Step::Head(opening));
+                        return Ok(Intercepted::Head(opening));
                     }
                 }
             }
@@ -200,14 +200,14 @@ impl Sieve {
     }
 
     /// Decides whose a frame is of which nothing need be known.
-    fn route(&mut self, frame: Frame) -> Result<(), Broken> {
+    fn route(&mut self, frame: FrameHeader) -> Result<(), FrameError> {
         let is_of_stream = matches!(frame.kind, DATA | RST_STREAM | PRIORITY);
         self.passes = !(is_of_stream && self.is_answered(frame.stream));
         if !self.passes {
             match frame.kind {
                 // The client had ended it.
-                DATA => return Err(Broken::StreamClosed),
-                RST_STREAM if frame.length != 4 => return Err(Broken::FrameSize),
+                DATA => return Err(FrameError::StreamClosed),
+                RST_STREAM if frame.length != 4 => return Err(FrameError::FrameSize),
                 _ => {}
             }
         }
@@ -222,7 +222,7 @@ impl Sieve {
     }
 
     /// RFC 9113 section 6.5. The library judges it.
-    fn settings(&mut self, frame: Frame, payload: &[u8]) {
+    fn settings(&mut self, frame: FrameHeader, payload: &[u8]) {
         if frame.has(ACK) || frame.stream != 0 {
             return;
         }
@@ -245,21 +245,23 @@ impl Sieve {
     /// RFC 9113 section 6.9.
     fn window_update(
         &mut self,
-        frame: Frame,
+        frame: FrameHeader,
         payload: &[u8],
         through: &mut Vec<u8>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), FrameError> {
         let increment = <[u8; 4]>::try_from(payload).map(u32::from_be_bytes);
         let increment = increment.map(|increment| increment & MOST_STREAM);
         match (frame.stream, increment) {
             (0, Ok(1..)) => {
                 let increment = increment.unwrap_or_default();
-                self.windows.open(increment).ok_or(Broken::FlowControl)?;
+                self.windows
+                    .open(increment)
+                    .ok_or(FrameError::FlowControl)?;
                 self.windows.share(through);
             }
-            (stream, Ok(0)) if self.is_answered(stream) => return Err(Broken::Protocol),
+            (stream, Ok(0)) if self.is_answered(stream) => return Err(FrameError::Protocol),
             (stream, Ok(_)) if self.is_answered(stream) => {}
-            (stream, Err(_)) if self.is_answered(stream) => return Err(Broken::FrameSize),
+            (stream, Err(_)) if self.is_answered(stream) => return Err(FrameError::FrameSize),
             // The library's, or wrong, which it says better.
             _ => {
                 write_frame_head(
@@ -277,21 +279,21 @@ impl Sieve {
     /// A frame of a head; what it opens once the head is whole.
     fn head(
         &mut self,
-        frame: Frame,
+        frame: FrameHeader,
         payload: &[u8],
         block: &mut Block,
-    ) -> Result<Option<Opening>, Broken> {
+    ) -> Result<Option<Opening>, FrameError> {
         if frame.kind == CONTINUATION {
-            let mut begun = self.begun.take().ok_or(Broken::Protocol)?;
+            let mut begun = self.begun.take().ok_or(FrameError::Protocol)?;
             if begun.opening.stream != frame.stream {
-                return Err(Broken::Protocol);
+                return Err(FrameError::Protocol);
             }
             begun.continuations += 1;
             self.fragments.extend_from_slice(payload);
             let is_endless = begun.continuations > MOST_CONTINUATIONS
                 || self.fragments.len() > self.most.saturating_mul(hpack::TOO_LARGE);
             if is_endless {
-                return Err(Broken::TooLarge);
+                return Err(FrameError::TooLarge);
             }
             if !frame.has(END_HEADERS) {
                 self.begun = Some(begun);
@@ -314,27 +316,34 @@ impl Sieve {
     }
 
     /// RFC 9113 section 6.2: a `HEADERS` frame without its padding.
-    fn open<'p>(&self, frame: Frame, mut payload: &'p [u8]) -> Result<(Opening, &'p [u8]), Broken> {
+    fn open<'p>(
+        &self,
+        frame: FrameHeader,
+        mut payload: &'p [u8],
+    ) -> Result<(Opening, &'p [u8]), FrameError> {
         let is_new = frame.stream > self.last;
         if frame.stream.is_multiple_of(2) {
-            return Err(Broken::Protocol);
+            return Err(FrameError::Protocol);
         }
         if !is_new && self.is_answered(frame.stream) {
-            return Err(Broken::StreamClosed);
+            return Err(FrameError::StreamClosed);
         }
         let mut padding = 0;
         if frame.has(PADDED) {
-            let (length, behind) = payload.split_first().ok_or(Broken::FrameSize)?;
+            let (length, behind) = payload.split_first().ok_or(FrameError::FrameSize)?;
             padding = usize::from(*length);
             payload = behind;
         }
         let mut priority = None;
         if frame.has(HAS_PRIORITY) {
-            let (bytes, behind) = payload.split_first_chunk().ok_or(Broken::FrameSize)?;
+            let (bytes, behind) = payload.split_first_chunk().ok_or(FrameError::FrameSize)?;
             priority = Some(*bytes);
             payload = behind;
         }
-        let length = payload.len().checked_sub(padding).ok_or(Broken::Protocol)?;
+        let length = payload
+            .len()
+            .checked_sub(padding)
+            .ok_or(FrameError::Protocol)?;
         let opening = Opening {
             stream: frame.stream,
             is_end: frame.has(END_STREAM),
@@ -349,11 +358,11 @@ impl Sieve {
         opening: Opening,
         encoded: &[u8],
         block: &mut Block,
-    ) -> Result<Opening, Broken> {
+    ) -> Result<Opening, FrameError> {
         let decoded = self.hpack.decode(encoded, self.most, block);
         decoded.map_err(|broken| match broken {
-            hpack::Broken::Malformed => Broken::Compression,
-            hpack::Broken::TooLarge => Broken::TooLarge,
+            hpack::HpackError::Malformed => FrameError::Compression,
+            hpack::HpackError::TooLarge => FrameError::TooLarge,
         })?;
         self.last = self.last.max(opening.stream);
         Ok(opening)

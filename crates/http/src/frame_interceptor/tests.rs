@@ -6,7 +6,7 @@ use super::*;
 
 /// A connection with its library, which reads what is passed on.
 struct Side {
-    sieve: Sieve,
+    sieve: FrameInterceptor,
     block: Block,
     through: Vec<u8>,
 }
@@ -22,7 +22,7 @@ fn fields(block: &Block) -> Vec<(Vec<u8>, Vec<u8>)> {
 impl Side {
     fn new() -> Self {
         Self {
-            sieve: Sieve::new(4_000),
+            sieve: FrameInterceptor::new(4_000),
             block: Block::default(),
             through: Vec::new(),
         }
@@ -34,13 +34,13 @@ impl Side {
         bytes: &[u8],
         piece: usize,
         ours: impl Fn(u32) -> bool,
-    ) -> Result<Heads, Broken> {
+    ) -> Result<Heads, FrameError> {
         let mut heads = Vec::new();
         let mut input = Vec::new();
         for piece in bytes.chunks(piece.max(1)) {
             input.extend_from_slice(piece);
             let mut rest = input.as_slice();
-            while let Step::Head(opening) =
+            while let Intercepted::Head(opening) =
                 self.sieve
                     .next(&mut rest, &mut self.through, &mut self.block)?
             {
@@ -59,7 +59,7 @@ impl Side {
     fn passed(&self) -> Vec<(u8, u32, usize)> {
         let mut rest = self.through.as_slice();
         let mut frames = Vec::new();
-        while let Some(frame) = Frame::read(rest) {
+        while let Some(frame) = FrameHeader::read(rest) {
             frames.push((frame.kind, frame.stream, frame.length));
             rest = &rest[FRAME_HEAD + frame.length..];
         }
@@ -150,73 +150,77 @@ fn what_breaks_a_connection_is_said() {
         (
             "data of a stream that was answered",
             after(frame(DATA, 0, 1, b"x")),
-            Broken::StreamClosed,
+            FrameError::StreamClosed,
         ),
         (
             "a head of the same",
             after(frame(HEADERS, WHOLE, 1, AGAIN)),
-            Broken::StreamClosed,
+            FrameError::StreamClosed,
         ),
         (
             "no window at all",
             after(frame(WINDOW_UPDATE, 0, 1, &[0; 4])),
-            Broken::Protocol,
+            FrameError::Protocol,
         ),
         (
             "a reset of three bytes",
             after(frame(RST_STREAM, 0, 1, &[0; 3])),
-            Broken::FrameSize,
+            FrameError::FrameSize,
         ),
         (
             "an even number",
             frame(HEADERS, WHOLE, 2, GET),
-            Broken::Protocol,
+            FrameError::Protocol,
         ),
-        ("no number", frame(HEADERS, WHOLE, 0, GET), Broken::Protocol),
+        (
+            "no number",
+            frame(HEADERS, WHOLE, 0, GET),
+            FrameError::Protocol,
+        ),
         (
             "a continuation of nothing",
             frame(CONTINUATION, END_HEADERS, 1, GET),
-            Broken::Protocol,
+            FrameError::Protocol,
         ),
         (
             "another stream's continuation",
             [frame(HEADERS, 0, 1, GET), frame(CONTINUATION, 4, 3, b"")].concat(),
-            Broken::Protocol,
+            FrameError::Protocol,
         ),
         (
             "a frame within a head",
             [frame(HEADERS, 0, 1, GET), frame(6, 0, 0, &[0; 8])].concat(),
-            Broken::Protocol,
+            FrameError::Protocol,
         ),
         (
             "continuations without end",
             [frame(HEADERS, 0, 1, GET), many].concat(),
-            Broken::TooLarge,
+            FrameError::TooLarge,
         ),
         (
             "padding beyond the frame",
             frame(HEADERS, WHOLE | PADDED, 1, &[9, 0x82]),
-            Broken::Protocol,
+            FrameError::Protocol,
         ),
         (
             "no room for a priority",
             frame(HEADERS, WHOLE | HAS_PRIORITY, 1, &[0; 4]),
-            Broken::FrameSize,
+            FrameError::FrameSize,
         ),
         (
             "a frame that is too large",
             frame(77, 0, 0, &vec![0; MOST_FRAME + 1]),
-            Broken::FrameSize,
+            FrameError::FrameSize,
         ),
         (
             "a window that is too large",
             frame(WINDOW_UPDATE, 0, 0, &[0x7f, 255, 255, 255]),
-            Broken::FlowControl,
+            FrameError::FlowControl,
         ),
         (
             "a block that cannot be read",
             frame(HEADERS, WHOLE, 1, b"\x80"),
-            Broken::Compression,
+            FrameError::Compression,
         ),
     ] {
         let mut side = Side::new();
@@ -238,7 +242,7 @@ fn a_head_that_is_too_large_is_too_large_for_the_library() {
     side.take(&bytes, 1_000_000, |_| false).unwrap();
     let mut all = Block::default();
     let passed = side.through.get(FRAME_HEAD..).unwrap();
-    Decoder::default()
+    HpackDecoder::default()
         .decode(passed, 1 << 20, &mut all)
         .unwrap();
     assert!(all.list_bytes() > 4_000);
@@ -247,7 +251,7 @@ fn a_head_that_is_too_large_is_too_large_for_the_library() {
     let decoded = side.take(&bytes, 1_000_000, |_| false);
     assert!(matches!(
         decoded,
-        Err(Broken::TooLarge | Broken::Compression)
+        Err(FrameError::TooLarge | FrameError::Compression)
     ));
 }
 
@@ -270,7 +274,7 @@ fn library_window(through: &[u8]) -> u32 {
     side.through = through.to_vec();
     let mut rest = side.through.as_slice();
     let mut window = 65_535;
-    while let Some(frame) = Frame::read(rest) {
+    while let Some(frame) = FrameHeader::read(rest) {
         let end = FRAME_HEAD + frame.length;
         if frame.kind == WINDOW_UPDATE && frame.stream == 0 {
             window += u32::from_be_bytes(rest[FRAME_HEAD..end].try_into().unwrap());

@@ -3,10 +3,10 @@
 //! It is canonical: the codes follow from their lengths alone. Short codes, which are nearly all of a head, are looked up by the
 //! next nine bits; longer ones are found by their length.
 
-use super::Broken::{self, Malformed};
+use super::HpackError::{self, Malformed};
 
 /// Appends the text that `coded` stands for.
-pub(super) fn decode(coded: &[u8], into: &mut Vec<u8>) -> Result<(), Broken> {
+pub(super) fn decode(coded: &[u8], into: &mut Vec<u8>) -> Result<(), HpackError> {
     // No code is shorter than five bits.
     into.reserve(coded.len() / 5 * 8 + 8);
     let mut coming = coded.iter();
@@ -59,7 +59,7 @@ fn long(bits: u64) -> (u16, u32) {
 
 /// The codes of one length.
 #[derive(Clone, Copy)]
-struct Row {
+struct CodeRow {
     first: u32,
     count: u32,
     /// How many codes are shorter.
@@ -105,8 +105,8 @@ static IN_ORDER: [u16; 257] = {
     order
 };
 
-static BY_LENGTH: [Row; LONGEST as usize + 1] = {
-    let none = Row {
+static BY_LENGTH: [CodeRow; LONGEST as usize + 1] = {
+    let none = CodeRow {
         first: 0,
         count: 0,
         before: 0,
@@ -122,7 +122,7 @@ static BY_LENGTH: [Row; LONGEST as usize + 1] = {
             }
             symbol += 1;
         }
-        rows[length] = Row {
+        rows[length] = CodeRow {
             first: code,
             count,
             before,
@@ -184,7 +184,7 @@ mod tests {
             .collect()
     }
 
-    fn decoded(coded: &[u8]) -> Result<Vec<u8>, Broken> {
+    fn decoded(coded: &[u8]) -> Result<Vec<u8>, HpackError> {
         let mut text = Vec::new();
         decode(coded, &mut text).map(|()| text)
     }

@@ -12,12 +12,12 @@ mod huffman;
 mod table;
 mod write;
 
-use self::table::Table;
+use self::table::DynamicTable;
 pub use self::write::{write_field, write_lines, write_status};
 
 /// A block that was not read to its end. What follows on its connection cannot be read either (RFC 7541 section 2.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
+pub enum HpackError {
     /// `COMPRESSION_ERROR`.
     #[error("the header block is malformed")]
     Malformed,
@@ -27,25 +27,25 @@ pub enum Broken {
     TooLarge,
 }
 
-use Broken::Malformed;
+use HpackError::Malformed;
 
 /// Reads the blocks of one direction of one connection, in their order.
 #[derive(Debug, Default)]
-pub struct Decoder {
-    table: Table,
+pub struct HpackDecoder {
+    table: DynamicTable,
 }
 
 /// The fields of a block, in their order; pseudo-header fields among them.
 #[derive(Debug, Default)]
 pub struct Block {
     bytes: Vec<u8>,
-    spans: Vec<Span>,
+    spans: Vec<HpackField>,
     list_bytes: usize,
 }
 
 /// Where a field lies in the bytes: its name, and behind it its value.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct HpackField {
     at: usize,
     name: usize,
     value: usize,
@@ -75,7 +75,7 @@ impl Block {
 
     /// Bytes of memory that it holds.
     pub fn capacity(&self) -> usize {
-        self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
+        self.bytes.capacity() + self.spans.capacity() * size_of::<HpackField>()
     }
 
     /// Counts the field whose name and value stand at the end, and keeps it if there is room.
@@ -83,19 +83,24 @@ impl Block {
         let value = self.bytes.len().saturating_sub(at + name);
         self.list_bytes = self.list_bytes.saturating_add(size_of_field(name, value));
         if self.list_bytes <= most {
-            self.spans.push(Span { at, name, value });
+            self.spans.push(HpackField { at, name, value });
         } else {
             self.bytes.truncate(at);
         }
     }
 }
 
-impl Decoder {
+impl HpackDecoder {
     /// Reads a whole block into `block`, which is emptied. Of the fields those are kept that come before the list has more than
     /// `most` bytes ([`Block::list_bytes`]); [`TOO_LARGE`] times as many end it.
-    pub fn decode(&mut self, encoded: &[u8], most: usize, block: &mut Block) -> Result<(), Broken> {
+    pub fn decode(
+        &mut self,
+        encoded: &[u8],
+        most: usize,
+        block: &mut Block,
+    ) -> Result<(), HpackError> {
         block.clear();
-        let mut reader = Reader { rest: encoded };
+        let mut reader = HpackReader { rest: encoded };
         let mut may_resize = true;
         while let Some(&first) = reader.rest.first() {
             if first & 0xe0 == 0x20 {
@@ -108,7 +113,7 @@ impl Decoder {
             }
             may_resize = false;
             if block.list_bytes > most.saturating_mul(TOO_LARGE) {
-                return Err(Broken::TooLarge);
+                return Err(HpackError::TooLarge);
             }
             if first & 0x80 == 0 {
                 let is_kept = first & 0x40 != 0;
@@ -133,11 +138,11 @@ impl Decoder {
     /// RFC 7541 section 6.2.
     fn literal(
         &mut self,
-        reader: &mut Reader<'_>,
+        reader: &mut HpackReader<'_>,
         is_kept: bool,
         most: usize,
         block: &mut Block,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), HpackError> {
         let at = block.bytes.len();
         match reader.integer(if is_kept { 6 } else { 4 })? {
             0 => reader.string(&mut block.bytes)?,
@@ -159,19 +164,19 @@ impl Decoder {
 }
 
 /// The primitives of RFC 7541 section 5.
-struct Reader<'b> {
+struct HpackReader<'b> {
     rest: &'b [u8],
 }
 
-impl Reader<'_> {
-    fn byte(&mut self) -> Result<u8, Broken> {
+impl HpackReader<'_> {
+    fn byte(&mut self) -> Result<u8, HpackError> {
         let (first, rest) = self.rest.split_first().ok_or(Malformed)?;
         self.rest = rest;
         Ok(*first)
     }
 
     /// An integer that begins in the last `bits` bits of a byte. No honest one needs more than four bytes behind it.
-    fn integer(&mut self, bits: u32) -> Result<usize, Broken> {
+    fn integer(&mut self, bits: u32) -> Result<usize, HpackError> {
         let mask = (1_usize << bits) - 1;
         let mut number = usize::from(self.byte()?) & mask;
         if number < mask {
@@ -187,7 +192,7 @@ impl Reader<'_> {
         Err(Malformed)
     }
 
-    fn string(&mut self, into: &mut Vec<u8>) -> Result<(), Broken> {
+    fn string(&mut self, into: &mut Vec<u8>) -> Result<(), HpackError> {
         let is_coded = self.rest.first().is_some_and(|first| first & 0x80 != 0);
         let length = self.integer(7)?;
         let (text, rest) = self.rest.split_at_checked(length).ok_or(Malformed)?;

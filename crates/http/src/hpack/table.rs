@@ -6,25 +6,25 @@ use super::size_of_field;
 
 /// See the module. The client's own fields stand in one buffer, oldest first.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct DynamicTable {
     bytes: Vec<u8>,
     /// Where the buffer begins, counted in all bytes that were ever put in.
     base: usize,
     /// Oldest first.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<TableEntry>,
     /// As RFC 7541 section 4.1 counts it.
     size: usize,
     most: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct TableEntry {
     at: usize,
     name: usize,
     value: usize,
 }
 
-impl Default for Table {
+impl Default for DynamicTable {
     fn default() -> Self {
         Self {
             bytes: Vec::new(),
@@ -36,7 +36,7 @@ impl Default for Table {
     }
 }
 
-impl Table {
+impl DynamicTable {
     /// The field with this index, which begins with 1.
     pub(super) fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
         let index = index.checked_sub(1)?;
@@ -59,7 +59,7 @@ impl Table {
             return;
         }
         self.close_up();
-        self.entries.push_back(Entry {
+        self.entries.push_back(TableEntry {
             at: self.base + self.bytes.len(),
             name: name.len(),
             value: value.len(),

@@ -12,7 +12,7 @@ fn fields(block: &Block) -> Vec<(String, String)> {
         .collect()
 }
 
-fn decode(decoder: &mut Decoder, encoded: &[u8]) -> Result<Vec<(String, String)>, Broken> {
+fn decode(decoder: &mut HpackDecoder, encoded: &[u8]) -> Result<Vec<(String, String)>, HpackError> {
     let mut block = Block::default();
     decoder.decode(encoded, 1 << 20, &mut block)?;
     Ok(fields(&block))
@@ -59,7 +59,7 @@ fn the_examples_of_the_rfc_are_read() {
         ]),
     ];
     for blocks in [plain, coded] {
-        let mut decoder = Decoder::default();
+        let mut decoder = HpackDecoder::default();
         for (block, wanted) in blocks.iter().zip(&wanted) {
             assert_eq!(&decode(&mut decoder, block).unwrap(), wanted);
         }
@@ -80,13 +80,13 @@ fn what_is_malformed_is_refused() {
         ("padding of zeros", b"\x00\x81\x00\x00"),
     ] {
         assert_eq!(
-            decode(&mut Decoder::default(), block),
+            decode(&mut HpackDecoder::default(), block),
             Err(Malformed),
             "{what}"
         );
     }
     assert_eq!(
-        decode(&mut Decoder::default(), b"\x20\x3f\xe1\x1f\x82")
+        decode(&mut HpackDecoder::default(), b"\x20\x3f\xe1\x1f\x82")
             .unwrap()
             .len(),
         1
@@ -95,7 +95,7 @@ fn what_is_malformed_is_refused() {
 
 #[test]
 fn the_oldest_fields_make_room() {
-    let mut decoder = Decoder::default();
+    let mut decoder = HpackDecoder::default();
     // A table of two fields of 34 bytes.
     let block = b"\x3f\x25\x40\x01a\x011\x40\x01b\x012\x40\x01c\x013\xbe\xbf";
     let wanted = owned(&[("a", "1"), ("b", "2"), ("c", "3"), ("c", "3"), ("b", "2")]);
@@ -113,7 +113,7 @@ fn the_oldest_fields_make_room() {
 
 #[test]
 fn a_list_beyond_its_limit_is_counted_and_not_kept() {
-    let mut decoder = Decoder::default();
+    let mut decoder = HpackDecoder::default();
     let mut block = Block::default();
     let long = "v".repeat(100);
     let mut encoded = [b"\x40\x01a\x64", long.as_bytes()].concat();
@@ -128,7 +128,7 @@ fn a_list_beyond_its_limit_is_counted_and_not_kept() {
     encoded.extend(std::iter::repeat_n(0xbf, 1_000));
     assert_eq!(
         decoder.decode(&encoded, 300, &mut block),
-        Err(Broken::TooLarge)
+        Err(HpackError::TooLarge)
     );
     assert!(block.list_bytes() <= TOO_LARGE * 300 + 133);
 }
@@ -149,7 +149,10 @@ fn lines_become_fields() {
         ("x-empty", ""),
         (":status", "418"),
     ]);
-    assert_eq!(decode(&mut Decoder::default(), &encoded).unwrap(), wanted);
+    assert_eq!(
+        decode(&mut HpackDecoder::default(), &encoded).unwrap(),
+        wanted
+    );
 }
 
 proptest! {
@@ -162,7 +165,7 @@ proptest! {
         for (name, value) in &list {
             write_field(&mut encoded, name.as_bytes(), value.as_bytes());
         }
-        let mut decoder = Decoder::default();
+        let mut decoder = HpackDecoder::default();
         let mut block = Block::default();
         decoder.decode(&encoded, 1 << 20, &mut block).unwrap();
         let read: Vec<_> = block.fields().map(|(n, v)| (n.to_vec(), v.to_vec())).collect();
@@ -177,7 +180,7 @@ proptest! {
         blocks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 1..6),
         most in 0..600_usize,
     ) {
-        let mut decoder = Decoder::default();
+        let mut decoder = HpackDecoder::default();
         let mut block = Block::default();
         for encoded in blocks {
             if decoder.decode(&encoded, most, &mut block).is_err() {

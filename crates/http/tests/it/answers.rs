@@ -1,6 +1,6 @@
 //! What is written can be read as exactly one head, whatever upstream put into it.
 
-use galley_http::answer::{Connection, Length, write_chunk_head, write_head, write_stored};
+use galley_http::answer::{ConnectionField, Length, write_chunk_head, write_head, write_stored};
 use http::StatusCode;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ fn written(
     status: u16,
     fields: &[(&str, &[u8])],
     length: Length,
-    connection: Connection,
+    connection: ConnectionField,
 ) -> String {
     let mut out = b"before".to_vec();
     write_head(&mut out, status, fields.iter().copied(), length, connection);
@@ -18,7 +18,7 @@ fn written(
 
 #[test]
 fn heads_by_length_and_connection() {
-    use Connection::{Close, KeepAlive, KeepAlive10, Upgrade};
+    use ConnectionField::{Close, KeepAlive, KeepAlive10, Upgrade};
     let table = [
         (
             200,
@@ -126,7 +126,7 @@ fn framing_fields_of_upstream_are_dropped() {
             200,
             &[(name, b"x")],
             Length::Known(1),
-            Connection::KeepAlive,
+            ConnectionField::KeepAlive,
         );
         assert_eq!(
             found, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n",
@@ -154,7 +154,7 @@ fn fields_that_would_split_the_answer_are_dropped() {
             200,
             &[field, ("Z", b"\tok")],
             Length::None,
-            Connection::KeepAlive,
+            ConnectionField::KeepAlive,
         );
         assert_eq!(found, "HTTP/1.1 200 OK\r\nZ: \tok\r\n\r\n", "{field:?}");
     }
@@ -189,7 +189,7 @@ proptest! {
         length in length(),
         close in any::<bool>(),
     ) {
-        let connection = if close { Connection::Close } else { Connection::KeepAlive };
+        let connection = if close { ConnectionField::Close } else { ConnectionField::KeepAlive };
         let mut lines = Vec::new();
         for (name, value) in &fields {
             lines.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
@@ -209,7 +209,7 @@ proptest! {
     ) {
         let mut out = Vec::new();
         let pairs = fields.iter().map(|(name, value)| (&name[..], &value[..]));
-        write_head(&mut out, status, pairs, length, Connection::KeepAlive);
+        write_head(&mut out, status, pairs, length, ConnectionField::KeepAlive);
         let mut lines = [httparse::EMPTY_HEADER; 16];
         let mut response = httparse::Response::new(&mut lines);
         // Exactly one head: its end is the end of all that was written.

@@ -3,7 +3,7 @@
 use galley_http::answer::{CHUNK_END, LAST_CHUNK, write_chunk_head};
 use galley_http::body::BodyReader;
 use galley_http::framing::BodyKind;
-use galley_http::head::Refusal;
+use galley_http::head::BadRequest;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -52,7 +52,7 @@ proptest! {
         prop_assert_eq!((data, consumed, done), (body, length, true));
         if max > 0 {
             let short = decode([&stream[..]], BodyKind::Chunked, max - 1);
-            prop_assert_eq!(short, Err(Refusal::BodyTooLarge));
+            prop_assert_eq!(short, Err(BadRequest::BodyTooLarge));
         }
     }
 
@@ -143,7 +143,7 @@ fn decode<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     kind: BodyKind,
     max: u64,
-) -> Result<(Vec<u8>, usize, bool), Refusal> {
+) -> Result<(Vec<u8>, usize, bool), BadRequest> {
     let mut reader = BodyReader::new(kind, max);
     let mut data = Vec::new();
     let mut consumed = 0;

@@ -1,16 +1,16 @@
 //! The header of the PROXY protocol: what it says, and that nothing behind it is touched.
 
-use galley_http::proxy::{Malformed, Said, Step, read};
+use galley_http::proxy::{Malformed, ProxyHeaderStep, ProxySource, read};
 use proptest::prelude::*;
 use std::net::SocketAddr;
 
 /// Reads a header as a connection does: never more than is asked for. Gives what it says and how much was taken.
-fn take(bytes: &[u8]) -> Result<Option<(Said, usize)>, Malformed> {
+fn take(bytes: &[u8]) -> Result<Option<(ProxySource, usize)>, Malformed> {
     let mut got = 0;
     loop {
         match read(&bytes[..got])? {
-            Step::Whole(said) => return Ok(Some((said, got))),
-            Step::More(more) => {
+            ProxyHeaderStep::Whole(said) => return Ok(Some((said, got))),
+            ProxyHeaderStep::More(more) => {
                 assert!(more > 0);
                 if got + more > bytes.len() {
                     return Ok(None);
@@ -29,8 +29,8 @@ fn version_2(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
     all
 }
 
-fn of(source: &str, destination: &str) -> Said {
-    Said::Client {
+fn of(source: &str, destination: &str) -> ProxySource {
+    ProxySource::Client {
         source: source.parse().unwrap(),
         destination: destination.parse().unwrap(),
     }
@@ -60,10 +60,10 @@ fn version_1_is_read() {
             "PROXY TCP6 ::ffff:192.0.2.1 ::1 4 80",
             Some(of("192.0.2.1:4", "[::1]:80")),
         ),
-        ("PROXY UNKNOWN", Some(Said::Itself)),
+        ("PROXY UNKNOWN", Some(ProxySource::Itself)),
         (
             "PROXY UNKNOWN ffff:f...f:ffff ffff:f...f:ffff 65535 65535",
-            Some(Said::Itself),
+            Some(ProxySource::Itself),
         ),
         ("PROXY TCP4 192.0.2.1 198.51.100.2 56324", None),
         ("PROXY TCP4 192.0.2.1 198.51.100.2 56324 443 1", None),
@@ -120,18 +120,26 @@ fn version_2_is_read() {
             version_2(0x21, 0x21, &v6),
             Some(of("[2000::1]:5", "[::1]:0")),
         ),
-        ("LOCAL", version_2(0x20, 0x00, b""), Some(Said::Itself)),
+        (
+            "LOCAL",
+            version_2(0x20, 0x00, b""),
+            Some(ProxySource::Itself),
+        ),
         (
             "LOCAL with addresses",
             version_2(0x20, 0x11, &v4),
-            Some(Said::Itself),
+            Some(ProxySource::Itself),
         ),
         (
             "none",
             version_2(0x21, 0x00, b"anything"),
-            Some(Said::Itself),
+            Some(ProxySource::Itself),
         ),
-        ("unix", version_2(0x21, 0x31, &unix), Some(Said::Itself)),
+        (
+            "unix",
+            version_2(0x21, 0x31, &unix),
+            Some(ProxySource::Itself),
+        ),
         ("unix, short", version_2(0x21, 0x31, b"a"), None),
         ("TCP4, short", version_2(0x21, 0x11, &v4[..11]), None),
         ("TCP6, short", version_2(0x21, 0x21, &v4), None),
@@ -181,11 +189,11 @@ proptest! {
             );
             let all = format!("{line}{behind}");
             let canonical = |at: SocketAddr| SocketAddr::new(at.ip().to_canonical(), at.port());
-            let said = Said::Client { source: canonical(source), destination: canonical(destination) };
+            let said = ProxySource::Client { source: canonical(source), destination: canonical(destination) };
             prop_assert_eq!(take(all.as_bytes()), Ok(Some((said, line.len()))));
             for end in 0..line.len() {
                 match read(&line.as_bytes()[..end]) {
-                    Ok(Step::More(more)) => prop_assert!(end + more <= line.len()),
+                    Ok(ProxyHeaderStep::More(more)) => prop_assert!(end + more <= line.len()),
                     other => prop_assert!(false, "{:?} after {} bytes", other, end),
                 }
             }

@@ -2,10 +2,10 @@
 
 use galley_http::body::BodyReader;
 use galley_http::framing::frame;
-use galley_http::head::{HeadScanner, Limits, Parsed, Refusal, Room, resume};
+use galley_http::head::{BadRequest, HeadBuffer, HeadLimits, HeadScanner, ParsedHead, resume};
 
 /// Small ones, so that the corpus can pass them.
-pub const LIMITS: Limits = Limits {
+pub const LIMITS: HeadLimits = HeadLimits {
     head_bytes: 2048,
     fields: 16,
     target_bytes: 512,
@@ -29,7 +29,7 @@ pub enum End {
     Partial,
     /// The last request asked to close; what follows was not read.
     Closed,
-    Refused(Refusal),
+    Refused(BadRequest),
 }
 
 /// What a stream was read as.
@@ -81,7 +81,7 @@ impl Reader {
     }
 
     /// One step; false when more bytes are needed.
-    fn advance(&mut self) -> Result<bool, Refusal> {
+    fn advance(&mut self) -> Result<bool, BadRequest> {
         let Some(exchange) = &mut self.exchange else {
             return self.begin();
         };
@@ -106,10 +106,10 @@ impl Reader {
         Ok(consumed > 0)
     }
 
-    fn begin(&mut self) -> Result<bool, Refusal> {
-        let mut room = Room::new();
+    fn begin(&mut self) -> Result<bool, BadRequest> {
+        let mut room = HeadBuffer::new();
         let parsed = resume(&mut self.scanner, &self.buffer, &LIMITS, &mut room)?;
-        let Parsed::Whole { head, length } = parsed else {
+        let ParsedHead::Whole { head, length } = parsed else {
             return Ok(false);
         };
         let framing = frame(&head)?;

@@ -1,13 +1,17 @@
 //! RFC 9110: the parts of it that decide how a message is read.
 
-use galley_http::body::{BodyReader, Decoded};
+use galley_http::body::{BodyProgress, BodyReader};
 use galley_http::framing::{BodyKind, Framing, frame};
-use galley_http::head::{Limits, Parsed, Refusal, Room, parse};
+use galley_http::head::{BadRequest, HeadBuffer, HeadLimits, ParsedHead, parse};
 
-fn framed<T>(stream: &str, look: impl FnOnce(Framing<'_>) -> T) -> Result<T, Refusal> {
-    match parse(stream.as_bytes(), &Limits::default(), &mut Room::new())? {
-        Parsed::Whole { head, .. } => frame(&head).map(look),
-        Parsed::Partial => panic!("not whole: {stream:?}"),
+fn framed<T>(stream: &str, look: impl FnOnce(Framing<'_>) -> T) -> Result<T, BadRequest> {
+    match parse(
+        stream.as_bytes(),
+        &HeadLimits::default(),
+        &mut HeadBuffer::new(),
+    )? {
+        ParsedHead::Whole { head, .. } => frame(&head).map(look),
+        ParsedHead::Partial => panic!("not whole: {stream:?}"),
     }
 }
 
@@ -39,18 +43,22 @@ fn section_10_1_1_expect() {
         (
             "1.1",
             "Expect: 100-continue, x\r\nContent-Length: 1\r\n",
-            Err(Refusal::Expectation),
+            Err(BadRequest::Expectation),
         ),
-        ("1.1", "Expect: 101-continue\r\n", Err(Refusal::Expectation)),
-        ("1.1", "Expect:\r\n", Err(Refusal::Expectation)),
-        ("1.0", "Expect: x\r\n", Err(Refusal::Expectation)),
+        (
+            "1.1",
+            "Expect: 101-continue\r\n",
+            Err(BadRequest::Expectation),
+        ),
+        ("1.1", "Expect:\r\n", Err(BadRequest::Expectation)),
+        ("1.0", "Expect: x\r\n", Err(BadRequest::Expectation)),
     ];
     for (version, fields, want) in table {
         let stream = format!("POST / HTTP/{version}\r\nHost: a\r\n{fields}\r\n");
         let found = framed(&stream, |found| found.expect_continue);
         assert_eq!(found, want, "{version} {fields:?}");
     }
-    assert_eq!(Refusal::Expectation.status(), 417);
+    assert_eq!(BadRequest::Expectation.status(), 417);
 }
 
 #[test]
@@ -81,13 +89,13 @@ fn section_7_8_upgrade() {
 fn section_15_5_14_a_body_too_large_is_known_before_it_comes() {
     let mut length = BodyReader::new(BodyKind::Length(11), 10);
     assert!(!length.is_done());
-    assert_eq!(length.decode(b""), Err(Refusal::BodyTooLarge));
-    assert_eq!(length.decode(b"x"), Err(Refusal::BodyTooLarge));
+    assert_eq!(length.decode(b""), Err(BadRequest::BodyTooLarge));
+    assert_eq!(length.decode(b"x"), Err(BadRequest::BodyTooLarge));
 
     let mut chunks = BodyReader::new(BodyKind::Chunked, 10);
     let decoded = chunks.decode(b"8\r\n12345678\r\n3\r\n").unwrap();
     assert_eq!(decoded.data, b"12345678");
-    assert_eq!(chunks.decode(b"\r\n3\r\n"), Err(Refusal::BodyTooLarge));
+    assert_eq!(chunks.decode(b"\r\n3\r\n"), Err(BadRequest::BodyTooLarge));
 
     let mut huge = BodyReader::new(BodyKind::Chunked, u64::MAX);
     let decoded = huge.decode(b"ffffffffffffffff\r\nabc").unwrap();
@@ -100,7 +108,7 @@ fn no_body_is_done_at_once_and_takes_nothing() {
         assert!(kind.is_empty());
         let mut reader = BodyReader::new(kind, 0);
         assert!(reader.is_done());
-        let nothing = Decoded {
+        let nothing = BodyProgress {
             consumed: 0,
             data: &[],
         };
@@ -126,7 +134,7 @@ fn extensions_are_bounded_over_the_whole_message() {
             "y".repeat(bytes)
         )
     };
-    for (bytes, want) in [(126, None), (127, Some(Refusal::ChunkExtension))] {
+    for (bytes, want) in [(126, None), (127, Some(BadRequest::ChunkExtension))] {
         let body = body(bytes);
         let mut reader = BodyReader::new(BodyKind::Chunked, 10);
         let first = reader.decode(body.as_bytes()).unwrap();
@@ -140,7 +148,7 @@ fn extensions_are_bounded_over_the_whole_message() {
 #[test]
 fn trailers_are_bounded() {
     // `A:`, the value and CRLF; the last line feed is not counted before the section ends.
-    for (value, want) in [(4000, None), (4200, Some(Refusal::TrailersTooLarge))] {
+    for (value, want) in [(4000, None), (4200, Some(BadRequest::TrailersTooLarge))] {
         let body = format!("0\r\nA:{}\r\n\r\n", "x".repeat(value));
         let mut reader = BodyReader::new(BodyKind::Chunked, 10);
         assert_eq!(reader.decode(body.as_bytes()).err(), want, "{value}");

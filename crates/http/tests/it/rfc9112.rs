@@ -1,17 +1,21 @@
 //! RFC 9112, section by section: what one head is read as.
 
-use galley_http::answer::{Connection, Length};
+use galley_http::answer::{ConnectionField, Length};
 use galley_http::framing::{AnswerFraming, BodyKind, Framing, Host, frame};
-use galley_http::head::{Head, Limits, Parsed, Refusal, Room, Version, parse};
+use galley_http::head::{BadRequest, Head, HeadBuffer, HeadLimits, ParsedHead, Version, parse};
 
 /// Gives what `look` sees in the framing of a head.
-fn framed<T>(stream: &str, look: impl FnOnce(Framing<'_>) -> T) -> Result<T, Refusal> {
-    match parse(stream.as_bytes(), &Limits::default(), &mut Room::new())? {
-        Parsed::Whole { head, length } => {
+fn framed<T>(stream: &str, look: impl FnOnce(Framing<'_>) -> T) -> Result<T, BadRequest> {
+    match parse(
+        stream.as_bytes(),
+        &HeadLimits::default(),
+        &mut HeadBuffer::new(),
+    )? {
+        ParsedHead::Whole { head, length } => {
             assert_eq!(length, stream.len(), "{stream:?}");
             frame(&head).map(look)
         }
-        Parsed::Partial => panic!("not whole: {stream:?}"),
+        ParsedHead::Partial => panic!("not whole: {stream:?}"),
     }
 }
 
@@ -24,28 +28,29 @@ fn section_2_3_versions() {
     let table = [
         ("1.0", Ok(Version::H10)),
         ("1.1", Ok(Version::H11)),
-        ("1.2", Err(Refusal::Version)),
-        ("0.9", Err(Refusal::Version)),
-        ("2.0", Err(Refusal::Version)),
-        ("3.0", Err(Refusal::Version)),
-        ("2", Err(Refusal::RequestLine)),
-        ("1,1", Err(Refusal::RequestLine)),
-        ("1.x", Err(Refusal::RequestLine)),
-        ("01.1", Err(Refusal::RequestLine)),
-        ("1.01", Err(Refusal::RequestLine)),
+        ("1.2", Err(BadRequest::Version)),
+        ("0.9", Err(BadRequest::Version)),
+        ("2.0", Err(BadRequest::Version)),
+        ("3.0", Err(BadRequest::Version)),
+        ("2", Err(BadRequest::RequestLine)),
+        ("1,1", Err(BadRequest::RequestLine)),
+        ("1.x", Err(BadRequest::RequestLine)),
+        ("01.1", Err(BadRequest::RequestLine)),
+        ("1.01", Err(BadRequest::RequestLine)),
     ];
     for (version, want) in table {
         let stream = format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n");
         assert_eq!(framed(&stream, |found| found.version), want, "{version}");
     }
-    assert_eq!(Refusal::Version.status(), 505);
+    assert_eq!(BadRequest::Version.status(), 505);
 }
 
 #[test]
 fn section_3_the_request_line() {
     let stream = b"pUt /a%2f?b=c&d HTTP/1.1\r\nHost: a\r\nX-a:  b c\t\r\nX-A:\r\n\r\nrest";
-    let mut room = Room::new();
-    let Ok(Parsed::Whole { head, length }) = parse(stream, &Limits::default(), &mut room) else {
+    let mut room = HeadBuffer::new();
+    let Ok(ParsedHead::Whole { head, length }) = parse(stream, &HeadLimits::default(), &mut room)
+    else {
         panic!("not whole");
     };
     assert_eq!(head.method, "pUt");
@@ -60,31 +65,31 @@ fn section_3_the_request_line() {
 
 #[test]
 fn section_3_1_methods_of_32_bytes_and_no_more() {
-    for (length, want) in [(1, Ok(())), (32, Ok(())), (33, Err(Refusal::Method))] {
+    for (length, want) in [(1, Ok(())), (32, Ok(())), (33, Err(BadRequest::Method))] {
         let stream = format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "M".repeat(length));
         assert_eq!(framed(&stream, |_| ()), want, "{length}");
     }
-    assert_eq!(Refusal::Method.status(), 501);
+    assert_eq!(BadRequest::Method.status(), 501);
 }
 
 #[test]
 fn section_3_targets_up_to_the_limit() {
-    let limits = Limits {
+    let limits = HeadLimits {
         target_bytes: 8,
-        ..Limits::default()
+        ..HeadLimits::default()
     };
     for (target, want) in [
         ("/2345678", None),
-        ("/23456789", Some(Refusal::TargetTooLong)),
+        ("/23456789", Some(BadRequest::TargetTooLong)),
     ] {
         let stream = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(
-            parse(stream.as_bytes(), &limits, &mut Room::new()).err(),
+            parse(stream.as_bytes(), &limits, &mut HeadBuffer::new()).err(),
             want,
             "{target}"
         );
     }
-    assert_eq!(Refusal::TargetTooLong.status(), 414);
+    assert_eq!(BadRequest::TargetTooLong.status(), 414);
 }
 
 #[test]
@@ -101,17 +106,17 @@ fn section_3_2_host() {
         ("GET http://b HTTP/1.0\r\n", Ok(Host::Target("b"))),
         ("OPTIONS * HTTP/1.1\r\nHost: a\r\n", Ok(Host::Field("a"))),
         ("CONNECT b:1 HTTP/1.1\r\nHost: a\r\n", Ok(Host::Field("a"))),
-        ("GET / HTTP/1.1\r\n", Err(Refusal::Host)),
-        ("GET http://b/ HTTP/1.1\r\n", Err(Refusal::Host)),
+        ("GET / HTTP/1.1\r\n", Err(BadRequest::Host)),
+        ("GET http://b/ HTTP/1.1\r\n", Err(BadRequest::Host)),
         (
             "GET http://b/ HTTP/1.1\r\nHost: a b\r\n",
-            Err(Refusal::Host),
+            Err(BadRequest::Host),
         ),
-        ("GET / HTTP/1.1\r\nHost:\r\n", Err(Refusal::Host)),
-        ("GET / HTTP/1.0\r\nHost:\r\n", Err(Refusal::Host)),
+        ("GET / HTTP/1.1\r\nHost:\r\n", Err(BadRequest::Host)),
+        ("GET / HTTP/1.0\r\nHost:\r\n", Err(BadRequest::Host)),
         (
             "GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n",
-            Err(Refusal::Host),
+            Err(BadRequest::Host),
         ),
     ];
     for (head, want) in table {
@@ -123,22 +128,26 @@ fn section_3_2_host() {
 
 #[test]
 fn section_5_1_field_lines() {
-    let limit = |fields: usize| Limits {
+    let limit = |fields: usize| HeadLimits {
         fields,
-        ..Limits::default()
+        ..HeadLimits::default()
     };
     let stream = get(&"A: b\r\n".repeat(99));
     assert!(matches!(
-        parse(stream.as_bytes(), &limit(100), &mut Room::new()),
-        Ok(Parsed::Whole { .. })
+        parse(stream.as_bytes(), &limit(100), &mut HeadBuffer::new()),
+        Ok(ParsedHead::Whole { .. })
     ));
     // The table has 100 places whatever the limit says.
     for (fields, allowed) in [(100, 100), (100, 1000), (2, 2), (0, 0)] {
         let stream = get(&"A: b\r\n".repeat(fields));
-        let found = parse(stream.as_bytes(), &limit(allowed), &mut Room::new()).err();
-        assert_eq!(found, Some(Refusal::TooManyFields), "{fields} of {allowed}");
+        let found = parse(stream.as_bytes(), &limit(allowed), &mut HeadBuffer::new()).err();
+        assert_eq!(
+            found,
+            Some(BadRequest::TooManyFields),
+            "{fields} of {allowed}"
+        );
     }
-    assert_eq!(Refusal::TooManyFields.status(), 431);
+    assert_eq!(BadRequest::TooManyFields.status(), 431);
 }
 
 #[test]
@@ -146,15 +155,15 @@ fn section_5_a_head_of_exactly_the_limit() {
     let stream = get("A: b\r\n");
     for (head_bytes, want) in [
         (stream.len(), None),
-        (stream.len() - 1, Some(Refusal::HeadTooLarge)),
-        (0, Some(Refusal::HeadTooLarge)),
+        (stream.len() - 1, Some(BadRequest::HeadTooLarge)),
+        (0, Some(BadRequest::HeadTooLarge)),
     ] {
-        let limits = Limits {
+        let limits = HeadLimits {
             head_bytes,
-            ..Limits::default()
+            ..HeadLimits::default()
         };
         assert_eq!(
-            parse(stream.as_bytes(), &limits, &mut Room::new()).err(),
+            parse(stream.as_bytes(), &limits, &mut HeadBuffer::new()).err(),
             want
         );
     }
@@ -172,43 +181,49 @@ fn section_6_3_body_length() {
         ),
         (
             "Content-Length: 9223372036854775808\r\n",
-            Err(Refusal::ContentLength),
+            Err(BadRequest::ContentLength),
         ),
         (
             "Content-Length: 18446744073709551616\r\n",
-            Err(Refusal::ContentLength),
+            Err(BadRequest::ContentLength),
         ),
-        ("Content-Length: 5\u{a0}\r\n", Err(Refusal::ContentLength)),
-        ("Content-Length: \u{664}\r\n", Err(Refusal::ContentLength)),
+        (
+            "Content-Length: 5\u{a0}\r\n",
+            Err(BadRequest::ContentLength),
+        ),
+        (
+            "Content-Length: \u{664}\r\n",
+            Err(BadRequest::ContentLength),
+        ),
         ("Transfer-Encoding: chunked\r\n", Ok(BodyKind::Chunked)),
         ("Transfer-Encoding: \tCHUNKED \r\n", Ok(BodyKind::Chunked)),
         (
             "Transfer-Encoding: chunked\u{a0}\r\n",
-            Err(Refusal::TransferEncoding),
+            Err(BadRequest::TransferEncoding),
         ),
         (
             "Transfer-Encoding: chunked foo\r\n",
-            Err(Refusal::TransferEncoding),
+            Err(BadRequest::TransferEncoding),
         ),
         (
             "Transfer-Encoding: chunked ;a\r\n",
-            Err(Refusal::TransferEncoding),
+            Err(BadRequest::TransferEncoding),
         ),
         (
             "Transfer-Encoding: chunked, gzip\r\n",
-            Err(Refusal::TransferEncoding),
+            Err(BadRequest::TransferEncoding),
         ),
         (
             "Transfer-Encoding: gzip;a=b\r\n",
-            Err(Refusal::UnknownCoding),
+            Err(BadRequest::UnknownCoding),
         ),
         (
             "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n",
-            Err(Refusal::UnknownCoding),
+            Err(BadRequest::UnknownCoding),
         ),
         (
             "Transfer-Encoding: x\r\nContent-Length: 1\r\n",
-            Err(Refusal::AmbiguousLength),
+            Err(BadRequest::AmbiguousLength),
         ),
         ("Transfer_Encoding: chunked\r\n", Ok(BodyKind::None)),
     ];
@@ -216,8 +231,8 @@ fn section_6_3_body_length() {
         let found = framed(&get(fields), |found| found.body);
         assert_eq!(found, want, "{fields:?}");
     }
-    assert_eq!(Refusal::UnknownCoding.status(), 501);
-    assert_eq!(Refusal::AmbiguousLength.status(), 400);
+    assert_eq!(BadRequest::UnknownCoding.status(), 501);
+    assert_eq!(BadRequest::AmbiguousLength.status(), 400);
 }
 
 #[test]
@@ -249,7 +264,7 @@ fn section_9_3_persistence() {
 
 #[test]
 fn section_9_3_answers_fit_version_and_persistence() {
-    use Connection::{Close, KeepAlive, KeepAlive10};
+    use ConnectionField::{Close, KeepAlive, KeepAlive10};
     let table = [
         ("1.1", "", Some(5), Length::Known(5), KeepAlive),
         ("1.1", "", None, Length::Chunked, KeepAlive),
@@ -272,16 +287,18 @@ fn section_9_3_answers_fit_version_and_persistence() {
 fn what_is_read_holds_no_heap() {
     assert!(!std::mem::needs_drop::<Head<'_, '_>>());
     assert!(!std::mem::needs_drop::<Framing<'_>>());
-    assert!(!std::mem::needs_drop::<Result<Parsed<'_, '_>, Refusal>>());
+    assert!(!std::mem::needs_drop::<
+        Result<ParsedHead<'_, '_>, BadRequest>,
+    >());
     assert!(!std::mem::needs_drop::<galley_http::body::BodyReader>());
 }
 
 #[test]
 fn refusals_speak_to_the_client_in_plain_words() {
     let all = [
-        Refusal::BareLineFeed,
-        Refusal::TooManyFields,
-        Refusal::BodyTooLarge,
+        BadRequest::BareLineFeed,
+        BadRequest::TooManyFields,
+        BadRequest::BodyTooLarge,
     ];
     for refusal in all {
         let text = refusal.to_string();
@@ -290,6 +307,6 @@ fn refusals_speak_to_the_client_in_plain_words() {
                 .all(|byte| byte.is_ascii_lowercase() || byte == b' ')
         );
     }
-    assert_eq!(Refusal::BodyTooLarge.status(), 413);
-    assert_eq!(Refusal::HeadTooLarge.status(), 431);
+    assert_eq!(BadRequest::BodyTooLarge.status(), 413);
+    assert_eq!(BadRequest::HeadTooLarge.status(), 431);
 }

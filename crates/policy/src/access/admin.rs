@@ -7,8 +7,8 @@
 //! of the body wins over that of the address. So what is let through is a closed list of actions with the parameters that
 //! each has, and the form's body is held to a list of its own.
 
-use crate::query::{Decoded, variables};
-use crate::request_info::{Facts, Method};
+use crate::query::{FormDecoded, variables};
+use crate::request_info::{Method, RequestInfo};
 
 /// Whom a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Area {
 
 /// Whom a request is for. Segments count at any depth, since WordPress may live in a directory, a network may hold sites in
 /// directories, and PHP is given what follows a script (`/wp-login.php/x`).
-pub fn area(facts: &Facts) -> Area {
+pub fn area(facts: &RequestInfo) -> Area {
     let path = facts.decoded_path();
     if is_login(facts) {
         return login(facts);
@@ -38,7 +38,7 @@ pub fn area(facts: &Facts) -> Area {
 }
 
 /// Whether `wp-login.php` is asked.
-pub(super) fn is_login(facts: &Facts) -> bool {
+pub(super) fn is_login(facts: &RequestInfo) -> bool {
     segments(facts.decoded_path()).any(|segment| segment.eq_ignore_ascii_case(LOGIN))
 }
 
@@ -93,11 +93,11 @@ fn is_for_visitors(below: &[u8]) -> bool {
 }
 
 /// `wp-login.php` by its query. Each parameter must be one that the action has, once.
-fn login(facts: &Facts) -> Area {
+fn login(facts: &RequestInfo) -> Area {
     let raw = facts.raw_query().unwrap_or_default();
     let is_read = matches!(facts.method(), Method::Get | Method::Head);
     // An index makes an array of a parameter, which is no action to WordPress, so that it shows the form of a login.
-    let has_index = Decoded(raw).any(|byte| byte == b'[');
+    let has_index = FormDecoded(raw).any(|byte| byte == b'[');
     let Some(action) = only(raw, b"action").filter(|_| !has_index) else {
         return Area::Admins;
     };
@@ -127,7 +127,7 @@ fn only(raw: &[u8], wanted: &[u8]) -> Option<Vec<u8>> {
     values
         .next()
         .is_none()
-        .then(|| Decoded(value).collect::<Vec<u8>>())
+        .then(|| FormDecoded(value).collect::<Vec<u8>>())
 }
 
 fn is_one_of(name: &[u8], known: &[&[u8]]) -> bool {

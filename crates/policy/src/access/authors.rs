@@ -6,12 +6,12 @@
 //! A login cookie is not verified here, so that editors can go on working: who forges one gets what WordPress tells a
 //! stranger. WordPress's own variables may come by the body too, so the body of what a page may answer is looked at.
 
-use crate::query::{Decoded, split_pair};
-use crate::request_info::{Facts, Method};
-use crate::spellings::{Form, is_own_script, is_rest};
+use crate::query::{FormDecoded, split_pair};
+use crate::request_info::{Method, RequestInfo};
+use crate::spellings::{FormScanner, is_own_script, is_rest};
 
 /// Whether the head asks for names. Does not allocate.
-pub fn asks_in_head(facts: &Facts) -> bool {
+pub fn asks_in_head(facts: &RequestInfo) -> bool {
     let path = facts.decoded_path();
     let raw = facts.raw_query().unwrap_or_default();
     let by_query = !is_own_business(facts) && (has_author(raw) || has_sitemap(raw));
@@ -29,18 +29,18 @@ pub fn asks_in_head(facts: &Facts) -> bool {
 
 /// Whether a body may ask: one that a page of the site answers. Forms of comments have a field of the same name, and go
 /// to a script of their own.
-pub(super) fn may_ask_in_body(facts: &Facts) -> bool {
+pub(super) fn may_ask_in_body(facts: &RequestInfo) -> bool {
     facts.method() == Method::Post && !is_own_business(facts)
 }
 
 /// A reader that finds whether a body asks for names.
-pub fn form(content_type: &[u8]) -> Form<'static> {
-    Form::new(VARIABLES, content_type)
+pub fn form(content_type: &[u8]) -> FormScanner<'static> {
+    FormScanner::new(VARIABLES, content_type)
 }
 
 /// Scripts and interfaces that have parameters of these names for themselves. Where a WordPress lives in a directory cannot
 /// be seen here, so that the administration of one there needs a login cookie.
-fn is_own_business(facts: &Facts) -> bool {
+fn is_own_business(facts: &RequestInfo) -> bool {
     let path = facts.decoded_path();
     let inner = |start: &[u8]| {
         let at = memchr::memmem::find(path, start)?;
@@ -76,21 +76,21 @@ fn embeds_author(raw: &[u8]) -> bool {
 }
 
 /// The values of a variable as PHP names it, of its parts too.
-fn values<'r>(raw: &'r [u8], wanted: &'static [u8]) -> impl Iterator<Item = Decoded<'r>> {
+fn values<'r>(raw: &'r [u8], wanted: &'static [u8]) -> impl Iterator<Item = FormDecoded<'r>> {
     raw.split(|&b| b == b'&').filter_map(move |part| {
         let (name, value) = split_pair(part);
-        let mut name = Decoded(name).skip_while(|&byte| byte == b' ');
+        let mut name = FormDecoded(name).skip_while(|&byte| byte == b' ');
         // PHP makes these three of the same letter.
         let is_it = wanted.iter().all(|wanted| match name.next() {
             Some(b'.' | b' ' | b'[') => *wanted == b'_',
             other => other == Some(*wanted),
         });
-        (is_it && matches!(name.next(), None | Some(b'[' | 0))).then_some(Decoded(value))
+        (is_it && matches!(name.next(), None | Some(b'[' | 0))).then_some(FormDecoded(value))
     })
 }
 
 /// Values of `rest_route`.
-fn rest_route(raw: &[u8]) -> impl Iterator<Item = Decoded<'_>> {
+fn rest_route(raw: &[u8]) -> impl Iterator<Item = FormDecoded<'_>> {
     values(raw, b"rest_route")
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// So many requests in so much time, and how many at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub struct RateLimit {
     count: u64,
     per_s: u64,
     burst: u64,
@@ -25,7 +25,7 @@ pub enum Taken {
 /// States count sixteenths of a millisecond, so that a thousand tokens a second still are told apart.
 pub const TICKS_PER_S: u64 = 16_000;
 
-impl Limit {
+impl RateLimit {
     /// `count` tokens every `per_s` seconds, at most `burst` at once. `None` where a number is 0 or far too large.
     pub fn new(count: u64, per_s: u64, burst: u64) -> Option<Self> {
         let is_sane = (1..=MOST_PER_S.saturating_mul(per_s)).contains(&count)
@@ -121,16 +121,18 @@ mod tests {
             ("1.5/s", None),
             ("99999999999999999999/s", None),
         ] {
-            assert_eq!(Limit::parse_rate(text), wanted, "{text}");
+            assert_eq!(RateLimit::parse_rate(text), wanted, "{text}");
         }
-        assert!(Limit::new(0, 60, 1).is_none() && Limit::new(1, 60, 0).is_none());
-        assert!(Limit::new(1_001, 1, 1).is_none() && Limit::new(1, 86_400, 100_000).is_none());
-        assert_eq!(Limit::new(10, 60, 5).unwrap().rate(), "10/m");
+        assert!(RateLimit::new(0, 60, 1).is_none() && RateLimit::new(1, 60, 0).is_none());
+        assert!(
+            RateLimit::new(1_001, 1, 1).is_none() && RateLimit::new(1, 86_400, 100_000).is_none()
+        );
+        assert_eq!(RateLimit::new(10, 60, 5).unwrap().rate(), "10/m");
     }
 
     #[test]
     fn a_burst_goes_at_once_and_the_rate_after_it() {
-        let limit = Limit::new(10, 60, 5).unwrap();
+        let limit = RateLimit::new(10, 60, 5).unwrap();
         let mut state = 0;
         let now = 1_000 * TICKS_PER_S;
         for _ in 0..5 {
@@ -159,7 +161,7 @@ mod tests {
             gaps in proptest::collection::vec(0..200_000_u64, 1..300),
         ) {
             let per_s = [1, 60, 3_600, 86_400][per];
-            let Some(limit) = Limit::new(count, per_s, burst) else { return Ok(()) };
+            let Some(limit) = RateLimit::new(count, per_s, burst) else { return Ok(()) };
             let (mut state, mut now, mut granted) = (0, 1_u64 << 30, 0_u64);
             let began = now;
             for gap in gaps {
@@ -176,8 +178,8 @@ mod tests {
 
         #[test]
         fn any_state_is_judged(state: u64, now: u64, text in "\\PC{0,12}") {
-            let _ = Limit::new(1, 1, 1).unwrap().take(state, now);
-            let _ = Limit::parse_rate(&text);
+            let _ = RateLimit::new(1, 1, 1).unwrap().take(state, now);
+            let _ = RateLimit::parse_rate(&text);
         }
     }
 }

@@ -4,14 +4,14 @@ use std::net::IpAddr;
 
 use proptest::prelude::*;
 
-use super::xmlrpc::{Call, Scanner};
+use super::xmlrpc::{Call, XmlRpcScanner};
 use super::*;
-use crate::request_info::Line;
+use crate::request_info::RequestLineInfo;
 use crate::site::Rule;
 
-fn facts_of(method: &str, target: &str, fields: &[(&str, &str)], site: &SiteRules) -> Facts {
-    let mut facts = Facts::default();
-    let line = Line {
+fn facts_of(method: &str, target: &str, fields: &[(&str, &str)], site: &SiteRules) -> RequestInfo {
+    let mut facts = RequestInfo::default();
+    let line = RequestLineInfo {
         method,
         target: target.as_bytes(),
         scheme: crate::request_info::Scheme::Http,
@@ -45,34 +45,34 @@ fn judged<'s>(
 
 #[test]
 fn lists_of_networks_bar() {
-    let rule = |path: &str, access: Access| Rule {
+    let rule = |path: &str, access: AccessRules| Rule {
         path: path.to_owned(),
         access,
         ..Rule::default()
     };
     let site = SiteRules {
         access: SiteAccess {
-            common: Access {
-                allow: Said::Is(networks_of(&["10.0.0.0/8", "2001:db8::/32"])),
-                deny: Said::Is(networks_of(&["10.9.0.0/16"])),
-                ..Access::default()
+            common: AccessRules {
+                allow: AccessSetting::Is(networks_of(&["10.0.0.0/8", "2001:db8::/32"])),
+                deny: AccessSetting::Is(networks_of(&["10.9.0.0/16"])),
+                ..AccessRules::default()
             },
             ..SiteAccess::default()
         },
         rules: vec![
             rule(
                 "/open*",
-                Access {
-                    allow: Said::Off,
-                    ..Access::default()
+                AccessRules {
+                    allow: AccessSetting::Off,
+                    ..AccessRules::default()
                 },
             ),
             rule(
                 "/inner*",
-                Access {
-                    allow: Said::Is(networks_of(&["127.0.0.1"])),
-                    deny: Said::Off,
-                    ..Access::default()
+                AccessRules {
+                    allow: AccessSetting::Is(networks_of(&["127.0.0.1"])),
+                    deny: AccessSetting::Off,
+                    ..AccessRules::default()
                 },
             ),
         ],
@@ -221,13 +221,13 @@ fn the_form_of_a_protected_post_is_nothing_else() {
 
 #[test]
 fn each_client_has_the_buckets_of_what_it_asks_for() {
-    let limit = |count| Limit::new(count, 60, 1).unwrap();
+    let limit = |count| RateLimit::new(count, 60, 1).unwrap();
     let site = SiteRules {
         access: SiteAccess {
-            common: Access {
-                limit: Said::Is(limit(1)),
-                password: Said::Is("/p".into()),
-                ..Access::default()
+            common: AccessRules {
+                limit: AccessSetting::Is(limit(1)),
+                password: AccessSetting::Is("/p".into()),
+                ..AccessRules::default()
             },
             login_limit: Some(limit(2)),
             xmlrpc_limit: Some(limit(3)),
@@ -236,10 +236,10 @@ fn each_client_has_the_buckets_of_what_it_asks_for() {
         },
         rules: vec![Rule {
             path: "/free*".to_owned(),
-            access: Access {
-                limit: Said::Off,
-                password: Said::Off,
-                ..Access::default()
+            access: AccessRules {
+                limit: AccessSetting::Off,
+                password: AccessSetting::Off,
+                ..AccessRules::default()
             },
             ..Rule::default()
         }],
@@ -362,7 +362,7 @@ fn names_of_authors_are_not_told() {
 }
 
 fn called(body: &[u8], piece: usize) -> Call {
-    let mut scanner = Scanner::default();
+    let mut scanner = XmlRpcScanner::default();
     body.chunks(piece.max(1))
         .for_each(|piece| scanner.push(piece));
     scanner.finish()
@@ -464,8 +464,8 @@ proptest! {
             },
             ..SiteRules::default()
         };
-        let mut facts = Facts::default();
-        let line = Line {
+        let mut facts = RequestInfo::default();
+        let line = RequestLineInfo {
             method: "GET",
             target: target.as_bytes(),
             scheme: crate::request_info::Scheme::Http,

@@ -7,7 +7,7 @@
 //! Reads the body in pieces, keeps a bounded part, and is total over any bytes.
 
 use crate::outcome::words;
-use crate::request_info::Facts;
+use crate::request_info::RequestInfo;
 
 words! {
     /// What of XML-RPC there is.
@@ -32,7 +32,7 @@ impl Default for XmlRpc {
 }
 
 /// Whether `xmlrpc.php` is asked, at any depth and with whatever follows it.
-pub fn is_meant(facts: &Facts) -> bool {
+pub fn is_meant(facts: &RequestInfo) -> bool {
     let mut segments = facts.decoded_path().split(|&b| b == b'/');
     segments.any(|segment| segment.eq_ignore_ascii_case(b"xmlrpc.php"))
 }
@@ -50,7 +50,7 @@ pub enum Call {
 
 /// Reads a body.
 #[derive(Debug, Default)]
-pub struct Scanner {
+pub struct XmlRpcScanner {
     /// What has come and is not decided; at most [`MOST_KEPT`] between two pieces.
     kept: Vec<u8>,
     has_begun: bool,
@@ -58,7 +58,7 @@ pub struct Scanner {
     call: Option<Call>,
 }
 
-impl Scanner {
+impl XmlRpcScanner {
     /// Takes in the next piece.
     pub fn push(&mut self, piece: &[u8]) {
         if self.call.is_some() {
@@ -99,18 +99,18 @@ impl Scanner {
         while let Some(found) = self.next_name(done) {
             let rest = self.kept.get(found..).unwrap_or_default();
             let rest = up_to(rest, MOST_KEPT);
-            match Name::read(rest) {
-                Name::Other => done = found + NAME.len(),
-                Name::Plain(name) if is_forbidden(name) => return Err(Call::Forbidden),
-                Name::Plain(_) => {
+            match MethodNameState::read(rest) {
+                MethodNameState::Other => done = found + NAME.len(),
+                MethodNameState::Plain(name) if is_forbidden(name) => return Err(Call::Forbidden),
+                MethodNameState::Plain(_) => {
                     self.has_name = true;
                     done = found + NAME.len();
                 }
-                Name::Partial if !is_end && rest.len() < MOST_KEPT => {
+                MethodNameState::Partial if !is_end && rest.len() < MOST_KEPT => {
                     self.kept.drain(..found);
                     return Ok(());
                 }
-                Name::Partial | Name::Odd => return Err(Call::Unreadable),
+                MethodNameState::Partial | MethodNameState::Odd => return Err(Call::Unreadable),
             }
         }
         if nul.is_some() {
@@ -153,7 +153,7 @@ fn up_to(bytes: &[u8], most: usize) -> &[u8] {
 }
 
 /// What begins with `<methodName`.
-enum Name<'b> {
+enum MethodNameState<'b> {
     /// An element whose name only begins so.
     Other,
     /// The text of the element.
@@ -164,7 +164,7 @@ enum Name<'b> {
     Odd,
 }
 
-impl<'b> Name<'b> {
+impl<'b> MethodNameState<'b> {
     fn read(bytes: &'b [u8]) -> Self {
         let rest = bytes.get(NAME.len()..).unwrap_or_default();
         let Some(first) = rest.first() else {

@@ -5,7 +5,7 @@
 
 /// What a member's value is, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
+pub(crate) enum DictionaryValue {
     /// A boolean, or a key alone.
     Flag(bool),
     /// An integer of at most 15 digits.
@@ -19,17 +19,17 @@ pub(crate) enum Value {
 }
 
 /// The members in order, each key once with its last value. `None`: not a dictionary. An empty field: no members.
-pub(crate) fn parse(text: &[u8]) -> Option<Vec<(String, Value)>> {
+pub(crate) fn parse(text: &[u8]) -> Option<Vec<(String, DictionaryValue)>> {
     let mut input = Input {
         rest: text.trim_ascii(),
     };
-    let mut members: Vec<(String, Value)> = Vec::new();
+    let mut members: Vec<(String, DictionaryValue)> = Vec::new();
     while !input.rest.is_empty() {
         let key = input.key()?;
         let value = if input.accept(b'=') {
             input.member_value()?
         } else {
-            Value::Flag(true)
+            DictionaryValue::Flag(true)
         };
         input.parameters()?;
         members.retain(|(name, _)| *name != key);
@@ -101,7 +101,7 @@ impl Input<'_> {
         std::str::from_utf8(key).ok().map(str::to_owned)
     }
 
-    fn member_value(&mut self) -> Option<Value> {
+    fn member_value(&mut self) -> Option<DictionaryValue> {
         if !self.accept(b'(') {
             return self.bare_item();
         }
@@ -109,10 +109,10 @@ impl Input<'_> {
         loop {
             self.take_while(|byte| byte == b' ');
             if self.accept(b')') {
-                return Some(texts.map_or(Value::Other, Value::Texts));
+                return Some(texts.map_or(DictionaryValue::Other, DictionaryValue::Texts));
             }
             match (self.bare_item()?, &mut texts) {
-                (Value::Text(text), Some(texts)) => texts.push(text),
+                (DictionaryValue::Text(text), Some(texts)) => texts.push(text),
                 _ => texts = None,
             }
             self.parameters()?;
@@ -133,45 +133,46 @@ impl Input<'_> {
         Some(())
     }
 
-    fn bare_item(&mut self) -> Option<Value> {
+    fn bare_item(&mut self) -> Option<DictionaryValue> {
         match self.rest.first()? {
             b'-' | b'0'..=b'9' => self.number(),
             b'?' => match self.rest {
                 [_, digit @ (b'0' | b'1'), behind @ ..] => {
-                    let flag = Value::Flag(*digit == b'1');
+                    let flag = DictionaryValue::Flag(*digit == b'1');
                     self.rest = behind;
                     Some(flag)
                 }
                 _ => None,
             },
-            b'"' => self.string().map(Value::Text),
+            b'"' => self.string().map(DictionaryValue::Text),
             b':' => self.byte_sequence(),
             b'@' => {
                 self.next();
-                matches!(self.number()?, Value::Integer(_)).then_some(Value::Other)
+                matches!(self.number()?, DictionaryValue::Integer(_))
+                    .then_some(DictionaryValue::Other)
             }
             b'%' => {
                 self.next();
-                self.string().map(|_| Value::Other)
+                self.string().map(|_| DictionaryValue::Other)
             }
             b'*' | b'A'..=b'Z' | b'a'..=b'z' => {
                 self.take_while(|byte| super::is_token_byte(byte) || matches!(byte, b':' | b'/'));
-                Some(Value::Other)
+                Some(DictionaryValue::Other)
             }
             _ => None,
         }
     }
 
-    fn number(&mut self) -> Option<Value> {
+    fn number(&mut self) -> Option<DictionaryValue> {
         let negative = self.accept(b'-');
         let digits = self.take_while(|byte| byte.is_ascii_digit());
         let whole = digits.len();
         let magnitude: i64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
         if self.accept(b'.') {
             let decimals = self.take_while(|byte| byte.is_ascii_digit()).len();
-            return (whole <= 12 && (1..=3).contains(&decimals)).then_some(Value::Other);
+            return (whole <= 12 && (1..=3).contains(&decimals)).then_some(DictionaryValue::Other);
         }
-        (whole <= 15).then_some(Value::Integer(if negative {
+        (whole <= 15).then_some(DictionaryValue::Integer(if negative {
             -magnitude
         } else {
             magnitude
@@ -196,10 +197,10 @@ impl Input<'_> {
         }
     }
 
-    fn byte_sequence(&mut self) -> Option<Value> {
+    fn byte_sequence(&mut self) -> Option<DictionaryValue> {
         self.next();
         self.take_while(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
-        self.accept(b':').then_some(Value::Other)
+        self.accept(b':').then_some(DictionaryValue::Other)
     }
 }
 
@@ -213,29 +214,30 @@ mod tests {
     #[test]
     fn dictionaries() {
         let one = |name: &str, value| Some(vec![(name.to_owned(), value)]);
-        let texts =
-            |texts: &[&str]| Value::Texts(texts.iter().map(|text| (*text).to_owned()).collect());
+        let texts = |texts: &[&str]| {
+            DictionaryValue::Texts(texts.iter().map(|text| (*text).to_owned()).collect())
+        };
         let table = [
             ("", Some(vec![])),
-            ("a", one("a", Value::Flag(true))),
-            ("a;p=1;q", one("a", Value::Flag(true))),
-            ("a=?1", one("a", Value::Flag(true))),
-            ("a=?0", one("a", Value::Flag(false))),
-            ("a=-15", one("a", Value::Integer(-15))),
-            ("a=1.25", one("a", Value::Other)),
+            ("a", one("a", DictionaryValue::Flag(true))),
+            ("a;p=1;q", one("a", DictionaryValue::Flag(true))),
+            ("a=?1", one("a", DictionaryValue::Flag(true))),
+            ("a=?0", one("a", DictionaryValue::Flag(false))),
+            ("a=-15", one("a", DictionaryValue::Integer(-15))),
+            ("a=1.25", one("a", DictionaryValue::Other)),
             (
                 "a=\"x\\\"y, b\"",
-                one("a", Value::Text("x\"y, b".to_owned())),
+                one("a", DictionaryValue::Text("x\"y, b".to_owned())),
             ),
             ("a=(\"x\";p  \"\")", one("a", texts(&["x", ""]))),
             ("a=()", one("a", texts(&[]))),
-            ("a=tok/en:1", one("a", Value::Other)),
-            ("a=:aGk=:", one("a", Value::Other)),
-            ("a=@1659578233", one("a", Value::Other)),
-            ("a=%\"caf%c3%a9\"", one("a", Value::Other)),
-            ("a=(1  \"x\";p b)", one("a", Value::Other)),
-            ("a=(), a=2", one("a", Value::Integer(2))),
-            ("*x.y_z-1", one("*x.y_z-1", Value::Flag(true))),
+            ("a=tok/en:1", one("a", DictionaryValue::Other)),
+            ("a=:aGk=:", one("a", DictionaryValue::Other)),
+            ("a=@1659578233", one("a", DictionaryValue::Other)),
+            ("a=%\"caf%c3%a9\"", one("a", DictionaryValue::Other)),
+            ("a=(1  \"x\";p b)", one("a", DictionaryValue::Other)),
+            ("a=(), a=2", one("a", DictionaryValue::Integer(2))),
+            ("*x.y_z-1", one("*x.y_z-1", DictionaryValue::Flag(true))),
             ("a=?2", None),
             ("a=", None),
             ("A", None),

@@ -9,14 +9,14 @@ use http::header::{self, HeaderMap, HeaderValue};
 
 use super::{Compress, coded_fields};
 use crate::conditional::split_tag;
-use crate::encoding::{Coding, Codings};
+use crate::encoding::{AcceptedCodings, Coding};
 
 impl Compress {
     /// The coding that a client gets of what is coded on its way; `None`: the plain body.
     ///
     /// By its weights; then gzip, which at level 5 takes half the work and a third of the memory of br at level 4 for pages
     /// of WordPress, and makes them two in a hundred larger. A stored page is coded once, so there br pays.
-    pub fn choose_live(&self, accepted: Codings) -> Option<Coding> {
+    pub fn choose_live(&self, accepted: AcceptedCodings) -> Option<Coding> {
         let mut order: smallvec::SmallVec<[Coding; 4]> = LIVE_ORDER
             .into_iter()
             .filter(|coding| self.codings.contains(coding))
@@ -142,12 +142,12 @@ mod tests {
             ("", None),
         ];
         for (line, wanted) in table {
-            let mut accepted = Codings::default();
+            let mut accepted = AcceptedCodings::default();
             accepted.read(line.as_bytes());
             assert_eq!(usual.choose_live(accepted), wanted, "{line}");
             assert_eq!(settings(&[]).choose_live(accepted), None, "{line}");
         }
-        let mut accepted = Codings::default();
+        let mut accepted = AcceptedCodings::default();
         accepted.read(b"br, zstd");
         let all = settings(&[Coding::Zstd, Coding::Brotli]);
         assert_eq!(all.choose_live(accepted), Some(Coding::Zstd));

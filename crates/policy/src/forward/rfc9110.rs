@@ -13,7 +13,7 @@ use super::{
     push_forwarded,
 };
 use crate::fields;
-use crate::request_info::Facts;
+use crate::request_info::RequestInfo;
 
 /// Whose credentials a fetch carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Credentials {
 
 /// The request for a fetch whose answer may be stored; always `GET`.
 pub fn fetch<'a>(
-    facts: &Facts,
+    facts: &RequestInfo,
     fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
     credentials: Credentials,
 ) -> UpstreamRequest {
@@ -112,15 +112,15 @@ const HELD_BACK: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_info::{Line, Scheme};
+    use crate::request_info::{RequestLineInfo, Scheme};
     use crate::site::{Preset, SiteRules};
 
-    fn facts(rows: &[(&str, &str)]) -> Facts {
+    fn facts(rows: &[(&str, &str)]) -> RequestInfo {
         let site = SiteRules {
             preset: Preset::None,
             ..SiteRules::default()
         };
-        let line = Line {
+        let line = RequestLineInfo {
             method: "GET",
             target: b"/a?b=1",
             scheme: Scheme::Http,
@@ -128,7 +128,7 @@ mod tests {
             has_body: false,
             upgrade: false,
         };
-        let mut facts = Facts::default();
+        let mut facts = RequestInfo::default();
         let lines = rows.iter().map(|(name, value)| (*name, value.as_bytes()));
         facts.gather(&line, lines, &site).unwrap();
         facts

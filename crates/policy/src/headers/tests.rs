@@ -5,7 +5,7 @@ use crate::site::Rule;
 use http::header;
 use proptest::prelude::*;
 
-fn lines(texts: &[&str]) -> Vec<Field> {
+fn lines(texts: &[&str]) -> Vec<HeaderField> {
     texts.iter().map(|text| parse_line(text).unwrap()).collect()
 }
 
@@ -97,7 +97,7 @@ fn stored_lines_leave_without_what_is_gone() {
 
 #[test]
 fn what_frames_and_dates_an_answer_stays() {
-    use Change::{Add, Remove, Set};
+    use FieldChange::{Add, Remove, Set};
     let of = |name: &str, change| refusal(&parse_name(name).unwrap(), change);
     for name in [
         "Connection",

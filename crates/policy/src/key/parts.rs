@@ -6,7 +6,7 @@ use crate::request_info::{AcceptClass, Device, Scheme};
 
 /// What a key says, borrowed from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parts<'a> {
+pub struct KeyParts<'a> {
     /// How the client reached us.
     pub scheme: Scheme,
     /// The class of `Accept`.
@@ -26,7 +26,7 @@ pub struct Parts<'a> {
 }
 
 /// Takes a key apart; `None` where it is none.
-pub fn read_key(key: &[u8]) -> Option<Parts<'_>> {
+pub fn read_key(key: &[u8]) -> Option<KeyParts<'_>> {
     let (&[scheme, accept, device], mut rest) = key.split_first_chunk()?;
     let scheme = match scheme {
         0 => Scheme::Http,
@@ -54,7 +54,7 @@ pub fn read_key(key: &[u8]) -> Option<Parts<'_>> {
         _ => return None,
     };
     let vary_cookies = take(&mut rest)?;
-    Some(Parts {
+    Some(KeyParts {
         scheme,
         accept,
         device,
@@ -86,7 +86,7 @@ fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
     use crate::key::write_key;
-    use crate::request_info::{Facts, Line};
+    use crate::request_info::{RequestInfo, RequestLineInfo};
     use crate::site::{NamePattern, SiteRules};
     use proptest::prelude::*;
 
@@ -96,7 +96,7 @@ mod tests {
             vary_cookies: vec![NamePattern::parse("lang")],
             ..SiteRules::default()
         };
-        let line = Line {
+        let line = RequestLineInfo {
             method: "GET",
             target: target.as_bytes(),
             scheme: Scheme::Https,
@@ -105,7 +105,7 @@ mod tests {
             upgrade: false,
         };
         let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
-        let mut facts = Facts::default();
+        let mut facts = RequestInfo::default();
         facts.gather(&line, fields, &site).unwrap();
         let mut key = Vec::new();
         write_key(&facts, &mut key);
@@ -130,7 +130,7 @@ mod tests {
                 ],
             );
             key.extend_from_slice(b"rest");
-            let wanted = Parts {
+            let wanted = KeyParts {
                 scheme: Scheme::Https,
                 accept: AcceptClass::Json,
                 device: Device::Mobile,

@@ -23,13 +23,13 @@ fn every_outcome() -> Vec<Outcome> {
         for collapsed in [false, true] {
             all.push(Outcome::Miss {
                 why,
-                kept: Kept::Stored,
+                kept: StoreOutcome::Stored,
                 collapsed,
             });
             for &not in NotStored::ALL {
                 all.push(Outcome::Miss {
                     why,
-                    kept: Kept::NotStored(not),
+                    kept: StoreOutcome::NotStored(not),
                     collapsed,
                 });
             }
@@ -60,27 +60,31 @@ fn cache_status_of_each_kind() {
             "galley; hit; detail=revalidating",
         ),
         (
-            miss(MissWhy::Uri, Kept::Stored, false),
+            miss(MissWhy::Uri, StoreOutcome::Stored, false),
             None,
             "galley; fwd=uri-miss; stored",
         ),
         (
-            miss(MissWhy::Uri, Kept::Stored, true),
+            miss(MissWhy::Uri, StoreOutcome::Stored, true),
             Some(60),
             "galley; fwd=uri-miss; collapsed; stored; ttl=60",
         ),
         (
-            miss(MissWhy::Stale, Kept::Stored, false),
+            miss(MissWhy::Stale, StoreOutcome::Stored, false),
             None,
             "galley; fwd=stale; stored",
         ),
         (
-            miss(MissWhy::Purged, Kept::Stored, false),
+            miss(MissWhy::Purged, StoreOutcome::Stored, false),
             None,
             "galley; fwd=stale; stored; detail=purged",
         ),
         (
-            miss(MissWhy::Uri, Kept::NotStored(NotStored::SetCookie), false),
+            miss(
+                MissWhy::Uri,
+                StoreOutcome::NotStored(NotStored::SetCookie),
+                false,
+            ),
             Some(9),
             "galley; fwd=uri-miss; detail=set-cookie",
         ),

@@ -7,7 +7,7 @@ use crate::request_info::Scheme;
 
 /// What one element of `Forwarded` says (RFC 7239 section 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Said<'a> {
+pub(super) struct ForwardedElement<'a> {
     /// `for`; `None` where it is missing, hidden (`unknown`, `_name`) or said twice.
     pub(super) client: Option<SocketAddr>,
     /// `proto`.
@@ -16,7 +16,7 @@ pub(super) struct Said<'a> {
     pub(super) host: Option<&'a [u8]>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> ForwardedElement<'a> {
     pub(super) fn read(element: &'a [u8]) -> Self {
         let mut said = Self::default();
         let mut clients = 0;

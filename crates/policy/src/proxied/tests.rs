@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 const HOST: &[u8] = b"own.test";
 
-fn proxies(field: Field) -> Proxies {
+fn proxies(field: ForwardingField) -> Proxies {
     let networks = ["10.0.0.0/8", "fd00::/8"];
     Proxies {
         networks: networks.iter().map(|net| net.parse().unwrap()).collect(),
@@ -14,8 +14,8 @@ fn proxies(field: Field) -> Proxies {
     }
 }
 
-fn asked<'a>(proxies: &Proxies, peer: &str, fields: &[(&'a str, &'a str)]) -> Asked<'a> {
-    let own = Own {
+fn asked<'a>(proxies: &Proxies, peer: &str, fields: &[(&'a str, &'a str)]) -> RequestOrigin<'a> {
+    let own = ConnectionInfo {
         peer: peer.parse().unwrap(),
         scheme: Scheme::Http,
         host: HOST,
@@ -26,7 +26,7 @@ fn asked<'a>(proxies: &Proxies, peer: &str, fields: &[(&'a str, &'a str)]) -> As
 
 #[test]
 fn the_first_address_that_is_not_trusted_asks() {
-    let proxies = proxies(Field::XForwardedFor);
+    let proxies = proxies(ForwardingField::XForwardedFor);
     for (lines, client) in [
         (&[][..], "10.0.0.1:9"),
         (&["192.0.2.7"], "192.0.2.7:0"),
@@ -75,10 +75,14 @@ fn strangers_are_whoever_connects() {
         ("x-forwarded-host", "evil.test"),
         ("x-forwarded-port", "444"),
     ];
-    for field in [Field::XForwardedFor, Field::Forwarded, Field::XRealIp] {
+    for field in [
+        ForwardingField::XForwardedFor,
+        ForwardingField::Forwarded,
+        ForwardingField::XRealIp,
+    ] {
         for peer in ["192.0.2.99:5", "[2001:db8::9]:5", "0.0.0.0:0"] {
             let found = asked(&proxies(field), peer, &fields);
-            let own = Asked {
+            let own = RequestOrigin {
                 client: peer.parse().unwrap(),
                 scheme: Scheme::Http,
                 host: HOST,
@@ -104,25 +108,25 @@ fn one_field_is_believed() {
         ("x-real-ip", "192.0.2.3"),
     ];
     for (field, client) in [
-        (Field::XForwardedFor, "192.0.2.1:0"),
-        (Field::Forwarded, "192.0.2.2:0"),
-        (Field::XRealIp, "192.0.2.3:0"),
+        (ForwardingField::XForwardedFor, "192.0.2.1:0"),
+        (ForwardingField::Forwarded, "192.0.2.2:0"),
+        (ForwardingField::XRealIp, "192.0.2.3:0"),
     ] {
         let found = asked(&proxies(field), "10.0.0.1:9", &fields).client;
         assert_eq!(found, client.parse().unwrap());
     }
     let two = [("x-real-ip", "192.0.2.3"), ("x-real-ip", "192.0.2.4")];
-    let found = asked(&proxies(Field::XRealIp), "10.0.0.1:9", &two).client;
+    let found = asked(&proxies(ForwardingField::XRealIp), "10.0.0.1:9", &two).client;
     assert_eq!(found, "192.0.2.4:0".parse().unwrap());
     let odd = [("x-real-ip", "nobody")];
-    let found = asked(&proxies(Field::XRealIp), "10.0.0.1:9", &odd).client;
+    let found = asked(&proxies(ForwardingField::XRealIp), "10.0.0.1:9", &odd).client;
     assert_eq!(found, NOBODY);
 }
 
 /// RFC 7239 sections 4 to 6.
 #[test]
 fn forwarded_is_read_with_all_its_forms() {
-    let proxies = proxies(Field::Forwarded);
+    let proxies = proxies(ForwardingField::Forwarded);
     for (line, client, scheme, host) in [
         (
             "for=192.0.2.60;proto=https;by=203.0.113.43",
@@ -194,7 +198,7 @@ fn forwarded_is_read_with_all_its_forms() {
 
 #[test]
 fn scheme_host_and_port_are_those_of_the_client() {
-    let proxies = proxies(Field::XForwardedFor);
+    let proxies = proxies(ForwardingField::XForwardedFor);
     let own = ("http", "own.test", Port::Named);
     for (fields, (scheme, host, port)) in [
         (vec![("x-forwarded-for", "192.0.2.1")], own),
@@ -268,7 +272,7 @@ fn scheme_host_and_port_are_those_of_the_client() {
 
 #[test]
 fn a_list_without_end_is_read_from_its_end() {
-    let proxies = proxies(Field::XForwardedFor);
+    let proxies = proxies(ForwardingField::XForwardedFor);
     let mut long = "10.0.0.2, ".repeat(5_000);
     long.push_str("192.0.2.7");
     let found = asked(&proxies, "10.0.0.1:9", &[("x-forwarded-for", &long)]);
@@ -291,8 +295,8 @@ proptest! {
         let address = Ipv4Addr::from(last);
         prop_assume!(last[0] != 10 && !address.is_unspecified());
         for (field, name, text) in [
-            (Field::XForwardedFor, "x-forwarded-for", format!("{address}")),
-            (Field::Forwarded, "forwarded", format!("for={address};proto=http")),
+            (ForwardingField::XForwardedFor, "x-forwarded-for", format!("{address}")),
+            (ForwardingField::Forwarded, "forwarded", format!("for={address};proto=http")),
         ] {
             let joined = format!("{sent}, {text}");
             for fields in [
@@ -311,8 +315,8 @@ proptest! {
         let names = ["x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port"];
         let fields = names.iter().zip(&values).map(|(name, value)| (*name, value.as_slice()));
         let fields = fields.chain([("forwarded", odd.as_bytes())]);
-        let own = Own { peer: "10.0.0.1:1".parse().unwrap(), scheme: Scheme::Https, host: HOST };
-        for field in [Field::XForwardedFor, Field::Forwarded, Field::XRealIp] {
+        let own = ConnectionInfo { peer: "10.0.0.1:1".parse().unwrap(), scheme: Scheme::Https, host: HOST };
+        for field in [ForwardingField::XForwardedFor, ForwardingField::Forwarded, ForwardingField::XRealIp] {
             let found = proxies(field).asked(&own, &fields.clone());
             prop_assert!(!matches!(found.port, Port::Told(Some(0))));
         }

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName};
 
-use super::{MAX_ORDERS, Order, Scope, Strength, url_scope};
+use super::{MAX_ORDERS, Purge, Scope, Strength, url_scope};
 use crate::fields::has_any;
 use crate::site::SiteRules;
 use crate::tags;
@@ -15,7 +15,7 @@ const GALLEY_PURGE: HeaderName = HeaderName::from_static("galley-purge");
 /// The orders in an upstream's answer to a request of this site, strongest reading. Malformed ones are left out.
 ///
 /// `X-LiteSpeed-Purge: [public,][stale,]tag,tag2[;private,..]`, `*`, `tag=x`, `/path`; `Galley-Purge` is read alike.
-pub fn from_answer(fields: &HeaderMap, site: &SiteRules) -> Vec<Order> {
+pub fn from_answer(fields: &HeaderMap, site: &SiteRules) -> Vec<Purge> {
     let mut orders = Vec::new();
     if !has_any(fields, PURGE_FIELDS) {
         return orders;
@@ -30,10 +30,10 @@ pub fn from_answer(fields: &HeaderMap, site: &SiteRules) -> Vec<Order> {
                     b"private" => break,
                     b"stale" => strength = Strength::Soft,
                     _ if receipt(word).is_some() => {}
-                    _ => orders.extend(answered(word, site).map(|scope| Order { scope, strength })),
+                    _ => orders.extend(answered(word, site).map(|scope| Purge { scope, strength })),
                 }
                 if orders.len() > MAX_ORDERS {
-                    return vec![Order {
+                    return vec![Purge {
                         scope: Scope::Site,
                         strength: Strength::Hard,
                     }];

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::dialect::Asked;
+use super::dialect::DialectRequest;
 use super::path::{looks_wide, named, pattern_path, text, wide};
 use super::{BadOrder, MAX_ORDERS, Scope, prefix_scope, url_scope};
 use crate::route::canonical_host;
@@ -16,7 +16,7 @@ pub(super) const SOUIN: &[u8] = b"/souin-api/souin";
 
 /// `PURGE /souin-api/souin/GET-https-example.com-/a/`: the key of one page, or a pattern over keys. A pattern that begins as
 /// keys do is one over the path; any other is read as everything, since there are no such keys here.
-pub(super) fn souin_key(asked: &Asked<'_>) -> Result<Scope, BadOrder> {
+pub(super) fn souin_key(asked: &DialectRequest<'_>) -> Result<Scope, BadOrder> {
     let path = asked.facts.path();
     let rest = path.strip_prefix(SOUIN).unwrap_or_default();
     let key = pattern_path(text(rest)?).replace(".+", ".*");
@@ -44,7 +44,7 @@ fn host_and_path(key: &str) -> Option<(String, String)> {
 
 /// `{"type": "uri", "selectors": ["https://example.com/a/"]}`; `uri-prefix`, `origin` and `group` alike. Whether it says
 /// `purge` makes no difference: without, it forbids to use what is stored without asking, which a hard purge does.
-pub(super) fn souin_batch(asked: &Asked<'_>) -> Result<Vec<Scope>, BadOrder> {
+pub(super) fn souin_batch(asked: &DialectRequest<'_>) -> Result<Vec<Scope>, BadOrder> {
     let order: Value = serde_json::from_slice(asked.body).map_err(|_| BadOrder::Body)?;
     let list = |name: &str| match order.get(name) {
         None | Some(Value::Null) => Ok(Vec::new()),
@@ -96,14 +96,14 @@ fn of_group(group: &&str) -> [Scope; 2] {
 }
 
 /// What follows the id of a service: `/service/<id>/purge_all` gives `purge_all`.
-pub(super) fn fastly_request<'a>(asked: &Asked<'a>) -> Option<&'a [u8]> {
+pub(super) fn fastly_request<'a>(asked: &DialectRequest<'a>) -> Option<&'a [u8]> {
     let rest = asked.facts.path().strip_prefix(FASTLY)?;
     let slash = memchr::memchr(b'/', rest).filter(|&at| at > 0)?;
     rest.get(slash + 1..)
 }
 
 /// The key of `/service/<id>/purge/<key>`.
-pub(super) fn fastly_key<'a>(asked: &Asked<'a>) -> Option<&'a [u8]> {
+pub(super) fn fastly_key<'a>(asked: &DialectRequest<'a>) -> Option<&'a [u8]> {
     fastly_request(asked)?
         .strip_prefix(b"purge/")
         .filter(|key| !key.is_empty())

@@ -7,10 +7,10 @@
 
 use super::api::{SOUIN, fastly_key, fastly_request, souin_batch, souin_key};
 use super::path::{below_purge, is_below_purge, path_scope};
-use super::said::{Reading, Said};
+use super::said::{PathReading, PurgeFields};
 use super::tag_list::tag_scopes;
-use super::{BadOrder, Order, Scope, Strength};
-use crate::request_info::{Facts, Method};
+use super::{BadOrder, Purge, Scope, Strength};
+use crate::request_info::{Method, RequestInfo};
 use crate::site::SiteRules;
 
 /// One way of asking for a purge.
@@ -19,15 +19,15 @@ pub struct Dialect {
     /// What is purged, for the log and the contract.
     pub name: &'static str,
     /// What the sender looks for.
-    pub reply: Reply,
+    pub reply: DialectReply,
     methods: &'static [Method],
-    matches: fn(&Asked<'_>) -> bool,
-    scopes: fn(&Asked<'_>) -> Result<Vec<Scope>, BadOrder>,
+    matches: fn(&DialectRequest<'_>) -> bool,
+    scopes: fn(&DialectRequest<'_>) -> Result<Vec<Scope>, BadOrder>,
 }
 
 /// What the sender of an order looks for. All of them also get `Cache-Purge-Result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum DialectReply {
     /// 200 and a text. W3 Total Cache wants this status and no other; nginx-helper logs it as purged; Proxy Cache Purge
     /// wants `exact`, `wildcard` or `all`.
     Path,
@@ -43,34 +43,34 @@ pub enum Reply {
 #[rustfmt::skip]
 pub static DIALECTS: &[Dialect] = &[
     // nginx-helper: `GET /purge/a/`.
-    row("get", GET, |a| is_below_purge(a.facts.path()) && a.is_from_wordpress(), |a| one(below_purge(a.facts, a.site)), Reply::Path),
+    row("get", GET, |a| is_below_purge(a.facts.path()) && a.is_from_wordpress(), |a| one(below_purge(a.facts, a.site)), DialectReply::Path),
 
     // Souin: its API below the path that it has by default.
-    row("souin-flush", PURGE, |a| a.is_below(SOUIN, b"/flush"), |_| Ok(vec![Scope::Site]), Reply::Empty),
-    row("souin-tags", PURGE, |a| a.is_below(SOUIN, b"") && a.said.by_tags, |a| tag_scopes(&a.said.tags), Reply::Empty),
-    row("souin-key", PURGE, |a| a.starts_below(SOUIN), |a| one(souin_key(a)), Reply::Empty),
-    row("souin-batch", POST, |a| a.is_below(SOUIN, b"") && a.said.is_json, souin_batch, Reply::Json),
+    row("souin-flush", PURGE, |a| a.is_below(SOUIN, b"/flush"), |_| Ok(vec![Scope::Site]), DialectReply::Empty),
+    row("souin-tags", PURGE, |a| a.is_below(SOUIN, b"") && a.said.by_tags, |a| tag_scopes(&a.said.tags), DialectReply::Empty),
+    row("souin-key", PURGE, |a| a.starts_below(SOUIN), |a| one(souin_key(a)), DialectReply::Empty),
+    row("souin-batch", POST, |a| a.is_below(SOUIN, b"") && a.said.is_json, souin_batch, DialectReply::Json),
 
     // Fastly: its API. Its plugin always names a key, and no form of a browser can.
-    row("fastly-all", POST, |a| a.said.has_fastly_key && fastly_request(a) == Some(b"purge_all"), |_| Ok(vec![Scope::Site]), Reply::Json),
-    row("fastly-tags", POST, |a| a.said.has_fastly_key && fastly_request(a) == Some(b"purge"), |a| tag_scopes(&a.said.tags), Reply::Json),
-    row("fastly-tag", POST, |a| a.said.has_fastly_key && fastly_key(a).is_some(), |a| tag_scopes(fastly_key(a).as_slice()), Reply::Json),
+    row("fastly-all", POST, |a| a.said.has_fastly_key && fastly_request(a) == Some(b"purge_all"), |_| Ok(vec![Scope::Site]), DialectReply::Json),
+    row("fastly-tags", POST, |a| a.said.has_fastly_key && fastly_request(a) == Some(b"purge"), |a| tag_scopes(&a.said.tags), DialectReply::Json),
+    row("fastly-tag", POST, |a| a.said.has_fastly_key && fastly_key(a).is_some(), |a| tag_scopes(fastly_key(a).as_slice()), DialectReply::Json),
 
     // Proxy Cache Purge in its tag mode, VCaching, xkey, and the fields of CDNs.
-    row("tags", OWN, |a| a.said.by_tags, |a| tag_scopes(&a.said.tags), Reply::Tags),
+    row("tags", OWN, |a| a.said.by_tags, |a| tag_scopes(&a.said.tags), DialectReply::Tags),
 
     // nginx-helper for torden's nginx: everything.
-    row("all", PURGE, |a| a.facts.path() == b"/purgeall", |a| one(a.host().map(Scope::Host)), Reply::Path),
+    row("all", PURGE, |a| a.facts.path() == b"/purgeall", |a| one(a.host().map(Scope::Host)), DialectReply::Path),
     // VCaching: a path with any query.
-    row("any-query", OWN, |a| a.said.reading == Reading::AnyQuery, |a| one(path_scope(a, Reading::AnyQuery)), Reply::Path),
+    row("any-query", OWN, |a| a.said.reading == PathReading::AnyQuery, |a| one(path_scope(a, PathReading::AnyQuery)), DialectReply::Path),
     // VCaching, Varnish's own examples: one URL, whatever it looks like.
-    row("exact", OWN, |a| a.said.reading == Reading::Exact, |a| one(path_scope(a, Reading::Exact)), Reply::Path),
+    row("exact", OWN, |a| a.said.reading == PathReading::Exact, |a| one(path_scope(a, PathReading::Exact)), DialectReply::Path),
     // Proxy Cache Purge, WP Rocket, o2switch, VCaching: the path is a pattern.
-    row("regex", OWN, |a| a.said.reading == Reading::Regex, |a| one(path_scope(a, Reading::Regex)), Reply::Path),
+    row("regex", OWN, |a| a.said.reading == PathReading::Regex, |a| one(path_scope(a, PathReading::Regex)), DialectReply::Path),
     // GoDaddy, WordPress VIP: all that begins so.
-    row("ban", BAN, |_| true, |a| one(path_scope(a, Reading::Beginning)), Reply::Path),
+    row("ban", BAN, |_| true, |a| one(path_scope(a, PathReading::Beginning)), DialectReply::Path),
     // Everybody: one URL, or with `.*` or `*` more than one.
-    row("path", PURGE, |_| true, |a| one(path_scope(a, Reading::Unsaid)), Reply::Path),
+    row("path", PURGE, |_| true, |a| one(path_scope(a, PathReading::Unsaid)), DialectReply::Path),
 ];
 
 const GET: &[Method] = &[Method::Get];
@@ -82,7 +82,7 @@ const OWN: &[Method] = &[Method::Purge, Method::Ban];
 impl Dialect {
     /// The row that a request speaks. `None`: it is no order.
     pub fn of<'a>(
-        facts: &Facts,
+        facts: &RequestInfo,
         fields: impl Iterator<Item = (&'a str, &'a [u8])>,
         site: &SiteRules,
     ) -> Option<&'static Self> {
@@ -91,10 +91,10 @@ impl Dialect {
         if facts.method() == Method::Get && !is_below_purge(facts.path()) {
             return None;
         }
-        let asked = Asked {
+        let asked = DialectRequest {
             facts,
             // What is too much to be read is an order all the same, and refused when it is read again.
-            said: Said::read(fields).unwrap_or_default(),
+            said: PurgeFields::read(fields).unwrap_or_default(),
             site,
             body: b"",
         };
@@ -107,18 +107,18 @@ impl Dialect {
     /// The orders of a request that speaks this row, at least one; more than one for lists. `body` is the whole body.
     pub fn orders<'a>(
         &self,
-        facts: &Facts,
+        facts: &RequestInfo,
         fields: impl Iterator<Item = (&'a str, &'a [u8])>,
         body: &'a [u8],
         site: &SiteRules,
-    ) -> Result<Vec<Order>, BadOrder> {
-        let said = Said::read(fields)?;
+    ) -> Result<Vec<Purge>, BadOrder> {
+        let said = PurgeFields::read(fields)?;
         let strength = if said.is_soft {
             Strength::Soft
         } else {
             Strength::Hard
         };
-        let asked = Asked {
+        let asked = DialectRequest {
             facts,
             said,
             site,
@@ -130,7 +130,7 @@ impl Dialect {
         }
         Ok(scopes
             .into_iter()
-            .map(|scope| Order { scope, strength })
+            .map(|scope| Purge { scope, strength })
             .collect())
     }
 
@@ -148,24 +148,24 @@ impl Dialect {
 
 /// The orders of a `PURGE` or `BAN`, or of another request that speaks a dialect.
 pub fn orders_from_request<'a>(
-    facts: &Facts,
+    facts: &RequestInfo,
     fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
     site: &SiteRules,
-) -> Result<Vec<Order>, BadOrder> {
+) -> Result<Vec<Purge>, BadOrder> {
     Dialect::of(facts, fields.clone(), site)
         .ok_or(BadOrder::NoOrder)?
         .orders(facts, fields, b"", site)
 }
 
 /// A request as the rows of the table look at it.
-pub(super) struct Asked<'a> {
-    pub(super) facts: &'a Facts,
-    pub(super) said: Said<'a>,
+pub(super) struct DialectRequest<'a> {
+    pub(super) facts: &'a RequestInfo,
+    pub(super) said: PurgeFields<'a>,
     pub(super) site: &'a SiteRules,
     pub(super) body: &'a [u8],
 }
 
-impl Asked<'_> {
+impl DialectRequest<'_> {
     /// The host that is meant: `VCaching` may name another than the request's.
     pub(super) fn host(&self) -> Result<String, BadOrder> {
         self.said.host.map_or_else(
@@ -200,9 +200,9 @@ fn one(scope: Result<Scope, BadOrder>) -> Result<Vec<Scope>, BadOrder> {
 const fn row(
     name: &'static str,
     methods: &'static [Method],
-    matches: fn(&Asked<'_>) -> bool,
-    scopes: fn(&Asked<'_>) -> Result<Vec<Scope>, BadOrder>,
-    reply: Reply,
+    matches: fn(&DialectRequest<'_>) -> bool,
+    scopes: fn(&DialectRequest<'_>) -> Result<Vec<Scope>, BadOrder>,
+    reply: DialectReply,
 ) -> Dialect {
     Dialect {
         name,

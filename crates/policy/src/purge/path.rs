@@ -3,23 +3,28 @@
 //! A path arrives canonical, so that it names what is stored; where it is meant as a pattern, the punctuation of patterns
 //! comes back. What is vague is read as the wider.
 
-use super::dialect::Asked;
-use super::said::Reading;
+use super::dialect::DialectRequest;
+use super::said::PathReading;
 use super::{BadOrder, PurgePattern, Scope, url_scope};
-use crate::request_info::Facts;
+use crate::request_info::RequestInfo;
 use crate::site::SiteRules;
 
 /// The path of a `PURGE` or `BAN`, read as its dialect says.
-pub(super) fn path_scope(asked: &Asked<'_>, reading: Reading) -> Result<Scope, BadOrder> {
+pub(super) fn path_scope(
+    asked: &DialectRequest<'_>,
+    reading: PathReading,
+) -> Result<Scope, BadOrder> {
     let host = asked.host()?;
     let (path, query) = (asked.facts.path(), asked.facts.raw_query());
     let as_pattern = pattern_path(text(path)?);
     match reading {
-        Reading::AnyQuery => pattern(&format!("^{}(?:\\?|$)", regex::escape(text(path)?))),
-        Reading::Regex => wide(host, &as_pattern, query, asked.said.ending),
-        Reading::Beginning => wide(host, &as_pattern, query, None),
-        Reading::Unsaid if looks_wide(&as_pattern, query) => wide(host, &as_pattern, query, None),
-        Reading::Exact | Reading::Unsaid => named(&host, path, query, asked.site),
+        PathReading::AnyQuery => pattern(&format!("^{}(?:\\?|$)", regex::escape(text(path)?))),
+        PathReading::Regex => wide(host, &as_pattern, query, asked.said.ending),
+        PathReading::Beginning => wide(host, &as_pattern, query, None),
+        PathReading::Unsaid if looks_wide(&as_pattern, query) => {
+            wide(host, &as_pattern, query, None)
+        }
+        PathReading::Exact | PathReading::Unsaid => named(&host, path, query, asked.site),
     }
 }
 
@@ -30,7 +35,7 @@ pub fn is_below_purge(path: &[u8]) -> bool {
 }
 
 /// nginx-helper: `GET /purge/a/b?q` is `/a/b?q`, `/purge` is `/`, `/purgeall` is all of the host.
-pub(super) fn below_purge(facts: &Facts, site: &SiteRules) -> Result<Scope, BadOrder> {
+pub(super) fn below_purge(facts: &RequestInfo, site: &SiteRules) -> Result<Scope, BadOrder> {
     match facts.path().strip_prefix(PURGE_PATH) {
         Some(b"all") => Ok(Scope::Host(facts.host().to_owned())),
         Some(b"") => named(facts.host(), b"/", facts.raw_query(), site),

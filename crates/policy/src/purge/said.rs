@@ -5,7 +5,7 @@ use crate::tags;
 
 /// How a path is to be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum PathReading {
     /// By its looks.
     #[default]
     Unsaid,
@@ -21,8 +21,8 @@ pub(super) enum Reading {
 
 /// What the fields of an order say.
 #[derive(Default)]
-pub(super) struct Said<'a> {
-    pub(super) reading: Reading,
+pub(super) struct PurgeFields<'a> {
+    pub(super) reading: PathReading,
     pub(super) by_tags: bool,
     pub(super) tags: Vec<&'a [u8]>,
     pub(super) is_soft: bool,
@@ -33,7 +33,7 @@ pub(super) struct Said<'a> {
     pub(super) is_json: bool,
 }
 
-impl<'a> Said<'a> {
+impl<'a> PurgeFields<'a> {
     pub(super) fn read(
         fields: impl Iterator<Item = (&'a str, &'a [u8])>,
     ) -> Result<Self, BadOrder> {
@@ -44,7 +44,7 @@ impl<'a> Said<'a> {
             if is("x-purge-method") || is("x-vc-purge-method") {
                 said.method(value, is("x-vc-purge-method"));
             } else if is("x-purge-regex") {
-                said.reading = Reading::Regex;
+                said.reading = PathReading::Regex;
                 said.ending = Some(value);
             } else if is("x-vc-purge-host") {
                 said.host = Some(value);
@@ -74,12 +74,12 @@ impl<'a> Said<'a> {
         if is("tags") {
             self.by_tags = true;
         } else if is("regex") {
-            self.reading = Reading::Regex;
+            self.reading = PathReading::Regex;
         } else if is("exact") {
-            self.reading = Reading::Exact;
-        } else if is("default") && is_vc && self.reading == Reading::Unsaid {
+            self.reading = PathReading::Exact;
+        } else if is("default") && is_vc && self.reading == PathReading::Unsaid {
             // In VCaching's dialect the default leaves the query out of account; elsewhere it means nothing.
-            self.reading = Reading::AnyQuery;
+            self.reading = PathReading::AnyQuery;
         }
     }
 }

@@ -7,12 +7,16 @@
 use http::{HeaderMap, HeaderName};
 
 use super::Strength;
-use crate::request_info::{Facts, Method};
+use crate::request_info::{Method, RequestInfo};
 use crate::site::{Preset, SiteRules};
 
 /// How hard a successful request with this response purges its address, and those of `Location` and `Content-Location`.
 /// `None`: not at all.
-pub fn invalidation(facts: &Facts, response: &HeaderMap, site: &SiteRules) -> Option<Strength> {
+pub fn invalidation(
+    facts: &RequestInfo,
+    response: &HeaderMap,
+    site: &SiteRules,
+) -> Option<Strength> {
     if !may_change(facts, site.preset) {
         return None;
     }
@@ -30,7 +34,7 @@ pub fn invalidation(facts: &Facts, response: &HeaderMap, site: &SiteRules) -> Op
 
 /// Whether a method may change what is stored. Departs: RFC 9111 section 4.4 counts unknown methods as well, which the
 /// WordPress preset does not, since anybody can invent one.
-fn may_change(facts: &Facts, preset: Preset) -> bool {
+fn may_change(facts: &RequestInfo, preset: Preset) -> bool {
     match facts.method() {
         Method::Post | Method::Put | Method::Patch | Method::Delete => true,
         Method::Get | Method::Head | Method::Options | Method::Trace => false,
@@ -49,10 +53,10 @@ const SAFE_EXTENSIONS: &[&str] = &["PROPFIND", "QUERY", "REPORT", "SEARCH"];
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_info::{Line, Scheme};
+    use crate::request_info::{RequestLineInfo, Scheme};
 
-    fn facts(method: &str, fields: &[(&str, &[u8])], site: &SiteRules) -> Facts {
-        let line = Line {
+    fn facts(method: &str, fields: &[(&str, &[u8])], site: &SiteRules) -> RequestInfo {
+        let line = RequestLineInfo {
             method,
             target: b"/a",
             scheme: Scheme::Http,
@@ -60,7 +64,7 @@ mod tests {
             has_body: false,
             upgrade: false,
         };
-        let mut facts = Facts::default();
+        let mut facts = RequestInfo::default();
         facts.gather(&line, fields.iter().copied(), site).unwrap();
         facts
     }

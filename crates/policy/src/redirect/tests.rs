@@ -1,14 +1,14 @@
 //! Where requests are sent to, and that no client chooses the host.
 
 use super::*;
-use crate::pattern::Pattern;
-use crate::request_info::{Facts, Line};
+use crate::pattern::PathPattern;
+use crate::request_info::{RequestInfo, RequestLineInfo};
 use proptest::prelude::*;
 
-fn facts(method: &str, url: &str, scheme: Scheme, site: &SiteRules) -> Facts {
+fn facts(method: &str, url: &str, scheme: Scheme, site: &SiteRules) -> RequestInfo {
     let (host, target) = url.split_at(url.find('/').unwrap());
-    let mut facts = Facts::default();
-    let line = Line {
+    let mut facts = RequestInfo::default();
+    let line = RequestLineInfo {
         method,
         target: target.as_bytes(),
         scheme,
@@ -102,12 +102,12 @@ fn nobody_is_sent_to_tls_that_cannot_be_spoken_yet() {
 fn rule(path: &str, target: &str, redirect: fn(&mut Redirect)) -> SiteRules {
     let pattern = path
         .starts_with('^')
-        .then(|| Pattern::compile(path).unwrap());
+        .then(|| PathPattern::compile(path).unwrap());
     let groups = pattern
         .as_ref()
-        .map_or_else(|| usize::from(path.ends_with('*')), Pattern::groups);
+        .map_or_else(|| usize::from(path.ends_with('*')), PathPattern::groups);
     let mut made = Redirect {
-        target: Target::parse(target, groups).unwrap(),
+        target: RedirectTarget::parse(target, groups).unwrap(),
         status: None,
         keeps_query: true,
     };
@@ -213,7 +213,7 @@ fn targets_whose_host_a_client_could_choose_are_refused() {
         ("/$host", 1, "not followed"),
         ("/$", 1, "not followed"),
     ] {
-        let error = Target::parse(text, groups).unwrap_err();
+        let error = RedirectTarget::parse(text, groups).unwrap_err();
         assert!(error.contains(why), "{text}: {error}");
     }
 }
@@ -226,9 +226,9 @@ proptest! {
         query in "(\\?[a-z%/&=@:\\\\]{0,10})?",
     ) {
         let site = rule("/*", target, |_| {});
-        let mut facts = Facts::default();
+        let mut facts = RequestInfo::default();
         let whole = format!("{path}{query}");
-        let line = Line {
+        let line = RequestLineInfo {
             method: "GET",
             target: whole.as_bytes(),
             scheme: Scheme::Http,
@@ -250,6 +250,6 @@ proptest! {
 
     #[test]
     fn any_target_is_judged(text in "\\PC{0,30}", groups in 0_usize..4) {
-        let _ = Target::parse(&text, groups);
+        let _ = RedirectTarget::parse(&text, groups);
     }
 }

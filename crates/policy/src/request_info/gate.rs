@@ -4,15 +4,15 @@
 //! person, may be for one moment, or may depend on something that is neither in the key nor sent upstream.
 //! `Range`, conditions and, with the WordPress preset, a visitor's wish for a fresh copy do not close the gate.
 
-use super::{Gate, Line, Method};
+use super::{Cacheability, Method, RequestLineInfo};
 use crate::outcome::PassWhy;
-use crate::query::Reading;
+use crate::query::QueryCacheability;
 use crate::site::{Preset, Rule, SiteRules};
 use crate::wordpress;
 
 /// What the pass over the fields found that matters here.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct GateFindings {
     pub(super) authorization: bool,
     pub(super) bypass_cookie: bool,
     pub(super) login_cookie: bool,
@@ -24,25 +24,25 @@ pub(super) struct Seen {
 }
 
 pub(super) fn judge(
-    line: &Line<'_>,
+    line: &RequestLineInfo<'_>,
     decoded_path: &[u8],
-    query: Reading,
-    seen: &Seen,
+    query: QueryCacheability,
+    seen: &GateFindings,
     rule: Option<&Rule>,
     site: &SiteRules,
-) -> Gate {
+) -> Cacheability {
     match reason(line, decoded_path, query, seen, rule, site) {
-        Some(why) => Gate::Pass(why),
-        None => Gate::Open,
+        Some(why) => Cacheability::Pass(why),
+        None => Cacheability::Open,
     }
 }
 
 /// The first reason to pass, in the order in which they are explained to people.
 fn reason(
-    line: &Line<'_>,
+    line: &RequestLineInfo<'_>,
     decoded_path: &[u8],
-    query: Reading,
-    seen: &Seen,
+    query: QueryCacheability,
+    seen: &GateFindings,
     rule: Option<&Rule>,
     site: &SiteRules,
 ) -> Option<PassWhy> {
@@ -65,7 +65,7 @@ fn reason(
             is_wordpress && wordpress::is_bypass_path(decoded_path),
             PassWhy::Path,
         ),
-        (query == Reading::MustPass, PassWhy::Query),
+        (query == QueryCacheability::MustPass, PassWhy::Query),
         (
             is_wordpress && seen.nonce && seen.login_cookie && !ignores_cookies,
             PassWhy::Nonce,

@@ -1,29 +1,29 @@
 //! The one pass over a request head.
 
 use super::accept::{self, AcceptLines};
-use super::gate::{self, Seen};
-use super::{Device, Facts, Gate, Line, Method, Span};
+use super::gate::{self, GateFindings};
+use super::{ArenaSpan, Cacheability, Device, Method, RequestInfo, RequestLineInfo};
 use crate::classes::is_name;
 use crate::cookie::{self, Class};
 use crate::proxied::Port;
-use crate::query::{self, Reading};
+use crate::query::{self, QueryCacheability};
 use crate::route;
 use crate::site::{Preset, SiteRules};
-use crate::spellings::{self, Asked};
+use crate::spellings::{self, RequestedPaths};
 use crate::uri::{self, BadTarget};
 use crate::wordpress;
 
 /// A cookie of the vary class, as `name=value` in the work buffer.
 #[derive(Clone, Copy)]
 pub(super) struct VaryCookie {
-    name: Span,
+    name: ArenaSpan,
     end: usize,
 }
 
-impl Facts {
+impl RequestInfo {
     pub(super) fn read<'a>(
         &mut self,
-        line: &Line<'_>,
+        line: &RequestLineInfo<'_>,
         port: Port,
         fields: impl Iterator<Item = (impl AsRef<[u8]>, &'a [u8])> + Clone,
         site: &SiteRules,
@@ -37,7 +37,7 @@ impl Facts {
         let mut pass = FieldPass {
             line,
             site,
-            seen: Seen::default(),
+            seen: GateFindings::default(),
             accept: AcceptLines::default(),
             hint: None,
             port: None,
@@ -63,7 +63,7 @@ impl Facts {
     }
 
     /// Appends to the arena.
-    fn keep(&mut self, bytes: &[u8]) -> Span {
+    fn keep(&mut self, bytes: &[u8]) -> ArenaSpan {
         let start = self.arena.len();
         self.arena.extend_from_slice(bytes);
         (start, self.arena.len())
@@ -99,9 +99,9 @@ impl Facts {
         decoded
     }
 
-    fn read_query(&mut self, raw: Option<&[u8]>, site: &SiteRules) -> Reading {
+    fn read_query(&mut self, raw: Option<&[u8]>, site: &SiteRules) -> QueryCacheability {
         let Some(raw) = raw else {
-            return Reading::Cacheable;
+            return QueryCacheability::Cacheable;
         };
         self.found.raw_query = Some(self.keep(raw));
         let scratch = &mut self.scratch;
@@ -130,7 +130,7 @@ impl Facts {
     fn read_spellings(&mut self, pass: &FieldPass<'_>) {
         let mut room = std::mem::take(&mut self.scratch.spelled);
         let mut alike = std::mem::take(&mut self.alike);
-        let asked = Asked {
+        let asked = RequestedPaths {
             method: pass.line.method,
             overrides_method: pass.seen.method_override,
             path: self.decoded_path(),
@@ -168,7 +168,7 @@ impl Facts {
     /// Sorts the vary cookies by name, equal names in their order (PHP goes by the first), and joins them.
     fn join_vary_cookies(&mut self) {
         let (work, arena) = (&self.scratch.work, &mut self.arena);
-        let slice = |(start, end): Span| work.get(start..end).unwrap_or_default();
+        let slice = |(start, end): ArenaSpan| work.get(start..end).unwrap_or_default();
         self.scratch
             .cookies
             .sort_unstable_by(|a, b| slice(a.name).cmp(slice(b.name)).then(a.end.cmp(&b.end)));
@@ -199,7 +199,7 @@ impl Facts {
         &mut self,
         wanted: &[u8],
         fields: impl Iterator<Item = (impl AsRef<[u8]>, &'a [u8])>,
-    ) -> Span {
+    ) -> ArenaSpan {
         let start = self.arena.len();
         for (_, value) in fields.filter(|(name, _)| name.as_ref().eq_ignore_ascii_case(wanted)) {
             if self.arena.len() > start {
@@ -210,7 +210,7 @@ impl Facts {
         (start, self.arena.len())
     }
 
-    fn conclude(&mut self, pass: &FieldPass<'_>, reading: Reading) {
+    fn conclude(&mut self, pass: &FieldPass<'_>, reading: QueryCacheability) {
         let rule = gate::matching_rule(pass.line.method, self.decoded_path(), pass.site);
         self.found.rule = rule;
         let rule = rule.and_then(|index| pass.site.rules.get(index));
@@ -224,11 +224,11 @@ impl Facts {
         );
         let ignores_cookies = rule.is_some_and(|rule| rule.ignore.cookie);
         if ignores_cookies {
-            self.found.vary_cookies = Span::default();
+            self.found.vary_cookies = ArenaSpan::default();
         }
         self.found.gate = gate;
         self.found.ignores_cookies = ignores_cookies;
-        let cookies_matter = !ignores_cookies || gate != Gate::Open;
+        let cookies_matter = !ignores_cookies || gate != Cacheability::Open;
         self.found.has_authorization = pass.seen.authorization;
         self.found.has_session =
             pass.seen.authorization || (pass.seen.bypass_cookie && cookies_matter);
@@ -236,11 +236,11 @@ impl Facts {
     }
 }
 
-/// What the pass collects besides [`super::Found`].
+/// What the pass collects besides [`super::FieldFindings`].
 struct FieldPass<'p> {
-    line: &'p Line<'p>,
+    line: &'p RequestLineInfo<'p>,
     site: &'p SiteRules,
-    seen: Seen,
+    seen: GateFindings,
     accept: AcceptLines,
     /// Of `Sec-CH-UA-Mobile`: whether it says yes.
     hint: Option<&'static [u8]>,
@@ -249,7 +249,7 @@ struct FieldPass<'p> {
 
 impl FieldPass<'_> {
     /// Reads one field. The length tells most apart before any text is compared.
-    fn field(&mut self, facts: &mut Facts, name: &[u8], value: &[u8]) {
+    fn field(&mut self, facts: &mut RequestInfo, name: &[u8], value: &[u8]) {
         match name.len() {
             4 if is_name(name, b"host") => {
                 self.port = self
@@ -263,7 +263,7 @@ impl FieldPass<'_> {
                 self.seen.foreign_origin |= is_foreign(value, self.line.host);
             }
             7 if is_name(name, b"referer") => first(facts, |found| &mut found.referer, value),
-            8 if is_name(name, b"if-match") => facts.found.if_match = Some(Span::default()),
+            8 if is_name(name, b"if-match") => facts.found.if_match = Some(ArenaSpan::default()),
             8 if is_name(name, b"if-range") => first(facts, |found| &mut found.if_range, value),
             8 if is_name(name, b"cdn-loop") => facts.found.has_cdn_loop = true,
             10 if is_name(name, b"user-agent") => {
@@ -271,7 +271,7 @@ impl FieldPass<'_> {
             }
             10 if is_name(name, b"x-wp-nonce") => self.seen.nonce = true,
             13 if is_name(name, b"if-none-match") => {
-                facts.found.if_none_match = Some(Span::default());
+                facts.found.if_none_match = Some(ArenaSpan::default());
             }
             13 if is_name(name, b"authorization") => self.seen.authorization = true,
             13 if is_name(name, b"cache-control") => {
@@ -301,7 +301,7 @@ impl FieldPass<'_> {
         }
     }
 
-    fn cookies(&mut self, facts: &mut Facts, line: &[u8]) {
+    fn cookies(&mut self, facts: &mut RequestInfo, line: &[u8]) {
         for pair in cookie::pairs(line) {
             match cookie::classify(pair.name, self.site) {
                 Class::Bypass => {
@@ -328,7 +328,11 @@ impl FieldPass<'_> {
 }
 
 /// Keeps the first of several values.
-fn first(facts: &mut Facts, slot: impl Fn(&mut super::Found) -> &mut Option<Span>, value: &[u8]) {
+fn first(
+    facts: &mut RequestInfo,
+    slot: impl Fn(&mut super::FieldFindings) -> &mut Option<ArenaSpan>,
+    value: &[u8],
+) {
     if slot(&mut facts.found).is_none() {
         let span = facts.keep(value);
         *slot(&mut facts.found) = Some(span);

@@ -4,7 +4,7 @@ use super::*;
 use crate::encoding::Coding;
 use crate::site::{Ignore, NamePattern, Preset, Rule};
 
-const LINE: Line<'static> = Line {
+const LINE: RequestLineInfo<'static> = RequestLineInfo {
     method: "GET",
     target: b"/",
     scheme: Scheme::Https,
@@ -14,11 +14,11 @@ const LINE: Line<'static> = Line {
 };
 
 fn gather_with(
-    line: &Line<'_>,
+    line: &RequestLineInfo<'_>,
     fields: &[(&str, &str)],
     site: &SiteRules,
-) -> Result<Facts, BadTarget> {
-    let mut facts = Facts::default();
+) -> Result<RequestInfo, BadTarget> {
+    let mut facts = RequestInfo::default();
     facts.gather(
         line,
         fields.iter().map(|(name, value)| (*name, value.as_bytes())),
@@ -27,9 +27,9 @@ fn gather_with(
     Ok(facts)
 }
 
-fn gather(target: &str, fields: &[(&str, &str)]) -> Facts {
+fn gather(target: &str, fields: &[(&str, &str)]) -> RequestInfo {
     gather_with(
-        &Line {
+        &RequestLineInfo {
             target: target.as_bytes(),
             ..LINE
         },
@@ -123,7 +123,7 @@ fn the_fields_are_read() {
         (facts.accept(), facts.device()),
         (AcceptClass::Json, Device::Any)
     );
-    assert_eq!(facts.gate(), Gate::Open);
+    assert_eq!(facts.gate(), Cacheability::Open);
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn the_gate_has_reasons() {
         ("/x/%2e%2e/wp-login.php", vec![], Some(PassWhy::Path)),
         ("/?pre%76iew=1", vec![], Some(PassWhy::Query)),
     ] {
-        let expected = expected.map_or(Gate::Open, Gate::Pass);
+        let expected = expected.map_or(Cacheability::Open, Cacheability::Pass);
         assert_eq!(
             gather(target, &fields).gate(),
             expected,
@@ -202,54 +202,54 @@ fn the_gate_has_reasons() {
 fn the_line_has_reasons() {
     for (line, expected) in [
         (
-            Line {
+            RequestLineInfo {
                 method: "HEAD",
                 ..LINE
             },
-            Gate::Open,
+            Cacheability::Open,
         ),
         (
-            Line {
+            RequestLineInfo {
                 method: "POST",
                 ..LINE
             },
-            Gate::Pass(PassWhy::Method),
+            Cacheability::Pass(PassWhy::Method),
         ),
         (
-            Line {
+            RequestLineInfo {
                 method: "get",
                 ..LINE
             },
-            Gate::Pass(PassWhy::Method),
+            Cacheability::Pass(PassWhy::Method),
         ),
         (
-            Line {
+            RequestLineInfo {
                 method: "PURGE",
                 ..LINE
             },
-            Gate::Pass(PassWhy::Method),
+            Cacheability::Pass(PassWhy::Method),
         ),
         (
-            Line {
+            RequestLineInfo {
                 has_body: true,
                 ..LINE
             },
-            Gate::Pass(PassWhy::Body),
+            Cacheability::Pass(PassWhy::Body),
         ),
         (
-            Line {
+            RequestLineInfo {
                 upgrade: true,
                 ..LINE
             },
-            Gate::Pass(PassWhy::Upgrade),
+            Cacheability::Pass(PassWhy::Upgrade),
         ),
         (
-            Line {
+            RequestLineInfo {
                 method: "OPTIONS",
                 target: b"*",
                 ..LINE
             },
-            Gate::Pass(PassWhy::Method),
+            Cacheability::Pass(PassWhy::Method),
         ),
     ] {
         assert_eq!(
@@ -271,21 +271,21 @@ fn without_a_preset_unknown_cookies_pass() {
         ..SiteRules::default()
     };
     for (fields, expected) in [
-        (vec![], Gate::Open),
-        (vec![("Cookie", "lang=de; _ga=1")], Gate::Open),
+        (vec![], Cacheability::Open),
+        (vec![("Cookie", "lang=de; _ga=1")], Cacheability::Open),
         (
             vec![("Cookie", "lang=de; x=1")],
-            Gate::Pass(PassWhy::Cookie),
+            Cacheability::Pass(PassWhy::Cookie),
         ),
-        (vec![("Cookie", "x")], Gate::Pass(PassWhy::Cookie)),
-        (vec![("Authorization", "Basic x")], Gate::Open),
+        (vec![("Cookie", "x")], Cacheability::Pass(PassWhy::Cookie)),
+        (vec![("Authorization", "Basic x")], Cacheability::Open),
         (
             vec![("Cache-Control", "no-store")],
-            Gate::Pass(PassWhy::NoStore),
+            Cacheability::Pass(PassWhy::NoStore),
         ),
-        (vec![("Cache-Control", "no-cache")], Gate::Open),
+        (vec![("Cache-Control", "no-cache")], Cacheability::Open),
     ] {
-        let line = Line {
+        let line = RequestLineInfo {
             target: b"/wp-admin/?preview=1",
             ..LINE
         };
@@ -312,7 +312,7 @@ fn sessions_are_seen_whatever_the_gate_says() {
         (vec![], false),
     ] {
         assert_eq!(gather("/", &fields).has_session(), expected, "{fields:?}");
-        let post = Line {
+        let post = RequestLineInfo {
             method: "POST",
             ..LINE
         };
@@ -337,7 +337,10 @@ fn vary_cookies_are_sorted_and_clean() {
     ];
     let facts = gather_with(&LINE, &fields, &site).unwrap();
     assert_eq!(facts.vary_cookies(), b"va=1; vb=2; vb=1; vc=");
-    assert_eq!((facts.gate(), facts.has_session()), (Gate::Open, false));
+    assert_eq!(
+        (facts.gate(), facts.has_session()),
+        (Cacheability::Open, false)
+    );
 }
 
 #[test]
@@ -366,60 +369,60 @@ fn rules_decide_first() {
         ],
         ..SiteRules::default()
     };
-    let at = |line: Line<'_>| {
+    let at = |line: RequestLineInfo<'_>| {
         let fields = [
             ("Cookie", "lang=de; wordpress_logged_in_x=1"),
             ("X-WP-Nonce", "1"),
         ];
         gather_with(&line, &fields, &site).unwrap()
     };
-    let facts = at(Line {
+    let facts = at(RequestLineInfo {
         target: b"/form%20a/x",
         ..LINE
     });
     assert_eq!(
         (facts.rule(), facts.gate()),
-        (Some(0), Gate::Pass(PassWhy::Rule))
+        (Some(0), Cacheability::Pass(PassWhy::Rule))
     );
-    let facts = at(Line {
+    let facts = at(RequestLineInfo {
         target: b"/form%20a/x",
         method: "HEAD",
         ..LINE
     });
     assert_eq!(
         (facts.rule(), facts.gate()),
-        (Some(0), Gate::Pass(PassWhy::Rule))
+        (Some(0), Cacheability::Pass(PassWhy::Rule))
     );
-    let facts = at(Line {
+    let facts = at(RequestLineInfo {
         target: b"/form%20a/x",
         method: "POST",
         ..LINE
     });
     assert_eq!(
         (facts.rule(), facts.gate()),
-        (Some(2), Gate::Pass(PassWhy::Method))
+        (Some(2), Cacheability::Pass(PassWhy::Method))
     );
-    let facts = at(Line {
+    let facts = at(RequestLineInfo {
         target: b"/open",
         ..LINE
     });
-    assert_eq!((facts.rule(), facts.gate()), (Some(1), Gate::Open));
+    assert_eq!((facts.rule(), facts.gate()), (Some(1), Cacheability::Open));
     assert!(!facts.has_session() && facts.ignores_cookies() && facts.vary_cookies().is_empty());
-    let facts = at(Line {
+    let facts = at(RequestLineInfo {
         target: b"/open?preview=1",
         ..LINE
     });
     assert_eq!(
         (facts.gate(), facts.has_session()),
-        (Gate::Pass(PassWhy::Query), true)
+        (Cacheability::Pass(PassWhy::Query), true)
     );
-    let facts = at(Line {
+    let facts = at(RequestLineInfo {
         target: b"/else",
         ..LINE
     });
     assert_eq!(
         (facts.rule(), facts.gate()),
-        (Some(2), Gate::Pass(PassWhy::Nonce))
+        (Some(2), Cacheability::Pass(PassWhy::Nonce))
     );
 }
 
@@ -434,7 +437,7 @@ fn only_the_ports_of_our_host_count() {
         (LINE, vec![("Host", "example.com:x")], "example.com"),
         (LINE, vec![], "example.com"),
         (
-            Line {
+            RequestLineInfo {
                 target: b"https://example.com:1/",
                 ..LINE
             },
@@ -442,7 +445,7 @@ fn only_the_ports_of_our_host_count() {
             "example.com:1",
         ),
         (
-            Line {
+            RequestLineInfo {
                 target: b"https://example.com/",
                 ..LINE
             },
@@ -484,7 +487,7 @@ fn a_refused_head_leaves_nothing() {
         ("GET", "/a%2f..%2fb", BadTarget::Dots),
         ("GET", "/a?x\0", BadTarget::Control),
     ] {
-        let line = Line {
+        let line = RequestLineInfo {
             method,
             target: target.as_bytes(),
             ..LINE
@@ -502,7 +505,7 @@ fn a_refused_head_leaves_nothing() {
             (facts.path(), facts.query(), facts.host()),
             (&b""[..], None, "")
         );
-        assert_eq!(facts.gate(), Gate::Pass(PassWhy::Method));
+        assert_eq!(facts.gate(), Cacheability::Pass(PassWhy::Method));
     }
 }
 
@@ -517,7 +520,7 @@ fn buffers_are_used_again() {
         "a/".repeat(200),
         "c=1&b=2&utm_source=3&a=4&".repeat(20)
     );
-    let line = Line {
+    let line = RequestLineInfo {
         target: long.as_bytes(),
         ..LINE
     };
@@ -526,8 +529,8 @@ fn buffers_are_used_again() {
         ("If-None-Match", b"\"a\""),
         ("Host", b"example.com:81"),
     ];
-    let mut facts = Facts::default();
-    let shape = |facts: &Facts| {
+    let mut facts = RequestInfo::default();
+    let shape = |facts: &RequestInfo| {
         let scratch = &facts.scratch;
         (
             facts.arena.as_ptr(),
@@ -540,7 +543,11 @@ fn buffers_are_used_again() {
     let warm = shape(&facts);
     for target in [&b"/"[..], line.target, b"/x?y"] {
         facts
-            .gather(&Line { target, ..line }, fields.into_iter(), &site)
+            .gather(
+                &RequestLineInfo { target, ..line },
+                fields.into_iter(),
+                &site,
+            )
             .unwrap();
         assert_eq!(shape(&facts), warm);
         assert_eq!(

@@ -5,9 +5,9 @@ use crate::query;
 
 /// Reads a body piece by piece, and finds whether it has one of some variables.
 #[derive(Debug)]
-pub struct Form<'g> {
+pub struct FormScanner<'g> {
     names: &'g [&'static [u8]],
-    kind: Kind,
+    kind: FormEncoding,
     /// What of the last piece may belong to a name.
     rest: Vec<u8>,
     /// Whether the next byte is inside a value.
@@ -16,14 +16,14 @@ pub struct Form<'g> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FormEncoding {
     Urlencoded,
     Parts,
     /// PHP reads no variables from it.
     Other,
 }
 
-impl<'g> Form<'g> {
+impl<'g> FormScanner<'g> {
     pub(crate) fn new(names: &'g [&'static [u8]], content_type: &[u8]) -> Self {
         let is_parts = content_type
             .get(..10)
@@ -31,11 +31,11 @@ impl<'g> Form<'g> {
         Self {
             names,
             kind: if is_urlencoded(content_type) {
-                Kind::Urlencoded
+                FormEncoding::Urlencoded
             } else if is_parts {
-                Kind::Parts
+                FormEncoding::Parts
             } else {
-                Kind::Other
+                FormEncoding::Other
             },
             rest: Vec::new(),
             in_value: false,
@@ -46,9 +46,9 @@ impl<'g> Form<'g> {
     /// Reads a piece. Says whether more has to be read to know.
     pub fn push(&mut self, piece: &[u8]) -> bool {
         match self.kind {
-            Kind::Other => {}
-            Kind::Urlencoded => self.pairs(piece),
-            Kind::Parts => {
+            FormEncoding::Other => {}
+            FormEncoding::Urlencoded => self.pairs(piece),
+            FormEncoding::Parts => {
                 self.rest.extend_from_slice(piece);
                 // What begins behind this may not be whole yet.
                 let ready = self.rest.len().saturating_sub(2 * LONGEST_NAME);
@@ -56,15 +56,15 @@ impl<'g> Form<'g> {
                 self.rest.drain(..ready.saturating_sub(NAME.len() + 1));
             }
         }
-        !self.found && self.kind != Kind::Other
+        !self.found && self.kind != FormEncoding::Other
     }
 
     /// Whether a variable was there.
     pub fn finish(mut self) -> bool {
         match self.kind {
-            Kind::Urlencoded => self.name_ends(),
-            Kind::Parts => self.found |= has_part(&self.rest, self.rest.len(), self.names),
-            Kind::Other => {}
+            FormEncoding::Urlencoded => self.name_ends(),
+            FormEncoding::Parts => self.found |= has_part(&self.rest, self.rest.len(), self.names),
+            FormEncoding::Other => {}
         }
         self.found
     }

@@ -2,7 +2,7 @@
 
 use super::slug;
 
-use crate::pattern::Pattern;
+use crate::pattern::PathPattern;
 use crate::site::Rule;
 
 #[derive(Clone, Debug)]
@@ -21,14 +21,14 @@ enum Matches {
     Path {
         lower: Vec<u8>,
         slug: Vec<u8>,
-        reach: Reach,
+        reach: RuleReach,
     },
     /// A regular expression, compared without regard to case.
-    Pattern(Pattern),
+    Pattern(PathPattern),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
+enum RuleReach {
     /// This path.
     Exact,
     /// This path and those below it: `/form/*`.
@@ -52,9 +52,9 @@ impl Shape {
             Matches::Pattern(pattern.without_case())
         } else {
             let (text, reach) = match rule.path.strip_suffix('*') {
-                Some(text) if text.ends_with('/') => (text, Reach::Below),
-                Some(text) => (text, Reach::Prefix),
-                None => (rule.path.as_str(), Reach::Exact),
+                Some(text) if text.ends_with('/') => (text, RuleReach::Below),
+                Some(text) => (text, RuleReach::Prefix),
+                None => (rule.path.as_str(), RuleReach::Exact),
             };
             let (mut lower, mut slugs) = (Vec::new(), Vec::new());
             slug::lower(text.as_bytes(), &mut lower);
@@ -120,7 +120,7 @@ impl Shape {
                     let is_below = lower.starts_with(bare(base));
                     is_below
                         || reach.has(lower, bare(base))
-                        || (*reach == Reach::Prefix && base.starts_with(lower))
+                        || (*reach == RuleReach::Prefix && base.starts_with(lower))
                 }
                 Matches::Pattern(_) => true,
             }
@@ -132,7 +132,7 @@ impl Shape {
             && match &self.matches {
                 Matches::Path { lower, reach, .. } => match lower.get(1) {
                     Some(first) => first.is_ascii_digit(),
-                    None => *reach != Reach::Exact,
+                    None => *reach != RuleReach::Exact,
                 },
                 Matches::Pattern(_) => true,
             }
@@ -146,14 +146,14 @@ impl Matches {
         };
         let below = lower.get(1..).unwrap_or_default();
         let first = below.split(|&b| b == b'/').next().unwrap_or_default();
-        let is_whole = *reach != Reach::Prefix || first.len() < below.len();
+        let is_whole = *reach != RuleReach::Prefix || first.len() < below.len();
         let is_script = memchr::memmem::find(lower, b".php").is_some();
         let is_no_page = is_whole && NO_PAGES.contains(&first);
         !is_script && !is_no_page
     }
 }
 
-impl Reach {
+impl RuleReach {
     fn has(self, mine: &[u8], path: &[u8]) -> bool {
         let rest = path.strip_prefix(mine);
         match self {

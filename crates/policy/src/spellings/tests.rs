@@ -3,15 +3,15 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::access::{Access, Said};
-use crate::pattern::Pattern;
+use crate::access::{AccessRules, AccessSetting};
+use crate::pattern::PathPattern;
 
 fn closed(path: &str) -> Rule {
     Rule {
         path: path.to_owned(),
-        access: Access {
-            deny: Said::Is(vec!["192.0.2.0/24".parse().unwrap()]),
-            ..Access::default()
+        access: AccessRules {
+            deny: AccessSetting::Is(vec!["192.0.2.0/24".parse().unwrap()]),
+            ..AccessRules::default()
         },
         ..Rule::default()
     }
@@ -20,10 +20,10 @@ fn closed(path: &str) -> Rule {
 fn opened(path: &str) -> Rule {
     Rule {
         path: path.to_owned(),
-        access: Access {
-            allow: Said::Off,
-            deny: Said::Off,
-            ..Access::default()
+        access: AccessRules {
+            allow: AccessSetting::Off,
+            deny: AccessSetting::Off,
+            ..AccessRules::default()
         },
         ..Rule::default()
     }
@@ -44,14 +44,19 @@ fn found(rules: &[Rule], method: &str, target: &str) -> Vec<Option<usize>> {
     let (mut canonical, mut path) = (Vec::new(), Vec::new());
     crate::uri::canonical_path(raw, &mut canonical).unwrap();
     crate::uri::decoded_path(&canonical, &mut path).unwrap();
-    let asked = Asked {
+    let asked = RequestedPaths {
         method,
         overrides_method: false,
         path: &path,
         query,
     };
     let mut found = vec![Some(9)];
-    rules_of(&asked, (&guard, rules), &mut Room::default(), &mut found);
+    rules_of(
+        &asked,
+        (&guard, rules),
+        &mut SpellingBuffers::default(),
+        &mut found,
+    );
     found
 }
 
@@ -104,7 +109,7 @@ fn spellings_of_a_path_are_closed() {
     assert_closes(&closed("/internal/*"), &same, true);
     assert_closes(&closed("/Internal*"), &same, true);
     let pattern = Rule {
-        pattern: Some(Pattern::compile("^/internal(/|$)").unwrap()),
+        pattern: Some(PathPattern::compile("^/internal(/|$)").unwrap()),
         ..closed("")
     };
     assert_closes(&pattern, &same, true);
@@ -323,9 +328,9 @@ proptest! {
         let path = [b"/".to_vec(), path].concat();
         let rules = [opened("/a*"), closed("/b/*"), closed("/*")];
         let guard = Guard::of(Preset::WordPress, &rules, true);
-        let asked = Asked { method: "GET", overrides_method: false, path: &path, query: &query };
+        let asked = RequestedPaths { method: "GET", overrides_method: false, path: &path, query: &query };
         let mut found = Vec::new();
-        rules_of(&asked, (&guard, &rules), &mut Room::default(), &mut found);
+        rules_of(&asked, (&guard, &rules), &mut SpellingBuffers::default(), &mut found);
         // Every address is below the root.
         prop_assert!(!found.is_empty());
         prop_assert!(found.len() <= rules.len() + 1);

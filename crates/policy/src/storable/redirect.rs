@@ -9,14 +9,14 @@ use http::HeaderMap;
 use http::header::LOCATION;
 
 use crate::query;
-use crate::request_info::Facts;
+use crate::request_info::RequestInfo;
 use crate::route::canonical_host;
 use crate::site::SiteRules;
 use crate::uri;
 
 /// Where a reference leads, in the form of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
+pub struct ReferenceUrl {
     /// Canonical; `None`: the host that was asked.
     pub host: Option<String>,
     /// Canonical path.
@@ -25,14 +25,14 @@ pub struct Address {
     pub query: Option<Vec<u8>>,
 }
 
-impl Address {
+impl ReferenceUrl {
     /// Whether it is on the host that was asked.
-    pub fn is_on_host_of(&self, facts: &Facts) -> bool {
+    pub fn is_on_host_of(&self, facts: &RequestInfo) -> bool {
         self.host.as_deref().is_none_or(|host| host == facts.host())
     }
 
     /// Whether it is what was asked for.
-    pub fn is_of(&self, facts: &Facts) -> bool {
+    pub fn is_of(&self, facts: &RequestInfo) -> bool {
         self.is_on_host_of(facts)
             && self.path == facts.path()
             && self.query.as_deref() == facts.query()
@@ -41,7 +41,7 @@ impl Address {
 
 /// Resolves a reference against the address that was asked for (RFC 3986 §5.2, as far as references occur in practice).
 /// `None`: it cannot be read, or it is not of HTTP.
-pub fn resolve(facts: &Facts, reference: &[u8], site: &SiteRules) -> Option<Address> {
+pub fn resolve(facts: &RequestInfo, reference: &[u8], site: &SiteRules) -> Option<ReferenceUrl> {
     match follow(facts, reference, site) {
         Leads::To(address) => Some(address),
         Leads::Elsewhere | Leads::Unknown => None,
@@ -49,7 +49,7 @@ pub fn resolve(facts: &Facts, reference: &[u8], site: &SiteRules) -> Option<Addr
 }
 
 /// Whether any `Location` names the request's own address. None at all leads nowhere.
-pub(super) fn leads_back(facts: &Facts, fields: &HeaderMap, site: &SiteRules) -> bool {
+pub(super) fn leads_back(facts: &RequestInfo, fields: &HeaderMap, site: &SiteRules) -> bool {
     fields
         .get_all(LOCATION)
         .iter()
@@ -61,13 +61,13 @@ pub(super) fn leads_back(facts: &Facts, fields: &HeaderMap, site: &SiteRules) ->
 }
 
 enum Leads {
-    To(Address),
+    To(ReferenceUrl),
     /// Another scheme.
     Elsewhere,
     Unknown,
 }
 
-fn follow(facts: &Facts, reference: &[u8], site: &SiteRules) -> Leads {
+fn follow(facts: &RequestInfo, reference: &[u8], site: &SiteRules) -> Leads {
     let reference = reference
         .split(|&byte| byte == b'#')
         .next()
@@ -90,7 +90,7 @@ fn follow(facts: &Facts, reference: &[u8], site: &SiteRules) -> Leads {
     if reference.starts_with(b"//") {
         absolute.extend_from_slice(b"http:");
     } else if reference.is_empty() {
-        return Leads::To(Address {
+        return Leads::To(ReferenceUrl {
             host: None,
             path: facts.path().to_vec(),
             query: facts.query().map(<[u8]>::to_vec),
@@ -121,7 +121,7 @@ fn read(absolute: &[u8], site: &SiteRules) -> Leads {
     if let Some(raw) = target.query {
         query::normalise(raw, site, &mut normal);
     }
-    Leads::To(Address {
+    Leads::To(ReferenceUrl {
         host,
         path,
         query: (!normal.is_empty()).then_some(normal),

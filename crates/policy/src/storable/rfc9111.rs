@@ -9,28 +9,28 @@ use std::time::Duration;
 use http::HeaderMap;
 use http::header::{CONTENT_LOCATION, CONTENT_RANGE, ETAG, LAST_MODIFIED};
 
-use super::{Answered, Life, Verdict, redirect};
+use super::{Lifetime, ResponseHead, Storability, redirect};
 use crate::cache_control::CacheControl;
 use crate::freshness::{self, Statement};
 use crate::outcome::NotStored;
-use crate::request_info::Facts;
+use crate::request_info::RequestInfo;
 use crate::site::{Ignore, Rule, SiteRules};
 use crate::vary::Vary;
 
 /// The last steps of [`super::judge`]: directives and lifetimes.
 pub(super) fn judge(
-    answer: &Answered<'_>,
+    answer: &ResponseHead<'_>,
     statement: &Statement,
     rule: Option<&Rule>,
     site: &SiteRules,
-) -> Verdict {
+) -> Storability {
     let control = &statement.control;
     // `must-understand` lifts `no-store` where the status is understood (§5.2.2.3): all that get here are.
     if control.no_store && !control.must_understand {
-        return Verdict::Skip(NotStored::NoStore);
+        return Storability::Skip(NotStored::NoStore);
     }
     if control.private && !control.is_confined() {
-        return Verdict::Skip(NotStored::Private);
+        return Storability::Skip(NotStored::Private);
     }
     let must_ask = control.no_cache && !control.is_confined();
     let (fresh, windows) = if must_ask {
@@ -44,7 +44,7 @@ pub(super) fn judge(
         )
     };
     let initial_age = freshness::initial_age(answer.fields, answer.response_delay, answer.now);
-    let life = Life {
+    let life = Lifetime {
         fresh: fresh.unwrap_or_default(),
         stale_while_revalidate: windows.0,
         stale_if_error: windows.1,
@@ -52,25 +52,25 @@ pub(super) fn judge(
     };
     let last_use = life.fresh.saturating_add(windows.0.max(windows.1));
     if last_use > initial_age || has_validator(answer.fields) {
-        Verdict::Store(life)
+        Storability::Store(life)
     } else if must_ask {
-        Verdict::Skip(NotStored::NoCache)
+        Storability::Skip(NotStored::NoCache)
     } else {
-        Verdict::Skip(NotStored::NoLifetime)
+        Storability::Skip(NotStored::NoLifetime)
     }
 }
 
 /// Judges a 206 that answered a `Range`, to be kept for that very `Range`: one part whose length is told, with a lifetime
 /// that the response names. What a 200 would be kept out for keeps this out too.
-pub fn judge_part(facts: &Facts, answer: &Answered<'_>, site: &SiteRules) -> Verdict {
+pub fn judge_part(facts: &RequestInfo, answer: &ResponseHead<'_>, site: &SiteRules) -> Storability {
     let is_single = answer
         .fields
         .get(CONTENT_RANGE)
         .is_some_and(|value| value.as_bytes().starts_with(b"bytes "));
     if answer.status.as_u16() != 206 || !is_single || facts.if_range().is_some() {
-        return Verdict::Skip(NotStored::Partial);
+        return Storability::Skip(NotStored::Partial);
     }
-    let as_whole = Answered {
+    let as_whole = ResponseHead {
         status: http::StatusCode::OK,
         ..*answer
     };
@@ -79,7 +79,11 @@ pub fn judge_part(facts: &Facts, answer: &Answered<'_>, site: &SiteRules) -> Ver
 
 /// Judges an answer to `POST` that is, by its own word, what a `GET` of the same address would give (RFC 9110 §9.3.3):
 /// 200, an explicit lifetime, and a `Content-Location` that names the address. `reader` are the facts of that `GET`.
-pub fn judge_taught(reader: &Facts, answer: &Answered<'_>, site: &SiteRules) -> Verdict {
+pub fn judge_taught(
+    reader: &RequestInfo,
+    answer: &ResponseHead<'_>,
+    site: &SiteRules,
+) -> Storability {
     let names_itself = answer.status.as_u16() == 200
         && answer
             .fields
@@ -87,27 +91,29 @@ pub fn judge_taught(reader: &Facts, answer: &Answered<'_>, site: &SiteRules) -> 
             .and_then(|value| redirect::resolve(reader, value.as_bytes(), site))
             .is_some_and(|address| address.is_of(reader));
     if !names_itself {
-        return Verdict::Skip(NotStored::Method);
+        return Storability::Skip(NotStored::Method);
     }
     explicit_only(answer, super::judge(reader, answer, site), site)
 }
 
 /// Only what is fresh by its own word.
-fn explicit_only(answer: &Answered<'_>, verdict: Verdict, site: &SiteRules) -> Verdict {
+fn explicit_only(answer: &ResponseHead<'_>, verdict: Storability, site: &SiteRules) -> Storability {
     let statement = freshness::statement(answer.fields, site.preset, Ignore::default(), answer.now);
     let varies = Vary::of(answer.fields) != Vary::Fields(smallvec::SmallVec::new());
     match verdict {
-        Verdict::Store(_) if varies => Verdict::Skip(NotStored::Vary),
-        Verdict::Store(life) if statement.lifetime.is_some() && life.fresh > life.initial_age => {
+        Storability::Store(_) if varies => Storability::Skip(NotStored::Vary),
+        Storability::Store(life)
+            if statement.lifetime.is_some() && life.fresh > life.initial_age =>
+        {
             verdict
         }
-        Verdict::Store(_) => Verdict::Skip(NotStored::NoLifetime),
-        Verdict::Skip(_) => verdict,
+        Storability::Store(_) => Storability::Skip(NotStored::NoLifetime),
+        Storability::Skip(_) => verdict,
     }
 }
 
 /// Whether the answer may be given to others although the request may have carried `Authorization` (§3.5).
-pub(super) fn may_share_authorized(facts: &Facts, control: &CacheControl) -> bool {
+pub(super) fn may_share_authorized(facts: &RequestInfo, control: &CacheControl) -> bool {
     !facts.has_authorization() || permits_authorized(control)
 }
 

@@ -5,19 +5,19 @@
 
 use std::time::Duration;
 
-use super::{Answered, Life};
+use super::{Lifetime, ResponseHead};
 use crate::freshness::Statement;
 use crate::site::SiteRules;
 
 /// `life`, as it was judged by this statement, up to a tenth shorter where the answer names no lifetime; see
 /// [`super::judge_spread`]. Whole seconds are taken, so that what lives for less than ten is left alone.
 pub(super) fn spread(
-    answer: &Answered<'_>,
+    answer: &ResponseHead<'_>,
     statement: &Statement,
     site: &SiteRules,
-    life: Life,
+    life: Lifetime,
     seed: u64,
-) -> Life {
+) -> Lifetime {
     let is_ours =
         statement.lifetime.is_none() || super::missing_page(answer, statement, site).is_some();
     let left = life.fresh.saturating_sub(life.initial_age);
@@ -26,7 +26,7 @@ pub(super) fn spread(
         return life;
     }
     let less = Duration::from_secs(seed % (most + 1));
-    Life {
+    Lifetime {
         fresh: life.fresh.saturating_sub(less),
         ..life
     }

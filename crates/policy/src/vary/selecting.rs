@@ -111,7 +111,7 @@ fn joined<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
 }
 
 /// One member of `Accept-Language`.
-struct Wanted {
+struct LanguagePreference {
     /// Lower case.
     range: Vec<u8>,
     /// In thousandths.
@@ -119,8 +119,8 @@ struct Wanted {
 }
 
 /// All members, the most wanted first, those wanted alike by name.
-fn languages<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Vec<Wanted> {
-    let mut wanted: Vec<Wanted> = lines
+fn languages<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Vec<LanguagePreference> {
+    let mut wanted: Vec<LanguagePreference> = lines
         .flat_map(fields::members)
         .map(|member| {
             let mut parts = fields::parts(member);
@@ -129,7 +129,7 @@ fn languages<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Vec<Wanted> {
                 let (name, value) = fields::name_value(part);
                 name.eq_ignore_ascii_case(b"q").then(|| thousandths(value))
             });
-            Wanted {
+            LanguagePreference {
                 range,
                 weight: weight.unwrap_or(1000),
             }
@@ -139,7 +139,7 @@ fn languages<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Vec<Wanted> {
     wanted
 }
 
-fn weighted(wanted: &[Wanted]) -> Vec<u8> {
+fn weighted(wanted: &[LanguagePreference]) -> Vec<u8> {
     let mut out = Vec::new();
     for one in wanted {
         out.extend_from_slice(&one.range);

@@ -4,7 +4,7 @@
 //! hold the order.
 
 /// Names, and beginnings of names.
-pub(super) struct Names {
+pub(super) struct NameList {
     /// Bytes with which a name of either begins.
     first: [bool; 256],
     pub(super) exact: Sorted,
@@ -47,7 +47,7 @@ impl Sorted {
     }
 }
 
-impl Names {
+impl NameList {
     const fn new(exact: &'static [&'static [u8]], prefixes: &'static [&'static [u8]]) -> Self {
         Self {
             first: first_bytes(exact, prefixes),
@@ -88,7 +88,7 @@ const fn first_bytes(exact: &[&[u8]], prefixes: &[&[u8]]) -> [bool; 256] {
     first
 }
 
-pub(super) static BYPASS_COOKIES: Names = Names::new(
+pub(super) static BYPASS_COOKIES: NameList = NameList::new(
     &[
         b"NO_CACHE",
         b"bp_completed_create_steps",
@@ -123,7 +123,7 @@ pub(super) static BYPASS_COOKIES: Names = Names::new(
     ],
 );
 
-pub(super) static VARY_COOKIES: Names = Names::new(
+pub(super) static VARY_COOKIES: NameList = NameList::new(
     &[
         b"aelia_cs_selected_currency",
         b"aelia_customer_country",
@@ -134,7 +134,7 @@ pub(super) static VARY_COOKIES: Names = Names::new(
     &[b"woocs_"],
 );
 
-pub(super) static TRACKING: Names = Names::new(
+pub(super) static TRACKING: NameList = NameList::new(
     &[
         b"_branch_match_id",
         b"_ga",
@@ -204,7 +204,7 @@ pub(super) static TRACKING: Names = Names::new(
 );
 
 /// In PHP's spelling: `.` and space are `_` there.
-pub(super) static BYPASS_PARAMETERS: Names = Names::new(
+pub(super) static BYPASS_PARAMETERS: NameList = NameList::new(
     &[
         b"LSCWP_CTRL",
         // The REST server takes the method from here, so a GET with it may be anything.

@@ -15,10 +15,10 @@ mod response_support;
 
 use std::time::Duration;
 
-use galley_policy::decide::{Backend, Below, Decision, Stored, Validity, decide};
+use galley_policy::decide::{Backend, Decision, PathKind, StoredResponse, Validity, decide};
 use galley_policy::outcome::RefusedWhy;
 use galley_policy::site::{Preset, SiteRules, TtlTable};
-use galley_policy::storable::{self, Answered, Verdict};
+use galley_policy::storable::{self, ResponseHead, Storability};
 use http::StatusCode;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -48,7 +48,7 @@ fn code(case: &Case) -> Use {
     };
     let first = facts("GET", "/a", first, &site);
     let fields = response(case);
-    let answered = Answered {
+    let answered = ResponseHead {
         status: StatusCode::from_u16(case.status).unwrap(),
         fields: &fields,
         response_delay: Duration::from_secs(case.response_delay),
@@ -62,7 +62,7 @@ fn code(case: &Case) -> Use {
     let second = facts("GET", "/a", &rows, &site);
     let verdict = storable::judge(&first, &answered, &site);
     let stored = match &verdict {
-        Verdict::Store(life) => Some(Stored {
+        Storability::Store(life) => Some(StoredResponse {
             is_hit_for_pass: false,
             age: life.initial_age + Duration::from_secs(case.elapsed),
             life,
@@ -70,10 +70,10 @@ fn code(case: &Case) -> Use {
             fields: &fields,
             ends_soon: false,
         }),
-        Verdict::Skip(_) => None,
+        Storability::Skip(_) => None,
     };
     let decision = decide(&second, &site, stored.as_ref());
-    match decision.below_root(&second, Below::Missing, Backend::Http) {
+    match decision.below_root(&second, PathKind::Missing, Backend::Http) {
         Decision::Hit => Use::Fresh,
         Decision::StaleAccepted => Use::MaxStale,
         Decision::StaleWhileRevalidate => Use::WhileRevalidating,

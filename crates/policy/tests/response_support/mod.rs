@@ -1,14 +1,14 @@
 //! Requests and heads in one line each, for the tests of the response side.
 
-use galley_policy::request_info::{Facts, Line, Scheme};
+use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::site::SiteRules;
 
 /// Name and value, as tables of tests write them.
 pub type Rows<'a> = &'a [(&'static str, &'a str)];
 
 /// The facts of a request to `example.com`.
-pub fn facts(method: &str, target: &str, rows: Rows<'_>, site: &SiteRules) -> Facts {
-    let line = Line {
+pub fn facts(method: &str, target: &str, rows: Rows<'_>, site: &SiteRules) -> RequestInfo {
+    let line = RequestLineInfo {
         method,
         target: target.as_bytes(),
         scheme: Scheme::Https,
@@ -16,7 +16,7 @@ pub fn facts(method: &str, target: &str, rows: Rows<'_>, site: &SiteRules) -> Fa
         has_body: false,
         upgrade: false,
     };
-    let mut facts = Facts::default();
+    let mut facts = RequestInfo::default();
     facts
         .gather(&line, lines(rows), site)
         .unwrap_or_else(|why| panic!("{method} {target}: {why}"));

@@ -5,17 +5,17 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing::{life, scopes};
 
-fn seal() -> Seal {
-    Seal::new([9; 16])
+fn seal() -> DirectoryKey {
+    DirectoryKey::new([9; 16])
 }
 
-fn origin() -> Origin {
+fn origin() -> StoredOrigin {
     let site = seal().site("a.test");
-    Origin {
+    StoredOrigin {
         generation: [1; 16],
         name: seal().name(site, b"/a?b"),
         fingerprint: 77,
-        stamp: Stamp {
+        stamp: StoredTime {
             boot: [2; 16],
             boot_ms: 3,
             wall_ms: 4,
@@ -24,7 +24,7 @@ fn origin() -> Origin {
     }
 }
 
-fn page() -> Parts {
+fn page() -> EntryParts {
     let mut fields = HeaderMap::new();
     for (name, value) in [
         ("content-type", "text/html"),
@@ -34,14 +34,14 @@ fn page() -> Parts {
         fields.append(name, HeaderValue::from_static(value));
     }
     fields.append("x-bytes", HeaderValue::from_bytes(b"\xff\x80").unwrap());
-    Parts {
+    EntryParts {
         key: Key::new(b"/a?b"),
-        kind: Kind::Page,
+        kind: EntryKind::Page,
         status: StatusCode::NOT_FOUND,
         fields,
-        body: Body::default(),
+        body: StoredBody::default(),
         stored_at: Tick(0),
-        life: Life {
+        life: Lifetime {
             fresh: Duration::MAX,
             stale_if_error: Duration::from_secs(9),
             ..life()
@@ -52,7 +52,7 @@ fn page() -> Parts {
     }
 }
 
-fn sealed(parts: Parts, body: &[u8]) -> Vec<u8> {
+fn sealed(parts: EntryParts, body: &[u8]) -> Vec<u8> {
     let mut bytes = header(&Entry::new(parts), &origin()).unwrap();
     let table = table(body, &seal());
     seal_header(&mut bytes, body.len() as u64, &table, &seal());
@@ -67,7 +67,7 @@ fn a_header_reads_back() {
     assert_eq!(read.name, origin().name);
     assert_eq!(read.layout.header, bytes.len());
     assert_eq!(read.layout.total(), bytes.len() as u64 + 4 + 8);
-    let Stored { parts, stamp } = stored(&bytes, &seal()).unwrap();
+    let StoredHeader { parts, stamp } = stored(&bytes, &seal()).unwrap();
     let wanted = page();
     assert_eq!(stamp, origin().stamp);
     assert_eq!(parts.key, wanted.key);
@@ -86,13 +86,13 @@ fn a_header_reads_back() {
 
 #[test]
 fn markers_are_kept_and_what_is_too_long_is_refused() {
-    let marker = Parts {
-        kind: Kind::TravelsWhole,
+    let marker = EntryParts {
+        kind: EntryKind::TravelsWhole,
         ..page()
     };
     let read = stored(&sealed(marker, b""), &seal()).unwrap();
-    assert_eq!(read.parts.kind, Kind::TravelsWhole);
-    let too_long = Parts {
+    assert_eq!(read.parts.kind, EntryKind::TravelsWhole);
+    let too_long = EntryParts {
         key: Key::new(&vec![b'k'; MAX_HEADER]),
         ..page()
     };
@@ -110,7 +110,10 @@ fn every_bit_of_a_header_counts() {
         }
         assert!(stored(&whole[..at], &seal()).is_err(), "cut at {at}");
     }
-    assert!(stored(&whole, &Seal::new([8; 16])).is_err(), "another key");
+    assert!(
+        stored(&whole, &DirectoryKey::new([8; 16])).is_err(),
+        "another key"
+    );
     let longer = [&whole[..], b"x"].concat();
     assert!(stored(&longer, &seal()).is_err());
 }

@@ -2,25 +2,25 @@
 
 use proptest::prelude::*;
 
-use super::super::seal::Seal;
+use super::super::seal::DirectoryKey;
 use super::*;
 
-fn name(site: u8, number: u32) -> Name {
-    let seal = Seal::new([5; 16]);
+fn name(site: u8, number: u32) -> FileName {
+    let seal = DirectoryKey::new([5; 16]);
     let site = seal.site(if site == 0 { "a" } else { "b" });
     seal.name(site, &number.to_le_bytes())
 }
 
-fn room(total: u64, site: u64) -> Room {
-    Room { total, site }
+fn room(total: u64, site: u64) -> IndexLimits {
+    IndexLimits { total, site }
 }
 
 #[test]
 fn rows_are_24_bytes_and_little_is_wasted() {
-    assert_eq!(size_of::<Row>(), 24);
+    assert_eq!(size_of::<IndexEntry>(), 24);
     let mut index = Index::new(room(u64::MAX, u64::MAX), BUCKETS);
     for number in 0..100_000 {
-        index.insert(Row::new(name(0, number), 3, number));
+        index.insert(IndexEntry::new(name(0, number), 3, number));
     }
     assert_eq!((index.rows(), index.resident()), (100_000, 300_000));
     let each = index.memory() / index.rows();
@@ -32,22 +32,22 @@ fn rows_are_24_bytes_and_little_is_wasted() {
 fn what_is_known_depends_on_what_was_counted() {
     let mut index = Index::new(room(100, 100), 0);
     let there = name(0, 1);
-    assert_eq!(index.find(&there), Known::Unknown);
-    index.insert(Row::new(there, 2, 10));
+    assert_eq!(index.find(&there), IndexLookup::Unknown);
+    index.insert(IndexEntry::new(there, 2, 10));
     assert_eq!(index.touch(&there, 12), index.find(&there));
     while !index.is_whole() {
         index.count_next();
     }
-    assert_eq!(index.find(&name(0, 2)), Known::Absent);
-    assert_eq!(index.touch(&name(0, 2), 12), Known::Absent);
-    let Known::Resident(row) = index.find(&there) else {
+    assert_eq!(index.find(&name(0, 2)), IndexLookup::Absent);
+    assert_eq!(index.touch(&name(0, 2), 12), IndexLookup::Absent);
+    let IndexLookup::Resident(row) = index.find(&there) else {
         panic!("it was put in");
     };
     assert_eq!((row.blocks(), row.used), (2, 12));
     index.touch(&there, 11);
     assert_eq!(
         index.find(&there),
-        Known::Resident(row),
+        IndexLookup::Resident(row),
         "uses go forward only"
     );
 }
@@ -64,7 +64,7 @@ fn units_stop_at_the_ends() {
 fn limits_hold_when_reserving() {
     let (a, b) = (name(0, 0).site(), name(1, 0).site());
     let mut index = Index::new(room(10, 7), BUCKETS);
-    index.insert(Row::new(name(0, 1), 4, 0));
+    index.insert(IndexEntry::new(name(0, 1), 4, 0));
     assert_eq!(index.try_reserve(a, 4), Err(Short::Site(a)));
     assert_eq!(index.try_reserve(a, 3), Ok(()));
     assert_eq!(index.try_reserve(b, 4), Err(Short::Total));
@@ -74,7 +74,7 @@ fn limits_hold_when_reserving() {
     assert!(!index.is_over());
 }
 
-fn first_to_leave(index: &mut Index, short: Short, second: u32) -> Option<Row> {
+fn first_to_leave(index: &mut Index, short: Short, second: u32) -> Option<IndexEntry> {
     let mut sample = Sample::default();
     while !sample.is_enough() {
         index.sample(&mut sample, short, second);
@@ -86,9 +86,9 @@ fn first_to_leave(index: &mut Index, short: Short, second: u32) -> Option<Row> {
 fn the_long_unused_leave_first_and_the_never_read_sooner() {
     let mut index = Index::new(room(100, 100), BUCKETS);
     let (old, new, read) = (name(0, 1), name(1, 2), name(0, 3));
-    index.insert(Row::new(old, 1, 100));
-    index.insert(Row::new(new, 1, 150));
-    index.insert(Row::new(read, 1, 0));
+    index.insert(IndexEntry::new(old, 1, 100));
+    index.insert(IndexEntry::new(new, 1, 150));
+    index.insert(IndexEntry::new(read, 1, 0));
     index.touch(&read, 90);
     let leaves = |index: &mut Index, short| first_to_leave(index, short, 200).map(|row| row.name);
     assert_eq!(
@@ -108,7 +108,7 @@ fn the_long_unused_leave_first_and_the_never_read_sooner() {
 fn sampling_comes_near_the_order_of_use() {
     let mut index = Index::new(room(u64::MAX, u64::MAX), BUCKETS);
     for number in 0..20_000 {
-        index.insert(Row::new(name(0, number), 1, number));
+        index.insert(IndexEntry::new(name(0, number), 1, number));
     }
     let mut young = 0;
     for _ in 0..10_000 {
@@ -129,7 +129,7 @@ proptest! {
             match op {
                 0 => prop_assert_eq!(index.remove(&name), model.remove(&name).is_some()),
                 1 => { index.touch(&name, blocks); }
-                _ => { index.insert(Row::new(name, blocks, 0)); model.insert(name, u64::from(blocks)); }
+                _ => { index.insert(IndexEntry::new(name, blocks, 0)); model.insert(name, u64::from(blocks)); }
             }
             prop_assert_eq!(index.rows(), model.len() as u64);
             prop_assert_eq!(index.resident(), model.values().sum::<u64>());

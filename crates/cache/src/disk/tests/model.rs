@@ -74,9 +74,9 @@ struct There {
 
 struct World<'a> {
     dir: &'a Path,
-    limits: Limits,
+    limits: DiskLimits,
     /// `None` only within a restart.
-    open: Option<(Disk, Site)>,
+    open: Option<(Disk, SiteName)>,
     model: BTreeMap<u8, There>,
     now_s: u64,
     /// Whether anything may have been evicted: then what the model has may be gone.
@@ -85,12 +85,12 @@ struct World<'a> {
 }
 
 impl World<'_> {
-    fn disk(&self) -> (&Disk, Site) {
+    fn disk(&self) -> (&Disk, SiteName) {
         let (disk, site) = self.open.as_ref().unwrap();
         (disk, *site)
     }
 
-    fn now(&self) -> Moment {
+    fn now(&self) -> DiskClock {
         at(self.now_s * 1000)
     }
 
@@ -214,7 +214,7 @@ impl World<'_> {
 
     fn check(&mut self, page: u8) {
         let (disk, site) = self.disk();
-        let budget = Budget::new(if page.is_multiple_of(2) { u64::MAX } else { 0 });
+        let budget = MemoryBudget::new(if page.is_multiple_of(2) { u64::MAX } else { 0 });
         let found = whole(disk.get(site, path(page).as_bytes(), self.now(), &budget));
         match (found, self.model.get(&page)) {
             (Some((entry, body)), Some(there)) => {
@@ -245,7 +245,7 @@ impl World<'_> {
                 break;
             }
         }
-        if disk.usage().counted == Usage::DIRECTORIES {
+        if disk.usage().counted == DiskUsage::DIRECTORIES {
             self.model.remove(&dead);
             self.check(dead);
         } else {
@@ -266,7 +266,7 @@ impl World<'_> {
 }
 
 /// The machine's clock is the test's, and so it goes on over restarts.
-fn open_with(dir: &Path, limits: Limits, now: Moment) -> (Disk, Site) {
+fn open_with(dir: &Path, limits: DiskLimits, now: DiskClock) -> (Disk, SiteName) {
     let boot = Boot::of([1; 16], 0);
     let disk = Disk::open_in(dir, limits, [1; 16], now, boot).unwrap();
     let site = disk.site("a.test", 7);
@@ -288,14 +288,14 @@ fn content(seed: u64, length: usize) -> Vec<u8> {
 }
 
 /// The entry and its whole body, however it came.
-fn whole(found: Lookup) -> Option<(Arc<Entry>, Vec<u8>)> {
+fn whole(found: DiskLookup) -> Option<(Arc<Entry>, Vec<u8>)> {
     match found {
-        Lookup::Absent => None,
-        Lookup::Found(OnDisk::Whole(entry)) => {
+        DiskLookup::Absent => None,
+        DiskLookup::Found(OnDisk::Whole(entry)) => {
             let body = entry.body.to_vec();
             Some((entry, body))
         }
-        Lookup::Found(OnDisk::Pieces(entry, pieces)) => {
+        DiskLookup::Found(OnDisk::Pieces(entry, pieces)) => {
             let mut body = Vec::new();
             while (body.len() as u64) < pieces.length() {
                 let rest = body.len() as u64..pieces.length();
@@ -319,7 +319,7 @@ proptest! {
         small in any::<bool>(),
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let limits = Limits {
+        let limits = DiskLimits {
             bytes: if small { 400 << 10 } else { 64 << 20 },
             in_memory_bytes: 100_000,
             inactive: Duration::from_secs(700_000),
@@ -337,7 +337,7 @@ proptest! {
         for op in ops {
             world.run(&op);
         }
-        while world.disk().0.scan_step() == Scan::More {}
+        while world.disk().0.scan_step() == ScanProgress::More {}
         for page in 0..12 {
             world.check(page);
         }

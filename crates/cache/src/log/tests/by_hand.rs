@@ -4,9 +4,9 @@ use std::io;
 use std::time::Duration;
 
 use super::sim::{Left, Op, Sim};
-use super::{Limits, Log, Opened, now};
-use crate::log::files::{Files, Written};
-use crate::log::writer::Writer;
+use super::{LogLimits, OpenedLog, PurgeLog, now};
+use crate::log::files::{LogDirectory, LogFile};
+use crate::log::writer::LogWriterThread;
 use crate::sync::point;
 
 /// The directory of such a log.
@@ -15,11 +15,11 @@ pub(crate) struct Directory(Sim);
 
 impl Directory {
     /// Opens the log in it. At most `records` orders are kept exactly.
-    pub(crate) fn open(&self, records: usize) -> (Opened, Turns) {
-        let limits = Limits {
+    pub(crate) fn open(&self, records: usize) -> (OpenedLog, Turns) {
+        let limits = LogLimits {
             records,
             retry: Duration::ZERO,
-            ..Limits::default()
+            ..LogLimits::default()
         };
         let files = Box::new(Stepped(self.0.clone()));
         begin(files, limits)
@@ -39,17 +39,17 @@ impl Directory {
 }
 
 /// Opens the log in a directory that is not stepped.
-pub(super) fn open(sim: &Sim, limits: Limits) -> (Opened, Turns) {
+pub(super) fn open(sim: &Sim, limits: LogLimits) -> (OpenedLog, Turns) {
     begin(Box::new(sim.clone()), limits)
 }
 
-fn begin(files: Box<dyn Files>, limits: Limits) -> (Opened, Turns) {
-    let (opened, writer) = Log::begin(files, limits, now()).unwrap();
+fn begin(files: Box<dyn LogDirectory>, limits: LogLimits) -> (OpenedLog, Turns) {
+    let (opened, writer) = PurgeLog::begin(files, limits, now()).unwrap();
     (opened, Turns(writer))
 }
 
 /// The writer.
-pub(crate) struct Turns(Writer);
+pub(crate) struct Turns(LogWriterThread);
 
 impl Turns {
     /// Writes what is queued.
@@ -63,12 +63,12 @@ impl Turns {
 /// Others may go on before each operation; none is under way while they do.
 struct Stepped(Sim);
 
-impl Files for Stepped {
+impl LogDirectory for Stepped {
     fn read(&self, name: &str, limit: usize) -> io::Result<Vec<u8>> {
         self.0.read(name, limit)
     }
 
-    fn create(&self, name: &str) -> io::Result<Box<dyn Written>> {
+    fn create(&self, name: &str) -> io::Result<Box<dyn LogFile>> {
         point();
         Ok(Box::new(SteppedFile(self.0.create(name)?)))
     }
@@ -94,9 +94,9 @@ impl Files for Stepped {
     }
 }
 
-struct SteppedFile(Box<dyn Written>);
+struct SteppedFile(Box<dyn LogFile>);
 
-impl Written for SteppedFile {
+impl LogFile for SteppedFile {
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         point();
         self.0.write_at(bytes, offset)

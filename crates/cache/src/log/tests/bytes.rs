@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::log::format::{Chain, HEADER_BYTES, MARK_AT, mark, push_order};
-use crate::log::scan::{Scanned, Unreadable};
+use crate::log::scan::{LogError, Scanned};
 
 const GENERATION: Generation = Generation::from_bytes(*b"0123456789abcdef");
 const START: Start = Start {
@@ -28,7 +28,7 @@ fn file(appended: &[Logged], unacknowledged: usize) -> Vec<u8> {
     let mut acknowledged = bytes.len();
     for (n, logged) in appended.iter().enumerate() {
         let mut record = Vec::new();
-        let stamp = Stamp {
+        let stamp = RecordStamp {
             number: logged.number,
             at: logged.at,
         };
@@ -121,7 +121,7 @@ fn what_no_log_says_is_not_believed() {
     zeros.resize(bytes.len() + 512, 0);
     let mut foreign = file(&three()[..1], 0);
     let mut other = Vec::new();
-    let stamp = Stamp {
+    let stamp = RecordStamp {
         number: 9,
         at: now(),
     };
@@ -130,30 +130,27 @@ fn what_no_log_says_is_not_believed() {
     chain.seal(&mut other);
     let not_next = foreign.len();
     foreign.extend_from_slice(&other);
-    let table: Vec<(Vec<u8>, Unreadable)> = vec![
-        (Vec::new(), Unreadable::Header),
-        (vec![0; 4096], Unreadable::Header),
-        (bytes[..HEADER_BYTES].to_vec(), Unreadable::Short),
-        (zeros, Unreadable::Length(bytes.len())),
-        (foreign, Unreadable::Length(not_next)),
-        (
-            file(&[logged(7, Scope::Site)], 0),
-            Unreadable::NotRising(112),
-        ),
+    let table: Vec<(Vec<u8>, LogError)> = vec![
+        (Vec::new(), LogError::Header),
+        (vec![0; 4096], LogError::Header),
+        (bytes[..HEADER_BYTES].to_vec(), LogError::Short),
+        (zeros, LogError::Length(bytes.len())),
+        (foreign, LogError::Length(not_next)),
+        (file(&[logged(7, Scope::Site)], 0), LogError::NotRising(112)),
         (
             file(&[logged(8, Scope::Site), logged(8, Scope::Site)], 0),
-            Unreadable::NotRising(174),
+            LogError::NotRising(174),
         ),
-        (start(0).bytes, Unreadable::NotRising(56)),
-        (start((1 << 62) + 1).bytes, Unreadable::NotRising(56)),
-        (with_version(2), Unreadable::Version(2)),
-        (resealed(|record| record[8] = 3), Unreadable::Record(56)),
-        (resealed(|record| record[10] = 6), Unreadable::Record(56)),
-        (resealed(|record| record[9] = 2), Unreadable::Record(56)),
-        (resealed(|record| record[12] = 200), Unreadable::Record(56)),
-        (resealed(|record| record[12] = 0), Unreadable::Record(56)),
-        (resealed(|record| record[48] = 0xff), Unreadable::Record(56)),
-        (no_start(), Unreadable::NoStart),
+        (start(0).bytes, LogError::NotRising(56)),
+        (start((1 << 62) + 1).bytes, LogError::NotRising(56)),
+        (with_version(2), LogError::Version(2)),
+        (resealed(|record| record[8] = 3), LogError::Record(56)),
+        (resealed(|record| record[10] = 6), LogError::Record(56)),
+        (resealed(|record| record[9] = 2), LogError::Record(56)),
+        (resealed(|record| record[12] = 200), LogError::Record(56)),
+        (resealed(|record| record[12] = 0), LogError::Record(56)),
+        (resealed(|record| record[48] = 0xff), LogError::Record(56)),
+        (no_start(), LogError::NoStart),
     ];
     for (bytes, why) in table {
         assert_eq!(scan(&bytes).err(), Some(why), "{}", bytes.escape_ascii());
@@ -173,7 +170,7 @@ fn resealed(change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let image = Image::new(GENERATION, START, &[]);
     let mut bytes = image.bytes[..HEADER_BYTES].to_vec();
     let mut record = Vec::new();
-    let stamp = Stamp {
+    let stamp = RecordStamp {
         number: 1,
         at: now(),
     };

@@ -13,7 +13,7 @@ const SITES: [&str; 2] = ["a.test", "b.test"];
 #[derive(Clone, Debug)]
 enum Step {
     /// On the site of this place; waits for the ticket, or not.
-    Publish(usize, Order, bool),
+    Publish(usize, Purge, bool),
     /// A page of that site with this tag is composed and stored.
     Store(usize, &'static str),
     /// The log is closed and opened again.
@@ -34,7 +34,7 @@ struct Stored {
 /// What a play has done.
 struct Play {
     sim: Sim,
-    limits: Limits,
+    limits: LogLimits,
     stored: Vec<Stored>,
     /// Those that were acknowledged, without a warning or with the promise to purge everything.
     acknowledged: Vec<Told>,
@@ -47,20 +47,20 @@ struct Told {
     run: usize,
     site: usize,
     number: u64,
-    order: Order,
+    order: Purge,
 }
 
 /// One process.
 struct Run {
-    opened: Opened,
-    epochs: [Epochs; 2],
+    opened: OpenedLog,
+    epochs: [PurgeTable; 2],
 }
 
 impl Run {
-    fn new(sim: &Sim, limits: Limits) -> Self {
-        let opened = Log::start(Box::new(sim.clone()), limits, now()).unwrap();
+    fn new(sim: &Sim, limits: LogLimits) -> Self {
+        let opened = PurgeLog::start(Box::new(sim.clone()), limits, now()).unwrap();
         let epochs = SITES.map(|site| {
-            let epochs = Epochs::new();
+            let epochs = PurgeTable::new();
             opened.replay(site, &epochs);
             epochs
         });
@@ -68,7 +68,7 @@ impl Run {
     }
 }
 
-fn play(steps: &[Step], limits: Limits, ends_at: usize) -> Play {
+fn play(steps: &[Step], limits: LogLimits, ends_at: usize) -> Play {
     let mut play = Play {
         sim: Sim::default().ends_at(ends_at),
         limits,
@@ -129,7 +129,7 @@ fn severity(standing: Validity) -> u8 {
 
 /// What the orders that came after a page was composed do to it.
 fn told(orders: &[Told], stored: &Stored) -> u8 {
-    let epochs = Epochs::new();
+    let epochs = PurgeTable::new();
     let later = orders.iter().filter(|told| {
         told.site == stored.site && (told.run, told.number) > (stored.run, stored.born)
     });
@@ -144,7 +144,7 @@ fn check(play: &Play, left: Left, is_exact: bool) {
     let sim = play.sim.reboot(left);
     let run = Run::new(&sim, play.limits);
     assert!(
-        !matches!(run.opened.found, Found::Unreadable(_)) || !is_exact,
+        !matches!(run.opened.found, LogContents::Unreadable(_)) || !is_exact,
         "{:?} {left:?}",
         run.opened.found
     );
@@ -152,7 +152,7 @@ fn check(play: &Play, left: Left, is_exact: bool) {
         .stored
         .iter()
         .filter(|stored| stored.generation == run.opened.generation);
-    if is_exact && run.opened.found != Found::Nothing {
+    if is_exact && run.opened.found != LogContents::Nothing {
         assert_eq!(alive.clone().count(), play.stored.len());
     }
     let entries: Vec<(Entry, &Stored)> = alive
@@ -193,7 +193,7 @@ fn check(play: &Play, left: Left, is_exact: bool) {
     }
 }
 
-fn every_crash(steps: &[Step], limits: Limits, is_exact: bool) {
+fn every_crash(steps: &[Step], limits: LogLimits, is_exact: bool) {
     let whole = play(steps, limits, usize::MAX).sim.operations();
     assert!(whole > 50, "{whole}");
     // While a lost log is tried again and again the operations are many and alike.
@@ -227,13 +227,13 @@ fn a_crash_at_any_operation_forgets_nothing_and_invents_nothing() {
 
 #[test]
 fn a_crash_in_compaction_leaves_the_old_file_or_the_new_one() {
-    let narrow = Limits {
+    let narrow = LogLimits {
         file_bytes: 200,
         records: 3,
         ..limits()
     };
     every_crash(&script(), narrow, false);
-    let exact = Limits {
+    let exact = LogLimits {
         file_bytes: 200,
         records: 1_000,
         ..limits()
@@ -262,7 +262,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Scope::Pattern(PurgePattern::parse("^/p").unwrap())),
     ];
     let strength = prop_oneof![Just(Strength::Hard), Just(Strength::Soft)];
-    let order = (scope, strength).prop_map(|(scope, strength)| Order { scope, strength });
+    let order = (scope, strength).prop_map(|(scope, strength)| Purge { scope, strength });
     let faults = prop::sample::subsequence(
         vec![
             Op::Create,
@@ -285,11 +285,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-fn bounds() -> impl Strategy<Value = Limits> {
+fn bounds() -> impl Strategy<Value = LogLimits> {
     let file_bytes = prop::sample::select(vec![200, 1_000, 4 << 20]);
     let records = prop::sample::select(vec![2, 5, 20_000]);
     let queue_bytes = prop::sample::select(vec![100, 4 << 20]);
-    (file_bytes, records, queue_bytes).prop_map(|(file_bytes, records, queue_bytes)| Limits {
+    (file_bytes, records, queue_bytes).prop_map(|(file_bytes, records, queue_bytes)| LogLimits {
         file_bytes,
         records,
         queue_bytes,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use crate::log::files::{Files, Written};
+use crate::log::files::{LogDirectory, LogFile};
 use crate::log::format::HEADER_BYTES;
 
 /// The operations that change something.
@@ -221,7 +221,7 @@ impl Inode {
     }
 }
 
-impl Files for Sim {
+impl LogDirectory for Sim {
     fn read(&self, name: &str, limit: usize) -> io::Result<Vec<u8>> {
         let world = self.lock();
         let file = world.names.get(name).ok_or(io::ErrorKind::NotFound)?;
@@ -232,7 +232,7 @@ impl Files for Sim {
         Ok(bytes)
     }
 
-    fn create(&self, name: &str) -> io::Result<Box<dyn Written>> {
+    fn create(&self, name: &str) -> io::Result<Box<dyn LogFile>> {
         let mut world = self.lock();
         world.step(Op::Create)?;
         let file = world.files.len();
@@ -286,7 +286,7 @@ struct SimFile {
     file: usize,
 }
 
-impl Written for SimFile {
+impl LogFile for SimFile {
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut world = self.sim.lock();
         let done = world.step(Op::Write);

@@ -4,7 +4,7 @@
 
 use galley_policy::purge::Strength;
 
-use super::{Named, Numbers, Tables};
+use super::{Named, PurgeSequences, Tables};
 use crate::purge_table::mark::{Touch, prefixes};
 
 /// An order that touched something.
@@ -67,7 +67,7 @@ impl Touching {
 }
 
 impl Tables {
-    /// See [`crate::purge_table::Epochs::newest_touching`].
+    /// See [`crate::purge_table::PurgeTable::newest_touching`].
     pub(in crate::purge_table) fn newest_touching(
         &self,
         born: u64,
@@ -78,7 +78,7 @@ impl Tables {
             kind: OrderKind::Forgotten,
             is_soft: false,
         });
-        let mut consider = |kind: OrderKind, numbers: &Numbers| {
+        let mut consider = |kind: OrderKind, numbers: &PurgeSequences| {
             for (number, is_soft) in [(numbers.soft, true), (numbers.hard, false)] {
                 let found = Touching {
                     number,
@@ -118,12 +118,12 @@ impl Tables {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::purge_table::Epochs;
+    use crate::purge_table::PurgeTable;
     use crate::testing::scopes;
-    use galley_policy::purge::{Order, PurgePattern, Scope};
+    use galley_policy::purge::{Purge, PurgePattern, Scope};
 
-    fn publish(epochs: &Epochs, scope: Scope, strength: Strength) -> u64 {
-        epochs.publish(&Order { scope, strength })
+    fn publish(epochs: &PurgeTable, scope: Scope, strength: Strength) -> u64 {
+        epochs.publish(&Purge { scope, strength })
     }
 
     #[test]
@@ -145,7 +145,7 @@ mod tests {
             ),
         ];
         let scopes = scopes("a.test", "/blog/x", &["p1"]);
-        let epochs = Epochs::new();
+        let epochs = PurgeTable::new();
         let mut before = 0;
         for strength in [Strength::Hard, Strength::Soft] {
             for (scope, kind) in &table {
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn all_orders_touch_what_has_every_tag() {
-        let epochs = Epochs::new();
+        let epochs = PurgeTable::new();
         let scopes = scopes("a.test", "/x", &["*"]);
         publish(&epochs, Scope::Tag("other".to_owned()), Strength::Soft);
         let found = epochs.newest_touching(0, &scopes.touch()).unwrap();

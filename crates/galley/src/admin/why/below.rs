@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::request::{Exchange, Wanted};
 
 /// What the path means below the site's root.
-pub(super) enum Below {
+pub(super) enum PathExplanation {
     /// The site has no root.
     NoRoot,
     /// A file that would be sent.
@@ -33,7 +33,7 @@ pub(super) enum Below {
     Failed(String),
 }
 
-impl Below {
+impl PathExplanation {
     /// Looks. Blocks on the disk.
     pub(super) fn look(exchange: &Exchange<'_>) -> Self {
         let (site, facts) = (&exchange.site, &exchange.facts);
@@ -42,7 +42,7 @@ impl Below {
         };
         let runs_program = site.names_program(facts);
         match folder.below(&Wanted::of(facts, runs_program)) {
-            files::Found::File(asset) => Self::File {
+            files::ResolvedPath::File(asset) => Self::File {
                 content_type: asset.content_type,
                 length: asset.plain.length,
                 kept: folder
@@ -50,23 +50,23 @@ impl Below {
                     .filter(|(entry, _)| is_of(entry, &asset))
                     .map(|(_, age)| age),
             },
-            files::Found::Script(script) => Self::Script(script),
-            files::Found::Redirect(path) => Self::Redirect(path),
-            files::Found::Missing => Self::Missing,
-            files::Found::Denied => Self::Denied,
-            files::Found::Failed(error) => Self::Failed(error.to_string()),
+            files::ResolvedPath::Script(script) => Self::Script(script),
+            files::ResolvedPath::Redirect(path) => Self::Redirect(path),
+            files::ResolvedPath::Missing => Self::Missing,
+            files::ResolvedPath::Denied => Self::Denied,
+            files::ResolvedPath::Failed(error) => Self::Failed(error.to_string()),
         }
     }
 
     /// As the decision reads it.
-    pub(super) fn kind(&self) -> decide::Below {
+    pub(super) fn kind(&self) -> decide::PathKind {
         match self {
-            Self::File { .. } => decide::Below::File,
-            Self::Script(_) => decide::Below::Script,
-            Self::Redirect(_) => decide::Below::Directory,
-            Self::Missing | Self::NoRoot => decide::Below::Missing,
-            Self::Denied => decide::Below::Denied,
-            Self::Failed(_) => decide::Below::Failed,
+            Self::File { .. } => decide::PathKind::File,
+            Self::Script(_) => decide::PathKind::Script,
+            Self::Redirect(_) => decide::PathKind::Directory,
+            Self::Missing | Self::NoRoot => decide::PathKind::Missing,
+            Self::Denied => decide::PathKind::Denied,
+            Self::Failed(_) => decide::PathKind::Failed,
         }
     }
 

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use galley_policy::route::{self, canonical_host};
 
-use super::Wanted;
+use super::WhyRequest;
 use super::head;
-use crate::admin::State;
-use crate::admin::auth::Reach;
-use crate::admin::listener::Listener;
-use crate::admin::target::{Reply, foreign, is_number, refuse};
+use crate::admin::AdminState;
+use crate::admin::auth::TokenReach;
+use crate::admin::listener::ListenerSites;
+use crate::admin::target::{JsonReply, foreign, is_number, refuse};
 use crate::request::{Site, Sites};
 
 /// What was chosen.
@@ -30,18 +30,18 @@ pub(super) struct Choice<'s> {
 }
 
 /// A listener, and the site that the host reaches there.
-type Candidate<'s> = (&'s Listener, Arc<Site>);
+type Candidate<'s> = (&'s ListenerSites, Arc<Site>);
 
 /// Chooses the site of a request to `host`, which is as the request names it.
 pub(super) fn choose<'s>(
-    state: &'s State,
-    reach: Reach,
-    wanted: &Wanted,
+    state: &'s AdminState,
+    reach: TokenReach,
+    wanted: &WhyRequest,
     host: &str,
-) -> Result<Choice<'s>, Reply> {
+) -> Result<Choice<'s>, JsonReply> {
     let host = canonical_host(host.as_bytes()).unwrap_or_default();
     let port = port(wanted);
-    let has_port = |listener: &Listener| listener.port == Some(port);
+    let has_port = |listener: &ListenerSites| listener.port == Some(port);
     let all = candidates(state, &host);
     let is_port_known = state.listeners.iter().any(has_port);
     let mut found = all.clone();
@@ -52,7 +52,7 @@ pub(super) fn choose<'s>(
                 let why = format!(
                     "no site `{text}` has the host `{host}`: see `galley status` for the sites there are"
                 );
-                return Err(if reach == Reach::All {
+                return Err(if reach == TokenReach::All {
                     refuse(StatusCode::NOT_FOUND, &why)
                 } else {
                     foreign()
@@ -65,11 +65,11 @@ pub(super) fn choose<'s>(
         None if is_port_known => found.retain(|(listener, _)| has_port(listener)),
         None => {}
     }
-    if let Reach::Site(own) = reach {
+    if let TokenReach::Site(own) = reach {
         found.retain(|(_, site)| is_number(site, own));
     }
     let Some((listener, site)) = found.first().cloned() else {
-        if reach != Reach::All {
+        if reach != TokenReach::All {
             return Err(foreign());
         }
         let there = state.listeners.iter().find(|listener| has_port(listener));
@@ -91,7 +91,7 @@ pub(super) fn choose<'s>(
     })
 }
 
-fn candidates<'s>(state: &'s State, host: &str) -> Vec<Candidate<'s>> {
+fn candidates<'s>(state: &'s AdminState, host: &str) -> Vec<Candidate<'s>> {
     let listeners = state.listeners.iter();
     listeners
         .filter_map(|listener| Some((listener, listener.sites.find(host)?)))
@@ -110,7 +110,7 @@ fn is_named((listener, site): &Candidate<'_>, text: &str) -> bool {
 }
 
 /// The port that a browser connects to.
-fn port(wanted: &Wanted) -> u16 {
+fn port(wanted: &WhyRequest) -> u16 {
     let (scheme, authority) = head::origin(&wanted.url);
     let default = match scheme {
         "https" => 443,

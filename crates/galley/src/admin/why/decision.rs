@@ -7,7 +7,7 @@ use galley_policy::decide::{self, Decision};
 use galley_policy::outcome::{RefusedWhy, StaleWhy};
 use galley_policy::request_info::Method;
 
-use super::below::Below;
+use super::below::PathExplanation;
 use super::{Explanation, access};
 use crate::fault;
 use crate::request::{Exchange, TRUSTED, backend, is_loop, is_purge};
@@ -99,10 +99,10 @@ pub(super) fn sentence(decision: &Decision, explanation: &Explanation<'_, '_>) -
         }
         Decision::Pass(_) => "forwarded to the upstream as it is, for this visitor alone",
         Decision::File => match explanation.below {
-            Below::File {
+            PathExplanation::File {
                 kept: Some(age), ..
             } if age < TRUSTED => "a file below the root is sent, from memory",
-            Below::File { kept: Some(_), .. } => {
+            PathExplanation::File { kept: Some(_), .. } => {
                 "a file below the root is sent, from memory once the disk has been checked again"
             }
             _ => "a file below the root is sent",

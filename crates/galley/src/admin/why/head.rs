@@ -3,11 +3,11 @@
 use galley_policy::uri;
 use http::{HeaderName, HeaderValue};
 
-use super::Wanted;
+use super::WhyRequest;
 
 /// The bytes of a request head. An address without a scheme gets one, what a browser would escape is escaped, a fragment
 /// stays behind, as it does in a browser.
-pub(super) fn write(wanted: &Wanted) -> Result<Vec<u8>, String> {
+pub(super) fn write(wanted: &WhyRequest) -> Result<Vec<u8>, String> {
     let url = absolute(wanted.url.trim())?;
     let target = uri::split(&url).map_err(|e| format!("`{}`: {e}", wanted.url))?;
     let authority = target.authority.unwrap_or_default();
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     fn written(method: &str, url: &str, headers: &[(&str, &str)]) -> Result<String, String> {
-        let wanted = Wanted {
+        let wanted = WhyRequest {
             url: url.to_owned(),
             method: method.to_owned(),
             headers: headers

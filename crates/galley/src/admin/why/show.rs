@@ -3,8 +3,8 @@
 //! Of cookies there are names and classes, never values.
 
 use galley_policy::cookie::{self, Class};
-use galley_policy::pattern::Pattern;
-use galley_policy::request_info::{AcceptClass, Device, Facts, Gate};
+use galley_policy::pattern::PathPattern;
+use galley_policy::request_info::{AcceptClass, Cacheability, Device, RequestInfo};
 use galley_policy::route::HostPattern;
 use galley_policy::site::{NamePattern, Preset, Rule, SiteRules};
 use serde_json::{Value, json};
@@ -130,7 +130,7 @@ pub(super) fn rule(exchange: &Exchange<'_>) -> Option<Value> {
     .collect();
     Some(json!({
         "number": number,
-        "path": rule.pattern.as_ref().map_or(rule.path.as_str(), Pattern::text),
+        "path": rule.pattern.as_ref().map_or(rule.path.as_str(), PathPattern::text),
         "methods": rule.methods,
         "cache": rule.cache,
         "ttl_s": rule.ttl.map(|ttl| ttl.as_secs()),
@@ -147,8 +147,10 @@ pub(super) fn applying<'e>(exchange: &'e Exchange<'_>) -> Option<(usize, &'e Rul
 
 pub(super) fn gate(exchange: &Exchange<'_>) -> Value {
     match exchange.facts.gate() {
-        Gate::Open => json!({ "open": true, "why": null, "sentence": "the cache may be asked" }),
-        Gate::Pass(why) => {
+        Cacheability::Open => {
+            json!({ "open": true, "why": null, "sentence": "the cache may be asked" })
+        }
+        Cacheability::Pass(why) => {
             let advice = words::pass(why, exchange);
             json!({ "open": false, "why": why.word(), "sentence": advice.why })
         }
@@ -156,7 +158,7 @@ pub(super) fn gate(exchange: &Exchange<'_>) -> Value {
 }
 
 pub(super) fn key(exchange: &Exchange<'_>) -> Value {
-    let facts: &Facts = &exchange.facts;
+    let facts: &RequestInfo = &exchange.facts;
     let vary: Vec<String> = cookie::pairs(facts.vary_cookies())
         .map(|pair| text(pair.name))
         .collect();

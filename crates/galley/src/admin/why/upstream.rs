@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use super::Explanation;
-use super::below::Below;
+use super::below::PathExplanation;
 use crate::admin::status;
 use crate::request::{Upstream, fetch_request, pass_request};
 
@@ -37,7 +37,7 @@ pub(super) fn value(decision: &Decision, explanation: &Explanation<'_, '_>) -> V
         Upstream::Http(_) => "http",
     };
     let script = match &explanation.below {
-        Below::Script(script) if kind == "php" => {
+        PathExplanation::Script(script) if kind == "php" => {
             Some(String::from_utf8_lossy(&script.filename).into_owned())
         }
         _ => None,

@@ -17,19 +17,19 @@ use rustix::io::Errno;
 
 /// User and group of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Owner {
+pub(super) struct FileOwner {
     pub(super) uid: u32,
     pub(super) gid: u32,
 }
 
 /// See the module.
-pub(super) struct Folder {
+pub(super) struct PluginFolder {
     fd: OwnedFd,
     /// For messages only.
     path: PathBuf,
 }
 
-impl Folder {
+impl PluginFolder {
     /// The folder that the caller has named: its links are followed.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -49,7 +49,7 @@ impl Folder {
     }
 
     /// A folder in it, made if it is missing.
-    pub(super) fn make(&self, name: &str, owner: Option<Owner>) -> io::Result<Self> {
+    pub(super) fn make(&self, name: &str, owner: Option<FileOwner>) -> io::Result<Self> {
         match mkdirat(&self.fd, name, Mode::from_raw_mode(0o755)) {
             Ok(()) => {
                 let made = self.enter(name)?;
@@ -66,9 +66,9 @@ impl Folder {
         &self.path
     }
 
-    pub(super) fn owner(&self) -> io::Result<Owner> {
+    pub(super) fn owner(&self) -> io::Result<FileOwner> {
         let found = fstat(&self.fd)?;
-        Ok(Owner {
+        Ok(FileOwner {
             uid: found.st_uid,
             gid: found.st_gid,
         })
@@ -99,7 +99,7 @@ impl Folder {
         name: &str,
         bytes: &[u8],
         mode: u32,
-        owner: Option<Owner>,
+        owner: Option<FileOwner>,
     ) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         // Nobody else's from the first moment on; the final mode follows when it has its owner.
@@ -117,7 +117,7 @@ impl Folder {
         name: &str,
         bytes: &[u8],
         mode: u32,
-        owner: Option<Owner>,
+        owner: Option<FileOwner>,
     ) -> io::Result<()> {
         let new = temporary(name)?;
         let put = self
@@ -182,7 +182,7 @@ pub(super) fn random_hex(bytes: usize) -> io::Result<String> {
     Ok(text)
 }
 
-fn give(fd: impl AsFd, owner: Option<Owner>) -> io::Result<()> {
+fn give(fd: impl AsFd, owner: Option<FileOwner>) -> io::Result<()> {
     if let Some(owner) = owner {
         let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
         fchown(fd, Some(uid), Some(gid))?;
@@ -191,14 +191,14 @@ fn give(fd: impl AsFd, owner: Option<Owner>) -> io::Result<()> {
 }
 
 /// The users of the machine, as far as they stand in `/etc/passwd`.
-pub(super) fn user(name: impl AsRef<OsStr>) -> Option<Owner> {
+pub(super) fn user(name: impl AsRef<OsStr>) -> Option<FileOwner> {
     let text = std::fs::read_to_string("/etc/passwd").ok()?;
     let name = name.as_ref().to_str()?;
     text.lines().find_map(|line| {
         let mut fields = line.split(':');
         let is_named = fields.next()? == name;
         let (uid, gid) = (fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
-        is_named.then_some(Owner { uid, gid })
+        is_named.then_some(FileOwner { uid, gid })
     })
 }
 
@@ -215,7 +215,7 @@ mod tests {
         std::fs::write(outside.path().join("kept"), "kept").unwrap();
         symlink(outside.path(), place.path().join("out")).unwrap();
         symlink(outside.path().join("kept"), place.path().join("file")).unwrap();
-        let folder = Folder::open(place.path()).unwrap();
+        let folder = PluginFolder::open(place.path()).unwrap();
         assert!(folder.enter("out").is_err());
         assert!(folder.make("out", None).is_err());
         assert!(folder.read("file", 100).is_err());
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_folder_takes_the_place_of_another_and_leaves_nothing_behind() {
         let place = tempfile::tempdir().unwrap();
-        let folder = Folder::open(place.path()).unwrap();
+        let folder = PluginFolder::open(place.path()).unwrap();
         for text in ["one", "two"] {
             let new = temporary("galley").unwrap();
             let inner = folder.make(&new, None).unwrap();

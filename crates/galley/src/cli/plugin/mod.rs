@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 
 use super::options::{PluginCommand, PluginOptions, RemoveOptions};
 use super::{EXIT_USAGE, ask, complain, fail, show, talk};
-use folder::Owner;
-use target::Target;
+use folder::FileOwner;
+use target::PluginTarget;
 use wordpress::{MARK, Put, WordPress};
 
 /// Why it could not be done.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum PluginError {
     #[error("{0}")]
     Config(Complaints),
     #[error("{0}")]
@@ -30,7 +30,7 @@ enum Trouble {
     Failed(String),
 }
 
-impl Trouble {
+impl PluginError {
     fn file(verb: &str, path: &Path, cause: &std::io::Error) -> Self {
         let hint = match cause.kind() {
             std::io::ErrorKind::PermissionDenied => {
@@ -73,13 +73,13 @@ pub(super) fn plugin(command: &PluginCommand) -> ExitCode {
 }
 
 /// What was done, for people and for programs.
-struct Done {
+struct PluginReport {
     lines: Vec<String>,
     value: Value,
     code: ExitCode,
 }
 
-fn install(options: &PluginOptions) -> Result<Done, Trouble> {
+fn install(options: &PluginOptions) -> Result<PluginReport, PluginError> {
     let wordpress = WordPress::open(&options.dir)?;
     let target = target::target(options, &wordpress.root)?;
     let php = target::php_user(&target, wordpress.owner()?)?;
@@ -108,11 +108,11 @@ struct Installed {
     server: Result<(), String>,
     /// What stands between PHP and the socket.
     closed: Option<PathBuf>,
-    target: Target,
+    target: PluginTarget,
 }
 
 impl Installed {
-    fn report(&self) -> Done {
+    fn report(&self) -> PluginReport {
         let mut lines = vec![
             format!(
                 "plugin      {} in {}",
@@ -160,12 +160,16 @@ impl Installed {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         };
-        Done { lines, value, code }
+        PluginReport { lines, value, code }
     }
 }
 
 /// Activates the plugin, in the whole network where WordPress is one.
-fn activate(wordpress: &WordPress, target: &Target, php: Option<Owner>) -> Result<(), String> {
+fn activate(
+    wordpress: &WordPress,
+    target: &PluginTarget,
+    php: Option<FileOwner>,
+) -> Result<(), String> {
     let code = format!(
         "$galley_result = activate_plugin( 'galley/galley.php', '', is_multisite() );\n\
          $galley_said = is_wp_error( $galley_result ) ? $galley_result->get_error_message() : \
@@ -186,21 +190,21 @@ fn activate(wordpress: &WordPress, target: &Target, php: Option<Owner>) -> Resul
 }
 
 /// Whether the running server knows the token.
-fn ask_server(target: &Target) -> Result<(), String> {
-    let admin = ask::Admin::at(&target.address, &target.token).map_err(|e| e.to_string())?;
+fn ask_server(target: &PluginTarget) -> Result<(), String> {
+    let admin = ask::AdminAddress::at(&target.address, &target.token).map_err(|e| e.to_string())?;
     match admin.get("/status") {
         Ok(_) => Ok(()),
-        Err(ask::Trouble::Refused { status: 401, .. }) => {
+        Err(ask::AdminError::Refused { status: 401, .. }) => {
             Err("it does not know the token yet: restart Galley".to_owned())
         }
-        Err(ask::Trouble::Unreachable { address, .. }) => Err(format!(
+        Err(ask::AdminError::Unreachable { address, .. }) => Err(format!(
             "no Galley answers at {address}: it will know the token when it starts"
         )),
         Err(trouble) => Err(trouble.to_string()),
     }
 }
 
-fn remove(options: &RemoveOptions) -> Result<Done, Trouble> {
+fn remove(options: &RemoveOptions) -> Result<PluginReport, PluginError> {
     let wordpress = WordPress::open(&options.dir)?;
     let owner = wordpress.owner()?;
     let php = rustix::process::geteuid().is_root().then_some(owner);
@@ -232,7 +236,7 @@ fn remove(options: &RemoveOptions) -> Result<Done, Trouble> {
     } else {
         "was not there"
     };
-    Ok(Done {
+    Ok(PluginReport {
         lines: vec![
             format!("plugin      {files}"),
             format!("WordPress   {said}"),

@@ -5,16 +5,16 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use galley_certs::file;
-use galley_config::{AdminListen, Config, MOST_OF_TOKEN, Site, Upstream, token_place};
+use galley_config::{AdminListen, Config, MOST_OF_TOKEN, SiteConfig, UpstreamConfig, token_place};
 use galley_policy::route::HostPattern;
 
-use super::Trouble;
-use super::folder::{Owner, random_hex, user};
+use super::PluginError;
+use super::folder::{FileOwner, random_hex, user};
 use crate::cli::options::PluginOptions;
 use crate::cli::{DEFAULT_CONFIG, configuration};
 
 /// The way from a WordPress to its Galley.
-pub(super) struct Target {
+pub(super) struct PluginTarget {
     /// `unix:/path` or `http://address:port`.
     pub(super) address: String,
     pub(super) token: String,
@@ -28,14 +28,14 @@ pub(super) struct Target {
 }
 
 /// Finds it from the options, or from the configuration that they name; makes the token's file where there is none.
-pub(super) fn target(options: &PluginOptions, root: &Path) -> Result<Target, Trouble> {
+pub(super) fn target(options: &PluginOptions, root: &Path) -> Result<PluginTarget, PluginError> {
     if let Some(address) = &options.admin.admin {
         let Some(file) = options.admin.token_file.clone() else {
-            return Err(Trouble::Usage(
+            return Err(PluginError::Usage(
                 "--admin needs --token-file: the file with the site's token".to_owned(),
             ));
         };
-        return Ok(Target {
+        return Ok(PluginTarget {
             address: address.clone(),
             token: read_token(&file)?,
             token_file: file,
@@ -46,11 +46,11 @@ pub(super) fn target(options: &PluginOptions, root: &Path) -> Result<Target, Tro
     }
     let path = options.admin.config.as_deref();
     let path = path.unwrap_or(Path::new(DEFAULT_CONFIG));
-    let config = configuration(path).map_err(Trouble::Config)?;
+    let config = configuration(path).map_err(PluginError::Config)?;
     let site = find_site(&config, root, options.site.as_deref(), path)?;
     let address = match &config.admin.listen {
         AdminListen::Off => {
-            return Err(Trouble::Failed(format!(
+            return Err(PluginError::Failed(format!(
                 "the admin interface is off in `{}`, and the plugin needs it: set `[admin] listen`",
                 path.display()
             )));
@@ -73,7 +73,7 @@ pub(super) fn target(options: &PluginOptions, root: &Path) -> Result<Target, Tro
         Some(file) => (file, false),
         None => (make_token(&config, site)?, true),
     };
-    Ok(Target {
+    Ok(PluginTarget {
         token: read_token(&token_file)?,
         address,
         token_file,
@@ -87,8 +87,8 @@ pub(super) fn target(options: &PluginOptions, root: &Path) -> Result<Target, Tro
             })
             .unwrap_or_else(|| LOCAL.to_owned()),
         php_user: match site.upstream {
-            Upstream::Managed | Upstream::Program(_) => site.managed.user.clone(),
-            Upstream::Php(_) | Upstream::Http(_) | Upstream::Files => None,
+            UpstreamConfig::Managed | UpstreamConfig::Program(_) => site.managed.user.clone(),
+            UpstreamConfig::Php(_) | UpstreamConfig::Http(_) | UpstreamConfig::Files => None,
         },
     })
 }
@@ -99,23 +99,23 @@ fn find_site<'c>(
     root: &Path,
     name: Option<&str>,
     path: &Path,
-) -> Result<&'c Site, Trouble> {
+) -> Result<&'c SiteConfig, PluginError> {
     if let Some(name) = name {
         let found = config.sites.iter().find(|site| site.name == name);
         return found.ok_or_else(|| {
             let names: Vec<_> = config.sites.iter().map(|s| s.name.as_str()).collect();
-            Trouble::Usage(format!(
+            PluginError::Usage(format!(
                 "no site `{name}` in `{}`: there are `{}`",
                 path.display(),
                 names.join("`, `")
             ))
         });
     }
-    let has_root = |site: &&Site| {
+    let has_root = |site: &&SiteConfig| {
         let own = site.root.as_ref().and_then(|root| root.canonicalize().ok());
         own.is_some_and(|own| own == root)
     };
-    let found: Vec<&Site> = config.sites.iter().filter(has_root).collect();
+    let found: Vec<&SiteConfig> = config.sites.iter().filter(has_root).collect();
     match (found.as_slice(), config.sites.as_slice()) {
         ([one], _) => Ok(one),
         ([], [only]) if only.root.is_none() => Ok(only),
@@ -124,7 +124,7 @@ fn find_site<'c>(
                 [] => "no site",
                 _ => "more than one site",
             };
-            Err(Trouble::Usage(format!(
+            Err(PluginError::Usage(format!(
                 "{why} in `{}` has the root `{}`: say which one with --site HOST",
                 path.display(),
                 root.display()
@@ -133,14 +133,14 @@ fn find_site<'c>(
     }
 }
 
-fn read_token(file: &Path) -> Result<String, Trouble> {
+fn read_token(file: &Path) -> Result<String, PluginError> {
     let text = file::read_text(file, MOST_OF_TOKEN).map_err(|unread| {
-        Trouble::Failed(format!("the token file is `{}`, {unread}", file.display()))
+        PluginError::Failed(format!("the token file is `{}`, {unread}", file.display()))
     })?;
     let token = text.trim();
     let is_plain = token.bytes().all(|byte| byte.is_ascii_graphic());
     if token.is_empty() || !is_plain {
-        return Err(Trouble::Failed(format!(
+        return Err(PluginError::Failed(format!(
             "`{}` holds no token: one word of letters and digits",
             file.display()
         )));
@@ -149,17 +149,19 @@ fn read_token(file: &Path) -> Result<String, Trouble> {
 }
 
 /// Makes the file where Galley looks for it, for the user that Galley runs as.
-fn make_token(config: &Config, site: &Site) -> Result<PathBuf, Trouble> {
+fn make_token(config: &Config, site: &SiteConfig) -> Result<PathBuf, PluginError> {
     let (Some(folder), Some(host)) = (
         config.files.first().and_then(|file| file.parent()),
         site.hosts.first(),
     ) else {
-        return Err(Trouble::Usage("the configuration has no file".to_owned()));
+        return Err(PluginError::Usage(
+            "the configuration has no file".to_owned(),
+        ));
     };
     let file = token_place(folder, host);
     let tokens = file.parent().unwrap_or(folder);
     let owner = server_user(config);
-    let failed = |cause: std::io::Error| Trouble::file("write", &file, &cause);
+    let failed = |cause: std::io::Error| PluginError::file("write", &file, &cause);
     if !tokens.exists() {
         fs::DirBuilder::new()
             .mode(0o700)
@@ -177,19 +179,19 @@ fn make_token(config: &Config, site: &Site) -> Result<PathBuf, Trouble> {
 }
 
 /// Who Galley runs as, told by its admin socket; `None` where that is oneself or not known.
-fn server_user(config: &Config) -> Option<Owner> {
+fn server_user(config: &Config) -> Option<FileOwner> {
     let AdminListen::Unix(socket) = &config.admin.listen else {
         return None;
     };
     let found = fs::symlink_metadata(socket).ok()?;
-    let owner = Owner {
+    let owner = FileOwner {
         uid: found.uid(),
         gid: found.gid(),
     };
     rustix::process::geteuid().is_root().then_some(owner)
 }
 
-fn give(path: &Path, owner: Option<Owner>) -> std::io::Result<()> {
+fn give(path: &Path, owner: Option<FileOwner>) -> std::io::Result<()> {
     match owner {
         Some(owner) => std::os::unix::fs::lchown(path, Some(owner.uid), Some(owner.gid)),
         None => Ok(()),
@@ -199,15 +201,18 @@ fn give(path: &Path, owner: Option<Owner>) -> std::io::Result<()> {
 /// Whom PHP runs as, who must be able to read the connection; `None`: oneself, because nobody but root can give files away.
 ///
 /// `content` is the owner of WordPress's content folder: where PHP can write it belongs to PHP's user.
-pub(super) fn php_user(target: &Target, content: Owner) -> Result<Option<Owner>, Trouble> {
+pub(super) fn php_user(
+    target: &PluginTarget,
+    content: FileOwner,
+) -> Result<Option<FileOwner>, PluginError> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }
     if let Some(name) = &target.php_user {
         let found = user(name);
-        return found
-            .map(Some)
-            .ok_or_else(|| Trouble::Failed(format!("there is no user `{name}` on this machine")));
+        return found.map(Some).ok_or_else(|| {
+            PluginError::Failed(format!("there is no user `{name}` on this machine"))
+        });
     }
     if content.uid != 0 {
         return Ok(Some(content));
@@ -216,7 +221,7 @@ pub(super) fn php_user(target: &Target, content: Owner) -> Result<Option<Owner>,
 }
 
 /// The folder on the way to a unix socket that this user cannot walk through.
-pub(super) fn closed_folder(address: &str, owner: Option<Owner>) -> Option<PathBuf> {
+pub(super) fn closed_folder(address: &str, owner: Option<FileOwner>) -> Option<PathBuf> {
     let (socket, owner) = (Path::new(address.strip_prefix("unix:")?), owner?);
     let is_closed = |folder: &&Path| {
         fs::metadata(folder).is_ok_and(|found| {

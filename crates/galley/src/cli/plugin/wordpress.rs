@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rustix::fs::FileType;
 
-use super::Trouble;
-use super::folder::{Folder, Owner, temporary};
+use super::PluginError;
+use super::folder::{FileOwner, PluginFolder, temporary};
 
 /// What became of the plugin's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,23 +31,24 @@ impl Put {
 /// The folders of a WordPress, held open.
 pub(super) struct WordPress {
     pub(super) root: PathBuf,
-    pub(super) content: Folder,
-    plugins: Folder,
+    pub(super) content: PluginFolder,
+    plugins: PluginFolder,
 }
 
 impl WordPress {
     /// Opens the WordPress in `dir`.
-    pub(super) fn open(dir: &Path) -> Result<Self, Trouble> {
+    pub(super) fn open(dir: &Path) -> Result<Self, PluginError> {
         let root = dir
             .canonicalize()
-            .map_err(|cause| Trouble::file("open", dir, &cause))?;
+            .map_err(|cause| PluginError::file("open", dir, &cause))?;
         if !root.join("wp-load.php").is_file() {
-            return Err(Trouble::Usage(format!(
+            return Err(PluginError::Usage(format!(
                 "`{}` is not the folder of a WordPress: it has no wp-load.php",
                 root.display()
             )));
         }
-        let folder = Folder::open(&root).map_err(|cause| Trouble::file("open", &root, &cause))?;
+        let folder =
+            PluginFolder::open(&root).map_err(|cause| PluginError::file("open", &root, &cause))?;
         let content = enter(&folder, "wp-content")?;
         let plugins = enter(&content, "plugins")?;
         Ok(Self {
@@ -58,11 +59,11 @@ impl WordPress {
     }
 
     /// Who owns the folder of plugins: PHP's user, where WordPress may install plugins itself.
-    pub(super) fn owner(&self) -> Result<Owner, Trouble> {
+    pub(super) fn owner(&self) -> Result<FileOwner, PluginError> {
         let path = self.plugins.path();
         self.plugins
             .owner()
-            .map_err(|cause| Trouble::file("look at", path, &cause))
+            .map_err(|cause| PluginError::file("look at", path, &cause))
     }
 
     /// Where the plugin is, or will be.
@@ -71,7 +72,7 @@ impl WordPress {
     }
 
     /// Writes the plugin beside its place and puts it there in one step.
-    pub(super) fn put_plugin(&self, files: &[(&str, &[u8])]) -> Result<Put, Trouble> {
+    pub(super) fn put_plugin(&self, files: &[(&str, &[u8])]) -> Result<Put, PluginError> {
         let there = self.ours()?;
         if there == Some(true) && self.is_same(files) {
             return Ok(Put::Same);
@@ -81,7 +82,7 @@ impl WordPress {
         } else {
             None
         };
-        let failed = |cause: io::Error| Trouble::file("write", &self.plugin(), &cause);
+        let failed = |cause: io::Error| PluginError::file("write", &self.plugin(), &cause);
         let new = temporary(PLUGIN).map_err(failed)?;
         let put = self
             .write_all(&new, files, owner)
@@ -100,7 +101,7 @@ impl WordPress {
         &self,
         new: &str,
         files: &[(&str, &[u8])],
-        owner: Option<Owner>,
+        owner: Option<FileOwner>,
     ) -> io::Result<()> {
         let top = self.plugins.make(new, owner)?;
         for (name, bytes) in files {
@@ -116,14 +117,14 @@ impl WordPress {
     }
 
     /// Whether what has the plugin's place is the plugin; `None`: nothing is there.
-    fn ours(&self) -> Result<Option<bool>, Trouble> {
+    fn ours(&self) -> Result<Option<bool>, PluginError> {
         let path = self.plugin();
         let kind = self.plugins.kind(PLUGIN);
-        match kind.map_err(|cause| Trouble::file("look at", &path, &cause))? {
+        match kind.map_err(|cause| PluginError::file("look at", &path, &cause))? {
             None => return Ok(None),
             Some(FileType::Directory) => {}
             Some(_) => {
-                return Err(Trouble::Failed(format!(
+                return Err(PluginError::Failed(format!(
                     "`{}` is a link or a file, not the plugin's folder: move it away first",
                     path.display()
                 )));
@@ -135,7 +136,7 @@ impl WordPress {
         });
         match head {
             Ok(true) => Ok(Some(true)),
-            _ => Err(Trouble::Failed(format!(
+            _ => Err(PluginError::Failed(format!(
                 "`{}` is another plugin's folder, or a damaged copy: move it away first",
                 path.display()
             ))),
@@ -162,8 +163,8 @@ impl WordPress {
         &self,
         address: &str,
         token: &str,
-        php: Option<Owner>,
-    ) -> Result<PathBuf, Trouble> {
+        php: Option<FileOwner>,
+    ) -> Result<PathBuf, PluginError> {
         let text = format!(
             "<?php\n// Written by `galley plugin install`: how this WordPress reaches its Galley. Keep it to yourself.\n\
              defined( 'ABSPATH' ) || exit;\n\nreturn array(\n\t'address' => {},\n\t'token'   => {},\n);\n",
@@ -173,22 +174,23 @@ impl WordPress {
         let path = self.content.path().join(CONNECTION);
         self.content
             .write(CONNECTION, text.as_bytes(), 0o600, php)
-            .map_err(|cause| Trouble::file("write", &path, &cause))?;
+            .map_err(|cause| PluginError::file("write", &path, &cause))?;
         Ok(path)
     }
 
     /// Removes plugin and connection; false where neither was there.
-    pub(super) fn remove(&self) -> Result<bool, Trouble> {
+    pub(super) fn remove(&self) -> Result<bool, PluginError> {
         let there = self.ours()?;
         let plugin = self.plugin();
         if there.is_some() {
             self.plugins
                 .remove_tree(PLUGIN)
-                .map_err(|cause| Trouble::file("remove", &plugin, &cause))?;
+                .map_err(|cause| PluginError::file("remove", &plugin, &cause))?;
         }
         let connection = self.content.remove_file(CONNECTION);
         let path = self.content.path().join(CONNECTION);
-        let was_connected = connection.map_err(|cause| Trouble::file("remove", &path, &cause))?;
+        let was_connected =
+            connection.map_err(|cause| PluginError::file("remove", &path, &cause))?;
         Ok(there.is_some() || was_connected)
     }
 
@@ -197,8 +199,8 @@ impl WordPress {
         &self,
         code: &str,
         host: &str,
-        user: Option<Owner>,
-    ) -> Result<Option<String>, Trouble> {
+        user: Option<FileOwner>,
+    ) -> Result<Option<String>, PluginError> {
         let script = format!(
             "$_SERVER += array( 'HTTP_HOST' => {}, 'REQUEST_URI' => '/', 'REQUEST_METHOD' => 'GET', \
              'SERVER_PROTOCOL' => 'HTTP/1.1', 'REMOTE_ADDR' => '127.0.0.1' );\n{AS_NETWORK}\
@@ -217,15 +219,15 @@ impl WordPress {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|cause| Trouble::Failed(cause.to_string()))?;
+            .map_err(|cause| PluginError::Failed(cause.to_string()))?;
         let output =
             runtime.block_on(async { tokio::time::timeout(PATIENCE, command.output()).await });
         let output = match output {
             Ok(Ok(output)) => output,
             Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Ok(Err(error)) => return Err(Trouble::Failed(format!("cannot run php: {error}"))),
+            Ok(Err(error)) => return Err(PluginError::Failed(format!("cannot run php: {error}"))),
             Err(_) => {
-                return Err(Trouble::Failed(format!(
+                return Err(PluginError::Failed(format!(
                     "PHP did not end within {PATIENCE:?}"
                 )));
             }
@@ -237,23 +239,23 @@ impl WordPress {
             return Ok(Some(answer.to_owned()));
         }
         let all = format!("{}{said}", String::from_utf8_lossy(&output.stderr));
-        Err(Trouble::Failed(format!(
+        Err(PluginError::Failed(format!(
             "WordPress did not answer on the command line: {}",
             in_short(&all)
         )))
     }
 }
 
-fn enter(folder: &Folder, name: &str) -> Result<Folder, Trouble> {
+fn enter(folder: &PluginFolder, name: &str) -> Result<PluginFolder, PluginError> {
     folder.enter(name).map_err(|cause| {
         let path = folder.path().join(name);
         if path.is_symlink() {
-            return Trouble::Failed(format!(
+            return PluginError::Failed(format!(
                 "`{}` is a symbolic link, and links out of the site are not followed: name the WordPress that it leads to",
                 path.display()
             ));
         }
-        Trouble::file("open", &path, &cause)
+        PluginError::file("open", &path, &cause)
     })
 }
 

@@ -1,11 +1,11 @@
 //! Flights under a paused clock: silence, who is told of it, who gives way, and who has left.
 
 use super::*;
-use galley_cache::body::Body;
-use galley_cache::entry::{Kind, Parts, Scopes};
+use galley_cache::body::StoredBody;
+use galley_cache::entry::{EntryKind, EntryParts, Scopes};
 use galley_cache::fill;
 use galley_cache::key::Key;
-use galley_policy::storable::Life;
+use galley_policy::storable::Lifetime;
 use std::future::pending;
 
 const LIMITS: Limits = Limits {
@@ -61,14 +61,14 @@ async fn who_waits_is_told_of_silence_once_and_each_next_is_given_twice_the_time
 #[test]
 fn who_gave_way_does_not_undo_what_was_composed_since() {
     let stored = |tick| {
-        Entry::new(Parts {
+        Entry::new(EntryParts {
             key: Key::new(b"k"),
-            kind: Kind::Page,
+            kind: EntryKind::Page,
             status: http::StatusCode::OK,
             fields: http::HeaderMap::new(),
-            body: Body::default(),
+            body: StoredBody::default(),
             stored_at: Tick(tick),
-            life: Life::default(),
+            life: Lifetime::default(),
             scopes: Scopes {
                 host: 0,
                 url: 0,
@@ -95,17 +95,17 @@ async fn the_first_head_answers_and_one_failure_of_two_is_not_met() {
     let (reply, mut answer) = oneshot::channel();
     let mut wait = Wait::new(reply);
     assert!(wait.sit(&first, Ticket::Joined) && wait.sit(&second, Ticket::Joined));
-    second_writer.fail(Failure::Timeout);
+    second_writer.fail(FillError::Timeout);
     let Event::Came(index, Err(failure)) = wait.event().await else {
         panic!("the failure of the second comes first");
     };
     let wait = wait.take(index, &Judged::Failed(failure), None).unwrap();
     assert!(!wait.may_lead() && wait.is_at(&first) && !wait.is_at(&second));
     assert!(answer.try_recv().is_err(), "the first may still answer");
-    first_writer.fail(Failure::Closed);
-    let judged = Judged::Failed(Failure::Closed);
+    first_writer.fail(FillError::Closed);
+    let judged = Judged::Failed(FillError::Closed);
     assert!(wait.take(0, &judged, None).is_none());
-    assert!(matches!(answer.await, Ok(Err(Failure::Closed))));
+    assert!(matches!(answer.await, Ok(Err(FillError::Closed))));
 }
 
 #[tokio::test]

@@ -7,13 +7,13 @@
 
 use std::sync::Arc;
 
-use galley_cache::entry::{Entry, Kind, Parts};
+use galley_cache::entry::{Entry, EntryKind, EntryParts};
 use galley_cache::key::Key;
 use galley_cache::memory::Memory;
-use galley_cache::purge_table::{Epochs, Touch, Touched};
+use galley_cache::purge_table::{PurgeTable, Touch, Touched};
 use galley_policy::key;
 use galley_policy::no_vary_search::Variance;
-use galley_policy::request_info::Facts;
+use galley_policy::request_info::RequestInfo;
 use http::HeaderMap;
 
 use super::variants;
@@ -25,7 +25,7 @@ use crate::fetch::{Desk, PageOrder};
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
     /// The request.
-    pub facts: &'a Facts,
+    pub facts: &'a RequestInfo,
     /// Its own key.
     pub key: &'a [u8],
 }
@@ -41,7 +41,7 @@ impl Asked<'_> {
     ) -> Option<Arc<Entry>> {
         let marker = memory
             .peek(&self.place())
-            .filter(|entry| entry.kind == Kind::Varies)?;
+            .filter(|entry| entry.kind == EntryKind::Varies)?;
         let sent = sent();
         let mut key = Vec::new();
         variants::read(&marker.body)
@@ -53,11 +53,11 @@ impl Asked<'_> {
                 key::write_key_with(self.facts, query, &mut key);
                 key.extend_from_slice(site_of(self.key));
                 let mut entry = memory.peek(&key)?;
-                if entry.kind == Kind::Varies {
+                if entry.kind == EntryKind::Varies {
                     let mut keys = variants::candidates(&entry, &sent).into_iter();
                     entry = keys.find_map(|key| memory.peek(&key))?;
                 }
-                let is_equivalent = entry.kind == Kind::Page
+                let is_equivalent = entry.kind == EntryKind::Page
                     && Variance::of(&entry.fields)
                         .is_some_and(|variance| variance.are_equivalent(self.facts.query(), query));
                 (is_equivalent && may_answer(&entry)).then_some(entry)
@@ -65,7 +65,7 @@ impl Asked<'_> {
     }
 
     /// Whether no order since its birth touches `entry` by this request's address; by its own it has been proved.
-    pub fn is_untouched(self, epochs: &Epochs, entry: &Entry) -> bool {
+    pub fn is_untouched(self, epochs: &PurgeTable, entry: &Entry) -> bool {
         let scopes = scopes(self.facts, Vec::new());
         let touch = Touch {
             tags: Some(&entry.scopes.tags),
@@ -102,7 +102,7 @@ impl Desk {
         let mut known = self
             .memory
             .peek(&place)
-            .filter(|entry| entry.kind == Kind::Varies)
+            .filter(|entry| entry.kind == EntryKind::Varies)
             .map(|entry| variants::read(&entry.body))
             .unwrap_or_default();
         known.retain(|query| *query != record);
@@ -110,7 +110,7 @@ impl Desk {
         let excess = known.len().saturating_sub(MOST_QUERIES);
         known.drain(..excess);
         let marker = self.marker(page, Key::new(&place), flight.born.get());
-        let marker = Parts {
+        let marker = EntryParts {
             body: variants::write(&known).into(),
             ..marker
         };

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use galley_cache::entry::{Entry, Kind, Parts};
+use galley_cache::entry::{Entry, EntryKind, EntryParts};
 use galley_cache::key::Key;
 use galley_cache::purge_table::{Touched, Validity};
-use galley_policy::purge::Order as Purge;
+use galley_policy::purge::Purge;
 use galley_policy::range;
-use galley_policy::request_info::Facts;
-use galley_policy::storable::{self, Answered, Life, Verdict};
+use galley_policy::request_info::RequestInfo;
+use galley_policy::storable::{self, Lifetime, ResponseHead, Storability};
 use galley_policy::tags;
 use http::header::HeaderMap;
 use http::{StatusCode, header};
@@ -36,7 +36,7 @@ pub enum Lesson {
     /// The part that a `Range` asks for, of this address.
     Part(Key),
     /// What a `GET` with these facts would give.
-    Taught(Box<Facts>),
+    Taught(Box<RequestInfo>),
     /// The head of this entry.
     Head(Arc<Entry>),
 }
@@ -45,7 +45,7 @@ pub enum Lesson {
 pub(in crate::fetch) struct Pupil {
     status: StatusCode,
     fields: HeaderMap,
-    life: Life,
+    life: Lifetime,
     body: BytesMut,
     is_whole: bool,
 }
@@ -74,7 +74,7 @@ impl Desk {
     ) -> Option<Pupil> {
         let learn = order.learn.as_ref()?;
         let rules = &order.site.rules;
-        let answered = Answered {
+        let answered = ResponseHead {
             status: incoming.status,
             fields: &incoming.fields,
             response_delay: delay,
@@ -98,7 +98,7 @@ impl Desk {
                 return None;
             }
         };
-        let Verdict::Store(life) = verdict else {
+        let Storability::Store(life) = verdict else {
             return None;
         };
         let mut fields = storable::stored_fields(&incoming.fields, rules, order.facts.rule());
@@ -130,9 +130,9 @@ impl Desk {
             return;
         }
         let tags = tags::collect(&incoming.fields);
-        let entry = Arc::new(Entry::new(Parts {
+        let entry = Arc::new(Entry::new(EntryParts {
             key: learn.key.clone(),
-            kind: Kind::Page,
+            kind: EntryKind::Page,
             status: pupil.status,
             fields: pupil.fields,
             body: Bytes::copy_from_slice(&pupil.body).into(),

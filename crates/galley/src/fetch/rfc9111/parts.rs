@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use galley_cache::entry::{Entry, Kind, Parts, Scopes};
+use galley_cache::entry::{Entry, EntryKind, EntryParts, Scopes};
 use galley_cache::key::Key;
 use galley_cache::purge_table::Validity;
-use galley_policy::range::{self, Held, Span};
+use galley_policy::range::{self, ByteSpan, PartialContent};
 use galley_policy::tags::Tags;
 use http::{HeaderValue, StatusCode, header};
 
@@ -21,7 +21,7 @@ use crate::fetch::{Desk, PassOrder, shelve};
 /// A part whose bytes are known for certain.
 struct Stretch<'e> {
     entry: &'e Entry,
-    span: Span,
+    span: ByteSpan,
     complete: u64,
     /// The validator, where it is a strong one.
     etag: Option<&'e [u8]>,
@@ -30,7 +30,7 @@ struct Stretch<'e> {
 impl<'e> Stretch<'e> {
     /// `None`: no whole length, or other bytes than it says.
     fn of(entry: &'e Entry) -> Option<Self> {
-        let Held { span, complete } =
+        let PartialContent { span, complete } =
             range::held(entry.fields.get(header::CONTENT_RANGE)?.as_bytes())?;
         let is_exact = span.length() == entry.body.len() as u64;
         // A weak tag begins with `W/`, and says nothing about bytes (RFC 9110 §8.8.1).
@@ -44,7 +44,7 @@ impl<'e> Stretch<'e> {
     }
 
     /// The bytes of both; where they overlap they are equal, by their validator.
-    fn joined(&self, new: &Self) -> Option<(Span, Bytes)> {
+    fn joined(&self, new: &Self) -> Option<(ByteSpan, Bytes)> {
         let span = self.span.union(new.span)?;
         let is_same = self.etag.is_some() && self.etag == new.etag && self.complete == new.complete;
         if !is_same || span.length() > MOST_JOINED {
@@ -97,16 +97,16 @@ impl Desk {
         }
         let (key, status) = if is_whole {
             let resident = self.memory.peek(address.bytes());
-            if resident.is_some_and(|resident| resident.kind == Kind::Varies) {
+            if resident.is_some_and(|resident| resident.kind == EntryKind::Varies) {
                 return;
             }
             (address.clone(), StatusCode::OK)
         } else {
             (Key::new(&place), StatusCode::PARTIAL_CONTENT)
         };
-        let entry = Arc::new(Entry::new(Parts {
+        let entry = Arc::new(Entry::new(EntryParts {
             key,
-            kind: Kind::Page,
+            kind: EntryKind::Page,
             status,
             fields,
             body: body.into(),
@@ -146,7 +146,7 @@ const MOST_JOINED: u64 = 4 * 1024 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use galley_policy::storable::Life;
+    use galley_policy::storable::Lifetime;
     use galley_policy::time::Tick;
     use http::HeaderMap;
 
@@ -155,14 +155,14 @@ mod tests {
         fields.insert(header::ETAG, HeaderValue::from_static(etag));
         let range = HeaderValue::from_str(&format!("bytes {range}")).unwrap();
         fields.insert(header::CONTENT_RANGE, range);
-        Entry::new(Parts {
+        Entry::new(EntryParts {
             key: Key::new(b"k"),
-            kind: Kind::Page,
+            kind: EntryKind::Page,
             status: StatusCode::PARTIAL_CONTENT,
             fields,
             body: Bytes::copy_from_slice(body).into(),
             stored_at: Tick(0),
-            life: Life::default(),
+            life: Lifetime::default(),
             scopes: Scopes {
                 host: 0,
                 url: 0,
@@ -174,7 +174,7 @@ mod tests {
         })
     }
 
-    fn joined(one: &Entry, other: &Entry) -> Option<(Span, Bytes)> {
+    fn joined(one: &Entry, other: &Entry) -> Option<(ByteSpan, Bytes)> {
         Stretch::of(one)?.joined(&Stretch::of(other)?)
     }
 

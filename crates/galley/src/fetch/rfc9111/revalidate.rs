@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use galley_cache::entry::{Entry, Parts};
-use galley_cache::fill::{Failure, FillHead, FillWriter, Share};
-use galley_policy::storable::{self, Answered, Verdict};
+use galley_cache::entry::{Entry, EntryParts};
+use galley_cache::fill::{FillError, FillHead, FillSharing, FillWriter};
+use galley_policy::storable::{self, ResponseHead, Storability};
 use galley_policy::tags::{self, MAX_TAGS, Tags};
 use http::header::{self, HeaderMap};
 
@@ -32,12 +32,12 @@ impl Desk {
         writer: &mut FillWriter,
         held: &Arc<Entry>,
         mut news: News,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), FillError> {
         // To its end, so that the connection can serve again.
         while news.incoming.chunk().await?.is_some() {}
         let rules = &page.site.rules;
         let merged = merged(held, &news.incoming.fields);
-        let answered = Answered {
+        let answered = ResponseHead {
             status: held.status,
             fields: &merged,
             response_delay: news.delay,
@@ -46,15 +46,15 @@ impl Desk {
         let seed = revalidate::seed(&page.key);
         let verdict = storable::judge_spread(&page.facts, &answered, rules, seed);
         let (fields, share) = match verdict {
-            Verdict::Store(life) => {
+            Storability::Store(life) => {
                 let mut fields = storable::stored_fields(&merged, rules, page.facts.rule());
                 self.finish_head(&mut fields);
                 let tags = both(held, tags::collect(&news.incoming.fields));
-                let share = Share::Shared {
+                let share = FillSharing::Shared {
                     life,
                     tags: tags.ids.clone(),
                 };
-                let entry = Entry::new(Parts {
+                let entry = Entry::new(EntryParts {
                     key: held.key.clone(),
                     kind: held.kind,
                     status: held.status,
@@ -74,9 +74,9 @@ impl Desk {
                 self.note_equivalents(page, flight, &fields);
                 (fields, share)
             }
-            Verdict::Skip(_) => {
+            Storability::Skip(_) => {
                 self.drop_held(&page.site, held);
-                (self.private_head(&merged), Share::Private)
+                (self.private_head(&merged), FillSharing::Private)
             }
         };
         writer.head(FillHead {
@@ -106,19 +106,19 @@ impl Desk {
         }
         let rules = &order.site.rules;
         let merged = merged(held, head);
-        let answered = Answered {
+        let answered = ResponseHead {
             status: held.status,
             fields: &merged,
             response_delay: order.delay,
             now: self.clock.wall(),
         };
-        let Verdict::Store(life) = storable::judge(order.facts, &answered, rules) else {
+        let Storability::Store(life) = storable::judge(order.facts, &answered, rules) else {
             return self.drop_held(order.site, held);
         };
         let mut fields = storable::stored_fields(&merged, rules, order.facts.rule());
         self.finish_head(&mut fields);
         let tags = both(held, tags::collect(head));
-        let entry = Entry::new(Parts {
+        let entry = Entry::new(EntryParts {
             key: held.key.clone(),
             kind: held.kind,
             status: held.status,
@@ -148,7 +148,7 @@ impl Desk {
 /// An exchange that something is learnt from.
 pub(super) struct Noted<'o> {
     pub(super) site: &'o Site,
-    pub(super) facts: &'o galley_policy::request_info::Facts,
+    pub(super) facts: &'o galley_policy::request_info::RequestInfo,
     pub(super) delay: Duration,
     pub(super) born: u64,
 }

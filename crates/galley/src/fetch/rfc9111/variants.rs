@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_cache::body::Body;
-use galley_cache::entry::{Entry, Kind, Parts};
+use galley_cache::body::StoredBody;
+use galley_cache::entry::{Entry, EntryKind, EntryParts};
 use galley_cache::key::Key;
 use galley_cache::memory::Memory;
-use galley_policy::storable::Life;
+use galley_policy::storable::Lifetime;
 use galley_policy::vary::{Selecting, Vary};
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -67,7 +67,7 @@ pub fn candidates(marker: &Entry, sent: &Sent) -> Vec<Vec<u8>> {
 pub fn place(memory: &Memory, primary: &Key, sent: &Sent) -> Key {
     let Some(marker) = memory
         .get(primary.bytes())
-        .filter(|entry| entry.kind == Kind::Varies)
+        .filter(|entry| entry.kind == EntryKind::Varies)
     else {
         return primary.clone();
     };
@@ -194,7 +194,7 @@ impl Desk {
         let resident = self
             .memory
             .get(primary.bytes())
-            .filter(|entry| entry.kind == Kind::Varies);
+            .filter(|entry| entry.kind == EntryKind::Varies);
         let (list, leaving) = listed(resident.as_deref(), names, selections);
         for selection in leaving {
             let key = key(primary.bytes(), &selection);
@@ -204,7 +204,7 @@ impl Desk {
             }
         }
         let marker = self.marker(order, primary.clone(), flight.born.get());
-        let marker = Parts {
+        let marker = EntryParts {
             fields: vary(names),
             body: list.into(),
             ..marker
@@ -221,7 +221,7 @@ impl Desk {
         let Some(marker) = self
             .memory
             .get(order.key.bytes())
-            .filter(|entry| entry.kind == Kind::Varies)
+            .filter(|entry| entry.kind == EntryKind::Varies)
         else {
             return;
         };
@@ -232,17 +232,17 @@ impl Desk {
     }
 
     /// A list of what is stored for an address, without its content.
-    pub(super) fn marker(&self, order: &PageOrder, key: Key, born: u64) -> Parts {
-        Parts {
+    pub(super) fn marker(&self, order: &PageOrder, key: Key, born: u64) -> EntryParts {
+        EntryParts {
             key,
-            kind: Kind::Varies,
+            kind: EntryKind::Varies,
             status: StatusCode::OK,
             fields: HeaderMap::new(),
-            body: Body::default(),
+            body: StoredBody::default(),
             stored_at: self.clock.tick(),
-            life: Life {
+            life: Lifetime {
                 fresh: MARKED,
-                ..Life::default()
+                ..Lifetime::default()
             },
             scopes: scopes(&order.facts, Vec::new()),
             tags: Vec::new(),
@@ -302,17 +302,17 @@ mod tests {
     }
 
     fn marker(names: &[HeaderName], list: Bytes) -> Entry {
-        use galley_cache::entry::{Parts, Scopes};
-        use galley_policy::storable::Life;
+        use galley_cache::entry::{EntryParts, Scopes};
+        use galley_policy::storable::Lifetime;
         use galley_policy::time::Tick;
-        Entry::new(Parts {
+        Entry::new(EntryParts {
             key: Key::new(b"k"),
-            kind: Kind::Varies,
+            kind: EntryKind::Varies,
             status: http::StatusCode::OK,
             fields: vary(names),
             body: list.into(),
             stored_at: Tick(0),
-            life: Life::default(),
+            life: Lifetime::default(),
             scopes: Scopes {
                 host: 0,
                 url: 0,

@@ -1,6 +1,6 @@
 //! The process that keeps root. It takes orders on its standard input, and its plan from its standard output.
 //!
-//! Every byte of an order is hostile. `galley_privileged::Ledger` judges it, and what is left to be looked at is whose child a
+//! Every byte of an order is hostile. `galley_privileged::PoolLedger` judges it, and what is left to be looked at is whose child a
 //! worker is. A process that has ended is reaped where the ledger forgets it, in one step, so that no signal reaches a process
 //! that was given the same number meanwhile.
 
@@ -12,7 +12,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use galley_privileged::{BYTES, How, Ledger, Order, Report};
+use galley_privileged::{BYTES, How, PoolLedger, PrivilegedOrder, Report};
 use rustix::fs::{AtFlags, chownat};
 use rustix::io::Errno;
 use rustix::process::{
@@ -46,7 +46,7 @@ pub fn keep() -> io::Result<()> {
         // They are for the process that serves, which ends this one when PHP has ended.
         let _unheard = unheard()?;
         let mut keeper = Keeper {
-            ledger: Ledger::new(plan.pools.iter().map(|pool| pool.places)),
+            ledger: PoolLedger::new(plan.pools.iter().map(|pool| pool.places)),
             plan,
             listeners,
             socket: packets::waited_for(socket)?,
@@ -62,7 +62,7 @@ pub fn keep() -> io::Result<()> {
 
 struct Keeper {
     plan: Plan,
-    ledger: Ledger,
+    ledger: PoolLedger,
     /// Of the pools that take theirs as standard input.
     listeners: Vec<Option<UnixListener>>,
     socket: UnixDatagram,
@@ -98,7 +98,7 @@ impl Keeper {
 
     async fn obey(&mut self, packet: &[u8]) -> io::Result<()> {
         match self.ledger.judge(packet) {
-            Ok(Order::Start { pool, place }) => match self.start(pool, place) {
+            Ok(PrivilegedOrder::Start { pool, place }) => match self.start(pool, place) {
                 Ok((process, said)) => {
                     let started = Report::Started {
                         pool,
@@ -113,18 +113,19 @@ impl Keeper {
                     self.report(failed, None).await
                 }
             },
-            Ok(Order::Signal { process, how, .. }) => {
+            Ok(PrivilegedOrder::Signal { process, how, .. }) => {
                 tell(process, how);
                 Ok(())
             }
-            Ok(Order::Replace { pool, worker }) => {
+            Ok(PrivilegedOrder::Replace { pool, worker }) => {
                 if self.replace(pool, worker).is_none() {
                     return self.refuse("the worker is not the pool's").await;
                 }
                 Ok(())
             }
             Err(refusal) => {
-                let Some(Order::Start { pool, place }) = Order::read(packet) else {
+                let Some(PrivilegedOrder::Start { pool, place }) = PrivilegedOrder::read(packet)
+                else {
                     return self.refuse(refusal.text()).await;
                 };
                 // Somebody waits for the answer; the process before may be ending.

@@ -12,7 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use galley_privileged::{BYTES, How, Order, Report};
+use galley_privileged::{BYTES, How, PrivilegedOrder, Report};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 use tokio::net::unix::pipe;
@@ -74,7 +74,7 @@ impl Line {
             if waiting.is_gone {
                 return Err(gone());
             }
-            self.send(Order::Start { pool, place })?;
+            self.send(PrivilegedOrder::Start { pool, place })?;
             waiting.starts.insert((pool, place), tell);
         }
         told.await.unwrap_or_else(|_| Err(gone()))
@@ -82,7 +82,7 @@ impl Line {
 
     /// Has a worker of a pool end after its request.
     pub(crate) fn replace(&self, pool: u32, worker: u32) -> io::Result<()> {
-        self.send(Order::Replace { pool, worker })
+        self.send(PrivilegedOrder::Replace { pool, worker })
     }
 
     /// Whether the other side can be asked for anything.
@@ -185,7 +185,7 @@ impl Line {
     }
 
     /// Never waits: the other side takes each order at once, and there are few.
-    fn send(&self, order: Order) -> io::Result<()> {
+    fn send(&self, order: PrivilegedOrder) -> io::Result<()> {
         packets::send(&self.0.socket, &order.bytes(), None)
     }
 
@@ -211,7 +211,7 @@ impl Process {
     /// Tells it to end. An error would say that it has just ended.
     pub(crate) fn tell(&self, how: How) {
         if self.lives() {
-            let _ = self.line.send(Order::Signal {
+            let _ = self.line.send(PrivilegedOrder::Signal {
                 pool: self.pool,
                 process: self.id,
                 how,

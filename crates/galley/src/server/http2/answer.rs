@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use galley_cache::disk::Pieces;
+use galley_cache::disk::BodyPieces;
 use galley_cache::fill::FillReader;
 use galley_files::Part;
 use h2::server::SendResponse;
@@ -159,7 +159,7 @@ static OF_FRAMING: [HeaderName; 8] = [
 /// Where parts come from.
 enum Source {
     File(Arc<std::fs::File>),
-    Pieces(Arc<Pieces>),
+    Pieces(Arc<BodyPieces>),
 }
 
 /// A body on its way.

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use galley_http::frame_interceptor::Broken;
+use galley_http::frame_interceptor::FrameError;
 use h2::Reason;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -73,20 +73,20 @@ pub(super) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
     let _ = timer.within(patience::LINGER, leaving).await;
 }
 
-pub(super) fn reason(broken: Broken) -> Reason {
+pub(super) fn reason(broken: FrameError) -> Reason {
     match broken {
-        Broken::Protocol => Reason::PROTOCOL_ERROR,
-        Broken::FlowControl => Reason::FLOW_CONTROL_ERROR,
-        Broken::StreamClosed => Reason::STREAM_CLOSED,
-        Broken::FrameSize => Reason::FRAME_SIZE_ERROR,
-        Broken::Compression => Reason::COMPRESSION_ERROR,
-        Broken::TooLarge => Reason::ENHANCE_YOUR_CALM,
+        FrameError::Protocol => Reason::PROTOCOL_ERROR,
+        FrameError::FlowControl => Reason::FLOW_CONTROL_ERROR,
+        FrameError::StreamClosed => Reason::STREAM_CLOSED,
+        FrameError::FrameSize => Reason::FRAME_SIZE_ERROR,
+        FrameError::Compression => Reason::COMPRESSION_ERROR,
+        FrameError::TooLarge => Reason::ENHANCE_YOUR_CALM,
     }
 }
 
-pub(super) fn ended(broken: Broken) -> (Ended, &'static str) {
+pub(super) fn ended(broken: FrameError) -> (Ended, &'static str) {
     match broken {
-        Broken::TooLarge => (Ended::Flood, "a head was far too large"),
+        FrameError::TooLarge => (Ended::Flood, "a head was far too large"),
         _ => (Ended::Protocol, "the protocol was broken"),
     }
 }

@@ -11,10 +11,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use galley_http::framing::{BodyKind, Framing};
-use galley_http::h2::Room;
+use galley_http::h2::Http2HeadBuffer;
 use galley_policy::outcome::RefusedWhy;
 use galley_policy::proxied::NOBODY;
-use galley_policy::request_info::Facts;
+use galley_policy::request_info::RequestInfo;
 use h2::RecvStream;
 use h2::server::SendResponse;
 use http::request::Parts;
@@ -23,7 +23,7 @@ use http::{HeaderMap, StatusCode};
 use super::answer::{self, Manner};
 use super::quota::{Held, REQUEST_BYTES};
 use super::request_head;
-use crate::body::spools::NoRoom;
+use crate::body::spools::SpoolFull;
 use crate::body::{RequestBody, Spool};
 use crate::fault::Fault;
 use crate::request::{self, Admission, Answer, Exchange, Sites};
@@ -122,7 +122,7 @@ impl Stream<'_> {
     ) -> Option<(Answer, Open<'p>)> {
         let mut crumbs = Vec::new();
         request_head::join_crumbs(&parts.headers, &mut crumbs);
-        let mut room = Room::new();
+        let mut room = Http2HeadBuffer::new();
         let head_bytes = self.core.limits.head_bytes;
         let read = request_head::head(parts, &crumbs, head_bytes, &mut room, body.is_end_stream());
         let (head, framing) = match read {
@@ -139,7 +139,7 @@ impl Stream<'_> {
             local: self.ends.local.unwrap_or(NOBODY),
             scheme: self.ends.scheme(),
             request_id: std::mem::take(&mut open.request_id),
-            facts: Facts::default(),
+            facts: RequestInfo::default(),
             mailbox: Some(mailbox.clone()),
         };
         let mut exchange = match request::admit(admission, &head, &framing) {
@@ -238,11 +238,11 @@ impl Stream<'_> {
                 return Err(Fault::new(RefusedWhy::BodyTooLarge, note).into());
             }
             let pushed = spool.push(&data).await;
-            pushed.map_err(|NoRoom| no_room(spools))?;
+            pushed.map_err(|SpoolFull| no_room(spools))?;
             let freed = body.flow_control().release_capacity(data.len());
             freed.map_err(|_| Untaken::Gone)?;
         }
-        let body = spool.finish().await.map_err(|NoRoom| no_room(spools))?;
+        let body = spool.finish().await.map_err(|SpoolFull| no_room(spools))?;
         exchange.body = match body {
             RequestBody::Empty => RequestBody::Memory(Bytes::new()),
             body => body,

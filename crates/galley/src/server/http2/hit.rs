@@ -10,12 +10,12 @@ use std::time::Instant;
 
 use galley_http::frame_interceptor::{MOST_FRAME, Opening};
 use galley_http::framing::{self, BodyKind, Host};
-use galley_http::h2::{self, Room};
+use galley_http::h2::{self, Http2HeadBuffer};
 use galley_http::head;
 use galley_http::hpack::{self, Block};
 use galley_policy::headers::Compiled;
 use galley_policy::outcome::Outcome;
-use galley_policy::proxied::Own;
+use galley_policy::proxied::ConnectionInfo;
 use galley_policy::request_info::Scheme;
 use http::StatusCode;
 use http::header;
@@ -71,11 +71,11 @@ pub(super) fn find(
     let fields = request_head::fields_of(block)
         .filter(|(name, _)| joined.is_none() || *name != b"cookie")
         .chain(joined);
-    let limits = head::Limits {
+    let limits = head::HeadLimits {
         head_bytes: core.limits.head_bytes,
-        ..head::Limits::default()
+        ..head::HeadLimits::default()
     };
-    let mut room = Room::new();
+    let mut room = Http2HeadBuffer::new();
     let head = h2::head(&line, fields, &limits, &mut room).ok()?;
     let framing = framing::frame_h2(&head, true).ok()?;
     let (BodyKind::None, Host::Field(host)) = (framing.body, framing.host) else {
@@ -83,7 +83,7 @@ pub(super) fn find(
     };
     let now = core.services.clock.tick_at(began);
     let mut room = core.room.borrow_mut();
-    let own = Own {
+    let own = ConnectionInfo {
         peer: ends.client,
         scheme: ends.scheme(),
         host: host.as_bytes(),

@@ -32,7 +32,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use galley_http::frame_interceptor::{Broken, Step};
+use galley_http::frame_interceptor::{FrameError, Intercepted};
 use h2::Reason;
 use h2::server;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -300,9 +300,9 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Connection<'_, S> {
                 break Ok(());
             }
             match wire.sort(&mut block) {
-                Ok(Step::More) => break Ok(()),
+                Ok(Intercepted::More) => break Ok(()),
                 Err(broken) => break Err(Unread::Broken(broken)),
-                Ok(Step::Head(opening)) => {
+                Ok(Intercepted::Head(opening)) => {
                     self.asked += 1;
                     let place = (&*self.sites, self.ends);
                     let may = self.core.limits.lane && !self.going && wire.may_answer(&opening);
@@ -453,7 +453,7 @@ enum Accepted {
 enum Unread {
     /// The client has gone.
     Gone,
-    Broken(Broken),
+    Broken(FrameError),
 }
 
 /// Between two looks whether a connection whose answers wait holds more than its part by now.

@@ -9,12 +9,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use galley_cache::budget::{Budget, Reservation};
+use galley_cache::budget::{MemoryBudget, Reservation};
 use http::HeaderMap;
 
 /// See the module. One for each connection.
 pub(super) struct Quota {
-    budget: Budget,
+    budget: MemoryBudget,
     /// Bytes that the connection's streams have reserved.
     held: Cell<u64>,
     /// Streams with an answer that wait for their client to open a window.
@@ -25,7 +25,7 @@ pub(super) struct Quota {
 
 impl Quota {
     /// For a connection that draws on `budget`.
-    pub(super) fn new(budget: &Budget) -> Rc<Self> {
+    pub(super) fn new(budget: &MemoryBudget) -> Rc<Self> {
         Rc::new(Self {
             budget: budget.clone(),
             held: Cell::new(0),
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn greedy_connections_leave_room_for_others() {
-        let budget = Budget::new(200 * REQUEST_BYTES);
+        let budget = MemoryBudget::new(200 * REQUEST_BYTES);
         let mut held = Vec::new();
         let mut last = usize::MAX;
         for connection in 0..20 {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn fields_are_paid_for_by_number_and_length() {
-        let budget = Budget::new(1 << 20);
+        let budget = MemoryBudget::new(1 << 20);
         let quota = Quota::new(&budget);
         let mut fields = HeaderMap::new();
         for _ in 0..900 {
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_stream_waits_until_its_guard_is_dropped() {
-        let quota = Quota::new(&Budget::new(1 << 20));
+        let quota = Quota::new(&MemoryBudget::new(1 << 20));
         let held = quota.admit(&HeaderMap::new()).unwrap();
         assert!(!quota.is_waiting());
         let waits = held.wait();

@@ -1,14 +1,14 @@
 //! From what the library read, or what was read in front of it, to the head that everybody else works with.
 
 use galley_http::framing::{self, Framing};
-use galley_http::h2::{self, Line, Room};
-use galley_http::head::{self, Head, Refusal};
+use galley_http::h2::{self, Http2HeadBuffer, PseudoFields};
+use galley_http::head::{self, BadRequest, Head};
 use galley_http::hpack::Block;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, header};
 
 /// The pseudo-header fields. `#` and what follows it in a path are gone: the library takes it for a fragment.
-pub(super) fn line(parts: &Parts) -> Line<'_> {
+pub(super) fn line(parts: &Parts) -> PseudoFields<'_> {
     let authority = parts.uri.authority().map(http::uri::Authority::as_str);
     let target = match &parts.method {
         &Method::CONNECT => authority,
@@ -17,7 +17,7 @@ pub(super) fn line(parts: &Parts) -> Line<'_> {
             .path_and_query()
             .map(http::uri::PathAndQuery::as_str),
     };
-    Line {
+    PseudoFields {
         method: parts.method.as_str(),
         scheme: parts.uri.scheme_str(),
         authority,
@@ -30,12 +30,12 @@ pub(super) fn head<'b, 'r>(
     parts: &'b Parts,
     crumbs: &'b [u8],
     head_bytes: usize,
-    room: &'r mut Room<'b>,
+    room: &'r mut Http2HeadBuffer<'b>,
     is_end: bool,
-) -> Result<(Head<'b, 'r>, Framing<'b>), Refusal> {
-    let limits = head::Limits {
+) -> Result<(Head<'b, 'r>, Framing<'b>), BadRequest> {
+    let limits = head::HeadLimits {
         head_bytes,
-        ..head::Limits::default()
+        ..head::HeadLimits::default()
     };
     let joined = (!crumbs.is_empty()).then_some((&b"cookie"[..], crumbs));
     let fields =
@@ -110,7 +110,7 @@ impl<'b> Pseudo<'b> {
     }
 
     /// The line of a plain `GET` or `HEAD`. Whatever the library might read otherwise is not plain.
-    pub(super) fn plain_line(&self) -> Option<Line<'b>> {
+    pub(super) fn plain_line(&self) -> Option<PseudoFields<'b>> {
         let method = match self.method {
             b"GET" => "GET",
             b"HEAD" => "HEAD",
@@ -135,7 +135,7 @@ impl<'b> Pseudo<'b> {
         if !self.path.starts_with(b"/") || !is_visible {
             return None;
         }
-        Some(Line {
+        Some(PseudoFields {
             method,
             scheme: Some(scheme),
             authority: Some(std::str::from_utf8(self.authority).ok()?),
@@ -198,7 +198,7 @@ mod tests {
         *request.headers_mut() = fields;
         *request.uri_mut() = "http://a.test/x".parse().unwrap();
         let (parts, ()) = request.into_parts();
-        let mut room = Room::new();
+        let mut room = Http2HeadBuffer::new();
         let (head, _) = head(&parts, &crumbs, 1000, &mut room, true).unwrap();
         let fields: Vec<_> = head.fields().collect();
         assert_eq!(
@@ -214,7 +214,7 @@ mod tests {
             hpack::write_field(&mut encoded, name.as_bytes(), value.as_bytes());
         }
         let mut block = Block::default();
-        let decoded = hpack::Decoder::default().decode(&encoded, 10_000, &mut block);
+        let decoded = hpack::HpackDecoder::default().decode(&encoded, 10_000, &mut block);
         decoded.map(|()| block).unwrap()
     }
 

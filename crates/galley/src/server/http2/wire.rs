@@ -1,6 +1,6 @@
 //! The socket below the library: what comes is sorted, and what many streams have to say leaves in few writes.
 //!
-//! What came is the [`Sieve`]'s first; the library reads what that leaves to it. The library writes frame by frame and
+//! What came is the [`FrameInterceptor`]'s first; the library reads what that leaves to it. The library writes frame by frame and
 //! flushes in between. Here its frames are collected, and leave when the connection's turn ends ([`Wire::poll_out`]) or when
 //! there are many. While the client takes nothing, no more than [`MOST_OUT`] is collected; the library then stops writing,
 //! and nothing more is read. Every byte in either direction is shown to the [`Ledger`].
@@ -14,7 +14,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
-use galley_http::frame_interceptor::{self, Broken, Opening, PREFACE, Sieve, Step};
+use galley_http::frame_interceptor::{
+    self, FrameError, FrameInterceptor, Intercepted, Opening, PREFACE,
+};
 use galley_http::hpack::Block;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
@@ -37,7 +39,7 @@ pub(super) struct Wire<S> {
     is_ended: bool,
     /// Bytes of the client's greeting that the library has not read.
     greeting: usize,
-    sieve: Sieve,
+    sieve: FrameInterceptor,
     /// What the library is to read.
     through: Vec<u8>,
     /// How much of `through` it has read.
@@ -74,7 +76,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             is_unsorted: !begun.is_empty(),
             is_ended: false,
             greeting: PREFACE.len(),
-            sieve: Sieve::new(most),
+            sieve: FrameInterceptor::new(most),
             through: Vec::new(),
             taken: 0,
             out: Vec::new(),
@@ -166,12 +168,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     }
 
     /// Sorts what came up to the next head, which it reads into `block`.
-    pub(super) fn sort(&mut self, block: &mut Block) -> Result<Step, Broken> {
+    pub(super) fn sort(&mut self, block: &mut Block) -> Result<Intercepted, FrameError> {
         let all = self.input.get(self.sorted..).unwrap_or_default();
         let mut rest = all;
         let step = self.sieve.next(&mut rest, &mut self.through, block)?;
         self.sorted += all.len() - rest.len();
-        if step == Step::More {
+        if step == Intercepted::More {
             // What is left is the beginning of one frame.
             self.input.drain(..self.sorted);
             self.sorted = 0;

@@ -44,12 +44,12 @@ fn visitor(client: u32) -> Who {
     }
 }
 
-async fn enter(limit: &Limit, client: u32) -> Result<Place, Failure> {
+async fn enter(limit: &Limit, client: u32) -> Result<Place, FillError> {
     limit.enter(visitor(client), &Turn::default()).await
 }
 
 /// Who saves may have every place.
-async fn save(limit: &Limit) -> Result<Place, Failure> {
+async fn save(limit: &Limit) -> Result<Place, FillError> {
     let who = Who {
         class: Class::Editor,
         client: Network::V4(1),
@@ -72,12 +72,12 @@ async fn a_full_queue_and_a_long_wait_are_refused() {
     let began = Instant::now();
     let (second, third) = tokio::join!(enter(&limit, 1), enter(&limit, 1));
     assert!(
-        matches!(second, Err(Failure::Overload)),
+        matches!(second, Err(FillError::Overload)),
         "waited ten seconds"
     );
     assert_eq!(began.elapsed().as_secs(), 10);
     assert!(
-        matches!(third, Err(Failure::Overload)),
+        matches!(third, Err(FillError::Overload)),
         "found the queue full"
     );
     assert_eq!(load(&limit), (1, 0));
@@ -105,7 +105,7 @@ async fn who_has_to_give_way_is_told_at_once() {
         async { (enter(&limit, 1).await, began.elapsed()) },
         enter(&limit, 2)
     );
-    assert!(matches!(second.0, Err(Failure::Overload)));
+    assert!(matches!(second.0, Err(FillError::Overload)));
     assert_eq!(second.1, Duration::ZERO);
     assert!(first.is_err() && other.is_err(), "no place came free");
 }

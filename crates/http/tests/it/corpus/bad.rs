@@ -2,7 +2,7 @@
 //!
 //! Behind each refused request stands another one, `/smuggled`, which nobody may read.
 
-use galley_http::head::Refusal;
+use galley_http::head::BadRequest;
 
 use super::{Case, Hyper};
 use crate::reader::End;
@@ -16,7 +16,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// A refusal of the only request, followed by one that nobody may answer.
-fn refused(name: &'static str, refusal: Refusal, hyper: Hyper, head_and_body: &str) -> Case {
+fn refused(name: &'static str, refusal: BadRequest, hyper: Hyper, head_and_body: &str) -> Case {
     let stream = format!("{head_and_body}GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
     Case {
         name,
@@ -28,8 +28,8 @@ fn refused(name: &'static str, refusal: Refusal, hyper: Hyper, head_and_body: &s
 }
 
 fn bad_heads() -> Vec<Case> {
+    use BadRequest::{BareLineFeed, Field, Host, Method, RequestLine, Target, Version};
     use Hyper::{Laxer, Same};
-    use Refusal::{BareLineFeed, Field, Host, Method, RequestLine, Target, Version};
     const LF: Hyper = Laxer("RFC 9112 2.2: a recipient MAY recognise a single LF; so it need not");
     let mut after_good = refused(
         "bad after good",
@@ -320,8 +320,10 @@ fn bad_heads() -> Vec<Case> {
 }
 
 fn bad_framing() -> Vec<Case> {
+    use BadRequest::{
+        AmbiguousLength, ContentLength, Expectation, TransferEncoding, UnknownCoding,
+    };
     use Hyper::{Laxer, Same};
-    use Refusal::{AmbiguousLength, ContentLength, Expectation, TransferEncoding, UnknownCoding};
     const BOTH: Hyper = Laxer("RFC 9112 6.3: a server MAY reject a request with both");
     let with = |name, refusal, hyper, fields: &str, body: &str| {
         let stream = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n{body}");
@@ -534,8 +536,8 @@ fn bad_framing() -> Vec<Case> {
 }
 
 fn bad_chunks() -> Vec<Case> {
+    use BadRequest::{Chunk, ChunkExtension, Trailer};
     use Hyper::{Laxer, Same};
-    use Refusal::{Chunk, ChunkExtension, Trailer};
     let with = |name, refusal, hyper, body: &str| {
         let stream =
             format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
@@ -632,10 +634,10 @@ fn bad_chunks() -> Vec<Case> {
 }
 
 fn over_limits() -> Vec<Case> {
-    use Hyper::Laxer;
-    use Refusal::{
+    use BadRequest::{
         BodyTooLarge, ChunkExtension, HeadTooLarge, TargetTooLong, TooManyFields, TrailersTooLarge,
     };
+    use Hyper::Laxer;
     const SIZE: Hyper = Laxer("RFC 9110 5.4: a server MUST have limits and answer 4xx");
     const BODY: Hyper = Laxer("RFC 9110 15.5.14");
     let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
