@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use galley_http::proxy::{self, ProxyHeaderStep};
 use galley_policy::access::passwords;
-use galley_policy::access::xmlrpc::{Call, Scanner};
+use galley_policy::access::xmlrpc::{Call, XmlRpcScanner};
+use galley_policy::proxied::{ConnectionInfo, ForwardingField, NOBODY, Proxies};
 use galley_policy::request_info::Scheme;
-use galley_policy::proxied::{Field, NOBODY, Own, Proxies};
-use galley_http::proxy::{self, Step};
 
 /// A header of the PROXY protocol is read to the byte: what is asked for always belongs to it, however slowly it comes.
 pub fn proxy_protocol(data: &[u8]) {
@@ -14,8 +14,8 @@ pub fn proxy_protocol(data: &[u8]) {
     let whole = loop {
         match proxy::read(&data[..length]) {
             Err(_) => return,
-            Ok(Step::Whole(_)) => break length,
-            Ok(Step::More(more)) => {
+            Ok(ProxyHeaderStep::Whole(_)) => break length,
+            Ok(ProxyHeaderStep::More(more)) => {
                 assert!(more > 0);
                 length += more;
                 if length > data.len() {
@@ -25,7 +25,7 @@ pub fn proxy_protocol(data: &[u8]) {
         }
     };
     for length in 0..whole {
-        let Ok(Step::More(more)) = proxy::read(&data[..length]) else {
+        let Ok(ProxyHeaderStep::More(more)) = proxy::read(&data[..length]) else {
             panic!("{length} of {whole} bytes are no beginning");
         };
         assert!(length + more <= whole);
@@ -43,9 +43,13 @@ pub fn forwarded(data: &[u8]) {
     let proxies = Proxies {
         networks: vec!["10.0.0.0/8".parse().expect("a network")],
         unix: false,
-        field: [Field::XForwardedFor, Field::Forwarded, Field::XRealIp][usize::from(choice) % 3],
+        field: [
+            ForwardingField::XForwardedFor,
+            ForwardingField::Forwarded,
+            ForwardingField::XRealIp,
+        ][usize::from(choice) % 3],
     };
-    let own = |peer: [u8; 4]| Own {
+    let own = |peer: [u8; 4]| ConnectionInfo {
         peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::from(peer)), 4000),
         scheme: Scheme::Http,
         host: b"example.com",
@@ -55,7 +59,7 @@ pub fn forwarded(data: &[u8]) {
     assert_eq!((asked.client, asked.scheme), (stranger.peer, Scheme::Http));
     assert_eq!(asked.host, stranger.host);
     let asked = proxies.asked(&own([10, 0, 0, 1]), &fields);
-    if proxies.field != Field::XForwardedFor || proxies.trusts(asked.client) {
+    if proxies.field != ForwardingField::XForwardedFor || proxies.trusts(asked.client) {
         return;
     }
     let list = [
@@ -93,7 +97,7 @@ pub fn xmlrpc(data: &[u8]) {
 }
 
 fn judged<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Call {
-    let mut scanner = Scanner::default();
+    let mut scanner = XmlRpcScanner::default();
     for piece in pieces {
         scanner.push(piece);
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use galley_fastcgi::answer::Splitter;
-use galley_fastcgi::exchange::{Event, Exchange, Request};
+use galley_fastcgi::exchange::{FastCgiEvent, FastCgiExchange, FastCgiRequest};
 use galley_fastcgi::{params, record};
 use galley_policy::cgi;
 
@@ -36,8 +36,8 @@ struct Heard {
 }
 
 fn heard<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Heard {
-    let mut exchange = Exchange::new();
-    let request = Request {
+    let mut exchange = FastCgiExchange::new();
+    let request = FastCgiRequest {
         variables: &[],
         body_length: 0,
     };
@@ -49,9 +49,9 @@ fn heard<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Heard {
         exchange.input().extend_from_slice(piece);
         while heard.end.is_none() {
             match exchange.event() {
-                Ok(Some(Event::Stdout(bytes))) => heard.stdout.extend_from_slice(&bytes),
-                Ok(Some(Event::Stderr(bytes))) => heard.stderr.extend_from_slice(&bytes),
-                Ok(Some(Event::End(_))) => heard.end = Some(true),
+                Ok(Some(FastCgiEvent::Stdout(bytes))) => heard.stdout.extend_from_slice(&bytes),
+                Ok(Some(FastCgiEvent::Stderr(bytes))) => heard.stderr.extend_from_slice(&bytes),
+                Ok(Some(FastCgiEvent::End(_))) => heard.end = Some(true),
                 Ok(None) => break,
                 Err(_) => heard.end = Some(false),
             }
@@ -69,7 +69,7 @@ pub fn params(data: &[u8]) {
     params::write(&mut out, &pairs).expect("it fitted before");
     let mut joined = Vec::new();
     let mut rest = &out[..];
-    while let Ok(record::Parsed::Whole {
+    while let Ok(record::ParsedRecord::Whole {
         content, length, ..
     }) = record::parse(rest)
     {

@@ -1,7 +1,7 @@
 //! Frames of HTTP/2 in front of its library: header blocks, and what is sorted out of them.
 
-use galley_http::hpack::{self, Block, Decoder};
-use galley_http::frame_interceptor::{Broken, FRAME_HEAD, Sieve, Step};
+use galley_http::frame_interceptor::{FRAME_HEAD, FrameError, FrameInterceptor, Intercepted};
+use galley_http::hpack::{self, Block, HpackDecoder};
 
 /// Blocks are read within their limit, and what was read comes back when it is written as literals and read once more, by a
 /// table that knows nothing. The first byte is the limit's, each following one the length of a block.
@@ -10,7 +10,7 @@ pub fn header_blocks(data: &[u8]) {
         return;
     };
     let most = usize::from(most) * 8;
-    let mut decoder = Decoder::default();
+    let mut decoder = HpackDecoder::default();
     let (mut block, mut again) = (Block::default(), Block::default());
     while let Some((&length, behind)) = rest.split_first() {
         let (encoded, behind) = behind.split_at(behind.len().min(length.into()));
@@ -25,7 +25,7 @@ pub fn header_blocks(data: &[u8]) {
         for (name, value) in block.fields() {
             hpack::write_field(&mut literal, name, value);
         }
-        let read = Decoder::default().decode(&literal, most, &mut again);
+        let read = HpackDecoder::default().decode(&literal, most, &mut again);
         read.expect("what was written is read");
         assert!(block.fields().eq(again.fields()));
     }
@@ -67,7 +67,7 @@ struct Sorted {
     heads: Vec<(u32, Fields)>,
     passed: Vec<u32>,
     through: Vec<u8>,
-    end: Result<(), Broken>,
+    end: Result<(), FrameError>,
 }
 
 fn is_ours(stream: u32) -> bool {
@@ -75,7 +75,7 @@ fn is_ours(stream: u32) -> bool {
 }
 
 fn sorted<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Sorted {
-    let mut sieve = Sieve::new(2_000);
+    let mut sieve = FrameInterceptor::new(2_000);
     let mut block = Block::default();
     let mut input = Vec::new();
     let mut sorted = Sorted {
@@ -89,8 +89,8 @@ fn sorted<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Sorted {
         let mut rest = input.as_slice();
         loop {
             let opening = match sieve.next(&mut rest, &mut sorted.through, &mut block) {
-                Ok(Step::More) => break,
-                Ok(Step::Head(opening)) => opening,
+                Ok(Intercepted::More) => break,
+                Ok(Intercepted::Head(opening)) => opening,
                 Err(broken) => {
                     sorted.end = Err(broken);
                     return sorted;

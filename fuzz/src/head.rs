@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use galley_policy::cache_control::CacheControl;
 use galley_policy::conditional::{self, Validators};
-use galley_policy::encoding::{Coding, Codings};
-use galley_policy::request_info::{Facts, Line, Scheme};
+use galley_policy::encoding::{AcceptedCodings, Coding};
 use galley_policy::no_vary_search::Variance;
 use galley_policy::range::{self, Ranges};
+use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::site::{Preset, SiteRules};
 use galley_policy::vary::Vary;
 use galley_policy::{compress, tags as page_tags, time};
@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// What is chosen is accepted.
 pub fn accept_encoding(data: &[u8]) {
-    let mut codings = Codings::default();
+    let mut codings = AcceptedCodings::default();
     for line in data.split(|byte| *byte == b'\n') {
         codings.read(line);
     }
@@ -42,8 +42,8 @@ pub fn conditions(data: &[u8]) {
         last_modified: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)),
     };
     for name in names {
-        let mut facts = Facts::default();
-        let line = Line {
+        let mut facts = RequestInfo::default();
+        let line = RequestLineInfo {
             method: "GET",
             target: b"/",
             scheme: Scheme::Http,

@@ -1,33 +1,33 @@
 //! Orders to the process that keeps root.
 
-use galley_privileged::{BYTES, Ledger, Order, Report};
+use galley_privileged::{BYTES, PoolLedger, PrivilegedOrder, Report};
 
 /// Whatever is sent, no more processes run than there are places, only those that run are signalled, and an order is its bytes.
 /// The bytes are packets one after another; the rest of one is one too.
 pub fn orders(data: &[u8]) {
     let places = [1, 4, 0];
-    let mut ledger = Ledger::new(places);
+    let mut ledger = PoolLedger::new(places);
     let mut next = 1;
     for packet in data.chunks(BYTES) {
         if let Some(report) = Report::read(packet) {
             assert_eq!(report.bytes(), packet);
-            assert_eq!(Order::read(packet), None);
+            assert_eq!(PrivilegedOrder::read(packet), None);
         }
         let Ok(order) = ledger.judge(packet) else {
             continue;
         };
         assert_eq!(order.bytes(), packet);
         match order {
-            Order::Start { pool, place } => {
+            PrivilegedOrder::Start { pool, place } => {
                 ledger.started(pool, place, next);
                 assert!(ledger.all().any(|running| running == (pool, next)));
                 next += 1;
             }
-            Order::Signal { pool, process, .. } => {
+            PrivilegedOrder::Signal { pool, process, .. } => {
                 assert!(ledger.processes(pool).any(|running| running == process));
                 assert_eq!(ledger.ended(process), Some(pool));
             }
-            Order::Replace { pool, worker } => {
+            PrivilegedOrder::Replace { pool, worker } => {
                 let mut running = ledger.processes(pool);
                 assert!(running.next().is_some_and(|first| first != worker));
             }

@@ -2,14 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use galley_policy::access::{Access, Said};
-use galley_policy::request_info::{Facts, Gate, Line, Scheme};
+use galley_http::head::{HeadBuffer, HeadLimits, ParsedHead, parse};
+use galley_policy::access::{AccessRules, AccessSetting};
 use galley_policy::forward::{self, BodyLength, Client};
 use galley_policy::key::{read_key, write_key};
 use galley_policy::purge::Dialect;
+use galley_policy::request_info::{Cacheability, RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::site::{Preset, Rule, SiteRules};
 use galley_policy::{cookie, query, route, uri};
-use galley_http::head::{Limits, Parsed, Room, parse};
 
 /// A host that is taken is canonical: lower case, and the same when it is read again.
 pub fn host(data: &[u8]) {
@@ -76,13 +76,13 @@ pub fn cookie(data: &[u8]) {
 /// A whole head: the key is read back as what it was made of, a session keeps the gate closed, and what goes up for a page
 /// that may be shared is a closed list.
 pub fn whole(data: &[u8]) {
-    let mut room = Room::new();
-    let Ok(Parsed::Whole { head, .. }) = parse(data, &Limits::default(), &mut room) else {
+    let mut room = HeadBuffer::new();
+    let Ok(ParsedHead::Whole { head, .. }) = parse(data, &HeadLimits::default(), &mut room) else {
         return;
     };
     for site in sites() {
-        let mut facts = Facts::default();
-        let line = Line {
+        let mut facts = RequestInfo::default();
+        let line = RequestLineInfo {
             method: head.method,
             target: head.target,
             scheme: Scheme::Http,
@@ -113,7 +113,7 @@ pub fn whole(data: &[u8]) {
                     .contains(&name.as_str())
             );
         }
-        if site.preset == Preset::WordPress && facts.gate() == Gate::Open {
+        if site.preset == Preset::WordPress && facts.gate() == Cacheability::Open {
             assert!(!facts.has_session());
             assert!(
                 trimmed
@@ -127,13 +127,14 @@ pub fn whole(data: &[u8]) {
 
 /// An order to purge: whatever is asked, it is orders or a refusal.
 pub fn purge_order(data: &[u8]) {
-    let mut room = Room::new();
-    let Ok(Parsed::Whole { head, length }) = parse(data, &Limits::default(), &mut room) else {
+    let mut room = HeadBuffer::new();
+    let Ok(ParsedHead::Whole { head, length }) = parse(data, &HeadLimits::default(), &mut room)
+    else {
         return;
     };
     let site = SiteRules::default();
-    let mut facts = Facts::default();
-    let line = Line {
+    let mut facts = RequestInfo::default();
+    let line = RequestLineInfo {
         method: head.method,
         target: head.target,
         scheme: Scheme::Http,
@@ -176,9 +177,9 @@ fn sites() -> [SiteRules; 3] {
     };
     let closed = Rule {
         path: "/internal/*".to_owned(),
-        access: Access {
-            deny: Said::Is(vec!["192.0.2.0/24".parse().expect("a network")]),
-            ..Access::default()
+        access: AccessRules {
+            deny: AccessSetting::Is(vec!["192.0.2.0/24".parse().expect("a network")]),
+            ..AccessRules::default()
         },
         ..Rule::default()
     };

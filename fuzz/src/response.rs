@@ -2,11 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use galley_policy::request_info::{Facts, Line, Scheme};
-use galley_policy::purge::Dialect;
-use galley_policy::site::{Preset, SiteRules};
-use galley_policy::storable::{self, Answered, Verdict};
 use galley_http::response::HeadCheck;
+use galley_policy::purge::Dialect;
+use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
+use galley_policy::site::{Preset, SiteRules};
+use galley_policy::storable::{self, ResponseHead, Storability};
 use http::StatusCode;
 
 /// A head of an answer: what is stored has no cookie of a person, and what travels on frames nothing.
@@ -19,8 +19,8 @@ pub fn upstream_answer(data: &[u8]) {
         ..SiteRules::default()
     };
     for site in [SiteRules::default(), bare] {
-        let mut facts = Facts::default();
-        let line = Line {
+        let mut facts = RequestInfo::default();
+        let line = RequestLineInfo {
             method: "GET",
             target: b"/a?b=c",
             scheme: Scheme::Http,
@@ -31,13 +31,13 @@ pub fn upstream_answer(data: &[u8]) {
         facts
             .gather(&line, std::iter::empty::<(&str, &[u8])>(), &site)
             .expect("a plain request");
-        let answer = Answered {
+        let answer = ResponseHead {
             status,
             fields: &fields,
             response_delay: Duration::from_secs(1),
             now: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
         };
-        if let Verdict::Store(_) = storable::judge(&facts, &answer, &site) {
+        if let Storability::Store(_) = storable::judge(&facts, &answer, &site) {
             assert!(!fields.contains_key("set-cookie"));
             assert_ne!(status, StatusCode::NOT_MODIFIED);
         }
@@ -83,7 +83,7 @@ pub fn contract(data: &[u8]) {
     ];
     let site = SiteRules::default();
     for (target, fields) in requests {
-        let line = Line {
+        let line = RequestLineInfo {
             method: "POST",
             target,
             scheme: Scheme::Http,
@@ -92,7 +92,7 @@ pub fn contract(data: &[u8]) {
             upgrade: false,
         };
         let fields = || fields.iter().copied();
-        let mut facts = Facts::default();
+        let mut facts = RequestInfo::default();
         facts
             .gather(&line, fields(), &site)
             .expect("a plain request");

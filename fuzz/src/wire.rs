@@ -1,10 +1,10 @@
 //! HTTP/1 of clients: streams of requests, chunked bodies, and what answers may carry out.
 
-use galley_http::answer::{Connection, Length, write_head};
+use galley_http::answer::{ConnectionField, Length, write_head};
 use galley_http::body::BodyReader;
 use galley_http::framing::{self, BodyKind};
 use galley_http::h2;
-use galley_http::head::{self, HeadScanner, Limits, Parsed, Refusal, Version};
+use galley_http::head::{self, BadRequest, HeadLimits, HeadScanner, ParsedHead, Version};
 
 use crate::reader::{read_pieces, read_whole};
 
@@ -33,29 +33,29 @@ pub fn head(data: &[u8]) {
     let Some(first) = data.get(..1) else {
         return;
     };
-    let limits = Limits {
+    let limits = HeadLimits {
         fields: 40,
         target_bytes: 1024,
-        ..Limits::default()
+        ..HeadLimits::default()
     };
     let mut scanner = HeadScanner::new();
-    let mut room = head::Room::new();
+    let mut room = head::HeadBuffer::new();
     if head::resume(&mut scanner, first, &limits, &mut room).is_err() || !scanner.has_begun() {
         return;
     }
-    let mut room = head::Room::new();
+    let mut room = head::HeadBuffer::new();
     let careful = owned(head::resume(&mut scanner, data, &limits, &mut room));
-    let mut room = head::Room::new();
+    let mut room = head::HeadBuffer::new();
     assert_eq!(owned(head::parse(data, &limits, &mut room)), careful);
 }
 
 /// What was read of a head: method, target, version, fields, length.
 type Owned = (String, Vec<u8>, Version, Vec<(String, Vec<u8>)>, usize);
 
-fn owned(read: Result<Parsed<'_, '_>, Refusal>) -> Result<Option<Owned>, Refusal> {
+fn owned(read: Result<ParsedHead<'_, '_>, BadRequest>) -> Result<Option<Owned>, BadRequest> {
     Ok(match read? {
-        Parsed::Partial => None,
-        Parsed::Whole { head, length } => {
+        ParsedHead::Partial => None,
+        ParsedHead::Whole { head, length } => {
             let fields = head.fields();
             let fields = fields.map(|(name, value)| (name.to_owned(), value.to_vec()));
             let target = head.target.to_vec();
@@ -111,7 +111,7 @@ pub fn answer(data: &[u8]) {
         status,
         fields,
         Length::Known(7),
-        Connection::Close,
+        ConnectionField::Close,
     );
     let end = out.windows(4).position(|four| four == b"\r\n\r\n");
     assert_eq!(end, Some(out.len() - 4));
@@ -137,7 +137,7 @@ pub fn http2_head(data: &[u8]) {
     let text = text.replace('\0', "\r");
     let mut lines = text.split('\n');
     let mut next = || lines.next().unwrap_or_default();
-    let line = h2::Line {
+    let line = h2::PseudoFields {
         method: next(),
         scheme: Some(next()),
         authority: Some(next()),
@@ -145,8 +145,8 @@ pub fn http2_head(data: &[u8]) {
     };
     let fields = lines.filter_map(|line| line.split_once('='));
     let fields = fields.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-    let mut room = h2::Room::new();
-    let Ok(head) = h2::head(&line, fields, &Limits::default(), &mut room) else {
+    let mut room = h2::Http2HeadBuffer::new();
+    let Ok(head) = h2::head(&line, fields, &HeadLimits::default(), &mut room) else {
         return;
     };
     // The host is judged with the framing.

@@ -1,9 +1,9 @@
 //! Entries in memory, fills, and purging by epochs.
 //!
-//! [`entry::Entry`] is one stored response, found by its [`key::Key`] in [`memory::Memory`]. [`purge_table::Epochs`] says
+//! [`entry::Entry`] is one stored response, found by its [`key::Key`] in [`memory::Memory`]. [`purge_table::PurgeTable`] says
 //! whether it may still answer: purging never searches, it raises numbers that entries are compared with.
-//! [`fill::Fill`] is a response being received, read by many while one writes. [`budget::Budget`] is the one limit on
-//! memory for all of them. [`source::Source`] is the file that an entry was made from. [`disk::Disk`] keeps entries over a restart, [`log::Log`] makes purges outlive a crash.
+//! [`fill::Fill`] is a response being received, read by many while one writes. [`budget::MemoryBudget`] is the one limit on
+//! memory for all of them. [`source::EntrySource`] is the file that an entry was made from. [`disk::Disk`] keeps entries over a restart, [`log::PurgeLog`] makes purges outlive a crash.
 //!
 //! Nothing here reads the wall clock or knows a runtime, and only the log has a thread; freshness is decided in
 //! `galley_policy::decide`.

@@ -80,7 +80,7 @@ impl PurgeTable {
     /// order touches. Hands the number to `note` inside the critical section: what `note` puts in a queue is there in the
     /// order of the numbers. `note` must be short and must not come back here.
     ///
-    /// Not public: purges are published through the log ([`crate::log::Log::publish`]), or in a [`Unlogged`] table.
+    /// Not public: purges are published through the log ([`crate::log::PurgeLog::publish`]), or in a [`Unlogged`] table.
     pub(crate) fn publish_with<T>(&self, order: &Purge, note: impl FnOnce(u64) -> T) -> T {
         let mark = mark::Mark::of(&order.scope);
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);

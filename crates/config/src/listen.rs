@@ -19,7 +19,7 @@ use crate::tree::{Document, SectionTable};
 pub enum Listen {
     /// An address. `[::]` takes no IPv4: both are named where both are meant.
     Tcp(SocketAddr),
-    /// A socket in the file system; its mode is [`crate::Server::socket_mode`].
+    /// A socket in the file system; its mode is [`crate::ServerConfig::socket_mode`].
     Unix(PathBuf),
     /// A socket that systemd opened, by its `FileDescriptorName` or by its place, from 0.
     Passed(String),

@@ -1,5 +1,5 @@
 //! Why an exchange failed. One enum for the crate; the server maps it to a fault and decides on a retry, for which
-//! [`Error::is_before_request`] and [`crate::Connection::has_received`] give the facts.
+//! [`Error::is_before_request`] and [`crate::FastCgiConnection::has_received`] give the facts.
 
 use std::io;
 
@@ -30,7 +30,7 @@ pub enum Error {
     /// The source gave more or fewer bytes than the request declared. `given` counts up to the first violation.
     #[error("the request body has {given} bytes instead of the declared {declared}")]
     BodyLength {
-        /// What [`crate::Request::body_length`] said.
+        /// What [`crate::FastCgiRequest::body_length`] said.
         declared: u64,
         /// What the source gave.
         given: u64,

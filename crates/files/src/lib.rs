@@ -22,5 +22,5 @@ mod types;
 
 pub use answer::{FileResponse, IMMUTABLE, Part, answer, is_immutable, validators};
 pub use asset::{Asset, FileForm};
-pub use resolve::ResolvedPath;
+pub use resolve::Resolved;
 pub use root::{Options, Root};

@@ -26,7 +26,7 @@ use crate::tree::{Located, Node, Tree};
 
 /// What a path means.
 #[derive(Debug)]
-pub enum ResolvedPath {
+pub enum Resolved {
     /// A regular file, opened.
     File(Asset),
     /// A script for PHP: it exists, is a regular file below the root and ends in `.php`.
@@ -56,7 +56,7 @@ pub(crate) fn resolve(
     (options, programs): (&Options, Programs),
     decoded_path: &[u8],
     now: Instant,
-) -> ResolvedPath {
+) -> Resolved {
     let look = PathLookup {
         programs,
         ..PathLookup::new(tree, options, now)
@@ -77,7 +77,7 @@ pub(crate) fn resolve_script(
         ..PathLookup::new(tree, options, now)
     };
     match look.resolve(decoded_path) {
-        ResolvedPath::Script(script) if look.was_in_memory() => Some(script),
+        Resolved::Script(script) if look.was_in_memory() => Some(script),
         _ => None,
     }
 }
@@ -88,7 +88,7 @@ pub(crate) fn program(
     options: &Options,
     decoded_path: &[u8],
     now: Instant,
-) -> ResolvedPath {
+) -> Resolved {
     let look = PathLookup::new(tree, options, now);
     let found = look.program(decoded_path);
     look.unless_failed(found)
@@ -139,9 +139,9 @@ impl<'t> PathLookup<'t> {
     }
 
     /// What was found, unless it rests on a look that failed.
-    fn unless_failed(&self, found: ResolvedPath) -> ResolvedPath {
+    fn unless_failed(&self, found: Resolved) -> Resolved {
         match self.failed.get() {
-            Some(errno) => ResolvedPath::Failed(errno.into()),
+            Some(errno) => Resolved::Failed(errno.into()),
             None => found,
         }
     }
@@ -178,9 +178,9 @@ impl<'t> PathLookup<'t> {
         held
     }
 
-    fn program(&self, decoded_path: &[u8]) -> ResolvedPath {
+    fn program(&self, decoded_path: &[u8]) -> Resolved {
         let Some(path) = RelPath::parse(decoded_path) else {
-            return ResolvedPath::Denied;
+            return Resolved::Denied;
         };
         for count in 1..=path.len() {
             let Node::Regular(located) = self.node(path.first(count)) else {
@@ -191,12 +191,12 @@ impl<'t> PathLookup<'t> {
             let path_info = has_rest.then(|| [b"/".as_slice(), &rest].concat());
             return self.run(&path.up_to(count), located.real.as_deref(), path_info);
         }
-        ResolvedPath::Missing
+        Resolved::Missing
     }
 
-    fn resolve(&self, decoded_path: &[u8]) -> ResolvedPath {
+    fn resolve(&self, decoded_path: &[u8]) -> Resolved {
         let Some(path) = RelPath::parse(decoded_path) else {
-            return ResolvedPath::Denied;
+            return Resolved::Denied;
         };
         if let Some(found) = self.attempt(&path) {
             return found;
@@ -206,7 +206,7 @@ impl<'t> PathLookup<'t> {
             && let Some(found) = self.attempt(&inner)
         {
             return match found {
-                ResolvedPath::Redirect(_) => ResolvedPath::Redirect(with_slash(&path)),
+                Resolved::Redirect(_) => Resolved::Redirect(with_slash(&path)),
                 found => found,
             };
         }
@@ -214,9 +214,9 @@ impl<'t> PathLookup<'t> {
     }
 
     /// `None`: nothing is there, and the path is not closed.
-    fn attempt(&self, path: &RelPath) -> Option<ResolvedPath> {
+    fn attempt(&self, path: &RelPath) -> Option<Resolved> {
         if deny::forbids(path, self.options) {
-            return Some(ResolvedPath::Denied);
+            return Some(Resolved::Denied);
         }
         let target = self.target(path);
         // What is asked for by its own name is judged below. Where scripts run elsewhere, so does
@@ -237,9 +237,9 @@ impl<'t> PathLookup<'t> {
             };
             match self.access_within(path, most, Subject::Requested) {
                 PublicAccess::Public => {}
-                PublicAccess::Unchecked if !self.options.php => return Some(ResolvedPath::Missing),
+                PublicAccess::Unchecked if !self.options.php => return Some(Resolved::Missing),
                 PublicAccess::Unchecked | PublicAccess::Denied => {
-                    return Some(ResolvedPath::Denied);
+                    return Some(Resolved::Denied);
                 }
             }
         }
@@ -250,9 +250,9 @@ impl<'t> PathLookup<'t> {
                 real,
                 path_info,
             } => Some(self.script(&at, real.as_deref(), path_info)),
-            PathTarget::Directory => Some(ResolvedPath::Redirect(with_slash(path))),
-            PathTarget::Outside => Some(ResolvedPath::Missing),
-            PathTarget::Closed => Some(ResolvedPath::Denied),
+            PathTarget::Directory => Some(Resolved::Redirect(with_slash(path))),
+            PathTarget::Outside => Some(Resolved::Missing),
+            PathTarget::Closed => Some(Resolved::Denied),
             PathTarget::Bare | PathTarget::Nothing => None,
         }
     }
@@ -322,13 +322,13 @@ impl<'t> PathLookup<'t> {
         PathTarget::Bare
     }
 
-    fn front_controller(&self) -> ResolvedPath {
+    fn front_controller(&self) -> Resolved {
         let at = RelPath::from_relative(b"index.php");
         match at.map(|at| (self.front_node(at.text()), at)) {
             Some((Node::Regular(located), at)) if self.options.php => {
                 self.script(&at, located.real.as_deref(), None)
             }
-            _ => ResolvedPath::Missing,
+            _ => Resolved::Missing,
         }
     }
 
@@ -345,30 +345,25 @@ impl<'t> PathLookup<'t> {
         node
     }
 
-    fn script(
-        &self,
-        at: &RelPath,
-        real: Option<&[u8]>,
-        path_info: Option<Vec<u8>>,
-    ) -> ResolvedPath {
+    fn script(&self, at: &RelPath, real: Option<&[u8]>, path_info: Option<Vec<u8>>) -> Resolved {
         if self.is_denied(at, real, ScriptName::Runs) {
-            return ResolvedPath::Denied;
+            return Resolved::Denied;
         }
         if !self.options.php {
-            return ResolvedPath::Missing;
+            return Resolved::Missing;
         }
         self.run_if_public(at, real, path_info)
     }
 
     /// A program of any ending, for a FastCGI server that the site's rules name.
-    fn run(&self, at: &RelPath, real: Option<&[u8]>, path_info: Option<Vec<u8>>) -> ResolvedPath {
+    fn run(&self, at: &RelPath, real: Option<&[u8]>, path_info: Option<Vec<u8>>) -> Resolved {
         let forbidden = |path: &RelPath| deny::forbids(path, self.options);
         let is_denied = forbidden(at)
             || real.is_some_and(|real| {
                 RelPath::from_relative(real).is_none_or(|path| forbidden(&path))
             });
         if is_denied {
-            return ResolvedPath::Denied;
+            return Resolved::Denied;
         }
         self.run_if_public(at, real, path_info)
     }
@@ -378,11 +373,11 @@ impl<'t> PathLookup<'t> {
         at: &RelPath,
         real: Option<&[u8]>,
         path_info: Option<Vec<u8>>,
-    ) -> ResolvedPath {
+    ) -> Resolved {
         if self.access_to(at, real, Subject::Script) != PublicAccess::Public {
-            return ResolvedPath::Denied;
+            return Resolved::Denied;
         }
-        ResolvedPath::Script(Script {
+        Resolved::Script(Script {
             filename: self.tree.absolute(at.text()),
             name: at.absolute(),
             path_info,
@@ -390,26 +385,26 @@ impl<'t> PathLookup<'t> {
         })
     }
 
-    fn file(&self, at: &RelPath, real: Option<&[u8]>) -> ResolvedPath {
+    fn file(&self, at: &RelPath, real: Option<&[u8]>) -> Resolved {
         let name = at.last().unwrap_or_default();
         if deny::script_name(name) == ScriptName::Never && !self.options.php {
             // The upstream may take it for a script; what it may not be is sent from here.
-            return ResolvedPath::Missing;
+            return Resolved::Missing;
         }
         if self.is_denied(at, real, ScriptName::No) || self.in_memory.is_some() {
-            return ResolvedPath::Denied;
+            return Resolved::Denied;
         }
         match self.access_to(at, real, Subject::File) {
             PublicAccess::Public => {}
             // An upstream with a `.htaccess` of its own can check what is not checked here.
-            PublicAccess::Unchecked if !self.options.php => return ResolvedPath::Missing,
-            PublicAccess::Unchecked | PublicAccess::Denied => return ResolvedPath::Denied,
+            PublicAccess::Unchecked if !self.options.php => return Resolved::Missing,
+            PublicAccess::Unchecked | PublicAccess::Denied => return Resolved::Denied,
         }
         let real = real.unwrap_or(at.text());
         match Asset::open(self.tree, real, name) {
-            Ok(asset) => ResolvedPath::File(asset),
-            Err(error) if is_lack(&error) => ResolvedPath::Failed(error),
-            Err(_) => ResolvedPath::Denied,
+            Ok(asset) => Resolved::File(asset),
+            Err(error) if is_lack(&error) => Resolved::Failed(error),
+            Err(_) => Resolved::Denied,
         }
     }
 

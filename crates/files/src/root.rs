@@ -14,7 +14,7 @@ use galley_policy::cgi::Script;
 use galley_policy::site::NamePattern;
 
 use crate::path::RelPath;
-use crate::resolve::{self, Programs, ResolvedPath};
+use crate::resolve::{self, Programs, Resolved};
 use crate::tree::Tree;
 
 /// What kind of site lives below a root.
@@ -69,12 +69,12 @@ impl Root {
 
     /// Finds what a decoded request path means here, as `try_files` does for WordPress. Blocks on
     /// the disk; total over any bytes.
-    pub fn resolve(&self, decoded_path: &[u8]) -> ResolvedPath {
+    pub fn resolve(&self, decoded_path: &[u8]) -> Resolved {
         self.resolve_at(decoded_path, Instant::now())
     }
 
     /// The same where a FastCGI server of its own runs what is a program by its ending: such a file is found, not refused.
-    pub fn resolve_beside_programs(&self, decoded_path: &[u8]) -> ResolvedPath {
+    pub fn resolve_beside_programs(&self, decoded_path: &[u8]) -> Resolved {
         let now = Instant::now();
         let options = (&self.options, Programs::Run);
         resolve::resolve(&self.tree(now), options, decoded_path, now)
@@ -91,13 +91,13 @@ impl Root {
 
     /// Finds the program that a decoded request path means for a FastCGI server of its own (`fcgiwrap`, say): the first
     /// prefix of the path that is a regular file, of whatever ending, with the rest as its `PATH_INFO`. The deny list
-    /// and `.htaccess` hold as for scripts. Never [`ResolvedPath::File`]. Blocks on the disk.
-    pub fn program(&self, decoded_path: &[u8]) -> ResolvedPath {
+    /// and `.htaccess` hold as for scripts. Never [`Resolved::File`]. Blocks on the disk.
+    pub fn program(&self, decoded_path: &[u8]) -> Resolved {
         let now = Instant::now();
         resolve::program(&self.tree(now), &self.options, decoded_path, now)
     }
 
-    pub(crate) fn resolve_at(&self, decoded_path: &[u8], now: Instant) -> ResolvedPath {
+    pub(crate) fn resolve_at(&self, decoded_path: &[u8], now: Instant) -> Resolved {
         let options = (&self.options, Programs::Refused);
         resolve::resolve(&self.tree(now), options, decoded_path, now)
     }

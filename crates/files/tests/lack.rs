@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 
-use galley_files::{Options, ResolvedPath, Root};
+use galley_files::{Options, Resolved, Root};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 #[test]
@@ -22,7 +22,7 @@ fn without_descriptors_a_look_fails() {
     for path in paths {
         assert!(!matches!(
             root.resolve(path.as_bytes()),
-            ResolvedPath::Failed(_)
+            Resolved::Failed(_)
         ));
     }
     let before = getrlimit(Resource::Nofile);
@@ -41,11 +41,8 @@ fn without_descriptors_a_look_fails() {
     drop(taken);
     setrlimit(Resource::Nofile, before).unwrap();
     for ((found, known), path) in found.iter().zip(paths) {
-        assert!(
-            matches!(found, ResolvedPath::Failed(_)),
-            "{path}: {found:?}"
-        );
+        assert!(matches!(found, Resolved::Failed(_)), "{path}: {found:?}");
         assert_eq!(*known, None, "{path}");
     }
-    assert!(matches!(root.resolve(b"/a/post/"), ResolvedPath::Script(_)));
+    assert!(matches!(root.resolve(b"/a/post/"), Resolved::Script(_)));
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-use galley::php::{Budget, Machine};
+use galley::php::{MachineMemory, MemoryDivision};
 use galley_config::{Fallback, OptionRow, OptionSection, OptionStatus, from_text, options};
 use galley_policy::outcome::{MissWhy, NotStored, PassWhy, RefusedWhy, StaleWhy};
 
@@ -231,7 +231,7 @@ fn the_division_of_memory_in_the_manual_is_the_one_that_decides() {
     const MIB: u64 = 1 << 20;
     let text = page("docs/how-to/php.md");
     for (memory, cores) in [(256, 1), (512, 1), (1024, 1), (2048, 2), (8192, 4)] {
-        let budget = Budget::of(Machine {
+        let budget = MemoryDivision::of(MachineMemory {
             memory: memory * MIB,
             cores,
             cache: memory * MIB / 4,

@@ -1,6 +1,6 @@
 //! HTTP/1.0 and HTTP/1.1 towards clients: heads, framing, bodies, answers. Sans I/O, strict.
 //!
-//! Bytes in, meaning or a [`head::Refusal`] out. The crate owns one decision above all: where one request ends and the
+//! Bytes in, meaning or a [`head::BadRequest`] out. The crate owns one decision above all: where one request ends and the
 //! next begins (RFC 9112). It makes that decision once, so nobody behind it reads framing fields again. It does not read
 //! sockets, keep timers, judge targets beyond their form, or know what an answer means.
 //!

@@ -5,7 +5,7 @@
 //! site's rules in a folded form, and `rules_of` lists the rules that apply to a request besides the one that matches its
 //! path: each of them must let the request in. Too much may match here, too little may not: where a spelling does not tell
 //! which page it shows (`?p=12`), every rule that may close a page applies.
-//! Rules that close nothing keep their exact comparison ([`crate::request_info::Facts::rule`]).
+//! Rules that close nothing keep their exact comparison ([`crate::request_info::RequestInfo::rule`]).
 //! Does not know custom rewrite rules and bases of archives (`docs/how-to/access.md` says what to do about them).
 
 mod form;

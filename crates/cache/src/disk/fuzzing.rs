@@ -2,11 +2,11 @@
 //! what lies behind the checksums is reached.
 
 use super::format::{self, FIXED};
-use super::seal::Seal;
+use super::seal::DirectoryKey;
 
 /// Panics where a reader of the format does.
 pub fn disk_entry(bytes: &[u8]) {
-    let seal = Seal::new([7; 16]);
+    let seal = DirectoryKey::new([7; 16]);
     read(bytes, &seal);
     if bytes.len() < FIXED {
         return;
@@ -19,7 +19,7 @@ pub fn disk_entry(bytes: &[u8]) {
     read(&sealed, &seal);
 }
 
-fn read(bytes: &[u8], seal: &Seal) {
+fn read(bytes: &[u8], seal: &DirectoryKey) {
     let Ok(fixed) = format::fixed(bytes) else {
         return;
     };

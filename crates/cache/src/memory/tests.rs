@@ -325,7 +325,7 @@ fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
                         });
                     }
                     Err(PutRefused::Superseded) => {
-                        assert!(place.is_some_and(|held| held.born > born))
+                        assert!(place.is_some_and(|held| held.born > born));
                     }
                     Err(why) => assert!(!is_exact, "{why}"),
                 }

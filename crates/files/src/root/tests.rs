@@ -27,9 +27,9 @@ fn open(path: &Path) -> Root {
     .unwrap()
 }
 
-fn content(found: ResolvedPath) -> String {
+fn content(found: Resolved) -> String {
     match found {
-        ResolvedPath::File(asset) => std::io::read_to_string(asset.plain.file).unwrap(),
+        Resolved::File(asset) => std::io::read_to_string(asset.plain.file).unwrap(),
         other => format!("{other:?}"),
     }
 }

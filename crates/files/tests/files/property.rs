@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::sync::OnceLock;
 
 use crate::site::{MULTISITE, PHP, STATIC, Site};
-use galley_files::ResolvedPath;
+use galley_files::Resolved;
 use proptest::prelude::*;
 
 /// A tree full of links in and out, with a file of the same name outside.
@@ -88,28 +88,28 @@ proptest! {
             let found = root.resolve(&path);
             // The short way says the same, or nothing.
             if let Some(script) = root.resolve_script(&path) {
-                prop_assert!(matches!(&found, ResolvedPath::Script(same) if *same == script), "{found:?}");
+                prop_assert!(matches!(&found, Resolved::Script(same) if *same == script), "{found:?}");
             }
             match found {
-                ResolvedPath::File(asset) => {
+                Resolved::File(asset) => {
                     for form in asset.forms() {
                         let real = std::fs::read_link(format!("/proc/self/fd/{}", form.file.as_raw_fd())).unwrap();
                         prop_assert!(real.starts_with(&base), "{real:?}");
                         prop_assert!(real.extension().is_none_or(|extension| extension != "php"));
                     }
                 }
-                ResolvedPath::Script(script) => {
+                Resolved::Script(script) => {
                     prop_assert!(options.php);
                     let real = std::fs::canonicalize(String::from_utf8(script.filename).unwrap()).unwrap();
                     prop_assert!(real.starts_with(&base), "{real:?}");
                     prop_assert!(real.is_file() && real.extension().is_some_and(|extension| extension == "php"));
                     prop_assert_ne!(script.path_info, Some(Vec::new()));
                 }
-                ResolvedPath::Redirect(to) => {
+                Resolved::Redirect(to) => {
                     prop_assert!(to.starts_with(b"/") && !to.starts_with(b"//") && to.ends_with(b"/"));
                 }
-                ResolvedPath::Missing | ResolvedPath::Denied => {}
-                ResolvedPath::Failed(error) => prop_assert!(false, "{error}"),
+                Resolved::Missing | Resolved::Denied => {}
+                Resolved::Failed(error) => prop_assert!(false, "{error}"),
             }
         }
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use crate::site::{self, MULTISITE, PHP, STATIC, Site};
-use galley_files::ResolvedPath;
+use galley_files::Resolved;
 use galley_policy::encoding::Coding;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
@@ -131,7 +131,7 @@ fn without_php_scripts_are_the_upstreams() {
 fn a_script_is_named_in_full() {
     let site = Site::new(WORDPRESS);
     let base = fs::canonicalize(site.path()).unwrap();
-    let ResolvedPath::Script(script) = site.root(PHP).resolve(b"/wp-login.php/x/") else {
+    let Resolved::Script(script) = site.root(PHP).resolve(b"/wp-login.php/x/") else {
         panic!("no script");
     };
     let base = base.to_str().unwrap();
@@ -153,7 +153,7 @@ fn letters_of_other_alphabets_do_not_move_where_a_script_ends() {
         site.write(name, "<?php");
         for tail in [".php", ".php/x.php", "/x.php", ".PHP.php", ".ph\u{17f}"] {
             let path = format!("/{name}{tail}");
-            if let ResolvedPath::Script(script) = site.root(PHP).resolve(path.as_bytes()) {
+            if let Resolved::Script(script) = site.root(PHP).resolve(path.as_bytes()) {
                 assert!(
                     script.filename.ends_with(b"/index.php"),
                     "{path}: {script:?}"
@@ -388,7 +388,7 @@ fn compressed_siblings() {
         ("/e.js", "br", "identity", Coding::Identity, false),
         ("/f.js", "gzip", "identity", Coding::Identity, false),
     ] {
-        let ResolvedPath::File(asset) = root.resolve(path.as_bytes()) else {
+        let Resolved::File(asset) = root.resolve(path.as_bytes()) else {
             panic!("{path} is no file");
         };
         let form = asset.best(site::codings(accept));
@@ -434,7 +434,7 @@ fn another_content_has_another_tag() {
     let site = Site::new(&[("a.txt", "one")]);
     let root = site.root(STATIC);
     let tag = || match root.resolve(b"/a.txt") {
-        ResolvedPath::File(asset) => asset.fields(&asset.plain)["etag"].clone(),
+        Resolved::File(asset) => asset.fields(&asset.plain)["etag"].clone(),
         other => panic!("{other:?}"),
     };
     site.age("a.txt", 10);
@@ -486,7 +486,7 @@ fn scripts_are_known_without_the_disk_and_nothing_else_is() {
     site.write("wp-content/plugins/p/.htaccess", "Require all denied");
     let root = site.root(PHP);
     for path in ["/", "/index.php", "/a/post/", "/wp-login.php", "/wp-admin/"] {
-        let ResolvedPath::Script(script) = root.resolve(path.as_bytes()) else {
+        let Resolved::Script(script) = root.resolve(path.as_bytes()) else {
             panic!("{path} is no script");
         };
         // On kernels before 5.12, and on file systems that remember no names, the long look goes on deciding.
@@ -526,7 +526,7 @@ fn pages_that_are_no_directories_are_known_without_the_disk() {
     for (path, name) in [("/hello/", "hello"), ("/2026/05/post/", "2026")] {
         // The kernel may have to look again at any moment, so not each look needs to be a short one.
         let mut looks = (0..1000).map(|_| {
-            let ResolvedPath::Script(script) = root.resolve(path.as_bytes()) else {
+            let Resolved::Script(script) = root.resolve(path.as_bytes()) else {
                 panic!("{path} is no script");
             };
             let is_remembered = is_remembered(name);

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use galley_files::{Options, ResolvedPath, Root};
+use galley_files::{Options, Resolved, Root};
 use galley_policy::encoding::AcceptedCodings;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
@@ -92,21 +92,21 @@ pub fn say(root: &Root, path: &[u8]) -> String {
     word(root.resolve(path))
 }
 
-pub fn word(found: ResolvedPath) -> String {
+pub fn word(found: Resolved) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match found {
-        ResolvedPath::File(asset) => format!(
+        Resolved::File(asset) => format!(
             "file {}",
             std::io::read_to_string(asset.plain.file).unwrap()
         ),
-        ResolvedPath::Script(script) => match script.path_info {
+        Resolved::Script(script) => match script.path_info {
             Some(info) => format!("script {} info {}", text(&script.name), text(&info)),
             None => format!("script {}", text(&script.name)),
         },
-        ResolvedPath::Redirect(path) => format!("redirect {}", text(&path)),
-        ResolvedPath::Missing => "missing".to_owned(),
-        ResolvedPath::Denied => "denied".to_owned(),
-        ResolvedPath::Failed(error) => format!("failed: {error}"),
+        Resolved::Redirect(path) => format!("redirect {}", text(&path)),
+        Resolved::Missing => "missing".to_owned(),
+        Resolved::Denied => "denied".to_owned(),
+        Resolved::Failed(error) => format!("failed: {error}"),
     }
 }
 

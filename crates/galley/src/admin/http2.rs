@@ -3,7 +3,7 @@
 use super::AdminState;
 use super::text::{MetricKind, Text};
 use crate::telemetry::counters::CounterReader;
-use crate::telemetry::http2::Ended;
+use crate::telemetry::http2::Http2EndReason;
 
 /// Adds them.
 pub(super) fn metrics(state: &AdminState, text: &mut Text) {
@@ -38,7 +38,7 @@ pub(super) fn metrics(state: &AdminState, text: &mut Text) {
         MetricKind::Counter,
         "HTTP/2 connections that Galley ended, by reason",
     );
-    for (why, count) in Ended::ALL.into_iter().zip(totals.ended) {
+    for (why, count) in Http2EndReason::ALL.into_iter().zip(totals.ended) {
         text.sample(name, &[("reason", why.word())], count);
     }
 }

@@ -21,7 +21,7 @@ use super::{bodies, certificates, disk, http2, load, status, tls};
 use crate::acme::StatusFields as Certificate;
 use crate::fetch::counters::Fills;
 use crate::fetch::cron::CronState;
-use crate::php::Numbers;
+use crate::php::PoolNumbers;
 use crate::request::Site;
 use crate::sys;
 use crate::telemetry::access::AccessLog;
@@ -71,7 +71,7 @@ pub(super) struct SiteCounters {
     /// Those that Galley gets by itself.
     pub(super) certificates: Vec<Certificate>,
     /// Where Galley runs its PHP.
-    pub(super) php: Option<Arc<Numbers>>,
+    pub(super) php: Option<Arc<PoolNumbers>>,
     /// Where it is reached over TLS.
     pub(super) certificate_ends: Option<u64>,
 }

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::metrics::SiteCounters;
 use super::text::{MetricKind, Text};
-use crate::php::Numbers;
+use crate::php::PoolNumbers;
 
 /// Adds them.
 pub(super) fn metrics(rows: &[SiteCounters], text: &mut Text) {
-    let rows: Vec<(&str, &Numbers)> = rows
+    let rows: Vec<(&str, &PoolNumbers)> = rows
         .iter()
         .filter_map(|row| Some((row.site.as_str(), row.php.as_deref()?)))
         .collect();
@@ -24,7 +24,7 @@ pub(super) fn metrics(rows: &[SiteCounters], text: &mut Text) {
     }
 }
 
-type Of = fn(&Numbers) -> u64;
+type Of = fn(&PoolNumbers) -> u64;
 
 const FAMILIES: &[(&str, MetricKind, Of, &str)] = &[
     (

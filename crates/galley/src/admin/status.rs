@@ -20,7 +20,7 @@ use super::history::{last_hour, reading, recent};
 use super::target::{JsonReply, View, target};
 use crate::body::spools::Spools;
 use crate::fetch::Handle;
-use crate::php::Numbers;
+use crate::php::PoolNumbers;
 use crate::request::{Site, Upstream};
 use crate::telemetry::counters::CounterReader;
 use crate::telemetry::history::Minute;
@@ -150,7 +150,7 @@ fn spools(spools: &Spools) -> Value {
 }
 
 /// Of the PHP that Galley runs for a site.
-fn php(numbers: &Numbers) -> Value {
+fn php(numbers: &PoolNumbers) -> Value {
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     json!({
         "places": numbers.places().load(Ordering::Relaxed), "workers": numbers.workers.load(Ordering::Relaxed),

@@ -40,8 +40,8 @@ use super::entry;
 use super::target::{JsonReply, refuse, unknown};
 use crate::fault;
 use crate::fetch::counters::Lately;
-use crate::fetch::hit_for_pass::{self, Reason};
-use crate::request::lookup::{Found, Purpose, lookup};
+use crate::fetch::hit_for_pass::{self, PassReason};
+use crate::request::lookup::{LookupResult, Purpose, lookup};
 use crate::request::{Admission, Exchange, Site, admit};
 use below::PathExplanation;
 
@@ -173,9 +173,9 @@ struct Explanation<'s, 'h> {
     state: &'s AdminState,
     exchange: Exchange<'h>,
     /// What is stored for it.
-    found: Found,
+    found: LookupResult,
     /// What the marker says, if the entry is one.
-    reason: Option<Reason>,
+    reason: Option<PassReason>,
     lately: Option<Lately>,
     /// The newest purge order that touches its address, since the entry was born or ever.
     touching: Option<Touching>,

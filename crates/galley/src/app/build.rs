@@ -29,18 +29,18 @@ use crate::body::spools::Spools;
 use crate::clock::Clock;
 use crate::compress::{Compressing, Compressor};
 use crate::fetch::{self, Handle};
-use crate::php::{Managed, Numbers};
+use crate::php::{Managed, PoolNumbers};
 use crate::request::{
-    Cron, Door, ErrorPage, ErrorPages, Folder, Healing, Pool, Services, Site, SmallFiles, Upstream,
-    UpstreamWarnings,
+    AccessControl, ErrorPage, ErrorPages, Healing, PoolHandle, Services, Site, SiteCron, SiteFiles,
+    SmallFiles, Upstream, UpstreamWarnings,
 };
-use crate::server::{Limits, Speed};
+use crate::server::{ClientLimits, Speed};
 use crate::sys;
 use crate::sys::sandbox::Sandbox;
 use crate::telemetry::errors::Seldom;
 use crate::tls::Certificates;
 use crate::upstream::switch::Tunnels;
-use crate::upstream::{Address, End, HttpServer, PoolSpec, Target};
+use crate::upstream::{ExchangeEnd, FastCgiAddress, HttpServer, PoolSpec, UpstreamAddress};
 
 /// What was built.
 pub(super) struct Built {
@@ -244,7 +244,10 @@ impl PoolPlan {
         let mut places = None;
         let (target, in_flight) = match upstream {
             Configured::Files => return BackendKind::Files,
-            Configured::Php(address) => (Target::FastCgi(php_address(address)), limits.in_flight),
+            Configured::Php(address) => (
+                UpstreamAddress::FastCgi(php_address(address)),
+                limits.in_flight,
+            ),
             Configured::Managed | Configured::Program(_) => match php {
                 Some(php) => {
                     places = Some(php.numbers().places());
@@ -253,19 +256,19 @@ impl PoolPlan {
                         0 => most,
                         less => less.min(most),
                     };
-                    let address = Address::Unix(php.socket().to_path_buf());
-                    (Target::FastCgi(address), in_flight)
+                    let address = FastCgiAddress::Unix(php.socket().to_path_buf());
+                    (UpstreamAddress::FastCgi(address), in_flight)
                 }
                 None => return BackendKind::Files,
             },
             Configured::Http(servers) => {
                 let servers = servers.iter().map(|s| self.server(site, s)).collect();
-                (Target::Http(servers), limits.in_flight)
+                (UpstreamAddress::Http(servers), limits.in_flight)
             }
         };
         let kind: fn(usize) -> BackendKind = match target {
-            Target::FastCgi { .. } => BackendKind::Php,
-            Target::Http(_) => BackendKind::Http,
+            UpstreamAddress::FastCgi { .. } => BackendKind::Php,
+            UpstreamAddress::Http(_) => BackendKind::Http,
         };
         let Some(pools) = self.pools.get_mut(compositor) else {
             return BackendKind::Files;
@@ -282,7 +285,7 @@ impl PoolPlan {
             read_timeout: limits.read_timeout,
             idle_share: limits.idle_share,
             idle_age: limits.idle_age,
-            end: End::Answer,
+            end: ExchangeEnd::Answer,
         });
         kind(pools.len() - 1)
     }
@@ -299,10 +302,10 @@ impl PoolPlan {
     }
 }
 
-fn php_address(address: &PhpAddress) -> Address {
+fn php_address(address: &PhpAddress) -> FastCgiAddress {
     match address {
-        PhpAddress::Unix(path) => Address::Unix(path.clone()),
-        PhpAddress::Tcp(address) => Address::Tcp(address.clone()),
+        PhpAddress::Unix(path) => FastCgiAddress::Unix(path.clone()),
+        PhpAddress::Tcp(address) => FastCgiAddress::Tcp(address.clone()),
     }
 }
 
@@ -310,14 +313,14 @@ fn build_site(
     site: &SiteConfig,
     planned: &Planned,
     compositors: &[Handle],
-    (core, own): (fetch::Site, SiteParts),
+    (core, own): (fetch::FetchSite, SiteParts),
 ) -> Result<Site, ServerStartError> {
     let upstream = |kind: BackendKind| match (kind, compositors.get(planned.compositor)) {
-        (BackendKind::Php(index), Some(c)) => Upstream::Php(Pool {
+        (BackendKind::Php(index), Some(c)) => Upstream::Php(PoolHandle {
             compositor: c.clone(),
             index,
         }),
-        (BackendKind::Http(index), Some(c)) => Upstream::Http(Pool {
+        (BackendKind::Http(index), Some(c)) => Upstream::Http(PoolHandle {
             compositor: c.clone(),
             index,
         }),
@@ -331,7 +334,7 @@ fn build_site(
         error_pages: error_pages(site)?,
         heads: HeadChanges::new(&site.rules),
         speaks_tls: !site.listen_tls.is_empty(),
-        door: Door::new(&site.rules),
+        door: AccessControl::new(&site.rules),
         request_body: site.request_body,
         purge_allow: site.purge_allow.clone(),
         purge_secret: token(site.purge_secret_file.as_ref())?,
@@ -349,7 +352,7 @@ fn build_site(
 }
 
 /// How the site's scheduled tasks are run, by the first host that is one.
-fn cron(site: &SiteConfig, planned: &Planned, compositors: &[Handle]) -> Option<Cron> {
+fn cron(site: &SiteConfig, planned: &Planned, compositors: &[Handle]) -> Option<SiteCron> {
     let (Pace::Every(every), Some(index)) = (site.cron, planned.cron) else {
         return None;
     };
@@ -358,17 +361,17 @@ fn cron(site: &SiteConfig, planned: &Planned, compositors: &[Handle]) -> Option<
         HostPattern::Wildcard(_) | HostPattern::Any => None,
     });
     let compositor = compositors.get(planned.compositor)?.clone();
-    Some(Cron {
+    Some(SiteCron {
         every,
         host: host?,
-        pool: Pool { compositor, index },
+        pool: PoolHandle { compositor, index },
     })
 }
 
 /// What is a site's own.
 struct SiteParts {
-    folder: Option<Arc<Folder>>,
-    php: Option<Arc<Numbers>>,
+    folder: Option<Arc<SiteFiles>>,
+    php: Option<Arc<PoolNumbers>>,
     number: u32,
     mark: u32,
     /// That of its access log.
@@ -410,7 +413,7 @@ fn folder(
     planned: &Planned,
     mark: u32,
     small: Option<(Arc<SmallFiles>, Compressing)>,
-) -> Result<Option<Arc<Folder>>, ServerStartError> {
+) -> Result<Option<Arc<SiteFiles>>, ServerStartError> {
     let Some(path) = &site.root else {
         return Ok(None);
     };
@@ -425,13 +428,13 @@ fn folder(
         path: path.clone(),
         cause,
     })?;
-    Ok(Some(Arc::new(Folder::new(root, mark, small))))
+    Ok(Some(Arc::new(SiteFiles::new(root, mark, small))))
 }
 
 /// Limits towards clients.
-pub(super) fn front_limits(config: &Config, connections: usize) -> Limits {
+pub(super) fn front_limits(config: &Config, connections: usize) -> ClientLimits {
     let server = &config.server;
-    Limits {
+    ClientLimits {
         head_bytes: server.head_size,
         head_timeout: server.head_timeout,
         idle_timeout: server.idle_timeout,

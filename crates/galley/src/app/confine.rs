@@ -7,7 +7,7 @@ use galley_config::{AdminListen, Config, UpstreamConfig};
 use super::ServerStartError;
 use super::listeners::Doors;
 use crate::sys::privileges;
-use crate::sys::sandbox::{Held, Sandbox};
+use crate::sys::sandbox::{Sandbox, SandboxLevel};
 
 /// Makes the folders that Galley's user will put sockets into.
 pub(super) fn make_folders(config: &Config) -> Result<(), ServerStartError> {
@@ -40,9 +40,9 @@ fn of_user(user: &str, cause: std::io::Error) -> ServerStartError {
 
 /// What confines the threads of fronts and compositors, and how far that goes here. `None`: they are not to be confined.
 /// `spool`: the folder for bodies on their way.
-pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>, Held) {
+pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>, SandboxLevel) {
     if !config.server.sandbox {
-        return (None, Held::Off);
+        return (None, SandboxLevel::Off);
     }
     let mut sandbox = Sandbox::default();
     for root in config.sites.iter().filter_map(|site| site.root.as_ref()) {
@@ -78,7 +78,7 @@ pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>
         }
         Err(error) => {
             tracing::warn!(%error, "the sandbox cannot be had, so nothing confines the threads; `sandbox = \"off\"` says that this is meant");
-            (None, Held::Not)
+            (None, SandboxLevel::Not)
         }
     }
 }

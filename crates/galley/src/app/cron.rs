@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::clock::Clock;
-use crate::fetch::cron::{Cron, LastRun, Turn};
+use crate::fetch::cron::{CronRuns, CronTransition, LastRun};
 use crate::request::{Site, run_cron};
 use crate::sys;
 
@@ -60,7 +60,7 @@ async fn keep(site: Weak<Site>, every: Duration, clock: Clock) {
 }
 
 /// When the next appointment may be kept: not while runs fail, and some time after the one before.
-fn appointment(cron: &Cron, latest: Option<Instant>) -> Option<Instant> {
+fn appointment(cron: &CronRuns, latest: Option<Instant>) -> Option<Instant> {
     if cron.state().failures_in_a_row > 0 {
         return None;
     }
@@ -84,14 +84,14 @@ async fn run(site: &Site, clock: Clock) {
     };
     let name = &site.core.name;
     match (site.core.cron.ended(last), result) {
-        (Turn::Worse, Err(trouble)) => {
+        (CronTransition::Worse, Err(trouble)) => {
             tracing::warn!(
                 site = name,
                 "scheduled tasks do not run: {trouble}; tried again with pauses"
             );
         }
-        (Turn::Better, _) => tracing::info!(site = name, "scheduled tasks run again"),
-        (Turn::Worse | Turn::None, _) => {}
+        (CronTransition::Better, _) => tracing::info!(site = name, "scheduled tasks run again"),
+        (CronTransition::Worse | CronTransition::None, _) => {}
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn appointments_wait_for_the_one_before_and_for_runs_that_go_well() {
-        let cron = Cron::default();
+        let cron = CronRuns::default();
         assert_eq!(appointment(&cron, None), None);
         cron.announce(&[s(1), s(20)]);
         let soon = appointment(&cron, None).unwrap();

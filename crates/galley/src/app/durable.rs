@@ -20,9 +20,9 @@ use super::ServerStartError;
 use crate::clock::Clock;
 use crate::compress::Compressing;
 use crate::durable::{Durable, Settings};
-use crate::fetch::acknowledged::Heard;
-use crate::fetch::cron::Cron;
-use crate::fetch::{self, counters::Tally, in_progress};
+use crate::fetch::acknowledged::AcknowledgedPurges;
+use crate::fetch::cron::CronRuns;
+use crate::fetch::{self, counters::FetchCounters, in_progress};
 
 /// Opens the folder that the configuration names.
 pub(super) fn open(
@@ -86,24 +86,24 @@ impl Identities {
         site: &SiteConfig,
         durable: &Durable,
         compressing: Compressing,
-    ) -> (fetch::Site, u32) {
+    ) -> (fetch::FetchSite, u32) {
         let identity = usize::try_from(number).ok().and_then(|at| self.0.get(at));
         let (name, mark) = identity.map_or((site.name.clone(), number), |identity| {
             (identity.name.clone(), identity.mark)
         });
-        let core = fetch::Site {
+        let core = fetch::FetchSite {
             name: site.name.clone(),
             rules: site.rules.clone(),
             shelved: durable.shelved(&name, fingerprint(&site.rules)),
             compressing,
             epochs: durable.orders(name),
-            tally: Tally::default(),
-            flights: in_progress::Limits {
+            tally: FetchCounters::default(),
+            flights: in_progress::FetchLimits {
                 lock_age: site.limits.lock_age,
                 waiters: site.limits.waiters,
             },
-            heard: Heard::default(),
-            cron: Cron::default(),
+            heard: AcknowledgedPurges::default(),
+            cron: CronRuns::default(),
         };
         (core, mark)
     }

@@ -10,7 +10,7 @@ use galley_policy::route::HostPattern;
 use super::ServerStartError;
 use super::build::Built;
 use crate::request::Sites;
-use crate::server::{Listener, Listeners};
+use crate::server::{BoundListener, Listeners};
 use crate::sys::sockets::{self, Bound, Listening, Passed, SocketFile};
 use crate::tls::Acceptor;
 
@@ -85,7 +85,7 @@ impl Doors {
                 open.reached.push((url, Arc::clone(&sites)));
             }
             for (core, sockets) in open.per_core.iter_mut().zip(sockets) {
-                core.extend(sockets.into_iter().map(|socket| Listener {
+                core.extend(sockets.into_iter().map(|socket| BoundListener {
                     socket,
                     sites: Arc::clone(&sites),
                     speaks_proxy,

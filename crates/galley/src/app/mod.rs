@@ -195,7 +195,7 @@ impl RunningServer {
         for (index, listeners) in open.per_core.into_iter().enumerate() {
             let (writer, reader) = crate::telemetry::counters::counters(built.sites.len());
             counters.push(reader);
-            fronts.push(server::start(server::Spec {
+            fronts.push(server::start(server::CoreSpec {
                 index,
                 listeners,
                 limits: build::front_limits(config, share.connections),

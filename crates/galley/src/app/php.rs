@@ -9,8 +9,8 @@ use galley_config::{Config, Program, SiteConfig, UpstreamConfig};
 use galley_policy::site::Rule;
 
 use super::ServerStartError;
-use crate::php::privileged::{Ending, Kept, Privileged, Split, State};
-use crate::php::{self, Budget, Machine, Managed, PhpSettings};
+use crate::php::privileged::{KeeperShutdown, KeeperState, KeptPool, PrivilegeSplit, Privileged};
+use crate::php::{self, MachineMemory, Managed, MemoryDivision, PhpSettings};
 use crate::sys;
 
 /// All of it.
@@ -18,8 +18,8 @@ pub(super) struct Php {
     /// In the order of the sites.
     pub(super) sites: Vec<SitePhp>,
     /// Whether a process keeps root for some of it.
-    pub(super) state: State,
-    ending: Option<Ending>,
+    pub(super) state: KeeperState,
+    ending: Option<KeeperShutdown>,
 }
 
 /// What runs for one site.
@@ -34,7 +34,7 @@ pub(super) struct SitePhp {
 pub(super) struct Apart {
     privileged: Privileged,
     /// By the number of the site, and of its upstream: 0 is what composes its pages, then `SiteConfig::further`.
-    pools: HashMap<(usize, usize), Kept>,
+    pools: HashMap<(usize, usize), KeptPool>,
 }
 
 /// Starts the process that keeps root, where Galley is about to give it up and some site's `php_user` is somebody else. To be
@@ -60,7 +60,7 @@ pub(super) fn apart(config: &Config) -> Result<Option<Apart>, ServerStartError> 
                 Some(split) => split,
                 empty => {
                     let group = config.server.group.as_deref();
-                    empty.insert(Split::new(user, group).map_err(failed)?)
+                    empty.insert(PrivilegeSplit::new(user, group).map_err(failed)?)
                 }
             };
             let kept = split
@@ -130,7 +130,7 @@ pub(super) async fn start(config: &Config, apart: Option<Apart>) -> Result<Php, 
     }
     Ok(Php {
         sites,
-        state: State::of(line.as_ref()),
+        state: KeeperState::of(line.as_ref()),
         ending,
     })
 }
@@ -160,7 +160,7 @@ fn is_own(index: usize, upstream: &UpstreamConfig) -> bool {
     index == 0 || matches!(upstream, UpstreamConfig::Program(_))
 }
 
-fn at(site: &SiteConfig, cause: php::StartError) -> ServerStartError {
+fn at(site: &SiteConfig, cause: php::PhpStartError) -> ServerStartError {
     ServerStartError::Php {
         site: site.name.clone(),
         cause,
@@ -168,16 +168,20 @@ fn at(site: &SiteConfig, cause: php::StartError) -> ServerStartError {
 }
 
 /// The memory of this machine, divided for a configuration.
-fn budget(config: &Config) -> Budget {
+fn budget(config: &Config) -> MemoryDivision {
     let pools = config.managed_pools();
-    Budget::of(Machine::at(Path::new("/"), config.cache.memory, pools))
+    MemoryDivision::of(MachineMemory::at(
+        Path::new("/"),
+        config.cache.memory,
+        pools,
+    ))
 }
 
 async fn run(
     site: &SiteConfig,
     upstream: &UpstreamConfig,
-    budget: Budget,
-) -> Result<Option<Managed>, php::StartError> {
+    budget: MemoryDivision,
+) -> Result<Option<Managed>, php::PhpStartError> {
     match settings(site, upstream, budget) {
         Some(settings) => Managed::start(settings).await.map(Some),
         None => Ok(None),
@@ -185,7 +189,11 @@ async fn run(
 }
 
 /// `None` for what somebody else runs.
-fn settings(site: &SiteConfig, upstream: &UpstreamConfig, budget: Budget) -> Option<PhpSettings> {
+fn settings(
+    site: &SiteConfig,
+    upstream: &UpstreamConfig,
+    budget: MemoryDivision,
+) -> Option<PhpSettings> {
     let (command, workers) = match upstream {
         UpstreamConfig::Managed => (Vec::new(), site.managed.workers),
         UpstreamConfig::Program(Program { command, workers }) => (command.clone(), *workers),

@@ -17,7 +17,7 @@ use galley_config::{
 
 use super::refusal;
 use crate::admin;
-use crate::sys::reach::Who;
+use crate::sys::reach::UserIdentity;
 use crate::sys::sockets;
 use crate::sys::{self, account, privileges};
 
@@ -65,17 +65,17 @@ pub fn preflight(config: &Config, running: &RunningGalley) -> Foretold {
 }
 
 /// Whose the process will be: the user that the file names, else the one of the Galley that runs, else this one.
-fn who(config: &Config, running: &RunningGalley, found: &mut Foretold) -> Who {
-    let mut who = Who::this();
+fn who(config: &Config, running: &RunningGalley, found: &mut Foretold) -> UserIdentity {
+    let mut who = UserIdentity::this();
     if let AdminListen::Unix(socket) = &config.admin.listen
         && *running != RunningGalley::No
         && let Some(account) = sys::owner(socket).and_then(|name| account::named(&name))
     {
-        who = Who::becoming(account);
+        who = UserIdentity::becoming(account);
     }
     if let Some(user) = &config.server.user {
         match privileges::account_of(user, config.server.group.as_deref()) {
-            Ok(account) => who = Who::becoming(account),
+            Ok(account) => who = UserIdentity::becoming(account),
             Err(cause) => found.wrong.push(refusal::of_user(config, user, &cause)),
         }
     }
@@ -155,7 +155,7 @@ fn is_at(url: &str, listen: &Listen) -> bool {
     }
 }
 
-fn admin(config: &Config, (running, who): (&RunningGalley, &Who), found: &mut Foretold) {
+fn admin(config: &Config, (running, who): (&RunningGalley, &UserIdentity), found: &mut Foretold) {
     let listen = &config.admin.listen;
     if *running != RunningGalley::No {
         return;
@@ -181,7 +181,7 @@ fn admin(config: &Config, (running, who): (&RunningGalley, &Who), found: &mut Fo
 }
 
 /// Folders that Galley makes or writes to.
-fn folders(config: &Config, who: &Who, found: &mut Foretold) {
+fn folders(config: &Config, who: &UserIdentity, found: &mut Foretold) {
     let mut refuse = |at, path: &Path, result: io::Result<()>, help: &str| {
         if let Err(cause) = result {
             let why = format!("which cannot be written: {cause}");
@@ -240,7 +240,7 @@ fn folders(config: &Config, who: &Who, found: &mut Foretold) {
     }
 }
 
-fn may_keep_keys(who: &Who, folder: &Path) -> io::Result<()> {
+fn may_keep_keys(who: &UserIdentity, folder: &Path) -> io::Result<()> {
     match fs::symlink_metadata(folder) {
         Ok(found) if !found.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
         Ok(found) if found.uid() != who.uid() || found.mode() & 0o022 != 0 => Err(io::Error::new(
@@ -251,7 +251,7 @@ fn may_keep_keys(who: &Who, folder: &Path) -> io::Result<()> {
     }
 }
 
-fn may_make_folder(who: &Who, path: &Path) -> io::Result<()> {
+fn may_make_folder(who: &UserIdentity, path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(found) if !found.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
         _ => may_make(who, path),
@@ -259,7 +259,7 @@ fn may_make_folder(who: &Who, path: &Path) -> io::Result<()> {
 }
 
 /// Whether something of this name may be made or, where it is there, written to.
-fn may_make(who: &Who, path: &Path) -> io::Result<()> {
+fn may_make(who: &UserIdentity, path: &Path) -> io::Result<()> {
     let mut near = path;
     // A link that leads nowhere is there.
     while fs::symlink_metadata(near).is_err() {
@@ -277,7 +277,7 @@ fn may_make(who: &Who, path: &Path) -> io::Result<()> {
     who.may_write(near)
 }
 
-fn logs(config: &Config, who: &Who, found: &mut Foretold) {
+fn logs(config: &Config, who: &UserIdentity, found: &mut Foretold) {
     let of_sites = config.sites.iter().enumerate();
     let of_sites = of_sites.filter_map(|(index, site)| {
         Some((OptionPath::SiteLog(index, "access"), site.access.as_ref()?))

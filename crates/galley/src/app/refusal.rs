@@ -109,7 +109,7 @@ pub enum ServerStartError {
         /// The site.
         site: String,
         /// What went wrong.
-        cause: crate::php::StartError,
+        cause: crate::php::PhpStartError,
     },
     /// A site's certificate cannot be used.
     #[error("the certificate of site `{site}` cannot be used: {trouble}")]
@@ -354,7 +354,7 @@ pub(super) fn of_admin(address: &str, cause: &io::Error) -> MachineFinding {
 }
 
 /// PHP, or another program, that does not come up.
-pub fn of_php(config: &Config, site: usize, cause: &php::StartError) -> MachineFinding {
+pub fn of_php(config: &Config, site: usize, cause: &php::PhpStartError) -> MachineFinding {
     let binary = config
         .sites
         .get(site)

@@ -11,14 +11,16 @@ use tokio::task::JoinHandle;
 
 use super::ServerStartError;
 use crate::clock::Clock;
-use crate::tls::{Acceptor, Certificates, Client, H2, Least, Watch, Watched, acceptor};
+use crate::tls::{
+    Acceptor, CertificateWatch, Certificates, H2, Least, UpstreamTlsClient, Watched, acceptor,
+};
 
 /// The certificates of a configuration.
 pub(super) struct Tls {
     pub(super) certificates: Arc<Certificates>,
     /// How handshakes are answered; `None` where nobody listens for them.
     pub(super) acceptor: Option<Acceptor>,
-    watch: Watch,
+    watch: CertificateWatch,
 }
 
 /// Reads all certificates.
@@ -53,7 +55,7 @@ pub(super) fn open(config: &Config) -> Result<Tls, ServerStartError> {
     Ok(Tls {
         certificates,
         acceptor,
-        watch: Watch::new(watched),
+        watch: CertificateWatch::new(watched),
     })
 }
 
@@ -105,7 +107,7 @@ impl Drop for Looking {
 /// How the `https` upstreams of all sites are spoken with, one way for each name and its authority: what the system trusts is
 /// read once.
 #[derive(Default)]
-pub(super) struct UpstreamTlsClients(HashMap<(String, UpstreamTls), Arc<Client>>);
+pub(super) struct UpstreamTlsClients(HashMap<(String, UpstreamTls), Arc<UpstreamTlsClient>>);
 
 impl UpstreamTlsClients {
     pub(super) fn of(sites: &[SiteConfig]) -> Result<Self, ServerStartError> {
@@ -127,7 +129,7 @@ impl UpstreamTlsClients {
     fn add(&mut self, site: &SiteConfig, server: &HttpUpstream) -> Result<(), ServerStartError> {
         if let Entry::Vacant(place) = self.0.entry(key(site, server)) {
             let (name, tls) = place.key();
-            let client = Client::new(name, tls.ca.as_deref(), tls.verify);
+            let client = UpstreamTlsClient::new(name, tls.ca.as_deref(), tls.verify);
             let client = client.map_err(|cause| ServerStartError::UpstreamTls {
                 site: site.name.clone(),
                 cause,
@@ -138,7 +140,11 @@ impl UpstreamTlsClients {
     }
 
     /// How a server of a site is spoken with; `None`: in plain.
-    pub(super) fn find(&self, site: &SiteConfig, server: &HttpUpstream) -> Option<Arc<Client>> {
+    pub(super) fn find(
+        &self,
+        site: &SiteConfig,
+        server: &HttpUpstream,
+    ) -> Option<Arc<UpstreamTlsClient>> {
         let client = server.tls.then(|| self.0.get(&key(site, server)))?;
         client.cloned()
     }

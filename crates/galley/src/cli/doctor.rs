@@ -17,7 +17,7 @@ use super::show::{self, line};
 use super::{ask as running, complain, talk};
 use crate::app;
 use crate::doctor::{self, DoctorFinding, MemoryPlan, PhpProbe, ProcFs, Severity};
-use crate::php::{self, Budget};
+use crate::php::{self, MemoryDivision};
 
 /// Looks and prints.
 pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
@@ -118,7 +118,7 @@ fn plan(config: &Config, file: &Path, root: &Path) -> MemoryPlan {
     let spool = Some(spool).filter(|_| config.server.spool_size > 0);
     let written = roots.chain(logs).chain(disk.clone()).chain(spool);
     let folders = one_of_each_disk(written.collect());
-    let budget = Budget::of(php::Machine::at(
+    let budget = MemoryDivision::of(php::MachineMemory::at(
         root,
         config.cache.memory,
         config.managed_pools(),
@@ -147,7 +147,7 @@ fn one_of_each_disk(mut folders: Vec<PathBuf>) -> Vec<PathBuf> {
 }
 
 /// Requests of a site that may be at its PHP or Apache on this machine at one time.
-fn in_flight(site: &SiteConfig, budget: &Budget) -> u64 {
+fn in_flight(site: &SiteConfig, budget: &MemoryDivision) -> u64 {
     let is_here = match &site.upstream {
         UpstreamConfig::Php(PhpAddress::Unix(_))
         | UpstreamConfig::Managed

@@ -17,9 +17,9 @@ pub(super) fn names(fields: &HeaderMap) -> Vec<String> {
 
 /// The names of one site; any thread notes and reads.
 #[derive(Debug, Default)]
-pub struct Heard(Mutex<VecDeque<String>>);
+pub struct AcknowledgedPurges(Mutex<VecDeque<String>>);
 
-impl Heard {
+impl AcknowledgedPurges {
     /// Notes the names of orders that were acknowledged.
     pub(super) fn note(&self, arrived: Vec<String>) {
         for name in arrived {
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn names_come_once_and_the_oldest_go() {
-        let heard = Heard::default();
+        let heard = AcknowledgedPurges::default();
         assert_eq!(heard.line(), "");
         heard.note(answer("p1"));
         heard.note(answer("id=a1,p1"));

@@ -18,18 +18,18 @@ use http::{StatusCode, header};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
-use super::in_progress::{Flight, Wait};
-use super::spool::{AHEAD, Passage};
+use super::in_progress::{InProgressFetch, Wait};
+use super::spool::{AHEAD, ResponseSpool};
 use super::store::WINDOW;
-use super::{Desk, PassOrder, Site};
+use super::{FetchSite, FetchWorker, PassOrder};
 use crate::codec::encode::{AT_ONCE, EncoderStream};
 use crate::sys::let_others_go;
-use crate::upstream::Incoming;
+use crate::upstream::IncomingResponse;
 
 /// The way to the readers of a fill, through a coder where there is one.
 pub(super) struct Outlet<'w> {
     writer: &'w mut FillWriter,
-    passage: Passage,
+    passage: ResponseSpool,
     stream: Option<EncoderStream>,
     /// Nobody reads any more.
     is_lost: bool,
@@ -38,7 +38,7 @@ pub(super) struct Outlet<'w> {
 impl<'w> Outlet<'w> {
     pub(super) fn new(
         writer: &'w mut FillWriter,
-        passage: Passage,
+        passage: ResponseSpool,
         stream: Option<EncoderStream>,
     ) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl<'w> Outlet<'w> {
     }
 
     /// Sends an answer on to its end, or until its client has gone.
-    pub(super) async fn relay(&mut self, incoming: &mut Incoming) -> Result<(), FillError> {
+    pub(super) async fn relay(&mut self, incoming: &mut IncomingResponse) -> Result<(), FillError> {
         loop {
             let Some(chunk) = self.wait_while_read(incoming.chunk()).await else {
                 return Err(FillError::Aborted);
@@ -141,11 +141,11 @@ impl<'w> Outlet<'w> {
 
 /// Codes a page that is being composed, for all who want this coding.
 pub(super) struct Coder {
-    flight: Rc<Flight>,
+    flight: Rc<InProgressFetch>,
     coding: Coding,
     source: FillReader,
     stream: EncoderStream,
-    passage: Passage,
+    passage: ResponseSpool,
     writer: FillWriter,
 }
 
@@ -187,34 +187,34 @@ async fn code(source: &mut FillReader, mut outlet: Outlet<'_>) -> Result<(), Fil
 
 /// What a request that waited gets beside or instead of its reader.
 #[derive(Default)]
-pub(super) struct Coded {
+pub(super) struct EncodedBody {
     /// A reader of the same page, coded.
     pub(super) reader: Option<FillReader>,
     /// To be run, by who asked for it.
     pub(super) coder: Option<Coder>,
 }
 
-impl Desk {
+impl FetchWorker {
     /// Finds or begins the coding of a page that came, for a request that takes it. What only this request may read is read
     /// by the coder in its place.
     pub(super) fn code_for(
         &self,
-        site: &Site,
+        site: &FetchSite,
         facts: &RequestInfo,
         wait: &mut Wait,
         (index, head): (usize, &FillHead),
-    ) -> Coded {
+    ) -> EncodedBody {
         self.begin_coding(site, facts, wait, (index, head))
             .unwrap_or_default()
     }
 
     fn begin_coding(
         &self,
-        site: &Site,
+        site: &FetchSite,
         facts: &RequestInfo,
         wait: &mut Wait,
         (index, head): (usize, &FillHead),
-    ) -> Option<Coded> {
+    ) -> Option<EncodedBody> {
         let compressing = &site.compressing;
         let flight = Rc::clone(&wait.seat(index)?.flight);
         // PHP names no length, but a short page is there at once.
@@ -226,7 +226,7 @@ impl Desk {
             FillSharing::Private => return None,
         };
         if let Some(reader) = flight.crowd.coded(coding).filter(|_| is_shared) {
-            return Some(Coded {
+            return Some(EncodedBody {
                 reader: Some(reader),
                 coder: None,
             });
@@ -258,10 +258,10 @@ impl Desk {
             coding,
             source,
             stream,
-            passage: Passage::new(&self.spools, AHEAD),
+            passage: ResponseSpool::new(&self.spools, AHEAD),
             writer,
         };
-        Some(Coded {
+        Some(EncodedBody {
             reader,
             coder: Some(coder),
         })
@@ -271,7 +271,7 @@ impl Desk {
     pub(super) fn passed(
         &self,
         order: &PassOrder,
-        incoming: &Incoming,
+        incoming: &IncomingResponse,
     ) -> (FillHead, Option<EncoderStream>) {
         let compressing = &order.site.compressing;
         let mut head = FillHead {

@@ -14,7 +14,7 @@ use galley_policy::time::Tick;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct FetchCounters {
     fills: AtomicU64,
     stored: AtomicU64,
     failed: AtomicU64,
@@ -42,7 +42,7 @@ pub struct Fills {
     pub failed: u64,
 }
 
-impl Tally {
+impl FetchCounters {
     /// The counts now.
     pub fn fills(&self) -> Fills {
         Fills {
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn the_newest_reason_of_each_page_is_remembered_within_bounds() {
-        let tally = Tally::default();
+        let tally = FetchCounters::default();
         let key = |number: usize| Key::new(number.to_string().as_bytes());
         for number in 0..200 {
             tally.not_kept(&key(number), NotStored::Empty, Tick(number as u64));

@@ -16,17 +16,17 @@ use http::{HeaderMap, StatusCode};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::{Desk, Handle, Order, Site, acknowledged, publish};
-use crate::upstream::{self, Ask, Incoming};
+use super::{FetchCommand, FetchSite, FetchWorker, Handle, acknowledged, publish};
+use crate::upstream::{self, IncomingResponse, UpstreamCall};
 
 /// One run that is due.
 pub struct CronOrder {
     /// Whose.
-    pub site: Arc<Site>,
+    pub site: Arc<FetchSite>,
     /// The pool that is for nothing else.
     pub pool: usize,
     /// The request for `wp-cron.php`.
-    pub ask: Ask,
+    pub ask: UpstreamCall,
 }
 
 /// Why a run did not do what it is for.
@@ -48,7 +48,7 @@ pub enum CronTrouble {
 
 /// What became of the runs of one site. Written by the task that makes them, read by the admin thread and by requests.
 #[derive(Debug, Default)]
-pub struct Cron {
+pub struct CronRuns {
     state: Mutex<CronState>,
     /// Read for each request to the upstream.
     is_relied_on: AtomicBool,
@@ -88,7 +88,7 @@ pub struct LastRun {
 
 /// What a run changed about the site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum CronTransition {
     /// The first that failed.
     Worse,
     /// The first that went well after others failed.
@@ -97,7 +97,7 @@ pub enum Turn {
     None,
 }
 
-impl Cron {
+impl CronRuns {
     /// How things stand.
     pub fn state(&self) -> CronState {
         *self.lock()
@@ -151,7 +151,7 @@ impl Cron {
     }
 
     /// Notes that it has ended, and says whether that is news.
-    pub fn ended(&self, last: LastRun) -> Turn {
+    pub fn ended(&self, last: LastRun) -> CronTransition {
         let mut state = self.lock();
         let failed_before = state.failures_in_a_row > 0;
         state.is_running = false;
@@ -167,9 +167,9 @@ impl Cron {
         drop(state);
         self.is_relied_on.store(is_well, Ordering::Relaxed);
         match (failed_before, is_well) {
-            (false, false) => Turn::Worse,
-            (true, true) => Turn::Better,
-            (true, false) | (false, true) => Turn::None,
+            (false, false) => CronTransition::Worse,
+            (true, true) => CronTransition::Better,
+            (true, false) | (false, true) => CronTransition::None,
         }
     }
 
@@ -189,14 +189,14 @@ impl Handle {
     pub async fn cron(&self, order: CronOrder) -> Result<(), CronTrouble> {
         let (reply, answer) = oneshot::channel();
         self.orders
-            .try_send(Order::Cron(Box::new(order), reply))
+            .try_send(FetchCommand::Cron(Box::new(order), reply))
             .map_err(|_| CronTrouble::Upstream(FillError::Overload))?;
         let gone = CronTrouble::Upstream(FillError::Aborted);
         answer.await.unwrap_or(Err(gone))
     }
 }
 
-impl Desk {
+impl FetchWorker {
     pub(super) async fn cron(
         &self,
         order: CronOrder,
@@ -213,7 +213,7 @@ impl Desk {
     async fn run_scheduler(&self, order: &CronOrder) -> Result<(), CronTrouble> {
         let sent_up = async {
             let pool = self.pool(order.pool)?;
-            let turn = upstream::Turn::default();
+            let turn = upstream::QueueTurn::default();
             let place = pool.enter(order.ask.who(), &turn).await?;
             pool.send(place, &order.ask, &|| {}).await
         };
@@ -235,7 +235,7 @@ impl Desk {
 }
 
 /// Nobody wants what it prints; the end is what is waited for.
-async fn read_to_end(incoming: &mut Incoming) -> Result<(), FillError> {
+async fn read_to_end(incoming: &mut IncomingResponse) -> Result<(), FillError> {
     while incoming.chunk().await?.is_some() {}
     if incoming.ended_well() {
         Ok(())
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn only_a_change_is_news_and_only_a_good_run_is_relied_on() {
-        let cron = Cron::default();
+        let cron = CronRuns::default();
         assert!(!cron.is_relied_on(), "before the first");
         let bad = Err(CronTrouble::Upstream(FillError::Connect));
         let turns = [Ok(()), bad, bad, Ok(()), Ok(())].map(|result| {
@@ -274,11 +274,11 @@ mod tests {
         assert_eq!(
             turns,
             [
-                Turn::None,
-                Turn::Worse,
-                Turn::None,
-                Turn::Better,
-                Turn::None
+                CronTransition::None,
+                CronTransition::Worse,
+                CronTransition::None,
+                CronTransition::Better,
+                CronTransition::None
             ]
         );
         let state = cron.state();

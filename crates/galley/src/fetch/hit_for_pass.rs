@@ -14,12 +14,12 @@ use galley_policy::storable::Lifetime;
 use http::StatusCode;
 use http::header::{HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
 
-use super::in_progress::Flight;
+use super::in_progress::InProgressFetch;
 use super::store::scopes;
-use super::{Desk, PageOrder};
+use super::{FetchWorker, PageOrder};
 
 /// Why an address travels whole.
-pub struct Reason {
+pub struct PassReason {
     /// The word.
     pub why: NotStored,
     /// The response's status.
@@ -31,7 +31,7 @@ pub struct Reason {
 }
 
 /// What a marker remembers; `None` of an entry that is none.
-pub fn reason(entry: &Entry) -> Option<Reason> {
+pub fn reason(entry: &Entry) -> Option<PassReason> {
     if entry.kind != EntryKind::TravelsWhole {
         return None;
     }
@@ -43,7 +43,7 @@ pub fn reason(entry: &Entry) -> Option<Reason> {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let cookies = entry.fields.get_all(SET_COOKIE).iter();
     let fields = entry.fields.iter();
-    Some(Reason {
+    Some(PassReason {
         why,
         status: entry.status,
         cookies: cookies.map(text).collect(),
@@ -61,9 +61,14 @@ pub(super) struct Unkept<'a> {
     pub(super) fields: &'a HeaderMap,
 }
 
-impl Desk {
+impl FetchWorker {
     /// Notes that the page may not be stored, so that the next request for it travels whole at once.
-    pub(super) fn remember_whole(&self, order: &PageOrder, flight: &Flight, unkept: &Unkept<'_>) {
+    pub(super) fn remember_whole(
+        &self,
+        order: &PageOrder,
+        flight: &InProgressFetch,
+        unkept: &Unkept<'_>,
+    ) {
         let remembered = match order.preset() {
             Preset::WordPress => REMEMBERED,
             Preset::None => REMEMBERED_BRIEFLY,

@@ -1,6 +1,6 @@
 //! A composition under way, and how requests wait for it.
 //!
-//! A `Flight` is one request at the upstream with the fill that it writes. Those who want the same page take a seat here
+//! A `InProgressFetch` is one request at the upstream with the fill that it writes. Those who want the same page take a seat here
 //! and get a reader when a head has come. A flight that shows no sign of life for its patience has lost its place:
 //! the next request leads one of its own, and who waits for the first waits for both and takes what comes first. Time in the
 //! queue for a place at the upstream does not count: a second request would only stand behind the first.
@@ -25,12 +25,12 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::Composed;
-use super::waiters::{Crowd, News};
-use crate::upstream::Turn;
+use super::waiters::{FetchProgress, Waiters};
+use crate::upstream::QueueTurn;
 
 /// What a site allows its flights.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct FetchLimits {
     /// How long the first flight for a page may show no sign of life.
     pub lock_age: Duration,
     /// Requests that may wait for or read from one flight.
@@ -38,7 +38,7 @@ pub struct Limits {
 }
 
 /// A page being composed.
-pub(super) struct Flight {
+pub(super) struct InProgressFetch {
     pub(super) fill: Arc<Fill>,
     /// The purge counter before the upstream was asked; [`NOT_SENT`] until then: nothing ordered so far can be missing.
     pub(super) born: Cell<u64>,
@@ -56,28 +56,28 @@ pub(super) struct Flight {
     /// Told when somebody who waited has left.
     left: Notify,
     /// Where its request stands in the queue for a place.
-    pub(super) turn: Turn,
+    pub(super) turn: QueueTurn,
     /// When its request was sent.
     asked_at: Cell<Tick>,
     is_overtaken: Cell<bool>,
     /// What other threads may know of it.
-    pub(super) crowd: Arc<Crowd>,
+    pub(super) crowd: Arc<Waiters>,
     /// What came of it, where that was stored.
     stored: RefCell<Option<Arc<Entry>>>,
     /// Told when its head has come and more may follow.
     headed: Notify,
 }
 
-impl Flight {
+impl InProgressFetch {
     /// A flight whose request is not sent yet. `overtaken`: the silent one whose place it takes.
     pub(super) fn new(
         fill: Arc<Fill>,
         sent: Vec<(HeaderName, HeaderValue)>,
-        limits: &Limits,
+        limits: &FetchLimits,
         overtaken: Option<&Self>,
     ) -> Self {
         Self {
-            crowd: Arc::new(Crowd::new(Arc::clone(&fill), limits.waiters)),
+            crowd: Arc::new(Waiters::new(Arc::clone(&fill), limits.waiters)),
             stored: RefCell::default(),
             headed: Notify::new(),
             fill,
@@ -89,7 +89,7 @@ impl Flight {
             patience: overtaken.map_or(limits.lock_age, |other| other.patience.saturating_mul(2)),
             changed: Notify::new(),
             left: Notify::new(),
-            turn: Turn::default(),
+            turn: QueueTurn::default(),
             asked_at: Cell::new(Tick(0)),
             is_overtaken: Cell::new(false),
         }
@@ -151,7 +151,7 @@ impl Flight {
             }
             if alarm.as_mut().poll(cx).is_ready() {
                 told = Some(at);
-                self.crowd.tell(News::Lingers);
+                self.crowd.tell(FetchProgress::Lingers);
                 self.changed.notify_waiters();
             }
             Poll::Pending
@@ -181,7 +181,7 @@ impl Flight {
             biased;
             _ = &mut composing => {}
             () = lingers => {
-                self.crowd.tell(News::Lingers);
+                self.crowd.tell(FetchProgress::Lingers);
                 composing.await;
             }
         }
@@ -190,14 +190,15 @@ impl Flight {
 
     fn tell_end(&self) {
         let stored = self.stored.take();
-        self.crowd.tell(stored.map_or(News::Ended, News::Stored));
+        self.crowd
+            .tell(stored.map_or(FetchProgress::Ended, FetchProgress::Stored));
     }
 
     /// Notes that another has taken its place, and tells those who wait for it.
     pub(super) fn give_way(&self, site: &str) {
         tracing::debug!(site, "a silent composition has lost its place");
         self.is_overtaken.set(true);
-        self.crowd.tell(News::Lingers);
+        self.crowd.tell(FetchProgress::Lingers);
         self.changed.notify_waiters();
     }
 
@@ -209,7 +210,7 @@ impl Flight {
     }
 }
 
-impl Drop for Flight {
+impl Drop for InProgressFetch {
     /// However it ended: nobody waits for what is not there any more.
     fn drop(&mut self) {
         self.tell_end();
@@ -217,10 +218,10 @@ impl Drop for Flight {
 }
 
 /// One way to the answer of a request that waits.
-pub(super) struct Seat {
-    pub(super) flight: Rc<Flight>,
+pub(super) struct WaiterSlot {
+    pub(super) flight: Rc<InProgressFetch>,
     pub(super) reader: FillReader,
-    pub(super) ticket: Ticket,
+    pub(super) ticket: WaitTerms,
 }
 
 /// For whom a flight is.
@@ -234,7 +235,7 @@ pub(super) enum For {
 
 /// On what terms a request waits for a flight.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ticket {
+pub(super) enum WaitTerms {
     /// It leads it.
     Own,
     /// It may have what comes.
@@ -246,16 +247,16 @@ pub(super) enum Ticket {
 /// A request that waits, with all flights that may answer it, the newest last.
 pub(super) struct Wait {
     reply: oneshot::Sender<Result<Composed, FillError>>,
-    seats: Vec<Seat>,
+    seats: Vec<WaiterSlot>,
     /// A flight that was found not to answer it.
-    refused: Option<Rc<Flight>>,
+    refused: Option<Rc<InProgressFetch>>,
     /// Whether it may lead a flight: once, and not after it saw one fail.
     may_lead: bool,
     failure: Option<FillError>,
 }
 
 /// What a request that waits met.
-pub(super) enum Event {
+pub(super) enum WaiterEvent {
     /// The head of this seat, or that there is none.
     Came(usize, Result<Arc<FillHead>, FillError>),
     /// A flight fell silent, or another took its place.
@@ -265,7 +266,7 @@ pub(super) enum Event {
 }
 
 /// What is to be done with a head that came.
-pub(super) enum Judged {
+pub(super) enum HeadVerdict {
     /// It answers.
     Give,
     /// It does not; another flight may.
@@ -281,7 +282,7 @@ pub(super) enum Approach {
     /// It has a seat.
     Wait,
     /// It is to lead a flight, in the place of this silent one if there is one.
-    Lead(Option<Rc<Flight>>),
+    Lead(Option<Rc<InProgressFetch>>),
     /// Too many wait already.
     Refused,
 }
@@ -298,9 +299,9 @@ impl Wait {
     }
 
     /// The same, leading a flight from now on.
-    pub(super) fn leading(mut self, flight: &Rc<Flight>) -> Self {
+    pub(super) fn leading(mut self, flight: &Rc<InProgressFetch>) -> Self {
         self.may_lead = false;
-        self.sit(flight, Ticket::Own);
+        self.sit(flight, WaitTerms::Own);
         self
     }
 
@@ -319,24 +320,24 @@ impl Wait {
         self.seats.is_empty() && self.refused.is_none()
     }
 
-    pub(super) fn is_at(&self, flight: &Rc<Flight>) -> bool {
+    pub(super) fn is_at(&self, flight: &Rc<InProgressFetch>) -> bool {
         self.seats
             .iter()
             .any(|seat| Rc::ptr_eq(&seat.flight, flight))
     }
 
-    pub(super) fn has_refused(&self, flight: &Rc<Flight>) -> bool {
+    pub(super) fn has_refused(&self, flight: &Rc<InProgressFetch>) -> bool {
         self.refused
             .as_ref()
             .is_some_and(|refused| Rc::ptr_eq(refused, flight))
     }
 
     /// Takes a seat; false where joining is closed.
-    pub(super) fn sit(&mut self, flight: &Rc<Flight>, ticket: Ticket) -> bool {
+    pub(super) fn sit(&mut self, flight: &Rc<InProgressFetch>, ticket: WaitTerms) -> bool {
         let Some(reader) = flight.fill.reader() else {
             return false;
         };
-        self.seats.push(Seat {
+        self.seats.push(WaiterSlot {
             flight: Rc::clone(flight),
             reader,
             ticket,
@@ -344,8 +345,8 @@ impl Wait {
         true
     }
 
-    /// A seat that [`Event::Came`] named.
-    pub(super) fn seat(&self, index: usize) -> Option<&Seat> {
+    /// A seat that [`WaiterEvent::Came`] named.
+    pub(super) fn seat(&self, index: usize) -> Option<&WaiterSlot> {
         self.seats.get(index)
     }
 
@@ -360,7 +361,7 @@ impl Wait {
     }
 
     /// What happens next. Cancel-safe.
-    pub(super) async fn event(&mut self) -> Event {
+    pub(super) async fn event(&mut self) -> WaiterEvent {
         let newest = self.seats.last().map(|seat| Rc::clone(&seat.flight));
         // Made before anything is looked at: it hears what is told from now on.
         let mut changed = pin!(async {
@@ -372,13 +373,13 @@ impl Wait {
         poll_fn(|cx| {
             for (index, seat) in self.seats.iter_mut().enumerate().rev() {
                 if let Poll::Ready(head) = seat.reader.poll_head(cx) {
-                    return Poll::Ready(Event::Came(index, head));
+                    return Poll::Ready(WaiterEvent::Came(index, head));
                 }
             }
             if self.reply.poll_closed(cx).is_ready() {
-                return Poll::Ready(Event::Left);
+                return Poll::Ready(WaiterEvent::Left);
             }
-            changed.as_mut().poll(cx).map(|()| Event::Changed)
+            changed.as_mut().poll(cx).map(|()| WaiterEvent::Changed)
         })
         .await
     }
@@ -387,26 +388,26 @@ impl Wait {
     pub(super) fn take(
         mut self,
         index: usize,
-        judged: &Judged,
+        judged: &HeadVerdict,
         coded: Option<FillReader>,
     ) -> Option<Self> {
         match judged {
-            Judged::Give => {
+            HeadVerdict::Give => {
                 let seat = self.seats.swap_remove(index);
                 let composed = Composed::Fill {
                     reader: seat.reader,
                     coded,
-                    collapsed: seat.ticket != Ticket::Own,
+                    collapsed: seat.ticket != WaitTerms::Own,
                 };
                 self.answer(Ok(composed));
                 return None;
             }
-            Judged::Whole => {
+            HeadVerdict::Whole => {
                 self.answer(Ok(Composed::TravelsWhole));
                 return None;
             }
-            Judged::Refuse => self.refused = Some(self.seats.remove(index).flight),
-            Judged::Failed(failure) => {
+            HeadVerdict::Refuse => self.refused = Some(self.seats.remove(index).flight),
+            HeadVerdict::Failed(failure) => {
                 self.saw_failure();
                 self.failure = Some(*failure);
                 self.seats.remove(index);
@@ -424,7 +425,7 @@ impl Wait {
     pub(super) fn leave(self) {
         let seats = self.seats.into_iter();
         // All readers have gone before anybody looks how many there are.
-        let flights: Vec<Rc<Flight>> = seats.map(|seat| seat.flight).collect();
+        let flights: Vec<Rc<InProgressFetch>> = seats.map(|seat| seat.flight).collect();
         for flight in flights {
             flight.left.notify_waiters();
         }
@@ -437,7 +438,7 @@ impl Wait {
 }
 
 /// Whether a flight ended only because nobody waited for it any more: it says nothing about the upstream.
-pub(super) fn is_given_up(flight: &Flight, failure: FillError) -> bool {
+pub(super) fn is_given_up(flight: &InProgressFetch, failure: FillError) -> bool {
     failure == FillError::Aborted && flight.born.get() == NOT_SENT
 }
 

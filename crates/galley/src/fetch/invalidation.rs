@@ -21,23 +21,23 @@ use galley_policy::time::Tick;
 use galley_policy::wordpress;
 use http::header;
 
-use super::{PassOrder, Site, publish};
+use super::{FetchSite, PassOrder, publish};
 use crate::access::Buckets;
-use crate::upstream::Incoming;
+use crate::upstream::IncomingResponse;
 
 /// The purges that the unsafe requests of one compositor cause.
 #[derive(Default)]
 pub(super) struct Invalidations {
     /// Made at the first unsafe request: half a megabyte.
     buckets: OnceCell<Buckets>,
-    delayed: RefCell<HashMap<Rc<Page>, Delayed>>,
+    delayed: RefCell<HashMap<Rc<PageScope>, Delayed>>,
 }
 
 /// A page of a site: the site's name, and the scope of a URL.
-type Page = (String, Scope);
+type PageScope = (String, Scope);
 
 struct Delayed {
-    site: Arc<Site>,
+    site: Arc<FetchSite>,
     strength: Strength,
 }
 
@@ -52,7 +52,12 @@ pub(super) struct Invalidation {
 
 impl Invalidations {
     /// What the request of `order` purges, now that its response has begun to arrive.
-    pub(super) fn of(&self, order: &PassOrder, incoming: &Incoming, now: Tick) -> Invalidation {
+    pub(super) fn of(
+        &self,
+        order: &PassOrder,
+        incoming: &IncomingResponse,
+        now: Tick,
+    ) -> Invalidation {
         let succeeded = incoming.status.is_success() || incoming.status.is_redirection();
         let rules = &order.site.rules;
         let strength = purge::invalidation(&order.facts, &incoming.fields, rules);
@@ -81,7 +86,7 @@ impl Invalidations {
     }
 
     /// Publishes purges after [`DELAY`], each page's once. Called when the exchange that caused them has ended.
-    pub(super) fn delay(self: &Rc<Self>, site: &Arc<Site>, purges: Vec<Purge>) {
+    pub(super) fn delay(self: &Rc<Self>, site: &Arc<FetchSite>, purges: Vec<Purge>) {
         for purge in purges {
             let page = Rc::new((site.name.clone(), purge.scope));
             let mut delayed = self.delayed.borrow_mut();
@@ -108,13 +113,13 @@ impl Invalidations {
 
     /// Publishes what is delayed, at once.
     pub(super) async fn flush(&self) {
-        let pages: Vec<Rc<Page>> = self.delayed.borrow().keys().cloned().collect();
+        let pages: Vec<Rc<PageScope>> = self.delayed.borrow().keys().cloned().collect();
         for page in pages {
             self.publish(&page).await;
         }
     }
 
-    async fn publish(&self, page: &Page) {
+    async fn publish(&self, page: &PageScope) {
         let delayed = self.delayed.borrow_mut().remove(page);
         let Some(Delayed { site, strength }) = delayed else {
             return;
@@ -151,7 +156,7 @@ impl Invalidations {
 }
 
 /// The pages that a successful unsafe request has changed for certain: its own, and those that its response names.
-fn scopes(order: &PassOrder, incoming: &Incoming) -> Vec<Scope> {
+fn scopes(order: &PassOrder, incoming: &IncomingResponse) -> Vec<Scope> {
     let rules = &order.site.rules;
     let own = |path, query| Scope::Url {
         host: Some(order.facts.host().to_owned()),

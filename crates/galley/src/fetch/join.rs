@@ -20,21 +20,23 @@ use galley_policy::vary::Selecting;
 use http::header::HeaderMap;
 use tokio::sync::oneshot;
 
-use super::compress::Coded;
-use super::in_progress::{Approach, Event, Flight, For, Judged, NOT_SENT, Seat, Ticket, Wait};
+use super::compress::EncodedBody;
+use super::in_progress::{
+    Approach, For, HeadVerdict, InProgressFetch, NOT_SENT, Wait, WaitTerms, WaiterEvent, WaiterSlot,
+};
 use super::revalidate::{self, When};
 use super::rfc9111::variants;
 use super::store::{WINDOW, scopes};
-use super::{Composed, Desk, PageOrder};
+use super::{Composed, FetchWorker, PageOrder};
 
 /// A request that is to start a fetch: under which key, and the silent one whose place its own takes.
 struct ToLead {
     wait: Wait,
     place: Key,
-    overtaken: Option<Rc<Flight>>,
+    overtaken: Option<Rc<InProgressFetch>>,
 }
 
-impl Desk {
+impl FetchWorker {
     pub(super) async fn page(
         self: Rc<Self>,
         order: Box<PageOrder>,
@@ -151,21 +153,21 @@ impl Desk {
                 Approach::Wait | Approach::Lead(_) => {}
             }
             let (index, head) = match wait.event().await {
-                Event::Came(index, head) => (index, head),
-                Event::Changed => continue,
-                Event::Left => {
+                WaiterEvent::Came(index, head) => (index, head),
+                WaiterEvent::Changed => continue,
+                WaiterEvent::Left => {
                     wait.leave();
                     return None;
                 }
             };
-            let judged = wait.seat(index).map_or(Judged::Refuse, |seat| {
+            let judged = wait.seat(index).map_or(HeadVerdict::Refuse, |seat| {
                 self.judge(seat, order, &place, &head)
             });
             let coded = match (&judged, &head) {
-                (Judged::Give, Ok(head)) => {
+                (HeadVerdict::Give, Ok(head)) => {
                     self.code_for(&order.site, &order.facts, &mut wait, (index, head))
                 }
-                _ => Coded::default(),
+                _ => EncodedBody::default(),
             };
             let Some(waits_on) = wait.take(index, &judged, coded.reader) else {
                 if let Some(coder) = coded.coder {
@@ -193,8 +195,8 @@ impl Desk {
         let may_come = !(is_silent && flight.fill.has_head());
         if may_come && !wait.is_at(&flight) {
             let ticket = match touched(&flight, order, None) {
-                Touched::No => Ticket::Joined,
-                Touched::OnlyTags => Ticket::ToProve,
+                Touched::No => WaitTerms::Joined,
+                Touched::OnlyTags => WaitTerms::ToProve,
                 Touched::Yes => return Approach::Lead(None),
             };
             if !is_silent && wait.is_new() && flight.crowd.readers() >= order.site.flights.waiters {
@@ -215,50 +217,50 @@ impl Desk {
     /// What the head of a seat's fetch is to the request that waits.
     fn judge(
         &self,
-        seat: &Seat,
+        seat: &WaiterSlot,
         order: &PageOrder,
         place: &Key,
         head: &Result<Arc<FillHead>, FillError>,
-    ) -> Judged {
+    ) -> HeadVerdict {
         let head = match (head, seat.ticket) {
             // The reader of one that may not be stored tells why, and the request is forwarded as it is.
-            (Ok(_), Ticket::Own)
-            | (Err(FillError::Unstorable(_)), Ticket::Own | Ticket::Joined) => {
-                return Judged::Give;
+            (Ok(_), WaitTerms::Own)
+            | (Err(FillError::Unstorable(_)), WaitTerms::Own | WaitTerms::Joined) => {
+                return HeadVerdict::Give;
             }
             // What it was for is looked for again.
-            (Err(_), Ticket::ToProve) => return Judged::Refuse,
-            (Err(failure), _) => return Judged::Failed(*failure),
+            (Err(_), WaitTerms::ToProve) => return HeadVerdict::Refuse,
+            (Err(failure), _) => return HeadVerdict::Failed(*failure),
             (Ok(head), _) => head,
         };
         let FillSharing::Shared { life, tags } = &head.share else {
-            return Judged::Whole;
+            return HeadVerdict::Whole;
         };
-        let is_purged = seat.ticket == Ticket::ToProve
+        let is_purged = seat.ticket == WaitTerms::ToProve
             && touched(&seat.flight, order, Some(tags)) != Touched::No;
         if is_purged {
-            return Judged::Refuse;
+            return HeadVerdict::Refuse;
         }
         if order.preset() == Preset::WordPress {
-            return Judged::Give;
+            return HeadVerdict::Give;
         }
         let names = variants::names(&head.fields);
         let selecting = Selecting::new(&names);
         let ours = selecting.of(variants::lines(&order.ask.request.fields));
         if ours.is_none() || ours != selecting.of(variants::lines(&seat.flight.sent)) {
             return if self.place(order) == *place {
-                Judged::Whole
+                HeadVerdict::Whole
             } else {
-                Judged::Refuse
+                HeadVerdict::Refuse
             };
         }
         let is_for_all = !seat.flight.is_confined.get()
             && life.fresh > life.initial_age
             && may_have(order, &head.fields);
         if is_for_all {
-            Judged::Give
+            HeadVerdict::Give
         } else {
-            Judged::Whole
+            HeadVerdict::Whole
         }
     }
 
@@ -267,21 +269,21 @@ impl Desk {
         &self,
         order: &PageOrder,
         place: Key,
-        overtaken: Option<&Flight>,
-    ) -> (Rc<Flight>, FillWriter) {
+        overtaken: Option<&InProgressFetch>,
+    ) -> (Rc<InProgressFetch>, FillWriter) {
         let (writer, fill) = fill::fill(WINDOW, Some(self.memory.keep()));
         let sent = match order.preset() {
             Preset::WordPress => Vec::new(),
             Preset::None => order.ask.request.fields.clone(),
         };
         let limits = &order.site.flights;
-        let flight = Rc::new(Flight::new(fill, sent, limits, overtaken));
+        let flight = Rc::new(InProgressFetch::new(fill, sent, limits, overtaken));
         self.enter(place, &flight);
         (flight, writer)
     }
 
     /// Lets requests for a key find a fetch.
-    pub(super) fn enter(&self, place: Key, flight: &Rc<Flight>) {
+    pub(super) fn enter(&self, place: Key, flight: &Rc<InProgressFetch>) {
         let mut flights = self.flights.borrow_mut();
         if flights.insert(place.clone(), Rc::clone(flight)).is_none() {
             self.under_way.begins(&place);
@@ -291,7 +293,7 @@ impl Desk {
     }
 
     /// Takes a fetch that has ended out of the table.
-    pub(super) fn land(&self, flight: &Rc<Flight>) {
+    pub(super) fn land(&self, flight: &Rc<InProgressFetch>) {
         let mut flights = self.flights.borrow_mut();
         for place in flight.places.take() {
             if flights
@@ -311,7 +313,7 @@ fn may_have(order: &PageOrder, fields: &HeaderMap) -> bool {
         || SharedWith::of(fields, &order.site.rules) == SharedWith::Everyone
 }
 
-fn touched(flight: &Flight, order: &PageOrder, tags: Option<&[u64]>) -> Touched {
+fn touched(flight: &InProgressFetch, order: &PageOrder, tags: Option<&[u64]>) -> Touched {
     let born = flight.born.get();
     if born == NOT_SENT {
         return Touched::No;

@@ -20,25 +20,25 @@ use http::StatusCode;
 use http::header;
 
 use super::hit_for_pass::Unkept;
-use super::in_progress::{Flight, For, is_given_up};
-use super::rfc9111::News;
-use super::spool::{AHEAD, Passage};
-use super::store::Kept;
-use super::{Desk, PageOrder, Site, acknowledged, publish, relay, revalidate, way};
+use super::in_progress::{For, InProgressFetch, is_given_up};
+use super::rfc9111::HeadUpdate;
+use super::spool::{AHEAD, ResponseSpool};
+use super::store::ToStore;
+use super::{FetchSite, FetchWorker, PageOrder, acknowledged, publish, relay, revalidate, way};
 use crate::durable::Recorder;
-use crate::upstream::Incoming;
+use crate::upstream::IncomingResponse;
 
-impl Desk {
+impl FetchWorker {
     /// Asks the upstream.
     pub(super) async fn lead(
         &self,
         order: &PageOrder,
-        flight: &Rc<Flight>,
+        flight: &Rc<InProgressFetch>,
         mut writer: FillWriter,
         whom: For,
     ) {
         order.site.tally.begun();
-        let mut passage = Passage::new(&self.spools, AHEAD);
+        let mut passage = ResponseSpool::new(&self.spools, AHEAD);
         let fetched = self
             .ask(order, flight, (&mut writer, &mut passage), whom)
             .await;
@@ -77,10 +77,10 @@ impl Desk {
     async fn ask(
         &self,
         order: &PageOrder,
-        flight: &Rc<Flight>,
-        (writer, passage): (&mut FillWriter, &mut Passage),
+        flight: &Rc<InProgressFetch>,
+        (writer, passage): (&mut FillWriter, &mut ResponseSpool),
         whom: For,
-    ) -> Result<Option<Kept>, FillError> {
+    ) -> Result<Option<ToStore>, FillError> {
         let epochs = &order.site.epochs;
         let mut held = order.held.as_ref();
         loop {
@@ -110,7 +110,7 @@ impl Desk {
                         continue;
                     }
                     let delay = flight.delay(self.clock.tick());
-                    let news = News { incoming, delay };
+                    let news = HeadUpdate { incoming, delay };
                     let freshened = self.freshen(order, flight, writer, held_now, news).await;
                     freshened.map(|()| None)
                 }
@@ -138,10 +138,10 @@ impl Desk {
     async fn receive(
         &self,
         order: &PageOrder,
-        flight: &Rc<Flight>,
-        (writer, passage): (&mut FillWriter, &mut Passage),
+        flight: &Rc<InProgressFetch>,
+        (writer, passage): (&mut FillWriter, &mut ResponseSpool),
         received: Received<'_>,
-    ) -> Result<Option<Kept>, FillError> {
+    ) -> Result<Option<ToStore>, FillError> {
         let Received {
             mut incoming,
             orders,
@@ -202,11 +202,11 @@ impl Desk {
     async fn hand_over(
         &self,
         order: &PageOrder,
-        flight: &Flight,
-        (writer, passage): (&mut FillWriter, &mut Passage),
-        mut incoming: Incoming,
+        flight: &InProgressFetch,
+        (writer, passage): (&mut FillWriter, &mut ResponseSpool),
+        mut incoming: IncomingResponse,
         why: NotStored,
-    ) -> Result<Option<Kept>, FillError> {
+    ) -> Result<Option<ToStore>, FillError> {
         // An error is no property of the address, and what credentials brought says nothing about other requests.
         let is_of_address = !incoming.status.is_server_error() && !order.facts.has_authorization();
         if is_of_address {
@@ -275,7 +275,7 @@ impl Desk {
 
 /// A response whose head has come.
 struct Received<'r> {
-    incoming: Incoming,
+    incoming: IncomingResponse,
     /// The purges that it carries.
     orders: &'r [Purge],
 }
@@ -284,9 +284,9 @@ struct Received<'r> {
 /// nothing personal; cookies it might set are taken out all the same.
 async fn pour(
     order: &PageOrder,
-    flight: &Flight,
-    (writer, passage): (&mut FillWriter, &mut Passage),
-    mut incoming: Incoming,
+    flight: &InProgressFetch,
+    (writer, passage): (&mut FillWriter, &mut ResponseSpool),
+    mut incoming: IncomingResponse,
 ) -> Result<(), FillError> {
     let mut fields =
         storable::stored_fields(&incoming.fields, &order.site.rules, order.facts.rule());
@@ -310,7 +310,7 @@ async fn pour(
 
 /// Lets PHP end an answer that nobody gets: who leaves in the middle has it stop at its next output, before plugins have
 /// done what they do last. Not for long: what streams or is large is given up.
-async fn see_off(mut incoming: Incoming, site: Arc<Site>, orders: Vec<Purge>) {
+async fn see_off(mut incoming: IncomingResponse, site: Arc<FetchSite>, orders: Vec<Purge>) {
     let rest = async {
         let mut length = 0;
         while let Ok(Some(piece)) = incoming.chunk().await {

@@ -51,12 +51,14 @@ use crate::compress::Compressing;
 use crate::durable::{Receipt, Recorder, Shelved, SitePurges};
 use crate::sys;
 use crate::sys::sandbox::{self, Sandbox};
-use crate::upstream::{Ask, Gauge, Incoming, Pool, PoolSpec, Who};
+use crate::upstream::{
+    Gauge, IncomingResponse, PoolSpec, QueueIdentity, UpstreamCall, UpstreamPool,
+};
 use registry::UnderWay;
-use spool::{Passage, Way};
+use spool::{ResponseSpool, Way};
 
 /// What composing needs to know of a site.
-pub struct Site {
+pub struct FetchSite {
     /// The site's name: its first host.
     pub name: String,
     /// Its caching rules.
@@ -68,19 +70,19 @@ pub struct Site {
     /// Its pages in other codings.
     pub compressing: Compressing,
     /// What was composed for it.
-    pub tally: counters::Tally,
+    pub tally: counters::FetchCounters,
     /// What its flights may do.
-    pub flights: in_progress::Limits,
+    pub flights: in_progress::FetchLimits,
     /// The plugin's orders that have arrived.
-    pub heard: acknowledged::Heard,
+    pub heard: acknowledged::AcknowledgedPurges,
     /// What became of its scheduled tasks.
-    pub cron: cron::Cron,
+    pub cron: cron::CronRuns,
 }
 
 /// A cacheable page that is wanted.
 pub struct PageOrder {
     /// Whose page.
-    pub site: Arc<Site>,
+    pub site: Arc<FetchSite>,
     /// Which of the compositor's pools.
     pub pool: usize,
     /// Its key.
@@ -88,7 +90,7 @@ pub struct PageOrder {
     /// The request that wants it.
     pub facts: RequestInfo,
     /// The request for the upstream.
-    pub ask: Ask,
+    pub ask: UpstreamCall,
     /// The stored response that may not be sent as it is, to be revalidated (RFC 9111 section 4.3).
     pub held: Option<Arc<Entry>>,
 }
@@ -102,13 +104,13 @@ impl PageOrder {
 /// A request that travels whole.
 pub struct PassOrder {
     /// Whose.
-    pub site: Arc<Site>,
+    pub site: Arc<FetchSite>,
     /// Which of the compositor's pools.
     pub pool: usize,
     /// The request.
     pub facts: RequestInfo,
     /// The whole request for the upstream.
-    pub ask: Ask,
+    pub ask: UpstreamCall,
     /// What the store may learn from it.
     pub learn: Option<rfc9111::Learn>,
 }
@@ -132,7 +134,7 @@ pub enum Composed {
     TravelsWhole,
 }
 
-enum Order {
+enum FetchCommand {
     /// With when the request for a page was sent that has fallen silent since, where this one has waited for that.
     Page(
         Box<PageOrder>,
@@ -150,7 +152,7 @@ enum Order {
 /// Sends orders to one compositor. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
-    orders: mpsc::Sender<Order>,
+    orders: mpsc::Sender<FetchCommand>,
     gauges: Arc<[Arc<Gauge>]>,
     under_way: Arc<UnderWay>,
 }
@@ -159,7 +161,7 @@ impl Handle {
     /// Whether `who` is turned away here and now: the queue of the pool number `pool` has no room for its requests, and nobody
     /// composes the page `key`, which it could join. The compositor would say the same; under a crawl it would do so a thousand
     /// times a second, and wake who asked each time. `key`: none for what travels whole. Where it is so, that is counted.
-    pub fn turns_away(&self, pool: usize, who: Who, key: Option<&[u8]>) -> bool {
+    pub fn turns_away(&self, pool: usize, who: QueueIdentity, key: Option<&[u8]>) -> bool {
         let Some(gauge) = self.gauges.get(pool) else {
             return false;
         };
@@ -171,11 +173,11 @@ impl Handle {
         is_turned_away
     }
 
-    /// Orders a page and returns how to read it; `since` as in [`Purge::Page`]. Cancel-safe: the fill goes on without this reader.
+    /// Orders a page and returns how to read it; `since` as in [`FetchCommand::Page`]. Cancel-safe: the fill goes on without this reader.
     async fn order(&self, order: PageOrder, since: Option<Tick>) -> Result<Composed, FillError> {
         let (reply, answer) = oneshot::channel();
         self.orders
-            .try_send(Order::Page(Box::new(order), since, reply))
+            .try_send(FetchCommand::Page(Box::new(order), since, reply))
             .map_err(|_| FillError::Overload)?;
         answer.await.map_err(|_| FillError::Aborted)?
     }
@@ -184,14 +186,16 @@ impl Handle {
     pub async fn pass(&self, order: PassOrder) -> Result<FillReader, FillError> {
         let (reply, answer) = oneshot::channel();
         self.orders
-            .try_send(Order::Pass(Box::new(order), reply))
+            .try_send(FetchCommand::Pass(Box::new(order), reply))
             .map_err(|_| FillError::Overload)?;
         answer.await.map_err(|_| FillError::Aborted)
     }
 
     /// Asks for a page to be composed anew in the background; nothing happens when it is under way or nobody has room.
     pub fn refresh(&self, order: PageOrder, when: revalidate::When) {
-        let _ = self.orders.try_send(Order::Refresh(Box::new(order), when));
+        let _ = self
+            .orders
+            .try_send(FetchCommand::Refresh(Box::new(order), when));
     }
 
     /// What each of its pools is busy with.
@@ -231,11 +235,11 @@ pub fn start(
             // Opens what the limit asks later, when this thread may not any more.
             let _ = sys::running_processes();
             sandbox::enter(sandbox.as_ref());
-            let desk = Rc::new(Desk {
+            let desk = Rc::new(FetchWorker {
                 pools: pools
                     .iter()
                     .zip(gauges.iter())
-                    .map(|(spec, gauge)| Pool::new(spec, gauge))
+                    .map(|(spec, gauge)| UpstreamPool::new(spec, gauge))
                     .collect(),
                 memory,
                 spools,
@@ -257,22 +261,22 @@ pub fn start(
 }
 
 /// A compositor's own state; lives on its thread.
-struct Desk {
-    pools: Vec<Pool>,
+struct FetchWorker {
+    pools: Vec<UpstreamPool>,
     memory: Arc<Memory>,
     spools: Arc<Spools>,
     clock: Clock,
     /// What others may know of `flights`.
     under_way: Arc<UnderWay>,
     /// Fetches in progress, by RFC 9111 also under the keys of variants.
-    flights: RefCell<HashMap<Key, Rc<in_progress::Flight>>>,
+    flights: RefCell<HashMap<Key, Rc<in_progress::InProgressFetch>>>,
     /// Pages whose refresh failed, and when: they are left alone for a moment.
     failed: RefCell<HashMap<Key, Tick>>,
     /// Purges that unsafe requests cause.
     invalidations: Rc<invalidation::Invalidations>,
 }
 
-async fn work(desk: Rc<Desk>, mut incoming: mpsc::Receiver<Order>) {
+async fn work(desk: Rc<FetchWorker>, mut incoming: mpsc::Receiver<FetchCommand>) {
     tokio::task::spawn_local(pulse());
     let exchanges = Rc::new(Exchanges::default());
     let invalidations = Rc::clone(&desk.invalidations);
@@ -306,12 +310,12 @@ struct Exchanges {
 }
 
 /// One of them.
-struct Counted(Rc<Exchanges>);
+struct CountedRequest(Rc<Exchanges>);
 
 impl Exchanges {
-    fn count(all: &Rc<Self>) -> Counted {
+    fn count(all: &Rc<Self>) -> CountedRequest {
         all.count.set(all.count.get() + 1);
-        Counted(Rc::clone(all))
+        CountedRequest(Rc::clone(all))
     }
 
     async fn all_ended(&self) {
@@ -321,7 +325,7 @@ impl Exchanges {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedRequest {
     fn drop(&mut self) {
         if std::thread::panicking() {
             tracing::error!("an exchange with the upstream ended in a panic");
@@ -332,19 +336,19 @@ impl Drop for Counted {
     }
 }
 
-impl Desk {
+impl FetchWorker {
     /// What asks the upstream is boxed: of those who only wait there may be thousands, each with a future as large as the
     /// largest below.
-    async fn take(self: Rc<Self>, order: Order) {
+    async fn take(self: Rc<Self>, order: FetchCommand) {
         match order {
-            Order::Page(order, since, reply) => self.page(order, since, reply).await,
-            Order::Pass(order, reply) => Box::pin(self.pass(*order, reply)).await,
-            Order::Refresh(order, when) => Box::pin(self.refresh(*order, when)).await,
-            Order::Cron(order, reply) => Box::pin(self.cron(*order, reply)).await,
+            FetchCommand::Page(order, since, reply) => self.page(order, since, reply).await,
+            FetchCommand::Pass(order, reply) => Box::pin(self.pass(*order, reply)).await,
+            FetchCommand::Refresh(order, when) => Box::pin(self.refresh(*order, when)).await,
+            FetchCommand::Cron(order, reply) => Box::pin(self.cron(*order, reply)).await,
         }
     }
 
-    fn pool(&self, index: usize) -> Result<&Pool, FillError> {
+    fn pool(&self, index: usize) -> Result<&UpstreamPool, FillError> {
         self.pools.get(index).ok_or(FillError::Connect)
     }
 }
@@ -353,8 +357,8 @@ impl Desk {
 /// client that has left. What is being written to the disk is wanted. `beat` is called with each piece. What slow clients
 /// have not had then is still in the passage.
 async fn relay(
-    incoming: &mut Incoming,
-    (writer, passage): (&mut FillWriter, &mut Passage),
+    incoming: &mut IncomingResponse,
+    (writer, passage): (&mut FillWriter, &mut ResponseSpool),
     recorder: &mut Recorder,
     beat: &dyn Fn(),
 ) -> Result<(), FillError> {
@@ -387,7 +391,7 @@ async fn relay(
 }
 
 /// How an answer with these fields is passed on. `X-Accel-Buffering: no` is how applications ask nginx for the same.
-fn way(site: &Site, facts: &RequestInfo, fields: &HeaderMap) -> Way {
+fn way(site: &FetchSite, facts: &RequestInfo, fields: &HeaderMap) -> Way {
     let rule = facts.rule().and_then(|index| site.rules.rules.get(index));
     let is_asked_for = fields
         .get("x-accel-buffering")
@@ -400,7 +404,7 @@ fn way(site: &Site, facts: &RequestInfo, fields: &HeaderMap) -> Way {
 }
 
 /// Sees to what was offered to the memory: has it compressed, and written to the disk; what may not be kept takes the older copy away there, too.
-fn shelve(site: &Site, entry: &Arc<Entry>, outcome: Result<(), PutRefused>) {
+fn shelve(site: &FetchSite, entry: &Arc<Entry>, outcome: Result<(), PutRefused>) {
     if outcome.is_ok() {
         site.compressing.offer(entry);
     }
@@ -413,7 +417,7 @@ fn shelve(site: &Site, entry: &Arc<Entry>, outcome: Result<(), PutRefused>) {
 }
 
 /// Obeys orders for one site; what they touch is dead when this returns.
-fn publish(site: &Site, orders: &[Purge]) -> Acknowledgement {
+fn publish(site: &FetchSite, orders: &[Purge]) -> Acknowledgement {
     let receipts = orders.iter().map(|order| site.epochs.publish(order));
     Acknowledgement(receipts.last())
 }
@@ -424,7 +428,7 @@ struct Acknowledgement(Option<Receipt>);
 
 impl Acknowledgement {
     /// Waits until the orders are on the disk, or known not to come there; the client of an answer cannot be told which.
-    async fn given(self, site: &Site) {
+    async fn given(self, site: &FetchSite) {
         if let Some(receipt) = self.0 {
             receipt.told().await.log(&site.name);
         }

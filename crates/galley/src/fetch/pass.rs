@@ -18,11 +18,11 @@ use tokio::sync::oneshot;
 
 use super::compress::Outlet;
 use super::rfc9111::{Pupil, publish_own};
-use super::spool::{AHEAD, Passage};
-use super::{Desk, PassOrder, acknowledged, way};
-use crate::upstream::{Incoming, Turn};
+use super::spool::{AHEAD, ResponseSpool};
+use super::{FetchWorker, PassOrder, acknowledged, way};
+use crate::upstream::{IncomingResponse, QueueTurn};
 
-impl Desk {
+impl FetchWorker {
     pub(super) async fn pass(self: Rc<Self>, order: PassOrder, reply: oneshot::Sender<FillReader>) {
         let (mut writer, fill) = fill::fill(AHEAD, None);
         let Some(reader) = fill.reader() else { return };
@@ -40,7 +40,7 @@ impl Desk {
         let pool = self.pool(order.pool)?;
         let began = Cell::new((order.site.epochs.current(), self.clock.tick()));
         let sending = || began.set((order.site.epochs.current(), self.clock.tick()));
-        let turn = Turn::default();
+        let turn = QueueTurn::default();
         let sent_up = async {
             let place = pool.enter(order.ask.who(), &turn).await?;
             pool.send(place, &order.ask, &sending).await
@@ -66,7 +66,7 @@ impl Desk {
         let mut pupil = self.begin_lesson(order, &incoming, born, delay);
         let (head, stream) = self.passed(order, &incoming);
         writer.head(head);
-        let mut passage = Passage::new(&self.spools, AHEAD);
+        let mut passage = ResponseSpool::new(&self.spools, AHEAD);
         passage.goes(way(&order.site, &order.facts, &incoming.fields));
         let mut outlet = Outlet::new(writer, passage, stream);
         if order.ask.is_safe() && pupil.is_none() && ordered.is_empty() {
@@ -86,7 +86,7 @@ impl Desk {
     }
 
     /// The head of an answer as its client gets it, but for its coding.
-    pub(super) fn passed_head(&self, order: &PassOrder, incoming: &Incoming) -> HeaderMap {
+    pub(super) fn passed_head(&self, order: &PassOrder, incoming: &IncomingResponse) -> HeaderMap {
         match order.site.rules.preset {
             Preset::None => self.private_head(&incoming.fields),
             Preset::WordPress => storable::passed_fields(&incoming.fields, &order.site.rules),
@@ -98,7 +98,7 @@ impl Desk {
 /// Where it carries orders its last piece is given back instead of sent, so that who has all of it has also the orders
 /// that are published when it ends.
 async fn receive(
-    incoming: &mut Incoming,
+    incoming: &mut IncomingResponse,
     outlet: &mut Outlet<'_>,
     mut pupil: Option<&mut Pupil>,
     ordered: &[Purge],
@@ -122,7 +122,7 @@ async fn receive(
 
 /// The orders that a response carries: for this site, and the groups that a successful unsafe request invalidates
 /// (RFC 9875 section 2.2).
-fn carried(order: &PassOrder, incoming: &Incoming) -> Vec<Purge> {
+fn carried(order: &PassOrder, incoming: &IncomingResponse) -> Vec<Purge> {
     let mut orders = purge::from_answer(&incoming.fields, &order.site.rules);
     let succeeded = incoming.status.is_success() || incoming.status.is_redirection();
     if !order.ask.is_safe() && succeeded {

@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use galley_cache::key::Key;
 
-use super::waiters::Crowd;
+use super::waiters::Waiters;
 
 /// See the module.
 pub(super) struct UnderWay {
     counts: Box<[AtomicU32]>,
-    crowds: Mutex<HashMap<Key, Arc<Crowd>>>,
+    crowds: Mutex<HashMap<Key, Arc<Waiters>>>,
 }
 
 impl UnderWay {
@@ -27,19 +27,19 @@ impl UnderWay {
     }
 
     /// The flight for `key` can be waited for through `crowd`, in the place of any before it.
-    pub(super) fn gathers(&self, key: &Key, crowd: &Arc<Crowd>) {
+    pub(super) fn gathers(&self, key: &Key, crowd: &Arc<Waiters>) {
         self.crowds().insert(key.clone(), Arc::clone(crowd));
     }
 
     /// The flight for `key`, if it can be waited for.
-    pub(super) fn crowd(&self, key: &Key) -> Option<Arc<Crowd>> {
+    pub(super) fn crowd(&self, key: &Key) -> Option<Arc<Waiters>> {
         if !self.may_have(key) {
             return None;
         }
         self.crowds().get(key).map(Arc::clone)
     }
 
-    fn crowds(&self) -> MutexGuard<'_, HashMap<Key, Arc<Crowd>>> {
+    fn crowds(&self) -> MutexGuard<'_, HashMap<Key, Arc<Waiters>>> {
         self.crowds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -83,13 +83,15 @@ mod tests {
 
     use super::*;
     use crate::fetch::Handle;
-    use crate::upstream::{Address, End, Gauge, PoolSpec, Target, Who};
+    use crate::upstream::{
+        ExchangeEnd, FastCgiAddress, Gauge, PoolSpec, QueueIdentity, UpstreamAddress,
+    };
 
     fn gauge() -> Arc<Gauge> {
         let second = Duration::from_secs(1);
         Arc::new(Gauge::new(&PoolSpec {
             site: "example.com".to_owned(),
-            target: Target::FastCgi(Address::Tcp("127.0.0.1:9000".to_owned())),
+            target: UpstreamAddress::FastCgi(FastCgiAddress::Tcp("127.0.0.1:9000".to_owned())),
             in_flight: 1,
             places: None,
             queue: 1,
@@ -98,7 +100,7 @@ mod tests {
             first_byte_timeout: second,
             read_timeout: second,
             idle_share: 25,
-            end: End::Answer,
+            end: ExchangeEnd::Answer,
             idle_age: second,
         }))
     }
@@ -115,7 +117,7 @@ mod tests {
         };
         let (crawl, other) = [1, 2]
             .map(Network::V4)
-            .map(|client| Who {
+            .map(|client| QueueIdentity {
                 class: Class::Crawler,
                 client,
             })

@@ -12,8 +12,8 @@ use galley_policy::decide::{StoredResponse, Validity};
 use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 
-use super::Desk;
-use crate::upstream::Pool;
+use super::FetchWorker;
+use crate::upstream::UpstreamPool;
 
 /// Why a copy is renewed in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(super) fn seed(key: &Key) -> u64 {
     hasher.finish()
 }
 
-impl Desk {
+impl FetchWorker {
     /// Whether what is under this key will not be fresh for long.
     pub(super) fn is_ending(&self, key: &Key) -> bool {
         let now = self.clock.tick();
@@ -76,7 +76,7 @@ impl Desk {
     }
 
     pub(super) fn has_room(&self, pool: usize) -> bool {
-        self.pool(pool).is_ok_and(Pool::has_room)
+        self.pool(pool).is_ok_and(UpstreamPool::has_room)
     }
 }
 

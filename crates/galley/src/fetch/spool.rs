@@ -19,12 +19,12 @@ use tokio::task::JoinHandle;
 use crate::body::spools::{SpoolFile, Spools};
 
 /// See the module.
-pub(super) struct Passage {
+pub(super) struct ResponseSpool {
     spools: Arc<Spools>,
     /// How far the upstream may be ahead of the client in memory, in bytes.
     window: u64,
     way: Way,
-    waiting: Option<Waiting>,
+    waiting: Option<SpoolFilePart>,
     is_counted: bool,
     is_held_up: bool,
 }
@@ -39,7 +39,7 @@ pub(super) enum Way {
 }
 
 /// Bytes in a file, those from `read` on.
-struct Waiting {
+struct SpoolFilePart {
     file: SpoolFile,
     /// Pays for the pieces that are read, as long as anybody has one.
     floor: Arc<Reservation>,
@@ -48,7 +48,7 @@ struct Waiting {
     reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
 }
 
-impl Passage {
+impl ResponseSpool {
     /// An answer that begins. `window`: how far it may be ahead of its client in memory, in bytes.
     pub(super) fn new(spools: &Arc<Spools>, window: usize) -> Self {
         Self {
@@ -148,7 +148,7 @@ impl Passage {
             return None;
         }
         let paid = memory.try_reserve(length)?;
-        Some(Bytes::from_owner(Held {
+        Some(Bytes::from_owner(SpoolBytes {
             bytes: alone(chunk),
             _for: paid,
         }))
@@ -186,7 +186,7 @@ impl Passage {
         }
         let piece = waiting.piece().await?;
         waiting.read += piece.len() as u64;
-        let bytes = Bytes::from_owner(Held {
+        let bytes = Bytes::from_owner(SpoolBytes {
             bytes: piece.into(),
             _for: Arc::clone(&waiting.floor),
         });
@@ -204,7 +204,7 @@ impl Passage {
     }
 }
 
-impl Waiting {
+impl SpoolFilePart {
     async fn piece(&mut self) -> Result<Vec<u8>, FillError> {
         let left = self.file.length() - self.read;
         let length = usize::try_from(left).map_or(PIECE, |left| left.min(PIECE));
@@ -223,9 +223,9 @@ impl Waiting {
     }
 }
 
-async fn begin(spools: &Arc<Spools>) -> Option<Waiting> {
+async fn begin(spools: &Arc<Spools>) -> Option<SpoolFilePart> {
     let floor = spools.memory().try_reserve(FLOOR)?;
-    Some(Waiting {
+    Some(SpoolFilePart {
         file: spools.file().await.ok()?,
         floor: Arc::new(floor),
         read: 0,
@@ -241,12 +241,12 @@ async fn give_unpaid(writer: &mut FillWriter, chunk: Bytes) -> Result<(), FillEr
 }
 
 /// Bytes, and what their last holder gives back.
-struct Held<T> {
+struct SpoolBytes<T> {
     bytes: Bytes,
     _for: T,
 }
 
-impl<T> AsRef<[u8]> for Held<T> {
+impl<T> AsRef<[u8]> for SpoolBytes<T> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -332,7 +332,7 @@ mod tests {
     async fn who_keeps_up_sees_no_file_and_nothing_late() {
         let spools = spools(4_000_000, 1_000_000, 1_000_000);
         let (mut writer, mut reader) = begun(1);
-        let mut passage = Passage::new(&spools, 30_000);
+        let mut passage = ResponseSpool::new(&spools, 30_000);
         for chunk in chunks(100) {
             passage.give(&mut writer, chunk.clone()).await.unwrap();
             assert_eq!(reader.try_next(), Ok(FillRead::Chunk(chunk)));
@@ -346,7 +346,7 @@ mod tests {
     async fn who_lags_behind_gets_all_of_it_in_order_and_holds_nobody() {
         let spools = spools(4_000_000, 10_000_000, 10_000_000);
         let (mut writer, reader) = begun(1);
-        let mut passage = Passage::new(&spools, 30_000);
+        let mut passage = ResponseSpool::new(&spools, 30_000);
         // Never waits, though nobody reads.
         for chunk in chunks(200) {
             passage.give(&mut writer, chunk).await.unwrap();
@@ -364,7 +364,7 @@ mod tests {
     async fn who_catches_up_is_fed_from_memory_again() {
         let spools = spools(4_000_000, 10_000_000, 10_000_000);
         let (mut writer, mut reader) = begun(1);
-        let mut passage = Passage::new(&spools, 30_000);
+        let mut passage = ResponseSpool::new(&spools, 30_000);
         let mut got = Vec::new();
         for chunk in chunks(100) {
             passage.give(&mut writer, chunk).await.unwrap();
@@ -395,7 +395,7 @@ mod tests {
         let mut all = Vec::new();
         for _ in 0..100 {
             let (mut writer, reader) = begun(1);
-            let mut passage = Passage::new(&spools, AHEAD);
+            let mut passage = ResponseSpool::new(&spools, AHEAD);
             for chunk in chunks(50) {
                 passage.give(&mut writer, chunk).await.unwrap();
             }
@@ -419,7 +419,7 @@ mod tests {
         for (memory, disk, answer, way) in cases {
             let spools = spools(memory, disk, answer);
             let (mut writer, reader) = begun(1);
-            let mut passage = Passage::new(&spools, 30_000);
+            let mut passage = ResponseSpool::new(&spools, 30_000);
             passage.goes(way);
             let mut giving = Box::pin(async move {
                 for chunk in chunks(200) {
@@ -448,7 +448,7 @@ mod tests {
     async fn a_client_that_leaves_ends_it() {
         let spools = spools(4_000_000, 10_000_000, 10_000_000);
         let (mut writer, reader) = begun(1);
-        let mut passage = Passage::new(&spools, 30_000);
+        let mut passage = ResponseSpool::new(&spools, 30_000);
         for chunk in chunks(50) {
             passage.give(&mut writer, chunk).await.unwrap();
         }

@@ -21,17 +21,17 @@ use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::hit_for_pass::Unkept;
-use super::in_progress::Flight;
+use super::in_progress::InProgressFetch;
 use super::rfc9111::variants;
-use super::spool::Passage;
-use super::{Desk, PageOrder, Site, relay, shelve};
+use super::spool::ResponseSpool;
+use super::{FetchSite, FetchWorker, PageOrder, relay, shelve};
 use crate::codec::encode::PIECE;
 use crate::durable::Recorder;
 use crate::sys;
-use crate::upstream::Incoming;
+use crate::upstream::IncomingResponse;
 
 /// What is stored when the body is whole.
-pub(super) struct Kept {
+pub(super) struct ToStore {
     status: StatusCode,
     fields: HeaderMap,
     life: Lifetime,
@@ -42,7 +42,7 @@ pub(super) struct Kept {
     recorder: Recorder,
 }
 
-impl Kept {
+impl ToStore {
     /// Where it is stored: under its address, or under those of its variants.
     fn keys(&self, order: &PageOrder) -> Vec<Key> {
         if self.names.is_empty() {
@@ -54,15 +54,15 @@ impl Kept {
     }
 }
 
-impl Desk {
+impl FetchWorker {
     /// What is to be stored of a response; `None` where it varies by more than can be kept.
     pub(super) fn keepable(
         &self,
         order: &PageOrder,
-        flight: &Flight,
-        incoming: &Incoming,
+        flight: &InProgressFetch,
+        incoming: &IncomingResponse,
         life: Lifetime,
-    ) -> Option<Kept> {
+    ) -> Option<ToStore> {
         let rules = &order.site.rules;
         let mut fields = storable::stored_fields(&incoming.fields, rules, order.facts.rule());
         let (names, selections) = match order.preset() {
@@ -80,7 +80,7 @@ impl Desk {
         };
         let compressing = &order.site.compressing;
         compressing.announce(incoming.status, &mut fields, incoming.length());
-        Some(Kept {
+        Some(ToStore {
             status: incoming.status,
             fields,
             life,
@@ -95,11 +95,11 @@ impl Desk {
     pub(super) async fn fill(
         &self,
         order: &PageOrder,
-        flight: &Rc<Flight>,
-        (writer, passage): (&mut FillWriter, &mut Passage),
-        mut incoming: Incoming,
-        mut kept: Kept,
-    ) -> Result<Option<Kept>, FillError> {
+        flight: &Rc<InProgressFetch>,
+        (writer, passage): (&mut FillWriter, &mut ResponseSpool),
+        mut incoming: IncomingResponse,
+        mut kept: ToStore,
+    ) -> Result<Option<ToStore>, FillError> {
         if !kept.names.is_empty() {
             // Those who come now find their own place, and this fetch under its variant's.
             self.note_variants(order, flight, &kept.names, &kept.selections);
@@ -134,8 +134,8 @@ impl Desk {
     fn recorder(
         &self,
         order: &PageOrder,
-        flight: &Flight,
-        kept: &Kept,
+        flight: &InProgressFetch,
+        kept: &ToStore,
         length: Option<u64>,
     ) -> Recorder {
         let is_judged_whole =
@@ -153,8 +153,8 @@ impl Desk {
     pub(super) async fn keep(
         &self,
         order: &PageOrder,
-        flight: &Flight,
-        mut kept: Kept,
+        flight: &InProgressFetch,
+        mut kept: ToStore,
         finished: Finished,
     ) {
         if !flight.may_replace(self.memory.peek(order.key.bytes()).as_deref()) {
@@ -204,7 +204,13 @@ impl Desk {
     }
 
     /// An entry without its body.
-    fn parts(&self, order: &PageOrder, flight: &Flight, kept: &Kept, key: Key) -> EntryParts {
+    fn parts(
+        &self,
+        order: &PageOrder,
+        flight: &InProgressFetch,
+        kept: &ToStore,
+        key: Key,
+    ) -> EntryParts {
         EntryParts {
             key,
             kind: EntryKind::Page,
@@ -219,7 +225,7 @@ impl Desk {
         }
     }
 
-    pub(super) fn store(&self, order: &PageOrder, flight: &Flight, parts: EntryParts) {
+    pub(super) fn store(&self, order: &PageOrder, flight: &InProgressFetch, parts: EntryParts) {
         if !flight.may_replace(self.memory.peek(parts.key.bytes()).as_deref()) {
             return;
         }
@@ -246,7 +252,7 @@ impl Desk {
     }
 
     /// A new entry with the codings of the one in its place, where the body is the same: it is not coded again.
-    pub(super) fn inheriting(&self, site: &Site, entry: Entry) -> Entry {
+    pub(super) fn inheriting(&self, site: &FetchSite, entry: Entry) -> Entry {
         match self.memory.peek(entry.key.bytes()) {
             Some(resident) => site.compressing.inherit(entry, &resident),
             None => entry,

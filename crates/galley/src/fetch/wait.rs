@@ -6,18 +6,18 @@
 
 use galley_cache::fill::FillError;
 
-use super::in_progress::{Flight, For};
-use super::{Desk, PageOrder};
-use crate::upstream::Place;
+use super::in_progress::{For, InProgressFetch};
+use super::{FetchWorker, PageOrder};
+use crate::upstream::Slot;
 
-impl Desk {
+impl FetchWorker {
     /// Waits for a place. Cancel-safe.
     pub(super) async fn place_for(
         &self,
         order: &PageOrder,
-        flight: &Flight,
+        flight: &InProgressFetch,
         whom: For,
-    ) -> Result<Place, FillError> {
+    ) -> Result<Slot, FillError> {
         let enter = self.pool(order.pool)?.enter(order.ask.who(), &flight.turn);
         match whom {
             For::Later => enter.await,
@@ -30,7 +30,7 @@ impl Desk {
     }
 
     /// Somebody joins a flight that may stand in the queue.
-    pub(super) fn hurry(&self, order: &PageOrder, flight: &Flight) {
+    pub(super) fn hurry(&self, order: &PageOrder, flight: &InProgressFetch) {
         if let Ok(pool) = self.pool(order.pool) {
             pool.hurry(&flight.turn, order.ask.who());
         }

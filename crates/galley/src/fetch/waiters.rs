@@ -24,10 +24,10 @@ use galley_policy::time::Tick;
 use tokio::sync::watch;
 
 use super::in_progress::NOT_SENT;
-use super::{Composed, Handle, PageOrder, Site};
+use super::{Composed, FetchSite, Handle, PageOrder};
 
 /// A page under way, as other threads see it.
-pub(super) struct Crowd {
+pub(super) struct Waiters {
     fill: Arc<Fill>,
     /// The same page in codings that somebody wanted, as far as they are being made.
     coded: Mutex<Vec<(Coding, Arc<Fill>)>>,
@@ -37,12 +37,12 @@ pub(super) struct Crowd {
     sent_at: AtomicU64,
     /// Requests that may read it.
     most: usize,
-    news: watch::Sender<News>,
+    news: watch::Sender<FetchProgress>,
 }
 
 /// What became of a page under way.
 #[derive(Clone, Default)]
-pub(super) enum News {
+pub(super) enum FetchProgress {
     #[default]
     None,
     /// It takes longer: each takes what is there.
@@ -55,12 +55,12 @@ pub(super) enum News {
 
 /// A request that waits for a page under way.
 pub(super) struct Waiter {
-    crowd: Arc<Crowd>,
+    crowd: Arc<Waiters>,
     reader: FillReader,
-    news: watch::Receiver<News>,
+    news: watch::Receiver<FetchProgress>,
 }
 
-impl Crowd {
+impl Waiters {
     pub(super) fn new(fill: Arc<Fill>, most: usize) -> Self {
         Self {
             fill,
@@ -79,9 +79,9 @@ impl Crowd {
     }
 
     /// Tells those who wait; nobody can join any more. Only the first news counts: it finds nobody left.
-    pub(super) fn tell(&self, news: News) {
+    pub(super) fn tell(&self, news: FetchProgress) {
         self.news.send_if_modified(|told| {
-            let is_first = matches!(told, News::None);
+            let is_first = matches!(told, FetchProgress::None);
             if is_first {
                 *told = news;
             }
@@ -104,7 +104,7 @@ impl Crowd {
         // Before it is looked at whether there are any: none that come from now on are missed.
         let news = self.news.subscribe();
         let reader = self.fill.reader()?;
-        let is_open = matches!(*news.borrow(), News::None);
+        let is_open = matches!(*news.borrow(), FetchProgress::None);
         is_open.then_some(Waiter {
             crowd: self,
             reader,
@@ -156,7 +156,7 @@ struct Silent {
 }
 
 /// What came of waiting.
-enum Came {
+enum WaitResult {
     Composed(Composed),
     /// The compositor has to be asked. What is under way may still answer, where it only has fallen silent.
     Nothing(Option<Silent>),
@@ -167,7 +167,7 @@ impl Handle {
     /// here, else has it ordered. Cancel-safe: the fill goes on without this reader.
     pub async fn page(
         &self,
-        (site, facts, key): (&Site, &RequestInfo, &[u8]),
+        (site, facts, key): (&FetchSite, &RequestInfo, &[u8]),
         order: impl FnOnce() -> PageOrder,
     ) -> Result<Composed, FillError> {
         // By RFC 9111 the fetch that is in progress for a key may be for another variant.
@@ -179,8 +179,8 @@ impl Handle {
             return self.order(order(), None).await;
         };
         let silent = match waiter.wait(site, facts).await {
-            Came::Composed(composed) => return Ok(composed),
-            Came::Nothing(silent) => silent,
+            WaitResult::Composed(composed) => return Ok(composed),
+            WaitResult::Nothing(silent) => silent,
         };
         let ordered = self.order(order(), silent.as_ref().map(|silent| silent.sent_at));
         let composed = match silent {
@@ -226,21 +226,23 @@ impl Composed {
 
 impl Waiter {
     /// What the page comes to for a request with these facts. Cancel-safe.
-    async fn wait(mut self, site: &Site, facts: &RequestInfo) -> Came {
-        let news = self.news.wait_for(|news| !matches!(news, News::None));
+    async fn wait(mut self, site: &FetchSite, facts: &RequestInfo) -> WaitResult {
+        let news = self
+            .news
+            .wait_for(|news| !matches!(news, FetchProgress::None));
         // A flight that is gone without a word has ended.
-        let news = news.await.map_or(News::Ended, |news| news.clone());
+        let news = news.await.map_or(FetchProgress::Ended, |news| news.clone());
         match news {
-            News::Stored(entry) => self.stored(entry, site, facts),
-            News::Ended => self.reads(None),
-            News::None | News::Lingers => self.lingers(site, facts).await,
+            FetchProgress::Stored(entry) => self.stored(entry, site, facts),
+            FetchProgress::Ended => self.reads(None),
+            FetchProgress::None | FetchProgress::Lingers => self.lingers(site, facts).await,
         }
     }
 
-    fn stored(self, entry: Arc<Entry>, site: &Site, facts: &RequestInfo) -> Came {
+    fn stored(self, entry: Arc<Entry>, site: &FetchSite, facts: &RequestInfo) -> WaitResult {
         // Ordered since: what may be had instead is for the compositor to say.
         if site.epochs.prove_waiting(&entry) == Validity::Purged {
-            return Came::Nothing(None);
+            return WaitResult::Nothing(None);
         }
         let length = Some(entry.length());
         let compressing = &site.compressing;
@@ -249,15 +251,15 @@ impl Waiter {
         let coding = coding.filter(|_| entry.coded().is_empty());
         match coding.and_then(|coding| self.crowd.coded(coding)) {
             Some(coded) => self.reads(Some(coded)),
-            None => Came::Composed(Composed::Awaited(entry)),
+            None => WaitResult::Composed(Composed::Awaited(entry)),
         }
     }
 
-    async fn lingers(mut self, site: &Site, facts: &RequestInfo) -> Came {
+    async fn lingers(mut self, site: &FetchSite, facts: &RequestInfo) -> WaitResult {
         if !self.crowd.fill.has_head() {
             let sent_at = Tick(self.crowd.sent_at.load(Ordering::Relaxed));
             let reader = self.reader;
-            return Came::Nothing(Some(Silent { reader, sent_at }));
+            return WaitResult::Nothing(Some(Silent { reader, sent_at }));
         }
         let Ok(head) = self.reader.head().await else {
             return self.reads(None);
@@ -270,12 +272,12 @@ impl Waiter {
         match self.crowd.coded(coding) {
             Some(coded) => self.reads(Some(coded)),
             // Nobody codes it yet: the compositor lets it be done.
-            None => Came::Nothing(None),
+            None => WaitResult::Nothing(None),
         }
     }
 
-    fn reads(self, coded: Option<FillReader>) -> Came {
-        Came::Composed(Composed::Fill {
+    fn reads(self, coded: Option<FillReader>) -> WaitResult {
+        WaitResult::Composed(Composed::Fill {
             reader: self.reader,
             coded,
             collapsed: true,
@@ -293,12 +295,12 @@ mod tests {
 
     use super::*;
 
-    fn crowd(most: usize) -> (FillWriter, Arc<Crowd>) {
+    fn crowd(most: usize) -> (FillWriter, Arc<Waiters>) {
         let (writer, fill) = fill::fill(1, None);
-        (writer, Arc::new(Crowd::new(fill, most)))
+        (writer, Arc::new(Waiters::new(fill, most)))
     }
 
-    fn joins(crowd: &Arc<Crowd>, current: u64) -> Option<Waiter> {
+    fn joins(crowd: &Arc<Waiters>, current: u64) -> Option<Waiter> {
         Arc::clone(crowd).join(current)
     }
 
@@ -310,7 +312,7 @@ mod tests {
         crowd.open(7, Tick(1));
         assert!(joins(&crowd, 7).is_some());
         assert!(joins(&crowd, 8).is_none(), "ordered since");
-        crowd.tell(News::Lingers);
+        crowd.tell(FetchProgress::Lingers);
         assert!(joins(&crowd, 7).is_none(), "there is news");
     }
 
@@ -331,9 +333,9 @@ mod tests {
         let (_writer, crowd) = crowd(2);
         crowd.open(0, Tick(1));
         let waiter = joins(&crowd, 0).unwrap();
-        crowd.tell(News::Lingers);
-        crowd.tell(News::Ended);
-        assert!(matches!(*waiter.news.borrow(), News::Lingers));
+        crowd.tell(FetchProgress::Lingers);
+        crowd.tell(FetchProgress::Ended);
+        assert!(matches!(*waiter.news.borrow(), FetchProgress::Lingers));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// What there is to divide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Machine {
+pub struct MachineMemory {
     /// Memory, in bytes.
     pub memory: u64,
     /// Cores that may be used.
@@ -22,7 +22,7 @@ pub struct Machine {
     pub pools: usize,
 }
 
-impl Machine {
+impl MachineMemory {
     /// The one whose `/` is `root`.
     pub fn at(root: &Path, cache: u64, pools: usize) -> Self {
         Self {
@@ -36,9 +36,9 @@ impl Machine {
 
 /// Who may take how much, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct MemoryDivision {
     /// What is divided.
-    pub machine: Machine,
+    pub machine: MachineMemory,
     /// The kernel, its file cache, and what else runs.
     pub system: u64,
     /// MariaDB or another database on this machine.
@@ -51,9 +51,9 @@ pub struct Budget {
     pub share: u64,
 }
 
-impl Budget {
+impl MemoryDivision {
     /// Divides.
-    pub fn of(machine: Machine) -> Self {
+    pub fn of(machine: MachineMemory) -> Self {
         let system = (machine.memory / 10).max(LEAST_SYSTEM);
         let database = machine.memory / 5;
         // Bookkeeping of stored pages is an eighth of them at most.
@@ -155,8 +155,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn budget(memory: u64, cores: usize, pools: usize) -> Budget {
-        Budget::of(Machine {
+    fn budget(memory: u64, cores: usize, pools: usize) -> MemoryDivision {
+        MemoryDivision::of(MachineMemory {
             memory: memory * MIB,
             cores,
             cache: (memory * MIB / 4).max(16 * MIB),

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-use super::numbers::{Numbers, count};
+use super::numbers::{PoolNumbers, count};
 
 /// The last lines.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Said {
+pub(super) struct RecentLines {
     lines: Arc<Mutex<VecDeque<String>>>,
 }
 
-impl Said {
+impl RecentLines {
     /// In one line, oldest first.
     pub(super) fn text(&self) -> String {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,11 +43,11 @@ pub(super) struct Speaker {
     pub(super) site: String,
     /// The program's name.
     pub(super) program: String,
-    pub(super) numbers: Arc<Numbers>,
+    pub(super) numbers: Arc<PoolNumbers>,
 }
 
 /// Passes the lines on until the last process has closed the pipe.
-pub(super) async fn forward(pipe: impl AsyncRead + Unpin, speaker: Speaker, said: Said) {
+pub(super) async fn forward(pipe: impl AsyncRead + Unpin, speaker: Speaker, said: RecentLines) {
     let mut pipe = BufReader::new(pipe);
     let mut line = Vec::new();
     loop {
@@ -77,7 +77,7 @@ pub(super) async fn forward(pipe: impl AsyncRead + Unpin, speaker: Speaker, said
     }
 }
 
-fn pass_on(line: &[u8], speaker: &Speaker, said: &Said) {
+fn pass_on(line: &[u8], speaker: &Speaker, said: &RecentLines) {
     let text = String::from_utf8_lossy(line);
     let entry = parse(&text);
     let Speaker {
@@ -96,11 +96,11 @@ fn pass_on(line: &[u8], speaker: &Speaker, said: &Said) {
         return;
     }
     match entry.level {
-        Level::Error => tracing::error!(site, "{program}: {}", entry.message),
-        Level::Warning => tracing::warn!(site, "{program}: {}", entry.message),
-        Level::Notice => tracing::debug!(site, "{program}: {}", entry.message),
+        FpmLevel::Error => tracing::error!(site, "{program}: {}", entry.message),
+        FpmLevel::Warning => tracing::warn!(site, "{program}: {}", entry.message),
+        FpmLevel::Notice => tracing::debug!(site, "{program}: {}", entry.message),
     }
-    if entry.level != Level::Notice {
+    if entry.level != FpmLevel::Notice {
         said.push(entry.message.to_owned());
     }
 }
@@ -124,22 +124,22 @@ fn overdue(message: &str) -> Option<Overdue<'_>> {
 
 /// One line, `[date] LEVEL: message`; without that shape the whole line is a warning.
 #[derive(Debug, PartialEq, Eq)]
-struct Line<'a> {
-    level: Level,
+struct FpmLogLine<'a> {
+    level: FpmLevel,
     message: &'a str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Level {
+enum FpmLevel {
     Error,
     Warning,
     /// Starts and ends of processes, which Galley reports in its own words.
     Notice,
 }
 
-fn parse(line: &str) -> Line<'_> {
-    let whole = Line {
-        level: Level::Warning,
+fn parse(line: &str) -> FpmLogLine<'_> {
+    let whole = FpmLogLine {
+        level: FpmLevel::Warning,
         message: line.trim(),
     };
     let Some((_, rest)) = line
@@ -152,12 +152,12 @@ fn parse(line: &str) -> Line<'_> {
         return whole;
     };
     let level = match level {
-        "ALERT" | "ERROR" => Level::Error,
-        "WARNING" => Level::Warning,
-        "NOTICE" | "DEBUG" => Level::Notice,
+        "ALERT" | "ERROR" => FpmLevel::Error,
+        "WARNING" => FpmLevel::Warning,
+        "NOTICE" | "DEBUG" => FpmLevel::Notice,
         _ => return whole,
     };
-    Line {
+    FpmLogLine {
         level,
         message: message.trim(),
     }
@@ -177,33 +177,37 @@ mod tests {
         for (line, level, message) in [
             (
                 "[21-Nov-2026 07:56:32] NOTICE: fpm is running, pid 1",
-                Level::Notice,
+                FpmLevel::Notice,
                 "fpm is running, pid 1",
             ),
             (
                 "[21-Nov-2026 07:56:32] ERROR: FPM initialization failed",
-                Level::Error,
+                FpmLevel::Error,
                 "FPM initialization failed",
             ),
             (
                 "[21-Nov-2026 07:56:32] ALERT: [pool a] x: y",
-                Level::Error,
+                FpmLevel::Error,
                 "[pool a] x: y",
             ),
-            ("[21-Nov-2026 07:56:32] WARNING: a\r", Level::Warning, "a"),
+            (
+                "[21-Nov-2026 07:56:32] WARNING: a\r",
+                FpmLevel::Warning,
+                "a",
+            ),
             (
                 "[21-Nov-2026 07:56:32] OTHER: a",
-                Level::Warning,
+                FpmLevel::Warning,
                 "[21-Nov-2026 07:56:32] OTHER: a",
             ),
             (
                 "error while loading shared libraries: x",
-                Level::Warning,
+                FpmLevel::Warning,
                 "error while loading shared libraries: x",
             ),
-            ("", Level::Warning, ""),
+            ("", FpmLevel::Warning, ""),
         ] {
-            assert_eq!(parse(line), Line { level, message });
+            assert_eq!(parse(line), FpmLogLine { level, message });
         }
     }
 
@@ -227,7 +231,7 @@ mod tests {
 
     #[tokio::test]
     async fn long_lines_are_cut_and_the_last_ones_kept() {
-        let said = Said::default();
+        let said = RecentLines::default();
         assert_eq!(said.text(), "it said nothing");
         let mut log = vec![b'x'; LINE_BYTES + 10];
         log.extend_from_slice(b"\n[now] NOTICE: left out\none\ntwo\nthree\nfour");

@@ -12,28 +12,28 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::backoff::Backoff;
-use super::master::{Master, Means, Plan};
-use super::numbers::{Numbers, count};
+use super::master::{Master, MasterLauncher, MasterPlan};
+use super::numbers::{PoolNumbers, count};
 use super::prepare::{self, INNER, Prepared, SOCKET, file_name, prepare};
-use super::privileged::{Kept, Line, What};
+use super::privileged::{KeeperChannel, KeptPool, SplitItem};
 use super::program;
-use super::watch::Watch;
-use super::{PhpSettings, StartError, modules};
+use super::watch::PoolWatch;
+use super::{PhpSettings, PhpStartError, modules};
 
 /// A PHP-FPM or another FastCGI program of our own.
 #[derive(Debug)]
 pub struct Managed {
     socket: PathBuf,
     most: usize,
-    numbers: Arc<Numbers>,
-    life: watch::Receiver<Life>,
+    numbers: Arc<PoolNumbers>,
+    life: watch::Receiver<MasterState>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 /// Where it stands; anyone may watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
+pub enum MasterState {
     /// The socket accepts connections.
     Running {
         /// Process id of the master; of a program, of the process that watches over it.
@@ -48,7 +48,7 @@ pub enum Life {
 impl Managed {
     /// Writes the pool's configuration, starts PHP-FPM or the program and returns when its socket accepts. Later deaths are
     /// logged and mended without further ado. Dropped midway, nothing is left. Call within a tokio runtime that lives as long.
-    pub async fn start(settings: PhpSettings) -> Result<Managed, StartError> {
+    pub async fn start(settings: PhpSettings) -> Result<Managed, PhpStartError> {
         if !settings.command.is_empty() {
             return program::start(settings).await.map(Self::of_program);
         }
@@ -56,17 +56,22 @@ impl Managed {
     }
 
     /// The same for what was prepared before root was given up, by way of the process that keeps it.
-    pub async fn start_kept(kept: Kept, line: &Line) -> Result<Managed, StartError> {
+    pub async fn start_kept(
+        kept: KeptPool,
+        line: &KeeperChannel,
+    ) -> Result<Managed, PhpStartError> {
         let (pool, line) = (kept.pool, line.clone());
         match kept.what {
-            What::Fpm { pieces, door } => Self::run(prepare::kept(*pieces, line, pool, door)).await,
-            What::Program(program) => program::start_kept(program, line, pool)
+            SplitItem::Fpm { pieces, door } => {
+                Self::run(prepare::kept(*pieces, line, pool, door)).await
+            }
+            SplitItem::Program(program) => program::start_kept(program, line, pool)
                 .await
                 .map(Self::of_program),
         }
     }
 
-    async fn run(prepared: Prepared) -> Result<Managed, StartError> {
+    async fn run(prepared: Prepared) -> Result<Managed, PhpStartError> {
         let Prepared { plan, post, most } = prepared;
         let (master, lacks) =
             tokio::join!(Master::start(&plan), modules::lacks(Some(&plan.binary)));
@@ -87,15 +92,15 @@ impl Managed {
             "php-fpm is running"
         );
         let socket = plan.socket.clone();
-        let (life_tx, life) = watch::channel(Life::Running {
+        let (life_tx, life) = watch::channel(MasterState::Running {
             master: master.pid(),
         });
         let (stop, stopped) = oneshot::channel();
         let line = match &plan.means {
-            Means::Own(_) => None,
-            Means::Kept { line, pool, .. } => Some((line.clone(), *pool)),
+            MasterLauncher::Own(_) => None,
+            MasterLauncher::Kept { line, pool, .. } => Some((line.clone(), *pool)),
         };
-        let watch = Watch::new(post, Arc::clone(&numbers), line);
+        let watch = PoolWatch::new(post, Arc::clone(&numbers), line);
         let task = tokio::spawn(supervise(plan, master, watch, (life_tx, stopped)));
         Ok(Managed {
             socket,
@@ -107,7 +112,7 @@ impl Managed {
         })
     }
 
-    fn of_program(running: program::Running) -> Self {
+    fn of_program(running: program::RunningProgram) -> Self {
         Managed {
             socket: running.socket,
             most: running.workers,
@@ -123,18 +128,18 @@ impl Managed {
         &self.socket
     }
 
-    /// Worker processes at most. How many requests it may work at is [`Numbers::places`].
+    /// Worker processes at most. How many requests it may work at is [`PoolNumbers::places`].
     pub fn most_workers(&self) -> usize {
         self.most
     }
 
     /// What is known of it.
-    pub fn numbers(&self) -> Arc<Numbers> {
+    pub fn numbers(&self) -> Arc<PoolNumbers> {
         Arc::clone(&self.numbers)
     }
 
     /// Whether it runs, to be read or waited on.
-    pub fn life(&self) -> watch::Receiver<Life> {
+    pub fn life(&self) -> watch::Receiver<MasterState> {
         self.life.clone()
     }
 
@@ -151,10 +156,10 @@ impl Managed {
 
 /// Runs until the second of `ends` is sent or dropped.
 async fn supervise(
-    plan: Plan,
+    plan: MasterPlan,
     first: Master,
-    mut watch: Watch,
-    ends: (watch::Sender<Life>, oneshot::Receiver<()>),
+    mut watch: PoolWatch,
+    ends: (watch::Sender<MasterState>, oneshot::Receiver<()>),
 ) {
     let (life, mut stop) = ends;
     let site = plan.site.as_str();
@@ -173,7 +178,7 @@ async fn supervise(
         };
         count(&plan.numbers.restarts);
         watch.forget();
-        life.send_replace(Life::Restarting);
+        life.send_replace(MasterState::Restarting);
         match status {
             Ok(status) => tracing::warn!(site, "php-fpm ended ({status}); it is started again"),
             Err(error) => tracing::warn!(
@@ -188,18 +193,18 @@ async fn supervise(
             _ = &mut stop => break,
         };
         tracing::info!(site, pid = master.pid(), "php-fpm is running again");
-        life.send_replace(Life::Running {
+        life.send_replace(MasterState::Running {
             master: master.pid(),
         });
     }
     tracing::info!(site, "php-fpm has ended");
     // The directory goes before anybody hears of the end.
     drop(plan);
-    life.send_replace(Life::Ended);
+    life.send_replace(MasterState::Ended);
 }
 
 /// Tries until one runs; the pauses grow.
-async fn again(plan: &Plan, backoff: &mut Backoff, mut lived: Duration) -> Master {
+async fn again(plan: &MasterPlan, backoff: &mut Backoff, mut lived: Duration) -> Master {
     loop {
         tokio::time::sleep(backoff.pause(lived)).await;
         match Master::start(plan).await {

@@ -22,35 +22,39 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
-use super::StartError;
-use super::log::{self, Said, Speaker};
-use super::numbers::Numbers;
-use super::privileged::{Door, Line};
-use super::process::Process;
+use super::PhpStartError;
+use super::log::{self, RecentLines, Speaker};
+use super::numbers::PoolNumbers;
+use super::privileged::{KeeperChannel, SocketPath};
+use super::process::MasterProcess;
 
 /// What it takes to start a master, again and again.
 #[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) means: Means,
+pub(super) struct MasterPlan {
+    pub(super) means: MasterLauncher,
     pub(super) binary: PathBuf,
     /// Where it is reached.
     pub(super) socket: PathBuf,
     pub(super) site: String,
-    pub(super) numbers: Arc<Numbers>,
+    pub(super) numbers: Arc<PoolNumbers>,
 }
 
 /// Who starts it, and with what.
 #[derive(Debug)]
-pub(super) enum Means {
+pub(super) enum MasterLauncher {
     /// Galley.
-    Own(Own),
+    Own(MasterCommand),
     /// The process that keeps root, which knows the rest.
-    Kept { line: Line, pool: u32, door: Door },
+    Kept {
+        line: KeeperChannel,
+        pool: u32,
+        door: SocketPath,
+    },
 }
 
 /// What Galley starts one with.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct MasterCommand {
     /// Before those that name the configuration.
     pub(super) arguments: Vec<String>,
     /// Holds the configuration and the socket and nothing else; removed with the plan.
@@ -62,22 +66,22 @@ pub(super) struct Own {
 /// A running master. Dropped, it and its group are killed.
 #[derive(Debug)]
 pub(super) struct Master {
-    process: Process,
+    process: MasterProcess,
     /// The shell that ends what Galley has started, when Galley is gone.
     watcher: Option<Child>,
     log: JoinHandle<()>,
-    said: Said,
+    said: RecentLines,
 }
 
 impl Master {
     /// Starts one and waits until its socket accepts. Dropped midway, nothing is left.
-    pub(super) async fn start(plan: &Plan) -> Result<Master, StartError> {
+    pub(super) async fn start(plan: &MasterPlan) -> Result<Master, PhpStartError> {
         let mut master = match &plan.means {
-            Means::Own(own) => {
+            MasterLauncher::Own(own) => {
                 // A master that was killed leaves its socket, and the next would take it for that of a living one.
                 match tokio::fs::remove_file(&plan.socket).await {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        return Err(StartError::Files {
+                        return Err(PhpStartError::Files {
                             path: plan.socket.clone(),
                             source: error,
                         });
@@ -86,9 +90,9 @@ impl Master {
                 }
                 Master::spawn(plan, own)?
             }
-            Means::Kept { line, pool, .. } => {
+            MasterLauncher::Kept { line, pool, .. } => {
                 let (process, said) = line.start(*pool, 0).await.map_err(failed(&plan.binary))?;
-                Master::new(plan, Process::Kept(process), None, Some(said))
+                Master::new(plan, MasterProcess::Kept(process), None, Some(said))
             }
         };
         tokio::select! {
@@ -98,10 +102,10 @@ impl Master {
                 master.process.kill_group();
                 let _ = tokio::time::timeout(LOG_PATIENCE, &mut master.log).await;
                 let status = status.map_err(failed(&plan.binary))?;
-                Err(StartError::Exited { status, said: master.said.text() })
+                Err(PhpStartError::Exited { status, said: master.said.text() })
             }
             () = tokio::time::sleep(START_PATIENCE) => {
-                Err(StartError::NotReady { patience: START_PATIENCE, said: master.said.text() })
+                Err(PhpStartError::NotReady { patience: START_PATIENCE, said: master.said.text() })
             }
         }
     }
@@ -136,7 +140,7 @@ impl Master {
         let _ = tokio::time::timeout(LOG_PATIENCE, &mut self.log).await;
     }
 
-    fn spawn(plan: &Plan, own: &Own) -> Result<Master, StartError> {
+    fn spawn(plan: &MasterPlan, own: &MasterCommand) -> Result<Master, PhpStartError> {
         let mut command = Command::new(&plan.binary);
         command
             .args(&own.arguments)
@@ -166,17 +170,17 @@ impl Master {
         // From here on an early return must not leave a group: `kill_on_drop` ends a master that has no workers yet.
         let watcher = watcher(id, own.directory.path()).map_err(failed(Path::new(SHELL)))?;
         let pipe = child.stderr.take();
-        let process = Process::Own(child, group);
+        let process = MasterProcess::Own(child, group);
         Ok(Master::new(plan, process, Some(watcher), pipe))
     }
 
     fn new(
-        plan: &Plan,
-        process: Process,
+        plan: &MasterPlan,
+        process: MasterProcess,
         watcher: Option<Child>,
         pipe: Option<impl AsyncRead + Unpin + Send + 'static>,
     ) -> Master {
-        let said = Said::default();
+        let said = RecentLines::default();
         let kept = said.clone();
         let speaker = Speaker {
             site: plan.site.clone(),
@@ -224,16 +228,16 @@ fn watcher(group: u32, directory: &Path) -> io::Result<Child> {
     command.spawn()
 }
 
-fn failed(program: &Path) -> impl FnOnce(io::Error) -> StartError + use<> {
+fn failed(program: &Path) -> impl FnOnce(io::Error) -> PhpStartError + use<> {
     let program = program.to_owned();
-    |source| StartError::Spawn { program, source }
+    |source| PhpStartError::Spawn { program, source }
 }
 
 /// Returns when a connection is accepted. Asking is the only sign that does not depend on the wording of a log.
-async fn accepts(plan: &Plan) {
+async fn accepts(plan: &MasterPlan) {
     loop {
         // An error says that there is none yet; what was there before does not accept any more.
-        if let Means::Kept { door, .. } = &plan.means {
+        if let MasterLauncher::Kept { door, .. } = &plan.means {
             let _ = door.look();
         }
         if UnixStream::connect(&plan.socket).await.is_ok() {

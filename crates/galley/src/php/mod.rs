@@ -1,8 +1,8 @@
 //! What Galley runs itself (`php = "managed"`): PHP-FPM, or another FastCGI program. It writes the pool, starts it, fits it to
 //! the memory, keeps it alive and ends it.
 //!
-//! - [`PhpSettings`]: what a site wants; [`Managed`]: what runs for it; [`Numbers`]: what is known of it;
-//! - [`Budget`], `pool`, `binary`: how much fits, the configuration text, which program. Pure decisions;
+//! - [`PhpSettings`]: what a site wants; [`Managed`]: what runs for it; [`PoolNumbers`]: what is known of it;
+//! - [`MemoryDivision`], `pool`, `binary`: how much fits, the configuration text, which program. Pure decisions;
 //! - `watch` looks at the workers with `meter` and `counted`, and decides with `estimate`;
 //! - [`privileged`]: what runs as other users where Galley has given up root;
 //! - `master`: one PHP-FPM from its start to its end, and what is left of it afterwards; `program`: the processes of another
@@ -32,8 +32,8 @@ mod settings;
 mod tests;
 mod watch;
 
-pub use budget::{Budget, Machine};
-pub use managed::{Life, Managed, socket_of};
+pub use budget::{MachineMemory, MemoryDivision};
+pub use managed::{Managed, MasterState, socket_of};
 pub use modules::lacks;
-pub use numbers::Numbers;
-pub use settings::{PhpSettings, StartError};
+pub use numbers::PoolNumbers;
+pub use settings::{PhpSettings, PhpStartError};

@@ -7,21 +7,21 @@ use std::time::Duration;
 use galley_policy::extensions;
 use tokio::process::Command;
 
-use super::{StartError, binary};
+use super::{PhpStartError, binary};
 
 /// What a program lacks for WordPress, one sentence each; empty where it lacks nothing.
 ///
 /// Errors: there is no program, or it does not tell within five seconds.
-pub async fn lacks(named: Option<&Path>) -> Result<Vec<String>, StartError> {
+pub async fn lacks(named: Option<&Path>) -> Result<Vec<String>, PhpStartError> {
     let program = match named {
         Some(program) => program.to_owned(),
-        None => binary::find().ok_or(StartError::NoBinary)?,
+        None => binary::find().ok_or(PhpStartError::NoBinary)?,
     };
     Ok(sentences(&modules(&program).await?))
 }
 
-async fn modules(program: &Path) -> Result<String, StartError> {
-    let failed = |source| StartError::Spawn {
+async fn modules(program: &Path) -> Result<String, PhpStartError> {
+    let failed = |source| PhpStartError::Spawn {
         program: PathBuf::from(program),
         source,
     };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Of one pool. Sizes in bytes.
 #[derive(Debug, Default)]
-pub struct Numbers {
+pub struct PoolNumbers {
     /// Requests that the pool may work at now.
     places: Arc<AtomicUsize>,
     /// Processes that live.
@@ -27,7 +27,7 @@ pub struct Numbers {
     pub restarts: AtomicU64,
 }
 
-impl Numbers {
+impl PoolNumbers {
     /// With a number of places.
     pub(super) fn new(places: usize, share_bytes: u64) -> Self {
         Self {

@@ -5,16 +5,16 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use super::StartError;
+use super::PhpStartError;
 use super::counted::LAST_RESORT;
-use super::watch::Size;
+use super::watch::PoolSizing;
 
 /// What the text depends on.
 #[derive(Debug)]
-pub(super) struct Pool<'a> {
+pub(super) struct PoolConfig<'a> {
     pub(super) socket: &'a Path,
-    pub(super) reach: Reach,
-    pub(super) size: Size,
+    pub(super) reach: SocketAccess,
+    pub(super) size: PoolSizing,
     /// The most workers where their number is measured.
     pub(super) ceiling: usize,
     /// Where it answers with its status: a name that is no script's, and that nobody can guess.
@@ -33,7 +33,7 @@ pub(super) struct Pool<'a> {
 
 /// Who may connect to the socket, as far as its own mode says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum SocketAccess {
     /// Who makes it: the master, which is as much as Galley.
     Owner,
     /// Whoever gets there: the folder around it lets nobody pass but those who may.
@@ -41,7 +41,7 @@ pub(super) enum Reach {
 }
 
 /// The whole file.
-pub(super) fn text(pool: &Pool<'_>) -> Result<String, StartError> {
+pub(super) fn text(pool: &PoolConfig<'_>) -> Result<String, PhpStartError> {
     let socket = quotable(pool.socket)?;
     let user = pool.user.map(user_name).transpose()?;
     let mut text = String::from(GLOBAL);
@@ -55,13 +55,13 @@ pub(super) fn text(pool: &Pool<'_>) -> Result<String, StartError> {
     }
     line("listen", &format_args!("\"{socket}\""));
     match pool.size {
-        Size::Named(workers) => {
+        PoolSizing::Named(workers) => {
             line("pm", &"static");
             line("pm.max_children", &workers);
         }
         // Workers begin when a request finds none free, and end when they had none for a while: an idle site holds no
         // memory, and fewer places soon mean fewer workers.
-        Size::Measured => {
+        PoolSizing::Measured => {
             line("pm", &"ondemand");
             line("pm.max_children", &pool.ceiling);
             line("pm.process_idle_timeout", &"10s");
@@ -85,8 +85,8 @@ pub(super) fn text(pool: &Pool<'_>) -> Result<String, StartError> {
         &seconds(pool.first_byte_timeout),
     );
     let mode = match pool.reach {
-        Reach::Owner => "0600",
-        Reach::Folder => "0666",
+        SocketAccess::Owner => "0600",
+        SocketAccess::Folder => "0666",
     };
     line("listen.mode", &mode);
     text.push_str(POOL);
@@ -120,8 +120,8 @@ pub(super) fn arguments(opcache: u64) -> Vec<String> {
         .collect()
 }
 
-fn quotable(path: &Path) -> Result<&str, StartError> {
-    let refused = |why| StartError::Setting {
+fn quotable(path: &Path) -> Result<&str, PhpStartError> {
+    let refused = |why| PhpStartError::Setting {
         what: "socket path",
         value: path.display().to_string(),
         why,
@@ -143,11 +143,11 @@ fn quotable(path: &Path) -> Result<&str, StartError> {
     Ok(text)
 }
 
-fn user_name(user: &str) -> Result<&str, StartError> {
+fn user_name(user: &str) -> Result<&str, PhpStartError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if user.is_empty() || user.starts_with('-') || !user.chars().all(is_plain) {
         let why = "only letters, digits, `_`, `-` and `.` make a user name";
-        return Err(StartError::Setting {
+        return Err(PhpStartError::Setting {
             what: "user",
             value: user.to_owned(),
             why,
@@ -186,11 +186,11 @@ security.limit_extensions = .php
 mod tests {
     use super::*;
 
-    fn pool<'a>(socket: &'a str, user: Option<&'a str>) -> Pool<'a> {
-        Pool {
+    fn pool<'a>(socket: &'a str, user: Option<&'a str>) -> PoolConfig<'a> {
+        PoolConfig {
             socket: Path::new(socket),
-            reach: Reach::Owner,
-            size: Size::Measured,
+            reach: SocketAccess::Owner,
+            size: PoolSizing::Measured,
             ceiling: 8,
             page: "/galley-status-1",
             user,
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn a_named_number_of_workers_runs_all_the_time() {
         let mut named = pool("/run/a.sock", None);
-        named.size = Size::Named(3);
+        named.size = PoolSizing::Named(3);
         let text = text(&named).unwrap();
         assert!(
             text.contains("pm = static\npm.max_children = 3\npm.max_requests"),
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn a_folder_may_say_who_connects() {
         let mut other = pool("/run/a.sock", None);
-        other.reach = Reach::Folder;
+        other.reach = SocketAccess::Folder;
         assert!(text(&other).unwrap().contains("listen.mode = 0666\n"));
     }
 
@@ -283,7 +283,7 @@ mod tests {
             assert!(
                 matches!(
                     text(&pool(socket, None)),
-                    Err(StartError::Setting {
+                    Err(PhpStartError::Setting {
                         what: "socket path",
                         ..
                     })
@@ -295,7 +295,7 @@ mod tests {
             assert!(
                 matches!(
                     text(&pool("/run/a", Some(user))),
-                    Err(StartError::Setting { what: "user", .. })
+                    Err(PhpStartError::Setting { what: "user", .. })
                 ),
                 "{user}"
             );

@@ -7,16 +7,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::master::{Means, Own, Plan};
-use super::numbers::Numbers;
-use super::pool::{self, Pool, Reach};
-use super::privileged::{Door, Line};
-use super::watch::{Post, Size};
-use super::{PhpSettings, StartError, binary};
+use super::master::{MasterCommand, MasterLauncher, MasterPlan};
+use super::numbers::PoolNumbers;
+use super::pool::{self, PoolConfig, SocketAccess};
+use super::privileged::{KeeperChannel, SocketPath};
+use super::watch::{PoolSizing, Post};
+use super::{PhpSettings, PhpStartError, binary};
 
 /// What it takes to start and to watch.
 pub(super) struct Prepared {
-    pub(super) plan: Plan,
+    pub(super) plan: MasterPlan,
     pub(super) post: Post,
     /// Workers at most.
     pub(super) most: usize,
@@ -24,7 +24,7 @@ pub(super) struct Prepared {
 
 /// What does not depend on who starts it.
 #[derive(Debug)]
-pub(crate) struct Pieces {
+pub(crate) struct PreparedPool {
     pub(super) binary: PathBuf,
     /// Before those that name the configuration.
     pub(super) arguments: Vec<String>,
@@ -43,11 +43,11 @@ pub(super) struct Sockets<'a> {
     pub(super) listen: &'a Path,
     pub(super) connect: &'a Path,
     pub(super) user: Option<&'a str>,
-    pub(super) reach: Reach,
+    pub(super) reach: SocketAccess,
 }
 
 /// Makes the directory and writes the configuration. A few small files at start, so plain blocking calls.
-pub(super) fn prepare(settings: PhpSettings) -> Result<Prepared, StartError> {
+pub(super) fn prepare(settings: PhpSettings) -> Result<Prepared, PhpStartError> {
     let directory = directory(&settings)?;
     let folder = directory.path();
     let (config, socket) = (folder.join("fpm.conf"), folder.join(SOCKET));
@@ -58,63 +58,75 @@ pub(super) fn prepare(settings: PhpSettings) -> Result<Prepared, StartError> {
             listen: &socket,
             connect: &socket,
             user: user(&settings),
-            reach: Reach::Owner,
+            reach: SocketAccess::Owner,
         },
     )?;
-    std::fs::write(&config, &pieces.text).map_err(|source| StartError::Files {
+    std::fs::write(&config, &pieces.text).map_err(|source| PhpStartError::Files {
         path: config.clone(),
         source,
     })?;
-    let own = Own {
+    let own = MasterCommand {
         arguments: pieces.arguments.clone(),
         directory,
         config,
         root: settings.root,
     };
-    Ok(prepared(pieces, Means::Own(own)))
+    Ok(prepared(pieces, MasterLauncher::Own(own)))
 }
 
 /// What is left to do for one that the process which keeps root starts.
-pub(super) fn kept(pieces: Pieces, line: Line, pool: u32, door: Door) -> Prepared {
-    prepared(pieces, Means::Kept { line, pool, door })
+pub(super) fn kept(
+    pieces: PreparedPool,
+    line: KeeperChannel,
+    pool: u32,
+    door: SocketPath,
+) -> Prepared {
+    prepared(pieces, MasterLauncher::Kept { line, pool, door })
 }
 
-fn prepared(pieces: Pieces, means: Means) -> Prepared {
-    let Pieces {
+fn prepared(pieces: PreparedPool, means: MasterLauncher) -> Prepared {
+    let PreparedPool {
         binary,
         post,
         places,
         most,
         ..
     } = pieces;
-    let plan = Plan {
+    let plan = MasterPlan {
         means,
         binary,
         socket: post.socket.clone(),
         site: post.site.clone(),
-        numbers: Arc::new(Numbers::new(places, post.budget.share)),
+        numbers: Arc::new(PoolNumbers::new(places, post.budget.share)),
     };
     Prepared { plan, post, most }
 }
 
 /// Sizes and the text.
-pub(super) fn pieces(settings: &PhpSettings, at: &Sockets<'_>) -> Result<Pieces, StartError> {
+pub(super) fn pieces(
+    settings: &PhpSettings,
+    at: &Sockets<'_>,
+) -> Result<PreparedPool, PhpStartError> {
     let binary = settings
         .binary
         .clone()
         .or_else(binary::find)
-        .ok_or(StartError::NoBinary)?;
+        .ok_or(PhpStartError::NoBinary)?;
     let budget = settings.budget;
     let (size, places, most) = match settings.workers {
-        0 => (Size::Measured, budget.places_at_start(), budget.ceiling()),
-        named => (Size::Named(named), named, named),
+        0 => (
+            PoolSizing::Measured,
+            budget.places_at_start(),
+            budget.ceiling(),
+        ),
+        named => (PoolSizing::Named(named), named, named),
     };
     let memory_limit = settings
         .memory_limit
         .unwrap_or_else(|| budget.memory_limit());
     // The directory's name is random already.
     let page = format!("/galley-status-{}", file_name_of(at.folder));
-    let text = pool::text(&Pool {
+    let text = pool::text(&PoolConfig {
         socket: at.listen,
         reach: at.reach,
         size,
@@ -134,7 +146,7 @@ pub(super) fn pieces(settings: &PhpSettings, at: &Sockets<'_>) -> Result<Pieces,
         budget,
         memory_limit,
     };
-    Ok(Pieces {
+    Ok(PreparedPool {
         binary,
         arguments: pool::arguments(budget.opcache),
         text,
@@ -158,10 +170,10 @@ pub(super) fn user(settings: &PhpSettings) -> Option<&str> {
 ///
 /// It is new each time, with a random name and for us alone: a PHP-FPM that is still ending (of a Galley that
 /// was killed, or of the configuration before a reload) removes its own socket, never ours.
-pub(super) fn directory(settings: &PhpSettings) -> Result<tempfile::TempDir, StartError> {
+pub(super) fn directory(settings: &PhpSettings) -> Result<tempfile::TempDir, PhpStartError> {
     let files = |path: &Path| {
         let path = path.to_owned();
-        |source| StartError::Files { path, source }
+        |source| PhpStartError::Files { path, source }
     };
     std::fs::create_dir_all(&settings.runtime_dir).map_err(files(&settings.runtime_dir))?;
     let runtime_dir = settings

@@ -12,14 +12,14 @@ use tokio::process::Child;
 use super::privileged;
 
 #[derive(Debug)]
-pub(super) enum Process {
+pub(super) enum MasterProcess {
     /// A child of Galley, of this group.
     Own(Child, Pid),
     /// A child of the process that keeps root.
-    Kept(privileged::Process),
+    Kept(privileged::KeptProcess),
 }
 
-impl Process {
+impl MasterProcess {
     /// Process id.
     pub(super) fn id(&self) -> u32 {
         match self {

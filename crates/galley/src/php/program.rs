@@ -24,41 +24,41 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::backoff::Backoff;
-use super::log::{self, Said, Speaker};
-use super::managed::Life;
+use super::log::{self, RecentLines, Speaker};
+use super::managed::MasterState;
 use super::master::{END_PATIENCE, SHELL};
-use super::numbers::{Numbers, count};
+use super::numbers::{PoolNumbers, count};
 use super::prepare;
-use super::privileged::Line;
-use super::process::Process;
-use super::{PhpSettings, StartError};
+use super::privileged::KeeperChannel;
+use super::process::MasterProcess;
+use super::{PhpSettings, PhpStartError};
 use crate::sys::account::{self, Account};
 
 /// A program whose processes run.
-pub(super) struct Running {
+pub(super) struct RunningProgram {
     pub(super) socket: PathBuf,
     pub(super) workers: usize,
-    pub(super) numbers: Arc<Numbers>,
-    pub(super) life: watch::Receiver<Life>,
+    pub(super) numbers: Arc<PoolNumbers>,
+    pub(super) life: watch::Receiver<MasterState>,
     pub(super) stop: oneshot::Sender<()>,
     pub(super) task: JoinHandle<()>,
 }
 
 /// Starts it. Its processes begin within a moment; connections are taken from now on.
-pub(super) async fn start(settings: PhpSettings) -> Result<Running, StartError> {
+pub(super) async fn start(settings: PhpSettings) -> Result<RunningProgram, PhpStartError> {
     run(Troop::own(settings)?).await
 }
 
 /// The same by way of the process that keeps root.
 pub(super) async fn start_kept(
     outlook: Outlook,
-    line: Line,
+    line: KeeperChannel,
     pool: u32,
-) -> Result<Running, StartError> {
-    run(Troop::new(outlook, Means::Kept { line, pool })).await
+) -> Result<RunningProgram, PhpStartError> {
+    run(Troop::new(outlook, ProgramLauncher::Kept { line, pool })).await
 }
 
-async fn run(troop: Troop) -> Result<Running, StartError> {
+async fn run(troop: Troop) -> Result<RunningProgram, PhpStartError> {
     let troop = Arc::new(troop);
     // One is started here, so that a program that is not there is told at once.
     let first = troop.spawn(0).await?;
@@ -74,13 +74,13 @@ async fn run(troop: Troop) -> Result<Running, StartError> {
     );
     let numbers = Arc::clone(&troop.numbers);
     let master = match &troop.means {
-        Means::Own(own) => own.group.as_raw_nonzero().get().unsigned_abs(),
-        Means::Kept { .. } => first.id(),
+        ProgramLauncher::Own(own) => own.group.as_raw_nonzero().get().unsigned_abs(),
+        ProgramLauncher::Kept { .. } => first.id(),
     };
-    let (life_tx, life) = watch::channel(Life::Running { master });
+    let (life_tx, life) = watch::channel(MasterState::Running { master });
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(keep(troop, first, workers, (life_tx, stopped)));
-    Ok(Running {
+    Ok(RunningProgram {
         socket,
         workers,
         numbers,
@@ -93,9 +93,9 @@ async fn run(troop: Troop) -> Result<Running, StartError> {
 /// Keeps all of them until the second of `ends` is sent or dropped.
 async fn keep(
     troop: Arc<Troop>,
-    first: Process,
+    first: MasterProcess,
     workers: usize,
-    ends: (watch::Sender<Life>, oneshot::Receiver<()>),
+    ends: (watch::Sender<MasterState>, oneshot::Receiver<()>),
 ) {
     let (life, stopped) = ends;
     let (end, ending) = watch::channel(false);
@@ -106,7 +106,7 @@ async fn keep(
     }
     let _ = stopped.await;
     let _ = end.send(true);
-    if let Means::Own(own) = &troop.means {
+    if let ProgramLauncher::Own(own) = &troop.means {
         // An error says that they have just ended.
         let _ = rustix::process::kill_process_group(own.group, Signal::TERM);
     }
@@ -118,14 +118,14 @@ async fn keep(
     // Kills what is left of the group, and removes the files, before anybody hears of the end.
     drop(slots);
     drop(troop);
-    life.send_replace(Life::Ended);
+    life.send_replace(MasterState::Ended);
 }
 
 /// One process after another, until `ending` says so.
 async fn one(
     troop: Arc<Troop>,
     slot: usize,
-    mut ready: Option<Process>,
+    mut ready: Option<MasterProcess>,
     mut ending: watch::Receiver<bool>,
 ) {
     let mut rest = Rest::new();
@@ -142,7 +142,7 @@ async fn one(
                     status = process.wait() => status,
                     _ = ending.changed() => {
                         // Those of Galley's own were told as a group.
-                        if matches!(process, Process::Kept(_)) {
+                        if matches!(process, MasterProcess::Kept(_)) {
                             process.tell(How::Terminate);
                         }
                         process.wait().await
@@ -239,20 +239,20 @@ impl Outlook {
 /// What the processes have in common. Dropped, they are killed and their files removed.
 struct Troop {
     outlook: Outlook,
-    means: Means,
-    numbers: Arc<Numbers>,
+    means: ProgramLauncher,
+    numbers: Arc<PoolNumbers>,
 }
 
 /// Who starts them.
-enum Means {
+enum ProgramLauncher {
     /// Galley.
-    Own(Box<Own>),
+    Own(Box<ProgramCommand>),
     /// The process that keeps root, which knows the rest.
-    Kept { line: Line, pool: u32 },
+    Kept { line: KeeperChannel, pool: u32 },
 }
 
 /// What Galley starts them with.
-struct Own {
+struct ProgramCommand {
     account: Option<Account>,
     root: PathBuf,
     /// Removed at the end.
@@ -264,8 +264,8 @@ struct Own {
 }
 
 impl Troop {
-    fn new(outlook: Outlook, means: Means) -> Self {
-        let numbers = Arc::new(Numbers::new(outlook.workers, outlook.share));
+    fn new(outlook: Outlook, means: ProgramLauncher) -> Self {
+        let numbers = Arc::new(PoolNumbers::new(outlook.workers, outlook.share));
         Self {
             outlook,
             means,
@@ -273,15 +273,16 @@ impl Troop {
         }
     }
 
-    fn own(settings: PhpSettings) -> Result<Self, StartError> {
+    fn own(settings: PhpSettings) -> Result<Self, PhpStartError> {
         let directory = prepare::directory(&settings)?;
         let outlook = Outlook::new(&settings, directory.path());
-        let listener = UnixListener::bind(&outlook.socket).map_err(|source| StartError::Files {
-            path: outlook.socket.clone(),
-            source,
-        })?;
+        let listener =
+            UnixListener::bind(&outlook.socket).map_err(|source| PhpStartError::Files {
+                path: outlook.socket.clone(),
+                source,
+            })?;
         let user = prepare::user(&settings);
-        let unknown = |user: &str| StartError::Setting {
+        let unknown = |user: &str| PhpStartError::Setting {
             what: "user",
             value: user.to_owned(),
             why: "there is no such user",
@@ -290,13 +291,13 @@ impl Troop {
             .map(|user| account::named(user).ok_or_else(|| unknown(user)))
             .transpose()?;
         if account.as_ref().is_some_and(|account| account.uid == 0) {
-            return Err(StartError::Setting {
+            return Err(PhpStartError::Setting {
                 what: "user",
                 value: user.unwrap_or_default().to_owned(),
                 why: "it is root, and PHP never runs as root",
             });
         }
-        let no_shell = |source| StartError::Spawn {
+        let no_shell = |source| PhpStartError::Spawn {
             program: PathBuf::from(SHELL),
             source,
         };
@@ -306,7 +307,7 @@ impl Troop {
             .and_then(|id| i32::try_from(id).ok())
             .and_then(Pid::from_raw)
             .ok_or_else(|| no_shell(io::Error::other("it ended before it was looked at")))?;
-        let own = Own {
+        let own = ProgramCommand {
             account,
             root: settings.root,
             _directory: directory,
@@ -314,7 +315,7 @@ impl Troop {
             watcher,
             group,
         };
-        Ok(Self::new(outlook, Means::Own(Box::new(own))))
+        Ok(Self::new(outlook, ProgramLauncher::Own(Box::new(own))))
     }
 
     /// The program without its folder.
@@ -324,15 +325,15 @@ impl Troop {
     }
 
     /// One process with the socket as its standard input.
-    async fn spawn(&self, slot: usize) -> Result<Process, StartError> {
+    async fn spawn(&self, slot: usize) -> Result<MasterProcess, PhpStartError> {
         let program = self.outlook.command.first();
         let program = program.map(PathBuf::from).unwrap_or_default();
-        let failed = |source| StartError::Spawn {
+        let failed = |source| PhpStartError::Spawn {
             program: program.clone(),
             source,
         };
         match &self.means {
-            Means::Own(own) => {
+            ProgramLauncher::Own(own) => {
                 let mut child = own.spawn(&self.outlook, slot).map_err(failed)?;
                 if let Some(pipe) = child.stderr.take() {
                     self.listen(pipe);
@@ -340,13 +341,13 @@ impl Troop {
                 let id = child.id().and_then(|id| i32::try_from(id).ok());
                 let id = id.and_then(Pid::from_raw);
                 let id = id.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
-                Ok(Process::Own(child, id))
+                Ok(MasterProcess::Own(child, id))
             }
-            Means::Kept { line, pool } => {
+            ProgramLauncher::Kept { line, pool } => {
                 let place = u32::try_from(slot).unwrap_or(u32::MAX);
                 let (process, pipe) = line.start(*pool, place).await.map_err(failed)?;
                 self.listen(pipe);
-                Ok(Process::Kept(process))
+                Ok(MasterProcess::Kept(process))
             }
         }
     }
@@ -358,11 +359,11 @@ impl Troop {
             program: self.name().to_owned(),
             numbers: Arc::clone(&self.numbers),
         };
-        tokio::spawn(log::forward(pipe, speaker, Said::default()));
+        tokio::spawn(log::forward(pipe, speaker, RecentLines::default()));
     }
 }
 
-impl Own {
+impl ProgramCommand {
     fn spawn(&self, outlook: &Outlook, slot: usize) -> io::Result<Child> {
         let socket: OwnedFd = self.listener.try_clone()?.into();
         let mut words = outlook.command.iter();
@@ -385,7 +386,7 @@ impl Own {
     }
 }
 
-impl Drop for Own {
+impl Drop for ProgramCommand {
     fn drop(&mut self) {
         // As long as the shell has not been waited for, the group's number is no one else's.
         if self.watcher.id().is_some() {

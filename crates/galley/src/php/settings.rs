@@ -5,19 +5,19 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use super::Budget;
+use super::MemoryDivision;
 
 /// What a site wants of its PHP-FPM, or of another FastCGI program.
 #[derive(Clone, Debug)]
 pub struct PhpSettings {
-    /// PHP-FPM; `None`: the one found in the usual places, see [`StartError::NoBinary`].
+    /// PHP-FPM; `None`: the one found in the usual places, see [`PhpStartError::NoBinary`].
     pub binary: Option<PathBuf>,
     /// Another program in its place, with its arguments; empty: none.
     pub command: Vec<String>,
     /// Worker processes; 0: as many as fit into the memory.
     pub workers: usize,
     /// The memory of the machine, divided.
-    pub budget: Budget,
+    pub budget: MemoryDivision,
     /// How long Galley waits for the first byte of an answer: as long may a script of PHP-FPM compute, unless it asks for more.
     pub first_byte_timeout: Duration,
     /// How long a request may take in PHP-FPM before its worker is ended.
@@ -38,7 +38,7 @@ pub struct PhpSettings {
 
 /// Why PHP-FPM is not running.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum PhpStartError {
     /// No program was named and none is installed where it was looked for.
     #[error(
         "no php-fpm found in /usr/sbin, /usr/local/sbin: install PHP-FPM (Debian: package `php-fpm`) or name the program"

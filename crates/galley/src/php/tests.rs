@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 
-use super::{Budget, Life, Machine, Managed, PhpSettings, StartError};
+use super::{MachineMemory, Managed, MasterState, MemoryDivision, PhpSettings, PhpStartError};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -65,7 +65,7 @@ fn settings(place: &Path) -> PhpSettings {
         binary: None,
         command: Vec::new(),
         workers: 2,
-        budget: Budget::of(Machine {
+        budget: MemoryDivision::of(MachineMemory {
             memory: 1 << 30,
             cores: 2,
             cache: 256 << 20,
@@ -84,7 +84,7 @@ fn settings(place: &Path) -> PhpSettings {
 
 fn master_of(managed: &Managed) -> u32 {
     match *managed.life().borrow() {
-        Life::Running { master } => master,
+        MasterState::Running { master } => master,
         other => panic!("{other:?}"),
     }
 }
@@ -208,7 +208,7 @@ async fn nothing_is_left_after_stop() {
     assert!(has_watcher(master));
     assert_eq!(site.left(), 1);
     managed.stop().await;
-    assert_eq!(*life.borrow_and_update(), Life::Ended);
+    assert_eq!(*life.borrow_and_update(), MasterState::Ended);
     assert_eq!(
         (group(master), has_watcher(master), site.left()),
         (vec![], false, 0)
@@ -236,7 +236,7 @@ async fn dropping_it_ends_it_too() {
     let managed = Managed::start(site.settings()).await.unwrap();
     let (master, mut life) = (master_of(&managed), managed.life());
     drop(managed);
-    tokio::time::timeout(PATIENCE, life.wait_for(|life| *life == Life::Ended))
+    tokio::time::timeout(PATIENCE, life.wait_for(|life| *life == MasterState::Ended))
         .await
         .unwrap()
         .unwrap();
@@ -273,7 +273,7 @@ async fn a_killed_master_comes_back() {
         // Its workers hold the old socket and would live on.
         wait_for("both workers", || group(master).len() == 3);
         kill(master);
-        let running = |now: &Life| matches!(now, Life::Running { master: new } if *new != master);
+        let running = |now: &MasterState| matches!(now, MasterState::Running { master: new } if *new != master);
         tokio::time::timeout(PATIENCE, life.wait_for(running))
             .await
             .expect("it did not come back")
@@ -336,10 +336,13 @@ async fn it_can_be_stopped_while_it_cannot_be_started() {
     let mut life = managed.life();
     std::fs::remove_dir(site.root()).unwrap();
     kill(master);
-    tokio::time::timeout(PATIENCE, life.wait_for(|life| *life == Life::Restarting))
-        .await
-        .unwrap()
-        .unwrap();
+    tokio::time::timeout(
+        PATIENCE,
+        life.wait_for(|life| *life == MasterState::Restarting),
+    )
+    .await
+    .unwrap()
+    .unwrap();
     tokio::time::timeout(PATIENCE, managed.stop())
         .await
         .expect("stop did not end");
@@ -357,9 +360,9 @@ async fn failures_to_start_say_why() {
     let error = Managed::start(binary("/nowhere/php-fpm"))
         .await
         .unwrap_err();
-    assert!(matches!(&error, StartError::Spawn { .. }), "{error}");
+    assert!(matches!(&error, PhpStartError::Spawn { .. }), "{error}");
     let error = Managed::start(binary("/bin/false")).await.unwrap_err();
-    assert!(matches!(&error, StartError::Exited { .. }), "{error}");
+    assert!(matches!(&error, PhpStartError::Exited { .. }), "{error}");
     if rustix::process::geteuid().is_root() {
         let settings = PhpSettings {
             user: Some("no-such-user".to_owned()),
@@ -373,7 +376,7 @@ async fn failures_to_start_say_why() {
         ..site.settings()
     };
     let error = Managed::start(settings).await.unwrap_err();
-    assert!(matches!(&error, StartError::Files { .. }), "{error}");
+    assert!(matches!(&error, PhpStartError::Files { .. }), "{error}");
     assert_eq!(site.left(), 0);
 }
 

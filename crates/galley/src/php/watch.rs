@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-use super::budget::{Budget, USUAL_WORKER};
+use super::budget::{MemoryDivision, USUAL_WORKER};
 use super::counted::{self, is_worn};
 use super::estimate::{Estimate, Surplus, surplus};
 use super::meter::{Meter, Worker};
-use super::numbers::{Numbers, count};
-use super::privileged::Line;
+use super::numbers::{PoolNumbers, count};
+use super::privileged::KeeperChannel;
 
 /// How the number of places is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Size {
+pub(super) enum PoolSizing {
     /// The file names it.
     Named(usize),
     /// By what workers take.
@@ -36,18 +36,18 @@ pub(super) struct Post {
     pub(super) socket: PathBuf,
     /// Where the pool answers with its status.
     pub(super) page: String,
-    pub(super) size: Size,
-    pub(super) budget: Budget,
+    pub(super) size: PoolSizing,
+    pub(super) budget: MemoryDivision,
     /// What a script may take, in bytes.
     pub(super) memory_limit: u64,
 }
 
 /// The watch over one pool, whichever master it has.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct PoolWatch {
     post: Post,
-    line: Option<(Line, u32)>,
-    numbers: Arc<Numbers>,
+    line: Option<(KeeperChannel, u32)>,
+    numbers: Arc<PoolNumbers>,
     meter: Meter,
     estimate: Estimate,
     /// Workers that were told to end and have not yet.
@@ -62,9 +62,13 @@ pub(super) struct Watch {
     said: Option<Instant>,
 }
 
-impl Watch {
+impl PoolWatch {
     /// `line`: by way of whom workers are told to end, with the number of the pool, where they are not Galley's to signal.
-    pub(super) fn new(post: Post, numbers: Arc<Numbers>, line: Option<(Line, u32)>) -> Self {
+    pub(super) fn new(
+        post: Post,
+        numbers: Arc<PoolNumbers>,
+        line: Option<(KeeperChannel, u32)>,
+    ) -> Self {
         Self {
             post,
             line,
@@ -124,7 +128,7 @@ impl Watch {
         let Estimate { usual, largest, .. } = self.estimate;
         let fitting = self.post.budget.places(usual, largest);
         match self.post.size {
-            Size::Measured => {
+            PoolSizing::Measured => {
                 let available = self.meter.available();
                 let places = self.post.budget.places_when_short(fitting, available);
                 let before = self.numbers.set_places(places);
@@ -141,7 +145,7 @@ impl Watch {
                     );
                 }
             }
-            Size::Named(workers) => {
+            PoolSizing::Named(workers) => {
                 let wanted = usual.saturating_mul(workers as u64);
                 if wanted > self.post.budget.share && !self.has_warned {
                     self.has_warned = true;
@@ -161,9 +165,9 @@ impl Watch {
         let budget = &self.post.budget;
         let grown = budget.grown(self.post.memory_limit);
         let share = match self.post.size {
-            Size::Measured => budget.share,
+            PoolSizing::Measured => budget.share,
             // So many were asked for: replacing them over and over would not make them fit.
-            Size::Named(_) => u64::MAX,
+            PoolSizing::Named(_) => u64::MAX,
         };
         let leaving = |pid| self.leaving.contains(&pid);
         let Some((worker, why)) = surplus(workers, leaving, share, grown) else {

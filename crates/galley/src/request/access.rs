@@ -22,21 +22,21 @@ use http::header::{self, HeaderMap, HeaderValue};
 use super::exchange::Exchange;
 use super::purge;
 use super::redirect;
-use super::response::{Answer, Body};
+use super::response::{Response, ResponseBody};
 use super::site::{Services, Site};
 use crate::access::{PasswordCheck, Passwords};
 use crate::body::{RequestBody, SpooledBodyReader};
 use crate::fault::Fault;
 
 /// What a site keeps in order to let people in.
-pub struct Door {
+pub struct AccessControl {
     /// Whether nothing that a `GET` asks for is kept from anybody.
     stands_open: bool,
     /// The files of passwords, by who says so.
     passwords: Vec<(By, Arc<Passwords>)>,
 }
 
-impl Door {
+impl AccessControl {
     /// That of a site with these rules.
     pub fn new(rules: &SiteRules) -> Self {
         let passwords = rules
@@ -166,7 +166,7 @@ async fn prove(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(
 }
 
 /// What the body of a request that is in keeps from going on: an answer in its place, or a refusal.
-pub(super) async fn look_into(exchange: &Exchange<'_>) -> Result<Option<Answer>, Fault> {
+pub(super) async fn look_into(exchange: &Exchange<'_>) -> Result<Option<Response>, Fault> {
     let Entrance::In { body, form, .. } = exchange.entrance else {
         return Ok(None);
     };
@@ -238,7 +238,7 @@ fn field<'e>(exchange: &'e Exchange<'_>, wanted: &str) -> &'e [u8] {
 }
 
 /// Looks which method of XML-RPC is called; one that is not served gets the answer that it does not exist.
-async fn call(body: &RequestBody) -> Result<Option<Answer>, Fault> {
+async fn call(body: &RequestBody) -> Result<Option<Response>, Fault> {
     let mut scanner = xmlrpc::XmlRpcScanner::default();
     let mut reader = body.reader();
     while let Some(piece) = next(&mut reader).await? {
@@ -252,9 +252,9 @@ async fn call(body: &RequestBody) -> Result<Option<Answer>, Fault> {
             fields.insert(header::CONTENT_TYPE, xml);
             let no_store = HeaderValue::from_static("no-store");
             fields.insert(header::CACHE_CONTROL, no_store);
-            let body = Body::Bytes(Bytes::from_static(xmlrpc::FAULT.as_bytes()));
+            let body = ResponseBody::Bytes(Bytes::from_static(xmlrpc::FAULT.as_bytes()));
             let outcome = Outcome::Refused(RefusedWhy::XmlRpc);
-            Ok(Some(Answer::new(200, fields, body, outcome)))
+            Ok(Some(Response::new(200, fields, body, outcome)))
         }
     }
 }

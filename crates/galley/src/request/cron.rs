@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use galley_files::ResolvedPath;
+use galley_files::Resolved;
 use galley_policy::cgi::Script;
 use galley_policy::class::Class;
 use galley_policy::forward::{self, BodyLength, Client};
@@ -14,15 +14,15 @@ use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::site::UpstreamTimeouts;
 use tokio::task::spawn_blocking;
 
-use super::folder::{Looked, Wanted};
-use super::site::{Cron, Site, Upstream};
+use super::folder::{FileLookup, WantedFile};
+use super::site::{Site, SiteCron, Upstream};
 use crate::body::RequestBody;
 use crate::fetch::cron::{CronOrder, CronTrouble};
 use crate::sys;
-use crate::upstream::Ask;
+use crate::upstream::UpstreamCall;
 
 /// Has the scheduler of a site run, and returns when the run has ended. Dropping it gives the run up.
-pub async fn run_cron(site: &Site, cron: &Cron) -> Result<(), CronTrouble> {
+pub async fn run_cron(site: &Site, cron: &SiteCron) -> Result<(), CronTrouble> {
     // A plugin that sends everybody to HTTPS would send the scheduler there, too.
     let scheme = if site.speaks_tls {
         Scheme::Https
@@ -62,7 +62,7 @@ pub async fn run_cron(site: &Site, cron: &Cron) -> Result<(), CronTrouble> {
     let order = CronOrder {
         site: Arc::clone(&site.core),
         pool: cron.pool.index,
-        ask: Ask {
+        ask: UpstreamCall {
             request,
             script,
             client_address: HERE,
@@ -83,11 +83,11 @@ pub async fn run_cron(site: &Site, cron: &Cron) -> Result<(), CronTrouble> {
 /// The scheduler's own file; a WordPress without one below the root answers such a request with a page.
 async fn script(site: &Site, facts: &RequestInfo) -> Result<Script, CronTrouble> {
     let folder = site.folder.clone().ok_or(CronTrouble::Missing)?;
-    let wanted = Wanted::of(facts, false);
+    let wanted = WantedFile::of(facts, false);
     let looked = spawn_blocking(move || folder.look(&wanted)).await;
     match looked {
-        Ok(Looked::Other(ResolvedPath::Script(script))) if script.name == PATH => Ok(script),
-        Ok(Looked::Other(_) | Looked::Kept(_) | Looked::File(_)) | Err(_) => {
+        Ok(FileLookup::Other(Resolved::Script(script))) if script.name == PATH => Ok(script),
+        Ok(FileLookup::Other(_) | FileLookup::Kept(_) | FileLookup::File(_)) | Err(_) => {
             Err(CronTrouble::Missing)
         }
     }

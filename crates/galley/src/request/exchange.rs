@@ -20,7 +20,7 @@ use super::site::{Site, Sites, Upstream};
 use crate::body::RequestBody;
 use crate::fault::Fault;
 use crate::upstream::interim::{self, Mailbox};
-use crate::upstream::switch::Awaited;
+use crate::upstream::switch::AwaitedSwitch;
 
 /// One request, from its head to its answer.
 pub struct Exchange<'h> {
@@ -45,7 +45,7 @@ pub struct Exchange<'h> {
     /// The protocol that the client asks for in place of HTTP, where the site lets it have one.
     pub upgrade: Option<HeaderValue>,
     /// Where the connection will come from if the upstream agrees to it.
-    pub awaited: Option<Awaited>,
+    pub awaited: Option<AwaitedSwitch>,
     mailbox: Option<Mailbox>,
 }
 
@@ -156,7 +156,7 @@ impl<'h> Exchange<'h> {
     }
 
     /// Where interim responses to this client's own request go; `None` where it takes none.
-    pub fn interim(&self) -> Option<interim::Sender> {
+    pub fn interim(&self) -> Option<interim::InterimSender> {
         self.mailbox.as_ref().map(Mailbox::open)
     }
 }

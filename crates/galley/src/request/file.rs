@@ -16,46 +16,46 @@ use http::header::{self, HeaderMap, HeaderValue};
 use tokio::task::spawn_blocking;
 
 use super::exchange::Exchange;
-use super::folder::{self, Folder, Wanted};
-use super::response::{Answer, Body};
+use super::folder::{self, SiteFiles, WantedFile};
+use super::response::{Response, ResponseBody};
 use super::{page, parts};
 use crate::body::read_small;
 use crate::fault::Fault;
 
 /// What a path means below the root.
-pub enum Found {
+pub enum FileMatch {
     /// Answered without the upstream: a file, a redirect to a directory's slash.
-    Answer(Answer),
+    Answer(Response),
     /// A script to run.
     Script(Script),
     /// Nothing here.
     Missing,
 }
 
-enum Looked {
+enum FileProbe {
     File(files::FileResponse, Arc<std::fs::File>, Option<Bytes>),
     Kept(Arc<Entry>),
-    Other(files::ResolvedPath),
+    Other(files::Resolved),
 }
 
 /// Looks below the site's root: in memory where a small file may answer from there, else on a helper thread.
-pub async fn find(exchange: &Exchange<'_>) -> Result<Found, Fault> {
+pub async fn find(exchange: &Exchange<'_>) -> Result<FileMatch, Fault> {
     let Some(folder) = exchange.site.folder.clone() else {
-        return Ok(Found::Missing);
+        return Ok(FileMatch::Missing);
     };
     let runs_program = exchange.site.names_program(&exchange.facts);
     if let Some(entry) = folder.kept(&exchange.facts, runs_program, folder.now(), &mut Vec::new()) {
-        return Ok(Found::Answer(from_kept(exchange, &entry)));
+        return Ok(FileMatch::Answer(from_kept(exchange, &entry)));
     }
     if let Some(script) = folder.script(&exchange.facts, runs_program) {
-        return Ok(Found::Script(script));
+        return Ok(FileMatch::Script(script));
     }
     let facts = exchange.facts.clone();
     let looked = spawn_blocking(
-        move || match folder.look(&Wanted::of(&facts, runs_program)) {
-            folder::Looked::Kept(entry) => Ok(Looked::Kept(entry)),
-            folder::Looked::File(asset) => read(&folder, asset, &facts),
-            folder::Looked::Other(other) => Ok(Looked::Other(other)),
+        move || match folder.look(&WantedFile::of(&facts, runs_program)) {
+            folder::FileLookup::Kept(entry) => Ok(FileProbe::Kept(entry)),
+            folder::FileLookup::File(asset) => read(&folder, asset, &facts),
+            folder::FileLookup::Other(other) => Ok(FileProbe::Other(other)),
         },
     )
     .await
@@ -67,38 +67,38 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<Found, Fault> {
         )
     })?;
     match looked {
-        Looked::Kept(entry) => Ok(Found::Answer(from_kept(exchange, &entry))),
-        Looked::File(answer, file, small) => {
+        FileProbe::Kept(entry) => Ok(FileMatch::Answer(from_kept(exchange, &entry))),
+        FileProbe::File(answer, file, small) => {
             let length = answer.length;
             let body = |parts| match small {
-                Some(bytes) => Body::Bytes(bytes),
-                None => Body::File {
+                Some(bytes) => ResponseBody::Bytes(bytes),
+                None => ResponseBody::File {
                     file,
                     parts,
                     length,
                 },
             };
-            Ok(Found::Answer(from_file(exchange, answer, body)))
+            Ok(FileMatch::Answer(from_file(exchange, answer, body)))
         }
-        Looked::Other(files::ResolvedPath::Script(script)) => Ok(Found::Script(script)),
-        Looked::Other(files::ResolvedPath::Redirect(path)) => {
-            redirect(exchange, &path).map(Found::Answer)
+        FileProbe::Other(files::Resolved::Script(script)) => Ok(FileMatch::Script(script)),
+        FileProbe::Other(files::Resolved::Redirect(path)) => {
+            redirect(exchange, &path).map(FileMatch::Answer)
         }
-        Looked::Other(files::ResolvedPath::Missing | files::ResolvedPath::File(_)) => {
-            Ok(Found::Missing)
+        FileProbe::Other(files::Resolved::Missing | files::Resolved::File(_)) => {
+            Ok(FileMatch::Missing)
         }
-        Looked::Other(files::ResolvedPath::Failed(error)) => Err(Fault::new(
+        FileProbe::Other(files::Resolved::Failed(error)) => Err(Fault::new(
             RefusedWhy::Internal,
             format!("the path could not be looked up below the root: {error}"),
         )),
-        Looked::Other(files::ResolvedPath::Denied) => {
+        FileProbe::Other(files::Resolved::Denied) => {
             Err(Fault::new(RefusedWhy::Denied, "denied below the root"))
         }
     }
 }
 
 /// The answer of a file that is not in memory; what is short and wanted whole is read at once.
-fn read(folder: &Folder, asset: files::Asset, facts: &RequestInfo) -> io::Result<Looked> {
+fn read(folder: &SiteFiles, asset: files::Asset, facts: &RequestInfo) -> io::Result<FileProbe> {
     let best = asset.best(facts.codings());
     let answer = files::answer(&folder.fields(&asset, best), best.length, facts);
     let files::FileForm {
@@ -109,11 +109,11 @@ fn read(folder: &Folder, asset: files::Asset, facts: &RequestInfo) -> io::Result
     let small = whole
         .then(|| read_small(&mut file, length, SMALL))
         .transpose()?;
-    Ok(Looked::File(answer, Arc::new(file), small.flatten()))
+    Ok(FileProbe::File(answer, Arc::new(file), small.flatten()))
 }
 
 /// The answer of a file that is in memory. Parts are parts of what lies on the disk (see `page::coded`).
-fn from_kept(exchange: &Exchange<'_>, entry: &Entry) -> Answer {
+fn from_kept(exchange: &Exchange<'_>, entry: &Entry) -> Response {
     let coded = page::coded(&exchange.facts, entry);
     let coded = coded.and_then(|at| entry.coded().get(at));
     let (fields, bytes) = coded.map_or((&entry.fields, &entry.body), |coded| {
@@ -121,26 +121,28 @@ fn from_kept(exchange: &Exchange<'_>, entry: &Entry) -> Answer {
     });
     let answer = files::answer(fields, bytes.len() as u64, &exchange.facts);
     // All spans lie inside: they were cut for this length.
-    let body = |parts: Vec<files::Part>| Body::Bytes(parts::cut(bytes, &parts).unwrap_or_default());
+    let body = |parts: Vec<files::Part>| {
+        ResponseBody::Bytes(parts::cut(bytes, &parts).unwrap_or_default())
+    };
     from_file(exchange, answer, body)
 }
 
 fn from_file(
     exchange: &Exchange<'_>,
     answer: files::FileResponse,
-    body: impl FnOnce(Vec<files::Part>) -> Body,
-) -> Answer {
+    body: impl FnOnce(Vec<files::Part>) -> ResponseBody,
+) -> Response {
     let is_head = exchange.facts.method() == Method::Head;
     let body = match answer.status.as_u16() {
-        304 => Body::None,
-        _ if is_head => Body::Unsent(Some(answer.length)),
+        304 => ResponseBody::None,
+        _ if is_head => ResponseBody::Unsent(Some(answer.length)),
         _ => body(answer.parts),
     };
-    Answer::new(answer.status.as_u16(), answer.fields, body, Outcome::File)
+    Response::new(answer.status.as_u16(), answer.fields, body, Outcome::File)
 }
 
 /// To the directory's own address, on the client's own host: the path is relative, so no host is made up.
-fn redirect(exchange: &Exchange<'_>, path: &[u8]) -> Result<Answer, Fault> {
+fn redirect(exchange: &Exchange<'_>, path: &[u8]) -> Result<Response, Fault> {
     let mut location = percent_encoding::percent_encode(path, PATH)
         .to_string()
         .into_bytes();
@@ -160,10 +162,10 @@ fn redirect(exchange: &Exchange<'_>, path: &[u8]) -> Result<Answer, Fault> {
     })?;
     let mut fields = HeaderMap::new();
     fields.insert(header::LOCATION, location);
-    Ok(Answer::new(
+    Ok(Response::new(
         301,
         fields,
-        Body::Bytes(Bytes::new()),
+        ResponseBody::Bytes(Bytes::new()),
         Outcome::Redirect,
     ))
 }

@@ -31,7 +31,7 @@ use crate::clock::Clock;
 use crate::compress::Compressing;
 
 /// The files of one site.
-pub struct Folder {
+pub struct SiteFiles {
     root: Root,
     /// That of the site: part of every key.
     mark: u32,
@@ -49,7 +49,7 @@ pub struct SmallFiles {
 
 /// What small files came to since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub struct SmallFileTotals {
     /// What is in memory now.
     pub usage: MemoryUsage,
     /// Looks that found a file as it is in memory.
@@ -59,19 +59,19 @@ pub struct Counted {
 }
 
 /// A path that is asked for.
-pub struct Wanted {
+pub struct WantedFile {
     path: Vec<u8>,
     runs_program: bool,
 }
 
 /// What a look at the disk came to.
-pub enum Looked {
+pub enum FileLookup {
     /// A small file, in memory.
     Kept(Arc<Entry>),
     /// Another file.
     File(Asset),
     /// No file.
-    Other(files::ResolvedPath),
+    Other(files::Resolved),
 }
 
 impl SmallFiles {
@@ -92,8 +92,8 @@ impl SmallFiles {
     }
 
     /// What they came to.
-    pub fn counted(&self) -> Counted {
-        Counted {
+    pub fn counted(&self) -> SmallFileTotals {
+        SmallFileTotals {
             usage: self.memory.usage(),
             looks: self.looks.load(Ordering::Relaxed),
             reads: self.reads.load(Ordering::Relaxed),
@@ -101,7 +101,7 @@ impl SmallFiles {
     }
 }
 
-impl Wanted {
+impl WantedFile {
     /// By a request; `runs_program`: whether a rule sends it to a program that is named by the path.
     pub fn of(facts: &RequestInfo, runs_program: bool) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl Wanted {
     }
 }
 
-impl Folder {
+impl SiteFiles {
     /// The files below `root`. `small`: where small ones are kept, and what codes them there.
     pub fn new(root: Root, mark: u32, small: Option<(Arc<SmallFiles>, Compressing)>) -> Self {
         Self { root, mark, small }
@@ -137,7 +137,7 @@ impl Folder {
             return None;
         }
         if age >= DUE && source.claim(now, DUE) {
-            let (folder, wanted) = (Arc::clone(self), Wanted::of(facts, runs_program));
+            let (folder, wanted) = (Arc::clone(self), WantedFile::of(facts, runs_program));
             // Its end is the entry's: confirmed, replaced or removed.
             spawn_blocking(move || drop(folder.look(&wanted)));
         }
@@ -164,11 +164,11 @@ impl Folder {
 
     /// What the disk says. Takes small files into memory, confirms what is there, and removes what is no file any more.
     /// Blocks on the disk.
-    pub fn look(&self, wanted: &Wanted) -> Looked {
+    pub fn look(&self, wanted: &WantedFile) -> FileLookup {
         let Some((small, _)) = &self.small else {
             return match self.below(wanted) {
-                files::ResolvedPath::File(asset) => Looked::File(asset),
-                other => Looked::Other(other),
+                files::Resolved::File(asset) => FileLookup::File(asset),
+                other => FileLookup::Other(other),
             };
         };
         let began = Began {
@@ -180,11 +180,11 @@ impl Folder {
         write_key(self.mark, &wanted.path, wanted.runs_program, &mut key);
         let held = small.memory.peek(&key);
         let asset = match found {
-            files::ResolvedPath::File(asset) => asset,
-            failed @ files::ResolvedPath::Failed(_) => return Looked::Other(failed),
+            files::Resolved::File(asset) => asset,
+            failed @ files::Resolved::Failed(_) => return FileLookup::Other(failed),
             other => {
                 forget(small, held.as_ref());
-                return Looked::Other(other);
+                return FileLookup::Other(other);
             }
         };
         let stamp = asset.stamp();
@@ -194,17 +194,17 @@ impl Folder {
         {
             source.confirm(began.tick);
             small.looks.fetch_add(1, Ordering::Relaxed);
-            return Looked::Kept(Arc::clone(entry));
+            return FileLookup::Kept(Arc::clone(entry));
         }
         let source = EntrySource::new(stamp, began.tick);
         let Some(entry) = self.take(small, &asset, began, Key::new(&key), source) else {
             forget(small, held.as_ref());
-            return Looked::File(asset);
+            return FileLookup::File(asset);
         };
         small.reads.fetch_add(1, Ordering::Relaxed);
         // No room for it: it answers all the same, this once.
         let _ = small.memory.put(Arc::clone(&entry));
-        Looked::Kept(entry)
+        FileLookup::Kept(entry)
     }
 
     /// The script that a path means, where it takes no look at the disk to know that; see [`Root::resolve_script`].
@@ -216,7 +216,7 @@ impl Folder {
     }
 
     /// What the path means. Blocks on the disk.
-    pub fn below(&self, wanted: &Wanted) -> files::ResolvedPath {
+    pub fn below(&self, wanted: &WantedFile) -> files::Resolved {
         if wanted.runs_program {
             let found = self.root.resolve_beside_programs(&wanted.path);
             program(&self.root, &wanted.path, found)
@@ -311,16 +311,14 @@ fn write_key(mark: u32, path: &[u8], runs_program: bool, out: &mut Vec<u8>) {
 
 /// Where a rule names a FastCGI server of its own, a file that is no page's part is a program of that server: its source is
 /// never sent. Stylesheets and images beside it are sent as everywhere.
-fn program(root: &Root, path: &[u8], found: files::ResolvedPath) -> files::ResolvedPath {
+fn program(root: &Root, path: &[u8], found: files::Resolved) -> files::Resolved {
     match found {
-        files::ResolvedPath::File(asset) if asset.has_known_type() => {
-            files::ResolvedPath::File(asset)
-        }
-        files::ResolvedPath::File(_) | files::ResolvedPath::Missing => root.program(path),
+        files::Resolved::File(asset) if asset.has_known_type() => files::Resolved::File(asset),
+        files::Resolved::File(_) | files::Resolved::Missing => root.program(path),
         // The front controller stands in for what is not there; a program with a PATH_INFO is.
-        files::ResolvedPath::Script(script) if !path.starts_with(&script.name) => {
+        files::Resolved::Script(script) if !path.starts_with(&script.name) => {
             match root.program(path) {
-                files::ResolvedPath::Missing => files::ResolvedPath::Script(script),
+                files::Resolved::Missing => files::Resolved::Script(script),
                 found => found,
             }
         }

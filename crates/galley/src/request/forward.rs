@@ -12,12 +12,12 @@ use galley_policy::request_info::Method;
 use galley_policy::site::Preset;
 
 use super::exchange::Exchange;
-use super::site::{Pool, Services, Upstream};
+use super::site::{PoolHandle, Services, Upstream};
 use crate::body::RequestBody;
 use crate::fault::Fault;
 use crate::fetch::PageOrder;
 use crate::upstream::switch::Switch;
-use crate::upstream::{Ask, Who};
+use crate::upstream::{QueueIdentity, UpstreamCall};
 
 /// Who generates the response of this request.
 pub fn backend(exchange: &Exchange<'_>) -> Backend {
@@ -35,7 +35,7 @@ pub fn is_loop(services: &Services, exchange: &Exchange<'_>) -> bool {
 }
 
 /// The pool of whoever generates the response.
-pub(super) fn pool(exchange: &Exchange<'_>) -> Result<Pool, Fault> {
+pub(super) fn pool(exchange: &Exchange<'_>) -> Result<PoolHandle, Fault> {
     match exchange.upstream() {
         Upstream::Http(pool) | Upstream::Php(pool) => Ok(pool.clone()),
         Upstream::Files => Err(Fault::new(RefusedWhy::NotFound, "no such file")),
@@ -43,8 +43,8 @@ pub(super) fn pool(exchange: &Exchange<'_>) -> Result<Pool, Fault> {
 }
 
 /// In whose name it waits for a slot at the upstream.
-pub(super) fn who(exchange: &Exchange<'_>, class: Class) -> Who {
-    Who {
+pub(super) fn who(exchange: &Exchange<'_>, class: Class) -> QueueIdentity {
+    QueueIdentity {
         class,
         client: Network::of(exchange.client.ip()),
     }
@@ -96,7 +96,7 @@ pub fn pass_request(services: &Services, exchange: &Exchange<'_>) -> UpstreamReq
 /// An order for a response that may be stored.
 pub(super) fn page_order(
     exchange: &Exchange<'_>,
-    pool: &Pool,
+    pool: &PoolHandle,
     (request, script): (UpstreamRequest, Option<Script>),
     class: Class,
 ) -> PageOrder {
@@ -115,8 +115,8 @@ pub(super) fn ask(
     exchange: &Exchange<'_>,
     (request, script): (UpstreamRequest, Option<Script>),
     class: Class,
-) -> Ask {
-    Ask {
+) -> UpstreamCall {
+    UpstreamCall {
         request,
         // An HTTP server finds its scripts itself.
         script: script.filter(|_| backend(exchange) == Backend::FastCgi),

@@ -31,12 +31,12 @@ pub struct Hit {
     entry: Arc<Entry>,
     coded: Option<usize>,
     leaves: Leaves,
-    own: Own,
+    own: HitKind,
 }
 
 /// What is a hit's own, beside what is stored.
 #[derive(Clone, Copy)]
-enum Own {
+enum HitKind {
     Page { age_s: u64 },
     File { is_immutable: bool },
 }
@@ -161,7 +161,7 @@ fn page(site: &Site, facts: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Optio
     Some(Hit {
         coded,
         leaves: Leaves::of(facts, is_known),
-        own: Own::Page {
+        own: HitKind::Page {
             age_s: age.as_secs(),
         },
         entry,
@@ -182,7 +182,7 @@ fn file(site: &Site, facts: &RequestInfo, now: Tick, key: &mut Vec<u8>) -> Optio
     Some(Hit {
         coded,
         leaves: Leaves::of(facts, is_known),
-        own: Own::File {
+        own: HitKind::File {
             is_immutable: files::is_immutable(facts),
         },
         entry,
@@ -225,22 +225,22 @@ impl Hit {
     /// How it went.
     pub fn outcome(&self) -> Outcome {
         match self.own {
-            Own::Page { .. } => Outcome::Hit,
-            Own::File { .. } => Outcome::File,
+            HitKind::Page { .. } => Outcome::Hit,
+            HitKind::File { .. } => Outcome::File,
         }
     }
 
     /// Its age in seconds, if it is to be told.
     pub fn age(&self) -> Option<u64> {
         match self.own {
-            Own::Page { age_s } => Some(age_s),
-            Own::File { .. } => None,
+            HitKind::Page { age_s } => Some(age_s),
+            HitKind::File { .. } => None,
         }
     }
 
     /// Whether it is a file that holds under this address for ever, which a further field says behind the stored ones.
     pub fn is_immutable(&self) -> bool {
-        matches!(self.own, Own::File { is_immutable: true })
+        matches!(self.own, HitKind::File { is_immutable: true })
     }
 
     /// The stored fields, as they are: those of framing and those that a 304 leaves out among them.

@@ -16,7 +16,7 @@ use super::exchange::Exchange;
 use super::page;
 use super::site::Services;
 use crate::fetch::revalidate::{self, stored};
-use crate::fetch::rfc9111::equivalents::Asked;
+use crate::fetch::rfc9111::equivalents::EquivalentQuery;
 use crate::fetch::rfc9111::variants;
 
 /// Why something is looked up.
@@ -30,8 +30,8 @@ pub enum Purpose {
 
 /// The stored entry that a request leads to, at one moment.
 #[derive(Clone, Debug)]
-pub struct Found {
-    /// The entry, with what purges say about it. Also a purged one, and a marker; see [`Found::stored`].
+pub struct LookupResult {
+    /// The entry, with what purges say about it. Also a purged one, and a marker; see [`LookupResult::stored`].
     pub entry: Option<(Arc<Entry>, Validity)>,
     /// When it was looked up.
     now: Tick,
@@ -39,7 +39,7 @@ pub struct Found {
     pub is_joined: bool,
 }
 
-impl Found {
+impl LookupResult {
     fn nothing(now: Tick) -> Self {
         Self {
             entry: None,
@@ -69,15 +69,19 @@ impl Found {
 }
 
 /// Looks up what is stored for a request whose key is written.
-pub async fn lookup(services: &Services, exchange: &Exchange<'_>, purpose: Purpose) -> Found {
-    let reader = Reader {
+pub async fn lookup(
+    services: &Services,
+    exchange: &Exchange<'_>,
+    purpose: Purpose,
+) -> LookupResult {
+    let reader = LookupContext {
         services,
         exchange,
         purpose,
         now: services.clock.tick(),
     };
     if exchange.facts.gate() != Cacheability::Open {
-        return Found::nothing(reader.now);
+        return LookupResult::nothing(reader.now);
     }
     let found = reader.under(&exchange.key).await;
     match exchange.site.core.rules.preset {
@@ -86,16 +90,16 @@ pub async fn lookup(services: &Services, exchange: &Exchange<'_>, purpose: Purpo
     }
 }
 
-struct Reader<'r, 'h> {
+struct LookupContext<'r, 'h> {
     services: &'r Services,
     exchange: &'r Exchange<'h>,
     purpose: Purpose,
     now: Tick,
 }
 
-impl Reader<'_, '_> {
+impl LookupContext<'_, '_> {
     /// What lies under a key, proved against purges.
-    async fn under(&self, key: &[u8]) -> Found {
+    async fn under(&self, key: &[u8]) -> LookupResult {
         let (memory, site) = (&self.services.memory, &self.exchange.site);
         let entry = match self.purpose {
             Purpose::Serve => site.stored(memory, key).await,
@@ -104,23 +108,26 @@ impl Reader<'_, '_> {
                 memory.peek(key).or_else(on_disk)
             }
         };
-        entry.map_or_else(|| Found::nothing(self.now), |entry| self.proved(entry))
+        entry.map_or_else(
+            || LookupResult::nothing(self.now),
+            |entry| self.proved(entry),
+        )
     }
 
-    fn proved(&self, entry: Arc<Entry>) -> Found {
+    fn proved(&self, entry: Arc<Entry>) -> LookupResult {
         let epochs = &self.exchange.site.core.epochs;
         // A purge may be written at this moment. This is not the fast path, so it waits for it.
         let validity = epochs.prove_waiting(&entry);
         if validity == Validity::Purged && self.purpose == Purpose::Serve {
             self.services.memory.remove_if_same(&entry);
         }
-        Found {
+        LookupResult {
             entry: Some((entry, validity)),
-            ..Found::nothing(self.now)
+            ..LookupResult::nothing(self.now)
         }
     }
 
-    async fn by_rfc9111(&self, mut found: Found) -> Found {
+    async fn by_rfc9111(&self, mut found: LookupResult) -> LookupResult {
         if let Some((marker, _)) = &found.entry
             && marker.kind == EntryKind::Varies
         {
@@ -151,12 +158,12 @@ impl Reader<'_, '_> {
         found
     }
 
-    fn decide(&self, found: &Found) -> Decision {
+    fn decide(&self, found: &LookupResult) -> Decision {
         let (facts, rules) = (&self.exchange.facts, &self.exchange.site.core.rules);
         decide(facts, rules, found.stored().as_ref())
     }
 
-    fn is_hit(&self, found: &Found) -> bool {
+    fn is_hit(&self, found: &LookupResult) -> bool {
         let decision = self.decide(found);
         matches!(decision, Decision::Hit | Decision::HitAndRefresh)
     }
@@ -169,9 +176,9 @@ impl Reader<'_, '_> {
 
     /// A fresh response of another address that says that this one's difference does not matter (`No-Vary-Search`). A stale
     /// one is left alone: this address is then fetched, and gets an entry of its own.
-    fn equivalent(&self) -> Option<Found> {
+    fn equivalent(&self) -> Option<LookupResult> {
         let exchange = self.exchange;
-        let asked = Asked {
+        let asked = EquivalentQuery {
             facts: &exchange.facts,
             key: &exchange.key,
         };
@@ -202,7 +209,7 @@ impl Reader<'_, '_> {
     }
 
     /// The stored part for this very `Range`, or parts that were put together and hold it.
-    async fn part(&self) -> Option<Found> {
+    async fn part(&self) -> Option<LookupResult> {
         let exchange = self.exchange;
         let facts = &exchange.facts;
         let range = facts.range()?;
@@ -217,7 +224,7 @@ impl Reader<'_, '_> {
         let holds = joined
             .response()
             .is_some_and(|entry| page::span_of(entry, range).is_some());
-        (holds && self.is_hit(&joined)).then_some(Found {
+        (holds && self.is_hit(&joined)).then_some(LookupResult {
             is_joined: true,
             ..joined
         })

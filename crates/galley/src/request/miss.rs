@@ -21,15 +21,15 @@ use http::header::{self, HeaderValue};
 
 use super::exchange::Exchange;
 use super::forward::{ask, backend, fetch_request, page_order, pass_request, pool, switch, who};
-use super::lookup::Found;
+use super::lookup::LookupResult;
 use super::page;
-use super::response::{Answer, Body};
-use super::site::{Pool, Services};
+use super::response::{Response, ResponseBody};
+use super::site::{PoolHandle, Services};
 use crate::fault::Fault;
 use crate::fetch::revalidate::When;
 use crate::fetch::rfc9111::{Learn, Lesson, variants};
 use crate::fetch::{Composed, PassOrder};
-use crate::upstream::Ask;
+use crate::upstream::UpstreamCall;
 
 /// A request that the upstream is asked for, with what is stored for it.
 pub(super) struct Asking<'a, 'h> {
@@ -37,7 +37,7 @@ pub(super) struct Asking<'a, 'h> {
     pub(super) exchange: &'a mut Exchange<'h>,
     /// Where the backend runs scripts.
     pub(super) script: Option<Script>,
-    pub(super) found: &'a Found,
+    pub(super) found: &'a LookupResult,
     /// Why nothing stored was sent.
     pub(super) why: MissWhy,
     /// Whether the stored response is sent if the upstream fails.
@@ -46,7 +46,7 @@ pub(super) struct Asking<'a, 'h> {
 
 impl Asking<'_, '_> {
     /// Fetches a response that may be stored, for all who wait for it.
-    pub(super) async fn fetch(self) -> Result<Answer, Fault> {
+    pub(super) async fn fetch(self) -> Result<Response, Fault> {
         let pool = pool(self.exchange)?;
         let class = Class::of(&self.exchange.facts);
         let key = Some(self.exchange.key.as_slice());
@@ -112,7 +112,7 @@ impl Asking<'_, '_> {
         Ok(answer)
     }
 
-    async fn order(&self, pool: &Pool, class: Class) -> Result<Composed, FillError> {
+    async fn order(&self, pool: &PoolHandle, class: Class) -> Result<Composed, FillError> {
         let exchange = &*self.exchange;
         let order = || {
             let request = fetch_request(self.services, exchange, Credentials::OfClient);
@@ -148,7 +148,7 @@ impl Asking<'_, '_> {
     }
 
     /// Forwards the request as it is, with the outcome that says why. By RFC 9111 the store may learn from the response.
-    pub(super) async fn pass(self, outcome: Outcome) -> Result<Answer, Fault> {
+    pub(super) async fn pass(self, outcome: Outcome) -> Result<Response, Fault> {
         let pool = pool(self.exchange)?;
         let class = Class::of(&self.exchange.facts);
         if pool
@@ -167,7 +167,7 @@ impl Asking<'_, '_> {
             site: Arc::clone(&exchange.site.core),
             pool: pool.index,
             facts: exchange.facts.clone(),
-            ask: Ask {
+            ask: UpstreamCall {
                 interim: exchange.interim(),
                 switch,
                 body,
@@ -200,12 +200,12 @@ impl Asking<'_, '_> {
         }
     }
 
-    fn stored(&self, entry: Arc<Entry>, outcome: Outcome) -> Answer {
+    fn stored(&self, entry: Arc<Entry>, outcome: Outcome) -> Response {
         page::from_entry(self.services, self.exchange, entry, outcome)
     }
 
     /// The stored response, if it may be sent; 504 if there is one that may not (RFC 9111 section 5.2.2.2); else the failure.
-    fn fall_back(&self, fault: Fault) -> Result<Answer, Fault> {
+    fn fall_back(&self, fault: Fault) -> Result<Response, Fault> {
         let Some(entry) = self.found.response() else {
             return Err(fault);
         };
@@ -231,10 +231,10 @@ pub(super) async fn refresh(
     when: When,
 ) {
     let script = match super::file::find(exchange).await {
-        Ok(super::file::Found::Script(script)) => Some(script),
-        Ok(super::file::Found::Missing) => None,
+        Ok(super::file::FileMatch::Script(script)) => Some(script),
+        Ok(super::file::FileMatch::Missing) => None,
         // A file has taken the place of the page; the stored response expires by itself.
-        Ok(super::file::Found::Answer(_)) | Err(_) => return,
+        Ok(super::file::FileMatch::Answer(_)) | Err(_) => return,
     };
     let Ok(pool) = pool(exchange) else {
         return;
@@ -255,13 +255,13 @@ pub(super) async fn refresh(
 
 /// The stored response, to be revalidated. One that is on the disk alone is fetched anew: a 304 would have to change its head
 /// there.
-fn in_memory(found: &Found) -> Option<Arc<Entry>> {
+fn in_memory(found: &LookupResult) -> Option<Arc<Entry>> {
     let entry = found.response().filter(|entry| entry.pieces().is_none());
     entry.map(Arc::clone)
 }
 
 /// What the store may learn from a request that passes.
-fn lesson(exchange: &Exchange<'_>, found: &Found) -> Option<Learn> {
+fn lesson(exchange: &Exchange<'_>, found: &LookupResult) -> Option<Learn> {
     if exchange.preset() != Preset::None {
         return None;
     }
@@ -343,7 +343,7 @@ async fn collect(services: &Services, mut reader: FillReader) -> Result<Bytes, F
     Ok(whole.freeze())
 }
 
-impl Body {
+impl ResponseBody {
     /// For HEAD: the length stays, the bytes do not.
     pub(crate) fn unsent(self) -> Self {
         match self {

@@ -2,7 +2,7 @@
 //!
 //! [`admit`] refuses or normalises a head and finds its site, [`enter`] lets it in; the front then takes the body in; [`handle`]
 //! answers, from memory, from a file, or from the upstream. Any fault on the way becomes an answer here, once: stale if allowed, else a status
-//! page. Nothing in here knows sockets; the front writes what an [`Answer`] says.
+//! page. Nothing in here knows sockets; the front writes what an [`Response`] says.
 
 mod access;
 mod cron;
@@ -27,24 +27,24 @@ use std::sync::Arc;
 use galley_policy::decide::{self, Decision, PathKind};
 use galley_policy::outcome::{MissWhy, Outcome, RefusedWhy, StaleWhy};
 
-use self::lookup::{Found, Purpose, lookup};
+use self::lookup::{LookupResult, Purpose, lookup};
 use crate::fault::Fault;
 use crate::fetch::revalidate::When;
 
-pub use access::{Door, enter};
+pub use access::{AccessControl, enter};
 pub use cron::run_cron;
 pub use error_page::{ErrorPage, ErrorPages};
 pub use exchange::{Admission, Exchange, admit, asked, site_mark};
-pub use folder::{Folder, SmallFiles, TRUSTED, Wanted};
+pub use folder::{SiteFiles, SmallFiles, TRUSTED, WantedFile};
 pub use forward::{backend, fetch_request, is_loop, pass_request};
 pub use hit::{Hit, Keys, hit, hit_again};
 pub use purge::is_order as is_purge;
 pub use repair::Healing;
-pub use response::{Answer, Body, CACHE_STATUS, Fields};
-pub use site::{Cron, Pool, Services, Site, Sites, Upstream, UpstreamWarnings};
+pub use response::{CACHE_STATUS, Response, ResponseBody, ResponseFields};
+pub use site::{PoolHandle, Services, Site, SiteCron, Sites, Upstream, UpstreamWarnings};
 
 /// Answers an exchange whose body has arrived. Never fails: what goes wrong is told to the client.
-pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Answer {
+pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Response {
     let mut answer = match respond(services, exchange).await {
         Ok(answer) => answer,
         Err(fault) => {
@@ -56,7 +56,7 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Answer 
                     &fault.note,
                 );
             }
-            Answer::site_fault(&fault, &exchange.site, &exchange.request_id)
+            Response::site_fault(&fault, &exchange.site, &exchange.request_id)
         }
     };
     if answer.status == 404 {
@@ -70,7 +70,7 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Answer 
     answer
 }
 
-async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Answer, Fault> {
+async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Response, Fault> {
     enter(services, exchange).await?;
     if let Some(answer) = access::look_into(exchange).await? {
         return Ok(answer);
@@ -84,7 +84,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Ans
         None => {}
         Some(Decision::Redirect(found)) => return redirect::answer(&found),
         Some(Decision::Refuse(why)) => return Err(refusal(why)),
-        Some(_) => return Ok(Answer::methods()),
+        Some(_) => return Ok(Response::methods()),
     }
     if is_loop(services, exchange) {
         return Err(refusal(RefusedWhy::Loop));
@@ -97,9 +97,9 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Ans
         return Ok(answer);
     }
     let (below, script) = match file::find(exchange).await? {
-        file::Found::Answer(answer) => return Ok(answer),
-        file::Found::Script(script) => (PathKind::Script, Some(script)),
-        file::Found::Missing => (PathKind::Missing, None),
+        file::FileMatch::Answer(answer) => return Ok(answer),
+        file::FileMatch::Script(script) => (PathKind::Script, Some(script)),
+        file::FileMatch::Missing => (PathKind::Missing, None),
     };
     let decision = decision.below_root(&exchange.facts, below, backend(exchange));
     let (why, stale_on_error) = match &decision {
@@ -128,9 +128,9 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Ans
 async fn from_cache(
     services: &Services,
     exchange: &Exchange<'_>,
-    found: &Found,
+    found: &LookupResult,
     decision: &Decision,
-) -> Option<Answer> {
+) -> Option<Response> {
     let (outcome, refresh) = match decision {
         Decision::Hit => (Outcome::Hit, None),
         Decision::HitAndRefresh => (Outcome::Hit, found.claims_refresh().then_some(When::Early)),

@@ -22,7 +22,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::exchange::Exchange;
 use super::parts;
-use super::response::{Answer, Body, Fields};
+use super::response::{Response, ResponseBody, ResponseFields};
 use super::site::Services;
 
 /// The answer of a stored page.
@@ -31,7 +31,7 @@ pub fn from_entry(
     exchange: &Exchange<'_>,
     entry: Arc<Entry>,
     outcome: Outcome,
-) -> Answer {
+) -> Response {
     let age = entry.age(services.clock.tick());
     let status = entry.status.as_u16();
     let ttl = i64::try_from(entry.life.fresh.as_secs()).unwrap_or(i64::MAX)
@@ -40,8 +40,8 @@ pub fn from_entry(
     exchange.site.core.compressing.offer(&entry);
     let coded = coded(&exchange.facts, &entry);
     let body = match (coded.and_then(|at| entry.coded().get(at)), entry.pieces()) {
-        (Some(coded), _) => Body::Bytes(coded.body.bytes().clone()),
-        (None, None) => Body::Bytes(entry.body.clone()),
+        (Some(coded), _) => ResponseBody::Bytes(coded.body.bytes().clone()),
+        (None, None) => ResponseBody::Bytes(entry.body.clone()),
         (None, Some(pieces)) => stored(
             pieces,
             vec![Part::Span {
@@ -50,11 +50,11 @@ pub fn from_entry(
             }],
         ),
     };
-    let mut answer = Answer {
+    let mut answer = Response {
         status,
         fields: match coded {
-            Some(at) => Fields::Coded(entry, at),
-            None => Fields::Stored(entry),
+            Some(at) => ResponseFields::Coded(entry, at),
+            None => ResponseFields::Stored(entry),
         },
         extra: Vec::with_capacity(4),
         body,
@@ -117,9 +117,9 @@ pub fn from_joined(
     services: &Services,
     exchange: &Exchange<'_>,
     entry: Arc<Entry>,
-) -> Option<Answer> {
+) -> Option<Response> {
     let (place, content_range) = span_of(&entry, exchange.facts.range()?)?;
-    let piece = Piece {
+    let piece = EntrySlice {
         entry: Arc::clone(&entry),
         place,
     };
@@ -127,18 +127,18 @@ pub fn from_joined(
     let mut fields = answer.fields.map().clone();
     let content_range = HeaderValue::from_str(&content_range).ok()?;
     fields.insert(header::CONTENT_RANGE, content_range);
-    answer.fields = Fields::Own(fields);
-    answer.body = Body::Bytes(Bytes::from_owner(piece));
+    answer.fields = ResponseFields::Own(fields);
+    answer.body = ResponseBody::Bytes(Bytes::from_owner(piece));
     Some(answer)
 }
 
 /// Bytes of an entry that stays, and pays for them, until they have left.
-struct Piece {
+struct EntrySlice {
     entry: Arc<Entry>,
     place: std::ops::Range<usize>,
 }
 
-impl AsRef<[u8]> for Piece {
+impl AsRef<[u8]> for EntrySlice {
     fn as_ref(&self) -> &[u8] {
         self.entry.body.get(self.place.clone()).unwrap_or_default()
     }
@@ -150,9 +150,9 @@ pub fn from_fill(
     head: &FillHead,
     reader: FillReader,
     outcome: Outcome,
-) -> Answer {
-    let body = Body::Fill(reader, head.length);
-    let mut answer = Answer::new(head.status.as_u16(), head.fields.clone(), body, outcome);
+) -> Response {
+    let body = ResponseBody::Fill(reader, head.length);
+    let mut answer = Response::new(head.status.as_u16(), head.fields.clone(), body, outcome);
     if matches!(
         condition(
             &exchange.facts,
@@ -173,15 +173,15 @@ pub fn from_fill_whole(
     head: &FillHead,
     reader: FillReader,
     outcome: Outcome,
-) -> Answer {
+) -> Response {
     let status = head.status.as_u16();
     let body = match status {
-        204 | 304 => Body::None,
-        _ => Body::Fill(reader, head.length),
+        204 | 304 => ResponseBody::None,
+        _ => ResponseBody::Fill(reader, head.length),
     };
-    let answer = Answer::new(status, head.fields.clone(), body, outcome);
+    let answer = Response::new(status, head.fields.clone(), body, outcome);
     if exchange.facts.method() == Method::Head {
-        Answer {
+        Response {
             body: answer.body.unsent(),
             ..answer
         }
@@ -196,11 +196,11 @@ pub fn from_whole(
     head: &FillHead,
     body: Bytes,
     outcome: Outcome,
-) -> Answer {
-    let answer = Answer::new(
+) -> Response {
+    let answer = Response::new(
         head.status.as_u16(),
         head.fields.clone(),
-        Body::Bytes(body),
+        ResponseBody::Bytes(body),
         outcome,
     );
     finish(exchange, answer)
@@ -243,21 +243,21 @@ fn of_not_modified<'f>(
 }
 
 /// RFC 9110 §15.4.5: what a 304 carries.
-fn not_modified(answer: &mut Answer) {
+fn not_modified(answer: &mut Response) {
     let mut fields = HeaderMap::new();
     for (name, value) in of_not_modified(answer.fields.map()) {
         fields.append(name.clone(), value.clone());
     }
-    answer.fields = Fields::Own(fields);
+    answer.fields = ResponseFields::Own(fields);
     answer.status = 304;
-    answer.body = Body::None;
+    answer.body = ResponseBody::None;
 }
 
 /// The ranges of a stored page (RFC 9110 §14.2).
-fn apply_range(exchange: &Exchange<'_>, answer: &mut Answer) {
+fn apply_range(exchange: &Exchange<'_>, answer: &mut Response) {
     let whole = match &answer.body {
-        Body::Bytes(bytes) => Whole::Memory(bytes.clone()),
-        Body::Stored { pieces, .. } => Whole::Disk(Arc::clone(pieces)),
+        ResponseBody::Bytes(bytes) => WholeBody::Memory(bytes.clone()),
+        ResponseBody::Stored { pieces, .. } => WholeBody::Disk(Arc::clone(pieces)),
         _ => return,
     };
     let (Some(wanted), Method::Get) = (exchange.facts.range(), exchange.facts.method()) else {
@@ -276,14 +276,14 @@ fn apply_range(exchange: &Exchange<'_>, answer: &mut Answer) {
             {
                 let mut fields = answer.fields.map().clone();
                 fields.insert(header::CONTENT_TYPE, several.media_type);
-                answer.fields = Fields::Own(fields);
+                answer.fields = ResponseFields::Own(fields);
                 answer.status = 206;
                 answer.body = body;
             }
         }
         Ranges::Unsatisfiable => {
             answer.status = 416;
-            answer.body = Body::Bytes(Bytes::new());
+            answer.body = ResponseBody::Bytes(Bytes::new());
             push(answer, header::CONTENT_RANGE, &format!("bytes */{length}"));
         }
         Ranges::One(span) => {
@@ -302,12 +302,12 @@ fn apply_range(exchange: &Exchange<'_>, answer: &mut Answer) {
 }
 
 /// A stored body, wherever it is.
-enum Whole {
+enum WholeBody {
     Memory(Bytes),
     Disk(Arc<BodyPieces>),
 }
 
-impl Whole {
+impl WholeBody {
     fn length(&self) -> u64 {
         match self {
             Self::Memory(bytes) => bytes.len() as u64,
@@ -316,7 +316,7 @@ impl Whole {
     }
 
     /// Parts of it as a body; `None` where one does not lie in it.
-    fn body(&self, parts: Vec<Part>) -> Option<Body> {
+    fn body(&self, parts: Vec<Part>) -> Option<ResponseBody> {
         let all = self.length();
         let is_inside = |part: &Part| match part {
             Part::Bytes(_) => true,
@@ -326,38 +326,38 @@ impl Whole {
             return None;
         }
         match self {
-            Self::Memory(bytes) => parts::cut(bytes, &parts).map(Body::Bytes),
+            Self::Memory(bytes) => parts::cut(bytes, &parts).map(ResponseBody::Bytes),
             Self::Disk(pieces) => Some(stored(pieces, parts)),
         }
     }
 }
 
-fn stored(pieces: &Arc<BodyPieces>, parts: Vec<Part>) -> Body {
+fn stored(pieces: &Arc<BodyPieces>, parts: Vec<Part>) -> ResponseBody {
     let length = parts.iter().map(|part| match part {
         Part::Bytes(bytes) => bytes.len() as u64,
         Part::Span { start, end } => end.saturating_sub(*start),
     });
-    Body::Stored {
+    ResponseBody::Stored {
         pieces: Arc::clone(pieces),
         length: length.sum(),
         parts,
     }
 }
 
-fn push(answer: &mut Answer, name: HeaderName, value: &str) {
+fn push(answer: &mut Response, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         answer.extra.push((name, value));
     }
 }
 
 /// HEAD, and what was taken from the address on the way up and belongs back on a redirect.
-fn finish(exchange: &Exchange<'_>, mut answer: Answer) -> Answer {
+fn finish(exchange: &Exchange<'_>, mut answer: Response) -> Response {
     if exchange.facts.method() == Method::Head {
         answer.body = answer.body.unsent();
     }
     if answer.status == 204 {
         // PHP may print behind any status; this one has no body (RFC 9110 §15.3.5), and bytes would be taken for the next answer.
-        answer.body = Body::None;
+        answer.body = ResponseBody::None;
     }
     if (300..400).contains(&answer.status)
         && answer.status != 304
@@ -366,7 +366,7 @@ fn finish(exchange: &Exchange<'_>, mut answer: Answer) -> Answer {
     {
         let mut own = answer.fields.map().clone();
         own.insert(header::LOCATION, location);
-        answer.fields = Fields::Own(own);
+        answer.fields = ResponseFields::Own(own);
     }
     answer
 }

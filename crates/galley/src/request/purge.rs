@@ -7,7 +7,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use subtle::ConstantTimeEq;
 
 use super::exchange::Exchange;
-use super::response::{Answer, Body};
+use super::response::{Response, ResponseBody};
 use super::site::Site;
 use crate::body::RequestBody;
 use crate::durable::{PurgeReceipt, Receipt};
@@ -15,7 +15,7 @@ use crate::fault::Fault;
 
 /// Obeys an order of somebody who may give it, and answers when it is on the disk. `None`: an ordinary request. To others
 /// `PURGE` and `BAN` do not exist, and what comes by another method is none of ours.
-pub async fn answer(exchange: &Exchange<'_>) -> Result<Option<Answer>, Fault> {
+pub async fn answer(exchange: &Exchange<'_>) -> Result<Option<Response>, Fault> {
     let core = &exchange.site.core;
     let fields = || exchange.head.fields();
     let Some(dialect) = Dialect::of(&exchange.facts, fields(), &core.rules) else {
@@ -63,7 +63,7 @@ async fn obey(site: &Site, dialect: &Dialect, orders: &[Purge]) -> PurgeReceipt 
     told
 }
 
-fn reply(form: DialectReply, orders: &[Purge], told: &PurgeReceipt) -> Answer {
+fn reply(form: DialectReply, orders: &[Purge], told: &PurgeReceipt) -> Response {
     let word = match orders.first().map(|order| &order.scope) {
         _ if form == DialectReply::Tags => "tags",
         Some(Scope::Site | Scope::Host(_)) | None => "all",
@@ -76,7 +76,9 @@ fn reply(form: DialectReply, orders: &[Purge], told: &PurgeReceipt) -> Answer {
         fields.insert(PURGE_RESULT, value);
     }
     let (status, media_type, text) = match (form, told.warning) {
-        (DialectReply::Empty, _) => return Answer::new(204, fields, Body::None, Outcome::Purge),
+        (DialectReply::Empty, _) => {
+            return Response::new(204, fields, ResponseBody::None, Outcome::Purge);
+        }
         (DialectReply::Json, _) => (200, "application/json", "{\"status\":\"ok\"}\n".to_owned()),
         (DialectReply::Path | DialectReply::Tags, None) => (200, PLAIN, "purged\n".to_owned()),
         (DialectReply::Path | DialectReply::Tags, Some(warning)) => {
@@ -84,10 +86,10 @@ fn reply(form: DialectReply, orders: &[Purge], told: &PurgeReceipt) -> Answer {
         }
     };
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-    Answer::new(
+    Response::new(
         status,
         fields,
-        Body::Bytes(Bytes::from(text)),
+        ResponseBody::Bytes(Bytes::from(text)),
         Outcome::Purge,
     )
 }

@@ -6,12 +6,12 @@ use galley_policy::redirect::{self, Redirection};
 use http::header::{self, HeaderMap, HeaderValue};
 
 use super::exchange::Exchange;
-use super::response::{Answer, Body};
+use super::response::{Response, ResponseBody};
 use super::site::{Services, Site};
 use crate::fault::Fault;
 
 /// A redirect as a response.
-pub fn answer(found: &Redirection) -> Result<Answer, Fault> {
+pub fn answer(found: &Redirection) -> Result<Response, Fault> {
     let location = HeaderValue::from_bytes(&found.location).map_err(|_| {
         Fault::new(
             RefusedWhy::BadRequest,
@@ -20,10 +20,10 @@ pub fn answer(found: &Redirection) -> Result<Answer, Fault> {
     })?;
     let mut fields = HeaderMap::new();
     fields.insert(header::LOCATION, location);
-    Ok(Answer::new(
+    Ok(Response::new(
         found.status,
         fields,
-        Body::Bytes(Bytes::new()),
+        ResponseBody::Bytes(Bytes::new()),
         Outcome::Redirect,
     ))
 }

@@ -16,15 +16,15 @@ use super::site::Site;
 use crate::fault::{self, Fault};
 
 /// An answer, ready to be written by any front.
-pub struct Answer {
+pub struct Response {
     /// Final status.
     pub status: u16,
     /// Its fields, without framing and connection fields.
-    pub fields: Fields,
+    pub fields: ResponseFields,
     /// Further fields: Age and Cache-Status among them.
     pub extra: Vec<(HeaderName, HeaderValue)>,
     /// The body.
-    pub body: Body,
+    pub body: ResponseBody,
     /// How it came to be.
     pub outcome: Outcome,
     /// What the upstream took until its head, where it was asked.
@@ -32,7 +32,7 @@ pub struct Answer {
 }
 
 /// Where an answer's fields are.
-pub enum Fields {
+pub enum ResponseFields {
     /// Its own.
     Own(HeaderMap),
     /// Those of a stored entry, shared.
@@ -41,7 +41,7 @@ pub enum Fields {
     Coded(Arc<Entry>, usize),
 }
 
-impl Fields {
+impl ResponseFields {
     /// The fields, whoever owns them.
     pub fn map(&self) -> &HeaderMap {
         match self {
@@ -56,7 +56,7 @@ impl Fields {
 }
 
 /// An answer's body.
-pub enum Body {
+pub enum ResponseBody {
     /// None, and no length either: 204, 304.
     None,
     /// Not sent, but of this length: HEAD.
@@ -85,12 +85,12 @@ pub enum Body {
     },
 }
 
-impl Answer {
+impl Response {
     /// An answer with fields of its own.
-    pub fn new(status: u16, fields: HeaderMap, body: Body, outcome: Outcome) -> Self {
+    pub fn new(status: u16, fields: HeaderMap, body: ResponseBody, outcome: Outcome) -> Self {
         Self {
             status,
-            fields: Fields::Own(fields),
+            fields: ResponseFields::Own(fields),
             extra: Vec::new(),
             body,
             outcome,
@@ -120,7 +120,7 @@ impl Answer {
                 .push((header::RETRY_AFTER, HeaderValue::from(seconds)));
         }
         if let Some(page) = &fault.page {
-            answer.body = Body::Bytes(page.clone());
+            answer.body = ResponseBody::Bytes(page.clone());
         }
         match fault.status() {
             405 => answer.extra.push((header::ALLOW, METHODS)),
@@ -134,7 +134,7 @@ impl Answer {
     pub fn site_fault(fault: &Fault, site: &Site, request_id: &str) -> Self {
         let mut answer = Self::fault(fault, request_id);
         if let Some(page) = site.error_pages.render(fault, request_id) {
-            answer.body = Body::Bytes(page);
+            answer.body = ResponseBody::Bytes(page);
         }
         answer
     }
@@ -142,7 +142,7 @@ impl Answer {
     /// Changes what the site's file changes about fields: the last that happens to an answer before it is written.
     pub fn change(&mut self, changes: &Compiled, scheme: Scheme) {
         if changes.touches(self.fields.map()) {
-            self.fields = Fields::Own(changes.stripped(self.fields.map()));
+            self.fields = ResponseFields::Own(changes.stripped(self.fields.map()));
         }
         self.extra.retain(|(name, _)| !changes.drops(name));
         let added = changes.fields(scheme).iter().cloned();
@@ -153,7 +153,7 @@ impl Answer {
     pub fn methods() -> Self {
         let mut fields = HeaderMap::new();
         fields.insert(header::ALLOW, METHODS);
-        Self::new(204, fields, Body::None, Outcome::File)
+        Self::new(204, fields, ResponseBody::None, Outcome::File)
     }
 
     /// The proof that a name is ours, for an authority that asks for it (RFC 8555 section 8.3).
@@ -162,7 +162,7 @@ impl Answer {
         let media_type = HeaderValue::from_static("application/octet-stream");
         fields.insert(header::CONTENT_TYPE, media_type);
         fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        Self::new(200, fields, Body::Bytes(proof), Outcome::File)
+        Self::new(200, fields, ResponseBody::Bytes(proof), Outcome::File)
     }
 
     /// A small page with the status's public text and the request's id.
@@ -188,7 +188,7 @@ impl Answer {
             HeaderValue::from_static("text/html; charset=utf-8"),
         );
         fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        Self::new(status, fields, Body::Bytes(page.into()), outcome)
+        Self::new(status, fields, ResponseBody::Bytes(page.into()), outcome)
     }
 }
 

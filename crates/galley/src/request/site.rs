@@ -16,9 +16,9 @@ use galley_policy::route::{HostPattern, HostTable};
 use galley_policy::site::Rule;
 use ipnet::IpNet;
 
-use super::access::Door;
+use super::access::AccessControl;
 use super::error_page::ErrorPages;
-use super::folder::{Folder, SmallFiles};
+use super::folder::{SiteFiles, SmallFiles};
 use super::repair::Healing;
 use crate::access::ClientState;
 use crate::acme::Acme;
@@ -28,9 +28,9 @@ use crate::compress::Compressor;
 use crate::durable::Durable;
 use crate::fault::Fault;
 use crate::fetch;
-use crate::php::Numbers;
-use crate::php::privileged::State;
-use crate::sys::sandbox::Held;
+use crate::php::PoolNumbers;
+use crate::php::privileged::KeeperState;
+use crate::sys::sandbox::SandboxLevel;
 use crate::telemetry::errors::{RateLimited, Seldom};
 use crate::tls::{Certificates, Presented};
 use crate::upstream::Gauge;
@@ -39,15 +39,15 @@ use crate::upstream::switch::Tunnels;
 /// One site, as requests meet it.
 pub struct Site {
     /// What compositors know of it too.
-    pub core: Arc<fetch::Site>,
+    pub core: Arc<fetch::FetchSite>,
     /// The files below its root.
-    pub folder: Option<Arc<Folder>>,
+    pub folder: Option<Arc<SiteFiles>>,
     /// Who composes its pages.
     pub upstream: Upstream,
     /// Those that its rules name, in the order of [`galley_policy::site::Rule::upstream`].
     pub further: Vec<Upstream>,
     /// What is known of the PHP that Galley runs for it.
-    pub php: Option<Arc<Numbers>>,
+    pub php: Option<Arc<PoolNumbers>>,
     /// What visitors see in place of Galley's own pages for errors.
     pub error_pages: ErrorPages,
     /// What is changed about the fields of its answers.
@@ -55,7 +55,7 @@ pub struct Site {
     /// Whether it is reached over TLS here; what is asked for it from inside then comes over TLS, too.
     pub speaks_tls: bool,
     /// Who is let in.
-    pub door: Door,
+    pub door: AccessControl,
     /// Largest request body in bytes, where no rule says otherwise.
     pub request_body: u64,
     /// Who may send `PURGE`.
@@ -69,7 +69,7 @@ pub struct Site {
     /// Its pages that were refreshed because they named files that are gone.
     pub healing: Healing,
     /// How its scheduled tasks are run; `None`: not by Galley.
-    pub cron: Option<Cron>,
+    pub cron: Option<SiteCron>,
     /// Protocols to which its connections may change, in lower case.
     pub upgrade: Vec<String>,
     /// Its hosts, for the admin API.
@@ -163,9 +163,9 @@ pub enum Upstream {
     /// Nobody: files only.
     Files,
     /// PHP over FastCGI.
-    Php(Pool),
+    Php(PoolHandle),
     /// HTTP/1.1.
-    Http(Pool),
+    Http(PoolHandle),
 }
 
 impl Upstream {
@@ -180,14 +180,14 @@ impl Upstream {
 
 /// A pool at a compositor.
 #[derive(Clone)]
-pub struct Pool {
+pub struct PoolHandle {
     /// The compositor.
     pub compositor: fetch::Handle,
     /// The pool's index there.
     pub index: usize,
 }
 
-impl Pool {
+impl PoolHandle {
     /// What it is busy with.
     pub fn gauge(&self) -> Option<&Arc<Gauge>> {
         self.compositor.gauges().get(self.index)
@@ -206,13 +206,13 @@ impl Pool {
 }
 
 /// How Galley runs a site's scheduled tasks.
-pub struct Cron {
+pub struct SiteCron {
     /// From one run to the next.
     pub every: Duration,
     /// The host that is asked for.
     pub host: String,
     /// A pool for nothing else.
-    pub pool: Pool,
+    pub pool: PoolHandle,
 }
 
 /// The sites of one listener, as one connection may reach them.
@@ -303,9 +303,9 @@ pub struct Services {
     /// Certificates that are got by themselves, if any are.
     pub acme: Option<Arc<Acme>>,
     /// How far the kernel confines the threads that deal with clients and upstreams.
-    pub sandbox: Held,
+    pub sandbox: SandboxLevel,
     /// The process that keeps root for PHP of other users.
-    pub privileged: State,
+    pub privileged: KeeperState,
     /// Connections that have become something else than HTTP.
     pub tunnels: Tunnels,
     /// Small files in memory, if there may be any.

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::proxy_protocol::introduce;
 use super::socket::Socket;
-use super::{Core, Listener, handshake, http1};
+use super::{BoundListener, Core, handshake, http1};
 use crate::access::ConnectionSlot;
 use crate::request::Sites;
 use crate::sys;
@@ -21,13 +21,13 @@ use crate::telemetry::counters::Closed;
 use crate::tls::Acceptor;
 
 /// Accepts until the server is to stop; what the kernel has taken in by then is still answered.
-pub(super) async fn run(core: Rc<Core>, listener: Listener, mut stop: watch::Receiver<bool>) {
+pub(super) async fn run(core: Rc<Core>, listener: BoundListener, mut stop: watch::Receiver<bool>) {
     let behind = Behind {
         sites: listener.sites,
         speaks_proxy: listener.speaks_proxy,
         tls: listener.tls,
     };
-    let door = match Door::open(listener.socket) {
+    let door = match ListeningSocket::open(listener.socket) {
         Ok(door) => door,
         Err(error) => {
             tracing::error!(%error, "a listener could not be used");
@@ -74,12 +74,12 @@ struct Behind {
 }
 
 /// A listening socket that the runtime knows.
-enum Door {
+enum ListeningSocket {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
-impl Door {
+impl ListeningSocket {
     fn open(socket: Listening) -> io::Result<Self> {
         match socket {
             Listening::Tcp(listener) => TcpListener::from_std(listener).map(Self::Tcp),
@@ -103,9 +103,9 @@ impl Door {
 }
 
 /// Takes in what the kernel still holds, of which the runtime may not have heard yet: closing the listener resets it.
-fn take_last(core: &Rc<Core>, door: Door, behind: &Behind) {
+fn take_last(core: &Rc<Core>, door: ListeningSocket, behind: &Behind) {
     let next: Box<dyn Fn() -> io::Result<(Socket, SocketAddr)>> = match door {
-        Door::Tcp(listener) => {
+        ListeningSocket::Tcp(listener) => {
             let Ok(listener) = listener.into_std() else {
                 return;
             };
@@ -115,7 +115,7 @@ fn take_last(core: &Rc<Core>, door: Door, behind: &Behind) {
                 Ok((Socket::Tcp(TcpStream::from_std(stream)?), plain(client)))
             })
         }
-        Door::Unix(listener) => {
+        ListeningSocket::Unix(listener) => {
             let Ok(listener) = listener.into_std() else {
                 return;
             };
@@ -151,7 +151,7 @@ fn spawn(core: &Rc<Core>, stream: Socket, client: SocketAddr, behind: &Behind) {
     let Some(seat) = seat(core, client, behind.sites.proxies()) else {
         return stream.reset_at_end();
     };
-    let counted = (Counted::begin(core), seat);
+    let counted = (CountedConnection::begin(core), seat);
     let core = Rc::clone(core);
     // Two tasks, because the room of one is that of its largest wait: a plain connection needs none for handshakes.
     if behind.tls.is_none() && !behind.speaks_proxy {
@@ -219,9 +219,9 @@ fn seat(core: &Core, client: SocketAddr, proxies: &Proxies) -> Option<Connection
     seat
 }
 
-struct Counted(Rc<Core>);
+struct CountedConnection(Rc<Core>);
 
-impl Counted {
+impl CountedConnection {
     fn begin(core: &Rc<Core>) -> Self {
         core.connections.set(core.connections.get() + 1);
         core.counters.connections(core.connections.get());
@@ -229,7 +229,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.0.connections.set(self.0.connections.get() - 1);
         self.0.counters.connections(self.0.connections.get());

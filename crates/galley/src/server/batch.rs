@@ -11,13 +11,13 @@ use std::rc::Rc;
 use galley_http::answer::ConnectionField;
 
 use super::head_cache::Remembered;
-use super::record::Said;
+use super::record::RequestWords;
 use crate::request::Hit;
 
 /// A hit whose head is in the output buffer.
-pub(super) struct Ready<'b> {
+pub(super) struct ReadyHit<'b> {
     pub(super) hit: Hit,
-    pub(super) said: Told<'b>,
+    pub(super) said: RecordWords<'b>,
     /// Who asks.
     pub(super) client: IpAddr,
     /// Where what it has in the output buffer ends: its head, and its body where that was copied.
@@ -32,32 +32,32 @@ pub(super) struct Ready<'b> {
 }
 
 /// The words of a request, for its record.
-pub(super) enum Told<'b> {
+pub(super) enum RecordWords<'b> {
     /// As they came.
-    Now(Said<'b>),
+    Now(RequestWords<'b>),
     /// As they came before.
     Before(Rc<Remembered>),
 }
 
 /// See the module.
-pub(super) struct Batch<'b>(Vec<Ready<'b>>);
+pub(super) struct HitBatch<'b>(Vec<ReadyHit<'b>>);
 
-impl<'b> Batch<'b> {
+impl<'b> HitBatch<'b> {
     /// An empty one, in room that was used before.
-    pub(super) fn within(room: Vec<Ready<'static>>) -> Self {
+    pub(super) fn within(room: Vec<ReadyHit<'static>>) -> Self {
         Self(recycled(room))
     }
 
     /// The room.
-    pub(super) fn into_room(self) -> Vec<Ready<'static>> {
+    pub(super) fn into_room(self) -> Vec<ReadyHit<'static>> {
         recycled(self.0)
     }
 
-    pub(super) fn push(&mut self, ready: Ready<'b>) {
+    pub(super) fn push(&mut self, ready: ReadyHit<'b>) {
         self.0.push(ready);
     }
 
-    pub(super) fn answers(&self) -> &[Ready<'b>] {
+    pub(super) fn answers(&self) -> &[ReadyHit<'b>] {
         &self.0
     }
 
@@ -91,7 +91,7 @@ impl<'b> Batch<'b> {
     }
 
     /// Each answer with the bytes of its body that left, and whether any byte of it did not.
-    pub(super) fn ends(&self, written: usize) -> impl Iterator<Item = (&Ready<'b>, u64, bool)> {
+    pub(super) fn ends(&self, written: usize) -> impl Iterator<Item = (&ReadyHit<'b>, u64, bool)> {
         let (mut start, mut left) = (0, written);
         self.0.iter().map(move |ready| {
             let body = ready.hit.body().len();
@@ -105,7 +105,7 @@ impl<'b> Batch<'b> {
     }
 }
 
-impl Ready<'_> {
+impl ReadyHit<'_> {
     /// The body, where it is not in the output buffer.
     fn body_apart(&self) -> &[u8] {
         if self.is_copied {
@@ -161,7 +161,7 @@ pub(super) fn copy_behind(output: &mut Vec<u8>, body: &[u8]) -> bool {
 }
 
 /// The same room for answers that borrow from somewhere else: collecting nothing reuses the memory.
-fn recycled<'to>(mut room: Vec<Ready<'_>>) -> Vec<Ready<'to>> {
+fn recycled<'to>(mut room: Vec<ReadyHit<'_>>) -> Vec<ReadyHit<'to>> {
     room.clear();
     room.into_iter().map_while(|_| None).collect()
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 
-use super::io::Wire;
+use super::io::ClientConnection;
 
-impl Wire {
+impl ClientConnection {
     /// Ends a connection on which nothing is under way.
     pub(super) fn part(mut self) {
         self.stream.say_farewell();

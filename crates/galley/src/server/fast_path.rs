@@ -21,42 +21,42 @@ use galley_policy::time::Tick;
 use http::header;
 
 use super::Core;
-use super::batch::{Batch, MOST_ANSWERS, Ready, Told, copy_behind};
-use super::head_cache::{Memo, Read, Sight};
+use super::batch::{HitBatch, MOST_ANSWERS, ReadyHit, RecordWords, copy_behind};
+use super::head_cache::{HeadBytes, HeadCache, Read};
 use super::http1::Ends;
-use super::io::{HttpDate, Wire};
-use super::record::{self, End, Said};
-use super::write::Next;
+use super::io::{ClientConnection, HttpDate};
+use super::record::{self, RecordEnd, RequestWords};
+use super::write::AfterResponse;
 use crate::request::{self, Hit, Keys, Site, Sites};
 
 /// Room that a core's hits use in turn.
 #[derive(Default)]
-pub(super) struct Room {
+pub(super) struct FastPathBuffers {
     pub(super) facts: RequestInfo,
     keys: Keys,
     pub(super) id: String,
-    memo: Memo,
+    memo: HeadCache,
     /// Taken while a batch is on its way.
-    batch: Vec<Ready<'static>>,
+    batch: Vec<ReadyHit<'static>>,
 }
 
 /// What a connection keeps for its next hit.
 #[derive(Default)]
-pub(super) struct Lane {
-    host: Known,
+pub(super) struct FastPath {
+    host: KnownHost,
     /// Hits in a row without a pause.
     turns: usize,
 }
 
 /// The host that the connection asked for last, so that the next request need not look it up.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownHost {
     raw: Vec<u8>,
     canonical: String,
     site: Option<Arc<Site>>,
 }
 
-impl Known {
+impl KnownHost {
     /// The host as it was sent, in its canonical form, and its site.
     fn find(&mut self, raw: &[u8], sites: &Sites) -> Option<(&str, &Arc<Site>)> {
         if self.site.is_none() || self.raw != raw {
@@ -74,18 +74,18 @@ pub(super) async fn answer(
     core: &Rc<Core>,
     sites: &Sites,
     ends: Ends,
-    wire: &mut Wire,
-    lane: &mut Lane,
-) -> Option<Next> {
+    wire: &mut ClientConnection,
+    lane: &mut FastPath,
+) -> Option<AfterResponse> {
     if core.stopping.get() || !core.limits.lane || !begins_plainly(&wire.input) {
         return None;
     }
     let began = core.moments.begin();
     let (input, mut sender) = wire.parts();
     let may_copy = sender.is_plain();
-    let mut batch = Batch::within(std::mem::take(&mut core.room.borrow_mut().batch));
+    let mut batch = HitBatch::within(std::mem::take(&mut core.room.borrow_mut().batch));
     let head_room = (sender.output as &mut Vec<u8>, sender.date.get());
-    let place = Place {
+    let place = RequestContext {
         core,
         sites,
         ends,
@@ -111,13 +111,13 @@ pub(super) async fn answer(
         tokio::task::yield_now().await;
     }
     Some(match (sent, connection) {
-        (Err(_), _) => Next::Drop,
-        (Ok(()), ConnectionField::Close) => Next::Close,
-        (Ok(()), _) => Next::Request,
+        (Err(_), _) => AfterResponse::Drop,
+        (Ok(()), ConnectionField::Close) => AfterResponse::Close,
+        (Ok(()), _) => AfterResponse::Request,
     })
 }
 
-fn write_records(core: &Core, batch: &Batch<'_>, began: Instant, written: usize) {
+fn write_records(core: &Core, batch: &HitBatch<'_>, began: Instant, written: usize) {
     let ended = core.moments.end();
     let time = core.wall(ended);
     let id = &mut core.room.borrow_mut().id;
@@ -131,7 +131,7 @@ fn write_records(core: &Core, batch: &Batch<'_>, began: Instant, written: usize)
             log: ready.log,
             site: Some(ready.site),
         };
-        let end = End {
+        let end = RecordEnd {
             status: ready.hit.status().as_u16(),
             outcome: ready.hit.outcome(),
             body_bytes,
@@ -139,13 +139,13 @@ fn write_records(core: &Core, batch: &Batch<'_>, began: Instant, written: usize)
             vanished,
         };
         match &ready.said {
-            Told::Now(said) => record::write(core, Some(said), &about, &end),
-            Told::Before(known) => record::write_again(core, &known.rendered, &about, &end),
+            RecordWords::Now(said) => record::write(core, Some(said), &about, &end),
+            RecordWords::Before(known) => record::write_again(core, &known.rendered, &about, &end),
         }
     }
 }
 
-impl Lane {
+impl FastPath {
     /// Whether others have their turn now: a client that sends one request behind the other does not starve its core's other
     /// connections.
     fn is_due(&mut self) -> bool {
@@ -158,7 +158,7 @@ impl Lane {
 }
 
 /// Where and when requests came.
-struct Place<'p> {
+struct RequestContext<'p> {
     core: &'p Core,
     sites: &'p Sites,
     ends: Ends,
@@ -168,15 +168,15 @@ struct Place<'p> {
     may_copy: bool,
 }
 
-impl Place<'_> {
+impl RequestContext<'_> {
     /// Finds the hits and writes their heads; the first request that is none ends it. Gives the bytes that they were asked with.
     /// Everything here is done when it returns: nothing is held over an await but what is in the batch.
     fn gather<'b>(
         &self,
         input: &'b [u8],
         (output, date): (&mut Vec<u8>, HttpDate),
-        host: &mut Known,
-        batch: &mut Batch<'b>,
+        host: &mut KnownHost,
+        batch: &mut HitBatch<'b>,
     ) -> usize {
         let mut room = self.core.room.borrow_mut();
         let mut read = 0;
@@ -214,11 +214,11 @@ impl Place<'_> {
     /// The hit of a head that was one before: all that its bytes decide is known.
     fn again<'b>(
         &self,
-        sight: Sight<'_>,
-        room: &mut Room,
-        host: &mut Known,
+        sight: HeadBytes<'_>,
+        room: &mut FastPathBuffers,
+        host: &mut KnownHost,
         (output, date): (&mut Vec<u8>, HttpDate),
-    ) -> Option<(Ready<'b>, usize)> {
+    ) -> Option<(ReadyHit<'b>, usize)> {
         let known = room.memo.find(sight, self.ends.scheme())?;
         // The same host may lead elsewhere over another connection, or nowhere.
         let (_, site) = host.find(&known.host, self.sites)?;
@@ -232,7 +232,7 @@ impl Place<'_> {
         let changes = (site.heads.of(known.facts.rule()), known.facts.scheme());
         write_head(output, &hit, changes, (date, known.connection));
         let is_copied = self.may_copy && copy_behind(output, hit.body());
-        let ready = Ready {
+        let ready = ReadyHit {
             hit,
             client,
             end: output.len(),
@@ -240,7 +240,7 @@ impl Place<'_> {
             connection: known.connection,
             log: site.log,
             site: site.number,
-            said: Told::Before(Rc::clone(known)),
+            said: RecordWords::Before(Rc::clone(known)),
         };
         Some((ready, sight.head.len()))
     }
@@ -248,11 +248,11 @@ impl Place<'_> {
     /// The hit of the request at the beginning.
     fn anew<'b>(
         &self,
-        (input, sight): (&'b [u8], Option<Sight<'_>>),
-        room: &mut Room,
-        host: &mut Known,
+        (input, sight): (&'b [u8], Option<HeadBytes<'_>>),
+        room: &mut FastPathBuffers,
+        host: &mut KnownHost,
         (output, date): (&mut Vec<u8>, HttpDate),
-    ) -> Option<(Ready<'b>, usize)> {
+    ) -> Option<(ReadyHit<'b>, usize)> {
         let core = self.core;
         let mut lines = head::HeadBuffer::new();
         let (request, length) = read_plain(core, input, &mut lines)?;
@@ -264,7 +264,7 @@ impl Place<'_> {
         let asked = self.sites.proxies().asked(&own, &request.head.fields());
         let whole = (&request.head, &asked);
         let (hit, site) = find(core, self.sites, whole, self.now, (room, host))?;
-        let Room {
+        let FastPathBuffers {
             facts, keys, memo, ..
         } = room;
         let changes = (site.heads.of(facts.rule()), facts.scheme());
@@ -282,9 +282,9 @@ impl Place<'_> {
             memo.offer(sight, head, &read, render);
         }
         let is_copied = self.may_copy && copy_behind(output, hit.body());
-        let ready = Ready {
+        let ready = ReadyHit {
             hit,
-            said: Told::Now(request.said),
+            said: RecordWords::Now(request.said),
             client: asked.client.ip(),
             end: output.len(),
             is_copied,
@@ -299,7 +299,7 @@ impl Place<'_> {
 /// A request that may be a hit.
 struct Plain<'b, 'r> {
     head: Head<'b, 'r>,
-    said: Said<'b>,
+    said: RequestWords<'b>,
     host: &'b str,
     connection: ConnectionField,
 }
@@ -330,7 +330,7 @@ fn read_plain<'b, 'r>(
         (true, Version::H10) => ConnectionField::KeepAlive10,
         (true, Version::H11 | Version::H2) => ConnectionField::KeepAlive,
     };
-    let said = Said::of(&head);
+    let said = RequestWords::of(&head);
     Some((
         Plain {
             head,
@@ -348,7 +348,7 @@ pub(super) fn find<'l>(
     sites: &Sites,
     (head, asked): (&Head<'_, '_>, &RequestOrigin<'_>),
     now: Tick,
-    (room, known): (&mut Room, &'l mut Known),
+    (room, known): (&mut FastPathBuffers, &'l mut KnownHost),
 ) -> Option<(Hit, &'l Arc<Site>)> {
     let (host, site) = known.find(asked.host, sites)?;
     let line = RequestLineInfo {
@@ -359,7 +359,7 @@ pub(super) fn find<'l>(
         has_body: false,
         upgrade: false,
     };
-    let Room { facts, keys, .. } = room;
+    let FastPathBuffers { facts, keys, .. } = room;
     let lines = head.lines();
     let rules = &site.core.rules;
     facts.gather_at(&line, asked.port, lines, rules).ok()?;

@@ -20,7 +20,7 @@ use crate::request::Site;
 use crate::telemetry::access::Rendered;
 
 /// See the module.
-pub(super) struct Memo {
+pub(super) struct HeadCache {
     /// Another one in each process and core, so that nobody outside can aim at a place.
     seed: u64,
     /// Of heads that have come once, each in its place: a part of its hash.
@@ -50,7 +50,7 @@ pub(super) struct Remembered {
 
 /// The bytes of a head, and what they are found by.
 #[derive(Clone, Copy)]
-pub(super) struct Sight<'b> {
+pub(super) struct HeadBytes<'b> {
     pub(super) head: &'b [u8],
     hash: u64,
 }
@@ -64,7 +64,7 @@ pub(super) struct Read<'a> {
     pub(super) connection: ConnectionField,
 }
 
-impl Default for Memo {
+impl Default for HeadCache {
     fn default() -> Self {
         Self {
             seed: RandomState::new().hash_one(0),
@@ -75,10 +75,10 @@ impl Default for Memo {
     }
 }
 
-impl Memo {
+impl HeadCache {
     /// The head at the beginning of what has come, if it is short enough to be known. `is_first`: nothing of what came with it
     /// has been read, so that most likely it is all there is.
-    pub(super) fn sight<'b>(&self, input: &'b [u8], is_first: bool) -> Option<Sight<'b>> {
+    pub(super) fn sight<'b>(&self, input: &'b [u8], is_first: bool) -> Option<HeadBytes<'b>> {
         if is_first && input.len() <= MOST_HEAD && input.ends_with(HEAD_END) {
             return Some(self.sight_of(input));
         }
@@ -87,15 +87,15 @@ impl Memo {
         input.get(..end).map(|head| self.sight_of(head))
     }
 
-    fn sight_of<'b>(&self, head: &'b [u8]) -> Sight<'b> {
-        Sight {
+    fn sight_of<'b>(&self, head: &'b [u8]) -> HeadBytes<'b> {
+        HeadBytes {
             head,
             hash: hash(self.seed, head),
         }
     }
 
     /// What the same bytes came to before, over a connection of this scheme.
-    pub(super) fn find(&self, sight: Sight<'_>, scheme: Scheme) -> Option<&Rc<Remembered>> {
+    pub(super) fn find(&self, sight: HeadBytes<'_>, scheme: Scheme) -> Option<&Rc<Remembered>> {
         let set = self.places.get(set_of(sight.hash)..)?;
         let mut ways = set.iter().take(WAYS).flatten();
         let found = ways.find(|known| known.is(sight, scheme))?;
@@ -106,7 +106,7 @@ impl Memo {
     /// Takes a head in that was a hit just now, if it has come before. `sight`: of the same head, or of what was taken for one.
     pub(super) fn offer(
         &mut self,
-        sight: Option<Sight<'_>>,
+        sight: Option<HeadBytes<'_>>,
         head: &[u8],
         read: &Read<'_>,
         render: impl FnOnce(&mut Rendered),
@@ -136,7 +136,12 @@ impl Memo {
         noted.is_some_and(|noted| std::mem::replace(noted, mark) == mark)
     }
 
-    fn take_in(&mut self, sight: Sight<'_>, read: &Read<'_>, render: impl FnOnce(&mut Rendered)) {
+    fn take_in(
+        &mut self,
+        sight: HeadBytes<'_>,
+        read: &Read<'_>,
+        render: impl FnOnce(&mut Rendered),
+    ) {
         let Some(place) = self.place_for(sight, read.facts.scheme()) else {
             return;
         };
@@ -157,7 +162,7 @@ impl Memo {
     /// Where the same head is already, else a free place, else that of one which nobody has asked for since the last round.
     fn place_for(
         &mut self,
-        sight: Sight<'_>,
+        sight: HeadBytes<'_>,
         scheme: Scheme,
     ) -> Option<&mut Option<Rc<Remembered>>> {
         let first = set_of(sight.hash);
@@ -190,7 +195,7 @@ impl Remembered {
         }
     }
 
-    fn become_that(&mut self, sight: Sight<'_>, read: &Read<'_>) {
+    fn become_that(&mut self, sight: HeadBytes<'_>, read: &Read<'_>) {
         self.hash = sight.hash;
         sight.head.clone_into(&mut self.head);
         self.is_asked.set(false);
@@ -201,7 +206,7 @@ impl Remembered {
         self.connection = read.connection;
     }
 
-    fn is(&self, sight: Sight<'_>, scheme: Scheme) -> bool {
+    fn is(&self, sight: HeadBytes<'_>, scheme: Scheme) -> bool {
         self.hash == sight.hash && self.facts.scheme() == scheme && self.head == sight.head
     }
 }
@@ -294,7 +299,7 @@ mod tests {
             rest in prop_oneof![Just(Vec::new()), heads(), prop::collection::vec(any::<u8>(), 0..90)],
             is_first in any::<bool>(),
         ) {
-            let memo = Memo::default();
+            let memo = HeadCache::default();
             // What comes in was read: exactly so many bytes, whatever came with them.
             let Some(known) = length(&head).and_then(|length| head.get(..length)) else {
                 return Ok(());
@@ -328,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_head_comes_in_the_second_time_unless_others_crowd_it_out() {
-        let mut memo = Memo::default();
+        let mut memo = HeadCache::default();
         assert!(!memo.is_second(7));
         assert!(memo.is_second(7));
         assert!(memo.is_second(7));
@@ -339,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_whole_head_and_the_first_of_many_are_seen() {
-        let memo = Memo::default();
+        let memo = HeadCache::default();
         let one: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         let seen = |input: &[u8], is_first| memo.sight(input, is_first).map(|s| s.head.len());
         assert_eq!(seen(one, true), Some(one.len()));

@@ -10,30 +10,27 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::{Buf, Bytes};
-use galley_http::body::BodyReader;
+use bytes::Bytes;
 use galley_http::framing::{self, BodyKind, Framing};
-use galley_http::head::{self, BadRequest, Head, HeadBuffer, HeadScanner, ParsedHead, Version};
+use galley_http::head::{self, Head, HeadBuffer, HeadScanner, ParsedHead, Version};
 use galley_policy::outcome::{Outcome, RefusedWhy};
 use galley_policy::proxied::NOBODY;
 use galley_policy::request_info::{RequestInfo, Scheme};
 
 use super::Core;
-use super::fast_path::{self, Lane};
+use super::fast_path::{self, FastPath};
 use super::http2;
-use super::io::{Gone, Wire};
-use super::record::{End, Open, Said};
+use super::io::{ClientConnection, Gone};
+use super::record::{OpenRecord, RecordEnd, RequestWords};
+use super::request_body::{Untaken, take_body};
 use super::socket::Socket;
-use super::speed::Coming;
 use super::tunnel;
-use super::write::{self, Next, Peer};
-use crate::body::spools::{SpoolFull, Spools};
-use crate::body::{RequestBody, Spool};
+use super::write::{self, AfterResponse, ClientSupport};
 use crate::fault::Fault;
-use crate::request::{self, Admission, Answer, Exchange, Sites};
+use crate::request::{self, Admission, Exchange, Response, Sites};
 use crate::telemetry::counters::Closed;
 use crate::upstream::interim::Mailbox;
-use crate::upstream::switch::{Awaited, Tunnel};
+use crate::upstream::switch::{AwaitedSwitch, Tunnel};
 
 /// The two ends of a connection.
 #[derive(Clone, Copy)]
@@ -58,7 +55,7 @@ impl Ends {
 
 /// Serves a connection to its end.
 pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>, mut ends: Ends) {
-    let mut wire = Wire::new(
+    let mut wire = ClientConnection::new(
         stream,
         core.timers.register(),
         Rc::clone(&core.date),
@@ -66,7 +63,7 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
         core.limits.leaving,
     );
     let mut facts = RequestInfo::default();
-    let mut lane = Lane::default();
+    let mut lane = FastPath::default();
     let mailbox = Mailbox::default();
     // Over TLS the handshake has said what is spoken (RFC 9113 section 3.3).
     let mut may_be_h2 = core.limits.h2c && !ends.is_tls;
@@ -82,14 +79,14 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
         }
         match fast_path::answer(&core, &sites, ends, &mut wire, &mut lane).await {
             None => {}
-            Some(Next::Request) => continue,
+            Some(AfterResponse::Request) => continue,
             // A hit closes only where the client has asked for it.
-            Some(Next::Close) => return wire.close_as_asked().await,
-            Some(Next::Drop) => return wire.reset(),
+            Some(AfterResponse::Close) => return wire.close_as_asked().await,
+            Some(AfterResponse::Drop) => return wire.reset(),
         }
         let head = match next_head(&core, &mut wire).await {
-            Ok(Came::Whole(head)) => head,
-            Ok(Came::InPieces) => continue,
+            Ok(HeadArrival::Whole(head)) => head,
+            Ok(HeadArrival::InPieces) => continue,
             Err(NoHead::Nothing) => return wire.part(),
             Err(NoHead::Refused(408)) => {
                 core.counters.closed(Closed::TooSlow);
@@ -102,7 +99,7 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
             }
         };
         ends.local.get_or_insert_with(|| wire.local_address());
-        let turn = Turn {
+        let turn = RequestTurn {
             core: &core,
             sites: &sites,
             ends,
@@ -110,10 +107,10 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
         };
         // Boxed, so that an idle connection does not hold the room that an exchange needs: 14 KB each otherwise.
         match Box::pin(turn.request(&mut wire, &head, &mut facts)).await {
-            Next::Request => {}
-            Next::Close if wire.is_last_request => return wire.close_as_asked().await,
-            Next::Close => return wire.leave().await,
-            Next::Drop => return wire.reset(),
+            AfterResponse::Request => {}
+            AfterResponse::Close if wire.is_last_request => return wire.close_as_asked().await,
+            AfterResponse::Close => return wire.leave().await,
+            AfterResponse::Drop => return wire.reset(),
         }
     }
 }
@@ -126,7 +123,7 @@ enum NoHead {
 }
 
 /// Waits for a request to begin.
-async fn first_byte(core: &Core, wire: &mut Wire) -> Result<(), Gone> {
+async fn first_byte(core: &Core, wire: &mut ClientConnection) -> Result<(), Gone> {
     // At the end of the server, a connection that the kernel had taken in gets what it has asked already.
     let limit = if core.stopping.get() {
         Duration::ZERO
@@ -137,7 +134,7 @@ async fn first_byte(core: &Core, wire: &mut Wire) -> Result<(), Gone> {
 }
 
 /// How a head came.
-enum Came {
+enum HeadArrival {
     /// It was there, and is taken from the buffer.
     Whole(Bytes),
     /// The last of it has come now: it may be a hit, so it is looked at again.
@@ -145,7 +142,7 @@ enum Came {
 }
 
 /// The bytes of the head that has begun; what follows it stays in the buffer.
-async fn next_head(core: &Core, wire: &mut Wire) -> Result<Came, NoHead> {
+async fn next_head(core: &Core, wire: &mut ClientConnection) -> Result<HeadArrival, NoHead> {
     let limits = head::HeadLimits {
         head_bytes: core.limits.head_bytes,
         ..head::HeadLimits::default()
@@ -157,9 +154,9 @@ async fn next_head(core: &Core, wire: &mut Wire) -> Result<Came, NoHead> {
     loop {
         if let Some(length) = length_of_head(&mut scanner, &wire.input, &limits)? {
             return Ok(if has_waited {
-                Came::InPieces
+                HeadArrival::InPieces
             } else {
-                Came::Whole(wire.input.split_to(length).freeze())
+                HeadArrival::Whole(wire.input.split_to(length).freeze())
             });
         }
         has_waited = true;
@@ -186,16 +183,21 @@ fn length_of_head(
     }
 }
 
-struct Turn<'c> {
+struct RequestTurn<'c> {
     core: &'c Rc<Core>,
     sites: &'c Sites,
     ends: Ends,
     mailbox: &'c Mailbox,
 }
 
-impl Turn<'_> {
+impl RequestTurn<'_> {
     /// Answers one request and writes its record.
-    async fn request(&self, wire: &mut Wire, bytes: &Bytes, facts: &mut RequestInfo) -> Next {
+    async fn request(
+        &self,
+        wire: &mut ClientConnection,
+        bytes: &Bytes,
+        facts: &mut RequestInfo,
+    ) -> AfterResponse {
         let limits = head::HeadLimits {
             head_bytes: usize::MAX,
             ..head::HeadLimits::default()
@@ -213,13 +215,13 @@ impl Turn<'_> {
         let has_body = !matches!(framing.body, BodyKind::None);
         wire.is_last_request = !framing.keep_alive && !has_body;
         let mut open = self.open(Some(&head));
-        let peer = Peer {
+        let peer = ClientSupport {
             version: head.version,
             keep_alive: framing.keep_alive && !self.core.stopping.get(),
         };
         // Before the site's own affairs: the name is to be proved whatever redirects and who may come in.
         if let Some(proof) = self.proof(&head) {
-            let answer = Answer::challenge(proof);
+            let answer = Response::challenge(proof);
             return self
                 .finish(wire, open, answer, peer.closing_if(has_body))
                 .await;
@@ -231,7 +233,7 @@ impl Turn<'_> {
             Err((fault, request_id)) => {
                 open.request_id = request_id;
                 open.client = self.client_of(&head, &framing);
-                let answer = Answer::fault(&fault, &open.request_id);
+                let answer = Response::fault(&fault, &open.request_id);
                 return self
                     .finish(wire, open, answer, peer.closing_if(has_body))
                     .await;
@@ -251,21 +253,21 @@ impl Turn<'_> {
             Err(Untaken::Gone) => None,
             Err(Untaken::Late) => return self.late(wire, open, &exchange).await,
             Err(Untaken::Fault(fault)) => Some((
-                Answer::site_fault(&fault, &exchange.site, &open.request_id),
+                Response::site_fault(&fault, &exchange.site, &open.request_id),
                 peer.closing_if(has_body),
             )),
         };
         let Some((answer, peer)) = answered else {
-            open.close(self.core, &End::vanished());
-            return Next::Drop;
+            open.close(self.core, &RecordEnd::vanished());
+            return AfterResponse::Drop;
         };
         *facts = std::mem::take(&mut exchange.facts);
         let awaited = exchange.awaited.take();
         drop(exchange);
         if answer.status == SWITCHING {
-            let Some(tunnel) = awaited.and_then(Awaited::begin) else {
-                open.close(self.core, &End::vanished());
-                return Next::Drop;
+            let Some(tunnel) = awaited.and_then(AwaitedSwitch::begin) else {
+                open.close(self.core, &RecordEnd::vanished());
+                return AfterResponse::Drop;
             };
             return self.tunnel(wire, open, &answer, tunnel).await;
         }
@@ -303,17 +305,17 @@ impl Turn<'_> {
     /// Tells the client that HTTP has ended here, and carries what follows; one record for all of it.
     async fn tunnel(
         &self,
-        wire: &mut Wire,
-        open: Open<'_>,
-        answer: &Answer,
+        wire: &mut ClientConnection,
+        open: OpenRecord<'_>,
+        answer: &Response,
         tunnel: Tunnel,
-    ) -> Next {
+    ) -> AfterResponse {
         let told = write::switching(wire, answer, &tunnel.protocol).await;
         let body_bytes = match told {
             Ok(()) => tunnel::carry(self.core, wire, tunnel).await,
             Err(_) => 0,
         };
-        let end = End {
+        let end = RecordEnd {
             status: answer.status,
             outcome: answer.outcome,
             body_bytes,
@@ -321,11 +323,15 @@ impl Turn<'_> {
             vanished: told.is_err(),
         };
         open.close(self.core, &end);
-        Next::Close
+        AfterResponse::Close
     }
 
     /// The answer, or nothing when the client left before there was one.
-    async fn answer(&self, wire: &mut Wire, exchange: &mut Exchange<'_>) -> Option<Answer> {
+    async fn answer(
+        &self,
+        wire: &mut ClientConnection,
+        exchange: &mut Exchange<'_>,
+    ) -> Option<Response> {
         // An unsafe request goes on at the compositor when this ends; a safe one is given up there too.
         let mut handling = pin!(request::handle(&self.core.services, exchange));
         let answer = loop {
@@ -345,21 +351,27 @@ impl Turn<'_> {
     }
 
     /// Tells a client that it was too slow, and keeps nothing for it: it is not waited for whether that arrives.
-    async fn late(&self, wire: &mut Wire, open: Open<'_>, exchange: &Exchange<'_>) -> Next {
+    async fn late(
+        &self,
+        wire: &mut ClientConnection,
+        open: OpenRecord<'_>,
+        exchange: &Exchange<'_>,
+    ) -> AfterResponse {
         let fault = Fault::new(RefusedWhy::Timeout, "the body came too slowly");
-        let answer = Answer::site_fault(&fault, &exchange.site, &open.request_id);
+        let answer = Response::site_fault(&fault, &exchange.site, &open.request_id);
         self.core.counters.closed(Closed::TooSlow);
-        self.finish(wire, open, answer, Peer::closing()).await;
-        Next::Drop
+        self.finish(wire, open, answer, ClientSupport::closing())
+            .await;
+        AfterResponse::Drop
     }
 
     async fn finish(
         &self,
-        wire: &mut Wire,
-        open: Open<'_>,
-        mut answer: Answer,
-        peer: Peer,
-    ) -> Next {
+        wire: &mut ClientConnection,
+        open: OpenRecord<'_>,
+        mut answer: Response,
+        peer: ClientSupport,
+    ) -> AfterResponse {
         // Also a refusal: a body behind the head would be taken for the next answer (RFC 9110 §9.3.2).
         if open.said.is_some_and(|said| said.method == "HEAD") {
             answer.body = answer.body.unsent();
@@ -371,19 +383,19 @@ impl Turn<'_> {
         next
     }
 
-    async fn refused(&self, wire: &mut Wire, status: u16) -> Next {
+    async fn refused(&self, wire: &mut ClientConnection, status: u16) -> AfterResponse {
         refuse(self.core, wire, self.ends, status).await;
-        Next::Close
+        AfterResponse::Close
     }
 
-    fn open<'h>(&self, head: Option<&Head<'h, '_>>) -> Open<'h> {
+    fn open<'h>(&self, head: Option<&Head<'h, '_>>) -> OpenRecord<'h> {
         open(self.core, self.ends, head)
     }
 }
 
-fn open<'h>(core: &Core, ends: Ends, head: Option<&Head<'h, '_>>) -> Open<'h> {
-    Open {
-        said: head.map(Said::of),
+fn open<'h>(core: &Core, ends: Ends, head: Option<&Head<'h, '_>>) -> OpenRecord<'h> {
+    OpenRecord {
+        said: head.map(RequestWords::of),
         client: ends.client.ip(),
         request_id: core.request_id(),
         began: Instant::now(),
@@ -393,101 +405,22 @@ fn open<'h>(core: &Core, ends: Ends, head: Option<&Head<'h, '_>>) -> Open<'h> {
 }
 
 /// Answers what is no request, and counts it as one.
-async fn refuse(core: &Core, wire: &mut Wire, ends: Ends, status: u16) {
+async fn refuse(core: &Core, wire: &mut ClientConnection, ends: Ends, status: u16) {
     let open = open(core, ends, None);
     let answer = no_request(status, &open.request_id);
-    let (end, _) = write::answer(wire, answer, Peer::closing()).await;
+    let (end, _) = write::answer(wire, answer, ClientSupport::closing()).await;
     open.close(core, &end);
 }
 
 /// The answer to what is no request.
-pub(super) fn no_request(status: u16, request_id: &str) -> Answer {
+pub(super) fn no_request(status: u16, request_id: &str) -> Response {
     let why = match status {
         408 => RefusedWhy::Timeout,
         413 => RefusedWhy::BodyTooLarge,
         414 | 431 => RefusedWhy::HeadTooLarge,
         _ => RefusedWhy::BadRequest,
     };
-    Answer::status_page(status, Outcome::Refused(why), request_id)
-}
-
-/// Why a body could not be taken in.
-pub(super) enum Untaken {
-    Gone,
-    /// It came too slowly.
-    Late,
-    Fault(Fault),
-}
-
-impl From<Fault> for Untaken {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
-    }
-}
-
-/// Takes the body of a request in that may come in: into memory, then into a file, never beyond the site's limit.
-async fn take_body(
-    core: &Core,
-    wire: &mut Wire,
-    framing: &Framing<'_>,
-    exchange: &mut Exchange<'_>,
-) -> Result<(), Untaken> {
-    request::enter(&core.services, exchange).await?;
-    if matches!(framing.body, BodyKind::None) {
-        return Ok(());
-    }
-    let spools = &core.services.spools;
-    if let BodyKind::Length(length) = framing.body
-        && Spool::needs_file(length)
-        && !spools.has_room(length)
-    {
-        return Err(no_room(spools));
-    }
-    let mut reader = BodyReader::new(framing.body, exchange.request_body());
-    let mut spool = Spool::new(Arc::clone(spools));
-    if framing.expect_continue && wire.input.is_empty() {
-        wire.output.extend_from_slice(galley_http::answer::CONTINUE);
-        wire.send(&[]).await.map_err(|_| Untaken::Gone)?;
-    }
-    let mut coming = Coming::begin(core.limits.coming, &wire.timer);
-    while !reader.is_done() {
-        let decoded = reader.decode(&wire.input).map_err(body_fault)?;
-        let consumed = decoded.consumed;
-        if !decoded.data.is_empty() {
-            let pushed = spool.push(decoded.data).await;
-            pushed.map_err(|SpoolFull| no_room(spools))?;
-        }
-        wire.input.advance(consumed);
-        if consumed == 0 && !reader.is_done() {
-            match wire.fill_body(&mut coming).await {
-                Ok(()) => {}
-                Err(Gone::Closed) => return Err(Untaken::Gone),
-                Err(Gone::Late) => return Err(Untaken::Late),
-            }
-        }
-    }
-    let body = spool.finish().await.map_err(|SpoolFull| no_room(spools))?;
-    exchange.body = match body {
-        RequestBody::Empty => RequestBody::Memory(Bytes::new()),
-        body => body,
-    };
-    Ok(())
-}
-
-fn body_fault(refusal: BadRequest) -> Fault {
-    let why = if refusal.status() == 413 {
-        RefusedWhy::BodyTooLarge
-    } else {
-        RefusedWhy::BadRequest
-    };
-    Fault::new(why, refusal.to_string())
-}
-
-/// RFC 9110 §15.6.4: it passes by itself, and the request is not at fault.
-pub(super) fn no_room(spools: &Spools) -> Untaken {
-    spools.refuse();
-    let note = "there is no room for the request's body";
-    Fault::new(RefusedWhy::NoRoom, note).into()
+    Response::status_page(status, Outcome::Refused(why), request_id)
 }
 
 /// 101 Switching Protocols.

@@ -14,14 +14,14 @@ use bytes::{Buf, Bytes, BytesMut};
 use rustix::net::SendFlags;
 use tokio::io::AsyncWriteExt;
 
-use super::batch::{Batch, MOST_SLICES, SLICES_OF_ONE};
-use super::pool::Pool;
+use super::batch::{HitBatch, MOST_SLICES, SLICES_OF_ONE};
+use super::pool::BufferPool;
 use super::socket::Socket;
-use super::speed::{Coming, Leaving, Speed, at_once};
+use super::speed::{ReceiveProgress, SendProgress, Speed, at_once};
 use super::timer::{Deadline, Late, Timer};
 
 /// A connection to a client.
-pub(super) struct Wire {
+pub(super) struct ClientConnection {
     pub(super) stream: Socket,
     /// Bytes that have come and are not used yet.
     pub(super) input: BytesMut,
@@ -30,7 +30,7 @@ pub(super) struct Wire {
     pub(super) timer: Timer,
     /// The core's `Date`, for answers that have none of their own.
     pub(super) date: Rc<Cell<HttpDate>>,
-    pool: Rc<Pool>,
+    pool: Rc<BufferPool>,
     leaving: Speed,
     /// Whether the client has said that it sends nothing after the present request, all of which has been read.
     pub(super) is_last_request: bool,
@@ -60,12 +60,12 @@ impl From<io::Error> for Gone {
     }
 }
 
-impl Wire {
+impl ClientConnection {
     pub(super) fn new(
         stream: Socket,
         timer: Timer,
         date: Rc<Cell<HttpDate>>,
-        pool: Rc<Pool>,
+        pool: Rc<BufferPool>,
         leaving: Speed,
     ) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl Wire {
         }
     }
 
-    /// As [`Wire::fill`], for the rest of a head.
+    /// As [`ClientConnection::fill`], for the rest of a head.
     pub(super) async fn fill_head(&mut self, deadline: Deadline) -> Result<(), Gone> {
         let Self {
             stream,
@@ -107,8 +107,8 @@ impl Wire {
             .await?
     }
 
-    /// As [`Wire::fill`], for the rest of a body that must not come too slowly.
-    pub(super) async fn fill_body(&mut self, coming: &mut Coming) -> Result<(), Gone> {
+    /// As [`ClientConnection::fill`], for the rest of a body that must not come too slowly.
+    pub(super) async fn fill_body(&mut self, coming: &mut ReceiveProgress) -> Result<(), Gone> {
         let before = self.input.len();
         loop {
             match self.fill_before(coming.until).await {
@@ -122,7 +122,7 @@ impl Wire {
         }
     }
 
-    /// As [`Wire::fill`], for the first byte of a request, which may never come.
+    /// As [`ClientConnection::fill`], for the first byte of a request, which may never come.
     pub(super) async fn fill_idle(&mut self, limit: Duration) -> Result<(), Gone> {
         // An idle connection holds no buffers; the first byte of the next request gets some.
         self.pool.give(&mut self.input, &mut self.output);
@@ -156,7 +156,7 @@ impl Wire {
         self.timer.poll_late(cx).map(|()| Err(Gone::Late))
     }
 
-    /// As [`Wire::fill`], until a deadline.
+    /// As [`ClientConnection::fill`], until a deadline.
     pub(super) async fn fill_before(&mut self, deadline: Deadline) -> Result<(), Gone> {
         let Self {
             stream,
@@ -203,8 +203,8 @@ impl Wire {
     }
 
     /// The bytes that have come, and beside them what is needed to answer.
-    pub(super) fn parts(&mut self) -> (&BytesMut, Sender<'_>) {
-        let sender = Sender {
+    pub(super) fn parts(&mut self) -> (&BytesMut, ResponseSender<'_>) {
+        let sender = ResponseSender {
             stream: &mut self.stream,
             output: &mut self.output,
             timer: &mut self.timer,
@@ -261,7 +261,7 @@ impl Wire {
     ) -> Result<usize, Gone> {
         let mut leaving = match at_once(self.stream.write_direct(&mut write)).await {
             Some(written) => return Ok(written?),
-            None => Leaving::begin(self.leaving, self.stream.as_fd()),
+            None => SendProgress::begin(self.leaving, self.stream.as_fd()),
         };
         loop {
             let writing = self.stream.write_direct(&mut write);
@@ -279,7 +279,7 @@ impl Wire {
 }
 
 /// The half of a connection that answers.
-pub(super) struct Sender<'w> {
+pub(super) struct ResponseSender<'w> {
     stream: &'w mut Socket,
     /// A head being written.
     pub(super) output: &'w mut Vec<u8>,
@@ -289,7 +289,7 @@ pub(super) struct Sender<'w> {
     leaving: Speed,
 }
 
-impl Sender<'_> {
+impl ResponseSender<'_> {
     /// Writes the head in `output`, then `body`, in as few calls as the socket allows; a client that is too slow ends it.
     pub(super) async fn send(&mut self, body: &[Bytes]) -> Result<(), Gone> {
         let Self {
@@ -300,7 +300,7 @@ impl Sender<'_> {
             ..
         } = self;
         let mut head = output.as_slice();
-        let mut body = body.iter().cloned().collect::<Pieces>();
+        let mut body = body.iter().cloned().collect::<PendingBody>();
         while !head.is_empty() || !body.is_empty() {
             let mut slices = [IoSlice::new(&[]); SLICES];
             let used = body.slices(head, &mut slices);
@@ -322,7 +322,7 @@ impl Sender<'_> {
                 sent?;
                 continue;
             }
-            let mut leaving = Leaving::begin(self.leaving, self.stream.as_fd());
+            let mut leaving = SendProgress::begin(self.leaving, self.stream.as_fd());
             loop {
                 let sending = self.stream.send_rest();
                 match self.timer.within(self.leaving.window, sending).await {
@@ -336,7 +336,7 @@ impl Sender<'_> {
 }
 
 /// Writes a batch in one call, as far as the socket takes it at once.
-fn try_write(stream: &mut Socket, batch: &Batch<'_>, heads: &[u8]) -> io::Result<usize> {
+fn try_write(stream: &mut Socket, batch: &HitBatch<'_>, heads: &[u8]) -> io::Result<usize> {
     match batch.answers() {
         _ if batch.lies_together() => stream.try_write(heads),
         [_] => {
@@ -364,7 +364,7 @@ async fn write(
     if let Some(written) = at_once(stream.write_vectored(slices)).await {
         return taken(written);
     }
-    let mut leaving = Leaving::begin(speed, stream.as_fd());
+    let mut leaving = SendProgress::begin(speed, stream.as_fd());
     loop {
         let writing = stream.write_vectored(slices);
         match timer.within(speed.window, writing).await {
@@ -374,12 +374,12 @@ async fn write(
     }
 }
 
-impl Sender<'_> {
+impl ResponseSender<'_> {
     /// Writes the heads in `output`, each before its body, in as few calls as the socket allows. `written` counts what left,
     /// also where this ends with an error.
     pub(super) async fn send_batch(
         &mut self,
-        batch: &Batch<'_>,
+        batch: &HitBatch<'_>,
         written: &mut usize,
     ) -> Result<(), Gone> {
         // Nearly always the socket takes all of it, and then there is nothing to wait or to have a limit for.
@@ -396,7 +396,11 @@ impl Sender<'_> {
     }
 
     /// Writes what the socket did not take at once.
-    async fn send_rest_of(&mut self, batch: &Batch<'_>, written: &mut usize) -> Result<(), Gone> {
+    async fn send_rest_of(
+        &mut self,
+        batch: &HitBatch<'_>,
+        written: &mut usize,
+    ) -> Result<(), Gone> {
         let all = batch.length(self.output);
         while *written < all {
             let mut room = [IoSlice::new(&[]); SLICES];
@@ -414,9 +418,9 @@ impl Sender<'_> {
 
 /// Body pieces not yet written.
 #[derive(Default)]
-struct Pieces(smallvec::SmallVec<[Bytes; 4]>);
+struct PendingBody(smallvec::SmallVec<[Bytes; 4]>);
 
-impl FromIterator<Bytes> for Pieces {
+impl FromIterator<Bytes> for PendingBody {
     fn from_iter<T: IntoIterator<Item = Bytes>>(pieces: T) -> Self {
         // Reversed, so that the next piece can be popped.
         let mut all: smallvec::SmallVec<[Bytes; 4]> =
@@ -426,7 +430,7 @@ impl FromIterator<Bytes> for Pieces {
     }
 }
 
-impl Pieces {
+impl PendingBody {
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -16,6 +16,7 @@ mod moments;
 mod pool;
 mod proxy_protocol;
 mod record;
+mod request_body;
 mod socket;
 mod span;
 mod speed;
@@ -47,14 +48,14 @@ use crate::telemetry::errors::Seldom;
 use crate::tls::Acceptor;
 use io::HttpDate;
 use moments::Moments;
-use pool::{Pool, Spare};
+use pool::{BufferPool, Spare};
 pub use speed::Speed;
 use tick::Beat;
 use timer::{SWEEP, Timers};
 
 /// Limits on clients; from `[server]`.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct ClientLimits {
     /// Bytes of a request head.
     pub head_bytes: usize,
     /// For a whole head, from its first byte.
@@ -76,7 +77,7 @@ pub struct Limits {
 }
 
 /// A listening socket, and what is reached by it.
-pub struct Listener {
+pub struct BoundListener {
     /// Where connections come in.
     pub socket: Listening,
     /// The sites that answer there.
@@ -88,16 +89,16 @@ pub struct Listener {
 }
 
 /// A core's share of the listeners.
-pub type Listeners = Vec<Listener>;
+pub type Listeners = Vec<BoundListener>;
 
 /// What one front core is started with.
-pub struct Spec {
+pub struct CoreSpec {
     /// Its number, for the thread's name and request ids.
     pub index: usize,
     /// Its listeners.
     pub listeners: Listeners,
     /// Limits.
-    pub limits: Limits,
+    pub limits: ClientLimits,
     /// Shared services.
     pub services: Arc<Services>,
     /// Its access log buffers: the server's, then those of sites with their own.
@@ -114,7 +115,7 @@ pub struct Spec {
 
 /// A core's own state; lives on its thread.
 struct Core {
-    limits: Limits,
+    limits: ClientLimits,
     services: Arc<Services>,
     timers: Rc<Timers>,
     /// Renewed with each sweep, so that no request reads a clock for it.
@@ -123,9 +124,9 @@ struct Core {
     wall: Cell<(Instant, SystemTime)>,
     moments: Moments,
     /// Never borrowed over an await.
-    room: RefCell<fast_path::Room>,
+    room: RefCell<fast_path::FastPathBuffers>,
     /// Buffers of idle connections.
-    pool: Rc<Pool>,
+    pool: Rc<BufferPool>,
     spare: Rc<Spare>,
     logs: RefCell<Vec<LogWriter>>,
     counters: CoreCounters,
@@ -140,7 +141,7 @@ struct Core {
 /// Starts a front core. It ends when told to stop and its connections are done, or when the drain takes too long.
 ///
 /// Errors: the runtime, its timer or the thread cannot be made.
-pub fn start(spec: Spec) -> std_io::Result<JoinHandle<()>> {
+pub fn start(spec: CoreSpec) -> std_io::Result<JoinHandle<()>> {
     // The runtime cannot leave its thread, and its failure is the caller's.
     let (tell, told) = sync_channel(1);
     let thread = std::thread::Builder::new()
@@ -180,7 +181,7 @@ fn runtime() -> std_io::Result<(LocalRuntime, (Beat, Moments))> {
     Ok((runtime, (beat, Moments::new(has_waited))))
 }
 
-async fn run(spec: Spec, (beat, moments): (Beat, Moments)) {
+async fn run(spec: CoreSpec, (beat, moments): (Beat, Moments)) {
     let mut stop = spec.stop;
     let clock = spec.services.clock;
     let drain_timeout = spec.limits.drain_timeout;

@@ -8,9 +8,9 @@ use galley_http::hpack::Block;
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Pool(RefCell<Vec<(BytesMut, Vec<u8>)>>);
+pub(super) struct BufferPool(RefCell<Vec<(BytesMut, Vec<u8>)>>);
 
-impl Pool {
+impl BufferPool {
     /// Takes a connection's buffers, which hold nothing that is still wanted.
     pub(super) fn give(&self, input: &mut BytesMut, output: &mut Vec<u8>) {
         if input.capacity() == 0 && output.capacity() == 0 {
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn buffers_go_round_empty_and_within_bounds() {
-        let pool = Pool::default();
+        let pool = BufferPool::default();
         let (mut input, mut output) = (BytesMut::from(&b"old"[..]), b"old".to_vec());
         pool.give(&mut input, &mut output);
         assert_eq!((input.capacity(), output.capacity()), (0, 0));

@@ -9,12 +9,12 @@ use galley_policy::classes::is_name;
 use galley_policy::outcome::{Outcome, RefusedWhy};
 
 use super::Core;
-use crate::telemetry::access::{Record, Rendered, Sent, Words};
-use crate::telemetry::counters::Answered;
+use crate::telemetry::access::{AccessRecord, Rendered, SentWords, Words};
+use crate::telemetry::counters::CountedResponse;
 
 /// What a request says about itself, as far as its record tells it.
 #[derive(Clone, Copy)]
-pub(super) struct Said<'h> {
+pub(super) struct RequestWords<'h> {
     pub(super) method: &'h str,
     target: &'h [u8],
     version: Version,
@@ -23,7 +23,7 @@ pub(super) struct Said<'h> {
     user_agent: Option<&'h [u8]>,
 }
 
-impl<'h> Said<'h> {
+impl<'h> RequestWords<'h> {
     /// The same of a request that came by HTTP/2.
     pub(super) fn of_h2(
         line: &h2::PseudoFields<'h>,
@@ -69,8 +69,8 @@ impl<'h> Said<'h> {
 }
 
 /// What is known of a request while it runs.
-pub(super) struct Open<'h> {
-    pub(super) said: Option<Said<'h>>,
+pub(super) struct OpenRecord<'h> {
+    pub(super) said: Option<RequestWords<'h>>,
     pub(super) client: IpAddr,
     pub(super) request_id: String,
     pub(super) began: Instant,
@@ -81,7 +81,7 @@ pub(super) struct Open<'h> {
 }
 
 /// What is known at its end.
-pub(super) struct End {
+pub(super) struct RecordEnd {
     pub(super) status: u16,
     pub(super) outcome: Outcome,
     pub(super) body_bytes: u64,
@@ -89,7 +89,7 @@ pub(super) struct End {
     pub(super) vanished: bool,
 }
 
-impl End {
+impl RecordEnd {
     /// A request that ended before it had an answer.
     pub(super) fn vanished() -> Self {
         Self {
@@ -103,9 +103,9 @@ impl End {
     }
 }
 
-impl Open<'_> {
+impl OpenRecord<'_> {
     /// Writes the record and counts it.
-    pub(super) fn close(self, core: &Core, end: &End) {
+    pub(super) fn close(self, core: &Core, end: &RecordEnd) {
         let about = About {
             client: self.client,
             request_id: &self.request_id,
@@ -130,23 +130,28 @@ pub(super) struct About<'a> {
 }
 
 /// Writes the record of a request and counts it. `said`: nothing where its head could not be read.
-pub(super) fn write(core: &Core, said: Option<&Said<'_>>, about: &About<'_>, end: &End) {
-    write_sent(core, Sent::Raw(words(said)), about, end);
+pub(super) fn write(
+    core: &Core,
+    said: Option<&RequestWords<'_>>,
+    about: &About<'_>,
+    end: &RecordEnd,
+) {
+    write_sent(core, SentWords::Raw(words(said)), about, end);
 }
 
 /// As [`write()`], for a head whose words were rendered for this log before.
-pub(super) fn write_again(core: &Core, rendered: &Rendered, about: &About<'_>, end: &End) {
-    write_sent(core, Sent::Rendered(rendered), about, end);
+pub(super) fn write_again(core: &Core, rendered: &Rendered, about: &About<'_>, end: &RecordEnd) {
+    write_sent(core, SentWords::Rendered(rendered), about, end);
 }
 
 /// Renders what the lines of one log say of a head.
-pub(super) fn render(core: &Core, said: &Said<'_>, log: usize, into: &mut Rendered) {
+pub(super) fn render(core: &Core, said: &RequestWords<'_>, log: usize, into: &mut Rendered) {
     if let Some(log) = core.logs.borrow().get(log) {
         log.render(&words(Some(said)), into);
     }
 }
 
-fn words<'h>(said: Option<&Said<'h>>) -> Words<'h> {
+fn words<'h>(said: Option<&RequestWords<'h>>) -> Words<'h> {
     Words {
         method: said.map_or("-", |said| said.method),
         target: said.map_or(b"-", |said| said.target),
@@ -161,8 +166,8 @@ fn words<'h>(said: Option<&Said<'h>>) -> Words<'h> {
     }
 }
 
-fn write_sent(core: &Core, sent: Sent<'_>, about: &About<'_>, end: &End) {
-    let record = Record {
+fn write_sent(core: &Core, sent: SentWords<'_>, about: &About<'_>, end: &RecordEnd) {
+    let record = AccessRecord {
         time: about.time,
         client: about.client,
         sent,
@@ -177,7 +182,7 @@ fn write_sent(core: &Core, sent: Sent<'_>, about: &About<'_>, end: &End) {
     if let Some(log) = core.logs.borrow_mut().get_mut(about.log) {
         log.write(&record);
     }
-    core.counters.count(&Answered {
+    core.counters.count(&CountedResponse {
         site: about.site,
         outcome: end.outcome,
         body_bytes: end.body_bytes,

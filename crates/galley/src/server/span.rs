@@ -21,12 +21,12 @@ use bytes::Bytes;
 use rustix::io::ReadWriteFlags;
 use tokio::task::{spawn_blocking, yield_now};
 
-use super::io::{Gone, Wire};
+use super::io::{ClientConnection, Gone};
 
 /// Sends bytes `start..end` of a file, behind the head in `wire.output` if there is one. `sent` counts what left. Not
 /// cancel-safe: dropped midway, the connection must end.
 pub(super) async fn send(
-    wire: &mut Wire,
+    wire: &mut ClientConnection,
     file: &Arc<File>,
     (start, end): (u64, u64),
     sent: &mut u64,

@@ -38,13 +38,13 @@ impl Speed {
 }
 
 /// A body on its way to us.
-pub(super) struct Coming {
+pub(super) struct ReceiveProgress {
     speed: Speed,
     pub(super) until: Deadline,
     came: u64,
 }
 
-impl Coming {
+impl ReceiveProgress {
     pub(super) fn begin(speed: Speed, timer: &Timer) -> Self {
         Self {
             speed,
@@ -72,13 +72,13 @@ impl Coming {
 }
 
 /// An answer that the client has to make room for.
-pub(super) struct Leaving {
+pub(super) struct SendProgress {
     speed: Speed,
     /// Bytes that had not arrived when the window began.
     unsent: u64,
 }
 
-impl Leaving {
+impl SendProgress {
     pub(super) fn begin(speed: Speed, socket: BorrowedFd<'_>) -> Self {
         Self {
             speed,
@@ -126,7 +126,7 @@ mod tests {
     fn a_body_is_judged_by_whole_windows() {
         let timers = Rc::new(Timers::default());
         let timer = timers.register();
-        let mut coming = Coming::begin(Speed::new(Duration::from_secs(10), 500), &timer);
+        let mut coming = ReceiveProgress::begin(Speed::new(Duration::from_secs(10), 500), &timer);
         // Fast at the beginning, then a byte a second.
         coming.add(100_000);
         for (second, wanted) in [(9, true), (10, true), (15, true), (19, true), (20, false)] {
@@ -134,13 +134,13 @@ mod tests {
             coming.add(1);
             assert_eq!(coming.judge(&timer).is_ok(), wanted, "after {second} s");
         }
-        let mut steady = Coming::begin(Speed::new(Duration::from_secs(10), 500), &timer);
+        let mut steady = ReceiveProgress::begin(Speed::new(Duration::from_secs(10), 500), &timer);
         for second in 21..200 {
             timers.sweep(Tick(second * 1_000));
             steady.add(500);
             assert!(steady.judge(&timer).is_ok(), "after {second} s");
         }
-        let mut silent = Coming::begin(Speed::new(Duration::from_secs(10), 0), &timer);
+        let mut silent = ReceiveProgress::begin(Speed::new(Duration::from_secs(10), 0), &timer);
         timers.sweep(Tick(300_000));
         assert!(silent.judge(&timer).is_err());
     }
@@ -154,7 +154,7 @@ mod tests {
         let piece = vec![0; 1 << 20];
         while server.write(&piece).is_ok() {}
         let speed = Speed::new(Duration::from_secs(1), 1_000);
-        let mut leaving = Leaving::begin(speed, server.as_fd());
+        let mut leaving = SendProgress::begin(speed, server.as_fd());
         assert!(leaving.unsent > 0);
         assert!(leaving.judge(server.as_fd()).is_err(), "nothing was read");
         let before = leaving.unsent;

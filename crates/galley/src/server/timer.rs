@@ -16,16 +16,16 @@ use galley_policy::time::Tick;
 /// All timers of one core.
 #[derive(Default)]
 pub struct Timers {
-    all: RefCell<Vec<Rc<State>>>,
+    all: RefCell<Vec<Rc<TimerState>>>,
     now: Cell<u64>,
 }
 
-struct State {
+struct TimerState {
     /// Milliseconds; [`NEVER`] when nothing is waited for.
     deadline: Cell<u64>,
     late: Cell<bool>,
     /// What its connection waits for.
-    waits: Cell<Waits>,
+    waits: Cell<WaitKind>,
     /// Since when it has waited for a request, as of a sweep.
     since: Cell<u64>,
     waker: RefCell<Option<Waker>>,
@@ -34,13 +34,13 @@ struct State {
 
 /// One connection's timer; it leaves the core's list when dropped.
 pub struct Timer {
-    state: Rc<State>,
+    state: Rc<TimerState>,
     timers: Rc<Timers>,
 }
 
 /// What a connection waits for, as far as it may have to give way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Waits {
+enum WaitKind {
     /// Something that belongs to a request, or nothing.
     #[default]
     Other,
@@ -60,7 +60,7 @@ impl Timers {
     /// A timer for a new connection.
     pub fn register(self: &Rc<Self>) -> Timer {
         let mut all = self.all.borrow_mut();
-        let state = Rc::new(State {
+        let state = Rc::new(TimerState {
             deadline: Cell::new(NEVER),
             late: Cell::new(false),
             waits: Cell::default(),
@@ -88,24 +88,24 @@ impl Timers {
 
     /// Ends the wait of every connection that has no request under way.
     pub fn end_idle(&self) {
-        self.wake(|state| matches!(state.waits.get(), Waits::Request | Waits::Streams));
+        self.wake(|state| matches!(state.waits.get(), WaitKind::Request | WaitKind::Streams));
     }
 
     /// Ends the waits of connections that others need the room of: at most `most` that have no request under way, those first
     /// that have waited longest; where there are none, of those that have not sent all of a head. How many. Who has just come
     /// stays for [`GRACE_MS`]: the request may be on its way.
     pub fn give_way(&self, most: usize) -> usize {
-        match self.end_oldest(Waits::Request, most) {
-            0 => self.end_oldest(Waits::Head, most),
+        match self.end_oldest(WaitKind::Request, most) {
+            0 => self.end_oldest(WaitKind::Head, most),
             ended => ended,
         }
     }
 
-    fn end_oldest(&self, waits: Waits, most: usize) -> usize {
+    fn end_oldest(&self, waits: WaitKind, most: usize) -> usize {
         let all = self.all.borrow();
         let now = self.now.get();
         let waiting = all.iter().filter(|state| {
-            let is_new = waits == Waits::Request && now < state.since.get() + GRACE_MS;
+            let is_new = waits == WaitKind::Request && now < state.since.get() + GRACE_MS;
             state.waits.get() == waits && !state.late.get() && !is_new
         });
         // They have the same limit, so the earliest deadline is that of the longest wait.
@@ -124,7 +124,7 @@ impl Timers {
         count
     }
 
-    fn wake(&self, is_due: impl Fn(&State) -> bool) {
+    fn wake(&self, is_due: impl Fn(&TimerState) -> bool) {
         let mut wakers = Vec::new();
         for state in self.all.borrow().iter().filter(|state| is_due(state)) {
             state.late.set(true);
@@ -170,7 +170,7 @@ impl Timer {
     ) -> Result<T, Late> {
         self.state.wait_for_request(self.timers.now.get());
         let result = self.within(limit, work).await;
-        self.state.waits.set(Waits::Other);
+        self.state.waits.set(WaitKind::Other);
         result
     }
 
@@ -183,7 +183,7 @@ impl Timer {
 
     /// Ends it.
     pub fn end_idle(&self) {
-        self.state.waits.set(Waits::Other);
+        self.state.waits.set(WaitKind::Other);
         self.state.deadline.set(NEVER);
     }
 
@@ -193,12 +193,12 @@ impl Timer {
         let deadline = deadline.map_or(NEVER, |at| at.0);
         // Another deadline: something was asked meanwhile, and answered at once.
         if self.state.deadline.replace(deadline) != deadline {
-            self.state.waits.set(Waits::Other);
+            self.state.waits.set(WaitKind::Other);
         }
         if is_idle {
             self.state.wait_for_request(self.timers.now.get());
         } else {
-            self.state.waits.set(Waits::Streams);
+            self.state.waits.set(WaitKind::Streams);
         }
     }
 
@@ -221,9 +221,9 @@ impl Timer {
         deadline: Deadline,
         work: impl Future<Output = T>,
     ) -> Result<T, Late> {
-        self.state.waits.set(Waits::Head);
+        self.state.waits.set(WaitKind::Head);
         let result = self.before(deadline, work).await;
-        self.state.waits.set(Waits::Other);
+        self.state.waits.set(WaitKind::Other);
         result
     }
 
@@ -255,10 +255,10 @@ impl Timer {
     }
 }
 
-impl State {
+impl TimerState {
     fn wait_for_request(&self, now: u64) {
         // Whoever polls for itself says so each time.
-        if self.waits.replace(Waits::Request) != Waits::Request {
+        if self.waits.replace(WaitKind::Request) != WaitKind::Request {
             self.since.set(now);
         }
     }
@@ -352,7 +352,7 @@ mod tests {
         let work = timers.register();
         let end = async {
             tokio::task::yield_now().await;
-            let of_new = timers.end_oldest(Waits::Request, 9);
+            let of_new = timers.end_oldest(WaitKind::Request, 9);
             assert_eq!(of_new, 0, "their requests may be on their way");
             timers.sweep(Tick(GRACE_MS));
             let first = timers.give_way(2);

@@ -11,11 +11,11 @@ use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::Core;
-use super::io::Wire;
+use super::io::ClientConnection;
 use crate::upstream::switch::Tunnel;
 
 /// Carries what comes until both sides have ended, or for too long nothing came: how many bytes the client got.
-pub(super) async fn carry(core: &Core, wire: &mut Wire, mut tunnel: Tunnel) -> u64 {
+pub(super) async fn carry(core: &Core, wire: &mut ClientConnection, mut tunnel: Tunnel) -> u64 {
     let step = core.services.tunnels.silence() / STEPS;
     let (moved, down) = (Cell::new(0_u64), Cell::new(0_u64));
     let (socket, input, timer) = wire.tunnel();

@@ -12,15 +12,15 @@ use http::HeaderValue;
 use http::header::UPGRADE;
 use tokio::task::spawn_blocking;
 
-use super::io::{Gone, Wire};
-use super::record::End;
+use super::io::{ClientConnection, Gone};
+use super::record::RecordEnd;
 use super::span;
-use crate::request::{Answer, Body};
+use crate::request::{Response, ResponseBody};
 use crate::upstream::interim::Interim;
 
 /// Whether the connection serves another request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum AfterResponse {
     Request,
     Close,
     /// Nobody is there to be polite to.
@@ -29,12 +29,12 @@ pub(super) enum Next {
 
 /// What the client can take.
 #[derive(Clone, Copy)]
-pub(super) struct Peer {
+pub(super) struct ClientSupport {
     pub(super) version: Version,
     pub(super) keep_alive: bool,
 }
 
-impl Peer {
+impl ClientSupport {
     pub(super) fn closing() -> Self {
         Self {
             version: Version::H11,
@@ -59,20 +59,24 @@ impl Peer {
 }
 
 /// Writes an answer. The record's end says what left, also when the client vanished on the way.
-pub(super) async fn answer(wire: &mut Wire, mut answer: Answer, mut peer: Peer) -> (End, Next) {
-    let body = std::mem::replace(&mut answer.body, Body::None);
+pub(super) async fn answer(
+    wire: &mut ClientConnection,
+    mut answer: Response,
+    mut peer: ClientSupport,
+) -> (RecordEnd, AfterResponse) {
+    let body = std::mem::replace(&mut answer.body, ResponseBody::None);
     let mut sent = 0;
     let result = match body {
-        Body::None => plain(wire, &answer, peer, Length::None, &[]).await,
-        Body::Unsent(length) => {
+        ResponseBody::None => plain(wire, &answer, peer, Length::None, &[]).await,
+        ResponseBody::Unsent(length) => {
             let length = length.map_or(Length::None, Length::Known);
             plain(wire, &answer, peer, length, &[]).await
         }
-        Body::Bytes(bytes) => {
+        ResponseBody::Bytes(bytes) => {
             sent = bytes.len() as u64;
             plain(wire, &answer, peer, Length::Known(sent), &[bytes]).await
         }
-        Body::Fill(reader, length) => {
+        ResponseBody::Fill(reader, length) => {
             fill(
                 wire,
                 &answer,
@@ -82,29 +86,29 @@ pub(super) async fn answer(wire: &mut Wire, mut answer: Answer, mut peer: Peer) 
             )
             .await
         }
-        Body::File {
+        ResponseBody::File {
             file,
             parts,
             length,
         } => {
             head(wire, &answer, peer, Length::Known(length));
-            send_parts(wire, &Source::File(file), parts, &mut sent).await
+            send_parts(wire, &BodySource::File(file), parts, &mut sent).await
         }
-        Body::Stored {
+        ResponseBody::Stored {
             pieces,
             parts,
             length,
         } => {
             head(wire, &answer, peer, Length::Known(length));
-            send_parts(wire, &Source::Pieces(pieces), parts, &mut sent).await
+            send_parts(wire, &BodySource::Pieces(pieces), parts, &mut sent).await
         }
     };
     let next = match (&result, peer.keep_alive) {
-        (Err(_), _) => Next::Drop,
-        (Ok(()), true) => Next::Request,
-        (Ok(()), false) => Next::Close,
+        (Err(_), _) => AfterResponse::Drop,
+        (Ok(()), true) => AfterResponse::Request,
+        (Ok(()), false) => AfterResponse::Close,
     };
-    let end = End {
+    let end = RecordEnd {
         status: answer.status,
         outcome: answer.outcome,
         body_bytes: sent,
@@ -114,7 +118,7 @@ pub(super) async fn answer(wire: &mut Wire, mut answer: Answer, mut peer: Peer) 
     (end, next)
 }
 
-fn head(wire: &mut Wire, answer: &Answer, peer: Peer, length: Length) {
+fn head(wire: &mut ClientConnection, answer: &Response, peer: ClientSupport, length: Length) {
     let stored = answer.fields.map().iter();
     let extra = answer.extra.iter().map(|(name, value)| (name, value));
     let date = wire.date.get();
@@ -136,8 +140,8 @@ fn head(wire: &mut Wire, answer: &Answer, peer: Peer, length: Length) {
 
 /// Writes the head that ends HTTP on a connection (RFC 9110 §15.2.2).
 pub(super) async fn switching(
-    wire: &mut Wire,
-    answer: &Answer,
+    wire: &mut ClientConnection,
+    answer: &Response,
     protocol: &HeaderValue,
 ) -> Result<(), Gone> {
     let stored = answer.fields.map().iter();
@@ -156,9 +160,9 @@ pub(super) async fn switching(
 }
 
 async fn plain(
-    wire: &mut Wire,
-    answer: &Answer,
-    peer: Peer,
+    wire: &mut ClientConnection,
+    answer: &Response,
+    peer: ClientSupport,
     length: Length,
     body: &[Bytes],
 ) -> Result<(), Gone> {
@@ -167,7 +171,7 @@ async fn plain(
 }
 
 /// Writes an interim response (RFC 9110 §15.2). Only towards HTTP/1.1.
-pub(super) async fn interim(wire: &mut Wire, interim: &Interim) -> Result<(), Gone> {
+pub(super) async fn interim(wire: &mut ClientConnection, interim: &Interim) -> Result<(), Gone> {
     let fields = interim.fields.iter();
     wire.output.clear();
     answer::write_head(
@@ -188,9 +192,9 @@ struct Arriving {
 /// A body that is still arriving: by its length where that is known or all of it is there already, in chunks to HTTP/1.1, and
 /// to HTTP/1.0 whole, or, when it is too long for that, until the connection closes. What is there leaves with the head.
 async fn fill(
-    wire: &mut Wire,
-    answer: &Answer,
-    peer: &mut Peer,
+    wire: &mut ClientConnection,
+    answer: &Response,
+    peer: &mut ClientSupport,
     mut body: Arriving,
     sent: &mut u64,
 ) -> Result<(), Gone> {
@@ -259,7 +263,11 @@ impl Ahead {
     }
 
     /// Takes all of a body, up to a bound: for HTTP/1.0, which knows no chunks.
-    async fn wait(&mut self, wire: &mut Wire, reader: &mut FillReader) -> Result<(), Gone> {
+    async fn wait(
+        &mut self,
+        wire: &mut ClientConnection,
+        reader: &mut FillReader,
+    ) -> Result<(), Gone> {
         while self.bytes < MOST_AHEAD {
             match next(wire, reader).await? {
                 Ok(Some(chunk)) => self.push(chunk),
@@ -281,7 +289,7 @@ impl Ahead {
 
 /// Sends a body on as it arrives.
 async fn pump(
-    wire: &mut Wire,
+    wire: &mut ClientConnection,
     reader: &mut FillReader,
     chunked: bool,
     sent: &mut u64,
@@ -307,7 +315,7 @@ async fn pump(
 
 /// The next piece of a body, or the news that its client has left, which ends the exchange also while the upstream is silent.
 async fn next(
-    wire: &mut Wire,
+    wire: &mut ClientConnection,
     reader: &mut FillReader,
 ) -> Result<Result<Option<Bytes>, FillError>, Gone> {
     tokio::select! {
@@ -318,15 +326,15 @@ async fn next(
 }
 
 /// Where parts come from.
-enum Source {
+enum BodySource {
     File(Arc<std::fs::File>),
     Pieces(Arc<BodyPieces>),
 }
 
 /// Parts of a file or of a stored body.
 async fn send_parts(
-    wire: &mut Wire,
-    source: &Source,
+    wire: &mut ClientConnection,
+    source: &BodySource,
     parts: Vec<Part>,
     sent: &mut u64,
 ) -> Result<(), Gone> {
@@ -336,10 +344,10 @@ async fn send_parts(
                 *sent += bytes.len() as u64;
                 wire.send(&[bytes.into()]).await?;
             }
-            (Part::Span { start, end }, Source::File(file)) => {
+            (Part::Span { start, end }, BodySource::File(file)) => {
                 span::send(wire, file, (start, end), sent).await?;
             }
-            (Part::Span { start, end }, Source::Pieces(pieces)) => {
+            (Part::Span { start, end }, BodySource::Pieces(pieces)) => {
                 let mut at = start;
                 while at < end {
                     let piece = read_verified(pieces, at, end).await?;

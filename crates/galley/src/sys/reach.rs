@@ -11,9 +11,9 @@ use super::account::Account;
 
 /// A user: that of this process, or the one that it is going to become.
 #[derive(Clone, Debug)]
-pub struct Who(Option<Account>);
+pub struct UserIdentity(Option<Account>);
 
-impl Who {
+impl UserIdentity {
     /// That of this process.
     pub fn this() -> Self {
         Self(None)
@@ -107,7 +107,11 @@ mod tests {
             assert_eq!(may, wanted, "{mode:o}");
         }
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
-        assert!(Who::this().may_write(dir.path()).is_ok());
-        assert!(Who::this().may_write(&dir.path().join("none")).is_err());
+        assert!(UserIdentity::this().may_write(dir.path()).is_ok());
+        assert!(
+            UserIdentity::this()
+                .may_write(&dir.path().join("none"))
+                .is_err()
+        );
     }
 }

@@ -23,7 +23,7 @@ pub struct Sandbox {
 
 /// How far the kernel went along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum SandboxLevel {
     /// As asked for.
     Whole,
     /// As far as an older kernel knows it.
@@ -34,7 +34,7 @@ pub enum Held {
     Off,
 }
 
-impl Held {
+impl SandboxLevel {
     /// The word for it in status and log.
     pub fn word(self) -> &'static str {
         match self {
@@ -74,18 +74,18 @@ impl Sandbox {
     }
 
     /// Confines the calling thread, and those that it starts from now on. There is no way back.
-    pub fn enter(&self) -> io::Result<Held> {
+    pub fn enter(&self) -> io::Result<SandboxLevel> {
         rustix::thread::set_no_new_privs(true)?;
         let status = self.restrict().map_err(io::Error::other)?;
         Ok(match status {
-            RulesetStatus::FullyEnforced => Held::Whole,
-            RulesetStatus::PartiallyEnforced => Held::Partly,
-            RulesetStatus::NotEnforced => Held::Not,
+            RulesetStatus::FullyEnforced => SandboxLevel::Whole,
+            RulesetStatus::PartiallyEnforced => SandboxLevel::Partly,
+            RulesetStatus::NotEnforced => SandboxLevel::Not,
         })
     }
 
     /// What [`Sandbox::enter`] comes to on this machine, found out by a thread that ends at once.
-    pub fn probe(&self) -> io::Result<Held> {
+    pub fn probe(&self) -> io::Result<SandboxLevel> {
         let one = self.clone();
         let thread = std::thread::Builder::new().spawn(move || one.enter())?;
         thread
@@ -142,7 +142,11 @@ mod tests {
                 let child = thread::spawn(move || [fs::read(link), fs::read(above)]);
                 let all = child.join().unwrap().into_iter().all(refused);
                 let written = fs::write(root.join("b"), "b").map(|()| Vec::new());
-                assert_eq!(all && refused(written), held != Held::Not, "{held:?}");
+                assert_eq!(
+                    all && refused(written),
+                    held != SandboxLevel::Not,
+                    "{held:?}"
+                );
                 held
             });
             confined.join().unwrap()

@@ -188,7 +188,7 @@ pub fn is_free(address: SocketAddr) -> io::Result<()> {
 pub fn is_path_free(path: &Path) -> io::Result<()> {
     is_abandoned(path)?;
     let folder = path.parent().unwrap_or(Path::new("/"));
-    super::reach::Who::this().may_write(folder)
+    super::reach::UserIdentity::this().may_write(folder)
 }
 
 /// Removes a socket that nobody answers at. Anything else stays, and keeps us from binding there.

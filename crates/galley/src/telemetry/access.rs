@@ -16,14 +16,14 @@ use jiff::tz::TimeZone;
 use super::line::Formatter;
 use super::sink::Sink;
 
-pub use super::line::{Record, Rendered, Sent, Words};
+pub use super::line::{AccessRecord, Rendered, SentWords, Words};
 
 /// A handle on one access log; clones mean the same log.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
     format: LogFormat,
     /// `None`: the log is off.
-    open: Option<Arc<Open>>,
+    open: Option<Arc<OpenedLogs>>,
 }
 
 /// The buffer of one core. Dropped with lines in it, it hands them over.
@@ -34,16 +34,16 @@ pub struct LogWriter {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenedLogs {
     sender: SyncSender<Message>,
-    shared: Arc<Shared>,
+    shared: Arc<LogShared>,
     /// Closes when the writer thread has ended.
     ended: Mutex<Receiver<()>>,
 }
 
 /// What cores, handles and the writer thread share.
 #[derive(Debug, Default)]
-struct Shared {
+struct LogShared {
     /// Set by [`AccessLog::reopen`], taken by the writer thread.
     reopen: AtomicBool,
     /// Lines that were not written; added to by cores and by the writer thread.
@@ -57,7 +57,7 @@ struct OpenWriter {
     /// Lines in `buffer`.
     lines: u64,
     sender: SyncSender<Message>,
-    shared: Arc<Shared>,
+    shared: Arc<LogShared>,
     /// Buffers that come back empty, so that a busy core need not allocate.
     home: (SyncSender<Vec<u8>>, Receiver<Vec<u8>>),
 }
@@ -83,7 +83,7 @@ impl AccessLog {
         };
         let (sender, receiver) = sync_channel(MOST_BUFFERS);
         let (ending, ended) = sync_channel(0);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(LogShared::default());
         let thread = WriterThread {
             receiver,
             sink,
@@ -97,7 +97,7 @@ impl AccessLog {
                 thread.run();
                 drop(ending);
             })?;
-        let open = Open {
+        let open = OpenedLogs {
             sender,
             shared,
             ended: Mutex::new(ended),
@@ -155,7 +155,7 @@ impl AccessLog {
 
 impl LogWriter {
     /// Adds the line of a request. Never waits; drops the line when buffer and channel are full.
-    pub fn write(&mut self, record: &Record<'_>) {
+    pub fn write(&mut self, record: &AccessRecord<'_>) {
         let Some(open) = &mut self.open else { return };
         if open.is_full() && !open.hand_over() {
             open.shared.dropped.fetch_add(1, Ordering::Relaxed);
@@ -191,7 +191,7 @@ impl Drop for LogWriter {
 }
 
 impl OpenWriter {
-    fn new(open: &Open, format: LogFormat) -> Self {
+    fn new(open: &OpenedLogs, format: LogFormat) -> Self {
         Self {
             formatter: Formatter::new(format, TimeZone::system()),
             buffer: Vec::with_capacity(BUFFER_BYTES),
@@ -243,7 +243,7 @@ impl OpenWriter {
 struct WriterThread {
     receiver: Receiver<Message>,
     sink: Sink,
-    shared: Arc<Shared>,
+    shared: Arc<LogShared>,
     /// Dropped lines that the operator has been told about, and when.
     told: u64,
     told_at: Option<Instant>,

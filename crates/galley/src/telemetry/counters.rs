@@ -18,7 +18,7 @@ use super::totals::{Totals, slots};
 /// The writing side of one core; may be moved to its thread, but not shared between two.
 #[derive(Debug)]
 pub struct CoreCounters {
-    set: Arc<Set>,
+    set: Arc<CounterSet>,
     /// Keeps the type from being `Sync`: two writers would lose counts.
     one_writer: PhantomData<Cell<()>>,
 }
@@ -26,12 +26,12 @@ pub struct CoreCounters {
 /// The reading side of one core.
 #[derive(Clone, Debug)]
 pub struct CounterReader {
-    set: Arc<Set>,
+    set: Arc<CounterSet>,
 }
 
 /// One answer, to be counted.
 #[derive(Clone, Copy, Debug)]
-pub struct Answered {
+pub struct CountedResponse {
     /// The site's number; `None` where the request never found one.
     pub site: Option<u32>,
     /// How it came to be.
@@ -82,11 +82,11 @@ impl Closed {
 
 /// Both sides of a new set for so many sites, all zero.
 pub fn counters(sites: usize) -> (CoreCounters, CounterReader) {
-    let set = Arc::new(Set {
-        rows: (0..=sites).map(|_| Row::default()).collect(),
+    let set = Arc::new(CounterSet {
+        rows: (0..=sites).map(|_| CounterRow::default()).collect(),
         connections: AtomicU64::new(0),
         handshakes: Default::default(),
-        http2: http2::Counts::default(),
+        http2: http2::Http2Counters::default(),
         closed: Default::default(),
     });
     (
@@ -100,7 +100,7 @@ pub fn counters(sites: usize) -> (CoreCounters, CounterReader) {
 
 impl CoreCounters {
     /// Counts one answer.
-    pub fn count(&self, answered: &Answered) {
+    pub fn count(&self, answered: &CountedResponse) {
         let Some(row) = self.set.row(answered.site) else {
             return;
         };
@@ -144,15 +144,19 @@ impl CoreCounters {
 
 impl CoreCounters {
     /// Counts an HTTP/2 connection at its end.
-    pub fn http2(&self, tally: &http2::Tally, ended: Option<http2::Ended>) {
+    pub fn http2(
+        &self,
+        tally: &http2::Http2ConnectionCounts,
+        ended: Option<http2::Http2EndReason>,
+    ) {
         self.set.http2.count(tally, ended);
     }
 }
 
 impl CounterReader {
     /// What HTTP/2 connections came to on all cores.
-    pub fn http2(cores: &[CounterReader]) -> http2::Totals {
-        let mut totals = http2::Totals::default();
+    pub fn http2(cores: &[CounterReader]) -> http2::Http2Totals {
+        let mut totals = http2::Http2Totals::default();
         for core in cores {
             core.set.http2.add_to(&mut totals);
         }
@@ -165,13 +169,18 @@ impl CounterReader {
             cores
                 .iter()
                 .filter_map(|core| core.set.row(site))
-                .map(Row::now),
+                .map(CounterRow::now),
         )
     }
 
     /// The sums of everything.
     pub fn all(cores: &[CounterReader]) -> Totals {
-        Totals::sum(cores.iter().flat_map(|core| &core.set.rows).map(Row::now))
+        Totals::sum(
+            cores
+                .iter()
+                .flat_map(|core| &core.set.rows)
+                .map(CounterRow::now),
+        )
     }
 
     /// TLS handshakes on all cores: with a new session, with one of before, failed.
@@ -204,20 +213,20 @@ impl CounterReader {
 }
 
 #[derive(Debug)]
-struct Set {
+struct CounterSet {
     /// One for each site, then that of requests that found none.
-    rows: Box<[Row]>,
+    rows: Box<[CounterRow]>,
     /// Written by the owning core only.
     connections: AtomicU64,
     /// With a new session, with one of before, failed. Written by the owning core only.
     handshakes: [AtomicU64; 3],
-    http2: http2::Counts,
+    http2: http2::Http2Counters,
     /// Connections that were ended, by [`Closed`]. Written by the owning core only.
     closed: [AtomicU64; Closed::ALL.len()],
 }
 
-impl Set {
-    fn row(&self, site: Option<u32>) -> Option<&Row> {
+impl CounterSet {
+    fn row(&self, site: Option<u32>) -> Option<&CounterRow> {
         let none = self.rows.len().saturating_sub(1);
         let index = site.map_or(none, |site| usize::try_from(site).unwrap_or(none));
         self.rows.get(index)
@@ -228,12 +237,12 @@ impl Set {
 /// another.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Row {
+struct CounterRow {
     /// Written by the owning core only.
     counts: [AtomicU64; slots::COUNT],
 }
 
-impl Default for Row {
+impl Default for CounterRow {
     fn default() -> Self {
         Self {
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -241,7 +250,7 @@ impl Default for Row {
     }
 }
 
-impl Row {
+impl CounterRow {
     fn add(&self, slot: usize, count: u64) {
         if let Some(counter) = self.counts.get(slot) {
             counter.store(
@@ -277,8 +286,8 @@ mod tests {
         }
     }
 
-    fn answered(site: Option<u32>, outcome: Outcome, body_bytes: u64) -> Answered {
-        Answered {
+    fn answered(site: Option<u32>, outcome: Outcome, body_bytes: u64) -> CountedResponse {
+        CountedResponse {
             site,
             outcome,
             body_bytes,
@@ -346,7 +355,7 @@ mod tests {
             ),
             (Outcome::Hit, None),
         ] {
-            writer.count(&Answered {
+            writer.count(&CountedResponse {
                 upstream_time: upstream_ms.map(Duration::from_millis),
                 ..answered(Some(0), outcome, 0)
             });

@@ -59,7 +59,7 @@ fn subscriber(output: Output, level: LogLevel) -> impl Subscriber + Send + Sync 
         .with_max_level(level)
         .with_writer(output)
         .log_internal_errors(false)
-        .event_format(Lines)
+        .event_format(MessageFormat)
         .finish()
 }
 
@@ -68,7 +68,7 @@ fn subscriber(output: Output, level: LogLevel) -> impl Subscriber + Send + Sync 
 struct Output(Arc<Mutex<Sink>>);
 
 /// The target for one message.
-struct Turn<'a>(MutexGuard<'a, Sink>);
+struct MessageGuard<'a>(MutexGuard<'a, Sink>);
 
 impl Output {
     fn open(target: &LogTarget) -> io::Result<Self> {
@@ -82,14 +82,14 @@ impl Output {
 }
 
 impl<'a> MakeWriter<'a> for Output {
-    type Writer = Turn<'a>;
+    type Writer = MessageGuard<'a>;
 
-    fn make_writer(&'a self) -> Turn<'a> {
-        Turn(self.lock())
+    fn make_writer(&'a self) -> MessageGuard<'a> {
+        MessageGuard(self.lock())
     }
 }
 
-impl io::Write for Turn<'_> {
+impl io::Write for MessageGuard<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes).map(|()| bytes.len())
     }
@@ -100,9 +100,9 @@ impl io::Write for Turn<'_> {
 }
 
 /// The form of a line.
-struct Lines;
+struct MessageFormat;
 
-impl<S, N> FormatEvent<S, N> for Lines
+impl<S, N> FormatEvent<S, N> for MessageFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -116,7 +116,7 @@ where
         if is_foreign(event.metadata()) {
             return Ok(());
         }
-        let mut fields = Fields::default();
+        let mut fields = MessageFields::default();
         event.record(&mut fields);
         let level = match *event.metadata().level() {
             tracing::Level::ERROR => "error",
@@ -143,13 +143,13 @@ fn is_foreign(metadata: &tracing::Metadata<'_>) -> bool {
 }
 
 #[derive(Default)]
-struct Fields {
+struct MessageFields {
     message: String,
     /// ` key=value` for each.
     rest: String,
 }
 
-impl Visit for Fields {
+impl Visit for MessageFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.take(field, &format!("{value:?}"));
     }
@@ -159,7 +159,7 @@ impl Visit for Fields {
     }
 }
 
-impl Fields {
+impl MessageFields {
     fn take(&mut self, field: &Field, value: &str) {
         if field.name() == "message" {
             // What cannot be printed is escaped; quotes and letters of all languages stay.

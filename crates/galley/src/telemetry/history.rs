@@ -142,7 +142,7 @@ pub const MINUTES: usize = 1_440;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::counters::{Answered, CoreCounters, CounterReader, counters};
+    use crate::telemetry::counters::{CoreCounters, CountedResponse, CounterReader, counters};
     use galley_policy::outcome::{Outcome, PassWhy};
     use std::time::Duration;
 
@@ -165,7 +165,7 @@ mod tests {
         }
 
         fn count(&self, outcome: Outcome) {
-            self.writer.count(&Answered {
+            self.writer.count(&CountedResponse {
                 site: Some(0),
                 outcome,
                 body_bytes: 10,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Why Galley ended a connection before its client was done with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum Http2EndReason {
     /// More resets, or more frames that ask nothing, than anybody needs.
     Flood,
     /// It broke the protocol.
@@ -15,7 +15,7 @@ pub enum Ended {
     Slow,
 }
 
-impl Ended {
+impl Http2EndReason {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Flood, Self::Protocol, Self::Slow];
 
@@ -31,7 +31,7 @@ impl Ended {
 
 /// What one connection came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct Http2ConnectionCounts {
     /// Streams that its client opened.
     pub streams: u64,
     /// Streams that its client reset.
@@ -42,27 +42,27 @@ pub struct Tally {
 
 /// The counts of one core, or sums of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct Http2Totals {
     /// Connections that have ended.
     pub connections: u64,
     /// What they came to together.
-    pub tally: Tally,
-    /// Those that Galley ended, in the order of [`Ended::ALL`].
+    pub tally: Http2ConnectionCounts,
+    /// Those that Galley ended, in the order of [`Http2EndReason::ALL`].
     pub ended: [u64; 3],
 }
 
 /// The counters of one core.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct Http2Counters {
     slots: [AtomicU64; 7],
 }
 
-impl Counts {
+impl Http2Counters {
     /// Counts a connection at its end.
-    pub(super) fn count(&self, tally: &Tally, ended: Option<Ended>) {
+    pub(super) fn count(&self, tally: &Http2ConnectionCounts, ended: Option<Http2EndReason>) {
         let is = |why| u64::from(ended == Some(why));
-        let [flood, protocol, slow] = Ended::ALL.map(is);
-        let Tally {
+        let [flood, protocol, slow] = Http2EndReason::ALL.map(is);
+        let Http2ConnectionCounts {
             streams,
             resets_by_client,
             resets_by_galley,
@@ -83,7 +83,7 @@ impl Counts {
     }
 
     /// Adds what is counted by now.
-    pub(super) fn add_to(&self, totals: &mut Totals) {
+    pub(super) fn add_to(&self, totals: &mut Http2Totals) {
         let [connections, streams, by_client, by_galley, ended @ ..] = self
             .slots
             .each_ref()
@@ -104,16 +104,19 @@ mod tests {
 
     #[test]
     fn connections_are_added_up() {
-        let (one, two) = (Counts::default(), Counts::default());
-        let tally = Tally {
+        let (one, two) = (Http2Counters::default(), Http2Counters::default());
+        let tally = Http2ConnectionCounts {
             streams: 5,
             resets_by_client: 2,
             resets_by_galley: 1,
         };
         one.count(&tally, None);
-        one.count(&tally, Some(Ended::Slow));
-        two.count(&Tally::default(), Some(Ended::Flood));
-        let mut totals = Totals::default();
+        one.count(&tally, Some(Http2EndReason::Slow));
+        two.count(
+            &Http2ConnectionCounts::default(),
+            Some(Http2EndReason::Flood),
+        );
+        let mut totals = Http2Totals::default();
         one.add_to(&mut totals);
         two.add_to(&mut totals);
         assert_eq!(totals.connections, 3);

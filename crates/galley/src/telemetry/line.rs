@@ -17,13 +17,13 @@ use super::escape;
 
 /// What is known of one request at its end.
 #[derive(Clone, Debug)]
-pub struct Record<'a> {
+pub struct AccessRecord<'a> {
     /// When it began or ended, by the wall clock.
     pub time: SystemTime,
     /// The client's address.
     pub client: IpAddr,
     /// What the client sent.
-    pub sent: Sent<'a>,
+    pub sent: SentWords<'a>,
     /// The status that was sent.
     pub status: u16,
     /// Body bytes that were sent.
@@ -42,7 +42,7 @@ pub struct Record<'a> {
 
 /// A request's own words.
 #[derive(Clone, Copy, Debug)]
-pub enum Sent<'a> {
+pub enum SentWords<'a> {
     /// As they came.
     Raw(Words<'a>),
     /// As this log has them.
@@ -120,7 +120,7 @@ impl Formatter {
     }
 
     /// Appends the line of `record`, with its line end. Allocates only when a new second begins.
-    pub(super) fn line(&mut self, record: &Record<'_>, out: &mut Vec<u8>) {
+    pub(super) fn line(&mut self, record: &AccessRecord<'_>, out: &mut Vec<u8>) {
         let since = record.time.duration_since(UNIX_EPOCH).unwrap_or_default();
         self.turn_to(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
         match self.format {
@@ -152,17 +152,17 @@ impl Formatter {
     /// Writes what [`Formatter::line`] would say of a head into room that may hold another's.
     pub(super) fn render(&self, words: &Words<'_>, into: &mut Rendered) {
         into.clear();
-        let sent = Sent::Raw(*words);
+        let sent = SentWords::Raw(*words);
         self.asked(&sent, &mut into.text);
         into.split = into.text.len();
         self.from(&sent, &mut into.text);
     }
 
     /// What stands between the address and the status.
-    fn asked(&self, sent: &Sent<'_>, out: &mut Vec<u8>) {
+    fn asked(&self, sent: &SentWords<'_>, out: &mut Vec<u8>) {
         let words = match sent {
-            Sent::Rendered(rendered) => return out.extend_from_slice(rendered.asked()),
-            Sent::Raw(words) => words,
+            SentWords::Rendered(rendered) => return out.extend_from_slice(rendered.asked()),
+            SentWords::Raw(words) => words,
         };
         match self.format {
             LogFormat::Combined => {
@@ -184,10 +184,10 @@ impl Formatter {
     }
 
     /// What stands between the length and the outcome.
-    fn from(&self, sent: &Sent<'_>, out: &mut Vec<u8>) {
+    fn from(&self, sent: &SentWords<'_>, out: &mut Vec<u8>) {
         let words = match sent {
-            Sent::Rendered(rendered) => return out.extend_from_slice(rendered.from()),
-            Sent::Raw(words) => words,
+            SentWords::Rendered(rendered) => return out.extend_from_slice(rendered.from()),
+            SentWords::Raw(words) => words,
         };
         match self.format {
             LogFormat::Combined => {
@@ -203,7 +203,7 @@ impl Formatter {
         }
     }
 
-    fn combined(&self, record: &Record<'_>, out: &mut Vec<u8>) {
+    fn combined(&self, record: &AccessRecord<'_>, out: &mut Vec<u8>) {
         address(out, record.client);
         out.extend_from_slice(self.stamp.as_bytes());
         self.asked(&record.sent, out);
@@ -224,7 +224,7 @@ impl Formatter {
         }
     }
 
-    fn json(&self, record: &Record<'_>, millis: u32, out: &mut Vec<u8>) {
+    fn json(&self, record: &AccessRecord<'_>, millis: u32, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"time\":\"");
         out.extend_from_slice(self.stamp.as_bytes());
         out.push(b'.');
@@ -363,11 +363,11 @@ pub(super) mod tests {
     }
 
     /// A request of an ordinary browser.
-    pub(crate) fn record() -> Record<'static> {
-        Record {
+    pub(crate) fn record() -> AccessRecord<'static> {
+        AccessRecord {
             time: UNIX_EPOCH + Duration::from_millis(1_700_000_000_123),
             client: [192, 0, 2, 7].into(),
-            sent: Sent::Raw(words()),
+            sent: SentWords::Raw(words()),
             status: 200,
             body_bytes: 47_000,
             outcome: Outcome::Hit,
@@ -378,7 +378,7 @@ pub(super) mod tests {
         }
     }
 
-    fn shown(format: LogFormat, record: &Record<'_>) -> String {
+    fn shown(format: LogFormat, record: &AccessRecord<'_>) -> String {
         let mut out = Vec::new();
         Formatter::new(format, TimeZone::fixed(jiff::tz::offset(2))).line(record, &mut out);
         String::from_utf8(out).unwrap()
@@ -391,9 +391,9 @@ pub(super) mod tests {
             "192.0.2.7 - - [15/Nov/2023:00:13:20 +0200] \"GET /a/?b=c HTTP/1.1\" 200 47000 \"-\" \"Mozilla/5.0\" \
              outcome=hit upstream=- time=0.000042 id=ab0-1\n"
         );
-        let passed = Record {
+        let passed = AccessRecord {
             client: "2001:db8::1".parse().unwrap(),
-            sent: Sent::Raw(Words {
+            sent: SentWords::Raw(Words {
                 target: b"/\"\n\xff",
                 referer: Some(b"http://example.com/\" 200"),
                 ..words()
@@ -414,9 +414,9 @@ pub(super) mod tests {
 
     #[test]
     fn json_lines() {
-        let refused = Record {
+        let refused = AccessRecord {
             outcome: Outcome::Refused(RefusedWhy::Timeout),
-            sent: Sent::Raw(Words {
+            sent: SentWords::Raw(Words {
                 user_agent: None,
                 ..words()
             }),
@@ -437,7 +437,7 @@ pub(super) mod tests {
         let mut out = Vec::new();
         for seconds in [0, 0, 1, 0] {
             formatter.line(
-                &Record {
+                &AccessRecord {
                     time: UNIX_EPOCH + Duration::from_secs(seconds),
                     ..record()
                 },
@@ -474,9 +474,9 @@ pub(super) mod tests {
                 referer: Some(&bytes),
                 ..words()
             };
-            let record = Record {
+            let record = AccessRecord {
                 time: UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH),
-                sent: Sent::Raw(words),
+                sent: SentWords::Raw(words),
                 request_id: &host,
                 ..record()
             };
@@ -491,7 +491,7 @@ pub(super) mod tests {
             for (format, line) in [(LogFormat::Combined, combined), (LogFormat::Json, json)] {
                 let mut rendered = Rendered { text: b"of another".to_vec(), split: 3 };
                 Formatter::new(format, TimeZone::UTC).render(&words, &mut rendered);
-                let again = Record { sent: Sent::Rendered(&rendered), ..record.clone() };
+                let again = AccessRecord { sent: SentWords::Rendered(&rendered), ..record.clone() };
                 prop_assert_eq!(shown(format, &again), line);
             }
         }

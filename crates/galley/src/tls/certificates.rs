@@ -19,14 +19,14 @@ use super::server::ACME;
 /// See the module. Shared by all cores.
 #[derive(Debug, Default)]
 pub struct Certificates {
-    table: ArcSwap<Table>,
+    table: ArcSwap<NameTable>,
     challenges: ArcSwap<HashMap<String, Arc<CertifiedKey>>>,
     /// Held while one of them is made from the one before.
     changing: Mutex<()>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Table {
+struct NameTable {
     /// `example.com`, `.example.com` for every name below it, `*`.
     hosts: HashMap<Arc<str>, Arc<Slot>>,
     first: Option<Arc<Slot>>,
@@ -163,9 +163,9 @@ impl Certificates {
         self.challenges.store(Arc::new(all));
     }
 
-    fn change(&self, change: impl FnOnce(&mut Table)) {
+    fn change(&self, change: impl FnOnce(&mut NameTable)) {
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut table = Table::clone(&self.table.load());
+        let mut table = NameTable::clone(&self.table.load());
         change(&mut table);
         self.table.store(Arc::new(table));
     }

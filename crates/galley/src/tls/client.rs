@@ -19,7 +19,7 @@ use tokio_rustls::client::TlsStream;
 
 /// How one upstream is spoken with.
 #[derive(Clone)]
-pub struct Client {
+pub struct UpstreamTlsClient {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
@@ -43,7 +43,7 @@ pub enum ClientTrouble {
     Tls(#[from] rustls::Error),
 }
 
-impl Client {
+impl UpstreamTlsClient {
     /// For the upstream that says it is `name`. `ca`: who vouches for it, instead of the system's authorities. Blocks on the
     /// disk.
     pub fn new(name: &str, ca: Option<&Path>, verify: bool) -> Result<Self, ClientTrouble> {
@@ -76,7 +76,7 @@ impl Client {
     }
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for UpstreamTlsClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
             .field("name", &self.name)

@@ -1,7 +1,7 @@
 //! TLS: which certificate a handshake is answered with, and how; towards clients and towards upstreams.
 //!
 //! [`Certificates`] has them by name and is asked in the middle of a handshake, so it takes no lock and looks at no disk;
-//! [`Watch`] renews it when files change. [`acceptor`] holds what all handshakes have in common. Knows no sockets of clients and
+//! [`CertificateWatch`] renews it when files change. [`acceptor`] holds what all handshakes have in common. Knows no sockets of clients and
 //! no requests; [`Presented`] says afterwards whether a connection may be asked for a host.
 //!
 //! The implementation is rustls with AWS-LC's cryptography: what is weak (TLS 1.1, RC4, static RSA, renegotiation, compression)
@@ -13,6 +13,6 @@ mod server;
 mod watch;
 
 pub use certificates::{Certificates, Kinds, Presented, Slot};
-pub use client::{Client, ClientTrouble};
+pub use client::{ClientTrouble, UpstreamTlsClient};
 pub use server::{ACME, Acceptor, H2, Least, acceptor};
-pub use watch::{Watch, Watched};
+pub use watch::{CertificateWatch, Watched};

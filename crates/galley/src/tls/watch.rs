@@ -16,7 +16,7 @@ use super::certificates::{Kinds, Slot};
 
 /// Certificate files with what they were turned into. One thread looks after all of them.
 #[derive(Debug, Default)]
-pub struct Watch(Vec<Watched>);
+pub struct CertificateWatch(Vec<Watched>);
 
 /// The files of one site.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl Watched {
     }
 }
 
-impl Watch {
+impl CertificateWatch {
     /// Looks after these.
     pub fn new(all: Vec<Watched>) -> Self {
         Self(all)
@@ -151,16 +151,16 @@ fn read_all(files: &[CertificateFiles]) -> Result<Vec<Arc<CertificateChain>>, St
 }
 
 /// What the file system says of both files; `None` of one that is not there.
-type Stamps = [Option<Stamp>; 2];
+type Stamps = [Option<FileStamp>; 2];
 
 /// Device, inode, length, and when content and owner changed last. A link's target counts: `certbot` renews by links.
-type Stamp = [i128; 5];
+type FileStamp = [i128; 5];
 
 fn stamps(files: &CertificateFiles) -> Stamps {
     [stamp(&files.cert), stamp(&files.key)]
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+fn stamp(path: &Path) -> Option<FileStamp> {
     let found = fs::metadata(path).ok()?;
     let at = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
     Some([

@@ -29,13 +29,13 @@ pub(super) struct Adaptive {
     lowered: Option<usize>,
     most: usize,
     is_slow_start: bool,
-    window: Window,
+    window: SampleWindow,
     /// Seconds that an answer usually takes when there is little to do.
     usual_s: Option<f64>,
     /// The window before, where the limit has changed since.
-    before: Option<Judged>,
+    before: Option<JudgedWindow>,
     /// The window before the first of several steps downward: small losses do not add up unseen.
-    origin: Option<Judged>,
+    origin: Option<JudgedWindow>,
     /// Windows for which the limit stays as it is.
     rest: u32,
     /// What it rests next.
@@ -45,7 +45,7 @@ pub(super) struct Adaptive {
 
 /// Answers since the last judgement.
 #[derive(Debug)]
-struct Window {
+struct SampleWindow {
     began: Option<Instant>,
     answers: u32,
     latency_s: f64,
@@ -55,7 +55,7 @@ struct Window {
 
 /// A full window that was judged.
 #[derive(Clone, Copy, Debug)]
-struct Judged {
+struct JudgedWindow {
     limit: usize,
     answers_per_s: f64,
     latency_s: f64,
@@ -68,7 +68,7 @@ impl Adaptive {
             lowered: None,
             most: most.max(1),
             is_slow_start: false,
-            window: Window::new(),
+            window: SampleWindow::new(),
             usual_s: None,
             before: None,
             origin: None,
@@ -101,7 +101,7 @@ impl Adaptive {
     pub(super) fn restart(&mut self) {
         self.set(FLOOR);
         self.is_slow_start = self.lowered.is_some();
-        self.window = Window::new();
+        self.window = SampleWindow::new();
         self.before = None;
         self.rest = 0;
     }
@@ -126,19 +126,19 @@ impl Adaptive {
         let enough = answers >= (3 * limit).max(FEWEST);
         if enough && lasted >= SHORTEST {
             let answers = f64::from(self.window.answers);
-            let judged = Judged {
+            let judged = JudgedWindow {
                 limit,
                 answers_per_s: answers / lasted.as_secs_f64(),
                 latency_s: self.window.latency_s / answers,
             };
             let is_full = f64::from(self.window.full) >= answers * FULL;
-            self.window = Window::new();
+            self.window = SampleWindow::new();
             self.window.began = Some(now);
             self.judge(judged, is_full);
         }
     }
 
-    fn judge(&mut self, now: Judged, is_full: bool) {
+    fn judge(&mut self, now: JudgedWindow, is_full: bool) {
         self.answers_per_s = Some(now.answers_per_s);
         let usual = self.usual(now.latency_s, is_full);
         self.usual_s = Some(usual);
@@ -203,7 +203,7 @@ impl Adaptive {
         }
     }
 
-    fn lower(&mut self, now: Judged) {
+    fn lower(&mut self, now: JudgedWindow) {
         self.set((now.limit * 2 / 3).max(FLOOR).max(self.most / LEAST_SHARE));
         self.before = Some(now);
     }
@@ -223,7 +223,7 @@ impl Adaptive {
     }
 }
 
-impl Window {
+impl SampleWindow {
     fn new() -> Self {
         Self {
             began: None,
@@ -235,7 +235,7 @@ impl Window {
 }
 
 /// By how much of the change of the limit the throughput changed with it: 1, all of it; 0, not at all.
-fn elasticity(before: Judged, now: Judged) -> f64 {
+fn elasticity(before: JudgedWindow, now: JudgedWindow) -> f64 {
     let relative = |before: f64, now: f64| now / before.max(f64::EPSILON) - 1.0;
     let limits = relative(places(before.limit), places(now.limit));
     relative(before.answers_per_s, now.answers_per_s) / limits

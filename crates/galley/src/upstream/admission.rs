@@ -23,7 +23,7 @@ use galley_policy::class::{Class, Network};
 
 use tokio::time::Instant;
 
-use super::queue::Who;
+use super::queue::QueueIdentity;
 
 /// Who has places.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ pub(super) struct Holders {
 
 /// When and how somebody wants a place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct AdmissionContext {
     pub(super) now: Instant,
     /// How long he has waited by now.
     pub(super) waited: Duration,
@@ -78,7 +78,7 @@ impl Holders {
     }
 
     /// Whether `who` may have a place of `limit`.
-    pub(super) fn may(&self, who: Who, limit: usize, moment: &Moment) -> May {
+    pub(super) fn may(&self, who: QueueIdentity, limit: usize, moment: &AdmissionContext) -> May {
         if self.all >= limit {
             return May::Wait;
         }
@@ -105,7 +105,7 @@ impl Holders {
     }
 
     /// Takes a place.
-    pub(super) fn take(&mut self, who: Who, now: Instant) {
+    pub(super) fn take(&mut self, who: QueueIdentity, now: Instant) {
         self.all += 1;
         if only_reads(who.class) {
             self.readers += 1;
@@ -115,7 +115,7 @@ impl Holders {
     }
 
     /// Gives it back.
-    pub(super) fn give_back(&mut self, who: Who) {
+    pub(super) fn give_back(&mut self, who: QueueIdentity) {
         self.all -= 1;
         if only_reads(who.class) {
             self.readers -= 1;
@@ -163,14 +163,14 @@ const ASIDE: Duration = Duration::from_millis(500);
 mod tests {
     use super::*;
 
-    fn who(class: Class, client: u32) -> Who {
-        Who {
+    fn who(class: Class, client: u32) -> QueueIdentity {
+        QueueIdentity {
             class,
             client: Network::V4(client),
         }
     }
 
-    fn held(all: &[Who]) -> Holders {
+    fn held(all: &[QueueIdentity]) -> Holders {
         let mut holders = Holders::default();
         for who in all {
             holders.take(*who, Instant::now());
@@ -178,8 +178,8 @@ mod tests {
         holders
     }
 
-    fn after(waited: Duration, free: Processors) -> Moment {
-        Moment {
+    fn after(waited: Duration, free: Processors) -> AdmissionContext {
+        AdmissionContext {
             now: Instant::now(),
             waited,
             free,
@@ -300,7 +300,7 @@ mod tests {
                 holders.take(*who, began);
             }
             let now = began + later;
-            let moment = Moment { now, waited, free };
+            let moment = AdmissionContext { now, waited, free };
             let case = format!("{taken:?}: after {waited:?} and {later:?}, {free:?}");
             assert_eq!(holders.may(crawl, 5, &moment), wanted, "{case}");
             assert_eq!(holders.may(editor, 5, &moment), May::Enter, "{case}");

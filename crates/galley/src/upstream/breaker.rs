@@ -20,12 +20,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Broken;
+use super::FailedAttempt;
 use super::stats::{Gauge, ServerGauge};
 
 /// The breaker of one server.
 pub(super) struct Breaker {
-    state: Cell<State>,
+    state: Cell<BreakerState>,
     site: String,
     gauge: Arc<Gauge>,
     /// Its place among the servers of the gauge.
@@ -33,7 +33,7 @@ pub(super) struct Breaker {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BreakerState {
     Closed { failures: u32 },
     Open { until: Instant, pause: Duration },
     Probing { pause: Duration },
@@ -50,7 +50,7 @@ pub(super) struct Attempt<'b> {
 impl Breaker {
     pub(super) fn new(site: &str, gauge: &Arc<Gauge>, server: usize) -> Self {
         Self {
-            state: Cell::new(State::Closed { failures: 0 }),
+            state: Cell::new(BreakerState::Closed { failures: 0 }),
             site: site.to_owned(),
             gauge: Arc::clone(gauge),
             server,
@@ -59,27 +59,27 @@ impl Breaker {
 
     /// Whether the server is asked as usual.
     pub(super) fn is_closed(&self) -> bool {
-        matches!(self.state.get(), State::Closed { .. })
+        matches!(self.state.get(), BreakerState::Closed { .. })
     }
 
     /// How long nobody will be let through; zero where somebody would.
     pub(super) fn pause(&self, now: Instant) -> Duration {
         match self.state.get() {
-            State::Closed { .. } => Duration::ZERO,
-            State::Open { until, .. } => until.saturating_duration_since(now),
-            State::Probing { pause } => pause,
+            BreakerState::Closed { .. } => Duration::ZERO,
+            BreakerState::Open { until, .. } => until.saturating_duration_since(now),
+            BreakerState::Probing { pause } => pause,
         }
     }
 
     /// Lets a request through, if the server may be asked now.
     pub(super) fn pass(&self, now: Instant) -> Option<Attempt<'_>> {
         let is_probe = match self.state.get() {
-            State::Closed { .. } => false,
-            State::Open { until, pause } if until <= now => {
-                self.state.set(State::Probing { pause });
+            BreakerState::Closed { .. } => false,
+            BreakerState::Open { until, pause } if until <= now => {
+                self.state.set(BreakerState::Probing { pause });
                 true
             }
-            State::Open { .. } | State::Probing { .. } => return None,
+            BreakerState::Open { .. } | BreakerState::Probing { .. } => return None,
         };
         Some(Attempt {
             breaker: self,
@@ -90,7 +90,7 @@ impl Breaker {
 
     fn open(&self, pause: Duration) {
         let until = Instant::now() + pause;
-        self.state.set(State::Open { until, pause });
+        self.state.set(BreakerState::Open { until, pause });
     }
 
     fn server(&self) -> Option<&ServerGauge> {
@@ -104,7 +104,7 @@ impl Breaker {
 
 impl Attempt<'_> {
     /// Judges by what came of it. True where the server was left alone until now, and answers.
-    pub(super) fn told<T>(self, outcome: &Result<T, Broken>) -> bool {
+    pub(super) fn told<T>(self, outcome: &Result<T, FailedAttempt>) -> bool {
         match outcome {
             Err(broken) if broken.is_absence() => {
                 self.failed();
@@ -119,12 +119,12 @@ impl Attempt<'_> {
         self.is_told = true;
         let breaker = self.breaker;
         if breaker.is_closed() {
-            breaker.state.set(State::Closed { failures: 0 });
+            breaker.state.set(BreakerState::Closed { failures: 0 });
         }
         if !self.is_probe {
             return false;
         }
-        breaker.state.set(State::Closed { failures: 0 });
+        breaker.state.set(BreakerState::Closed { failures: 0 });
         if let Some(server) = breaker.server() {
             server.resume();
         }
@@ -141,11 +141,11 @@ impl Attempt<'_> {
         self.is_told = true;
         let breaker = self.breaker;
         match breaker.state.get() {
-            State::Closed { failures } if failures + 1 < FAILURES => {
+            BreakerState::Closed { failures } if failures + 1 < FAILURES => {
                 let failures = failures + 1;
-                breaker.state.set(State::Closed { failures });
+                breaker.state.set(BreakerState::Closed { failures });
             }
-            State::Closed { .. } => {
+            BreakerState::Closed { .. } => {
                 breaker.open(FIRST_PAUSE);
                 if let Some(server) = breaker.server() {
                     server.pause();
@@ -156,21 +156,21 @@ impl Attempt<'_> {
                     "the upstream failed {FAILURES} times on end and is left alone; one request at a time tries it again"
                 );
             }
-            State::Probing { pause } if self.is_probe => {
+            BreakerState::Probing { pause } if self.is_probe => {
                 breaker.open((pause * 2).min(LONGEST_PAUSE));
             }
-            State::Open { .. } | State::Probing { .. } => {}
+            BreakerState::Open { .. } | BreakerState::Probing { .. } => {}
         }
     }
 }
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        if let (State::Probing { pause }, true, false) =
+        if let (BreakerState::Probing { pause }, true, false) =
             (self.breaker.state.get(), self.is_probe, self.is_told)
         {
             let until = Instant::now();
-            self.breaker.state.set(State::Open { until, pause });
+            self.breaker.state.set(BreakerState::Open { until, pause });
         }
     }
 }

@@ -26,21 +26,24 @@ use http::{HeaderMap, StatusCode};
 use tokio::time::timeout;
 
 use super::breaker::Breaker;
-use super::stream::{Place, Stream};
+use super::stream::{ConnectAddress, UpstreamStream};
 use super::strict::Refusals;
-use super::{Ask, Broken, End, Gauge, Incoming, IncomingBody, Instant, PoolSpec, Retry, Standing};
+use super::{
+    ExchangeEnd, FailedAttempt, Gauge, IncomingBody, IncomingResponse, Instant, PoolSpec, Retry,
+    UpstreamCall, UpstreamHealth,
+};
 use crate::body::SpooledBodyReader;
 
 /// Where a FastCGI application listens.
 #[derive(Clone, Debug)]
-pub enum Address {
+pub enum FastCgiAddress {
     /// A socket in the file system.
     Unix(PathBuf),
     /// `host:port`.
     Tcp(String),
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for FastCgiAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
@@ -50,20 +53,20 @@ impl fmt::Display for Address {
 }
 
 /// Connects to one application.
-pub(super) struct Connections {
-    place: Place,
+pub(super) struct FastCgiUpstream {
+    place: ConnectAddress,
     breaker: Breaker,
     connect_timeout: Duration,
     first_byte_timeout: Duration,
     read_timeout: Duration,
-    end: End,
+    end: ExchangeEnd,
     refusals: Refusals,
 }
 
-impl Connections {
-    pub(super) fn new(address: Address, spec: &PoolSpec, gauge: &Arc<Gauge>) -> Self {
+impl FastCgiUpstream {
+    pub(super) fn new(address: FastCgiAddress, spec: &PoolSpec, gauge: &Arc<Gauge>) -> Self {
         Self {
-            place: Place::of(address),
+            place: ConnectAddress::of(address),
             breaker: Breaker::new(&spec.site, gauge, 0),
             connect_timeout: spec.connect_timeout,
             first_byte_timeout: spec.first_byte_timeout,
@@ -79,17 +82,20 @@ impl Connections {
     }
 
     /// One attempt.
-    pub(super) async fn send(&self, ask: &Ask) -> Result<(Incoming, Standing), Broken> {
+    pub(super) async fn send(
+        &self,
+        ask: &UpstreamCall,
+    ) -> Result<(IncomingResponse, UpstreamHealth), FailedAttempt> {
         let Some(attempt) = self.breaker.pass(Instant::now()) else {
-            return Err(Broken::paused());
+            return Err(FailedAttempt::paused());
         };
         let outcome = self.exchange(ask).await;
-        let standing = Standing::of(attempt.told(&outcome));
+        let standing = UpstreamHealth::of(attempt.told(&outcome));
         outcome.map(|incoming| (incoming, standing))
     }
 
-    async fn exchange(&self, ask: &Ask) -> Result<Incoming, Broken> {
-        let never = |failure| Broken {
+    async fn exchange(&self, ask: &UpstreamCall) -> Result<IncomingResponse, FailedAttempt> {
+        let never = |failure| FailedAttempt {
             failure,
             retry: Retry::Never,
         };
@@ -106,9 +112,9 @@ impl Connections {
             variables: &variables,
             body_length: ask.body.length(),
         };
-        let body = Source(ask.body.reader());
+        let body = RequestBodySource(ask.body.reader());
         let connection = self.begin(&request).await?;
-        let reading = Reading {
+        let reading = FastCgiBody {
             connection: Some(connection),
             body,
             splitter: Splitter::new(),
@@ -121,12 +127,12 @@ impl Connections {
         let patience = ask.patience.first_byte.unwrap_or(self.first_byte_timeout);
         let answered = timeout(patience, reading.head(&self.refusals)).await;
         match answered {
-            Err(_elapsed) => Err(Broken::sent(FillError::Timeout, ask)),
+            Err(_elapsed) => Err(FailedAttempt::sent(FillError::Timeout, ask)),
             Ok(Err((failure, received))) if received => Err(never(failure)),
-            Ok(Err((failure, _))) => Err(Broken::sent(failure, ask)),
+            Ok(Err((failure, _))) => Err(FailedAttempt::sent(failure, ask)),
             Ok(Ok((status, fields, reading))) => {
                 let is_head = ask.request.method == "HEAD";
-                Ok(Incoming::new(
+                Ok(IncomingResponse::new(
                     status,
                     fields,
                     IncomingBody::FastCgi(Box::new(reading)),
@@ -139,28 +145,28 @@ impl Connections {
     async fn begin(
         &self,
         request: &FastCgiRequest<'_>,
-    ) -> Result<FastCgiConnection<Stream>, Broken> {
-        let mut fresh = self.connect().await.map_err(|failure| Broken {
+    ) -> Result<FastCgiConnection<UpstreamStream>, FailedAttempt> {
+        let mut fresh = self.connect().await.map_err(|failure| FailedAttempt {
             failure,
             retry: Retry::Never,
         })?;
         match fresh.send(request).await {
             Ok(()) => Ok(fresh),
-            Err(Error::Variables { .. }) => Err(Broken {
+            Err(Error::Variables { .. }) => Err(FailedAttempt {
                 failure: FillError::Malformed,
                 retry: Retry::Never,
             }),
-            Err(error) => Err(Broken::unsent(failure(&error))),
+            Err(error) => Err(FailedAttempt::unsent(failure(&error))),
         }
     }
 
     /// Connects, trying again for a moment: an application that restarts is away for less than a second, and a full listen
     /// queue of a unix socket answers at once instead of making us wait.
-    async fn connect(&self) -> Result<FastCgiConnection<Stream>, FillError> {
+    async fn connect(&self) -> Result<FastCgiConnection<UpstreamStream>, FillError> {
         let attempts = async {
             let mut refused = 0;
             loop {
-                let error = match Stream::connect(&self.place, self.connect_timeout).await {
+                let error = match UpstreamStream::connect(&self.place, self.connect_timeout).await {
                     Ok(stream) => return Ok(FastCgiConnection::new(stream)),
                     Err(error) => error,
                 };
@@ -179,18 +185,18 @@ impl Connections {
 }
 
 /// The answer under way.
-pub(super) struct Reading {
-    connection: Option<FastCgiConnection<Stream>>,
-    body: Source,
+pub(super) struct FastCgiBody {
+    connection: Option<FastCgiConnection<UpstreamStream>>,
+    body: RequestBodySource,
     splitter: Splitter,
     first: Bytes,
     ended: Option<EndStatus>,
     read_timeout: Duration,
-    end: End,
+    end: ExchangeEnd,
     errors: Errors,
 }
 
-impl Reading {
+impl FastCgiBody {
     /// Reads up to the end of the CGI head. The flag of an error: whether something of the answer was received.
     async fn head(
         mut self,
@@ -251,7 +257,7 @@ impl Reading {
                 Ok(Ok(FastCgiEvent::End(end))) => {
                     self.ended = Some(end);
                     let connection = self.connection.take();
-                    if self.end == End::Worker {
+                    if self.end == ExchangeEnd::Worker {
                         return released(connection, self.read_timeout).await;
                     }
                     return Ok(None);
@@ -283,7 +289,7 @@ impl Reading {
 
 /// Waits until the worker has done what it does after its answer: it closes the connection then.
 async fn released(
-    connection: Option<FastCgiConnection<Stream>>,
+    connection: Option<FastCgiConnection<UpstreamStream>>,
     patience: Duration,
 ) -> Result<Option<Bytes>, FillError> {
     if let Some(connection) = connection {
@@ -342,9 +348,9 @@ impl Drop for Errors {
     }
 }
 
-struct Source(SpooledBodyReader);
+struct RequestBodySource(SpooledBodyReader);
 
-impl BodySource for Source {
+impl BodySource for RequestBodySource {
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         self.0.poll_chunk(cx)
     }

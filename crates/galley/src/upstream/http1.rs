@@ -27,16 +27,19 @@ use tokio::time::timeout;
 
 use super::breaker::{Attempt, Breaker};
 use super::idle::Idle;
-use super::resolve::Name;
-use super::strict::{self, Refusals, Strict, Watch};
-use super::{Ask, Broken, Gauge, HttpServer, Incoming, IncomingBody, Instant, PoolSpec, Standing};
+use super::resolve::ResolvedName;
+use super::strict::{self, HeadWatch, Refusals, Strict};
+use super::{
+    FailedAttempt, Gauge, HttpServer, IncomingBody, IncomingResponse, Instant, PoolSpec,
+    UpstreamCall, UpstreamHealth,
+};
 use crate::body::SpooledBodyReader;
-use crate::tls::Client;
+use crate::tls::UpstreamTlsClient;
 
 /// The way to a list of servers.
-pub(super) struct Connections {
-    shared: Rc<Shared>,
-    servers: Vec<Server>,
+pub(super) struct HttpConnections {
+    shared: Rc<HttpShared>,
+    servers: Vec<HttpPeer>,
     next: Cell<usize>,
     connect_timeout: Duration,
     first_byte_timeout: Duration,
@@ -44,10 +47,10 @@ pub(super) struct Connections {
     refusals: Refusals,
 }
 
-struct Server {
-    name: Name,
+struct HttpPeer {
+    name: ResolvedName,
     /// `None`: it is spoken with in plain.
-    tls: Option<Arc<Client>>,
+    tls: Option<Arc<UpstreamTlsClient>>,
     /// Connections to it that are kept without a request, by all pools.
     idle: Arc<AtomicUsize>,
     breaker: Breaker,
@@ -56,7 +59,7 @@ struct Server {
     told: Cell<Option<Instant>>,
 }
 
-impl Server {
+impl HttpPeer {
     /// Says why a handshake failed: a connection that does not come to stand is told of in general, and an authority that
     /// nobody trusts would hide behind it.
     fn tell(&self, error: &std::io::Error) {
@@ -72,34 +75,34 @@ impl Server {
 /// A connection, and what is known of the head that is awaited on it.
 struct Link {
     sender: SendRequest<AskBody>,
-    watch: Arc<Watch>,
+    watch: Arc<HeadWatch>,
 }
 
-struct Shared {
+struct HttpShared {
     idle: Rc<Idle<Link>>,
     /// Exchanges that have been sent and not yet answered.
     unanswered: Cell<usize>,
 }
 
 /// A connection for one request.
-struct Ready<'c> {
+struct ReadyConnection<'c> {
     connection: Link,
     /// Whose it is, and its place among the servers.
-    server: (usize, &'c Server),
+    server: (usize, &'c HttpPeer),
     attempt: Attempt<'c>,
 }
 
-impl Connections {
+impl HttpConnections {
     pub(super) fn new(servers: Vec<HttpServer>, spec: &PoolSpec, gauge: &Arc<Gauge>) -> Self {
         let servers = servers.into_iter().enumerate();
         Self {
-            shared: Rc::new(Shared {
+            shared: Rc::new(HttpShared {
                 idle: Rc::new(Idle::new(spec.idle_share, spec.idle_age, gauge)),
                 unanswered: Cell::new(0),
             }),
             servers: servers
-                .map(|(index, at)| Server {
-                    name: Name::new(&at.host, at.port),
+                .map(|(index, at)| HttpPeer {
+                    name: ResolvedName::new(&at.host, at.port),
                     tls: at.tls,
                     idle: at.idle,
                     breaker: Breaker::new(&spec.site, gauge, index),
@@ -123,25 +126,28 @@ impl Connections {
     }
 
     /// One attempt.
-    pub(super) async fn send(&self, ask: &Ask) -> Result<(Incoming, Standing), Broken> {
-        let Ready {
+    pub(super) async fn send(
+        &self,
+        ask: &UpstreamCall,
+    ) -> Result<(IncomingResponse, UpstreamHealth), FailedAttempt> {
+        let ReadyConnection {
             connection,
             server: (index, server),
             attempt,
         } = self.connection().await?;
         let outcome = self.exchange(ask, connection, (index, server)).await;
         let was_alone = !self.servers.iter().any(|server| server.breaker.is_closed());
-        let standing = Standing::of(attempt.told(&outcome) && was_alone);
+        let standing = UpstreamHealth::of(attempt.told(&outcome) && was_alone);
         outcome.map(|incoming| (incoming, standing))
     }
 
     async fn exchange(
         &self,
-        ask: &Ask,
+        ask: &UpstreamCall,
         mut connection: Link,
-        (index, server): (usize, &Server),
-    ) -> Result<Incoming, Broken> {
-        let request = request(ask).ok_or(Broken {
+        (index, server): (usize, &HttpPeer),
+    ) -> Result<IncomingResponse, FailedAttempt> {
+        let request = request(ask).ok_or(FailedAttempt {
             failure: FillError::Malformed,
             retry: super::Retry::Never,
         })?;
@@ -150,7 +156,7 @@ impl Connections {
         connection.watch.begin();
         let sending = connection.sender.send_request(request);
         let answer = match timeout(patience, sending).await {
-            Err(_elapsed) => return Err(Broken::sent(FillError::Timeout, ask)),
+            Err(_elapsed) => return Err(FailedAttempt::sent(FillError::Timeout, ask)),
             Ok(Err(error)) => return Err(self.failed(ask, &error, &connection, index)),
             Ok(Ok(answer)) => answer,
         };
@@ -160,10 +166,10 @@ impl Connections {
         }
         if let Err(bad) = strict::check(&answer) {
             self.refusals.log(index, &bad);
-            return Err(Broken::sent(FillError::Malformed, ask));
+            return Err(FailedAttempt::sent(FillError::Malformed, ask));
         }
         let (parts, body) = answer.into_parts();
-        let reading = Reading {
+        let reading = HttpBody {
             body,
             connection: Some((index, connection)),
             read_timeout: ask.patience.read.unwrap_or(self.read_timeout),
@@ -172,52 +178,58 @@ impl Connections {
         };
         let is_head = ask.request.method == "HEAD";
         let body = IncomingBody::Http(reading);
-        let mut incoming = Incoming::new(parts.status, parts.headers, body, is_head);
+        let mut incoming = IncomingResponse::new(parts.status, parts.headers, body, is_head);
         if parts.status == StatusCode::RESET_CONTENT
             && let Err((failure, bad)) = strict::without_content(&mut incoming).await
         {
             self.refusals.log(index, &bad);
-            return Err(Broken::sent(failure, ask));
+            return Err(FailedAttempt::sent(failure, ask));
         }
         Ok(incoming)
     }
 
     /// What an attempt that hyper gave up says.
-    fn failed(&self, ask: &Ask, error: &hyper::Error, connection: &Link, server: usize) -> Broken {
+    fn failed(
+        &self,
+        ask: &UpstreamCall,
+        error: &hyper::Error,
+        connection: &Link,
+        server: usize,
+    ) -> FailedAttempt {
         if let Some(bad) = connection.watch.refused() {
             self.refusals.log(server, &bad);
-            return Broken::sent(FillError::Malformed, ask);
+            return FailedAttempt::sent(FillError::Malformed, ask);
         }
         if error.is_parse() {
             self.refusals.log(server, error);
-            return Broken::sent(FillError::Malformed, ask);
+            return FailedAttempt::sent(FillError::Malformed, ask);
         }
         if error.is_canceled() {
-            return Broken::unsent(FillError::Closed);
+            return FailedAttempt::unsent(FillError::Closed);
         }
-        Broken::sent(FillError::Closed, ask)
+        FailedAttempt::sent(FillError::Closed, ask)
     }
 
     /// A connection that the upstream takes for something else than HTTP from here on.
     async fn switched(
         &self,
-        ask: &Ask,
+        ask: &UpstreamCall,
         mut answer: Response<HyperBody>,
-        server: &Server,
-    ) -> Result<Incoming, Broken> {
+        server: &HttpPeer,
+    ) -> Result<IncomingResponse, FailedAttempt> {
         let agreed = ask.switch.as_ref();
         let agreed = agreed.filter(|switch| switch.is_agreed(answer.headers()));
         // To a request that asked for nothing of the kind: what follows is nobody's answer.
         let Some(switch) = agreed else {
-            return Err(Broken::sent(FillError::Malformed, ask));
+            return Err(FailedAttempt::sent(FillError::Malformed, ask));
         };
         let switching = hyper::upgrade::on(&mut answer);
         let Ok(Ok(stream)) = timeout(self.connect_timeout, switching).await else {
-            return Err(Broken::sent(FillError::Closed, ask));
+            return Err(FailedAttempt::sent(FillError::Closed, ask));
         };
         switch.done(TokioIo::new(stream));
         let (parts, body) = answer.into_parts();
-        let reading = Reading {
+        let reading = HttpBody {
             body,
             connection: None,
             read_timeout: self.read_timeout,
@@ -225,11 +237,16 @@ impl Connections {
             shared: Rc::clone(&self.shared),
         };
         let body = IncomingBody::Http(reading);
-        Ok(Incoming::new(parts.status, parts.headers, body, true))
+        Ok(IncomingResponse::new(
+            parts.status,
+            parts.headers,
+            body,
+            true,
+        ))
     }
 
     /// A kept connection, or a new one to the next server that may be asked and can be reached.
-    async fn connection(&self) -> Result<Ready<'_>, Broken> {
+    async fn connection(&self) -> Result<ReadyConnection<'_>, FailedAttempt> {
         while let Some((index, mut connection)) = self.shared.idle.take() {
             let Some(server) = self.servers.get(index) else {
                 continue;
@@ -239,14 +256,14 @@ impl Connections {
                 && connection.sender.ready().await.is_ok()
                 && let Some(attempt) = server.breaker.pass(Instant::now())
             {
-                return Ok(Ready {
+                return Ok(ReadyConnection {
                     connection,
                     server: (index, server),
                     attempt,
                 });
             }
         }
-        let mut last = Broken::paused();
+        let mut last = FailedAttempt::paused();
         for _ in 0..self.servers.len() {
             let turn = self.next.get();
             self.next.set(turn.wrapping_add(1));
@@ -259,21 +276,21 @@ impl Connections {
             };
             let connecting = connect(server, self.connect_timeout);
             if let Ok(Ok(connection)) = timeout(self.connect_timeout, connecting).await {
-                return Ok(Ready {
+                return Ok(ReadyConnection {
                     connection,
                     server: (index, server),
                     attempt,
                 });
             }
             attempt.failed();
-            last = Broken::unsent(FillError::Connect);
+            last = FailedAttempt::unsent(FillError::Connect);
         }
         Err(last)
     }
 }
 
 /// A new connection, over TLS where the server speaks it; the caller sees to the time.
-async fn connect(server: &Server, patience: Duration) -> Result<Link, FillError> {
+async fn connect(server: &HttpPeer, patience: Duration) -> Result<Link, FillError> {
     let stream = server.name.connect(patience).await;
     let stream = stream.map_err(|_| FillError::Connect)?;
     // Heads and bodies leave in whole writes; waiting to fill segments only delays PHP.
@@ -306,7 +323,7 @@ where
     Ok(Link { sender, watch })
 }
 
-impl Shared {
+impl HttpShared {
     fn give_back(&self, server: usize, connection: Link, all: &Arc<AtomicUsize>) {
         if self.unanswered.get() == 0 && !connection.sender.is_closed() {
             self.idle.keep(server, connection, all);
@@ -315,7 +332,7 @@ impl Shared {
 }
 
 /// The body of an answer under way.
-pub(super) struct Reading {
+pub(super) struct HttpBody {
     body: HyperBody,
     /// With its server's place among the servers.
     connection: Option<(usize, Link)>,
@@ -323,10 +340,10 @@ pub(super) struct Reading {
     all_idle: Arc<AtomicUsize>,
     /// The longest silence inside it.
     read_timeout: Duration,
-    shared: Rc<Shared>,
+    shared: Rc<HttpShared>,
 }
 
-impl Reading {
+impl HttpBody {
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, FillError> {
         loop {
             let frame = match timeout(self.read_timeout, self.body.frame()).await {
@@ -378,7 +395,7 @@ impl Body for AskBody {
 }
 
 /// Writes the request anew; `None` where its parts do not make one.
-fn request(ask: &Ask) -> Option<Request<AskBody>> {
+fn request(ask: &UpstreamCall) -> Option<Request<AskBody>> {
     let mut target = ask.request.path.clone();
     if let Some(query) = &ask.request.query {
         target.push(b'?');
@@ -409,10 +426,10 @@ fn request(ask: &Ask) -> Option<Request<AskBody>> {
     Some(request)
 }
 
-struct Unanswered(Rc<Shared>);
+struct Unanswered(Rc<HttpShared>);
 
 impl Unanswered {
-    fn begin(shared: &Rc<Shared>) -> Self {
+    fn begin(shared: &Rc<HttpShared>) -> Self {
         shared.unanswered.set(shared.unanswered.get() + 1);
         Self(Rc::clone(shared))
     }

@@ -18,7 +18,7 @@ use super::stats::Gauge;
 /// The kept connections of one pool.
 pub(super) struct Idle<C> {
     /// The oldest first.
-    kept: RefCell<Vec<Kept<C>>>,
+    kept: RefCell<Vec<IdleConnection<C>>>,
     /// In hundredths of the places.
     share: usize,
     age: Duration,
@@ -26,12 +26,12 @@ pub(super) struct Idle<C> {
     is_watched: Cell<bool>,
 }
 
-struct Kept<C> {
+struct IdleConnection<C> {
     connection: C,
     server: usize,
     since: Instant,
     #[expect(dead_code, reason = "held for its drop")]
-    count: Counted,
+    count: IdleCount,
 }
 
 impl<C: 'static> Idle<C> {
@@ -56,14 +56,14 @@ impl<C: 'static> Idle<C> {
     /// `LocalSet`.
     pub(super) fn keep(self: &Rc<Self>, server: usize, connection: C, all: &Arc<AtomicUsize>) {
         let most = self.gauge.load().limit.saturating_mul(self.share) / 100;
-        let Some(count) = Counted::within(all, most) else {
+        let Some(count) = IdleCount::within(all, most) else {
             return;
         };
         let mut kept = self.kept.borrow_mut();
         if kept.len() >= most {
             return;
         }
-        kept.push(Kept {
+        kept.push(IdleConnection {
             connection,
             server,
             since: Instant::now(),
@@ -83,10 +83,10 @@ impl<C: 'static> Idle<C> {
             let Some(oldest) = oldest else { break };
             sleep_until(oldest + self.age).await;
             let now = Instant::now();
-            let young = |kept: &Kept<C>| kept.since + self.age > now;
+            let young = |kept: &IdleConnection<C>| kept.since + self.age > now;
             let mut kept = self.kept.borrow_mut();
             let old = kept.iter().position(young).unwrap_or(kept.len());
-            let closed: Vec<Kept<C>> = kept.drain(..old).collect();
+            let closed: Vec<IdleConnection<C>> = kept.drain(..old).collect();
             drop(kept);
             drop(closed);
             self.tell();
@@ -100,9 +100,9 @@ impl<C: 'static> Idle<C> {
 }
 
 /// One of a number of all that exist.
-struct Counted(Arc<AtomicUsize>);
+struct IdleCount(Arc<AtomicUsize>);
 
-impl Counted {
+impl IdleCount {
     fn within(all: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let more = |count: usize| (count < most).then_some(count + 1);
         all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
@@ -111,7 +111,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for IdleCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

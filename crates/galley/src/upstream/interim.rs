@@ -31,10 +31,10 @@ pub struct Mailbox(Arc<Mutex<Option<mpsc::Receiver<Interim>>>>);
 
 impl Mailbox {
     /// Begins an exchange: what an earlier one still sends is lost from now on.
-    pub fn open(&self) -> Sender {
+    pub fn open(&self) -> InterimSender {
         let (letters, receiver) = mpsc::channel(MOST_WAITING);
         *self.lock() = Some(receiver);
-        Sender {
+        InterimSender {
             letters,
             left: Arc::new(AtomicUsize::new(MOST_RESPONSES)),
         }
@@ -71,13 +71,13 @@ impl Mailbox {
 
 /// The upstream's end, for one exchange.
 #[derive(Clone, Debug)]
-pub struct Sender {
+pub struct InterimSender {
     letters: mpsc::Sender<Interim>,
     /// How many more may be sent; lowered by whoever receives from the upstream.
     left: Arc<AtomicUsize>,
 }
 
-impl Sender {
+impl InterimSender {
     /// Passes one on, or drops it: 100 and 101 are about the connection it came on, and bounds hold. Never waits.
     pub fn send(&self, status: StatusCode, fields: &HeaderMap) {
         if !(102..=199).contains(&status.as_u16()) || size(fields) > LARGEST {

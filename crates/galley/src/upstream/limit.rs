@@ -1,8 +1,8 @@
 //! The limit on exchanges at once, and the queue in front of it.
 //!
-//! A request that finds a place free and nobody waiting goes in; the others wait in a [`Queue`](super::queue) that says who is
-//! next, for as long as [`Patience`](super::queue_deadline) lets them, while [`Adaptive`](super::adaptive) says how many places there
-//! are and [`Holders`](super::admission) who may have one. One compositor thread owns all of it, for all cores. A place is given back when its [`Place`] is dropped, wherever
+//! A request that finds a place free and nobody waiting goes in; the others wait in a [`AdmissionQueue`](super::queue) that says who is
+//! next, for as long as [`QueueDeadlines`](super::queue_deadline) lets them, while [`Adaptive`](super::adaptive) says how many places there
+//! are and [`Holders`](super::admission) who may have one. One compositor thread owns all of it, for all cores. A place is given back when its [`Slot`] is dropped, wherever
 //! that happens; a place that was given to somebody who has just left goes to the next.
 
 use std::cell::{Cell, RefCell};
@@ -17,31 +17,31 @@ use tokio::time::{Instant, timeout_at};
 
 use super::PoolSpec;
 use super::adaptive::Adaptive;
-use super::admission::{Holders, May, Moment, Processors, processors};
-use super::queue::{Joined, Queue, Ticket, Who};
-use super::queue_deadline::{Look, Patience};
+use super::admission::{AdmissionContext, Holders, May, Processors, processors};
+use super::queue::{AdmissionQueue, Joined, QueueIdentity, QueueTicket};
+use super::queue_deadline::{QueueDeadlines, WaitDecision};
 use super::stats::Gauge;
 use crate::sys;
 
 /// A number of places and a bounded line in front of them.
-pub(super) struct Limit(Rc<Shared>);
+pub(super) struct ConcurrencyLimit(Rc<LimitShared>);
 
-struct Shared {
-    state: RefCell<State>,
+struct LimitShared {
+    state: RefCell<LimitState>,
     spec: PoolSpec,
     gauge: Arc<Gauge>,
     /// Somebody who waits looks now and then whether processors are free for those who are held back.
     is_watched: Cell<bool>,
 }
 
-struct State {
+struct LimitState {
     holders: Holders,
     /// A place was free at the last look, and was left to others.
     is_held_back: bool,
-    queue: Queue<Waker>,
+    queue: AdmissionQueue<Waker>,
     /// Who wanted to stand in the queue last.
-    newest: Option<Who>,
-    patience: Patience,
+    newest: Option<QueueIdentity>,
+    patience: QueueDeadlines,
     adaptive: Adaptive,
 }
 
@@ -49,37 +49,37 @@ struct State {
 #[derive(Debug)]
 struct Waker {
     joined: Instant,
-    verdict: oneshot::Sender<Verdict>,
+    verdict: oneshot::Sender<SlotDecision>,
 }
 
 #[derive(Debug)]
-enum Verdict {
+enum SlotDecision {
     /// A place is taken in this name: its own, or that of somebody who wanted the same.
-    Come(Who),
+    Come(QueueIdentity),
     /// It had to give way.
     Leave,
 }
 
 /// A request on its way to a place; others may find it here and hurry it on.
 #[derive(Default)]
-pub struct Turn(Cell<Option<Ticket>>);
+pub struct QueueTurn(Cell<Option<QueueTicket>>);
 
 /// One place; dropping it lets the next in.
-pub struct Place {
-    limit: Rc<Shared>,
-    who: Who,
+pub struct Slot {
+    limit: Rc<LimitShared>,
+    who: QueueIdentity,
     asked: Cell<Option<Instant>>,
 }
 
-impl Limit {
+impl ConcurrencyLimit {
     pub(super) fn new(spec: &PoolSpec, gauge: &Arc<Gauge>) -> Self {
-        Self(Rc::new(Shared {
-            state: RefCell::new(State {
+        Self(Rc::new(LimitShared {
+            state: RefCell::new(LimitState {
                 holders: Holders::default(),
                 is_held_back: false,
-                queue: Queue::new(spec.queue),
+                queue: AdmissionQueue::new(spec.queue),
                 newest: None,
-                patience: Patience::new(spec.queue_timeout),
+                patience: QueueDeadlines::new(spec.queue_timeout),
                 adaptive: Adaptive::new(spec.most()),
             }),
             spec: spec.clone(),
@@ -89,7 +89,11 @@ impl Limit {
     }
 
     /// Waits for a place. Cancel-safe: who leaves holds nothing and stands nowhere.
-    pub(super) async fn enter(&self, who: Who, turn: &Turn) -> Result<Place, FillError> {
+    pub(super) async fn enter(
+        &self,
+        who: QueueIdentity,
+        turn: &QueueTurn,
+    ) -> Result<Slot, FillError> {
         if self.0.take_free(who) {
             self.0.gauge.let_in(who.class);
             return Ok(self.0.place(who));
@@ -97,7 +101,7 @@ impl Limit {
         let (verdict, mut told) = oneshot::channel();
         let ticket = self.0.join(who, verdict)?;
         turn.0.set(Some(ticket));
-        let mut waiting = Waiting {
+        let mut waiting = QueuedRequest {
             limit: &self.0,
             ticket,
             told: &mut told,
@@ -106,25 +110,25 @@ impl Limit {
         let joined = Instant::now();
         let mut look = self.0.look(ticket, joined);
         let verdict = loop {
-            let Look::Again(at) = look else {
-                break Verdict::Leave;
+            let WaitDecision::Again(at) = look else {
+                break SlotDecision::Leave;
             };
             let watch = self.0.watch();
             let next = watch.as_ref().map_or(at, |watch| at.min(watch.until));
             match timeout_at(next, &mut *waiting.told).await {
                 Ok(Ok(verdict)) => break verdict,
-                Ok(Err(_closed)) => break Verdict::Leave,
+                Ok(Err(_closed)) => break SlotDecision::Leave,
                 Err(_elapsed) if next < at => self.0.let_in(sys::running_processes),
                 Err(_elapsed) => look = self.0.look(ticket, joined),
             }
         };
         turn.0.set(None);
         match verdict {
-            Verdict::Come(who) => {
+            SlotDecision::Come(who) => {
                 waiting.is_over = true;
                 Ok(self.0.place(who))
             }
-            Verdict::Leave => {
+            SlotDecision::Leave => {
                 drop(waiting);
                 self.0.turn_away(who);
                 Err(FillError::Overload)
@@ -133,7 +137,7 @@ impl Limit {
     }
 
     /// Somebody else wants what this request is for: it waits in his name, if that is sooner.
-    pub(super) fn hurry(&self, turn: &Turn, who: Who) {
+    pub(super) fn hurry(&self, turn: &QueueTurn, who: QueueIdentity) {
         let mut state = self.0.state.borrow_mut();
         if let Some(ticket) = turn.0.get()
             && state.queue.promote(ticket, who)
@@ -161,14 +165,14 @@ impl Limit {
     }
 }
 
-impl Shared {
+impl LimitShared {
     /// Takes a place, where one is free and nobody waits for it.
-    fn take_free(&self, who: Who) -> bool {
+    fn take_free(&self, who: QueueIdentity) -> bool {
         let mut state = self.state.borrow_mut();
         state.adaptive.allow(self.spec.most());
         let limit = state.adaptive.limit();
         let now = Instant::now();
-        let at_once = Moment {
+        let at_once = AdmissionContext {
             now,
             waited: Duration::ZERO,
             free: Processors::Busy,
@@ -182,15 +186,19 @@ impl Shared {
         is_free
     }
 
-    fn place(self: &Rc<Self>, who: Who) -> Place {
-        Place {
+    fn place(self: &Rc<Self>, who: QueueIdentity) -> Slot {
+        Slot {
             limit: Rc::clone(self),
             who,
             asked: Cell::new(None),
         }
     }
 
-    fn join(&self, who: Who, verdict: oneshot::Sender<Verdict>) -> Result<Ticket, FillError> {
+    fn join(
+        &self,
+        who: QueueIdentity,
+        verdict: oneshot::Sender<SlotDecision>,
+    ) -> Result<QueueTicket, FillError> {
         let joined = Instant::now();
         let mut state = self.state.borrow_mut();
         let came = if state.patience.longest().is_zero() {
@@ -205,7 +213,7 @@ impl Shared {
             Joined::Waits(ticket) => Ok(ticket),
             Joined::InPlaceOf(ticket, evicted) => {
                 // Who has just left by itself is told nothing.
-                let _ = evicted.verdict.send(Verdict::Leave);
+                let _ = evicted.verdict.send(SlotDecision::Leave);
                 Ok(ticket)
             }
             Joined::Refused => {
@@ -243,7 +251,7 @@ impl Shared {
             state.holders.take(who, now);
             drop(state);
             self.gauge.let_in(who.class);
-            if waker.verdict.send(Verdict::Come(who)).is_err() {
+            if waker.verdict.send(SlotDecision::Come(who)).is_err() {
                 self.state.borrow_mut().holders.give_back(who);
             } else if free == Processors::Spare {
                 // The one that was free is not any more.
@@ -254,42 +262,42 @@ impl Shared {
     }
 
     /// Looks now and then in the place of a request that waits, where nobody does; `None`: there is nothing to look for.
-    fn watch(&self) -> Option<Watch<'_>> {
+    fn watch(&self) -> Option<QueueSentinel<'_>> {
         let is_wanted = self.state.borrow().is_held_back && !self.is_watched.get();
         is_wanted.then(|| {
             self.is_watched.set(true);
-            Watch {
+            QueueSentinel {
                 limit: self,
                 until: Instant::now() + BETWEEN_LOOKS,
             }
         })
     }
 
-    fn look(&self, ticket: Ticket, joined: Instant) -> Look {
+    fn look(&self, ticket: QueueTicket, joined: Instant) -> WaitDecision {
         // More places may be allowed since somebody last looked.
         self.let_in(|| None);
         let mut state = self.state.borrow_mut();
         let now = Instant::now();
         let Some(class) = state.queue.class_of(ticket) else {
             // It was told something this moment.
-            return Look::Again(now);
+            return WaitDecision::Again(now);
         };
         let is_needed = state.queue.len() <= state.adaptive.limit();
         state.patience.look(class, joined, is_needed, now)
     }
 
-    fn turn_away(&self, who: Who) {
+    fn turn_away(&self, who: QueueIdentity) {
         self.gauge.turned_away(who.class);
         let state = self.state.borrow();
         self.gauge.set_retry_after(state.waits_s());
     }
 
-    fn give_back(&self, who: Who) {
+    fn give_back(&self, who: QueueIdentity) {
         self.state.borrow_mut().holders.give_back(who);
         self.let_in(|| None);
     }
 
-    fn tell(&self, state: &State) {
+    fn tell(&self, state: &LimitState) {
         let taken = state.holders.all();
         self.gauge.set_requests(taken, state.queue.len());
         let limit = state.adaptive.limit();
@@ -304,7 +312,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl LimitState {
     /// How many seconds the queue will take for one more, at the pace of the last answers.
     fn waits_s(&self) -> f64 {
         let waiting = self.queue.len() + 1;
@@ -315,14 +323,14 @@ impl State {
     }
 
     /// Takes the next one out of the queue, and notes whether a place stays free because who waits is held back.
-    fn next(&mut self, free: Processors) -> Option<(Who, Waker)> {
+    fn next(&mut self, free: Processors) -> Option<(QueueIdentity, Waker)> {
         let (limit, now) = (self.adaptive.limit(), Instant::now());
         let (holders, mut is_held_back) = (&self.holders, false);
         let found = if holders.all() >= limit {
             None
         } else {
             self.queue.pop(|who, waker| {
-                let moment = Moment {
+                let moment = AdmissionContext {
                     now,
                     waited: now - waker.joined,
                     free,
@@ -337,7 +345,7 @@ impl State {
     }
 }
 
-impl Place {
+impl Slot {
     /// Notes that the request is being sent.
     pub(super) fn asks(&self) {
         self.asked.set(Some(Instant::now()));
@@ -357,40 +365,40 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.limit.give_back(self.who);
     }
 }
 
 /// Somebody who waits looks for all who are held back.
-struct Watch<'l> {
-    limit: &'l Shared,
+struct QueueSentinel<'l> {
+    limit: &'l LimitShared,
     until: Instant,
 }
 
-impl Drop for Watch<'_> {
+impl Drop for QueueSentinel<'_> {
     fn drop(&mut self) {
         self.limit.is_watched.set(false);
     }
 }
 
 /// Somebody in the queue; leaves it when dropped, with the place that it was given at the same moment.
-struct Waiting<'l> {
-    limit: &'l Shared,
-    ticket: Ticket,
-    told: &'l mut oneshot::Receiver<Verdict>,
+struct QueuedRequest<'l> {
+    limit: &'l LimitShared,
+    ticket: QueueTicket,
+    told: &'l mut oneshot::Receiver<SlotDecision>,
     is_over: bool,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for QueuedRequest<'_> {
     fn drop(&mut self) {
         if self.is_over {
             return;
         }
         let left = self.limit.state.borrow_mut().queue.leave(self.ticket);
         if left.is_none()
-            && let Ok(Verdict::Come(who)) = self.told.try_recv()
+            && let Ok(SlotDecision::Come(who)) = self.told.try_recv()
         {
             self.limit.give_back(who);
             return;

@@ -1,8 +1,8 @@
 //! The side that composes: PHP over FastCGI, or Apache over HTTP.
 //!
-//! A [`Pool`] belongs to one compositor thread. It makes connections, and it holds the one limit that matters: at most as many
+//! A [`UpstreamPool`] belongs to one compositor thread. It makes connections, and it holds the one limit that matters: at most as many
 //! exchanges at once as the upstream has workers, over all front cores together, with a bounded and fair queue in front
-//! (`limit`). Who was let in has a [`Place`]; with it a request is sent, and what comes back, an [`Incoming`], keeps it until
+//! (`limit`). Who was let in has a [`Slot`]; with it a request is sent, and what comes back, an [`IncomingResponse`], keeps it until
 //! it has been read to the end or dropped. A server that fails again and again is left alone for a while (`breaker`).
 //!
 //! One retry, and only where nothing was received and the method is safe, or where the request was never sent.
@@ -42,17 +42,17 @@ use http::{HeaderMap, StatusCode};
 
 use crate::body::RequestBody;
 use crate::codec::decode::{BodyDecoder, CodingError as Undecodable, DecodeStep};
-use limit::Limit;
+use limit::ConcurrencyLimit;
 use tokio::time::Instant;
 
-pub use fastcgi::Address;
-pub use limit::{Place, Turn};
-pub use queue::Who;
-pub use spec::{End, HttpServer, PoolSpec, Target};
+pub use fastcgi::FastCgiAddress;
+pub use limit::{QueueTurn, Slot};
+pub use queue::QueueIdentity;
+pub use spec::{ExchangeEnd, HttpServer, PoolSpec, UpstreamAddress};
 pub use stats::{Gauge, Load, OfClass, ServerGauge};
 
 /// One request for an upstream, complete.
-pub struct Ask {
+pub struct UpstreamCall {
     /// Method, path and fields as they are to be sent.
     pub request: UpstreamRequest,
     /// The script that FastCGI is to run; HTTP upstreams do not look at it.
@@ -74,15 +74,15 @@ pub struct Ask {
     /// What a rule says about waiting for it.
     pub patience: UpstreamTimeouts,
     /// Where interim responses go; `None`: nowhere, which is where FastCGI has them from.
-    pub interim: Option<interim::Sender>,
+    pub interim: Option<interim::InterimSender>,
     /// The protocol that its client asks for in place of HTTP; HTTP upstreams only.
     pub switch: Option<switch::Switch>,
 }
 
-impl Ask {
+impl UpstreamCall {
     /// In whose name it waits for a place.
-    pub fn who(&self) -> Who {
-        Who {
+    pub fn who(&self) -> QueueIdentity {
+        QueueIdentity {
             class: self.class,
             client: Network::of(self.client_address),
         }
@@ -122,26 +122,28 @@ impl Ask {
 }
 
 /// The way to one upstream, and the limit on it.
-pub struct Pool {
-    limit: Limit,
+pub struct UpstreamPool {
+    limit: ConcurrencyLimit,
     gauge: Arc<Gauge>,
-    kind: Kind,
+    kind: UpstreamKind,
 }
 
-enum Kind {
-    FastCgi(fastcgi::Connections),
-    Http(http1::Connections),
+enum UpstreamKind {
+    FastCgi(fastcgi::FastCgiUpstream),
+    Http(http1::HttpConnections),
 }
 
-impl Pool {
+impl UpstreamPool {
     /// A pool that has not connected yet. `gauge`: where it tells what it does.
     pub fn new(spec: &PoolSpec, gauge: &Arc<Gauge>) -> Self {
-        let limit = Limit::new(spec, gauge);
+        let limit = ConcurrencyLimit::new(spec, gauge);
         let kind = match spec.target.clone() {
-            Target::FastCgi(address) => {
-                Kind::FastCgi(fastcgi::Connections::new(address, spec, gauge))
+            UpstreamAddress::FastCgi(address) => {
+                UpstreamKind::FastCgi(fastcgi::FastCgiUpstream::new(address, spec, gauge))
             }
-            Target::Http(servers) => Kind::Http(http1::Connections::new(servers, spec, gauge)),
+            UpstreamAddress::Http(servers) => {
+                UpstreamKind::Http(http1::HttpConnections::new(servers, spec, gauge))
+            }
         };
         Self {
             limit,
@@ -159,7 +161,7 @@ impl Pool {
     /// Waits for a place. Cancel-safe: who leaves holds nothing.
     ///
     /// Errors: [`FillError::Overload`] when none comes free in time, [`FillError::Paused`] when the upstream is left alone.
-    pub async fn enter(&self, who: Who, turn: &Turn) -> Result<Place, FillError> {
+    pub async fn enter(&self, who: QueueIdentity, turn: &QueueTurn) -> Result<Slot, FillError> {
         let pause = self.pause();
         if !pause.is_zero() {
             self.gauge.set_retry_after(pause.as_secs_f64());
@@ -171,13 +173,13 @@ impl Pool {
     /// How long no server is asked; zero where one may be.
     fn pause(&self) -> Duration {
         match &self.kind {
-            Kind::FastCgi(connections) => connections.pause(),
-            Kind::Http(connections) => connections.pause(),
+            UpstreamKind::FastCgi(connections) => connections.pause(),
+            UpstreamKind::Http(connections) => connections.pause(),
         }
     }
 
     /// Somebody else wants what this request is for: it waits in his name, if that is sooner.
-    pub fn hurry(&self, turn: &Turn, who: Who) {
+    pub fn hurry(&self, turn: &QueueTurn, who: QueueIdentity) {
         self.limit.hurry(turn, who);
     }
 
@@ -187,22 +189,22 @@ impl Pool {
     /// composed in. Cancel-safe: dropping it closes the connection, which PHP-FPM takes as an abort.
     pub async fn send(
         &self,
-        place: Place,
-        ask: &Ask,
+        place: Slot,
+        ask: &UpstreamCall,
         sending: &dyn Fn(),
-    ) -> Result<Incoming, FillError> {
+    ) -> Result<IncomingResponse, FillError> {
         let mut first = None;
         loop {
             sending();
             place.asks();
             let attempt = match &self.kind {
-                Kind::FastCgi(connections) => connections.send(ask).await,
-                Kind::Http(connections) => connections.send(ask).await,
+                UpstreamKind::FastCgi(connections) => connections.send(ask).await,
+                UpstreamKind::Http(connections) => connections.send(ask).await,
             };
             match attempt {
                 Ok((incoming, standing)) => {
                     place.is_answered();
-                    if standing == Standing::Recovered {
+                    if standing == UpstreamHealth::Recovered {
                         self.limit.restart();
                     }
                     return Ok(incoming.holding(place));
@@ -216,7 +218,7 @@ impl Pool {
     }
 
     /// What a request that failed says; `first`: what it met before it was tried again.
-    fn failed(&self, place: &Place, failure: FillError, first: Option<FillError>) -> FillError {
+    fn failed(&self, place: &Slot, failure: FillError, first: Option<FillError>) -> FillError {
         if failure == FillError::Timeout {
             place.is_answered();
         } else if failure == FillError::Paused {
@@ -231,14 +233,14 @@ impl Pool {
 
 /// How an upstream stood when it answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum UpstreamHealth {
     /// As ever.
     Usual,
     /// No server of it had been asked for a while.
     Recovered,
 }
 
-impl Standing {
+impl UpstreamHealth {
     fn of(has_recovered: bool) -> Self {
         if has_recovered {
             Self::Recovered
@@ -249,7 +251,7 @@ impl Standing {
 }
 
 /// An answer whose head has arrived.
-pub struct Incoming {
+pub struct IncomingResponse {
     /// Final status.
     pub status: StatusCode,
     /// End-to-end fields.
@@ -257,16 +259,16 @@ pub struct Incoming {
     body: IncomingBody,
     expected: Option<u64>,
     received: u64,
-    place: Option<Place>,
+    place: Option<Slot>,
     decoder: Option<Box<BodyDecoder>>,
 }
 
 enum IncomingBody {
-    FastCgi(Box<fastcgi::Reading>),
-    Http(http1::Reading),
+    FastCgi(Box<fastcgi::FastCgiBody>),
+    Http(http1::HttpBody),
 }
 
-impl Incoming {
+impl IncomingResponse {
     fn new(status: StatusCode, mut fields: HeaderMap, body: IncomingBody, is_head: bool) -> Self {
         cache_status::drop_own(&mut fields);
         // A 304 may tell the length that a 200 would have (RFC 9110 §8.6); the others have no content to tell of.
@@ -287,7 +289,7 @@ impl Incoming {
         }
     }
 
-    fn holding(mut self, place: Place) -> Self {
+    fn holding(mut self, place: Slot) -> Self {
         self.place = Some(place);
         self
     }
@@ -407,7 +409,7 @@ impl Incoming {
 }
 
 /// An attempt that gave no answer.
-struct Broken {
+struct FailedAttempt {
     failure: FillError,
     retry: Retry,
 }
@@ -421,7 +423,7 @@ enum Retry {
     Never,
 }
 
-impl Broken {
+impl FailedAttempt {
     fn unsent(failure: FillError) -> Self {
         Self {
             failure,
@@ -442,7 +444,7 @@ impl Broken {
         matches!(self.failure, FillError::Connect | FillError::Timeout)
     }
 
-    fn sent(failure: FillError, ask: &Ask) -> Self {
+    fn sent(failure: FillError, ask: &UpstreamCall) -> Self {
         let retry = match (&failure, ask.is_safe()) {
             (FillError::Closed, true) => Retry::Harmless,
             _ => Retry::Never,

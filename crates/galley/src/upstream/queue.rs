@@ -19,7 +19,7 @@ use galley_policy::class::{Class, Network};
 
 /// In whose name a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Who {
+pub struct QueueIdentity {
     /// Its class.
     pub class: Class,
     /// Its client.
@@ -28,13 +28,13 @@ pub struct Who {
 
 /// A request in the queue. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Ticket(u64);
+pub(super) struct QueueTicket(u64);
 
 /// Requests that wait, with what each is woken by.
 #[derive(Debug)]
-pub(super) struct Queue<T> {
-    waiting: HashMap<Ticket, (Who, T)>,
-    lines: Vec<Line>,
+pub(super) struct AdmissionQueue<T> {
+    waiting: HashMap<QueueTicket, (QueueIdentity, T)>,
+    lines: Vec<ClassQueue>,
     most: usize,
     next: u64,
     /// What the class that was served last had paid before.
@@ -43,9 +43,9 @@ pub(super) struct Queue<T> {
 
 /// One class.
 #[derive(Debug)]
-struct Line {
+struct ClassQueue {
     class: Class,
-    clients: HashMap<Network, Client>,
+    clients: HashMap<Network, QueuedClient>,
     /// Whose turn it is. Each client in `clients` stands here once.
     turns: VecDeque<Network>,
     /// Clients by how many of their requests wait, those without left out.
@@ -55,9 +55,9 @@ struct Line {
 }
 
 #[derive(Debug, Default)]
-struct Client {
+struct QueuedClient {
     /// In the order of asking; those that have left meanwhile are still here.
-    tickets: VecDeque<Ticket>,
+    tickets: VecDeque<QueueTicket>,
     waiting: usize,
 }
 
@@ -65,19 +65,22 @@ struct Client {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Joined<T> {
     /// It waits.
-    Waits(Ticket),
+    Waits(QueueTicket),
     /// It waits, and this one had to leave for it.
-    InPlaceOf(Ticket, T),
+    InPlaceOf(QueueTicket, T),
     /// There is no room for it.
     Refused,
 }
 
-impl<T> Queue<T> {
+impl<T> AdmissionQueue<T> {
     /// A queue of at most `most` requests.
     pub(super) fn new(most: usize) -> Self {
         Self {
             waiting: HashMap::new(),
-            lines: Class::ALL.iter().map(|class| Line::new(*class)).collect(),
+            lines: Class::ALL
+                .iter()
+                .map(|class| ClassQueue::new(*class))
+                .collect(),
             most,
             next: 0,
             paid: 0,
@@ -95,7 +98,7 @@ impl<T> Queue<T> {
     }
 
     /// Lets a request wait.
-    pub(super) fn join(&mut self, who: Who, waker: T) -> Joined<T> {
+    pub(super) fn join(&mut self, who: QueueIdentity, waker: T) -> Joined<T> {
         let mut evicted = None;
         if self.waiting.len() >= self.most {
             let Some(victim) = self.victim(who) else {
@@ -103,7 +106,7 @@ impl<T> Queue<T> {
             };
             evicted = self.leave(victim);
         }
-        let ticket = Ticket(self.next);
+        let ticket = QueueTicket(self.next);
         self.next += 1;
         self.waiting.insert(ticket, (who, waker));
         self.enter_line(who, ticket);
@@ -114,7 +117,7 @@ impl<T> Queue<T> {
     }
 
     /// Whether one more request of `who` would be refused.
-    pub(super) fn is_shut_for(&self, who: Who) -> bool {
+    pub(super) fn is_shut_for(&self, who: QueueIdentity) -> bool {
         self.waiting.len() >= self.most && self.victim(who).is_none()
     }
 
@@ -124,7 +127,7 @@ impl<T> Queue<T> {
     }
 
     /// Takes a request out; `None` where it is not in here any more.
-    pub(super) fn leave(&mut self, ticket: Ticket) -> Option<(Who, T)> {
+    pub(super) fn leave(&mut self, ticket: QueueTicket) -> Option<(QueueIdentity, T)> {
         let (who, waker) = self.waiting.remove(&ticket)?;
         if let Some(line) = self.line(who.class) {
             line.left(who.client);
@@ -135,7 +138,7 @@ impl<T> Queue<T> {
 
     /// Moves a request to the end of another client's line, if it is served sooner there: somebody else waits for the same
     /// page. True where it has moved.
-    pub(super) fn promote(&mut self, ticket: Ticket, who: Who) -> bool {
+    pub(super) fn promote(&mut self, ticket: QueueTicket, who: QueueIdentity) -> bool {
         if !self.is_sooner(ticket, who) {
             return false;
         }
@@ -148,7 +151,7 @@ impl<T> Queue<T> {
     }
 
     /// Whether a class with a larger share has it, or a client of as good a class with fewer requests than stand before it.
-    fn is_sooner(&self, ticket: Ticket, who: Who) -> bool {
+    fn is_sooner(&self, ticket: QueueTicket, who: QueueIdentity) -> bool {
         let Some((held, _)) = self.waiting.get(&ticket) else {
             return false;
         };
@@ -156,7 +159,7 @@ impl<T> Queue<T> {
         if *held == who || ours != theirs {
             return ours < theirs;
         }
-        let of = |who: &Who| self.line_ref(who.class)?.clients.get(&who.client);
+        let of = |who: &QueueIdentity| self.line_ref(who.class)?.clients.get(&who.client);
         let others = of(&who).map_or(0, |client| client.waiting);
         let stands = of(held)
             .into_iter()
@@ -168,12 +171,15 @@ impl<T> Queue<T> {
     }
 
     /// The class under which a request waits.
-    pub(super) fn class_of(&self, ticket: Ticket) -> Option<Class> {
+    pub(super) fn class_of(&self, ticket: QueueTicket) -> Option<Class> {
         self.waiting.get(&ticket).map(|(who, _)| who.class)
     }
 
     /// The next to be served of those who `may` be; who may not keeps its turn.
-    pub(super) fn pop(&mut self, mut may: impl FnMut(Who, &T) -> bool) -> Option<(Ticket, Who, T)> {
+    pub(super) fn pop(
+        &mut self,
+        mut may: impl FnMut(QueueIdentity, &T) -> bool,
+    ) -> Option<(QueueTicket, QueueIdentity, T)> {
         let mut tried = Vec::new();
         while let Some(line) = self
             .lines
@@ -182,7 +188,7 @@ impl<T> Queue<T> {
             .min_by_key(|line| line.paid)
         {
             let waiting = &self.waiting;
-            let of = |ticket: Ticket, who: Who| {
+            let of = |ticket: QueueTicket, who: QueueIdentity| {
                 let found = waiting.get(&ticket).filter(|(held, _)| *held == who);
                 found.map(|(_, waker)| waker)
             };
@@ -198,7 +204,7 @@ impl<T> Queue<T> {
         None
     }
 
-    fn enter_line(&mut self, who: Who, ticket: Ticket) {
+    fn enter_line(&mut self, who: QueueIdentity, ticket: QueueTicket) {
         let paid = self.paid;
         let Some(line) = self.line(who.class) else {
             return;
@@ -210,7 +216,7 @@ impl<T> Queue<T> {
     }
 
     /// Who has to leave so that `who` may come.
-    fn victim(&self, who: Who) -> Option<Ticket> {
+    fn victim(&self, who: QueueIdentity) -> Option<QueueTicket> {
         let line = self.line_ref(who.class)?;
         self.victim_of(who.class, line.waiting_of(who.client))
     }
@@ -218,7 +224,7 @@ impl<T> Queue<T> {
     /// Who has to leave for one more of a client of `class` with `waiting` requests: the newest of the client with most, in the
     /// class that is furthest above its share if that is further than this one with it. `None` where nobody has more than it
     /// would have.
-    fn victim_of(&self, class: Class, waiting: usize) -> Option<Ticket> {
+    fn victim_of(&self, class: Class, waiting: usize) -> Option<QueueTicket> {
         // How much of its share a class has taken. Both factors are small.
         let load = |class: Class, waiting: usize| waiting as u64 * (STRIDE / class.share());
         let own = load(class, self.len_of(class) + 1);
@@ -234,7 +240,7 @@ impl<T> Queue<T> {
                 .filter(|line| line.most() > waiting + 1)?,
         };
         let (_, client) = line.longest.last()?;
-        let held = Who {
+        let held = QueueIdentity {
             class: line.class,
             client: *client,
         };
@@ -242,14 +248,14 @@ impl<T> Queue<T> {
         newest.copied().find(|ticket| self.is_of(*ticket, held))
     }
 
-    fn is_of(&self, ticket: Ticket, who: Who) -> bool {
+    fn is_of(&self, ticket: QueueTicket, who: QueueIdentity) -> bool {
         self.waiting
             .get(&ticket)
             .is_some_and(|(held, _)| *held == who)
     }
 
     /// Forgets those that have left, when they are more than those that wait.
-    fn tidy(&mut self, who: Who) {
+    fn tidy(&mut self, who: QueueIdentity) {
         let waiting = &self.waiting;
         let Some(line) = self.lines.iter_mut().find(|line| line.class == who.class) else {
             return;
@@ -257,7 +263,8 @@ impl<T> Queue<T> {
         if let Some(client) = line.clients.get_mut(&who.client)
             && client.tickets.len() > 2 * client.waiting
         {
-            let is_of = |ticket: &Ticket| waiting.get(ticket).is_some_and(|(held, _)| *held == who);
+            let is_of =
+                |ticket: &QueueTicket| waiting.get(ticket).is_some_and(|(held, _)| *held == who);
             client.tickets.retain(is_of);
         }
         if line.turns.len() > 2 * line.longest.len() {
@@ -267,16 +274,16 @@ impl<T> Queue<T> {
         }
     }
 
-    fn line(&mut self, class: Class) -> Option<&mut Line> {
+    fn line(&mut self, class: Class) -> Option<&mut ClassQueue> {
         self.lines.iter_mut().find(|line| line.class == class)
     }
 
-    fn line_ref(&self, class: Class) -> Option<&Line> {
+    fn line_ref(&self, class: Class) -> Option<&ClassQueue> {
         self.lines.iter().find(|line| line.class == class)
     }
 }
 
-impl Line {
+impl ClassQueue {
     fn new(class: Class) -> Self {
         Self {
             class,
@@ -299,11 +306,11 @@ impl Line {
             .map_or(0, |client| client.waiting)
     }
 
-    fn joined(&mut self, network: Network, ticket: Ticket) {
+    fn joined(&mut self, network: Network, ticket: QueueTicket) {
         let turns = &mut self.turns;
         let client = self.clients.entry(network).or_insert_with(|| {
             turns.push_back(network);
-            Client::default()
+            QueuedClient::default()
         });
         client.tickets.push_back(ticket);
         let before = client.waiting;
@@ -330,12 +337,12 @@ impl Line {
     /// `of`: what a living request of a client waits with.
     fn next<'w, T: 'w>(
         &mut self,
-        of: impl Fn(Ticket, Who) -> Option<&'w T>,
-        may: &mut impl FnMut(Who, &T) -> bool,
-    ) -> Option<Ticket> {
+        of: impl Fn(QueueTicket, QueueIdentity) -> Option<&'w T>,
+        may: &mut impl FnMut(QueueIdentity, &T) -> bool,
+    ) -> Option<QueueTicket> {
         let mut at = 0;
         while let Some(network) = self.turns.get(at).copied() {
-            let who = Who {
+            let who = QueueIdentity {
                 class: self.class,
                 client: network,
             };

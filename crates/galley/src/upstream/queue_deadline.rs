@@ -18,13 +18,13 @@ use tokio::time::Instant;
 
 /// The waits of one queue.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct QueueDeadlines {
     longest: Duration,
     /// Since when every wait of a class has been longer than the target, in the order of [`Class::ALL`].
     behind: Vec<Option<Instant>>,
 }
 
-impl Patience {
+impl QueueDeadlines {
     /// `longest`: what nobody waits longer than.
     pub(super) fn new(longest: Duration) -> Self {
         Self {
@@ -56,25 +56,25 @@ impl Patience {
         joined: Instant,
         is_needed: bool,
         now: Instant,
-    ) -> Look {
+    ) -> WaitDecision {
         let (longest, target) = (self.longest, self.target());
         let interval = longest * INTERVAL_PARTS / PARTS;
         let end = joined + longest;
         if now >= end {
-            return Look::Leave;
+            return WaitDecision::Leave;
         }
         if now < joined + target {
-            return Look::Again((joined + target).min(end));
+            return WaitDecision::Again((joined + target).min(end));
         }
         let Some(behind) = self.of(class) else {
-            return Look::Again(end);
+            return WaitDecision::Again(end);
         };
         let due = *behind.get_or_insert(now) + interval;
         if now >= due && !is_needed {
-            return Look::Leave;
+            return WaitDecision::Leave;
         }
         let soon = now + target.max(SHORTEST_LOOK);
-        Look::Again(due.max(soon).min(end))
+        WaitDecision::Again(due.max(soon).min(end))
     }
 
     fn target(&self) -> Duration {
@@ -89,7 +89,7 @@ impl Patience {
 
 /// What is to become of a request that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum WaitDecision {
     /// It goes on waiting; look again then.
     Again(Instant),
     /// It has waited for too long.
@@ -117,66 +117,82 @@ mod tests {
 
     #[test]
     fn a_burst_may_wait_to_the_end() {
-        let mut patience = Patience::new(TEN);
+        let mut patience = QueueDeadlines::new(TEN);
         let t0 = Instant::now();
-        let look =
-            |patience: &mut Patience, at: f64| patience.look(Class::Visitor, t0, false, t0 + s(at));
-        assert_eq!(look(&mut patience, 0.0), Look::Again(t0 + s(1.0)));
-        assert_eq!(look(&mut patience, 1.0), Look::Again(t0 + s(4.0)));
+        let look = |patience: &mut QueueDeadlines, at: f64| {
+            patience.look(Class::Visitor, t0, false, t0 + s(at))
+        };
+        assert_eq!(look(&mut patience, 0.0), WaitDecision::Again(t0 + s(1.0)));
+        assert_eq!(look(&mut patience, 1.0), WaitDecision::Again(t0 + s(4.0)));
         // Somebody was let in at once: this is no standing queue.
         patience.let_in(Class::Visitor, s(0.4), true, t0 + s(3.9));
-        assert_eq!(look(&mut patience, 4.0), Look::Again(t0 + s(7.0)));
+        assert_eq!(look(&mut patience, 4.0), WaitDecision::Again(t0 + s(7.0)));
         patience.let_in(Class::Visitor, s(2.0), false, t0 + s(5.0));
-        assert_eq!(look(&mut patience, 7.0), Look::Again(t0 + TEN));
-        assert_eq!(look(&mut patience, 10.0), Look::Leave);
+        assert_eq!(look(&mut patience, 7.0), WaitDecision::Again(t0 + TEN));
+        assert_eq!(look(&mut patience, 10.0), WaitDecision::Leave);
     }
 
     #[test]
     fn in_a_standing_queue_nobody_waits_longer_than_the_target() {
-        let mut patience = Patience::new(TEN);
+        let mut patience = QueueDeadlines::new(TEN);
         let t0 = Instant::now();
         for second in 1..=4 {
             patience.let_in(Class::Visitor, s(1.5), true, t0 + s(f64::from(second)));
         }
         let now = t0 + s(4.0);
-        let look = |patience: &mut Patience, class, is_needed, waits: f64| {
+        let look = |patience: &mut QueueDeadlines, class, is_needed, waits: f64| {
             patience.look(class, now - s(waits), is_needed, now)
         };
-        assert_eq!(look(&mut patience, Class::Visitor, false, 1.1), Look::Leave);
+        assert_eq!(
+            look(&mut patience, Class::Visitor, false, 1.1),
+            WaitDecision::Leave
+        );
         assert_eq!(
             look(&mut patience, Class::Visitor, false, 0.9),
-            Look::Again(now + s(0.1))
+            WaitDecision::Again(now + s(0.1))
         );
         assert_eq!(
             look(&mut patience, Class::Visitor, true, 1.1),
-            Look::Again(now + s(1.0))
+            WaitDecision::Again(now + s(1.0))
         );
-        assert_ne!(look(&mut patience, Class::Editor, false, 1.1), Look::Leave);
+        assert_ne!(
+            look(&mut patience, Class::Editor, false, 1.1),
+            WaitDecision::Leave
+        );
         // Those are let in that have just not left; then it has got shorter.
         patience.let_in(Class::Visitor, s(0.9), true, now);
-        assert_eq!(look(&mut patience, Class::Visitor, false, 1.1), Look::Leave);
+        assert_eq!(
+            look(&mut patience, Class::Visitor, false, 1.1),
+            WaitDecision::Leave
+        );
         patience.let_in(Class::Visitor, s(0.4), true, now);
-        assert_ne!(look(&mut patience, Class::Visitor, false, 1.1), Look::Leave);
+        assert_ne!(
+            look(&mut patience, Class::Visitor, false, 1.1),
+            WaitDecision::Leave
+        );
     }
 
     #[test]
     fn where_nothing_moves_those_behind_leave_early() {
-        let mut patience = Patience::new(TEN);
+        let mut patience = QueueDeadlines::new(TEN);
         let t0 = Instant::now();
         assert_eq!(
             patience.look(Class::Visitor, t0, false, t0 + s(1.0)),
-            Look::Again(t0 + s(4.0))
+            WaitDecision::Again(t0 + s(4.0))
         );
         assert_eq!(
             patience.look(Class::Visitor, t0, false, t0 + s(4.0)),
-            Look::Leave
+            WaitDecision::Leave
         );
     }
 
     #[test]
     fn without_patience_nobody_waits() {
-        let mut patience = Patience::new(Duration::ZERO);
+        let mut patience = QueueDeadlines::new(Duration::ZERO);
         let now = Instant::now();
-        assert_eq!(patience.look(Class::Visitor, now, true, now), Look::Leave);
+        assert_eq!(
+            patience.look(Class::Visitor, now, true, now),
+            WaitDecision::Leave
+        );
     }
 }

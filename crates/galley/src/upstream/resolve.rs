@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 /// One upstream's name with what it meant the last time.
-pub(super) struct Name {
+pub(super) struct ResolvedName {
     host: String,
     port: u16,
     known: RefCell<Vec<SocketAddr>>,
@@ -22,7 +22,7 @@ pub(super) struct Name {
     under_way: Arc<()>,
 }
 
-impl Name {
+impl ResolvedName {
     pub(super) fn new(host: &str, port: u16) -> Self {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         Self {
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn what_was_known_serves_when_a_name_is_gone() {
-        let name = Name::new("[::1]", 80);
+        let name = ResolvedName::new("[::1]", 80);
         assert_eq!(name.host, "::1");
         let gone = || Err(io::ErrorKind::NotFound.into());
         assert!(name.meant(gone()).is_err(), "never known");
@@ -113,7 +113,7 @@ mod tests {
 
     #[tokio::test]
     async fn look_ups_that_hang_leave_helpers_to_others() {
-        let name = Name::new("nobody.invalid", 80);
+        let name = ResolvedName::new("nobody.invalid", 80);
         let hang: Vec<_> = (0..MOST_LOOK_UPS)
             .map(|_| Arc::clone(&name.under_way))
             .collect();
@@ -131,7 +131,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_that_nobody_has_is_no_connection() {
-        let name = Name::new("nobody.invalid", 80);
+        let name = ResolvedName::new("nobody.invalid", 80);
         assert!(name.connect(Duration::from_secs(60)).await.is_err());
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::Address;
-use crate::tls::Client;
+use super::FastCgiAddress;
+use crate::tls::UpstreamTlsClient;
 
 /// Which upstream a pool talks to, and how much of it.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub struct PoolSpec {
     /// Whose it is, for the log.
     pub site: String,
     /// Where it is.
-    pub target: Target,
+    pub target: UpstreamAddress,
     /// Exchanges at once, at most.
     pub in_flight: usize,
     /// A lower number of them, written at any time by whoever runs the upstream; holds from the next request on.
@@ -34,12 +34,12 @@ pub struct PoolSpec {
     /// How long such a connection is kept.
     pub idle_age: Duration,
     /// What ends an exchange.
-    pub end: End,
+    pub end: ExchangeEnd,
 }
 
 /// What ends an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ExchangeEnd {
     /// Its answer.
     Answer,
     /// The worker is free again: PHP may work on after its answer. Over FastCGI only.
@@ -48,9 +48,9 @@ pub enum End {
 
 /// Where an upstream is.
 #[derive(Clone, Debug)]
-pub enum Target {
+pub enum UpstreamAddress {
     /// A FastCGI application.
-    FastCgi(Address),
+    FastCgi(FastCgiAddress),
     /// HTTP/1.1 servers, asked in turn.
     Http(Vec<HttpServer>),
 }
@@ -65,7 +65,7 @@ pub struct HttpServer {
     /// Connections to it that are kept without a request, by all pools that ask it.
     pub idle: Arc<AtomicUsize>,
     /// How it is spoken with over TLS; `None`: in plain.
-    pub tls: Option<Arc<Client>>,
+    pub tls: Option<Arc<UpstreamTlsClient>>,
 }
 
 impl PoolSpec {
@@ -78,7 +78,7 @@ impl PoolSpec {
             queue: 0,
             first_byte_timeout: longest,
             read_timeout: longest,
-            end: End::Worker,
+            end: ExchangeEnd::Worker,
             ..self.clone()
         }
     }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
 
 use galley_policy::class::Class;
 
-use super::queue::Who;
-use super::{PoolSpec, Target};
+use super::queue::QueueIdentity;
+use super::{PoolSpec, UpstreamAddress};
 
 /// One upstream of one site.
 #[derive(Debug)]
@@ -78,8 +78,8 @@ impl Gauge {
     /// The gauge of an upstream that nobody has asked yet.
     pub fn new(spec: &PoolSpec) -> Self {
         let servers = match &spec.target {
-            Target::FastCgi(address) => vec![ServerGauge::new(address.to_string())],
-            Target::Http(servers) => {
+            UpstreamAddress::FastCgi(address) => vec![ServerGauge::new(address.to_string())],
+            UpstreamAddress::Http(servers) => {
                 let servers = servers.iter();
                 servers
                     .map(|server| ServerGauge::new(format!("{}:{}", server.host, server.port)))
@@ -139,7 +139,7 @@ impl Gauge {
 
     /// Whether the queue has no room for one more request of `who` at this moment: for nobody of that class, or not for this
     /// client. Of several clients who get none it knows the last.
-    pub fn is_shut_for(&self, who: Who) -> bool {
+    pub fn is_shut_for(&self, who: QueueIdentity) -> bool {
         if self.shut_classes.load(Ordering::Relaxed) & bit(who.class) != 0 {
             return true;
         }
@@ -148,14 +148,14 @@ impl Gauge {
     }
 
     /// Notes for whom the queue has no room: a client, and everybody of some classes.
-    pub(crate) fn shut_for(&self, who: Option<Who>, classes: &[Class]) {
+    pub(crate) fn shut_for(&self, who: Option<QueueIdentity>, classes: &[Class]) {
         let bits = classes.iter().fold(0, |bits, class| bits | bit(*class));
         self.shut_classes.store(bits, Ordering::Relaxed);
         let mark = who.map_or(NOBODY, |who| self.mark(who));
         self.shut.store(mark, Ordering::Relaxed);
     }
 
-    fn mark(&self, who: Who) -> u64 {
+    fn mark(&self, who: QueueIdentity) -> u64 {
         self.marks.hash_one((who.class.word(), who.client)).max(1)
     }
 

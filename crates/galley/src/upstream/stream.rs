@@ -16,30 +16,30 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::fastcgi::Address;
-use super::resolve::Name;
+use super::fastcgi::FastCgiAddress;
+use super::resolve::ResolvedName;
 
-/// An [`Address`] that remembers what its name means.
-pub(super) enum Place {
+/// An [`FastCgiAddress`] that remembers what its name means.
+pub(super) enum ConnectAddress {
     Unix(PathBuf),
-    Tcp(Name),
+    Tcp(ResolvedName),
 }
 
-impl Place {
-    pub(super) fn of(address: Address) -> Self {
+impl ConnectAddress {
+    pub(super) fn of(address: FastCgiAddress) -> Self {
         match address {
-            Address::Unix(path) => Self::Unix(path),
-            Address::Tcp(address) => {
+            FastCgiAddress::Unix(path) => Self::Unix(path),
+            FastCgiAddress::Tcp(address) => {
                 // Checked when the configuration was read; port 0 is nobody's.
                 let (host, port) = address.rsplit_once(':').unwrap_or((&address, ""));
-                Self::Tcp(Name::new(host, port.parse().unwrap_or_default()))
+                Self::Tcp(ResolvedName::new(host, port.parse().unwrap_or_default()))
             }
         }
     }
 }
 
 /// A stream of either kind.
-pub(super) enum Stream {
+pub(super) enum UpstreamStream {
     /// A socket in the file system that the runtime does not know of yet.
     New(NewStream),
     Unix(UnixStream),
@@ -48,13 +48,13 @@ pub(super) enum Stream {
     Lost,
 }
 
-impl Stream {
+impl UpstreamStream {
     /// Connects. [`io::ErrorKind::WouldBlock`]: a socket in the file system whose application has a full queue; nothing was
     /// waited for.
-    pub(super) async fn connect(place: &Place, patience: Duration) -> io::Result<Self> {
+    pub(super) async fn connect(place: &ConnectAddress, patience: Duration) -> io::Result<Self> {
         match place {
-            Place::Unix(path) => connect_now(path).map(Self::New),
-            Place::Tcp(name) => {
+            ConnectAddress::Unix(path) => connect_now(path).map(Self::New),
+            ConnectAddress::Tcp(name) => {
                 let stream = name.connect(patience).await?;
                 stream.set_nodelay(true)?;
                 Ok(Self::Tcp(stream))
@@ -100,7 +100,7 @@ fn lost() -> io::Error {
     io::ErrorKind::NotConnected.into()
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for UpstreamStream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -116,7 +116,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for UpstreamStream {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -2,7 +2,7 @@
 //!
 //! hyper reads responses more loosely than Galley reads requests: it takes a bare line feed for the end of a line, and a body
 //! behind `gzip, chunked` for plain. So [`Strict`] stands below it and looks at each head as it arrives
-//! ([`galley_http::response::HeadCheck`]); what hyper has parsed is checked by [`check`]. A [`Watch`] says when a head begins, which
+//! ([`galley_http::response::HeadCheck`]); what hyper has parsed is checked by [`check`]. A [`HeadWatch`] says when a head begins, which
 //! a stream of bytes does not: with the request that it answers.
 
 use std::cell::RefCell;
@@ -19,23 +19,23 @@ use http::Response;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use super::{Gauge, Incoming};
+use super::{Gauge, IncomingResponse};
 
 /// What both sides of a connection know about the head that is awaited.
 #[derive(Debug, Default)]
-pub(super) struct Watch(Mutex<Awaited>);
+pub(super) struct HeadWatch(Mutex<AwaitedHead>);
 
 #[derive(Debug, Default)]
-struct Awaited {
+struct AwaitedHead {
     /// `None`: no head is awaited.
     head: Option<HeadCheck>,
     refused: Option<BadResponse>,
 }
 
-impl Watch {
+impl HeadWatch {
     /// The next byte that arrives is the first one of a head.
     pub(super) fn begin(&self) {
-        *self.lock() = Awaited {
+        *self.lock() = AwaitedHead {
             head: Some(HeadCheck::new()),
             refused: None,
         };
@@ -59,7 +59,7 @@ impl Watch {
         checked.map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Awaited> {
+    fn lock(&self) -> MutexGuard<'_, AwaitedHead> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -67,11 +67,11 @@ impl Watch {
 /// A stream whose heads are looked at on their way to hyper.
 pub(super) struct Strict<S> {
     stream: S,
-    watch: Arc<Watch>,
+    watch: Arc<HeadWatch>,
 }
 
 impl<S> Strict<S> {
-    pub(super) fn new(stream: S, watch: &Arc<Watch>) -> Self {
+    pub(super) fn new(stream: S, watch: &Arc<HeadWatch>) -> Self {
         let watch = Arc::clone(watch);
         Self { stream, watch }
     }
@@ -134,7 +134,7 @@ pub(super) fn check<B>(response: &Response<B>) -> Result<(), BadResponse> {
 
 /// Waits for the end of a response that may have no content, and refuses one that has.
 pub(super) async fn without_content(
-    incoming: &mut Incoming,
+    incoming: &mut IncomingResponse,
 ) -> Result<(), (FillError, BadResponse)> {
     loop {
         match incoming.chunk().await {

@@ -16,7 +16,7 @@ use hyper_util::rt::TokioIo;
 use tokio::sync::oneshot;
 
 /// Both directions of a connection to an upstream, with what it has sent already.
-pub type Stream = TokioIo<Upgraded>;
+pub type TunnelStream = TokioIo<Upgraded>;
 
 /// All tunnels, and how many there may be.
 #[derive(Debug)]
@@ -47,20 +47,20 @@ impl Tunnels {
     }
 
     /// A place for one more, and the two ends of its way; `None`: there are as many as may be.
-    pub fn offer(&self, protocol: HeaderValue) -> Option<(Switch, Awaited)> {
+    pub fn offer(&self, protocol: HeaderValue) -> Option<(Switch, AwaitedSwitch)> {
         let entered = self
             .open
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
                 (open < self.most).then_some(open + 1)
             });
         entered.ok()?;
-        let place = Place(Arc::clone(&self.open));
+        let place = TunnelSlot(Arc::clone(&self.open));
         let (sender, stream) = oneshot::channel();
         let switch = Switch {
             protocol: protocol.clone(),
             hand_over: Arc::new(Mutex::new(Some(sender))),
         };
-        let awaited = Awaited {
+        let awaited = AwaitedSwitch {
             protocol,
             stream,
             place,
@@ -73,7 +73,7 @@ impl Tunnels {
 #[derive(Clone, Debug)]
 pub struct Switch {
     protocol: HeaderValue,
-    hand_over: Arc<Mutex<Option<oneshot::Sender<Stream>>>>,
+    hand_over: Arc<Mutex<Option<oneshot::Sender<TunnelStream>>>>,
 }
 
 impl Switch {
@@ -96,7 +96,7 @@ impl Switch {
     }
 
     /// Hands the connection over; it is closed where nobody waits any more.
-    pub(super) fn done(&self, stream: Stream) {
+    pub(super) fn done(&self, stream: TunnelStream) {
         let waiting = self.hand_over.lock();
         let waiting = waiting.unwrap_or_else(PoisonError::into_inner).take();
         if let Some(waiting) = waiting {
@@ -107,13 +107,13 @@ impl Switch {
 
 /// The client's end, until the upstream has answered.
 #[derive(Debug)]
-pub struct Awaited {
+pub struct AwaitedSwitch {
     protocol: HeaderValue,
-    stream: oneshot::Receiver<Stream>,
-    place: Place,
+    stream: oneshot::Receiver<TunnelStream>,
+    place: TunnelSlot,
 }
 
-impl Awaited {
+impl AwaitedSwitch {
     /// The tunnel, if the upstream's answer has made one.
     pub fn begin(mut self) -> Option<Tunnel> {
         Some(Tunnel {
@@ -130,15 +130,15 @@ pub struct Tunnel {
     /// What it has become.
     pub protocol: HeaderValue,
     /// The upstream.
-    pub stream: Stream,
-    _place: Place,
+    pub stream: TunnelStream,
+    _place: TunnelSlot,
 }
 
 /// Counts as one of the tunnels that there may be.
 #[derive(Debug)]
-struct Place(Arc<AtomicUsize>);
+struct TunnelSlot(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for TunnelSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
-use galley::php::{Budget, Machine};
+use galley::php::{MachineMemory, MemoryDivision};
 use galley_testkit::client::{Request, Response};
 use galley_testkit::{runs_as_root, wait_for};
 
@@ -31,19 +31,19 @@ echo 'pid=', getmypid(), "\n";
 "#;
 
 /// Memory of the machine, divided so that 200 MiB are left for PHP, whatever the machine has: the cache may take the rest.
-fn small() -> (u64, Budget) {
-    let machine = |cache| Machine::at(Path::new("/"), cache, 1);
+fn small() -> (u64, MemoryDivision) {
+    let machine = |cache| MachineMemory::at(Path::new("/"), cache, 1);
     let left = |cache| {
-        let budget = Budget::of(machine(cache));
+        let budget = MemoryDivision::of(machine(cache));
         budget.share + budget.opcache
     };
     let too_much = left(0).saturating_sub(200 << 20);
     // An eighth of it is for bookkeeping.
     let cache = too_much / 9 * 8;
-    (cache, Budget::of(machine(cache)))
+    (cache, MemoryDivision::of(machine(cache)))
 }
 
-fn measured() -> (Stage, Budget) {
+fn measured() -> (Stage, MemoryDivision) {
     let (cache, budget) = small();
     let stage = Plan::behind("php = \"managed\"")
         .cache(&format!("memory = {cache}"))

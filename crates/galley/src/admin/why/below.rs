@@ -8,7 +8,7 @@ use galley_policy::cgi::Script;
 use galley_policy::decide;
 use serde_json::{Value, json};
 
-use crate::request::{Exchange, Wanted};
+use crate::request::{Exchange, WantedFile};
 
 /// What the path means below the site's root.
 pub(super) enum PathExplanation {
@@ -41,8 +41,8 @@ impl PathExplanation {
             return Self::NoRoot;
         };
         let runs_program = site.names_program(facts);
-        match folder.below(&Wanted::of(facts, runs_program)) {
-            files::ResolvedPath::File(asset) => Self::File {
+        match folder.below(&WantedFile::of(facts, runs_program)) {
+            files::Resolved::File(asset) => Self::File {
                 content_type: asset.content_type,
                 length: asset.plain.length,
                 kept: folder
@@ -50,11 +50,11 @@ impl PathExplanation {
                     .filter(|(entry, _)| is_of(entry, &asset))
                     .map(|(_, age)| age),
             },
-            files::ResolvedPath::Script(script) => Self::Script(script),
-            files::ResolvedPath::Redirect(path) => Self::Redirect(path),
-            files::ResolvedPath::Missing => Self::Missing,
-            files::ResolvedPath::Denied => Self::Denied,
-            files::ResolvedPath::Failed(error) => Self::Failed(error.to_string()),
+            files::Resolved::Script(script) => Self::Script(script),
+            files::Resolved::Redirect(path) => Self::Redirect(path),
+            files::Resolved::Missing => Self::Missing,
+            files::Resolved::Denied => Self::Denied,
+            files::Resolved::Failed(error) => Self::Failed(error.to_string()),
         }
     }
 

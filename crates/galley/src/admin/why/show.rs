@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::words;
 use crate::admin::status::written;
-use crate::fetch::hit_for_pass::Reason;
+use crate::fetch::hit_for_pass::PassReason;
 use crate::request::Exchange;
 
 fn text(bytes: &[u8]) -> String {
@@ -182,7 +182,7 @@ pub(super) fn key(exchange: &Exchange<'_>) -> Value {
 }
 
 /// Why the page may not be stored, as its marker says.
-pub(super) fn reason(reason: &Reason) -> Value {
+pub(super) fn reason(reason: &PassReason) -> Value {
     json!({
         "why": reason.why.word(),
         "cookies": reason.cookies,

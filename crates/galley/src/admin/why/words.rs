@@ -9,7 +9,7 @@ use galley_policy::outcome::{NotStored, PassWhy, RefusedWhy};
 use serde_json::{Value, json};
 
 use super::{Explanation, show};
-use crate::fetch::hit_for_pass::Reason;
+use crate::fetch::hit_for_pass::PassReason;
 use crate::request::Exchange;
 
 /// A reason, and what to do.
@@ -167,7 +167,7 @@ fn meaning(names: &[String]) -> String {
 }
 
 /// Why an answer was not stored; `reason` has what of it shows that.
-pub(super) fn not_stored(why: NotStored, reason: Option<&Reason>) -> Advice {
+pub(super) fn not_stored(why: NotStored, reason: Option<&PassReason>) -> Advice {
     let fields = reason.map_or(&[][..], |reason| &reason.fields);
     let telling = VOICES
         .iter()
@@ -249,7 +249,7 @@ pub(super) fn not_stored(why: NotStored, reason: Option<&Reason>) -> Advice {
     }
 }
 
-fn cookies_set(reason: Option<&Reason>) -> String {
+fn cookies_set(reason: Option<&PassReason>) -> String {
     match reason.map_or(&[][..], |reason| &reason.cookies) {
         [] => "the page sets a cookie".to_owned(),
         [one] => format!("the page sets the cookie `{one}`"),

@@ -8,14 +8,14 @@ use galley_cache::key::Key;
 use galley_policy::storable::Lifetime;
 use std::future::pending;
 
-const LIMITS: Limits = Limits {
+const LIMITS: FetchLimits = FetchLimits {
     lock_age: Duration::from_secs(5),
     waiters: 10,
 };
 
-fn flight(overtaken: Option<&Flight>) -> (fill::FillWriter, Rc<Flight>) {
+fn flight(overtaken: Option<&InProgressFetch>) -> (fill::FillWriter, Rc<InProgressFetch>) {
     let (writer, fill) = fill::fill(1, None);
-    let flight = Flight::new(fill, Vec::new(), &LIMITS, overtaken);
+    let flight = InProgressFetch::new(fill, Vec::new(), &LIMITS, overtaken);
     (writer, Rc::new(flight))
 }
 
@@ -39,7 +39,7 @@ async fn who_waits_is_told_of_silence_once_and_each_next_is_given_twice_the_time
     let (_writer, first) = flight(None);
     let (reply, _answer) = oneshot::channel();
     let mut wait = Wait::new(reply);
-    assert!(wait.sit(&first, Ticket::Joined));
+    assert!(wait.sit(&first, WaitTerms::Joined));
     let began = Instant::now();
     let sent_late = async {
         tokio::time::sleep(Duration::from_secs(3)).await;
@@ -50,7 +50,7 @@ async fn who_waits_is_told_of_silence_once_and_each_next_is_given_twice_the_time
         () = first.watch(sent_late) => unreachable!("nothing came"),
         event = wait.event() => event,
     };
-    assert!(matches!(event, Event::Changed));
+    assert!(matches!(event, WaiterEvent::Changed));
     assert_eq!(began.elapsed().as_secs(), 8);
     assert!(first.is_silent());
     let (_writer, second) = flight(Some(&first));
@@ -94,16 +94,18 @@ async fn the_first_head_answers_and_one_failure_of_two_is_not_met() {
     let (second_writer, second) = flight(Some(&first));
     let (reply, mut answer) = oneshot::channel();
     let mut wait = Wait::new(reply);
-    assert!(wait.sit(&first, Ticket::Joined) && wait.sit(&second, Ticket::Joined));
+    assert!(wait.sit(&first, WaitTerms::Joined) && wait.sit(&second, WaitTerms::Joined));
     second_writer.fail(FillError::Timeout);
-    let Event::Came(index, Err(failure)) = wait.event().await else {
+    let WaiterEvent::Came(index, Err(failure)) = wait.event().await else {
         panic!("the failure of the second comes first");
     };
-    let wait = wait.take(index, &Judged::Failed(failure), None).unwrap();
+    let wait = wait
+        .take(index, &HeadVerdict::Failed(failure), None)
+        .unwrap();
     assert!(!wait.may_lead() && wait.is_at(&first) && !wait.is_at(&second));
     assert!(answer.try_recv().is_err(), "the first may still answer");
     first_writer.fail(FillError::Closed);
-    let judged = Judged::Failed(FillError::Closed);
+    let judged = HeadVerdict::Failed(FillError::Closed);
     assert!(wait.take(0, &judged, None).is_none());
     assert!(matches!(answer.await, Ok(Err(FillError::Closed))));
 }
@@ -113,10 +115,10 @@ async fn a_client_that_left_waits_no_longer() {
     let (_writer, flight) = flight(None);
     let (reply, answer) = oneshot::channel();
     let mut wait = Wait::new(reply);
-    wait.sit(&flight, Ticket::Joined);
+    wait.sit(&flight, WaitTerms::Joined);
     assert_eq!(flight.fill.readers(), 1);
     drop(answer);
-    assert!(matches!(wait.event().await, Event::Left));
+    assert!(matches!(wait.event().await, WaiterEvent::Left));
     tokio::join!(flight.deserted(), async { wait.leave() });
     assert_eq!(flight.fill.readers(), 0);
 }
@@ -127,7 +129,7 @@ async fn a_flight_is_deserted_when_the_last_has_left() {
     let wait = || {
         let (reply, _) = oneshot::channel();
         let mut wait = Wait::new(reply);
-        wait.sit(&flight, Ticket::Joined);
+        wait.sit(&flight, WaitTerms::Joined);
         wait
     };
     let (first, second) = (wait(), wait());

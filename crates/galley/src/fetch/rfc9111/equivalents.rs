@@ -17,20 +17,20 @@ use galley_policy::request_info::RequestInfo;
 use http::HeaderMap;
 
 use super::variants;
-use crate::fetch::in_progress::Flight;
+use crate::fetch::in_progress::InProgressFetch;
 use crate::fetch::store::scopes;
-use crate::fetch::{Desk, PageOrder};
+use crate::fetch::{FetchWorker, PageOrder};
 
 /// Whose request wants an equivalent: its facts, and its key with the site's number.
 #[derive(Clone, Copy)]
-pub struct Asked<'a> {
+pub struct EquivalentQuery<'a> {
     /// The request.
     pub facts: &'a RequestInfo,
     /// Its own key.
     pub key: &'a [u8],
 }
 
-impl Asked<'_> {
+impl EquivalentQuery<'_> {
     /// The newest page that is stored under an equivalent address and that `may_answer`. `sent`: the request's fields as
     /// they would go up, made only where there is anything to be found.
     pub fn find<'f>(
@@ -82,19 +82,19 @@ impl Asked<'_> {
     }
 }
 
-impl Desk {
+impl FetchWorker {
     /// Notes under which query a response lies that answers other queries too.
     pub(in crate::fetch) fn note_equivalents(
         &self,
         page: &PageOrder,
-        flight: &Flight,
+        flight: &InProgressFetch,
         fields: &HeaderMap,
     ) {
         let record = join(page.facts.query());
         if record.len() > LONGEST_QUERY || Variance::of(fields).is_none() {
             return;
         }
-        let asked = Asked {
+        let asked = EquivalentQuery {
             facts: &page.facts,
             key: page.key.bytes(),
         };

@@ -20,8 +20,8 @@ use http::{StatusCode, header};
 
 use super::revalidate::Noted;
 use crate::fetch::store::scopes;
-use crate::fetch::{Acknowledgement, Desk, PassOrder, publish, shelve};
-use crate::upstream::Incoming;
+use crate::fetch::{Acknowledgement, FetchWorker, PassOrder, publish, shelve};
+use crate::upstream::IncomingResponse;
 
 /// What may be learnt from an exchange.
 pub struct Learn {
@@ -63,12 +63,12 @@ impl Pupil {
     }
 }
 
-impl Desk {
+impl FetchWorker {
     /// Looks at the head of an answer; what it gives wants the body, too.
     pub(in crate::fetch) fn begin_lesson(
         &self,
         order: &PassOrder,
-        incoming: &Incoming,
+        incoming: &IncomingResponse,
         born: u64,
         delay: Duration,
     ) -> Option<Pupil> {
@@ -116,7 +116,7 @@ impl Desk {
     pub(in crate::fetch) fn end_lesson(
         &self,
         order: &PassOrder,
-        incoming: &Incoming,
+        incoming: &IncomingResponse,
         pupil: Option<Pupil>,
         born: u64,
     ) {
@@ -157,7 +157,7 @@ impl Desk {
 /// counter was at `since`: then what the exchange brought holds after its own orders, too.
 pub(in crate::fetch) fn publish_own(
     order: &PassOrder,
-    incoming: &Incoming,
+    incoming: &IncomingResponse,
     orders: &[Purge],
     since: Option<u64>,
 ) -> (Option<u64>, Acknowledgement) {

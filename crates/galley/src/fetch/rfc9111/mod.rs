@@ -12,4 +12,4 @@ pub mod variants;
 
 pub use learn::{Learn, Lesson};
 pub(super) use learn::{Pupil, publish_own};
-pub(super) use revalidate::News;
+pub(super) use revalidate::HeadUpdate;

@@ -16,7 +16,7 @@ use galley_policy::tags::Tags;
 use http::{HeaderValue, StatusCode, header};
 
 use super::{revalidate, variants};
-use crate::fetch::{Desk, PassOrder, shelve};
+use crate::fetch::{FetchWorker, PassOrder, shelve};
 
 /// A part whose bytes are known for certain.
 struct Stretch<'e> {
@@ -62,7 +62,7 @@ impl<'e> Stretch<'e> {
     }
 }
 
-impl Desk {
+impl FetchWorker {
     /// Joins a part that came for `address` with what is there.
     pub(super) fn join_part(&self, order: &PassOrder, address: &Key, part: &Arc<Entry>) {
         let Some(new) = Stretch::of(part) else { return };

@@ -12,26 +12,26 @@ use galley_policy::storable::{self, ResponseHead, Storability};
 use galley_policy::tags::{self, MAX_TAGS, Tags};
 use http::header::{self, HeaderMap};
 
-use crate::fetch::in_progress::Flight;
+use crate::fetch::in_progress::InProgressFetch;
 use crate::fetch::store::scopes;
-use crate::fetch::{Desk, PageOrder, Site, revalidate, shelve};
-use crate::upstream::Incoming;
+use crate::fetch::{FetchSite, FetchWorker, PageOrder, revalidate, shelve};
+use crate::upstream::IncomingResponse;
 
 /// A head without its content.
-pub(in crate::fetch) struct News {
-    pub(in crate::fetch) incoming: Incoming,
+pub(in crate::fetch) struct HeadUpdate {
+    pub(in crate::fetch) incoming: IncomingResponse,
     pub(in crate::fetch) delay: Duration,
 }
 
-impl Desk {
+impl FetchWorker {
     /// Answers from the held entry with what a 304 told.
     pub(in crate::fetch) async fn freshen(
         &self,
         page: &PageOrder,
-        flight: &Flight,
+        flight: &InProgressFetch,
         writer: &mut FillWriter,
         held: &Arc<Entry>,
-        mut news: News,
+        mut news: HeadUpdate,
     ) -> Result<(), FillError> {
         // To its end, so that the connection can serve again.
         while news.incoming.chunk().await?.is_some() {}
@@ -137,7 +137,7 @@ impl Desk {
     }
 
     /// What is stored is not what the origin has now.
-    fn drop_held(&self, site: &Site, held: &Arc<Entry>) {
+    fn drop_held(&self, site: &FetchSite, held: &Arc<Entry>) {
         self.memory.remove_if_same(held);
         if let Some(shelved) = &site.shelved {
             shelved.forget(&held.key, held.born);
@@ -147,7 +147,7 @@ impl Desk {
 
 /// An exchange that something is learnt from.
 pub(super) struct Noted<'o> {
-    pub(super) site: &'o Site,
+    pub(super) site: &'o FetchSite,
     pub(super) facts: &'o galley_policy::request_info::RequestInfo,
     pub(super) delay: Duration,
     pub(super) born: u64,

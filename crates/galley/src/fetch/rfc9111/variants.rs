@@ -18,15 +18,15 @@ use galley_policy::vary::{Selecting, Vary};
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-use crate::fetch::in_progress::Flight;
+use crate::fetch::in_progress::InProgressFetch;
 use crate::fetch::store::scopes;
-use crate::fetch::{Desk, PageOrder};
+use crate::fetch::{FetchWorker, PageOrder};
 
 /// Fields as they go upstream.
-pub type Sent = [(HeaderName, HeaderValue)];
+pub type ForwardedFields = [(HeaderName, HeaderValue)];
 
 /// The fields in the form in which rules read them.
-pub fn lines(sent: &Sent) -> impl Iterator<Item = (&str, &[u8])> + Clone {
+pub fn lines(sent: &ForwardedFields) -> impl Iterator<Item = (&str, &[u8])> + Clone {
     sent.iter()
         .map(|(name, value)| (name.as_str(), value.as_bytes()))
 }
@@ -39,13 +39,13 @@ pub fn names(fields: &HeaderMap) -> Vec<HeaderName> {
 }
 
 /// The entry in memory that a marker leads a request to.
-pub fn find(memory: &Memory, marker: &Entry, sent: &Sent) -> Option<Arc<Entry>> {
+pub fn find(memory: &Memory, marker: &Entry, sent: &ForwardedFields) -> Option<Arc<Entry>> {
     let mut keys = candidates(marker, sent).into_iter();
     keys.find_map(|key| memory.get(&key))
 }
 
 /// Where a marker leads a request to: its own variant, then the one in the language that it wants most.
-pub fn candidates(marker: &Entry, sent: &Sent) -> Vec<Vec<u8>> {
+pub fn candidates(marker: &Entry, sent: &ForwardedFields) -> Vec<Vec<u8>> {
     let names = names(&marker.fields);
     let selecting = Selecting::new(&names);
     let primary = marker.key.bytes();
@@ -64,7 +64,7 @@ pub fn candidates(marker: &Entry, sent: &Sent) -> Vec<Vec<u8>> {
 }
 
 /// The key under which requests like this one are stored, as far as is known now.
-pub fn place(memory: &Memory, primary: &Key, sent: &Sent) -> Key {
+pub fn place(memory: &Memory, primary: &Key, sent: &ForwardedFields) -> Key {
     let Some(marker) = memory
         .get(primary.bytes())
         .filter(|entry| entry.kind == EntryKind::Varies)
@@ -81,7 +81,11 @@ pub fn place(memory: &Memory, primary: &Key, sent: &Sent) -> Key {
 
 /// The selections of a response to a request with `sent`: its own, and that of everybody who wants its one language most.
 /// `None`: too long to be kept.
-pub fn selections(names: &[HeaderName], sent: &Sent, fields: &HeaderMap) -> Option<Vec<Vec<u8>>> {
+pub fn selections(
+    names: &[HeaderName],
+    sent: &ForwardedFields,
+    fields: &HeaderMap,
+) -> Option<Vec<Vec<u8>>> {
     let selecting = Selecting::new(names);
     let mut found = vec![selecting.of(lines(sent))?];
     let mut languages = fields.get_all(header::CONTENT_LANGUAGE).iter();
@@ -181,12 +185,12 @@ pub fn vary(names: &[HeaderName]) -> HeaderMap {
     fields
 }
 
-impl Desk {
+impl FetchWorker {
     /// Writes the marker of an address whose responses vary, and removes what it no longer lists.
     pub(in crate::fetch) fn note_variants(
         &self,
         order: &PageOrder,
-        flight: &Rc<Flight>,
+        flight: &Rc<InProgressFetch>,
         names: &[HeaderName],
         selections: &[Vec<u8>],
     ) {

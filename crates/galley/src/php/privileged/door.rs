@@ -17,7 +17,7 @@ use rustix::io::DupFlags;
 
 /// To one socket, whichever process makes it.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct SocketPath {
     folder: OwnedFd,
     name: &'static str,
     owner: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Door {
     path: PathBuf,
 }
 
-impl Door {
+impl SocketPath {
     /// To the socket `name` in `folder`, of the user `owner`.
     pub(super) fn new(folder: OwnedFd, name: &'static str, owner: u32) -> io::Result<Self> {
         let seen = folder.try_clone()?;
@@ -71,7 +71,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let own = rustix::process::geteuid().as_raw();
         let folder = || fs::File::open(dir.path()).unwrap().into();
-        let door = Door::new(folder(), "s", own).unwrap();
+        let door = SocketPath::new(folder(), "s", own).unwrap();
         let connects = || UnixStream::connect(door.path()).is_ok();
         assert!(door.look().is_err() && !connects());
         let socket = dir.path().join("s");
@@ -98,7 +98,7 @@ mod tests {
         let _second = UnixListener::bind(&socket).unwrap();
         door.look().unwrap();
         assert!(connects() && door.path() == path);
-        let stranger = Door::new(folder(), "s", own + 1).unwrap();
+        let stranger = SocketPath::new(folder(), "s", own + 1).unwrap();
         assert!(stranger.look().is_err());
     }
 }

@@ -26,13 +26,13 @@ use tokio::signal::unix::{Signal as Listening, SignalKind, signal};
 use tokio::task::JoinSet;
 
 use super::COMMAND;
-use super::plan::{Kind, Plan, Pool};
+use super::plan::{LaunchPlan, PlannedPool, ProgramKind};
 use crate::php::master::END_PATIENCE;
 use crate::sys::{packets, privileges};
 
 /// Keeps root until Galley has ended. Only Galley can start it: it hands over the plan and the socket.
 pub fn keep() -> io::Result<()> {
-    let plan = Plan::read(stdout())?;
+    let plan = LaunchPlan::read(stdout())?;
     let socket = stdin().as_fd().try_clone_to_owned()?;
     let listeners = plan.pools.iter().map(|pool| listener(pool, &plan));
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
@@ -45,7 +45,7 @@ pub fn keep() -> io::Result<()> {
     runtime.block_on(async {
         // They are for the process that serves, which ends this one when PHP has ended.
         let _unheard = unheard()?;
-        let mut keeper = Keeper {
+        let mut keeper = PrivilegedKeeper {
             ledger: PoolLedger::new(plan.pools.iter().map(|pool| pool.places)),
             plan,
             listeners,
@@ -60,8 +60,8 @@ pub fn keep() -> io::Result<()> {
     })
 }
 
-struct Keeper {
-    plan: Plan,
+struct PrivilegedKeeper {
+    plan: LaunchPlan,
     ledger: PoolLedger,
     /// Of the pools that take theirs as standard input.
     listeners: Vec<Option<UnixListener>>,
@@ -73,7 +73,7 @@ struct Keeper {
     refusals: u32,
 }
 
-impl Keeper {
+impl PrivilegedKeeper {
     /// Until the other end is closed, which is Galley's end.
     async fn serve(&mut self) -> io::Result<()> {
         self.report(Report::Ready, None).await?;
@@ -223,7 +223,7 @@ impl Keeper {
             let planned = usize::try_from(pool)
                 .ok()
                 .and_then(|at| self.plan.pools.get(at));
-            let is_fpm = planned.is_some_and(|pool| matches!(pool.kind, Kind::Fpm { .. }));
+            let is_fpm = planned.is_some_and(|pool| matches!(pool.kind, ProgramKind::Fpm { .. }));
             tell(process, if is_fpm { How::Quit } else { How::Terminate });
         }
         let _ = tokio::time::timeout(END_PATIENCE, self.bury_all()).await;
@@ -253,8 +253,8 @@ impl Keeper {
 }
 
 /// The socket of a program, which Galley alone may connect to.
-fn listener(pool: &Pool, plan: &Plan) -> io::Result<Option<UnixListener>> {
-    let Kind::Program { socket, .. } = &pool.kind else {
+fn listener(pool: &PlannedPool, plan: &LaunchPlan) -> io::Result<Option<UnixListener>> {
+    let ProgramKind::Program { socket, .. } = &pool.kind else {
         return Ok(None);
     };
     // By descriptors: the folder around is Galley's, whose user may run anything.

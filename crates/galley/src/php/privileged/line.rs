@@ -22,17 +22,17 @@ use crate::sys::packets;
 
 /// The line; clones are the same.
 #[derive(Clone, Debug)]
-pub struct Line(Arc<Shared>);
+pub struct KeeperChannel(Arc<ChannelShared>);
 
 #[derive(Debug)]
-struct Shared {
+struct ChannelShared {
     socket: UnixDatagram,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingReplies>,
 }
 
 /// Who waits for what. Held for a few lines.
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingReplies {
     /// It was ended from here.
     is_closed: bool,
     /// Nobody listens any more.
@@ -44,22 +44,22 @@ struct Waiting {
 }
 
 /// A process, and the pipe of what it says.
-type Started = (Process, pipe::Receiver);
+type Started = (KeptProcess, pipe::Receiver);
 
 /// A main process of a pool. Dropped before its end, it and its group are killed.
 #[derive(Debug)]
-pub(crate) struct Process {
-    line: Line,
+pub(crate) struct KeptProcess {
+    line: KeeperChannel,
     pool: u32,
     id: u32,
     end: oneshot::Receiver<ExitStatus>,
     has_ended: bool,
 }
 
-impl Line {
+impl KeeperChannel {
     /// A line over this socket, whose other end has said that it is ready. Call within a runtime.
     pub(super) fn new(socket: OwnedFd) -> io::Result<Self> {
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(ChannelShared {
             socket: packets::waited_for(socket)?,
             waiting: Mutex::default(),
         })))
@@ -141,7 +141,7 @@ impl Line {
                     waiting.ends.insert(process, tell);
                     waiting.starts.remove(&(pool, place))
                 };
-                let process = Process {
+                let process = KeptProcess {
                     line: self.clone(),
                     pool,
                     id: process,
@@ -189,7 +189,7 @@ impl Line {
         packets::send(&self.0.socket, &order.bytes(), None)
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, PendingReplies> {
         self.0
             .waiting
             .lock()
@@ -197,7 +197,7 @@ impl Line {
     }
 }
 
-impl Process {
+impl KeptProcess {
     /// Process id.
     pub(crate) fn id(&self) -> u32 {
         self.id
@@ -230,7 +230,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for KeptProcess {
     fn drop(&mut self) {
         self.tell(How::Kill);
     }

@@ -1,7 +1,7 @@
 //! PHP of other users under a Galley that has given up root: a small process keeps root, and does nothing but start, signal and
 //! bury the programs that the configuration names.
 //!
-//! - `split`: before root is given up, [`Split`] gathers what is to run as somebody else, and starts the process;
+//! - `split`: before root is given up, [`PrivilegeSplit`] gathers what is to run as somebody else, and starts the process;
 //! - `plan`: what both sides know from then on and nobody can change;
 //! - `keep`: the process that keeps root ([`keep()`]); `step`: becomes a program's user, then the program ([`step()`]);
 //! - `line`: Galley's end of the socket between the two; `door`: the way to a socket that PHP's own user has made.
@@ -19,12 +19,12 @@ mod plan;
 mod split;
 mod step;
 
-pub(super) use door::Door;
+pub(super) use door::SocketPath;
 pub use keep::keep;
-pub use line::Line;
-pub(super) use line::Process;
-pub(super) use split::What;
-pub use split::{Ending, Kept, Privileged, Split, State};
+pub use line::KeeperChannel;
+pub(super) use line::KeptProcess;
+pub(super) use split::SplitItem;
+pub use split::{KeeperShutdown, KeeperState, KeptPool, PrivilegeSplit, Privileged};
 pub use step::step;
 
 /// The hidden command of both processes.

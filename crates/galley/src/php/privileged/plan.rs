@@ -13,18 +13,18 @@ use crate::sys::account::Account;
 
 /// All of it; pools go by their place in the list.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Plan {
-    pub(super) pools: Vec<Pool>,
+pub(super) struct LaunchPlan {
+    pub(super) pools: Vec<PlannedPool>,
     /// Whom Galley becomes.
     pub(super) galley: Account,
 }
 
 /// A program that runs as one user.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Pool {
+pub(super) struct PlannedPool {
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<String>,
-    pub(super) kind: Kind,
+    pub(super) kind: ProgramKind,
     pub(super) account: Account,
     /// The working directory: the site's root.
     pub(super) root: PathBuf,
@@ -36,7 +36,7 @@ pub(super) struct Pool {
 
 /// Which program it is.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Kind {
+pub(super) enum ProgramKind {
     /// PHP-FPM, which makes its socket itself.
     Fpm {
         /// Its configuration.
@@ -53,13 +53,13 @@ pub(super) enum Kind {
     },
 }
 
-impl Plan {
+impl LaunchPlan {
     /// The plan as a file in memory that cannot be changed any more.
     pub(super) fn sealed(&self) -> io::Result<OwnedFd> {
         sealed("galley-plan", &serde_json::to_vec(self)?)
     }
 
-    /// What [`Plan::sealed`] wrote. Whatever is not sealed is refused.
+    /// What [`LaunchPlan::sealed`] wrote. Whatever is not sealed is refused.
     pub(super) fn read(file: impl AsFd) -> io::Result<Self> {
         let file = File::from(file.as_fd().try_clone_to_owned()?);
         if !rustix::fs::fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS)) {
@@ -99,11 +99,11 @@ mod tests {
             gid: 60,
             groups: vec![7],
         };
-        let plan = Plan {
-            pools: vec![Pool {
+        let plan = LaunchPlan {
+            pools: vec![PlannedPool {
                 program: "/usr/sbin/php-fpm".into(),
                 arguments: vec!["-d".to_owned()],
-                kind: Kind::Fpm {
+                kind: ProgramKind::Fpm {
                     config: "[a]\n".to_owned(),
                     socket: "/run/a".into(),
                 },
@@ -116,12 +116,12 @@ mod tests {
         };
         let file = plan.sealed().unwrap();
         for _ in 0..2 {
-            let read = Plan::read(&file).unwrap();
+            let read = LaunchPlan::read(&file).unwrap();
             assert_eq!(format!("{read:?}"), format!("{plan:?}"));
         }
         let mut file = File::from(file);
         assert!(file.write_all(b"x").is_err() && file.set_len(0).is_err());
         let other = tempfile::tempfile().unwrap();
-        assert!(Plan::read(&other).is_err());
+        assert!(LaunchPlan::read(&other).is_err());
     }
 }

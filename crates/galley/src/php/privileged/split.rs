@@ -14,51 +14,54 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
-use super::plan::{Kind, Plan, Pool};
-use super::{COMMAND, Door, Line};
+use super::plan::{LaunchPlan, PlannedPool, ProgramKind};
+use super::{COMMAND, KeeperChannel, SocketPath};
 use crate::php::master::{END_PATIENCE, NOT_FOR_PHP};
-use crate::php::pool::Reach;
-use crate::php::prepare::{INNER, Pieces, SOCKET, Sockets, directory, pieces};
+use crate::php::pool::SocketAccess;
+use crate::php::prepare::{INNER, PreparedPool, SOCKET, Sockets, directory, pieces};
 use crate::php::program::{self, Outlook};
-use crate::php::{PhpSettings, StartError};
+use crate::php::{PhpSettings, PhpStartError};
 use crate::sys::account::{self, Account};
 use crate::sys::{packets, privileges};
 
 /// What is to run as other users than Galley will be.
 #[derive(Debug)]
-pub struct Split {
-    plan: Plan,
+pub struct PrivilegeSplit {
+    plan: LaunchPlan,
     /// Of the pools; the process that keeps root removes them, once it runs.
     folders: Vec<TempDir>,
 }
 
 /// One of its pools, as Galley knows it.
 #[derive(Debug)]
-pub struct Kept {
+pub struct KeptPool {
     pub(crate) pool: u32,
-    pub(crate) what: What,
+    pub(crate) what: SplitItem,
 }
 
 #[derive(Debug)]
-pub(crate) enum What {
-    Fpm { pieces: Box<Pieces>, door: Door },
+pub(crate) enum SplitItem {
+    Fpm {
+        pieces: Box<PreparedPool>,
+        door: SocketPath,
+    },
     Program(Outlook),
 }
 
-impl Split {
+impl PrivilegeSplit {
     /// Nothing yet, for a Galley that will become `user`, of `group` where one is named.
     pub fn new(user: &str, group: Option<&str>) -> io::Result<Self> {
         let galley = privileges::account_of(user, group)?;
         let pools = Vec::new();
         Ok(Self {
-            plan: Plan { pools, galley },
+            plan: LaunchPlan { pools, galley },
             folders: Vec::new(),
         })
     }
 
     /// One more that is to run, as `user`. What cannot be right is refused now; what only the program finds wrong, when it is started.
-    pub fn add(&mut self, settings: &PhpSettings, user: &str) -> Result<Kept, StartError> {
-        let refused = |why| StartError::Setting {
+    pub fn add(&mut self, settings: &PhpSettings, user: &str) -> Result<KeptPool, PhpStartError> {
+        let refused = |why| PhpStartError::Setting {
             what: "user",
             value: user.to_owned(),
             why,
@@ -80,7 +83,7 @@ impl Split {
         };
         self.plan.pools.push(planned);
         self.folders.push(folder);
-        Ok(Kept { pool, what })
+        Ok(KeptPool { pool, what })
     }
 
     /// Starts the process that keeps root, and returns when it is ready.
@@ -138,7 +141,10 @@ fn is_ready(socket: &OwnedFd) -> io::Result<()> {
 }
 
 /// Its folder is closed to all but its user. Galley gets to the inner one by a descriptor.
-fn fpm(settings: &PhpSettings, account: Account) -> Result<(Pool, What, TempDir), StartError> {
+fn fpm(
+    settings: &PhpSettings,
+    account: Account,
+) -> Result<(PlannedPool, SplitItem, TempDir), PhpStartError> {
     let directory = directory(settings)?;
     let door = door(directory.path(), &account).map_err(files(directory.path()))?;
     let inner = directory.path().join(INNER);
@@ -150,13 +156,13 @@ fn fpm(settings: &PhpSettings, account: Account) -> Result<(Pool, What, TempDir)
             listen: &socket,
             connect: door.path(),
             user: None,
-            reach: Reach::Folder,
+            reach: SocketAccess::Folder,
         },
     )?;
-    let pool = Pool {
+    let pool = PlannedPool {
         program: pieces.binary.clone(),
         arguments: pieces.arguments.clone(),
-        kind: Kind::Fpm {
+        kind: ProgramKind::Fpm {
             config: pieces.text.clone(),
             socket,
         },
@@ -166,11 +172,11 @@ fn fpm(settings: &PhpSettings, account: Account) -> Result<(Pool, What, TempDir)
         folder: directory.path().to_owned(),
     };
     let pieces = Box::new(pieces);
-    Ok((pool, What::Fpm { pieces, door }, directory))
+    Ok((pool, SplitItem::Fpm { pieces, door }, directory))
 }
 
 /// Makes the inner folder and gives both to the user. By descriptors: the runtime folder is Galley's, whose user may run anything.
-fn door(folder: &Path, account: &Account) -> io::Result<Door> {
+fn door(folder: &Path, account: &Account) -> io::Result<SocketPath> {
     let outer = privileges::own_folder(folder)?;
     let mode = Mode::RWXU | Mode::XGRP | Mode::XOTH;
     mkdirat(&outer, INNER, mode)?;
@@ -182,11 +188,14 @@ fn door(folder: &Path, account: &Account) -> io::Result<Door> {
     // For the way through alone.
     let way = openat(&outer, INNER, flags | OFlags::PATH, Mode::empty())?;
     privileges::give_open(&outer, account)?;
-    Door::new(way, SOCKET, account.uid)
+    SocketPath::new(way, SOCKET, account.uid)
 }
 
 /// Its folder is Galley's.
-fn program(settings: &PhpSettings, account: Account) -> Result<(Pool, What, TempDir), StartError> {
+fn program(
+    settings: &PhpSettings,
+    account: Account,
+) -> Result<(PlannedPool, SplitItem, TempDir), PhpStartError> {
     let directory = directory(settings)?;
     let outlook = Outlook::new(settings, directory.path());
     let path = settings
@@ -196,12 +205,12 @@ fn program(settings: &PhpSettings, account: Account) -> Result<(Pool, What, Temp
         .unwrap_or_default();
     if let Err(source) = fs::metadata(&path) {
         let program = path;
-        return Err(StartError::Spawn { program, source });
+        return Err(PhpStartError::Spawn { program, source });
     }
-    let pool = Pool {
+    let pool = PlannedPool {
         program: path,
         arguments: settings.command.iter().skip(1).cloned().collect(),
-        kind: Kind::Program {
+        kind: ProgramKind::Program {
             socket: outlook.socket.clone(),
             requests: (0..outlook.workers).map(program::requests).collect(),
         },
@@ -210,12 +219,12 @@ fn program(settings: &PhpSettings, account: Account) -> Result<(Pool, What, Temp
         places: outlook.workers,
         folder: directory.path().to_owned(),
     };
-    Ok((pool, What::Program(outlook), directory))
+    Ok((pool, SplitItem::Program(outlook), directory))
 }
 
-fn files(path: &Path) -> impl FnOnce(io::Error) -> StartError + use<> {
+fn files(path: &Path) -> impl FnOnce(io::Error) -> PhpStartError + use<> {
     let path = path.to_owned();
-    |source| StartError::Files { path, source }
+    |source| PhpStartError::Files { path, source }
 }
 
 /// The process that keeps root, before there is a runtime. Dropped, it ends.
@@ -232,8 +241,8 @@ impl Privileged {
     }
 
     /// The line to it, and what is to be ended when all that runs by way of it has been. Call within a runtime.
-    pub fn open(self) -> io::Result<(Line, Ending)> {
-        let line = Line::new(self.socket)?;
+    pub fn open(self) -> io::Result<(KeeperChannel, KeeperShutdown)> {
+        let line = KeeperChannel::new(self.socket)?;
         let (read, mut child) = (line.clone(), self.child);
         let task = tokio::spawn(async move {
             read.read().await;
@@ -248,7 +257,7 @@ impl Privileged {
                 tracing::info!(%status, "the process that kept root has ended");
             }
         });
-        let ending = Ending {
+        let ending = KeeperShutdown {
             line: line.clone(),
             task,
         };
@@ -258,12 +267,12 @@ impl Privileged {
 
 /// Ends the process that keeps root.
 #[derive(Debug)]
-pub struct Ending {
-    line: Line,
+pub struct KeeperShutdown {
+    line: KeeperChannel,
     task: JoinHandle<()>,
 }
 
-impl Ending {
+impl KeeperShutdown {
     /// Tells it to end and waits for that; what it has still running is ended by it.
     pub async fn end(self) {
         self.line.close();
@@ -278,11 +287,11 @@ impl Ending {
 
 /// Whether there is such a process, for whoever asks.
 #[derive(Clone, Debug, Default)]
-pub struct State(Option<Line>);
+pub struct KeeperState(Option<KeeperChannel>);
 
-impl State {
+impl KeeperState {
     /// Of the process at the other end.
-    pub fn of(line: Option<&Line>) -> Self {
+    pub fn of(line: Option<&KeeperChannel>) -> Self {
         Self(line.cloned())
     }
 

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use rustix::io::FdFlags;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
-use super::plan::{self, Kind, Plan};
+use super::plan::{self, LaunchPlan, ProgramKind};
 use crate::php::master::NOT_FOR_PHP;
 use crate::php::program::SEARCH_PATH;
 use crate::sys::privileges;
@@ -32,7 +32,7 @@ pub fn step(pool: usize, place: usize) -> io::Error {
 
 fn prepare(pool: usize, place: usize) -> io::Result<Command> {
     let parent = getppid();
-    let plan = Plan::read(stdout())?;
+    let plan = LaunchPlan::read(stdout())?;
     let pool = plan.pools.get(pool);
     let pool = pool.ok_or_else(|| io::Error::other("the plan has no such pool"))?;
     privileges::become_account(&pool.account)?;
@@ -47,7 +47,7 @@ fn prepare(pool: usize, place: usize) -> io::Result<Command> {
     let mut command = Command::new(&pool.program);
     command.args(&pool.arguments).stdout(Stdio::null());
     let end = match &pool.kind {
-        Kind::Fpm { config, socket } => {
+        ProgramKind::Fpm { config, socket } => {
             for name in NOT_FOR_PHP {
                 command.env_remove(name);
             }
@@ -62,7 +62,7 @@ fn prepare(pool: usize, place: usize) -> io::Result<Command> {
             command.args(["--nodaemonize", "--fpm-config", &config]);
             Signal::QUIT
         }
-        Kind::Program { requests, .. } => {
+        ProgramKind::Program { requests, .. } => {
             command.env_clear().env("PATH", SEARCH_PATH);
             let requests = requests.get(place).copied().unwrap_or(1);
             command.env("PHP_FCGI_MAX_REQUESTS", requests.to_string());

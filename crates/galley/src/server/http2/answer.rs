@@ -15,14 +15,14 @@ use galley_files::Part;
 use h2::server::SendResponse;
 use h2::{Reason, SendStream};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Response, StatusCode};
+use http::{Response as HttpResponse, StatusCode};
 
 use super::limits::SEND_BUFFER;
-use super::quota::Held;
+use super::quota::StreamReservation;
 use super::request_head::USUAL_URGENCY;
-use crate::request::{Answer, Body, Fields};
+use crate::request::{Response, ResponseBody, ResponseFields};
 use crate::server::io::{Gone, HttpDate};
-use crate::server::record::End;
+use crate::server::record::RecordEnd;
 use crate::server::span;
 use crate::server::timer::{Late, Timer};
 use crate::server::write::{Ahead, read_verified};
@@ -31,7 +31,7 @@ use crate::server::write::{Ahead, read_verified};
 pub(super) struct Manner {
     pub(super) timer: Timer,
     /// What pays for the stream.
-    pub(super) held: Held,
+    pub(super) held: StreamReservation,
     pub(super) write_timeout: Duration,
     /// From [`super::request_head::urgency`].
     pub(super) urgency: u8,
@@ -41,17 +41,17 @@ pub(super) struct Manner {
 /// Sends an answer. The record's end says what was handed over to be sent, also when the client vanished on the way.
 pub(super) async fn send(
     mut respond: SendResponse<Bytes>,
-    mut answer: Answer,
+    mut answer: Response,
     manner: Manner,
-) -> End {
-    let mut end = End {
+) -> RecordEnd {
+    let mut end = RecordEnd {
         status: answer.status,
         outcome: answer.outcome,
         body_bytes: 0,
         upstream_time: answer.upstream_time,
         vanished: false,
     };
-    let body = std::mem::replace(&mut answer.body, Body::None);
+    let body = std::mem::replace(&mut answer.body, ResponseBody::None);
     let result = send_all(&mut respond, answer, body, manner, &mut end.body_bytes).await;
     if let Err(reason) = result {
         respond.send_reset(reason);
@@ -62,22 +62,24 @@ pub(super) async fn send(
 
 async fn send_all(
     respond: &mut SendResponse<Bytes>,
-    answer: Answer,
-    body: Body,
+    answer: Response,
+    body: ResponseBody,
     manner: Manner,
     sent: &mut u64,
 ) -> Result<(), Reason> {
     let date = manner.date;
     let mut ahead = Ahead::default();
     let (length, is_end) = match &body {
-        Body::None => (None, true),
-        Body::Unsent(length) => (*length, true),
-        Body::Bytes(bytes) => (Some(bytes.len() as u64), bytes.is_empty()),
-        Body::File { length, .. } | Body::Stored { length, .. } => (Some(*length), *length == 0),
-        Body::Fill(..) => (None, false),
+        ResponseBody::None => (None, true),
+        ResponseBody::Unsent(length) => (*length, true),
+        ResponseBody::Bytes(bytes) => (Some(bytes.len() as u64), bytes.is_empty()),
+        ResponseBody::File { length, .. } | ResponseBody::Stored { length, .. } => {
+            (Some(*length), *length == 0)
+        }
+        ResponseBody::Fill(..) => (None, false),
     };
     let mut body = body;
-    let (length, is_end) = if let Body::Fill(reader, length) = &mut body {
+    let (length, is_end) = if let ResponseBody::Fill(reader, length) = &mut body {
         ahead.gather(reader);
         let whole = ahead.is_whole.then_some(ahead.bytes);
         (length.or(whole), whole == Some(0))
@@ -92,21 +94,25 @@ async fn send_all(
     }
     let mut sending = Sending { out, manner };
     match body {
-        Body::None | Body::Unsent(_) => Ok(()),
-        Body::Bytes(bytes) => sending.last(bytes, sent).await,
-        Body::Fill(reader, _) => sending.fill(reader, ahead, sent).await,
-        Body::File { file, parts, .. } => sending.parts(&Source::File(file), parts, sent).await,
-        Body::Stored { pieces, parts, .. } => {
-            sending.parts(&Source::Pieces(pieces), parts, sent).await
+        ResponseBody::None | ResponseBody::Unsent(_) => Ok(()),
+        ResponseBody::Bytes(bytes) => sending.last(bytes, sent).await,
+        ResponseBody::Fill(reader, _) => sending.fill(reader, ahead, sent).await,
+        ResponseBody::File { file, parts, .. } => {
+            sending.parts(&StreamSource::File(file), parts, sent).await
+        }
+        ResponseBody::Stored { pieces, parts, .. } => {
+            sending
+                .parts(&StreamSource::Pieces(pieces), parts, sent)
+                .await
         }
     }
 }
 
-fn head(mut answer: Answer, length: Option<u64>, date: HttpDate) -> Response<()> {
+fn head(mut answer: Response, length: Option<u64>, date: HttpDate) -> HttpResponse<()> {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut fields = match answer.fields {
-        Fields::Own(own) => own,
-        stored @ (Fields::Stored(_) | Fields::Coded(..)) => stored.map().clone(),
+        ResponseFields::Own(own) => own,
+        stored @ (ResponseFields::Stored(_) | ResponseFields::Coded(..)) => stored.map().clone(),
     };
     strip(&mut fields);
     for (name, value) in answer.extra.drain(..) {
@@ -124,8 +130,8 @@ fn head(mut answer: Answer, length: Option<u64>, date: HttpDate) -> Response<()>
 }
 
 /// A response of these.
-pub(super) fn response(status: StatusCode, fields: HeaderMap) -> Response<()> {
-    let mut response = Response::new(());
+pub(super) fn response(status: StatusCode, fields: HeaderMap) -> HttpResponse<()> {
+    let mut response = HttpResponse::new(());
     *response.status_mut() = status;
     *response.headers_mut() = fields;
     response
@@ -157,7 +163,7 @@ static OF_FRAMING: [HeaderName; 8] = [
 ];
 
 /// Where parts come from.
-enum Source {
+enum StreamSource {
     File(Arc<std::fs::File>),
     Pieces(Arc<BodyPieces>),
 }
@@ -260,14 +266,14 @@ impl Sending {
 
     async fn parts(
         &mut self,
-        source: &Source,
+        source: &StreamSource,
         parts: Vec<Part>,
         sent: &mut u64,
     ) -> Result<(), Reason> {
         for part in parts {
             match (part, source) {
                 (Part::Bytes(bytes), _) => self.piece(bytes.into(), false, sent).await?,
-                (Part::Span { start, end }, Source::File(file)) => {
+                (Part::Span { start, end }, StreamSource::File(file)) => {
                     let mut at = start;
                     while at < end {
                         let left = usize::try_from(end - at).unwrap_or(usize::MAX);
@@ -278,7 +284,7 @@ impl Sending {
                         self.piece(piece, false, sent).await?;
                     }
                 }
-                (Part::Span { start, end }, Source::Pieces(pieces)) => {
+                (Part::Span { start, end }, StreamSource::Pieces(pieces)) => {
                     let mut at = start;
                     while at < end {
                         self.room(1).await?;

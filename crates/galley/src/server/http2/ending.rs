@@ -10,47 +10,47 @@ use h2::Reason;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::patience;
-use super::wire::Wire;
+use super::wire::FramedSocket;
 use crate::server::Core;
 use crate::server::http1::Ends;
 use crate::server::timer::Timer;
-use crate::telemetry::http2::Ended;
+use crate::telemetry::http2::Http2EndReason;
 
 /// How a connection ended.
-pub(super) enum End {
+pub(super) enum Http2End {
     /// Both sides are done.
     Done,
     /// The client has gone, or cannot be written to.
     Gone,
     /// We have ended it.
-    Ours(Ended, &'static str),
+    Ours(Http2EndReason, &'static str),
 }
 
 /// Tells about the end, and lets what was written last arrive.
 pub(super) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
     core: &Core,
-    wire: &Rc<RefCell<Wire<S>>>,
+    wire: &Rc<RefCell<FramedSocket<S>>>,
     timer: &Timer,
     ends: Ends,
-    end: End,
+    end: Http2End,
 ) {
     let tally = wire.borrow().ledger.tally;
     let ours = match end {
-        End::Ours(ended, note) => {
+        Http2End::Ours(ended, note) => {
             let (streams, resets) = (tally.streams, tally.resets_by_client);
             let made = tally.resets_by_galley;
             tracing::debug!(client = %ends.client, streams, resets, made, note, "an HTTP/2 connection was ended");
-            if ended == Ended::Flood && core.services.http2_floods.admit() {
+            if ended == Http2EndReason::Flood && core.services.http2_floods.admit() {
                 tracing::warn!(client = %ends.client, streams, resets, made, note, "an HTTP/2 connection was ended");
             }
             Some(ended)
         }
-        End::Done | End::Gone => None,
+        Http2End::Done | Http2End::Gone => None,
     };
     core.counters.http2(&tally, ours);
     // Who takes nothing does not take a farewell either.
-    let is_stuck = ours == Some(Ended::Slow) && !wire.borrow().is_empty();
-    if matches!(end, End::Gone) || is_stuck {
+    let is_stuck = ours == Some(Http2EndReason::Slow) && !wire.borrow().is_empty();
+    if matches!(end, Http2End::Gone) || is_stuck {
         return;
     }
     let mut drained = 0;
@@ -84,22 +84,24 @@ pub(super) fn reason(broken: FrameError) -> Reason {
     }
 }
 
-pub(super) fn ended(broken: FrameError) -> (Ended, &'static str) {
+pub(super) fn ended(broken: FrameError) -> (Http2EndReason, &'static str) {
     match broken {
-        FrameError::TooLarge => (Ended::Flood, "a head was far too large"),
-        _ => (Ended::Protocol, "the protocol was broken"),
+        FrameError::TooLarge => (Http2EndReason::Flood, "a head was far too large"),
+        _ => (Http2EndReason::Protocol, "the protocol was broken"),
     }
 }
 
 /// Why the library has ended a connection.
-pub(super) fn why(error: &h2::Error) -> End {
+pub(super) fn why(error: &h2::Error) -> Http2End {
     if error.is_io() || error.is_remote() {
-        return End::Gone;
+        return Http2End::Gone;
     }
     match error.reason() {
-        Some(Reason::ENHANCE_YOUR_CALM) => End::Ours(Ended::Flood, "the library's limits"),
-        Some(Reason::NO_ERROR) | None => End::Done,
-        Some(_) => End::Ours(Ended::Protocol, "the protocol was broken"),
+        Some(Reason::ENHANCE_YOUR_CALM) => {
+            Http2End::Ours(Http2EndReason::Flood, "the library's limits")
+        }
+        Some(Reason::NO_ERROR) | None => Http2End::Done,
+        Some(_) => Http2End::Ours(Http2EndReason::Protocol, "the protocol was broken"),
     }
 }
 

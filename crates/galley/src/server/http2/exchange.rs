@@ -21,22 +21,23 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
 use super::answer::{self, Manner};
-use super::quota::{Held, REQUEST_BYTES};
+use super::quota::{REQUEST_BYTES, StreamReservation};
 use super::request_head;
 use crate::body::spools::SpoolFull;
 use crate::body::{RequestBody, Spool};
 use crate::fault::Fault;
-use crate::request::{self, Admission, Answer, Exchange, Sites};
+use crate::request::{self, Admission, Exchange, Response, Sites};
 use crate::server::Core;
-use crate::server::http1::{Ends, Untaken, no_request, no_room};
-use crate::server::record::{End, Open, Said};
-use crate::server::speed::Coming;
+use crate::server::http1::{Ends, no_request};
+use crate::server::record::{OpenRecord, RecordEnd, RequestWords};
+use crate::server::request_body::{Untaken, no_room};
+use crate::server::speed::ReceiveProgress;
 use crate::server::timer::{Late, Timer};
 use crate::telemetry::counters::Closed;
 use crate::upstream::interim::{Interim, Mailbox};
 
 /// A request as the library gives it.
-pub(super) struct Asked {
+pub(super) struct StreamRequest {
     pub(super) parts: Parts,
     pub(super) body: RecvStream,
     pub(super) respond: SendResponse<Bytes>,
@@ -48,17 +49,17 @@ pub(super) async fn run(
     core: Rc<Core>,
     sites: Arc<Sites>,
     ends: Ends,
-    asked: Asked,
-    mut held: Held,
+    asked: StreamRequest,
+    mut held: StreamReservation,
 ) {
-    let Asked {
+    let StreamRequest {
         parts,
         mut body,
         mut respond,
         began,
     } = asked;
-    let open = Open {
-        said: Some(Said::of_h2(
+    let open = OpenRecord {
+        said: Some(RequestWords::of_h2(
             &request_head::line(&parts),
             request_head::bytes_of(&parts.headers),
         )),
@@ -69,7 +70,7 @@ pub(super) async fn run(
         site: None,
     };
     let timer = core.timers.register();
-    let stream = Stream {
+    let stream = StreamContext {
         core: &core,
         sites: &sites,
         ends,
@@ -103,7 +104,7 @@ fn boxed<F: Future>(request: F) -> Pin<Box<F>> {
     Box::pin(request)
 }
 
-struct Stream<'c> {
+struct StreamContext<'c> {
     core: &'c Core,
     sites: &'c Sites,
     ends: Ends,
@@ -111,15 +112,15 @@ struct Stream<'c> {
     respond: &'c mut SendResponse<Bytes>,
 }
 
-impl Stream<'_> {
+impl StreamContext<'_> {
     /// The answer with what is known for its record; nothing when the client left before there was one, and then the record is
     /// written.
     async fn run<'p>(
         mut self,
         parts: &'p Parts,
         body: &mut RecvStream,
-        mut open: Open<'p>,
-    ) -> Option<(Answer, Open<'p>)> {
+        mut open: OpenRecord<'p>,
+    ) -> Option<(Response, OpenRecord<'p>)> {
         let mut crumbs = Vec::new();
         request_head::join_crumbs(&parts.headers, &mut crumbs);
         let mut room = Http2HeadBuffer::new();
@@ -148,7 +149,7 @@ impl Stream<'_> {
                 open.request_id = request_id;
                 let by = (self.ends.client, self.ends.scheme());
                 open.client = request::asked(self.sites, by, &head, &framing).client.ip();
-                let answer = Answer::fault(&fault, &open.request_id);
+                let answer = Response::fault(&fault, &open.request_id);
                 return Some((answer, open));
             }
         };
@@ -162,21 +163,27 @@ impl Stream<'_> {
             Err(Untaken::Late) => {
                 self.core.counters.closed(Closed::TooSlow);
                 let fault = Fault::new(RefusedWhy::Timeout, "the body came too slowly");
-                Some(Answer::site_fault(&fault, &exchange.site, &open.request_id))
+                Some(Response::site_fault(
+                    &fault,
+                    &exchange.site,
+                    &open.request_id,
+                ))
             }
-            Err(Untaken::Fault(fault)) => {
-                Some(Answer::site_fault(&fault, &exchange.site, &open.request_id))
-            }
+            Err(Untaken::Fault(fault)) => Some(Response::site_fault(
+                &fault,
+                &exchange.site,
+                &open.request_id,
+            )),
         };
         let Some(answer) = answer else {
-            open.close(self.core, &End::vanished());
+            open.close(self.core, &RecordEnd::vanished());
             return None;
         };
         Some((answer, open))
     }
 
     /// The answer, or nothing when the client left before there was one.
-    async fn answer(&mut self, exchange: &mut Exchange<'_>, mailbox: &Mailbox) -> Option<Answer> {
+    async fn answer(&mut self, exchange: &mut Exchange<'_>, mailbox: &Mailbox) -> Option<Response> {
         // An unsafe request goes on at the compositor when this ends; a safe one is given up there too.
         let mut handling = pin!(request::handle(&self.core.services, exchange));
         let respond = &mut *self.respond;
@@ -222,7 +229,7 @@ impl Stream<'_> {
             sent.map_err(|_| Untaken::Gone)?;
         }
         let mut taken = 0_u64;
-        let mut coming = Coming::begin(self.core.limits.coming, self.timer);
+        let mut coming = ReceiveProgress::begin(self.core.limits.coming, self.timer);
         loop {
             let Ok(next) = self.timer.before(coming.until, body.data()).await else {
                 coming.judge(self.timer).map_err(|Late| Untaken::Late)?;

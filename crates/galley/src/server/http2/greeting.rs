@@ -12,13 +12,13 @@ use galley_http::frame_interceptor::PREFACE;
 use h2::server::{self, Builder};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::ending::End;
+use super::ending::Http2End;
 use super::limits;
-use super::wire::{Half, Wire};
+use super::wire::{FramedSocket, Half};
 use crate::server::Core;
-use crate::server::io::Wire as PlainWire;
+use crate::server::io::ClientConnection as PlainWire;
 use crate::server::timer::Timer;
-use crate::telemetry::http2::Ended;
+use crate::telemetry::http2::Http2EndReason;
 
 /// Whether a connection in the clear begins with the greeting of HTTP/2 (RFC 9113 section 3.4).
 pub(in crate::server) async fn is_greeted(core: &Core, wire: &mut PlainWire) -> bool {
@@ -34,9 +34,9 @@ pub(in crate::server) async fn is_greeted(core: &Core, wire: &mut PlainWire) -> 
 /// Exchanges the greetings.
 pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     core: &Core,
-    wire: &Rc<RefCell<Wire<S>>>,
+    wire: &Rc<RefCell<FramedSocket<S>>>,
     timer: &Timer,
-) -> Result<server::Connection<Half<S>, Bytes>, End> {
+) -> Result<server::Connection<Half<S>, Bytes>, Http2End> {
     let builder: Builder = limits::builder(&core.limits);
     let mut handshake = pin!(builder.handshake(Half(Rc::clone(wire))));
     let greeting = poll_fn(|cx| {
@@ -48,9 +48,9 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     });
     match timer.within(core.limits.head_timeout, greeting).await {
         Ok(Ok(h2)) => Ok(h2),
-        Ok(Err(Greeting::Broken)) => Err(End::Gone),
-        Ok(Err(Greeting::Wrong)) => Err(End::Ours(Ended::Protocol, "no greeting")),
-        Err(_) => Err(End::Ours(Ended::Slow, "no greeting in time")),
+        Ok(Err(Greeting::Broken)) => Err(Http2End::Gone),
+        Ok(Err(Greeting::Wrong)) => Err(Http2End::Ours(Http2EndReason::Protocol, "no greeting")),
+        Err(_) => Err(Http2End::Ours(Http2EndReason::Slow, "no greeting in time")),
     }
 }
 

@@ -23,20 +23,20 @@ use http::header;
 use super::request_head::{self, Pseudo};
 use crate::request::{Hit, Sites};
 use crate::server::Core;
-use crate::server::fast_path::{self, CACHE_STATUS, CACHE_STATUS_FILE, Known};
+use crate::server::fast_path::{self, CACHE_STATUS, CACHE_STATUS_FILE, KnownHost};
 use crate::server::http1::Ends;
 use crate::server::io::HttpDate;
-use crate::server::record::{self, End, Said};
+use crate::server::record::{self, RecordEnd, RequestWords};
 
 /// What a connection keeps for its next hit.
 #[derive(Default)]
-pub(super) struct Memo {
-    known: Known,
+pub(super) struct HitBuffers {
+    known: KnownHost,
     crumbs: Vec<u8>,
 }
 
 /// A request that is a hit.
-pub(super) struct Found {
+pub(super) struct StreamHit {
     hit: Hit,
     /// Where its header block lies.
     encoded: std::ops::Range<usize>,
@@ -48,10 +48,10 @@ pub(super) struct Found {
 }
 
 /// A hit on its way; its record is written when it has left.
-pub(super) struct Sent {
+pub(super) struct SentHit {
     pub(super) block: Block,
     stream: u32,
-    found: Found,
+    found: StreamHit,
     began: Instant,
 }
 
@@ -59,13 +59,13 @@ pub(super) struct Sent {
 pub(super) fn find(
     core: &Core,
     (sites, ends): (&Sites, Ends),
-    memo: &mut Memo,
+    memo: &mut HitBuffers,
     (block, began): (&Block, Instant),
     encoded: &mut Vec<u8>,
-) -> Option<Found> {
+) -> Option<StreamHit> {
     let pseudo = Pseudo::of(block)?;
     let line = pseudo.plain_line()?;
-    let Memo { known, crumbs } = memo;
+    let HitBuffers { known, crumbs } = memo;
     request_head::join_crumbs_of(block, crumbs);
     let joined = (!crumbs.is_empty()).then_some((&b"cookie"[..], crumbs.as_slice()));
     let fields = request_head::fields_of(block)
@@ -98,7 +98,7 @@ pub(super) fn find(
         encoded.truncate(begin);
         return None;
     }
-    Some(Found {
+    Some(StreamHit {
         hit,
         encoded: begin..encoded.len(),
         client: by.client.ip(),
@@ -140,15 +140,15 @@ fn write_block(
     }
 }
 
-impl Found {
+impl StreamHit {
     /// Bytes of its body.
     pub(super) fn body_bytes(&self) -> usize {
         self.hit.body().len()
     }
 
     /// On its way on the stream that `block` has opened.
-    pub(super) fn on(self, opening: &Opening, block: Block, began: Instant) -> Sent {
-        Sent {
+    pub(super) fn on(self, opening: &Opening, block: Block, began: Instant) -> SentHit {
+        SentHit {
             block,
             stream: opening.stream,
             found: self,
@@ -157,7 +157,7 @@ impl Found {
     }
 }
 
-impl Sent {
+impl SentHit {
     /// Its stream, its header block among those that were written with it, and its body.
     pub(super) fn parts<'s>(&'s self, encoded: &'s [u8]) -> (u32, &'s [u8], &'s [u8]) {
         let block = encoded.get(self.found.encoded.clone());
@@ -176,7 +176,7 @@ impl Sent {
     /// Writes its record, and gives its room back.
     pub(super) fn close(self, core: &Core, vanished: bool) {
         let ended = Instant::now();
-        let Found {
+        let StreamHit {
             hit,
             client,
             log,
@@ -195,7 +195,7 @@ impl Sent {
                 log,
                 site: Some(site),
             };
-            let end = End {
+            let end = RecordEnd {
                 status: status.as_u16(),
                 outcome,
                 body_bytes: if vanished { 0 } else { hit.body().len() as u64 },
@@ -206,7 +206,7 @@ impl Sent {
                 .and_then(|pseudo| {
                     Some((pseudo.plain_line()?, request_head::fields_of(&self.block)))
                 })
-                .map(|(line, fields)| Said::of_h2(&line, fields));
+                .map(|(line, fields)| RequestWords::of_h2(&line, fields));
             record::write(core, said.as_ref(), &about, &end);
         }
         core.spare.give_block(self.block);

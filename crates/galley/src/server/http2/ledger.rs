@@ -8,17 +8,17 @@
 
 use galley_http::frame_interceptor::FRAME_HEAD;
 
-use crate::telemetry::http2::Tally;
+use crate::telemetry::http2::Http2ConnectionCounts;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Ledger {
-    received: Scanner,
-    sent: Scanner,
+pub(super) struct FrameLedger {
+    received: FrameScanner,
+    sent: FrameScanner,
     resets: Allowance,
     idle: Allowance,
     flood: Option<Flood>,
-    pub(super) tally: Tally,
+    pub(super) tally: Http2ConnectionCounts,
 }
 
 /// What there was too much of.
@@ -38,19 +38,19 @@ impl Flood {
     }
 }
 
-impl Ledger {
+impl FrameLedger {
     /// For a connection that begins at `now_ms`, its client's greeting included.
     pub(super) fn new(now_ms: u64) -> Self {
         Self {
-            received: Scanner {
+            received: FrameScanner {
                 skip: PREFACE_BYTES,
-                ..Scanner::default()
+                ..FrameScanner::default()
             },
-            sent: Scanner::default(),
+            sent: FrameScanner::default(),
             resets: Allowance::new(RESETS, now_ms),
             idle: Allowance::new(IDLE_FRAMES, now_ms),
             flood: None,
-            tally: Tally::default(),
+            tally: Http2ConnectionCounts::default(),
         }
     }
 
@@ -61,7 +61,7 @@ impl Ledger {
 
     /// Whether a head has begun that is not whole.
     pub(super) fn is_mid_head(&self) -> bool {
-        let Scanner { last, skip, .. } = &self.received;
+        let FrameScanner { last, skip, .. } = &self.received;
         matches!(last.kind, HEADERS | CONTINUATION) && (last.flags & END_HEADERS == 0 || *skip > 0)
     }
 
@@ -95,7 +95,7 @@ impl Ledger {
 
     /// Whether what was sent ends with a whole frame, and no head is begun.
     pub(super) fn is_between_frames(&self) -> bool {
-        let Scanner {
+        let FrameScanner {
             last, skip, have, ..
         } = &self.sent;
         let is_head = matches!(last.kind, HEADERS | CONTINUATION);
@@ -140,13 +140,13 @@ impl Ledger {
 
 /// The head of a frame, as far as it is of interest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Frame {
+struct FrameInfo {
     length: u32,
     kind: u8,
     flags: u8,
 }
 
-impl Frame {
+impl FrameInfo {
     /// Whether a frame of data has any. One that is padded may hold nothing but its padding.
     fn may_have_data(self) -> bool {
         let least = if self.flags & PADDED == 0 {
@@ -160,17 +160,17 @@ impl Frame {
 
 /// Finds heads of frames in bytes that come in pieces.
 #[derive(Debug, Default)]
-struct Scanner {
+struct FrameScanner {
     head: [u8; FRAME_HEAD],
     have: usize,
     /// Bytes of the frame that have not come.
     skip: u32,
-    last: Frame,
+    last: FrameInfo,
 }
 
-impl Scanner {
+impl FrameScanner {
     /// The next head, and `bytes` behind it; `None` when they are used up.
-    fn next(&mut self, bytes: &mut &[u8]) -> Option<Frame> {
+    fn next(&mut self, bytes: &mut &[u8]) -> Option<FrameInfo> {
         let skipped = bytes
             .len()
             .min(usize::try_from(self.skip).unwrap_or(usize::MAX));
@@ -187,7 +187,7 @@ impl Scanner {
         let [a, b, c, kind, flags, ..] = self.head;
         self.have = 0;
         self.skip = u32::from_be_bytes([0, a, b, c]);
-        self.last = Frame {
+        self.last = FrameInfo {
             length: self.skip,
             kind,
             flags,
@@ -290,8 +290,8 @@ mod tests {
         bytes
     }
 
-    fn greeted() -> Ledger {
-        let mut ledger = Ledger::new(0);
+    fn greeted() -> FrameLedger {
+        let mut ledger = FrameLedger::new(0);
         ledger.receive(PREFACE, 0);
         ledger
     }
@@ -308,11 +308,11 @@ mod tests {
         ]
         .concat();
         for piece in [1, 2, 9, 10, 64, 1000] {
-            let mut ledger = Ledger::new(0);
+            let mut ledger = FrameLedger::new(0);
             for piece in bytes.chunks(piece) {
                 ledger.receive(piece, 0);
             }
-            let wanted = Tally {
+            let wanted = Http2ConnectionCounts {
                 streams: 2,
                 resets_by_client: 1,
                 resets_by_galley: 0,

@@ -5,10 +5,10 @@ use std::time::Duration;
 use galley_http::head::MAX_FIELDS;
 use h2::server::Builder;
 
-use crate::server::Limits;
+use crate::server::ClientLimits;
 
 /// A builder with every limit set.
-pub(super) fn builder(limits: &Limits) -> Builder {
+pub(super) fn builder(limits: &ClientLimits) -> Builder {
     let mut builder = Builder::new();
     builder
         .max_concurrent_streams(STREAMS)

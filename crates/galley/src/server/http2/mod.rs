@@ -38,20 +38,20 @@ use h2::server;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
-use self::ending::{End, ended, finish, reason, why};
-use self::exchange::Asked;
+use self::ending::{Http2End, ended, finish, reason, why};
+use self::exchange::StreamRequest;
 use self::greeting::greet;
 pub(super) use self::greeting::is_greeted;
-use self::hit::{Memo, Sent};
+use self::hit::{HitBuffers, SentHit};
 use self::ledger::Flood;
-use self::patience::{Patience, Waiting};
+use self::patience::{ConnectionDeadlines, ConnectionTimeout};
 use self::quota::Quota;
-use self::wire::{Half, Wire};
+use self::wire::{FramedSocket, Half};
 use super::Core;
 use super::http1::Ends;
 use super::timer::{Deadline, Timer};
 use crate::request::Sites;
-use crate::telemetry::http2::Ended;
+use crate::telemetry::http2::Http2EndReason;
 
 /// Serves a connection whose client speaks HTTP/2, to its end.
 pub(super) async fn connection<S: AsyncRead + AsyncWrite + AsFd + Unpin>(
@@ -72,19 +72,19 @@ pub(super) async fn resumed<S: AsyncRead + AsyncWrite + AsFd + Unpin>(
 ) {
     let most = limits::header_list(core.limits.head_bytes);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let wire = Rc::new(RefCell::new(Wire::new(stream, &begun, &core, most)));
+    let wire = Rc::new(RefCell::new(FramedSocket::new(stream, &begun, &core, most)));
     let timer = core.timers.register();
     let end = match greet(&core, &wire, &timer).await {
         Ok(h2) => {
-            let connection = Connection {
-                patience: Patience::new(&core.limits),
+            let connection = Http2Connection {
+                patience: ConnectionDeadlines::new(&core.limits),
                 h2,
                 wire: Rc::clone(&wire),
                 timer: &timer,
                 armed: None,
                 streams: JoinSet::new(),
                 quota: Quota::new(&core.services.http2_memory),
-                memo: Memo::default(),
+                memo: HitBuffers::default(),
                 sent: Vec::new(),
                 asked: 0,
                 passed: 0,
@@ -103,18 +103,18 @@ pub(super) async fn resumed<S: AsyncRead + AsyncWrite + AsFd + Unpin>(
 }
 
 /// A connection whose greetings were exchanged.
-struct Connection<'c, S> {
+struct Http2Connection<'c, S> {
     h2: server::Connection<Half<S>, Bytes>,
-    wire: Rc<RefCell<Wire<S>>>,
+    wire: Rc<RefCell<FramedSocket<S>>>,
     timer: &'c Timer,
-    patience: Patience,
+    patience: ConnectionDeadlines,
     /// When the timer was to look at its clocks.
     armed: Option<Deadline>,
     streams: JoinSet<()>,
     quota: Rc<Quota>,
-    memo: Memo,
+    memo: HitBuffers,
     /// Hits on their way.
-    sent: Vec<Sent>,
+    sent: Vec<SentHit>,
     /// Heads that came.
     asked: u64,
     /// Those that the library was given.
@@ -130,8 +130,8 @@ struct Connection<'c, S> {
     ends: Ends,
 }
 
-impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Connection<'_, S> {
-    async fn run(mut self) -> End {
+impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
+    async fn run(mut self) -> Http2End {
         let end = poll_fn(|cx| self.poll(cx)).await;
         let Self {
             h2,
@@ -149,7 +149,7 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Connection<'_, S> {
         end
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Http2End> {
         if self.core.stopping.get() && !self.going {
             self.go();
         }
@@ -171,20 +171,25 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Connection<'_, S> {
             let arrived = || self.wire.borrow().arrived();
             match self.patience.late(self.timer, arrived) {
                 // Others need what its client leaves waiting.
-                None | Some(Waiting::Taken) if self.quota.is_overdrawn() => {
-                    let why = (Ended::Slow, "too much waits for it");
+                None | Some(ConnectionTimeout::Taken) if self.quota.is_overdrawn() => {
+                    let why = (Http2EndReason::Slow, "too much waits for it");
                     return self.abort(cx, Reason::ENHANCE_YOUR_CALM, why);
                 }
                 None if is_due => {}
                 // Others need its room, or it has asked nothing for long.
-                None | Some(Waiting::Idle) if !self.going => self.go(),
-                None | Some(Waiting::Taken) => {}
-                Some(Waiting::Idle | Waiting::Going) => return Poll::Ready(End::Done),
-                Some(Waiting::Head) => {
-                    return Poll::Ready(End::Ours(Ended::Slow, "a head came too slowly"));
+                None | Some(ConnectionTimeout::Idle) if !self.going => self.go(),
+                None | Some(ConnectionTimeout::Taken) => {}
+                Some(ConnectionTimeout::Idle | ConnectionTimeout::Going) => {
+                    return Poll::Ready(Http2End::Done);
                 }
-                Some(Waiting::Taking) => {
-                    let why = (Ended::Slow, "nothing was taken");
+                Some(ConnectionTimeout::Head) => {
+                    return Poll::Ready(Http2End::Ours(
+                        Http2EndReason::Slow,
+                        "a head came too slowly",
+                    ));
+                }
+                Some(ConnectionTimeout::Taking) => {
+                    let why = (Http2EndReason::Slow, "nothing was taken");
                     return self.abort(cx, Reason::ENHANCE_YOUR_CALM, why);
                 }
             }
@@ -199,20 +204,24 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Connection<'_, S> {
     }
 
     /// Everything that can be done without waiting.
-    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Http2End> {
         let mut answered = 0;
         loop {
             while let Poll::Ready(Some(_)) = self.streams.poll_join_next(cx) {}
             let read = self.read(cx);
             let flood = self.flood();
             if let Some(flood) = flood {
-                return self.abort(cx, Reason::ENHANCE_YOUR_CALM, (Ended::Flood, flood.word()));
+                return self.abort(
+                    cx,
+                    Reason::ENHANCE_YOUR_CALM,
+                    (Http2EndReason::Flood, flood.word()),
+                );
             }
             let is_read = match read {
                 Poll::Ready(Ok(())) => true,
                 Poll::Pending => false,
-                Poll::Ready(Err(Unread::Gone)) => return Poll::Ready(End::Gone),
-                Poll::Ready(Err(Unread::Broken(broken))) => {
+                Poll::Ready(Err(Http2ReadError::Gone)) => return Poll::Ready(Http2End::Gone),
+                Poll::Ready(Err(Http2ReadError::Broken(broken))) => {
                     return self.abort(cx, reason(broken), ended(broken));
                 }
             };
@@ -221,7 +230,7 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Connection<'_, S> {
                 // The library's frames follow when these have left.
                 match ready!(self.send_hits(cx)) {
                     Ok(()) => {}
-                    Err(_) => return Poll::Ready(End::Gone),
+                    Err(_) => return Poll::Ready(Http2End::Gone),
                 }
             }
             if self.has_library_work() {
@@ -240,7 +249,7 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Connection<'_, S> {
             }
             let mut wire = self.wire.borrow_mut();
             match wire.poll_out(cx) {
-                Poll::Ready(Err(_)) => return Poll::Ready(End::Gone),
+                Poll::Ready(Err(_)) => return Poll::Ready(Http2End::Gone),
                 Poll::Ready(Ok(())) if answered >= MOST_ANSWERED => {
                     // Who asks without end does not starve its core's other connections.
                     cx.waker().wake_by_ref();
@@ -274,22 +283,22 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Connection<'_, S> {
         &mut self,
         cx: &mut Context<'_>,
         reason: Reason,
-        (ended, note): (Ended, &'static str),
-    ) -> Poll<End> {
+        (ended, note): (Http2EndReason, &'static str),
+    ) -> Poll<Http2End> {
         self.h2.abrupt_shutdown(reason);
         let _ = self.h2.poll_closed(cx);
         let _ = self.wire.borrow_mut().poll_out(cx);
-        Poll::Ready(End::Ours(ended, note))
+        Poll::Ready(Http2End::Ours(ended, note))
     }
 
     /// Reads what has come, and finds the hits among it. Ready when something came, or waits to be sorted.
-    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Unread>> {
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Http2ReadError>> {
         let mut wire = self.wire.borrow_mut();
         if !self.sent.is_empty() || !wire.has_room() || wire.is_clogged() {
             return Poll::Pending;
         }
         if !wire.has_unsorted() {
-            ready!(wire.poll_fill(cx)).map_err(|_| Unread::Gone)?;
+            ready!(wire.poll_fill(cx)).map_err(|_| Http2ReadError::Gone)?;
         }
         let mut encoded = self.core.spare.take_encoded();
         let mut block = self.core.spare.take_block();
@@ -301,7 +310,7 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Connection<'_, S> {
             }
             match wire.sort(&mut block) {
                 Ok(Intercepted::More) => break Ok(()),
-                Err(broken) => break Err(Unread::Broken(broken)),
+                Err(broken) => break Err(Http2ReadError::Broken(broken)),
                 Ok(Intercepted::Head(opening)) => {
                     self.asked += 1;
                     let place = (&*self.sites, self.ends);
@@ -333,8 +342,8 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Connection<'_, S> {
             }
         };
         // What was asked together is answered in the order of its urgency, and else in its own.
-        if !self.sent.is_sorted_by_key(Sent::urgency) {
-            self.sent.sort_by_key(Sent::urgency);
+        if !self.sent.is_sorted_by_key(SentHit::urgency) {
+            self.sent.sort_by_key(SentHit::urgency);
         }
         for sent in &self.sent {
             let (stream, head, body) = sent.parts(&encoded);
@@ -376,7 +385,7 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Connection<'_, S> {
             match self.h2.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
                     let (parts, body) = request.into_parts();
-                    asked.push(Asked {
+                    asked.push(StreamRequest {
                         parts,
                         body,
                         respond,
@@ -389,14 +398,14 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Connection<'_, S> {
                     }
                 }
                 Poll::Ready(Some(Err(error))) => return Accepted::End(why(&error)),
-                Poll::Ready(None) => return Accepted::End(End::Done),
+                Poll::Ready(None) => return Accepted::End(Http2End::Done),
                 Poll::Pending if asked.is_empty() => return Accepted::None,
                 Poll::Pending => return Accepted::Some(asked),
             }
         }
     }
 
-    fn begin(&mut self, mut asked: Vec<Asked>) {
+    fn begin(&mut self, mut asked: Vec<StreamRequest>) {
         asked.sort_by_key(|asked| request_head::urgency(&asked.parts.headers));
         for mut asked in asked {
             let Some(held) = self.quota.admit(&asked.parts.headers) else {
@@ -421,7 +430,7 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Connection<'_, S> {
         let wire = self.wire.borrow();
         self.patience.look(
             self.timer,
-            &patience::Sight {
+            &patience::ConnectionActivity {
                 has_streams,
                 has_tasks,
                 is_mid_head: wire.ledger.is_mid_head(),
@@ -445,12 +454,12 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Connection<'_, S> {
 /// What the library had.
 enum Accepted {
     None,
-    Some(Vec<Asked>),
-    End(End),
+    Some(Vec<StreamRequest>),
+    End(Http2End),
 }
 
 /// Why what came was not sorted.
-enum Unread {
+enum Http2ReadError {
     /// The client has gone.
     Gone,
     Broken(FrameError),

@@ -7,12 +7,12 @@
 
 use std::time::Duration;
 
-use crate::server::Limits;
+use crate::server::ClientLimits;
 use crate::server::speed::Speed;
 use crate::server::timer::{Deadline, Timer};
 
 /// See the module.
-pub(super) struct Patience {
+pub(super) struct ConnectionDeadlines {
     idle_timeout: Duration,
     head_timeout: Duration,
     leaving: Speed,
@@ -32,7 +32,7 @@ struct Taking {
 }
 
 /// What a connection looks like.
-pub(super) struct Sight {
+pub(super) struct ConnectionActivity {
     pub(super) has_streams: bool,
     /// Whether some of them are in the hands of tasks.
     pub(super) has_tasks: bool,
@@ -48,7 +48,7 @@ pub(super) struct Sight {
 
 /// What was waited for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waiting {
+pub(super) enum ConnectionTimeout {
     /// A request.
     Idle,
     /// The client's leave, after the end was said.
@@ -61,8 +61,8 @@ pub(super) enum Waiting {
     Taken,
 }
 
-impl Patience {
-    pub(super) fn new(limits: &Limits) -> Self {
+impl ConnectionDeadlines {
+    pub(super) fn new(limits: &ClientLimits) -> Self {
         Self {
             idle_timeout: limits.idle_timeout,
             head_timeout: limits.head_timeout,
@@ -76,7 +76,12 @@ impl Patience {
     }
 
     /// Starts and stops the clocks. `arrived`: bytes that have arrived since the beginning.
-    pub(super) fn look(&mut self, timer: &Timer, sight: &Sight, arrived: impl Fn() -> u64) {
+    pub(super) fn look(
+        &mut self,
+        timer: &Timer,
+        sight: &ConnectionActivity,
+        arrived: impl Fn() -> u64,
+    ) {
         if std::mem::replace(&mut self.is_going, sight.going) != sight.going {
             self.idle = None;
         }
@@ -112,24 +117,28 @@ impl Patience {
     }
 
     /// The clock that has run out.
-    pub(super) fn late(&mut self, timer: &Timer, arrived: impl Fn() -> u64) -> Option<Waiting> {
+    pub(super) fn late(
+        &mut self,
+        timer: &Timer,
+        arrived: impl Fn() -> u64,
+    ) -> Option<ConnectionTimeout> {
         if let Some(taking) = &mut self.taking
             && timer.is_past(taking.until)
         {
             let now = arrived();
             if !self.leaving.is_enough(now.saturating_sub(taking.arrived)) {
-                return Some(Waiting::Taking);
+                return Some(ConnectionTimeout::Taking);
             }
             taking.arrived = now;
             taking.until = timer.deadline(self.leaving.window);
-            return Some(Waiting::Taken);
+            return Some(ConnectionTimeout::Taken);
         }
         let idle = if self.is_going {
-            Waiting::Going
+            ConnectionTimeout::Going
         } else {
-            Waiting::Idle
+            ConnectionTimeout::Idle
         };
-        let clocks = [(self.head, Waiting::Head), (self.idle, idle)];
+        let clocks = [(self.head, ConnectionTimeout::Head), (self.idle, idle)];
         clocks
             .into_iter()
             .find(|(deadline, _)| deadline.is_some_and(|deadline| timer.is_past(deadline)))
@@ -157,8 +166,8 @@ mod tests {
     use super::*;
     use crate::server::timer::Timers;
 
-    fn patience() -> Patience {
-        Patience {
+    fn patience() -> ConnectionDeadlines {
+        ConnectionDeadlines {
             idle_timeout: Duration::from_secs(60),
             head_timeout: Duration::from_secs(10),
             leaving: Speed::new(Duration::from_secs(30), 100),
@@ -170,8 +179,8 @@ mod tests {
         }
     }
 
-    fn sight() -> Sight {
-        Sight {
+    fn sight() -> ConnectionActivity {
+        ConnectionActivity {
             has_streams: false,
             has_tasks: false,
             is_mid_head: false,
@@ -183,7 +192,11 @@ mod tests {
     }
 
     /// What is waited for too long when nothing changes for so many seconds.
-    fn after(patience: &mut Patience, sight: &Sight, seconds: u64) -> Option<Waiting> {
+    fn after(
+        patience: &mut ConnectionDeadlines,
+        sight: &ConnectionActivity,
+        seconds: u64,
+    ) -> Option<ConnectionTimeout> {
         let timers = Rc::new(Timers::default());
         let timer = timers.register();
         patience.look(&timer, sight, || 0);
@@ -196,35 +209,50 @@ mod tests {
     fn each_state_has_its_limit() {
         let idle = sight();
         assert_eq!(after(&mut patience(), &idle, 59), None);
-        assert_eq!(after(&mut patience(), &idle, 60), Some(Waiting::Idle));
-        let head = Sight {
+        assert_eq!(
+            after(&mut patience(), &idle, 60),
+            Some(ConnectionTimeout::Idle)
+        );
+        let head = ConnectionActivity {
             is_mid_head: true,
             ..sight()
         };
         assert_eq!(after(&mut patience(), &head, 9), None);
-        assert_eq!(after(&mut patience(), &head, 10), Some(Waiting::Head));
-        let stuck = Sight {
+        assert_eq!(
+            after(&mut patience(), &head, 10),
+            Some(ConnectionTimeout::Head)
+        );
+        let stuck = ConnectionActivity {
             has_streams: true,
             ..sight()
         };
-        assert_eq!(after(&mut patience(), &stuck, 30), Some(Waiting::Taking));
-        let busy = Sight {
+        assert_eq!(
+            after(&mut patience(), &stuck, 30),
+            Some(ConnectionTimeout::Taking)
+        );
+        let busy = ConnectionActivity {
             has_streams: true,
             has_tasks: true,
             ..sight()
         };
         assert_eq!(after(&mut patience(), &busy, 100_000), None);
-        let starving = Sight {
+        let starving = ConnectionActivity {
             is_waiting: true,
             ..busy
         };
         assert_eq!(after(&mut patience(), &starving, 29), None);
-        assert_eq!(after(&mut patience(), &starving, 30), Some(Waiting::Taking));
-        let going = Sight {
+        assert_eq!(
+            after(&mut patience(), &starving, 30),
+            Some(ConnectionTimeout::Taking)
+        );
+        let going = ConnectionActivity {
             going: true,
             ..sight()
         };
-        assert_eq!(after(&mut patience(), &going, 1), Some(Waiting::Going));
+        assert_eq!(
+            after(&mut patience(), &going, 1),
+            Some(ConnectionTimeout::Going)
+        );
     }
 
     #[test]
@@ -232,7 +260,7 @@ mod tests {
         let timers = Rc::new(Timers::default());
         let timer = timers.register();
         let mut patience = patience();
-        let mut sight = Sight {
+        let mut sight = ConnectionActivity {
             // Of the next one a part is always there.
             is_mid_head: true,
             ..sight()
@@ -248,7 +276,7 @@ mod tests {
         timers.sweep(Tick(101_000));
         sight.requests += 1;
         patience.look(&timer, &sight, || 0);
-        assert_eq!(patience.late(&timer, || 0), Some(Waiting::Going));
+        assert_eq!(patience.late(&timer, || 0), Some(ConnectionTimeout::Going));
     }
 
     #[test]
@@ -257,7 +285,7 @@ mod tests {
             let timers = Rc::new(Timers::default());
             let timer = timers.register();
             let mut patience = patience();
-            let sight = Sight {
+            let sight = ConnectionActivity {
                 has_streams: true,
                 has_tasks: true,
                 is_waiting: true,
@@ -267,7 +295,7 @@ mod tests {
                 timers.sweep(Tick(second * 1000));
                 let arrived = || second * bytes_per_s;
                 patience.look(&timer, &sight, arrived);
-                patience.late(&timer, arrived) == Some(Waiting::Taking)
+                patience.late(&timer, arrived) == Some(ConnectionTimeout::Taking)
             });
             assert_eq!(ended, limit_s, "{bytes_per_s} bytes a second");
         }

@@ -35,14 +35,14 @@ impl Quota {
     }
 
     /// Reserves what a request with these fields needs, or `None` where the connection holds its part already.
-    pub(super) fn admit(self: &Rc<Self>, fields: &HeaderMap) -> Option<Held> {
+    pub(super) fn admit(self: &Rc<Self>, fields: &HeaderMap) -> Option<StreamReservation> {
         let fields = bytes_of(fields);
         let bytes = fields + REQUEST_BYTES;
         let all = self.held.get() + bytes;
         let paid = (all <= self.part()).then(|| self.budget.try_reserve(bytes))?;
         let paid = paid?;
         self.held.set(all);
-        Some(Held {
+        Some(StreamReservation {
             paid,
             fields,
             quota: Rc::clone(self),
@@ -72,14 +72,14 @@ impl Quota {
 }
 
 /// What one stream has reserved, to its end.
-pub(super) struct Held {
+pub(super) struct StreamReservation {
     paid: Reservation,
     /// What of it pays for the request's fields, which are kept for its record.
     fields: u64,
     quota: Rc<Quota>,
 }
 
-impl Held {
+impl StreamReservation {
     /// The request has been dealt with: what is left is an answer that waits.
     pub(super) fn keep_answer(&mut self) {
         let before = self.paid.bytes();
@@ -89,10 +89,10 @@ impl Held {
     }
 
     /// Counts the stream as one that waits for its client, until the guard is dropped.
-    pub(super) fn wait(&self) -> Waits<'_> {
+    pub(super) fn wait(&self) -> ReservationWait<'_> {
         let waiting = &self.quota.waiting;
         waiting.set(waiting.get() + 1);
-        Waits(waiting)
+        ReservationWait(waiting)
     }
 
     /// Notes that the client opened no window in time.
@@ -102,17 +102,17 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for StreamReservation {
     fn drop(&mut self) {
         let held = &self.quota.held;
         held.set(held.get() - self.paid.bytes());
     }
 }
 
-/// See [`Held::wait`].
-pub(super) struct Waits<'q>(&'q Cell<u32>);
+/// See [`StreamReservation::wait`].
+pub(super) struct ReservationWait<'q>(&'q Cell<u32>);
 
-impl Drop for Waits<'_> {
+impl Drop for ReservationWait<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }

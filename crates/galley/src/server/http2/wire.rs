@@ -1,9 +1,9 @@
 //! The socket below the library: what comes is sorted, and what many streams have to say leaves in few writes.
 //!
 //! What came is the [`FrameInterceptor`]'s first; the library reads what that leaves to it. The library writes frame by frame and
-//! flushes in between. Here its frames are collected, and leave when the connection's turn ends ([`Wire::poll_out`]) or when
+//! flushes in between. Here its frames are collected, and leave when the connection's turn ends ([`FramedSocket::poll_out`]) or when
 //! there are many. While the client takes nothing, no more than [`MOST_OUT`] is collected; the library then stops writing,
-//! and nothing more is read. Every byte in either direction is shown to the [`Ledger`].
+//! and nothing more is read. Every byte in either direction is shown to the [`FrameLedger`].
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -20,14 +20,14 @@ use galley_http::frame_interceptor::{
 use galley_http::hpack::Block;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use super::ledger::Ledger;
+use super::ledger::FrameLedger;
 use crate::server::Core;
 use crate::server::pool::Spare;
 use crate::server::timer::Timers;
 use crate::sys;
 
 /// The socket with what waits on both sides of it.
-pub(super) struct Wire<S> {
+pub(super) struct FramedSocket<S> {
     stream: S,
     /// What came and was not sorted.
     input: Vec<u8>,
@@ -55,19 +55,19 @@ pub(super) struct Wire<S> {
     held: bool,
     /// Bytes that have left since the beginning.
     pub(super) written: u64,
-    pub(super) ledger: Ledger,
+    pub(super) ledger: FrameLedger,
     timers: Rc<Timers>,
     spare: Rc<Spare>,
 }
 
 /// The library's hold on it.
-pub(super) struct Half<S>(pub(super) Rc<RefCell<Wire<S>>>);
+pub(super) struct Half<S>(pub(super) Rc<RefCell<FramedSocket<S>>>);
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
     /// `begun` came before it was known to be HTTP/2; `most` is what a head may have.
     pub(super) fn new(stream: S, begun: &BytesMut, core: &Core, most: usize) -> Self {
         let now_ms = core.timers.now_ms();
-        let mut ledger = Ledger::new(now_ms);
+        let mut ledger = FrameLedger::new(now_ms);
         ledger.receive(begun, now_ms);
         Self {
             stream,

@@ -28,7 +28,7 @@ fn closing_writes_everything_of_every_core() {
         let mut writer = log.writer();
         std::thread::spawn(move || {
             for _ in 0..1_000 {
-                writer.write(&Record {
+                writer.write(&AccessRecord {
                     request_id: core,
                     ..record()
                 });
@@ -76,7 +76,7 @@ fn a_moved_file_is_left_at_reopen() {
     let mut writer = log.writer();
     fs::rename(&path, &moved).unwrap();
     log.reopen();
-    writer.write(&Record {
+    writer.write(&AccessRecord {
         request_id: "new",
         ..record()
     });

@@ -3,7 +3,7 @@
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::upstream::{Address, PoolSpec, Target};
+use crate::upstream::{FastCgiAddress, PoolSpec, UpstreamAddress};
 use galley_policy::class::{Class, Network};
 use proptest::prelude::*;
 use tokio::task::LocalSet;
@@ -12,7 +12,7 @@ use tokio::task::LocalSet;
 pub(in crate::upstream) fn spec(places: usize, queue: usize, queue_timeout: Duration) -> PoolSpec {
     PoolSpec {
         site: "example.com".to_owned(),
-        target: Target::FastCgi(Address::Tcp("127.0.0.1:9000".to_owned())),
+        target: UpstreamAddress::FastCgi(FastCgiAddress::Tcp("127.0.0.1:9000".to_owned())),
         in_flight: places,
         places: None,
         queue,
@@ -21,43 +21,43 @@ pub(in crate::upstream) fn spec(places: usize, queue: usize, queue_timeout: Dura
         first_byte_timeout: TEN,
         read_timeout: TEN,
         idle_share: 25,
-        end: crate::upstream::End::Answer,
+        end: crate::upstream::ExchangeEnd::Answer,
         idle_age: TEN,
     }
 }
 
 const TEN: Duration = Duration::from_secs(10);
 
-fn limit(places: usize, queue: usize) -> Limit {
+fn limit(places: usize, queue: usize) -> ConcurrencyLimit {
     of(&spec(places, queue, TEN))
 }
 
-fn of(spec: &PoolSpec) -> Limit {
+fn of(spec: &PoolSpec) -> ConcurrencyLimit {
     let gauge = Arc::new(Gauge::new(spec));
-    Limit::new(spec, &gauge)
+    ConcurrencyLimit::new(spec, &gauge)
 }
 
-fn visitor(client: u32) -> Who {
-    Who {
+fn visitor(client: u32) -> QueueIdentity {
+    QueueIdentity {
         class: Class::Visitor,
         client: Network::V4(client),
     }
 }
 
-async fn enter(limit: &Limit, client: u32) -> Result<Place, FillError> {
-    limit.enter(visitor(client), &Turn::default()).await
+async fn enter(limit: &ConcurrencyLimit, client: u32) -> Result<Slot, FillError> {
+    limit.enter(visitor(client), &QueueTurn::default()).await
 }
 
 /// Who saves may have every place.
-async fn save(limit: &Limit) -> Result<Place, FillError> {
-    let who = Who {
+async fn save(limit: &ConcurrencyLimit) -> Result<Slot, FillError> {
+    let who = QueueIdentity {
         class: Class::Editor,
         client: Network::V4(1),
     };
-    limit.enter(who, &Turn::default()).await
+    limit.enter(who, &QueueTurn::default()).await
 }
 
-fn load(limit: &Limit) -> (usize, usize) {
+fn load(limit: &ConcurrencyLimit) -> (usize, usize) {
     let (taken, waiting, _) = limit.load();
     let told = limit.0.gauge.load();
     assert_eq!((told.in_flight, told.waiting), (taken, waiting));
@@ -215,7 +215,7 @@ async fn whom_the_queue_has_no_room_for_is_known_outside() {
     let limit = limit(1, 2);
     let taken = enter(&limit, 1).await;
     let is_shut = |who| limit.0.gauge.is_shut_for(who);
-    let editor = Who {
+    let editor = QueueIdentity {
         class: Class::Editor,
         client: Network::V4(1),
     };
@@ -236,7 +236,7 @@ async fn a_queue_of_many_clients_is_known_outside_to_be_shut_for_all_of_their_cl
     let limit = limit(1, 2);
     let taken = enter(&limit, 1).await;
     let is_shut = |who| limit.0.gauge.is_shut_for(who);
-    let editor = Who {
+    let editor = QueueIdentity {
         class: Class::Editor,
         client: Network::V4(9),
     };
@@ -259,17 +259,17 @@ async fn who_is_hurried_on_is_served_in_the_other_name() {
     let limit = limit(1, 100);
     let taken = enter(&limit, 1).await;
     let order = RefCell::new(Vec::new());
-    let turn = Turn::default();
-    let crawler = Who {
+    let turn = QueueTurn::default();
+    let crawler = QueueIdentity {
         class: Class::Crawler,
         client: Network::V4(1),
     };
-    let wait = async |name: &'static str, turn: &Turn| {
+    let wait = async |name: &'static str, turn: &QueueTurn| {
         let place = limit.enter(crawler, turn).await;
         order.borrow_mut().push(name);
         drop(place);
     };
-    let (a, b) = (Turn::default(), Turn::default());
+    let (a, b) = (QueueTurn::default(), QueueTurn::default());
     tokio::join!(wait("a", &a), wait("b", &b), wait("wanted", &turn), async {
         limit.hurry(&turn, visitor(2));
         drop(taken);
@@ -340,16 +340,16 @@ proptest! {
             let live = Arc::new(AtomicUsize::new(3));
             let spec = PoolSpec { places: Some(Arc::clone(&live)), ..spec(5, queue, TEN) };
             let limit = Rc::new(of(&spec));
-            let held: Rc<RefCell<Vec<Place>>> = Rc::default();
+            let held: Rc<RefCell<Vec<Slot>>> = Rc::default();
             let mut tasks = Vec::new();
             let mut most = 3;
             for step in steps {
                 match step {
                     Step::Come(class, client) => {
                         let (limit, held) = (Rc::clone(&limit), Rc::clone(&held));
-                        let who = Who { class: Class::ALL[class], client: Network::V4(client) };
+                        let who = QueueIdentity { class: Class::ALL[class], client: Network::V4(client) };
                         tasks.push(tokio::task::spawn_local(async move {
-                            if let Ok(place) = limit.enter(who, &Turn::default()).await {
+                            if let Ok(place) = limit.enter(who, &QueueTurn::default()).await {
                                 held.borrow_mut().push(place);
                             }
                         }));
@@ -385,7 +385,7 @@ proptest! {
             // Everybody ends.
             live.store(3, Ordering::Relaxed);
             for _ in 0..400 {
-                let places: Vec<Place> = held.borrow_mut().drain(..).collect();
+                let places: Vec<Slot> = held.borrow_mut().drain(..).collect();
                 drop(places);
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }

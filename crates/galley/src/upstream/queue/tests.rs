@@ -4,20 +4,20 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-fn who(class: Class, client: u32) -> Who {
-    Who {
+fn who(class: Class, client: u32) -> QueueIdentity {
+    QueueIdentity {
         class,
         client: Network::V4(client),
     }
 }
 
-fn served(queue: &mut Queue<&'static str>) -> Vec<&'static str> {
+fn served(queue: &mut AdmissionQueue<&'static str>) -> Vec<&'static str> {
     std::iter::from_fn(|| queue.pop(|_, _| true).map(|(_, _, name)| name)).collect()
 }
 
 #[test]
 fn clients_take_turns_and_their_own_requests_stay_in_order() {
-    let mut queue = Queue::new(100);
+    let mut queue = AdmissionQueue::new(100);
     for (client, name) in [
         (1, "a1"),
         (1, "a2"),
@@ -33,7 +33,7 @@ fn clients_take_turns_and_their_own_requests_stay_in_order() {
 
 #[test]
 fn a_newcomer_waits_for_others_and_not_for_what_one_of_them_asked() {
-    let mut queue = Queue::new(1000);
+    let mut queue = AdmissionQueue::new(1000);
     for _ in 0..500 {
         queue.join(who(Class::Visitor, 1), "crawl");
     }
@@ -52,8 +52,8 @@ fn a_newcomer_waits_for_others_and_not_for_what_one_of_them_asked() {
 
 #[test]
 fn classes_have_their_shares_and_none_is_saved_up() {
-    let mut queue = Queue::new(10_000);
-    let fill = |queue: &mut Queue<&'static str>, class: Class, count| {
+    let mut queue = AdmissionQueue::new(10_000);
+    let fill = |queue: &mut AdmissionQueue<&'static str>, class: Class, count| {
         for _ in 0..count {
             queue.join(who(class, 1), class.word());
         }
@@ -78,7 +78,7 @@ fn classes_have_their_shares_and_none_is_saved_up() {
 
 #[test]
 fn in_a_full_queue_the_newest_of_who_has_most_gives_way() {
-    let mut queue = Queue::new(4);
+    let mut queue = AdmissionQueue::new(4);
     for name in ["a1", "a2", "a3", "a4"] {
         assert!(matches!(
             queue.join(who(Class::Visitor, 1), name),
@@ -97,7 +97,7 @@ fn in_a_full_queue_the_newest_of_who_has_most_gives_way() {
 
 #[test]
 fn many_clients_of_one_class_do_not_keep_another_class_out() {
-    let mut queue = Queue::new(40);
+    let mut queue = AdmissionQueue::new(40);
     for client in 0..100 {
         queue.join(who(Class::Editor, client), "forged");
     }
@@ -115,7 +115,7 @@ fn many_clients_of_one_class_do_not_keep_another_class_out() {
 
 #[test]
 fn what_somebody_else_waits_for_leaves_the_line_of_the_crawl() {
-    let mut queue = Queue::new(100);
+    let mut queue = AdmissionQueue::new(100);
     let mut last = None;
     for number in 0..50 {
         let name = if number == 49 { "wanted" } else { "crawl" };
@@ -138,7 +138,7 @@ fn what_somebody_else_waits_for_leaves_the_line_of_the_crawl() {
 
 #[test]
 fn a_request_is_moved_only_where_it_is_served_sooner() {
-    let mut queue = Queue::new(100);
+    let mut queue = AdmissionQueue::new(100);
     let mut tickets = Vec::new();
     for name in ["a0", "a1", "a2", "a3"] {
         if let Joined::Waits(ticket) = queue.join(who(Class::Visitor, 1), name) {
@@ -154,7 +154,7 @@ fn a_request_is_moved_only_where_it_is_served_sooner() {
 
 #[test]
 fn who_comes_and_leaves_without_end_takes_no_memory() {
-    let mut queue = Queue::new(100);
+    let mut queue = AdmissionQueue::new(100);
     for client in 0..10_000 {
         if let Joined::Waits(ticket) = queue.join(who(Class::Visitor, client % 5000), "x") {
             queue.leave(ticket);
@@ -203,8 +203,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #[test]
     fn nothing_is_lost_or_served_twice_and_bounds_hold(steps in steps(), most in 1_usize..20) {
-        let mut queue = Queue::new(most);
-        let mut waiting: BTreeMap<u64, Ticket> = BTreeMap::new();
+        let mut queue = AdmissionQueue::new(most);
+        let mut waiting: BTreeMap<u64, QueueTicket> = BTreeMap::new();
         for (number, step) in (0_u64..).zip(steps) {
             match step {
                 Step::Join(class, client) => {
@@ -260,7 +260,7 @@ proptest! {
         already in 0_usize..40,
         class in 0..Class::ALL.len(),
     ) {
-        let mut queue = Queue::new(usize::MAX);
+        let mut queue = AdmissionQueue::new(usize::MAX);
         let mut clients = std::collections::BTreeSet::new();
         for (class, client, count) in lines {
             clients.insert((class, client));
