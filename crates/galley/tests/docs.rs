@@ -331,27 +331,18 @@ fn every_cache_status_word_is_in_the_manual() {
     const FIRST: [&str; 8] = [
         "hit", "stale", "miss", "pass", "file", "redirect", "purge", "refused",
     ];
-    let text = page("docs/how-to/caching.md");
+    let text = page("docs/reference/cache-status.md");
     for (heading, wanted) in [
+        ("## Outcomes", FIRST.map(str::to_owned).into()),
+        ("## Passes", words(PassWhy::ALL, PassWhy::word)),
+        ("## Misses", words(MissWhy::ALL, MissWhy::word)),
         (
-            "### The way a request went",
-            FIRST.map(str::to_owned).into(),
-        ),
-        (
-            "### Why a request passed",
-            words(PassWhy::ALL, PassWhy::word),
-        ),
-        ("### Why PHP was asked", words(MissWhy::ALL, MissWhy::word)),
-        (
-            "### Why an answer was not kept",
+            "## Responses that are not stored",
             words(NotStored::ALL, NotStored::word),
         ),
+        ("## Stale responses", words(StaleWhy::ALL, StaleWhy::word)),
         (
-            "### Why a stale copy answered",
-            words(StaleWhy::ALL, StaleWhy::word),
-        ),
-        (
-            "### Why Galley refused",
+            "## Error responses",
             words(RefusedWhy::ALL, RefusedWhy::word),
         ),
     ] {
