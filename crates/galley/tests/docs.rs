@@ -323,6 +323,61 @@ fn every_command_line_is_one_that_galley_takes() {
     assert!(calls > 10, "only {calls} calls found");
 }
 
+/// The commands that a help text lists, without `help`.
+fn commands_of(help: &str) -> Vec<String> {
+    let listed = help.split("Commands:\n").nth(1).unwrap_or_default();
+    let lines = listed.lines().take_while(|line| !line.is_empty());
+    lines
+        .filter_map(|line| line.strip_prefix("  ")?.split_once(' '))
+        .map(|(name, _)| name.to_owned())
+        .filter(|name| !name.is_empty() && name != "help")
+        .collect()
+}
+
+/// The long options that a help text lists, without `--help` and `--version`.
+fn options_of(help: &str) -> BTreeSet<String> {
+    let listed = help.split("Options:\n").nth(1).unwrap_or_default();
+    let named = listed.lines().filter_map(|line| {
+        let line = line.trim_start();
+        let long = line.strip_prefix("-H, ").unwrap_or(line);
+        long.starts_with("--")
+            .then(|| long.split_whitespace().next().unwrap())
+    });
+    named.map(str::to_owned).collect()
+}
+
+#[test]
+fn every_command_and_option_is_in_the_reference() {
+    let text = page("docs/reference/commands.md");
+    let mut wanted: Vec<Vec<String>> = Vec::new();
+    for command in commands_of(&help(&[])) {
+        let inner = commands_of(&help(&[&command]));
+        if inner.is_empty() {
+            wanted.push(vec![command]);
+        } else {
+            wanted.extend(inner.into_iter().map(|name| vec![command.clone(), name]));
+        }
+    }
+    assert!(wanted.len() > 7, "only {wanted:?}");
+    for command in &wanted {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        let heading = format!("## galley {}", words.join(" "));
+        let rows = section(&text, &heading).lines().filter_map(|line| {
+            let cell = line.strip_prefix("| ")?.split(" |").next()?;
+            let long = cell.split('`').find(|word| word.starts_with("--"))?;
+            Some(long.split(' ').next().unwrap().to_owned())
+        });
+        let listed: BTreeSet<String> = rows.collect();
+        assert_eq!(listed, options_of(&help(&words)), "{heading}");
+    }
+    let headings = headings(&text).filter(|heading| heading.starts_with("galley "));
+    assert_eq!(
+        headings.count(),
+        wanted.len(),
+        "a command that does not exist"
+    );
+}
+
 #[test]
 fn every_cache_status_word_is_in_the_manual() {
     fn words<T: Copy>(all: &[T], word: impl Fn(T) -> &'static str) -> BTreeSet<String> {
