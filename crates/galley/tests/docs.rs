@@ -553,6 +553,52 @@ fn plain(path: &Path) -> String {
     parts.join("/")
 }
 
+/// Phrases without a named subject or with a private meaning, each with what to write instead. Matched over line ends.
+const BANNED: &[(&str, &str)] = &[
+    ("who is refused", "name the client and what Galley does"),
+    ("does not find", "name what is missing"),
+    ("is told", "Galley sends, announces or reveals"),
+    ("are told", "Galley sends, announces or reveals"),
+    ("being told", "by default"),
+    ("mends", "repairs, fixes"),
+    ("obeys", "accepts, executes, follows"),
+    ("obeyed", "accepted, executed, honored"),
+    ("looked up whether", "Galley checks whether"),
+    ("travels whole", "hit-for-pass"),
+    ("place at php", "slot at PHP"),
+    ("places at php", "slots at PHP"),
+    ("those who", "clients that, visitors who"),
+];
+
+/// Option descriptions stand in docs/reference/options.md, which is generated from their table.
+#[test]
+fn the_manual_avoids_banned_phrases() {
+    let mut complaints = Vec::new();
+    let is_held = |name: &str| {
+        name.starts_with("docs/") || ["README.md", "SECURITY.md", "CONTRIBUTING.md"].contains(&name)
+    };
+    for page in pages().iter().filter(|page| is_held(&page.name)) {
+        let lines: Vec<String> = page.text.lines().map(str::to_lowercase).collect();
+        for (index, line) in lines.iter().enumerate() {
+            let next = lines.get(index + 1).map_or("", |line| line.trim());
+            let both = format!("{} {next}", line.trim());
+            for (phrase, better) in BANNED {
+                let here = both.match_indices(phrase).any(|(at, _)| {
+                    let before = both[..at].chars().next_back();
+                    let after = both[at + phrase.len()..].chars().next();
+                    let is_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+                    at < line.trim().len() && !is_word(before) && !is_word(after)
+                });
+                if here {
+                    let place = format!("{}:{}", page.name, index + 1);
+                    complaints.push(format!("{place}: `{phrase}`: {better}"));
+                }
+            }
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
 /// Names with two underscores or more are those of tests or other functions.
 #[test]
 fn tests_that_the_architecture_names_exist() {

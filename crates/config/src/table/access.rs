@@ -17,7 +17,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("[]").example(r#"["198.51.100.0/24"]"#),
     row(OptionSection::Site, "admin_allow", List(&ValueKind::Network), "Who may administer: ask for `wp-admin` and `wp-login.php`. What visitors need of them stays open to everybody.")
         .computed("everybody").example(r#"["10.0.0.0/8"]"#),
-    row(OptionSection::Site, "basic_auth", ValueKind::FileOrOff, "A file with the names and passwords of those who may ask, as `htpasswd` writes it. Pages that are asked for with a password pass the cache.")
+    row(OptionSection::Site, "basic_auth", ValueKind::FileOrOff, "A file with the names and passwords of the permitted users, in the format of `htpasswd`. Requests with a password pass the cache.")
         .computed(r#"`"off"`"#).example(r#""/etc/galley/example.com.htpasswd""#),
     row(OptionSection::Site, "basic_auth_forward", Flag, "Whether PHP gets the name and password that a request was let in with.")
         .or("false"),

@@ -21,7 +21,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed("all of `disk_size`").example(r#""256MiB""#),
     row(OptionSection::Cache, "inactive", time(Duration::from_secs(60), ms(366 * 86_400_000)), "How long a page stays on disk that nobody asks for.")
         .or(r#""7d""#),
-    row(OptionSection::Site, "litespeed", Flag, "Whether LiteSpeed Cache is to drive the site's cache: PHP is told that there is one that understands it.")
+    row(OptionSection::Site, "litespeed", Flag, "Lets the plugin LiteSpeed Cache control the site's cache: Galley announces to PHP that it supports the plugin's headers.")
         .or("false"),
     row(OptionSection::Site, "device_variants", Flag, "Whether phones and desktops get copies of their own. Only for themes that send them different HTML.")
         .or("false"),

@@ -13,7 +13,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .example(r#""/var/www/example.com""#),
     row(OptionSection::Site, "allow_files", List(&ValueKind::UrlPath), "Files below `root` that are sent although their name is on the list of names that are never sent: `/tool.zip` is that path, `/downloads/*` everything that begins so. Sources of PHP, names that begin with a dot, copies of `wp-config.php` and what a `.htaccess` closes stay closed.")
         .or("[]").example(r#"["/downloads/*"]"#),
-    row(OptionSection::Site, "php", ValueKind::PhpAddress, "The PHP-FPM that composes the pages; `managed`: Galley runs one. Not together with `upstream`.")
+    row(OptionSection::Site, "php", ValueKind::PhpAddress, "The PHP-FPM that generates the pages; with `managed`, Galley runs one. Excludes `upstream`.")
         .example(r#""unix:/run/php/php-fpm.sock""#),
     row(OptionSection::Site, "upstream", List(&ValueKind::UpstreamUrl), "The HTTP servers that compose the pages, such as Apache with mod_php; `https://` speaks TLS with them. Not together with `php`. With neither, only files are served.")
         .example(r#"["http://127.0.0.1:8080"]"#),

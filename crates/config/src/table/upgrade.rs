@@ -5,7 +5,7 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::{DAY, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Server, "max_upgrades", Count { least: 0, most: 1_000_000 }, "Connections at one time that have changed to another protocol, of all sites. One more is told to come later.")
+    row(OptionSection::Server, "max_upgrades", Count { least: 0, most: 1_000_000 }, "Concurrent connections that switched to another protocol, over all sites. Galley rejects further ones with 503.")
         .or("1000").unit("connections"),
     row(OptionSection::Server, "upgrade_timeout", time(ms(100), DAY), "How long such a connection may carry nothing, in either direction.")
         .or(r#""10m""#),

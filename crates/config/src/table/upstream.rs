@@ -11,9 +11,9 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("200").unit("requests"),
     row(OptionSection::Site, "queue_timeout", time(ms(0), HOUR), "How long a request may wait for a place at the upstream; a tenth of it where the queue stays long.")
         .or(r#""10s""#),
-    row(OptionSection::Site, "lock_age", time(ms(10), DAY), "How long a page being composed may show no sign of life before the next request for it goes to the upstream too. Each further one waits twice as long. From `first_byte_timeout` on it has no effect.")
+    row(OptionSection::Site, "lock_age", time(ms(10), DAY), "How long a fetch may make no progress before Galley sends the next request for the page to the upstream too. Each further request waits twice as long. From `first_byte_timeout` on it has no effect.")
         .or(r#""5s""#),
-    row(OptionSection::Site, "waiters", Count { least: 1, most: 1_000_000 }, "Requests that may wait for one page being composed; one more gets a stale copy or 503.")
+    row(OptionSection::Site, "waiters", Count { least: 1, most: 1_000_000 }, "Requests that may wait for one fetch. Further requests get the stale page if one exists, otherwise 503.")
         .or("10000").unit("requests"),
     row(OptionSection::Site, "connect_timeout", time(ms(10), HOUR), "How long a connection to the upstream may take to stand.")
         .or(r#""5s""#),
