@@ -15,15 +15,15 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("[]").example(r#"["/downloads/*"]"#),
     row(OptionSection::Site, "php", ValueKind::PhpAddress, "The PHP-FPM that generates the pages; with `managed`, Galley runs one. Excludes `upstream`.")
         .example(r#""unix:/run/php/php-fpm.sock""#),
-    row(OptionSection::Site, "upstream", List(&ValueKind::UpstreamUrl), "The HTTP servers that compose the pages, such as Apache with mod_php; `https://` speaks TLS with them. Not together with `php`. With neither, only files are served.")
+    row(OptionSection::Site, "upstream", List(&ValueKind::UpstreamUrl), "The HTTP servers that generate the pages, such as Apache with mod_php; with `https://` Galley connects over TLS. Excludes `php`. A site with neither serves files only.")
         .example(r#"["http://127.0.0.1:8080"]"#),
-    row(OptionSection::Site, "error_page", Path, "A page of the site's own for visitors whom PHP cannot answer: 502, 503 and 504. HTML in UTF-8, at most 256KiB, read at start; `{status}` and `{request}` in it become the status and the request's id.")
+    row(OptionSection::Site, "error_page", Path, "The site's own page for the errors 502, 503 and 504. HTML in UTF-8, at most 256KiB, read at start; `{status}` and `{request}` in it become the status and the request's id.")
         .computed("a plain page of Galley's").example(r#""/etc/galley/error.html""#),
     row(OptionSection::Site, "preset", Word(&["wordpress", "none"]), "Built-in knowledge. `wordpress`: its cookies, its paths, tracking parameters, lifetimes where it is silent. `none`: RFC 9111 and nothing else.")
         .or(r#""wordpress""#),
-    row(OptionSection::Site, "multisite", Flag, "Whether WordPress runs as a network in sub-directories.")
+    row(OptionSection::Site, "multisite", Flag, "WordPress runs as a network in sub-directories.")
         .or("false"),
-    row(OptionSection::Site, "cron", ValueKind::TimeOrOff { least: ms(1_000), most: DAY }, "How often Galley runs WordPress's scheduled tasks (`wp-cron.php`). It needs a host without `*`.")
+    row(OptionSection::Site, "cron", ValueKind::TimeOrOff { least: ms(1_000), most: DAY }, "How often Galley runs WordPress's scheduled tasks (`wp-cron.php`). The site needs a host without `*`.")
         .computed(r#"`"60s"`; `"off"` without the preset, without an upstream, or where all hosts have a `*`"#)
         .example(r#""60s""#),
     row(OptionSection::Site, "request_body", Size { least: 0, most: 64 * GIB }, "The largest request body for this site.")
