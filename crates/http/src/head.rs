@@ -86,9 +86,9 @@ impl FieldLine<'_> {
 /// Room for the field lines of one head: about 4 KiB, for the stack, so that reading needs no allocation and moves nothing. A
 /// future that keeps one over an `.await` grows by as much.
 pub struct HeadBuffer<'b> {
-    usual: [FieldLine<'b>; fast_head::MOST_FIELDS],
+    pub(crate) usual: [FieldLine<'b>; fast_head::MOST_FIELDS],
     /// Made where it is needed: to fill it takes longer than to read a browser's head.
-    large: Option<[FieldLine<'b>; MAX_FIELDS]>,
+    pub(crate) large: Option<[FieldLine<'b>; MAX_FIELDS]>,
 }
 
 impl HeadBuffer<'_> {

@@ -17,6 +17,7 @@ pub mod framing;
 pub mod h2;
 pub mod head;
 pub mod hpack;
+pub mod owned_head;
 pub mod proxy;
 pub mod response;
 

@@ -16,6 +16,7 @@ use galley_policy::site::{Preset, Rule};
 use http::HeaderValue;
 
 use super::access::Entrance;
+use super::hit::EarlierLookup;
 use super::site::{Site, Sites, Upstream};
 use crate::body::RequestBody;
 use crate::fault::Fault;
@@ -40,6 +41,8 @@ pub struct Exchange<'h> {
     pub request_id: String,
     /// The entry's key, where one was looked up.
     pub key: Vec<u8>,
+    /// What the fast path found under it.
+    pub(super) earlier: EarlierLookup,
     /// Whether it has been let in.
     pub(super) entrance: Entrance,
     /// The protocol that the client asks for in place of HTTP, where the site lets it have one.
@@ -70,6 +73,7 @@ impl<'h> Exchange<'h> {
             local: self.local,
             request_id: self.request_id.clone(),
             key: Vec::new(),
+            earlier: EarlierLookup::None,
             // It is ours.
             entrance: Entrance::In {
                 body: None,
@@ -260,11 +264,47 @@ pub fn admit<'h>(
         local,
         request_id,
         key: Vec::new(),
+        earlier: EarlierLookup::None,
         entrance: Entrance::Unasked,
         upgrade,
         awaited: None,
         mailbox,
     })
+}
+
+/// What the fast path found out about a request without a body that it does not answer.
+pub struct Resumed {
+    /// Whose request it is.
+    pub site: Arc<Site>,
+    /// Who asks, as trusted proxies say.
+    pub client: SocketAddr,
+    /// The entry's key; empty where it was not written.
+    pub key: Vec<u8>,
+    /// What was found under it.
+    pub earlier: EarlierLookup,
+}
+
+/// Makes an exchange of a request that the fast path has parsed: nothing is read or looked up again. `admission.facts` are its own.
+pub fn resume<'h>(
+    admission: Admission<'_>,
+    head: &'h Head<'h, 'h>,
+    resumed: Resumed,
+) -> Exchange<'h> {
+    Exchange {
+        head,
+        facts: admission.facts,
+        site: resumed.site,
+        body: RequestBody::Empty,
+        client: resumed.client,
+        local: admission.local,
+        request_id: admission.request_id,
+        key: resumed.key,
+        earlier: resumed.earlier,
+        entrance: Entrance::Unasked,
+        upgrade: None,
+        awaited: None,
+        mailbox: admission.mailbox,
+    }
 }
 
 /// The protocol that is asked for, if it is one that the site lets through and nothing speaks against it: one alone, with a

@@ -60,19 +60,34 @@ pub struct Keys {
     file: Vec<u8>,
 }
 
-/// The hit of a request, if it is one that may go the short way. `keys` is room, in which that of the page stays.
+/// What the fast path found in memory for a request that it does not answer, so that it need not be looked up again.
+#[derive(Debug, Default)]
+pub enum EarlierLookup {
+    /// Nothing was looked up, or not everywhere.
+    #[default]
+    None,
+    /// Nothing is stored under the request's key, neither in memory nor on disk.
+    Nothing,
+    /// What is stored under the request's key.
+    Found(Arc<Entry>),
+}
+
+/// The hit of a request, if it is one that the fast path may send. `keys` is room, in which that of the page stays: empty where it
+/// was not written.
+///
+/// Errors: what was found instead.
 pub fn hit(
     services: &Services,
     site: &Site,
     (facts, client): (&RequestInfo, IpAddr),
     now: Tick,
     keys: &mut Keys,
-) -> Option<Hit> {
-    if !is_plain(site, facts) {
-        return None;
-    }
+) -> Result<Hit, EarlierLookup> {
     let Keys { page, file } = keys;
     page.clear();
+    if !is_plain(site, facts) {
+        return Err(EarlierLookup::None);
+    }
     if facts.gate() == Cacheability::Open {
         site.write_key(facts, page);
     }
@@ -89,7 +104,7 @@ pub fn hit_again(
     (page_key, keys): (&[u8], &mut Keys),
 ) -> Option<Hit> {
     let keys = (page_key, &mut keys.file);
-    look(services, site, (facts, client), now, keys)
+    look(services, site, (facts, client), now, keys).ok()
 }
 
 /// Whether a request is one that the short way may answer: what head and site alone decide.
@@ -108,23 +123,28 @@ fn look(
     (facts, client): (&RequestInfo, IpAddr),
     now: Tick,
     (page_key, file_key): (&[u8], &mut Vec<u8>),
-) -> Option<Hit> {
+) -> Result<Hit, EarlierLookup> {
     if !access::is_open(site, facts, client) {
-        return None;
+        return Err(EarlierLookup::None);
     }
-    // As on the long way, files come after what is stored, and for everybody.
+    // As on the slow path, files come after what is stored, and for everybody.
+    let mut earlier = EarlierLookup::None;
     if facts.gate() == Cacheability::Open {
         match services.memory.try_get(page_key) {
-            MemoryLookup::Found(entry) => return page(site, facts, now, entry),
-            MemoryLookup::Busy => return None,
-            MemoryLookup::Absent if site.may_be_on_disk(page_key) => return None,
-            MemoryLookup::Absent if may_have_equivalent(services, site, facts, file_key) => {
-                return None;
+            MemoryLookup::Found(entry) => {
+                return page(site, facts, now, entry).map_err(EarlierLookup::Found);
             }
-            MemoryLookup::Absent => {}
+            MemoryLookup::Busy => return Err(EarlierLookup::None),
+            MemoryLookup::Absent if site.may_be_on_disk(page_key) => {
+                return Err(EarlierLookup::None);
+            }
+            MemoryLookup::Absent if may_have_equivalent(services, site, facts, file_key) => {
+                return Err(EarlierLookup::None);
+            }
+            MemoryLookup::Absent => earlier = EarlierLookup::Nothing,
         }
     }
-    file(site, facts, now, file_key)
+    file(site, facts, now, file_key).ok_or(earlier)
 }
 
 /// Whether another address may answer (`No-Vary-Search`), which is not for the fast path to find out. `room` is overwritten.
@@ -142,14 +162,15 @@ fn may_have_equivalent(
     !matches!(services.memory.try_get(room), MemoryLookup::Absent)
 }
 
-fn page(site: &Site, facts: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Option<Hit> {
+fn page(site: &Site, facts: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Result<Hit, Arc<Entry>> {
     let age = entry.age(now);
     let validity = site.core.epochs.prove(&entry);
-    let stored = revalidate::stored(&entry, validity, age)?;
-    if entry.status != StatusCode::OK
-        || decide::decide(facts, &site.core.rules, Some(&stored)) != Decision::Hit
-    {
-        return None;
+    let is_hit = entry.status == StatusCode::OK
+        && revalidate::stored(&entry, validity, age).is_some_and(|stored| {
+            decide::decide(facts, &site.core.rules, Some(&stored)) == Decision::Hit
+        });
+    if !is_hit {
+        return Err(entry);
     }
     site.core.compressing.offer(&entry);
     let coded = page::coded(facts, &entry);
@@ -158,7 +179,7 @@ fn page(site: &Site, facts: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Optio
         .map_or(&entry.fields, |coded| &coded.fields);
     let is_known =
         page::condition(facts, &site.core.rules, 200, fields) == ConditionalResult::NotModified;
-    Some(Hit {
+    Ok(Hit {
         coded,
         leaves: Leaves::of(facts, is_known),
         own: HitKind::Page {

@@ -13,6 +13,7 @@ use galley_policy::site::Preset;
 use galley_policy::time::Tick;
 
 use super::exchange::Exchange;
+use super::hit::EarlierLookup;
 use super::page;
 use super::site::Services;
 use crate::fetch::revalidate::{self, stored};
@@ -83,7 +84,11 @@ pub async fn lookup(
     if exchange.facts.gate() != Cacheability::Open {
         return LookupResult::nothing(reader.now);
     }
-    let found = reader.under(&exchange.key).await;
+    let found = match &exchange.earlier {
+        EarlierLookup::None => reader.under(&exchange.key).await,
+        EarlierLookup::Nothing => LookupResult::nothing(reader.now),
+        EarlierLookup::Found(entry) => reader.proved(Arc::clone(entry)),
+    };
     match exchange.site.core.rules.preset {
         Preset::WordPress => found,
         Preset::None => reader.by_rfc9111(found).await,

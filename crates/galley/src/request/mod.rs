@@ -34,10 +34,10 @@ use crate::fetch::revalidate::When;
 pub use access::{AccessControl, enter};
 pub use cron::run_cron;
 pub use error_page::{ErrorPage, ErrorPages};
-pub use exchange::{Admission, Exchange, admit, asked, site_mark};
+pub use exchange::{Admission, Exchange, Resumed, admit, asked, resume, site_mark};
 pub use folder::{SiteFiles, SmallFiles, TRUSTED, WantedFile};
 pub use forward::{backend, fetch_request, is_loop, pass_request};
-pub use hit::{Hit, Keys, hit, hit_again};
+pub use hit::{EarlierLookup, Hit, Keys, hit, hit_again};
 pub use purge::is_order as is_purge;
 pub use repair::Healing;
 pub use response::{CACHE_STATUS, Response, ResponseBody, ResponseFields};
@@ -89,7 +89,9 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
     if is_loop(services, exchange) {
         return Err(refusal(RefusedWhy::Loop));
     }
-    exchange.write_key();
+    if exchange.key.is_empty() {
+        exchange.write_key();
+    }
     let found = lookup(services, exchange, Purpose::Serve).await;
     let rules = &exchange.site.core.rules;
     let decision = decide::decide(&exchange.facts, rules, found.stored().as_ref());

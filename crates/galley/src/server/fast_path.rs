@@ -1,10 +1,10 @@
-//! The lane: a hit leaves with one read and one write.
+//! The fast path: a hit takes one read and one write.
 //!
-//! When the buffer begins with whole heads of plain `GET`s or `HEAD`s whose pages are fresh in memory, the answers are
+//! When the buffer begins with whole heads of plain `GET`s or `HEAD`s whose pages are fresh in memory, the responses are
 //! written from here, together: no allocation once the connection is warm, no lock that a writer can hold, no system call
-//! but the write. Anything else, and anything that could go wrong, takes the long way, which starts from the same bytes.
-//! Which request is a hit is decided in `request::hit`, by the rules of the long way. A head that was a hit before is not read
-//! again (`super::memo`).
+//! but the write. A request that was parsed and is no hit goes to the slow path as it is ([`ParsedRequest`]), with what was
+//! looked up for it; anything else goes there as bytes. `request::hit` decides which request is a hit, with the same
+//! `decide` as the slow path. A head that was a hit before is not read again ([`super::head_cache`]).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use std::time::Instant;
 use galley_http::answer::{self, ConnectionField, Length};
 use galley_http::framing::{self, BodyKind, Host};
 use galley_http::head::{self, Head, ParsedHead, Version};
+use galley_http::owned_head::OwnedHead;
 use galley_policy::headers::Compiled;
 use galley_policy::proxied::{ConnectionInfo, RequestOrigin};
 use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
@@ -22,12 +23,13 @@ use http::header;
 
 use super::Core;
 use super::batch::{HitBatch, MOST_ANSWERS, ReadyHit, RecordWords, copy_behind};
+use super::exchange::{Parsed, ParsedRequest};
 use super::head_cache::{HeadBytes, HeadCache, Read};
 use super::http1::Ends;
 use super::io::{ClientConnection, HttpDate};
 use super::record::{self, RecordEnd, RequestWords};
 use super::write::AfterResponse;
-use crate::request::{self, Hit, Keys, Site, Sites};
+use crate::request::{self, Hit, Keys, Resumed, Site, Sites};
 
 /// Room that a core's hits use in turn.
 #[derive(Default)]
@@ -69,16 +71,25 @@ impl KnownHost {
     }
 }
 
-/// Answers the requests at the beginning of the buffer, as far as they are plain hits; `None`: nothing has happened.
+/// What the fast path did with the beginning of the buffer.
+pub(super) enum Answered {
+    /// Requests were answered.
+    Sent(AfterResponse),
+    /// The first request was taken from the buffer, and is no hit.
+    Parsed(ParsedRequest),
+    Nothing,
+}
+
+/// Answers the requests at the beginning of the buffer, as far as they are plain hits.
 pub(super) async fn answer(
     core: &Rc<Core>,
     sites: &Sites,
     ends: Ends,
     wire: &mut ClientConnection,
     lane: &mut FastPath,
-) -> Option<AfterResponse> {
+) -> Answered {
     if core.stopping.get() || !core.limits.lane || !begins_plainly(&wire.input) {
-        return None;
+        return Answered::Nothing;
     }
     let began = core.moments.begin();
     let (input, mut sender) = wire.parts();
@@ -94,10 +105,14 @@ pub(super) async fn answer(
         may_remember: !sites.proxies().trusts(ends.client),
         may_copy,
     };
-    let read = place.gather(input, head_room, &mut lane.host, &mut batch);
+    let mut missed = None;
+    let read = place.gather(input, head_room, &mut lane.host, &mut batch, &mut missed);
     let Some(last) = batch.answers().last() else {
         core.room.borrow_mut().batch = batch.into_room();
-        return None;
+        return missed.map_or(Answered::Nothing, |(parsed, length)| {
+            wire.used(length);
+            Answered::Parsed(parsed)
+        });
     };
     let connection = last.connection;
     let mut written = 0;
@@ -110,7 +125,7 @@ pub(super) async fn answer(
     if lane.is_due() {
         tokio::task::yield_now().await;
     }
-    Some(match (sent, connection) {
+    Answered::Sent(match (sent, connection) {
         (Err(_), _) => AfterResponse::Drop,
         (Ok(()), ConnectionField::Close) => AfterResponse::Close,
         (Ok(()), _) => AfterResponse::Request,
@@ -169,7 +184,8 @@ struct RequestContext<'p> {
 }
 
 impl RequestContext<'_> {
-    /// Finds the hits and writes their heads; the first request that is none ends it. Gives the bytes that they were asked with.
+    /// Finds the hits and writes their heads; the first request that is none ends it, and is put into `missed` if it is the first
+    /// of all. Gives the bytes that they were asked with.
     /// Everything here is done when it returns: nothing is held over an await but what is in the batch.
     fn gather<'b>(
         &self,
@@ -177,6 +193,7 @@ impl RequestContext<'_> {
         (output, date): (&mut Vec<u8>, HttpDate),
         host: &mut KnownHost,
         batch: &mut HitBatch<'b>,
+        missed: &mut Option<(ParsedRequest, usize)>,
     ) -> usize {
         let mut room = self.core.room.borrow_mut();
         let mut read = 0;
@@ -196,7 +213,8 @@ impl RequestContext<'_> {
             let known = sight.and_then(|sight| self.again(sight, &mut room, host, head_room));
             let found = known.or_else(|| {
                 let head_room = (output as &mut Vec<u8>, date);
-                self.anew((rest, sight), &mut room, host, head_room)
+                let missed = (read == 0).then_some(&mut *missed);
+                self.anew((rest, sight), &mut room, host, head_room, missed)
             });
             let Some((ready, length)) = found else {
                 break;
@@ -252,6 +270,7 @@ impl RequestContext<'_> {
         room: &mut FastPathBuffers,
         host: &mut KnownHost,
         (output, date): (&mut Vec<u8>, HttpDate),
+        missed: Option<&mut Option<(ParsedRequest, usize)>>,
     ) -> Option<(ReadyHit<'b>, usize)> {
         let core = self.core;
         let mut lines = head::HeadBuffer::new();
@@ -263,7 +282,23 @@ impl RequestContext<'_> {
         };
         let asked = self.sites.proxies().asked(&own, &request.head.fields());
         let whole = (&request.head, &asked);
-        let (hit, site) = find(core, self.sites, whole, self.now, (room, host))?;
+        let (hit, site) = match find(core, self.sites, whole, self.now, (room, host))? {
+            Looked::Hit(hit, site) => (hit, site),
+            Looked::Missed(resumed) => {
+                if let Some(missed) = missed {
+                    let parsed = ParsedRequest {
+                        head: OwnedHead::copy_of(&request.head),
+                        parsed: Box::new(Parsed {
+                            info: std::mem::take(&mut room.facts),
+                            resumed,
+                        }),
+                        keep_alive: request.connection != ConnectionField::Close,
+                    };
+                    *missed = Some((parsed, length));
+                }
+                return None;
+            }
+        };
         let FastPathBuffers {
             facts, keys, memo, ..
         } = room;
@@ -342,14 +377,22 @@ fn read_plain<'b, 'r>(
     ))
 }
 
-/// The hit of a request without a body, and its site.
+/// What is there for a request without a body.
+pub(super) enum Looked<'l> {
+    /// A hit, and its site.
+    Hit(Hit, &'l Arc<Site>),
+    /// No hit; its [`RequestInfo`] is in the buffers.
+    Missed(Resumed),
+}
+
+/// Looks up a request without a body; `None` where no site takes it, or not as it is.
 pub(super) fn find<'l>(
     core: &Core,
     sites: &Sites,
     (head, asked): (&Head<'_, '_>, &RequestOrigin<'_>),
     now: Tick,
     (room, known): (&mut FastPathBuffers, &'l mut KnownHost),
-) -> Option<(Hit, &'l Arc<Site>)> {
+) -> Option<Looked<'l>> {
     let (host, site) = known.find(asked.host, sites)?;
     let line = RequestLineInfo {
         method: head.method,
@@ -364,8 +407,16 @@ pub(super) fn find<'l>(
     let rules = &site.core.rules;
     facts.gather_at(&line, asked.port, lines, rules).ok()?;
     let client = asked.client.ip();
-    let hit = request::hit(&core.services, site, (facts, client), now, keys)?;
-    Some((hit, site))
+    let looked = request::hit(&core.services, site, (facts, client), now, keys);
+    Some(match looked {
+        Ok(hit) => Looked::Hit(hit, site),
+        Err(earlier) => Looked::Missed(Resumed {
+            site: Arc::clone(site),
+            client: asked.client,
+            key: std::mem::take(&mut keys.page),
+            earlier,
+        }),
+    })
 }
 
 /// Spares everything else the reading of its head.

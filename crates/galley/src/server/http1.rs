@@ -4,32 +4,37 @@
 //! request, or the connection ends. A body is taken in whole before anybody composes; an answer whose request was not
 //! read to its end closes the connection, because what follows could not be told apart.
 
-use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::Buf;
+use galley_http::body::BodyReader;
 use galley_http::framing::{self, BodyKind, Framing};
-use galley_http::head::{self, Head, HeadBuffer, HeadScanner, ParsedHead, Version};
-use galley_policy::outcome::{Outcome, RefusedWhy};
-use galley_policy::proxied::NOBODY;
+use galley_http::head::{self, BadRequest, Head, HeadBuffer, HeadScanner, ParsedHead};
+use galley_http::owned_head::OwnedHead;
+use galley_policy::outcome::RefusedWhy;
 use galley_policy::request_info::{RequestInfo, Scheme};
 
 use super::Core;
-use super::fast_path::{self, FastPath};
+use super::exchange::{
+    BodyError, ClientGone, Driver, Known, ParsedRequest, Protocol, Responded, no_request, no_room,
+};
+use super::fast_path::{self, Answered, FastPath};
 use super::http2;
 use super::io::{ClientConnection, Gone};
 use super::record::{OpenRecord, RecordEnd, RequestWords};
-use super::request_body::{Untaken, take_body};
 use super::socket::Socket;
+use super::speed::ReceiveProgress;
 use super::tunnel;
 use super::write::{self, AfterResponse, ClientSupport};
+use crate::body::Spool;
+use crate::body::spools::SpoolFull;
 use crate::fault::Fault;
-use crate::request::{self, Admission, Exchange, Response, Sites};
+use crate::request::{Response, Sites};
 use crate::telemetry::counters::Closed;
-use crate::upstream::interim::Mailbox;
+use crate::upstream::interim::{Interim, Mailbox};
 use crate::upstream::switch::{AwaitedSwitch, Tunnel};
 
 /// The two ends of a connection.
@@ -62,7 +67,7 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
         Rc::clone(&core.pool),
         core.limits.leaving,
     );
-    let mut facts = RequestInfo::default();
+    let mut info = RequestInfo::default();
     let mut lane = FastPath::default();
     let mailbox = Mailbox::default();
     // Over TLS the handshake has said what is spoken (RFC 9113 section 3.3).
@@ -77,15 +82,18 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
             let connection = http2::resumed(core, (stream, begun), sites, ends);
             return Box::pin(connection).await;
         }
-        match fast_path::answer(&core, &sites, ends, &mut wire, &mut lane).await {
-            None => {}
-            Some(AfterResponse::Request) => continue,
+        let answered = fast_path::answer(&core, &sites, ends, &mut wire, &mut lane).await;
+        let parsed = match answered {
+            Answered::Sent(AfterResponse::Request) => continue,
             // A hit closes only where the client has asked for it.
-            Some(AfterResponse::Close) => return wire.close_as_asked().await,
-            Some(AfterResponse::Drop) => return wire.reset(),
-        }
-        let head = match next_head(&core, &mut wire).await {
-            Ok(HeadArrival::Whole(head)) => head,
+            Answered::Sent(AfterResponse::Close) => return wire.close_as_asked().await,
+            Answered::Sent(AfterResponse::Drop) => return wire.reset(),
+            Answered::Parsed(parsed) => Ok(HeadArrival::Parsed(parsed)),
+            Answered::Nothing => next_head(&core, &mut wire).await,
+        };
+        let arrived = match parsed {
+            Ok(HeadArrival::Whole(head)) => Arrived::Head(head),
+            Ok(HeadArrival::Parsed(parsed)) => Arrived::Parsed(parsed),
             Ok(HeadArrival::InPieces) => continue,
             Err(NoHead::Nothing) => return wire.part(),
             Err(NoHead::Refused(408)) => {
@@ -106,7 +114,7 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
             mailbox: &mailbox,
         };
         // Boxed, so that an idle connection does not hold the room that an exchange needs: 14 KB each otherwise.
-        match Box::pin(turn.request(&mut wire, &head, &mut facts)).await {
+        match Box::pin(turn.request(&mut wire, arrived, &mut info)).await {
             AfterResponse::Request => {}
             AfterResponse::Close if wire.is_last_request => return wire.close_as_asked().await,
             AfterResponse::Close => return wire.leave().await,
@@ -136,12 +144,14 @@ async fn first_byte(core: &Core, wire: &mut ClientConnection) -> Result<(), Gone
 /// How a head came.
 enum HeadArrival {
     /// It was there, and is taken from the buffer.
-    Whole(Bytes),
+    Whole(OwnedHead),
+    /// The fast path has taken it.
+    Parsed(ParsedRequest),
     /// The last of it has come now: it may be a hit, so it is looked at again.
     InPieces,
 }
 
-/// The bytes of the head that has begun; what follows it stays in the buffer.
+/// The head that has begun; what follows it stays in the buffer.
 async fn next_head(core: &Core, wire: &mut ClientConnection) -> Result<HeadArrival, NoHead> {
     let limits = head::HeadLimits {
         head_bytes: core.limits.head_bytes,
@@ -152,11 +162,12 @@ async fn next_head(core: &Core, wire: &mut ClientConnection) -> Result<HeadArriv
     // One deadline for the whole head: a byte now and then does not prolong it.
     let deadline = wire.timer.deadline(core.limits.head_timeout);
     loop {
-        if let Some(length) = length_of_head(&mut scanner, &wire.input, &limits)? {
+        if let Some((head, length)) = read_head(&mut scanner, &wire.input, &limits)? {
             return Ok(if has_waited {
                 HeadArrival::InPieces
             } else {
-                HeadArrival::Whole(wire.input.split_to(length).freeze())
+                wire.used(length);
+                HeadArrival::Whole(head)
             });
         }
         has_waited = true;
@@ -168,19 +179,25 @@ async fn next_head(core: &Core, wire: &mut ClientConnection) -> Result<HeadArriv
     }
 }
 
-/// Where the head ends, once it is whole and there is nothing against it. A function of its own, so that the room for its lines
-/// is no part of what an idle connection holds.
-fn length_of_head(
+/// The head and its length, once it is whole and there is nothing against it. A function of its own, so that the room for its
+/// lines is no part of what an idle connection holds.
+fn read_head(
     scanner: &mut HeadScanner,
     input: &[u8],
     limits: &head::HeadLimits,
-) -> Result<Option<usize>, NoHead> {
+) -> Result<Option<(OwnedHead, usize)>, NoHead> {
     let mut room = HeadBuffer::new();
     match head::resume(scanner, input, limits, &mut room) {
-        Ok(ParsedHead::Whole { length, .. }) => Ok(Some(length)),
+        Ok(ParsedHead::Whole { head, length }) => Ok(Some((OwnedHead::copy_of(&head), length))),
         Ok(ParsedHead::Partial) => Ok(None),
         Err(refusal) => Err(NoHead::Refused(refusal.status())),
     }
+}
+
+/// A request whose head has been read.
+enum Arrived {
+    Head(OwnedHead),
+    Parsed(ParsedRequest),
 }
 
 struct RequestTurn<'c> {
@@ -195,111 +212,82 @@ impl RequestTurn<'_> {
     async fn request(
         &self,
         wire: &mut ClientConnection,
-        bytes: &Bytes,
-        facts: &mut RequestInfo,
+        arrived: Arrived,
+        info: &mut RequestInfo,
     ) -> AfterResponse {
-        let limits = head::HeadLimits {
-            head_bytes: usize::MAX,
-            ..head::HeadLimits::default()
-        };
-        let mut room = HeadBuffer::new();
-        let head = match head::parse(bytes, &limits, &mut room) {
-            Ok(ParsedHead::Whole { head, .. }) => head,
-            Ok(ParsedHead::Partial) => return self.refused(wire, 400).await,
-            Err(refusal) => return self.refused(wire, refusal.status()).await,
-        };
-        let framing = match framing::frame(&head) {
-            Ok(framing) => framing,
-            Err(refusal) => return self.refused(wire, refusal.status()).await,
-        };
-        let has_body = !matches!(framing.body, BodyKind::None);
-        wire.is_last_request = !framing.keep_alive && !has_body;
-        let mut open = self.open(Some(&head));
-        let peer = ClientSupport {
-            version: head.version,
-            keep_alive: framing.keep_alive && !self.core.stopping.get(),
-        };
-        // Before the site's own affairs: the name is to be proved whatever redirects and who may come in.
-        if let Some(proof) = self.proof(&head) {
-            let answer = Response::challenge(proof);
-            return self
-                .finish(wire, open, answer, peer.closing_if(has_body))
-                .await;
-        }
-        let request_id = std::mem::take(&mut open.request_id);
-        let admission = self.admission(head.version, request_id, std::mem::take(facts));
-        let mut exchange = match request::admit(admission, &head, &framing) {
-            Ok(exchange) => exchange,
-            Err((fault, request_id)) => {
-                open.request_id = request_id;
-                open.client = self.client_of(&head, &framing);
-                let answer = Response::fault(&fault, &open.request_id);
-                return self
-                    .finish(wire, open, answer, peer.closing_if(has_body))
-                    .await;
+        let (owned, parsed) = match arrived {
+            Arrived::Head(head) => (head, None),
+            Arrived::Parsed(request) => {
+                let known = Known::Parsed(request.parsed);
+                (request.head, Some((request.keep_alive, known)))
             }
         };
-        open.request_id.clone_from(&exchange.request_id);
-        open.client = exchange.client.ip();
-        open.log = exchange.site.log;
-        open.site = Some(exchange.site.number);
-        let asks_for_more = exchange.upgrade.is_some();
-        let taken = take_body(self.core, wire, &framing, &mut exchange).await;
-        let answered = match taken {
-            Ok(()) => self
-                .answer(wire, &mut exchange)
-                .await
-                .map(|answer| (answer, peer)),
-            Err(Untaken::Gone) => None,
-            Err(Untaken::Late) => return self.late(wire, open, &exchange).await,
-            Err(Untaken::Fault(fault)) => Some((
-                Response::site_fault(&fault, &exchange.site, &open.request_id),
-                peer.closing_if(has_body),
-            )),
+        let mut room = HeadBuffer::new();
+        let head = owned.head(&mut room);
+        let framing = match parsed {
+            Some(_) => None,
+            None => match framing::frame(&head) {
+                Ok(framing) => Some(framing),
+                Err(refusal) => {
+                    refuse(self.core, wire, self.ends, refusal.status()).await;
+                    return AfterResponse::Close;
+                }
+            },
         };
-        let Some((answer, peer)) = answered else {
+        let has_body = framing.is_some_and(|framing| !matches!(framing.body, BodyKind::None));
+        let (keep_alive, known) = match (parsed, &framing) {
+            (Some(parsed), _) => parsed,
+            (None, Some(framing)) => (framing.keep_alive, Known::Framed(framing)),
+            (None, None) => return AfterResponse::Drop,
+        };
+        wire.is_last_request = !keep_alive && !has_body;
+        let mut open = open(self.core, self.ends, Some(&head));
+        let peer = ClientSupport {
+            version: head.version,
+            keep_alive: keep_alive && !self.core.stopping.get(),
+        };
+        let driver = Driver {
+            core: self.core,
+            sites: self.sites,
+            ends: self.ends,
+            mailbox: self.mailbox,
+        };
+        let mut protocol = Http1 { wire };
+        let responded = driver
+            .respond(&mut protocol, &head, known, &mut open, info)
+            .await;
+        let Some(responded) = responded else {
             open.close(self.core, &RecordEnd::vanished());
             return AfterResponse::Drop;
         };
-        *facts = std::mem::take(&mut exchange.facts);
-        let awaited = exchange.awaited.take();
-        drop(exchange);
-        if answer.status == SWITCHING {
-            let Some(tunnel) = awaited.and_then(AwaitedSwitch::begin) else {
+        self.write(wire, open, responded, peer).await
+    }
+
+    async fn write(
+        &self,
+        wire: &mut ClientConnection,
+        open: OpenRecord<'_>,
+        responded: Responded,
+        peer: ClientSupport,
+    ) -> AfterResponse {
+        let response = responded.response;
+        if response.status == SWITCHING {
+            let Some(tunnel) = responded.awaited.and_then(AwaitedSwitch::begin) else {
                 open.close(self.core, &RecordEnd::vanished());
                 return AfterResponse::Drop;
             };
-            return self.tunnel(wire, open, &answer, tunnel).await;
+            return self.tunnel(wire, open, &response, tunnel).await;
+        }
+        if responded.is_late {
+            // Nothing is kept for it: nobody waits whether the response arrives.
+            let peer = ClientSupport::closing();
+            self.finish(wire, open, response, peer).await;
+            return AfterResponse::Drop;
         }
         // What a client sends for a protocol that it did not get is no request, and may still be on its way.
-        let peer = peer.closing_if(asks_for_more);
-        self.finish(wire, open, answer, peer).await
-    }
-
-    /// Where a request of this connection came in, with the buffers of the request before it.
-    fn admission(&self, version: Version, request_id: String, facts: RequestInfo) -> Admission<'_> {
-        Admission {
-            sites: self.sites,
-            client: self.ends.client,
-            local: self.ends.local.unwrap_or(NOBODY),
-            scheme: self.ends.scheme(),
-            request_id,
-            facts,
-            mailbox: (version == Version::H11).then(|| self.mailbox.clone()),
-        }
-    }
-
-    /// Whom a request that no site takes comes from, as a trusted proxy may say.
-    fn client_of(&self, head: &Head<'_, '_>, framing: &Framing<'_>) -> IpAddr {
-        let ends = (self.ends.client, self.ends.scheme());
-        request::asked(self.sites, ends, head, framing).client.ip()
-    }
-
-    /// What an authority wants to see that asks for a challenge under way.
-    fn proof(&self, head: &Head<'_, '_>) -> Option<Bytes> {
-        let acme = self.core.services.acme.as_ref()?;
-        let reads = matches!(head.method, "GET" | "HEAD");
-        acme.answer(head.target).filter(|_| reads)
+        let is_unread = responded.is_body_unread || responded.asked_upgrade;
+        self.finish(wire, open, response, peer.closing_if(is_unread))
+            .await
     }
 
     /// Tells the client that HTTP has ended here, and carries what follows; one record for all of it.
@@ -326,45 +314,6 @@ impl RequestTurn<'_> {
         AfterResponse::Close
     }
 
-    /// The answer, or nothing when the client left before there was one.
-    async fn answer(
-        &self,
-        wire: &mut ClientConnection,
-        exchange: &mut Exchange<'_>,
-    ) -> Option<Response> {
-        // An unsafe request goes on at the compositor when this ends; a safe one is given up there too.
-        let mut handling = pin!(request::handle(&self.core.services, exchange));
-        let answer = loop {
-            tokio::select! {
-                biased;
-                answer = &mut handling => break answer,
-                interim = self.mailbox.next() => write::interim(wire, &interim).await.ok()?,
-                () = wire.vanished() => return None,
-            }
-        };
-        // The last ones may have come together with the answer.
-        while let Some(interim) = self.mailbox.try_next() {
-            write::interim(wire, &interim).await.ok()?;
-        }
-        self.mailbox.close();
-        Some(answer)
-    }
-
-    /// Tells a client that it was too slow, and keeps nothing for it: it is not waited for whether that arrives.
-    async fn late(
-        &self,
-        wire: &mut ClientConnection,
-        open: OpenRecord<'_>,
-        exchange: &Exchange<'_>,
-    ) -> AfterResponse {
-        let fault = Fault::new(RefusedWhy::Timeout, "the body came too slowly");
-        let answer = Response::site_fault(&fault, &exchange.site, &open.request_id);
-        self.core.counters.closed(Closed::TooSlow);
-        self.finish(wire, open, answer, ClientSupport::closing())
-            .await;
-        AfterResponse::Drop
-    }
-
     async fn finish(
         &self,
         wire: &mut ClientConnection,
@@ -381,15 +330,6 @@ impl RequestTurn<'_> {
         let (end, next) = write::answer(wire, answer, peer).await;
         open.close(self.core, &end);
         next
-    }
-
-    async fn refused(&self, wire: &mut ClientConnection, status: u16) -> AfterResponse {
-        refuse(self.core, wire, self.ends, status).await;
-        AfterResponse::Close
-    }
-
-    fn open<'h>(&self, head: Option<&Head<'h, '_>>) -> OpenRecord<'h> {
-        open(self.core, self.ends, head)
     }
 }
 
@@ -412,15 +352,62 @@ async fn refuse(core: &Core, wire: &mut ClientConnection, ends: Ends, status: u1
     open.close(core, &end);
 }
 
-/// The answer to what is no request.
-pub(super) fn no_request(status: u16, request_id: &str) -> Response {
-    let why = match status {
-        408 => RefusedWhy::Timeout,
-        413 => RefusedWhy::BodyTooLarge,
-        414 | 431 => RefusedWhy::HeadTooLarge,
-        _ => RefusedWhy::BadRequest,
+/// An HTTP/1 connection as one request sees it.
+struct Http1<'w> {
+    wire: &'w mut ClientConnection,
+}
+
+impl Protocol for Http1<'_> {
+    async fn receive_body(
+        &mut self,
+        core: &Core,
+        framing: &Framing<'_>,
+        limit: u64,
+        spool: &mut Spool,
+    ) -> Result<(), BodyError> {
+        let wire = &mut *self.wire;
+        let mut reader = BodyReader::new(framing.body, limit);
+        if framing.expect_continue && wire.input.is_empty() {
+            wire.output.extend_from_slice(galley_http::answer::CONTINUE);
+            wire.send(&[]).await.map_err(|_| BodyError::Gone)?;
+        }
+        let mut coming = ReceiveProgress::begin(core.limits.coming, &wire.timer);
+        while !reader.is_done() {
+            let decoded = reader.decode(&wire.input).map_err(body_fault)?;
+            let consumed = decoded.consumed;
+            if !decoded.data.is_empty() {
+                let pushed = spool.push(decoded.data).await;
+                pushed.map_err(|SpoolFull| no_room(&core.services.spools))?;
+            }
+            wire.input.advance(consumed);
+            if consumed == 0 && !reader.is_done() {
+                match wire.fill_body(&mut coming).await {
+                    Ok(()) => {}
+                    Err(Gone::Closed) => return Err(BodyError::Gone),
+                    Err(Gone::Late) => return Err(BodyError::Late),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn send_interim(&mut self, interim: Interim) -> Result<(), ClientGone> {
+        let sent = write::interim(self.wire, &interim).await;
+        sent.map_err(|_| ClientGone)
+    }
+
+    async fn closed(&mut self) {
+        self.wire.vanished().await;
+    }
+}
+
+fn body_fault(refusal: BadRequest) -> Fault {
+    let why = if refusal.status() == 413 {
+        RefusedWhy::BodyTooLarge
+    } else {
+        RefusedWhy::BadRequest
     };
-    Response::status_page(status, Outcome::Refused(why), request_id)
+    Fault::new(why, refusal.to_string())
 }
 
 /// 101 Switching Protocols.

@@ -6,6 +6,7 @@
 mod accept;
 mod batch;
 mod close;
+mod exchange;
 mod fast_path;
 mod handshake;
 mod head_cache;
@@ -16,7 +17,6 @@ mod moments;
 mod pool;
 mod proxy_protocol;
 mod record;
-mod request_body;
 mod socket;
 mod span;
 mod speed;

@@ -15,6 +15,7 @@
 //! Nothing here judges a request. What breaks the connection in a way that the library could not see, or would see
 //! differently, is [`FrameError`].
 
+mod pass;
 mod windows;
 
 use self::windows::Windows;
@@ -370,47 +371,15 @@ impl FrameInterceptor {
 
     /// Whether a head may be answered without the library at all. A client that takes room away from the table of our heads
     /// has to be told so by whoever has used it (RFC 7541 section 4.2), and that is the library.
-    pub fn may_answer(&self, opening: &Opening) -> bool {
-        opening.is_new && opening.is_end && !self.is_table_smaller
+    /// A head beyond the limit, of which fields are missing in `block`, is the library's to refuse.
+    pub fn may_answer(&self, opening: &Opening, block: &Block) -> bool {
+        let is_whole = block.list_bytes() <= self.most;
+        opening.is_new && opening.is_end && is_whole && !self.is_table_smaller
     }
 
     /// Takes so many bytes of body for an answer, if the stream and the connection have room for all of it.
     pub fn take_window(&mut self, bytes: usize) -> bool {
         self.windows.take(bytes)
-    }
-
-    /// Hands a head on to the library, its fields in `block`.
-    pub fn pass(&mut self, opening: &Opening, block: &Block, through: &mut Vec<u8>) {
-        self.passed = self.passed.max(opening.stream);
-        self.windows.lend();
-        self.windows.share(through);
-        let mut encoded = opening.priority.map(Vec::from).unwrap_or_default();
-        for (name, value) in block.fields() {
-            hpack::write_field(&mut encoded, name, value);
-        }
-        if block.list_bytes() > self.most {
-            // What was not kept: the library has the same limit, and an answer for whoever breaks it.
-            hpack::write_field(&mut encoded, b"x", &vec![b'x'; self.most]);
-        }
-        let flags = if opening.is_end { END_STREAM } else { 0 };
-        let flags = flags | opening.priority.map_or(0, |_| HAS_PRIORITY);
-        let mut parts = encoded.chunks(MOST_FRAME).peekable();
-        let mut kind = (HEADERS, flags);
-        // A block without fields is a frame too.
-        let mut part: &[u8] = parts.next().unwrap_or_default();
-        loop {
-            let next = parts.next();
-            if next.is_none() {
-                kind.1 |= END_HEADERS;
-            }
-            write_frame_head(through, part.len(), kind, opening.stream);
-            through.extend_from_slice(part);
-            kind = (CONTINUATION, 0);
-            match next {
-                Some(next) => part = next,
-                None => return,
-            }
-        }
     }
 
     /// Tells that the library has sent so many bytes of data. What it may send beside them is its again.

@@ -45,7 +45,7 @@ impl Side {
                     .next(&mut rest, &mut self.through, &mut self.block)?
             {
                 heads.push((opening.stream, fields(&self.block)));
-                if !(ours(opening.stream) && self.sieve.may_answer(&opening)) {
+                if !(ours(opening.stream) && self.sieve.may_answer(&opening, &self.block)) {
                     self.sieve.pass(&opening, &self.block, &mut self.through);
                 }
             }
@@ -253,6 +253,49 @@ fn a_head_that_is_too_large_is_too_large_for_the_library() {
         decoded,
         Err(FrameError::TooLarge | FrameError::Compression)
     ));
+}
+
+#[test]
+fn a_head_of_which_fields_are_missing_is_not_answered() {
+    let mut side = Side::new();
+    let mut block = GET.to_vec();
+    hpack::write_field(&mut block, b"a", &[b'v'; 3_990]);
+    hpack::write_field(&mut block, b"cookie", b"session=1");
+    let heads = side.take(&frame(HEADERS, WHOLE, 1, &block), 1_000, |_| true);
+    let heads = heads.unwrap();
+    let (_, fields) = heads.first().unwrap();
+    assert!(fields.iter().all(|(name, _)| name != b"cookie"));
+    assert_eq!(side.passed().first().map(|frame| frame.1), Some(1));
+}
+
+#[test]
+fn a_stub_opens_the_stream_and_no_more() {
+    for (flags, priority) in [(WHOLE, &b""[..]), (WHOLE | HAS_PRIORITY, b"\0\0\0\0\x05")] {
+        let mut side = Side::new();
+        let mut input = frame(HEADERS, flags, 1, &[priority, GET].concat());
+        let mut rest = input.as_slice();
+        let step = side
+            .sieve
+            .next(&mut rest, &mut side.through, &mut side.block);
+        let Ok(Intercepted::Head(opening)) = step else {
+            panic!("{step:?}");
+        };
+        side.sieve.pass_stub(&opening, &mut side.through);
+        input.clear();
+        let head = FrameHeader::read(&side.through).unwrap();
+        assert_eq!((head.kind, head.flags, head.stream), (HEADERS, flags, 1));
+        let payload = side.through.get(FRAME_HEAD..).unwrap();
+        let mut block = Block::default();
+        let encoded = payload.strip_prefix(priority).unwrap();
+        HpackDecoder::default()
+            .decode(encoded, 4_000, &mut block)
+            .unwrap();
+        assert_eq!(
+            block.fields().next(),
+            Some((&b":method"[..], &b"PARSED"[..]))
+        );
+        assert_eq!(block.fields().count(), 4);
+    }
 }
 
 #[test]

@@ -4,16 +4,17 @@
 //! every stream that it is gone.
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use galley_http::framing::{BodyKind, Framing};
+use galley_http::framing::Framing;
 use galley_http::h2::Http2HeadBuffer;
+use galley_http::head::HeadBuffer;
+use galley_http::owned_head::OwnedHead;
 use galley_policy::outcome::RefusedWhy;
-use galley_policy::proxied::NOBODY;
 use galley_policy::request_info::RequestInfo;
 use h2::RecvStream;
 use h2::server::SendResponse;
@@ -21,24 +22,74 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
 use super::answer::{self, Manner};
-use super::quota::{REQUEST_BYTES, StreamReservation};
+use super::quota::{self, REQUEST_BYTES, StreamReservation};
 use super::request_head;
+use crate::body::Spool;
 use crate::body::spools::SpoolFull;
-use crate::body::{RequestBody, Spool};
 use crate::fault::Fault;
-use crate::request::{self, Admission, Exchange, Response, Sites};
+use crate::request::{Response, Sites};
 use crate::server::Core;
-use crate::server::http1::{Ends, no_request};
+use crate::server::exchange::{
+    BodyError, ClientGone, Driver, Known, Parsed, Protocol, no_request, no_room,
+};
+use crate::server::http1::Ends;
 use crate::server::record::{OpenRecord, RecordEnd, RequestWords};
-use crate::server::request_body::{Untaken, no_room};
 use crate::server::speed::ReceiveProgress;
 use crate::server::timer::{Late, Timer};
-use crate::telemetry::counters::Closed;
 use crate::upstream::interim::{Interim, Mailbox};
 
-/// A request as the library gives it.
+/// A request as it came.
+pub(super) enum StreamHead {
+    /// As the library read it.
+    Read(Parts),
+    /// As the fast path read it; the library knows no more than that there is one.
+    Parsed {
+        head: OwnedHead,
+        /// From [`request_head::urgency_of`].
+        urgency: u8,
+    },
+}
+
+impl StreamHead {
+    /// How urgent it is, from 0 to 7.
+    pub(super) fn urgency(&self) -> u8 {
+        match self {
+            Self::Read(parts) => request_head::urgency(&parts.headers),
+            Self::Parsed { urgency, .. } => *urgency,
+        }
+    }
+
+    /// Bytes of memory that its fields hold.
+    pub(super) fn field_bytes(&self) -> u64 {
+        match self {
+            Self::Read(parts) => quota::bytes_of(&parts.headers),
+            Self::Parsed { head, .. } => head.capacity() as u64,
+        }
+    }
+
+    fn words(&self) -> RequestWords<'_> {
+        match self {
+            Self::Read(parts) => RequestWords::of_h2(
+                &request_head::line(parts),
+                request_head::bytes_of(&parts.headers),
+            ),
+            Self::Parsed { head, .. } => RequestWords::of(&head.head(&mut HeadBuffer::new())),
+        }
+    }
+
+    fn is_head(&self) -> bool {
+        match self {
+            Self::Read(parts) => parts.method == http::Method::HEAD,
+            Self::Parsed { head, .. } => head.method() == "HEAD",
+        }
+    }
+}
+
+/// A request with its stream.
 pub(super) struct StreamRequest {
-    pub(super) parts: Parts,
+    pub(super) head: StreamHead,
+    /// What the fast path found out about it.
+    pub(super) parsed: Option<Box<Parsed>>,
     pub(super) body: RecvStream,
     pub(super) respond: SendResponse<Bytes>,
     pub(super) began: Instant,
@@ -53,16 +104,14 @@ pub(super) async fn run(
     mut held: StreamReservation,
 ) {
     let StreamRequest {
-        parts,
+        head,
+        parsed,
         mut body,
         mut respond,
         began,
     } = asked;
     let open = OpenRecord {
-        said: Some(RequestWords::of_h2(
-            &request_head::line(&parts),
-            request_head::bytes_of(&parts.headers),
-        )),
+        said: Some(head.words()),
         client: ends.client.ip(),
         request_id: core.request_id(),
         began,
@@ -74,22 +123,25 @@ pub(super) async fn run(
         core: &core,
         sites: &sites,
         ends,
-        timer: &timer,
-        respond: &mut respond,
+        protocol: Http2 {
+            timer: &timer,
+            body: &mut body,
+            respond: &mut respond,
+        },
     };
     // Boxed, so that an answer that waits for its client does not hold the room that a request needs.
-    let answered = boxed(stream.run(&parts, &mut body, open)).await;
+    let answered = boxed(stream.run(&head, parsed, open)).await;
     if let Some((mut answer, open)) = answered {
         held.keep_answer();
         // Also a refusal: RFC 9110 §9.3.2.
-        if parts.method == http::Method::HEAD {
+        if head.is_head() {
             answer.body = answer.body.unsent();
         }
         let manner = Manner {
             timer,
             held,
             write_timeout: core.limits.leaving.window,
-            urgency: request_head::urgency(&parts.headers),
+            urgency: head.urgency(),
             date: core.date.get(),
         };
         let end = answer::send(respond, answer, manner).await;
@@ -108,8 +160,7 @@ struct StreamContext<'c> {
     core: &'c Core,
     sites: &'c Sites,
     ends: Ends,
-    timer: &'c Timer,
-    respond: &'c mut SendResponse<Bytes>,
+    protocol: Http2<'c>,
 }
 
 impl StreamContext<'_> {
@@ -117,151 +168,110 @@ impl StreamContext<'_> {
     /// written.
     async fn run<'p>(
         mut self,
-        parts: &'p Parts,
-        body: &mut RecvStream,
+        head: &'p StreamHead,
+        parsed: Option<Box<Parsed>>,
         mut open: OpenRecord<'p>,
     ) -> Option<(Response, OpenRecord<'p>)> {
-        let mut crumbs = Vec::new();
-        request_head::join_crumbs(&parts.headers, &mut crumbs);
-        let mut room = Http2HeadBuffer::new();
-        let head_bytes = self.core.limits.head_bytes;
-        let read = request_head::head(parts, &crumbs, head_bytes, &mut room, body.is_end_stream());
-        let (head, framing) = match read {
-            Ok(read) => read,
-            Err(refusal) => {
-                let answer = no_request(refusal.status(), &open.request_id);
-                return Some((answer, open));
-            }
-        };
         let mailbox = Mailbox::default();
-        let admission = Admission {
+        let driver = Driver {
+            core: self.core,
             sites: self.sites,
-            client: self.ends.client,
-            local: self.ends.local.unwrap_or(NOBODY),
-            scheme: self.ends.scheme(),
-            request_id: std::mem::take(&mut open.request_id),
-            facts: RequestInfo::default(),
-            mailbox: Some(mailbox.clone()),
+            ends: self.ends,
+            mailbox: &mailbox,
         };
-        let mut exchange = match request::admit(admission, &head, &framing) {
-            Ok(exchange) => exchange,
-            Err((fault, request_id)) => {
-                open.request_id = request_id;
-                let by = (self.ends.client, self.ends.scheme());
-                open.client = request::asked(self.sites, by, &head, &framing).client.ip();
-                let answer = Response::fault(&fault, &open.request_id);
-                return Some((answer, open));
+        let mut info = RequestInfo::default();
+        let protocol = &mut self.protocol;
+        let responded = match (head, parsed) {
+            (StreamHead::Read(parts), _) => {
+                let mut crumbs = Vec::new();
+                request_head::join_crumbs(&parts.headers, &mut crumbs);
+                let mut room = Http2HeadBuffer::new();
+                let (most, is_end) = (self.core.limits.head_bytes, protocol.body.is_end_stream());
+                let read = request_head::head(parts, &crumbs, most, &mut room, is_end);
+                let (head, framing) = match read {
+                    Ok(read) => read,
+                    Err(refusal) => {
+                        let answer = no_request(refusal.status(), &open.request_id);
+                        return Some((answer, open));
+                    }
+                };
+                let known = Known::Framed(&framing);
+                driver
+                    .respond(protocol, &head, known, &mut open, &mut info)
+                    .await
             }
-        };
-        open.request_id.clone_from(&exchange.request_id);
-        open.client = exchange.client.ip();
-        open.log = exchange.site.log;
-        open.site = Some(exchange.site.number);
-        let answer = match self.take_body(body, &framing, &mut exchange).await {
-            Ok(()) => self.answer(&mut exchange, &mailbox).await,
-            Err(Untaken::Gone) => None,
-            Err(Untaken::Late) => {
-                self.core.counters.closed(Closed::TooSlow);
-                let fault = Fault::new(RefusedWhy::Timeout, "the body came too slowly");
-                Some(Response::site_fault(
-                    &fault,
-                    &exchange.site,
-                    &open.request_id,
-                ))
+            (StreamHead::Parsed { head, .. }, Some(parsed)) => {
+                let mut room = HeadBuffer::new();
+                let head = head.head(&mut room);
+                let known = Known::Parsed(parsed);
+                driver
+                    .respond(protocol, &head, known, &mut open, &mut info)
+                    .await
             }
-            Err(Untaken::Fault(fault)) => Some(Response::site_fault(
-                &fault,
-                &exchange.site,
-                &open.request_id,
-            )),
+            (StreamHead::Parsed { .. }, None) => None,
         };
-        let Some(answer) = answer else {
+        let Some(responded) = responded else {
             open.close(self.core, &RecordEnd::vanished());
             return None;
         };
-        Some((answer, open))
+        Some((responded.response, open))
     }
+}
 
-    /// The answer, or nothing when the client left before there was one.
-    async fn answer(&mut self, exchange: &mut Exchange<'_>, mailbox: &Mailbox) -> Option<Response> {
-        // An unsafe request goes on at the compositor when this ends; a safe one is given up there too.
-        let mut handling = pin!(request::handle(&self.core.services, exchange));
-        let respond = &mut *self.respond;
-        let answer = loop {
-            tokio::select! {
-                biased;
-                answer = &mut handling => break answer,
-                interim = mailbox.next() => send_interim(respond, interim)?,
-                _ = poll_fn(|cx| respond.poll_reset(cx)) => return None,
-            }
-        };
-        // The last ones may have come together with the answer.
-        while let Some(interim) = mailbox.try_next() {
-            send_interim(respond, interim)?;
-        }
-        mailbox.close();
-        Some(answer)
-    }
+/// A stream as its request sees it.
+struct Http2<'s> {
+    timer: &'s Timer,
+    body: &'s mut RecvStream,
+    respond: &'s mut SendResponse<Bytes>,
+}
 
-    /// Takes the body in: into memory, then into a file, never beyond the site's limit. Trailers are dropped. That it has the
-    /// length that was announced, the library holds.
-    async fn take_body(
+impl Protocol for Http2<'_> {
+    /// Trailers are dropped. That the body has the length that was announced, the library holds.
+    async fn receive_body(
         &mut self,
-        body: &mut RecvStream,
+        core: &Core,
         framing: &Framing<'_>,
-        exchange: &mut Exchange<'_>,
-    ) -> Result<(), Untaken> {
-        request::enter(&self.core.services, exchange).await?;
-        if matches!(framing.body, BodyKind::None) {
-            return Ok(());
-        }
-        let spools = &self.core.services.spools;
-        if let BodyKind::Length(length) = framing.body
-            && Spool::needs_file(length)
-            && !spools.has_room(length)
-        {
-            return Err(no_room(spools));
-        }
-        let mut spool = Spool::new(Arc::clone(spools));
-        if framing.expect_continue && !body.is_end_stream() {
+        limit: u64,
+        spool: &mut Spool,
+    ) -> Result<(), BodyError> {
+        if framing.expect_continue && !self.body.is_end_stream() {
             let response = answer::response(StatusCode::CONTINUE, HeaderMap::new());
             let sent = self.respond.send_informational(response);
-            sent.map_err(|_| Untaken::Gone)?;
+            sent.map_err(|_| BodyError::Gone)?;
         }
         let mut taken = 0_u64;
-        let mut coming = ReceiveProgress::begin(self.core.limits.coming, self.timer);
+        let mut coming = ReceiveProgress::begin(core.limits.coming, self.timer);
         loop {
-            let Ok(next) = self.timer.before(coming.until, body.data()).await else {
-                coming.judge(self.timer).map_err(|Late| Untaken::Late)?;
+            let Ok(next) = self.timer.before(coming.until, self.body.data()).await else {
+                coming.judge(self.timer).map_err(|Late| BodyError::Late)?;
                 continue;
             };
             let Some(data) = next else { break };
-            let data = data.map_err(|_| Untaken::Gone)?;
+            let data = data.map_err(|_| BodyError::Gone)?;
             coming.add(data.len());
-            coming.judge(self.timer).map_err(|Late| Untaken::Late)?;
+            coming.judge(self.timer).map_err(|Late| BodyError::Late)?;
             taken += data.len() as u64;
-            if taken > exchange.request_body() {
+            if taken > limit {
                 let note = "more bytes than the site takes";
                 return Err(Fault::new(RefusedWhy::BodyTooLarge, note).into());
             }
             let pushed = spool.push(&data).await;
-            pushed.map_err(|SpoolFull| no_room(spools))?;
-            let freed = body.flow_control().release_capacity(data.len());
-            freed.map_err(|_| Untaken::Gone)?;
+            pushed.map_err(|SpoolFull| no_room(&core.services.spools))?;
+            let freed = self.body.flow_control().release_capacity(data.len());
+            freed.map_err(|_| BodyError::Gone)?;
         }
-        let body = spool.finish().await.map_err(|SpoolFull| no_room(spools))?;
-        exchange.body = match body {
-            RequestBody::Empty => RequestBody::Memory(Bytes::new()),
-            body => body,
-        };
         Ok(())
     }
-}
 
-/// Passes an interim response on (RFC 9110 §15.2); nothing when the client has left.
-fn send_interim(respond: &mut SendResponse<Bytes>, interim: Interim) -> Option<()> {
-    let mut fields = interim.fields;
-    answer::strip(&mut fields);
-    let response = answer::response(interim.status, fields);
-    respond.send_informational(response).ok()
+    async fn send_interim(&mut self, interim: Interim) -> Result<(), ClientGone> {
+        let mut fields = interim.fields;
+        answer::strip(&mut fields);
+        let response = answer::response(interim.status, fields);
+        let sent = self.respond.send_informational(response);
+        sent.map_err(|_| ClientGone)
+    }
+
+    async fn closed(&mut self) {
+        let _ = poll_fn(|cx| self.respond.poll_reset(cx)).await;
+    }
 }

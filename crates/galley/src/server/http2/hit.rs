@@ -13,6 +13,7 @@ use galley_http::framing::{self, BodyKind, Host};
 use galley_http::h2::{self, Http2HeadBuffer};
 use galley_http::head;
 use galley_http::hpack::{self, Block};
+use galley_http::owned_head::OwnedHead;
 use galley_policy::headers::Compiled;
 use galley_policy::outcome::Outcome;
 use galley_policy::proxied::ConnectionInfo;
@@ -23,7 +24,8 @@ use http::header;
 use super::request_head::{self, Pseudo};
 use crate::request::{Hit, Sites};
 use crate::server::Core;
-use crate::server::fast_path::{self, CACHE_STATUS, CACHE_STATUS_FILE, KnownHost};
+use crate::server::exchange::{Parsed, ParsedRequest};
+use crate::server::fast_path::{self, CACHE_STATUS, CACHE_STATUS_FILE, KnownHost, Looked};
 use crate::server::http1::Ends;
 use crate::server::io::HttpDate;
 use crate::server::record::{self, RecordEnd, RequestWords};
@@ -55,14 +57,33 @@ pub(super) struct SentHit {
     began: Instant,
 }
 
+/// What a head is to the fast path.
+pub(super) enum Found {
+    Hit(StreamHit),
+    /// A request without a body that is no hit, with its urgency.
+    Parsed(ParsedRequest, u8),
+    /// It is for the library to read.
+    Nothing,
+}
+
 /// Looks whether a head is a plain hit, and writes the header block of its answer behind `encoded`.
 pub(super) fn find(
+    core: &Core,
+    place: (&Sites, Ends),
+    memo: &mut HitBuffers,
+    (block, began): (&Block, Instant),
+    encoded: &mut Vec<u8>,
+) -> Found {
+    look(core, place, memo, (block, began), encoded).unwrap_or(Found::Nothing)
+}
+
+fn look(
     core: &Core,
     (sites, ends): (&Sites, Ends),
     memo: &mut HitBuffers,
     (block, began): (&Block, Instant),
     encoded: &mut Vec<u8>,
-) -> Option<StreamHit> {
+) -> Option<Found> {
     let pseudo = Pseudo::of(block)?;
     let line = pseudo.plain_line()?;
     let HitBuffers { known, crumbs } = memo;
@@ -89,7 +110,21 @@ pub(super) fn find(
         host: host.as_bytes(),
     };
     let by = sites.proxies().asked(&own, &head.fields());
-    let (hit, site) = fast_path::find(core, sites, (&head, &by), now, (&mut room, known))?;
+    let urgency = request_head::urgency_of(block);
+    let (hit, site) = match fast_path::find(core, sites, (&head, &by), now, (&mut room, known))? {
+        Looked::Hit(hit, site) => (hit, site),
+        Looked::Missed(resumed) => {
+            let request = ParsedRequest {
+                head: OwnedHead::copy_of(&head),
+                parsed: Box::new(Parsed {
+                    info: std::mem::take(&mut room.facts),
+                    resumed,
+                }),
+                keep_alive: true,
+            };
+            return Some(Found::Parsed(request, urgency));
+        }
+    };
     let facts = &room.facts;
     let changes = (site.heads.of(facts.rule()), facts.scheme());
     let begin = encoded.len();
@@ -98,14 +133,14 @@ pub(super) fn find(
         encoded.truncate(begin);
         return None;
     }
-    Some(StreamHit {
+    Some(Found::Hit(StreamHit {
         hit,
         encoded: begin..encoded.len(),
         client: by.client.ip(),
         log: site.log,
         site: site.number,
-        urgency: request_head::urgency_of(block),
-    })
+        urgency,
+    }))
 }
 
 /// The same fields as by HTTP/1, but for those of framing.

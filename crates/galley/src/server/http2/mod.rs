@@ -17,6 +17,7 @@ mod greeting;
 mod hit;
 mod ledger;
 mod limits;
+mod parsed;
 mod patience;
 mod quota;
 mod request_head;
@@ -42,8 +43,9 @@ use self::ending::{Http2End, ended, finish, reason, why};
 use self::exchange::StreamRequest;
 use self::greeting::greet;
 pub(super) use self::greeting::is_greeted;
-use self::hit::{HitBuffers, SentHit};
+use self::hit::{Found, HitBuffers, SentHit};
 use self::ledger::Flood;
+use self::parsed::ParsedStreams;
 use self::patience::{ConnectionDeadlines, ConnectionTimeout};
 use self::quota::Quota;
 use self::wire::{FramedSocket, Half};
@@ -86,6 +88,7 @@ pub(super) async fn resumed<S: AsyncRead + AsyncWrite + AsFd + Unpin>(
                 quota: Quota::new(&core.services.http2_memory),
                 memo: HitBuffers::default(),
                 sent: Vec::new(),
+                parsed: ParsedStreams::default(),
                 asked: 0,
                 passed: 0,
                 accepted: 0,
@@ -115,6 +118,8 @@ struct Http2Connection<'c, S> {
     memo: HitBuffers,
     /// Hits on their way.
     sent: Vec<SentHit>,
+    /// Requests that the fast path has read, and the library has not given out yet.
+    parsed: ParsedStreams,
     /// Heads that came.
     asked: u64,
     /// Those that the library was given.
@@ -314,7 +319,8 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
                 Ok(Intercepted::Head(opening)) => {
                     self.asked += 1;
                     let place = (&*self.sites, self.ends);
-                    let may = self.core.limits.lane && !self.going && wire.may_answer(&opening);
+                    let may =
+                        self.core.limits.lane && !self.going && wire.may_answer(&opening, &block);
                     let found = if may {
                         hit::find(
                             self.core,
@@ -324,20 +330,23 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
                             &mut encoded,
                         )
                     } else {
-                        None
+                        Found::Nothing
                     };
                     match found {
-                        Some(found) if wire.take_window(found.body_bytes()) => {
+                        Found::Hit(found) if wire.take_window(found.body_bytes()) => {
                             bytes += found.body_bytes();
                             let read = std::mem::replace(&mut block, self.core.spare.take_block());
                             self.sent.push(found.on(&opening, read, began));
+                            continue;
                         }
-                        _ => {
-                            self.passed += u64::from(opening.is_new);
-                            self.is_library_busy = true;
-                            wire.pass(&opening, &block);
+                        Found::Parsed(request, urgency) if self.parsed.has_room() => {
+                            wire.pass_stub(&opening);
+                            self.parsed.push(opening.stream, request, urgency);
                         }
+                        _ => wire.pass(&opening, &block),
                     }
+                    self.passed += u64::from(opening.is_new);
+                    self.is_library_busy = true;
                 }
             }
         };
@@ -385,8 +394,10 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
             match self.h2.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
                     let (parts, body) = request.into_parts();
+                    let (head, parsed) = self.parsed.take(parts, &respond);
                     asked.push(StreamRequest {
-                        parts,
+                        head,
+                        parsed,
                         body,
                         respond,
                         began: *began.get_or_insert_with(Instant::now),
@@ -406,9 +417,9 @@ impl<S: AsyncRead + AsyncWrite + AsFd + Unpin> Http2Connection<'_, S> {
     }
 
     fn begin(&mut self, mut asked: Vec<StreamRequest>) {
-        asked.sort_by_key(|asked| request_head::urgency(&asked.parts.headers));
+        asked.sort_by_key(|asked| asked.head.urgency());
         for mut asked in asked {
-            let Some(held) = self.quota.admit(&asked.parts.headers) else {
+            let Some(held) = self.quota.admit(asked.head.field_bytes()) else {
                 // To be sent again later (RFC 9113 section 8.7); it has no record, like those that the library refuses.
                 asked.respond.send_reset(Reason::REFUSED_STREAM);
                 continue;

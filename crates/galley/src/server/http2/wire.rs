@@ -187,9 +187,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         self.sieve.pass(opening, block, &mut self.through);
     }
 
+    /// Hands the library a request without a body whose head it need not read.
+    pub(super) fn pass_stub(&mut self, opening: &Opening) {
+        self.sieve.pass_stub(opening, &mut self.through);
+    }
+
     /// Whether a head may be answered here: between two frames of the library, whole heads of it.
-    pub(super) fn may_answer(&self, opening: &Opening) -> bool {
-        self.sieve.may_answer(opening) && self.ledger.is_between_frames()
+    pub(super) fn may_answer(&self, opening: &Opening, block: &Block) -> bool {
+        self.sieve.may_answer(opening, block) && self.ledger.is_between_frames()
     }
 
     /// Takes room for the body of an answer, if the client has it.

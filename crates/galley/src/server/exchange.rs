@@ -1,0 +1,299 @@
+//! One request from its head to its response, for every version of HTTP: admission, body, handling, interim responses. A
+//! protocol reads and writes ([`Protocol`]) and decides nothing.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use galley_http::framing::{BodyKind, Framing};
+use galley_http::head::{Head, Version};
+use galley_http::owned_head::OwnedHead;
+use galley_policy::outcome::{Outcome, RefusedWhy};
+use galley_policy::proxied::NOBODY;
+use galley_policy::request_info::RequestInfo;
+
+use super::Core;
+use super::http1::Ends;
+use super::record::OpenRecord;
+use crate::body::spools::{SpoolFull, Spools};
+use crate::body::{RequestBody, Spool};
+use crate::fault::Fault;
+use crate::request::{self, Admission, Exchange, Response, Resumed, Sites};
+use crate::telemetry::counters::Closed;
+use crate::upstream::interim::{Interim, Mailbox};
+use crate::upstream::switch::AwaitedSwitch;
+
+/// What a protocol does for one request.
+pub(super) trait Protocol {
+    /// Receives the body into `spool`; more than `limit` bytes are a fault.
+    async fn receive_body(
+        &mut self,
+        core: &Core,
+        framing: &Framing<'_>,
+        limit: u64,
+        spool: &mut Spool,
+    ) -> Result<(), BodyError>;
+
+    /// Sends an interim response (RFC 9110 §15.2). Errors: the client has gone.
+    async fn send_interim(&mut self, interim: Interim) -> Result<(), ClientGone>;
+
+    /// Ready when the client has gone.
+    async fn closed(&mut self);
+}
+
+/// The client has closed the connection or reset the stream.
+pub(super) struct ClientGone;
+
+/// Why a body could not be received.
+pub(super) enum BodyError {
+    Gone,
+    /// It came too slowly.
+    Late,
+    Fault(Fault),
+}
+
+impl From<Fault> for BodyError {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<ClientGone> for BodyError {
+    fn from(_: ClientGone) -> Self {
+        Self::Gone
+    }
+}
+
+/// A request that the fast path has parsed and does not answer: what it has read and found is not read or found again.
+pub(super) struct ParsedRequest {
+    pub(super) head: OwnedHead,
+    pub(super) parsed: Box<Parsed>,
+    /// Whether the client wants the connection to live on.
+    pub(super) keep_alive: bool,
+}
+
+/// What the fast path knows of a request beside its head.
+pub(super) struct Parsed {
+    pub(super) info: RequestInfo,
+    pub(super) resumed: Resumed,
+}
+
+/// How much of a request is known.
+pub(super) enum Known<'h> {
+    /// Its framing.
+    Framed(&'h Framing<'h>),
+    /// That it has no body, and what the fast path found.
+    Parsed(Box<Parsed>),
+}
+
+/// A response on its way to the protocol that writes it.
+pub(super) struct Responded {
+    pub(super) response: Response,
+    /// The body of the request was not received to its end.
+    pub(super) is_body_unread: bool,
+    /// The body came too slowly.
+    pub(super) is_late: bool,
+    /// Whether the client wanted to speak another protocol.
+    pub(super) asked_upgrade: bool,
+    /// The other side of the connection, if it agreed.
+    pub(super) awaited: Option<AwaitedSwitch>,
+}
+
+impl Responded {
+    fn with(response: Response) -> Self {
+        Self {
+            response,
+            is_body_unread: false,
+            is_late: false,
+            asked_upgrade: false,
+            awaited: None,
+        }
+    }
+}
+
+/// Where requests come in.
+pub(super) struct Driver<'c> {
+    pub(super) core: &'c Core,
+    pub(super) sites: &'c Sites,
+    pub(super) ends: Ends,
+    pub(super) mailbox: &'c Mailbox,
+}
+
+impl Driver<'_> {
+    /// The response; `None` when the client left before there was one. `info` gives its buffers, and gets them back.
+    pub(super) async fn respond<'h, P: Protocol>(
+        &self,
+        protocol: &mut P,
+        head: &'h Head<'h, 'h>,
+        known: Known<'h>,
+        open: &mut OpenRecord<'_>,
+        info: &mut RequestInfo,
+    ) -> Option<Responded> {
+        let framing = match &known {
+            Known::Framed(framing) => Some(*framing),
+            Known::Parsed(_) => None,
+        };
+        let has_body = framing.is_some_and(|framing| !matches!(framing.body, BodyKind::None));
+        // Before the site's own affairs: the name is to be proved whatever redirects and whoever may come in.
+        if let Some(proof) = self.proof(head) {
+            return Some(Responded {
+                is_body_unread: has_body,
+                ..Responded::with(Response::challenge(proof))
+            });
+        }
+        let mut exchange = match self.admit(head, known, open, info) {
+            Ok(exchange) => exchange,
+            Err(response) => {
+                return Some(Responded {
+                    is_body_unread: has_body,
+                    ..Responded::with(*response)
+                });
+            }
+        };
+        open.request_id.clone_from(&exchange.request_id);
+        open.client = exchange.client.ip();
+        open.log = exchange.site.log;
+        open.site = Some(exchange.site.number);
+        let asked_upgrade = exchange.upgrade.is_some();
+        let received = match framing {
+            Some(framing) => self.receive_body(protocol, framing, &mut exchange).await,
+            None => Ok(()),
+        };
+        let is_late = matches!(received, Err(BodyError::Late));
+        let fault = match received {
+            Ok(()) => None,
+            Err(BodyError::Gone) => return None,
+            Err(BodyError::Late) => {
+                self.core.counters.closed(Closed::TooSlow);
+                Some(Fault::new(RefusedWhy::Timeout, "the body came too slowly"))
+            }
+            Err(BodyError::Fault(fault)) => Some(fault),
+        };
+        if let Some(fault) = fault {
+            let response = Response::site_fault(&fault, &exchange.site, &open.request_id);
+            return Some(Responded {
+                is_body_unread: has_body,
+                is_late,
+                ..Responded::with(response)
+            });
+        }
+        let response = self.handle(protocol, &mut exchange).await?;
+        *info = std::mem::take(&mut exchange.facts);
+        Some(Responded {
+            asked_upgrade,
+            awaited: exchange.awaited.take(),
+            ..Responded::with(response)
+        })
+    }
+
+    /// What an authority wants to see that asks for a challenge under way.
+    fn proof(&self, head: &Head<'_, '_>) -> Option<Bytes> {
+        let acme = self.core.services.acme.as_ref()?;
+        let reads = matches!(head.method, "GET" | "HEAD");
+        acme.answer(head.target).filter(|_| reads)
+    }
+
+    fn admit<'h>(
+        &self,
+        head: &'h Head<'h, 'h>,
+        known: Known<'h>,
+        open: &mut OpenRecord<'_>,
+        info: &mut RequestInfo,
+    ) -> Result<Exchange<'h>, Box<Response>> {
+        let mut admission = Admission {
+            sites: self.sites,
+            client: self.ends.client,
+            local: self.ends.local.unwrap_or(NOBODY),
+            scheme: self.ends.scheme(),
+            request_id: std::mem::take(&mut open.request_id),
+            facts: std::mem::take(info),
+            mailbox: (head.version != Version::H10).then(|| self.mailbox.clone()),
+        };
+        let framing = match known {
+            Known::Framed(framing) => framing,
+            Known::Parsed(parsed) => {
+                admission.facts = parsed.info;
+                return Ok(request::resume(admission, head, parsed.resumed));
+            }
+        };
+        request::admit(admission, head, framing).map_err(|(fault, request_id)| {
+            open.request_id = request_id;
+            // As a trusted proxy may say.
+            let ends = (self.ends.client, self.ends.scheme());
+            open.client = request::asked(self.sites, ends, head, framing).client.ip();
+            Box::new(Response::fault(&fault, &open.request_id))
+        })
+    }
+
+    /// Receives the body of a request that may come in: into memory, then into a file, never beyond the site's limit.
+    async fn receive_body<P: Protocol>(
+        &self,
+        protocol: &mut P,
+        framing: &Framing<'_>,
+        exchange: &mut Exchange<'_>,
+    ) -> Result<(), BodyError> {
+        request::enter(&self.core.services, exchange).await?;
+        if matches!(framing.body, BodyKind::None) {
+            return Ok(());
+        }
+        let spools = &self.core.services.spools;
+        if let BodyKind::Length(length) = framing.body
+            && Spool::needs_file(length)
+            && !spools.has_room(length)
+        {
+            return Err(no_room(spools));
+        }
+        let mut spool = Spool::new(Arc::clone(spools));
+        let limit = exchange.request_body();
+        protocol
+            .receive_body(self.core, framing, limit, &mut spool)
+            .await?;
+        let body = spool.finish().await.map_err(|SpoolFull| no_room(spools))?;
+        exchange.body = match body {
+            RequestBody::Empty => RequestBody::Memory(Bytes::new()),
+            body => body,
+        };
+        Ok(())
+    }
+
+    async fn handle<P: Protocol>(
+        &self,
+        protocol: &mut P,
+        exchange: &mut Exchange<'_>,
+    ) -> Option<Response> {
+        // An unsafe request goes on at the upstream when this ends; a safe one is given up there too.
+        let mut handling = pin!(request::handle(&self.core.services, exchange));
+        let response = loop {
+            tokio::select! {
+                biased;
+                response = &mut handling => break response,
+                interim = self.mailbox.next() => protocol.send_interim(interim).await.ok()?,
+                () = protocol.closed() => return None,
+            }
+        };
+        // The last ones may have come together with the response.
+        while let Some(interim) = self.mailbox.try_next() {
+            protocol.send_interim(interim).await.ok()?;
+        }
+        self.mailbox.close();
+        Some(response)
+    }
+}
+
+/// The fault of a body for which there is no room (RFC 9110 §15.6.4): it passes by itself, and the request is not at fault.
+pub(super) fn no_room(spools: &Spools) -> BodyError {
+    spools.refuse();
+    let note = "there is no room for the request's body";
+    Fault::new(RefusedWhy::NoRoom, note).into()
+}
+
+/// The response to what is no request.
+pub(super) fn no_request(status: u16, request_id: &str) -> Response {
+    let why = match status {
+        408 => RefusedWhy::Timeout,
+        413 => RefusedWhy::BodyTooLarge,
+        414 | 431 => RefusedWhy::HeadTooLarge,
+        _ => RefusedWhy::BadRequest,
+    };
+    Response::status_page(status, Outcome::Refused(why), request_id)
+}
