@@ -4,7 +4,7 @@
 //! before it a scanner that refuses what httparse lets pass (bare line feeds, endless empty lines) and what is too long. The
 //! quick one (`whole`) reads what nearly every client sends, in a third of the time, and leaves the rest to the other.
 //!
-//! Invariants: no allocation; all text of a [`Head`] lies in the caller's buffer; names are tokens, values hold no
+//! Invariants: no allocation for a usual head; all text of a [`Head`] lies in the caller's buffer; names are tokens, values hold no
 //! control character but HTAB, the target is visible ASCII.
 
 use std::fmt;
@@ -83,12 +83,12 @@ impl FieldLine<'_> {
     };
 }
 
-/// Room for the field lines of one head: about 4 KiB, for the stack, so that reading needs no allocation and moves nothing. A
-/// future that keeps one over an `.await` grows by as much.
+/// Room for the field lines of one head: 1 KiB for the stack, so that reading a usual head needs no allocation and moves
+/// nothing. A future that keeps one over an `.await` grows by as much.
 pub struct HeadBuffer<'b> {
     pub(crate) usual: [FieldLine<'b>; fast_head::MOST_FIELDS],
-    /// Made where it is needed: to fill it takes longer than to read a browser's head.
-    pub(crate) large: Option<[FieldLine<'b>; MAX_FIELDS]>,
+    /// Made for a head with more field lines, or in an unusual form.
+    pub(crate) large: Option<Box<[FieldLine<'b>; MAX_FIELDS]>>,
 }
 
 impl HeadBuffer<'_> {
@@ -155,7 +155,7 @@ pub enum ParsedHead<'b, 'r> {
 /// Reads the head at the beginning of `bytes`, from scratch. For buffers that grow use [`resume`].
 ///
 /// Errors: every [`BadRequest`] of the head's grammar and limits; those of meaning come from [`crate::framing::frame`].
-/// Cost: one pass over the head, three over an unusual one; no allocation.
+/// Cost: one pass over the head; three and one allocation for an unusual one.
 pub fn parse<'b, 'r>(
     bytes: &'b [u8],
     limits: &HeadLimits,
@@ -187,7 +187,7 @@ pub fn resume<'b, 'r>(
         return Ok(ParsedHead::Partial);
     };
     let head = bytes.get(start..end).unwrap_or_default();
-    let fields = room.large.insert([FieldLine::NONE; MAX_FIELDS]);
+    let fields = room.large.insert(Box::new([FieldLine::NONE; MAX_FIELDS]));
     let (line, count) = read(head, limits, fields)?;
     let head = line.with(fields.get(..count).unwrap_or_default());
     Ok(ParsedHead::Whole { head, length: end })

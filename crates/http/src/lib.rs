@@ -5,7 +5,7 @@
 //! sockets, keep timers, judge targets beyond their form, or know what an answer means.
 //!
 //! Invariants: the same bytes give the same result however they are cut into reads; every refusal ends the connection;
-//! reading allocates nothing.
+//! reading a usual head allocates nothing.
 //!
 //! The way of a request: [`head::resume`] until it is whole, [`framing::frame`], [`body::BodyReader`],
 //! [`framing::Framing::answer`], [`answer::write_head`]. Towards upstreams it owns what a response must not be: [`response`]. What came by HTTP/2 takes the same way from [`h2::head`] on.

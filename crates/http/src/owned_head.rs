@@ -87,7 +87,7 @@ impl<'b> HeadBuffer<'b> {
             self.usual.as_mut_slice()
         } else {
             self.large
-                .insert([FieldLine::NONE; MAX_FIELDS])
+                .insert(Box::new([FieldLine::NONE; MAX_FIELDS]))
                 .as_mut_slice()
         };
         all.get_mut(..count).unwrap_or_default()

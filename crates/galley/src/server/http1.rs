@@ -113,8 +113,15 @@ pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>
             ends,
             mailbox: &mailbox,
         };
-        // Boxed, so that an idle connection does not hold the room that an exchange needs: 14 KB each otherwise.
-        match Box::pin(turn.request(&mut wire, arrived, &mut info)).await {
+        // Boxed, so that an idle connection does not hold the room that an exchange needs. Written in place: `Box::pin` copies
+        // all of that room.
+        let room = Box::new_uninit();
+        match Box::into_pin(Box::write(
+            room,
+            turn.request(&mut wire, arrived, &mut info),
+        ))
+        .await
+        {
             AfterResponse::Request => {}
             AfterResponse::Close if wire.is_last_request => return wire.close_as_asked().await,
             AfterResponse::Close => return wire.leave().await,
