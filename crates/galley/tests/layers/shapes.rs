@@ -1,0 +1,181 @@
+//! Names of types say what they are without their module, and parameters have names, not places in a tuple.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use super::modules::Modules;
+use super::source::{Token, closing, product_tokens};
+use super::{crate_roots, workspace};
+
+/// Type names that more than one module of the workspace may define.
+const MOST_REPEATED_NAMES: usize = 20;
+
+/// Functions with tuple parameters that are known, by crate. A number may only shrink; a crate that is not named has none.
+const KNOWN_TUPLES: &[(&str, usize)] = &[
+    ("galley", 56),
+    ("cache", 2),
+    ("config", 5),
+    ("files", 1),
+    ("http", 3),
+    ("policy", 3),
+];
+
+#[test]
+fn type_names_are_hardly_ever_repeated() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for root in crate_roots() {
+        let modules = Modules::read(&root, &|file| fs::read_to_string(file).ok());
+        for (name, file) in modules.types() {
+            let file = file.strip_prefix(workspace().join("crates")).unwrap();
+            places
+                .entry(name.to_owned())
+                .or_default()
+                .push(file.display().to_string());
+        }
+    }
+    let repeated = repeated(places);
+    assert!(
+        repeated.len() <= MOST_REPEATED_NAMES,
+        "{} type names are defined more than once:\n{}",
+        repeated.len(),
+        repeated.join("\n")
+    );
+}
+
+fn repeated(places: BTreeMap<String, Vec<String>>) -> Vec<String> {
+    places
+        .into_iter()
+        .filter(|(_, files)| files.len() > 1)
+        .map(|(name, files)| format!("{name}: {}", files.join(" ")))
+        .collect()
+}
+
+#[test]
+fn parameters_are_no_tuples() {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for root in crate_roots() {
+        let modules = Modules::read(&root, &|file| fs::read_to_string(file).ok());
+        for file in modules.files() {
+            let text = fs::read_to_string(file).unwrap();
+            let below = file.strip_prefix(workspace().join("crates")).unwrap();
+            let name = below.iter().next().unwrap().to_string_lossy().into_owned();
+            let functions = tuple_parameters(&product_tokens(&text));
+            let shown = functions
+                .iter()
+                .map(|f| format!("{}: {f}", below.display()));
+            found.entry(name).or_default().extend(shown);
+        }
+    }
+    let mut complaints = Vec::new();
+    for (name, functions) in found {
+        let known = KNOWN_TUPLES
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map_or(0, |(_, known)| *known);
+        if functions.len() < known {
+            let now = functions.len();
+            complaints.push(format!(
+                "{name}: only {now} tuple parameters, lower {known} in this test"
+            ));
+        }
+        if functions.len() > known {
+            complaints.extend(functions);
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+/// `function(parameter)` for each parameter of a named function whose type is a tuple or a reference to one.
+fn tuple_parameters(tokens: &[Token]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, _) in tokens.iter().enumerate().filter(|(_, t)| t.is("fn")) {
+        let Some(function) = tokens.get(at + 1).and_then(Token::name) else {
+            continue;
+        };
+        let mut open = at + 2;
+        if tokens.get(open) == Some(&Token::Sign('<')) {
+            open = after_generics(tokens, open);
+        }
+        let end = closing(tokens, open);
+        for parameter in parameters(&tokens[open + 1..end]) {
+            let Some(colon) = parameter.iter().position(|t| *t == Token::Sign(':')) else {
+                continue;
+            };
+            if is_tuple(&parameter[colon + 1..]) {
+                let name: Vec<&str> = parameter[..colon].iter().filter_map(Token::name).collect();
+                found.push(format!("{function}({})", name.join(" ")));
+            }
+        }
+    }
+    found
+}
+
+fn after_generics(tokens: &[Token], open: usize) -> usize {
+    let mut depth = 0;
+    for (at, token) in tokens.iter().enumerate().skip(open) {
+        match token {
+            Token::Sign('<') => depth += 1,
+            Token::Sign('>') => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return at + 1;
+        }
+    }
+    tokens.len()
+}
+
+/// Splits at commas that stand in no bracket.
+fn parameters(tokens: &[Token]) -> Vec<&[Token]> {
+    let mut depth = 0;
+    tokens
+        .split(move |token| {
+            if token.opens() || *token == Token::Sign('<') {
+                depth += 1;
+            } else if token.closes() || *token == Token::Sign('>') {
+                depth -= 1;
+            }
+            depth == 0 && *token == Token::Sign(',')
+        })
+        .collect()
+}
+
+fn is_tuple(of_type: &[Token]) -> bool {
+    let bare = of_type
+        .iter()
+        .position(|t| *t != Token::Sign('&') && !t.is("mut"))
+        .map_or(&[][..], |start| &of_type[start..]);
+    bare.first() == Some(&Token::Sign('(')) && parameters(&bare[1..closing(bare, 0)]).len() > 1
+}
+
+#[test]
+fn tuple_parameters_are_found() {
+    let text = "
+        fn a<F: Fn(u8) -> (u8, u8)>(f: F, (x, y): (u8, u8), z: u8) {}
+        pub(crate) async fn b(&self, pair: &mut (u8, Vec<u8>)) -> (u8, u8) { |c: (u8, u8)| c }
+        fn d(list: &[(u8, u8)], f: fn((u8, u8)), one: (u8)) {}
+    ";
+    assert_eq!(
+        tuple_parameters(&product_tokens(text)),
+        ["a(x y)", "b(pair)"]
+    );
+}
+
+#[test]
+fn a_repeated_type_name_is_found() {
+    let read = |file: &std::path::Path| match file.to_str()? {
+        "src/lib.rs" => Some("mod a; struct A; impl I for A { type Out = u8; }".to_owned()),
+        "src/a.rs" => Some("pub enum A {} type B = u8; #[cfg(test)] struct C;".to_owned()),
+        _ => None,
+    };
+    let modules = Modules::read(&PathBuf::from("src/lib.rs"), &read);
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, file) in modules.types() {
+        places
+            .entry(name.to_owned())
+            .or_default()
+            .push(file.display().to_string());
+    }
+    assert_eq!(repeated(places), ["A: src/lib.rs src/a.rs"]);
+}
