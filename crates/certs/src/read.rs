@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::chain::{CertificateChain, CertificateError, MOST_BYTES};
 use crate::file;
-use crate::{CertificateChain, CertificateError, MOST_BYTES};
 
 /// Where a certificate and its key lie. Both may be one file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

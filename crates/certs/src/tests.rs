@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use rustls::pki_types::PrivateKeyDer;
 
 use super::*;
 

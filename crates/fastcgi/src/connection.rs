@@ -14,7 +14,8 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::Error;
-use crate::exchange::{FastCgiEvent, FastCgiExchange, FastCgiRequest};
+use crate::event::FastCgiEvent;
+use crate::exchange::{FastCgiExchange, FastCgiRequest};
 
 /// Where the request body comes from.
 pub trait BodySource {

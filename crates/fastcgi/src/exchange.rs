@@ -10,10 +10,11 @@ use std::borrow::Cow;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::Error;
+use crate::error::Error;
+use crate::event::FastCgiEvent;
 use crate::incoming::RecordParser;
 use crate::outgoing::Outgoing;
-use crate::record::{self, EndStatus, ProtocolStatus, RecordType};
+use crate::record::{self, ProtocolStatus, RecordType};
 
 /// A CGI variable: its name and what it says.
 pub type CgiVariable<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
@@ -26,18 +27,6 @@ pub struct FastCgiRequest<'a> {
     pub variables: &'a [CgiVariable<'a>],
     /// Exact number of bytes the body source will give, 0 for no body.
     pub body_length: u64,
-}
-
-/// What came from the responder, in its order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FastCgiEvent {
-    /// Some bytes of the CGI answer, never empty, cut anywhere. The bytes share a read buffer of 64 KiB with their
-    /// neighbours: who keeps a small piece for long should copy it.
-    Stdout(Bytes),
-    /// Some bytes for the log, never empty, cut anywhere.
-    Stderr(Bytes),
-    /// The exchange is over. Nothing follows.
-    End(EndStatus),
 }
 
 /// The state of one connection's protocol.

@@ -7,7 +7,7 @@
 
 use bytes::{Buf, BytesMut};
 
-use crate::exchange::FastCgiEvent;
+use crate::event::FastCgiEvent;
 use crate::record::{BadRecord, EndStatus, HEADER_BYTES, Header, REQUEST_ID, RecordType};
 
 /// Where in a record the input stands.

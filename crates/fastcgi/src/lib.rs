@@ -12,6 +12,7 @@
 pub mod answer;
 mod connection;
 mod error;
+mod event;
 pub mod exchange;
 mod incoming;
 mod outgoing;
@@ -20,5 +21,6 @@ pub mod record;
 
 pub use connection::{BodySource, FastCgiConnection, NoBody};
 pub use error::Error;
-pub use exchange::{FastCgiEvent, FastCgiRequest};
+pub use event::FastCgiEvent;
+pub use exchange::FastCgiRequest;
 pub use record::{BadRecord, EndStatus, ProtocolStatus};

@@ -22,8 +22,6 @@ pub mod proxy;
 pub mod response;
 
 mod classes;
-mod fast_head;
 mod host;
 mod refusal;
-mod scan;
 mod token;

@@ -116,7 +116,10 @@ fn line_1(line: &str) -> Result<ProxySource, Malformed> {
     if words.next().is_some() {
         return Err(Malformed);
     }
-    client((source, source_port), (destination, destination_port))
+    client(
+        SocketAddr::new(source, source_port),
+        SocketAddr::new(destination, destination_port),
+    )
 }
 
 /// A decimal number without zeros in front.
@@ -165,15 +168,11 @@ where
     let (destination, rest) = rest.split_first_chunk::<N>().ok_or(Malformed)?;
     let (source_port, rest) = rest.split_first_chunk().ok_or(Malformed)?;
     let (destination_port, _) = rest.split_first_chunk().ok_or(Malformed)?;
+    let ip = |address: &[u8; N]| ProxyAddress(*address).into();
+    let port = |bytes: &[u8; 2]| u16::from_be_bytes(*bytes);
     client(
-        (
-            ProxyAddress(*source).into(),
-            u16::from_be_bytes(*source_port),
-        ),
-        (
-            ProxyAddress(*destination).into(),
-            u16::from_be_bytes(*destination_port),
-        ),
+        SocketAddr::new(ip(source), port(source_port)),
+        SocketAddr::new(ip(destination), port(destination_port)),
     )
 }
 
@@ -192,14 +191,16 @@ impl From<ProxyAddress<16>> for IpAddr {
 }
 
 /// Nobody connects from an address that stands for none.
-fn client(source: (IpAddr, u16), destination: (IpAddr, u16)) -> Result<ProxySource, Malformed> {
-    let source = SocketAddr::new(source.0.to_canonical(), source.1);
+fn client(source: SocketAddr, destination: SocketAddr) -> Result<ProxySource, Malformed> {
+    let canonical =
+        |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    let source = canonical(source);
     if source.ip().is_unspecified() {
         return Err(Malformed);
     }
     Ok(ProxySource::Client {
         source,
-        destination: SocketAddr::new(destination.0.to_canonical(), destination.1),
+        destination: canonical(destination),
     })
 }
 

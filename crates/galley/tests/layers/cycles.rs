@@ -12,11 +12,8 @@ use super::{crate_roots, workspace};
 const KNOWN: &[(&str, usize)] = &[
     ("galley", 116),
     ("cache", 14),
-    ("certs", 2),
     ("config", 37),
-    ("fastcgi", 2),
     ("files", 10),
-    ("http", 8),
     ("policy", 38),
 ];
 

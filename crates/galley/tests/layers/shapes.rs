@@ -17,7 +17,6 @@ const KNOWN_TUPLES: &[(&str, usize)] = &[
     ("cache", 2),
     ("config", 5),
     ("files", 1),
-    ("http", 3),
     ("policy", 3),
 ];
 

@@ -2,7 +2,10 @@
 
 use proptest::prelude::*;
 
+use super::frame::*;
 use super::*;
+use crate::hpack::decode::HpackDecoder;
+use crate::hpack::{self, Block};
 
 /// A connection with its library, which reads what is passed on.
 struct Side {
@@ -70,7 +73,13 @@ impl Side {
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    write_frame_head(&mut bytes, payload.len(), (kind, flags), stream);
+    FrameHeader {
+        length: payload.len(),
+        kind,
+        flags,
+        stream,
+    }
+    .write(&mut bytes);
     bytes.extend_from_slice(payload);
     bytes
 }

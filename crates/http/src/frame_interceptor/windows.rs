@@ -5,7 +5,7 @@
 //! window. While the library has streams it is given half, or all where that is little: a client that opens its window only when
 //! much of it is used must not wait for what nobody sends. Else it has what every connection begins with, for its next stream.
 
-use super::{WINDOW_UPDATE, write_frame_head};
+use super::frame::{FrameHeader, WINDOW_UPDATE};
 
 /// See the module.
 #[derive(Debug)]
@@ -52,7 +52,13 @@ impl Windows {
         if more > 0 {
             self.ours -= more;
             self.library += more;
-            write_frame_head(through, 4, (WINDOW_UPDATE, 0), 0);
+            FrameHeader {
+                length: 4,
+                kind: WINDOW_UPDATE,
+                flags: 0,
+                stream: 0,
+            }
+            .write(through);
             through.extend_from_slice(&more.to_be_bytes());
         }
     }

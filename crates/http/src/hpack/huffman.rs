@@ -3,7 +3,7 @@
 //! It is canonical: the codes follow from their lengths alone. Short codes, which are nearly all of a head, are looked up by the
 //! next nine bits; longer ones are found by their length.
 
-use super::HpackError::{self, Malformed};
+use super::error::HpackError::{self, Malformed};
 
 /// Appends the text that `coded` stands for.
 pub(super) fn decode(coded: &[u8], into: &mut Vec<u8>) -> Result<(), HpackError> {

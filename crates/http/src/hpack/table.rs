@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 
-use super::size_of_field;
-
 /// See the module. The client's own fields stand in one buffer, oldest first.
 #[derive(Debug)]
 pub(super) struct DynamicTable {
@@ -100,7 +98,7 @@ impl DynamicTable {
     }
 }
 
-const LARGEST: usize = super::TABLE_BYTES as usize;
+const LARGEST: usize = TABLE_BYTES as usize;
 
 /// RFC 7541 appendix A.
 pub(super) const STATIC: [(&str, &str); 61] = [
@@ -166,3 +164,11 @@ pub(super) const STATIC: [(&str, &str); 61] = [
     ("via", ""),
     ("www-authenticate", ""),
 ];
+
+/// Bytes of the table, as RFC 7541 section 4.1 counts them: what a side that says nothing allows (RFC 9113 section 6.5.2).
+pub const TABLE_BYTES: u32 = 4096;
+
+/// RFC 7541 section 4.1, RFC 9113 section 6.5.2.
+pub(super) const fn size_of_field(name: usize, value: usize) -> usize {
+    name.saturating_add(value).saturating_add(32)
+}

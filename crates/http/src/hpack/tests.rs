@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 
+use super::error::HpackError::Malformed;
 use super::*;
+use crate::hpack::table::size_of_field;
 
 fn fields(block: &Block) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| bytes.escape_ascii().to_string();

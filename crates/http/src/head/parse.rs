@@ -1,92 +1,15 @@
-//! Reads one request head: request line and field lines (RFC 9112 sections 2 to 5), nothing of their meaning.
-//!
-//! There are two ways to the same result. The careful one knows all of the grammar: `httparse` with all leniency off, and
-//! before it a scanner that refuses what httparse lets pass (bare line feeds, endless empty lines) and what is too long. The
-//! quick one (`whole`) reads what nearly every client sends, in a third of the time, and leaves the rest to the other.
-//!
-//! Invariants: no allocation for a usual head; all text of a [`Head`] lies in the caller's buffer; names are tokens, values hold no
-//! control character but HTAB, the target is visible ASCII.
+//! Both ways to read a head, and which of them is taken.
 
-use std::fmt;
-
-use crate::fast_head;
-use crate::scan::Extent;
-
-pub use crate::refusal::BadRequest;
-pub use crate::scan::HeadScanner;
-
-/// Most bytes of a method. The longest registered one, `UPDATEREDIRECTREF`, has 17.
-pub const METHOD_BYTES: usize = 32;
-/// Most field lines a [`Head`] has room for; [`HeadLimits::fields`] above it counts as this.
-pub const MAX_FIELDS: usize = 100;
-
-/// What a request head may measure. Each limit is refused when it is passed, not when the head ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeadLimits {
-    /// Bytes of the whole head, empty lines before it and after it included: 431.
-    pub head_bytes: usize,
-    /// Field lines, at most [`MAX_FIELDS`]: 431.
-    pub fields: usize,
-    /// Bytes of the request target: 414.
-    pub target_bytes: usize,
-}
-
-impl Default for HeadLimits {
-    /// 32 KiB of head (large cookies of shops fit), 100 fields, 8 KiB of target (RFC 9112 section 3 asks for 8000 bytes).
-    fn default() -> Self {
-        Self {
-            head_bytes: 32 * 1024,
-            fields: MAX_FIELDS,
-            target_bytes: 8 * 1024,
-        }
-    }
-}
-
-/// The versions that are spoken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Version {
-    /// HTTP/1.0.
-    H10,
-    /// HTTP/1.1.
-    H11,
-    /// HTTP/2; see [`crate::h2`].
-    H2,
-}
-
-/// A whole request head as it lies in the buffer.
-///
-/// Its field lines lie in a [`HeadBuffer`].
-#[derive(Clone, Copy)]
-pub struct Head<'b, 'r> {
-    /// Case-sensitive token of 1 to [`METHOD_BYTES`] bytes.
-    pub method: &'b str,
-    /// As sent: visible ASCII, not empty, not decoded. Its form is checked by [`crate::framing::frame`].
-    pub target: &'b [u8],
-    /// From the request line.
-    pub version: Version,
-    pub(crate) fields: &'r [FieldLine<'b>],
-}
-
-/// A field line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FieldLine<'b> {
-    /// A token.
-    pub(crate) name: &'b [u8],
-    /// Without the white space around it.
-    pub(crate) value: &'b [u8],
-}
-
-impl FieldLine<'_> {
-    pub(crate) const NONE: Self = Self {
-        name: b"",
-        value: b"",
-    };
-}
+use super::fast;
+use super::limits::{HeadLimits, MAX_FIELDS, METHOD_BYTES};
+use super::line::{FieldLine, Head, RequestLine, Version};
+use super::scan::{Extent, HeadScanner};
+use crate::refusal::BadRequest;
 
 /// Room for the field lines of one head: 1 KiB for the stack, so that reading a usual head needs no allocation and moves
 /// nothing. A future that keeps one over an `.await` grows by as much.
 pub struct HeadBuffer<'b> {
-    pub(crate) usual: [FieldLine<'b>; fast_head::MOST_FIELDS],
+    pub(crate) usual: [FieldLine<'b>; fast::MOST_FIELDS],
     /// Made for a head with more field lines, or in an unusual form.
     pub(crate) large: Option<Box<[FieldLine<'b>; MAX_FIELDS]>>,
 }
@@ -95,7 +18,7 @@ impl HeadBuffer<'_> {
     /// Empty, at hardly any cost.
     pub const fn new() -> Self {
         Self {
-            usual: [FieldLine::NONE; fast_head::MOST_FIELDS],
+            usual: [FieldLine::NONE; fast::MOST_FIELDS],
             large: None,
         }
     }
@@ -104,37 +27,6 @@ impl HeadBuffer<'_> {
 impl Default for HeadBuffer<'_> {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl<'b> Head<'b, '_> {
-    /// The field lines in the order sent: name as sent (a token), value without the white space around it (may be
-    /// empty, may hold bytes above 0x7f).
-    pub fn fields(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> + Clone {
-        // A token is ASCII.
-        let text = |name| std::str::from_utf8(name).unwrap_or_default();
-        self.lines().map(move |(name, value)| (text(name), value))
-    }
-
-    /// As [`Self::fields`], for those who compare names only: that they are text is not proved anew for each.
-    pub fn lines(&self) -> impl Iterator<Item = (&'b [u8], &'b [u8])> + Clone {
-        self.fields.iter().map(|field| (field.name, field.value))
-    }
-
-    /// How many field lines there are.
-    pub fn count(&self) -> usize {
-        self.fields.len()
-    }
-}
-
-impl fmt::Debug for Head<'_, '_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Head")
-            .field("method", &self.method)
-            .field("target", &self.target.escape_ascii().to_string())
-            .field("version", &self.version)
-            .field("count", &self.count())
-            .finish_non_exhaustive()
     }
 }
 
@@ -176,7 +68,7 @@ pub fn resume<'b, 'r>(
 ) -> Result<ParsedHead<'b, 'r>, BadRequest> {
     // A head that came in pieces was looked at before, and goes on from there.
     if !scanner.has_begun()
-        && let Some(whole) = fast_head::read(bytes, limits, &mut room.usual)
+        && let Some(whole) = fast::read(bytes, limits, &mut room.usual)
     {
         let fields = room.usual.get(..whole.count).unwrap_or_default();
         let head = whole.line.with(fields);
@@ -191,25 +83,6 @@ pub fn resume<'b, 'r>(
     let (line, count) = read(head, limits, fields)?;
     let head = line.with(fields.get(..count).unwrap_or_default());
     Ok(ParsedHead::Whole { head, length: end })
-}
-
-/// What stands in a request line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RequestLine<'b> {
-    pub(crate) method: &'b str,
-    pub(crate) target: &'b [u8],
-    pub(crate) version: Version,
-}
-
-impl<'b> RequestLine<'b> {
-    fn with<'r>(self, fields: &'r [FieldLine<'b>]) -> Head<'b, 'r> {
-        Head {
-            method: self.method,
-            target: self.target,
-            version: self.version,
-            fields,
-        }
-    }
 }
 
 /// The request line and how many field lines there are, which go to `fields`. `head` is exactly one head whose lines all end with CRLF.

@@ -8,7 +8,7 @@
 
 use memchr::{memchr, memchr_iter};
 
-use crate::head::HeadLimits;
+use super::limits::HeadLimits;
 use crate::refusal::BadRequest;
 use crate::token::is_token_byte;
 

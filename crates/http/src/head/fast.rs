@@ -4,8 +4,9 @@
 //! left to that way: it alone refuses, and says why. So this may know less of the grammar than there is, and never more.
 //! Tests and a fuzz target compare the two.
 
+use super::limits::{HeadLimits, METHOD_BYTES};
+use super::line::{FieldLine, RequestLine, Version};
 use crate::classes;
-use crate::head::{FieldLine, HeadLimits, METHOD_BYTES, RequestLine, Version};
 use crate::token::{is_token_byte, trim};
 
 /// Field lines of a head that is read here, at most: browsers send twelve to twenty.
@@ -171,7 +172,7 @@ mod tests {
 
     use super::*;
     use crate::head;
-    use crate::scan::{Extent, HeadScanner};
+    use crate::head::scan::{Extent, HeadScanner};
 
     type Read<'b> = Option<(FastHead<'b>, Vec<FieldLine<'b>>)>;
 
@@ -185,7 +186,7 @@ mod tests {
     fn careful<'b>(bytes: &'b [u8], limits: &HeadLimits) -> Read<'b> {
         let Extent { start, end } = HeadScanner::new().scan(bytes, limits).ok()??;
         let mut fields = [FieldLine::NONE; head::MAX_FIELDS];
-        let (line, count) = head::read(&bytes[start..end], limits, &mut fields).ok()?;
+        let (line, count) = head::parse::read(&bytes[start..end], limits, &mut fields).ok()?;
         let whole = FastHead {
             line,
             count,

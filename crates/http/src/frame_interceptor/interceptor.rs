@@ -1,0 +1,428 @@
+//! Sorts the frames of one connection; see [`crate::frame_interceptor`].
+
+use super::frame::{
+    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FRAME_HEAD, FrameHeader, HAS_PRIORITY,
+    HEADER_TABLE_SIZE, HEADERS, INITIAL_WINDOW_SIZE, MOST_FRAME, MOST_STREAM, PADDED, PRIORITY,
+    RST_STREAM, SETTINGS, WINDOW_UPDATE,
+};
+use super::windows::Windows;
+use crate::hpack::{self, Block, HpackDecoder};
+
+/// Why the connection cannot go on: the code for its `GOAWAY` (RFC 9113 section 7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// `PROTOCOL_ERROR`.
+    #[error("a frame breaks the protocol")]
+    Protocol,
+    /// `FLOW_CONTROL_ERROR`.
+    #[error("a window is too large")]
+    FlowControl,
+    /// `STREAM_CLOSED`.
+    #[error("a stream that is closed is used")]
+    StreamClosed,
+    /// `FRAME_SIZE_ERROR`.
+    #[error("a frame has the wrong size")]
+    FrameSize,
+    /// `COMPRESSION_ERROR`.
+    #[error("a header block cannot be read")]
+    Compression,
+    /// `ENHANCE_YOUR_CALM`.
+    #[error("a head is far too large")]
+    TooLarge,
+}
+
+/// What became of the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intercepted {
+    /// All that can be sorted is; what is left of them is the beginning of a frame.
+    More,
+    /// A head was read. It is passed on next ([`FrameInterceptor::pass`]), or else answered.
+    Head(Opening),
+}
+
+/// The frame that opens a stream, beside its fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// The stream's number.
+    pub stream: u32,
+    /// Whether no body follows.
+    pub is_end: bool,
+    /// Whether the stream is a new one; else these are the trailers of one that the library has.
+    pub is_new: bool,
+    priority: Option<[u8; PRIORITY_BYTES]>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct FrameInterceptor {
+    hpack: HpackDecoder,
+    /// Bytes of the frame under way that are still to come.
+    rest: usize,
+    /// Whether they are for the library.
+    passes: bool,
+    /// A head whose last frame has not come.
+    begun: Option<Begun>,
+    /// Parts of it.
+    fragments: Vec<u8>,
+    /// The highest stream that the client has opened.
+    last: u32,
+    /// The highest that the library knows.
+    passed: u32,
+    windows: Windows,
+    /// What a head may have, as [`Block::list_bytes`] counts.
+    most: usize,
+    /// What the client has said of its table for our heads.
+    table: u32,
+    is_table_smaller: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    opening: Opening,
+    continuations: u32,
+}
+
+impl FrameInterceptor {
+    /// For a connection whose greeting ([`PREFACE`]) has come. `most`: bytes of a head, as [`Block::list_bytes`] counts them; the library's limit must be the
+    /// same, so that it answers those that are larger.
+    pub fn new(most: usize) -> Self {
+        Self {
+            hpack: HpackDecoder::default(),
+            rest: 0,
+            passes: true,
+            begun: None,
+            fragments: Vec::new(),
+            last: 0,
+            passed: 0,
+            windows: Windows::default(),
+            most,
+            table: hpack::TABLE_BYTES,
+            is_table_smaller: false,
+        }
+    }
+
+    /// Sorts bytes that came: takes them from the front of `input`, and puts those for the library into `through`, until a head
+    /// is read, into `block`, or there are too few.
+    pub fn next(
+        &mut self,
+        input: &mut &[u8],
+        through: &mut Vec<u8>,
+        block: &mut Block,
+    ) -> Result<Intercepted, FrameError> {
+        loop {
+            self.take_rest(input, through);
+            if self.rest > 0 {
+                return Ok(Intercepted::More);
+            }
+            let Some(frame) = FrameHeader::read(input) else {
+                return Ok(Intercepted::More);
+            };
+            if frame.length > MOST_FRAME {
+                return Err(FrameError::FrameSize);
+            }
+            if self.begun.is_some() && frame.kind != CONTINUATION {
+                return Err(FrameError::Protocol);
+            }
+            let is_whole = matches!(
+                frame.kind,
+                HEADERS | CONTINUATION | SETTINGS | WINDOW_UPDATE
+            );
+            if !is_whole {
+                self.route(frame)?;
+                continue;
+            }
+            let Some((bytes, behind)) = input.split_at_checked(FRAME_HEAD + frame.length) else {
+                return Ok(Intercepted::More);
+            };
+            let payload = bytes.get(FRAME_HEAD..).unwrap_or_default();
+            match frame.kind {
+                SETTINGS => {
+                    self.settings(frame, payload);
+                    through.extend_from_slice(bytes);
+                }
+                WINDOW_UPDATE => self.window_update(frame, payload, through)?,
+                _ => {
+                    if let Some(opening) = self.head(frame, payload, block)? {
+                        *input = behind;
+                        return Ok(Intercepted::Head(opening));
+                    }
+                }
+            }
+            *input = behind;
+        }
+    }
+
+    /// Moves on in the frame under way.
+    fn take_rest(&mut self, input: &mut &[u8], through: &mut Vec<u8>) {
+        let count = self.rest.min(input.len());
+        let (bytes, behind) = input.split_at_checked(count).unwrap_or_default();
+        if self.passes {
+            through.extend_from_slice(bytes);
+        }
+        self.rest -= count;
+        *input = behind;
+    }
+
+    /// Decides whose a frame is of which nothing need be known.
+    fn route(&mut self, frame: FrameHeader) -> Result<(), FrameError> {
+        let is_of_stream = matches!(frame.kind, DATA | RST_STREAM | PRIORITY);
+        self.passes = !(is_of_stream && self.is_answered(frame.stream));
+        if !self.passes {
+            match frame.kind {
+                // The client had ended it.
+                DATA => return Err(FrameError::StreamClosed),
+                RST_STREAM if frame.length != 4 => return Err(FrameError::FrameSize),
+                _ => {}
+            }
+        }
+        self.rest = FRAME_HEAD + frame.length;
+        Ok(())
+    }
+
+    /// Whether a stream was answered without the library, which takes it for one that is still to come. Older ones it takes for
+    /// closed, which they are.
+    fn is_answered(&self, stream: u32) -> bool {
+        self.passed < stream && stream <= self.last
+    }
+
+    /// RFC 9113 section 6.5. The library judges it.
+    fn settings(&mut self, frame: FrameHeader, payload: &[u8]) {
+        if frame.has(ACK) || frame.stream != 0 {
+            return;
+        }
+        for setting in payload.chunks_exact(6) {
+            let Ok([a, b, value @ ..]) = <[u8; 6]>::try_from(setting) else {
+                continue;
+            };
+            let value = u32::from_be_bytes(value);
+            match u16::from_be_bytes([a, b]) {
+                HEADER_TABLE_SIZE => {
+                    self.is_table_smaller |= value < self.table;
+                    self.table = value;
+                }
+                INITIAL_WINDOW_SIZE => self.windows.set_initial(value),
+                _ => {}
+            }
+        }
+    }
+
+    /// RFC 9113 section 6.9.
+    fn window_update(
+        &mut self,
+        frame: FrameHeader,
+        payload: &[u8],
+        through: &mut Vec<u8>,
+    ) -> Result<(), FrameError> {
+        let increment = <[u8; 4]>::try_from(payload).map(u32::from_be_bytes);
+        let increment = increment.map(|increment| increment & MOST_STREAM);
+        match (frame.stream, increment) {
+            (0, Ok(1..)) => {
+                let increment = increment.unwrap_or_default();
+                self.windows
+                    .open(increment)
+                    .ok_or(FrameError::FlowControl)?;
+                self.windows.share(through);
+            }
+            (stream, Ok(0)) if self.is_answered(stream) => return Err(FrameError::Protocol),
+            (stream, Ok(_)) if self.is_answered(stream) => {}
+            (stream, Err(_)) if self.is_answered(stream) => return Err(FrameError::FrameSize),
+            // The library's, or wrong, which it says better.
+            _ => {
+                frame.write(through);
+                through.extend_from_slice(payload);
+            }
+        }
+        Ok(())
+    }
+
+    /// A frame of a head; what it opens once the head is whole.
+    fn head(
+        &mut self,
+        frame: FrameHeader,
+        payload: &[u8],
+        block: &mut Block,
+    ) -> Result<Option<Opening>, FrameError> {
+        if frame.kind == CONTINUATION {
+            let mut begun = self.begun.take().ok_or(FrameError::Protocol)?;
+            if begun.opening.stream != frame.stream {
+                return Err(FrameError::Protocol);
+            }
+            begun.continuations += 1;
+            self.fragments.extend_from_slice(payload);
+            let is_endless = begun.continuations > MOST_CONTINUATIONS
+                || self.fragments.len() > self.most.saturating_mul(hpack::TOO_LARGE);
+            if is_endless {
+                return Err(FrameError::TooLarge);
+            }
+            if !frame.has(END_HEADERS) {
+                self.begun = Some(begun);
+                return Ok(None);
+            }
+            let fragments = std::mem::take(&mut self.fragments);
+            return self.decode(begun.opening, &fragments, block).map(Some);
+        }
+        let (opening, fragment) = self.open(frame, payload)?;
+        if frame.has(END_HEADERS) {
+            return self.decode(opening, fragment, block).map(Some);
+        }
+        self.fragments.clear();
+        self.fragments.extend_from_slice(fragment);
+        self.begun = Some(Begun {
+            opening,
+            continuations: 0,
+        });
+        Ok(None)
+    }
+
+    /// RFC 9113 section 6.2: a `HEADERS` frame without its padding.
+    fn open<'p>(
+        &self,
+        frame: FrameHeader,
+        mut payload: &'p [u8],
+    ) -> Result<(Opening, &'p [u8]), FrameError> {
+        let is_new = frame.stream > self.last;
+        if frame.stream.is_multiple_of(2) {
+            return Err(FrameError::Protocol);
+        }
+        if !is_new && self.is_answered(frame.stream) {
+            return Err(FrameError::StreamClosed);
+        }
+        let mut padding = 0;
+        if frame.has(PADDED) {
+            let (length, behind) = payload.split_first().ok_or(FrameError::FrameSize)?;
+            padding = usize::from(*length);
+            payload = behind;
+        }
+        let mut priority = None;
+        if frame.has(HAS_PRIORITY) {
+            let (bytes, behind) = payload.split_first_chunk().ok_or(FrameError::FrameSize)?;
+            priority = Some(*bytes);
+            payload = behind;
+        }
+        let length = payload
+            .len()
+            .checked_sub(padding)
+            .ok_or(FrameError::Protocol)?;
+        let opening = Opening {
+            stream: frame.stream,
+            is_end: frame.has(END_STREAM),
+            is_new,
+            priority,
+        };
+        Ok((opening, payload.get(..length).unwrap_or_default()))
+    }
+
+    fn decode(
+        &mut self,
+        opening: Opening,
+        encoded: &[u8],
+        block: &mut Block,
+    ) -> Result<Opening, FrameError> {
+        let decoded = self.hpack.decode(encoded, self.most, block);
+        decoded.map_err(|broken| match broken {
+            hpack::HpackError::Malformed => FrameError::Compression,
+            hpack::HpackError::TooLarge => FrameError::TooLarge,
+        })?;
+        self.last = self.last.max(opening.stream);
+        Ok(opening)
+    }
+
+    /// Whether a head may be answered without the library at all. A client that takes room away from the table of our heads
+    /// has to be told so by whoever has used it (RFC 7541 section 4.2), and that is the library.
+    /// A head beyond the limit, of which fields are missing in `block`, is the library's to refuse.
+    pub fn may_answer(&self, opening: &Opening, block: &Block) -> bool {
+        let is_whole = block.list_bytes() <= self.most;
+        opening.is_new && opening.is_end && is_whole && !self.is_table_smaller
+    }
+
+    /// Takes so many bytes of body for an answer, if the stream and the connection have room for all of it.
+    pub fn take_window(&mut self, bytes: usize) -> bool {
+        self.windows.take(bytes)
+    }
+
+    /// Hands a head on to the library, its fields in `block`.
+    pub fn pass(&mut self, opening: &Opening, block: &Block, through: &mut Vec<u8>) {
+        self.passed = self.passed.max(opening.stream);
+        self.windows.lend();
+        self.windows.share(through);
+        let mut encoded = opening.priority.map(Vec::from).unwrap_or_default();
+        for (name, value) in block.fields() {
+            hpack::write_field(&mut encoded, name, value);
+        }
+        if block.list_bytes() > self.most {
+            // What was not kept: the library has the same limit, and an answer for whoever breaks it.
+            hpack::write_field(&mut encoded, b"x", &vec![b'x'; self.most]);
+        }
+        let flags = if opening.is_end { END_STREAM } else { 0 };
+        let mut flags = flags | opening.priority.map_or(0, |_| HAS_PRIORITY);
+        let mut parts = encoded.chunks(MOST_FRAME).peekable();
+        let mut kind = HEADERS;
+        // A block without fields is a frame too.
+        let mut part: &[u8] = parts.next().unwrap_or_default();
+        loop {
+            let next = parts.next();
+            if next.is_none() {
+                flags |= END_HEADERS;
+            }
+            FrameHeader {
+                length: part.len(),
+                kind,
+                flags,
+                stream: opening.stream,
+            }
+            .write(through);
+            through.extend_from_slice(part);
+            (kind, flags) = (CONTINUATION, 0);
+            match next {
+                Some(next) => part = next,
+                None => return,
+            }
+        }
+    }
+
+    /// Hands on that there is a request without a body. Its owner has the head: the library needs the stream alone, and reads
+    /// no more than it must. The stub's method is one that nobody serves.
+    pub fn pass_stub(&mut self, opening: &Opening, through: &mut Vec<u8>) {
+        self.passed = self.passed.max(opening.stream);
+        self.windows.lend();
+        self.windows.share(through);
+        let mut encoded = Vec::with_capacity(STUB_BYTES);
+        // A dependency may break the protocol, which the library judges.
+        encoded.extend_from_slice(opening.priority.as_ref().map_or(&[], |priority| priority));
+        for (name, value) in [
+            (":method", "PARSED"),
+            (":scheme", "http"),
+            (":path", "/"),
+            (":authority", "a"),
+        ] {
+            hpack::write_field(&mut encoded, name.as_bytes(), value.as_bytes());
+        }
+        FrameHeader {
+            length: encoded.len(),
+            kind: HEADERS,
+            flags: END_STREAM | END_HEADERS | opening.priority.map_or(0, |_| HAS_PRIORITY),
+            stream: opening.stream,
+        }
+        .write(through);
+        through.extend_from_slice(&encoded);
+    }
+
+    /// Tells that the library has sent so many bytes of data. What it may send beside them is its again.
+    pub fn library_sent(&mut self, bytes: u32, through: &mut Vec<u8>) {
+        self.windows.library_sent(bytes);
+        self.windows.share(through);
+    }
+
+    /// Tells that the library has no stream left.
+    pub fn library_rests(&mut self) {
+        self.windows.end_loan();
+    }
+}
+
+/// Frames behind the first of one head. Those of a head within its limit need three; the library takes as many as this.
+const MOST_CONTINUATIONS: u32 = 5;
+
+const PRIORITY_BYTES: usize = 5;
+
+/// A stub's header block takes fewer.
+const STUB_BYTES: usize = 64;

@@ -1,0 +1,94 @@
+//! A request head that was read: its request line and its field lines.
+
+use std::fmt;
+
+/// The versions that are spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// HTTP/1.0.
+    H10,
+    /// HTTP/1.1.
+    H11,
+    /// HTTP/2; see [`crate::h2`].
+    H2,
+}
+
+/// A whole request head as it lies in the buffer.
+///
+/// Its field lines lie in a [`HeadBuffer`].
+#[derive(Clone, Copy)]
+pub struct Head<'b, 'r> {
+    /// Case-sensitive token of 1 to [`METHOD_BYTES`] bytes.
+    pub method: &'b str,
+    /// As sent: visible ASCII, not empty, not decoded. Its form is checked by [`crate::framing::frame`].
+    pub target: &'b [u8],
+    /// From the request line.
+    pub version: Version,
+    pub(crate) fields: &'r [FieldLine<'b>],
+}
+
+/// A field line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FieldLine<'b> {
+    /// A token.
+    pub(crate) name: &'b [u8],
+    /// Without the white space around it.
+    pub(crate) value: &'b [u8],
+}
+
+impl FieldLine<'_> {
+    pub(crate) const NONE: Self = Self {
+        name: b"",
+        value: b"",
+    };
+}
+
+impl<'b> Head<'b, '_> {
+    /// The field lines in the order sent: name as sent (a token), value without the white space around it (may be
+    /// empty, may hold bytes above 0x7f).
+    pub fn fields(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> + Clone {
+        // A token is ASCII.
+        let text = |name| std::str::from_utf8(name).unwrap_or_default();
+        self.lines().map(move |(name, value)| (text(name), value))
+    }
+
+    /// As [`Self::fields`], for those who compare names only: that they are text is not proved anew for each.
+    pub fn lines(&self) -> impl Iterator<Item = (&'b [u8], &'b [u8])> + Clone {
+        self.fields.iter().map(|field| (field.name, field.value))
+    }
+
+    /// How many field lines there are.
+    pub fn count(&self) -> usize {
+        self.fields.len()
+    }
+}
+
+impl fmt::Debug for Head<'_, '_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Head")
+            .field("method", &self.method)
+            .field("target", &self.target.escape_ascii().to_string())
+            .field("version", &self.version)
+            .field("count", &self.count())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What stands in a request line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RequestLine<'b> {
+    pub(crate) method: &'b str,
+    pub(crate) target: &'b [u8],
+    pub(crate) version: Version,
+}
+
+impl<'b> RequestLine<'b> {
+    pub(super) fn with<'r>(self, fields: &'r [FieldLine<'b>]) -> Head<'b, 'r> {
+        Head {
+            method: self.method,
+            target: self.target,
+            version: self.version,
+            fields,
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Reads blocks: each is a list of fields that refer to the tables, or stand in it.
+
+use super::error::HpackError::{self, Malformed};
+use super::huffman;
+use super::table::{DynamicTable, size_of_field};
+
+/// Reads the blocks of one direction of one connection, in their order.
+#[derive(Debug, Default)]
+pub struct HpackDecoder {
+    table: DynamicTable,
+}
+
+/// The fields of a block, in their order; pseudo-header fields among them.
+#[derive(Debug, Default)]
+pub struct Block {
+    bytes: Vec<u8>,
+    spans: Vec<HpackField>,
+    list_bytes: usize,
+}
+
+/// Where a field lies in the bytes: its name, and behind it its value.
+#[derive(Clone, Copy, Debug)]
+struct HpackField {
+    at: usize,
+    name: usize,
+    value: usize,
+}
+
+impl Block {
+    /// Empties it, and keeps its room.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.spans.clear();
+        self.list_bytes = 0;
+    }
+
+    /// Name and value of each field.
+    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+        self.spans.iter().map(|span| {
+            let bytes = self.bytes.get(span.at..).unwrap_or_default();
+            let (name, rest) = bytes.split_at_checked(span.name).unwrap_or_default();
+            (name, rest.get(..span.value).unwrap_or_default())
+        })
+    }
+
+    /// The size of all that came, as RFC 9113 section 6.5.2 counts it, also of what was not kept.
+    pub fn list_bytes(&self) -> usize {
+        self.list_bytes
+    }
+
+    /// Bytes of memory that it holds.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity() + self.spans.capacity() * size_of::<HpackField>()
+    }
+
+    /// Counts the field whose name and value stand at the end, and keeps it if there is room.
+    fn end_field(&mut self, at: usize, name: usize, most: usize) {
+        let value = self.bytes.len().saturating_sub(at + name);
+        self.list_bytes = self.list_bytes.saturating_add(size_of_field(name, value));
+        if self.list_bytes <= most {
+            self.spans.push(HpackField { at, name, value });
+        } else {
+            self.bytes.truncate(at);
+        }
+    }
+}
+
+impl HpackDecoder {
+    /// Reads a whole block into `block`, which is emptied. Of the fields those are kept that come before the list has more than
+    /// `most` bytes ([`Block::list_bytes`]); [`TOO_LARGE`] times as many end it.
+    pub fn decode(
+        &mut self,
+        encoded: &[u8],
+        most: usize,
+        block: &mut Block,
+    ) -> Result<(), HpackError> {
+        block.clear();
+        let mut reader = HpackReader { rest: encoded };
+        let mut may_resize = true;
+        while let Some(&first) = reader.rest.first() {
+            if first & 0xe0 == 0x20 {
+                // RFC 7541 section 4.2: at the beginning of a block alone.
+                let size = reader.integer(5)?;
+                if !may_resize || !self.table.resize(size) {
+                    return Err(Malformed);
+                }
+                continue;
+            }
+            may_resize = false;
+            if block.list_bytes > most.saturating_mul(TOO_LARGE) {
+                return Err(HpackError::TooLarge);
+            }
+            if first & 0x80 == 0 {
+                let is_kept = first & 0x40 != 0;
+                self.literal(&mut reader, is_kept, most, block)?;
+                continue;
+            }
+            let index = reader.integer(7)?;
+            let (name, value) = self.table.get(index).ok_or(Malformed)?;
+            let at = block.bytes.len();
+            if block.list_bytes <= most {
+                block.bytes.extend_from_slice(name);
+                block.bytes.extend_from_slice(value);
+                block.end_field(at, name.len(), most);
+            } else {
+                let size = size_of_field(name.len(), value.len());
+                block.list_bytes = block.list_bytes.saturating_add(size);
+            }
+        }
+        Ok(())
+    }
+
+    /// RFC 7541 section 6.2.
+    fn literal(
+        &mut self,
+        reader: &mut HpackReader<'_>,
+        is_kept: bool,
+        most: usize,
+        block: &mut Block,
+    ) -> Result<(), HpackError> {
+        let at = block.bytes.len();
+        match reader.integer(if is_kept { 6 } else { 4 })? {
+            0 => reader.string(&mut block.bytes)?,
+            index => {
+                let (name, _) = self.table.get(index).ok_or(Malformed)?;
+                block.bytes.extend_from_slice(name);
+            }
+        }
+        let name = block.bytes.len() - at;
+        reader.string(&mut block.bytes)?;
+        if is_kept {
+            let field = block.bytes.get(at..).unwrap_or_default();
+            let (name, value) = field.split_at_checked(name).unwrap_or_default();
+            self.table.insert(name, value);
+        }
+        block.end_field(at, name, most);
+        Ok(())
+    }
+}
+
+/// The primitives of RFC 7541 section 5.
+struct HpackReader<'b> {
+    rest: &'b [u8],
+}
+
+impl HpackReader<'_> {
+    fn byte(&mut self) -> Result<u8, HpackError> {
+        let (first, rest) = self.rest.split_first().ok_or(Malformed)?;
+        self.rest = rest;
+        Ok(*first)
+    }
+
+    /// An integer that begins in the last `bits` bits of a byte. No honest one needs more than four bytes behind it.
+    fn integer(&mut self, bits: u32) -> Result<usize, HpackError> {
+        let mask = (1_usize << bits) - 1;
+        let mut number = usize::from(self.byte()?) & mask;
+        if number < mask {
+            return Ok(number);
+        }
+        for place in 0..4 {
+            let byte = self.byte()?;
+            number += usize::from(byte & 0x7f) << (7 * place);
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(Malformed)
+    }
+
+    fn string(&mut self, into: &mut Vec<u8>) -> Result<(), HpackError> {
+        let is_coded = self.rest.first().is_some_and(|first| first & 0x80 != 0);
+        let length = self.integer(7)?;
+        let (text, rest) = self.rest.split_at_checked(length).ok_or(Malformed)?;
+        self.rest = rest;
+        if is_coded {
+            huffman::decode(text, into)
+        } else {
+            into.extend_from_slice(text);
+            Ok(())
+        }
+    }
+}
+
+/// How many times as much as is kept is read to keep the table right.
+pub const TOO_LARGE: usize = 4;
