@@ -58,6 +58,15 @@ pub struct MemoryUsage {
     pub evictions: u64,
 }
 
+/// What a store may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryLimits {
+    /// All of its entries, in bytes.
+    pub bytes: u64,
+    /// The longest body of an entry.
+    pub object_bytes: u64,
+}
+
 /// The store. Share it by `Arc`; all methods take `&self`.
 pub struct Memory {
     cache: Cache<Key, Arc<Entry>, ByWeight, AsHashed, Evicted>,
@@ -76,18 +85,14 @@ impl Memory {
         Self::drawing_on(MemoryBudget::new(limit_bytes), limit_bytes, max_object)
     }
 
-    /// Two stores under one limit, of which the second has at most `share_bytes`, and the first the rest. What is in one
+    /// Two stores under one limit, of which the second has at most the bytes of `share`, and the first the rest. What is in one
     /// never leaves for what comes into the other.
-    pub fn divided(
-        limit_bytes: u64,
-        max_object: u64,
-        (share_bytes, max_of_share): (u64, u64),
-    ) -> (Self, Self) {
-        let share_bytes = share_bytes.min(limit_bytes / 2);
-        let budget = MemoryBudget::new(limit_bytes);
-        let rest = limit_bytes - share_bytes;
-        let first = Self::drawing_on(budget.clone(), rest, max_object);
-        (first, Self::table(budget, share_bytes, max_of_share))
+    pub fn divided(all: MemoryLimits, share: MemoryLimits) -> (Self, Self) {
+        let share_bytes = share.bytes.min(all.bytes / 2);
+        let budget = MemoryBudget::new(all.bytes);
+        let rest = all.bytes - share_bytes;
+        let first = Self::drawing_on(budget.clone(), rest, all.object_bytes);
+        (first, Self::table(budget, share_bytes, share.object_bytes))
     }
 
     fn drawing_on(budget: MemoryBudget, limit_bytes: u64, max_object: u64) -> Self {

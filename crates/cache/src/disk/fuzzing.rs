@@ -1,7 +1,8 @@
 //! Reads arbitrary bytes as the file of a stored page: as they are, and with magic, lengths and checksums made right, so that
 //! what lies behind the checksums is reached.
 
-use super::format::{self, FIXED};
+use super::format;
+use super::layout::{self, FIXED};
 use super::seal::DirectoryKey;
 
 /// Panics where a reader of the format does.
@@ -12,15 +13,15 @@ pub fn disk_entry(bytes: &[u8]) {
         return;
     }
     let mut sealed = bytes.to_vec();
-    sealed[..6].copy_from_slice(&format::fuzzing_beginning());
+    sealed[..6].copy_from_slice(&layout::fuzzing_beginning());
     let length = u32::try_from(sealed.len() - FIXED).unwrap_or(u32::MAX);
     sealed[172..176].copy_from_slice(&length.to_le_bytes());
-    format::seal_header(&mut sealed, 0, &[], &seal);
+    layout::seal_header(&mut sealed, 0, &[], &seal);
     read(&sealed, &seal);
 }
 
 fn read(bytes: &[u8], seal: &DirectoryKey) {
-    let Ok(fixed) = format::fixed(bytes) else {
+    let Ok(fixed) = layout::fixed(bytes) else {
         return;
     };
     let (header, rest) = match bytes.split_at_checked(fixed.layout.header) {
@@ -28,7 +29,7 @@ fn read(bytes: &[u8], seal: &DirectoryKey) {
         None => return,
     };
     let _ = format::stored(header, seal);
-    if let Ok(sums) = format::sums(rest, &fixed, seal) {
-        let _ = format::check(rest, &sums, seal);
+    if let Ok(sums) = layout::sums(rest, &fixed, seal) {
+        let _ = layout::check(rest, &sums, seal);
     }
 }

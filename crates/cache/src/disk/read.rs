@@ -9,18 +9,15 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::Range;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
-
-use super::format::{self, BLOCK, Bad, FIXED, Fixed, StoredHeader};
+use super::format::{self, StoredHeader};
 use super::index::IndexLookup;
+use super::layout::{self, Bad, FIXED, Fixed};
 use super::moment::DiskClock;
+use super::pieces::{BodyPieces, Flaw, fill, read_at};
 use super::seal::{FileName, SiteName};
-use super::{Disk, DiskShared};
+use super::shared::{Disk, DiskShared};
 use crate::body::StoredBody;
 use crate::budget::{MemoryBudget, Reservation};
 use crate::entry::{Entry, EntryParts};
@@ -51,11 +48,6 @@ impl OnDisk {
         }
     }
 }
-
-/// A damaged block, or the disk failed: the body cannot be completed. The entry is removed where it is damaged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a stored body cannot be read")]
-pub struct DiskReadError;
 
 impl Disk {
     /// Whether [`Disk::get`] may find something. Takes the index's lock for a moment and makes no system call.
@@ -168,7 +160,7 @@ impl DiskShared {
         let length = file.metadata().map_err(Flaw::Failed)?.len();
         let first = usize::try_from(length).unwrap_or(first).min(first);
         let mut bytes = read_at(file, 0, first)?;
-        let fixed = format::fixed(&bytes)?;
+        let fixed = layout::fixed(&bytes)?;
         let is_ours = fixed.generation == self.generation() && fixed.name == *name;
         if !is_ours || fixed.layout.total() != length {
             return Err(Flaw::Bad);
@@ -194,8 +186,8 @@ impl DiskShared {
             let body = opened.range(layout.header as u64, length)?;
             let table = usize::try_from(layout.blocks() * 8).map_err(|_| Flaw::Bad)?;
             let table = opened.range(layout.table_at(), table)?;
-            let sums = format::sums(&table, &opened.fixed, &self.seal)?;
-            format::check(&body, &sums, &self.seal)?;
+            let sums = layout::sums(&table, &opened.fixed, &self.seal)?;
+            layout::check(&body, &sums, &self.seal)?;
             Ok(body)
         };
         match read() {
@@ -218,7 +210,7 @@ impl DiskShared {
         let read = || -> Result<Box<[u64]>, Flaw> {
             let table = usize::try_from(layout.blocks() * 8).map_err(|_| Flaw::Bad)?;
             let table = opened.range(layout.table_at(), table)?;
-            Ok(format::sums(&table, &opened.fixed, &self.seal)?)
+            Ok(layout::sums(&table, &opened.fixed, &self.seal)?)
         };
         let sums = match read() {
             Ok(sums) => sums,
@@ -281,45 +273,6 @@ impl DiskShared {
             }
         }
     }
-
-    fn read_failed(&self, error: &io::Error) {
-        self.counters.failures.fetch_add(1, Ordering::Relaxed);
-        self.gate.read_failed(error, self.now());
-    }
-
-    fn forget_if_gone(&self, name: &FileName) {
-        let _writer = self.writer(name);
-        let there = std::fs::symlink_metadata(self.place.file(name));
-        if there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-            self.index().remove(name);
-        }
-    }
-
-    /// Removes a bad file, unless a new one has taken its place since it was opened.
-    fn discard(&self, name: &FileName, file: &File) {
-        let _writer = self.writer(name);
-        let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
-        let opened = file.metadata().map(identity).ok();
-        let there = std::fs::symlink_metadata(self.place.file(name))
-            .map(identity)
-            .ok();
-        if opened == there {
-            self.counters.damaged.fetch_add(1, Ordering::Relaxed);
-            self.unlink(name);
-        }
-    }
-}
-
-/// What can be wrong with a read.
-enum Flaw {
-    Bad,
-    Failed(io::Error),
-}
-
-impl From<Bad> for Flaw {
-    fn from(Bad: Bad) -> Self {
-        Self::Bad
-    }
 }
 
 impl OpenedEntry {
@@ -344,118 +297,5 @@ impl OpenedEntry {
     }
 }
 
-fn read_at(file: &File, at: u64, length: usize) -> Result<Vec<u8>, Flaw> {
-    let mut bytes = vec![0; length];
-    fill(file, at, &mut bytes)?;
-    Ok(bytes)
-}
-
-fn fill(file: &File, at: u64, bytes: &mut [u8]) -> Result<(), Flaw> {
-    match file.read_exact_at(bytes, at) {
-        // Cut while we read.
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Flaw::Bad),
-        read => read.map_err(Flaw::Failed),
-    }
-}
-
-/// A body on the disk, to be read in pieces, from several threads if need be. Holds the file open and 8 bytes of memory
-/// for each 64 KiB of it.
-pub struct BodyPieces {
-    shared: Arc<DiskShared>,
-    name: FileName,
-    file: File,
-    body_at: u64,
-    length: u64,
-    sums: Box<[u64]>,
-}
-
-impl BodyPieces {
-    /// Length of the whole body.
-    pub fn length(&self) -> u64 {
-        self.length
-    }
-
-    /// The bytes of `range` up to the end of the 64 KiB block it begins in; empty only where the range or the body ends.
-    /// Reads and verifies that one block. Blocks.
-    pub fn read(&self, range: &Range<u64>) -> Result<Bytes, DiskReadError> {
-        self.read_into(range, Vec::new())
-    }
-
-    /// The same, in memory of the caller's: what a helper thread of many allocates itself, it keeps in part when another
-    /// has dropped it. `buffer` is best as long as [`BodyPieces::longest_piece`]; its contents go.
-    pub fn read_into(&self, range: &Range<u64>, buffer: Vec<u8>) -> Result<Bytes, DiskReadError> {
-        let end = range.end.min(self.length);
-        if range.start >= end {
-            return Ok(Bytes::new());
-        }
-        let block = range.start / BLOCK as u64;
-        let begins = block * BLOCK as u64;
-        let ends = (begins + BLOCK as u64).min(self.length);
-        let bytes = self.block(block, begins, ends, buffer)?;
-        // All three lie within one block.
-        let within = |at: u64| usize::try_from(at - begins).unwrap_or(BLOCK);
-        Ok(bytes.slice(within(range.start)..within(end.min(ends))))
-    }
-
-    fn beginning_is_damaged(&self) -> bool {
-        let mut at = 0;
-        let end = self.length.min(BEGINNING);
-        while at < end {
-            match self.read(&(at..end)) {
-                Ok(piece) => at += piece.len() as u64,
-                Err(DiskReadError) => return true,
-            }
-        }
-        false
-    }
-
-    /// In bytes.
-    pub fn longest_piece(&self) -> usize {
-        usize::try_from(self.length).map_or(BLOCK, |length| length.min(BLOCK))
-    }
-
-    fn block(
-        &self,
-        number: u64,
-        begins: u64,
-        ends: u64,
-        mut bytes: Vec<u8>,
-    ) -> Result<Bytes, DiskReadError> {
-        let length = usize::try_from(ends - begins).map_err(|_| DiskReadError)?;
-        bytes.clear();
-        bytes.resize(length, 0);
-        let sum = usize::try_from(number)
-            .ok()
-            .and_then(|number| self.sums.get(number..=number))
-            .ok_or(DiskReadError)?;
-        let read = fill(&self.file, self.body_at + begins, &mut bytes)
-            .and_then(|()| Ok(format::check(&bytes, sum, &self.shared.seal)?));
-        match read {
-            Ok(()) => Ok(bytes.into()),
-            Err(Flaw::Bad) => {
-                self.shared.discard(&self.name, &self.file);
-                Err(DiskReadError)
-            }
-            Err(Flaw::Failed(error)) => {
-                self.shared.read_failed(&error);
-                Err(DiskReadError)
-            }
-        }
-    }
-}
-
-impl std::fmt::Debug for BodyPieces {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pieces")
-            .field("name", &self.name)
-            .field("length", &self.length)
-            .finish_non_exhaustive()
-    }
-}
-
 /// A usual page with its header comes in one read.
 const FIRST: usize = 16 * 1024;
-
-/// What is verified before a body is handed out in pieces: pages are far shorter, and a megabyte is hashed in less than one
-/// millisecond.
-const BEGINNING: u64 = 1 << 20;

@@ -9,10 +9,13 @@ use bytes::Bytes;
 use rustix::io::Errno;
 
 use super::files::DiskOperation;
+use super::moment::Boot;
 use super::*;
 use crate::budget::MemoryBudget;
 use crate::entry::{Entry, EntryParts};
 use crate::testing::{life, parts};
+use galley_policy::time::Tick;
+use std::fs::File;
 
 const LIMITS: DiskLimits = DiskLimits {
     bytes: 64 << 20,

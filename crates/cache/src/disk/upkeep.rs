@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use super::format::FIXED;
 use super::index::{IndexEntry, IndexLookup, Sample, Short, units};
+use super::layout::FIXED;
 use super::moment::{DiskClock, wall_seconds};
 use super::read::Miss;
 use super::seal::{BUCKETS, FileName, SiteId};
+use super::shared::{Disk, DiskShared};
 use super::write::NotStored;
-use super::{Disk, DiskShared};
 use crate::body::StoredBody;
 use crate::entry::Entry;
 

@@ -10,12 +10,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::format::{self, BLOCK, Layout, StoredOrigin};
+use super::format::{self, StoredOrigin};
 use super::health::PauseReason;
 use super::index::{IndexEntry, IndexLookup, units};
+use super::layout::{self, BLOCK, Layout};
 use super::moment::DiskClock;
 use super::seal::{FileName, SiteId, SiteName};
-use super::{Disk, DiskShared};
+use super::shared::{Disk, DiskShared};
 use crate::entry::Entry;
 
 /// Why an entry was not stored. The response is served all the same.
@@ -92,8 +93,8 @@ impl DiskShared {
             body,
         };
         let space = Space::reserve(self, site.id, &layout)?;
-        let table = format::table(&entry.body, &self.seal);
-        format::seal_header(&mut file, layout.body, &table, &self.seal);
+        let table = layout::table(&entry.body, &self.seal);
+        layout::seal_header(&mut file, layout.body, &table, &self.seal);
         let temporary = Temporary::create(self)?;
         if layout.total() <= BLOCK as u64 {
             // One write; the copy costs less than a second call.
@@ -105,7 +106,7 @@ impl DiskShared {
             temporary.write(&entry.body, layout.header as u64)?;
             temporary.write(&table, layout.table_at())?;
         }
-        self.land(name, entry.born, &layout, (temporary, space))
+        self.land(name, entry.born, &layout, temporary, space)
     }
 
     /// Whether so long a body may be stored now.
@@ -162,7 +163,8 @@ impl DiskShared {
         name: &FileName,
         born: u64,
         layout: &Layout,
-        (mut temporary, mut space): (Temporary, Space),
+        mut temporary: Temporary,
+        mut space: Space,
     ) -> Result<(), NotStored> {
         let writer = self.writer(name);
         if self.closed.load(Ordering::Relaxed) {
@@ -298,16 +300,17 @@ impl EntryWriter {
             return Err(NotStored::Incomplete);
         }
         let layout = self.layout(self.written);
-        let open = self.open.take().ok_or(NotStored::Incomplete)?;
-        format::seal_header(
+        let (temporary, space) = self.open.take().ok_or(NotStored::Incomplete)?;
+        layout::seal_header(
             &mut self.header,
             self.written,
             &self.table,
             &self.shared.seal,
         );
-        open.0.write(&self.table, layout.table_at())?;
-        open.0.write(&self.header, 0)?;
-        self.shared.land(&self.name, self.born, &layout, open)
+        temporary.write(&self.table, layout.table_at())?;
+        temporary.write(&self.header, 0)?;
+        self.shared
+            .land(&self.name, self.born, &layout, temporary, space)
     }
 
     fn flush(&mut self) -> Result<(), NotStored> {

@@ -5,8 +5,8 @@
 
 use std::task::{Context, Waker};
 
-use super::FillError;
-use super::state::After;
+use super::after::After;
+use super::parts::FillError;
 
 /// See the module.
 #[derive(Default)]

@@ -11,27 +11,10 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use galley_policy::outcome::NotStored;
 
+use super::after::{After, Chunk};
+use super::parts::{FillError, FillHead, FillRead, FillSharing, Keep, NoReaders};
 use super::readers::Readers;
-use super::{FillError, FillHead, FillRead, FillSharing, Keep, NoReaders};
 use crate::budget::{MemoryBudget, Reservation};
-
-/// Done by `Shared::with` when the lock is free.
-#[derive(Default)]
-pub(super) struct After {
-    pub(super) wake: Vec<Waker>,
-    pub(super) drop_wakers: Vec<Waker>,
-    drop_chunks: Vec<Chunk>,
-}
-
-impl After {
-    pub(super) fn run(self) {
-        drop(self.drop_chunks);
-        drop(self.drop_wakers);
-        for waker in self.wake {
-            waker.wake();
-        }
-    }
-}
 
 /// What the writer's end came to: bytes received and, where all were kept, the chunks and who pays for joining them.
 pub(super) struct FillOutcome {
@@ -73,12 +56,6 @@ enum Mode {
     Kept { keep: Keep, paid: Reservation },
     /// Those that the slowest reader has not had yet. The backlog of a fill that outgrew its limit stays paid for.
     Window(Option<Reservation>),
-}
-
-struct Chunk {
-    /// Offset of the byte after its last.
-    end: u64,
-    bytes: Bytes,
 }
 
 impl FillState {

@@ -1,5 +1,6 @@
 //! Fills step by step on one thread; then scripts with several readers; then readers on other threads and runtimes.
 
+use galley_policy::outcome::NotStored;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
@@ -7,7 +8,15 @@ use std::task::{Wake, Waker};
 use proptest::prelude::*;
 
 use super::*;
+use crate::budget::MemoryBudget;
 use crate::testing::life;
+use bytes::Bytes;
+use http::HeaderMap;
+use http::StatusCode;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::task::Context;
+use std::task::Poll;
 
 fn shared_head(length: Option<u64>) -> FillHead {
     let share = FillSharing::Shared {

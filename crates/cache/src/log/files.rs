@@ -11,7 +11,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 
-use super::OpenError;
+use super::error::OpenError;
 
 /// A directory.
 pub(super) trait LogDirectory: Send {

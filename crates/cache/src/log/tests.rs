@@ -13,10 +13,17 @@ use std::time::Instant;
 use galley_policy::purge::PurgePattern;
 
 use self::sim::{Left, Op, Sim};
+use super::limits::{LogLimits, NAME};
+use super::scan::scan;
 use super::*;
 use crate::entry::Entry;
-use crate::purge_table::Validity;
+use crate::purge_table::{PurgeTable, Validity};
 use crate::testing::entry;
+use galley_policy::purge::Purge;
+use galley_policy::purge::Scope;
+use galley_policy::purge::Strength;
+use std::time::Duration;
+use std::time::SystemTime;
 
 const SITE: &str = "a.test";
 

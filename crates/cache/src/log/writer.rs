@@ -14,10 +14,10 @@ use std::time::{Duration, Instant, SystemTime};
 use super::files::{LogDirectory, LogFile};
 use super::fold::fold;
 use super::format::{Chain, Generation, Image, Logged, MARK_AT, Start, mark};
+use super::limits::{LogLimits, NAME};
 use super::queue::{LogBatch, LogShared};
 use super::scan::scan;
 use super::ticket::{Durability, Loss, Restart};
-use super::{LogLimits, NAME};
 
 /// See the module.
 pub(super) struct LogWriterThread {

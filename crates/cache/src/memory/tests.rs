@@ -415,7 +415,16 @@ fn a_look_is_no_hit_and_finds_all() {
 
 #[test]
 fn two_stores_of_one_limit_leave_each_other_in_peace() {
-    let (pages, files) = Memory::divided(8 * MIB, MIB, (MIB, MIB / 8));
+    let (pages, files) = Memory::divided(
+        MemoryLimits {
+            bytes: 8 * MIB,
+            object_bytes: MIB,
+        },
+        MemoryLimits {
+            bytes: MIB,
+            object_bytes: MIB / 8,
+        },
+    );
     pages.put(page("/page", 0, 10_000)).unwrap();
     files.put(page("/file", 0, 10_000)).unwrap();
     for n in 0..500 {

@@ -7,8 +7,6 @@
 //! touched by a hard order, so nothing is ever forgotten, only remembered more coarsely. For the same reason paths are
 //! kept as hashes: two that collide purge too much, never too little.
 
-mod touching;
-
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -18,8 +16,6 @@ use galley_policy::purge::Strength;
 
 use super::mark::{CompiledPattern, Mark, Touch, is_below, prefixes};
 use crate::validity::PurgeEffect;
-
-pub use self::touching::{OrderKind, Touching};
 
 /// How much is remembered exactly.
 #[derive(Clone, Copy, Debug)]
@@ -49,12 +45,12 @@ pub(super) struct Tables {
     /// Number of the newest order.
     last: u64,
     /// What was last proved before this order counts as purged hard.
-    floor: u64,
+    pub(super) floor: u64,
     /// Of all orders: what touches the tag `*`.
-    any: PurgeSequences,
-    site: PurgeSequences,
-    named: HashMap<Named, PurgeSequences, RandomState>,
-    patterns: Vec<(Arc<CompiledPattern>, PurgeSequences)>,
+    pub(super) any: PurgeSequences,
+    pub(super) site: PurgeSequences,
+    pub(super) named: HashMap<Named, PurgeSequences, RandomState>,
+    pub(super) patterns: Vec<(Arc<CompiledPattern>, PurgeSequences)>,
     /// The newest orders, without a gap, the newest last.
     ring: VecDeque<PurgeRecord>,
 }
@@ -240,7 +236,7 @@ impl Tables {
         &mut self.patterns[at].1
     }
 
-    fn hash(&self, bytes: &[u8]) -> u64 {
+    pub(super) fn hash(&self, bytes: &[u8]) -> u64 {
         self.named.hasher().hash_one(bytes)
     }
 
@@ -287,7 +283,7 @@ impl TableLookup {
 
 /// A scope that the tables keep by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Named {
+pub(super) enum Named {
     Host(u64),
     Url(u64),
     PathQuery(u64),
@@ -297,9 +293,9 @@ enum Named {
 
 /// Numbers of a scope's last orders. Both are kept: a soft order that follows a hard one does not soften it.
 #[derive(Clone, Copy, Debug, Default)]
-struct PurgeSequences {
-    hard: u64,
-    soft: u64,
+pub(super) struct PurgeSequences {
+    pub(super) hard: u64,
+    pub(super) soft: u64,
 }
 
 impl PurgeSequences {
@@ -319,7 +315,7 @@ impl PurgeSequences {
         }
     }
 
-    fn newest(&self) -> u64 {
+    pub(super) fn newest(&self) -> u64 {
         self.hard.max(self.soft)
     }
 }

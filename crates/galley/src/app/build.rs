@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use galley_cache::budget::MemoryBudget;
-use galley_cache::memory::Memory;
+use galley_cache::memory::{Memory, MemoryLimits};
 use galley_certs::file;
 use galley_config::{
     Config, HttpUpstream, MOST_OF_TOKEN, Pace, PhpAddress, SiteConfig, UpstreamConfig as Configured,
@@ -385,8 +385,15 @@ fn memory(config: &Config, clock: Clock) -> (Arc<Memory>, Option<Arc<SmallFiles>
     if !has_files {
         return (Arc::new(Memory::new(cache.memory, cache.max_object)), None);
     }
-    let share = (cache.memory / SHARE_OF_FILES, cache.max_file);
-    let (pages, files) = Memory::divided(cache.memory, cache.max_object, share);
+    let all = MemoryLimits {
+        bytes: cache.memory,
+        object_bytes: cache.max_object,
+    };
+    let share = MemoryLimits {
+        bytes: cache.memory / SHARE_OF_FILES,
+        object_bytes: cache.max_file,
+    };
+    let (pages, files) = Memory::divided(all, share);
     let files = SmallFiles::new(files, cache.max_file, clock);
     (Arc::new(pages), Some(Arc::new(files)))
 }

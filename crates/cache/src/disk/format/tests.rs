@@ -3,7 +3,12 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::disk::layout::{
+    BLOCK, Bad, FIXED, MAX_HEADER, check, fixed, header_sum, seal_header, sums, table,
+};
 use crate::testing::{life, scopes};
+use http::HeaderMap;
+use http::HeaderValue;
 
 fn seal() -> DirectoryKey {
     DirectoryKey::new([9; 16])
@@ -136,9 +141,9 @@ fn bodies_are_checked_block_by_block() {
     for at in 0..table.len() {
         let mut table = table.clone();
         table[at] ^= 1;
-        assert!(super::sums(&table, &read, &seal()).is_err());
+        assert!(crate::disk::layout::sums(&table, &read, &seal()).is_err());
     }
-    assert!(super::sums(&table[..16], &read, &seal()).is_err());
+    assert!(crate::disk::layout::sums(&table[..16], &read, &seal()).is_err());
 }
 
 #[test]

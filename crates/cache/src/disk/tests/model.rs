@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::disk::moment::Boot;
+use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 enum Op {

@@ -3,8 +3,12 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::log::format::{Chain, HEADER_BYTES, MARK_AT, mark, push_order};
-use crate::log::scan::{LogError, Scanned};
+use crate::log::format::{
+    Chain, HEADER_BYTES, Image, MARK_AT, RecordStamp, Start, mark, push_order,
+};
+use crate::log::scan::{LogError, Scanned, scan};
+use galley_policy::purge::Scope;
+use std::time::SystemTime;
 
 const GENERATION: Generation = Generation::from_bytes(*b"0123456789abcdef");
 const START: Start = Start {

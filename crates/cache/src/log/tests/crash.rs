@@ -7,6 +7,11 @@ use galley_policy::purge::PurgePattern;
 use proptest::prelude::*;
 
 use super::*;
+use crate::log::limits::LogLimits;
+use crate::purge_table::PurgeTable;
+use galley_policy::purge::Purge;
+use galley_policy::purge::Scope;
+use galley_policy::purge::Strength;
 
 const SITES: [&str; 2] = ["a.test", "b.test"];
 

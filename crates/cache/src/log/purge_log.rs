@@ -1,56 +1,25 @@
-//! The durable log of purge orders: what makes a purge outlive `kill -9`, a power cut and a restart.
-//!
-//! One log for all sites, each record with its site's name: orders of different sites share an fdatasync, and entries on
-//! the disk have one [`Generation`] to be of. The price: damage costs all sites what is stored.
-//!
-//! An order is published in memory first, then written; it may be acknowledged when its [`DurableTicket`] is ready. A reader that
-//! obeys it in between does no harm. [`PurgeLog::open`] gives back every acknowledged order, or a new generation, under which
-//! nothing stored before counts; never fewer. Counters begin each run `GAP` above every number in the log: orders that were
-//! published and never reached the disk used numbers too, and what was stored under these must not look newer than the
-//! orders to come. If the log cannot be written, orders are obeyed all the same, and tickets say so.
-
-mod files;
-mod fold;
-mod format;
-#[cfg(fuzzing)]
-pub(crate) mod fuzzing;
-mod queue;
-mod scan;
-mod ticket;
-mod writer;
+//! The log as those who publish see it.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use galley_policy::purge::{Purge, Scope, Strength};
 
-use self::files::{Directory, LogDirectory};
-pub use self::format::{Generation, Logged};
-use self::format::{Image, RecordStamp, Start};
-use self::queue::{LogShared, LogStatus};
-use self::scan::scan;
-pub use self::ticket::{Durability, DurableTicket, Loss, Restart};
-use self::writer::{
+use super::error::OpenError;
+use super::files::{Directory, LogDirectory};
+use super::fold;
+use super::format::{Generation, Image, Logged, RecordStamp, Start};
+use super::limits::{LogLimits, NAME};
+use super::queue::{LogShared, LogStatus};
+use super::scan::{Scanned, scan};
+use super::ticket::{Durability, DurableTicket, Restart};
+use super::writer::{
     Failed, LogFileState, LogWriterThread, NameDurability, OpenLogFile, replace, take_away,
 };
 use crate::purge_table::PurgeTable;
-
-/// Why a log could not be opened. Damage is no reason: it gives a new generation.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Another process has it.
-    #[error("another process uses this directory")]
-    Locked,
-    /// The directory cannot be made, opened or locked.
-    #[error("the directory cannot be used: {0}")]
-    Directory(io::Error),
-    /// No thread, or no random numbers.
-    #[error("the system gives no thread or no random numbers: {0}")]
-    System(io::Error),
-}
 
 /// What [`PurgeLog::open`] gives.
 #[derive(Debug)]
@@ -149,7 +118,7 @@ impl PurgeLog {
         self.shared.status().durability
     }
 
-    fn start(
+    pub(super) fn start(
         files: Box<dyn LogDirectory>,
         limits: LogLimits,
         now: SystemTime,
@@ -162,7 +131,7 @@ impl PurgeLog {
     }
 
     /// All but the thread.
-    fn begin(
+    pub(super) fn begin(
         files: Box<dyn LogDirectory>,
         limits: LogLimits,
         now: SystemTime,
@@ -253,42 +222,12 @@ pub struct Published {
     pub ticket: DurableTicket,
 }
 
-/// When the file is folded, and what else has a bound.
-#[derive(Clone, Copy, Debug)]
-struct LogLimits {
-    /// Above this, and above twice what was left the last time, the file is compacted.
-    file_bytes: u64,
-    /// How many orders are kept exactly when it is; above twice as many records it is compacted too.
-    records: usize,
-    /// A file above this is not believed; compaction keeps it far below.
-    believed_bytes: usize,
-    /// Orders that wait for the writer; some ten thousand.
-    queue_bytes: usize,
-    /// How long a lost log is left alone between two tries.
-    retry: Duration,
-}
-
-impl Default for LogLimits {
-    fn default() -> Self {
-        Self {
-            file_bytes: 4 << 20,
-            records: 20_000,
-            believed_bytes: 256 << 20,
-            queue_bytes: 4 << 20,
-            retry: Duration::from_secs(1),
-        }
-    }
-}
-
 /// How far above the log's highest number a run begins. Orders that are published and not in the log wait in memory, at
 /// more than 50 bytes each: there are never so many. Proofs have room for a billion runs.
 const GAP: u64 = 1 << 32;
 
-/// The log in its directory.
-const NAME: &str = "purges.log";
-
 /// What is there, if it can be believed.
-fn read(files: &dyn LogDirectory, limits: LogLimits) -> (Option<scan::Scanned>, LogContents) {
+fn read(files: &dyn LogDirectory, limits: LogLimits) -> (Option<Scanned>, LogContents) {
     let bytes = match files.read(NAME, limits.believed_bytes) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -307,6 +246,3 @@ fn read(files: &dyn LogDirectory, limits: LogLimits) -> (Option<scan::Scanned>, 
         Err(why) => (None, LogContents::Unreadable(why.to_string())),
     }
 }
-
-#[cfg(test)]
-pub(crate) mod tests;

@@ -4,8 +4,8 @@
 
 use galley_policy::purge::Strength;
 
-use super::{Named, PurgeSequences, Tables};
-use crate::purge_table::mark::{Touch, prefixes};
+use super::mark::{Touch, prefixes};
+use super::tables::{Named, PurgeSequences, Tables};
 
 /// An order that touched something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,11 +68,7 @@ impl Touching {
 
 impl Tables {
     /// See [`crate::purge_table::PurgeTable::newest_touching`].
-    pub(in crate::purge_table) fn newest_touching(
-        &self,
-        born: u64,
-        touch: &Touch<'_>,
-    ) -> Option<Touching> {
+    pub(super) fn newest_touching(&self, born: u64, touch: &Touch<'_>) -> Option<Touching> {
         let mut newest = (born < self.floor).then_some(Touching {
             number: self.floor,
             kind: OrderKind::Forgotten,

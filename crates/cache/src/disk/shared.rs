@@ -1,32 +1,8 @@
-//! The store on disk: plain files, one per entry, that survive a restart.
-//!
-//! Invariants: what leaves was verified (a bad file is a miss); an entry never takes the place of one that was born
-//! later; limits hold when space is reserved, before it is written; no error of the disk is more than a value. While
-//! what is there is still being counted after a start, entries are read but none is stored. An entry may answer only
-//! after `Epochs::prove`: files are not visited by purges.
-//!
-//! All methods block and are meant for a few helper threads; the lock around the index is held for microseconds, never
-//! over a system call. No thread is started here and no clock read but once at the start: steps are called and paced
-//! from outside, and `now` is an argument.
-
-mod files;
-mod format;
-#[cfg(fuzzing)]
-pub(crate) mod fuzzing;
-mod health;
-mod index;
-mod moment;
-mod place;
-mod read;
-mod seal;
-mod snapshot;
-#[cfg(test)]
-mod tests;
-mod upkeep;
-mod write;
+//! The disk cache that its clones share: what it holds, its opening and closing.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,19 +10,14 @@ use std::time::Duration;
 
 use galley_policy::time::Tick;
 
-use self::files::DiskFiles;
-pub use self::format::BLOCK;
-use self::health::WriteBreaker;
-pub use self::health::{Health, PauseReason};
-use self::index::{Index, IndexLimits, UNIT};
-use self::moment::Boot;
-pub use self::moment::DiskClock;
-use self::place::{Before, CacheDirectory, OpenedDirectory};
-pub use self::read::{BodyPieces, DiskLookup, DiskReadError, OnDisk};
-use self::seal::{BUCKETS, DirectoryKey};
-pub use self::seal::{FileName, SiteId, SiteName};
-pub use self::upkeep::{HeaderView, ScanProgress, Swept};
-pub use self::write::{EntryWriter, NotStored};
+use super::files::DiskFiles;
+use super::health::{Health, WriteBreaker};
+use super::index::{self, Index, IndexLimits, UNIT};
+use super::layout::MAX_BODY;
+use super::moment::{self, Boot, DiskClock};
+use super::place::{Before, CacheDirectory, OpenedDirectory};
+use super::seal::{BUCKETS, DirectoryKey, FileName, SiteId, SiteName};
+use super::snapshot;
 
 /// What the disk may take.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +65,7 @@ impl DiskUsage {
 /// The store. Share it by reference or clone; clones are the same store.
 #[derive(Clone)]
 pub struct Disk {
-    shared: Arc<DiskShared>,
+    pub(super) shared: Arc<DiskShared>,
 }
 
 impl Disk {
@@ -111,7 +82,7 @@ impl Disk {
         Self::open_in(dir, limits, generation, now, Boot::here(now))
     }
 
-    fn open_in(
+    pub(super) fn open_in(
         dir: &Path,
         limits: DiskLimits,
         generation: [u8; 16],
@@ -142,10 +113,7 @@ impl Disk {
         };
         let shared = DiskShared {
             limits: DiskLimits {
-                object_bytes: limits
-                    .object_bytes
-                    .min(limits.bytes / 2)
-                    .min(format::MAX_BODY),
+                object_bytes: limits.object_bytes.min(limits.bytes / 2).min(MAX_BODY),
                 ..limits
             },
             generation: Mutex::new(generation),
@@ -267,66 +235,93 @@ impl Disk {
 }
 
 /// What all clones and everything that was handed out share.
-struct DiskShared {
-    limits: DiskLimits,
+pub(super) struct DiskShared {
+    pub(super) limits: DiskLimits,
     /// Written by `begin_generation`.
     generation: Mutex<[u8; 16]>,
-    boot: Boot,
+    pub(super) boot: Boot,
     /// When it was opened.
-    opened: DiskClock,
+    pub(super) opened: DiskClock,
     /// The latest tick that any caller gave; raised by all of them.
     latest: AtomicU64,
-    seal: DirectoryKey,
-    place: CacheDirectory,
+    pub(super) seal: DirectoryKey,
+    pub(super) place: CacheDirectory,
     /// The directory itself, locked.
-    lock: File,
-    files: DiskFiles,
-    gate: WriteBreaker,
+    pub(super) lock: File,
+    pub(super) files: DiskFiles,
+    pub(super) gate: WriteBreaker,
     /// Taken after a name's lock where both are, and held for a few lines.
     index: Mutex<Index>,
     /// One change of a name at a time: taking its place, being removed, being counted. Held over the system calls.
     writers: [Mutex<()>; WRITERS],
     /// Number of the next temporary name.
-    temporaries: AtomicU64,
+    pub(super) temporaries: AtomicU64,
     /// The directory that the sweeper looks at next.
-    sweep_hand: AtomicUsize,
+    pub(super) sweep_hand: AtomicUsize,
     /// Set once the directory was synced after the snapshot's removal.
-    synced: AtomicBool,
+    pub(super) synced: AtomicBool,
     /// Whether the key file is there.
     is_keyed: AtomicBool,
     /// Set by `close`, under all names' locks.
-    closed: AtomicBool,
-    counters: Counters,
+    pub(super) closed: AtomicBool,
+    pub(super) counters: Counters,
 }
 
 #[derive(Debug, Default)]
-struct Counters {
-    evictions: AtomicU64,
+pub(super) struct Counters {
+    pub(super) evictions: AtomicU64,
     damaged: AtomicU64,
     failures: AtomicU64,
 }
 
 impl DiskShared {
-    fn index(&self) -> MutexGuard<'_, Index> {
+    pub(super) fn index(&self) -> MutexGuard<'_, Index> {
         locked(&self.index)
     }
 
-    fn writer(&self, name: &FileName) -> MutexGuard<'_, ()> {
+    pub(super) fn writer(&self, name: &FileName) -> MutexGuard<'_, ()> {
         let [.., last] = name.0;
         locked(&self.writers[usize::from(last) % WRITERS])
     }
 
-    fn generation(&self) -> [u8; 16] {
+    pub(super) fn generation(&self) -> [u8; 16] {
         *locked(&self.generation)
     }
 
-    fn at(&self, now: DiskClock) {
+    pub(super) fn at(&self, now: DiskClock) {
         self.latest.fetch_max(now.tick.0, Ordering::Relaxed);
     }
 
     /// Now, as far as the callers have told.
-    fn now(&self) -> Tick {
+    pub(super) fn now(&self) -> Tick {
         Tick(self.latest.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn read_failed(&self, error: &io::Error) {
+        self.counters.failures.fetch_add(1, Ordering::Relaxed);
+        self.gate.read_failed(error, self.now());
+    }
+
+    pub(super) fn forget_if_gone(&self, name: &FileName) {
+        let _writer = self.writer(name);
+        let there = std::fs::symlink_metadata(self.place.file(name));
+        if there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            self.index().remove(name);
+        }
+    }
+
+    /// Removes a bad file, unless a new one has taken its place since it was opened.
+    pub(super) fn discard(&self, name: &FileName, file: &File) {
+        let _writer = self.writer(name);
+        let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+        let opened = file.metadata().map(identity).ok();
+        let there = std::fs::symlink_metadata(self.place.file(name))
+            .map(identity)
+            .ok();
+        if opened == there {
+            self.counters.damaged.fetch_add(1, Ordering::Relaxed);
+            self.unlink(name);
+        }
     }
 }
 

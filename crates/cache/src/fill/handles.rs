@@ -1,127 +1,16 @@
-//! A response being received: one writer, any number of readers, on any threads and runtimes.
-//!
-//! Until the head is there, readers may join. The head then says whether everyone may read ([`FillSharing::Shared`]: all of it
-//! is kept, readers join at any time and never hold the writer back) or one alone ([`FillSharing::Private`]: a bounded window,
-//! and a slow reader holds the writer back). A shared fill that outgrows its [`Keep`] becomes a window too: nobody joins
-//! any more, nothing is stored, those who are there read on. Readers are woken, never polled.
-//!
-//! Who hands a fill out should hand out a reader made by itself, so that joining cannot be closed in between.
-//!
-//! It does not decide what may be shared or stored, and has no timeouts.
-
-mod readers;
-mod state;
-#[cfg(test)]
-mod tests;
+//! The ends of a fill: what is handed to its writer, its readers and those who may join.
 
 use std::future::poll_fn;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use galley_policy::outcome::NotStored;
-use galley_policy::storable::Lifetime;
-use http::{HeaderMap, StatusCode};
 
-use self::state::{After, FillOutcome, FillState};
+use super::after::After;
+use super::parts::{FillError, FillHead, FillRead, Finished, Keep, NoReaders};
+use super::state::{FillOutcome, FillState};
 use crate::body::StoredBody;
-use crate::budget::MemoryBudget;
 use crate::sync::Mutex;
-
-/// Head of a response that is being received.
-#[derive(Clone, Debug)]
-pub struct FillHead {
-    /// Status.
-    pub status: StatusCode,
-    /// Header fields as they are to be stored or sent on.
-    pub fields: HeaderMap,
-    /// Who may read.
-    pub share: FillSharing,
-    /// `Content-Length` of the whole body, where known. A shared fill that ends at another length has failed.
-    pub length: Option<u64>,
-}
-
-/// Who may read a fill.
-#[derive(Clone, Debug)]
-pub enum FillSharing {
-    /// Everyone, all of it.
-    Shared {
-        /// Lifetimes that were judged.
-        life: Lifetime,
-        /// Ids of its tags, for those who have to prove it before they use it.
-        tags: Vec<u64>,
-    },
-    /// The one reader that joined first.
-    Private,
-}
-
-/// Why a fill gives no (more) bytes. Readers meet it at once, also where bytes they have not read were there: who has
-/// sent nothing yet can then still answer otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FillError {
-    /// The upstream could not be reached.
-    #[error("the upstream could not be reached")]
-    Connect,
-    /// It failed several times on end and was not asked.
-    #[error("the upstream is left alone for a moment")]
-    Paused,
-    /// It did not answer in time.
-    #[error("the upstream took too long")]
-    Timeout,
-    /// It closed before the end of its response.
-    #[error("the upstream closed too early")]
-    Closed,
-    /// It sent what is not a response.
-    #[error("the upstream sent a malformed response")]
-    Malformed,
-    /// The queue in front of it is full or took too long.
-    #[error("the upstream has too much to do")]
-    Overload,
-    /// The exchange was given up here.
-    #[error("the exchange was given up")]
-    Aborted,
-    /// A purge came while it was composed; ask again.
-    #[error("purged while it was composed")]
-    Purged,
-    /// It may not be shared; each reader has to ask on its own, whole.
-    #[error("the response may not be shared")]
-    Unstorable(NotStored),
-}
-
-/// The last reader has gone and none can come: the bytes have no use here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nobody reads this response any more")]
-pub struct NoReaders;
-
-/// From where and how much a shared fill may keep; see `Memory::keep`.
-#[derive(Clone, Debug)]
-pub struct Keep {
-    /// What pays for the bytes.
-    pub budget: MemoryBudget,
-    /// The longest body to keep.
-    pub max_bytes: u64,
-}
-
-/// What a fill came to.
-#[derive(Clone, Debug)]
-pub struct Finished {
-    /// The whole body, where it was kept; `None` for private fills, for those that outgrew their limits, and for those
-    /// that ended at another length than their head said.
-    pub body: Option<StoredBody>,
-    /// Bytes received.
-    pub length: u64,
-}
-
-/// What a reader has at this moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FillRead {
-    /// The next bytes, never empty.
-    Chunk(Bytes),
-    /// That was all.
-    End,
-    /// Nothing yet.
-    Pending,
-}
 
 /// A new fill, without a head. `window_bytes`: how far a windowed writer may be ahead of its slowest reader (it stops at
 /// the first chunk that reaches it). Without `keep`, a shared fill is windowed too.

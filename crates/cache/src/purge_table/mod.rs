@@ -13,6 +13,7 @@
 
 mod mark;
 mod tables;
+mod touching;
 
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
@@ -22,8 +23,8 @@ pub use galley_policy::decide::Validity;
 use galley_policy::purge::Purge;
 
 pub use self::mark::Touch;
-pub use self::tables::{OrderKind, Touching};
 use self::tables::{PurgeTableLimits, Tables};
+pub use self::touching::{OrderKind, Touching};
 use crate::entry::Entry;
 use crate::sync::{AtomicU64, RwLock};
 use crate::validity::PurgeEffect;
