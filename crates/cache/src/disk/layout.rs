@@ -82,7 +82,7 @@ pub(super) fn fuzzing_beginning() -> [u8; 6] {
     bytes
 }
 
-/// Completes what [`header`] made, once the body is known.
+/// Completes what `format::header` made, once the body is known.
 pub(super) fn seal_header(header: &mut [u8], body: u64, table: &[u8], seal: &DirectoryKey) {
     header[56..64].copy_from_slice(&body.to_le_bytes());
     header[64..72].copy_from_slice(&seal.sum_of(table).to_le_bytes());

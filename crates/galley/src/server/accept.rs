@@ -10,6 +10,7 @@ use galley_policy::proxied::{NOBODY, Proxies};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 
+use super::ends::Ends;
 use super::proxy_protocol::introduce;
 use super::socket::Socket;
 use super::{BoundListener, Core, handshake, http1};
@@ -156,7 +157,7 @@ fn spawn(core: &Rc<Core>, stream: Socket, client: SocketAddr, behind: &Behind) {
     // Two tasks, because the room of one is that of its largest wait: a plain connection needs none for handshakes.
     if behind.tls.is_none() && !behind.speaks_proxy {
         let sites = Arc::clone(&behind.sites);
-        let ends = http1::Ends {
+        let ends = Ends {
             client,
             local: None,
             is_tls: false,
@@ -192,7 +193,7 @@ async fn begin(core: Rc<Core>, mut stream: Socket, client: SocketAddr, behind: B
         counted = Some(seat);
         (client, local) = (told.0, Some(told.1));
     }
-    let ends = http1::Ends {
+    let ends = Ends {
         client,
         local,
         is_tls: behind.tls.is_some(),

@@ -13,7 +13,7 @@ use galley_policy::proxied::NOBODY;
 use galley_policy::request_info::RequestInfo;
 
 use super::Core;
-use super::http1::Ends;
+use super::ends::Ends;
 use super::record::OpenRecord;
 use crate::body::spools::{SpoolFull, Spools};
 use crate::body::{RequestBody, Spool};

@@ -23,9 +23,9 @@ use http::header;
 
 use super::Core;
 use super::batch::{HitBatch, MOST_ANSWERS, ReadyHit, RecordWords, copy_behind};
+use super::ends::Ends;
 use super::exchange::{Parsed, ParsedRequest};
 use super::head_cache::{HeadBytes, HeadCache, Read};
-use super::http1::Ends;
 use super::io::{ClientConnection, HttpDate};
 use super::record::{self, RecordEnd, RequestWords};
 use super::write::AfterResponse;

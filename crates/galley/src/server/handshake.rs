@@ -13,7 +13,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::Core;
-use super::http1::{self, Ends};
+use super::ends::Ends;
+use super::http1;
 use super::http2;
 use super::socket::Socket;
 use super::timer::Timer;

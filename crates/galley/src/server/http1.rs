@@ -4,7 +4,6 @@
 //! request, or the connection ends. A body is taken in whole before anybody composes; an answer whose request was not
 //! read to its end closes the connection, because what follows could not be told apart.
 
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,9 +14,10 @@ use galley_http::framing::{self, BodyKind, Framing};
 use galley_http::head::{self, BadRequest, Head, HeadBuffer, HeadScanner, ParsedHead};
 use galley_http::owned_head::OwnedHead;
 use galley_policy::outcome::RefusedWhy;
-use galley_policy::request_info::{RequestInfo, Scheme};
+use galley_policy::request_info::RequestInfo;
 
 use super::Core;
+use super::ends::Ends;
 use super::exchange::{
     BodyError, ClientGone, Driver, Known, ParsedRequest, Protocol, Responded, no_request, no_room,
 };
@@ -36,27 +36,6 @@ use crate::request::{Response, Sites};
 use crate::telemetry::counters::Closed;
 use crate::upstream::interim::{Interim, Mailbox};
 use crate::upstream::switch::{AwaitedSwitch, Tunnel};
-
-/// The two ends of a connection.
-#[derive(Clone, Copy)]
-pub(super) struct Ends {
-    pub(super) client: SocketAddr,
-    /// The address at which the client reached us. `None`: the socket is asked when a request needs it, which hits do not.
-    pub(super) local: Option<SocketAddr>,
-    /// Whether Galley itself speaks TLS with the client.
-    pub(super) is_tls: bool,
-}
-
-impl Ends {
-    /// The scheme of what is asked for here.
-    pub(super) fn scheme(self) -> Scheme {
-        if self.is_tls {
-            Scheme::Https
-        } else {
-            Scheme::Http
-        }
-    }
-}
 
 /// Serves a connection to its end.
 pub(super) async fn connection(core: Rc<Core>, stream: Socket, sites: Arc<Sites>, mut ends: Ends) {

@@ -6,6 +6,7 @@
 mod accept;
 mod batch;
 mod close;
+mod ends;
 mod exchange;
 mod fast_path;
 mod handshake;

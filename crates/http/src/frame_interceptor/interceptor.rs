@@ -83,7 +83,7 @@ struct Begun {
 }
 
 impl FrameInterceptor {
-    /// For a connection whose greeting ([`PREFACE`]) has come. `most`: bytes of a head, as [`Block::list_bytes`] counts them; the library's limit must be the
+    /// For a connection whose greeting ([`super::PREFACE`]) has come. `most`: bytes of a head, as [`Block::list_bytes`] counts them; the library's limit must be the
     /// same, so that it answers those that are larger.
     pub fn new(most: usize) -> Self {
         Self {

@@ -3,7 +3,7 @@
 /// Most bytes of a method. The longest registered one, `UPDATEREDIRECTREF`, has 17.
 pub const METHOD_BYTES: usize = 32;
 
-/// Most field lines a [`Head`] has room for; [`HeadLimits::fields`] above it counts as this.
+/// Most field lines a [`super::Head`] has room for; [`HeadLimits::fields`] above it counts as this.
 pub const MAX_FIELDS: usize = 100;
 
 /// What a request head may measure. Each limit is refused when it is passed, not when the head ends.

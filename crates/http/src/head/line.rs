@@ -15,10 +15,10 @@ pub enum Version {
 
 /// A whole request head as it lies in the buffer.
 ///
-/// Its field lines lie in a [`HeadBuffer`].
+/// Its field lines lie in a [`super::HeadBuffer`].
 #[derive(Clone, Copy)]
 pub struct Head<'b, 'r> {
-    /// Case-sensitive token of 1 to [`METHOD_BYTES`] bytes.
+    /// Case-sensitive token of 1 to [`super::METHOD_BYTES`] bytes.
     pub method: &'b str,
     /// As sent: visible ASCII, not empty, not decoded. Its form is checked by [`crate::framing::frame`].
     pub target: &'b [u8],

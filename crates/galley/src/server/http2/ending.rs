@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::patience;
 use super::wire::FramedSocket;
 use crate::server::Core;
-use crate::server::http1::Ends;
+use crate::server::ends::Ends;
 use crate::server::timer::Timer;
 use crate::telemetry::http2::Http2EndReason;
 

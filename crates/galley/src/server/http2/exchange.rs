@@ -29,10 +29,10 @@ use crate::body::spools::SpoolFull;
 use crate::fault::Fault;
 use crate::request::{Response, Sites};
 use crate::server::Core;
+use crate::server::ends::Ends;
 use crate::server::exchange::{
     BodyError, ClientGone, Driver, Known, Parsed, Protocol, no_request, no_room,
 };
-use crate::server::http1::Ends;
 use crate::server::record::{OpenRecord, RecordEnd, RequestWords};
 use crate::server::speed::ReceiveProgress;
 use crate::server::timer::{Late, Timer};

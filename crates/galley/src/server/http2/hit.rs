@@ -24,9 +24,9 @@ use http::header;
 use super::request_head::{self, Pseudo};
 use crate::request::{Hit, Sites};
 use crate::server::Core;
+use crate::server::ends::Ends;
 use crate::server::exchange::{Parsed, ParsedRequest};
 use crate::server::fast_path::{self, CACHE_STATUS, CACHE_STATUS_FILE, KnownHost, Looked};
-use crate::server::http1::Ends;
 use crate::server::io::HttpDate;
 use crate::server::record::{self, RecordEnd, RequestWords};
 

@@ -50,7 +50,7 @@ use self::patience::{ConnectionDeadlines, ConnectionTimeout};
 use self::quota::Quota;
 use self::wire::{FramedSocket, Half};
 use super::Core;
-use super::http1::Ends;
+use super::ends::Ends;
 use super::timer::{Deadline, Timer};
 use crate::request::Sites;
 use crate::telemetry::http2::Http2EndReason;

@@ -1,0 +1,26 @@
+//! The two ends of a connection with a client.
+
+use std::net::SocketAddr;
+
+use galley_policy::request_info::Scheme;
+
+/// The two ends of a connection.
+#[derive(Clone, Copy)]
+pub(super) struct Ends {
+    pub(super) client: SocketAddr,
+    /// The address at which the client reached us. `None`: the socket is asked when a request needs it, which hits do not.
+    pub(super) local: Option<SocketAddr>,
+    /// Whether Galley itself speaks TLS with the client.
+    pub(super) is_tls: bool,
+}
+
+impl Ends {
+    /// The scheme of what is asked for here.
+    pub(super) fn scheme(self) -> Scheme {
+        if self.is_tls {
+            Scheme::Https
+        } else {
+            Scheme::Http
+        }
+    }
+}
