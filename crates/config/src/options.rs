@@ -31,7 +31,7 @@ pub struct OptionRow {
 /// The part of the file in which an option stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OptionSection {
-    /// Before the first section.
+    /// Options before the first section.
     Top,
     /// `[server]`.
     Server,
@@ -279,30 +279,28 @@ impl OptionSection {
     /// One sentence for the reference page and the sample.
     pub fn text(self) -> &'static str {
         match self {
-            Self::Top => "Before the first section.",
+            Self::Top => "Options before the first section.",
             Self::Server => "Listeners, and limits towards clients.",
             Self::Admin => {
-                "Where `galley purge`, `galley status` and other tools of the operator connect."
+                "The interface that `galley purge`, `galley status` and other tools connect to."
             }
-            Self::Cache => "What may be kept. One budget for all sites.",
-            Self::Log => "What is written, and where. Files are opened again at SIGUSR1.",
-            Self::Acme => {
-                "Certificates that Galley gets by itself, for sites whose `tls` is `auto`."
-            }
+            Self::Cache => "The cache of all sites.",
+            Self::Log => "Logs of all sites. Galley reopens log files on SIGUSR1.",
+            Self::Acme => "Automatic certificates, for sites whose `tls` is `auto`.",
             Self::Site => {
-                "One site: its hosts, its files, and who composes its pages. Repeat it for each."
+                "A site: its hosts, its files, and the server that generates its pages. Repeat the section for each site."
             }
             Self::SiteTtl => {
-                "How long responses of the site are fresh where they say nothing themselves. A response whose status \
+                "Lifetimes for responses of the site that have none of their own. A response whose status \
                  is neither named here nor cacheable by default (RFC 9110 section 15.1) is never stored."
             }
             Self::SiteRule => {
-                "An exception for some paths of the site. The first rule that matches applies, alone."
+                "A rule for some paths of the site. Only the first rule that matches a request applies."
             }
             Self::SiteErrorPages => {
-                "Pages of the site's own for errors that Galley answers with; those of the upstream pass as they are."
+                "Your pages for errors that Galley itself sends. Galley forwards error pages of the upstream unchanged."
             }
-            Self::SiteLog => "Logs of the site's own, in place of those of `[log]`.",
+            Self::SiteLog => "Logs of this site, in place of those of `[log]`.",
         }
     }
 }

@@ -5,38 +5,38 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::{MIB, row};
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Server, "connections_per_address", Count { least: 0, most: 10_000_000 }, "Connections of one client at one time: of an IPv4 address, or of the /64 of an IPv6 one. One more is reset. 0: any number.")
+    row(OptionSection::Server, "connections_per_address", Count { least: 0, most: 10_000_000 }, "Concurrent connections of one client: of an IPv4 address, or of an IPv6 /64. Galley resets further ones. 0: no limit.")
         .or("256").unit("connections"),
-    row(OptionSection::Server, "limit_exempt", List(&ValueKind::Network), "Networks for which `connections_per_address` and the sites' limits do not count: what shares one address, such as a proxy or an office.")
+    row(OptionSection::Server, "limit_exempt", List(&ValueKind::Network), "Networks to which `connections_per_address` and the limits of the sites do not apply. Name the addresses that many clients share, such as those of a proxy or an office.")
         .or(r#"["127.0.0.0/8", "::1"]"#),
-    row(OptionSection::Server, "min_rate", Size { least: 0, most: MIB }, "The least bytes a second that a body must bring in each `body_timeout`, and that a client must take of its answer in each `write_timeout`. Who is slower is reset. 0: silence alone ends a connection.")
+    row(OptionSection::Server, "min_rate", Size { least: 0, most: MIB }, "The minimum rate per second. A client must send at least this much of a request body in each `body_timeout`, and accept at least this much of a response in each `write_timeout`; otherwise Galley resets the connection. 0: only a connection without any progress is reset.")
         .or(r#""500B""#),
-    row(OptionSection::Site, "allow", List(&ValueKind::Network), "Who may ask for anything of the site; nobody else may. `[]`: everybody.")
-        .computed("everybody").example(r#"["10.0.0.0/8", "192.0.2.1"]"#),
-    row(OptionSection::Site, "deny", List(&ValueKind::Network), "Who may not, also where `allow` names him.")
+    row(OptionSection::Site, "allow", List(&ValueKind::Network), "Networks that may request anything from the site. Galley rejects all other clients with 403. `[]`: all clients may.")
+        .computed("all clients").example(r#"["10.0.0.0/8", "192.0.2.1"]"#),
+    row(OptionSection::Site, "deny", List(&ValueKind::Network), "Networks that may not request anything from the site, even if `allow` names them.")
         .or("[]").example(r#"["198.51.100.0/24"]"#),
-    row(OptionSection::Site, "admin_allow", List(&ValueKind::Network), "Who may administer: ask for `wp-admin` and `wp-login.php`. What visitors need of them stays open to everybody.")
-        .computed("everybody").example(r#"["10.0.0.0/8"]"#),
+    row(OptionSection::Site, "admin_allow", List(&ValueKind::Network), "Networks that may request `wp-admin` and `wp-login.php`. The parts of both that visitors need stay open to every client.")
+        .computed("all clients").example(r#"["10.0.0.0/8"]"#),
     row(OptionSection::Site, "basic_auth", ValueKind::FileOrOff, "A file with the names and passwords of the permitted users, in the format of `htpasswd`. Requests with a password pass the cache.")
         .computed(r#"`"off"`"#).example(r#""/etc/galley/example.com.htpasswd""#),
-    row(OptionSection::Site, "basic_auth_forward", Flag, "Whether PHP gets the name and password that a request was let in with.")
+    row(OptionSection::Site, "basic_auth_forward", Flag, "Whether Galley forwards the name and password of `basic_auth` to PHP.")
         .or("false"),
-    row(OptionSection::Site, "limit", ValueKind::Limit, "How often one client may ask for anything of the site: `rate` in the long run, `burst` at once. One more gets 429.")
+    row(OptionSection::Site, "limit", ValueKind::Limit, "The request limit for one client on the whole site: `rate` in the long run, `burst` at once. Further requests get 429.")
         .computed(r#"`"off"`"#).example(r#"{ rate = "20/s", burst = 100 }"#),
-    row(OptionSection::Site, "login_limit", ValueKind::Limit, "How often one client may send something to `wp-login.php`.")
+    row(OptionSection::Site, "login_limit", ValueKind::Limit, "The limit for requests with a body that one client sends to `wp-login.php`.")
         .computed(r#"`{ rate = "5/m", burst = 15 }`; without the preset none"#).example(r#"{ rate = "5/m", burst = 15 }"#),
-    row(OptionSection::Site, "xmlrpc", Word(&["on", "limited", "off"]), "What of XML-RPC there is. `limited`: not `system.multicall`, which tries many passwords at once, and not `pingback.ping`.")
+    row(OptionSection::Site, "xmlrpc", Word(&["on", "limited", "off"]), "How much of XML-RPC the site offers. `limited` blocks `system.multicall`, which tries many passwords in one request, and `pingback.ping`. `off` blocks every request for `xmlrpc.php`.")
         .computed(r#"`"limited"`; without the preset `"on"`"#).example(r#""limited""#),
-    row(OptionSection::Site, "xmlrpc_limit", ValueKind::Limit, "How often one client may ask `xmlrpc.php`.")
+    row(OptionSection::Site, "xmlrpc_limit", ValueKind::Limit, "The request limit for one client on `xmlrpc.php`.")
         .computed(r#"`{ rate = "20/m", burst = 60 }`; without the preset none"#).example(r#"{ rate = "20/m", burst = 60 }"#),
-    row(OptionSection::Site, "hide_authors", Flag, "Whether requests that list login names are refused: `?author=1`, the sitemap of users, and users, embedded authors and oEmbed in the REST API.")
+    row(OptionSection::Site, "hide_authors", Flag, "Whether Galley blocks requests that list login names: `?author=1`, the sitemap of users, and users, embedded authors and oEmbed in the REST API.")
         .or("false"),
-    row(OptionSection::SiteRule, "allow", List(&ValueKind::Network), "Who may ask for these paths, in place of the site's. `[]`: everybody.")
+    row(OptionSection::SiteRule, "allow", List(&ValueKind::Network), "Networks that may request these paths. Replaces the site's list. `[]`: all clients may.")
         .computed("`site.allow`").example(r#"["10.0.0.0/8"]"#),
-    row(OptionSection::SiteRule, "deny", List(&ValueKind::Network), "Who may not, in place of the site's.")
+    row(OptionSection::SiteRule, "deny", List(&ValueKind::Network), "Networks that may not request these paths. Replaces the site's list.")
         .computed("`site.deny`").example(r#"["198.51.100.0/24"]"#),
-    row(OptionSection::SiteRule, "basic_auth", ValueKind::FileOrOff, "Whose name and password are wanted for these paths, in place of the site's.")
+    row(OptionSection::SiteRule, "basic_auth", ValueKind::FileOrOff, "The password file for these paths. Replaces the site's.")
         .computed("`site.basic_auth`").example(r#""/etc/galley/example.com.htpasswd""#),
-    row(OptionSection::SiteRule, "limit", ValueKind::Limit, "How often one client may ask for these paths, in place of the site's.")
+    row(OptionSection::SiteRule, "limit", ValueKind::Limit, "The request limit for one client on these paths. Replaces the site's.")
         .computed("`site.limit`").example(r#"{ rate = "10/m", burst = 5 }"#),
 ];

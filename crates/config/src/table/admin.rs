@@ -10,7 +10,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .example(r#""unix:/run/galley/admin.sock""#),
     row(OptionSection::Admin, "token_file", Path, "A file with the token that admin requests must carry: at least 16 bytes, readable by its owner only.")
         .example(r#""/etc/galley/admin.token""#),
-    row(OptionSection::Site, "token_file", Path, "A file with a token that reaches this site, and no other, over the admin interface: at least 16 bytes, readable by its owner only.")
+    row(OptionSection::Site, "token_file", Path, "A file with a token that gives access to this site only, over the admin interface: at least 16 bytes, readable by its owner only.")
         .computed("`tokens/HOST.token` beside the configuration file, where there is one: HOST is the first of `hosts`, `any` for `*`")
         .example(r#""/etc/galley/example.com.token""#),
 ];

@@ -8,7 +8,7 @@ use crate::table::{GIB, KIB, MIB, STATUS, lifetime, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Cache, "memory", Size { least: 16 * MIB, most: 1024 * GIB }, "The memory limit of the cache: pages, their compressed variants, and responses in progress.")
-        .computed("a quarter of what the machine or its control group has, at least 16MiB").example(r#""256MiB""#),
+        .computed("a quarter of the memory of the machine or its control group, at least 16MiB").example(r#""256MiB""#),
     row(OptionSection::Cache, "max_object", Size { least: KIB, most: 1024 * GIB }, "The largest response body that Galley stores; it forwards larger ones without storing them. At most `memory`, or half of `disk_size` where that is more.")
         .computed("a quarter of `memory`, at most 64MiB").example(r#""64MiB""#),
     row(OptionSection::Cache, "max_file", Size { least: 0, most: 16 * MIB }, "The largest file below a `root` that Galley keeps in memory; the system's file cache serves larger ones. Files use at most an eighth of `memory` and never evict a page. 0: Galley keeps no files in memory.")
@@ -37,8 +37,8 @@ pub(super) static ROWS: &[OptionRow] = &[
         .computed(r#"`"404" = "60s"`"#).example(r#""60s""#),
     row(OptionSection::SiteTtl, "default", lifetime(), "Lifetime for every other status that is cacheable by default.")
         .computed(r#"`"60s"`; without a preset none"#).example(r#""60s""#),
-    row(OptionSection::SiteTtl, "stale_while_revalidate", lifetime(), "How long after its lifetime a stale page may answer while Galley fetches the new one.")
+    row(OptionSection::SiteTtl, "stale_while_revalidate", lifetime(), "How long after its lifetime Galley may serve a stale page while it fetches the new one.")
         .computed(r#"`"10m"`; without a preset none"#).example(r#""10m""#),
-    row(OptionSection::SiteTtl, "stale_if_error", lifetime(), "How long after its lifetime a stale page may answer when the upstream fails.")
+    row(OptionSection::SiteTtl, "stale_if_error", lifetime(), "How long after its lifetime Galley may serve a stale page if the upstream fails.")
         .computed(r#"`"1d"`; without a preset none"#).example(r#""1d""#),
 ];

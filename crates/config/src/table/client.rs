@@ -5,10 +5,10 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::row;
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Server, "trusted_proxies", List(&ValueKind::Proxy), "Proxies whose word about the client's address, scheme and host counts. `unix`: whoever opens a unix socket of Galley's. What others send of such fields is dropped.")
+    row(OptionSection::Server, "trusted_proxies", List(&ValueKind::Proxy), "Proxies whose header fields for the client's address, scheme and host Galley trusts. `unix`: every process that connects to a unix socket of Galley's. Galley ignores these fields from all other clients.")
         .or("[]").example(r#"["127.0.0.1", "10.0.0.0/8", "unix"]"#),
-    row(OptionSection::Server, "client_field", Word(&["x-forwarded-for", "forwarded", "x-real-ip"]), "The field in which they tell the client's address. Of a list the first address from the right counts that is not trusted. With `forwarded` scheme and host are read there too, else in `X-Forwarded-Proto`, `-Host` and `-Port`.")
+    row(OptionSection::Server, "client_field", Word(&["x-forwarded-for", "forwarded", "x-real-ip"]), "The field in which the trusted proxies send the client's address. If the field has a list, the client is the first address from the right that is not trusted. With `forwarded`, Galley also reads scheme and host there, otherwise from `X-Forwarded-Proto`, `-Host` and `-Port`.")
         .or(r#""x-forwarded-for""#),
-    row(OptionSection::Server, "proxy_protocol", List(&ValueKind::Listen), "The listeners whose connections begin with a header of the PROXY protocol, version 1 or 2. Whoever is not trusted cannot connect there.")
+    row(OptionSection::Server, "proxy_protocol", List(&ValueKind::Listen), "The listeners whose connections begin with a header of the PROXY protocol, version 1 or 2. Only trusted proxies can connect to them.")
         .or("[]").example(r#"["0.0.0.0:8081"]"#),
 ];

@@ -5,20 +5,20 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::{MIB, row};
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Site, "compress", List(&Word(&["br", "gzip", "zstd"])), "Codings in which stored pages are kept beside the plain one, for clients that take them, and in which other pages are sent. `[]`: none.")
+    row(OptionSection::Site, "compress", List(&Word(&["br", "gzip", "zstd"])), "The codings for responses. Galley stores each page in these codings beside the uncompressed one, and sends other pages in them. `[]`: no compression.")
         .computed(r#"`["br", "gzip"]`; without a preset none"#).example(r#"["br", "gzip", "zstd"]"#),
-    row(OptionSection::Site, "compress_types", List(&Text), "Media types that are compressed; `text/*` is every type of text.")
+    row(OptionSection::Site, "compress_types", List(&Text), "The media types to compress; `text/*` means every text type.")
         .or(r#"["text/*", "application/json", "application/javascript", "application/xml", "application/rss+xml", "application/atom+xml", "application/ld+json", "application/manifest+json", "application/xhtml+xml", "application/wasm", "image/svg+xml", "font/ttf", "font/otf"]"#),
-    row(OptionSection::Site, "compress_min", Size { least: 64, most: MIB }, "The shortest body that is compressed.")
+    row(OptionSection::Site, "compress_min", Size { least: 64, most: MIB }, "The smallest body to compress.")
         .or(r#""512B""#),
-    row(OptionSection::Site, "compress_passed", Flag, "Whether answers for one client alone, such as pages of users who are logged in, are compressed on their way.")
+    row(OptionSection::Site, "compress_passed", Flag, "Whether Galley compresses responses for one client, such as pages of logged-in users, while it sends them.")
         .or("true"),
-    row(OptionSection::Site, "gzip_level", Count { least: 1, most: 9 }, "How hard gzip tries when a page was just stored.")
+    row(OptionSection::Site, "gzip_level", Count { least: 1, most: 9 }, "The gzip level for pages that were just stored.")
         .or("5"),
-    row(OptionSection::Site, "brotli_level", Count { least: 0, most: 11 }, "How hard br tries when a page was just stored.")
+    row(OptionSection::Site, "brotli_level", Count { least: 0, most: 11 }, "The Brotli level for pages that were just stored.")
         .or("4"),
-    row(OptionSection::Site, "zstd_level", Count { least: 1, most: 9 }, "How hard zstd tries when a page was just stored.")
+    row(OptionSection::Site, "zstd_level", Count { least: 1, most: 9 }, "The zstd level for pages that were just stored.")
         .or("6"),
-    row(OptionSection::Site, "dense_after", Count { least: 0, most: 10_000 }, "After so many hits a page is compressed again, at the densest levels that pay. 0: never.")
+    row(OptionSection::Site, "dense_after", Count { least: 0, most: 10_000 }, "The number of hits after which Galley compresses a page again, at the highest levels that are worth their cost. 0: never.")
         .or("100").unit("hits"),
 ];

@@ -5,17 +5,17 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::row;
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Log, "access", ValueKind::AccessLog, "Where one line per request goes.")
+    row(OptionSection::Log, "access", ValueKind::AccessLog, "Where Galley writes one line per request.")
         .or(r#""stdout""#),
-    row(OptionSection::Log, "format", Word(&["combined", "json"]), "The form of access lines: the combined line of NCSA and Apache with Galley's own words behind it, or one JSON object a line.")
+    row(OptionSection::Log, "format", Word(&["combined", "json"]), "The format of access lines: the combined format of NCSA and Apache followed by Galley's fields, or one JSON object per line.")
         .or(r#""combined""#),
-    row(OptionSection::Log, "error", ValueKind::ErrorLog, "Where messages go.")
+    row(OptionSection::Log, "error", ValueKind::ErrorLog, "Where Galley writes its messages.")
         .or(r#""stderr""#),
-    row(OptionSection::Log, "level", Word(&["error", "warn", "info", "debug", "trace"]), "The least severe message that is written.")
+    row(OptionSection::Log, "level", Word(&["error", "warn", "info", "debug", "trace"]), "The lowest severity that Galley writes.")
         .or(r#""info""#),
-    row(OptionSection::SiteLog, "access", ValueKind::AccessLog, "Where access lines of the site go.")
+    row(OptionSection::SiteLog, "access", ValueKind::AccessLog, "Where Galley writes the access lines of the site.")
         .computed("`log.access`").example(r#""/var/log/galley/example.com.log""#),
-    row(OptionSection::SiteLog, "error", Later("a path"), "Where messages about the site go.")
+    row(OptionSection::SiteLog, "error", Later("a path"), "Where Galley writes messages about the site.")
         .example(r#""/var/log/galley/example.com.error.log""#)
         .later("`log.error` has the messages of all sites; each names its site"),
 ];

@@ -5,12 +5,12 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::row;
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Server, "socket_mode", Word(&["0600", "0660", "0666"]), "Who may connect to unix sockets in `listen`: their owner, the group too, or everybody who reaches their folder.")
+    row(OptionSection::Server, "socket_mode", Word(&["0600", "0660", "0666"]), "The permissions of unix sockets in `listen`: owner only, owner and group, or every user who can reach the folder.")
         .or(r#""0660""#),
-    row(OptionSection::Server, "user", Text, "The user Galley becomes once its sockets are bound, where it is started as root. Everything else is done as this user: logs, cache, tokens and PHP's socket must be within reach, and PHP that Galley runs is this user's.")
+    row(OptionSection::Server, "user", Text, "The user that Galley switches to after it has bound its sockets, if it was started as root. This user needs access to logs, cache, tokens and PHP's socket. PHP that Galley runs belongs to this user too.")
         .example(r#""www-data""#),
-    row(OptionSection::Server, "group", Text, "The group of that user's that counts first.")
+    row(OptionSection::Server, "group", Text, "The primary group of the process.")
         .computed("the user's own").example(r#""www-data""#),
-    row(OptionSection::Server, "sandbox", Word(&["auto", "off"]), "`auto`: where the kernel can, the threads that deal with clients and upstreams are confined to the folders that they need (Landlock), and may gain no privileges.")
+    row(OptionSection::Server, "sandbox", Word(&["auto", "off"]), "`auto`: if the kernel supports Landlock, Galley confines the threads that handle clients and upstreams to the folders that they need, and they cannot gain privileges.")
         .or(r#""auto""#),
 ];

@@ -5,16 +5,16 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::{TEN_YEARS, row};
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Site, "https_redirect", Flag, "Whether what comes in the clear is sent to TLS, with 301, or 308 where the method has to stay. What is to be asked in the clear stays there: purges, and proofs for certificates.")
-        .computed("`true` where the site has `tls`").example("true"),
-    row(OptionSection::Site, "https_port", Count { least: 1, most: 65_535 }, "The port that it is sent to.")
-        .computed("the port of the first of `listen_tls`, else 443").unit("port").example("8443"),
-    row(OptionSection::Site, "canonical_host", ValueKind::Host, "The one host of the site: requests for its others are sent there, with the same statuses. It should be the host of WordPress's own address, which else sends them back.")
+    row(OptionSection::Site, "https_redirect", Flag, "Whether Galley redirects requests without TLS to `https`, with 301, or with 308 if the method must not change. Purge requests and certificate challenges are not redirected.")
+        .computed("`true` if the site has `tls`").example("true"),
+    row(OptionSection::Site, "https_port", Count { least: 1, most: 65_535 }, "The port of the redirect to `https`.")
+        .computed("the port of the first of `listen_tls`, otherwise 443").unit("port").example("8443"),
+    row(OptionSection::Site, "canonical_host", ValueKind::Host, "The canonical host. Galley redirects requests for the site's other hosts to it, with the same statuses. Use the host of WordPress's own address, otherwise WordPress redirects back.")
         .example(r#""www.example.com""#),
-    row(OptionSection::Site, "hsts", ValueKind::TimeOrOff { least: std::time::Duration::ZERO, most: TEN_YEARS }, "How long browsers are to ask this host over TLS only (`Strict-Transport-Security`, RFC 6797). Said over TLS alone. It cannot be taken back before its time: begin with an hour. `0s` takes it back.")
+    row(OptionSection::Site, "hsts", ValueKind::TimeOrOff { least: std::time::Duration::ZERO, most: TEN_YEARS }, "How long browsers use only TLS for this host (`Strict-Transport-Security`, RFC 6797). Galley sends the field over TLS only. Browsers keep the value until it expires, so begin with an hour. `0s` revokes it.")
         .or(r#""off""#),
-    row(OptionSection::Site, "hsts_subdomains", Flag, "Whether that holds for all names below the host too.")
+    row(OptionSection::Site, "hsts_subdomains", Flag, "Whether `hsts` includes all subdomains.")
         .or("false"),
-    row(OptionSection::Site, "hsts_preload", Flag, "Whether browsers may have it built in. It needs `hsts` of at least `365d` and `hsts_subdomains`.")
+    row(OptionSection::Site, "hsts_preload", Flag, "Whether browser vendors may add the host to their preload lists. Needs `hsts` of at least `365d` and `hsts_subdomains`.")
         .or("false"),
 ];

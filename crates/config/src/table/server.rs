@@ -6,36 +6,36 @@ use crate::table::{DAY, GIB, HOUR, KIB, MIB, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Top, "include", List(&ValueKind::Glob),
-        "Further files to read, as if they stood here: one file per site, for example. Relative paths start at the folder of this file. A pattern may match nothing; a plain path must exist.")
+        "Further files to read at this point, for example one file per site. Relative paths start at the folder of this file. A pattern may match nothing; a plain path must exist.")
         .or("[]").example(r#"["sites.d/*.toml"]"#),
-    row(OptionSection::Server, "listen", List(&ValueKind::Listen), "Where sites answer that name no `listen` of their own: an address, a unix socket, or a socket that systemd has opened, by its name or place. `[::]` takes no IPv4; name `0.0.0.0` beside it.")
+    row(OptionSection::Server, "listen", List(&ValueKind::Listen), "The listeners of all sites without a `listen` of their own: an address, a unix socket, or a socket that systemd has opened, by its name or position. `[::]` accepts no IPv4; add `0.0.0.0` for both.")
         .or(r#"["0.0.0.0:8080"]"#),
     row(OptionSection::Server, "workers", Count { least: 0, most: 1024 }, "Threads that serve clients. 0: one per core.")
         .or("0").unit("threads"),
-    row(OptionSection::Server, "request_body", Size { least: 0, most: 64 * GIB }, "The largest request body: uploads are at most so large.")
+    row(OptionSection::Server, "request_body", Size { least: 0, most: 64 * GIB }, "The largest request body, hence the largest upload.")
         .or(r#""32MiB""#),
-    row(OptionSection::Server, "spool", Path, "A folder for bodies on their way that memory has no room for: large uploads, and answers whose client is slower than PHP. Its files have no names, so nothing stays behind.")
+    row(OptionSection::Server, "spool", Path, "The folder for bodies in transit that do not fit in memory: large uploads, and responses whose client is slower than PHP. Its files have no names, so a crash leaves none behind.")
         .computed("`$TMPDIR`, else `/var/tmp`, else `/tmp`").example(r#""/var/lib/galley/spool""#),
-    row(OptionSection::Server, "spool_size", Size { least: 0, most: 1024 * GIB }, "Budget for these files, of all requests together. An upload that finds no room gets 503; an answer holds PHP until its client has taken it. 0: only memory.")
-        .computed("`1GiB`, or twice `request_body` where that is more").example(r#""1GiB""#),
-    row(OptionSection::Server, "spool_answer", Size { least: 0, most: 1024 * GIB }, "The most of one answer that waits in a file for its client. 0: answers go at their clients' pace.")
+    row(OptionSection::Server, "spool_size", Size { least: 0, most: 1024 * GIB }, "The disk space for these files, for all requests together. An upload without room gets 503; a response without room occupies PHP until its client has received it. 0: memory only.")
+        .computed("`1GiB`, or twice `request_body` if that is more").example(r#""1GiB""#),
+    row(OptionSection::Server, "spool_answer", Size { least: 0, most: 1024 * GIB }, "How much of one response may wait in a file for its client. 0: Galley reads responses at the client's pace.")
         .or(r#""256MiB""#),
-    row(OptionSection::Server, "spool_memory", Size { least: MIB, most: 1024 * GIB }, "Budget for bodies on their way in memory, of all requests together, beside `cache.memory`.")
+    row(OptionSection::Server, "spool_memory", Size { least: MIB, most: 1024 * GIB }, "The memory for bodies in transit, for all requests together, in addition to `cache.memory`.")
         .computed("an eighth of `cache.memory`, at least 4MiB").example(r#""32MiB""#),
     row(OptionSection::Server, "head_size", Size { least: 4 * KIB, most: MIB }, "The largest request head: request line and fields together.")
         .or(r#""32KiB""#),
     row(OptionSection::Server, "head_timeout", time(ms(100), HOUR), "How long a client may take to send a request head, from its first byte.")
         .or(r#""10s""#),
-    row(OptionSection::Server, "idle_timeout", time(ms(100), DAY), "How long a connection is kept that asks nothing.")
+    row(OptionSection::Server, "idle_timeout", time(ms(100), DAY), "How long Galley keeps a connection without a request.")
         .or(r#""60s""#),
-    row(OptionSection::Server, "body_timeout", time(ms(100), HOUR), "The longest silence inside a request body.")
+    row(OptionSection::Server, "body_timeout", time(ms(100), HOUR), "How long Galley waits between two parts of a request body.")
         .or(r#""30s""#),
-    row(OptionSection::Server, "write_timeout", time(ms(100), HOUR), "How long a client may accept no byte of its answer.")
+    row(OptionSection::Server, "write_timeout", time(ms(100), HOUR), "How long a client may accept no byte of its response.")
         .or(r#""30s""#),
-    row(OptionSection::Server, "drain_timeout", time(ms(0), HOUR), "How long requests may take to end when Galley stops.")
+    row(OptionSection::Server, "drain_timeout", time(ms(0), HOUR), "How long requests in progress may take when Galley stops.")
         .or(r#""15s""#),
-    row(OptionSection::Server, "lane", Flag, "Whether hits take the short way. `false` is for finding faults: answers are the same, and slower.")
+    row(OptionSection::Server, "lane", Flag, "Whether hits use the fast path. `false` helps to find faults: responses are the same, and slower.")
         .or("true"),
-    row(OptionSection::Server, "max_connections", Count { least: 0, most: 10_000_000 }, "Connections of clients at one time. 0: as many as the descriptor limit allows.")
+    row(OptionSection::Server, "max_connections", Count { least: 0, most: 10_000_000 }, "The maximum number of client connections. 0: as many as the descriptor limit allows.")
         .or("0").unit("connections"),
 ];

@@ -5,26 +5,26 @@ use crate::options::{OptionRow, OptionSection};
 use crate::table::{DAY, GIB, ms, row};
 
 pub(super) static ROWS: &[OptionRow] = &[
-    row(OptionSection::Site, "hosts", List(&ValueKind::Host), "The hosts of the site, without port. `*.example.com` is every name below it, `*` every host; an exact name wins over both.")
+    row(OptionSection::Site, "hosts", List(&ValueKind::Host), "The hosts of the site, without port. `*.example.com` matches every name below it, `*` matches every host. An exact name takes precedence over both.")
         .required().example(r#"["example.com", "www.example.com"]"#),
-    row(OptionSection::Site, "listen", List(&ValueKind::Listen), "Where the site answers.")
+    row(OptionSection::Site, "listen", List(&ValueKind::Listen), "The listeners of the site.")
         .computed("`server.listen`").example(r#"["0.0.0.0:8081"]"#),
     row(OptionSection::Site, "root", Path, "The folder with the site's files. Needed with `php`.")
         .example(r#""/var/www/example.com""#),
-    row(OptionSection::Site, "allow_files", List(&ValueKind::UrlPath), "Files below `root` that are sent although their name is on the list of names that are never sent: `/tool.zip` is that path, `/downloads/*` everything that begins so. Sources of PHP, names that begin with a dot, copies of `wp-config.php` and what a `.htaccess` closes stay closed.")
+    row(OptionSection::Site, "allow_files", List(&ValueKind::UrlPath), "Files below `root` that Galley sends although their name is on the list of names that it never sends: `/tool.zip` is that path, `/downloads/*` every path that begins so. PHP sources, names that begin with a dot, copies of `wp-config.php` and files that a `.htaccess` denies stay blocked.")
         .or("[]").example(r#"["/downloads/*"]"#),
     row(OptionSection::Site, "php", ValueKind::PhpAddress, "The PHP-FPM that generates the pages; with `managed`, Galley runs one. Excludes `upstream`.")
         .example(r#""unix:/run/php/php-fpm.sock""#),
     row(OptionSection::Site, "upstream", List(&ValueKind::UpstreamUrl), "The HTTP servers that generate the pages, such as Apache with mod_php; with `https://` Galley connects over TLS. Excludes `php`. A site with neither serves files only.")
         .example(r#"["http://127.0.0.1:8080"]"#),
-    row(OptionSection::Site, "error_page", Path, "The site's own page for the errors 502, 503 and 504. HTML in UTF-8, at most 256KiB, read at start; `{status}` and `{request}` in it become the status and the request's id.")
-        .computed("a plain page of Galley's").example(r#""/etc/galley/error.html""#),
-    row(OptionSection::Site, "preset", Word(&["wordpress", "none"]), "Built-in knowledge. `wordpress`: its cookies, its paths, tracking parameters, lifetimes where it is silent. `none`: RFC 9111 and nothing else.")
+    row(OptionSection::Site, "error_page", Path, "Your page for the errors 502, 503 and 504: HTML in UTF-8, at most 256KiB, read at start. Galley replaces `{status}` and `{request}` with the status and the request's id.")
+        .computed("a plain built-in page").example(r#""/etc/galley/error.html""#),
+    row(OptionSection::Site, "preset", Word(&["wordpress", "none"]), "Built-in rules for an application. `wordpress`: its cookies, its paths, tracking parameters, and lifetimes for responses without one. `none`: RFC 9111 and nothing else.")
         .or(r#""wordpress""#),
-    row(OptionSection::Site, "multisite", Flag, "WordPress runs as a network in sub-directories.")
+    row(OptionSection::Site, "multisite", Flag, "Whether WordPress runs as a network in sub-directories.")
         .or("false"),
     row(OptionSection::Site, "cron", ValueKind::TimeOrOff { least: ms(1_000), most: DAY }, "How often Galley runs WordPress's scheduled tasks (`wp-cron.php`). The site needs a host without `*`.")
-        .computed(r#"`"60s"`; `"off"` without the preset, without an upstream, or where all hosts have a `*`"#)
+        .computed(r#"`"60s"`; `"off"` without the preset, without an upstream, or if all hosts have a `*`"#)
         .example(r#""60s""#),
     row(OptionSection::Site, "request_body", Size { least: 0, most: 64 * GIB }, "The largest request body for this site.")
         .computed("`server.request_body`").example(r#""64MiB""#),
