@@ -14,19 +14,19 @@ pub(super) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Serve
+    /// Start the server
     Run(RunOptions),
-    /// Read the configuration and say everything that is wrong with it
+    /// Read the configuration and report every error in it
     Check(CheckOptions),
-    /// Tell a running server that content has changed
+    /// Purge pages from the cache of a running server
     Purge(PurgeOptions),
-    /// Show what a running server does
+    /// Show the state of a running server
     Status(StatusOptions),
-    /// Explain what a running server would do with a request, without asking for the page
+    /// Explain how a running server would handle a request, without sending it to PHP
     Why(WhyOptions),
-    /// Look for what is wrong with the machine, with PHP and with WordPress
+    /// Find problems of the machine, of PHP and of WordPress
     Doctor(DoctorOptions),
-    /// Put the WordPress plugin into a WordPress, or take it out
+    /// Install the WordPress plugin, or remove it
     #[command(subcommand)]
     Plugin(PluginCommand),
     /// Keep root for a Galley that has given it up, which starts this itself
@@ -46,33 +46,33 @@ pub(super) struct PrivilegedOptions {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum PluginCommand {
-    /// Put the plugin into a WordPress, or a newer one in its place, connect it with Galley and activate it
+    /// Install or update the plugin in a WordPress, connect it with Galley and activate it
     Install(PluginOptions),
-    /// Take the plugin out of a WordPress, with all that it keeps there
+    /// Remove the plugin from a WordPress, with all its data
     Remove(RemoveOptions),
 }
 
 #[derive(Args, Debug)]
 pub(super) struct PluginOptions {
-    /// The folder of the WordPress: the one with wp-load.php
+    /// The WordPress folder, which contains wp-load.php
     #[arg(value_name = "DIR")]
     pub(super) dir: PathBuf,
     #[command(flatten)]
     pub(super) admin: AdminOptions,
-    /// The site of the configuration that this WordPress is [default: the one with this root]
+    /// The configured site of this WordPress, named by one of its hosts [default: the site with this root]
     #[arg(long, value_name = "HOST")]
     pub(super) site: Option<String>,
-    /// Print what was done as JSON on stdout
+    /// Print the actions as JSON on stdout
     #[arg(long)]
     pub(super) json: bool,
 }
 
 #[derive(Args, Debug)]
 pub(super) struct RemoveOptions {
-    /// The folder of the WordPress: the one with wp-load.php
+    /// The WordPress folder, which contains wp-load.php
     #[arg(value_name = "DIR")]
     pub(super) dir: PathBuf,
-    /// Print what was done as JSON on stdout
+    /// Print the actions as JSON on stdout
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -82,7 +82,7 @@ pub(super) struct RunOptions {
     /// Configuration file [default: /etc/galley/galley.toml]
     #[arg(long, value_name = "FILE", conflicts_with = "root")]
     pub(super) config: Option<PathBuf>,
-    /// Serve this WordPress directory on port 8080, with PHP managed by Galley and no file
+    /// Serve this WordPress folder on port 8080 without a configuration file; Galley runs PHP
     #[arg(long, value_name = "DIR")]
     pub(super) root: Option<PathBuf>,
 }
@@ -103,10 +103,10 @@ pub(super) struct AdminOptions {
     /// The running server's configuration file [default: /etc/galley/galley.toml]
     #[arg(long, value_name = "FILE", conflicts_with = "admin")]
     pub(super) config: Option<PathBuf>,
-    /// Its admin interface: `unix:/path` or `http://address:port`
+    /// The running server's admin interface: `unix:/path` or `http://address:port`
     #[arg(long, value_name = "ADDRESS")]
     pub(super) admin: Option<String>,
-    /// File with the token [default: the configuration's]
+    /// File with the admin token [default: the configuration's]
     #[arg(long, value_name = "FILE")]
     pub(super) token_file: Option<PathBuf>,
 }
@@ -120,10 +120,10 @@ pub(super) struct PurgeOptions {
     pub(super) site: Option<String>,
     #[command(flatten)]
     pub(super) what: PurgeSelection,
-    /// Keep serving the old page while the new one is composed
+    /// Serve the old page while PHP generates the new one
     #[arg(long)]
     pub(super) soft: bool,
-    /// Print the answer as JSON on stdout
+    /// Print the response as JSON on stdout
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -140,13 +140,13 @@ impl std::ops::Deref for PurgeOptions {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = true)]
 pub(super) struct PurgeSelection {
-    /// Everything
+    /// Every page
     #[arg(long)]
     pub(super) all: bool,
-    /// One page, by its address
+    /// One page, by its URL
     #[arg(long, value_name = "URL")]
     pub(super) url: Vec<String>,
-    /// Every page that carries this tag
+    /// Every page with this tag
     #[arg(long, value_name = "TAG")]
     pub(super) tag: Vec<String>,
     /// Every page at this path and below it
@@ -161,22 +161,22 @@ pub(super) struct PurgeSelection {
 pub(super) struct WhyOptions {
     #[command(flatten)]
     pub(super) admin: AdminOptions,
-    /// The address, as a browser shows it
+    /// The URL, as a browser shows it
     #[arg(value_name = "URL")]
     pub(super) url: String,
-    /// A header of the request; may be given several times
+    /// A header of the request; repeatable
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub(super) headers: Vec<String>,
-    /// The site, named by one of its hosts or its listener (`192.0.2.1:8080`), where several have the URL's host
+    /// The site, named by one of its hosts or its listener (`192.0.2.1:8080`), if several sites have the URL's host
     #[arg(long, value_name = "SITE")]
     pub(super) site: Option<String>,
-    /// The method
+    /// The request method
     #[arg(long, value_name = "METHOD", default_value = "GET")]
     pub(super) method: String,
-    /// The address of the client [default: this machine]
+    /// The client's address [default: this machine's]
     #[arg(long, value_name = "ADDRESS")]
     pub(super) from: Option<std::net::IpAddr>,
-    /// Print it as JSON on stdout
+    /// Print the result as JSON on stdout
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -185,7 +185,7 @@ pub(super) struct WhyOptions {
 pub(super) struct StatusOptions {
     #[command(flatten)]
     pub(super) admin: AdminOptions,
-    /// Print it as JSON on stdout
+    /// Print the result as JSON on stdout
     #[arg(long)]
     pub(super) json: bool,
 }
