@@ -94,19 +94,6 @@ pub fn hit(
     look(services, site, (facts, client), now, (page, file))
 }
 
-/// As [`hit`], for facts that it has answered before on this site, from the same head, and the key that it wrote then. All
-/// that depends on who asks, on the moment and on what is stored is decided anew.
-pub fn hit_again(
-    services: &Services,
-    site: &Site,
-    (facts, client): (&RequestInfo, IpAddr),
-    now: Tick,
-    (page_key, keys): (&[u8], &mut Keys),
-) -> Option<Hit> {
-    let keys = (page_key, &mut keys.file);
-    look(services, site, (facts, client), now, keys).ok()
-}
-
 /// Whether a request is one that the short way may answer: what head and site alone decide.
 fn is_plain(site: &Site, facts: &RequestInfo) -> bool {
     matches!(facts.method(), Method::Get | Method::Head)

@@ -37,7 +37,7 @@ pub use error_page::{ErrorPage, ErrorPages};
 pub use exchange::{Admission, Exchange, Resumed, admit, asked, resume, site_mark};
 pub use folder::{SiteFiles, SmallFiles, TRUSTED, WantedFile};
 pub use forward::{backend, fetch_request, is_loop, pass_request};
-pub use hit::{EarlierLookup, Hit, Keys, hit, hit_again};
+pub use hit::{EarlierLookup, Hit, Keys, hit};
 pub use purge::is_order as is_purge;
 pub use repair::Healing;
 pub use response::{CACHE_STATUS, Response, ResponseBody, ResponseFields};

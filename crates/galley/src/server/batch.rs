@@ -6,18 +6,16 @@
 
 use std::io::IoSlice;
 use std::net::IpAddr;
-use std::rc::Rc;
 
 use galley_http::answer::ConnectionField;
 
-use super::head_cache::Remembered;
 use super::record::RequestWords;
 use crate::request::Hit;
 
 /// A hit whose head is in the output buffer.
 pub(super) struct ReadyHit<'b> {
     pub(super) hit: Hit,
-    pub(super) said: RecordWords<'b>,
+    pub(super) said: RequestWords<'b>,
     /// Who asks.
     pub(super) client: IpAddr,
     /// Where what it has in the output buffer ends: its head, and its body where that was copied.
@@ -29,14 +27,6 @@ pub(super) struct ReadyHit<'b> {
     pub(super) log: usize,
     /// The site's number.
     pub(super) site: u32,
-}
-
-/// The words of a request, for its record.
-pub(super) enum RecordWords<'b> {
-    /// As they came.
-    Now(RequestWords<'b>),
-    /// As they came before.
-    Before(Rc<Remembered>),
 }
 
 /// See the module.

@@ -4,7 +4,7 @@
 //! written from here, together: no allocation once the connection is warm, no lock that a writer can hold, no system call
 //! but the write. A request that was parsed and is no hit goes to the slow path as it is ([`ParsedRequest`]), with what was
 //! looked up for it; anything else goes there as bytes. `request::hit` decides which request is a hit, with the same
-//! `decide` as the slow path. A head that was a hit before is not read again ([`super::head_cache`]).
+//! `decide` as the slow path.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,10 +22,9 @@ use galley_policy::time::Tick;
 use http::header;
 
 use super::Core;
-use super::batch::{HitBatch, MOST_ANSWERS, ReadyHit, RecordWords, copy_behind};
+use super::batch::{HitBatch, MOST_ANSWERS, ReadyHit, copy_behind};
 use super::ends::Ends;
 use super::exchange::{Parsed, ParsedRequest};
-use super::head_cache::{HeadBytes, HeadCache, Read};
 use super::io::{ClientConnection, HttpDate};
 use super::record::{self, RecordEnd, RequestWords};
 use super::write::AfterResponse;
@@ -37,7 +36,6 @@ pub(super) struct FastPathBuffers {
     pub(super) facts: RequestInfo,
     keys: Keys,
     pub(super) id: String,
-    memo: HeadCache,
     /// Taken while a batch is on its way.
     batch: Vec<ReadyHit<'static>>,
 }
@@ -101,8 +99,6 @@ pub(super) async fn answer(
         sites,
         ends,
         now: core.services.clock.tick_at(began),
-        // What they say of their clients is read each time.
-        may_remember: !sites.proxies().trusts(ends.client),
         may_copy,
     };
     let mut missed = None;
@@ -153,10 +149,7 @@ fn write_records(core: &Core, batch: &HitBatch<'_>, began: Instant, written: usi
             upstream_time: None,
             vanished,
         };
-        match &ready.said {
-            RecordWords::Now(said) => record::write(core, Some(said), &about, &end),
-            RecordWords::Before(known) => record::write_again(core, &known.rendered, &about, &end),
-        }
+        record::write(core, Some(&ready.said), &about, &end);
     }
 }
 
@@ -178,7 +171,6 @@ struct RequestContext<'p> {
     sites: &'p Sites,
     ends: Ends,
     now: Tick,
-    may_remember: bool,
     /// Over TLS bodies are copied once more anyway.
     may_copy: bool,
 }
@@ -204,18 +196,9 @@ impl RequestContext<'_> {
             if !begins_plainly(rest) {
                 break;
             }
-            let sight = if self.may_remember {
-                room.memo.sight(rest, read == 0)
-            } else {
-                None
-            };
             let head_room = (output as &mut Vec<u8>, date);
-            let known = sight.and_then(|sight| self.again(sight, &mut room, host, head_room));
-            let found = known.or_else(|| {
-                let head_room = (output as &mut Vec<u8>, date);
-                let missed = (read == 0).then_some(&mut *missed);
-                self.anew((rest, sight), &mut room, host, head_room, missed)
-            });
+            let missed = (read == 0).then_some(&mut *missed);
+            let found = self.find(rest, &mut room, host, head_room, missed);
             let Some((ready, length)) = found else {
                 break;
             };
@@ -229,44 +212,10 @@ impl RequestContext<'_> {
         read
     }
 
-    /// The hit of a head that was one before: all that its bytes decide is known.
-    fn again<'b>(
-        &self,
-        sight: HeadBytes<'_>,
-        room: &mut FastPathBuffers,
-        host: &mut KnownHost,
-        (output, date): (&mut Vec<u8>, HttpDate),
-    ) -> Option<(ReadyHit<'b>, usize)> {
-        let known = room.memo.find(sight, self.ends.scheme())?;
-        // The same host may lead elsewhere over another connection, or nowhere.
-        let (_, site) = host.find(&known.host, self.sites)?;
-        if !Arc::ptr_eq(site, &known.site) {
-            return None;
-        }
-        let client = self.ends.client.ip();
-        let asked = (&known.facts, client);
-        let keys = (known.key.as_slice(), &mut room.keys);
-        let hit = request::hit_again(&self.core.services, site, asked, self.now, keys)?;
-        let changes = (site.heads.of(known.facts.rule()), known.facts.scheme());
-        write_head(output, &hit, changes, (date, known.connection));
-        let is_copied = self.may_copy && copy_behind(output, hit.body());
-        let ready = ReadyHit {
-            hit,
-            client,
-            end: output.len(),
-            is_copied,
-            connection: known.connection,
-            log: site.log,
-            site: site.number,
-            said: RecordWords::Before(Rc::clone(known)),
-        };
-        Some((ready, sight.head.len()))
-    }
-
     /// The hit of the request at the beginning.
-    fn anew<'b>(
+    fn find<'b>(
         &self,
-        (input, sight): (&'b [u8], Option<HeadBytes<'_>>),
+        input: &'b [u8],
         room: &mut FastPathBuffers,
         host: &mut KnownHost,
         (output, date): (&mut Vec<u8>, HttpDate),
@@ -299,27 +248,13 @@ impl RequestContext<'_> {
                 return None;
             }
         };
-        let FastPathBuffers {
-            facts, keys, memo, ..
-        } = room;
+        let facts = &room.facts;
         let changes = (site.heads.of(facts.rule()), facts.scheme());
         write_head(output, &hit, changes, (date, request.connection));
-        if self.may_remember {
-            let read = Read {
-                host: asked.host,
-                site,
-                facts,
-                key: &keys.page,
-                connection: request.connection,
-            };
-            let head = input.get(..length).unwrap_or_default();
-            let render = |into: &mut _| record::render(core, &request.said, site.log, into);
-            memo.offer(sight, head, &read, render);
-        }
         let is_copied = self.may_copy && copy_behind(output, hit.body());
         let ready = ReadyHit {
             hit,
-            said: RecordWords::Now(request.said),
+            said: request.said,
             client: asked.client.ip(),
             end: output.len(),
             is_copied,

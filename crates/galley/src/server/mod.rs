@@ -10,7 +10,6 @@ mod ends;
 mod exchange;
 mod fast_path;
 mod handshake;
-mod head_cache;
 mod http1;
 mod http2;
 mod io;

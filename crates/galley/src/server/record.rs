@@ -9,7 +9,7 @@ use galley_policy::classes::is_name;
 use galley_policy::outcome::{Outcome, RefusedWhy};
 
 use super::Core;
-use crate::telemetry::access::{AccessRecord, Rendered, SentWords, Words};
+use crate::telemetry::access::{AccessRecord, Words};
 use crate::telemetry::counters::CountedResponse;
 
 /// What a request says about itself, as far as its record tells it.
@@ -136,41 +136,10 @@ pub(super) fn write(
     about: &About<'_>,
     end: &RecordEnd,
 ) {
-    write_sent(core, SentWords::Raw(words(said)), about, end);
-}
-
-/// As [`write()`], for a head whose words were rendered for this log before.
-pub(super) fn write_again(core: &Core, rendered: &Rendered, about: &About<'_>, end: &RecordEnd) {
-    write_sent(core, SentWords::Rendered(rendered), about, end);
-}
-
-/// Renders what the lines of one log say of a head.
-pub(super) fn render(core: &Core, said: &RequestWords<'_>, log: usize, into: &mut Rendered) {
-    if let Some(log) = core.logs.borrow().get(log) {
-        log.render(&words(Some(said)), into);
-    }
-}
-
-fn words<'h>(said: Option<&RequestWords<'h>>) -> Words<'h> {
-    Words {
-        method: said.map_or("-", |said| said.method),
-        target: said.map_or(b"-", |said| said.target),
-        version: match said.map(|said| said.version) {
-            Some(Version::H10) => "HTTP/1.0",
-            Some(Version::H11) | None => "HTTP/1.1",
-            Some(Version::H2) => "HTTP/2.0",
-        },
-        host: said.and_then(|said| said.host).unwrap_or(b"-"),
-        referer: said.and_then(|said| said.referer),
-        user_agent: said.and_then(|said| said.user_agent),
-    }
-}
-
-fn write_sent(core: &Core, sent: SentWords<'_>, about: &About<'_>, end: &RecordEnd) {
     let record = AccessRecord {
         time: about.time,
         client: about.client,
-        sent,
+        words: words(said),
         status: end.status,
         body_bytes: end.body_bytes,
         outcome: end.outcome,
@@ -189,4 +158,19 @@ fn write_sent(core: &Core, sent: SentWords<'_>, about: &About<'_>, end: &RecordE
         total_time: record.total_time,
         upstream_time: end.upstream_time,
     });
+}
+
+fn words<'h>(said: Option<&RequestWords<'h>>) -> Words<'h> {
+    Words {
+        method: said.map_or("-", |said| said.method),
+        target: said.map_or(b"-", |said| said.target),
+        version: match said.map(|said| said.version) {
+            Some(Version::H10) => "HTTP/1.0",
+            Some(Version::H11) | None => "HTTP/1.1",
+            Some(Version::H2) => "HTTP/2.0",
+        },
+        host: said.and_then(|said| said.host).unwrap_or(b"-"),
+        referer: said.and_then(|said| said.referer),
+        user_agent: said.and_then(|said| said.user_agent),
+    }
 }

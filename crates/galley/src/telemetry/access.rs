@@ -16,7 +16,7 @@ use jiff::tz::TimeZone;
 use super::line::Formatter;
 use super::sink::Sink;
 
-pub use super::line::{AccessRecord, Rendered, SentWords, Words};
+pub use super::line::{AccessRecord, Words};
 
 /// A handle on one access log; clones mean the same log.
 #[derive(Clone, Debug)]
@@ -165,14 +165,6 @@ impl LogWriter {
         open.lines += 1;
         if open.is_full() {
             open.hand_over();
-        }
-    }
-
-    /// Renders what the lines of a head say whenever it comes; nothing where the log is off.
-    pub fn render(&self, words: &Words<'_>, into: &mut Rendered) {
-        match &self.open {
-            Some(open) => open.formatter.render(words, into),
-            None => into.clear(),
         }
     }
 

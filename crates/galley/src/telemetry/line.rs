@@ -23,7 +23,7 @@ pub struct AccessRecord<'a> {
     /// The client's address.
     pub client: IpAddr,
     /// What the client sent.
-    pub sent: SentWords<'a>,
+    pub words: Words<'a>,
     /// The status that was sent.
     pub status: u16,
     /// Body bytes that were sent.
@@ -38,15 +38,6 @@ pub struct AccessRecord<'a> {
     pub request_id: &'a str,
     /// Whether the client was gone before the end.
     pub vanished: bool,
-}
-
-/// A request's own words.
-#[derive(Clone, Copy, Debug)]
-pub enum SentWords<'a> {
-    /// As they came.
-    Raw(Words<'a>),
-    /// As this log has them.
-    Rendered(&'a Rendered),
 }
 
 /// What a line tells of a request's head. Texts are as the client sent them; nothing needs to be valid.
@@ -64,35 +55,6 @@ pub struct Words<'a> {
     pub referer: Option<&'a [u8]>,
     /// `User-Agent`, raw.
     pub user_agent: Option<&'a [u8]>,
-}
-
-/// The two pieces of a line that a head alone decides, for a head that comes again. Empty where the log is off.
-#[derive(Debug, Default)]
-pub struct Rendered {
-    text: Vec<u8>,
-    /// Where the first piece ends: it stands before the status, the second one behind the length.
-    split: usize,
-}
-
-impl Rendered {
-    /// Bytes of both pieces.
-    pub fn size(&self) -> usize {
-        self.text.len()
-    }
-
-    /// Forgets them, and keeps the room.
-    pub(super) fn clear(&mut self) {
-        self.text.clear();
-        self.split = 0;
-    }
-
-    fn asked(&self) -> &[u8] {
-        self.text.get(..self.split).unwrap_or_default()
-    }
-
-    fn from(&self) -> &[u8] {
-        self.text.get(self.split..).unwrap_or_default()
-    }
 }
 
 /// Writes lines of one form; keeps the formatted second.
@@ -149,21 +111,8 @@ impl Formatter {
         }
     }
 
-    /// Writes what [`Formatter::line`] would say of a head into room that may hold another's.
-    pub(super) fn render(&self, words: &Words<'_>, into: &mut Rendered) {
-        into.clear();
-        let sent = SentWords::Raw(*words);
-        self.asked(&sent, &mut into.text);
-        into.split = into.text.len();
-        self.from(&sent, &mut into.text);
-    }
-
     /// What stands between the address and the status.
-    fn asked(&self, sent: &SentWords<'_>, out: &mut Vec<u8>) {
-        let words = match sent {
-            SentWords::Rendered(rendered) => return out.extend_from_slice(rendered.asked()),
-            SentWords::Raw(words) => words,
-        };
+    fn asked(&self, words: &Words<'_>, out: &mut Vec<u8>) {
         match self.format {
             LogFormat::Combined => {
                 escape::quoted(out, words.method.as_bytes());
@@ -184,11 +133,7 @@ impl Formatter {
     }
 
     /// What stands between the length and the outcome.
-    fn from(&self, sent: &SentWords<'_>, out: &mut Vec<u8>) {
-        let words = match sent {
-            SentWords::Rendered(rendered) => return out.extend_from_slice(rendered.from()),
-            SentWords::Raw(words) => words,
-        };
+    fn from(&self, words: &Words<'_>, out: &mut Vec<u8>) {
         match self.format {
             LogFormat::Combined => {
                 out.extend_from_slice(b" \"");
@@ -206,11 +151,11 @@ impl Formatter {
     fn combined(&self, record: &AccessRecord<'_>, out: &mut Vec<u8>) {
         address(out, record.client);
         out.extend_from_slice(self.stamp.as_bytes());
-        self.asked(&record.sent, out);
+        self.asked(&record.words, out);
         number(out, record.status);
         out.push(b' ');
         number(out, record.body_bytes);
-        self.from(&record.sent, out);
+        self.from(&record.words, out);
         match (record.outcome, record.upstream_time) {
             // Most of all lines, in one piece.
             (Outcome::Hit, None) => out.extend_from_slice(b"\" outcome=hit upstream=- time="),
@@ -233,12 +178,12 @@ impl Formatter {
         out.extend_from_slice(b"\",\"client\":\"");
         address(out, record.client);
         out.push(b'"');
-        self.asked(&record.sent, out);
+        self.asked(&record.words, out);
         out.extend_from_slice(b",\"status\":");
         number(out, record.status);
         out.extend_from_slice(b",\"body_bytes\":");
         number(out, record.body_bytes);
-        self.from(&record.sent, out);
+        self.from(&record.words, out);
         text(out, "outcome", Some(record.outcome.word().as_bytes()));
         text(out, "detail", record.outcome.detail().map(str::as_bytes));
         out.extend_from_slice(b",\"upstream_time\":");
@@ -367,7 +312,7 @@ pub(super) mod tests {
         AccessRecord {
             time: UNIX_EPOCH + Duration::from_millis(1_700_000_000_123),
             client: [192, 0, 2, 7].into(),
-            sent: SentWords::Raw(words()),
+            words: words(),
             status: 200,
             body_bytes: 47_000,
             outcome: Outcome::Hit,
@@ -393,11 +338,11 @@ pub(super) mod tests {
         );
         let passed = AccessRecord {
             client: "2001:db8::1".parse().unwrap(),
-            sent: SentWords::Raw(Words {
+            words: Words {
                 target: b"/\"\n\xff",
                 referer: Some(b"http://example.com/\" 200"),
                 ..words()
-            }),
+            },
             outcome: Outcome::Pass(PassWhy::Cookie),
             upstream_time: Some(Duration::from_millis(1_250)),
             request_id: "a b",
@@ -416,10 +361,10 @@ pub(super) mod tests {
     fn json_lines() {
         let refused = AccessRecord {
             outcome: Outcome::Refused(RefusedWhy::Timeout),
-            sent: SentWords::Raw(Words {
+            words: Words {
                 user_agent: None,
                 ..words()
-            }),
+            },
             ..record()
         };
         assert_eq!(
@@ -476,7 +421,7 @@ pub(super) mod tests {
             };
             let record = AccessRecord {
                 time: UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH),
-                sent: SentWords::Raw(words),
+                words,
                 request_id: &host,
                 ..record()
             };
@@ -487,13 +432,6 @@ pub(super) mod tests {
             prop_assert_eq!(json.matches('\n').count(), 1);
             let read: serde_json::Value = serde_json::from_str(&json).unwrap();
             prop_assert_eq!(&read["status"], 200);
-            // A head that was rendered before gives the same lines.
-            for (format, line) in [(LogFormat::Combined, combined), (LogFormat::Json, json)] {
-                let mut rendered = Rendered { text: b"of another".to_vec(), split: 3 };
-                Formatter::new(format, TimeZone::UTC).render(&words, &mut rendered);
-                let again = AccessRecord { sent: SentWords::Rendered(&rendered), ..record.clone() };
-                prop_assert_eq!(shown(format, &again), line);
-            }
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::support::{PATIENCE, binary};
 type Check = (&'static str, fn(&Running));
 
 const CHECKS: [Check; 13] = [
-    ("Pages from Apache are kept", |one| {
+    ("Cache pages from Apache", |one| {
         assert!(one.is_kept("/page"));
         assert_eq!(one.origin.seen()[0].field("host"), Some("example.com"));
         wait_for("the page on the disk", PATIENCE, || {
@@ -25,7 +25,7 @@ const CHECKS: [Check; 13] = [
         assert!(one.is_kept("/gone"), "a 404");
         assert!(!one.is_kept("/broken"), "a 500");
     }),
-    ("Who is logged in gets no copy", |one| {
+    ("No cached pages for logged-in users", |one| {
         assert!(one.is_kept("/page"));
         for cookie in [
             "my_session_7=x",
@@ -40,23 +40,23 @@ const CHECKS: [Check; 13] = [
             );
         }
     }),
-    ("Some paths pass", |one| {
+    ("Exclude paths from the cache", |one| {
         assert!(!one.is_kept("/form-example/a") && one.is_kept("/form"));
     }),
-    ("Administration is for some networks", |one| {
+    ("Restrict the administration to networks", |one| {
         for path in ["/wp-admin/", "/wp-login.php"] {
             assert_eq!(one.ask(Request::get(path)).status, 403, "{path}");
         }
         let ajax = one.ask(Request::get("/wp-admin/admin-ajax.php"));
         assert_eq!((ajax.status, one.is_kept("/page")), (200, true));
     }),
-    ("Pictures live longer", |one| {
+    ("Longer lifetimes for images", |one| {
         for path in ["/never.PNG", "/never.css", "/never/a.jpeg"] {
             assert!(one.is_kept(path), "{path}");
         }
         assert!(!one.is_kept("/never.png.txt"));
     }),
-    ("Phones have pages of their own", |one| {
+    ("Separate pages for phones", |one| {
         let ask = |agent: &str| one.ask(Request::get("/page").field("User-Agent", agent));
         ask("Mozilla/5.0 (Windows NT 10.0)");
         wait_for("a copy", PATIENCE, || {
@@ -78,7 +78,7 @@ const CHECKS: [Check; 13] = [
         assert!(one.is_kept("/small"));
         assert_eq!(coded("/small"), "");
     }),
-    ("Sizes and patience", |one| {
+    ("Sizes and timeouts", |one| {
         assert!(one.is_kept("/page"));
         let announced =
             "POST /page HTTP/1.1\r\nHost: example.com\r\nContent-Length: 33554433\r\n\r\n";
@@ -89,7 +89,7 @@ const CHECKS: [Check; 13] = [
             answer.escape_ascii()
         );
     }),
-    ("What strangers are not told", |one| {
+    ("Hide software versions", |one| {
         for _ in 0..2 {
             let answer = one.ask(Request::get("/page"));
             for name in ["x-powered-by", "x-pingback", "server", "etag"] {
@@ -102,7 +102,7 @@ const CHECKS: [Check; 13] = [
         let answer = one.ask(Request::get("/.htaccess"));
         assert_eq!((answer.status, answer.text().as_str()), (403, PAGE));
     }),
-    ("One host, and old addresses", |one| {
+    ("One host, and redirects", |one| {
         let other = one.ask(Request::get("/page?a").field("Host", "example.com"));
         assert_eq!(other.all("location"), ["http://www.example.com/page?a"]);
         let old = one.ask(Request::get("/old/a/b").field("Host", "www.example.com"));
@@ -116,7 +116,7 @@ const CHECKS: [Check; 13] = [
                 .is_ok_and(|text| text.starts_with('{') && text.contains("/page"))
         });
     }),
-    ("Purges of Varnish's plugins", |one| {
+    ("Purge plugins for Varnish", |one| {
         assert!(one.is_kept("/page"));
         assert_eq!(one.ask(Request::new("PURGE", "/page")).status, 200);
         assert!(!one.ask(Request::get("/page")).is_hit());

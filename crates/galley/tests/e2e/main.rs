@@ -36,7 +36,6 @@ mod lane;
 mod listeners;
 mod logs;
 mod managed;
-mod memo;
 mod outages;
 mod overload;
 mod overload_outage;
