@@ -126,7 +126,7 @@ impl Memory {
         Some(entry)
     }
 
-    /// The entry under a key, without ever waiting: what the lane asks. Allocates nothing.
+    /// The entry under a key, without ever waiting: what the fast path asks. Allocates nothing.
     pub fn try_get(&self, key_bytes: &[u8]) -> MemoryLookup {
         match self.cache.try_get(&KeyRef::new(key_bytes)) {
             Ok(Some(entry)) => {

@@ -57,7 +57,7 @@ fn compose(version: u64, born: u64) -> Arc<Entry> {
 }
 
 impl World {
-    /// As the compositor does it: the counter first, then the content, then storing, however late.
+    /// As the fetch thread does it: the counter first, then the content, then storing, however late.
     fn fill(&self) {
         while self.acknowledged.load(Ordering::Acquire) < CHANGES {
             let born = self.epochs.current();

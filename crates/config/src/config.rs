@@ -104,7 +104,7 @@ pub struct ServerConfig {
     pub drain_timeout: Duration,
     /// Connections at one time; 0: from the descriptor limit.
     pub max_connections: usize,
-    /// Whether hits take the short way.
+    /// Whether hits take the fast path.
     pub lane: bool,
     /// Whether HTTP/2 is spoken in the clear.
     pub h2c: bool,

@@ -222,7 +222,7 @@ mod tests {
         }
         let (_, processors) = running_processes().unwrap();
         assert!(processors >= cores());
-        // Also to threads that may open nothing, as those of the compositors.
+        // Also to threads that may open nothing, as those of the fetch threads.
         let confined = std::thread::spawn(|| {
             sandbox::Sandbox::default().enter().unwrap();
             running_processes()

@@ -199,7 +199,7 @@ pub enum BodyCheck {
     Authors,
 }
 
-/// Who may ask, and on what terms. Does not allocate for what goes the short way: what nothing is demanded of.
+/// Who may ask, and on what terms. Does not allocate for what goes the fast path: what nothing is demanded of.
 pub fn judge<'s>(
     site: &'s SiteRules,
     facts: &RequestInfo,

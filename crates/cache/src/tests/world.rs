@@ -47,7 +47,7 @@ pub(super) struct World {
     history: Mutex<History>,
 }
 
-/// A page being composed, as a compositor keeps it.
+/// A page being composed, as a fetch thread keeps it.
 pub(super) struct Flight {
     pub(super) fill: Arc<Fill>,
     /// `None` until its request is sent.

@@ -86,7 +86,7 @@ proptest! {
         for options in [PHP, STATIC, MULTISITE] {
             let root = tree().root(options.clone());
             let found = root.resolve(&path);
-            // The short way says the same, or nothing.
+            // The fast path says the same, or nothing.
             if let Some(script) = root.resolve_script(&path) {
                 prop_assert!(matches!(&found, Resolved::Script(same) if *same == script), "{found:?}");
             }

@@ -126,7 +126,7 @@ fn rows(state: &AdminState, target: &SiteSelection) -> Vec<SiteCounters> {
 
 fn server(state: &AdminState, text: &mut Text) {
     let usage = state.services.memory.usage();
-    let (in_flight, waiting) = status::load(&state.compositors);
+    let (in_flight, waiting) = status::load(&state.fetch_threads);
     text.family(
         "galley_info",
         MetricKind::Gauge,

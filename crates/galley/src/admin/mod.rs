@@ -60,8 +60,8 @@ pub struct AdminSpec {
     pub services: Arc<Services>,
     /// The front cores' counters.
     pub counters: Vec<CounterReader>,
-    /// The compositors.
-    pub compositors: Vec<Handle>,
+    /// The fetch threads.
+    pub fetch_threads: Vec<Handle>,
     /// The access logs.
     pub logs: Vec<AccessLog>,
     /// The URL of each listener, and the sites that are reached there.
@@ -78,7 +78,7 @@ struct AdminState {
     listeners: Vec<ListenerSites>,
     services: Arc<Services>,
     counters: Vec<CounterReader>,
-    compositors: Vec<Handle>,
+    fetch_threads: Vec<Handle>,
     logs: Vec<AccessLog>,
     /// One for each site, in their order; written by [`history::keep`].
     history: Mutex<Vec<History>>,
@@ -153,7 +153,7 @@ pub fn start(spec: AdminSpec) -> io::Result<AdminThread> {
         sites: spec.sites,
         services: spec.services,
         counters: spec.counters,
-        compositors: spec.compositors,
+        fetch_threads: spec.fetch_threads,
         logs: spec.logs,
         listings: cache::Listings::default(),
     });

@@ -42,7 +42,7 @@ pub(super) async fn status(Extract(state): Extract<Arc<AdminState>>, asker: Aske
     let answers = match target.view {
         View::Server => {
             let usage = state.services.memory.usage();
-            let (in_flight, waiting) = load(&state.compositors);
+            let (in_flight, waiting) = load(&state.fetch_threads);
             body["memory"] = json!({
                 "entries": usage.entries, "bytes": usage.bytes, "limit": usage.limit, "evictions": usage.evictions,
             });
@@ -80,8 +80,8 @@ pub(super) async fn status(Extract(state): Extract<Arc<AdminState>>, asker: Aske
 }
 
 /// Exchanges under way at the upstreams, and requests that wait for a place there.
-pub(super) fn load(compositors: &[Handle]) -> (usize, usize) {
-    let gauges = compositors.iter().flat_map(Handle::gauges);
+pub(super) fn load(fetch_threads: &[Handle]) -> (usize, usize) {
+    let gauges = fetch_threads.iter().flat_map(Handle::gauges);
     let loads = gauges.map(|gauge| gauge.load());
     loads.fold((0, 0), |(taken, waiting), load| {
         (taken + load.in_flight, waiting + load.waiting)

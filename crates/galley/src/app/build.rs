@@ -1,4 +1,4 @@
-//! From a configuration to the parts that run: pools, compositors, sites, listeners, logs.
+//! From a configuration to the parts that run: pools, fetch threads, sites, listeners, logs.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ use crate::upstream::{ExchangeEnd, FastCgiAddress, HttpServer, PoolSpec, Upstrea
 pub(super) struct Built {
     pub(super) services: Arc<Services>,
     pub(super) sites: Arc<Vec<Arc<Site>>>,
-    pub(super) compositors: Vec<Handle>,
+    pub(super) fetch_threads: Vec<Handle>,
     /// What confines the threads that deal with clients and upstreams.
     pub(super) sandbox: Option<Sandbox>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -96,7 +96,7 @@ pub(super) fn build(
     let identities = Identities::of(&config.sites);
     let (planned, pools) = plan(config, php)?;
     let room = (&memory, &spools);
-    let (compositors, threads) = start_compositors(pools, room, (clock, &sandbox))?;
+    let (fetch_threads, threads) = start_fetch_threads(pools, room, (clock, &sandbox))?;
     let mut sites = Vec::with_capacity(config.sites.len());
     let mut next_log = 1;
     for (number, ((site, planned), own_php)) in
@@ -122,20 +122,20 @@ pub(super) fn build(
         sites.push(Arc::new(build_site(
             site,
             &planned,
-            &compositors,
+            &fetch_threads,
             (core, own),
         )?));
     }
     Ok(Built {
         services,
         sites: Arc::new(sites),
-        compositors,
+        fetch_threads,
         sandbox,
         threads: Mutex::new(threads),
     })
 }
 
-/// The pools that the sites need, for each compositor, and which of them each site uses.
+/// The pools that the sites need, for each fetch thread, and which of them each site uses.
 fn plan(
     config: &Config,
     php: &Php,
@@ -156,23 +156,23 @@ fn plan(
     Ok((planned, plan.pools))
 }
 
-/// One compositor for each list of pools, and its thread.
-fn start_compositors(
+/// One fetch thread for each list of pools, and its thread.
+fn start_fetch_threads(
     pools: Vec<Vec<PoolSpec>>,
     (memory, spools): (&Arc<Memory>, &Arc<Spools>),
     (clock, sandbox): (Clock, &Option<Sandbox>),
 ) -> Result<(Vec<Handle>, Vec<JoinHandle<()>>), ServerStartError> {
-    let (mut compositors, mut threads) = (Vec::new(), Vec::new());
+    let (mut fetch_threads, mut threads) = (Vec::new(), Vec::new());
     for (index, pools) in pools.into_iter().enumerate() {
         let room = (Arc::clone(memory), Arc::clone(spools));
         let (handle, thread) = fetch::start(index, pools, room, (clock, sandbox.clone()))?;
-        compositors.push(handle);
+        fetch_threads.push(handle);
         threads.push(thread);
     }
-    Ok((compositors, threads))
+    Ok((fetch_threads, threads))
 }
 
-/// Which pools each compositor gets.
+/// Which pools each fetch thread gets.
 struct PoolPlan {
     pools: Vec<Vec<PoolSpec>>,
     /// The kept connections of each HTTP server, by host and port: sites that share one share what may be idle there.
@@ -183,7 +183,7 @@ struct PoolPlan {
 
 /// A site's pools: where they are.
 struct Planned {
-    compositor: usize,
+    fetch_thread: usize,
     primary: BackendKind,
     further: Vec<BackendKind>,
     /// The pool of its scheduler.
@@ -198,8 +198,8 @@ enum BackendKind {
 }
 
 impl PoolPlan {
-    fn site(&mut self, compositor: usize, site: &SiteConfig, php: &SitePhp) -> Planned {
-        let primary = self.pool(compositor, site, &site.upstream, php.primary.as_ref());
+    fn site(&mut self, fetch_thread: usize, site: &SiteConfig, php: &SitePhp) -> Planned {
+        let primary = self.pool(fetch_thread, site, &site.upstream, php.primary.as_ref());
         let further = site
             .further
             .iter()
@@ -207,15 +207,15 @@ impl PoolPlan {
             .map(|(upstream, program)| match upstream {
                 // The same PHP, so the same limit.
                 Configured::Managed => primary,
-                other => self.pool(compositor, site, other, program.as_ref()),
+                other => self.pool(fetch_thread, site, other, program.as_ref()),
             })
             .collect();
         let cron = match site.cron {
-            Pace::Every(_) => self.cron_pool(compositor, primary),
+            Pace::Every(_) => self.cron_pool(fetch_thread, primary),
             Pace::Off => None,
         };
         Planned {
-            compositor,
+            fetch_thread,
             primary,
             further,
             cron,
@@ -223,11 +223,11 @@ impl PoolPlan {
     }
 
     /// A pool of its own for the scheduler, to the upstream of `primary`.
-    fn cron_pool(&mut self, compositor: usize, primary: BackendKind) -> Option<usize> {
+    fn cron_pool(&mut self, fetch_thread: usize, primary: BackendKind) -> Option<usize> {
         let (BackendKind::Php(index) | BackendKind::Http(index)) = primary else {
             return None;
         };
-        let pools = self.pools.get_mut(compositor)?;
+        let pools = self.pools.get_mut(fetch_thread)?;
         let spec = pools.get(index)?.for_cron(fetch::cron::LONGEST_RUN);
         pools.push(spec);
         Some(pools.len() - 1)
@@ -235,7 +235,7 @@ impl PoolPlan {
 
     fn pool(
         &mut self,
-        compositor: usize,
+        fetch_thread: usize,
         site: &SiteConfig,
         upstream: &Configured,
         php: Option<&Managed>,
@@ -270,7 +270,7 @@ impl PoolPlan {
             UpstreamAddress::FastCgi { .. } => BackendKind::Php,
             UpstreamAddress::Http(_) => BackendKind::Http,
         };
-        let Some(pools) = self.pools.get_mut(compositor) else {
+        let Some(pools) = self.pools.get_mut(fetch_thread) else {
             return BackendKind::Files;
         };
         pools.push(PoolSpec {
@@ -312,16 +312,16 @@ fn php_address(address: &PhpAddress) -> FastCgiAddress {
 fn build_site(
     site: &SiteConfig,
     planned: &Planned,
-    compositors: &[Handle],
+    fetch_threads: &[Handle],
     (core, own): (fetch::FetchSite, SiteParts),
 ) -> Result<Site, ServerStartError> {
-    let upstream = |kind: BackendKind| match (kind, compositors.get(planned.compositor)) {
+    let upstream = |kind: BackendKind| match (kind, fetch_threads.get(planned.fetch_thread)) {
         (BackendKind::Php(index), Some(c)) => Upstream::Php(PoolHandle {
-            compositor: c.clone(),
+            fetch_thread: c.clone(),
             index,
         }),
         (BackendKind::Http(index), Some(c)) => Upstream::Http(PoolHandle {
-            compositor: c.clone(),
+            fetch_thread: c.clone(),
             index,
         }),
         (BackendKind::Files, _) | (_, None) => Upstream::Files,
@@ -341,7 +341,7 @@ fn build_site(
         purge_get: site.purge_get,
         token: token(site.token_file.as_ref())?,
         healing: Healing::default(),
-        cron: cron(site, planned, compositors),
+        cron: cron(site, planned, fetch_threads),
         upgrade: site.upgrade.clone(),
         hosts: site.hosts.clone(),
         number: own.number,
@@ -352,7 +352,7 @@ fn build_site(
 }
 
 /// How the site's scheduled tasks are run, by the first host that is one.
-fn cron(site: &SiteConfig, planned: &Planned, compositors: &[Handle]) -> Option<SiteCron> {
+fn cron(site: &SiteConfig, planned: &Planned, fetch_threads: &[Handle]) -> Option<SiteCron> {
     let (Pace::Every(every), Some(index)) = (site.cron, planned.cron) else {
         return None;
     };
@@ -360,11 +360,14 @@ fn cron(site: &SiteConfig, planned: &Planned, compositors: &[Handle]) -> Option<
         HostPattern::Exact(name) => Some(name.clone()),
         HostPattern::Wildcard(_) | HostPattern::Any => None,
     });
-    let compositor = compositors.get(planned.compositor)?.clone();
+    let fetch_thread = fetch_threads.get(planned.fetch_thread)?.clone();
     Some(SiteCron {
         every,
         host: host?,
-        pool: PoolHandle { compositor, index },
+        pool: PoolHandle {
+            fetch_thread,
+            index,
+        },
     })
 }
 
@@ -484,7 +487,7 @@ const LEAST_FOR_STREAMS: u64 = 16 * 1024 * 1024;
 /// Pages are compressed once, so few threads suffice.
 const CORES_PER_COMPRESSOR: usize = 4;
 
-/// One compositor thread serves this many cores: it moves PHP's answers, which come a thousand times more slowly than hits go.
+/// One fetch thread thread serves this many cores: it moves PHP's answers, which come a thousand times more slowly than hits go.
 const CORES_PER_COMPOSITOR: usize = 4;
 
 /// Lines about failing upstreams per second; an outage under load would otherwise fill the disk.

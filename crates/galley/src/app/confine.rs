@@ -38,7 +38,7 @@ fn of_user(user: &str, cause: std::io::Error) -> ServerStartError {
     }
 }
 
-/// What confines the threads of fronts and compositors, and how far that goes here. `None`: they are not to be confined.
+/// What confines the threads of fronts and fetch threads, and how far that goes here. `None`: they are not to be confined.
 /// `spool`: the folder for bodies on their way.
 pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>, SandboxLevel) {
     if !config.server.sandbox {

@@ -1,7 +1,7 @@
 //! The running server: builds its parts, wires them, watches signals, drains.
 //!
 //! The control thread (this one) owns what outlives a request: managed PHP, the log's threads, the admin thread, the front and
-//! compositor threads. It answers nothing itself, so no load can keep it from ending the process.
+//! fetch thread threads. It answers nothing itself, so no load can keep it from ending the process.
 
 mod acme;
 mod build;
@@ -178,7 +178,7 @@ struct RunningServer {
     files: Vec<SocketFile>,
     fronts: Vec<JoinHandle<()>>,
     admin: admin::AdminThread,
-    compositors: Vec<JoinHandle<()>>,
+    fetch_threads: Vec<JoinHandle<()>>,
 }
 
 impl RunningServer {
@@ -214,7 +214,7 @@ impl RunningServer {
             sites: Arc::clone(&built.sites),
             services: Arc::clone(&built.services),
             counters,
-            compositors: built.compositors.clone(),
+            fetch_threads: built.fetch_threads.clone(),
             logs: logs.all.clone(),
             listeners: open.reached,
         })
@@ -222,13 +222,13 @@ impl RunningServer {
             address: config.admin.listen.to_string(),
             cause,
         })?;
-        let compositors = built.take_threads();
+        let fetch_threads = built.take_threads();
         Ok(Self {
             urls,
             files: open.files,
             fronts,
             admin,
-            compositors,
+            fetch_threads,
         })
     }
 
@@ -237,14 +237,14 @@ impl RunningServer {
         let Self {
             fronts,
             admin,
-            compositors,
+            fetch_threads,
             files,
             ..
         } = self;
         let all = async move {
             join(fronts).await;
             admin.end();
-            join(compositors).await;
+            join(fetch_threads).await;
         };
         if tokio::time::timeout(drain + DRAIN_SLACK, all)
             .await
@@ -267,8 +267,8 @@ async fn join(threads: Vec<JoinHandle<()>>) {
     }
 }
 
-/// Handles to the compositors, for `status`.
-pub type Compositors = Vec<fetch::Handle>;
+/// Handles to the fetch threads, for `status`.
+pub type FetchThreads = Vec<fetch::Handle>;
 
 /// Descriptors that are not for clients: files, upstreams, logs.
 const RESERVED_DESCRIPTORS: usize = 256;

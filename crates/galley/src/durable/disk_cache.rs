@@ -307,7 +307,7 @@ const TURNS: usize = 64;
 /// Reads at one time: enough to keep a disk busy, few enough that one that hangs takes no more threads.
 const READERS: usize = 16;
 
-/// Large pages that are written while they are composed. With the readers a part of a compositor's helpers
+/// Large pages that are written while they are composed. With the readers a part of a fetch thread's helpers
 /// ([`HELPERS`](crate::sys::HELPERS)): the page of a recorder may itself wait for one, where its client is slow.
 const RECORDERS: usize = 16;
 

@@ -1,4 +1,4 @@
-//! What a compositor did for one site: counts for metrics, and why pages were lately not kept.
+//! What a fetch thread did for one site: counts for metrics, and why pages were lately not kept.
 //!
 //! Written where a page has been composed, which is a thousand times rarer than a hit; read by the admin thread. What
 //! leaves a marker in the store is not repeated here: this is for answers after which the next visitor's request is made

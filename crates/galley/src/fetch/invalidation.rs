@@ -25,7 +25,7 @@ use super::{FetchSite, PassOrder, publish};
 use crate::access::Buckets;
 use crate::upstream::IncomingResponse;
 
-/// The purges that the unsafe requests of one compositor cause.
+/// The purges that the unsafe requests of one fetch thread cause.
 #[derive(Default)]
 pub(super) struct Invalidations {
     /// Made at the first unsafe request: half a megabyte.
@@ -205,5 +205,5 @@ fn client_limit(preset: Preset) -> Option<RateLimit> {
 /// From the end of an exchange to the purge that was delayed for it.
 const DELAY: Duration = Duration::from_secs(5);
 
-/// Of one compositor. Some hundred bytes each; the longest is as long as a head may be.
+/// Of one fetch thread. Some hundred bytes each; the longest is as long as a head may be.
 const MOST_DELAYED: usize = 256;

@@ -1,10 +1,10 @@
-//! Compositors: the threads that own the upstream side.
+//! Fetch threads: the threads that own the upstream side.
 //!
 //! One thread per few cores, each with its own runtime, owns whole sites: their pools, the limit that fits PHP's workers, the
 //! fills under way. Front cores send an order and get a reader of the fill. Because one thread owns a key, one
 //! composition per page needs no lock: the table of flights is plain memory of this thread.
 //!
-//! An exchange with the upstream belongs to the compositor, not to the client: unsafe methods run to their end, so that
+//! An exchange with the upstream belongs to the fetch thread, not to the client: unsafe methods run to their end, so that
 //! what they change is heard of also when the client has gone.
 
 pub mod acknowledged;
@@ -83,7 +83,7 @@ pub struct FetchSite {
 pub struct PageOrder {
     /// Whose page.
     pub site: Arc<FetchSite>,
-    /// Which of the compositor's pools.
+    /// Which of the fetch thread's pools.
     pub pool: usize,
     /// Its key.
     pub key: Key,
@@ -105,7 +105,7 @@ impl PageOrder {
 pub struct PassOrder {
     /// Whose.
     pub site: Arc<FetchSite>,
-    /// Which of the compositor's pools.
+    /// Which of the fetch thread's pools.
     pub pool: usize,
     /// The request.
     pub facts: RequestInfo,
@@ -149,7 +149,7 @@ enum FetchCommand {
     ),
 }
 
-/// Sends orders to one compositor. Cheap to clone.
+/// Sends orders to one fetch thread. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     orders: mpsc::Sender<FetchCommand>,
@@ -159,7 +159,7 @@ pub struct Handle {
 
 impl Handle {
     /// Whether `who` is turned away here and now: the queue of the pool number `pool` has no room for its requests, and nobody
-    /// composes the page `key`, which it could join. The compositor would say the same; under a crawl it would do so a thousand
+    /// composes the page `key`, which it could join. The fetch thread would say the same; under a crawl it would do so a thousand
     /// times a second, and wake who asked each time. `key`: none for what travels whole. Where it is so, that is counted.
     pub fn turns_away(&self, pool: usize, who: QueueIdentity, key: Option<&[u8]>) -> bool {
         let Some(gauge) = self.gauges.get(pool) else {
@@ -204,7 +204,7 @@ impl Handle {
     }
 }
 
-/// Starts compositor number `index` with its pools. It ends, after the exchanges under way, when all handles are gone.
+/// Starts fetch thread number `index` with its pools. It ends, after the exchanges under way, when all handles are gone.
 pub fn start(
     index: usize,
     pools: Vec<PoolSpec>,
@@ -228,7 +228,7 @@ pub fn start(
         .on_thread_start(sys::usual_priority)
         .build()?;
     let thread = std::thread::Builder::new()
-        .name(format!("compositor-{index}"))
+        .name(format!("fetch-{index}"))
         .spawn(move || {
             // As the front cores: below theirs it would be put off with each waiter whom it wakes.
             sys::raise_priority(TURN);
@@ -260,7 +260,7 @@ pub fn start(
     Ok((handle, thread))
 }
 
-/// A compositor's own state; lives on its thread.
+/// A fetch thread's own state; lives on its thread.
 struct FetchWorker {
     pools: Vec<UpstreamPool>,
     memory: Arc<Memory>,
@@ -435,12 +435,12 @@ impl Acknowledgement {
     }
 }
 
-/// What a compositor asks the kernel for each time that it gets a processor: less than PHP has, more than a front core, which
+/// What a fetch thread asks the kernel for each time that it gets a processor: less than PHP has, more than a front core, which
 /// it does not interrupt.
 const TURN: Duration = Duration::from_micros(200);
 
 /// Less than what exchanges may take, as people set it.
 const PULSE: Duration = Duration::from_millis(500);
 
-/// Orders that may lie in a compositor's inbox; beyond it the upstream is overloaded by any measure.
+/// Orders that may lie in a fetch thread's inbox; beyond it the upstream is overloaded by any measure.
 const MOST_ORDERS: usize = 16_384;

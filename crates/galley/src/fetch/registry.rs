@@ -1,8 +1,8 @@
-//! Which pages a compositor composes at the moment, for threads that may not look at its table.
+//! Which pages a fetch thread composes at the moment, for threads that may not look at its table.
 //!
 //! Counts flights by a part of their keys' hashes. A count of zero is certain: nobody composes such a page. Another may come
 //! from a page that happens to lie in the same place. Behind the counts are those flights that can be waited for from other
-//! threads. Written by the compositor's thread alone, read by any.
+//! threads. Written by the fetch thread's thread alone, read by any.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn who_finds_no_room_is_turned_away_unless_the_page_is_under_way() {
-        // No compositor: an order would find nobody.
+        // No fetch thread: an order would find nobody.
         let (orders, _) = mpsc::channel(1);
         let gauge = gauge();
         let handle = Handle {

@@ -1,12 +1,12 @@
 //! Those who wait on other threads for a page under way.
 //!
-//! A thousand visitors who want the same page at once would cost the compositor a thousand orders, and each of them a turn when
+//! A thousand visitors who want the same page at once would cost the fetch thread a thousand orders, and each of them a turn when
 //! the page has come. Once its request is sent they can wait where they are: what they need to know of the flight lies
 //! here, behind locks that no hit takes. When the page is stored they are told together, and each sends it as it would send a stored
-//! page. What is too slow for that, or has fallen silent, is for the compositor to decide, request by request; so is everything before
-//! the request is sent, when the compositor still has to know for whom its place in the queue is.
+//! page. What is too slow for that, or has fallen silent, is for the fetch thread to decide, request by request; so is everything before
+//! the request is sent, when the fetch thread still has to know for whom its place in the queue is.
 //!
-//! Whoever joins here reads the fill like those who ask the compositor: it is counted, and a page that is not stored is not
+//! Whoever joins here reads the fill like those who ask the fetch thread: it is counted, and a page that is not stored is not
 //! composed again for it. An order that came since the request was sent closes this way to all who come later.
 
 use std::pin::pin;
@@ -91,13 +91,13 @@ impl Waiters {
 
     /// Waits for the page, if that is possible for a request that has come while `current` was the purge counter.
     pub(super) fn join(self: Arc<Self>, current: u64) -> Option<Waiter> {
-        // Newer orders may touch the page or not; the compositor finds out.
+        // Newer orders may touch the page or not; the fetch thread finds out.
         let born = self.born.load(Ordering::Acquire);
         if born == NOT_SENT || born != current || self.readers() >= self.most {
             return None;
         }
         // Who has had the page already and asks again finds it stored, and has waited for nothing: it is stored before the
-        // compositor comes to an order.
+        // fetch thread comes to an order.
         if self.fill.has_all() {
             return None;
         }
@@ -158,7 +158,7 @@ struct Silent {
 /// What came of waiting.
 enum WaitResult {
     Composed(Composed),
-    /// The compositor has to be asked. What is under way may still answer, where it only has fallen silent.
+    /// The fetch thread has to be asked. What is under way may still answer, where it only has fallen silent.
     Nothing(Option<Silent>),
 }
 
@@ -240,7 +240,7 @@ impl Waiter {
     }
 
     fn stored(self, entry: Arc<Entry>, site: &FetchSite, facts: &RequestInfo) -> WaitResult {
-        // Ordered since: what may be had instead is for the compositor to say.
+        // Ordered since: what may be had instead is for the fetch thread to say.
         if site.epochs.prove_waiting(&entry) == Validity::Purged {
             return WaitResult::Nothing(None);
         }
@@ -271,7 +271,7 @@ impl Waiter {
         };
         match self.crowd.coded(coding) {
             Some(coded) => self.reads(Some(coded)),
-            // Nobody codes it yet: the compositor lets it be done.
+            // Nobody codes it yet: the fetch thread lets it be done.
             None => WaitResult::Nothing(None),
         }
     }

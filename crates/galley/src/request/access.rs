@@ -2,7 +2,7 @@
 //!
 //! [`enter`] is asked with the head alone, before a body is taken in and before the cache, a file or PHP is asked; the front
 //! calls it early, and [`super::handle`] calls it for whoever has not. [`look_into`] sees to what only the body tells. [`is_open`]
-//! is what a hit of the lane asks, and says no wherever there is more to do than to look at an address.
+//! is what a hit of the fast path asks, and says no wherever there is more to do than to look at an address.
 //! Who may give purge orders is let through: plugins send them without a password, and they go no further.
 
 use std::net::IpAddr;

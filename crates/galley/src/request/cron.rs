@@ -77,7 +77,7 @@ pub async fn run_cron(site: &Site, cron: &SiteCron) -> Result<(), CronTrouble> {
             class: Class::Background,
         },
     };
-    cron.pool.compositor.cron(order).await
+    cron.pool.fetch_thread.cron(order).await
 }
 
 /// The scheduler's own file; a WordPress without one below the root answers such a request with a page.

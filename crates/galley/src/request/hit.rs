@@ -1,7 +1,7 @@
-//! The short way of a hit: from facts to what is to be sent, without waiting and without allocating.
+//! The fast path of a hit: from facts to what is to be sent, without waiting and without allocating.
 //!
-//! It decides nothing that the long way decides otherwise: both ask the same rules, and whatever is not a plain hit of a
-//! fresh page in memory goes the long way (`tests/e2e/lane.rs` compares their answers byte for byte).
+//! It decides nothing that the slow path decides otherwise: both ask the same rules, and whatever is not a plain hit of a
+//! fresh page in memory goes the slow path (`tests/e2e/lane.rs` compares their answers byte for byte).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ pub fn hit(
     look(services, site, (facts, client), now, (page, file))
 }
 
-/// Whether a request is one that the short way may answer: what head and site alone decide.
+/// Whether a request is one that the fast path may answer: what head and site alone decide.
 fn is_plain(site: &Site, facts: &RequestInfo) -> bool {
     matches!(facts.method(), Method::Get | Method::Head)
         && facts.range().is_none()

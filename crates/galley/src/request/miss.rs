@@ -51,7 +51,7 @@ impl Asking<'_, '_> {
         let class = Class::of(&self.exchange.facts);
         let key = Some(self.exchange.key.as_slice());
         if pool
-            .compositor
+            .fetch_thread
             .turns_away(pool.index, who(self.exchange, class), key)
         {
             return self.fall_back(pool.fault(FillError::Overload));
@@ -125,7 +125,7 @@ impl Asking<'_, '_> {
             page
         };
         let page = (&*exchange.site.core, &exchange.facts, &*exchange.key);
-        pool.compositor.page(page, order).await
+        pool.fetch_thread.page(page, order).await
     }
 
     /// The new response whole, in the coding that this client takes where it is being coded.
@@ -152,7 +152,7 @@ impl Asking<'_, '_> {
         let pool = pool(self.exchange)?;
         let class = Class::of(&self.exchange.facts);
         if pool
-            .compositor
+            .fetch_thread
             .turns_away(pool.index, who(self.exchange, class), None)
         {
             return self.fall_back(pool.fault(FillError::Overload));
@@ -175,7 +175,7 @@ impl Asking<'_, '_> {
             },
             learn,
         };
-        let mut reader = match pool.compositor.pass(order).await {
+        let mut reader = match pool.fetch_thread.pass(order).await {
             Ok(reader) => reader,
             Err(failure) => return self.fall_back(pool.fault(failure)),
         };
@@ -250,7 +250,7 @@ pub(super) async fn refresh(
     if exchange.preset() == Preset::None {
         page.held = entry.pieces().is_none().then(|| Arc::clone(entry));
     }
-    pool.compositor.refresh(page, when);
+    pool.fetch_thread.refresh(page, when);
 }
 
 /// The stored response, to be revalidated. One that is on the disk alone is fetched anew: a 304 would have to change its head

@@ -38,7 +38,7 @@ use crate::upstream::switch::Tunnels;
 
 /// One site, as requests meet it.
 pub struct Site {
-    /// What compositors know of it too.
+    /// What fetch threads know of it too.
     pub core: Arc<fetch::FetchSite>,
     /// The files below its root.
     pub folder: Option<Arc<SiteFiles>>,
@@ -178,11 +178,11 @@ impl Upstream {
     }
 }
 
-/// A pool at a compositor.
+/// A pool at a fetch thread.
 #[derive(Clone)]
 pub struct PoolHandle {
-    /// The compositor.
-    pub compositor: fetch::Handle,
+    /// The fetch thread.
+    pub fetch_thread: fetch::Handle,
     /// The pool's index there.
     pub index: usize,
 }
@@ -190,7 +190,7 @@ pub struct PoolHandle {
 impl PoolHandle {
     /// What it is busy with.
     pub fn gauge(&self) -> Option<&Arc<Gauge>> {
-        self.compositor.gauges().get(self.index)
+        self.fetch_thread.gauges().get(self.index)
     }
 
     /// What a client is told about a failure, with what the queue says about when to come back.

@@ -70,7 +70,7 @@ pub struct ClientLimits {
     pub drain_timeout: Duration,
     /// Connections per core.
     pub connections: usize,
-    /// Whether hits may take the short way.
+    /// Whether hits may take the fast path.
     pub lane: bool,
     /// Whether HTTP/2 is spoken in the clear.
     pub h2c: bool,

@@ -89,7 +89,7 @@ fn is_at_hand(file: &File, at: u64, length: u64) -> bool {
 fn is_byte_at_hand(file: &File, at: u64) -> bool {
     let mut byte = [0];
     let mut into = [IoSliceMut::new(&mut byte)];
-    // Nothing read: the file has been cut. The long way finds that out, too.
+    // Nothing read: the file has been cut. The slow path finds that out, too.
     matches!(
         rustix::io::preadv2(file, &mut into, at, ReadWriteFlags::NOWAIT),
         Ok(1)

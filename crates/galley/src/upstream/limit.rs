@@ -2,7 +2,7 @@
 //!
 //! A request that finds a place free and nobody waiting goes in; the others wait in a [`AdmissionQueue`](super::queue) that says who is
 //! next, for as long as [`QueueDeadlines`](super::queue_deadline) lets them, while [`Adaptive`](super::adaptive) says how many places there
-//! are and [`Holders`](super::admission) who may have one. One compositor thread owns all of it, for all cores. A place is given back when its [`Slot`] is dropped, wherever
+//! are and [`Holders`](super::admission) who may have one. One fetch thread thread owns all of it, for all cores. A place is given back when its [`Slot`] is dropped, wherever
 //! that happens; a place that was given to somebody who has just left goes to the next.
 
 use std::cell::{Cell, RefCell};

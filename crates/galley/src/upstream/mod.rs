@@ -1,6 +1,6 @@
 //! The side that composes: PHP over FastCGI, or Apache over HTTP.
 //!
-//! A [`UpstreamPool`] belongs to one compositor thread. It makes connections, and it holds the one limit that matters: at most as many
+//! A [`UpstreamPool`] belongs to one fetch thread thread. It makes connections, and it holds the one limit that matters: at most as many
 //! exchanges at once as the upstream has workers, over all front cores together, with a bounded and fair queue in front
 //! (`limit`). Who was let in has a [`Slot`]; with it a request is sent, and what comes back, an [`IncomingResponse`], keeps it until
 //! it has been read to the end or dropped. A server that fails again and again is left alone for a while (`breaker`).

@@ -1,6 +1,6 @@
 //! What the way to one upstream looks like from outside: for `status`, `why`, metrics, and `Retry-After`.
 //!
-//! Written by the compositor's thread, but for counts of those whom a front core turned away; read by any. Each number is right by itself; together they may be of two moments.
+//! Written by the fetch thread's thread, but for counts of those whom a front core turned away; read by any. Each number is right by itself; together they may be of two moments.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};

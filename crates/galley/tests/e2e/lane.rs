@@ -1,4 +1,4 @@
-//! The lane answers as the long way does: the same requests to two servers, one without it, byte for byte.
+//! The fast path answers as the slow path does: the same requests to two servers, one without it, byte for byte.
 
 use std::fmt::Write as _;
 
@@ -48,7 +48,7 @@ pub const PATHS: [&str; 10] = [
     "/a?x=1",
 ];
 
-/// A server with the lane, and one without.
+/// A server with the fast path, and one without.
 pub struct Both {
     with: Stage,
     without: Stage,
@@ -89,7 +89,7 @@ impl Both {
     }
 
     /// Sends the same bytes to both, and compares all that comes back until the connection closes: once where the heads are new,
-    /// once where the lane takes them in, and once where it knows them.
+    /// once where the fast path takes them in, and once where it knows them.
     pub fn agree_on(&self, bytes: &[u8]) {
         for time in 1..=3 {
             let [with, without] = [&self.with, &self.without].map(|stage| stage.all_of(bytes));

@@ -229,7 +229,7 @@ fn threads_that_meet_strangers_are_confined() {
         let held = status.split("\"sandbox\":").nth(1).unwrap_or_default();
         let is_off = held.trim_start().starts_with("\"off\"");
         assert_eq!(is_off, wanted == "0", "{status}");
-        for name in ["front-", "compositor-"] {
+        for name in ["front-", "fetch-"] {
             let found = threads(stage.galley.pid(), name);
             assert!(!found.is_empty(), "{name}");
             for status in found {

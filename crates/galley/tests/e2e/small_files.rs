@@ -319,7 +319,7 @@ fn pages_and_files_of_one_path_are_never_mixed_up() {
     assert_eq!(stage.get("/style.css").text(), "file");
 }
 
-/// Three servers for the same files: by the lane, the long way, and without memory.
+/// Three servers for the same files: by the fast path, the slow path, and without memory.
 struct Ways(Vec<Stage>);
 
 const FILES: [&str; 6] = [

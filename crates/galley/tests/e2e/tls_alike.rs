@@ -1,4 +1,4 @@
-//! What is asked over TLS is answered as in plain, byte for byte, with the lane and without it.
+//! What is asked over TLS is answered as in plain, byte for byte, with the fast path and without it.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl All {
         tls.rest()
     }
 
-    /// Compares what all answer: once where the heads are new, once where the lane takes them in, and once where it knows them.
+    /// Compares what all answer: once where the heads are new, once where the fast path takes them in, and once where it knows them.
     fn agree_on(&self, bytes: &[u8]) {
         for _ in 0..3 {
             let plain = comparable(&self.plain.all_of(bytes));

@@ -77,7 +77,7 @@ fn threads_that_answer_have_short_turns_and_php_has_not() {
     for thread in &own {
         let (turn, is_first) = match thread.name.split('-').next() {
             Some("front") => (100_000, true),
-            Some("compositor") => (200_000, true),
+            Some("fetch") => (200_000, true),
             // Short for the sake of who waits meanwhile.
             Some("compress") => (100_000, false),
             _ => {

@@ -1,4 +1,4 @@
-//! One stream the long way: from its request to its answer and its record, by the same steps as a request of HTTP/1.
+//! One stream the slow path: from its request to its answer and its record, by the same steps as a request of HTTP/1.
 //!
 //! A task of its own, so that streams wait for nobody but themselves. It ends with its connection: the library then tells
 //! every stream that it is gone.
