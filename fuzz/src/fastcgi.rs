@@ -1,8 +1,8 @@
 //! What a FastCGI responder says: records, the head that is in them, and the pairs of a request read back.
 
 use bytes::Bytes;
-use galley_fastcgi::answer::Splitter;
 use galley_fastcgi::FastCgiEvent;
+use galley_fastcgi::answer::Splitter;
 use galley_fastcgi::exchange::{FastCgiExchange, FastCgiRequest};
 use galley_fastcgi::{params, record};
 use galley_policy::cgi;

@@ -96,7 +96,8 @@ fn sorted<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Sorted {
                     return sorted;
                 }
             };
-            if is_ours(opening.stream) && sieve.may_answer(&opening, &block) && sieve.take_window(0) {
+            if is_ours(opening.stream) && sieve.may_answer(&opening, &block) && sieve.take_window(0)
+            {
                 continue;
             }
             let own = |(name, value): (&[u8], &[u8])| (name.to_vec(), value.to_vec());
