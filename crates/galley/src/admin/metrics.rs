@@ -137,7 +137,6 @@ fn server(state: &AdminState, text: &mut Text) {
         &[("version", env!("CARGO_PKG_VERSION"))],
         1_u8,
     );
-    let dropped: u64 = state.logs.iter().map(AccessLog::dropped).sum();
     let connections = CounterReader::connections(&state.counters);
     let gauges = [
         (
@@ -170,7 +169,7 @@ fn server(state: &AdminState, text: &mut Text) {
         (
             "upstream_waiting",
             waiting as u64,
-            "requests waiting for a place at an upstream",
+            "requests waiting for a slot at an upstream",
         ),
     ];
     for (name, value, help) in gauges {
@@ -178,6 +177,15 @@ fn server(state: &AdminState, text: &mut Text) {
         text.family(&name, MetricKind::Gauge, help);
         text.sample(&name, &[], value);
     }
+    totals(state, text);
+    tls::handshakes(state, text);
+    bodies::metrics(state, text);
+    disk::metrics(state, text);
+    http2::metrics(state, text);
+}
+
+/// What the server has counted since its start, for all sites together.
+fn totals(state: &AdminState, text: &mut Text) {
     let name = "galley_connections_closed_total";
     text.family(
         name,
@@ -187,11 +195,12 @@ fn server(state: &AdminState, text: &mut Text) {
     for (why, count) in CounterReader::closed(&state.counters) {
         text.sample(name, &[("why", why)], count);
     }
+    let dropped: u64 = state.logs.iter().map(AccessLog::dropped).sum();
     let counters = [
         (
             "store_evictions_total",
-            usage.evictions,
-            "entries that had to leave for others",
+            state.services.memory.usage().evictions,
+            "entries evicted to make room",
         ),
         (
             "log_lines_dropped_total",
@@ -204,10 +213,6 @@ fn server(state: &AdminState, text: &mut Text) {
         text.family(&name, MetricKind::Counter, help);
         text.sample(&name, &[], value);
     }
-    tls::handshakes(state, text);
-    bodies::metrics(state, text);
-    disk::metrics(state, text);
-    http2::metrics(state, text);
 }
 
 fn sites(rows: &[SiteCounters], text: &mut Text) {
