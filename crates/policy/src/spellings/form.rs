@@ -80,8 +80,7 @@ impl<'g> FormScanner<'g> {
             }
             let Some(end) = memchr::memchr2(b'=', b'&', piece) else {
                 self.rest.extend_from_slice(piece);
-                // Nobody has a reason for a name as long as this.
-                self.found |= self.rest.len() > LONGEST_NAME;
+                self.found |= self.is_too_long();
                 return;
             };
             self.rest
@@ -98,8 +97,13 @@ impl<'g> FormScanner<'g> {
         }
         let mut variable = Vec::new();
         query::variable(&self.rest, &mut variable);
+        self.found |= self.is_too_long() || self.names.contains(&variable.as_slice());
         self.rest.clear();
-        self.found |= self.names.contains(&variable.as_slice());
+    }
+
+    /// Nobody has a reason for a name as long as this. It counts as one that was looked for, however the body is cut.
+    fn is_too_long(&self) -> bool {
+        self.rest.len() > LONGEST_NAME
     }
 }
 
@@ -139,3 +143,24 @@ const NAME: &[u8] = b"name";
 
 /// Of a name with its quotes and index, in bytes.
 const LONGEST_NAME: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_too_long_is_found_however_the_body_is_cut() {
+        let form = |name: usize, piece: usize| {
+            let mut scanner = FormScanner::new(&[b"p"], b"application/x-www-form-urlencoded");
+            let body = [&vec![b'n'; name][..], b"&d=1"].concat();
+            for piece in body.chunks(piece) {
+                scanner.push(piece);
+            }
+            scanner.finish()
+        };
+        for piece in [1, 30, 512, 513, 10_000] {
+            assert!(!form(LONGEST_NAME, piece), "{piece}");
+            assert!(form(LONGEST_NAME + 1, piece), "{piece}");
+        }
+    }
+}
