@@ -54,13 +54,20 @@ function order_lines( array $ids, array $orders ): array {
 }
 
 /**
- * The request is over: sends what no head carried, and what a head carried that may not be read to its end.
+ * The request is over: sends what no head carried, and deletes the rows that nobody needs any more.
  */
 function deliver_rest(): void {
-	if ( ! isset( $GLOBALS['galley_order_id'] ) ) {
-		return;
-	}
-	$id      = $GLOBALS['galley_order_id'];
+	$done = isset( $GLOBALS['galley_order_id'] ) ? send_rest( $GLOBALS['galley_order_id'] ) : array();
+	delete_pending( array_merge( $done, $GLOBALS['galley_acknowledged'] ) );
+	$GLOBALS['galley_acknowledged'] = array();
+}
+
+/**
+ * Sends what no head carried, and what a head carried that may not be read to its end.
+ *
+ * @return string[] The rows that are not needed any more.
+ */
+function send_rest( string $id ): array {
 	$orders  = take_orders();
 	$carried = $GLOBALS['galley_carried'] ?? null;
 	if ( $carried && ! runs_to_its_end() && connection() ) {
@@ -68,22 +75,15 @@ function deliver_rest(): void {
 		$orders = merged_orders( $carried, $orders );
 	}
 	if ( ! $orders['hard'] && ! $orders['soft'] ) {
-		if ( ! $carried ) {
-			delete_pending( $id );
-		}
-		return;
+		return $carried ? array() : array( $id );
 	}
 	if ( ! deliver( $orders ) ) {
 		write_pending( $id, $carried ? merged_orders( $carried, $orders ) : $orders, 0 );
-		return;
+		return array();
 	}
 	$GLOBALS['galley_delivered'] = array_merge( $GLOBALS['galley_delivered'] ?? array(), $orders['hard'], $orders['soft'] );
-	if ( $carried && runs_to_its_end() ) {
-		return;
-	}
-	foreach ( array_merge( array( $id ), $GLOBALS['galley_taken_up'] ?? array() ) as $done ) {
-		delete_pending( $done );
-	}
+	// What the head carried is acknowledged in a later request.
+	return $carried && runs_to_its_end() ? array() : array_merge( array( $id ), $GLOBALS['galley_taken_up'] ?? array() );
 }
 
 /**

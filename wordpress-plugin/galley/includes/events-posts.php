@@ -70,7 +70,8 @@ function on_picture_gone( $id ): void {
  */
 function on_insertion( $data, $wanted = array(), $raw = array(), $is_update = false ) {
 	global $wpdb;
-	if ( ! $is_update ) {
+	// A revision has no terms.
+	if ( ! $is_update && 'revision' !== ( $data['post_type'] ?? '' ) ) {
 		// phpcs:ignore WordPress.DB -- must be of this moment.
 		$GLOBALS['galley_newer_than'] = (int) $wpdb->get_var( "SELECT MAX(ID) FROM $wpdb->posts" );
 		$GLOBALS['galley_import_id']  = (int) ( $wanted['import_id'] ?? 0 );
@@ -212,8 +213,8 @@ function order_lists( int $id, array $lists ): void {
 	}
 	$asked = array();
 	foreach ( $lists as $number => $list ) {
-		$lists[ $number ]['stays'] = count( $dates[ $list['key'] ] ) > 1;
-		$lists[ $number ]['about'] = array(
+		$list['stays'] = count( $dates[ $list['key'] ] ) > 1;
+		$list['about'] = array(
 			'type'   => $list['type'],
 			'terms'  => $list['term'] ? array_merge( array( $list['term'] ), descendant_terms( $list['term'] ) ) : array(),
 			'author' => $list['author'],
@@ -221,44 +222,58 @@ function order_lists( int $id, array $lists ): void {
 		);
 		// In a list in which it moves, the place higher up says all.
 		if ( $list['ranked'] && max( $dates[ $list['key'] ] ) === $list['date'] ) {
-			$asked[ "r$number" ] = array( $lists[ $number ]['about'], DEEPEST + 1, $list['date'], $id );
+			$asked[ "rank$number" ] = count_sql( $list['about'], DEEPEST + 1, $list['date'], $id );
 		}
-		if ( $list['author'] && ! $lists[ $number ]['stays'] ) {
-			$asked[ "a$number" ] = array( $lists[ $number ]['about'], 2, '0000-00-00 00:00:00', $id );
+		if ( $list['author'] && ! $list['stays'] ) {
+			$asked[ "others$number" ] = count_sql( $list['about'], 2, '0000-00-00 00:00:00', $id );
 		}
+		if ( is_list_of_type( $list ) ) {
+			$asked["before$number"] = neighbour_sql( $list['type'], $list['date'], $id, 'before' );
+			$asked["after$number"]  = neighbour_sql( $list['type'], $list['date'], $id, 'after' );
+			$asked["month$number"]  = count_sql( array( 'period' => substr( preg_replace( '/\D/', '', $list['date'] ), 0, 6 ) ) + $list['about'], 1, '0000-00-00 00:00:00', $id );
+			if ( ! $list['stays'] ) {
+				$asked["all$number"] = count_sql( $list['about'], MOST_COUNTED, '0000-00-00 00:00:00', $id );
+			}
+		}
+		$lists[ $number ] = $list;
 	}
-	$counted = count_each( $asked );
+	$found = ask_each( $asked );
 	foreach ( $lists as $number => $list ) {
-		order( isset( $counted[ "r$number" ] ) ? rank_tags( $list['key'], $counted[ "r$number" ] ) : array( $list['key'] ) );
+		order( isset( $found[ "rank$number" ] ) ? rank_tags( $list['key'], $found[ "rank$number" ] ) : array( $list['key'] ) );
 		order( $list['added'] > 0 ? "$list[key].in" : "$list[key].p$id" );
 		if ( $list['ranked'] && ! $list['stays'] ) {
 			note_added( $list['key'], $list['about'], $list['added'] );
 		}
-		if ( 'l.' . word( $list['type'] ) === $list['key'] ) {
-			order_around( $id, $list, $list['stays'] );
+		if ( is_list_of_type( $list ) ) {
+			order_around( word( $list['type'] ), array_filter( array( $found["before$number"], $found["after$number"] ) ), $found["month$number"], $found["all$number"] ?? null );
 		}
-		if ( 0 === ( $counted[ "a$number" ] ?? 1 ) ) {
+		if ( 0 === ( $found[ "others$number" ] ?? 1 ) ) {
 			// The first post of an author, or the last.
 			order( array( 'lu', 'sm.users' ) );
 		}
 	}
 }
 
+function is_list_of_type( array $list ): bool {
+	return 'l.' . word( $list['type'] ) === $list['key'];
+}
+
 /**
  * Neighbours of a post; the list of months, where it is the only one of its month; the index of sitemaps, where it fills or empties a page.
+ *
+ * @param string   $type       As in a tag.
+ * @param int[]    $neighbours The posts before and after it.
+ * @param int      $month      Whether its month has others.
+ * @param int|null $all        How many others there are, up to a limit; null: it was one of them and still is.
  */
-function order_around( int $id, array $list, bool $stays ): void {
-	global $wpdb;
-	$type = word( $list['type'] );
-	foreach ( neighbours( $list['type'], $list['date'], $id ) as $neighbour ) {
+function order_around( string $type, array $neighbours, int $month, ?int $all ): void {
+	foreach ( $neighbours as $neighbour ) {
 		order( "ad$neighbour" );
 	}
-	$sql = "SELECT 1 FROM $wpdb->posts WHERE post_type = %s AND post_status = 'publish' AND ID <> %d AND post_date LIKE %s LIMIT 1";
-	// phpcs:ignore WordPress.DB -- must be of this moment.
-	if ( ! $wpdb->get_var( $wpdb->prepare( $sql, $list['type'], $id, $wpdb->esc_like( substr( $list['date'], 0, 7 ) ) . '%' ) ) ) {
+	if ( 0 === $month ) {
 		order( "ar.$type" );
 	}
-	if ( ! $stays && 0 === count_posts( array( 'type' => $list['type'] ), MOST_COUNTED, '0000-00-00 00:00:00', $id ) % 2000 ) {
+	if ( null !== $all && 0 === $all % 2000 ) {
 		order( 'sm.index' );
 	}
 }

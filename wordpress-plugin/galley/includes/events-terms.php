@@ -24,6 +24,9 @@ add_action( 'wp_create_nav_menu', __NAMESPACE__ . '\\on_menu' );
 
 $GLOBALS['galley_terms'] = array();
 
+/** Terms of the posts of this request, by their place in the taxonomy. */
+$GLOBALS['galley_places'] = array();
+
 /**
  * Takes down the state of a term that is about to change, the first time.
  */
@@ -52,9 +55,13 @@ function touch_term( $term_id, $taxonomy = '' ): void {
  */
 function touch_term_by_place( $place, $taxonomy = '' ): void {
 	$taxonomy = is_object( $taxonomy ) ? $taxonomy->name : (string) $taxonomy;
-	$term     = get_term_by( 'term_taxonomy_id', (int) $place, $taxonomy );
-	if ( $term instanceof \WP_Term ) {
-		touch_term( $term->term_id, $taxonomy );
+	$id       = $GLOBALS['galley_places'][ touched_key( (int) $place ) ] ?? 0;
+	if ( ! $id ) {
+		$term = get_term_by( 'term_taxonomy_id', (int) $place, $taxonomy );
+		$id   = $term instanceof \WP_Term ? $term->term_id : 0;
+	}
+	if ( $id ) {
+		touch_term( $id, $taxonomy );
 	}
 }
 

@@ -35,8 +35,14 @@ function begin_orders(): void {
 	$id                         = bin2hex( random_bytes( 8 ) );
 	$GLOBALS['galley_order_id'] = $id;
 	$GLOBALS['galley_began']    = microtime( true );
-	write_pending( $id, null );
+	$acknowledged               = array_pop( $GLOBALS['galley_acknowledged'] );
+	if ( null === $acknowledged || ! reuse_pending( $acknowledged, $id ) ) {
+		write_pending( $id, null );
+	}
 }
+
+/** Rows whose purges the server has: the first change of this request takes one over, the end of the request deletes the rest. */
+$GLOBALS['galley_acknowledged'] = array();
 
 $GLOBALS['galley_pending_table'] = $GLOBALS['wpdb']->options ?? '';
 
@@ -48,33 +54,68 @@ function pending_table(): string {
 }
 
 /**
- * Writes a row past the options' hooks and caches.
+ * Writes a row past the options' hooks and caches. One statement: `wpdb::replace` asks for the columns of the table first.
  *
  * @param array{hard: string[], soft: string[]}|null $orders What was sent.
  * @param int|null                                   $at     Since when it is waited for; 0: it is known not to have arrived.
  */
 function write_pending( string $id, ?array $orders, ?int $at = null ): void {
-	global $wpdb;
-	$row = array(
-		'option_name'  => "galley_pending_$id",
-		'option_value' => (string) wp_json_encode(
-			array(
-				'at'     => $at ?? time(),
-				'orders' => $orders,
-			)
-		),
-		'autoload'     => 'yes',
+	query_pending(
+		"INSERT INTO %table% (option_name, option_value, autoload) VALUES (%s, %s, 'yes') ON DUPLICATE KEY UPDATE option_value = VALUES(option_value)",
+		array( "galley_pending_$id", pending_value( $orders, $at ) )
 	);
-	$hide = $wpdb->suppress_errors( true );
-	// phpcs:ignore WordPress.DB -- rows of our own.
-	$wpdb->replace( pending_table(), $row );
-	$wpdb->suppress_errors( $hide );
 }
 
-function delete_pending( string $id ): void {
+/**
+ * Makes an acknowledged row the row of this request: one write instead of a deletion and an insertion.
+ *
+ * @return bool False: the row is gone.
+ */
+function reuse_pending( string $acknowledged, string $id ): bool {
+	return 1 === query_pending(
+		'UPDATE %table% SET option_name = %s, option_value = %s WHERE option_name = %s',
+		array( "galley_pending_$id", pending_value( null ), "galley_pending_$acknowledged" )
+	);
+}
+
+/**
+ * @param string[] $ids Of the rows.
+ */
+function delete_pending( array $ids ): void {
+	if ( $ids ) {
+		query_pending(
+			'DELETE FROM %table% WHERE option_name IN (' . implode( ', ', array_fill( 0, count( $ids ), '%s' ) ) . ')',
+			array_map(
+				static function ( string $id ): string {
+					return "galley_pending_$id";
+				},
+				$ids
+			)
+		);
+	}
+}
+
+function pending_value( ?array $orders, ?int $at = null ): string {
+	return (string) wp_json_encode(
+		array(
+			'at'     => $at ?? time(),
+			'orders' => $orders,
+		)
+	);
+}
+
+/**
+ * @param string   $sql    With `%table%` for the table, and `%s`.
+ * @param string[] $values What stands for each `%s`.
+ * @return int|bool As `wpdb::query`.
+ */
+function query_pending( string $sql, array $values ) {
 	global $wpdb;
-	// phpcs:ignore WordPress.DB -- rows of our own.
-	$wpdb->delete( pending_table(), array( 'option_name' => "galley_pending_$id" ) );
+	$hide = $wpdb->suppress_errors( true );
+	// phpcs:ignore WordPress.DB -- rows of our own, written past the options' caches; prepared here.
+	$done = $wpdb->query( $wpdb->prepare( str_replace( '%table%', pending_table(), $sql ), $values ) );
+	$wpdb->suppress_errors( $hide );
+	return $done;
 }
 
 /**
@@ -141,7 +182,7 @@ function take_up_pending(): void {
 	foreach ( read_pending() as $id => $row ) {
 		$verdict = judge_pending( $row, isset( $heard[ $id ] ), time() );
 		if ( 'delete' === $verdict ) {
-			delete_pending( $id );
+			$GLOBALS['galley_acknowledged'][] = (string) $id;
 		} elseif ( 'keep' !== $verdict ) {
 			// A new moment, so that requests beside this one leave it alone.
 			write_pending( $id, $row['orders'] );

@@ -91,6 +91,8 @@ function post_terms( \WP_Post $post ): array {
 		$found = get_the_terms( $post->ID, $taxonomy );
 		foreach ( is_array( $found ) ? $found : array() as $term ) {
 			$terms[ $taxonomy ][] = $term->term_id;
+
+			$GLOBALS['galley_places'][ touched_key( $term->term_taxonomy_id ) ] = $term->term_id;
 			foreach ( get_ancestors( $term->term_id, $taxonomy, 'taxonomy' ) as $ancestor ) {
 				$terms[ $taxonomy ][] = (int) $ancestor;
 			}

@@ -24,10 +24,10 @@ function changed_pages( array $lists ): array {
 	$per_page = max( 1, (int) get_option( 'posts_per_page' ) );
 	$asked    = array();
 	foreach ( $lists as $key => list( $list ) ) {
-		$asked[ $key ] = array( $list, MOST_COUNTED + 1 );
+		$asked[ $key ] = count_sql( $list, MOST_COUNTED + 1 );
 	}
 	$changed = array();
-	foreach ( count_each( $asked ) as $key => $now ) {
+	foreach ( ask_each( $asked ) as $key => $now ) {
 		if ( $now > MOST_COUNTED || crosses_page( $now - $lists[ $key ][1], $now, $per_page ) ) {
 			$changed[] = $key;
 		}
@@ -43,37 +43,33 @@ function crosses_page( int $before, int $after, int $per_page ): bool {
 }
 
 /**
+ * Several numbers of the database, in one query.
+ *
+ * @param string[] $asked Selections of one number each.
+ * @return int[] By the same keys; 0 where nothing was found.
+ */
+function ask_each( array $asked ): array {
+	global $wpdb;
+	$columns = array();
+	foreach ( array_values( $asked ) as $number => $sql ) {
+		$columns[] = "($sql) c$number";
+	}
+	// phpcs:ignore WordPress.DB -- made of prepared parts; the answer must be of this moment.
+	$row   = $columns ? (array) $wpdb->get_row( 'SELECT ' . implode( ', ', $columns ), ARRAY_A ) : array();
+	$found = array();
+	foreach ( array_keys( $asked ) as $number => $key ) {
+		$found[ $key ] = (int) ( $row[ "c$number" ] ?? 0 );
+	}
+	return $found;
+}
+
+/**
  * Counts public posts of a list, up to a limit.
  *
  * @param array  $list   `type` with `terms`, `author` or `period`, or none of them.
  * @param string $after  As in `post_date`: only newer ones. The rank of a post is how many are newer.
  * @param int    $except A post that does not count.
  */
-function count_posts( array $list, int $limit, string $after = '', int $except = 0 ): int {
-	return count_each( array( array( $list, $limit, $after, $except ) ) )[0];
-}
-
-/**
- * The same of several lists, in one query.
- *
- * @param array[] $asked Arguments of `count_posts`.
- * @return int[] By the same keys.
- */
-function count_each( array $asked ): array {
-	global $wpdb;
-	$columns = array();
-	foreach ( array_values( $asked ) as $number => $one ) {
-		$columns[] = '(' . count_sql( ...$one ) . ") c$number";
-	}
-	// phpcs:ignore WordPress.DB -- made of prepared parts; the answer must be of this moment.
-	$row     = $columns ? (array) $wpdb->get_row( 'SELECT ' . implode( ', ', $columns ), ARRAY_A ) : array();
-	$counted = array();
-	foreach ( array_keys( $asked ) as $number => $key ) {
-		$counted[ $key ] = (int) ( $row[ "c$number" ] ?? 0 );
-	}
-	return $counted;
-}
-
 function count_sql( array $list, int $limit, string $after = '', int $except = 0 ): string {
 	global $wpdb;
 	$from  = "$wpdb->posts p";
@@ -112,18 +108,13 @@ function period( string $digits ): array {
 }
 
 /**
- * The public posts of a type next to a moment, one on each side.
+ * The public post of a type next to a moment.
  *
- * @return int[]
+ * @param string $side `before` or `after`.
  */
-function neighbours( string $type, string $date, int $except ): array {
+function neighbour_sql( string $type, string $date, int $except, string $side ): string {
 	global $wpdb;
-	$sides = array();
-	foreach ( array( '<= %s' => 'DESC', '>= %s' => 'ASC' ) as $side => $way ) {
-		$sql = "(SELECT ID FROM $wpdb->posts WHERE post_type = %s AND post_status = 'publish' AND ID <> %d AND post_date $side ORDER BY post_date $way LIMIT 1)";
-		// phpcs:ignore WordPress.DB -- as above.
-		$sides[] = $wpdb->prepare( $sql, $type, $except, $date );
-	}
-	// phpcs:ignore WordPress.DB -- as above.
-	return array_values( array_unique( array_map( 'intval', $wpdb->get_col( implode( ' UNION ALL ', $sides ) ) ) ) );
+	list( $than, $direction ) = 'before' === $side ? array( '<=', 'DESC' ) : array( '>=', 'ASC' );
+	// phpcs:ignore WordPress.DB -- the rest is ours.
+	return $wpdb->prepare( "SELECT ID FROM $wpdb->posts WHERE post_type = %s AND post_status = 'publish' AND ID <> %d AND post_date $than %s ORDER BY post_date $direction LIMIT 1", $type, $except, $date );
 }
