@@ -21,6 +21,7 @@ use crate::body::StoredBody;
 use crate::budget::{MemoryBudget, OutOfBudget, Reservation};
 use crate::disk::BodyPieces;
 use crate::fields;
+use crate::fragments::PageFragment;
 use crate::key::Key;
 use crate::purge_table::Touch;
 use crate::source::EntrySource;
@@ -136,6 +137,8 @@ pub struct Entry {
     source: Option<Arc<EntrySource>>,
     /// How its codings were made.
     pressed: Press,
+    /// Parts that it shares with other pages, by their place.
+    fragments: Box<[PageFragment]>,
 }
 
 /// A stored response in another coding: a representation of its own.
@@ -196,7 +199,26 @@ impl Entry {
             press: AtomicU8::new(Press::Untried as u8),
             source: None,
             pressed: Press::Untried,
+            fragments: Box::default(),
         }
+    }
+
+    /// The same page with the fragments that are in its body, by their place.
+    #[must_use]
+    pub fn with_fragments(self, fragments: Vec<PageFragment>) -> Self {
+        let shared = fragments.iter().map(|fragment| fragment.version.weight());
+        // The table of versions and the pages pay for each together; a page counts its share as if it had four neighbours.
+        let own = fragments.len() as u64 * size_of::<PageFragment>() as u64;
+        Self {
+            weight: self.weight + own + shared.sum::<u64>() / 4,
+            fragments: fragments.into(),
+            ..self
+        }
+    }
+
+    /// Parts that it shares with other pages, by their place.
+    pub fn fragments(&self) -> &[PageFragment] {
+        &self.fragments
     }
 
     /// The entry of a file, with the codings that were found beside it.
@@ -242,6 +264,7 @@ impl Entry {
             press: AtomicU8::new(press as u8),
             source: self.source.clone(),
             pressed: press,
+            fragments: self.fragments.clone(),
         }
     }
 

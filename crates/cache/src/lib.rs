@@ -14,6 +14,8 @@ pub mod disk;
 pub mod entry;
 mod fields;
 pub mod fill;
+pub mod fragment_table;
+pub mod fragments;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 pub mod key;

@@ -23,6 +23,8 @@ pub enum Validity {
     Valid,
     /// A soft purge touches it: it is stale, and may be sent while it is revalidated.
     SoftPurged,
+    /// A purge touches only fragments of it: it is never sent again, but their bytes can be replaced.
+    Outdated,
     /// A hard purge touches it: it is never sent again, not even when the upstream fails.
     Purged,
     /// A purge is being written at this moment. The response must not be sent before its validity is known.
@@ -69,6 +71,8 @@ pub enum Decision {
     File,
     /// The path is a directory without its slash, and is redirected to the one with it.
     Slash,
+    /// The fragments of the stored response that were purged are rendered again, and replaced in it before it is sent.
+    Patch,
     /// The response is fetched for all who wait for it, and is stored if it may be.
     Fetch {
         /// Why nothing stored was sent.
@@ -128,6 +132,13 @@ pub fn decide(
 ) -> Decision {
     if let Cacheability::Pass(why) = facts.gate() {
         return Decision::Pass(why);
+    }
+    if let Some(stored) = stored
+        && stored.validity == Validity::Outdated
+        && stored.life.fresh > stored.age
+        && !facts.has_authorization()
+    {
+        return Decision::Patch;
     }
     let Some(stored) = stored.filter(|stored| may_select(facts, rules, stored)) else {
         return nothing_stored(facts, rules.preset);
@@ -216,7 +227,7 @@ impl StoredResponse<'_> {
 impl Decision {
     /// Whether the path has to be looked up below the root before the decision is final.
     pub fn needs_file(&self) -> bool {
-        matches!(self, Self::Fetch { .. } | Self::Pass(_))
+        matches!(self, Self::Patch | Self::Fetch { .. } | Self::Pass(_))
     }
 
     /// The final decision, with what the path means below the root.

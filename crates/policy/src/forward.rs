@@ -183,6 +183,11 @@ pub fn for_plugin(request: &mut UpstreamRequest, names: &str) {
     heard(request, names);
 }
 
+/// Makes the request for a page one for a fragment: the plugin renders only that.
+pub fn fragment(request: &mut UpstreamRequest, definition: &str) {
+    push(request, GALLEY_FRAGMENT, definition.as_bytes());
+}
+
 /// Tells the plugin which of its orders have arrived: the names that [`crate::purge::receipts`] read. Declared unkeyed: no
 /// page shows them.
 pub fn heard(request: &mut UpstreamRequest, names: &str) {
@@ -334,6 +339,8 @@ const SURROGATE_CAPABILITY: HeaderName = HeaderName::from_static("surrogate-capa
 const KNOWS_TAGS: &str = "vhp=\"Surrogate/1.0 tags/1\"";
 /// For the plugin: that the request comes from Galley, and whether its answer may be shared.
 const GALLEY_REQUEST: HeaderName = HeaderName::from_static("galley-request");
+/// For the plugin: the definition of the fragment to render.
+const GALLEY_FRAGMENT: HeaderName = HeaderName::from_static("galley-fragment");
 /// For the plugin: names of orders that have arrived.
 const GALLEY_HEARD: HeaderName = HeaderName::from_static("galley-heard");
 /// For the plugin: who runs scheduled tasks.

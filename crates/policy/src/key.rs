@@ -29,6 +29,24 @@ pub fn write_key_with(facts: &RequestInfo, query: Option<&[u8]>, out: &mut Vec<u
     write(facts, QueryKey::Is(query), out);
 }
 
+/// Writes the key of a fragment of this request's host, device and cookies: no path, and the fragment's id in place of a query.
+pub fn write_fragment_key(facts: &RequestInfo, fragment: u64, out: &mut Vec<u8>) {
+    let query = fragment_query(fragment);
+    write_path(facts, b"", QueryKey::Is(Some(query.as_bytes())), out);
+}
+
+/// How a fragment is named where a page has its query.
+pub fn fragment_query(fragment: u64) -> String {
+    format!("galley-fragment={fragment:016x}")
+}
+
+/// Names a fragment by what the plugin needs to render it.
+pub fn fragment_id(definition: &str) -> u64 {
+    let mut hasher = scope(4);
+    feed(&mut hasher, definition.as_bytes());
+    hasher.finish()
+}
+
 /// Writes what the keys of a path have in common whatever the query. It is no request's key, and [`read_key`] does not
 /// read it.
 pub fn write_path_key(facts: &RequestInfo, out: &mut Vec<u8>) {
@@ -42,6 +60,10 @@ enum QueryKey<'q> {
 }
 
 fn write(facts: &RequestInfo, query: QueryKey<'_>, out: &mut Vec<u8>) {
+    write_path(facts, facts.path(), query, out);
+}
+
+fn write_path(facts: &RequestInfo, path: &[u8], query: QueryKey<'_>, out: &mut Vec<u8>) {
     out.clear();
     out.push(match facts.scheme() {
         Scheme::Http => 0,
@@ -57,7 +79,7 @@ fn write(facts: &RequestInfo, query: QueryKey<'_>, out: &mut Vec<u8>) {
         Device::Mobile => 2,
     });
     push_part(facts.authority_bytes(), out);
-    push_part(facts.path(), out);
+    push_part(path, out);
     match query {
         QueryKey::Is(None) => out.push(0),
         QueryKey::Is(Some(query)) => {

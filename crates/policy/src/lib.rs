@@ -23,6 +23,7 @@ pub mod encoding;
 pub mod extensions;
 pub mod fields;
 pub mod forward;
+pub mod fragments;
 pub mod freshness;
 pub mod headers;
 pub mod key;

@@ -202,6 +202,8 @@ pub enum StoreOutcome {
 pub enum Outcome {
     /// A fresh copy answered.
     Hit,
+    /// A stored copy answered, in which purged fragments had been replaced.
+    Patched,
     /// A stale copy answered, within its window.
     Stale(StaleWhy),
     /// The upstream answered a request that may be cached.
@@ -229,7 +231,7 @@ impl Outcome {
     /// The first word: `hit`, `stale`, `miss`, `pass`, `file`, `redirect`, `purge` or `refused`.
     pub const fn word(self) -> &'static str {
         match self {
-            Self::Hit => "hit",
+            Self::Hit | Self::Patched => "hit",
             Self::Stale(_) => "stale",
             Self::Miss { .. } => "miss",
             Self::Pass(_) => "pass",
@@ -252,6 +254,7 @@ impl Outcome {
                 kept: StoreOutcome::Stored,
                 ..
             } => None,
+            Self::Patched => Some(PATCHED),
             Self::Stale(why) => Some(why.word()),
             Self::Miss {
                 kept: StoreOutcome::NotStored(why),
@@ -275,7 +278,7 @@ impl Outcome {
     pub fn write_cache_status(self, ttl_s: Option<i64>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"galley");
         match self {
-            Self::Hit | Self::Stale(_) => out.extend_from_slice(b"; hit"),
+            Self::Hit | Self::Patched | Self::Stale(_) => out.extend_from_slice(b"; hit"),
             Self::Miss {
                 why,
                 kept,
@@ -308,6 +311,7 @@ impl Outcome {
         matches!(
             self,
             Self::Hit
+                | Self::Patched
                 | Self::Stale(_)
                 | Self::Miss {
                     kept: StoreOutcome::Stored,
@@ -316,6 +320,9 @@ impl Outcome {
         )
     }
 }
+
+/// The detail of a hit in which fragments had been replaced.
+pub const PATCHED: &str = "patched";
 
 impl MissWhy {
     /// The word of RFC 9211 §2.2; a purged copy was there and could not be used, which it calls `stale`.

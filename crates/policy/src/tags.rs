@@ -43,6 +43,17 @@ impl Tags {
             names: vec![EVERYTHING.to_owned()],
         }
     }
+
+    /// Adds all tags of `others`; everything where they cannot all be kept.
+    pub fn add(&mut self, others: &Self) {
+        if self.ids == Self::everything().ids {
+            return;
+        }
+        if others.ids == Self::everything().ids || !others.names.iter().all(|tag| insert(self, tag))
+        {
+            *self = Self::everything();
+        }
+    }
 }
 
 /// Gathers the tags of all [`TAG_FIELDS`], and the groups of `Cache-Groups`.
@@ -71,6 +82,17 @@ pub fn collect(fields: &http::HeaderMap) -> Tags {
         }
     }
     tags
+}
+
+/// The tags of one list; `None` where they cannot all be kept.
+pub fn from_list(list: &str) -> Option<Tags> {
+    let mut tags = Tags::default();
+    split(list.as_bytes())
+        .all(|tag| {
+            std::str::from_utf8(tag)
+                .is_ok_and(|tag| tag.len() <= MAX_TAG_BYTES && insert(&mut tags, tag))
+        })
+        .then_some(tags)
 }
 
 /// The tags of the groups that a response to an unsafe request invalidates (RFC 9875 §2.2).

@@ -1,4 +1,4 @@
-//! The format of an entry's file, version 1. All numbers are little-endian, all times in milliseconds.
+//! The format of an entry's file, version 2. All numbers are little-endian, all times in milliseconds.
 //!
 //! ```text
 //!    0   4  magic, "GLYE"
@@ -20,16 +20,20 @@
 //!  152  20  bytes of the key, bytes of path and query, number of tag ids, of tag names, of fields: 4 each
 //!  172   4  H, length of the head
 //!  176   2  status
-//!  178   6  0
+//!  178   2  number of fragments; 0 in version 1
+//!  180   4  0
 //!  184   8  checksum of bytes 0 to 184 and of the head
-//!  192   H  head: key | path and query | tag ids, 8 each | tag names | fields
+//!  192   H  head: key | path and query | tag ids, 8 each | tag names | fields | fragments
 //!           a tag name: length 4, bytes. a field: length of the name 4, of the value 4, name, value
+//!           a fragment: see `format::fragments`
 //!  192+H B  body
 //!  ...      table: checksum, 8 each, of every 64 KiB of the body; the last one may be of less
 //! ```
 //!
 //! A `Vary` list is among the fields. The header's checksum covers the table's, which covers the blocks': whatever is
 //! damaged is found before it is used. Reading is total: any bytes give an entry or [`Bad`].
+
+mod fragments;
 
 use std::time::Duration;
 
@@ -42,6 +46,7 @@ use super::moment::StoredTime;
 use super::seal::{DirectoryKey, FileName};
 use crate::body::StoredBody;
 use crate::entry::{Entry, EntryKind, EntryParts, Scopes};
+use crate::fragments::PageFragment;
 use crate::key::Key;
 
 /// Who and when, for the fixed part: what an [`Entry`] does not say itself.
@@ -89,8 +94,11 @@ pub(super) fn header(entry: &Entry, origin: &StoredOrigin) -> Option<Vec<u8>> {
         out.extend_from_slice(&u32::try_from(count).ok()?.to_le_bytes());
     }
     out.extend_from_slice(&entry.status.as_u16().to_le_bytes());
+    let fragments = u16::try_from(entry.fragments().len()).ok()?;
+    out.extend_from_slice(&fragments.to_le_bytes());
     out.resize(FIXED, 0);
     head(entry, &mut out)?;
+    fragments::write(entry.fragments(), &mut out)?;
     if out.len() > MAX_HEADER {
         return None;
     }
@@ -125,6 +133,7 @@ fn head(entry: &Entry, out: &mut Vec<u8>) -> Option<()> {
 pub(super) struct StoredHeader {
     /// `initial_age` is the age when it was stored; `stored_at` means nothing.
     pub(super) parts: EntryParts,
+    pub(super) fragments: Vec<PageFragment>,
     pub(super) stamp: StoredTime,
 }
 
@@ -159,6 +168,7 @@ pub(super) fn stored(header: &[u8], seal: &DirectoryKey) -> Result<StoredHeader,
     let (tag_ids, tag_names, fields) = (cursor.count()?, cursor.count()?, cursor.count()?);
     cursor.count()?;
     let status = StatusCode::from_u16(u16::from_le_bytes(cursor.array()?)).map_err(|_| Bad)?;
+    let fragments = u16::from_le_bytes(cursor.array()?);
 
     let mut head = Cursor(header.get(FIXED..).ok_or(Bad)?);
     let parts = EntryParts {
@@ -178,10 +188,15 @@ pub(super) fn stored(header: &[u8], seal: &DirectoryKey) -> Result<StoredHeader,
         life,
         born,
     };
+    let fragments = fragments::read(usize::from(fragments), &mut head)?;
     if !head.0.is_empty() {
         return Err(Bad);
     }
-    Ok(StoredHeader { parts, stamp })
+    Ok(StoredHeader {
+        parts,
+        fragments,
+        stamp,
+    })
 }
 
 fn kind_byte(kind: EntryKind) -> u8 {

@@ -49,7 +49,11 @@ impl Layout {
 /// Reads the fixed part far enough to know what else to read. Nothing of it is trusted yet.
 pub(super) fn fixed(bytes: &[u8]) -> Result<Fixed, Bad> {
     let mut cursor = Cursor(bytes.get(..FIXED).ok_or(Bad)?);
-    if cursor.array()? != MAGIC || u16::from_le_bytes(cursor.array()?) != VERSION {
+    if cursor.array()? != MAGIC {
+        return Err(Bad);
+    }
+    let version = u16::from_le_bytes(cursor.array()?);
+    if !(OLDEST_VERSION..=VERSION).contains(&version) {
         return Err(Bad);
     }
     cursor.take(2)?;
@@ -179,8 +183,12 @@ impl<'a> Cursor<'a> {
 
 pub(super) const MAGIC: [u8; 4] = *b"GLYE";
 
-/// Any other version is a miss; the file is removed.
-pub(super) const VERSION: u16 = 1;
+/// What is written.
+pub(super) const VERSION: u16 = 2;
+
+/// What is still read: version 1 has no fragments, and zeros where version 2 counts them. An older or newer version is a miss; the
+/// file is removed.
+pub(super) const OLDEST_VERSION: u16 = 1;
 
 /// Length of the fixed part.
 pub(super) const FIXED: usize = 192;

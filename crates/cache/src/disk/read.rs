@@ -21,6 +21,7 @@ use super::shared::{Disk, DiskShared};
 use crate::body::StoredBody;
 use crate::budget::{MemoryBudget, Reservation};
 use crate::entry::{Entry, EntryParts};
+use crate::fragments::PageFragment;
 
 /// What a look-up came to.
 #[derive(Debug)]
@@ -217,7 +218,7 @@ impl DiskShared {
             Err(Flaw::Bad) => return Err(Miss::Bad(opened.file)),
             Err(Flaw::Failed(error)) => return Err(Miss::Failed(error)),
         };
-        let parts = self.parts(opened.stored, StoredBody::default(), now);
+        let (parts, fragments) = self.parts(opened.stored, StoredBody::default(), now);
         let pieces = BodyPieces {
             shared: Arc::clone(self),
             name: *name,
@@ -231,7 +232,7 @@ impl DiskShared {
             return Err(Miss::Gone);
         }
         let pieces = Arc::new(pieces);
-        let entry = Entry::in_pieces(parts, Arc::clone(&pieces));
+        let entry = Entry::in_pieces(parts, Arc::clone(&pieces)).with_fragments(fragments);
         Ok(OnDisk::Pieces(Arc::new(entry), pieces))
     }
 
@@ -242,19 +243,30 @@ impl DiskShared {
         body: StoredBody,
         now: DiskClock,
     ) -> Arc<Entry> {
-        Arc::new(Entry::new(self.parts(stored, body, now)))
+        let (parts, fragments) = self.parts(stored, body, now);
+        Arc::new(Entry::new(parts).with_fragments(fragments))
     }
 
-    fn parts(&self, stored: StoredHeader, body: StoredBody, now: DiskClock) -> EntryParts {
-        let StoredHeader { mut parts, stamp } = stored;
+    fn parts(
+        &self,
+        stored: StoredHeader,
+        body: StoredBody,
+        now: DiskClock,
+    ) -> (EntryParts, Vec<PageFragment>) {
+        let StoredHeader {
+            mut parts,
+            fragments,
+            stamp,
+        } = stored;
         parts.life.initial_age = self
             .boot
             .age(&stamp, parts.life.initial_age, &parts.life, now);
-        EntryParts {
+        let parts = EntryParts {
             body,
             stored_at: now.tick,
             ..parts
-        }
+        };
+        (parts, fragments)
     }
 
     /// When the file under a name was born; `None` where there is none that could be used.

@@ -227,7 +227,7 @@ mod tests {
         let standings = pages.map(|page| match epochs.prove(&page) {
             Validity::Valid => 0,
             Validity::SoftPurged => 1,
-            Validity::Purged | Validity::Unknown => 2,
+            Validity::Outdated | Validity::Purged | Validity::Unknown => 2,
         });
         standings.collect()
     }

@@ -23,9 +23,10 @@ pub use galley_policy::decide::Validity;
 use galley_policy::purge::Purge;
 
 pub use self::mark::Touch;
-use self::tables::{PurgeTableLimits, Tables};
+use self::tables::{PurgeTableLimits, TableLookup, Tables};
 pub use self::touching::{OrderKind, Touching};
 use crate::entry::Entry;
+use crate::fragments::PageFragment;
 use crate::sync::{AtomicU64, RwLock};
 use crate::validity::PurgeEffect;
 
@@ -121,8 +122,38 @@ impl PurgeTable {
     }
 
     /// The same, but waits for a writer: never [`Validity::Unknown`]. For the slow way only.
+    ///
+    /// What the fast path knows as purged may be [`Validity::Outdated`] here.
     pub fn prove_waiting(&self, entry: &Entry) -> Validity {
-        self.prove_by(entry, OnContention::Waits)
+        match self.prove_by(entry, OnContention::Waits) {
+            Validity::Purged if self.purged_fragments(entry).is_some() => Validity::Outdated,
+            validity => validity,
+        }
+    }
+
+    /// Which fragments of a page were purged, by their number, where no purge touches the page itself and all of those can be
+    /// rendered alone. Waits for a writer.
+    pub fn purged_fragments(&self, entry: &Entry) -> Option<Vec<usize>> {
+        if entry.fragments().is_empty() {
+            return None;
+        }
+        let touch = entry.scopes.touch();
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let page = tables.look(entry.born, &touch);
+        let is_purged = |fragment: &&PageFragment| {
+            let tags = fragment.version.all_tags();
+            tables.look_at_tags(fragment.born, tags) != PurgeEffect::Untouched
+        };
+        let numbered = entry.fragments().iter().enumerate();
+        let purged: Vec<_> = numbered
+            .filter(|(_, fragment)| is_purged(fragment))
+            .collect();
+        drop(tables);
+        let can_be_rendered = purged
+            .iter()
+            .all(|(_, fragment)| fragment.version.is_shared());
+        (page.settle(&touch) == PurgeEffect::Untouched && !purged.is_empty() && can_be_rendered)
+            .then(|| purged.into_iter().map(|(number, _)| number).collect())
     }
 
     /// Whether orders newer than `born` touch a fill. Waits for a writer. Soft orders count: who begins after one does
@@ -175,7 +206,17 @@ impl PurgeTable {
                     self.tables.read().unwrap_or_else(PoisonError::into_inner)
                 }
             };
-            tables.look(proved.number, &touch)
+            let fragments = entry.fragments().iter().map(|fragment| {
+                let base = proved.number.max(fragment.born);
+                tables.look_at_tags(base, fragment.version.all_tags())
+            });
+            // A soft purge of a fragment, too: to replace its bytes costs little, so that the old ones need not be sent.
+            match fragments.max() {
+                None | Some(PurgeEffect::Untouched) => tables.look(proved.number, &touch),
+                Some(PurgeEffect::Soft | PurgeEffect::Hard) => {
+                    TableLookup::decided(PurgeEffect::Hard)
+                }
+            }
         };
         // Patterns are tested here, after the lock, so that they do not hold a purge back.
         let verdict = looked.settle(&touch).max(proved.verdict);

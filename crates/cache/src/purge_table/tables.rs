@@ -134,6 +134,21 @@ impl Tables {
         }
     }
 
+    /// What purges of tags newer than `base` do.
+    pub(super) fn look_at_tags(&self, base: u64, tags: impl Iterator<Item = u64>) -> PurgeEffect {
+        if base < self.floor {
+            return PurgeEffect::Hard;
+        }
+        if self.last <= base {
+            return PurgeEffect::Untouched;
+        }
+        let numbers = tags.filter_map(|tag| self.named.get(&Named::Tag(tag)));
+        numbers
+            .map(|numbers| numbers.since(base))
+            .max()
+            .unwrap_or_default()
+    }
+
     fn look_in_ring(&self, base: u64, touch: &Touch<'_>) -> TableLookup {
         let mut looked = TableLookup::default();
         let path = touch.path();
@@ -262,7 +277,7 @@ pub(super) struct TableLookup {
 }
 
 impl TableLookup {
-    fn decided(verdict: PurgeEffect) -> Self {
+    pub(super) fn decided(verdict: PurgeEffect) -> Self {
         Self {
             verdict,
             patterns: Vec::new(),

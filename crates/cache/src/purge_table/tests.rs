@@ -624,3 +624,70 @@ proptest! {
         });
     }
 }
+
+#[test]
+fn a_purge_of_a_shared_fragment_leaves_the_page_to_be_patched() {
+    use std::sync::Arc;
+
+    use crate::fragment_table::{FragmentTable, RenderedFragment};
+    use crate::fragments::PageFragment;
+    use galley_policy::fragments::FragmentPart;
+
+    let table = FragmentTable::default();
+    let part = FragmentPart {
+        label: "widget:x".to_owned(),
+        start: 0,
+        length: 1,
+        blocks: "-".to_owned(),
+        definition: "d".to_owned(),
+        tags: galley_policy::tags::from_list("posts").unwrap(),
+    };
+    let version = table.version(&part, 1).unwrap();
+    let purge = |tag: &str, strength| Purge {
+        scope: Scope::Tag(tag.to_owned()),
+        strength,
+    };
+    let page = |born| {
+        let fragment = PageFragment {
+            range: 0..1,
+            version: Arc::clone(&version),
+            born,
+            except: [].into(),
+        };
+        entry("a.test", "/x", &["p1"], 0).with_fragments(vec![fragment])
+    };
+    let epochs = PurgeTable::new();
+    let alone = page(0);
+    assert_eq!(epochs.prove_waiting(&alone), Validity::Valid);
+    epochs.publish(&purge("posts", Strength::Hard));
+    assert_eq!(
+        epochs.prove_waiting(&alone),
+        Validity::Purged,
+        "nobody knows how to render it"
+    );
+    let rendered = RenderedFragment {
+        entry: Arc::new(entry("a.test", "", &["alone"], 0)),
+        blocks: "-".into(),
+        digest: 1,
+    };
+    table.rendered(version.id, rendered);
+    let shared = page(0);
+    assert_eq!(epochs.prove(&shared), Validity::Purged, "on the fast path");
+    assert_eq!(epochs.prove_waiting(&shared), Validity::Outdated);
+    assert_eq!(epochs.purged_fragments(&shared), Some(vec![0]));
+    let patched = page(1);
+    assert_eq!(epochs.prove_waiting(&patched), Validity::Valid);
+    epochs.publish(&purge("alone", Strength::Soft));
+    assert_eq!(
+        epochs.prove_waiting(&patched),
+        Validity::Outdated,
+        "also by what it had alone"
+    );
+    epochs.publish(&purge("p1", Strength::Soft));
+    assert_eq!(
+        epochs.prove_waiting(&patched),
+        Validity::Purged,
+        "the page, too"
+    );
+    assert_eq!(epochs.purged_fragments(&patched), None);
+}

@@ -81,7 +81,7 @@ pub(super) fn visit(world: &World, page: usize, core: &mut Option<(Arc<Entry>, V
             world.serve(&least, composition(&entry), "stale");
             refresh(world, page);
         }
-        Validity::Purged | Validity::Unknown => {
+        Validity::Outdated | Validity::Purged | Validity::Unknown => {
             world.is_dead(&entry);
             world.is_removed(&entry);
             world.memory.remove_if_same(&entry);

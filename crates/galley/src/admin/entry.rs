@@ -1,6 +1,7 @@
 //! A stored entry in JSON, for listings and explanations. Looks only: counts no hit, removes nothing.
 
 use galley_cache::entry::{Entry, EntryKind};
+use galley_cache::fragments::PageFragment;
 use galley_cache::purge_table::{Touching, Validity};
 use galley_policy::key::{KeyParts, read_key};
 use galley_policy::purge::Strength;
@@ -48,6 +49,7 @@ pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
         "in_memory": entry.pieces().is_none(),
         "born": entry.born,
         "purged_by": touching.map(order),
+        "fragments": entry.fragments().iter().map(fragment).collect::<Vec<_>>(),
         // A marker holds the upstream's own words, which are told as the reason.
         "fields": if entry.kind == EntryKind::Page { fields } else { Vec::new() },
     });
@@ -55,6 +57,17 @@ pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
         value.extend(more);
     }
     value
+}
+
+/// A part that a page shares with others.
+fn fragment(fragment: &PageFragment) -> Value {
+    json!({
+        "label": &*fragment.version.label,
+        "bytes": fragment.range.end.saturating_sub(fragment.range.start),
+        // Else it belongs to its page: a purge of the fragment purges the page.
+        "shared": fragment.version.is_shared(),
+        "born": fragment.born,
+    })
 }
 
 /// An order that touched something.
@@ -102,6 +115,7 @@ pub(super) const fn standing(standing: Validity) -> &'static str {
     match standing {
         Validity::Valid => "alive",
         Validity::SoftPurged => "soft",
+        Validity::Outdated => "outdated",
         Validity::Purged => "dead",
         Validity::Unknown => "busy",
     }

@@ -318,7 +318,7 @@ fn upstreams(rows: &[SiteCounters], text: &mut Text) {
 
 fn owned(rows: &[SiteCounters], text: &mut Text) {
     type Of = fn(&ProcessCounters) -> u64;
-    let families: [(&str, Of, &str); 5] = [
+    let families: [(&str, Of, &str); 7] = [
         (
             "galley_purges_total",
             |own| own.purges,
@@ -343,6 +343,16 @@ fn owned(rows: &[SiteCounters], text: &mut Text) {
             "galley_fills_failed_total",
             |own| own.fills.failed,
             "of these, failed by the upstream",
+        ),
+        (
+            "galley_pages_patched_total",
+            |own| own.fills.patched,
+            "stored pages whose purged fragments were replaced",
+        ),
+        (
+            "galley_pages_not_patched_total",
+            |own| own.fills.patch_failed,
+            "stored pages that were generated again, because a purged fragment could not be replaced",
         ),
     ];
     for (name, of, help) in families {

@@ -8,6 +8,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use galley_cache::disk::DiskLimits;
+use galley_cache::fragment_table::FragmentTable;
 use galley_cache::memory::Memory;
 use galley_config::{Config, SiteConfig};
 use galley_policy::headers::Changes;
@@ -104,6 +105,7 @@ impl Identities {
             },
             heard: AcknowledgedPurges::default(),
             cron: CronRuns::default(),
+            fragments: FragmentTable::default(),
         };
         (core, mark)
     }

@@ -18,6 +18,8 @@ pub struct FetchCounters {
     fills: AtomicU64,
     stored: AtomicU64,
     failed: AtomicU64,
+    patched: AtomicU64,
+    patch_failed: AtomicU64,
     /// The newest last; at most [`MOST_LATELY`].
     lately: Mutex<VecDeque<(Key, Lately)>>,
 }
@@ -38,8 +40,12 @@ pub struct Fills {
     pub begun: u64,
     /// Those that were stored.
     pub stored: u64,
-    /// Those that the upstream failed to compose.
+    /// Those that the upstream failed to generate.
     pub failed: u64,
+    /// Stored pages whose purged fragments were replaced.
+    pub patched: u64,
+    /// Those that had to be generated again, because a fragment could not be rendered or had other styles.
+    pub patch_failed: u64,
 }
 
 impl FetchCounters {
@@ -49,6 +55,8 @@ impl FetchCounters {
             begun: self.fills.load(Ordering::Relaxed),
             stored: self.stored.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
+            patched: self.patched.load(Ordering::Relaxed),
+            patch_failed: self.patch_failed.load(Ordering::Relaxed),
         }
     }
 
@@ -69,6 +77,14 @@ impl FetchCounters {
 
     pub(super) fn failed(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn patched(&self) {
+        self.patched.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn patch_failed(&self) {
+        self.patch_failed.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn not_kept(&self, key: &Key, why: NotStored, at: Tick) {

@@ -31,7 +31,7 @@ use crate::upstream::IncomingResponse;
 impl FetchWorker {
     /// Asks the upstream.
     pub(super) async fn lead(
-        &self,
+        self: &Rc<Self>,
         order: &PageOrder,
         flight: &Rc<InProgressFetch>,
         mut writer: FillWriter,

@@ -17,6 +17,7 @@ mod invalidation;
 mod join;
 mod lead;
 mod pass;
+pub mod patch;
 mod registry;
 pub mod revalidate;
 pub mod rfc9111;
@@ -35,6 +36,7 @@ use std::time::Duration;
 
 use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::fill::{FillError, FillReader, FillWriter};
+use galley_cache::fragment_table::FragmentTable;
 use galley_cache::key::Key;
 use galley_cache::memory::{Memory, PutRefused};
 use galley_policy::purge::Purge;
@@ -77,6 +79,8 @@ pub struct FetchSite {
     pub heard: acknowledged::AcknowledgedPurges,
     /// What became of its scheduled tasks.
     pub cron: cron::CronRuns,
+    /// The parts that its pages share.
+    pub fragments: FragmentTable,
 }
 
 /// A cacheable page that is wanted.
@@ -93,6 +97,8 @@ pub struct PageOrder {
     pub ask: UpstreamCall,
     /// The stored response that may not be sent as it is, to be revalidated (RFC 9111 section 4.3).
     pub held: Option<Arc<Entry>>,
+    /// The fragment that is wanted of it, in place of the page.
+    pub fragment: Option<patch::WantedFragment>,
 }
 
 impl PageOrder {
@@ -143,6 +149,12 @@ enum FetchCommand {
     ),
     Pass(Box<PassOrder>, oneshot::Sender<FillReader>),
     Refresh(Box<PageOrder>, revalidate::When),
+    /// With the stored page whose fragments were purged.
+    Patch(
+        Box<PageOrder>,
+        Arc<Entry>,
+        oneshot::Sender<Option<Arc<Entry>>>,
+    ),
     Cron(
         Box<cron::CronOrder>,
         oneshot::Sender<Result<(), cron::CronTrouble>>,
@@ -196,6 +208,14 @@ impl Handle {
         let _ = self
             .orders
             .try_send(FetchCommand::Refresh(Box::new(order), when));
+    }
+
+    /// Has the purged fragments of a stored page replaced. Nothing: the page has to be fetched. Cancel-safe.
+    pub async fn patch(&self, page: PageOrder, held: Arc<Entry>) -> Option<Arc<Entry>> {
+        let (reply, answer) = oneshot::channel();
+        let command = FetchCommand::Patch(Box::new(page), held, reply);
+        self.orders.try_send(command).ok()?;
+        answer.await.ok()?
     }
 
     /// What each of its pools is busy with.
@@ -344,6 +364,7 @@ impl FetchWorker {
             FetchCommand::Page(order, since, reply) => self.page(order, since, reply).await,
             FetchCommand::Pass(order, reply) => Box::pin(self.pass(*order, reply)).await,
             FetchCommand::Refresh(order, when) => Box::pin(self.refresh(*order, when)).await,
+            FetchCommand::Patch(order, held, reply) => self.patch(*order, held, reply).await,
             FetchCommand::Cron(order, reply) => Box::pin(self.cron(*order, reply)).await,
         }
     }

@@ -11,6 +11,7 @@ use galley_cache::key::Key;
 use galley_cache::memory::PutRefused;
 use galley_cache::purge_table::Validity;
 use galley_policy::forward::BY_GALLEY;
+use galley_policy::fragments::{FRAGMENT_BLOCKS, InvalidFragments};
 use galley_policy::outcome::NotStored;
 use galley_policy::purge::PURGE_FIELDS;
 use galley_policy::request_info::RequestInfo;
@@ -22,6 +23,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::hit_for_pass::Unkept;
 use super::in_progress::InProgressFetch;
+use super::patch::ReceivedFragments;
 use super::rfc9111::variants;
 use super::spool::ResponseSpool;
 use super::{FetchSite, FetchWorker, PageOrder, relay, shelve};
@@ -35,7 +37,11 @@ pub(super) struct ToStore {
     status: StatusCode,
     fields: HeaderMap,
     life: Lifetime,
+    /// Of the page, without what only its fragments depend on.
     tags: Tags,
+    fragments: ReceivedFragments,
+    /// The kinds of blocks in a fragment that was rendered alone.
+    blocks: Option<Box<str>>,
     /// By RFC 9111: the fields by which the responses of this address vary, and the selections that this one answers.
     names: Vec<HeaderName>,
     selections: Vec<Vec<u8>>,
@@ -43,6 +49,15 @@ pub(super) struct ToStore {
 }
 
 impl ToStore {
+    /// What the page depends on, with its fragments.
+    fn all_tags(&self) -> Tags {
+        let mut tags = self.tags.clone();
+        for part in &self.fragments.parts {
+            tags.add(&part.tags);
+        }
+        tags
+    }
+
     /// Where it is stored: under its address, or under those of its variants.
     fn keys(&self, order: &PageOrder) -> Vec<Key> {
         if self.names.is_empty() {
@@ -80,11 +95,22 @@ impl FetchWorker {
         };
         let compressing = &order.site.compressing;
         compressing.announce(incoming.status, &mut fields, incoming.length());
+        let parts = match order.preset() {
+            Preset::WordPress => ReceivedFragments::of(&incoming.fields),
+            Preset::None => Ok(ReceivedFragments::default()),
+        };
+        let (tags, fragments) = match parts {
+            Ok(fragments) => (tags::collect(&incoming.fields), fragments),
+            Err(InvalidFragments) => (Tags::everything(), ReceivedFragments::default()),
+        };
+        let blocks = incoming.fields.get(FRAGMENT_BLOCKS);
         Some(ToStore {
             status: incoming.status,
             fields,
             life,
-            tags: tags::collect(&incoming.fields),
+            tags,
+            fragments,
+            blocks: blocks.and_then(|blocks| Some(blocks.to_str().ok()?.into())),
             names,
             selections,
             recorder: Recorder::off(),
@@ -115,7 +141,7 @@ impl FetchWorker {
             fields: head,
             share: FillSharing::Shared {
                 life: kept.life,
-                tags: kept.tags.ids.clone(),
+                tags: kept.all_tags().ids,
             },
             length: incoming.length(),
         });
@@ -142,7 +168,10 @@ impl FetchWorker {
             storable::is_judged_whole(kept.status, &kept.fields, &order.site.rules);
         match (&order.site.shelved, kept.keys(order).into_iter().next()) {
             (Some(shelved), Some(key)) if !is_judged_whole => {
-                let entry = Entry::new(self.parts(order, flight, kept, key));
+                let mut parts = self.parts(order, flight, kept, key);
+                // Positions of fragments are of use in memory only.
+                parts.scopes.tags = kept.all_tags().ids.into();
+                let entry = Entry::new(parts);
                 Recorder::ready(shelved.clone(), entry, length)
             }
             _ => Recorder::off(),
@@ -151,7 +180,7 @@ impl FetchWorker {
 
     /// Stores what came, under the address or under its variants.
     pub(super) async fn keep(
-        &self,
+        self: &Rc<Self>,
         order: &PageOrder,
         flight: &InProgressFetch,
         mut kept: ToStore,
@@ -193,10 +222,19 @@ impl FetchWorker {
         if order.preset() == Preset::WordPress && !kept.fields.contains_key(header::ETAG) {
             kept.fields.insert(header::ETAG, strong_etag(body.bytes()));
         }
+        let born = flight.born.get();
+        let fragments =
+            self.fragments_of(order, &kept.fragments, body.bytes(), born, &mut kept.tags);
         for key in kept.keys(order) {
             let parts = self.parts(order, flight, &kept, key);
             let body = body.clone();
-            self.store(order, flight, EntryParts { body, ..parts });
+            let entry = Entry::new(EntryParts { body, ..parts });
+            let entry =
+                Arc::new(self.inheriting(&order.site, entry.with_fragments(fragments.clone())));
+            self.store_entry(order, flight, &entry);
+            if let Some(blocks) = &kept.blocks {
+                self.note_rendered(order, &entry, blocks);
+            }
         }
         if order.preset() == Preset::None {
             self.note_equivalents(order, flight, &kept.fields);
@@ -229,16 +267,25 @@ impl FetchWorker {
         if !flight.may_replace(self.memory.peek(parts.key.bytes()).as_deref()) {
             return;
         }
-        let kind = parts.kind;
         let entry = Arc::new(self.inheriting(&order.site, Entry::new(parts)));
-        if order.site.epochs.prove_waiting(&entry) == Validity::Purged {
+        self.store_entry(order, flight, &entry);
+    }
+
+    fn store_entry(&self, order: &PageOrder, flight: &InProgressFetch, entry: &Arc<Entry>) {
+        if !flight.may_replace(self.memory.peek(entry.key.bytes()).as_deref()) {
+            return;
+        }
+        let kind = entry.kind;
+        if order.site.epochs.prove_waiting(entry) == Validity::Purged {
             return self.note_not_kept(order, NotStored::Purged);
         }
-        let outcome = self.memory.put(Arc::clone(&entry));
-        shelve(&order.site, &entry, outcome);
+        let outcome = self.memory.put(Arc::clone(entry));
+        if order.fragment.is_none() {
+            shelve(&order.site, entry, outcome);
+        }
         match outcome {
             Ok(()) if kind == EntryKind::Page => {
-                flight.stores(&entry);
+                flight.stores(entry);
                 order.site.tally.stored();
             }
             Err(PutRefused::TooLarge | PutRefused::Full) if order.site.shelved.is_some() => {
@@ -302,7 +349,7 @@ pub(super) fn scopes(facts: &RequestInfo, tags: Vec<u64>) -> Scopes {
 }
 
 /// A strong validator from the body: it names these bytes in this coding (RFC 9110 §8.8.3).
-fn strong_etag(body: &[u8]) -> HeaderValue {
+pub(super) fn strong_etag(body: &[u8]) -> HeaderValue {
     use std::hash::Hasher;
     let mut hasher = siphasher::sip128::SipHasher24::new();
     hasher.write(body);

@@ -107,6 +107,7 @@ pub(super) fn page_order(
         facts: exchange.facts.clone(),
         ask: ask(exchange, (request, script), class),
         held: None,
+        fragment: None,
     }
 }
 

@@ -45,6 +45,21 @@ pub(super) struct Asking<'a, 'h> {
 }
 
 impl Asking<'_, '_> {
+    /// Has the purged fragments of the stored page replaced; where that fails, fetches the page.
+    pub(super) async fn patch(self) -> Result<Response, Fault> {
+        if let Some((held, _)) = &self.found.entry {
+            let pool = pool(self.exchange)?;
+            let class = Class::of(&self.exchange.facts);
+            let request = fetch_request(self.services, self.exchange, Credentials::OfClient);
+            let page = page_order(self.exchange, &pool, (request, self.script.clone()), class);
+            let patched = pool.fetch_thread.patch(page, Arc::clone(held)).await;
+            if let Some(entry) = patched {
+                return Ok(self.stored(entry, Outcome::Patched));
+            }
+        }
+        self.fetch().await
+    }
+
     /// Fetches a response that may be stored, for all who wait for it.
     pub(super) async fn fetch(self) -> Result<Response, Fault> {
         let pool = pool(self.exchange)?;

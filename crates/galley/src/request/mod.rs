@@ -122,6 +122,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
     };
     match decision {
         Decision::Pass(why) => asking.pass(Outcome::Pass(why)).await,
+        Decision::Patch => asking.patch().await,
         _ => asking.fetch().await,
     }
 }

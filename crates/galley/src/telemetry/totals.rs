@@ -40,7 +40,7 @@ pub(super) mod slots {
     /// The slots of an outcome's requests and bytes.
     pub(in crate::telemetry) fn of_outcome(outcome: Outcome) -> (usize, usize) {
         let index = match outcome {
-            Outcome::Hit => 0,
+            Outcome::Hit | Outcome::Patched => 0,
             Outcome::Stale(_) => 1,
             Outcome::Miss { .. } => 2,
             Outcome::Pass(_) => 3,
@@ -55,7 +55,11 @@ pub(super) mod slots {
     /// The slots of its reasons.
     pub(in crate::telemetry) fn of_reasons(outcome: Outcome) -> [Option<usize>; 3] {
         match outcome {
-            Outcome::Hit | Outcome::File | Outcome::Redirect | Outcome::Purge => [None; 3],
+            Outcome::Hit
+            | Outcome::Patched
+            | Outcome::File
+            | Outcome::Redirect
+            | Outcome::Purge => [None; 3],
             Outcome::Stale(why) => [Some(STALE + why as usize), None, None],
             Outcome::Pass(why) => [Some(PASS + why as usize), None, None],
             Outcome::Refused(why) => [Some(REFUSED + why as usize), None, None],

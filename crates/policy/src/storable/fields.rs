@@ -159,6 +159,9 @@ const NEVER_STORED: &[&str] = &[
     "proxy-authentication-info",
     APPOINTMENTS_FIELD,
     "galley-cache-control",
+    "galley-fragment",
+    "galley-fragment-blocks",
+    "galley-fragment-except",
     "galley-plugin",
     "galley-purge",
 ];

@@ -1,5 +1,11 @@
 //! The file format: what is written is read, and nothing else is.
 
+use std::sync::Arc;
+
+use galley_policy::fragments::FragmentPart;
+
+use crate::fragment_table::{FragmentTable, RenderedFragment};
+use crate::fragments::PageFragment;
 use proptest::prelude::*;
 
 use super::*;
@@ -72,7 +78,12 @@ fn a_header_reads_back() {
     assert_eq!(read.name, origin().name);
     assert_eq!(read.layout.header, bytes.len());
     assert_eq!(read.layout.total(), bytes.len() as u64 + 4 + 8);
-    let StoredHeader { parts, stamp } = stored(&bytes, &seal()).unwrap();
+    let StoredHeader {
+        parts,
+        fragments,
+        stamp,
+    } = stored(&bytes, &seal()).unwrap();
+    assert!(fragments.is_empty());
     let wanted = page();
     assert_eq!(stamp, origin().stamp);
     assert_eq!(parts.key, wanted.key);
@@ -87,6 +98,65 @@ fn a_header_reads_back() {
         "longest that can be written"
     );
     assert_eq!(parts.life.stale_if_error, Duration::from_secs(9));
+}
+
+#[test]
+fn fragments_read_back() {
+    let table = FragmentTable::default();
+    let part = FragmentPart {
+        label: "widget:x-2".to_owned(),
+        start: 1,
+        length: 2,
+        blocks: "-".to_owned(),
+        definition: "d.m".to_owned(),
+        tags: galley_policy::tags::from_list("a,b").unwrap(),
+    };
+    let version = table.version(&part, 7).unwrap();
+    let rendered = RenderedFragment {
+        entry: Arc::new(Entry::new(page())),
+        blocks: "-".into(),
+        digest: 7,
+    };
+    table.rendered(version.id, rendered);
+    let fragment = |range| PageFragment {
+        range,
+        version: Arc::clone(&version),
+        born: 9,
+        except: [3, 4].into(),
+    };
+    let sealed = |fragments| {
+        let entry = Entry::new(page()).with_fragments(fragments);
+        let mut bytes = header(&entry, &origin()).unwrap();
+        seal_header(
+            &mut bytes,
+            4,
+            &super::super::layout::table(b"body", &seal()),
+            &seal(),
+        );
+        bytes
+    };
+    let read = stored(&sealed(vec![fragment(1..3), fragment(3..4)]), &seal()).unwrap();
+    let [one, _] = &read.fragments[..] else {
+        panic!("{:?}", read.fragments);
+    };
+    assert_eq!((one.range.clone(), one.born), (1..3, 9));
+    assert_eq!(&*one.except, [3, 4]);
+    assert_eq!((one.version.id, one.version.digest), (version.id, 7));
+    assert_eq!(&*one.version.definition, "d.m");
+    assert!(one.version.is_shared());
+    let tags: Vec<_> = one.version.all_tags().collect();
+    assert_eq!(tags, version.all_tags().collect::<Vec<_>>());
+    let overlapping = sealed(vec![fragment(1..3), fragment(2..4)]);
+    assert!(stored(&overlapping, &seal()).is_err());
+}
+
+#[test]
+fn a_file_of_the_first_version_is_read() {
+    let mut bytes = header(&Entry::new(page()), &origin()).unwrap();
+    bytes[4..6].copy_from_slice(&1_u16.to_le_bytes());
+    let table = table(b"body", &seal());
+    seal_header(&mut bytes, 4, &table, &seal());
+    assert!(fixed(&bytes).is_ok() && stored(&bytes, &seal()).is_ok());
 }
 
 #[test]

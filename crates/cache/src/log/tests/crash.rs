@@ -128,7 +128,7 @@ fn severity(standing: Validity) -> u8 {
         Validity::Valid => 0,
         Validity::SoftPurged => 1,
         Validity::Purged => 2,
-        Validity::Unknown => unreachable!("nobody writes"),
+        Validity::Outdated | Validity::Unknown => unreachable!("nobody writes"),
     }
 }
 

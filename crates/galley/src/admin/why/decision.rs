@@ -4,7 +4,7 @@
 
 use galley_cache::purge_table::{Touch, Touching};
 use galley_policy::decide::{self, Decision};
-use galley_policy::outcome::{RefusedWhy, StaleWhy};
+use galley_policy::outcome::{PATCHED, RefusedWhy, StaleWhy};
 use galley_policy::request_info::Method;
 
 use super::below::PathExplanation;
@@ -47,6 +47,7 @@ pub(super) fn words(decision: &Decision) -> (&'static str, Option<&'static str>)
     match decision {
         Decision::Purge => ("purge", None),
         Decision::Hit | Decision::HitAndRefresh => ("hit", None),
+        Decision::Patch => ("hit", Some(PATCHED)),
         Decision::StaleWhileRevalidate => ("stale", Some(StaleWhy::Revalidating.word())),
         Decision::StaleAccepted => ("stale", Some(StaleWhy::MaxStale.word())),
         Decision::Fetch { why, .. } => ("miss", Some(why.word())),
@@ -83,6 +84,9 @@ pub(super) fn sentence(decision: &Decision, explanation: &Explanation<'_, '_>) -
             return format!("redirected to {location}, before anything stored is looked at");
         }
         Decision::Methods => "answered with the methods there are",
+        Decision::Patch => {
+            "the stored page is sent after its purged fragments have been rendered again and replaced in it"
+        }
         Decision::Purge => "a purge request: what it names is purged",
         Decision::StaleWhileRevalidate => {
             "the stale response is sent at once, and one background request fetches it again"

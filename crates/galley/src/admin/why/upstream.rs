@@ -24,7 +24,7 @@ pub(super) fn value(decision: &Decision, explanation: &Explanation<'_, '_>) -> V
             "trimmed",
             fetch_request(services, exchange, Credentials::None),
         ),
-        Decision::Fetch { .. } => (
+        Decision::Patch | Decision::Fetch { .. } => (
             "trimmed",
             fetch_request(services, exchange, Credentials::OfClient),
         ),

@@ -44,6 +44,7 @@ pub(super) fn advice(decision: &Decision, explanation: &Explanation<'_, '_>) -> 
     match decision {
         Decision::Hit
         | Decision::HitAndRefresh
+        | Decision::Patch
         | Decision::StaleAccepted
         | Decision::File
         | Decision::Slash

@@ -1,0 +1,95 @@
+//! The fragments of a page in its file.
+//!
+//! ```text
+//! start 4 | end 4 | born 8 | id 8 | digest 16 | 1: rendered alone, else 0
+//! | lengths of label, definition and kinds of blocks, numbers of tag ids, of those it had alone, of exceptions: 4 each
+//! | label | definition | blocks | tag ids, 8 each | tag ids when it was rendered alone, 8 each | exceptions, 8 each
+//! ```
+
+use std::sync::{Arc, OnceLock};
+
+use super::super::layout::{Bad, Cursor};
+use crate::fragments::{FragmentVersion, PageFragment};
+
+pub(super) fn write(fragments: &[PageFragment], out: &mut Vec<u8>) -> Option<()> {
+    for fragment in fragments {
+        let version = &*fragment.version;
+        let rendered = version.rendered_tags.get();
+        out.extend_from_slice(&fragment.range.start.to_le_bytes());
+        out.extend_from_slice(&fragment.range.end.to_le_bytes());
+        out.extend_from_slice(&fragment.born.to_le_bytes());
+        out.extend_from_slice(&version.id.to_le_bytes());
+        out.extend_from_slice(&version.digest.to_le_bytes());
+        out.push(u8::from(rendered.is_some()));
+        let rendered = rendered.map_or(&[][..], |tags| tags);
+        let texts = [&version.label, &version.definition, &version.blocks];
+        let lengths = texts.iter().map(|text| text.len());
+        for count in lengths.chain([version.tags.len(), rendered.len(), fragment.except.len()]) {
+            out.extend_from_slice(&u32::try_from(count).ok()?.to_le_bytes());
+        }
+        for text in texts {
+            out.extend_from_slice(text.as_bytes());
+        }
+        for tag in version.tags.iter().chain(rendered).chain(&*fragment.except) {
+            out.extend_from_slice(&tag.to_le_bytes());
+        }
+    }
+    Some(())
+}
+
+pub(super) fn read(count: usize, head: &mut Cursor<'_>) -> Result<Vec<PageFragment>, Bad> {
+    // Not reserved ahead: the count is not proved by bytes that are there.
+    let mut fragments = Vec::new();
+    let mut end = 0;
+    for _ in 0..count {
+        let fragment = one(head)?;
+        let range = &fragment.range;
+        if range.start < end || range.end < range.start {
+            return Err(Bad);
+        }
+        end = range.end;
+        fragments.push(fragment);
+    }
+    Ok(fragments)
+}
+
+fn one(head: &mut Cursor<'_>) -> Result<PageFragment, Bad> {
+    let start = u32::from_le_bytes(head.array()?);
+    let end = u32::from_le_bytes(head.array()?);
+    let born = head.number()?;
+    let id = head.number()?;
+    let digest = u128::from_le_bytes(head.array()?);
+    let is_shared = match head.array()? {
+        [0] => false,
+        [1] => true,
+        _ => return Err(Bad),
+    };
+    let (label, definition, blocks) = (head.count()?, head.count()?, head.count()?);
+    let (tags, rendered, except) = (head.count()?, head.count()?, head.count()?);
+    let mut text = |length: usize| {
+        let bytes = head.take(length)?;
+        std::str::from_utf8(bytes).map(Box::from).map_err(|_| Bad)
+    };
+    let (label, definition, blocks) = (text(label)?, text(definition)?, text(blocks)?);
+    let tags = head.numbers(tags)?;
+    let rendered = head.numbers(rendered)?;
+    let except = Arc::from(head.numbers(except)?);
+    let rendered_tags = OnceLock::new();
+    if is_shared {
+        let _ = rendered_tags.set(rendered);
+    }
+    Ok(PageFragment {
+        range: start..end,
+        version: Arc::new(FragmentVersion {
+            id,
+            label,
+            definition,
+            blocks,
+            tags,
+            digest,
+            rendered_tags,
+        }),
+        born,
+        except,
+    })
+}

@@ -1,0 +1,72 @@
+//! Shared fragments of stored pages: parts that many pages show, with tags of their own.
+//!
+//! A purge that touches only fragments does not make the rest of a page wrong. If the plugin can render a purged fragment alone, its
+//! bytes are replaced in the stored page. That is known of a [`FragmentVersion`] if its bytes once were those of the fragment
+//! rendered alone ([`crate::fragment_table::FragmentTable::rendered`]); whatever of a fragment depends on its page never is.
+
+use std::hash::Hasher;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+/// A fragment of one stored page.
+#[derive(Clone, Debug)]
+pub struct PageFragment {
+    /// Where its bytes are in the page's body.
+    pub range: Range<u32>,
+    /// What it is, shared with other pages.
+    pub version: Arc<FragmentVersion>,
+    /// The site's purge counter immediately before the fragment was rendered.
+    pub born: u64,
+    /// Tags of fragments that would show this page as the current one: they are not put in its place. Shared by the page's fragments.
+    pub except: Arc<[u64]>,
+}
+
+/// One state of a fragment, as pages have it.
+#[derive(Debug)]
+pub struct FragmentVersion {
+    /// `galley_policy::key::fragment_id` of the definition.
+    pub id: u64,
+    /// For people.
+    pub label: Box<str>,
+    /// What the plugin needs to render it.
+    pub definition: Box<str>,
+    /// Stands for the kinds of blocks in it.
+    pub blocks: Box<str>,
+    /// `galley_policy::key::tag_id` of what it depends on, ascending.
+    pub tags: Box<[u64]>,
+    /// Of its bytes and kinds of blocks; see [`digest`].
+    pub digest: u128,
+    /// What it depended on when it was rendered alone and had the same bytes. Set once.
+    pub(crate) rendered_tags: OnceLock<Box<[u64]>>,
+}
+
+impl FragmentVersion {
+    /// Whether it can be rendered alone.
+    pub fn is_shared(&self) -> bool {
+        self.rendered_tags.get().is_some()
+    }
+
+    /// All tags that a purge may reach it by.
+    pub fn all_tags(&self) -> impl Iterator<Item = u64> {
+        let rendered = self.rendered_tags.get().map_or(&[][..], |tags| tags);
+        self.tags.iter().chain(rendered).copied()
+    }
+
+    /// Bytes it occupies.
+    pub(crate) fn weight(&self) -> u64 {
+        let texts = self.label.len() + self.definition.len() + self.blocks.len();
+        let tags = self.tags.len() + self.rendered_tags.get().map_or(0, |tags| tags.len());
+        (size_of::<Self>() + texts + tags * 8) as u64
+    }
+}
+
+/// Names the bytes of a fragment with its kinds of blocks. Fixed: it is written to the disk.
+pub fn digest(bytes: &[u8], blocks: &str) -> u128 {
+    let mut hasher = SipHasher24::new();
+    hasher.write(&(bytes.len() as u64).to_le_bytes());
+    hasher.write(bytes);
+    hasher.write(blocks.as_bytes());
+    hasher.finish128().as_u128()
+}

@@ -1,0 +1,322 @@
+//! Shared fragments: a page whose fragments were purged is patched with fragments that were rendered again.
+//!
+//! A fragment is rendered by an ordinary fetch under a key of its own, so it is coalesced, queued and purged as a page is. One
+//! request to PHP serves all pages that show the fragment. A page is patched when it is next requested.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use galley_cache::body::StoredBody;
+use galley_cache::entry::{Entry, EntryParts};
+use galley_cache::fill::{FillError, FillReader};
+use galley_cache::fragment_table::{FragmentTable, RenderedFragment};
+use galley_cache::fragments::{FragmentVersion, PageFragment, digest};
+use galley_cache::key::Key;
+use galley_cache::purge_table::Validity;
+use galley_policy::forward;
+use galley_policy::fragments::{self, FragmentPart, InvalidFragments};
+use galley_policy::key::write_fragment_key;
+use galley_policy::tags::Tags;
+use galley_policy::time::write_date;
+use http::header::{self, HeaderMap, HeaderValue};
+use tokio::sync::oneshot;
+
+use super::revalidate::When;
+use super::store::strong_etag;
+use super::{Composed, FetchSite, FetchWorker, PageOrder, shelve};
+
+/// The fragment that an order is for.
+#[derive(Clone, Debug)]
+pub struct WantedFragment {
+    /// `galley_policy::key::fragment_id` of its definition.
+    pub id: u64,
+}
+
+impl FetchWorker {
+    /// Patches `held`, and answers with the page as it is now. Nothing: it has to be fetched.
+    pub(super) async fn patch(
+        self: Rc<Self>,
+        order: PageOrder,
+        held: Arc<Entry>,
+        reply: oneshot::Sender<Option<Arc<Entry>>>,
+    ) {
+        let patched = Box::pin(self.patched(&order, &held)).await;
+        if patched.is_none() {
+            order.site.tally.patch_failed();
+        }
+        let _ = reply.send(patched);
+    }
+
+    async fn patched(self: Rc<Self>, order: &PageOrder, held: &Arc<Entry>) -> Option<Arc<Entry>> {
+        let purges = &order.site.epochs;
+        let is_newer = |entry: &Arc<Entry>| {
+            !Arc::ptr_eq(entry, held) && purges.prove_waiting(entry) == Validity::Valid
+        };
+        if let Some(entry) = self.memory.peek(order.key.bytes()).filter(is_newer) {
+            return Some(entry);
+        }
+        let purged = purges.table().purged_fragments(held)?;
+        let mut renderings = Vec::new();
+        for number in purged {
+            let version = &held.fragments().get(number)?.version;
+            renderings.push((number, self.begin_rendering(order, version)));
+        }
+        let mut fragments = Vec::new();
+        for (number, rendering) in renderings {
+            let rendered = self.rendering(order, rendering).await?;
+            fragments.push((number, rendered));
+        }
+        let entry = Arc::new(self.with_rendered(&order.site, held, &fragments)?);
+        if purges.prove_waiting(&entry) != Validity::Valid {
+            return None;
+        }
+        let outcome = self.memory.put_if_same(held, Arc::clone(&entry));
+        if outcome.is_ok() {
+            shelve(&order.site, &entry, outcome);
+        }
+        order.site.tally.patched();
+        Some(entry)
+    }
+
+    /// Begins to render a fragment, for all who wait for it, unless its last rendering is still right.
+    fn begin_rendering(self: &Rc<Self>, order: &PageOrder, version: &FragmentVersion) -> Rendering {
+        if let Some(rendered) = self.valid_rendering(&order.site, version.id) {
+            return Rendering::Known(rendered);
+        }
+        let table = &order.site.fragments;
+        table.recall(version.id);
+        let wanted = fragment_order(order, version.id, &version.definition);
+        let (reply, answer) = oneshot::channel();
+        tokio::task::spawn_local(Rc::clone(self).page(Box::new(wanted), None, reply));
+        Rendering::Ordered(version.id, answer)
+    }
+
+    async fn rendering(&self, order: &PageOrder, rendering: Rendering) -> Option<RenderedFragment> {
+        let (id, answer) = match rendering {
+            Rendering::Known(rendered) => return Some(rendered),
+            Rendering::Ordered(id, answer) => (id, answer),
+        };
+        match answer.await.ok()?.ok()? {
+            Composed::Fill { reader, .. } => read_to_end(reader).await.ok()?,
+            Composed::Entry(_) | Composed::Awaited(_) => {}
+            Composed::TravelsWhole => return None,
+        }
+        self.valid_rendering(&order.site, id)
+    }
+
+    fn valid_rendering(&self, site: &FetchSite, id: u64) -> Option<RenderedFragment> {
+        let now = self.clock.tick();
+        site.fragments.last_rendered(id).filter(|rendered| {
+            let entry = &rendered.entry;
+            entry.life.fresh > entry.age(now) && site.epochs.prove_waiting(entry) == Validity::Valid
+        })
+    }
+
+    /// The page with other bytes in place of some fragments.
+    fn with_rendered(
+        &self,
+        site: &FetchSite,
+        held: &Entry,
+        rendered: &[(usize, RenderedFragment)],
+    ) -> Option<Entry> {
+        if held.pieces().is_some() {
+            return None;
+        }
+        let now = self.clock.tick();
+        let mut body = Vec::with_capacity(held.body.len());
+        let mut fragments = Vec::with_capacity(held.fragments().len());
+        let mut copied = 0;
+        let mut life = held.life;
+        for (number, fragment) in held.fragments().iter().enumerate() {
+            let range = &fragment.range;
+            let (from, to) = (
+                usize::try_from(range.start).ok()?,
+                usize::try_from(range.end).ok()?,
+            );
+            body.extend_from_slice(held.body.get(copied..from)?);
+            let start = u32::try_from(body.len()).ok()?;
+            let new = rendered.iter().find(|(place, _)| *place == number);
+            let (version, born) = match new {
+                Some((_, new)) if !new.fits(fragment) => return None,
+                Some((_, new)) => {
+                    body.extend_from_slice(&new.entry.body);
+                    let left = new.entry.life.fresh.saturating_sub(new.entry.age(now));
+                    life.fresh = life.fresh.min(held.age(now).saturating_add(left));
+                    (
+                        replaced(&site.fragments, &fragment.version, new)?,
+                        new.entry.born,
+                    )
+                }
+                None => {
+                    body.extend_from_slice(held.body.get(from..to)?);
+                    (Arc::clone(&fragment.version), fragment.born)
+                }
+            };
+            let range = start..u32::try_from(body.len()).ok()?;
+            fragments.push(PageFragment {
+                range,
+                version,
+                born,
+                except: Arc::clone(&fragment.except),
+            });
+            copied = to;
+        }
+        body.extend_from_slice(held.body.get(copied..)?);
+        let mut fields = held.fields.clone();
+        self.renew_validators(&mut fields, &body);
+        let reservation = self.memory.budget().try_reserve(body.len() as u64)?;
+        let parts = EntryParts {
+            key: held.key.clone(),
+            kind: held.kind,
+            status: held.status,
+            fields,
+            body: StoredBody::reserved(body, reservation),
+            stored_at: held.stored_at,
+            life,
+            scopes: held.scopes.clone(),
+            tags: held.tags.clone(),
+            born: held.born,
+        };
+        Some(Entry::new(parts).with_fragments(fragments))
+    }
+
+    /// Another body is another representation (RFC 9110 section 8.8).
+    fn renew_validators(&self, fields: &mut HeaderMap, body: &[u8]) {
+        fields.insert(header::ETAG, strong_etag(body));
+        if fields.contains_key(header::LAST_MODIFIED) {
+            let mut text = Vec::with_capacity(29);
+            write_date(self.clock.wall(), &mut text);
+            if let Ok(value) = HeaderValue::from_bytes(&text) {
+                fields.insert(header::LAST_MODIFIED, value);
+            }
+        }
+        if fields.contains_key(header::CONTENT_LENGTH) {
+            fields.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+        }
+    }
+
+    /// The fragments of a page that was received; the tags of those that are not told apart become the page's own.
+    pub(super) fn fragments_of(
+        self: &Rc<Self>,
+        order: &PageOrder,
+        received: &ReceivedFragments,
+        body: &[u8],
+        born: u64,
+        tags: &mut Tags,
+    ) -> Vec<PageFragment> {
+        let ReceivedFragments { parts, except } = received;
+        let mut fragments = Vec::with_capacity(parts.len());
+        for part in parts {
+            let end = part.start.saturating_add(part.length);
+            let (Some(bytes), Ok(start), Ok(end)) = (
+                body.get(part.start..end),
+                u32::try_from(part.start),
+                u32::try_from(end),
+            ) else {
+                *tags = Tags::everything();
+                return Vec::new();
+            };
+            let digest = digest(bytes, &part.blocks);
+            let Some(version) = order.site.fragments.version(part, digest) else {
+                tags.add(&part.tags);
+                continue;
+            };
+            if !version.is_shared() && self.valid_rendering(&order.site, version.id).is_none() {
+                // Once for all pages that show it: then it is known whether it can be rendered alone.
+                let wanted = fragment_order(order, version.id, &version.definition);
+                tokio::task::spawn_local(Rc::clone(self).refresh(wanted, When::Stale));
+            }
+            fragments.push(PageFragment {
+                range: start..end,
+                version,
+                born,
+                except: Arc::clone(except),
+            });
+        }
+        fragments
+    }
+
+    /// Notes a fragment that was rendered and stored.
+    pub(super) fn note_rendered(&self, order: &PageOrder, entry: &Arc<Entry>, blocks: &str) {
+        if let Some(wanted) = &order.fragment {
+            let rendered = RenderedFragment {
+                digest: digest(&entry.body, blocks),
+                blocks: blocks.into(),
+                entry: Arc::clone(entry),
+            };
+            order.site.fragments.rendered(wanted.id, rendered);
+        }
+    }
+}
+
+/// The fragments of a response, as its fields describe them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReceivedFragments {
+    pub(super) parts: Vec<FragmentPart>,
+    pub(super) except: Arc<[u64]>,
+}
+
+impl ReceivedFragments {
+    /// Reads the fields.
+    pub(super) fn of(fields: &HeaderMap) -> Result<Self, InvalidFragments> {
+        Ok(Self {
+            parts: fragments::parse(fields)?,
+            except: fragments::exceptions(fields)?.into(),
+        })
+    }
+}
+
+/// A fragment that a page waits for.
+enum Rendering {
+    Known(RenderedFragment),
+    Ordered(u64, oneshot::Receiver<Result<Composed, FillError>>),
+}
+
+async fn read_to_end(mut reader: FillReader) -> Result<(), FillError> {
+    while reader.next().await?.is_some() {}
+    Ok(())
+}
+
+/// The version of a fragment that was rendered again.
+fn replaced(
+    table: &FragmentTable,
+    old: &FragmentVersion,
+    new: &RenderedFragment,
+) -> Option<Arc<FragmentVersion>> {
+    let part = FragmentPart {
+        label: old.label.to_string(),
+        start: 0,
+        length: 0,
+        blocks: new.blocks.to_string(),
+        definition: old.definition.to_string(),
+        tags: Tags {
+            ids: new.entry.scopes.tags.to_vec(),
+            names: Vec::new(),
+        },
+    };
+    table.version(&part, new.digest)
+}
+
+/// The order for a fragment of a page: the page's request, for which the plugin renders only the fragment.
+fn fragment_order(page: &PageOrder, id: u64, definition: &str) -> PageOrder {
+    let mut key = Vec::new();
+    write_fragment_key(&page.facts, id, &mut key);
+    let site_mark = page
+        .key
+        .bytes()
+        .last_chunk::<4>()
+        .copied()
+        .unwrap_or_default();
+    key.extend_from_slice(&site_mark);
+    let mut ask = page.ask.without_body();
+    forward::fragment(&mut ask.request, definition);
+    PageOrder {
+        site: Arc::clone(&page.site),
+        pool: page.pool,
+        key: Key::new(&key),
+        facts: page.facts.clone(),
+        ask,
+        held: None,
+        fragment: Some(WantedFragment { id }),
+    }
+}

@@ -1,0 +1,136 @@
+//! Shared fragments of a page, as the WordPress plugin describes them in fields of the response.
+//!
+//! `Galley-Fragment: <label> <start> <length> <blocks> <definition> <tags>`, one field for each: where its bytes are in the body,
+//! which kinds of blocks it has, what the plugin needs to render it again, and the tags that only the fragment depends on. The page's own
+//! tags are without them, so a response whose fragments cannot be understood depends on everything.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::tags::{self, EVERYTHING, MAX_TAGS, Tags};
+
+/// The field that describes a fragment of a response.
+pub const FRAGMENT: HeaderName = HeaderName::from_static("galley-fragment");
+
+/// The field that names the kinds of blocks in a fragment that was rendered alone.
+pub const FRAGMENT_BLOCKS: HeaderName = HeaderName::from_static("galley-fragment-blocks");
+
+/// The field that names tags which fragments of a page must not have when they are rendered without it: they would show the page as
+/// the current one.
+const EXCEPT: HeaderName = HeaderName::from_static("galley-fragment-except");
+
+/// The most fragments of one page.
+pub const MAX_FRAGMENTS: usize = 64;
+
+/// A fragment, where it is in the body and what it depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FragmentPart {
+    /// For people: `widget:recent-posts-2`.
+    pub label: String,
+    /// Its first byte in the body.
+    pub start: usize,
+    /// Bytes.
+    pub length: usize,
+    /// Stands for the kinds of blocks in it, whose styles and scripts the page loads.
+    pub blocks: String,
+    /// What the plugin needs to render it, signed by the plugin.
+    pub definition: String,
+    /// What it depends on.
+    pub tags: Tags,
+}
+
+/// The fields of a response cannot be understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidFragments;
+
+/// Reads the fragments of a response: in rising order, without overlaps.
+pub fn parse(fields: &HeaderMap) -> Result<Vec<FragmentPart>, InvalidFragments> {
+    let mut parts: Vec<FragmentPart> = Vec::new();
+    let mut end = 0;
+    for value in fields.get_all(FRAGMENT) {
+        let part = part(value).ok_or(InvalidFragments)?;
+        if part.start < end || parts.len() == MAX_FRAGMENTS {
+            return Err(InvalidFragments);
+        }
+        end = part
+            .start
+            .checked_add(part.length)
+            .ok_or(InvalidFragments)?;
+        parts.push(part);
+    }
+    Ok(parts)
+}
+
+/// `tag_id` of the tags that fragments which are rendered without this page must not have.
+pub fn exceptions(fields: &HeaderMap) -> Result<Vec<u64>, InvalidFragments> {
+    let mut tags = Tags::default();
+    for value in fields.get_all(EXCEPT) {
+        let list = value.to_str().ok().and_then(tags::from_list);
+        tags.add(&list.ok_or(InvalidFragments)?);
+    }
+    Ok(tags.ids)
+}
+
+fn part(value: &HeaderValue) -> Option<FragmentPart> {
+    let text = value.to_str().ok()?;
+    let mut words = text.split(' ');
+    let mut word = || words.next().filter(|word| !word.is_empty());
+    let part = FragmentPart {
+        label: word()?.to_owned(),
+        start: word()?.parse().ok()?,
+        length: word()?.parse().ok()?,
+        blocks: word()?.to_owned(),
+        definition: word()?.to_owned(),
+        tags: tags::from_list(word().unwrap_or_default())?,
+    };
+    let is_bounded = part.tags.ids.len() <= MAX_TAGS && part.tags.names != [EVERYTHING];
+    (words.next().is_none() && is_bounded).then_some(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(lines: &[&str]) -> HeaderMap {
+        let values = lines.iter().map(|line| HeaderValue::from_str(line));
+        values.map(|value| (FRAGMENT, value.unwrap())).collect()
+    }
+
+    #[test]
+    fn fragments_are_read_in_their_order() {
+        let read = parse(&fields(&[
+            "widget:recent-posts-2 10 20 - d.m l.post.q,l.post.r0",
+            "core/archives 30 0 abc e.m",
+        ]))
+        .unwrap();
+        assert_eq!(read.len(), 2);
+        assert_eq!(
+            (read[0].start, read[0].length, &*read[0].definition),
+            (10, 20, "d.m")
+        );
+        assert_eq!(read[0].tags.names, ["l.post.q", "l.post.r0"]);
+        assert!(read[1].tags.ids.is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_refused() {
+        let table: &[&[&str]] = &[
+            &[""],
+            &["a 1 2 -"],
+            &["a x 2 - d t"],
+            &["a -1 2 - d t"],
+            &["a 1 2 - d t more"],
+            &["a 1  2 - d t"],
+            &["a 1 2 - d *"],
+            &["a 1 99999999999999999999999 - d t"],
+            &["a 5 18446744073709551615 - d t"],
+            &["a 0 9 - d t", "b 8 1 - e t"],
+            &["a 9 1 - d t", "b 0 1 - e t"],
+        ];
+        for lines in table {
+            assert_eq!(parse(&fields(lines)), Err(InvalidFragments), "{lines:?}");
+        }
+        assert_eq!(parse(&HeaderMap::new()), Ok(Vec::new()));
+        let many = vec!["a 0 0 - d t"; MAX_FRAGMENTS + 1];
+        assert_eq!(parse(&fields(&many)), Err(InvalidFragments));
+    }
+}
