@@ -36,6 +36,7 @@ const PARTS = array(
 	'includes/gather-people.php',
 	'includes/gather-parts.php',
 	'includes/gather-machines.php',
+	'includes/fragments.php',
 	'includes/lifetime.php',
 	'includes/answer.php',
 	'includes/orders.php',

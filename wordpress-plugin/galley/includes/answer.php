@@ -16,7 +16,7 @@ defined( 'ABSPATH' ) || exit;
 const BUFFER = 2097152;
 
 if ( is_shared() ) {
-	ob_start( null, BUFFER );
+	ob_start( __NAMESPACE__ . '\\remove_marks', BUFFER );
 	$GLOBALS['galley_buffer_level'] = ob_get_level();
 }
 if ( passes_through() ) {
@@ -30,9 +30,21 @@ if ( passes_through() ) {
  */
 function on_end(): void {
 	$GLOBALS['galley_is_complete'] = true;
-	if ( ! headers_sent() ) {
-		on_head();
+	if ( headers_sent() ) {
+		return;
 	}
+	if ( is_shared() ) {
+		// Other buffers end here instead of a moment later, so that the positions of fragments are final.
+		while ( ob_get_level() > $GLOBALS['galley_buffer_level'] && ob_end_flush() ) {
+			continue;
+		}
+		if ( ob_get_level() === $GLOBALS['galley_buffer_level'] ) {
+			$page = finish_fragments( (string) ob_get_contents() );
+			ob_clean();
+			echo $page; // phpcs:ignore WordPress.Security.EscapeOutput -- the page.
+		}
+	}
+	on_head();
 }
 
 /**
@@ -77,12 +89,18 @@ function describe_page(): void {
 	 * The tags of the page at hand. Add some of your own, and purge them with the action `galley_purge_tags`.
 	 */
 	$tags = array_keys( $GLOBALS['galley_tags'] );
-	if ( has_filter( 'galley_tags' ) ) {
+	if ( has_filter( 'galley_tags' ) && null === wanted_fragment() ) {
 		$tags = (array) apply_filters( 'galley_tags', $tags );
 		$tags = array_values( array_unique( array_map( __NAMESPACE__ . '\\own_tag', $tags ) ) );
 	}
 	foreach ( lines( collapsed( $tags ) ) as $line ) {
 		header( "Galley-Tags: $line", false );
+	}
+	foreach ( $GLOBALS['galley_fragment_fields'] as $field ) {
+		header( "Galley-Fragment: $field", false );
+	}
+	if ( $GLOBALS['galley_fragment_fields'] ) {
+		header( 'Galley-Fragment-Except: ' . implode( ',', marked_as_current() ) );
 	}
 	if ( preg_grep( '/^cache-control:.*\b(s-maxage|max-age)=/i', headers_list() ) && ! is_missing() ) {
 		// Who names a lifetime knows why.

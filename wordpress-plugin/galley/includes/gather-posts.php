@@ -12,6 +12,9 @@ namespace Galley;
 
 defined( 'ABSPATH' ) || exit;
 
+/** Posts whose terms have been tagged, of the page or of the open fragment. */
+$GLOBALS['galley_terms_seen'] = array();
+
 if ( is_shared() ) {
 	gather_posts();
 }
@@ -123,13 +126,12 @@ function end_excerpt( $excerpt, $post = null ) {
  * @param mixed $terms Terms, an error, or false.
  */
 function gather_terms_of_post( $terms, $post_id = 0, $taxonomy = '' ) {
-	static $seen = array();
-	$class       = empty( $GLOBALS['galley_in_classes'] ) && ! is_for_numbers() ? 'tn' : 'ts';
-	$key         = "$class$post_id.$taxonomy." . $GLOBALS['galley_prefix'];
-	if ( isset( $seen[ $key ] ) ) {
+	$class = empty( $GLOBALS['galley_in_classes'] ) && ! is_for_numbers() ? 'tn' : 'ts';
+	$key   = "$class$post_id.$taxonomy." . $GLOBALS['galley_prefix'];
+	if ( isset( $GLOBALS['galley_terms_seen'][ $key ] ) ) {
 		return $terms;
 	}
-	$seen[ $key ] = true;
+	$GLOBALS['galley_terms_seen'][ $key ] = true;
 	tag( 'pt' . (int) $post_id );
 	if ( is_array( $terms ) ) {
 		foreach ( $terms as $term ) {

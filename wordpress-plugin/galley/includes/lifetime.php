@@ -165,7 +165,7 @@ function next_sale(): ?int {
 		return null;
 	}
 	$next = null;
-	foreach ( array_keys( $GLOBALS['galley_tags'] ) as $tag ) {
+	foreach ( array_keys( tags_of_all_parts() ) as $tag ) {
 		if ( ! preg_match( '/^(?:\d+\.)?(?:p|pl|pm)(\d+)$/D', (string) $tag, $found ) || 'product' !== get_post_type( (int) $found[1] ) ) {
 			continue;
 		}

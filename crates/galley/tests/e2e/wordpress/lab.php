@@ -18,6 +18,7 @@ if ( PHP_SAPI === 'cli' ) {
 
 function note( string $kind ): string {
 	$path = explode( '?', $_SERVER['REQUEST_URI'] )[0];
+	$kind = isset( $_SERVER['HTTP_GALLEY_FRAGMENT'] ) ? "fragment-$kind" : $kind;
 	return dirname( ABSPATH ) . "/notes/$kind" . strtr( $path, '/', '_' );
 }
 
