@@ -38,6 +38,9 @@ const MOST_FRAGMENTS = 24;
 /** Bytes of a field that describes a fragment; what needs more belongs to the page. */
 const LONGEST_FRAGMENT_FIELD = 3800;
 
+/** Bytes of all of them. */
+const MOST_FRAGMENT_BYTES = 16000;
+
 /** The fragment that is open now: number, label, definition, the tags of what is around it, its kinds of blocks. Fragments do not nest. */
 $GLOBALS['galley_open_fragment'] = null;
 
@@ -237,7 +240,9 @@ function finish_fragments( string $html ): string {
 	foreach ( $GLOBALS['galley_fragments'] as $number => $fragment ) {
 		$place = $places[ $number ] ?? null;
 		$field = null === $place || count( $GLOBALS['galley_fragment_fields'] ) >= MOST_FRAGMENTS ? null : fragment_field( $fragment, $place );
-		if ( null === $field ) {
+		$bytes = strlen( implode( '', $GLOBALS['galley_fragment_fields'] ) ) + strlen( (string) $field );
+		// Two empty fragments may begin at the same byte.
+		if ( null === $field || $bytes > MOST_FRAGMENT_BYTES || isset( $GLOBALS['galley_fragment_fields'][ $place[0] ] ) ) {
 			$GLOBALS['galley_tags'] += $fragment['tags'];
 		} else {
 			$GLOBALS['galley_fragment_fields'][ $place[0] ] = $field;
