@@ -1,6 +1,6 @@
 # The two commands that matter: `make demo` and `make test`. Both install what is missing first.
 
-.PHONY: help demo demo-clean test bench conformance faults exactness growth soak weather slow hostile fuzz plugin-versions plugin-live build lint check minimum-rust setup-build setup-demo setup-test setup-bench \
+.PHONY: help demo demo-clean test bench conformance faults exactness growth soak weather slow hostile fuzz plugin-versions plugin-live plugin-style build lint check minimum-rust setup-build setup-demo setup-test setup-bench \
 	setup-conformance setup-faults setup-exactness setup-plugin-versions
 
 PORT ?= 8080
@@ -18,6 +18,7 @@ help:
 	@echo 'make exactness        edits a real WordPress and counts what is purged, too little and too much (ONLY=slug: one event)'
 	@echo 'make plugin-versions  the plugin in PHP 7.4 to 8.4 and WordPress 6.2 to 6.7, which npm brings (PHP=8.4 WORDPRESS=6.5: one of each)'
 	@echo 'make plugin-live WORDPRESS=6.5  the end-to-end tests of the plugin with one of these WordPresses'
+	@echo 'make plugin-style     PHP_CodeSniffer on the plugin (PHPCS=PROGRAM: one that has the WordPress standard)'
 	@echo 'make growth           what a hit costs while entries and connections grow (ONLY=entries: one part)'
 	@echo 'make soak             5,000,000 requests, a tenth uncached through FastCGI (REQUESTS=200000: fewer)'
 	@echo 'make weather          a WordPress in 256 MB: crowds, slow people, dying PHP, a crawl (ONLY=crawl: one part)'
@@ -60,6 +61,7 @@ test: setup-test lint minimum-rust
 	cargo test --quiet --workspace --no-fail-fast
 	fuzz/run
 	phpunit --configuration wordpress-plugin/galley/tests/phpunit.xml
+	@scripts/plugin-style
 	RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --document-private-items
 
 bench: setup-bench build
@@ -92,6 +94,9 @@ plugin-live: setup-test setup-plugin-versions $(VERSIONS)/node_modules/.package-
 
 plugin-versions: setup-plugin-versions $(VERSIONS)/node_modules/.package-lock.json
 	@GALLEY_VERSIONS=$(VERSIONS) node wordpress-plugin/galley/tests/versions/run.mjs "$(PHP)" "$(WORDPRESS)"
+
+plugin-style: setup-test
+	@scripts/plugin-style
 
 growth: setup-faults build
 	@cargo build --quiet --release --package xtask

@@ -54,7 +54,8 @@ function clean_all(): void {
 				restore_current_blog();
 			}
 			$offset += 100;
-		} while ( 100 === count( $sites ) );
+			$more    = 100 === count( $sites );
+		} while ( $more );
 		// phpcs:ignore WordPress.DB.DirectDatabaseQuery -- as above.
 		foreach ( $wpdb->get_col( $wpdb->prepare( "SELECT meta_key FROM {$wpdb->sitemeta} WHERE meta_key LIKE %s", $wpdb->esc_like( 'galley_' ) . '%' ) ) as $name ) {
 			delete_site_option( $name );

@@ -41,7 +41,7 @@ function chart_bars( $minutes, int $now ): array {
 			continue;
 		}
 		foreach ( array_keys( CHART_PARTS ) as $part ) {
-			$count                 = $minute[ $part ] ?? 0;
+			$count                  = $minute[ $part ] ?? 0;
 			$bars[ $bar ][ $part ] += is_int( $count ) ? max( 0, $count ) : 0;
 		}
 	}

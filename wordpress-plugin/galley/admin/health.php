@@ -36,16 +36,16 @@ function is_kept( string $status ): bool {
  * @param array $tests Of WordPress.
  */
 function health_tests( $tests ): array {
-	$tests                               = (array) $tests;
+	$tests                                = (array) $tests;
 	$tests['direct']['galley_connection'] = array(
 		'label' => __( 'Galley answers', 'galley' ),
 		'test'  => __NAMESPACE__ . '\\health_connection',
 	);
-	$tests['direct']['galley_orders']    = array(
+	$tests['direct']['galley_orders']     = array(
 		'label' => __( 'Purge orders reach Galley', 'galley' ),
 		'test'  => __NAMESPACE__ . '\\health_orders',
 	);
-	$tests['direct']['galley_defeats']   = array(
+	$tests['direct']['galley_defeats']    = array(
 		'label' => __( 'Nothing defeats the page cache', 'galley' ),
 		'test'  => __NAMESPACE__ . '\\health_defeats',
 	);

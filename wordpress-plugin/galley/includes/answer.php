@@ -63,7 +63,7 @@ function on_head(): void {
 
 function describe_page(): void {
 	static $done = false;
-	$status = http_response_code();
+	$status      = http_response_code();
 	if ( $done || ! in_array( $status, array( 200, 301, 308, 404, 410 ), true ) ) {
 		return;
 	}

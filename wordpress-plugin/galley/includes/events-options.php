@@ -120,7 +120,7 @@ function order_base( string $taxonomy, string $base ): void {
 			'number'     => MOST_ORDERS,
 		)
 	);
-	$own = 'post_tag' === $taxonomy ? 'tag' : 'category_name';
+	$own   = 'post_tag' === $taxonomy ? 'tag' : 'category_name';
 	if ( ! is_array( $terms ) || count( $terms ) >= MOST_ORDERS / 4 || ! is_free( explode( '/', trim( $base, '/' ) )[0], $own ) ) {
 		order( 'b' );
 		return;
@@ -180,7 +180,7 @@ function sidebar_tags( array $old, array $new ): array {
 		if ( $was !== $is ) {
 			$tags[] = 'sb.' . word( (string) $sidebar );
 		}
-		if ( ! $was !== ! $is ) {
+		if ( (bool) $was !== (bool) $is ) {
 			$tags[] = 'sa.' . word( (string) $sidebar );
 		}
 	}

@@ -193,7 +193,7 @@ function order_post( int $id ): void {
 	if ( $change['moved'] ) {
 		order_descendants( $id, is_post_type_hierarchical( ( $new ?? $old )['type'] ), $appears );
 	}
-	if ( $appears || ( $old && $new && $new['visible'] && ! $old['password'] !== ! $new['password'] ) ) {
+	if ( $appears || ( $old && $new && $new['visible'] && (bool) $old['password'] !== (bool) $new['password'] ) ) {
 		// Its comments come and go with it, and machines are not shown those of a protected one.
 		$newest = '' === $newest && $post instanceof \WP_Post ? newest_comment( $id ) : $newest;
 		if ( '' !== $newest ) {
@@ -228,11 +228,11 @@ function order_lists( int $id, array $lists ): void {
 			$asked[ "others$number" ] = count_sql( $list['about'], 2, '0000-00-00 00:00:00', $id );
 		}
 		if ( is_list_of_type( $list ) ) {
-			$asked["before$number"] = neighbour_sql( $list['type'], $list['date'], $id, 'before' );
-			$asked["after$number"]  = neighbour_sql( $list['type'], $list['date'], $id, 'after' );
-			$asked["month$number"]  = count_sql( array( 'period' => substr( preg_replace( '/\D/', '', $list['date'] ), 0, 6 ) ) + $list['about'], 1, '0000-00-00 00:00:00', $id );
+			$asked[ "before$number" ] = neighbour_sql( $list['type'], $list['date'], $id, 'before' );
+			$asked[ "after$number" ]  = neighbour_sql( $list['type'], $list['date'], $id, 'after' );
+			$asked[ "month$number" ]  = count_sql( array( 'period' => substr( preg_replace( '/\D/', '', $list['date'] ), 0, 6 ) ) + $list['about'], 1, '0000-00-00 00:00:00', $id );
 			if ( ! $list['stays'] ) {
-				$asked["all$number"] = count_sql( $list['about'], MOST_COUNTED, '0000-00-00 00:00:00', $id );
+				$asked[ "all$number" ] = count_sql( $list['about'], MOST_COUNTED, '0000-00-00 00:00:00', $id );
 			}
 		}
 		$lists[ $number ] = $list;
@@ -245,7 +245,7 @@ function order_lists( int $id, array $lists ): void {
 			note_added( $list['key'], $list['about'], $list['added'] );
 		}
 		if ( is_list_of_type( $list ) ) {
-			order_around( word( $list['type'] ), array_filter( array( $found["before$number"], $found["after$number"] ) ), $found["month$number"], $found["all$number"] ?? null );
+			order_around( word( $list['type'] ), array_filter( array( $found[ "before$number" ], $found[ "after$number" ] ) ), $found[ "month$number" ], $found[ "all$number" ] ?? null );
 		}
 		if ( 0 === ( $found[ "others$number" ] ?? 1 ) ) {
 			// The first post of an author, or the last.

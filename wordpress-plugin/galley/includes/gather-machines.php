@@ -112,7 +112,7 @@ function gather_route( $response, $handler = null, $request = null ) {
  */
 function classes_of_base( string $base ): array {
 	foreach ( get_post_types( array( 'show_in_rest' => true ), 'objects' ) as $type ) {
-		if ( $base === ( $type->rest_base ? $type->rest_base : $type->name ) ) {
+		if ( ( $type->rest_base ? $type->rest_base : $type->name ) === $base ) {
 			return array( 'pl' );
 		}
 	}

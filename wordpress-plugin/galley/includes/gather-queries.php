@@ -95,9 +95,9 @@ function is_for_nothing( \WP_Query $query ): bool {
  * What a query asks for, as `list_tags` wants it.
  */
 function describe_query( \WP_Query $query ): array {
-	$vars   = $query->query_vars;
-	$filter = filtered_by( $query );
-	$list   = any_list(
+	$vars             = $query->query_vars;
+	$filter           = filtered_by( $query );
+	$list             = any_list(
 		array(
 			'types'      => types_of( $query ),
 			'search'     => '' !== (string) ( $vars['s'] ?? '' ) || $filter['search'],
@@ -128,7 +128,7 @@ function describe_query( \WP_Query $query ): array {
 		}
 	}
 	$list['slugs'] = array_merge( $list['slugs'], array_map( 'strval', (array) ( $vars['post_name__in'] ?? array() ) ) );
-	if ( $terms['narrow'] || $list['narrowed'] && $list['ids'] || is_by_time( $vars ) || $query->is_comment_feed() ) {
+	if ( $terms['narrow'] || ( $list['narrowed'] && $list['ids'] ) || is_by_time( $vars ) || $query->is_comment_feed() ) {
 		$list['pages'] = 'other';
 		return $list;
 	}

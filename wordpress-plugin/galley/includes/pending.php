@@ -127,7 +127,7 @@ function read_pending(): array {
 	$found = array();
 	foreach ( wp_using_ext_object_cache() ? stored_pending() : wp_load_alloptions() as $name => $text ) {
 		if ( 0 === strncmp( (string) $name, 'galley_pending_', 15 ) && count( $found ) < MOST_PENDING ) {
-			$value                                = json_decode( (string) $text, true );
+			$value                                 = json_decode( (string) $text, true );
 			$found[ substr( (string) $name, 15 ) ] = array(
 				'at'     => (int) ( $value['at'] ?? 0 ),
 				'orders' => is_array( $value['orders'] ?? null ) ? $value['orders'] : null,

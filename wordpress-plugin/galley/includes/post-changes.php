@@ -191,7 +191,8 @@ function state_lists( array $state ): array {
  */
 function slug_tags( string $slug ): array {
 	$tags = array( 'n.' . word( $slug ) );
-	for ( $length = 1; $length <= min( 3, strlen( $slug ) ); $length++ ) {
+	$most = min( 3, strlen( $slug ) );
+	for ( $length = 1; $length <= $most; $length++ ) {
 		$tags[] = 'g.' . word( substr( $slug, 0, $length ) );
 	}
 	return $tags;

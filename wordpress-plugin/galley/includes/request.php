@@ -16,7 +16,7 @@ defined( 'ABSPATH' ) || exit;
  * Whether the answer may be stored for everybody, so that it has to say what it is made of.
  */
 function is_shared(): bool {
-	return 'shared' === ( $_SERVER['HTTP_GALLEY_REQUEST'] ?? '' );
+	return 'shared' === ( $_SERVER['HTTP_GALLEY_REQUEST'] ?? '' ); // phpcs:ignore WordPress.Security -- compared only.
 }
 
 /**

@@ -21,7 +21,7 @@ final class AdminTest extends TestCase {
 			array( 'time' => $now, 'hits' => -7, 'misses' => 'x' ),
 			'none',
 		);
-		$bars = Galley\chart_bars( $minutes, $now );
+		$bars    = Galley\chart_bars( $minutes, $now );
 		$this->assertCount( Galley\CHART_BARS, $bars );
 		$sums = Galley\chart_sums( $bars );
 		$this->assertSame( array( 'hits' => 5, 'stale' => 5, 'misses' => 1, 'passes' => 4 ), $sums );
@@ -30,7 +30,7 @@ final class AdminTest extends TestCase {
 	}
 
 	public function test_the_chart_is_drawn_within_its_frame() {
-		$bars    = Galley\chart_bars( array(), 1760740680 );
+		$bars = Galley\chart_bars( array(), 1760740680 );
 		$this->assertStringNotContainsString( '<rect', Galley\chart_svg( $bars ) );
 		$bars[0] = array( 'hits' => 10, 'stale' => 10, 'misses' => 10, 'passes' => 10 );
 		$svg     = Galley\chart_svg( $bars );

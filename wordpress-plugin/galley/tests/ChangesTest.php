@@ -88,9 +88,9 @@ final class ChangesTest extends TestCase {
 	}
 
 	public function test_appearing_and_going_touch_the_same(): void {
-		$came = Galley\post_changes( 7, self::draft(), self::post() );
-		$went = Galley\post_changes( 7, self::post(), self::draft() );
-		$gone = Galley\post_changes( 7, self::post(), null );
+		$came  = Galley\post_changes( 7, self::draft(), self::post() );
+		$went  = Galley\post_changes( 7, self::post(), self::draft() );
+		$gone  = Galley\post_changes( 7, self::post(), null );
 		$lists = array( 'l.post', 'l.post.t3', 'l.post.t1', 'l.post.a2', 'l.post.d2024', 'l.post.d202405', 'l.post.d20240531', 'l.post.par0' );
 		foreach ( array( $came, $went, $gone ) as $change ) {
 			$this->assertSame( $lists, $this->keys( $change ) );

@@ -62,7 +62,7 @@ final class SearchesTest extends TestCase {
 			'other words'              => array( 'A boat fer ry, fery.', false ),
 			'parts of two words'       => array( "ferr y \u{e9}t\u{e9} rry", false ),
 			'another alphabet'         => array( 'По морю идёт паром', false ),
-			'a third'                  => array( "フェリーが出る 渡し船", false ),
+			'a third'                  => array( 'フェリーが出る 渡し船', false ),
 			'broken'                   => array( "boat \xff", true ),
 			'nothing'                  => array( '', false ),
 		);

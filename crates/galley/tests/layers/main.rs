@@ -270,3 +270,36 @@ fn ignored_tests_and_allowed_lints_carry_a_reason() {
         );
     }
 }
+
+#[test]
+fn every_phpcs_exception_states_its_reason() {
+    let mut files = Vec::new();
+    php_files(&workspace().join("wordpress-plugin"), &mut files);
+    assert!(files.len() > 30, "only {} PHP files found", files.len());
+    let mut complaints = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        for (number, line) in text.lines().enumerate() {
+            let Some((_, exception)) = line.split_once("phpcs:") else {
+                continue;
+            };
+            let (rule, reason) = exception.split_once(" -- ").unwrap_or((exception, ""));
+            if !rule.starts_with("ignore ") || reason.trim().len() < 5 {
+                let place = format!("{}:{}", file.display(), number + 1);
+                complaints.push(format!("{place}: say `phpcs:ignore RULE -- reason`"));
+            }
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+fn php_files(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            php_files(&path, found);
+        } else if path.extension().is_some_and(|e| e == "php") {
+            found.push(path);
+        }
+    }
+}
