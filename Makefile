@@ -46,6 +46,7 @@ lint:
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --log-level error check licenses bans sources; \
 	else echo 'licences: SKIPPED, cargo-deny is not installed: cargo install cargo-deny --locked' >&2; fi
 	@scripts/advisories
+	@scripts/workflows
 
 # What needs no server: a change is worth a `make test` when this passes.
 check: lint

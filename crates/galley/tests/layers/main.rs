@@ -272,6 +272,19 @@ fn ignored_tests_and_allowed_lints_carry_a_reason() {
 }
 
 #[test]
+fn workflows_run_make_check_and_make_test() {
+    let folder = workspace().join(".github/workflows");
+    let mut steps = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        steps.extend(text.lines().map(|line| line.trim().to_owned()));
+    }
+    for step in ["- run: make check", "- run: make test"] {
+        assert!(steps.iter().any(|s| s == step), "no workflow has `{step}`");
+    }
+}
+
+#[test]
 fn every_phpcs_exception_states_its_reason() {
     let mut files = Vec::new();
     php_files(&workspace().join("wordpress-plugin"), &mut files);
