@@ -3,7 +3,16 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use super::WantedCertificate;
+/// A certificate that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedCertificate {
+    /// How people name the site.
+    pub site: String,
+    /// The site's place among all.
+    pub number: u32,
+    /// Canonical host names, none twice; never empty, at most [`MOST_NAMES`].
+    pub names: Vec<String>,
+}
 
 /// A certificate that is kept, and how it stands.
 pub struct CertificateStatus {
@@ -57,3 +66,6 @@ impl CertificateStatus {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// What Let's Encrypt puts into one certificate at most; other directories allow no more.
+pub const MOST_NAMES: usize = 100;

@@ -14,6 +14,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use galley_certs::file;
+use galley_config::AcmeConfig;
 
 /// The folder of one directory's account and certificates.
 pub(super) struct Store {
@@ -144,6 +145,11 @@ fn file_name(text: &str) -> String {
 
 /// A host name has 253 bytes at most, a file's name 255.
 const MOST_NAME: usize = 240;
+
+/// The file in which the certificate is kept whose first name is this one: its key, then the chain.
+pub fn file_of(settings: &AcmeConfig, name: &str) -> PathBuf {
+    Store::of(&settings.storage, &settings.directory).certificate(name)
+}
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@
 //! stored or leaves meanwhile may be missed. A walk that nobody goes on with ends by itself.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Json;
@@ -25,44 +25,12 @@ use tokio::sync::{mpsc, oneshot};
 use super::AdminState;
 use super::auth::Asker;
 use super::entry::brief;
+use super::listings::{ListFilter, ListPage, ListQuery, Listing, Listings};
 use super::query::QueryParams;
 use super::target::{JsonReply, View, refuse, target};
 use crate::clock::Clock;
 use crate::request::{Site, site_mark};
 use crate::sys;
-
-/// The walks under way, the oldest first; at most [`MOST_LISTINGS`].
-#[derive(Default)]
-pub(super) struct Listings(Mutex<VecDeque<Listing>>);
-
-struct Listing {
-    id: String,
-    wanted: ListFilter,
-    asks: mpsc::Sender<ListQuery>,
-}
-
-/// What is listed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct ListFilter {
-    /// `None`: all sites.
-    site: Option<u32>,
-    /// Canonical, without slashes at its end.
-    prefix: Option<Vec<u8>>,
-    tag: Option<u64>,
-}
-
-struct ListQuery {
-    /// Which page; a listing never goes back.
-    number: u64,
-    limit: usize,
-    reply: oneshot::Sender<ListPage>,
-}
-
-#[derive(Debug, Default)]
-struct ListPage {
-    entries: Vec<Value>,
-    is_last: bool,
-}
 
 /// Handles `GET /cache`.
 pub(super) async fn cache(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::AdminState;
-use super::metrics::SiteCounters;
+use super::site_counters::SiteCounters;
 use super::text::{MetricKind, Text};
 use crate::acme::StatusFields as Certificate;
 use crate::request::Site;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use galley_policy::route;
 
-use super::AdminState;
 use crate::request::Sites;
 
 /// A listener, and the sites that are reached there.
@@ -36,16 +35,4 @@ impl ListenerSites {
 /// What stands behind the scheme of a URL that has one.
 fn authority(url: &str) -> Option<&str> {
     url.split_once("://").map(|(_, authority)| authority)
-}
-
-/// Every site that `host` reaches on some listener, in the order of the configuration. `host` is canonical.
-pub(super) fn sites_of(state: &AdminState, host: &str) -> Vec<usize> {
-    let found = state.listeners.iter().filter_map(|listener| {
-        let site = listener.sites.find(host)?;
-        usize::try_from(site.number).ok()
-    });
-    let mut found: Vec<usize> = found.collect();
-    found.sort_unstable();
-    found.dedup();
-    found
 }

@@ -15,19 +15,16 @@ use axum::response::{IntoResponse, Response};
 use super::AdminState;
 use super::auth::Asker;
 use super::php;
+use super::site_counters::{ProcessCounters, SiteCounters};
 use super::target::{SiteSelection, View, target};
 use super::text::{MetricKind, Text};
 use super::{bodies, certificates, disk, http2, load, status, tls};
-use crate::acme::StatusFields as Certificate;
-use crate::fetch::counters::Fills;
 use crate::fetch::cron::CronState;
-use crate::php::PoolNumbers;
 use crate::request::Site;
 use crate::sys;
 use crate::telemetry::access::AccessLog;
 use crate::telemetry::counters::CounterReader;
 use crate::telemetry::totals::{Histogram, Totals};
-use crate::upstream::Gauge;
 
 /// Handles `GET /metrics`.
 pub(super) async fn metrics(Extract(state): Extract<Arc<AdminState>>, asker: Asker) -> Response {
@@ -59,29 +56,6 @@ pub(super) async fn metrics(Extract(state): Extract<Arc<AdminState>>, asker: Ask
     }
     sites(&rows(&state, &target), &mut text);
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], text.into_string()).into_response()
-}
-
-/// One site's numbers.
-pub(super) struct SiteCounters {
-    /// For the label.
-    pub(super) site: String,
-    totals: Totals,
-    /// `None` for what belongs to no site.
-    own: Option<ProcessCounters>,
-    /// Those that Galley gets by itself.
-    pub(super) certificates: Vec<Certificate>,
-    /// Where Galley runs its PHP.
-    pub(super) php: Option<Arc<PoolNumbers>>,
-    /// Where it is reached over TLS.
-    pub(super) certificate_ends: Option<u64>,
-}
-
-struct ProcessCounters {
-    purges: u64,
-    healed: u64,
-    fills: Fills,
-    upstreams: Vec<Arc<Gauge>>,
-    cron: Option<CronState>,
 }
 
 fn rows(state: &AdminState, target: &SiteSelection) -> Vec<SiteCounters> {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::metrics::SiteCounters;
+use super::site_counters::SiteCounters;
 use super::text::{MetricKind, Text};
 use crate::php::PoolNumbers;
 

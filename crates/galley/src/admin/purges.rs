@@ -19,7 +19,6 @@ use serde_json::{Value, json};
 
 use super::AdminState;
 use super::auth::{Asker, TokenReach, reach};
-use super::listener;
 use super::target::is_number;
 use crate::durable::Receipt;
 use crate::request::Site;
@@ -125,7 +124,7 @@ fn find(state: &AdminState, host: &str) -> Option<Vec<usize>> {
     let by_name = sites.filter(|(_, site)| site.core.name == host);
     let by_name: Vec<usize> = by_name.map(|(index, _)| index).collect();
     let found = if by_name.is_empty() {
-        listener::sites_of(state, &host)
+        state.sites_of(&host)
     } else {
         by_name
     };
@@ -193,7 +192,7 @@ fn concerns(scope: &Scope, site: &Site, state: &AdminState) -> bool {
         Scope::Url {
             host: Some(host), ..
         } => {
-            let of_host = listener::sites_of(state, host);
+            let of_host = state.sites_of(host);
             of_host.iter().any(|number| is_number(site, *number))
         }
         _ => true,

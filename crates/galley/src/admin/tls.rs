@@ -5,7 +5,7 @@ use std::time::UNIX_EPOCH;
 use galley_policy::route::HostPattern;
 
 use super::AdminState;
-use super::metrics::SiteCounters;
+use super::site_counters::SiteCounters;
 use super::text::{MetricKind, Text};
 use crate::request::{Services, Site};
 use crate::telemetry::counters::CounterReader;

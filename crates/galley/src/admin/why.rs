@@ -9,62 +9,38 @@
 //! back: only names. The answer's keys do not change once released; those that do not apply are null.
 
 mod access;
+mod advise;
+mod applying;
 mod below;
 mod choose;
 mod decision;
+mod explanation;
 mod head;
+mod question;
 mod show;
 mod upstream;
 mod words;
 
-use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State as Extract;
 use axum::http::StatusCode;
-use galley_cache::purge_table::Touching;
 use galley_http::framing;
 use galley_http::head::{self as wire, ParsedHead};
 use galley_policy::outcome::RefusedWhy;
 use galley_policy::request_info::{RequestInfo, Scheme};
-use galley_policy::site::SiteRules;
-use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::runtime::Handle;
 
 use super::AdminState;
 use super::auth::{Asker, TokenReach, reach};
 use super::entry;
 use super::target::{JsonReply, refuse, unknown};
 use crate::fault;
-use crate::fetch::counters::Lately;
-use crate::fetch::hit_for_pass::{self, PassReason};
-use crate::request::lookup::{LookupResult, Purpose, lookup};
-use crate::request::{Admission, Exchange, Site, admit};
-use below::PathExplanation;
-
-/// The question.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WhyRequest {
-    url: String,
-    #[serde(default = "get")]
-    method: String,
-    #[serde(default)]
-    headers: Vec<(String, String)>,
-    /// One of the site's hosts or one of its listeners, where the URL alone is ambiguous.
-    #[serde(default)]
-    site: Option<String>,
-    /// Who asks; this machine where nothing is said.
-    #[serde(default)]
-    client: Option<IpAddr>,
-}
-
-fn get() -> String {
-    "GET".to_owned()
-}
+use crate::request::{Admission, Site, admit};
+use explanation::Explanation;
+use question::WhyRequest;
 
 /// Handles `POST /why`.
 pub(super) async fn why(
@@ -121,7 +97,11 @@ fn explain(state: &AdminState, reach: TokenReach, wanted: &WhyRequest) -> Result
         mailbox: None,
     };
     Ok(match admit(admission, &head, &framing) {
-        Ok(exchange) => Explanation::of(state, exchange, wanted).value(wanted, choice.listener),
+        Ok(exchange) => value(
+            &Explanation::of(state, exchange, wanted),
+            wanted,
+            choice.listener,
+        ),
         Err((fault, _)) => {
             let note = if fault.note.is_empty() {
                 choice.note.as_str()
@@ -168,101 +148,48 @@ fn refused(wanted: &WhyRequest, why: RefusedWhy, status: u16, note: &str) -> Val
     value
 }
 
-/// Everything that was found out about a request.
-struct Explanation<'s, 'h> {
-    state: &'s AdminState,
-    exchange: Exchange<'h>,
-    /// What is stored for it.
-    found: LookupResult,
-    /// What the marker says, if the entry is one.
-    reason: Option<PassReason>,
-    lately: Option<Lately>,
-    /// The newest purge order that touches its address, since the entry was born or ever.
-    touching: Option<Touching>,
-    below: PathExplanation,
-    /// Whether the address was written with `https://`.
-    is_https: bool,
-}
-
-impl<'s, 'h> Explanation<'s, 'h> {
-    /// Looks at everything. Blocks on the disk.
-    fn of(state: &'s AdminState, mut exchange: Exchange<'h>, wanted: &WhyRequest) -> Self {
-        exchange.write_key();
-        let look = lookup(&state.services, &exchange, Purpose::Explain);
-        let found = Handle::current().block_on(look);
-        let core = &exchange.site.core;
-        let touching = match &found.entry {
-            Some((entry, _)) => core
-                .epochs
-                .newest_touching(entry.born, &entry.scopes.touch()),
-            None => decision::touching(&exchange),
-        };
-        Self {
-            state,
-            reason: found
-                .entry
-                .as_ref()
-                .and_then(|(entry, _)| hit_for_pass::reason(entry)),
-            lately: core.tally.lately(&exchange.key),
-            touching,
-            below: PathExplanation::look(&exchange),
-            is_https: wanted.url.starts_with("https://"),
-            found,
-            exchange,
-        }
-    }
-
-    /// The site's rules. A request for an address with `https://` has come over TLS, whatever says so to Galley.
-    fn rules(&self) -> Cow<'_, SiteRules> {
-        let mut rules = Cow::Borrowed(&self.exchange.site.core.rules);
-        if self.is_https {
-            rules.to_mut().home.https = None;
-        }
-        rules
-    }
-
-    fn value(&self, wanted: &WhyRequest, listener: Option<&str>) -> Value {
-        let decision = decision::decision(self);
-        let (exchange, state) = (&self.exchange, self.state);
-        let clock = state.services.clock;
-        let (what, why) = decision::words(&decision);
-        let entry = self
-            .found
-            .entry
-            .as_ref()
-            .map(|(entry, _)| entry::whole(clock, &exchange.site, entry));
-        let lately = self.lately.map(|lately| {
-            let ago_s = clock.tick().since(lately.at).as_secs();
-            json!({ "why": lately.why.word(), "ago_s": ago_s })
-        });
-        json!({
-            "ok": true,
-            "url": wanted.url,
-            "now": {
-                "what": what,
-                "why": why,
-                "status": decision::status(&decision),
-                "sentence": decision::sentence(&decision, self),
-                "upstream": upstream::value(&decision, self),
-            },
-            "advice": words::advice(&decision, self).map(|advice| advice.value()),
-            "request": show::request(exchange),
-            "site": show::site(exchange, listener),
-            "cookies": show::cookies(exchange),
-            "rule": show::rule(exchange),
-            "access": access::value(exchange),
-            "gate": show::gate(exchange),
-            "key": show::key(exchange),
-            "file": self.below.value(),
-            "entry": entry,
-            "not_stored": self.reason.as_ref().map(show::reason),
-            "not_stored_lately": lately,
-            "purges": {
-                "counter": exchange.site.core.epochs.current(),
-                "touching": self.touching.map(entry::order),
-            },
-        })
-    }
+/// The whole answer.
+fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Option<&str>) -> Value {
+    let decision = decision::decision(explanation);
+    let (exchange, state) = (&explanation.exchange, explanation.state);
+    let clock = state.services.clock;
+    let (what, why) = decision::words(&decision);
+    let entry = explanation
+        .found
+        .entry
+        .as_ref()
+        .map(|(entry, _)| entry::whole(clock, &exchange.site, entry));
+    let lately = explanation.lately.map(|lately| {
+        let ago_s = clock.tick().since(lately.at).as_secs();
+        json!({ "why": lately.why.word(), "ago_s": ago_s })
+    });
+    json!({
+        "ok": true,
+        "url": wanted.url,
+        "now": {
+            "what": what,
+            "why": why,
+            "status": decision::status(&decision),
+            "sentence": decision::sentence(&decision, explanation),
+            "upstream": upstream::value(&decision, explanation),
+        },
+        "advice": advise::advice(&decision, explanation).map(|advice| advice.value()),
+        "request": show::request(exchange),
+        "site": show::site(exchange, listener),
+        "cookies": show::cookies(exchange),
+        "rule": show::rule(exchange),
+        "access": access::value(exchange),
+        "gate": show::gate(exchange),
+        "key": show::key(exchange),
+        "file": explanation.below.value(),
+        "entry": entry,
+        "not_stored": explanation.reason.as_ref().map(show::reason),
+        "not_stored_lately": lately,
+        "purges": {
+            "counter": exchange.site.core.epochs.current(),
+            "touching": explanation.touching.map(entry::order),
+        },
+    })
 }
 
 /// What a request that is refused at its head has no answers about.

@@ -8,8 +8,7 @@ use galley_config::{Config, Listen};
 use galley_policy::route::HostPattern;
 
 use super::ServerStartError;
-use super::build::Built;
-use crate::request::Sites;
+use crate::request::{Site, Sites};
 use crate::server::{BoundListener, Listeners};
 use crate::sys::sockets::{self, Bound, Listening, Passed, SocketFile};
 use crate::tls::Acceptor;
@@ -59,7 +58,7 @@ impl Doors {
     pub(super) fn open(
         self,
         config: &Config,
-        built: &Built,
+        all: &Arc<Vec<Arc<Site>>>,
         tls: Option<&Acceptor>,
         cores: usize,
     ) -> Result<OpenListeners, ServerStartError> {
@@ -72,7 +71,7 @@ impl Doors {
         };
         for (door, bound) in self.0 {
             let hosts = rows.remove(&door).unwrap_or_default();
-            let all = Arc::clone(&built.sites);
+            let all = Arc::clone(all);
             let sites = Arc::new(Sites::new(hosts.into_iter(), all, Arc::clone(&proxies)));
             let speaks_proxy = config.server.proxy_protocol.contains(&door.listen);
             let tls = tls.filter(|_| door.speaks_tls);

@@ -189,7 +189,7 @@ impl RunningServer {
         (stop, tls): (&watch::Receiver<bool>, Option<&Acceptor>),
         (share, doors): (ConnectionShare, Doors),
     ) -> Result<Self, ServerStartError> {
-        let open = doors.open(config, built, tls, share.cores)?;
+        let open = doors.open(config, &built.sites, tls, share.cores)?;
         let mut fronts = Vec::with_capacity(share.cores);
         let mut counters = Vec::with_capacity(share.cores);
         for (index, listeners) in open.per_core.into_iter().enumerate() {

@@ -12,13 +12,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use galley_cache::disk::{Disk, DiskClock, DiskLimits};
-use galley_cache::log::{self, Durability, LogContents, Loss, PurgeLog, Restart};
+use galley_cache::log::{self, Durability, LogContents, PurgeLog};
 use galley_cache::memory::Memory;
 use galley_cache::purge_table::PurgeTable;
 use galley_policy::time::Tick;
 
 use super::disk_cache::{DiskCache, Shelved};
-use super::purges::SitePurges;
+use super::purges::{SitePurges, forgetful};
 use crate::clock::Clock;
 
 /// Where, and how much.
@@ -224,14 +224,6 @@ impl StoredPages {
             writer: Mutex::new(Some(writer)),
             told: Mutex::new(told),
         })
-    }
-}
-
-/// What is true of orders without a log while the pages of earlier runs may be there.
-pub(super) fn forgetful(reason: &Arc<str>) -> Loss {
-    Loss {
-        reason: Arc::clone(reason),
-        restart: Restart::MayForget,
     }
 }
 

@@ -7,7 +7,6 @@ use galley_cache::log::{Durability, DurableTicket, Loss, OpenedLog, Restart};
 use galley_cache::purge_table::{PurgeTable, Touch, Touched, Touching, Unlogged, Validity};
 use galley_policy::purge::Purge;
 
-use super::open::forgetful;
 use crate::clock::Clock;
 
 /// Publishes a site's orders and proves its entries. Its table is read only here, so that no order goes past the log.
@@ -170,5 +169,13 @@ impl From<Durability> for PurgeReceipt {
                 }),
             },
         }
+    }
+}
+
+/// What is true of orders without a log while the pages of earlier runs may be there.
+pub(super) fn forgetful(reason: &Arc<str>) -> Loss {
+    Loss {
+        reason: Arc::clone(reason),
+        restart: Restart::MayForget,
     }
 }

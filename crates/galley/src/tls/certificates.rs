@@ -14,7 +14,7 @@ use rustls::SignatureAlgorithm;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use super::server::ACME;
+use super::protocols::ACME;
 
 /// See the module. Shared by all cores.
 #[derive(Debug, Default)]

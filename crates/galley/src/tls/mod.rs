@@ -9,10 +9,12 @@
 
 mod certificates;
 mod client;
+mod protocols;
 mod server;
 mod watch;
 
 pub use certificates::{Certificates, Kinds, Presented, Slot};
 pub use client::{ClientTrouble, UpstreamTlsClient};
-pub use server::{ACME, Acceptor, H2, Least, acceptor};
+pub use protocols::{ACME, H2};
+pub use server::{Acceptor, Least, acceptor};
 pub use watch::{CertificateWatch, Watched};

@@ -11,6 +11,7 @@ use rustls::server::{ServerSessionMemoryCache, WantsServerCert};
 use rustls::{ConfigBuilder, SupportedProtocolVersion};
 
 use super::certificates::Certificates;
+use super::protocols::ACME;
 
 /// The oldest version that is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,17 +64,12 @@ fn builder(least: Least) -> Result<ConfigBuilder<ServerConfig, WantsServerCert>,
         .with_no_client_auth())
 }
 
-/// HTTP/2 (RFC 9113 section 3.2).
-pub const H2: &[u8] = b"h2";
-
-/// The protocol of an authority that validates a name (RFC 8737).
-pub const ACME: &[u8] = b"acme-tls/1";
-
 /// Sessions that are kept here, of some hundred bytes.
 const SESSIONS: usize = 1024;
 
 #[cfg(test)]
 mod tests {
+    use super::super::protocols::H2;
     use super::*;
 
     /// RFC 8446 section 4.6.1: a stolen key opens what was said under its tickets.

@@ -2,7 +2,6 @@
 //!
 //! The decision itself comes from [`galley_policy::decide`], with the look-up that answers clients.
 
-use galley_cache::purge_table::{Touch, Touching};
 use galley_policy::decide::{self, Decision};
 use galley_policy::outcome::{PATCHED, RefusedWhy, StaleWhy};
 use galley_policy::request_info::Method;
@@ -10,7 +9,7 @@ use galley_policy::request_info::Method;
 use super::below::PathExplanation;
 use super::{Explanation, access};
 use crate::fault;
-use crate::request::{Exchange, TRUSTED, backend, is_loop, is_purge};
+use crate::request::{TRUSTED, backend, is_loop, is_purge};
 
 /// What would happen to a request that has been looked up.
 pub(super) fn decision(explanation: &Explanation<'_, '_>) -> Decision {
@@ -114,17 +113,4 @@ pub(super) fn sentence(decision: &Decision, explanation: &Explanation<'_, '_>) -
         Decision::Slash => "redirected to the directory's address, with its slash",
     };
     fixed.to_owned()
-}
-
-/// The newest order that touches the request's address; tags are known of entries only.
-pub(super) fn touching(exchange: &Exchange<'_>) -> Option<Touching> {
-    let mut path_query = Vec::new();
-    exchange.facts.path_query(&mut path_query);
-    let touch = Touch {
-        host: exchange.facts.host_id(),
-        url: exchange.facts.url_id(),
-        path_query: &path_query,
-        tags: None,
-    };
-    exchange.site.core.epochs.newest_touching(0, &touch)
 }

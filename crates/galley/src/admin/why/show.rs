@@ -6,17 +6,14 @@ use galley_policy::cookie::{self, Class};
 use galley_policy::pattern::PathPattern;
 use galley_policy::request_info::{AcceptClass, Cacheability, Device, RequestInfo};
 use galley_policy::route::HostPattern;
-use galley_policy::site::{NamePattern, Preset, Rule, SiteRules};
+use galley_policy::site::{NamePattern, Preset, SiteRules};
 use serde_json::{Value, json};
 
-use super::words;
+use super::applying::text;
+use super::{applying, words};
 use crate::admin::status::written;
 use crate::fetch::hit_for_pass::PassReason;
 use crate::request::Exchange;
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 pub(super) fn request(exchange: &Exchange<'_>) -> Value {
     let facts = &exchange.facts;
@@ -66,20 +63,7 @@ pub(super) fn cookies(exchange: &Exchange<'_>) -> Vec<Value> {
         let by = classed_by(name.as_bytes(), class, rules);
         json!({ "name": name, "class": word(class), "by": by })
     };
-    classes(exchange).into_iter().map(shown).collect()
-}
-
-/// Names and classes.
-pub(super) fn classes(exchange: &Exchange<'_>) -> Vec<(String, Class)> {
-    let lines = exchange
-        .head
-        .fields()
-        .filter(|(name, _)| name.eq_ignore_ascii_case("cookie"));
-    let rules = &exchange.site.core.rules;
-    lines
-        .flat_map(|(_, line)| cookie::pairs(line))
-        .map(|pair| (text(pair.name), cookie::classify(pair.name, rules)))
-        .collect()
+    applying::classes(exchange).into_iter().map(shown).collect()
 }
 
 const fn word(class: Class) -> &'static str {
@@ -116,7 +100,7 @@ fn classed_by(name: &[u8], class: Class, rules: &SiteRules) -> String {
 
 /// The rule that applies, as the file writes it.
 pub(super) fn rule(exchange: &Exchange<'_>) -> Option<Value> {
-    let (number, rule) = applying(exchange)?;
+    let (number, rule) = applying::applying(exchange)?;
     let ignore = rule.ignore;
     let ignored: Vec<&str> = [
         (ignore.cache_control, "cache-control"),
@@ -137,12 +121,6 @@ pub(super) fn rule(exchange: &Exchange<'_>) -> Option<Value> {
         "ignore": ignored,
         "upstream": rule.upstream.is_some(),
     }))
-}
-
-/// The rule that applies, with its number in the file, from 1.
-pub(super) fn applying<'e>(exchange: &'e Exchange<'_>) -> Option<(usize, &'e Rule)> {
-    let index = exchange.facts.rule()?;
-    Some((index + 1, exchange.site.core.rules.rules.get(index)?))
 }
 
 pub(super) fn gate(exchange: &Exchange<'_>) -> Value {

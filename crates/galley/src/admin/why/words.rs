@@ -2,13 +2,11 @@
 //!
 //! One sentence for each word of `galley_policy::outcome`; a word more does not compile without one.
 
-use galley_cache::purge_table::Validity;
 use galley_policy::cookie::Class;
-use galley_policy::decide::Decision;
 use galley_policy::outcome::{NotStored, PassWhy, RefusedWhy};
 use serde_json::{Value, json};
 
-use super::{Explanation, show};
+use super::applying;
 use crate::fetch::hit_for_pass::PassReason;
 use crate::request::Exchange;
 
@@ -36,66 +34,6 @@ impl Advice {
 
     pub(super) fn value(&self) -> Value {
         json!({ "why": self.why, "do": self.what_to_do })
-    }
-}
-
-/// Why the answer does not come from the cache; `None` where it does, or where no cache is meant.
-pub(super) fn advice(decision: &Decision, explanation: &Explanation<'_, '_>) -> Option<Advice> {
-    match decision {
-        Decision::Hit
-        | Decision::HitAndRefresh
-        | Decision::Patch
-        | Decision::StaleAccepted
-        | Decision::File
-        | Decision::Slash
-        | Decision::Redirect(_)
-        | Decision::Methods
-        | Decision::Purge => None,
-        Decision::Refuse(why) => {
-            let barred = super::access::advice(&explanation.exchange);
-            Some(barred.unwrap_or_else(|| refused(*why)))
-        }
-        Decision::Pass(PassWhy::Remembered) => Some(match &explanation.reason {
-            Some(reason) => not_stored(reason.why, Some(reason)),
-            None => pass(PassWhy::Remembered, &explanation.exchange),
-        }),
-        Decision::Pass(why) => Some(pass(*why, &explanation.exchange)),
-        Decision::StaleWhileRevalidate | Decision::Fetch { .. } => Some(missed(explanation)),
-    }
-}
-
-fn missed(explanation: &Explanation<'_, '_>) -> Advice {
-    let order = explanation.touching.map(|touching| {
-        let word = touching.kind.word();
-        format!("a purge by {word} (order {})", touching.number)
-    });
-    if let (Some(reason), Some((_, Validity::Valid))) =
-        (&explanation.reason, &explanation.found.entry)
-    {
-        // Remembered, but for too long: the next answer decides anew.
-        return not_stored(reason.why, Some(reason));
-    }
-    match (&explanation.found.entry, order) {
-        (Some((_, Validity::Purged)), Some(order)) => {
-            Advice::fine(format!("the stored copy is gone by {order}"))
-        }
-        (Some((_, Validity::SoftPurged)), Some(order)) => {
-            Advice::fine(format!("the stored copy is stale by {order}"))
-        }
-        (Some((entry, _)), _) if explanation.reason.is_none() => Advice::fine(format!(
-            "the stored copy is older than its lifetime of {} s",
-            entry.life.fresh.as_secs()
-        )),
-        (_, order) => match (explanation.lately, order) {
-            (Some(lately), _) => not_stored(lately.why, None),
-            (None, Some(order)) => {
-                Advice::fine(format!("nothing is stored for this address since {order}"))
-            }
-            (None, None) => Advice::new(
-                "nothing is stored for this address",
-                "ask for it once and look again; if it stays so, the answer to this question says why",
-            ),
-        },
     }
 }
 
@@ -130,7 +68,7 @@ pub(super) fn pass(why: PassWhy, exchange: &Exchange<'_>) -> Advice {
             Advice::fine("a script asks for it, and themes answer those with a part of the page")
         }
         PassWhy::Rule => {
-            let rule = show::applying(exchange);
+            let rule = applying::applying(exchange);
             let rule = rule.map_or_else(String::new, |(number, rule)| {
                 format!(" number {number}, for `{}`,", rule.path)
             });
@@ -152,7 +90,7 @@ pub(super) fn pass(why: PassWhy, exchange: &Exchange<'_>) -> Advice {
 }
 
 fn bypassing(exchange: &Exchange<'_>) -> Vec<String> {
-    let classes = show::classes(exchange).into_iter();
+    let classes = applying::classes(exchange).into_iter();
     classes
         .filter(|(_, class)| *class == Class::Bypass)
         .map(|(name, _)| name)

@@ -1,0 +1,84 @@
+//! The certificates of ACME and the challenges under way, as front threads and the admin interface see them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::Bytes;
+
+use super::state::{CertificateStatus, StatusFields};
+
+/// Where the directory's servers look for the answers to HTTP-01 challenges (RFC 8555 section 8.3).
+pub const CHALLENGES: &str = "/.well-known/acme-challenge/";
+
+/// The certificates that Galley gets by itself, and the challenges under way. Outlives its keepers.
+pub struct Acme {
+    pub(super) tokens: Tokens,
+    pub(super) certificates: Vec<Arc<CertificateStatus>>,
+}
+
+impl Acme {
+    /// The answer to an HTTP-01 challenge, where `path` is that of one which is under way.
+    pub fn answer(&self, path: &[u8]) -> Option<Bytes> {
+        self.tokens.find(path.strip_prefix(CHALLENGES.as_bytes())?)
+    }
+
+    /// How each certificate of a site stands.
+    pub fn of_site(&self, number: u32) -> impl Iterator<Item = StatusFields> {
+        let all = self.certificates.iter();
+        all.filter(move |one| one.wanted.number == number)
+            .map(|one| one.state())
+    }
+}
+
+/// The HTTP-01 challenges under way. Written by orders, read by front cores for paths of challenges only; the lock is held
+/// for a look-up.
+#[derive(Default)]
+pub(super) struct Tokens(RwLock<HashMap<Vec<u8>, Bytes>>);
+
+impl Tokens {
+    fn find(&self, token: &[u8]) -> Option<Bytes> {
+        let tokens = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        tokens.get(token).cloned()
+    }
+
+    pub(super) fn put(&self, token: &str, answer: String) {
+        let mut tokens = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        tokens.insert(token.as_bytes().to_vec(), answer.into());
+    }
+
+    pub(super) fn drop(&self, token: &str) {
+        let mut tokens = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        tokens.remove(token.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_tokens_under_way_are_answered() {
+        let acme = Acme {
+            tokens: Tokens::default(),
+            certificates: Vec::new(),
+        };
+        acme.tokens.put("abc", "abc.thumb".to_owned());
+        let answer = |path: &str| acme.answer(path.as_bytes());
+        assert_eq!(
+            answer("/.well-known/acme-challenge/abc").as_deref(),
+            Some(b"abc.thumb".as_slice())
+        );
+        for path in [
+            "/.well-known/acme-challenge/",
+            "/.well-known/acme-challenge/ab",
+            "/.well-known/acme-challenge/abc/",
+            "/.well-known/acme-challenge/abc?x",
+            "/x/.well-known/acme-challenge/abc",
+            "",
+        ] {
+            assert_eq!(answer(path), None, "{path}");
+        }
+        acme.tokens.drop("abc");
+        assert_eq!(answer("/.well-known/acme-challenge/abc"), None);
+    }
+}

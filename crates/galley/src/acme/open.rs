@@ -1,0 +1,85 @@
+//! Opens the storage of ACME, hands over the certificates that are there, and starts their keepers.
+
+use std::io;
+use std::sync::Arc;
+
+use galley_config::AcmeConfig as Settings;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::challenges::{Acme, Tokens};
+use super::keeper::CertificateKeeper;
+use super::state::{CertificateStatus, WantedCertificate};
+use super::store::Store;
+use super::{account, keeper};
+use crate::clock::Clock;
+use crate::tls::Certificates;
+
+/// What is needed to begin.
+pub struct AcmeSpec {
+    /// `[acme]`.
+    pub settings: Settings,
+    /// What is wanted.
+    pub wanted: Vec<WantedCertificate>,
+    /// Time.
+    pub clock: Clock,
+    /// What gets the certificates.
+    pub handshakes: Arc<Certificates>,
+}
+
+/// Everything is loaded and handed over; nothing is ordered yet.
+pub struct AcmeReady {
+    acme: Arc<Acme>,
+    keepers: Vec<CertificateKeeper>,
+}
+
+impl AcmeReady {
+    /// What front cores and the admin interface look at.
+    pub fn acme(&self) -> Arc<Acme> {
+        Arc::clone(&self.acme)
+    }
+
+    /// Begins to keep the certificates, in tasks of this runtime; they end when the set is dropped. To be called once
+    /// the listeners are open: the directory's servers ask them.
+    pub fn start(self) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        for keeper in self.keepers {
+            tasks.spawn(keeper.run());
+        }
+        tasks
+    }
+}
+
+/// Opens the storage and hands over the certificates that are there.
+///
+/// Errors: the storage folder cannot be made or listed, or a file that `[acme]` names cannot be read.
+pub fn open(spec: AcmeSpec) -> io::Result<AcmeReady> {
+    let store = Arc::new(Store::open(
+        &spec.settings.storage,
+        &spec.settings.directory,
+    )?);
+    let certificates = spec.wanted.into_iter().map(CertificateStatus::new);
+    let acme = Arc::new(Acme {
+        tokens: Tokens::default(),
+        certificates: certificates.map(Arc::new).collect(),
+    });
+    let office = account::Office::new(spec.settings, Arc::clone(&store), spec.clock)?;
+    let office = Arc::new(office);
+    let turns = Arc::new(Semaphore::new(ORDERS_AT_A_TIME));
+    let keepers = acme.certificates.iter().map(|certificate| {
+        CertificateKeeper::open(keeper::KeeperParts {
+            acme: Arc::clone(&acme),
+            certificate: Arc::clone(certificate),
+            office: Arc::clone(&office),
+            store: Arc::clone(&store),
+            handshakes: Arc::clone(&spec.handshakes),
+            turns: Arc::clone(&turns),
+            clock: spec.clock,
+        })
+    });
+    let keepers = keepers.collect();
+    Ok(AcmeReady { acme, keepers })
+}
+
+/// Orders at a time: those of a machine with hundreds of sites neither crowd the directory nor take long.
+const ORDERS_AT_A_TIME: usize = 4;

@@ -1,0 +1,40 @@
+//! The walks through the store that `GET /cache` has under way.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+/// The walks under way, the oldest first; their number is limited.
+#[derive(Default)]
+pub(super) struct Listings(pub(super) Mutex<VecDeque<Listing>>);
+
+pub(super) struct Listing {
+    pub(super) id: String,
+    pub(super) wanted: ListFilter,
+    pub(super) asks: mpsc::Sender<ListQuery>,
+}
+
+/// What is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ListFilter {
+    /// `None`: all sites.
+    pub(super) site: Option<u32>,
+    /// Canonical, without slashes at its end.
+    pub(super) prefix: Option<Vec<u8>>,
+    pub(super) tag: Option<u64>,
+}
+
+pub(super) struct ListQuery {
+    /// Which page; a listing never goes back.
+    pub(super) number: u64,
+    pub(super) limit: usize,
+    pub(super) reply: oneshot::Sender<ListPage>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct ListPage {
+    pub(super) entries: Vec<Value>,
+    pub(super) is_last: bool,
+}

@@ -1,0 +1,33 @@
+//! The numbers of one site, read once for all families of metrics.
+
+use std::sync::Arc;
+
+use crate::acme::StatusFields as Certificate;
+use crate::fetch::counters::Fills;
+use crate::fetch::cron::CronState;
+use crate::php::PoolNumbers;
+use crate::telemetry::totals::Totals;
+use crate::upstream::Gauge;
+
+/// One site's numbers.
+pub(super) struct SiteCounters {
+    /// For the label.
+    pub(super) site: String,
+    pub(super) totals: Totals,
+    /// `None` for what belongs to no site.
+    pub(super) own: Option<ProcessCounters>,
+    /// Those that Galley gets by itself.
+    pub(super) certificates: Vec<Certificate>,
+    /// Where Galley runs its PHP.
+    pub(super) php: Option<Arc<PoolNumbers>>,
+    /// Where it is reached over TLS.
+    pub(super) certificate_ends: Option<u64>,
+}
+
+pub(super) struct ProcessCounters {
+    pub(super) purges: u64,
+    pub(super) healed: u64,
+    pub(super) fills: Fills,
+    pub(super) upstreams: Vec<Arc<Gauge>>,
+    pub(super) cron: Option<CronState>,
+}

@@ -1,0 +1,30 @@
+//! What the admin thread is started with.
+
+use std::sync::Arc;
+
+use galley_config::AdminListen;
+
+use crate::fetch::Handle;
+use crate::request::{Services, Site, Sites};
+use crate::telemetry::access::AccessLog;
+use crate::telemetry::counters::CounterReader;
+
+/// What the admin thread is started with.
+pub struct AdminSpec {
+    /// Where it listens.
+    pub listen: AdminListen,
+    /// The token that reaches every site.
+    pub token: Option<String>,
+    /// All sites.
+    pub sites: Arc<Vec<Arc<Site>>>,
+    /// Shared services.
+    pub services: Arc<Services>,
+    /// The front cores' counters.
+    pub counters: Vec<CounterReader>,
+    /// The fetch threads.
+    pub fetch_threads: Vec<Handle>,
+    /// The access logs.
+    pub logs: Vec<AccessLog>,
+    /// The URL of each listener, and the sites that are reached there.
+    pub listeners: Vec<(String, Arc<Sites>)>,
+}

@@ -1,0 +1,168 @@
+//! The admin thread: its listener, its routes, its start and its end.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post};
+use galley_config::AdminListen;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::oneshot;
+
+use super::auth::AdminPeer;
+use super::listener::ListenerSites;
+use super::listings::Listings;
+use super::socket::{Openness, bind_unix};
+use super::spec::AdminSpec;
+use super::state::AdminState;
+use super::{cache, cron, history, metrics, purges, status, why};
+use crate::doctor::RecentCounters;
+use crate::request::{Site, Sites};
+
+/// The admin thread, or nothing where it is off.
+pub struct AdminThread {
+    address: Option<String>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    socket: Option<PathBuf>,
+}
+
+impl AdminThread {
+    /// `unix:/path` or `http://address`.
+    pub fn address(&self) -> Option<&str> {
+        self.address.as_deref()
+    }
+
+    /// Ends the thread and removes the socket.
+    pub fn end(mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        if let Some(socket) = self.socket.take() {
+            let _ = std::fs::remove_file(socket);
+        }
+    }
+}
+
+enum AdminListener {
+    Tcp(std::net::TcpListener),
+    Unix(std::os::unix::net::UnixListener),
+}
+
+/// Opens the listener and starts the thread.
+pub fn start(spec: AdminSpec) -> io::Result<AdminThread> {
+    let (door, address, socket) = match &spec.listen {
+        AdminListen::Off => {
+            return Ok(AdminThread {
+                address: None,
+                stop: None,
+                thread: None,
+                socket: None,
+            });
+        }
+        AdminListen::Tcp(address) => {
+            let listener = std::net::TcpListener::bind(address)?;
+            let bound = listener.local_addr()?;
+            (
+                AdminListener::Tcp(listener),
+                format!("http://{bound}"),
+                None,
+            )
+        }
+        AdminListen::Unix(path) => (
+            AdminListener::Unix(bind_unix(path, openness(&spec))?),
+            format!("unix:{}", path.display()),
+            Some(path.clone()),
+        ),
+    };
+    let state = Arc::new(AdminState {
+        history: Mutex::new(history::begin(&spec)),
+        last_hour: Mutex::new(RecentCounters::new(history::reading(&spec.services))),
+        token: spec.token,
+        hosts: hosts(&spec.sites),
+        listeners: spec.listeners.into_iter().map(ListenerSites::new).collect(),
+        sites: spec.sites,
+        services: spec.services,
+        counters: spec.counters,
+        fetch_threads: spec.fetch_threads,
+        logs: spec.logs,
+        listings: Listings::default(),
+    });
+    let router = Router::new()
+        .route("/purge", post(purges::purge))
+        .route("/cron", post(cron::announce))
+        .route("/status", get(status::status))
+        .route("/cache", get(cache::cache))
+        .route("/history", get(history::history))
+        .route("/metrics", get(metrics::metrics))
+        .route("/why", post(why::why))
+        .layer(DefaultBodyLimit::max(MOST_BODY))
+        .with_state(Arc::clone(&state));
+    let (stop, stopped) = oneshot::channel();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let thread = std::thread::Builder::new()
+        .name("admin".to_owned())
+        .spawn(move || runtime.block_on(serve(door, router, state, stopped)))?;
+    Ok(AdminThread {
+        address: Some(address),
+        stop: Some(stop),
+        thread: Some(thread),
+        socket,
+    })
+}
+
+fn hosts(sites: &Arc<Vec<Arc<Site>>>) -> Sites {
+    let rows = sites.iter().enumerate();
+    let rows =
+        rows.flat_map(|(index, site)| site.hosts.iter().map(move |host| (host.clone(), index)));
+    Sites::new(rows, Arc::clone(sites), Arc::default())
+}
+
+async fn serve(
+    door: AdminListener,
+    router: Router,
+    state: Arc<AdminState>,
+    stopped: oneshot::Receiver<()>,
+) {
+    let result = tokio::select! {
+        result = listen(door, router) => result,
+        () = history::keep(&state) => Ok(()),
+        _ = stopped => Ok(()),
+    };
+    if let Err(error) = result {
+        tracing::error!(%error, "the admin interface ended");
+    }
+}
+
+async fn listen(door: AdminListener, router: Router) -> io::Result<()> {
+    match door {
+        AdminListener::Tcp(listener) => {
+            listener.set_nonblocking(true)?;
+            let router = router.into_make_service_with_connect_info::<AdminPeer>();
+            axum::serve(TcpListener::from_std(listener)?, router).await
+        }
+        AdminListener::Unix(listener) => {
+            listener.set_nonblocking(true)?;
+            let router = router.into_make_service_with_connect_info::<AdminPeer>();
+            axum::serve(UnixListener::from_std(listener)?, router).await
+        }
+    }
+}
+
+fn openness(spec: &AdminSpec) -> Openness {
+    let has_token = spec.token.is_some() || spec.sites.iter().any(|site| site.token.is_some());
+    if has_token {
+        Openness::Tokens
+    } else {
+        Openness::Own
+    }
+}
+
+/// Bytes of an order: thousands of addresses.
+const MOST_BODY: usize = 1024 * 1024;

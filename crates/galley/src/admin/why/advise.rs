@@ -1,0 +1,68 @@
+//! What the operator can do about the decision on a request.
+
+use galley_cache::purge_table::Validity;
+use galley_policy::decide::Decision;
+use galley_policy::outcome::PassWhy;
+
+use super::explanation::Explanation;
+use super::words::{Advice, not_stored, pass, refused};
+
+/// Why the answer does not come from the cache; `None` where it does, or where no cache is meant.
+pub(super) fn advice(decision: &Decision, explanation: &Explanation<'_, '_>) -> Option<Advice> {
+    match decision {
+        Decision::Hit
+        | Decision::HitAndRefresh
+        | Decision::Patch
+        | Decision::StaleAccepted
+        | Decision::File
+        | Decision::Slash
+        | Decision::Redirect(_)
+        | Decision::Methods
+        | Decision::Purge => None,
+        Decision::Refuse(why) => {
+            let barred = super::access::advice(&explanation.exchange);
+            Some(barred.unwrap_or_else(|| refused(*why)))
+        }
+        Decision::Pass(PassWhy::Remembered) => Some(match &explanation.reason {
+            Some(reason) => not_stored(reason.why, Some(reason)),
+            None => pass(PassWhy::Remembered, &explanation.exchange),
+        }),
+        Decision::Pass(why) => Some(pass(*why, &explanation.exchange)),
+        Decision::StaleWhileRevalidate | Decision::Fetch { .. } => Some(missed(explanation)),
+    }
+}
+
+fn missed(explanation: &Explanation<'_, '_>) -> Advice {
+    let order = explanation.touching.map(|touching| {
+        let word = touching.kind.word();
+        format!("a purge by {word} (order {})", touching.number)
+    });
+    if let (Some(reason), Some((_, Validity::Valid))) =
+        (&explanation.reason, &explanation.found.entry)
+    {
+        // Remembered, but for too long: the next answer decides anew.
+        return not_stored(reason.why, Some(reason));
+    }
+    match (&explanation.found.entry, order) {
+        (Some((_, Validity::Purged)), Some(order)) => {
+            Advice::fine(format!("the stored copy is gone by {order}"))
+        }
+        (Some((_, Validity::SoftPurged)), Some(order)) => {
+            Advice::fine(format!("the stored copy is stale by {order}"))
+        }
+        (Some((entry, _)), _) if explanation.reason.is_none() => Advice::fine(format!(
+            "the stored copy is older than its lifetime of {} s",
+            entry.life.fresh.as_secs()
+        )),
+        (_, order) => match (explanation.lately, order) {
+            (Some(lately), _) => not_stored(lately.why, None),
+            (None, Some(order)) => {
+                Advice::fine(format!("nothing is stored for this address since {order}"))
+            }
+            (None, None) => Advice::new(
+                "nothing is stored for this address",
+                "ask for it once and look again; if it stays so, the answer to this question says why",
+            ),
+        },
+    }
+}

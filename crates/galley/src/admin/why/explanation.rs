@@ -1,0 +1,86 @@
+//! What is found out about a request before it is put into words.
+
+use std::borrow::Cow;
+
+use galley_cache::purge_table::{Touch, Touching};
+use galley_policy::site::SiteRules;
+use tokio::runtime::Handle;
+
+use super::below::PathExplanation;
+use super::question::WhyRequest;
+use crate::admin::AdminState;
+use crate::fetch::counters::Lately;
+use crate::fetch::hit_for_pass::{self, PassReason};
+use crate::request::Exchange;
+use crate::request::lookup::{LookupResult, Purpose, lookup};
+
+/// Everything that was found out about a request.
+pub(super) struct Explanation<'s, 'h> {
+    pub(super) state: &'s AdminState,
+    pub(super) exchange: Exchange<'h>,
+    /// What is stored for it.
+    pub(super) found: LookupResult,
+    /// What the marker says, if the entry is one.
+    pub(super) reason: Option<PassReason>,
+    pub(super) lately: Option<Lately>,
+    /// The newest purge order that touches its address, since the entry was born or ever.
+    pub(super) touching: Option<Touching>,
+    pub(super) below: PathExplanation,
+    /// Whether the address was written with `https://`.
+    pub(super) is_https: bool,
+}
+
+impl<'s, 'h> Explanation<'s, 'h> {
+    /// Looks at everything. Blocks on the disk.
+    pub(super) fn of(
+        state: &'s AdminState,
+        mut exchange: Exchange<'h>,
+        wanted: &WhyRequest,
+    ) -> Self {
+        exchange.write_key();
+        let look = lookup(&state.services, &exchange, Purpose::Explain);
+        let found = Handle::current().block_on(look);
+        let core = &exchange.site.core;
+        let touching = match &found.entry {
+            Some((entry, _)) => core
+                .epochs
+                .newest_touching(entry.born, &entry.scopes.touch()),
+            None => touching(&exchange),
+        };
+        Self {
+            state,
+            reason: found
+                .entry
+                .as_ref()
+                .and_then(|(entry, _)| hit_for_pass::reason(entry)),
+            lately: core.tally.lately(&exchange.key),
+            touching,
+            below: PathExplanation::look(&exchange),
+            is_https: wanted.url.starts_with("https://"),
+            found,
+            exchange,
+        }
+    }
+
+    /// The site's rules. A request for an address with `https://` has come over TLS, whatever says so to Galley.
+    pub(super) fn rules(&self) -> Cow<'_, SiteRules> {
+        let mut rules = Cow::Borrowed(&self.exchange.site.core.rules);
+        if self.is_https {
+            rules.to_mut().home.https = None;
+        }
+        rules
+    }
+}
+
+/// The newest order that touches the request's address; tags are known of entries only.
+fn touching(exchange: &Exchange<'_>) -> Option<Touching> {
+    let mut path_query = Vec::new();
+    exchange.facts.path_query(&mut path_query);
+    let touch = Touch {
+        host: exchange.facts.host_id(),
+        url: exchange.facts.url_id(),
+        path_query: &path_query,
+        tags: None,
+    };
+    exchange.site.core.epochs.newest_touching(0, &touch)
+}

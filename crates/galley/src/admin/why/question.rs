@@ -1,0 +1,26 @@
+//! The question of `POST /why`.
+
+use std::net::IpAddr;
+
+use serde::Deserialize;
+
+/// The question.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::admin) struct WhyRequest {
+    pub(super) url: String,
+    #[serde(default = "get")]
+    pub(super) method: String,
+    #[serde(default)]
+    pub(super) headers: Vec<(String, String)>,
+    /// One of the site's hosts or one of its listeners, where the URL alone is ambiguous.
+    #[serde(default)]
+    pub(super) site: Option<String>,
+    /// Who asks; this machine where nothing is said.
+    #[serde(default)]
+    pub(super) client: Option<IpAddr>,
+}
+
+fn get() -> String {
+    "GET".to_owned()
+}

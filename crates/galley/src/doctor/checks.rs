@@ -1,0 +1,39 @@
+//! All checks, in the order in which their findings are shown.
+
+use serde_json::Value;
+
+use super::finding::DoctorFinding;
+use super::machine::ProcFs;
+use super::memory::MemoryPlan;
+use super::recent::Recent;
+use super::{clock, disk, limits, memory, network, php, server, wordpress};
+
+/// Everything that the machine itself tells, in the order in which it is shown. `status` is what the running server reports, or
+/// why it does not answer. Blocks on the disk for some tenths of a second.
+pub fn machine(
+    machine: &ProcFs,
+    plan: &MemoryPlan,
+    status: &Result<Value, String>,
+) -> Vec<DoctorFinding> {
+    let recent = Recent::of_status(status);
+    let mut findings = network::findings(machine, recent.as_ref());
+    findings.extend(limits::findings(machine, plan));
+    findings.extend(server::privileged(machine, plan));
+    findings.extend(memory::findings(machine, plan, recent.as_ref()));
+    findings.extend(plan.folders.iter().map(|folder| disk::room(folder)));
+    findings.extend(plan.synced.as_deref().map(disk::speed));
+    findings.push(clock::finding(machine));
+    findings
+}
+
+/// What PHP says of itself and of its WordPress, as [`super::ask`] gave it.
+pub fn site(answer: &Result<Value, String>) -> Vec<DoctorFinding> {
+    match answer {
+        Ok(value) => {
+            let mut findings = php::findings(value);
+            findings.extend(wordpress::findings(value));
+            findings
+        }
+        Err(error) => vec![DoctorFinding::unknown("php", error)],
+    }
+}
