@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::FailedAttempt;
+use super::attempt::FailedAttempt;
 use super::stats::{Gauge, ServerGauge};
 
 /// The breaker of one server.

@@ -7,33 +7,30 @@
 //! those that are left alone are passed over. Responses are read as strictly as requests ([`super::strict`]).
 
 use std::cell::Cell;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use galley_cache::fill::FillError;
 use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::BodyExt;
-use hyper::body::{Body, Frame, Incoming as HyperBody, SizeHint};
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::body::Incoming as HyperBody;
+use hyper::client::conn::http1::handshake;
 use hyper::ext::on_informational;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::attempt::{FailedAttempt, Retry, UpstreamHealth};
 use super::breaker::{Attempt, Breaker};
+use super::call::UpstreamCall;
+use super::http1_body::{AskBody, HttpBody, HttpShared, Link};
 use super::idle::Idle;
+use super::incoming::{IncomingBody, IncomingResponse};
 use super::resolve::ResolvedName;
-use super::strict::{self, HeadWatch, Refusals, Strict};
-use super::{
-    FailedAttempt, Gauge, HttpServer, IncomingBody, IncomingResponse, Instant, PoolSpec,
-    UpstreamCall, UpstreamHealth,
-};
-use crate::body::SpooledBodyReader;
+use super::spec::{HttpServer, PoolSpec};
+use super::stats::Gauge;
+use super::strict::{self, Refusals, Strict};
 use crate::tls::UpstreamTlsClient;
 
 /// The way to a list of servers.
@@ -70,18 +67,6 @@ impl HttpPeer {
             tracing::error!(site, upstream, %error, "the TLS handshake with the upstream failed");
         }
     }
-}
-
-/// A connection, and what is known of the head that is awaited on it.
-struct Link {
-    sender: SendRequest<AskBody>,
-    watch: Arc<HeadWatch>,
-}
-
-struct HttpShared {
-    idle: Rc<Idle<Link>>,
-    /// Exchanges that have been sent and not yet answered.
-    unanswered: Cell<usize>,
 }
 
 /// A connection for one request.
@@ -135,7 +120,7 @@ impl HttpConnections {
             server: (index, server),
             attempt,
         } = self.connection().await?;
-        let outcome = self.exchange(ask, connection, (index, server)).await;
+        let outcome = self.exchange(ask, connection, index, server).await;
         let was_alone = !self.servers.iter().any(|server| server.breaker.is_closed());
         let standing = UpstreamHealth::of(attempt.told(&outcome) && was_alone);
         outcome.map(|incoming| (incoming, standing))
@@ -145,11 +130,12 @@ impl HttpConnections {
         &self,
         ask: &UpstreamCall,
         mut connection: Link,
-        (index, server): (usize, &HttpPeer),
+        index: usize,
+        server: &HttpPeer,
     ) -> Result<IncomingResponse, FailedAttempt> {
         let request = request(ask).ok_or(FailedAttempt {
             failure: FillError::Malformed,
-            retry: super::Retry::Never,
+            retry: Retry::Never,
         })?;
         let unanswered = Unanswered::begin(&self.shared);
         let patience = ask.patience.first_byte.unwrap_or(self.first_byte_timeout);
@@ -180,7 +166,7 @@ impl HttpConnections {
         let body = IncomingBody::Http(reading);
         let mut incoming = IncomingResponse::new(parts.status, parts.headers, body, is_head);
         if parts.status == StatusCode::RESET_CONTENT
-            && let Err((failure, bad)) = strict::without_content(&mut incoming).await
+            && let Err((failure, bad)) = incoming.without_content().await
         {
             self.refusals.log(index, &bad);
             return Err(FailedAttempt::sent(failure, ask));
@@ -321,77 +307,6 @@ where
         let _ = connection.with_upgrades().await;
     });
     Ok(Link { sender, watch })
-}
-
-impl HttpShared {
-    fn give_back(&self, server: usize, connection: Link, all: &Arc<AtomicUsize>) {
-        if self.unanswered.get() == 0 && !connection.sender.is_closed() {
-            self.idle.keep(server, connection, all);
-        }
-    }
-}
-
-/// The body of an answer under way.
-pub(super) struct HttpBody {
-    body: HyperBody,
-    /// With its server's place among the servers.
-    connection: Option<(usize, Link)>,
-    /// Connections to that server that anybody keeps.
-    all_idle: Arc<AtomicUsize>,
-    /// The longest silence inside it.
-    read_timeout: Duration,
-    shared: Rc<HttpShared>,
-}
-
-impl HttpBody {
-    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, FillError> {
-        loop {
-            let frame = match timeout(self.read_timeout, self.body.frame()).await {
-                Err(_elapsed) => return Err(FillError::Timeout),
-                Ok(None) => {
-                    if let Some((server, connection)) = self.connection.take() {
-                        let all = &self.all_idle;
-                        self.shared.give_back(server, connection, all);
-                    }
-                    return Ok(None);
-                }
-                Ok(Some(Err(_))) => return Err(FillError::Closed),
-                Ok(Some(Ok(frame))) => frame,
-            };
-            // Trailers are dropped: RFC 9110 §6.5.1 forbids merging what we do not know.
-            if let Ok(data) = frame.into_data() {
-                return Ok(Some(data));
-            }
-        }
-    }
-}
-
-/// A request's body for hyper.
-pub(super) struct AskBody {
-    reader: SpooledBodyReader,
-    length: u64,
-}
-
-impl Body for AskBody {
-    type Data = Bytes;
-    type Error = std::io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-        self.reader
-            .poll_chunk(cx)
-            .map(|chunk| chunk.transpose().map(|c| c.map(Frame::data)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.length == 0
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.length)
-    }
 }
 
 /// Writes the request anew; `None` where its parts do not make one.

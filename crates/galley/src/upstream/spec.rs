@@ -1,11 +1,12 @@
 //! Which upstream a pool talks to, and within what limits. Made once from the configuration; one number may change later, and
 //! is read anew each time ([`PoolSpec::most`]).
 
+use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::FastCgiAddress;
 use crate::tls::UpstreamTlsClient;
 
 /// Which upstream a pool talks to, and how much of it.
@@ -53,6 +54,24 @@ pub enum UpstreamAddress {
     FastCgi(FastCgiAddress),
     /// HTTP/1.1 servers, asked in turn.
     Http(Vec<HttpServer>),
+}
+
+/// Where a FastCGI application listens.
+#[derive(Clone, Debug)]
+pub enum FastCgiAddress {
+    /// A socket in the file system.
+    Unix(PathBuf),
+    /// `host:port`.
+    Tcp(String),
+}
+
+impl fmt::Display for FastCgiAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => f.write_str(address),
+        }
+    }
 }
 
 /// One HTTP/1.1 server.

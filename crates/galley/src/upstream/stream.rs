@@ -16,8 +16,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::fastcgi::FastCgiAddress;
 use super::resolve::ResolvedName;
+use super::spec::FastCgiAddress;
 
 /// An [`FastCgiAddress`] that remembers what its name means.
 pub(super) enum ConnectAddress {

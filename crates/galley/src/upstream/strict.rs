@@ -13,13 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use galley_cache::fill::FillError;
 use galley_http::response::{self, BadResponse, HeadCheck};
 use http::Response;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use super::{Gauge, IncomingResponse};
+use super::stats::Gauge;
 
 /// What both sides of a connection know about the head that is awaited.
 #[derive(Debug, Default)]
@@ -130,20 +129,6 @@ pub(super) fn check<B>(response: &Response<B>) -> Result<(), BadResponse> {
     let fields = response.headers().iter();
     let fields = fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
     response::check(response.status().as_u16(), fields)
-}
-
-/// Waits for the end of a response that may have no content, and refuses one that has.
-pub(super) async fn without_content(
-    incoming: &mut IncomingResponse,
-) -> Result<(), (FillError, BadResponse)> {
-    loop {
-        match incoming.chunk().await {
-            Ok(None) => return Ok(()),
-            Ok(Some(piece)) if piece.is_empty() => {}
-            Ok(Some(_)) => return Err((FillError::Malformed, BadResponse::Content)),
-            Err(failure) => return Err((failure, BadResponse::Content)),
-        }
-    }
 }
 
 /// Logs responses that are refused: at once where the reason is a new one, else once a minute, since an upstream that sends one

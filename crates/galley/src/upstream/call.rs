@@ -1,0 +1,83 @@
+//! One request for an upstream.
+
+use std::net::IpAddr;
+
+use galley_policy::cgi::Script;
+use galley_policy::class::{Class, Network};
+use galley_policy::forward::{Client, UpstreamRequest};
+use galley_policy::site::UpstreamTimeouts;
+
+use super::interim::InterimSender;
+use super::queue::QueueIdentity;
+use super::switch::Switch;
+use crate::body::RequestBody;
+
+/// One request for an upstream, complete.
+pub struct UpstreamCall {
+    /// Method, path and fields as they are to be sent.
+    pub request: UpstreamRequest,
+    /// The script that FastCGI is to run; HTTP upstreams do not look at it.
+    pub script: Option<Script>,
+    /// Beside whom it waits for a place.
+    pub class: Class,
+    /// The client's address.
+    pub client_address: IpAddr,
+    /// The client's port.
+    pub client_port: u16,
+    /// The request's id.
+    pub request_id: String,
+    /// The port that the client came in by.
+    pub server_port: u16,
+    /// The address that the client came in by.
+    pub server_address: Option<IpAddr>,
+    /// The body, arrived completely.
+    pub body: RequestBody,
+    /// What a rule says about waiting for it.
+    pub patience: UpstreamTimeouts,
+    /// Where interim responses go; `None`: nowhere, which is where FastCGI has them from.
+    pub interim: Option<InterimSender>,
+    /// The protocol that its client asks for in place of HTTP; HTTP upstreams only.
+    pub switch: Option<Switch>,
+}
+
+impl UpstreamCall {
+    /// In whose name it waits for a place.
+    pub fn who(&self) -> QueueIdentity {
+        QueueIdentity {
+            class: self.class,
+            client: Network::of(self.client_address),
+        }
+    }
+
+    pub(super) fn client(&self) -> Client<'_> {
+        Client {
+            address: self.client_address,
+            port: self.client_port,
+            request_id: &self.request_id,
+        }
+    }
+
+    /// The same request, to be changed and sent without a body.
+    #[must_use]
+    pub fn without_body(&self) -> Self {
+        Self {
+            request: self.request.clone(),
+            script: self.script.clone(),
+            class: self.class,
+            client_address: self.client_address,
+            client_port: self.client_port,
+            request_id: self.request_id.clone(),
+            server_port: self.server_port,
+            server_address: self.server_address,
+            body: RequestBody::Empty,
+            patience: self.patience,
+            interim: self.interim.clone(),
+            switch: None,
+        }
+    }
+
+    /// Whether the method is safe (RFC 9110 §9.2.1), so that sending it twice does no harm.
+    pub fn is_safe(&self) -> bool {
+        matches!(self.request.method.as_str(), "GET" | "HEAD" | "OPTIONS")
+    }
+}

@@ -1,0 +1,207 @@
+//! A response over FastCGI under way: its head, the pieces of its body, and what the application writes to its error stream.
+
+use std::fmt;
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use galley_cache::fill::FillError;
+use galley_fastcgi::answer::{SplitOutput, Splitter};
+use galley_fastcgi::{
+    BodySource, EndStatus, Error, FastCgiConnection, FastCgiEvent, ProtocolStatus,
+};
+use galley_policy::cgi;
+use http::{HeaderMap, StatusCode};
+use tokio::time::timeout;
+
+use super::spec::ExchangeEnd;
+use super::stream::UpstreamStream;
+use super::strict::Refusals;
+use crate::body::SpooledBodyReader;
+
+/// The answer under way.
+pub(super) struct FastCgiBody {
+    pub(super) connection: Option<FastCgiConnection<UpstreamStream>>,
+    pub(super) body: RequestBodySource,
+    pub(super) splitter: Splitter,
+    pub(super) first: Bytes,
+    pub(super) ended: Option<EndStatus>,
+    pub(super) read_timeout: Duration,
+    pub(super) end: ExchangeEnd,
+    pub(super) errors: Errors,
+}
+
+impl FastCgiBody {
+    /// Reads up to the end of the CGI head. The flag of an error: whether something of the answer was received.
+    pub(super) async fn head(
+        mut self,
+        refusals: &Refusals,
+    ) -> Result<(StatusCode, HeaderMap, Self), (FillError, bool)> {
+        let refused = |reason: &dyn fmt::Display| {
+            refusals.log(0, reason);
+            (FillError::Malformed, true)
+        };
+        loop {
+            match self.event().await {
+                Ok(FastCgiEvent::Stdout(piece)) => {
+                    let SplitOutput { head, body } =
+                        self.splitter.push(piece).map_err(|bad| refused(&bad))?;
+                    if let Some(head) = head {
+                        self.first = body;
+                        let (status, fields) = cgi::answer(&head).map_err(|bad| refused(&bad))?;
+                        return Ok((status, fields, self));
+                    }
+                }
+                Ok(FastCgiEvent::Stderr(text)) => self.errors.push(&text),
+                Ok(FastCgiEvent::End(end)) => {
+                    let overloaded = end.protocol_status == ProtocolStatus::Overloaded;
+                    return Err((
+                        if overloaded {
+                            FillError::Overload
+                        } else {
+                            FillError::Malformed
+                        },
+                        true,
+                    ));
+                }
+                Err(error) => {
+                    let received = self
+                        .connection
+                        .as_ref()
+                        .is_some_and(FastCgiConnection::has_received);
+                    return Err((failure(&error), received));
+                }
+            }
+        }
+    }
+
+    /// The next piece of the body.
+    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, FillError> {
+        if !self.first.is_empty() {
+            return Ok(Some(std::mem::take(&mut self.first)));
+        }
+        if self.ended.is_some() {
+            return Ok(None);
+        }
+        loop {
+            match timeout(self.read_timeout, self.event()).await {
+                Err(_elapsed) => return Err(FillError::Timeout),
+                Ok(Err(error)) => return Err(failure(&error)),
+                Ok(Ok(FastCgiEvent::Stdout(piece))) => return Ok(Some(piece)),
+                Ok(Ok(FastCgiEvent::Stderr(text))) => self.errors.push(&text),
+                Ok(Ok(FastCgiEvent::End(end))) => {
+                    self.ended = Some(end);
+                    let connection = self.connection.take();
+                    if self.end == ExchangeEnd::Worker {
+                        return released(connection, self.read_timeout).await;
+                    }
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// Reads to the end without giving anything of the body.
+    pub(super) async fn skip(&mut self) -> Result<Option<Bytes>, FillError> {
+        while self.chunk().await?.is_some() {}
+        Ok(None)
+    }
+
+    /// PHP ends with another status than 0 after a fatal error: what it printed until then is not a whole page.
+    pub(super) fn ended_well(&self) -> bool {
+        self.ended.is_some_and(|end| {
+            end.app_status == 0 && end.protocol_status == ProtocolStatus::RequestComplete
+        })
+    }
+
+    async fn event(&mut self) -> Result<FastCgiEvent, Error> {
+        match &mut self.connection {
+            Some(connection) => connection.event(&mut self.body).await,
+            None => Err(Error::OutOfTurn),
+        }
+    }
+}
+
+/// Waits until the worker has done what it does after its answer: it closes the connection then.
+async fn released(
+    connection: Option<FastCgiConnection<UpstreamStream>>,
+    patience: Duration,
+) -> Result<Option<Bytes>, FillError> {
+    if let Some(connection) = connection {
+        let released = timeout(patience, connection.released()).await;
+        released.map_err(|_elapsed| FillError::Timeout)?;
+    }
+    Ok(None)
+}
+
+/// What the application writes to its error stream, line by line into the log.
+pub(super) struct Errors {
+    host: String,
+    request_id: String,
+    line: Vec<u8>,
+    lines: usize,
+}
+
+impl Errors {
+    pub(super) fn new(host: &str, request_id: &str) -> Self {
+        Self {
+            host: host.to_owned(),
+            request_id: request_id.to_owned(),
+            line: Vec::new(),
+            lines: 0,
+        }
+    }
+
+    fn push(&mut self, text: &[u8]) {
+        for byte in text {
+            match byte {
+                b'\n' => self.flush(),
+                _ if self.line.len() < LONGEST_LINE => self.line.push(*byte),
+                _ => {}
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.line.is_empty() && self.lines < MOST_LINES {
+            let text = String::from_utf8_lossy(&self.line);
+            tracing::warn!(
+                host = self.host,
+                request = self.request_id,
+                "upstream says: {}",
+                text.trim_end()
+            );
+            self.lines += 1;
+        }
+        self.line.clear();
+    }
+}
+
+impl Drop for Errors {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+pub(super) struct RequestBodySource(pub(super) SpooledBodyReader);
+
+impl BodySource for RequestBodySource {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        self.0.poll_chunk(cx)
+    }
+}
+
+pub(super) fn failure(error: &Error) -> FillError {
+    match error {
+        Error::Stale | Error::Closed | Error::Read(_) | Error::Write(_) => FillError::Closed,
+        Error::Record(_) | Error::Variables { .. } => FillError::Malformed,
+        Error::Body(_) | Error::BodyLength { .. } | Error::OutOfTurn => FillError::Aborted,
+    }
+}
+
+/// Bytes of one line from the error stream.
+const LONGEST_LINE: usize = 4096;
+
+/// Lines of one request: a plugin that warns in a loop does not fill the disk.
+const MOST_LINES: usize = 50;

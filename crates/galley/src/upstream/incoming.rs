@@ -1,0 +1,204 @@
+//! A response whose head has arrived, and its body, whatever the upstream speaks.
+
+use bytes::Bytes;
+use galley_cache::budget::MemoryBudget;
+use galley_cache::fill::FillError;
+use galley_http::response::BadResponse;
+use galley_policy::cache_status;
+use galley_policy::decoded;
+use galley_policy::outcome::NotStored;
+use http::{HeaderMap, StatusCode};
+
+use super::fastcgi_body::FastCgiBody;
+use super::http1_body::HttpBody;
+use super::limit::Slot;
+use crate::codec::decode::{BodyDecoder, CodingError as Undecodable, DecodeStep};
+
+/// An answer whose head has arrived.
+pub struct IncomingResponse {
+    /// Final status.
+    pub status: StatusCode,
+    /// End-to-end fields.
+    pub fields: HeaderMap,
+    body: IncomingBody,
+    expected: Option<u64>,
+    received: u64,
+    place: Option<Slot>,
+    decoder: Option<Box<BodyDecoder>>,
+}
+
+pub(super) enum IncomingBody {
+    FastCgi(Box<FastCgiBody>),
+    Http(HttpBody),
+}
+
+impl IncomingResponse {
+    pub(super) fn new(
+        status: StatusCode,
+        mut fields: HeaderMap,
+        body: IncomingBody,
+        is_head: bool,
+    ) -> Self {
+        cache_status::drop_own(&mut fields);
+        // A 304 may tell the length that a 200 would have (RFC 9110 §8.6); the others have no content to tell of.
+        let is_bare = is_head || has_no_content(status);
+        let expected = if is_bare {
+            None
+        } else {
+            content_length(&fields)
+        };
+        Self {
+            status,
+            fields,
+            body,
+            expected,
+            received: 0,
+            place: None,
+            decoder: None,
+        }
+    }
+
+    pub(super) fn holding(mut self, place: Slot) -> Self {
+        self.place = Some(place);
+        self
+    }
+
+    /// Undoes the codings that the upstream applied unasked: from here on fields and pieces are those of the plain body.
+    /// `free`: the longest body that could be kept, up to which it may be however much larger than what came.
+    ///
+    /// Errors say why it cannot be done; nothing has changed then.
+    pub fn decode(&mut self, budget: &MemoryBudget, free: u64) -> Result<(), NotStored> {
+        if !self.fields.contains_key(http::header::CONTENT_ENCODING) {
+            return Ok(());
+        }
+        let applied = decoded::applied(&self.fields).map_err(|_| NotStored::Coding)?;
+        if applied.is_empty() {
+            self.fields.remove(http::header::CONTENT_ENCODING);
+            return Ok(());
+        }
+        let decoder = BodyDecoder::new(&applied, budget, free).ok_or(NotStored::Memory)?;
+        self.decoder = Some(Box::new(decoder));
+        decoded::undo(&mut self.fields);
+        Ok(())
+    }
+
+    /// Length of the body, where the upstream announced one.
+    pub fn length(&self) -> Option<u64> {
+        match self.decoder {
+            Some(_) => None,
+            None => self.expected,
+        }
+    }
+
+    /// The length that its head tells, also where no body comes: of an answer to `HEAD`.
+    pub fn announced(&self) -> Option<u64> {
+        content_length(&self.fields)
+    }
+
+    /// The next piece of the body, `None` when it is complete.
+    ///
+    /// Errors: [`FillError::Closed`] when it ends before its announced length, [`FillError::Malformed`] when it is longer or
+    /// not what its coding says, [`FillError::Timeout`] when no byte comes in time. After an error or the end the place is free again. Cancel-safe.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, FillError> {
+        if self.decoder.is_some() {
+            // A body that is large once decoded leaves the thread to others between its pieces.
+            tokio::task::yield_now().await;
+        }
+        loop {
+            let Some(decoder) = &mut self.decoder else {
+                return self.raw().await;
+            };
+            match decoder.step() {
+                Ok(DecodeStep::Piece(piece)) => return Ok(Some(piece)),
+                Ok(DecodeStep::Working) => tokio::task::yield_now().await,
+                Ok(DecodeStep::Hungry) => match self.raw().await? {
+                    Some(coded) => self.feed(coded),
+                    None => return self.decoded_end(),
+                },
+                Err(Undecodable) => {
+                    self.place = None;
+                    return Err(FillError::Malformed);
+                }
+            }
+        }
+    }
+
+    fn feed(&mut self, coded: Bytes) {
+        if let Some(decoder) = &mut self.decoder {
+            decoder.push(coded);
+        }
+    }
+
+    fn decoded_end(&self) -> Result<Option<Bytes>, FillError> {
+        let ended = self
+            .decoder
+            .as_ref()
+            .map_or(Ok(()), |decoder| decoder.end());
+        ended
+            .map(|()| None)
+            .map_err(|Undecodable| FillError::Closed)
+    }
+
+    /// The next piece as it came.
+    async fn raw(&mut self) -> Result<Option<Bytes>, FillError> {
+        let next = match &mut self.body {
+            // WordPress ends a 204 of its REST API with `null`. The records say where that ends, so it is dropped.
+            IncomingBody::FastCgi(reading) if has_no_content(self.status) => reading.skip().await,
+            IncomingBody::FastCgi(reading) => reading.chunk().await,
+            IncomingBody::Http(reading) => reading.chunk().await,
+        };
+        let judged = next.and_then(|chunk| self.count(chunk));
+        if !matches!(judged, Ok(Some(_))) {
+            self.place = None;
+        }
+        judged
+    }
+
+    /// Whether the program that composed it said that it ended well; asked after the end.
+    pub fn ended_well(&self) -> bool {
+        match &self.body {
+            IncomingBody::FastCgi(reading) => reading.ended_well(),
+            IncomingBody::Http(_) => true,
+        }
+    }
+
+    fn count(&mut self, chunk: Option<Bytes>) -> Result<Option<Bytes>, FillError> {
+        let Some(chunk) = chunk else {
+            return match self.expected {
+                Some(expected) if self.received < expected => Err(FillError::Closed),
+                _ => Ok(None),
+            };
+        };
+        self.received += chunk.len() as u64;
+        match self.expected {
+            Some(expected) if self.received > expected => Err(FillError::Malformed),
+            _ => Ok(Some(chunk)),
+        }
+    }
+
+    /// Waits for the end of a response that may have no content, and refuses one that has.
+    pub(super) async fn without_content(&mut self) -> Result<(), (FillError, BadResponse)> {
+        loop {
+            match self.chunk().await {
+                Ok(None) => return Ok(()),
+                Ok(Some(piece)) if piece.is_empty() => {}
+                Ok(Some(_)) => return Err((FillError::Malformed, BadResponse::Content)),
+                Err(failure) => return Err((failure, BadResponse::Content)),
+            }
+        }
+    }
+}
+
+/// Whether a response with this status has no content, whatever the upstream sends (RFC 9110 §6.4.1, §15.3.6).
+fn has_no_content(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 204 | 205 | 304)
+}
+
+fn content_length(fields: &HeaderMap) -> Option<u64> {
+    fields
+        .get(http::header::CONTENT_LENGTH)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
+}
