@@ -1,6 +1,7 @@
 //! Asking a running server over its admin interface.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::options::AdminOptions;
+use super::outcome::{DEFAULT_CONFIG, configuration, fail};
 
 /// Where a running server takes orders.
 pub(super) struct AdminAddress {
@@ -59,8 +61,8 @@ pub(super) fn admin(options: &AdminOptions) -> Result<AdminAddress, AdminError> 
         let path = options
             .config
             .as_deref()
-            .unwrap_or(Path::new(super::DEFAULT_CONFIG));
-        let config = super::configuration(path).map_err(AdminError::Config)?;
+            .unwrap_or(Path::new(DEFAULT_CONFIG));
+        let config = configuration(path).map_err(AdminError::Config)?;
         let door = match config.admin.listen {
             AdminListen::Off => return Err(AdminError::Off(path.to_path_buf())),
             AdminListen::Tcp(address) => AdminEndpoint::Tcp(address.to_string()),
@@ -200,3 +202,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Bytes of an answer.
 const MOST_ANSWER: usize = 64 * 1024 * 1024;
+
+/// Shows a response of the server, or says why there is none.
+pub(super) fn response(result: Result<Value, AdminError>, show: impl FnOnce(&Value)) -> ExitCode {
+    match result {
+        Ok(value) => {
+            show(&value);
+            ExitCode::SUCCESS
+        }
+        Err(trouble) => fail(&trouble.to_string()),
+    }
+}

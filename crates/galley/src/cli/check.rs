@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use galley_config::{Config, UpstreamConfig};
 
 use super::options::AdminOptions;
-use super::{DEFAULT_CONFIG, EXIT_USAGE, ask, complain, runtime, show};
+use super::outcome::{DEFAULT_CONFIG, EXIT_USAGE, complain, runtime};
+use super::{ask, show};
 use crate::app::{self, Foretold, RunningGalley};
 use crate::php;
 

@@ -12,9 +12,10 @@ use galley_config::{Config, LogTarget, PhpAddress, SiteConfig, UpstreamConfig};
 use galley_policy::route::HostPattern;
 use serde_json::json;
 
+use super::ask as running;
 use super::options::{AdminOptions, DoctorOptions};
+use super::outcome::{DEFAULT_CONFIG, complain, configuration, runtime, talk};
 use super::show::{self, line};
-use super::{ask as running, complain, talk};
 use crate::app;
 use crate::doctor::{self, DoctorFinding, MemoryPlan, PhpProbe, ProcFs, Severity};
 use crate::php::{self, MemoryDivision};
@@ -22,8 +23,8 @@ use crate::php::{self, MemoryDivision};
 /// Looks and prints.
 pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
     let path = options.config.as_deref();
-    let path = path.unwrap_or(Path::new(super::DEFAULT_CONFIG));
-    let config = match super::configuration(path) {
+    let path = path.unwrap_or(Path::new(DEFAULT_CONFIG));
+    let config = match configuration(path) {
         Ok(config) => config,
         Err(complaints) => return complain(&complaints),
     };
@@ -42,7 +43,7 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
         findings.extend(certificates.map(|files| doctor::certificate(&site.name, files, now)));
         if let Some(ask) = ask(site) {
             talk(&format!("asking PHP of {}", site.name));
-            let answer = super::runtime().and_then(|runtime| runtime.block_on(doctor::ask(&ask)));
+            let answer = runtime().and_then(|runtime| runtime.block_on(doctor::ask(&ask)));
             findings.extend(
                 doctor::site(&answer)
                     .into_iter()

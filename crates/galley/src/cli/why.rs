@@ -7,9 +7,11 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+use super::ask::response;
 use super::options::WhyOptions;
+use super::outcome::{complain, fail};
 use super::show::{line, text};
-use super::{answer, ask, complain, fail, show};
+use super::{ask, show};
 
 /// Asks and prints.
 pub(super) fn why(options: &WhyOptions) -> ExitCode {
@@ -30,7 +32,7 @@ pub(super) fn why(options: &WhyOptions) -> ExitCode {
         "url": options.url, "method": options.method, "headers": headers, "client": options.from,
         "site": options.site,
     });
-    answer(admin.post("/why", &question), |value| {
+    response(admin.post("/why", &question), |value| {
         if options.json {
             show::data(value);
         } else {

@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::backoff::Backoff;
 use super::master::{Master, MasterLauncher, MasterPlan};
+use super::master_state::MasterState;
 use super::numbers::{PoolNumbers, count};
 use super::prepare::{self, INNER, Prepared, SOCKET, file_name, prepare};
 use super::privileged::{KeeperChannel, KeptPool, SplitItem};
@@ -29,20 +30,6 @@ pub struct Managed {
     life: watch::Receiver<MasterState>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
-}
-
-/// Where it stands; anyone may watch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MasterState {
-    /// The socket accepts connections.
-    Running {
-        /// Process id of the master; of a program, of the process that watches over it.
-        master: u32,
-    },
-    /// The master died; another is started after a pause.
-    Restarting,
-    /// Stopped.
-    Ended,
 }
 
 impl Managed {

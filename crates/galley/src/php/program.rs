@@ -25,9 +25,10 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::backoff::Backoff;
 use super::log::{self, RecentLines, Speaker};
-use super::managed::MasterState;
 use super::master::{END_PATIENCE, SHELL};
+use super::master_state::MasterState;
 use super::numbers::{PoolNumbers, count};
+use super::outlook::{Outlook, SEARCH_PATH, requests};
 use super::prepare;
 use super::privileged::KeeperChannel;
 use super::process::MasterProcess;
@@ -210,32 +211,6 @@ impl Rest {
     }
 }
 
-/// What is known of a program before it runs.
-#[derive(Debug)]
-pub(crate) struct Outlook {
-    site: String,
-    command: Vec<String>,
-    pub(super) workers: usize,
-    pub(super) socket: PathBuf,
-    share: u64,
-}
-
-impl Outlook {
-    /// Of a program whose socket is in `folder`.
-    pub(super) fn new(settings: &PhpSettings, folder: &Path) -> Self {
-        Self {
-            site: settings.site_name.clone(),
-            command: settings.command.clone(),
-            workers: match settings.workers {
-                0 => settings.budget.places_at_start(),
-                named => named,
-            },
-            socket: folder.join(SOCKET),
-            share: settings.budget.share,
-        }
-    }
-}
-
 /// What the processes have in common. Dropped, they are killed and their files removed.
 struct Troop {
     outlook: Outlook,
@@ -395,11 +370,6 @@ impl Drop for ProgramCommand {
     }
 }
 
-/// Requests after which a process of `php-cgi` ends: as many as PHP-FPM's workers answer, and not the same for all.
-pub(super) fn requests(slot: usize) -> usize {
-    750 + slot * 191 % 500
-}
-
 /// Starts the shell that ends the group when Galley is gone.
 fn watcher(directory: &Path) -> io::Result<Child> {
     let mut command = Command::new(SHELL);
@@ -425,12 +395,6 @@ rm -f -- "$1/program.sock"
 rmdir -- "$1"
 kill -s KILL 0
 "#;
-
-/// In its directory, and in the shell's script. Not the name of PHP-FPM's: `socket_of` looks for that one.
-const SOCKET: &str = "program.sock";
-
-/// For scripts that call other programs.
-pub(super) const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// A process that ends well sooner than this is looked at twice.
 const BRIEF: Duration = Duration::from_secs(1);

@@ -11,7 +11,7 @@ use galley_policy::route::HostPattern;
 use super::PluginError;
 use super::folder::{FileOwner, random_hex, user};
 use crate::cli::options::PluginOptions;
-use crate::cli::{DEFAULT_CONFIG, configuration};
+use crate::cli::outcome::{DEFAULT_CONFIG, configuration};
 
 /// The way from a WordPress to its Galley.
 pub(super) struct PluginTarget {

@@ -23,9 +23,7 @@ pub(super) use door::SocketPath;
 pub use keep::keep;
 pub use line::KeeperChannel;
 pub(super) use line::KeptProcess;
+use plan::COMMAND;
 pub(super) use split::SplitItem;
 pub use split::{KeeperShutdown, KeeperState, KeptPool, PrivilegeSplit, Privileged};
 pub use step::step;
-
-/// The hidden command of both processes.
-const COMMAND: &str = "privileged";

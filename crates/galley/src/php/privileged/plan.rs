@@ -88,6 +88,9 @@ const SEALS: SealFlags = SealFlags::SEAL
     .union(SealFlags::GROW)
     .union(SealFlags::WRITE);
 
+/// The hidden command of both processes.
+pub(super) const COMMAND: &str = "privileged";
+
 #[cfg(test)]
 mod tests {
     use super::*;

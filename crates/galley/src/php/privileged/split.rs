@@ -17,9 +17,9 @@ use tokio::task::JoinHandle;
 use super::plan::{LaunchPlan, PlannedPool, ProgramKind};
 use super::{COMMAND, KeeperChannel, SocketPath};
 use crate::php::master::{END_PATIENCE, NOT_FOR_PHP};
+use crate::php::outlook::{self, Outlook};
 use crate::php::pool::SocketAccess;
 use crate::php::prepare::{INNER, PreparedPool, SOCKET, Sockets, directory, pieces};
-use crate::php::program::{self, Outlook};
 use crate::php::{PhpSettings, PhpStartError};
 use crate::sys::account::{self, Account};
 use crate::sys::{packets, privileges};
@@ -212,7 +212,7 @@ fn program(
         arguments: settings.command.iter().skip(1).cloned().collect(),
         kind: ProgramKind::Program {
             socket: outlook.socket.clone(),
-            requests: (0..outlook.workers).map(program::requests).collect(),
+            requests: (0..outlook.workers).map(outlook::requests).collect(),
         },
         account,
         root: settings.root.clone(),

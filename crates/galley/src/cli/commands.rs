@@ -1,0 +1,105 @@
+//! Runs the command that the arguments name; the short ones stand here.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+use serde_json::json;
+
+use super::ask::response;
+use super::options::{Cli, Command, PrivilegedOptions, PurgeOptions, RunOptions, StatusOptions};
+use super::outcome::{DEFAULT_CONFIG, EXIT_USAGE, complain, fail, talk};
+use super::{ask, check, doctor, plugin, show, why};
+use crate::{app, php};
+
+/// Runs the command that the arguments name.
+pub fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Run(options) => run(&options),
+        Command::Check(options) => check::check(options.config.as_deref(), options.json),
+        Command::Purge(options) => purge(&options),
+        Command::Status(options) => status(&options),
+        Command::Why(options) => why::why(&options),
+        Command::Doctor(options) => doctor::doctor(&options),
+        Command::Plugin(command) => plugin::plugin(&command),
+        Command::Privileged(options) => privileged(&options),
+    }
+}
+
+fn run(options: &RunOptions) -> ExitCode {
+    let config = match (&options.config, &options.root) {
+        (_, Some(root)) => galley_config::for_root(root),
+        (config, None) => {
+            galley_config::load(config.as_deref().unwrap_or(Path::new(DEFAULT_CONFIG)))
+        }
+    };
+    let config = match config {
+        Ok(config) => config,
+        Err(complaints) => return complain(&complaints),
+    };
+    let Err(error) = app::run(&config, &talk) else {
+        return ExitCode::SUCCESS;
+    };
+    let Some(finding) = error.finding(&config) else {
+        return fail(&error.to_string());
+    };
+    show::talk_lines(&config.complaints(&[finding]).to_string());
+    if error.is_configuration() {
+        ExitCode::from(EXIT_USAGE)
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn privileged(options: &PrivilegedOptions) -> ExitCode {
+    let outcome = match (options.pool, options.place) {
+        (Some(pool), Some(place)) => Err(php::privileged::step(pool, place)),
+        _ => php::privileged::keep(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+fn purge(options: &PurgeOptions) -> ExitCode {
+    let admin = match ask::admin(&options.admin) {
+        Ok(admin) => admin,
+        Err(ask::AdminError::Config(complaints)) => return complain(&complaints),
+        Err(trouble) => return fail(&trouble.to_string()),
+    };
+    let order = json!({
+        "site": options.site,
+        "all": options.all,
+        "urls": options.url,
+        "tags": options.tag,
+        "prefixes": options.prefix,
+        "patterns": options.pattern,
+        "soft": options.soft,
+    });
+    response(admin.post("/purge", &order), |value| {
+        if options.json {
+            show::data(value);
+        } else {
+            talk(&format!("purged: {} order(s) in force", value["orders"]));
+            if let Some(warning) = value["warning"].as_str() {
+                talk(&format!("warning: {warning}"));
+            }
+        }
+    })
+}
+
+fn status(options: &StatusOptions) -> ExitCode {
+    let admin = match ask::admin(&options.admin) {
+        Ok(admin) => admin,
+        Err(ask::AdminError::Config(complaints)) => return complain(&complaints),
+        Err(trouble) => return fail(&trouble.to_string()),
+    };
+    response(admin.get("/status"), |value| {
+        if options.json {
+            show::data(value);
+        } else {
+            show::status(value);
+        }
+    })
+}

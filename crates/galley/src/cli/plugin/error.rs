@@ -1,0 +1,42 @@
+//! Why `galley plugin` could not do what it was asked for.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use galley_config::Complaints;
+
+use crate::cli::outcome::{EXIT_USAGE, complain, fail, talk};
+
+/// Why it could not be done.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PluginError {
+    #[error("{0}")]
+    Config(Complaints),
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl PluginError {
+    pub(super) fn file(verb: &str, path: &Path, cause: &std::io::Error) -> Self {
+        let hint = match cause.kind() {
+            std::io::ErrorKind::PermissionDenied => {
+                "; run the command as root, or as the user that owns the site"
+            }
+            _ => "",
+        };
+        Self::Failed(format!("cannot {verb} `{}`: {cause}{hint}", path.display()))
+    }
+
+    pub(super) fn tell(&self) -> ExitCode {
+        match self {
+            Self::Config(complaints) => complain(complaints),
+            Self::Usage(message) => {
+                talk(message);
+                ExitCode::from(EXIT_USAGE)
+            }
+            Self::Failed(message) => fail(message),
+        }
+    }
+}

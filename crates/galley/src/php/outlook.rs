@@ -1,0 +1,42 @@
+//! What is known of a program before it runs.
+
+use std::path::{Path, PathBuf};
+
+use super::PhpSettings;
+
+/// What is known of a program before it runs.
+#[derive(Debug)]
+pub(crate) struct Outlook {
+    pub(super) site: String,
+    pub(super) command: Vec<String>,
+    pub(super) workers: usize,
+    pub(super) socket: PathBuf,
+    pub(super) share: u64,
+}
+
+impl Outlook {
+    /// Of a program whose socket is in `folder`.
+    pub(super) fn new(settings: &PhpSettings, folder: &Path) -> Self {
+        Self {
+            site: settings.site_name.clone(),
+            command: settings.command.clone(),
+            workers: match settings.workers {
+                0 => settings.budget.places_at_start(),
+                named => named,
+            },
+            socket: folder.join(SOCKET),
+            share: settings.budget.share,
+        }
+    }
+}
+
+/// Requests after which a process of `php-cgi` ends: as many as PHP-FPM's workers answer, and not the same for all.
+pub(super) fn requests(slot: usize) -> usize {
+    750 + slot * 191 % 500
+}
+
+/// In its directory, and in the shell's script. Not the name of PHP-FPM's: `socket_of` looks for that one.
+pub(super) const SOCKET: &str = "program.sock";
+
+/// For scripts that call other programs.
+pub(super) const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
