@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use galley_http::answer::ConnectionField;
 
-use super::record::RequestWords;
+use super::request_words::RequestWords;
 use crate::request::Hit;
 
 /// A hit whose head is in the output buffer.

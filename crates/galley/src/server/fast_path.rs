@@ -16,29 +16,21 @@ use galley_http::head::{self, Head, ParsedHead, Version};
 use galley_http::owned_head::OwnedHead;
 use galley_policy::headers::Compiled;
 use galley_policy::proxied::{ConnectionInfo, RequestOrigin};
-use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
+use galley_policy::request_info::{RequestLineInfo, Scheme};
 use galley_policy::route;
 use galley_policy::time::Tick;
 use http::header;
 
 use super::Core;
 use super::batch::{HitBatch, MOST_ANSWERS, ReadyHit, copy_behind};
+use super::buffers::FastPathBuffers;
 use super::ends::Ends;
 use super::exchange::{Parsed, ParsedRequest};
 use super::io::{ClientConnection, HttpDate};
-use super::record::{self, RecordEnd, RequestWords};
+use super::record::{self, RecordEnd};
+use super::request_words::RequestWords;
 use super::write::AfterResponse;
-use crate::request::{self, Hit, Keys, Resumed, Site, Sites};
-
-/// Room that a core's hits use in turn.
-#[derive(Default)]
-pub(super) struct FastPathBuffers {
-    pub(super) facts: RequestInfo,
-    keys: Keys,
-    pub(super) id: String,
-    /// Taken while a batch is on its way.
-    batch: Vec<ReadyHit<'static>>,
-}
+use crate::request::{self, Hit, Resumed, Site, Sites};
 
 /// What a connection keeps for its next hit.
 #[derive(Default)]

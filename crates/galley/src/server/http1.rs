@@ -24,7 +24,8 @@ use super::exchange::{
 use super::fast_path::{self, Answered, FastPath};
 use super::http2;
 use super::io::{ClientConnection, Gone};
-use super::record::{OpenRecord, RecordEnd, RequestWords};
+use super::record::{OpenRecord, RecordEnd};
+use super::request_words::RequestWords;
 use super::socket::Socket;
 use super::speed::ReceiveProgress;
 use super::tunnel;

@@ -3,70 +3,12 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
-use galley_http::h2;
-use galley_http::head::{Head, Version};
-use galley_policy::classes::is_name;
 use galley_policy::outcome::{Outcome, RefusedWhy};
 
-use super::Core;
-use crate::telemetry::access::{AccessRecord, Words};
+use super::core::Core;
+use super::request_words::{RequestWords, words};
+use crate::telemetry::access::AccessRecord;
 use crate::telemetry::counters::CountedResponse;
-
-/// What a request says about itself, as far as its record tells it.
-#[derive(Clone, Copy)]
-pub(super) struct RequestWords<'h> {
-    pub(super) method: &'h str,
-    target: &'h [u8],
-    version: Version,
-    host: Option<&'h [u8]>,
-    referer: Option<&'h [u8]>,
-    user_agent: Option<&'h [u8]>,
-}
-
-impl<'h> RequestWords<'h> {
-    /// The same of a request that came by HTTP/2.
-    pub(super) fn of_h2(
-        line: &h2::PseudoFields<'h>,
-        fields: impl Iterator<Item = (&'h [u8], &'h [u8])>,
-    ) -> Self {
-        let mut said = Self {
-            method: line.method,
-            target: line.target.as_bytes(),
-            version: Version::H2,
-            host: line.authority.map(str::as_bytes),
-            referer: None,
-            user_agent: None,
-        };
-        said.note(fields);
-        said
-    }
-
-    /// Takes from a head what its record needs.
-    pub(super) fn of(head: &Head<'h, '_>) -> Self {
-        let mut said = Self {
-            method: head.method,
-            target: head.target,
-            version: head.version,
-            host: None,
-            referer: None,
-            user_agent: None,
-        };
-        said.note(head.lines());
-        said
-    }
-
-    fn note(&mut self, fields: impl Iterator<Item = (&'h [u8], &'h [u8])>) {
-        for (name, value) in fields {
-            let slot = match name.len() {
-                4 if is_name(name, b"host") => &mut self.host,
-                7 if is_name(name, b"referer") => &mut self.referer,
-                10 if is_name(name, b"user-agent") => &mut self.user_agent,
-                _ => continue,
-            };
-            slot.get_or_insert(value);
-        }
-    }
-}
 
 /// What is known of a request while it runs.
 pub(super) struct OpenRecord<'h> {
@@ -158,19 +100,4 @@ pub(super) fn write(
         total_time: record.total_time,
         upstream_time: end.upstream_time,
     });
-}
-
-fn words<'h>(said: Option<&RequestWords<'h>>) -> Words<'h> {
-    Words {
-        method: said.map_or("-", |said| said.method),
-        target: said.map_or(b"-", |said| said.target),
-        version: match said.map(|said| said.version) {
-            Some(Version::H10) => "HTTP/1.0",
-            Some(Version::H11) | None => "HTTP/1.1",
-            Some(Version::H2) => "HTTP/2.0",
-        },
-        host: said.and_then(|said| said.host).unwrap_or(b"-"),
-        referer: said.and_then(|said| said.referer),
-        user_agent: said.and_then(|said| said.user_agent),
-    }
 }

@@ -10,7 +10,7 @@ use super::{crate_roots, workspace};
 
 /// Files in cycles that are known, by crate. A number may only shrink; a crate that is not named has none.
 const KNOWN: &[(&str, usize)] = &[
-    ("galley", 49),
+    ("galley", 26),
     ("config", 37),
     ("files", 10),
     ("policy", 38),

@@ -33,7 +33,8 @@ use crate::server::ends::Ends;
 use crate::server::exchange::{
     BodyError, ClientGone, Driver, Known, Parsed, Protocol, no_request, no_room,
 };
-use crate::server::record::{OpenRecord, RecordEnd, RequestWords};
+use crate::server::record::{OpenRecord, RecordEnd};
+use crate::server::request_words::RequestWords;
 use crate::server::speed::ReceiveProgress;
 use crate::server::timer::{Late, Timer};
 use crate::upstream::interim::{Interim, Mailbox};

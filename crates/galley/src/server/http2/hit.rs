@@ -28,7 +28,8 @@ use crate::server::ends::Ends;
 use crate::server::exchange::{Parsed, ParsedRequest};
 use crate::server::fast_path::{self, CACHE_STATUS, CACHE_STATUS_FILE, KnownHost, Looked};
 use crate::server::io::HttpDate;
-use crate::server::record::{self, RecordEnd, RequestWords};
+use crate::server::record::{self, RecordEnd};
+use crate::server::request_words::RequestWords;
 
 /// What a connection keeps for its next hit.
 #[derive(Default)]

@@ -1,0 +1,16 @@
+//! Memory that the hits of one core use in turn.
+
+use galley_policy::request_info::RequestInfo;
+
+use super::batch::ReadyHit;
+use crate::request::Keys;
+
+/// Room that a core's hits use in turn.
+#[derive(Default)]
+pub(super) struct FastPathBuffers {
+    pub(super) facts: RequestInfo,
+    pub(super) keys: Keys,
+    pub(super) id: String,
+    /// Taken while a batch is on its way.
+    pub(super) batch: Vec<ReadyHit<'static>>,
+}

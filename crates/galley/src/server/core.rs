@@ -1,0 +1,126 @@
+//! The state of one front core. It lives on its thread, and every connection of the core sees it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use tokio::sync::Notify;
+
+use super::buffers::FastPathBuffers;
+use super::io::HttpDate;
+use super::moments::Moments;
+use super::pool::{BufferPool, Spare};
+use super::spec::ClientLimits;
+use super::timer::Timers;
+use crate::request::Services;
+use crate::telemetry::access::LogWriter;
+use crate::telemetry::counters::CoreCounters;
+use crate::telemetry::errors::Seldom;
+
+/// A core's own state; lives on its thread.
+pub(super) struct Core {
+    pub(super) limits: ClientLimits,
+    pub(super) services: Arc<Services>,
+    pub(super) timers: Rc<Timers>,
+    /// Renewed with each sweep, so that no request reads a clock for it.
+    pub(super) date: Rc<Cell<HttpDate>>,
+    /// The wall clock and when it was read; renewed with each sweep too.
+    pub(super) wall: Cell<(Instant, SystemTime)>,
+    pub(super) moments: Moments,
+    /// Never borrowed over an await.
+    pub(super) room: RefCell<FastPathBuffers>,
+    /// Buffers of idle connections.
+    pub(super) pool: Rc<BufferPool>,
+    pub(super) spare: Rc<Spare>,
+    pub(super) logs: RefCell<Vec<LogWriter>>,
+    pub(super) counters: CoreCounters,
+    pub(super) ids: RefCell<Ids>,
+    pub(super) connections: Cell<usize>,
+    pub(super) connection_ended: Notify,
+    pub(super) stopping: Cell<bool>,
+    /// Limits what is said of connections that the PROXY protocol shuts out.
+    pub(super) strangers: Seldom,
+}
+
+impl Core {
+    pub(super) fn request_id(&self) -> String {
+        let mut id = String::new();
+        self.write_request_id(&mut id);
+        id
+    }
+
+    /// The next request's id, in room that is there.
+    pub(super) fn write_request_id(&self, out: &mut String) {
+        let mut ids = self.ids.borrow_mut();
+        ids.next.clone_into(out);
+        ids.advance();
+    }
+
+    /// The wall clock at `at`, a moment ago: no clock is read for it.
+    pub(super) fn wall(&self, at: Instant) -> SystemTime {
+        let (read, wall) = self.wall.get();
+        wall + at.saturating_duration_since(read)
+    }
+
+    pub(super) fn flush_logs(&self) {
+        self.logs.borrow_mut().iter_mut().for_each(LogWriter::flush);
+    }
+
+    pub(super) async fn all_ended(&self) {
+        while self.connections.get() > 0 {
+            let ended = self.connection_ended.notified();
+            if self.connections.get() == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+/// The ids of a core's requests: one start, then a number in hexadecimal, counted up in its text.
+pub(super) struct Ids {
+    /// Bytes of the start.
+    start: usize,
+    next: String,
+}
+
+impl Ids {
+    pub(super) fn after(start: String) -> Self {
+        let mut next = start;
+        let start = next.len();
+        next.push('0');
+        Self { start, next }
+    }
+
+    fn advance(&mut self) {
+        let mut zeros = 0;
+        let raised = loop {
+            if self.next.len() == self.start {
+                break '1';
+            }
+            match self.next.pop() {
+                Some('f') => zeros += 1,
+                Some('9') => break 'a',
+                Some(digit) => break char::from_u32(u32::from(digit) + 1).unwrap_or('0'),
+                None => break '1',
+            }
+        };
+        self.next.push(raised);
+        (0..zeros).for_each(|_| self.next.push('0'));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_counted_in_hexadecimal() {
+        let mut ids = Ids::after("f9-".to_owned());
+        for number in 0..70_000 {
+            assert_eq!(ids.next, format!("f9-{number:x}"));
+            ids.advance();
+        }
+    }
+}

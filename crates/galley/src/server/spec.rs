@@ -1,0 +1,74 @@
+//! What a front core is started with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::speed::Speed;
+use crate::request::{Services, Sites};
+use crate::sys::sandbox::Sandbox;
+use crate::sys::sockets::Listening;
+use crate::telemetry::access::LogWriter;
+use crate::telemetry::counters::CoreCounters;
+use crate::tls::Acceptor;
+
+/// Limits on clients; from `[server]`.
+#[derive(Clone, Debug)]
+pub struct ClientLimits {
+    /// Bytes of a request head.
+    pub head_bytes: usize,
+    /// For a whole head, from its first byte.
+    pub head_timeout: Duration,
+    /// For the first byte of the next request.
+    pub idle_timeout: Duration,
+    /// How fast a body must come.
+    pub coming: Speed,
+    /// How fast an answer must be taken.
+    pub leaving: Speed,
+    /// For exchanges under way when the server is told to end.
+    pub drain_timeout: Duration,
+    /// Connections per core.
+    pub connections: usize,
+    /// Whether hits may take the fast path.
+    pub lane: bool,
+    /// Whether HTTP/2 is spoken in the clear.
+    pub h2c: bool,
+}
+
+/// A listening socket, and what is reached by it.
+pub struct BoundListener {
+    /// Where connections come in.
+    pub socket: Listening,
+    /// The sites that answer there.
+    pub sites: Arc<Sites>,
+    /// Whether each connection begins with a header of the PROXY protocol.
+    pub speaks_proxy: bool,
+    /// How handshakes are answered; `None`: clients come in plain.
+    pub tls: Option<Acceptor>,
+}
+
+/// A core's share of the listeners.
+pub type Listeners = Vec<BoundListener>;
+
+/// What one front core is started with.
+pub struct CoreSpec {
+    /// Its number, for the thread's name and request ids.
+    pub index: usize,
+    /// Its listeners.
+    pub listeners: Listeners,
+    /// Limits.
+    pub limits: ClientLimits,
+    /// Shared services.
+    pub services: Arc<Services>,
+    /// Its access log buffers: the server's, then those of sites with their own.
+    pub logs: Vec<LogWriter>,
+    /// Its counters.
+    pub counters: CoreCounters,
+    /// Start of all request ids of this process.
+    pub id_prefix: String,
+    /// Becomes `true` when the server is to drain.
+    pub stop: watch::Receiver<bool>,
+    /// What confines its thread.
+    pub sandbox: Option<Sandbox>,
+}

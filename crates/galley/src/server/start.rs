@@ -1,0 +1,183 @@
+//! Starts a front core: its thread, its runtime, its clock, and its end.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::accept;
+use super::core::{Core, Ids};
+use super::io::HttpDate;
+use super::moments::Moments;
+use super::spec::CoreSpec;
+use super::tick::Beat;
+use super::timer::{SWEEP, Timers};
+use crate::sys;
+use crate::sys::sandbox;
+use crate::telemetry::errors::Seldom;
+
+/// Starts a front core. It ends when told to stop and its connections are done, or when the drain takes too long.
+///
+/// Errors: the runtime, its timer or the thread cannot be made.
+pub fn start(spec: CoreSpec) -> io::Result<JoinHandle<()>> {
+    // The runtime cannot leave its thread, and its failure is the caller's.
+    let (tell, told) = sync_channel(1);
+    let thread = std::thread::Builder::new()
+        .name(format!("front-{}", spec.index))
+        .spawn(move || match runtime() {
+            Ok((runtime, beat, moments)) => {
+                let _ = tell.send(Ok(()));
+                sys::raise_priority(TURN);
+                sandbox::enter(spec.sandbox.as_ref());
+                runtime.block_on(run(spec, beat, moments));
+            }
+            Err(error) => {
+                let _ = tell.send(Err(error));
+            }
+        })?;
+    // A thread that tells nothing has panicked, which whoever joins it hears.
+    told.recv().unwrap_or(Ok(()))?;
+    Ok(thread)
+}
+
+/// What the tasks of one thread run on. Tasks that never leave it need no set of their own, which would be one task more to wake
+/// and to poll at each turn.
+fn runtime() -> io::Result<(LocalRuntime, Beat, Moments)> {
+    let has_waited = Arc::new(AtomicBool::new(true));
+    let waits = Arc::clone(&has_waited);
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .event_interval(TASKS_OF_A_TURN)
+        // The runtime's helpers, which read files, are begun by the core.
+        .max_blocking_threads(sys::HELPERS)
+        .on_thread_start(sys::usual_priority)
+        .on_thread_park(move || waits.store(true, Ordering::Relaxed))
+        .build_local(LocalOptions::default())?;
+    let entered = runtime.enter();
+    let beat = Beat::every(SWEEP)?;
+    drop(entered);
+    Ok((runtime, beat, Moments::new(has_waited)))
+}
+
+async fn run(spec: CoreSpec, beat: Beat, moments: Moments) {
+    let mut stop = spec.stop;
+    let clock = spec.services.clock;
+    let drain_timeout = spec.limits.drain_timeout;
+    let core = Rc::new(Core {
+        limits: spec.limits,
+        services: spec.services,
+        timers: Rc::new(Timers::default()),
+        date: Rc::new(Cell::new(http_date(clock.wall()))),
+        wall: Cell::new((Instant::now(), clock.wall())),
+        moments,
+        room: RefCell::default(),
+        pool: Rc::default(),
+        spare: Rc::default(),
+        logs: RefCell::new(spec.logs),
+        counters: spec.counters,
+        ids: RefCell::new(Ids::after(format!("{}{:x}-", spec.id_prefix, spec.index))),
+        connections: Cell::new(0),
+        connection_ended: Notify::new(),
+        stopping: Cell::new(false),
+        strangers: Seldom::new(STRANGERS_EVERY_S),
+    });
+    let sweeping = tokio::task::spawn_local(sweep(Rc::clone(&core), beat));
+    let mut accepting = JoinSet::new();
+    for listener in spec.listeners {
+        accepting.spawn_local(accept::run(Rc::clone(&core), listener, stop.clone()));
+    }
+    // An error means that the sender is gone, and with it whoever could end us properly.
+    let _ = stop.wait_for(|stop| *stop).await;
+    core.stopping.set(true);
+    core.connection_ended.notify_waiters();
+    let drained = async {
+        while accepting.join_next().await.is_some() {}
+        // What clients have sent by now is heard of before their connections count as idle.
+        tokio::time::sleep(LAST_WORD).await;
+        core.timers.end_idle();
+        core.all_ended().await;
+    };
+    let _ = tokio::time::timeout(drain_timeout, drained).await;
+    sweeping.abort();
+    core.flush_logs();
+}
+
+async fn sweep(core: Rc<Core>, beat: Beat) {
+    loop {
+        // At once, too: the core's clock stands at the process's start until then.
+        core.timers.sweep(core.services.clock.tick());
+        let wall = core.services.clock.wall();
+        core.date.set(http_date(wall));
+        core.wall.set((Instant::now(), wall));
+        core.flush_logs();
+        if let Err(error) = beat.next().await {
+            tracing::error!(%error, "a front core has no clock any more: nobody is too slow for it");
+            return;
+        }
+    }
+}
+
+fn http_date(now: SystemTime) -> HttpDate {
+    let mut text = Vec::with_capacity(29);
+    galley_policy::time::write_date(now, &mut text);
+    // A clock beyond the year 9999 gives another length; then the epoch is as good.
+    text.try_into().unwrap_or(*b"Thu, 01 Jan 1970 00:00:00 GMT")
+}
+
+/// Seconds between two messages about connections that are shut out: one tells the operator which address to look at.
+const STRANGERS_EVERY_S: u32 = 10;
+
+/// What a core asks the kernel for each time that it gets a processor: the least there is. A hit takes a tenth of it.
+const TURN: Duration = Duration::from_micros(100);
+
+/// Tasks that run before the kernel is asked again what is ready. As many as it tells at once in a busy moment: the usual 61 make
+/// it two questions where 64 connections are ready together.
+const TASKS_OF_A_TURN: u32 = 256;
+
+/// Some turns of the runtime: between the end of accepting and the end of idle connections.
+const LAST_WORD: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::{Condvar, Mutex};
+
+    use super::*;
+
+    #[test]
+    fn a_core_has_so_many_helpers_and_no_more() {
+        let (runtime, _beat, _moments) = runtime().unwrap();
+        let at_work = Arc::new(AtomicUsize::new(0));
+        let gate = Arc::new((Mutex::new(false), Condvar::new()));
+        let helper = || {
+            let (at_work, gate) = (Arc::clone(&at_work), Arc::clone(&gate));
+            runtime.spawn_blocking(move || {
+                at_work.fetch_add(1, Ordering::SeqCst);
+                let is_shut = |open: &mut bool| !*open;
+                drop(gate.1.wait_while(gate.0.lock().unwrap(), is_shut));
+            })
+        };
+        let helpers: Vec<_> = (0..sys::HELPERS * 2).map(|_| helper()).collect();
+        while at_work.load(Ordering::SeqCst) < sys::HELPERS {
+            std::thread::yield_now();
+        }
+        // More would have begun by now, or would soon.
+        std::thread::sleep(Duration::from_millis(50));
+        let most = at_work.load(Ordering::SeqCst);
+        *gate.0.lock().unwrap() = true;
+        gate.1.notify_all();
+        for helper in helpers {
+            runtime.block_on(helper).unwrap();
+        }
+        assert_eq!(most, sys::HELPERS);
+        assert_eq!(at_work.load(Ordering::SeqCst), sys::HELPERS * 2);
+    }
+}
