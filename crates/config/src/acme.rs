@@ -2,44 +2,14 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use galley_policy::route::HostPattern;
 
 use crate::check;
 use crate::complaint::{Complaints, SourceSpan};
+use crate::config::{AcmeChallenge, AcmeConfig};
 use crate::machine::Surroundings;
 use crate::tree::SectionTable;
-
-/// `[acme]`.
-#[derive(Clone, Debug)]
-pub struct AcmeConfig {
-    /// Whom the directory may write to.
-    pub email: Option<String>,
-    /// The directory: an `https` address.
-    pub directory: String,
-    /// A further root for the directory's own certificate.
-    pub ca: Option<PathBuf>,
-    /// The folder for account and certificates, which is made where it is missing.
-    pub storage: PathBuf,
-    /// How names are proved, the preferred way first; never empty.
-    pub challenges: Vec<AcmeChallenge>,
-    /// Which kind of certificate is ordered.
-    pub profile: Option<String>,
-    /// An account that exists elsewhere: its name, and the file with its key.
-    pub binding: Option<(String, PathBuf)>,
-    /// The pause after a first failure.
-    pub retry: Duration,
-}
-
-/// How a name is proved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AcmeChallenge {
-    /// By a file on port 80 (RFC 8555 section 8.3).
-    Http01,
-    /// By a certificate on port 443 (RFC 8737).
-    TlsAlpn01,
-}
 
 pub(crate) fn acme(
     given: &SectionTable,

@@ -7,24 +7,36 @@ use std::path::PathBuf;
 
 use crate::acme;
 use crate::check;
-use crate::complaint::{Complaints, SourceSpan};
-use crate::config::{
-    AdminConfig, AdminListen, Cache, CacheDisk, Config, LogConfig, LogFormat, LogLevel, LogTarget,
-    ServerConfig, TlsVersion,
-};
-use crate::listen::{self, Listen};
+use crate::complaint::Complaints;
+use crate::config::{AdminConfig, Cache, CacheDisk, Config};
+use crate::listen::AdminListen;
+use crate::log::{LogConfig, LogFormat, LogLevel, LogTarget};
 use crate::machine::Surroundings;
+use crate::origin::Origin;
 use crate::quantity::write_size;
+use crate::server;
 use crate::site;
 use crate::tls;
 use crate::tree::{Document, SectionTable};
 
+/// Checks the document as a whole and gives the configuration, or all complaints.
+pub(crate) fn finish(mut document: Document, here: &Surroundings) -> Result<Config, Complaints> {
+    let mut config = assemble(&mut document, here);
+    config.warnings = document.complaints.take_warnings();
+    if document.complaints.is_empty() {
+        config.origin = Some(Origin::new(document));
+        Ok(config)
+    } else {
+        Err(document.complaints.sorted())
+    }
+}
+
 /// The configuration that a document means; complaints are added to the document's.
-pub(crate) fn assemble(document: &mut Document, here: &Surroundings) -> Config {
+fn assemble(document: &mut Document, here: &Surroundings) -> Config {
     let mut complaints = std::mem::take(&mut document.complaints);
     let cache = cache(&document.cache, here, &mut complaints);
-    let largest = largest_body(document);
-    let server = server(&document.server, largest, &cache, &mut complaints);
+    let largest = server::largest_body(document);
+    let server = server::server(&document.server, largest, &cache, &mut complaints);
     let around = site::Around {
         listen: (&server.listen, &server.listen_tls),
         now: here.now,
@@ -65,70 +77,9 @@ pub(crate) fn assemble(document: &mut Document, here: &Surroundings) -> Config {
     check::hosts(&document.sites, &config.sites, &mut complaints);
     tls::listeners(document, &config.sites, &mut complaints);
     check::admin_address(&document.admin, &config, &mut complaints);
-    listen::check(document, &config, &mut complaints);
+    server::check(document, &config, &mut complaints);
     document.complaints = complaints;
     config
-}
-
-/// The largest request body that any site or rule takes, in bytes.
-fn largest_body(document: &Document) -> u64 {
-    let of_sites = document.sites.iter().flat_map(|site| {
-        let own = std::iter::once(&site.own).chain(&site.rules);
-        own.filter_map(|given| given.given::<u64>("request_body"))
-    });
-    of_sites
-        .chain([document.server.value("request_body")])
-        .max()
-        .unwrap_or_default()
-}
-
-fn server(
-    given: &SectionTable,
-    largest_body: u64,
-    cache: &Cache,
-    complaints: &mut Complaints,
-) -> ServerConfig {
-    check::not_empty(given, "listen", "an address", complaints);
-    check::not_empty(given, "listen_tls", "an address", complaints);
-    check::no_address_twice(given, "listen", complaints);
-    check::no_address_twice(given, "listen_tls", complaints);
-    check::spool(given, largest_body, complaints);
-    let spool_size = given.given("spool_size");
-    let spool_memory = given.given("spool_memory");
-    ServerConfig {
-        listen: given.value("listen"),
-        listen_tls: given.given("listen_tls").unwrap_or_default(),
-        tls_min_version: match given.value::<String>("tls_min_version").as_str() {
-            "1.3" => TlsVersion::V13,
-            _ => TlsVersion::V12,
-        },
-        workers: given.value("workers"),
-        request_body: given.value("request_body"),
-        spool: given.given("spool"),
-        spool_size: spool_size.unwrap_or_else(|| largest_body.saturating_mul(2).max(USUAL_SPOOL)),
-        spool_answer: given.value("spool_answer"),
-        spool_memory: spool_memory.unwrap_or_else(|| (cache.memory / 8).max(LEAST_SPOOL_MEMORY)),
-        head_size: given.value("head_size"),
-        head_timeout: given.value("head_timeout"),
-        idle_timeout: given.value("idle_timeout"),
-        body_timeout: given.value("body_timeout"),
-        write_timeout: given.value("write_timeout"),
-        drain_timeout: given.value("drain_timeout"),
-        max_connections: given.value("max_connections"),
-        lane: given.value("lane"),
-        h2c: given.value("h2c"),
-        connections_per_address: given.value("connections_per_address"),
-        limit_exempt: given.value("limit_exempt"),
-        min_rate: given.value("min_rate"),
-        proxies: listen::proxies(given),
-        proxy_protocol: given.value("proxy_protocol"),
-        socket_mode: socket_mode(&given.value::<String>("socket_mode")),
-        user: given.given("user"),
-        group: given.given("group"),
-        sandbox: given.value::<String>("sandbox") != "off",
-        max_upgrades: given.value("max_upgrades"),
-        upgrade_timeout: given.value("upgrade_timeout"),
-    }
 }
 
 fn admin(given: &SectionTable, here: &Surroundings, complaints: &mut Complaints) -> AdminConfig {
@@ -232,27 +183,7 @@ fn level(word: &str) -> LogLevel {
     }
 }
 
-/// The words are those of the table's row, in octal.
-fn socket_mode(word: &str) -> u32 {
-    match word {
-        "0600" => 0o600,
-        "0666" => 0o666,
-        _ => 0o660,
-    }
-}
-
-/// What a site listens on: its own list, else the server's.
-pub(crate) fn listen(given: &SectionTable, name: &str, server: &[Listen]) -> Vec<Listen> {
-    let own: Option<Vec<(SourceSpan, Listen)>> = given.given(name);
-    own.map_or_else(
-        || server.to_owned(),
-        |own| own.into_iter().map(|(_, address)| address).collect(),
-    )
-}
-
 const NO_SITE: &str = "add a `[[site]]` with `hosts`, `root` and `php`, or start without a file: `galley run --root DIR`";
 /// The least that the table allows.
 const LEAST_MEMORY: u64 = 16 << 20;
 const MOST_OBJECT: u64 = 64 << 20;
-const USUAL_SPOOL: u64 = 1 << 30;
-const LEAST_SPOOL_MEMORY: u64 = 4 << 20;

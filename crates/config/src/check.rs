@@ -9,29 +9,26 @@ use galley_certs::file::{self, FileError};
 use galley_policy::route::HostPattern;
 
 use crate::complaint::{Complaints, SourceSpan, shown};
-use crate::config::{
-    AdminListen, Config, LogTarget, MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, SiteConfig, UpstreamConfig,
-};
-use crate::listen::Listen;
-use crate::php;
-use crate::quantity::write_size;
+use crate::config::{Config, MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, SiteConfig};
+use crate::listen::{AdminListen, Listen};
+use crate::log::LogTarget;
 use crate::tree::{GivenSite, SectionTable};
 
 /// The option must be there.
 pub(crate) fn required(given: &SectionTable, name: &str, help: &str, complaints: &mut Complaints) {
     if !given.has(name) {
-        let message = format!("`{}` is missing", path(given, name));
-        complaints.add(&given.place, path(given, name), message, help);
+        let message = format!("`{}` is missing", given.path(name));
+        complaints.add(&given.place, given.path(name), message, help);
     }
 }
 
 /// A list that is given must hold something.
 pub(crate) fn not_empty(given: &SectionTable, name: &str, what: &str, complaints: &mut Complaints) {
     if given.list_len(name) == Some(0) {
-        let message = format!("`{}` is `[]`, an empty list", path(given, name));
+        let message = format!("`{}` is `[]`, an empty list", given.path(name));
         complaints.add(
             given.place(name),
-            path(given, name),
+            given.path(name),
             message,
             format!("name {what}, or leave the option out where it has a default"),
         );
@@ -49,10 +46,10 @@ pub(crate) fn no_address_twice(given: &SectionTable, name: &str, complaints: &mu
         {
             let message = format!(
                 "`{}` names `{address}` a second time; the first stands at {}",
-                path(given, name),
+                given.path(name),
                 complaints.spot(first)
             );
-            complaints.add(place, path(given, name), message, "take one of the two out");
+            complaints.add(place, given.path(name), message, "take one of the two out");
         }
     }
 }
@@ -70,10 +67,10 @@ pub(crate) fn root(given: &SectionTable, complaints: &mut Complaints) {
         }
         Err(error) => format!("which cannot be read: {error}"),
     };
-    let message = format!("`{}` is {}, {why}", path(given, "root"), shown_path(&root));
+    let message = format!("`{}` is {}, {why}", given.path("root"), shown_path(&root));
     complaints.add(
         given.place("root"),
-        path(given, "root"),
+        given.path("root"),
         message,
         "name the folder with the site's files",
     );
@@ -91,7 +88,7 @@ pub(crate) fn error_page(
     let Err(why) = file::read_text(&page, MOST_OF_ERROR_PAGE) else {
         return;
     };
-    let option = path(given, name);
+    let option = given.path(name);
     let message = format!("`{option}` is {}, {why}", shown_path(&page));
     complaints.add(
         given.place(name),
@@ -99,42 +96,6 @@ pub(crate) fn error_page(
         message,
         "name a page of HTML in UTF-8, with its styles and pictures in it, or leave the option out",
     );
-}
-
-/// A folder for bodies on their way must be one, and its budget must be enough for one request.
-pub(crate) fn spool(given: &SectionTable, largest: u64, complaints: &mut Complaints) {
-    if let Some(folder) = given.given::<PathBuf>("spool") {
-        let why = match folder.metadata() {
-            Ok(found) if found.is_dir() => None,
-            Ok(_) => Some("which is not a folder"),
-            Err(_) => Some("which is not there"),
-        };
-        if let Some(why) = why {
-            let message = format!("`server.spool` is {}, {why}", shown_path(&folder));
-            complaints.add(
-                given.place("spool"),
-                "server.spool",
-                message,
-                "make it, on a disk and not in memory, or leave the option out",
-            );
-        }
-    }
-    if let Some(bytes) = given.given::<u64>("spool_size")
-        && bytes < largest
-        && largest > IN_MEMORY
-    {
-        let message = format!(
-            "`server.spool_size` is `{}`, which has no room for a request body of `{}`",
-            write_size(bytes),
-            write_size(largest)
-        );
-        complaints.add(
-            given.place("spool_size"),
-            "server.spool_size",
-            message,
-            "raise it, or lower `request_body`",
-        );
-    }
 }
 
 /// A token file must be a secret: there, private, and long enough not to be guessed.
@@ -155,7 +116,7 @@ pub(crate) fn token_at(
     let Err((why, help)) = token(file) else {
         return;
     };
-    let option = path(given, name);
+    let option = given.path(name);
     let message = format!("`{option}` is {}, {why}", shown_path(file));
     complaints.add(place, option, message, help);
 }
@@ -215,10 +176,10 @@ pub(crate) fn log_folders(given: &SectionTable, complaints: &mut Complaints) {
             } else {
                 "whose folder is not there"
             };
-            let message = format!("`{}` is {}, {why}", path(given, name), shown_path(&file));
+            let message = format!("`{}` is {}, {why}", given.path(name), shown_path(&file));
             complaints.add(
                 given.place(name),
-                path(given, name),
+                given.path(name),
                 message,
                 format!(
                     "make the folder, or name a file in another one; `{name} = {}` needs none",
@@ -231,60 +192,6 @@ pub(crate) fn log_folders(given: &SectionTable, complaints: &mut Complaints) {
             );
         }
     }
-}
-
-/// A site must have something to answer with, and PHP needs a root.
-pub(crate) fn composes(given: &GivenSite, upstream: &UpstreamConfig, complaints: &mut Complaints) {
-    let own = &given.own;
-    let (has_root, has_php) = (own.has("root"), own.has("php"));
-    if !has_root && !has_php && !own.has("upstream") {
-        let message = "the site has neither `root` nor `php` nor `upstream`, so it has nothing to answer with";
-        complaints.add(
-            &own.place,
-            "site.root",
-            message,
-            "add `root` and `php`, or `upstream`",
-        );
-    }
-    if has_php && !has_root {
-        needs_root(own, upstream, complaints);
-    }
-    let is_run = matches!(
-        upstream,
-        UpstreamConfig::Managed | UpstreamConfig::Program(_)
-    );
-    for name in php::OF_MANAGED.iter().chain(php::OF_FPM).copied() {
-        // A program of a rule runs as the site's user.
-        let counts = is_run || (name == "php_user" && given.rules.iter().any(php::runs_program));
-        if own.stands(name) && !counts && own.stands("php") == has_php {
-            let message =
-                format!("`site.{name}` is given, but counts only for a PHP that Galley runs");
-            complaints.add(
-                own.place(name),
-                format!("site.{name}"),
-                message,
-                "write `php = \"managed\"`, or take it out",
-            );
-        }
-    }
-    php::timeout(given, complaints);
-}
-
-fn needs_root(given: &SectionTable, php: &UpstreamConfig, complaints: &mut Complaints) {
-    let text = match php {
-        UpstreamConfig::Managed | UpstreamConfig::Program(_) => "`managed`",
-        _ => "given",
-    };
-    let option = path(given, "php");
-    let message = format!(
-        "`{option}` is {text}, but the site has no `root`, and PHP is told which file to run"
-    );
-    complaints.add(
-        given.place("php"),
-        option,
-        message,
-        "add `root = \"/var/www/example.com\"` to the site",
-    );
 }
 
 /// A rule says by one of two options which paths it is for.
@@ -303,34 +210,6 @@ pub(crate) fn paths(given: &SectionTable, complaints: &mut Complaints) {
             "path",
             "add `path = \"/form\"`, or `path = \"/*\"` for every path",
             complaints,
-        );
-    }
-}
-
-/// A rule that contradicts itself, or asks for PHP where the site has no root.
-pub(crate) fn rule(given: &SectionTable, site: &SectionTable, complaints: &mut Complaints) {
-    if let Some(php) = given.given::<UpstreamConfig>("php")
-        && !site.has("root")
-    {
-        needs_root(given, &php, complaints);
-    }
-    let runs_php = matches!(site.given("php"), Some(UpstreamConfig::Managed));
-    let is_managed = matches!(given.given("php"), Some(UpstreamConfig::Managed));
-    if is_managed && !runs_php && !php::runs_program(given) {
-        complaints.add(
-            given.place("php"),
-            "site.rule.php",
-            "`site.rule.php` is `managed`, but Galley runs no PHP for this site",
-            "write `php = \"managed\"` in the site, or give the rule a socket or a `php_command`",
-        );
-    }
-    if given.given("cache") == Some(false) && given.has("ttl") {
-        let message = "`site.rule.ttl` is given beside `cache = false`, but what is never kept has no lifetime";
-        complaints.add(
-            given.place("ttl"),
-            "site.rule.ttl",
-            message,
-            "take one of the two out",
         );
     }
 }
@@ -411,15 +290,9 @@ pub(crate) fn host_text(host: &HostPattern) -> String {
     }
 }
 
-pub(crate) fn path(given: &SectionTable, name: &str) -> String {
-    format!("{}.{name}", given.section.prefix())
-}
-
-fn shown_path(path: &Path) -> String {
+pub(crate) fn shown_path(path: &Path) -> String {
     shown(&path.display().to_string())
 }
 
-/// Request bodies below this need no file.
-const IN_MEMORY: u64 = 64 << 10;
 /// 128 bits, if every byte is random.
 const LEAST_TOKEN: usize = 16;

@@ -3,8 +3,6 @@
 //! Every path is absolute, every default is filled in, every pair of options that exclude each other has been refused.
 //! Nothing in here knows where a value came from.
 
-use std::fmt;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,10 +13,12 @@ use galley_policy::route::HostPattern;
 use galley_policy::site::{NamePattern, SiteRules};
 use ipnet::IpNet;
 
-use crate::acme::AcmeConfig;
 use crate::complaint::{Complaints, Warning};
-use crate::listen::Listen;
+use crate::listen::{AdminListen, Listen};
+use crate::log::{LogConfig, LogTarget};
 use crate::origin::{MachineFinding, Origin};
+use crate::quantity::Pace;
+use crate::upstream::{ManagedPhp, UpstreamConfig, UpstreamLimits, UpstreamTls};
 
 /// A checked configuration.
 #[derive(Clone, Debug)]
@@ -141,28 +141,6 @@ pub struct AdminConfig {
     pub token_file: Option<PathBuf>,
 }
 
-/// Where the admin interface listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AdminListen {
-    /// An address; the token is asked for.
-    Tcp(SocketAddr),
-    /// A socket in the file system; its folder's permissions protect it. The default may lie below `/tmp`: whoever
-    /// binds it makes the folder with mode 0700 and refuses one that belongs to somebody else.
-    Unix(PathBuf),
-    /// Not at all.
-    Off,
-}
-
-impl fmt::Display for AdminListen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Off => f.write_str("off"),
-        }
-    }
-}
-
 /// `[cache]`.
 #[derive(Clone, Debug)]
 pub struct Cache {
@@ -189,65 +167,34 @@ pub struct CacheDisk {
     pub inactive: Duration,
 }
 
-/// `[log]`.
+/// `[acme]`.
 #[derive(Clone, Debug)]
-pub struct LogConfig {
-    /// Where access lines go: `Stdout`, `Off` or `File`.
-    pub access: LogTarget,
-    /// The form of access lines.
-    pub format: LogFormat,
-    /// Where messages go: `Stderr` or `File`.
-    pub error: LogTarget,
-    /// The least severe message that is written.
-    pub level: LogLevel,
+pub struct AcmeConfig {
+    /// Whom the directory may write to.
+    pub email: Option<String>,
+    /// The directory: an `https` address.
+    pub directory: String,
+    /// A further root for the directory's own certificate.
+    pub ca: Option<PathBuf>,
+    /// The folder for account and certificates, which is made where it is missing.
+    pub storage: PathBuf,
+    /// How names are proved, the preferred way first; never empty.
+    pub challenges: Vec<AcmeChallenge>,
+    /// Which kind of certificate is ordered.
+    pub profile: Option<String>,
+    /// An account that exists elsewhere: its name, and the file with its key.
+    pub binding: Option<(String, PathBuf)>,
+    /// The pause after a first failure.
+    pub retry: Duration,
 }
 
-/// Where lines go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogTarget {
-    /// Standard output (access lines only).
-    Stdout,
-    /// Standard error (messages only).
-    Stderr,
-    /// Nowhere (access lines only).
-    Off,
-    /// A file, appended to; its folder exists.
-    File(PathBuf),
-}
-
-impl fmt::Display for LogTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stdout => f.write_str("stdout"),
-            Self::Stderr => f.write_str("stderr"),
-            Self::Off => f.write_str("off"),
-            Self::File(path) => path.display().fmt(f),
-        }
-    }
-}
-
-/// The form of access lines.
+/// How a name is proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// The NCSA combined line, followed by Galley's own words.
-    Combined,
-    /// One JSON object a line.
-    Json,
-}
-
-/// Severity of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogLevel {
-    /// A request or the service suffered.
-    Error,
-    /// Recovered; someone should look.
-    Warn,
-    /// The life of the process.
-    Info,
-    /// For developers.
-    Debug,
-    /// Everything.
-    Trace,
+pub enum AcmeChallenge {
+    /// By a file on port 80 (RFC 8555 section 8.3).
+    Http01,
+    /// By a certificate on port 443 (RFC 8737).
+    TlsAlpn01,
 }
 
 /// One `[[site]]`.
@@ -309,80 +256,6 @@ pub struct SiteConfig {
     pub access: Option<LogTarget>,
 }
 
-/// How often something is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// Never.
-    Off,
-    /// So much time lies between two beginnings.
-    Every(Duration),
-}
-
-/// Who composes a page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum UpstreamConfig {
-    /// PHP-FPM that somebody else runs.
-    Php(PhpAddress),
-    /// PHP-FPM that Galley runs.
-    Managed,
-    /// Another FastCGI program that Galley runs.
-    Program(Program),
-    /// HTTP/1.1 servers; never empty.
-    Http(Vec<HttpUpstream>),
-    /// Nobody: files below the root only.
-    Files,
-}
-
-/// A FastCGI program that takes its socket as standard input.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
-    /// Its absolute path, then its arguments; never empty.
-    pub command: Vec<String>,
-    /// Processes; 0: from memory and cores.
-    pub workers: usize,
-}
-
-/// Where PHP-FPM listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PhpAddress {
-    /// A socket in the file system.
-    Unix(PathBuf),
-    /// `host:port`, with `[...]` around an IPv6 address.
-    Tcp(String),
-}
-
-/// One HTTP/1.1 upstream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpUpstream {
-    /// Name or address, canonical, with `[...]` around an IPv6 address.
-    pub host: String,
-    /// Port; 80, or 443 with TLS, where the file names none.
-    pub port: u16,
-    /// Whether it is spoken with over TLS.
-    pub tls: bool,
-}
-
-/// How upstreams are spoken with over TLS.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct UpstreamTls {
-    /// The name in their certificate; `None`: that of the URL.
-    pub name: Option<String>,
-    /// A file with the authorities that vouch for them; `None`: the system's.
-    pub ca: Option<PathBuf>,
-    /// Whether anybody has to.
-    pub verify: bool,
-}
-
-impl Default for UpstreamTls {
-    fn default() -> Self {
-        Self {
-            name: None,
-            ca: None,
-            verify: true,
-        }
-    }
-}
-
 /// A version of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsVersion {
@@ -390,46 +263,6 @@ pub enum TlsVersion {
     V12,
     /// RFC 8446.
     V13,
-}
-
-/// Limits towards the upstreams of a site.
-#[derive(Clone, Debug)]
-pub struct UpstreamLimits {
-    /// Requests at one time; 0 only with [`UpstreamConfig::Managed`] and [`UpstreamConfig::Program`]: as many as workers.
-    pub in_flight: usize,
-    /// Requests that may wait for a place.
-    pub queue: usize,
-    /// How long one may wait for a place.
-    pub queue_timeout: Duration,
-    /// How long a page being composed may show no sign of life before it is asked for once more.
-    pub lock_age: Duration,
-    /// Requests that may wait for one page being composed.
-    pub waiters: usize,
-    /// How long a connection may take to stand.
-    pub connect_timeout: Duration,
-    /// From the request's last byte to the answer's first.
-    pub first_byte_timeout: Duration,
-    /// Longest silence inside an answer.
-    pub read_timeout: Duration,
-    /// What part of `in_flight` may be connections to an HTTP upstream that are kept without a request, in hundredths.
-    pub idle_share: usize,
-    /// How long such a connection is kept.
-    pub idle_age: Duration,
-}
-
-/// PHP-FPM as Galley runs it.
-#[derive(Clone, Debug)]
-pub struct ManagedPhp {
-    /// Workers; 0: from memory, cores and what a worker is seen to take.
-    pub workers: usize,
-    /// How long one request may take; at least the first byte's timeout.
-    pub timeout: Duration,
-    /// What a script may take, in bytes.
-    pub memory_limit: Option<u64>,
-    /// The user it runs as.
-    pub user: Option<String>,
-    /// The program; without it, it is looked for.
-    pub binary: Option<PathBuf>,
 }
 
 /// The longest page for errors, in bytes: it is kept in memory.

@@ -2,7 +2,6 @@
 
 use galley_policy::headers::{self, Changes, FieldChange, FieldName, HeaderField};
 
-use crate::check::path;
 use crate::complaint::{Complaints, SourceSpan};
 use crate::options::OptionSection;
 use crate::tree::SectionTable;
@@ -43,7 +42,7 @@ fn check(
     let Some(why) = headers::refusal(name, change) else {
         return;
     };
-    let option = path(given, option);
+    let option = given.path(option);
     let message = format!("`{option}` names `{name}`, {why}");
     let help = match given.section {
         OptionSection::SiteRule => "take it out of the rule",

@@ -11,7 +11,7 @@ use galley_certs::file::{self, FileError};
 use toml::de::DeTable;
 
 use crate::complaint::{Complaints, SourceSpan, shown};
-use crate::read::ValueReader;
+use crate::reader::ValueReader;
 use crate::tree::{Document, SectionTable};
 use crate::walk;
 

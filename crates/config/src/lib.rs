@@ -10,6 +10,7 @@
 mod access;
 mod acme;
 mod assemble;
+mod certificates;
 mod check;
 mod complaint;
 mod config;
@@ -17,59 +18,68 @@ mod headers;
 mod include;
 mod limit;
 mod listen;
+mod log;
 mod machine;
 mod options;
 mod origin;
 mod php;
 mod quantity;
 mod read;
+mod reader;
 mod redirect;
 mod reference;
 mod root;
+mod server;
 mod site;
 mod table;
 mod text;
 mod tls;
 mod tree;
+mod upstream;
 mod value;
 mod walk;
 
 use std::path::Path;
 
-pub use acme::{AcmeChallenge, AcmeConfig};
 pub use complaint::{Colour, Complaint, Complaints, Warning};
 pub use config::{
-    AdminConfig, AdminListen, Cache, CacheDisk, Config, HttpUpstream, LogConfig, LogFormat,
-    LogLevel, LogTarget, MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, ManagedPhp, Pace, PhpAddress, Program,
-    ServerConfig, SiteConfig, TlsVersion, UpstreamConfig, UpstreamLimits, UpstreamTls,
+    AcmeChallenge, AcmeConfig, AdminConfig, Cache, CacheDisk, Config, MOST_OF_ERROR_PAGE,
+    MOST_OF_TOKEN, ServerConfig, SiteConfig, TlsVersion,
 };
-pub use listen::Listen;
+pub use listen::{AdminListen, Listen};
+pub use log::{LogConfig, LogFormat, LogLevel, LogTarget};
 pub use machine::{memory, runtime_dir};
 pub use options::{Fallback, OptionRow, OptionSection, OptionStatus, ValueKind};
 pub use origin::{MachineFinding, OptionPath};
-pub use quantity::{parse_duration, parse_size, write_duration, write_size};
+pub use quantity::{Pace, parse_duration, parse_size, write_duration, write_size};
 pub use reference::{reference, sample};
 pub use site::token_place;
+pub use upstream::{
+    HttpUpstream, ManagedPhp, PhpAddress, Program, UpstreamConfig, UpstreamLimits, UpstreamTls,
+};
 
 /// Reads a configuration file and everything it includes.
 ///
 /// Errors: all complaints of all files, in the order of files and lines.
 pub fn load(path: &Path) -> Result<Config, Complaints> {
-    include::read_file(path).finish(&machine::Surroundings::here())
+    assemble::finish(include::read_file(path), &machine::Surroundings::here())
 }
 
 /// Reads a configuration from `text`; `name` is shown in complaints, and relative paths and includes start at its folder.
 ///
 /// Errors: as [`load`].
 pub fn from_text(name: &str, text: &str) -> Result<Config, Complaints> {
-    include::read_text(name, text).finish(&machine::Surroundings::here())
+    assemble::finish(
+        include::read_text(name, text),
+        &machine::Surroundings::here(),
+    )
 }
 
 /// The configuration without a file: one site for every host on port 8080, from the WordPress folder `dir`, with managed PHP.
 ///
 /// Errors: `dir` is not a folder, or holds neither `wp-config.php`, `wp-load.php` nor `index.php`.
 pub fn for_root(dir: &Path) -> Result<Config, Complaints> {
-    root::for_root(dir).finish(&machine::Surroundings::here())
+    assemble::finish(root::for_root(dir), &machine::Surroundings::here())
 }
 
 /// All options in the order of the reference page.

@@ -3,7 +3,7 @@
 use galley_policy::access::{AccessSetting, RateLimit};
 use toml::de::{DeTable, DeValue};
 
-use crate::read::{Problem, problem};
+use crate::reader::{Problem, problem};
 
 /// A text; nothing but `off` is meant.
 pub(crate) fn of_text(text: &str) -> Result<AccessSetting<RateLimit>, Problem> {

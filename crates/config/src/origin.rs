@@ -99,7 +99,7 @@ impl Origin {
         };
         given.map_or_else(
             || (name.to_owned(), document.whole.clone()),
-            |given| (path(given, name), given.place(name).clone()),
+            |given| (given.path(name), given.place(name).clone()),
         )
     }
 
@@ -111,7 +111,7 @@ impl Origin {
         let members: Vec<(SourceSpan, Listen)> = given.given(list).unwrap_or_default();
         let member = members.into_iter().find(|(_, one)| one == listen);
         let place = member.map_or_else(|| given.place(list).clone(), |(place, _)| place);
-        (path(given, list), place)
+        (given.path(list), place)
     }
 }
 
@@ -134,10 +134,6 @@ impl MachineFinding {
     fn message(&self, option: &str) -> String {
         format!("`{option}` is {}, {}", shown(&self.value), self.why)
     }
-}
-
-fn path(given: &SectionTable, name: &str) -> String {
-    format!("{}.{name}", given.section.prefix())
 }
 
 impl fmt::Debug for Origin {

@@ -2,15 +2,97 @@
 
 use std::time::Duration;
 
-use crate::check::{not_empty, path};
+use crate::check::not_empty;
 use crate::complaint::{Complaints, shown};
-use crate::config::UpstreamConfig;
 use crate::options::OptionSection;
 use crate::quantity::write_duration;
 use crate::tree::{GivenSite, SectionTable};
+use crate::upstream::UpstreamConfig;
+
+/// A site must have something to answer with, and PHP needs a root.
+pub(crate) fn upstream(given: &GivenSite, upstream: &UpstreamConfig, complaints: &mut Complaints) {
+    let own = &given.own;
+    let (has_root, has_php) = (own.has("root"), own.has("php"));
+    if !has_root && !has_php && !own.has("upstream") {
+        let message = "the site has neither `root` nor `php` nor `upstream`, so it has nothing to answer with";
+        complaints.add(
+            &own.place,
+            "site.root",
+            message,
+            "add `root` and `php`, or `upstream`",
+        );
+    }
+    if has_php && !has_root {
+        needs_root(own, upstream, complaints);
+    }
+    let is_run = matches!(
+        upstream,
+        UpstreamConfig::Managed | UpstreamConfig::Program(_)
+    );
+    for name in OF_MANAGED.iter().chain(OF_FPM).copied() {
+        // A program of a rule runs as the site's user.
+        let counts = is_run || (name == "php_user" && given.rules.iter().any(runs_program));
+        if own.stands(name) && !counts && own.stands("php") == has_php {
+            let message =
+                format!("`site.{name}` is given, but counts only for a PHP that Galley runs");
+            complaints.add(
+                own.place(name),
+                format!("site.{name}"),
+                message,
+                "write `php = \"managed\"`, or take it out",
+            );
+        }
+    }
+    timeout(given, complaints);
+}
+
+fn needs_root(given: &SectionTable, php: &UpstreamConfig, complaints: &mut Complaints) {
+    let text = match php {
+        UpstreamConfig::Managed | UpstreamConfig::Program(_) => "`managed`",
+        _ => "given",
+    };
+    let option = given.path("php");
+    let message = format!(
+        "`{option}` is {text}, but the site has no `root`, and PHP is told which file to run"
+    );
+    complaints.add(
+        given.place("php"),
+        option,
+        message,
+        "add `root = \"/var/www/example.com\"` to the site",
+    );
+}
+
+/// A rule that contradicts itself, or asks for PHP where the site has no root.
+pub(crate) fn rule(given: &SectionTable, site: &SectionTable, complaints: &mut Complaints) {
+    if let Some(php) = given.given::<UpstreamConfig>("php")
+        && !site.has("root")
+    {
+        needs_root(given, &php, complaints);
+    }
+    let runs_php = matches!(site.given("php"), Some(UpstreamConfig::Managed));
+    let is_managed = matches!(given.given("php"), Some(UpstreamConfig::Managed));
+    if is_managed && !runs_php && !runs_program(given) {
+        complaints.add(
+            given.place("php"),
+            "site.rule.php",
+            "`site.rule.php` is `managed`, but Galley runs no PHP for this site",
+            "write `php = \"managed\"` in the site, or give the rule a socket or a `php_command`",
+        );
+    }
+    if given.given("cache") == Some(false) && given.has("ttl") {
+        let message = "`site.rule.ttl` is given beside `cache = false`, but what is never kept has no lifetime";
+        complaints.add(
+            given.place("ttl"),
+            "site.rule.ttl",
+            message,
+            "take one of the two out",
+        );
+    }
+}
 
 /// A worker must not be ended while its request may still begin to answer.
-pub(crate) fn timeout(site: &GivenSite, complaints: &mut Complaints) {
+fn timeout(site: &GivenSite, complaints: &mut Complaints) {
     let own = &site.own;
     let first_byte = longest(site);
     let Some(timeout) = own.given::<Duration>("php_timeout") else {
@@ -46,7 +128,7 @@ pub(crate) fn command(given: &SectionTable, complaints: &mut Complaints) {
     if in_rule && given.has("php_workers") && !has_command {
         complaints.add(
             given.place("php_workers"),
-            path(given, "php_workers"),
+            given.path("php_workers"),
             "`site.rule.php_workers` is given, but the rule names no program",
             "add `php_command`, or take it out",
         );
@@ -54,7 +136,7 @@ pub(crate) fn command(given: &SectionTable, complaints: &mut Complaints) {
     if !has_command {
         return;
     }
-    let option = path(given, "php_command");
+    let option = given.path("php_command");
     let is_managed = matches!(given.given("php"), Some(UpstreamConfig::Managed));
     if in_rule && !is_managed && given.stands("php") == given.has("php") {
         complaints.add(
@@ -66,7 +148,7 @@ pub(crate) fn command(given: &SectionTable, complaints: &mut Complaints) {
     }
     words(given, &option, complaints);
     for name in OF_FPM.iter().filter(|name| is_managed && given.has(name)) {
-        let option = path(given, name);
+        let option = given.path(name);
         let message = format!(
             "`{option}` is given, but counts only for PHP-FPM, and `php_command` names another program"
         );
@@ -97,12 +179,12 @@ fn words(given: &SectionTable, option: &str, complaints: &mut Complaints) {
 }
 
 /// Whether a rule has a program of its own.
-pub(crate) fn runs_program(rule: &SectionTable) -> bool {
+fn runs_program(rule: &SectionTable) -> bool {
     rule.has("php_command")
 }
 
 /// Options of what Galley runs, whichever program it is.
-pub(crate) const OF_MANAGED: &[&str] = &["php_workers", "php_command", "php_user"];
+const OF_MANAGED: &[&str] = &["php_workers", "php_command", "php_user"];
 
 /// Options of PHP-FPM alone.
-pub(crate) const OF_FPM: &[&str] = &["php_binary", "php_timeout", "php_memory_limit"];
+const OF_FPM: &[&str] = &["php_binary", "php_timeout", "php_memory_limit"];

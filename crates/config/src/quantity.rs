@@ -6,6 +6,15 @@
 
 use std::time::Duration;
 
+/// How often something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Never.
+    Off,
+    /// So much time lies between two beginnings.
+    Every(Duration),
+}
+
 /// Reads a size in bytes. `None`: no such form, or more than 2^64 - 1.
 pub fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = split(text)?;

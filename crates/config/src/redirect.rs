@@ -7,10 +7,10 @@ use galley_policy::pattern::PathPattern;
 use galley_policy::redirect::{Home, Redirect, RedirectTarget};
 use galley_policy::route::{HostPattern, HostTable};
 
-use crate::check::{host_text, path};
+use crate::check::host_text;
 use crate::complaint::{Complaints, shown};
-use crate::config::Pace;
 use crate::listen::Listen;
+use crate::quantity::Pace;
 use crate::tree::SectionTable;
 
 /// Where a site's visitors belong.
@@ -112,7 +112,7 @@ pub(crate) fn of_rule(given: &SectionTable, complaints: &mut Complaints) -> Opti
             "`site.rule.redirect` and `site.rule.{option}` are both given, but what is sent elsewhere is not answered here"
         );
         let help = "take one of the two out";
-        complaints.add(given.place(option), path(given, option), message, help);
+        complaints.add(given.place(option), given.path(option), message, help);
     }
     let status = status(given, complaints);
     let groups = match given.given::<PathPattern>("pattern") {
@@ -145,7 +145,7 @@ fn needs_redirect(given: &SectionTable, complaints: &mut Complaints) {
             let message =
                 format!("`site.rule.{option}` is given, but the rule sends nobody anywhere");
             let help = "add `redirect = \"/new\"`, or take it out";
-            complaints.add(given.place(option), path(given, option), message, help);
+            complaints.add(given.place(option), given.path(option), message, help);
         }
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use galley_policy::route::HostPattern;
 
 use crate::complaint::{Complaints, SourceSpan, shown};
-use crate::config::UpstreamConfig;
 use crate::tree::{Document, GivenSite};
+use crate::upstream::UpstreamConfig;
 use crate::value::ConfigValue;
 
 /// One site for every host, from `dir`, with managed PHP; everything else as the table has it.

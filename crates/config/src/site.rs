@@ -11,18 +11,17 @@ use galley_policy::site::{
 };
 
 use crate::access;
-use crate::assemble::listen;
 use crate::check;
-use crate::complaint::Complaints;
-use crate::config::{
-    HttpUpstream, ManagedPhp, Pace, Program, SiteConfig, UpstreamConfig, UpstreamLimits,
-};
+use crate::complaint::{Complaints, SourceSpan};
+use crate::config::SiteConfig;
 use crate::headers;
-use crate::listen::{self, Listen};
+use crate::listen::Listen;
 use crate::php;
+use crate::quantity::Pace;
 use crate::redirect;
 use crate::tls;
 use crate::tree::{GivenSite, SectionTable};
+use crate::upstream::{HttpUpstream, ManagedPhp, Program, UpstreamConfig, UpstreamLimits};
 use crate::value::FromValue;
 
 /// What sites take from the configuration around them.
@@ -68,16 +67,16 @@ pub(crate) fn site(
     check::log_folders(&given.log, complaints);
     let hosts: Vec<HostPattern> = own.given("hosts").unwrap_or_default();
     let upstream = upstream(own, complaints);
-    check::composes(given, &upstream, complaints);
+    php::upstream(given, &upstream, complaints);
     let mut further = Vec::new();
     let rules = site_rules(given, (&hosts, around), &mut further, complaints);
     let cron = cron(own, no_cron(&hosts, &upstream, rules.preset), complaints);
     SiteConfig {
         token_file: token_file(given, around, &hosts, complaints),
         name: hosts.first().map_or_else(String::new, check::host_text),
-        listen: listen(own, "listen", around.listen.0),
+        listen: listeners(own, "listen", around.listen.0),
         listen_tls: if own.has("tls") {
-            listen(own, "listen_tls", around.listen.1)
+            listeners(own, "listen_tls", around.listen.1)
         } else {
             Vec::new()
         },
@@ -99,7 +98,7 @@ pub(crate) fn site(
         purge_directory: own.given("purge_directory"),
         multisite: own.value("multisite"),
         cron,
-        upgrade: listen::upgrade(own, complaints),
+        upgrade: upgrade(own, complaints),
         managed: ManagedPhp {
             workers: own.value("php_workers"),
             timeout: own
@@ -115,9 +114,47 @@ pub(crate) fn site(
     }
 }
 
+/// The listeners that the site names, else the server's.
+fn listeners(own: &SectionTable, name: &str, server: &[Listen]) -> Vec<Listen> {
+    own.given(name).unwrap_or_else(|| server.to_owned())
+}
+
 fn speaks_tls(upstream: &UpstreamConfig, further: &[UpstreamConfig]) -> bool {
     let mut all = further.iter().chain([upstream]);
     all.any(|one| matches!(one, UpstreamConfig::Http(servers) if servers.iter().any(|one| one.tls)))
+}
+
+/// `upgrade` of a site may not name what would carry requests past Galley.
+fn upgrade(own: &SectionTable, complaints: &mut Complaints) -> Vec<String> {
+    let all: Vec<String> = own.value("upgrade");
+    for (place, name) in own
+        .given::<Vec<(SourceSpan, String)>>("upgrade")
+        .unwrap_or_default()
+    {
+        let lower = name.to_ascii_lowercase();
+        let is_token = lower
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~/".contains(&byte));
+        let carries_http = ["h2", "http", "tls"]
+            .iter()
+            .any(|known| lower.starts_with(known));
+        let (why, help) = if carries_http {
+            (
+                "inside of which requests would reach the upstream without being looked at",
+                "take it out: HTTP is spoken to the upstream by Galley alone",
+            )
+        } else if is_token {
+            continue;
+        } else {
+            (
+                "which is no protocol's name",
+                "write the name as the `Upgrade` field has it: `websocket`",
+            )
+        };
+        let message = format!("`site.upgrade` names `{name}`, {why}");
+        complaints.add(&place, "site.upgrade", message, help);
+    }
+    all.iter().map(|name| name.to_ascii_lowercase()).collect()
 }
 
 /// The file that the site names, or the usual one where it is there.
@@ -356,7 +393,7 @@ fn rule(
 ) -> Rule {
     check::paths(given, complaints);
     check::not_empty(given, "methods", "a method", complaints);
-    check::rule(given, site, complaints);
+    php::rule(given, site, complaints);
     let ignored: Vec<String> = given.value("ignore");
     let ignores = |word: &str| ignored.iter().any(|one| one == word);
     Rule {

@@ -17,6 +17,7 @@ mod php;
 mod process;
 mod purge;
 mod redirect;
+mod row;
 mod rule;
 mod server;
 mod site;
@@ -24,9 +25,9 @@ mod tls;
 mod upgrade;
 mod upstream;
 
-use std::time::Duration;
+pub(crate) use row::STATUS;
 
-use crate::options::{OptionRow, OptionSection, ValueKind};
+use crate::options::{OptionRow, OptionSection};
 
 /// All options, by area; first those whose rows open a section.
 static TABLE: &[&[OptionRow]] = &[
@@ -51,9 +52,6 @@ static TABLE: &[&[OptionRow]] = &[
     log::ROWS,
 ];
 
-/// The name of the row that stands for every status, in `[site.ttl]` and `[site.error_pages]`.
-pub(crate) const STATUS: &str = "<status>";
-
 /// All rows.
 pub(crate) fn all() -> impl Iterator<Item = &'static OptionRow> + Clone {
     TABLE.iter().copied().flatten()
@@ -68,32 +66,3 @@ pub(crate) fn find(section: OptionSection, name: &str) -> Option<&'static Option
 pub(crate) fn rows(section: OptionSection) -> impl Iterator<Item = &'static OptionRow> {
     all().filter(move |row| row.section == section)
 }
-
-const fn row(
-    section: OptionSection,
-    name: &'static str,
-    kind: ValueKind,
-    text: &'static str,
-) -> OptionRow {
-    OptionRow::new(section, name, kind, text)
-}
-
-const fn time(least: Duration, most: Duration) -> ValueKind {
-    ValueKind::Time { least, most }
-}
-
-/// RFC 9111 section 1.2.2 lets a cache take anything larger for infinite.
-const fn lifetime() -> ValueKind {
-    time(Duration::ZERO, TEN_YEARS)
-}
-
-const fn ms(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
-
-const TEN_YEARS: Duration = Duration::from_secs(3_650 * 86_400);
-const HOUR: Duration = Duration::from_secs(3_600);
-const DAY: Duration = Duration::from_secs(86_400);
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;

@@ -15,12 +15,13 @@ use galley_policy::site::NamePattern;
 use ipnet::IpNet;
 
 use crate::complaint::nearest;
-use crate::config::{AdminListen, HttpUpstream, LogTarget, Pace, PhpAddress, UpstreamConfig};
 use crate::limit;
-use crate::listen::{Listen, Proxy};
+use crate::listen::{AdminListen, Listen, Proxy};
+use crate::log::LogTarget;
 use crate::options::{ValueKind, one_of};
-use crate::quantity::{parse_duration, parse_size};
-use crate::read::{Problem, bounded_number, out_of_bounds, problem};
+use crate::quantity::{Pace, parse_duration, parse_size};
+use crate::reader::{Problem, problem};
+use crate::upstream::{HttpUpstream, PhpAddress, UpstreamConfig};
 use crate::value::ConfigValue;
 
 /// The value that `text` means; `base` is the absolute folder that relative paths start at.
@@ -100,6 +101,29 @@ pub(crate) fn parse_text(
         | ValueKind::Certificates
         | ValueKind::UpstreamTls
         | ValueKind::Later(_) => problem("a text where none is meant", "see the reference page"),
+    }
+}
+
+pub(crate) fn bounded_number(kind: &ValueKind, number: u64) -> Result<ConfigValue, Problem> {
+    let (ValueKind::Count { least, most } | ValueKind::Size { least, most }) = *kind else {
+        return Ok(ConfigValue::Number(number));
+    };
+    if number < least || number > most {
+        return Err(out_of_bounds(kind, number < least));
+    }
+    Ok(ConfigValue::Number(number))
+}
+
+fn out_of_bounds(kind: &ValueKind, too_small: bool) -> Problem {
+    let (least, most) = kind.bounds().unwrap_or_default();
+    let why = if too_small {
+        format!("below the least, {least}")
+    } else {
+        format!("above the most, {most}")
+    };
+    Problem {
+        why,
+        help: format!("give a value from {least} to {most}"),
     }
 }
 

@@ -8,13 +8,10 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeValue;
 
-use crate::assemble;
 use crate::complaint::{Complaints, SourceSpan};
-use crate::config::Config;
-use crate::machine::Surroundings;
 use crate::options::{Fallback, OptionSection};
-use crate::origin::Origin;
-use crate::read;
+use crate::read::read;
+use crate::reader::ValueReader;
 use crate::table;
 use crate::value::{ConfigValue, FromValue};
 
@@ -75,18 +72,6 @@ impl Document {
             complaints,
         }
     }
-
-    /// Checks the whole and gives the configuration, or all complaints.
-    pub fn finish(mut self, here: &Surroundings) -> Result<Config, Complaints> {
-        let mut config = assemble::assemble(&mut self, here);
-        config.warnings = self.complaints.take_warnings();
-        if self.complaints.is_empty() {
-            config.origin = Some(Origin::new(self));
-            Ok(config)
-        } else {
-            Err(self.complaints.sorted())
-        }
-    }
 }
 
 impl GivenSite {
@@ -122,6 +107,11 @@ impl SectionTable {
         self.values
             .insert(name, (place, value))
             .map(|(earlier, _)| earlier)
+    }
+
+    /// The option with its section, as messages name it.
+    pub fn path(&self, name: &str) -> String {
+        format!("{}.{name}", self.section.prefix())
     }
 
     /// Whether the file names the option, readable or not.
@@ -175,12 +165,12 @@ fn default(section: OptionSection, name: &str) -> Option<ConfigValue> {
     };
     let value = DeValue::parse(text).ok()?;
     let mut complaints = Complaints::default();
-    let mut reader = read::ValueReader {
+    let mut reader = ValueReader {
         base: Path::new("/"),
         source: 0,
         complaints: &mut complaints,
     };
-    reader.read(row, &value)
+    read(&mut reader, row, &value)
 }
 
 /// The table and the place that reads an option disagree: found by the test that assembles an empty configuration.

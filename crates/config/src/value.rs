@@ -15,8 +15,10 @@ use galley_policy::site::NamePattern;
 use ipnet::IpNet;
 
 use crate::complaint::SourceSpan;
-use crate::config::{AdminListen, HttpUpstream, LogTarget, Pace, UpstreamConfig, UpstreamTls};
-use crate::listen::{Listen, Proxy};
+use crate::listen::{AdminListen, Listen, Proxy};
+use crate::log::LogTarget;
+use crate::quantity::Pace;
+use crate::upstream::{HttpUpstream, UpstreamConfig, UpstreamTls};
 
 /// A value of some kind.
 #[derive(Clone, Debug)]

@@ -10,7 +10,8 @@ use toml::de::{DeTable, DeValue};
 
 use crate::complaint::{SourceSpan, nearest, shown};
 use crate::options::{OptionRow, OptionSection, OptionStatus};
-use crate::read::ValueReader;
+use crate::read::read;
+use crate::reader::ValueReader;
 use crate::table::{self, STATUS};
 use crate::tree::{Document, GivenSite, SectionTable};
 use crate::value::ConfigValue;
@@ -86,8 +87,8 @@ fn statuses(
         let Some(status) = status(section, reader, key) else {
             continue;
         };
-        if let Some(read) = table::find(section, STATUS).and_then(|row| reader.read(row, value)) {
-            rows.push((status, read));
+        if let Some(value) = table::find(section, STATUS).and_then(|row| read(reader, row, value)) {
+            rows.push((status, value));
         }
     }
 }
@@ -164,7 +165,7 @@ fn option(
             .add(&place, row.path(), message, meanwhile);
         return;
     }
-    let read: Option<ConfigValue> = reader.read(row, value);
+    let read = read(reader, row, value);
     let at = reader.place(value.span());
     if let Some(earlier) = given.set(row.name, at, read) {
         twice(row, reader, &place, &earlier);

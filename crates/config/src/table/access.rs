@@ -2,7 +2,7 @@
 
 use crate::options::ValueKind::{self, Count, Flag, List, Size, Word};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::{MIB, row};
+use crate::table::row::{MIB, row};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Server, "connections_per_address", Count { least: 0, most: 10_000_000 }, "Concurrent connections of one client: of an IPv4 address, or of an IPv6 /64. Galley resets further ones. 0: no limit.")

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::options::ValueKind::{List, Path, Text, Word};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::{row, time};
+use crate::table::row::{row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Acme, "email", Text, "The contact address that Galley gives to the certificate authority. Let's Encrypt no longer sends mail; other authorities may require an address.")

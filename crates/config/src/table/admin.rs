@@ -2,7 +2,7 @@
 
 use crate::options::ValueKind::{self, Path};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::row;
+use crate::table::row::row;
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Admin, "listen", ValueKind::AdminAddress, "Where the admin interface listens. An address needs `token_file`; a unix socket is protected by its folder.")

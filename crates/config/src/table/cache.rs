@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::options::ValueKind::{self, Flag, List, Path, Size};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::{GIB, KIB, MIB, STATUS, lifetime, ms, row, time};
+use crate::table::row::{GIB, KIB, MIB, STATUS, lifetime, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Cache, "memory", Size { least: 16 * MIB, most: 1024 * GIB }, "The memory limit of the cache: pages, their compressed variants, and responses in progress.")

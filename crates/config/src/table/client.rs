@@ -2,7 +2,7 @@
 
 use crate::options::ValueKind::{self, List, Word};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::row;
+use crate::table::row::row;
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Server, "trusted_proxies", List(&ValueKind::Proxy), "Proxies whose header fields for the client's address, scheme and host Galley trusts. `unix`: every process that connects to a unix socket of Galley's. Galley ignores these fields from all other clients.")

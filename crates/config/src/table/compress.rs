@@ -2,7 +2,7 @@
 
 use crate::options::ValueKind::{Count, Flag, List, Size, Text, Word};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::{MIB, row};
+use crate::table::row::{MIB, row};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Site, "compress", List(&Word(&["br", "gzip", "zstd"])), "The codings for responses. Galley stores each page in these codings beside the uncompressed one, and sends other pages in them. `[]`: no compression.")

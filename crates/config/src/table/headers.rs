@@ -2,7 +2,7 @@
 
 use crate::options::ValueKind::{self, List, Path};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::{STATUS, row};
+use crate::table::row::{STATUS, row};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Site, "remove_headers", List(&ValueKind::FieldName), "Header fields that Galley removes from the upstream's responses because they reveal software. Your list replaces the default.")

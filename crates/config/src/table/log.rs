@@ -2,7 +2,7 @@
 
 use crate::options::ValueKind::{self, Later, Word};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::row;
+use crate::table::row::row;
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Log, "access", ValueKind::AccessLog, "Where Galley writes one line per request.")

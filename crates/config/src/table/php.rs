@@ -2,7 +2,7 @@
 
 use crate::options::ValueKind::{Count, List, Path, Size, Text};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::{DAY, GIB, MIB, ms, row, time};
+use crate::table::row::{DAY, GIB, MIB, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Site, "php_workers", Count { least: 0, most: 4096 }, "The number of workers of a managed PHP. 0: as many as memory and cores allow, based on the measured size of a worker.")

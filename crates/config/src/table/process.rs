@@ -2,7 +2,7 @@
 
 use crate::options::ValueKind::{Text, Word};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::row;
+use crate::table::row::row;
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Server, "socket_mode", Word(&["0600", "0660", "0666"]), "The permissions of unix sockets in `listen`: owner only, owner and group, or every user who can reach the folder.")

@@ -2,7 +2,7 @@
 
 use crate::options::ValueKind::{self, Flag, List, Path};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::row;
+use crate::table::row::row;
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Site, "purge_allow", List(&ValueKind::Network), "Networks that may send `PURGE` and `BAN` to the site itself. A request that a proxy has forwarded needs the secret.")

@@ -2,7 +2,7 @@
 
 use crate::options::ValueKind::{self, Count, Flag};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::{TEN_YEARS, row};
+use crate::table::row::{TEN_YEARS, row};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Site, "https_redirect", Flag, "Whether Galley redirects requests without TLS to `https`, with 301, or with 308 if the method must not change. Purge requests and certificate challenges are not redirected.")

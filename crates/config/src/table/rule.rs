@@ -2,7 +2,7 @@
 
 use crate::options::ValueKind::{self, Count, Flag, List, Size, Text, Word};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::{DAY, GIB, lifetime, ms, row, time};
+use crate::table::row::{DAY, GIB, lifetime, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::SiteRule, "path", ValueKind::UrlPath, "The paths that the rule applies to: `/form` is that path, `/form*` is every path that begins with `/form`.")

@@ -2,7 +2,7 @@
 
 use crate::options::ValueKind::{self, Count, Flag, List, Path, Size};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::{DAY, GIB, HOUR, KIB, MIB, ms, row, time};
+use crate::table::row::{DAY, GIB, HOUR, KIB, MIB, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Top, "include", List(&ValueKind::Glob),

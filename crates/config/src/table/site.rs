@@ -2,7 +2,7 @@
 
 use crate::options::ValueKind::{self, Flag, List, Path, Size, Word};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::{DAY, GIB, ms, row};
+use crate::table::row::{DAY, GIB, ms, row};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Site, "hosts", List(&ValueKind::Host), "The hosts of the site, without port. `*.example.com` matches every name below it, `*` matches every host. An exact name takes precedence over both.")

@@ -2,7 +2,7 @@
 
 use crate::options::ValueKind::{self, List, Word};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::row;
+use crate::table::row::row;
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Server, "listen_tls", List(&ValueKind::Listen), "The TLS listeners of all sites with `tls`: addresses, or sockets that systemd has opened.")

@@ -2,7 +2,7 @@
 
 use crate::options::ValueKind::{Count, List, Text};
 use crate::options::{OptionRow, OptionSection};
-use crate::table::{DAY, ms, row, time};
+use crate::table::row::{DAY, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Server, "max_upgrades", Count { least: 0, most: 1_000_000 }, "Concurrent connections that switched to another protocol, over all sites. Galley rejects further ones with 503.")

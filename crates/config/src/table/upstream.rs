@@ -2,7 +2,7 @@
 
 use crate::options::ValueKind::Count;
 use crate::options::{OptionRow, OptionSection};
-use crate::table::{DAY, HOUR, ms, row, time};
+use crate::table::row::{DAY, HOUR, ms, row, time};
 
 pub(super) static ROWS: &[OptionRow] = &[
     row(OptionSection::Site, "in_flight", Count { least: 0, most: 65_536 }, "The maximum number of concurrent requests at the upstream. Galley sends fewer when extra concurrency does not increase throughput. Set it to the number of PHP workers. 0: the number of workers of a managed PHP, otherwise 20.")

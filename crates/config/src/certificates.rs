@@ -1,0 +1,166 @@
+//! Values of `tls` and `upstream_tls`: tables with the files of certificates.
+
+use galley_certs::CertificateFiles;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::complaint::{SourceSpan, nearest, shown};
+use crate::options::OptionRow;
+use crate::reader::ValueReader;
+use crate::upstream::UpstreamTls;
+use crate::value::ConfigValue;
+
+/// `tls`: a certificate with its key, or a list of them; none for `auto`.
+pub(crate) fn read(
+    reader: &mut ValueReader<'_>,
+    row: &OptionRow,
+    value: &Spanned<DeValue<'_>>,
+) -> Option<ConfigValue> {
+    match value.get_ref() {
+        DeValue::Array(members) if !members.is_empty() => {
+            let pairs = members.iter().map(|one| pair(reader, row, one));
+            let pairs: Vec<_> = pairs.collect();
+            Some(ConfigValue::Certificates(
+                pairs.into_iter().collect::<Option<Vec<_>>>()?,
+            ))
+        }
+        DeValue::String(text) if text == "auto" => Some(ConfigValue::Certificates(Vec::new())),
+        _ => Some(ConfigValue::Certificates(vec![pair(reader, row, value)?])),
+    }
+}
+
+/// `{ cert = "...", key = "..." }`.
+fn pair(
+    reader: &mut ValueReader<'_>,
+    row: &OptionRow,
+    value: &Spanned<DeValue<'_>>,
+) -> Option<(SourceSpan, CertificateFiles)> {
+    let place = reader.place(value.span());
+    let table = table(reader, row, value)?;
+    known(reader, row, table, &["cert", "key"])?;
+    let mut file = |name: &str| {
+        let path = text(reader, row, table, name).ok()?;
+        if path.is_none() {
+            let message = format!("`{}` has no `{name}`", row.path());
+            let help = format!("for example `{} = {}`", row.name, row.example);
+            reader.complaints.add(&place, row.path(), message, help);
+        }
+        path.map(|path| reader.base.join(path))
+    };
+    let (cert, key) = (file("cert"), file("key"));
+    Some((
+        place.clone(),
+        CertificateFiles {
+            cert: cert?,
+            key: key?,
+        },
+    ))
+}
+
+/// `upstream_tls`: `{ name = "...", ca = "...", verify = true }`, each of them or none.
+pub(crate) fn read_upstream(
+    reader: &mut ValueReader<'_>,
+    row: &OptionRow,
+    value: &Spanned<DeValue<'_>>,
+) -> Option<ConfigValue> {
+    let table = table(reader, row, value)?;
+    known(reader, row, table, &["name", "ca", "verify"])?;
+    let base = reader.base;
+    let in_folder = |path: String| base.join(path);
+    let verify = match table.get("verify").map(|flag| (flag, flag.get_ref())) {
+        None => true,
+        Some((_, DeValue::Boolean(verify))) => *verify,
+        Some((flag, _)) => {
+            wrong(reader, row, flag, "`true` or `false`");
+            return None;
+        }
+    };
+    Some(ConfigValue::UpstreamTls(UpstreamTls {
+        name: text(reader, row, table, "name").ok()?,
+        ca: text(reader, row, table, "ca").ok()?.map(in_folder),
+        verify,
+    }))
+}
+
+fn table<'v, 'i>(
+    reader: &mut ValueReader<'_>,
+    row: &OptionRow,
+    value: &'v Spanned<DeValue<'i>>,
+) -> Option<&'v DeTable<'i>> {
+    if let DeValue::Table(table) = value.get_ref() {
+        return Some(table);
+    }
+    let place = reader.place(value.span());
+    let given = reader.complaints.text(reader.source);
+    let given = shown(given.get(value.span()).unwrap_or_default());
+    let message = format!(
+        "`{}` is {given}; it wants {}",
+        row.path(),
+        row.kind.describe()
+    );
+    let help = format!("for example `{} = {}`", row.name, row.example);
+    reader.complaints.add(&place, row.path(), message, help);
+    None
+}
+
+/// `None` after a complaint about a name that means nothing here.
+fn known(
+    reader: &mut ValueReader<'_>,
+    row: &OptionRow,
+    table: &DeTable<'_>,
+    names: &[&str],
+) -> Option<()> {
+    let mut is_fine = Some(());
+    for key in table.keys() {
+        let given: &str = key.get_ref();
+        if !names.contains(&given) {
+            let place = reader.place(key.span());
+            let message = format!("unknown name {} in `{}`", shown(given), row.path());
+            let help = match nearest(given, names.iter().copied()) {
+                Some(word) => format!("did you mean `{word}`?"),
+                None => format!("known here: {}", names.join(", ")),
+            };
+            reader.complaints.add(&place, row.path(), message, help);
+            is_fine = None;
+        }
+    }
+    is_fine
+}
+
+/// A value that cannot be used has been complained about.
+struct Complained;
+
+/// A text of the table, if it is there.
+fn text(
+    reader: &mut ValueReader<'_>,
+    row: &OptionRow,
+    table: &DeTable<'_>,
+    name: &str,
+) -> Result<Option<String>, Complained> {
+    let Some(value) = table.get(name) else {
+        return Ok(None);
+    };
+    match value.get_ref() {
+        DeValue::String(text) if !text.is_empty() && !text.contains('\0') => {
+            Ok(Some(text.to_string()))
+        }
+        _ => {
+            wrong(reader, row, value, "a text");
+            Err(Complained)
+        }
+    }
+}
+
+fn wrong(
+    reader: &mut ValueReader<'_>,
+    row: &OptionRow,
+    value: &Spanned<DeValue<'_>>,
+    wanted: &str,
+) {
+    let place = reader.place(value.span());
+    let given = reader.complaints.text(reader.source);
+    let given = shown(given.get(value.span()).unwrap_or_default());
+    let message = format!("`{}` holds {given}; here it wants {wanted}", row.path());
+    let help = format!("for example `{} = {}`", row.name, row.example);
+    reader.complaints.add(&place, row.path(), message, help);
+}

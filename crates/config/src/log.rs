@@ -1,0 +1,65 @@
+//! Logs: where lines are written, and which.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// `[log]`.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// Where access lines go: `Stdout`, `Off` or `File`.
+    pub access: LogTarget,
+    /// The form of access lines.
+    pub format: LogFormat,
+    /// Where messages go: `Stderr` or `File`.
+    pub error: LogTarget,
+    /// The least severe message that is written.
+    pub level: LogLevel,
+}
+
+/// Where lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Standard output (access lines only).
+    Stdout,
+    /// Standard error (messages only).
+    Stderr,
+    /// Nowhere (access lines only).
+    Off,
+    /// A file, appended to; its folder exists.
+    File(PathBuf),
+}
+
+impl fmt::Display for LogTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdout => f.write_str("stdout"),
+            Self::Stderr => f.write_str("stderr"),
+            Self::Off => f.write_str("off"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// The form of access lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// The NCSA combined line, followed by Galley's own words.
+    Combined,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Severity of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// A request or the service suffered.
+    Error,
+    /// Recovered; someone should look.
+    Warn,
+    /// The life of the process.
+    Info,
+    /// For developers.
+    Debug,
+    /// Everything.
+    Trace,
+}

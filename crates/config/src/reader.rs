@@ -1,0 +1,66 @@
+//! The file that values are read from, and how it complains about a value that cannot be used.
+
+use std::ops::Range;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use crate::complaint::{Complaints, SourceSpan, shown};
+use crate::options::OptionRow;
+
+/// Reads values of one file.
+pub(crate) struct ValueReader<'r> {
+    /// The folder of the file, absolute.
+    pub base: &'r Path,
+    pub source: usize,
+    pub complaints: &'r mut Complaints,
+}
+
+/// Why a value cannot be used, and the way out.
+pub(crate) struct Problem {
+    /// Goes on after "`option` is `value`, ".
+    pub why: String,
+    pub help: String,
+}
+
+impl ValueReader<'_> {
+    /// The place of a span in this file.
+    pub fn place(&self, span: Range<usize>) -> SourceSpan {
+        SourceSpan {
+            source: self.source,
+            span: Some(span),
+        }
+    }
+
+    /// Complains about the value, or about the member of a list.
+    pub fn complain(
+        &mut self,
+        row: &OptionRow,
+        value: &Spanned<DeValue<'_>>,
+        verb: &str,
+        problem: Problem,
+    ) {
+        let text = match value.get_ref() {
+            DeValue::String(text) => shown(text),
+            _ => shown(
+                self.complaints
+                    .text(self.source)
+                    .get(value.span())
+                    .unwrap_or_default(),
+            ),
+        };
+        let message = format!("`{}` {verb} {text}, {}", row.path(), problem.why);
+        let place = self.place(value.span());
+        self.complaints
+            .add(&place, row.path(), message, problem.help);
+    }
+}
+
+/// A problem as the error of any result.
+pub(crate) fn problem<T>(why: impl Into<String>, help: impl Into<String>) -> Result<T, Problem> {
+    Err(Problem {
+        why: why.into(),
+        help: help.into(),
+    })
+}

@@ -1,0 +1,211 @@
+//! `[server]`: listeners and limits towards clients, and what the other sections must fit to.
+
+use std::path::PathBuf;
+
+use galley_policy::proxied::{ForwardingField, Proxies};
+
+use crate::check::{self, shown_path};
+use crate::complaint::{Complaints, SourceSpan};
+use crate::config::{Cache, Config, ServerConfig, SiteConfig, TlsVersion};
+use crate::listen::{Listen, Proxy};
+use crate::quantity::write_size;
+use crate::tree::{Document, SectionTable};
+
+pub(crate) fn server(
+    given: &SectionTable,
+    largest_body: u64,
+    cache: &Cache,
+    complaints: &mut Complaints,
+) -> ServerConfig {
+    check::not_empty(given, "listen", "an address", complaints);
+    check::not_empty(given, "listen_tls", "an address", complaints);
+    check::no_address_twice(given, "listen", complaints);
+    check::no_address_twice(given, "listen_tls", complaints);
+    spool(given, largest_body, complaints);
+    let spool_size = given.given("spool_size");
+    let spool_memory = given.given("spool_memory");
+    ServerConfig {
+        listen: given.value("listen"),
+        listen_tls: given.given("listen_tls").unwrap_or_default(),
+        tls_min_version: match given.value::<String>("tls_min_version").as_str() {
+            "1.3" => TlsVersion::V13,
+            _ => TlsVersion::V12,
+        },
+        workers: given.value("workers"),
+        request_body: given.value("request_body"),
+        spool: given.given("spool"),
+        spool_size: spool_size.unwrap_or_else(|| largest_body.saturating_mul(2).max(USUAL_SPOOL)),
+        spool_answer: given.value("spool_answer"),
+        spool_memory: spool_memory.unwrap_or_else(|| (cache.memory / 8).max(LEAST_SPOOL_MEMORY)),
+        head_size: given.value("head_size"),
+        head_timeout: given.value("head_timeout"),
+        idle_timeout: given.value("idle_timeout"),
+        body_timeout: given.value("body_timeout"),
+        write_timeout: given.value("write_timeout"),
+        drain_timeout: given.value("drain_timeout"),
+        max_connections: given.value("max_connections"),
+        lane: given.value("lane"),
+        h2c: given.value("h2c"),
+        connections_per_address: given.value("connections_per_address"),
+        limit_exempt: given.value("limit_exempt"),
+        min_rate: given.value("min_rate"),
+        proxies: proxies(given),
+        proxy_protocol: given.value("proxy_protocol"),
+        socket_mode: socket_mode(&given.value::<String>("socket_mode")),
+        user: given.given("user"),
+        group: given.given("group"),
+        sandbox: given.value::<String>("sandbox") != "off",
+        max_upgrades: given.value("max_upgrades"),
+        upgrade_timeout: given.value("upgrade_timeout"),
+    }
+}
+
+/// The largest request body that any site or rule takes, in bytes.
+pub(crate) fn largest_body(document: &Document) -> u64 {
+    let of_sites = document.sites.iter().flat_map(|site| {
+        let own = std::iter::once(&site.own).chain(&site.rules);
+        own.filter_map(|given| given.given::<u64>("request_body"))
+    });
+    of_sites
+        .chain([document.server.value("request_body")])
+        .max()
+        .unwrap_or_default()
+}
+
+/// A folder for bodies on their way must be one, and its budget must be enough for one request.
+fn spool(given: &SectionTable, largest: u64, complaints: &mut Complaints) {
+    if let Some(folder) = given.given::<PathBuf>("spool") {
+        let why = match folder.metadata() {
+            Ok(found) if found.is_dir() => None,
+            Ok(_) => Some("which is not a folder"),
+            Err(_) => Some("which is not there"),
+        };
+        if let Some(why) = why {
+            let message = format!("`server.spool` is {}, {why}", shown_path(&folder));
+            complaints.add(
+                given.place("spool"),
+                "server.spool",
+                message,
+                "make it, on a disk and not in memory, or leave the option out",
+            );
+        }
+    }
+    if let Some(bytes) = given.given::<u64>("spool_size")
+        && bytes < largest
+        && largest > IN_MEMORY
+    {
+        let message = format!(
+            "`server.spool_size` is `{}`, which has no room for a request body of `{}`",
+            write_size(bytes),
+            write_size(largest)
+        );
+        complaints.add(
+            given.place("spool_size"),
+            "server.spool_size",
+            message,
+            "raise it, or lower `request_body`",
+        );
+    }
+}
+
+/// Whose word counts, from `[server]`.
+fn proxies(given: &SectionTable) -> Proxies {
+    let all: Vec<Proxy> = given.value("trusted_proxies");
+    let networks = all.iter().filter_map(|proxy| match proxy {
+        Proxy::Network(network) => Some(*network),
+        Proxy::Unix => None,
+    });
+    Proxies {
+        networks: networks.collect(),
+        unix: all.contains(&Proxy::Unix),
+        field: match given.value::<String>("client_field").as_str() {
+            "forwarded" => ForwardingField::Forwarded,
+            "x-real-ip" => ForwardingField::XRealIp,
+            _ => ForwardingField::XForwardedFor,
+        },
+    }
+}
+
+/// The words are those of the table's row, in octal.
+fn socket_mode(word: &str) -> u32 {
+    match word {
+        "0600" => 0o600,
+        "0666" => 0o666,
+        _ => 0o660,
+    }
+}
+
+/// What is said of proxies must concern somebody who is trusted, and a socket that sites answer at.
+pub(crate) fn check(document: &Document, config: &Config, complaints: &mut Complaints) {
+    let given = &document.server;
+    let proxies = &config.server.proxies;
+    let is_nobody_trusted = proxies.networks.is_empty() && !proxies.unix;
+    for name in ["client_field", "proxy_protocol"] {
+        if is_nobody_trusted && given.has(name) {
+            complaints.add(
+                given.place(name),
+                given.path(name),
+                format!("`server.{name}` is given, but `trusted_proxies` names nobody whose word would count"),
+                "add `trusted_proxies = [\"10.0.0.5\"]` with the addresses of the proxies, or take it out",
+            );
+        }
+    }
+    let all: Vec<(SourceSpan, Listen)> = given.given("proxy_protocol").unwrap_or_default();
+    for (place, listen) in all {
+        let sites = config.sites.iter();
+        let mut listeners = sites.flat_map(|site| site.listen.iter().chain(&site.listen_tls));
+        if !listeners.any(|one| *one == listen) {
+            complaints.add(
+                &place,
+                given.path("proxy_protocol"),
+                format!("`server.proxy_protocol` names `{listen}`, where no site answers"),
+                "write it as `listen` has it",
+            );
+        }
+    }
+    privileges(document, complaints);
+    php_user(document, &config.sites, complaints);
+}
+
+/// Who gives up root needs somebody to become.
+fn privileges(document: &Document, complaints: &mut Complaints) {
+    let given = &document.server;
+    let Some(user) = given.given::<String>("user") else {
+        if given.has("group") {
+            complaints.add(
+                given.place("group"),
+                given.path("group"),
+                "`server.group` is given without `user`",
+                "add `user`, or take it out",
+            );
+        }
+        return;
+    };
+    if user == "root" {
+        complaints.add(
+            given.place("user"),
+            given.path("user"),
+            "`server.user` is `root`, whose rights are what is to be given up",
+            "name a user who owns nothing, such as `galley` or `www-data`, or leave the option out",
+        );
+    }
+}
+
+/// PHP never runs as root.
+fn php_user(document: &Document, sites: &[SiteConfig], complaints: &mut Complaints) {
+    for (given, site) in document.sites.iter().zip(sites) {
+        if site.managed.user.as_deref() == Some("root") {
+            complaints.add(
+                given.own.place("php_user"),
+                "site.php_user",
+                "`site.php_user` is `root`, and PHP never runs as root",
+                "name the user who owns the site's files",
+            );
+        }
+    }
+}
+
+const USUAL_SPOOL: u64 = 1 << 30;
+const LEAST_SPOOL_MEMORY: u64 = 4 << 20;
+/// Request bodies below this need no file.
+const IN_MEMORY: u64 = 64 << 10;

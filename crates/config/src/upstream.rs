@@ -1,0 +1,109 @@
+//! Where a site's pages come from: PHP, another program, or HTTP servers, and the limits towards them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Who composes a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpstreamConfig {
+    /// PHP-FPM that somebody else runs.
+    Php(PhpAddress),
+    /// PHP-FPM that Galley runs.
+    Managed,
+    /// Another FastCGI program that Galley runs.
+    Program(Program),
+    /// HTTP/1.1 servers; never empty.
+    Http(Vec<HttpUpstream>),
+    /// Nobody: files below the root only.
+    Files,
+}
+
+/// A FastCGI program that takes its socket as standard input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Its absolute path, then its arguments; never empty.
+    pub command: Vec<String>,
+    /// Processes; 0: from memory and cores.
+    pub workers: usize,
+}
+
+/// Where PHP-FPM listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PhpAddress {
+    /// A socket in the file system.
+    Unix(PathBuf),
+    /// `host:port`, with `[...]` around an IPv6 address.
+    Tcp(String),
+}
+
+/// One HTTP/1.1 upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpUpstream {
+    /// Name or address, canonical, with `[...]` around an IPv6 address.
+    pub host: String,
+    /// Port; 80, or 443 with TLS, where the file names none.
+    pub port: u16,
+    /// Whether it is spoken with over TLS.
+    pub tls: bool,
+}
+
+/// How upstreams are spoken with over TLS.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct UpstreamTls {
+    /// The name in their certificate; `None`: that of the URL.
+    pub name: Option<String>,
+    /// A file with the authorities that vouch for them; `None`: the system's.
+    pub ca: Option<PathBuf>,
+    /// Whether anybody has to.
+    pub verify: bool,
+}
+
+impl Default for UpstreamTls {
+    fn default() -> Self {
+        Self {
+            name: None,
+            ca: None,
+            verify: true,
+        }
+    }
+}
+
+/// Limits towards the upstreams of a site.
+#[derive(Clone, Debug)]
+pub struct UpstreamLimits {
+    /// Requests at one time; 0 only with [`UpstreamConfig::Managed`] and [`UpstreamConfig::Program`]: as many as workers.
+    pub in_flight: usize,
+    /// Requests that may wait for a place.
+    pub queue: usize,
+    /// How long one may wait for a place.
+    pub queue_timeout: Duration,
+    /// How long a page being composed may show no sign of life before it is asked for once more.
+    pub lock_age: Duration,
+    /// Requests that may wait for one page being composed.
+    pub waiters: usize,
+    /// How long a connection may take to stand.
+    pub connect_timeout: Duration,
+    /// From the request's last byte to the answer's first.
+    pub first_byte_timeout: Duration,
+    /// Longest silence inside an answer.
+    pub read_timeout: Duration,
+    /// What part of `in_flight` may be connections to an HTTP upstream that are kept without a request, in hundredths.
+    pub idle_share: usize,
+    /// How long such a connection is kept.
+    pub idle_age: Duration,
+}
+
+/// PHP-FPM as Galley runs it.
+#[derive(Clone, Debug)]
+pub struct ManagedPhp {
+    /// Workers; 0: from memory, cores and what a worker is seen to take.
+    pub workers: usize,
+    /// How long one request may take; at least the first byte's timeout.
+    pub timeout: Duration,
+    /// What a script may take, in bytes.
+    pub memory_limit: Option<u64>,
+    /// The user it runs as.
+    pub user: Option<String>,
+    /// The program; without it, it is looked for.
+    pub binary: Option<PathBuf>,
+}
