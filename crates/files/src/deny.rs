@@ -7,8 +7,8 @@
 
 mod names;
 
+use crate::options::Options;
 use crate::path::RelPath;
-use crate::root::Options;
 use crate::types;
 use names::{
     ARCHIVES, COPY_ENDINGS, CORE_ENTRANCES, ENVIRONMENTS, PACKED, PRIVATE_ENDINGS, PRIVATE_FOLDERS,

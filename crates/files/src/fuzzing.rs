@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::deny;
 use crate::htaccess::{Subject, judge, read};
+use crate::options::Options;
 use crate::path::RelPath;
-use crate::root::Options;
 
 /// Reads a `.htaccess` and asks it about a path. Panics where the reader does, or where the same text says two things.
 pub fn htaccess(text: &[u8], decoded_path: &[u8]) {

@@ -14,7 +14,10 @@ mod deny;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod htaccess;
+mod open_root;
+mod options;
 mod path;
+mod recheck;
 mod resolve;
 mod root;
 mod tree;
@@ -22,5 +25,6 @@ mod types;
 
 pub use answer::{FileResponse, IMMUTABLE, Part, answer, is_immutable, validators};
 pub use asset::{Asset, FileForm};
+pub use options::Options;
 pub use resolve::Resolved;
-pub use root::{Options, Root};
+pub use root::Root;

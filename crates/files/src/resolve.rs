@@ -20,9 +20,10 @@ use rustix::io::Errno;
 use crate::asset::Asset;
 use crate::deny::{self, ScriptName};
 use crate::htaccess::{self, PublicAccess, Rules, Subject};
+use crate::open_root::OpenRoot;
+use crate::options::Options;
 use crate::path::RelPath;
-use crate::root::Options;
-use crate::tree::{Located, Node, Tree};
+use crate::tree::{Located, Node};
 
 /// What a path means.
 #[derive(Debug)]
@@ -43,55 +44,11 @@ pub enum Resolved {
 
 /// What becomes of files that are programs by their ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Programs {
+enum Programs {
     /// Nobody runs them, so they would be sent as text.
     Refused,
     /// A server of their own runs them.
     Run,
-}
-
-/// See [`crate::Root::resolve`].
-pub(crate) fn resolve(
-    tree: &Tree,
-    (options, programs): (&Options, Programs),
-    decoded_path: &[u8],
-    now: Instant,
-) -> Resolved {
-    let look = PathLookup {
-        programs,
-        ..PathLookup::new(tree, options, now)
-    };
-    let found = look.resolve(decoded_path);
-    look.unless_failed(found)
-}
-
-/// See [`crate::Root::resolve_script`].
-pub(crate) fn resolve_script(
-    tree: &Tree,
-    options: &Options,
-    decoded_path: &[u8],
-    now: Instant,
-) -> Option<Script> {
-    let look = PathLookup {
-        in_memory: Some(Cell::new(true)),
-        ..PathLookup::new(tree, options, now)
-    };
-    match look.resolve(decoded_path) {
-        Resolved::Script(script) if look.was_in_memory() => Some(script),
-        _ => None,
-    }
-}
-
-/// See [`crate::Root::program`].
-pub(crate) fn program(
-    tree: &Tree,
-    options: &Options,
-    decoded_path: &[u8],
-    now: Instant,
-) -> Resolved {
-    let look = PathLookup::new(tree, options, now);
-    let found = look.program(decoded_path);
-    look.unless_failed(found)
 }
 
 /// What a path names, before it is known whether it may leave.
@@ -114,8 +71,9 @@ enum PathTarget {
     Nothing,
 }
 
-struct PathLookup<'t> {
-    tree: &'t Tree,
+/// One look at what a path means.
+pub(crate) struct PathLookup<'t> {
+    root: &'t OpenRoot,
     options: &'t Options,
     programs: Programs,
     now: Instant,
@@ -127,15 +85,44 @@ struct PathLookup<'t> {
 }
 
 impl<'t> PathLookup<'t> {
-    fn new(tree: &'t Tree, options: &'t Options, now: Instant) -> Self {
+    pub(crate) fn new(root: &'t OpenRoot, options: &'t Options, now: Instant) -> Self {
         Self {
-            tree,
+            root,
             options,
             programs: Programs::Refused,
             now,
             in_memory: None,
             failed: Cell::new(None),
         }
+    }
+
+    /// Files that are programs by their ending are found.
+    pub(crate) fn beside_programs(self) -> Self {
+        Self {
+            programs: Programs::Run,
+            ..self
+        }
+    }
+
+    /// See [`crate::Root::resolve`].
+    pub(crate) fn find(&self, decoded_path: &[u8]) -> Resolved {
+        let found = self.resolve(decoded_path);
+        self.unless_failed(found)
+    }
+
+    /// See [`crate::Root::resolve_script`].
+    pub(crate) fn find_script(mut self, decoded_path: &[u8]) -> Option<Script> {
+        self.in_memory = Some(Cell::new(true));
+        match self.resolve(decoded_path) {
+            Resolved::Script(script) if self.was_in_memory() => Some(script),
+            _ => None,
+        }
+    }
+
+    /// See [`crate::Root::program`].
+    pub(crate) fn find_program(&self, decoded_path: &[u8]) -> Resolved {
+        let found = self.program(decoded_path);
+        self.unless_failed(found)
     }
 
     /// What was found, unless it rests on a look that failed.
@@ -152,13 +139,15 @@ impl<'t> PathLookup<'t> {
 
     fn node(&self, relative: &[u8]) -> Node {
         let Some(in_memory) = &self.in_memory else {
-            let node = self.tree.look(relative);
+            let node = self.root.tree.look(relative);
             if let Node::Failed(errno) = node {
                 self.failed.set(Some(errno));
             }
             return node;
         };
-        let found = in_memory.get().then(|| self.tree.look_cached(relative));
+        let found = in_memory
+            .get()
+            .then(|| self.root.tree.look_cached(relative));
         found.flatten().unwrap_or_else(|| {
             in_memory.set(false);
             Node::Refused
@@ -167,12 +156,15 @@ impl<'t> PathLookup<'t> {
 
     fn rules(&self, relative: &[u8]) -> Option<Arc<Rules>> {
         let Some(in_memory) = &self.in_memory else {
-            return htaccess::rules_of(self.tree, relative, self.now);
+            return self
+                .root
+                .htaccess
+                .rules_of(&self.root.tree, relative, self.now);
         };
-        let held = self.tree.shelf.held(relative, self.now);
+        let held = self.root.htaccess.held(relative, self.now);
         if held.is_none() && in_memory.get() {
-            // What is no directory has no rules, and is not held; see [`Shelf`](htaccess::Shelf).
-            let node = self.tree.look_cached(relative);
+            // What is no directory has no rules, and is not held; see [`HtaccessCache`](htaccess::HtaccessCache).
+            let node = self.root.tree.look_cached(relative);
             in_memory.set(matches!(node, Some(Node::Absent | Node::Regular(_))));
         }
         held
@@ -335,12 +327,12 @@ impl<'t> PathLookup<'t> {
     /// What the front controller's name means. In a look that must not wait, what was seen within the last second holds, as of
     /// the `.htaccess` files: nearly each page that is not stored needs it.
     fn front_node(&self, relative: &[u8]) -> Node {
-        if self.in_memory.is_some() && self.tree.front.is_recent(self.now) {
+        if self.in_memory.is_some() && self.root.front.is_recent(self.now) {
             return Node::Regular(Located { real: None });
         }
         let node = self.node(relative);
         if matches!(node, Node::Regular(Located { real: None })) {
-            self.tree.front.note(self.now);
+            self.root.front.note(self.now);
         }
         node
     }
@@ -378,10 +370,10 @@ impl<'t> PathLookup<'t> {
             return Resolved::Denied;
         }
         Resolved::Script(Script {
-            filename: self.tree.absolute(at.text()),
+            filename: self.root.tree.absolute(at.text()),
             name: at.absolute(),
             path_info,
-            document_root: self.tree.path().to_vec(),
+            document_root: self.root.tree.path().to_vec(),
         })
     }
 
@@ -401,7 +393,7 @@ impl<'t> PathLookup<'t> {
             PublicAccess::Unchecked | PublicAccess::Denied => return Resolved::Denied,
         }
         let real = real.unwrap_or(at.text());
-        match Asset::open(self.tree, real, name) {
+        match Asset::open(&self.root.tree, real, name) {
             Ok(asset) => Resolved::File(asset),
             Err(error) if is_lack(&error) => Resolved::Failed(error),
             Err(_) => Resolved::Denied,

@@ -14,17 +14,11 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
-use crate::htaccess::HtaccessCache;
-use crate::root::RECHECK;
-
-/// One opened root with what has been learnt about its directories; replaced whole when the root
-/// is.
+/// One opened root; replaced whole when the root is.
 pub(crate) struct Tree {
     dir: OwnedFd,
     /// Canonical absolute path, without a trailing slash unless it is `/`.
@@ -37,26 +31,6 @@ pub(crate) struct Tree {
     stepwise: AtomicBool,
     /// Set once the kernel has said that it cannot tell what it has in memory (before 5.12).
     uncached: AtomicBool,
-    /// The `.htaccess` files read so far.
-    pub(crate) shelf: HtaccessCache,
-    /// The front controller, seen as a regular file behind no link.
-    pub(crate) front: LastSeen,
-}
-
-/// When something was last seen.
-#[derive(Default)]
-pub(crate) struct LastSeen(Mutex<Option<Instant>>);
-
-impl LastSeen {
-    pub(crate) fn note(&self, now: Instant) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
-    }
-
-    /// Whether that is less than a second ago.
-    pub(crate) fn is_recent(&self, now: Instant) -> bool {
-        let seen = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.is_some_and(|seen| now.saturating_duration_since(seen) < RECHECK)
-    }
 }
 
 /// What a path below the root names.
@@ -99,8 +73,6 @@ impl Tree {
             inode: metadata.ino(),
             stepwise: AtomicBool::new(false),
             uncached: AtomicBool::new(false),
-            shelf: HtaccessCache::default(),
-            front: LastSeen::default(),
         })
     }
 

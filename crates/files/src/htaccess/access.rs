@@ -1,15 +1,6 @@
-//! Verdicts on access, and how the files of a chain of directories combine into one.
-//!
-//! As in Apache, `Require` (`mod_authz_core`) and `Order`/`Allow`/`Deny` (`mod_access_compat`) are
-//! two guards that both must be passed; for each, what a deeper directory says replaces what a
-//! shallower one said, and `<Files>` sections come after all directories. Stricter than Apache in
-//! one point: a `<Files>` section does not open what a deeper directory has closed.
+//! Verdicts on access, and what the directives of one section say.
 
-use std::sync::Arc;
-
-use super::Rules;
 use super::pattern::HtaccessPattern;
-use crate::path::RelPath;
 
 /// Whether the public may have something. The order is that of openness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +63,7 @@ impl HtaccessSection {
 impl Compat {
     /// For a client about whom nothing is known. `Deny from <address>` keeps out some, not the
     /// public.
-    fn access(self) -> PublicAccess {
+    pub(super) fn access(self) -> PublicAccess {
         let is_public = if self.is_allow_deny {
             self.allow_all && !self.deny_all
         } else {
@@ -89,93 +80,9 @@ impl Compat {
     }
 }
 
-/// What holds after some of the chain has been read: a verdict of each guard and the depth that it
-/// comes from.
-struct HtaccessState {
-    require: (PublicAccess, usize),
-    compat: (PublicAccess, usize),
-    satisfy_any: bool,
-}
-
-/// What the chain says about `path`. `chain`: the rules of each directory from the root down;
-/// `name`: the first segment that is not one of those directories, empty for a directory.
-pub(crate) fn judge(
-    chain: &[Arc<Rules>],
-    path: &RelPath,
-    name: &[u8],
-    subject: Subject,
-) -> PublicAccess {
-    let mut standing = HtaccessState {
-        require: (PublicAccess::Public, 0),
-        compat: (PublicAccess::Public, 0),
-        satisfy_any: false,
-    };
-    for (depth, rules) in chain.iter().enumerate() {
-        standing.apply(&rules.base, depth);
-    }
-    // What hangs on the unknown comes last, so that nothing opens what it may have closed.
-    for is_uncertain in [false, true] {
-        for (depth, rules) in chain.iter().enumerate() {
-            let sections = rules.sections.iter();
-            for section in sections.filter(|s| s.is_uncertain == is_uncertain && s.is_about(name)) {
-                standing.apply(section, depth);
-            }
-        }
-    }
-    let is_refused = chain.iter().enumerate().any(|(depth, rules)| {
-        rules.refuses_url(path)
-            || super::rewrite::refuses(&rules.rewrites, &path.after(depth), subject)
-    });
-    if is_refused {
-        PublicAccess::Denied
-    } else {
-        standing.access()
-    }
-}
-
 impl HtaccessSection {
-    fn is_about(&self, name: &[u8]) -> bool {
+    pub(super) fn is_about(&self, name: &[u8]) -> bool {
         self.names.is_empty()
             || (!name.is_empty() && self.names.iter().all(|pattern| pattern.matches(name)))
-    }
-}
-
-impl Rules {
-    fn refuses_url(&self, path: &RelPath) -> bool {
-        if self.refused.is_empty() {
-            return false;
-        }
-        let url = [b"/", &*path.after(0)].concat();
-        self.refused.iter().any(|pattern| pattern.matches(&url))
-    }
-}
-
-impl HtaccessState {
-    fn apply(&mut self, section: &HtaccessSection, depth: usize) {
-        let replace = |held: &mut (PublicAccess, usize), said: Option<PublicAccess>| {
-            let Some(said) = said else { return };
-            let may_open = !section.is_uncertain && depth >= held.1;
-            if said < held.0 || (said == held.0 && depth > held.1) || may_open {
-                *held = (said, depth);
-            }
-        };
-        replace(&mut self.require, section.require);
-        replace(&mut self.compat, section.compat.map(Compat::access));
-        match section.satisfy_any {
-            Some(true) if section.is_uncertain => {}
-            Some(any) => self.satisfy_any = any,
-            None => {}
-        }
-    }
-
-    fn access(&self) -> PublicAccess {
-        let (require, compat) = (self.require.0, self.compat.0);
-        // `Satisfy any` with an open `Allow` lifts a login; what is closed to everybody stays
-        // closed.
-        if self.satisfy_any && compat == PublicAccess::Public && require == PublicAccess::Unchecked
-        {
-            return PublicAccess::Public;
-        }
-        require.min(compat)
     }
 }

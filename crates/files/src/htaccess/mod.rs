@@ -9,47 +9,22 @@
 //! - a denial whose names cannot be computed (a pattern in a dialect that we do not have) covers
 //!   every name.
 //!
-//! [`access`] holds the verdicts and how directories and sections override each other, [`parse`]
-//! reads the text, [`pattern`] and [`rewrite`] are the matching parts, [`shelf`] keeps what was
-//! read.
+//! [`access`] holds the verdicts, [`rules`] how directories and sections override each other,
+//! [`parse`] reads the text, [`pattern`] and [`rewrite`] are the matching parts, [`cache`] keeps the
+//! files that have been read.
 
 mod access;
+mod cache;
 mod parse;
 mod pattern;
 mod rewrite;
-mod shelf;
+mod rules;
 
-pub(crate) use access::{PublicAccess, Subject, judge};
+pub(crate) use access::{PublicAccess, Subject};
+pub(crate) use cache::HtaccessCache;
 #[cfg(fuzzing)]
 pub(crate) use parse::parse as read;
-pub(crate) use shelf::{HtaccessCache, rules_of};
-
-use access::HtaccessSection;
-use pattern::HtaccessPattern;
-use rewrite::Rewrite;
-
-/// What one `.htaccess` says about access.
-#[derive(Debug, Default)]
-pub(crate) struct Rules {
-    /// What holds for the directory; always there once something was read.
-    base: HtaccessSection,
-    /// `<Files>`, `<FilesMatch>` and `<If>`, in file order.
-    sections: Vec<HtaccessSection>,
-    /// Rewrite rules that may refuse, with those that decide whether they are reached.
-    rewrites: Vec<Rewrite>,
-    /// Paths of the URL that `Redirect` and `RedirectMatch` answer with 403, 404 or 410.
-    refused: Vec<HtaccessPattern>,
-}
-
-impl Rules {
-    /// Of a file that is there and cannot be read: nothing is public.
-    fn closed() -> Self {
-        Self {
-            base: HtaccessSection::denying(),
-            ..Self::default()
-        }
-    }
-}
+pub(crate) use rules::{Rules, judge};
 
 #[cfg(test)]
 mod tests;

@@ -4,10 +4,10 @@
 //! that is not about access. Sections nest on an explicit stack. An unclosed section reaches to the
 //! end of the file.
 
-use super::Rules;
 use super::access::{HtaccessSection, PublicAccess};
 use super::pattern::{Case, HtaccessPattern};
-use super::rewrite::{Conditions, Rewrite};
+use super::rewrite::{ConditionResult, Conditions, Rewrite};
+use super::rules::Rules;
 
 /// Reads a whole file. One with more patterns or deeper sections than anybody writes by hand closes
 /// its directory.
@@ -223,7 +223,7 @@ impl Parser {
         let hangs_on_the_last =
             std::mem::replace(&mut self.is_chained, Rewrite::is_chained(arguments));
         if hangs_on_the_last || self.is_chained || self.section_index().is_some() {
-            condition = super::rewrite::ConditionResult::Other;
+            condition = ConditionResult::Other;
         }
         self.count_pattern();
         if !self.is_too_much {

@@ -130,7 +130,7 @@ fn only_directories_that_exist_are_remembered() {
         ask(&root, &format!("/a/nothing-{n}/y"), now);
     }
     ask(&root, "/a/b/c.txt", now);
-    assert_eq!(root.tree(now).shelf.len(), 3);
+    assert_eq!(root.current(now).htaccess.len(), 3);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn without_openat2_the_same_is_found() {
     symlink("loop", base.join("loop")).unwrap();
     let [with, without] = [open(&base), open(&base)];
     let now = Instant::now();
-    without.tree(now).forget_openat2();
+    without.current(now).tree.forget_openat2();
     for (path, expected) in [
         ("/d/a.txt", "a"),
         ("/d/e/b.txt", "b"),

@@ -1,6 +1,6 @@
 //! The `.htaccess` files of a root, read once and looked at again for change.
 //!
-//! One entry per directory that exists, so that nobody can fill the shelf by asking for directories
+//! One entry per directory that exists, so that nobody can fill the cache by asking for directories
 //! that do not; and bounded all the same. An entry holds for a second; then the file's stamp
 //! decides, and its absence is a stamp too. A file that is there and cannot be read, or is larger
 //! than any real one, closes its directory.
@@ -15,8 +15,9 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use super::{Rules, parse};
-use crate::root::RECHECK;
+use super::parse;
+use super::rules::Rules;
+use crate::recheck::RECHECK;
 use crate::tree::{self, Tree};
 
 /// What has been read, by the directory's relative path.
@@ -45,34 +46,6 @@ enum HtaccessStamp {
     },
 }
 
-/// The rules in force in the directory `relative`; `None` when it is not a directory.
-pub(crate) fn rules_of(tree: &Tree, relative: &[u8], now: Instant) -> Option<Arc<Rules>> {
-    if let Some(rules) = tree.shelf.held(relative, now) {
-        return Some(rules);
-    }
-    let directory = match tree.open_directory(relative) {
-        Ok(directory) => directory,
-        Err(Errno::ACCESS) => return Some(Arc::new(Rules::closed())),
-        Err(_) => {
-            tree.shelf.forget(relative);
-            return None;
-        }
-    };
-    let stamp = HtaccessStamp::of(&tree::look_in(directory.as_fd(), NAME));
-    if let Some(rules) = tree.shelf.unchanged(relative, stamp, now) {
-        return Some(rules);
-    }
-    let (stamp, rules) = read(directory.as_fd(), stamp);
-    let rules = Arc::new(rules);
-    let entry = CachedHtaccess {
-        checked: now,
-        stamp,
-        rules: Arc::clone(&rules),
-    };
-    tree.shelf.put(relative, entry);
-    Some(rules)
-}
-
 /// Reads the file that `seen` was the stamp of; answers with the stamp of what was really read.
 fn read(directory: BorrowedFd<'_>, seen: HtaccessStamp) -> (HtaccessStamp, Rules) {
     match seen {
@@ -92,6 +65,39 @@ fn read(directory: BorrowedFd<'_>, seen: HtaccessStamp) -> (HtaccessStamp, Rules
 }
 
 impl HtaccessCache {
+    /// The rules in force in the directory `relative`; `None` when it is not a directory.
+    pub(crate) fn rules_of(
+        &self,
+        tree: &Tree,
+        relative: &[u8],
+        now: Instant,
+    ) -> Option<Arc<Rules>> {
+        if let Some(rules) = self.held(relative, now) {
+            return Some(rules);
+        }
+        let directory = match tree.open_directory(relative) {
+            Ok(directory) => directory,
+            Err(Errno::ACCESS) => return Some(Arc::new(Rules::closed())),
+            Err(_) => {
+                self.forget(relative);
+                return None;
+            }
+        };
+        let stamp = HtaccessStamp::of(&tree::look_in(directory.as_fd(), NAME));
+        if let Some(rules) = self.unchanged(relative, stamp, now) {
+            return Some(rules);
+        }
+        let (stamp, rules) = read(directory.as_fd(), stamp);
+        let rules = Arc::new(rules);
+        let entry = CachedHtaccess {
+            checked: now,
+            stamp,
+            rules: Arc::clone(&rules),
+        };
+        self.put(relative, entry);
+        Some(rules)
+    }
+
     /// What was checked less than a second ago.
     pub(crate) fn held(&self, relative: &[u8], now: Instant) -> Option<Arc<Rules>> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,0 +1,28 @@
+//! The directory of a root that is open now, and what is remembered about it.
+
+use std::io;
+use std::path::Path;
+
+use crate::htaccess::HtaccessCache;
+use crate::recheck::LastSeen;
+use crate::tree::Tree;
+
+/// Replaced whole when the root is.
+pub(crate) struct OpenRoot {
+    pub(crate) tree: Tree,
+    /// The `.htaccess` files read so far.
+    pub(crate) htaccess: HtaccessCache,
+    /// The front controller, seen as a regular file behind no link.
+    pub(crate) front: LastSeen,
+}
+
+impl OpenRoot {
+    /// Opens the directory that `configured` names now.
+    pub(crate) fn open(configured: &Path) -> io::Result<Self> {
+        Ok(Self {
+            tree: Tree::open(configured)?,
+            htaccess: HtaccessCache::default(),
+            front: LastSeen::default(),
+        })
+    }
+}
