@@ -38,7 +38,8 @@ fn assemble(document: &mut Document, here: &Surroundings) -> Config {
     let largest = server::largest_body(document);
     let server = server::server(&document.server, largest, &cache, &mut complaints);
     let around = site::Around {
-        listen: (&server.listen, &server.listen_tls),
+        listen: &server.listen,
+        listen_tls: &server.listen_tls,
         now: here.now,
         request_body: server.request_body,
         folder: document.files.first().and_then(|file| file.parent()),

@@ -78,7 +78,8 @@ pub(crate) fn root(given: &SectionTable, complaints: &mut Complaints) {
 
 /// A page for errors must be HTML that fits into memory.
 pub(crate) fn error_page(
-    (given, name): (&SectionTable, &str),
+    given: &SectionTable,
+    name: &str,
     page: Option<PathBuf>,
     complaints: &mut Complaints,
 ) {

@@ -8,20 +8,25 @@ use crate::tree::SectionTable;
 
 /// `remove_headers`, `set_headers` and `add_headers` of a site or a rule.
 pub(crate) fn changes(given: &SectionTable, complaints: &mut Complaints) -> Changes {
+    let help = match given.section {
+        OptionSection::SiteRule => "take it out of the rule",
+        _ => "take it out",
+    };
+    let mut check = |option: &str, place: &SourceSpan, name: &FieldName, change| {
+        if let Some(why) = headers::refusal(name, change) {
+            let option = given.path(option);
+            let message = format!("`{option}` names `{name}`, {why}");
+            complaints.add(place, option, message, help);
+        }
+    };
     let removed: Vec<(SourceSpan, FieldName)> = given.given("remove_headers").unwrap_or_default();
     for (place, name) in &removed {
-        check(
-            given,
-            "remove_headers",
-            (place, name),
-            FieldChange::Remove,
-            complaints,
-        );
+        check("remove_headers", place, name, FieldChange::Remove);
     }
     let mut fields = |option: &str, change| -> Vec<HeaderField> {
         let all: Vec<(SourceSpan, HeaderField)> = given.given(option).unwrap_or_default();
         for (place, (name, _)) in &all {
-            check(given, option, (place, name), change, complaints);
+            check(option, place, name, change);
         }
         all.into_iter().map(|(_, field)| field).collect()
     };
@@ -30,23 +35,4 @@ pub(crate) fn changes(given: &SectionTable, complaints: &mut Complaints) -> Chan
         add: fields("add_headers", FieldChange::Add),
         remove: given.value("remove_headers"),
     }
-}
-
-fn check(
-    given: &SectionTable,
-    option: &str,
-    (place, name): (&SourceSpan, &FieldName),
-    change: FieldChange,
-    complaints: &mut Complaints,
-) {
-    let Some(why) = headers::refusal(name, change) else {
-        return;
-    };
-    let option = given.path(option);
-    let message = format!("`{option}` names `{name}`, {why}");
-    let help = match given.section {
-        OptionSection::SiteRule => "take it out of the rule",
-        _ => "take it out",
-    };
-    complaints.add(place, option, message, help);
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use galley_policy::compress::Compress;
 use galley_policy::encoding::Coding;
+use galley_policy::redirect::Home;
 use galley_policy::route::HostPattern;
 use galley_policy::site::{
     Ignore, NamePattern, Preset, Rule, SiteRules, TtlTable, UpstreamTimeouts,
@@ -26,8 +27,10 @@ use crate::value::FromValue;
 
 /// What sites take from the configuration around them.
 pub(crate) struct Around<'a> {
-    /// Where sites answer that name no listeners: in plain, and over TLS.
-    pub listen: (&'a [Listen], &'a [Listen]),
+    /// The listeners of sites that name none.
+    pub listen: &'a [Listen],
+    /// The TLS listeners of sites that name none.
+    pub listen_tls: &'a [Listen],
     /// The time.
     pub now: SystemTime,
     /// The largest request body of sites that say nothing about it, in bytes.
@@ -60,7 +63,7 @@ pub(crate) fn site(
     check::not_empty(own, "listen_tls", "an address", complaints);
     check::no_address_twice(own, "listen_tls", complaints);
     check::root(own, complaints);
-    check::error_page((own, "error_page"), own.given("error_page"), complaints);
+    check::error_page(own, "error_page", own.given("error_page"), complaints);
     check::token_file(own, "token_file", complaints);
     check::token_file(own, "purge_secret_file", complaints);
     check::litespeed(own, complaints);
@@ -69,14 +72,15 @@ pub(crate) fn site(
     let upstream = upstream(own, complaints);
     php::upstream(given, &upstream, complaints);
     let mut further = Vec::new();
-    let rules = site_rules(given, (&hosts, around), &mut further, complaints);
+    let home = redirect::home(own, &hosts, around.listen_tls, complaints);
+    let rules = site_rules(given, home, &mut further, complaints);
     let cron = cron(own, no_cron(&hosts, &upstream, rules.preset), complaints);
     SiteConfig {
         token_file: token_file(given, around, &hosts, complaints),
         name: hosts.first().map_or_else(String::new, check::host_text),
-        listen: listeners(own, "listen", around.listen.0),
+        listen: listeners(own, "listen", around.listen),
         listen_tls: if own.has("tls") {
-            listeners(own, "listen_tls", around.listen.1)
+            listeners(own, "listen_tls", around.listen_tls)
         } else {
             Vec::new()
         },
@@ -224,10 +228,15 @@ fn allow_files(own: &SectionTable) -> Vec<NamePattern> {
 /// Pages for single errors.
 fn error_pages(given: &GivenSite, complaints: &mut Complaints) -> Vec<(u16, PathBuf)> {
     let mut pages = Vec::new();
-    for (status, value) in &given.error_pages {
+    for (status, value) in &given.error_pages.statuses {
         let page = PathBuf::from_value(value);
         let option = status.to_string();
-        check::error_page((&given.pages, &option), page.clone(), complaints);
+        check::error_page(
+            &given.error_pages.options,
+            &option,
+            page.clone(),
+            complaints,
+        );
         pages.extend(page.map(|page| (*status, page)));
     }
     pages
@@ -320,7 +329,7 @@ fn compress(own: &SectionTable, preset: Preset) -> Compress {
 
 fn site_rules(
     given: &GivenSite,
-    (hosts, around): (&[HostPattern], &Around<'_>),
+    home: Home,
     further: &mut Vec<UpstreamConfig>,
     complaints: &mut Complaints,
 ) -> SiteRules {
@@ -338,7 +347,7 @@ fn site_rules(
         bypass_cookies: own.value("bypass_cookies"),
         ignore_query: own.value("ignore_query"),
         ttl: ttl(given, preset),
-        home: redirect::home(own, hosts, around.listen.1, complaints),
+        home,
         changes: headers::changes(own, complaints),
         hsts: redirect::hsts(own, complaints).map(|(_, value)| value),
         access: access::site(own, preset, complaints),
@@ -368,9 +377,9 @@ fn ttl(given: &GivenSite, preset: Preset) -> TtlTable {
             stale_if_error: Duration::ZERO,
         },
     };
-    let window = |name, preset| given.ttl.given(name).unwrap_or(preset);
+    let window = |name, preset| given.ttl.options.given(name).unwrap_or(preset);
     let mut by_status = preset_ttl.by_status;
-    for (status, value) in &given.statuses {
+    for (status, value) in &given.ttl.statuses {
         if let Some(lifetime) = Duration::from_value(value) {
             by_status.retain(|(known, _)| known != status);
             by_status.push((*status, lifetime));

@@ -4,6 +4,7 @@
 //! comes back as the reason and, where it can be told, as the text that was probably meant.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -45,11 +46,11 @@ pub(crate) fn parse_text(
             ),
         },
         ValueKind::Time { least, most } => {
-            duration(kind, (*least, *most), text).map(ConfigValue::Time)
+            duration(kind, *least..=*most, text).map(ConfigValue::Time)
         }
         ValueKind::TimeOrOff { .. } if text == "off" => Ok(ConfigValue::Pace(Pace::Off)),
         ValueKind::TimeOrOff { least, most } => {
-            duration(kind, (*least, *most), text).map(|time| ConfigValue::Pace(Pace::Every(time)))
+            duration(kind, *least..=*most, text).map(|time| ConfigValue::Pace(Pace::Every(time)))
         }
         ValueKind::Word(words) => word(words, text),
         ValueKind::Text | ValueKind::Glob => Ok(ConfigValue::Text(text.to_owned())),
@@ -141,11 +142,11 @@ fn pattern(text: &str) -> Result<ConfigValue, Problem> {
 /// A duration within the bounds of its kind.
 fn duration(
     kind: &ValueKind,
-    (least, most): (Duration, Duration),
+    bounds: RangeInclusive<Duration>,
     text: &str,
 ) -> Result<Duration, Problem> {
     match parse_duration(text) {
-        Some(time) if time < least || time > most => Err(out_of_bounds(kind, time < least)),
+        Some(time) if !bounds.contains(&time) => Err(out_of_bounds(kind, time < *bounds.start())),
         Some(time) => Ok(time),
         None => problem(
             "which is not a duration",

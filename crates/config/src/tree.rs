@@ -37,15 +37,17 @@ pub(crate) struct Document {
 #[derive(Debug)]
 pub(crate) struct GivenSite {
     pub own: SectionTable,
-    pub ttl: SectionTable,
-    /// Rows of `[site.ttl]` whose name is a status.
-    pub statuses: Vec<(u16, ConfigValue)>,
+    pub ttl: StatusTable,
     pub rules: Vec<SectionTable>,
-    /// `[site.error_pages]`.
-    pub pages: SectionTable,
-    /// Its rows.
-    pub error_pages: Vec<(u16, ConfigValue)>,
+    pub error_pages: StatusTable,
     pub log: SectionTable,
+}
+
+/// A section whose options may also be statuses.
+#[derive(Debug)]
+pub(crate) struct StatusTable {
+    pub options: SectionTable,
+    pub statuses: Vec<(u16, ConfigValue)>,
 }
 
 /// One section as given.
@@ -78,12 +80,19 @@ impl GivenSite {
     pub fn new(place: &SourceSpan) -> Self {
         Self {
             own: SectionTable::new(OptionSection::Site, place.clone()),
-            ttl: SectionTable::new(OptionSection::SiteTtl, place.clone()),
-            statuses: Vec::new(),
+            ttl: StatusTable::new(OptionSection::SiteTtl, place),
             rules: Vec::new(),
-            pages: SectionTable::new(OptionSection::SiteErrorPages, place.clone()),
-            error_pages: Vec::new(),
+            error_pages: StatusTable::new(OptionSection::SiteErrorPages, place),
             log: SectionTable::new(OptionSection::SiteLog, place.clone()),
+        }
+    }
+}
+
+impl StatusTable {
+    fn new(section: OptionSection, place: &SourceSpan) -> Self {
+        Self {
+            options: SectionTable::new(section, place.clone()),
+            statuses: Vec::new(),
         }
     }
 }

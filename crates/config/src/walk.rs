@@ -13,8 +13,7 @@ use crate::options::{OptionRow, OptionSection, OptionStatus};
 use crate::read::read;
 use crate::reader::ValueReader;
 use crate::table::{self, STATUS};
-use crate::tree::{Document, GivenSite, SectionTable};
-use crate::value::ConfigValue;
+use crate::tree::{Document, GivenSite, SectionTable, StatusTable};
 
 /// Takes in one file. The result is what it includes, as given.
 pub(crate) fn walk(
@@ -51,8 +50,8 @@ fn site(reader: &mut ValueReader<'_>, span: Range<usize>, table: &DeTable<'_>) -
     for (key, value) in table {
         let name: &str = key.get_ref();
         match name {
-            "ttl" => statuses((&mut site.ttl, &mut site.statuses), reader, value),
-            "error_pages" => statuses((&mut site.pages, &mut site.error_pages), reader, value),
+            "ttl" => statuses(&mut site.ttl, reader, value),
+            "error_pages" => statuses(&mut site.error_pages, reader, value),
             "log" => fill(&mut site.log, reader, value),
             "rule" => {
                 for (span, table) in tables(reader, OptionSection::SiteRule, value) {
@@ -68,27 +67,23 @@ fn site(reader: &mut ValueReader<'_>, span: Range<usize>, table: &DeTable<'_>) -
 }
 
 /// `[site.ttl]` and `[site.error_pages]`: beside their options, every status is a name.
-fn statuses(
-    (given, rows): (&mut SectionTable, &mut Vec<(u16, ConfigValue)>),
-    reader: &mut ValueReader<'_>,
-    value: &Spanned<DeValue<'_>>,
-) {
-    let section = given.section;
+fn statuses(given: &mut StatusTable, reader: &mut ValueReader<'_>, value: &Spanned<DeValue<'_>>) {
+    let section = given.options.section;
     let Some(table) = one_table(reader, section, value) else {
         return;
     };
-    given.place = reader.place(value.span());
+    given.options.place = reader.place(value.span());
     for (key, value) in table {
         let name: &str = key.get_ref();
         if !name.bytes().all(|byte| byte.is_ascii_digit()) || name.is_empty() {
-            option(given, reader, key, value);
+            option(&mut given.options, reader, key, value);
             continue;
         }
         let Some(status) = status(section, reader, key) else {
             continue;
         };
         if let Some(value) = table::find(section, STATUS).and_then(|row| read(reader, row, value)) {
-            rows.push((status, value));
+            given.statuses.push((status, value));
         }
     }
 }
