@@ -89,25 +89,26 @@ pub(crate) fn reach(
         .pattern
         .as_ref()
         .map_or(rule.path.as_str(), PathPattern::text);
+    let message = format!(
+        "the rule for {} closes an address with all spellings that WordPress itself knows, but not addresses of \
+             custom rewrite rules, and not the same content in searches, feeds and the REST API",
+        shown(path)
+    );
+    let help = "make the page private in WordPress if its content is secret, and add a rule for each custom address; \
+         docs/how-to/access.md has the list. Every rule of this kind also applies to `?p=` and `?page_id=`";
     complaints.warn(
         given.place(name),
         format!("site.rule.{name}"),
-        format!(
-            "the rule for {} closes an address with all spellings that WordPress itself knows, but not addresses of \
-             custom rewrite rules, and not the same content in searches, feeds and the REST API",
-            shown(path)
-        ),
-        "make the page private in WordPress if its content is secret, and add a rule for each custom address; \
-         docs/how-to/access.md has the list. Every rule of this kind also applies to `?p=` and `?page_id=`",
+        message,
+        help,
     );
 }
 
 /// A file of passwords must be there, and each of its lines be one that can be used.
 fn check(given: &SectionTable, file: &Path, complaints: &mut Complaints) {
     let Err((why, help)) = read(file) else { return };
-    let option = format!("{}.basic_auth", given.section.prefix());
-    let message = format!("`{option}` is `{}`, {why}", file.display());
-    complaints.add(given.place("basic_auth"), option, message, help);
+    let why = format!("is `{}`, {why}", file.display());
+    given.complain("basic_auth", why, help, complaints);
 }
 
 fn read(path: &Path) -> Result<(), (String, String)> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use galley_policy::route::HostPattern;
 
 use crate::check;
-use crate::complaint::{Complaints, SourceSpan};
+use crate::complaint::{Complaints, SourceSpan, shown};
 use crate::config::{AcmeChallenge, AcmeConfig};
 use crate::machine::Surroundings;
 use crate::tree::SectionTable;
@@ -32,12 +32,9 @@ pub(crate) fn acme(
         ("account_key_file", "account_id"),
     ] {
         if given.has(one) && !given.has(other) {
-            complaints.add(
-                given.place(one),
-                format!("acme.{one}"),
-                format!("`acme.{one}` is given without `acme.{other}`"),
-                "give both, as the authority shows them, or neither",
-            );
+            let why = format!("is given without `acme.{other}`");
+            let help = "give both, as the authority shows them, or neither";
+            given.complain(one, why, help, complaints);
         }
     }
     let challenges: Vec<String> = given.value("challenge");
@@ -69,12 +66,9 @@ fn directory(given: &SectionTable, complaints: &mut Complaints) {
     let is_plain = directory.bytes().all(|byte| byte.is_ascii_graphic());
     let has_host = rest.split('/').next().is_some_and(|host| !host.is_empty());
     if !is_plain || !has_host {
-        complaints.add(
-            given.place("directory"),
-            "acme.directory",
-            format!("`acme.directory` is {}, which is no `https` address", crate::complaint::shown(&directory)),
-            "write the address that the authority names, such as `https://acme-v02.api.letsencrypt.org/directory`",
-        );
+        let why = format!("is {}, which is no `https` address", shown(&directory));
+        let help = "write the address that the authority names, such as `https://acme-v02.api.letsencrypt.org/directory`";
+        given.complain("directory", why, help, complaints);
     }
 }
 
@@ -83,12 +77,9 @@ fn root(given: &SectionTable, complaints: &mut Complaints) {
     if let Some(file) = file
         && let Err(trouble) = galley_certs::read_roots(&file)
     {
-        complaints.add(
-            given.place("ca"),
-            "acme.ca",
-            format!("`acme.ca` is `{}`, {trouble}", file.display()),
-            "name a file with the root that the directory's own certificate comes from, in PEM form",
-        );
+        let why = format!("is `{}`, {trouble}", file.display());
+        let help = "name a file with the root that the directory's own certificate comes from, in PEM form";
+        given.complain("ca", why, help, complaints);
     }
 }
 
@@ -102,15 +93,9 @@ fn email(given: &SectionTable, complaints: &mut Complaints) {
     let halves = email.split_once('@');
     let is_address = halves.is_some_and(|(name, host)| !name.is_empty() && !host.is_empty());
     if !is_plain || !is_address {
-        complaints.add(
-            given.place("email"),
-            "acme.email",
-            format!(
-                "`acme.email` is {}, which is no address",
-                crate::complaint::shown(&email)
-            ),
-            "write one address, such as `admin@example.com`, or leave the option out",
-        );
+        let why = format!("is {}, which is no address", shown(&email));
+        let help = "write one address, such as `admin@example.com`, or leave the option out";
+        given.complain("email", why, help, complaints);
     }
 }
 

@@ -63,12 +63,8 @@ fn assemble(document: &mut Document, here: &Surroundings) -> Config {
         origin: None,
     };
     if config.sites.is_empty() && !document.torn {
-        complaints.add(
-            &document.whole,
-            "site",
-            "there is no `[[site]]`, so nothing could be served",
-            NO_SITE,
-        );
+        let message = "there is no `[[site]]`, so nothing could be served";
+        complaints.add(&document.whole, "site", message, NO_SITE);
     }
     for (given, site) in document.sites.iter().zip(&config.sites) {
         if site.has_auto_tls {
@@ -89,15 +85,12 @@ fn admin(given: &SectionTable, here: &Surroundings, complaints: &mut Complaints)
     if let Some(AdminListen::Tcp(address)) = listen
         && !given.has("token_file")
     {
-        let message = format!(
-            "`admin.listen` is `{address}`, which every user of the machine can reach, without `token_file`"
+        let why = format!(
+            "is `{address}`, which every user of the machine can reach, without `token_file`"
         );
-        complaints.add(
-            given.place("listen"),
-            "admin.listen",
-            message,
-            "add `token_file = \"...\"`, or listen on a socket: `unix:/run/galley/admin.sock`",
-        );
+        let help =
+            "add `token_file = \"...\"`, or listen on a socket: `unix:/run/galley/admin.sock`";
+        given.complain("listen", why, help, complaints);
     }
     AdminConfig {
         listen: listen.unwrap_or_else(|| AdminListen::Unix(here.runtime.join("admin.sock"))),
@@ -124,17 +117,14 @@ fn cache(given: &SectionTable, here: &Surroundings, complaints: &mut Complaints)
     }
     let most = disk.as_ref().map_or(0, |disk| disk.bytes / 2).max(memory);
     if max_object > most {
-        let message = format!(
-            "`cache.max_object` is `{}`, but all of `cache.memory` is `{}`",
+        let why = format!(
+            "is `{}`, but all of `cache.memory` is `{}`",
             write_size(max_object),
             write_size(memory)
         );
-        complaints.add(
-            given.place("max_object"),
-            "cache.max_object",
-            message,
-            "lower `max_object`, raise `memory`, or set `disk` and a `disk_size` of twice as much",
-        );
+        let help =
+            "lower `max_object`, raise `memory`, or set `disk` and a `disk_size` of twice as much";
+        given.complain("max_object", why, help, complaints);
     }
     Cache {
         memory,
@@ -148,14 +138,9 @@ fn cache(given: &SectionTable, here: &Surroundings, complaints: &mut Complaints)
 fn without_disk(given: &SectionTable, complaints: &mut Complaints) {
     for option in ["disk_size", "disk_size_per_site", "inactive"] {
         if given.has(option) {
-            complaints.add(
-                given.place(option),
-                format!("cache.{option}"),
-                format!(
-                    "`cache.{option}` is set, but `cache.disk` is not, so nothing is kept on disk"
-                ),
-                "add `disk = \"/var/cache/galley\"`, or take the line out",
-            );
+            let why = "is set, but `cache.disk` is not, so nothing is kept on disk";
+            let help = "add `disk = \"/var/cache/galley\"`, or take the line out";
+            given.complain(option, why, help, complaints);
         }
     }
 }

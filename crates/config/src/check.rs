@@ -25,13 +25,9 @@ pub(crate) fn required(given: &SectionTable, name: &str, help: &str, complaints:
 /// A list that is given must hold something.
 pub(crate) fn not_empty(given: &SectionTable, name: &str, what: &str, complaints: &mut Complaints) {
     if given.list_len(name) == Some(0) {
-        let message = format!("`{}` is `[]`, an empty list", given.path(name));
-        complaints.add(
-            given.place(name),
-            given.path(name),
-            message,
-            format!("name {what}, or leave the option out where it has a default"),
-        );
+        let why = "is `[]`, an empty list";
+        let help = format!("name {what}, or leave the option out where it has a default");
+        given.complain(name, why, help, complaints);
     }
 }
 
@@ -67,13 +63,9 @@ pub(crate) fn root(given: &SectionTable, complaints: &mut Complaints) {
         }
         Err(error) => format!("which cannot be read: {error}"),
     };
-    let message = format!("`{}` is {}, {why}", given.path("root"), shown_path(&root));
-    complaints.add(
-        given.place("root"),
-        given.path("root"),
-        message,
-        "name the folder with the site's files",
-    );
+    let why = format!("is {}, {why}", shown_path(&root));
+    let help = "name the folder with the site's files";
+    given.complain("root", why, help, complaints);
 }
 
 /// A page for errors must be HTML that fits into memory.
@@ -89,14 +81,10 @@ pub(crate) fn error_page(
     let Err(why) = file::read_text(&page, MOST_OF_ERROR_PAGE) else {
         return;
     };
-    let option = given.path(name);
-    let message = format!("`{option}` is {}, {why}", shown_path(&page));
-    complaints.add(
-        given.place(name),
-        option,
-        message,
-        "name a page of HTML in UTF-8, with its styles and pictures in it, or leave the option out",
-    );
+    let why = format!("is {}, {why}", shown_path(&page));
+    let help =
+        "name a page of HTML in UTF-8, with its styles and pictures in it, or leave the option out";
+    given.complain(name, why, help, complaints);
 }
 
 /// A token file must be a secret: there, private, and long enough not to be guessed.
@@ -126,12 +114,10 @@ pub(crate) fn token_at(
 pub(crate) fn litespeed(own: &SectionTable, complaints: &mut Complaints) {
     let is_unbent = own.value::<String>("preset") == "none";
     if own.value::<bool>("litespeed") && is_unbent {
-        complaints.add(
-            own.place("litespeed"),
-            "site.litespeed",
-            "`site.litespeed` is given, but without the WordPress preset nothing that LiteSpeed Cache says is read",
-            "take it out, or take out `preset = \"none\"`",
-        );
+        let why =
+            "is given, but without the WordPress preset nothing that LiteSpeed Cache says is read";
+        let help = "take it out, or take out `preset = \"none\"`";
+        own.complain("litespeed", why, help, complaints);
     }
 }
 
@@ -177,20 +163,16 @@ pub(crate) fn log_folders(given: &SectionTable, complaints: &mut Complaints) {
             } else {
                 "whose folder is not there"
             };
-            let message = format!("`{}` is {}, {why}", given.path(name), shown_path(&file));
-            complaints.add(
-                given.place(name),
-                given.path(name),
-                message,
-                format!(
-                    "make the folder, or name a file in another one; `{name} = {}` needs none",
-                    if name == "access" {
-                        "\"stdout\""
-                    } else {
-                        "\"stderr\""
-                    }
-                ),
+            let why = format!("is {}, {why}", shown_path(&file));
+            let help = format!(
+                "make the folder, or name a file in another one; `{name} = {}` needs none",
+                if name == "access" {
+                    "\"stdout\""
+                } else {
+                    "\"stderr\""
+                }
             );
+            given.complain(name, why, help, complaints);
         }
     }
 }
@@ -198,12 +180,9 @@ pub(crate) fn log_folders(given: &SectionTable, complaints: &mut Complaints) {
 /// A rule says by one of two options which paths it is for.
 pub(crate) fn paths(given: &SectionTable, complaints: &mut Complaints) {
     if given.has("pattern") && given.has("path") {
-        complaints.add(
-            given.place("pattern"),
-            "site.rule.pattern",
-            "`site.rule.path` and `site.rule.pattern` are both given, but one of them says which paths are meant",
-            "take one of the two out",
-        );
+        let message = "`site.rule.path` and `site.rule.pattern` are both given, but one of them says which paths are meant";
+        let help = "take one of the two out";
+        complaints.add(given.place("pattern"), "site.rule.pattern", message, help);
     }
     if !given.has("pattern") {
         required(
@@ -272,13 +251,9 @@ pub(crate) fn admin_address(given: &SectionTable, config: &Config, complaints: &
         .chain(config.sites.iter().flat_map(|site| &site.listen_tls));
     let own = Listen::Tcp(admin);
     if let Some(taken) = public.find(|one| !own.is_any_port() && own.overlaps(one)) {
-        let message = format!("`admin.listen` is `{admin}`, but sites answer at `{taken}`");
-        complaints.add(
-            given.place("listen"),
-            "admin.listen",
-            message,
-            "give it another port, or a socket: `unix:/run/galley/admin.sock`",
-        );
+        let why = format!("is `{admin}`, but sites answer at `{taken}`");
+        let help = "give it another port, or a socket: `unix:/run/galley/admin.sock`";
+        given.complain("listen", why, help, complaints);
     }
 }
 

@@ -27,12 +27,8 @@ pub(crate) fn read_file(path: &Path) -> Document {
                 "the configuration file is {}, {unread}",
                 shown(&path.display().to_string())
             );
-            complaints.add(
-                &whole,
-                "",
-                message,
-                "name a file that exists and that this user may read",
-            );
+            let help = "name a file that exists and that this user may read";
+            complaints.add(&whole, "", message, help);
             torn(Document::new(complaints, whole))
         }
     }
@@ -216,12 +212,10 @@ impl Loader {
                             "`include` looks into {}, which cannot be read: {error}",
                             shown(&folder.display().to_string())
                         );
-                        self.document.complaints.add(
-                            place,
-                            "include",
-                            message,
-                            "let this user read the folder",
-                        );
+                        let help = "let this user read the folder";
+                        self.document
+                            .complaints
+                            .add(place, "include", message, help);
                     }
                 }
             }

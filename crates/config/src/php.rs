@@ -15,12 +15,8 @@ pub(crate) fn upstream(given: &GivenSite, upstream: &UpstreamConfig, complaints:
     let (has_root, has_php) = (own.has("root"), own.has("php"));
     if !has_root && !has_php && !own.has("upstream") {
         let message = "the site has neither `root` nor `php` nor `upstream`, so it has nothing to answer with";
-        complaints.add(
-            &own.place,
-            "site.root",
-            message,
-            "add `root` and `php`, or `upstream`",
-        );
+        let help = "add `root` and `php`, or `upstream`";
+        complaints.add(&own.place, "site.root", message, help);
     }
     if has_php && !has_root {
         needs_root(own, upstream, complaints);
@@ -33,14 +29,9 @@ pub(crate) fn upstream(given: &GivenSite, upstream: &UpstreamConfig, complaints:
         // A program of a rule runs as the site's user.
         let counts = is_run || (name == "php_user" && given.rules.iter().any(runs_program));
         if own.stands(name) && !counts && own.stands("php") == has_php {
-            let message =
-                format!("`site.{name}` is given, but counts only for a PHP that Galley runs");
-            complaints.add(
-                own.place(name),
-                format!("site.{name}"),
-                message,
-                "write `php = \"managed\"`, or take it out",
-            );
+            let why = "is given, but counts only for a PHP that Galley runs";
+            let help = "write `php = \"managed\"`, or take it out";
+            own.complain(name, why, help, complaints);
         }
     }
     timeout(given, complaints);
@@ -51,16 +42,9 @@ fn needs_root(given: &SectionTable, php: &UpstreamConfig, complaints: &mut Compl
         UpstreamConfig::Managed | UpstreamConfig::Program(_) => "`managed`",
         _ => "given",
     };
-    let option = given.path("php");
-    let message = format!(
-        "`{option}` is {text}, but the site has no `root`, and PHP is told which file to run"
-    );
-    complaints.add(
-        given.place("php"),
-        option,
-        message,
-        "add `root = \"/var/www/example.com\"` to the site",
-    );
+    let why = format!("is {text}, but the site has no `root`, and PHP is told which file to run");
+    let help = "add `root = \"/var/www/example.com\"` to the site";
+    given.complain("php", why, help, complaints);
 }
 
 /// A rule that contradicts itself, or asks for PHP where the site has no root.
@@ -73,21 +57,14 @@ pub(crate) fn rule(given: &SectionTable, site: &SectionTable, complaints: &mut C
     let runs_php = matches!(site.given("php"), Some(UpstreamConfig::Managed));
     let is_managed = matches!(given.given("php"), Some(UpstreamConfig::Managed));
     if is_managed && !runs_php && !runs_program(given) {
-        complaints.add(
-            given.place("php"),
-            "site.rule.php",
-            "`site.rule.php` is `managed`, but Galley runs no PHP for this site",
-            "write `php = \"managed\"` in the site, or give the rule a socket or a `php_command`",
-        );
+        let why = "is `managed`, but Galley runs no PHP for this site";
+        let help =
+            "write `php = \"managed\"` in the site, or give the rule a socket or a `php_command`";
+        given.complain("php", why, help, complaints);
     }
     if given.given("cache") == Some(false) && given.has("ttl") {
-        let message = "`site.rule.ttl` is given beside `cache = false`, but what is never kept has no lifetime";
-        complaints.add(
-            given.place("ttl"),
-            "site.rule.ttl",
-            message,
-            "take one of the two out",
-        );
+        let why = "is given beside `cache = false`, but what is never kept has no lifetime";
+        given.complain("ttl", why, "take one of the two out", complaints);
     }
 }
 
@@ -99,17 +76,13 @@ fn timeout(site: &GivenSite, complaints: &mut Complaints) {
         return;
     };
     if timeout < first_byte {
-        let message = format!(
-            "`site.php_timeout` is `{}`, but a request may take `{}` before it begins to answer",
+        let why = format!(
+            "is `{}`, but a request may take `{}` before it begins to answer",
             write_duration(timeout),
             write_duration(first_byte)
         );
-        complaints.add(
-            own.place("php_timeout"),
-            "site.php_timeout",
-            message,
-            "raise `php_timeout`, or lower `first_byte_timeout`",
-        );
+        let help = "raise `php_timeout`, or lower `first_byte_timeout`";
+        own.complain("php_timeout", why, help, complaints);
     }
 }
 
@@ -126,55 +99,33 @@ pub(crate) fn command(given: &SectionTable, complaints: &mut Complaints) {
     let has_command = given.has("php_command");
     let in_rule = given.section == OptionSection::SiteRule;
     if in_rule && given.has("php_workers") && !has_command {
-        complaints.add(
-            given.place("php_workers"),
-            given.path("php_workers"),
-            "`site.rule.php_workers` is given, but the rule names no program",
-            "add `php_command`, or take it out",
-        );
+        let why = "is given, but the rule names no program";
+        let help = "add `php_command`, or take it out";
+        given.complain("php_workers", why, help, complaints);
     }
     if !has_command {
         return;
     }
-    let option = given.path("php_command");
     let is_managed = matches!(given.given("php"), Some(UpstreamConfig::Managed));
     if in_rule && !is_managed && given.stands("php") == given.has("php") {
-        complaints.add(
-            given.place("php_command"),
-            &option,
-            format!("`{option}` is given, but counts only for a program that Galley runs"),
-            "write `php = \"managed\"`, or take it out",
-        );
+        let why = "is given, but counts only for a program that Galley runs";
+        let help = "write `php = \"managed\"`, or take it out";
+        given.complain("php_command", why, help, complaints);
     }
-    words(given, &option, complaints);
+    words(given, complaints);
     for name in OF_FPM.iter().filter(|name| is_managed && given.has(name)) {
-        let option = given.path(name);
-        let message = format!(
-            "`{option}` is given, but counts only for PHP-FPM, and `php_command` names another program"
-        );
-        complaints.add(
-            given.place(name),
-            option,
-            message,
-            "take one of the two out",
-        );
+        let why = "is given, but counts only for PHP-FPM, and `php_command` names another program";
+        given.complain(name, why, "take one of the two out", complaints);
     }
 }
 
-fn words(given: &SectionTable, option: &str, complaints: &mut Complaints) {
+fn words(given: &SectionTable, complaints: &mut Complaints) {
     not_empty(given, "php_command", "a program", complaints);
     let words: Vec<String> = given.given("php_command").unwrap_or_default();
     if let Some(program) = words.first().filter(|program| !program.starts_with('/')) {
-        let message = format!(
-            "`{option}` begins with {}, which is no absolute path",
-            shown(program)
-        );
-        complaints.add(
-            given.place("php_command"),
-            option,
-            message,
-            "give the program with its folder, and each argument as a text of its own: `[\"/usr/bin/php-cgi\", \"-d\", \"memory_limit=64M\"]`",
-        );
+        let why = format!("begins with {}, which is no absolute path", shown(program));
+        let help = "give the program with its folder, and each argument as a text of its own: `[\"/usr/bin/php-cgi\", \"-d\", \"memory_limit=64M\"]`";
+        given.complain("php_command", why, help, complaints);
     }
 }
 

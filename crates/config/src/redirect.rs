@@ -22,12 +22,9 @@ pub(crate) fn home(
 ) -> Home {
     let redirects = own.given("https_redirect").unwrap_or(own.has("tls"));
     if own.has("https_port") && !redirects {
-        complaints.add(
-            own.place("https_port"),
-            "site.https_port",
-            "`site.https_port` is given, but nothing is sent to TLS",
-            "add `https_redirect = true`, or take it out",
-        );
+        let why = "is given, but nothing is sent to TLS";
+        let help = "add `https_redirect = true`, or take it out";
+        own.complain("https_port", why, help, complaints);
     }
     let port = own.given::<u64>("https_port");
     // The table's bounds fit.
@@ -57,16 +54,9 @@ fn canonical_host(
         HostPattern::Exact(_) => "which is none of its `hosts`, so that nobody would answer there",
         HostPattern::Wildcard(_) | HostPattern::Any => "which is not one host",
     };
-    let message = format!(
-        "`site.canonical_host` is {}, {why}",
-        shown(&host_text(&given))
-    );
-    complaints.add(
-        own.place("canonical_host"),
-        "site.canonical_host",
-        message,
-        "name one of `hosts`, that of the site's own address",
-    );
+    let why = format!("is {}, {why}", shown(&host_text(&given)));
+    let help = "name one of `hosts`, that of the site's own address";
+    own.complain("canonical_host", why, help, complaints);
     None
 }
 
@@ -83,8 +73,8 @@ pub(crate) fn hsts(own: &SectionTable, complaints: &mut Complaints) -> Option<He
     let subdomains: bool = own.value("hsts_subdomains");
     let preload: bool = own.value("hsts_preload");
     let complain = |option: &str, why: &str, help: &str, complaints: &mut Complaints| {
-        let message = format!("`site.{option}` is `true`, but {why}");
-        complaints.add(own.place(option), format!("site.{option}"), message, help);
+        let why = format!("is `true`, but {why}");
+        own.complain(option, why, help, complaints);
     };
     if preload && (time.is_none_or(|time| time < YEAR) || !subdomains) {
         let help = "add `hsts = \"365d\"` and `hsts_subdomains = true`, or take it out";
@@ -126,9 +116,9 @@ pub(crate) fn of_rule(given: &SectionTable, complaints: &mut Complaints) -> Opti
     let target = match RedirectTarget::parse(&text, groups) {
         Ok(target) => target,
         Err(why) => {
-            let message = format!("`site.rule.redirect` is {}, {why}", shown(&text));
+            let why = format!("is {}, {why}", shown(&text));
             let help = "write `/new`, `/new/$1` or `https://www.example.com/new`; each `$` stands for a group in brackets of `pattern`, or for the `*` of `path`";
-            complaints.add(given.place("redirect"), "site.rule.redirect", message, help);
+            given.complain("redirect", why, help, complaints);
             return None;
         }
     };
@@ -142,10 +132,9 @@ pub(crate) fn of_rule(given: &SectionTable, complaints: &mut Complaints) -> Opti
 fn needs_redirect(given: &SectionTable, complaints: &mut Complaints) {
     for option in ["redirect_status", "redirect_query"] {
         if given.has(option) && !given.has("redirect") {
-            let message =
-                format!("`site.rule.{option}` is given, but the rule sends nobody anywhere");
+            let why = "is given, but the rule sends nobody anywhere";
             let help = "add `redirect = \"/new\"`, or take it out";
-            complaints.add(given.place(option), given.path(option), message, help);
+            given.complain(option, why, help, complaints);
         }
     }
 }
@@ -155,12 +144,9 @@ fn status(given: &SectionTable, complaints: &mut Complaints) -> Option<u16> {
     if matches!(status, 301..=303 | 307 | 308) {
         return u16::try_from(status).ok();
     }
-    complaints.add(
-        given.place("redirect_status"),
-        "site.rule.redirect_status",
-        format!("`site.rule.redirect_status` is `{status}`, which sends nobody anywhere"),
-        "write 301 or 308 for good, 302, 303 or 307 for now",
-    );
+    let why = format!("is `{status}`, which sends nobody anywhere");
+    let help = "write 301 or 308 for good, 302, 303 or 307 for now";
+    given.complain("redirect_status", why, help, complaints);
     None
 }
 

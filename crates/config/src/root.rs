@@ -21,12 +21,9 @@ pub(crate) fn for_root(dir: &Path) -> Document {
             shown(&dir.display().to_string()),
             names()
         );
-        complaints.add(
-            &whole,
-            "root",
-            message,
-            "name the folder that WordPress was unpacked into, or write a configuration file",
-        );
+        let help =
+            "name the folder that WordPress was unpacked into, or write a configuration file";
+        complaints.add(&whole, "root", message, help);
     }
     let mut document = Document::new(complaints, whole.clone());
     let mut site = GivenSite::new(&whole);

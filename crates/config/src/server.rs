@@ -81,30 +81,22 @@ fn spool(given: &SectionTable, largest: u64, complaints: &mut Complaints) {
             Err(_) => Some("which is not there"),
         };
         if let Some(why) = why {
-            let message = format!("`server.spool` is {}, {why}", shown_path(&folder));
-            complaints.add(
-                given.place("spool"),
-                "server.spool",
-                message,
-                "make it, on a disk and not in memory, or leave the option out",
-            );
+            let why = format!("is {}, {why}", shown_path(&folder));
+            let help = "make it, on a disk and not in memory, or leave the option out";
+            given.complain("spool", why, help, complaints);
         }
     }
     if let Some(bytes) = given.given::<u64>("spool_size")
         && bytes < largest
         && largest > IN_MEMORY
     {
-        let message = format!(
-            "`server.spool_size` is `{}`, which has no room for a request body of `{}`",
+        let why = format!(
+            "is `{}`, which has no room for a request body of `{}`",
             write_size(bytes),
             write_size(largest)
         );
-        complaints.add(
-            given.place("spool_size"),
-            "server.spool_size",
-            message,
-            "raise it, or lower `request_body`",
-        );
+        let help = "raise it, or lower `request_body`";
+        given.complain("spool_size", why, help, complaints);
     }
 }
 
@@ -142,12 +134,9 @@ pub(crate) fn check(document: &Document, config: &Config, complaints: &mut Compl
     let is_nobody_trusted = proxies.networks.is_empty() && !proxies.unix;
     for name in ["client_field", "proxy_protocol"] {
         if is_nobody_trusted && given.has(name) {
-            complaints.add(
-                given.place(name),
-                given.path(name),
-                format!("`server.{name}` is given, but `trusted_proxies` names nobody whose word would count"),
-                "add `trusted_proxies = [\"10.0.0.5\"]` with the addresses of the proxies, or take it out",
-            );
+            let why = "is given, but `trusted_proxies` names nobody whose word would count";
+            let help = "add `trusted_proxies = [\"10.0.0.5\"]` with the addresses of the proxies, or take it out";
+            given.complain(name, why, help, complaints);
         }
     }
     let all: Vec<(SourceSpan, Listen)> = given.given("proxy_protocol").unwrap_or_default();
@@ -155,12 +144,10 @@ pub(crate) fn check(document: &Document, config: &Config, complaints: &mut Compl
         let sites = config.sites.iter();
         let mut listeners = sites.flat_map(|site| site.listen.iter().chain(&site.listen_tls));
         if !listeners.any(|one| *one == listen) {
-            complaints.add(
-                &place,
-                given.path("proxy_protocol"),
-                format!("`server.proxy_protocol` names `{listen}`, where no site answers"),
-                "write it as `listen` has it",
-            );
+            let message =
+                format!("`server.proxy_protocol` names `{listen}`, where no site answers");
+            let help = "write it as `listen` has it";
+            complaints.add(&place, given.path("proxy_protocol"), message, help);
         }
     }
     privileges(document, complaints);
@@ -172,22 +159,17 @@ fn privileges(document: &Document, complaints: &mut Complaints) {
     let given = &document.server;
     let Some(user) = given.given::<String>("user") else {
         if given.has("group") {
-            complaints.add(
-                given.place("group"),
-                given.path("group"),
-                "`server.group` is given without `user`",
-                "add `user`, or take it out",
-            );
+            let why = "is given without `user`";
+            let help = "add `user`, or take it out";
+            given.complain("group", why, help, complaints);
         }
         return;
     };
     if user == "root" {
-        complaints.add(
-            given.place("user"),
-            given.path("user"),
-            "`server.user` is `root`, whose rights are what is to be given up",
-            "name a user who owns nothing, such as `galley` or `www-data`, or leave the option out",
-        );
+        let why = "is `root`, whose rights are what is to be given up";
+        let help =
+            "name a user who owns nothing, such as `galley` or `www-data`, or leave the option out";
+        given.complain("user", why, help, complaints);
     }
 }
 
@@ -195,12 +177,9 @@ fn privileges(document: &Document, complaints: &mut Complaints) {
 fn php_user(document: &Document, sites: &[SiteConfig], complaints: &mut Complaints) {
     for (given, site) in document.sites.iter().zip(sites) {
         if site.managed.user.as_deref() == Some("root") {
-            complaints.add(
-                given.own.place("php_user"),
-                "site.php_user",
-                "`site.php_user` is `root`, and PHP never runs as root",
-                "name the user who owns the site's files",
-            );
+            let why = "is `root`, and PHP never runs as root";
+            let help = "name the user who owns the site's files";
+            given.own.complain("php_user", why, help, complaints);
         }
     }
 }

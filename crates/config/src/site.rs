@@ -195,11 +195,12 @@ fn upstream(given: &SectionTable, complaints: &mut Complaints) -> UpstreamConfig
         let message = format!(
             "`{prefix}.php` and `{prefix}.upstream` are both given, but one of them composes the pages"
         );
+        let help = "keep `php` for PHP-FPM, or `upstream` for a web server with PHP in it";
         complaints.add(
             given.place("upstream"),
             format!("{prefix}.upstream"),
             message,
-            "keep `php` for PHP-FPM, or `upstream` for a web server with PHP in it",
+            help,
         );
     }
     check::not_empty(given, "upstream", "a URL", complaints);
@@ -249,13 +250,8 @@ fn cron(own: &SectionTable, hindrance: Option<&str>, complaints: &mut Complaints
         return given.unwrap_or(Pace::Every(USUAL_CRON));
     };
     if let Some(Pace::Every(_)) = given {
-        let message = format!("`site.cron` is given, but {hindrance}");
-        complaints.add(
-            own.place("cron"),
-            "site.cron",
-            message,
-            "take it out, or mend that",
-        );
+        let why = format!("is given, but {hindrance}");
+        own.complain("cron", why, "take it out, or mend that", complaints);
     }
     Pace::Off
 }

@@ -134,12 +134,8 @@ fn names(
         "the certificate of `site.tls` speaks for {named}, and not for {}",
         foreign.join(", ")
     );
-    complaints.warn(
-        place,
-        "site.tls",
-        message,
-        "get a certificate with these names, or give them a site of their own with its own",
-    );
+    let help = "get a certificate with these names, or give them a site of their own with its own";
+    complaints.warn(place, "site.tls", message, help);
 }
 
 /// Certificates and listeners need each other.
@@ -148,31 +144,22 @@ pub(crate) fn listeners(document: &Document, sites: &[SiteConfig], complaints: &
     for (given, site) in document.sites.iter().zip(sites) {
         let own = &given.own;
         if own.stands("tls") && site.listen_tls.is_empty() && !own.has("listen_tls") {
-            complaints.add(
-                own.place("tls"),
-                "site.tls",
-                nobody,
-                "add `listen_tls = [\"0.0.0.0:443\"]` to `[server]`",
-            );
+            let help = "add `listen_tls = [\"0.0.0.0:443\"]` to `[server]`";
+            complaints.add(own.place("tls"), "site.tls", nobody, help);
         }
         if own.has("listen_tls") && !own.has("tls") {
-            complaints.add(
-                own.place("listen_tls"),
-                "site.listen_tls",
-                "`site.listen_tls` is given, but the site has no certificate",
-                "add `tls = { cert = \"...\", key = \"...\" }`",
-            );
+            let why = "is given, but the site has no certificate";
+            let help = "add `tls = { cert = \"...\", key = \"...\" }`";
+            own.complain("listen_tls", why, help, complaints);
         }
     }
     let server = &document.server;
     let has_any = document.sites.iter().any(|site| site.own.has("tls"));
     if server.has("listen_tls") && !has_any && !document.torn {
-        complaints.add(
-            server.place("listen_tls"),
-            "server.listen_tls",
-            "`server.listen_tls` is given, but no site has a certificate",
-            "add `tls = { cert = \"...\", key = \"...\" }` to a `[[site]]`, or take the line out",
-        );
+        let why = "is given, but no site has a certificate";
+        let help =
+            "add `tls = { cert = \"...\", key = \"...\" }` to a `[[site]]`, or take the line out";
+        server.complain("listen_tls", why, help, complaints);
     }
     for given in document.sites.iter().map(|site| &site.own).chain([server]) {
         both(given, sites, complaints);
@@ -215,12 +202,9 @@ pub(crate) fn upstream(
     let given: Option<UpstreamTls> = own.given("upstream_tls");
     let place = own.place("upstream_tls");
     if given.is_some() && !speaks_tls {
-        complaints.add(
-            place,
-            "site.upstream_tls",
-            "`site.upstream_tls` is given, but no `upstream` begins with `https://`",
-            "write `upstream = [\"https://host:port\"]`, or take it out",
-        );
+        let message = "`site.upstream_tls` is given, but no `upstream` begins with `https://`";
+        let help = "write `upstream = [\"https://host:port\"]`, or take it out";
+        complaints.add(place, "site.upstream_tls", message, help);
     }
     let tls = given.unwrap_or_default();
     if let Some(ca) = &tls.ca
@@ -231,20 +215,13 @@ pub(crate) fn upstream(
         complaints.add(place, "site.upstream_tls", message, help);
     }
     if !tls.verify {
-        complaints.warn(
-            place,
-            "site.upstream_tls",
-            "`verify` is `false`: whoever answers in the upstream's place is believed",
-            "name the upstream's authority instead: `ca = \"/etc/galley/upstream-ca.pem\"`",
-        );
+        let message = "`verify` is `false`: whoever answers in the upstream's place is believed";
+        let help = "name the upstream's authority instead: `ca = \"/etc/galley/upstream-ca.pem\"`";
+        complaints.warn(place, "site.upstream_tls", message, help);
         if let Some(ca) = &tls.ca {
             let message = format!("`ca` is `{}`, but `verify` is `false`", ca.display());
-            complaints.add(
-                place,
-                "site.upstream_tls",
-                message,
-                "take one of the two out",
-            );
+            let help = "take one of the two out";
+            complaints.add(place, "site.upstream_tls", message, help);
         }
     }
     tls

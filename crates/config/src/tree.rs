@@ -4,6 +4,7 @@
 //! as given without value, so that nobody complains a second time that it is missing.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use toml::de::DeValue;
@@ -121,6 +122,19 @@ impl SectionTable {
     /// The option with its section, as messages name it.
     pub fn path(&self, name: &str) -> String {
         format!("{}.{name}", self.section.prefix())
+    }
+
+    /// Complains about an option where it stands, else where its section does; `why` goes on after the option.
+    pub fn complain(
+        &self,
+        name: &str,
+        why: impl fmt::Display,
+        help: impl Into<String>,
+        complaints: &mut Complaints,
+    ) {
+        let option = self.path(name);
+        let message = format!("`{option}` {why}");
+        complaints.add(self.place(name), option, message, help);
     }
 
     /// Whether the file names the option, readable or not.
