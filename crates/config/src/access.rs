@@ -90,7 +90,7 @@ pub(crate) fn reach(
         .as_ref()
         .map_or(rule.path.as_str(), PathPattern::text);
     let message = format!(
-        "the rule for {} closes an address with all spellings that WordPress itself knows, but not addresses of \
+        "the rule for {} blocks an address in every form that WordPress itself knows, but not addresses of \
              custom rewrite rules, and not the same content in searches, feeds and the REST API",
         shown(path)
     );
@@ -112,7 +112,7 @@ fn check(given: &SectionTable, file: &Path, complaints: &mut Complaints) {
 }
 
 fn read(path: &Path) -> Result<(), (String, String)> {
-    let make = format!("make it with `htpasswd -B -c {} NAME`", path.display());
+    let make = format!("create it with `htpasswd -B -c {} NAME`", path.display());
     let text = file::read_text(path, passwords::MOST_BYTES).map_err(|unread| {
         let help = match unread {
             FileError::NotRegular(_) | FileError::TooLarge(_) => MAKE_ANOTHER.to_owned(),
@@ -123,7 +123,7 @@ fn read(path: &Path) -> Result<(), (String, String)> {
     passwords::check(&text).map_err(|bad| (format!("of which {bad}"), make))
 }
 
-const MAKE_ANOTHER: &str = "name a file of passwords: `htpasswd -B -c FILE NAME` makes one";
+const MAKE_ANOTHER: &str = "name a password file: `htpasswd -B -c FILE NAME` creates one";
 
 /// Tries a minute, and at once: somebody who has forgotten which of his passwords it was.
 const LOGIN: (u64, u64) = (5, 15);

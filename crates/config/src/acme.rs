@@ -33,7 +33,7 @@ pub(crate) fn acme(
     ] {
         if given.has(one) && !given.has(other) {
             let why = format!("is given without `acme.{other}`");
-            let help = "give both, as the authority shows them, or neither";
+            let help = "give both, as the authority issued them, or neither";
             given.complain(one, why, help, complaints);
         }
     }
@@ -66,8 +66,8 @@ fn directory(given: &SectionTable, complaints: &mut Complaints) {
     let is_plain = directory.bytes().all(|byte| byte.is_ascii_graphic());
     let has_host = rest.split('/').next().is_some_and(|host| !host.is_empty());
     if !is_plain || !has_host {
-        let why = format!("is {}, which is no `https` address", shown(&directory));
-        let help = "write the address that the authority names, such as `https://acme-v02.api.letsencrypt.org/directory`";
+        let why = format!("is {}, which is not an `https` URL", shown(&directory));
+        let help = "write the URL of the authority's directory, such as `https://acme-v02.api.letsencrypt.org/directory`";
         given.complain("directory", why, help, complaints);
     }
 }
@@ -78,7 +78,7 @@ fn root(given: &SectionTable, complaints: &mut Complaints) {
         && let Err(trouble) = galley_certs::read_roots(&file)
     {
         let why = format!("is `{}`, {trouble}", file.display());
-        let help = "name a file with the root that the directory's own certificate comes from, in PEM form";
+        let help = "name a PEM file with the root certificate of the directory's server";
         given.complain("ca", why, help, complaints);
     }
 }
@@ -93,8 +93,8 @@ fn email(given: &SectionTable, complaints: &mut Complaints) {
     let halves = email.split_once('@');
     let is_address = halves.is_some_and(|(name, host)| !name.is_empty() && !host.is_empty());
     if !is_plain || !is_address {
-        let why = format!("is {}, which is no address", shown(&email));
-        let help = "write one address, such as `admin@example.com`, or leave the option out";
+        let why = format!("is {}, which is not an email address", shown(&email));
+        let help = "write one email address, such as `admin@example.com`, or leave the option out";
         given.complain("email", why, help, complaints);
     }
 }
@@ -116,23 +116,26 @@ fn hindrance(host: &HostPattern) -> Option<(&'static str, &'static str)> {
     const LOCAL: &str = "give the site a certificate of your own in `tls`, or leave `tls` out";
     match host {
         HostPattern::Any => Some((
-            "is every host, and a certificate is for hosts with names",
+            "means every host, and a certificate needs names",
             "name the site's hosts in `hosts`",
         )),
         HostPattern::Wildcard(_) => Some((
-            "needs a proof in the DNS (DNS-01), which Galley does not give",
+            "needs the DNS-01 challenge, which Galley does not support",
             "name the hosts one by one in `hosts`, or give the site a certificate of your own in `tls`",
         )),
         HostPattern::Exact(name) => {
             let name = name.as_str();
             let bare = name.trim_start_matches('[').trim_end_matches(']');
             if bare.parse::<IpAddr>().is_ok() {
-                Some(("is an address and not a name", LOCAL))
+                Some(("is an address, not a name", LOCAL))
             } else if name == "localhost" || name.ends_with(".localhost") {
-                Some(("is the name of every machine for itself", LOCAL))
+                Some((
+                    "is a local name, for which no authority issues certificates",
+                    LOCAL,
+                ))
             } else if !name.contains('.') {
                 Some((
-                    "is a name without a dot, which no authority issues for",
+                    "is a name without a dot, for which no authority issues certificates",
                     LOCAL,
                 ))
             } else {

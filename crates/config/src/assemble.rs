@@ -86,7 +86,7 @@ fn admin(given: &SectionTable, here: &Surroundings, complaints: &mut Complaints)
         && !given.has("token_file")
     {
         let why = format!(
-            "is `{address}`, which every user of the machine can reach, without `token_file`"
+            "is `{address}`, which every user of the machine can connect to, but `token_file` is missing"
         );
         let help =
             "add `token_file = \"...\"`, or listen on a socket: `unix:/run/galley/admin.sock`";
@@ -118,7 +118,7 @@ fn cache(given: &SectionTable, here: &Surroundings, complaints: &mut Complaints)
     let most = disk.as_ref().map_or(0, |disk| disk.bytes / 2).max(memory);
     if max_object > most {
         let why = format!(
-            "is `{}`, but all of `cache.memory` is `{}`",
+            "is `{}`, but `cache.memory` is `{}`",
             write_size(max_object),
             write_size(memory)
         );
@@ -138,8 +138,8 @@ fn cache(given: &SectionTable, here: &Surroundings, complaints: &mut Complaints)
 fn without_disk(given: &SectionTable, complaints: &mut Complaints) {
     for option in ["disk_size", "disk_size_per_site", "inactive"] {
         if given.has(option) {
-            let why = "is set, but `cache.disk` is not, so nothing is kept on disk";
-            let help = "add `disk = \"/var/cache/galley\"`, or take the line out";
+            let why = "is set, but `cache.disk` is not, so Galley stores nothing on disk";
+            let help = "add `disk = \"/var/cache/galley\"`, or remove the line";
             given.complain(option, why, help, complaints);
         }
     }

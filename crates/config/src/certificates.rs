@@ -94,7 +94,7 @@ fn table<'v, 'i>(
     let given = reader.complaints.text(reader.source);
     let given = shown(given.get(value.span()).unwrap_or_default());
     let message = format!(
-        "`{}` is {given}; it wants {}",
+        "`{}` is {given}; expected {}",
         row.path(),
         row.kind.describe()
     );
@@ -118,7 +118,7 @@ fn known(
             let message = format!("unknown name {} in `{}`", shown(given), row.path());
             let help = match nearest(given, names.iter().copied()) {
                 Some(word) => format!("did you mean `{word}`?"),
-                None => format!("known here: {}", names.join(", ")),
+                None => format!("known names: {}", names.join(", ")),
             };
             reader.complaints.add(&place, row.path(), message, help);
             is_fine = None;
@@ -145,7 +145,7 @@ fn text(
             Ok(Some(text.to_string()))
         }
         _ => {
-            wrong(reader, row, value, "a text");
+            wrong(reader, row, value, "a string");
             Err(Complained)
         }
     }
@@ -160,7 +160,7 @@ fn wrong(
     let place = reader.place(value.span());
     let given = reader.complaints.text(reader.source);
     let given = shown(given.get(value.span()).unwrap_or_default());
-    let message = format!("`{}` holds {given}; here it wants {wanted}", row.path());
+    let message = format!("`{}` holds {given}; expected {wanted}", row.path());
     let help = format!("for example `{} = {}`", row.name, row.example);
     reader.complaints.add(&place, row.path(), message, help);
 }

@@ -41,11 +41,11 @@ pub(crate) fn no_address_twice(given: &SectionTable, name: &str, complaints: &mu
             .find(|(_, other)| other == address && !address.is_any_port())
         {
             let message = format!(
-                "`{}` names `{address}` a second time; the first stands at {}",
+                "`{}` names `{address}` a second time; the first is at {}",
                 given.path(name),
                 complaints.spot(first)
             );
-            complaints.add(place, given.path(name), message, "take one of the two out");
+            complaints.add(place, given.path(name), message, "remove one of the two");
         }
     }
 }
@@ -59,7 +59,7 @@ pub(crate) fn root(given: &SectionTable, complaints: &mut Complaints) {
         Ok(found) if found.is_dir() => return,
         Ok(_) => "which is not a folder".to_owned(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            "which is not there".to_owned()
+            "which does not exist".to_owned()
         }
         Err(error) => format!("which cannot be read: {error}"),
     };
@@ -83,7 +83,7 @@ pub(crate) fn error_page(
     };
     let why = format!("is {}, {why}", shown_path(&page));
     let help =
-        "name a page of HTML in UTF-8, with its styles and pictures in it, or leave the option out";
+        "name an HTML page in UTF-8 with embedded styles and images, or leave the option out";
     given.complain(name, why, help, complaints);
 }
 
@@ -114,16 +114,16 @@ pub(crate) fn token_at(
 pub(crate) fn litespeed(own: &SectionTable, complaints: &mut Complaints) {
     let is_unbent = own.value::<String>("preset") == "none";
     if own.value::<bool>("litespeed") && is_unbent {
-        let why =
-            "is given, but without the WordPress preset nothing that LiteSpeed Cache says is read";
-        let help = "take it out, or take out `preset = \"none\"`";
+        let why = "is given, but without the WordPress preset Galley ignores LiteSpeed Cache";
+        let help = "remove it, or remove `preset = \"none\"`";
         own.complain("litespeed", why, help, complaints);
     }
 }
 
 fn token(path: &Path) -> Result<(), (String, String)> {
     let path_text = path.display();
-    let make = || format!("make one: `openssl rand -hex 32 > {path_text}; chmod 600 {path_text}`");
+    let make =
+        || format!("create one: `openssl rand -hex 32 > {path_text}; chmod 600 {path_text}`");
     let found = match file::read(path, MOST_OF_TOKEN) {
         Ok(found) => found,
         Err(FileError::TooLarge(most)) => {
@@ -137,9 +137,12 @@ fn token(path: &Path) -> Result<(), (String, String)> {
         Err(unread) => return Err((unread.to_string(), make())),
     };
     if found.mode & 0o077 != 0 {
-        let why = format!("which others can reach (mode {:03o})", found.mode & 0o777);
+        let why = format!(
+            "which other users can access (mode {:03o})",
+            found.mode & 0o777
+        );
         let help = format!(
-            "keep it to its owner: `chmod 600 {path_text}`, and change the token if it was seen"
+            "restrict it to its owner: `chmod 600 {path_text}`, and replace the token if somebody may have read it"
         );
         return Err((why, help));
     }
@@ -161,11 +164,11 @@ pub(crate) fn log_folders(given: &SectionTable, complaints: &mut Complaints) {
             let why = if file.is_dir() {
                 "which is a folder"
             } else {
-                "whose folder is not there"
+                "whose folder does not exist"
             };
             let why = format!("is {}, {why}", shown_path(&file));
             let help = format!(
-                "make the folder, or name a file in another one; `{name} = {}` needs none",
+                "create the folder, or name a file in another one; `{name} = {}` needs none",
                 if name == "access" {
                     "\"stdout\""
                 } else {
@@ -181,7 +184,7 @@ pub(crate) fn log_folders(given: &SectionTable, complaints: &mut Complaints) {
 pub(crate) fn paths(given: &SectionTable, complaints: &mut Complaints) {
     if given.has("pattern") && given.has("path") {
         let message = "`site.rule.path` and `site.rule.pattern` are both given, but one of them says which paths are meant";
-        let help = "take one of the two out";
+        let help = "remove one of the two";
         complaints.add(given.place("pattern"), "site.rule.pattern", message, help);
     }
     if !given.has("pattern") {
@@ -213,14 +216,14 @@ pub(crate) fn hosts(given: &[GivenSite], sites: &[SiteConfig], complaints: &mut 
                 let (message, help) = if *other == index {
                     (
                         format!(
-                            "`site.hosts` names `{text}` a second time; the first stands at {spot}"
+                            "`site.hosts` names `{text}` a second time; the first is at {spot}"
                         ),
-                        "take one of the two out",
+                        "remove one of the two",
                     )
                 } else {
                     (
                         format!("`site.hosts` names `{text}`, which another site has at {spot}"),
-                        "leave the host to one of the sites, or give them different `listen` addresses",
+                        "keep the host in one of the sites, or give them different `listen` addresses",
                     )
                 };
                 complaints.add(&place, "site.hosts", message, help);
@@ -251,7 +254,7 @@ pub(crate) fn admin_address(given: &SectionTable, config: &Config, complaints: &
         .chain(config.sites.iter().flat_map(|site| &site.listen_tls));
     let own = Listen::Tcp(admin);
     if let Some(taken) = public.find(|one| !own.is_any_port() && own.overlaps(one)) {
-        let why = format!("is `{admin}`, but sites answer at `{taken}`");
+        let why = format!("is `{admin}`, but sites listen at `{taken}`");
         let help = "give it another port, or a socket: `unix:/run/galley/admin.sock`";
         given.complain("listen", why, help, complaints);
     }

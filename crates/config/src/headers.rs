@@ -9,8 +9,8 @@ use crate::tree::SectionTable;
 /// `remove_headers`, `set_headers` and `add_headers` of a site or a rule.
 pub(crate) fn changes(given: &SectionTable, complaints: &mut Complaints) -> Changes {
     let help = match given.section {
-        OptionSection::SiteRule => "take it out of the rule",
-        _ => "take it out",
+        OptionSection::SiteRule => "remove it from the rule",
+        _ => "remove it",
     };
     let mut check = |option: &str, place: &SourceSpan, name: &FieldName, change| {
         if let Some(why) = headers::refusal(name, change) {

@@ -139,23 +139,25 @@ impl Loader {
         let complaint = match text_of(&path).and_then(|text| Ok((fs::canonicalize(&path)?, text))) {
             Ok((canonical, _)) if self.chain.contains(&canonical) => (
                 format!(
-                    "`include` goes round: {} {}",
+                    "`include` forms a cycle: {} {}",
                     self.way_to(&canonical),
                     shown_path
                 ),
-                "take one of the includes out",
+                "remove one of the includes",
             ),
             Ok((canonical, _)) if self.seen.contains(&canonical) => (
-                format!("`include` names {shown_path}, which has been read already"),
+                format!("`include` names {shown_path}, which was already read"),
                 "name each file once",
             ),
             Ok(_) if self.seen.len() >= MOST_FILES => (
-                format!("`include` names {shown_path}, but {MOST_FILES} files are the most"),
+                format!(
+                    "`include` names {shown_path}, but Galley reads at most {MOST_FILES} files"
+                ),
                 "put several sites into one file",
             ),
             Ok(_) if self.chain.len() >= MOST_LEVELS => (
                 format!(
-                    "`include` names {shown_path}, which is more than {MOST_LEVELS} levels down"
+                    "`include` names {shown_path}, which is nested more than {MOST_LEVELS} levels deep"
                 ),
                 "include it from the first file",
             ),
@@ -212,7 +214,7 @@ impl Loader {
                             "`include` looks into {}, which cannot be read: {error}",
                             shown(&folder.display().to_string())
                         );
-                        let help = "let this user read the folder";
+                        let help = "give this user read access to the folder";
                         self.document
                             .complaints
                             .add(place, "include", message, help);
@@ -303,9 +305,9 @@ fn syntax(message: &str) -> (String, &'static str) {
     } else if message.contains("unclosed table") {
         "close the section's name: `[server]`, `[[site]]`"
     } else if message.contains("unclosed") || message.contains("string") {
-        "texts stand between double quotes: `name = \"text\"`"
+        "strings need double quotes: `name = \"text\"`"
     } else {
-        "write one `name = value` a line; texts stand between double quotes, lists between brackets"
+        "write one `name = value` per line, strings in double quotes, lists in brackets"
     };
     (format!("this is not TOML: {message}"), help)
 }

@@ -9,7 +9,7 @@ use crate::reader::{Problem, problem};
 pub(crate) fn of_text(text: &str) -> Result<AccessSetting<RateLimit>, Problem> {
     match text {
         "off" => Ok(AccessSetting::Off),
-        _ => problem("which is no limit", FORM),
+        _ => problem("which is not a limit", FORM),
     }
 }
 
@@ -22,24 +22,24 @@ pub(crate) fn of_table(table: &DeTable<'_>) -> Result<AccessSetting<RateLimit>, 
             ("burst", DeValue::Integer(number)) => {
                 burst = u64::from_str_radix(number.as_str(), number.radix()).ok();
                 if burst.is_none() {
-                    return problem("whose `burst` is no number of requests", FORM);
+                    return problem("whose `burst` is not a number of requests", FORM);
                 }
             }
             ("rate" | "burst", _) => {
-                return problem("which has `rate` or `burst` in another form", FORM);
+                return problem("whose `rate` or `burst` has the wrong type", FORM);
             }
-            _ => return problem("which has more than `rate` and `burst`", FORM),
+            _ => return problem("which has other keys than `rate` and `burst`", FORM),
         }
     }
     let Some((count, per_s)) = rate else {
-        return problem("which has no `rate` that can be read", FORM);
+        return problem("which has no valid `rate`", FORM);
     };
     let limit = RateLimit::new(count, per_s, burst.unwrap_or(count));
     match limit {
         Some(limit) => Ok(AccessSetting::Is(limit)),
         None => problem(
             "whose numbers are out of bounds",
-            "give a rate from `\"1/d\"` to `\"1000/s\"`, and a burst from 1 up that comes back within a year",
+            "give a rate from `\"1/d\"` to `\"1000/s\"`, and a burst of at least 1 that refills within a year",
         ),
     }
 }

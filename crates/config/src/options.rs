@@ -315,7 +315,7 @@ impl ValueKind {
             Self::Time { .. } => "a duration such as `\"30s\"`".to_owned(),
             Self::TimeOrOff { .. } => "a duration such as `\"60s\"`, or `\"off\"`".to_owned(),
             Self::Word(words) => one_of(words),
-            Self::Text => "a text".to_owned(),
+            Self::Text => "a string".to_owned(),
             Self::Path => "a path".to_owned(),
             Self::Glob => "a path, `*` and `?` allowed".to_owned(),
             Self::Listen => "`\"address:port\"`, `\"unix:/path\"` or `\"systemd:name\"`".to_owned(),

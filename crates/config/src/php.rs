@@ -14,7 +14,8 @@ pub(crate) fn upstream(given: &GivenSite, upstream: &UpstreamConfig, complaints:
     let own = &given.own;
     let (has_root, has_php) = (own.has("root"), own.has("php"));
     if !has_root && !has_php && !own.has("upstream") {
-        let message = "the site has neither `root` nor `php` nor `upstream`, so it has nothing to answer with";
+        let message =
+            "the site has neither `root` nor `php` nor `upstream`, so it cannot serve anything";
         let help = "add `root` and `php`, or `upstream`";
         complaints.add(&own.place, "site.root", message, help);
     }
@@ -29,8 +30,8 @@ pub(crate) fn upstream(given: &GivenSite, upstream: &UpstreamConfig, complaints:
         // A program of a rule runs as the site's user.
         let counts = is_run || (name == "php_user" && given.rules.iter().any(runs_program));
         if own.stands(name) && !counts && own.stands("php") == has_php {
-            let why = "is given, but counts only for a PHP that Galley runs";
-            let help = "write `php = \"managed\"`, or take it out";
+            let why = "is given, but applies only to a PHP that Galley runs";
+            let help = "write `php = \"managed\"`, or remove it";
             own.complain(name, why, help, complaints);
         }
     }
@@ -42,7 +43,8 @@ fn needs_root(given: &SectionTable, php: &UpstreamConfig, complaints: &mut Compl
         UpstreamConfig::Managed | UpstreamConfig::Program(_) => "`managed`",
         _ => "given",
     };
-    let why = format!("is {text}, but the site has no `root`, and PHP is told which file to run");
+    let why =
+        format!("is {text}, but the site has no `root`, and PHP needs the path of the script");
     let help = "add `root = \"/var/www/example.com\"` to the site";
     given.complain("php", why, help, complaints);
 }
@@ -63,8 +65,8 @@ pub(crate) fn rule(given: &SectionTable, site: &SectionTable, complaints: &mut C
         given.complain("php", why, help, complaints);
     }
     if given.given("cache") == Some(false) && given.has("ttl") {
-        let why = "is given beside `cache = false`, but what is never kept has no lifetime";
-        given.complain("ttl", why, "take one of the two out", complaints);
+        let why = "is given together with `cache = false`, but responses that are never stored have no lifetime";
+        given.complain("ttl", why, "remove one of the two", complaints);
     }
 }
 
@@ -100,7 +102,7 @@ pub(crate) fn command(given: &SectionTable, complaints: &mut Complaints) {
     let in_rule = given.section == OptionSection::SiteRule;
     if in_rule && given.has("php_workers") && !has_command {
         let why = "is given, but the rule names no program";
-        let help = "add `php_command`, or take it out";
+        let help = "add `php_command`, or remove it";
         given.complain("php_workers", why, help, complaints);
     }
     if !has_command {
@@ -108,14 +110,14 @@ pub(crate) fn command(given: &SectionTable, complaints: &mut Complaints) {
     }
     let is_managed = matches!(given.given("php"), Some(UpstreamConfig::Managed));
     if in_rule && !is_managed && given.stands("php") == given.has("php") {
-        let why = "is given, but counts only for a program that Galley runs";
-        let help = "write `php = \"managed\"`, or take it out";
+        let why = "is given, but applies only to a program that Galley runs";
+        let help = "write `php = \"managed\"`, or remove it";
         given.complain("php_command", why, help, complaints);
     }
     words(given, complaints);
     for name in OF_FPM.iter().filter(|name| is_managed && given.has(name)) {
-        let why = "is given, but counts only for PHP-FPM, and `php_command` names another program";
-        given.complain(name, why, "take one of the two out", complaints);
+        let why = "is given, but applies only to PHP-FPM, and `php_command` names another program";
+        given.complain(name, why, "remove one of the two", complaints);
     }
 }
 
@@ -123,8 +125,11 @@ fn words(given: &SectionTable, complaints: &mut Complaints) {
     not_empty(given, "php_command", "a program", complaints);
     let words: Vec<String> = given.given("php_command").unwrap_or_default();
     if let Some(program) = words.first().filter(|program| !program.starts_with('/')) {
-        let why = format!("begins with {}, which is no absolute path", shown(program));
-        let help = "give the program with its folder, and each argument as a text of its own: `[\"/usr/bin/php-cgi\", \"-d\", \"memory_limit=64M\"]`";
+        let why = format!(
+            "begins with {}, which is not an absolute path",
+            shown(program)
+        );
+        let help = "give the program with its folder, and each argument as a separate string: `[\"/usr/bin/php-cgi\", \"-d\", \"memory_limit=64M\"]`";
         given.complain("php_command", why, help, complaints);
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn read(
     let DeValue::Array(members) = value.get_ref() else {
         let problem = Problem {
             why: format!(
-                "{}; it wants {}",
+                "{}; expected {}",
                 with_article(value.get_ref()),
                 row.kind.describe()
             ),
@@ -83,7 +83,7 @@ fn whole(number: &DeInteger<'_>) -> Result<u64, Problem> {
     match u64::from_str_radix(number.as_str(), number.radix()) {
         Ok(number) => Ok(number),
         Err(_) if number.as_str().starts_with('-') => {
-            problem("which is below 0", "give a whole number from 0 up")
+            problem("which is below 0", "give a whole number of at least 0")
         }
         Err(_) => problem("which is too large", "give a smaller number"),
     }
@@ -91,17 +91,17 @@ fn whole(number: &DeInteger<'_>) -> Result<u64, Problem> {
 
 fn wrong_type(row: &OptionRow, kind: &ValueKind, value: &DeValue<'_>) -> Problem {
     Problem {
-        why: format!("{}; it wants {}", with_article(value), kind.describe()),
+        why: format!("{}; expected {}", with_article(value), kind.describe()),
         help: format!("for example `{} = {}`", row.name, row.example),
     }
 }
 
 fn with_article(value: &DeValue<'_>) -> &'static str {
     match value {
-        DeValue::String(_) => "a text",
+        DeValue::String(_) => "a string",
         DeValue::Integer(_) => "a number",
-        DeValue::Float(_) => "a number with a fraction",
-        DeValue::Boolean(_) => "a truth value",
+        DeValue::Float(_) => "a floating-point number",
+        DeValue::Boolean(_) => "a boolean",
         DeValue::Datetime(_) => "a date",
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",

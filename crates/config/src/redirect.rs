@@ -22,8 +22,8 @@ pub(crate) fn home(
 ) -> Home {
     let redirects = own.given("https_redirect").unwrap_or(own.has("tls"));
     if own.has("https_port") && !redirects {
-        let why = "is given, but nothing is sent to TLS";
-        let help = "add `https_redirect = true`, or take it out";
+        let why = "is given, but no request is redirected to `https`";
+        let help = "add `https_redirect = true`, or remove it";
         own.complain("https_port", why, help, complaints);
     }
     let port = own.given::<u64>("https_port");
@@ -51,11 +51,11 @@ fn canonical_host(
     let table = HostTable::new(hosts.iter().map(|host| (host.clone(), 0)));
     let why = match &given {
         HostPattern::Exact(name) if table.find(name).is_some() => return Some(name.clone()),
-        HostPattern::Exact(_) => "which is none of its `hosts`, so that nobody would answer there",
+        HostPattern::Exact(_) => "which is not one of the site's `hosts`",
         HostPattern::Wildcard(_) | HostPattern::Any => "which is not one host",
     };
     let why = format!("is {}, {why}", shown(&host_text(&given)));
-    let help = "name one of `hosts`, that of the site's own address";
+    let help = "name one of `hosts`, the one in the site's own address";
     own.complain("canonical_host", why, help, complaints);
     None
 }
@@ -77,11 +77,12 @@ pub(crate) fn hsts(own: &SectionTable, complaints: &mut Complaints) -> Option<He
         own.complain(option, why, help, complaints);
     };
     if preload && (time.is_none_or(|time| time < YEAR) || !subdomains) {
-        let help = "add `hsts = \"365d\"` and `hsts_subdomains = true`, or take it out";
-        let why = "browsers build in only what holds for a year and for all names below the host";
+        let help = "add `hsts = \"365d\"` and `hsts_subdomains = true`, or remove it";
+        let why =
+            "the preload lists of browsers need at least a year of `hsts`, with all subdomains";
         complain("hsts_preload", why, help, complaints);
     } else if subdomains && time.is_none() {
-        let help = "add `hsts = \"1h\"`, or take it out";
+        let help = "add `hsts = \"1h\"`, or remove it";
         complain("hsts_subdomains", "`hsts` is `off`", help, complaints);
     }
     let mut line = format!("Strict-Transport-Security: max-age={}", time?.as_secs());
@@ -99,9 +100,9 @@ pub(crate) fn of_rule(given: &SectionTable, complaints: &mut Complaints) -> Opti
     };
     for option in MEANINGLESS.iter().filter(|option| given.has(option)) {
         let message = format!(
-            "`site.rule.redirect` and `site.rule.{option}` are both given, but what is sent elsewhere is not answered here"
+            "`site.rule.redirect` and `site.rule.{option}` are both given, but Galley does nothing else with a request that it redirects"
         );
-        let help = "take one of the two out";
+        let help = "remove one of the two";
         complaints.add(given.place(option), given.path(option), message, help);
     }
     let status = status(given, complaints);
@@ -132,8 +133,8 @@ pub(crate) fn of_rule(given: &SectionTable, complaints: &mut Complaints) -> Opti
 fn needs_redirect(given: &SectionTable, complaints: &mut Complaints) {
     for option in ["redirect_status", "redirect_query"] {
         if given.has(option) && !given.has("redirect") {
-            let why = "is given, but the rule sends nobody anywhere";
-            let help = "add `redirect = \"/new\"`, or take it out";
+            let why = "is given, but the rule has no `redirect`";
+            let help = "add `redirect = \"/new\"`, or remove it";
             given.complain(option, why, help, complaints);
         }
     }
@@ -144,8 +145,8 @@ fn status(given: &SectionTable, complaints: &mut Complaints) -> Option<u16> {
     if matches!(status, 301..=303 | 307 | 308) {
         return u16::try_from(status).ok();
     }
-    let why = format!("is `{status}`, which sends nobody anywhere");
-    let help = "write 301 or 308 for good, 302, 303 or 307 for now";
+    let why = format!("is `{status}`, which is not the status of a redirect");
+    let help = "write 301 or 308 for a permanent redirect, 302, 303 or 307 for a temporary one";
     given.complain("redirect_status", why, help, complaints);
     None
 }

@@ -93,7 +93,7 @@ fn fallback(row: &OptionRow) -> String {
         (OptionStatus::Built, Fallback::Value(text)) => format!("`{text}`"),
         (OptionStatus::Built, Fallback::Computed(how)) => how.to_owned(),
         (OptionStatus::Built, Fallback::Absent) => "none".to_owned(),
-        (OptionStatus::Built, Fallback::Required) => "must be given".to_owned(),
+        (OptionStatus::Built, Fallback::Required) => "required".to_owned(),
     }
 }
 
@@ -101,7 +101,7 @@ fn meaning(row: &OptionRow) -> String {
     match row.status {
         OptionStatus::Built => row.text.to_owned(),
         OptionStatus::NotYetBuilt { purpose, meanwhile } => {
-            format!("{purpose} Refused for now; {meanwhile}.")
+            format!("{purpose} Rejected for now; {meanwhile}.")
         }
     }
 }
@@ -119,8 +119,8 @@ const REFERENCE_HEAD: &str = "# The configuration file
 
 <!-- Written from the table of options by the tests of galley-config; change the table. -->
 
-The file is TOML. Options that do not exist are refused, with the nearest name; `galley check` tells everything that is
-wrong in one run. A size is a whole number with `KiB`, `MiB`, `GiB`, `kB`, `MB` or `GB`, or a plain number of bytes. A
+The file is TOML. Galley rejects unknown options and suggests the nearest name; `galley check` reports all
+errors in one run. A size is a whole number with `KiB`, `MiB`, `GiB`, `kB`, `MB` or `GB`, or a plain number of bytes. A
 duration is a whole number with `ms`, `s`, `m`, `h` or `d`. A relative path starts at the folder of the file that names
 it. A site needs three lines:
 
@@ -132,7 +132,7 @@ php = \"unix:/run/php/php-fpm.sock\"
 ```
 ";
 
-const SAMPLE_HEAD: &str = "# A sample of Galley's configuration file, with every option. Lines without `#` in front are the least that works; the
-# others show the default or an example.
+const SAMPLE_HEAD: &str = "# A sample of Galley's configuration file, with every option. Lines without `#` in front are the minimum that works;
+# the others show the default or an example.
 
 ";

@@ -17,12 +17,11 @@ pub(crate) fn for_root(dir: &Path) -> Document {
     let path = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     if path.is_dir() && !FILES.iter().any(|name| path.join(name).is_file()) {
         let message = format!(
-            "{} does not look like WordPress: none of {} is in it",
+            "{} does not look like WordPress: it contains none of {}",
             shown(&dir.display().to_string()),
             names()
         );
-        let help =
-            "name the folder that WordPress was unpacked into, or write a configuration file";
+        let help = "name the folder that contains WordPress, or write a configuration file";
         complaints.add(&whole, "root", message, help);
     }
     let mut document = Document::new(complaints, whole.clone());

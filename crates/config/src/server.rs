@@ -78,11 +78,11 @@ fn spool(given: &SectionTable, largest: u64, complaints: &mut Complaints) {
         let why = match folder.metadata() {
             Ok(found) if found.is_dir() => None,
             Ok(_) => Some("which is not a folder"),
-            Err(_) => Some("which is not there"),
+            Err(_) => Some("which does not exist"),
         };
         if let Some(why) = why {
             let why = format!("is {}, {why}", shown_path(&folder));
-            let help = "make it, on a disk and not in memory, or leave the option out";
+            let help = "create it, on a disk and not in memory, or leave the option out";
             given.complain("spool", why, help, complaints);
         }
     }
@@ -91,7 +91,7 @@ fn spool(given: &SectionTable, largest: u64, complaints: &mut Complaints) {
         && largest > IN_MEMORY
     {
         let why = format!(
-            "is `{}`, which has no room for a request body of `{}`",
+            "is `{}`, too small for a request body of `{}`",
             write_size(bytes),
             write_size(largest)
         );
@@ -134,8 +134,8 @@ pub(crate) fn check(document: &Document, config: &Config, complaints: &mut Compl
     let is_nobody_trusted = proxies.networks.is_empty() && !proxies.unix;
     for name in ["client_field", "proxy_protocol"] {
         if is_nobody_trusted && given.has(name) {
-            let why = "is given, but `trusted_proxies` names nobody whose word would count";
-            let help = "add `trusted_proxies = [\"10.0.0.5\"]` with the addresses of the proxies, or take it out";
+            let why = "is given, but `trusted_proxies` names no proxy";
+            let help = "add `trusted_proxies = [\"10.0.0.5\"]` with the addresses of the proxies, or remove it";
             given.complain(name, why, help, complaints);
         }
     }
@@ -145,8 +145,8 @@ pub(crate) fn check(document: &Document, config: &Config, complaints: &mut Compl
         let mut listeners = sites.flat_map(|site| site.listen.iter().chain(&site.listen_tls));
         if !listeners.any(|one| *one == listen) {
             let message =
-                format!("`server.proxy_protocol` names `{listen}`, where no site answers");
-            let help = "write it as `listen` has it";
+                format!("`server.proxy_protocol` names `{listen}`, where no site listens");
+            let help = "write it as in `listen`";
             complaints.add(&place, given.path("proxy_protocol"), message, help);
         }
     }
@@ -160,15 +160,14 @@ fn privileges(document: &Document, complaints: &mut Complaints) {
     let Some(user) = given.given::<String>("user") else {
         if given.has("group") {
             let why = "is given without `user`";
-            let help = "add `user`, or take it out";
+            let help = "add `user`, or remove it";
             given.complain("group", why, help, complaints);
         }
         return;
     };
     if user == "root" {
-        let why = "is `root`, whose rights are what is to be given up";
-        let help =
-            "name a user who owns nothing, such as `galley` or `www-data`, or leave the option out";
+        let why = "is `root`, but the option exists to give up the rights of root";
+        let help = "name a user without files of its own, such as `galley` or `www-data`, or leave the option out";
         given.complain("user", why, help, complaints);
     }
 }
@@ -177,7 +176,7 @@ fn privileges(document: &Document, complaints: &mut Complaints) {
 fn php_user(document: &Document, sites: &[SiteConfig], complaints: &mut Complaints) {
     for (given, site) in document.sites.iter().zip(sites) {
         if site.managed.user.as_deref() == Some("root") {
-            let why = "is `root`, and PHP never runs as root";
+            let why = "is `root`, but PHP never runs as root";
             let help = "name the user who owns the site's files";
             given.own.complain("php_user", why, help, complaints);
         }

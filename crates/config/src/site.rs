@@ -144,15 +144,15 @@ fn upgrade(own: &SectionTable, complaints: &mut Complaints) -> Vec<String> {
             .any(|known| lower.starts_with(known));
         let (why, help) = if carries_http {
             (
-                "inside of which requests would reach the upstream without being looked at",
-                "take it out: HTTP is spoken to the upstream by Galley alone",
+                "which would carry requests to the upstream that Galley does not check",
+                "remove it: only Galley speaks HTTP to the upstream",
             )
         } else if is_token {
             continue;
         } else {
             (
-                "which is no protocol's name",
-                "write the name as the `Upgrade` field has it: `websocket`",
+                "which is not the name of a protocol",
+                "write the name as in the `Upgrade` field: `websocket`",
             )
         };
         let message = format!("`site.upgrade` names `{name}`, {why}");
@@ -193,7 +193,7 @@ fn upstream(given: &SectionTable, complaints: &mut Complaints) -> UpstreamConfig
     let prefix = given.section.prefix();
     if given.has("php") && given.has("upstream") {
         let message = format!(
-            "`{prefix}.php` and `{prefix}.upstream` are both given, but one of them composes the pages"
+            "`{prefix}.php` and `{prefix}.upstream` are both given, but only one of them can generate the pages"
         );
         let help = "keep `php` for PHP-FPM, or `upstream` for a web server with PHP in it";
         complaints.add(
@@ -251,7 +251,7 @@ fn cron(own: &SectionTable, hindrance: Option<&str>, complaints: &mut Complaints
     };
     if let Some(Pace::Every(_)) = given {
         let why = format!("is given, but {hindrance}");
-        own.complain("cron", why, "take it out, or mend that", complaints);
+        own.complain("cron", why, "remove it, or correct that", complaints);
     }
     Pace::Off
 }
@@ -266,11 +266,9 @@ fn no_cron(
         .iter()
         .any(|host| matches!(host, HostPattern::Exact(_)));
     match (preset, upstream) {
-        (Preset::None, _) => {
-            Some("without the WordPress preset nothing is known of scheduled tasks")
-        }
+        (Preset::None, _) => Some("Galley runs scheduled tasks only with the WordPress preset"),
         (_, UpstreamConfig::Files) => Some("there is neither `php` nor `upstream` to run them"),
-        _ if !has_host => Some("none of `hosts` can be asked for: all have a `*`"),
+        _ if !has_host => Some("all `hosts` have a `*`, so that there is no URL to request"),
         _ => None,
     }
 }

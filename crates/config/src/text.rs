@@ -32,10 +32,10 @@ pub(crate) fn parse_text(
     base: &Path,
 ) -> Result<ConfigValue, Problem> {
     if text.is_empty() {
-        return problem("an empty text", "give a value, or leave the option out");
+        return problem("an empty string", "give a value, or leave the option out");
     }
     if text.contains('\0') {
-        return problem("which has a NUL character in it", "remove the character");
+        return problem("which contains a NUL character", "remove the character");
     }
     match kind {
         ValueKind::Size { .. } => match parse_size(text) {
@@ -101,7 +101,10 @@ pub(crate) fn parse_text(
         | ValueKind::List(_)
         | ValueKind::Certificates
         | ValueKind::UpstreamTls
-        | ValueKind::Later(_) => problem("a text where none is meant", "see the reference page"),
+        | ValueKind::Later(_) => problem(
+            "a string, which this option does not accept",
+            "see the reference page",
+        ),
     }
 }
 
@@ -118,9 +121,9 @@ pub(crate) fn bounded_number(kind: &ValueKind, number: u64) -> Result<ConfigValu
 fn out_of_bounds(kind: &ValueKind, too_small: bool) -> Problem {
     let (least, most) = kind.bounds().unwrap_or_default();
     let why = if too_small {
-        format!("below the least, {least}")
+        format!("below the minimum of {least}")
     } else {
-        format!("above the most, {most}")
+        format!("above the maximum of {most}")
     };
     Problem {
         why,
@@ -134,7 +137,7 @@ fn pattern(text: &str) -> Result<ConfigValue, Problem> {
         .or_else(|why| {
             problem(
                 format!("which cannot be used as a regular expression: {why}"),
-                "see the syntax of Rust's `regex` crate; `(?i)` in front ignores case, and there is neither look-around nor \\1",
+                "see the syntax of Rust's `regex` crate; `(?i)` in front ignores case; look-around and back-references are not supported",
             )
         })
 }
@@ -161,7 +164,7 @@ fn log_path(text: &str, words: &str, base: &Path) -> Result<PathBuf, Problem> {
         return Ok(base.join(text));
     }
     problem(
-        "which is neither a path nor a known word",
+        "which is neither a path nor an accepted value",
         format!("write `{words}`, or a path with a `/` in it: `./{text}`"),
     )
 }
@@ -212,7 +215,10 @@ fn listen(text: &str, base: &Path) -> Result<Listen, Problem> {
         return Ok(Listen::Passed(name.to_owned()));
     }
     if text.starts_with('/') {
-        return problem("a bare path", format!("for a socket write `unix:{text}`"));
+        return problem(
+            "a path without `unix:`",
+            format!("for a socket write `unix:{text}`"),
+        );
     }
     address(text).map(Listen::Tcp)
 }
@@ -221,9 +227,10 @@ fn admin(text: &str, base: &Path) -> Result<AdminListen, Problem> {
     match text.strip_prefix("unix:") {
         Some(path) => socket(path, base).map(AdminListen::Unix),
         None if text == "off" => Ok(AdminListen::Off),
-        None if text.starts_with('/') => {
-            problem("a bare path", format!("for a socket write `unix:{text}`"))
-        }
+        None if text.starts_with('/') => problem(
+            "a path without `unix:`",
+            format!("for a socket write `unix:{text}`"),
+        ),
         None => address(text).map(AdminListen::Tcp),
     }
 }
@@ -236,7 +243,10 @@ fn php(text: &str, base: &Path) -> Result<UpstreamConfig, Problem> {
         return socket(path, base).map(|path| UpstreamConfig::Php(PhpAddress::Unix(path)));
     }
     if text.starts_with('/') {
-        return problem("a bare path", format!("for a socket write `unix:{text}`"));
+        return problem(
+            "a path without `unix:`",
+            format!("for a socket write `unix:{text}`"),
+        );
     }
     let text = text.strip_prefix("tcp:").unwrap_or(text);
     match host_and_port(text) {
@@ -282,7 +292,7 @@ fn url(text: &str) -> Result<HttpUpstream, Problem> {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if authority != rest {
         return problem(
-            "which has a path, but the path of the request is used",
+            "which contains a path, but Galley uses the path of the request",
             format!(
                 "write `{}`",
                 text.trim_end_matches(rest).to_owned() + authority
@@ -333,15 +343,15 @@ fn host(text: &str) -> Result<HostPattern, Problem> {
         let rest = text.strip_prefix("*.").unwrap_or("*");
         if rest.contains('*') || rest.is_empty() {
             return problem(
-                "whose `*` is not in front",
-                "a `*` stands alone for every host, or in front for every name below: `*.example.com`",
+                "whose `*` is not at the beginning",
+                "write `*` alone for every host, or `*.` at the beginning for every name below: `*.example.com`",
             );
         }
     }
     if !text.is_ascii() {
         return problem(
-            "which has other letters than those of DNS",
-            "write the name as DNS has it, in its `xn--` form",
+            "which contains characters that DNS does not allow",
+            "write the name in its `xn--` form",
         );
     }
     if !text.ends_with(']') && text.contains(':') {
@@ -352,7 +362,7 @@ fn host(text: &str) -> Result<HostPattern, Problem> {
     }
     HostPattern::parse(text).or_else(|error| {
         problem(
-            format!("which is no host: {error}"),
+            format!("which is not a host: {error}"),
             "write a name such as `example.com`, `*.example.com`, or `*` for every host",
         )
     })
@@ -365,7 +375,7 @@ fn network(text: &str) -> Result<IpNet, Problem> {
     match text.parse::<IpNet>() {
         Ok(network) if network == network.trunc() => Ok(network),
         Ok(network) => problem(
-            "whose address goes beyond its network part",
+            "whose address has bits outside the network",
             format!("write `{}`", network.trunc()),
         ),
         Err(_) => problem(
@@ -385,7 +395,7 @@ fn name(text: &str, all: bool) -> Result<ConfigValue, Problem> {
     }
     if stem.is_empty() && !all {
         return problem(
-            "which would mean every name",
+            "which would match every name",
             "write the names, or their beginnings and `*`",
         );
     }
@@ -394,7 +404,7 @@ fn name(text: &str, all: bool) -> Result<ConfigValue, Problem> {
         .any(|byte| byte <= b' ' || byte == 0x7f || b"=;,&".contains(&byte))
     {
         return problem(
-            "which is no name",
+            "which is not a name",
             "write the name alone, without value, space, `=`, `;`, `,` or `&`",
         );
     }
@@ -410,7 +420,7 @@ fn url_path(text: &str) -> Result<ConfigValue, Problem> {
     }
     if text.contains(['?', '#']) {
         return problem(
-            "which has a query in it, but rules see the path alone",
+            "which contains a query, but rules match only the path",
             "write the path alone",
         );
     }
@@ -428,12 +438,15 @@ fn method(text: &str) -> Result<ConfigValue, Problem> {
         return word(&[known], text);
     }
     if ["TRACE", "CONNECT"].contains(&text) {
-        return problem("which is never served", "leave it out");
+        return problem("which Galley never serves", "leave it out");
     }
     // A slip of the pen would be a rule that never applies. No registered method is so near to one that Galley knows.
     let is_slip = |known: &&&str| strsim::damerau_levenshtein(text, known) == 1;
     if let Some(known) = METHODS.iter().find(is_slip) {
-        return problem("which no program sends", format!("did you mean `{known}`?"));
+        return problem(
+            "which is not a known method",
+            format!("did you mean `{known}`?"),
+        );
     }
     // Names are case-sensitive, and all that exist are in upper case.
     let is_method =
@@ -455,7 +468,7 @@ fn word(words: &[&str], text: &str) -> Result<ConfigValue, Problem> {
         Some(word) => format!("did you mean `{word}`?"),
         None => format!("write {}", one_of(words)),
     };
-    problem("which is none of the known words", help)
+    problem("which is not an accepted value", help)
 }
 
 /// The methods that Galley knows.

@@ -56,13 +56,13 @@ fn help(trouble: &CertificateError, path: &Path, files: &CertificateFiles) -> St
     let path = path.display();
     match trouble {
         CertificateError::Unread(_) => {
-            "name the file, and let the user that Galley runs as read it".to_owned()
+            "name an existing file that the user of Galley can read".to_owned()
         }
         CertificateError::Exposed(_) => format!(
-            "keep it to its owner and its group: `chmod 640 {path}`; if strangers have a login here, get a certificate with a new key"
+            "restrict it to its owner and its group: `chmod 640 {path}`; if other people can log in to this machine, get a certificate with a new key"
         ),
         CertificateError::Mismatch => format!(
-            "name the key that belongs to `{}`, which must hold the site's own certificate first",
+            "name the key of `{}`; that file must begin with the site's own certificate",
             files.cert.display()
         ),
         CertificateError::Missing(_) => {
@@ -90,19 +90,19 @@ fn dates(
     let (what, help) = match certificate.standing(now) {
         DateValidity::Good => return,
         DateValidity::Ending => (
-            format!("ends in {} days", days(now, certificate.not_after)),
-            "renew it, and look at who should have: with certbot `certbot renew --dry-run`",
+            format!("expires in {} days", days(now, certificate.not_after)),
+            "renew it, and check the automatic renewal: with certbot `certbot renew --dry-run`",
         ),
         DateValidity::Over => (
             format!("expired {} days ago", days(certificate.not_after, now)),
-            "renew it: browsers warn of the site; with certbot `certbot renew`",
+            "renew it, because browsers show a warning: with certbot `certbot renew`",
         ),
         DateValidity::Early => (
             format!(
-                "counts only in {} days",
+                "becomes valid in {} days",
                 days(now, certificate.not_before) + 1
             ),
-            "look at the clock (`timedatectl`), and at the certificate's dates",
+            "check the clock (`timedatectl`) and the certificate's dates",
         ),
     };
     let message = format!("`site.tls` names `{}`, which {what}", files.cert.display());
@@ -127,20 +127,20 @@ fn names(
     }
     let named: Vec<&str> = all.iter().flat_map(|one| one.names.iter()).collect();
     let named = match named.as_slice() {
-        [] => "nobody".to_owned(),
+        [] => "no name".to_owned(),
         all => format!("`{}`", all.join("`, `")),
     };
     let message = format!(
-        "the certificate of `site.tls` speaks for {named}, and not for {}",
+        "the certificate in `site.tls` is valid for {named}, but not for {}",
         foreign.join(", ")
     );
-    let help = "get a certificate with these names, or give them a site of their own with its own";
+    let help = "get a certificate that includes these names, or move them to a site with its own certificate";
     complaints.warn(place, "site.tls", message, help);
 }
 
 /// Certificates and listeners need each other.
 pub(crate) fn listeners(document: &Document, sites: &[SiteConfig], complaints: &mut Complaints) {
-    let nobody = "`site.tls` is given, but the site listens nowhere over TLS";
+    let nobody = "`site.tls` is given, but the site has no TLS listener";
     for (given, site) in document.sites.iter().zip(sites) {
         let own = &given.own;
         if own.stands("tls") && site.listen_tls.is_empty() && !own.has("listen_tls") {
@@ -158,7 +158,7 @@ pub(crate) fn listeners(document: &Document, sites: &[SiteConfig], complaints: &
     if server.has("listen_tls") && !has_any && !document.torn {
         let why = "is given, but no site has a certificate";
         let help =
-            "add `tls = { cert = \"...\", key = \"...\" }` to a `[[site]]`, or take the line out";
+            "add `tls = { cert = \"...\", key = \"...\" }` to a `[[site]]`, or remove the line";
         server.complain("listen_tls", why, help, complaints);
     }
     for given in document.sites.iter().map(|site| &site.own).chain([server]) {
@@ -172,11 +172,10 @@ fn both(given: &SectionTable, sites: &[SiteConfig], complaints: &mut Complaints)
     for (place, address) in secure {
         if let Listen::Unix(_) = address {
             let message = format!(
-                "`{}` is `{address}`, and TLS is spoken over addresses only",
+                "`{}` is `{address}`, but a TLS listener must be an address",
                 given.path("listen_tls")
             );
-            let help =
-                "what comes over a socket of this machine needs no TLS: write it into `listen`";
+            let help = "a unix socket needs no TLS: add it to `listen`";
             complaints.add(&place, given.path("listen_tls"), message, help);
             continue;
         }
@@ -184,10 +183,10 @@ fn both(given: &SectionTable, sites: &[SiteConfig], complaints: &mut Complaints)
         if let Some(taken) = plain.find(|plain| !address.is_any_port() && plain.overlaps(&address))
         {
             let message = format!(
-                "`{}` is `{address}`, but sites answer in plain at `{taken}`",
+                "`{}` is `{address}`, but sites listen without TLS at `{taken}`",
                 given.path("listen_tls")
             );
-            let help = "give one of the two another port: 80 and 443 are the usual ones";
+            let help = "give one of the two another port; 80 and 443 are usual";
             complaints.add(&place, given.path("listen_tls"), message, help);
         }
     }
@@ -203,7 +202,7 @@ pub(crate) fn upstream(
     let place = own.place("upstream_tls");
     if given.is_some() && !speaks_tls {
         let message = "`site.upstream_tls` is given, but no `upstream` begins with `https://`";
-        let help = "write `upstream = [\"https://host:port\"]`, or take it out";
+        let help = "write `upstream = [\"https://host:port\"]`, or remove it";
         complaints.add(place, "site.upstream_tls", message, help);
     }
     let tls = given.unwrap_or_default();
@@ -211,16 +210,17 @@ pub(crate) fn upstream(
         && let Err(trouble) = galley_certs::read_roots(ca)
     {
         let message = format!("`site.upstream_tls` names `{}`, {trouble}", ca.display());
-        let help = "name a file with the certificate of the authority, in PEM form";
+        let help = "name a file with the authority's certificate in PEM form";
         complaints.add(place, "site.upstream_tls", message, help);
     }
     if !tls.verify {
-        let message = "`verify` is `false`: whoever answers in the upstream's place is believed";
-        let help = "name the upstream's authority instead: `ca = \"/etc/galley/upstream-ca.pem\"`";
+        let message =
+            "`verify` is `false`: Galley does not notice a server that impersonates the upstream";
+        let help = "name the upstream's certificate authority instead: `ca = \"/etc/galley/upstream-ca.pem\"`";
         complaints.warn(place, "site.upstream_tls", message, help);
         if let Some(ca) = &tls.ca {
             let message = format!("`ca` is `{}`, but `verify` is `false`", ca.display());
-            let help = "take one of the two out";
+            let help = "remove one of the two";
             complaints.add(place, "site.upstream_tls", message, help);
         }
     }

@@ -101,11 +101,11 @@ fn status(
             "name a status from 400 to 599",
         ),
         (Ok(206 | 304), false) => (
-            "which is part of another answer and never stored by itself",
+            "which is part of another response and never stored by itself",
             OF_LIFETIMES,
         ),
         (Ok(status @ 200..=599), false) => return Some(status),
-        (_, false) => ("which is not a status that ends a request", OF_LIFETIMES),
+        (_, false) => ("which is not the status of a final response", OF_LIFETIMES),
     };
     let place = reader.place(key.span());
     let prefix = section.prefix();
@@ -151,7 +151,7 @@ fn option(
     if let OptionStatus::NotYetBuilt { purpose, meanwhile } = row.status {
         let purpose = purpose.trim_end_matches('.');
         let message = format!(
-            "`{}` is not yet built; it will say: {}",
+            "`{}` is not yet built; its purpose: {}",
             row.path(),
             lower_first(purpose)
         );
@@ -169,7 +169,7 @@ fn option(
 
 fn twice(row: &OptionRow, reader: &mut ValueReader<'_>, place: &SourceSpan, earlier: &SourceSpan) {
     let message = format!(
-        "`{}` is given a second time; the first stands at {}",
+        "`{}` is given a second time; the first is at {}",
         row.path(),
         reader.complaints.spot(earlier)
     );
@@ -198,7 +198,7 @@ fn unknown(
         format!("did you mean `{word}`?")
     } else if let Some(row) = elsewhere {
         match row.section {
-            OptionSection::Top => format!("`{name}` stands before the first section"),
+            OptionSection::Top => format!("`{name}` belongs before the first section"),
             other => format!("`{name}` belongs to `{}`", other.header()),
         }
     } else if let Some(row) = nearest(name, table::all().map(|row| row.name))
@@ -206,7 +206,7 @@ fn unknown(
     {
         format!("did you mean `{}`?", row.path())
     } else {
-        format!("known here: {}", known.join(", "))
+        format!("known names: {}", known.join(", "))
     };
     let option = match section.prefix() {
         "" => name.to_owned(),
@@ -262,7 +262,7 @@ fn tables<'v, 'i>(
 fn wrong_form(reader: &mut ValueReader<'_>, section: OptionSection, value: &Spanned<DeValue<'_>>) {
     let place = reader.place(value.span());
     let message = format!(
-        "`{}` is a section and does not have this form",
+        "`{}` is a section, but has another form here",
         section.prefix()
     );
     let help = format!(

@@ -54,7 +54,7 @@ fn a_token_beside_the_file_counts_where_none_is_named() {
         fs::write(&token, "0123456789abcdef0123456789abcdef\n").unwrap();
         fs::set_permissions(&token, fs::Permissions::from_mode(0o644)).unwrap();
         let refused = taken(&site(hosts, "")).unwrap_err().to_string();
-        assert!(refused.contains("others can reach"), "{refused}");
+        assert!(refused.contains("other users can access"), "{refused}");
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(
             taken(&site(hosts, "")).unwrap(),
@@ -86,7 +86,7 @@ fn a_folder_without_wordpress_is_refused_with_what_was_looked_for() {
     let complaints = for_root(&root.path().join("none")).unwrap_err();
     assert_eq!(complaints.len(), 1, "{complaints}");
     assert!(
-        complaints.to_string().contains("which is not there"),
+        complaints.to_string().contains("which does not exist"),
         "{complaints}"
     );
 }

@@ -49,12 +49,11 @@ fn every_example_of_the_sample_can_be_read() {
         .collect();
     let complaints = from_text("/nowhere/galley.toml", &text).unwrap_err();
     let allowed = [
-        "which is not there",
+        "does not exist",
         "cannot be read",
         "are both given",
-        "is not there",
-        "counts only",
-        "never kept",
+        "applies only",
+        "never stored",
         "no `upstream` begins",
     ];
     for one in complaints.iter() {

@@ -116,9 +116,12 @@ fn what_cannot_be_used_is_refused_with_its_place() {
             "tls = { cert = \"good.pem\", keys = \"good.key\" }",
             "did you mean `key`?",
         ),
-        ("tls = { cert = 1, key = \"good.key\" }", "wants a text"),
-        ("tls = \"good.pem\"", "it wants"),
-        ("tls = []", "it wants"),
+        (
+            "tls = { cert = 1, key = \"good.key\" }",
+            "expected a string",
+        ),
+        ("tls = \"good.pem\"", "expected"),
+        ("tls = []", "expected"),
         (
             "listen_tls = [\"127.0.0.1:9443\"]",
             "the site has no certificate",
@@ -131,11 +134,11 @@ fn what_cannot_be_used_is_refused_with_its_place() {
     let tls = "tls = { cert = \"good.pem\", key = \"good.key\" }";
     let site = format!("[[site]]\nhosts = [\"example.com\"]\nroot = \"www\"\n{tls}\n");
     let refused = folder.load(&site).unwrap_err();
-    assert!(refused.contains("listens nowhere over TLS"), "{refused}");
+    assert!(refused.contains("has no TLS listener"), "{refused}");
     let refused = folder.load(&format!(
         "[server]\nlisten_tls = [\"0.0.0.0:8080\"]\n{site}"
     ));
-    assert!(refused.unwrap_err().contains("answer in plain"));
+    assert!(refused.unwrap_err().contains("listen without TLS"));
     let nobody = "[server]\nlisten_tls = [\"0.0.0.0:443\"]\n[[site]]\nhosts = [\"a.test\"]\nroot = \"www\"\n";
     assert!(
         folder
@@ -154,10 +157,10 @@ fn what_should_be_looked_at_is_said_and_starts() {
     folder.issue_until("ending", &["example.com", "*.example.com"], soon);
     for (name, words) in [
         ("expired", "which expired "),
-        ("ending", "which ends in 5 days"),
+        ("ending", "which expires in 5 days"),
         (
             "foreign",
-            "speaks for `example.com`, `example.org`, and not for `a.example.com`",
+            "is valid for `example.com`, `example.org`, but not for `a.example.com`",
         ),
     ] {
         let line = format!("tls = {{ cert = \"{name}.pem\", key = \"{name}.key\" }}");
@@ -190,7 +193,11 @@ fn upstreams_over_tls_have_their_port_and_their_authority() {
     assert_eq!((tls.name.as_deref(), tls.verify), (Some("b"), true));
     assert!(tls.ca.unwrap().ends_with(Path::new("good.pem")));
     let blind = site(&format!("{secure}\nupstream_tls = {{ verify = false }}")).unwrap();
-    assert!(blind.warnings[0].message.contains("is believed"));
+    assert!(
+        blind.warnings[0]
+            .message
+            .contains("impersonates the upstream")
+    );
     for (lines, words) in [
         (
             "upstream = [\"http://b.test\"]\nupstream_tls = { name = \"b\" }",
@@ -202,7 +209,7 @@ fn upstreams_over_tls_have_their_port_and_their_authority() {
         ),
         (
             "upstream = [\"https://b.test\"]\nupstream_tls = { ca = \"good.pem\", verify = false }",
-            "take one of the two out",
+            "remove one of the two",
         ),
         (
             "upstream = [\"https://b.test\"]\nupstream_tls = { verify = 1 }",

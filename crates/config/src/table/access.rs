@@ -1,4 +1,4 @@
-//! Who may come in, and how much of the server one client may take.
+//! Access control and limits for clients.
 
 use crate::options::ValueKind::{self, Count, Flag, List, Size, Word};
 use crate::options::{OptionRow, OptionSection};

@@ -1,4 +1,4 @@
-//! Certificates that Galley gets by itself.
+//! Automatic certificates.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The operator's interface, and tokens for it.
+//! The admin interface and its tokens.
 
 use crate::options::ValueKind::{self, Path};
 use crate::options::{OptionRow, OptionSection};

@@ -1,4 +1,4 @@
-//! What is kept, where, for how long, and under which key.
+//! The cache: its size, lifetimes and keys.
 
 use std::time::Duration;
 

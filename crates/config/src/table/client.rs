@@ -1,4 +1,4 @@
-//! Who the client is: proxies in front.
+//! Trusted proxies, which name the client.
 
 use crate::options::ValueKind::{self, List, Word};
 use crate::options::{OptionRow, OptionSection};

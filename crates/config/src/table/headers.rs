@@ -1,4 +1,4 @@
-//! Fields of answers, and pages for errors.
+//! Header fields of responses, and error pages.
 
 use crate::options::ValueKind::{self, List, Path};
 use crate::options::{OptionRow, OptionSection};

@@ -1,4 +1,4 @@
-//! A PHP that Galley runs.
+//! Managed PHP.
 
 use crate::options::ValueKind::{Count, List, Path, Size, Text};
 use crate::options::{OptionRow, OptionSection};
@@ -9,7 +9,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or("0").unit("workers"),
     row(OptionSection::Site, "php_command", List(&Text), "A FastCGI program to run in place of PHP-FPM, with its arguments. Galley runs `php_workers` processes of it, gives each the socket as standard input, and restarts a process that ends.")
         .example(r#"["/usr/bin/php-cgi"]"#),
-    row(OptionSection::Site, "php_timeout", time(ms(1_000), DAY), "How long a request may take in a managed PHP-FPM in total. Then its worker is ended. At least `first_byte_timeout`.")
+    row(OptionSection::Site, "php_timeout", time(ms(1_000), DAY), "How long a request may take in a managed PHP-FPM in total. Then PHP-FPM ends its worker. At least `first_byte_timeout`.")
         .computed("`5m`, or `first_byte_timeout` if that is longer").example(r#""5m""#),
     row(OptionSection::Site, "php_memory_limit", Size { least: 16 * MIB, most: 64 * GIB }, "The memory limit of a script in a managed PHP-FPM. Scripts cannot raise it.")
         .computed("half of the workers' share of the memory, 64MiB to 256MiB").example(r#""256MiB""#),

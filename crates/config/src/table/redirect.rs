@@ -1,4 +1,4 @@
-//! The one address of a site.
+//! Redirects to a site's canonical address.
 
 use crate::options::ValueKind::{self, Count, Flag};
 use crate::options::{OptionRow, OptionSection};

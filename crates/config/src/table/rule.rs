@@ -1,4 +1,4 @@
-//! Exceptions for some paths of a site.
+//! Rules for some paths of a site.
 
 use crate::options::ValueKind::{self, Count, Flag, List, Size, Text, Word};
 use crate::options::{OptionRow, OptionSection};

@@ -12,7 +12,7 @@ pub(super) static ROWS: &[OptionRow] = &[
         .or(r#"["0.0.0.0:8080"]"#),
     row(OptionSection::Server, "workers", Count { least: 0, most: 1024 }, "Threads that serve clients. 0: one per core.")
         .or("0").unit("threads"),
-    row(OptionSection::Server, "request_body", Size { least: 0, most: 64 * GIB }, "The largest request body, hence the largest upload.")
+    row(OptionSection::Server, "request_body", Size { least: 0, most: 64 * GIB }, "The largest request body, and so the largest upload.")
         .or(r#""32MiB""#),
     row(OptionSection::Server, "spool", Path, "The folder for bodies in transit that do not fit in memory: large uploads, and responses whose client is slower than PHP. Its files have no names, so a crash leaves none behind.")
         .computed("`$TMPDIR`, else `/var/tmp`, else `/tmp`").example(r#""/var/lib/galley/spool""#),

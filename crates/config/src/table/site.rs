@@ -1,4 +1,4 @@
-//! A site: its hosts, its files, and who composes its pages.
+//! A site: its hosts, its files, and the server that generates its pages.
 
 use crate::options::ValueKind::{self, Flag, List, Path, Size, Word};
 use crate::options::{OptionRow, OptionSection};

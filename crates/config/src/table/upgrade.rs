@@ -1,4 +1,4 @@
-//! Connections that become something else than HTTP.
+//! Connections that switch to another protocol.
 
 use crate::options::ValueKind::{Count, List, Text};
 use crate::options::{OptionRow, OptionSection};

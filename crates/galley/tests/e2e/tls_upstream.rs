@@ -123,7 +123,7 @@ fn whoever_answers_is_believed_where_the_file_says_so() {
     let answer = stage.get("/index.php").text();
     assert!(answer.starts_with("on apache.internal"), "{answer}");
     stage.galley.wait_for_log(
-        "whoever answers in the upstream's place is believed",
+        "Galley does not notice a server that impersonates the upstream",
         PATIENCE,
     );
 }
