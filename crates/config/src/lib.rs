@@ -18,6 +18,7 @@ mod headers;
 mod include;
 mod limit;
 mod listen;
+mod load;
 mod log;
 mod machine;
 mod options;
@@ -39,14 +40,13 @@ mod upstream;
 mod value;
 mod walk;
 
-use std::path::Path;
-
 pub use complaint::{Colour, Complaint, Complaints, Warning};
 pub use config::{
     AcmeChallenge, AcmeConfig, AdminConfig, Cache, CacheDisk, Config, MOST_OF_ERROR_PAGE,
     MOST_OF_TOKEN, ServerConfig, SiteConfig, TlsVersion,
 };
 pub use listen::{AdminListen, Listen};
+pub use load::{for_root, from_text, load};
 pub use log::{LogConfig, LogFormat, LogLevel, LogTarget};
 pub use machine::{memory, runtime_dir};
 pub use options::{Fallback, OptionRow, OptionSection, OptionStatus, ValueKind};
@@ -54,35 +54,7 @@ pub use origin::{MachineFinding, OptionPath};
 pub use quantity::{Pace, parse_duration, parse_size, write_duration, write_size};
 pub use reference::{reference, sample};
 pub use site::token_place;
+pub use table::options;
 pub use upstream::{
     HttpUpstream, ManagedPhp, PhpAddress, Program, UpstreamConfig, UpstreamLimits, UpstreamTls,
 };
-
-/// Reads a configuration file and everything it includes.
-///
-/// Errors: all complaints of all files, in the order of files and lines.
-pub fn load(path: &Path) -> Result<Config, Complaints> {
-    assemble::finish(include::read_file(path), &machine::Surroundings::here())
-}
-
-/// Reads a configuration from `text`; `name` is shown in complaints, and relative paths and includes start at its folder.
-///
-/// Errors: as [`load`].
-pub fn from_text(name: &str, text: &str) -> Result<Config, Complaints> {
-    assemble::finish(
-        include::read_text(name, text),
-        &machine::Surroundings::here(),
-    )
-}
-
-/// The configuration without a file: one site for every host on port 8080, from the WordPress folder `dir`, with managed PHP.
-///
-/// Errors: `dir` is not a folder, or holds neither `wp-config.php`, `wp-load.php` nor `index.php`.
-pub fn for_root(dir: &Path) -> Result<Config, Complaints> {
-    assemble::finish(root::for_root(dir), &machine::Surroundings::here())
-}
-
-/// All options in the order of the reference page.
-pub fn options() -> impl Iterator<Item = &'static OptionRow> + Clone {
-    table::all()
-}

@@ -52,17 +52,17 @@ static TABLE: &[&[OptionRow]] = &[
     log::ROWS,
 ];
 
-/// All rows.
-pub(crate) fn all() -> impl Iterator<Item = &'static OptionRow> + Clone {
+/// All options in the order of the reference page.
+pub fn options() -> impl Iterator<Item = &'static OptionRow> + Clone {
     TABLE.iter().copied().flatten()
 }
 
 /// The row of an option, if there is one.
 pub(crate) fn find(section: OptionSection, name: &str) -> Option<&'static OptionRow> {
-    all().find(|row| row.section == section && row.name == name)
+    options().find(|row| row.section == section && row.name == name)
 }
 
 /// The rows of one section.
 pub(crate) fn rows(section: OptionSection) -> impl Iterator<Item = &'static OptionRow> {
-    all().filter(move |row| row.section == section)
+    options().filter(move |row| row.section == section)
 }

@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn every_default_in_the_table_can_be_read() {
-        for row in table::all() {
+        for row in table::options() {
             if matches!(row.fallback, Fallback::Value(_)) {
                 assert!(default(row.section, row.name).is_some(), "{}", row.path());
             }

@@ -193,7 +193,7 @@ fn unknown(
         (other, _) => format!("unknown option {} in `{}`", shown(name), other.header()),
     };
     let known = known_in(section);
-    let elsewhere = table::all().find(|row| row.name == name);
+    let elsewhere = table::options().find(|row| row.name == name);
     let help = if let Some(word) = nearest(name, known.iter().copied()) {
         format!("did you mean `{word}`?")
     } else if let Some(row) = elsewhere {
@@ -201,8 +201,8 @@ fn unknown(
             OptionSection::Top => format!("`{name}` belongs before the first section"),
             other => format!("`{name}` belongs to `{}`", other.header()),
         }
-    } else if let Some(row) = nearest(name, table::all().map(|row| row.name))
-        .and_then(|near| table::all().find(|row| row.name == near))
+    } else if let Some(row) = nearest(name, table::options().map(|row| row.name))
+        .and_then(|near| table::options().find(|row| row.name == near))
     {
         format!("did you mean `{}`?", row.path())
     } else {

@@ -1,0 +1,263 @@
+//! The purges of one site, and whether an entry is valid after them.
+
+use std::ops::Deref;
+use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, TryLockError};
+
+use galley_policy::decide::Validity;
+use galley_policy::purge::Purge;
+
+use super::mark::{self, Touch};
+use super::tables::{PurgeTableLimits, TableLookup, Tables};
+use super::touching::Touching;
+use crate::entry::Entry;
+use crate::fragments::PageFragment;
+use crate::sync::{AtomicU64, RwLock};
+use crate::validity::PurgeEffect;
+
+/// Whether orders newer than a fill touch it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touched {
+    /// None does: a request may join.
+    No,
+    /// One does: the fill is doomed for requests that begin now.
+    Yes,
+    /// None does by host, URL or path, but newer orders exist and the tags are not known yet. Wait for the head and ask
+    /// again with its tags. (Any newer order counts here: the head may carry the tag `*`, which all of them touch.)
+    OnlyTags,
+}
+
+/// The purge orders of one site.
+#[derive(Debug)]
+pub struct PurgeTable {
+    /// Number of the newest order; stored with release, last of all, by [`PurgeTable::publish_with`] inside the critical section.
+    current: AtomicU64,
+    /// Written by [`PurgeTable::publish_with`] only.
+    tables: RwLock<Tables>,
+}
+
+impl PurgeTable {
+    /// No orders yet; the counter is 0.
+    pub fn new() -> Self {
+        Self::with_limits(PurgeTableLimits::default())
+    }
+
+    /// With so many of the newest orders kept as they came.
+    #[cfg(test)]
+    pub(crate) fn with_ring(ring: usize) -> Self {
+        Self::with_limits(PurgeTableLimits {
+            ring,
+            ..PurgeTableLimits::default()
+        })
+    }
+
+    fn with_limits(limits: PurgeTableLimits) -> Self {
+        Self {
+            current: AtomicU64::new(0),
+            tables: RwLock::new(Tables::new(limits)),
+        }
+    }
+
+    /// Number of the newest order. What a fill takes as `born`, just before it sends the first byte upstream.
+    pub fn current(&self) -> u64 {
+        self.current.load(Ordering::Acquire)
+    }
+
+    /// Publishes an order. When it has returned, no [`PurgeTable::prove`] that begins later calls an older entry valid that the
+    /// order touches. Hands the number to `note` inside the critical section: what `note` puts in a queue is there in the
+    /// order of the numbers. `note` must be short and must not come back here.
+    ///
+    /// Not public: purges are published through the log ([`crate::log::PurgeLog::publish`]), or in a [`Unlogged`] table.
+    pub(crate) fn publish_with<T>(&self, order: &Purge, note: impl FnOnce(u64) -> T) -> T {
+        let mark = mark::Mark::of(&order.scope);
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let number = tables.record(mark, order.strength);
+        let noted = note(number);
+        self.current.store(number, Ordering::Release);
+        noted
+    }
+
+    /// For tests of the table alone.
+    #[cfg(test)]
+    pub(crate) fn publish(&self, order: &Purge) -> u64 {
+        self.publish_with(order, |number| number)
+    }
+
+    /// Records an order of an earlier run under the number it had then; the orders of a site come in rising order, before
+    /// the first request. One that no longer rises gets the next number, which purges more, never less.
+    pub(crate) fn replay(&self, number: u64, order: &Purge) {
+        let mark = mark::Mark::of(&order.scope);
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let number = tables.record_at(number, mark, order.strength);
+        self.current.store(number, Ordering::Release);
+    }
+
+    /// Lifts the counter to `number`, if it is lower, without an order: what was born before stays as it is, and the
+    /// numbers between are never given out.
+    pub(crate) fn lift(&self, number: u64) {
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let number = tables.lift(number);
+        self.current.store(number, Ordering::Release);
+    }
+
+    /// Whether `entry` may answer a request whose head was read before this call. One compare when nothing is newer
+    /// than its last proof; never waits.
+    pub fn prove(&self, entry: &Entry) -> Validity {
+        self.prove_by(entry, OnContention::None)
+    }
+
+    /// The same, but waits for a writer: never [`Validity::Unknown`]. For the slow way only.
+    ///
+    /// What the fast path knows as purged may be [`Validity::Outdated`] here.
+    pub fn prove_waiting(&self, entry: &Entry) -> Validity {
+        match self.prove_by(entry, OnContention::Waits) {
+            Validity::Purged if self.purged_fragments(entry).is_some() => Validity::Outdated,
+            validity => validity,
+        }
+    }
+
+    /// Which fragments of a page were purged, by their number, where no purge touches the page itself and all of those can be
+    /// rendered alone. Waits for a writer.
+    pub fn purged_fragments(&self, entry: &Entry) -> Option<Vec<usize>> {
+        if entry.fragments().is_empty() {
+            return None;
+        }
+        let touch = entry.scopes.touch();
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let page = tables.look(entry.born, &touch);
+        let is_purged = |fragment: &&PageFragment| {
+            let tags = fragment.version.all_tags();
+            tables.look_at_tags(fragment.born, tags) != PurgeEffect::Untouched
+        };
+        let numbered = entry.fragments().iter().enumerate();
+        let purged: Vec<_> = numbered
+            .filter(|(_, fragment)| is_purged(fragment))
+            .collect();
+        drop(tables);
+        let can_be_rendered = purged
+            .iter()
+            .all(|(_, fragment)| fragment.version.is_shared());
+        (page.settle(&touch) == PurgeEffect::Untouched && !purged.is_empty() && can_be_rendered)
+            .then(|| purged.into_iter().map(|(number, _)| number).collect())
+    }
+
+    /// Whether orders newer than `born` touch a fill. Waits for a writer. Soft orders count: who begins after one does
+    /// not join what was begun before it.
+    pub fn newer_than(&self, born: u64, touch: Touch<'_>) -> Touched {
+        if self.current() <= born {
+            return Touched::No;
+        }
+        let looked = self
+            .tables
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .look(born, &touch);
+        let is_untouched = looked.settle(&touch) == PurgeEffect::Untouched;
+        match (is_untouched, touch.tags) {
+            (false, _) => Touched::Yes,
+            (true, None) => Touched::OnlyTags,
+            (true, Some(_)) => Touched::No,
+        }
+    }
+
+    /// The newest order above `born` that touches something, for people who ask what purged it; `None` if there is none.
+    /// Proves nothing and changes nothing. Waits for a writer; tests patterns under the lock, so not for a hot way.
+    pub fn newest_touching(&self, born: u64, touch: &Touch<'_>) -> Option<Touching> {
+        self.tables
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .newest_touching(born, touch)
+    }
+
+    fn prove_by(&self, entry: &Entry, patience: OnContention) -> Validity {
+        let now = self.current();
+        let proved = entry.proof.load();
+        if proved.number >= now {
+            return proved.verdict.into();
+        }
+        self.prove_at(entry, now, patience)
+    }
+
+    /// Compares `entry` with what is newer than its last proof and notes `now`, the counter as the caller loaded it.
+    fn prove_at(&self, entry: &Entry, now: u64, patience: OnContention) -> Validity {
+        let proved = entry.proof.load();
+        let touch = entry.scopes.touch();
+        let looked = {
+            let tables = match (self.tables.try_read(), patience) {
+                (Ok(tables), _) => tables,
+                (Err(TryLockError::Poisoned(poisoned)), _) => poisoned.into_inner(),
+                (Err(TryLockError::WouldBlock), OnContention::None) => return Validity::Unknown,
+                (Err(TryLockError::WouldBlock), OnContention::Waits) => {
+                    self.tables.read().unwrap_or_else(PoisonError::into_inner)
+                }
+            };
+            let fragments = entry.fragments().iter().map(|fragment| {
+                let base = proved.number.max(fragment.born);
+                tables.look_at_tags(base, fragment.version.all_tags())
+            });
+            // A soft purge of a fragment, too: to replace its bytes costs little, so that the old ones need not be sent.
+            match fragments.max() {
+                None | Some(PurgeEffect::Untouched) => tables.look(proved.number, &touch),
+                Some(PurgeEffect::Soft | PurgeEffect::Hard) => {
+                    TableLookup::decided(PurgeEffect::Hard)
+                }
+            }
+        };
+        // Patterns are tested here, after the lock, so that they do not hold a purge back.
+        let verdict = looked.settle(&touch).max(proved.verdict);
+        entry.proof.note(now, verdict);
+        verdict.into()
+    }
+}
+
+impl Default for PurgeTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The purge orders of a site that has no log: they live as long as the process.
+///
+/// A type of its own, so that purges of a site with a log cannot be published past it.
+#[derive(Debug, Default)]
+pub struct Unlogged(PurgeTable);
+
+impl Unlogged {
+    /// No orders yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Publishes an order and returns its number. When it has returned, no older entry that it touches is proved valid.
+    pub fn publish(&self, order: &Purge) -> u64 {
+        self.0.publish_with(order, |number| number)
+    }
+}
+
+impl Deref for Unlogged {
+    type Target = PurgeTable;
+
+    fn deref(&self) -> &PurgeTable {
+        &self.0
+    }
+}
+
+impl From<PurgeEffect> for Validity {
+    fn from(verdict: PurgeEffect) -> Self {
+        match verdict {
+            PurgeEffect::Untouched => Self::Valid,
+            PurgeEffect::Soft => Self::SoftPurged,
+            PurgeEffect::Hard => Self::Purged,
+        }
+    }
+}
+
+/// What to do when a writer holds the lock.
+#[derive(Clone, Copy)]
+enum OnContention {
+    None,
+    Waits,
+}
+
+#[cfg(test)]
+mod tests;
