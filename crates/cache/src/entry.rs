@@ -1,6 +1,6 @@
 //! One stored response.
 //!
-//! Immutable once made, but for atomics: up to which purge order it was proved, how often it was hit, when it was last
+//! Immutable once made, but for atomics: up to which purge it was proved, how often it was hit, when it was last
 //! asked to be renewed, its compressed forms, and the reservation that pays for it. What changes about a page is a new entry
 //! in the same place. Its weight is fixed when it is made, because the table that holds it relies on that.
 //!
@@ -29,14 +29,14 @@ use crate::validity::ValidityCheck;
 
 pub use crate::fields::FieldLines;
 
-/// What purge orders can reach an entry by.
+/// What purges can reach an entry by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scopes {
     /// `galley_policy::key::host_id` of the canonical host.
     pub host: u64,
     /// `galley_policy::key::url_id`: all variants and both schemes of one URL.
     pub url: u64,
-    /// Canonical path and normalised query, `/a/b?x`; no `?` where there is no query. For prefix and pattern orders.
+    /// Canonical path and normalised query, `/a/b?x`; no `?` where there is no query. For prefix and pattern purges.
     pub path_query: Box<[u8]>,
     /// `galley_policy::key::tag_id` of each tag; `tag_id("*")` alone when there were more than allowed.
     pub tags: Box<[u64]>,
@@ -83,7 +83,7 @@ pub struct EntryParts {
     pub stored_at: Tick,
     /// Lifetimes.
     pub life: Lifetime,
-    /// What purge orders reach it by.
+    /// What purges reach it by.
     pub scopes: Scopes,
     /// The tags' names, for people.
     pub tags: Vec<String>,
@@ -108,7 +108,7 @@ pub struct Entry {
     pub stored_at: Tick,
     /// Lifetimes, counted from `stored_at`.
     pub life: Lifetime,
-    /// What purge orders reach it by.
+    /// What purges reach it by.
     pub scopes: Scopes,
     /// The tags' names, for people.
     pub tags: Vec<String>,
@@ -170,7 +170,7 @@ pub enum Press {
 }
 
 impl Entry {
-    /// An entry that counts as proved up to `born`, so that an order that came between is seen at its first hit.
+    /// An entry that counts as proved up to `born`, so that a purge that came between is seen at its first hit.
     pub fn new(mut parts: EntryParts) -> Self {
         let (fields, lines) = fields::compact(&parts.fields);
         parts.fields = fields;

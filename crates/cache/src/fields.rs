@@ -110,7 +110,7 @@ pub(crate) fn compact(fields: &HeaderMap) -> (HeaderMap, FieldLines) {
     (compacted, lines)
 }
 
-/// What belongs to the connection that an answer leaves by (RFC 9110 section 7.6.1), or to the body's length.
+/// What belongs to the connection that a response leaves by (RFC 9110 section 7.6.1), or to the body's length.
 fn is_of_framing(name: &HeaderName) -> bool {
     *name == header::CONTENT_LENGTH || is_hop_by_hop(name.as_str(), std::iter::empty())
 }

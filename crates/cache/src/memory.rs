@@ -39,7 +39,7 @@ pub enum MemoryLookup {
     Found(Arc<Entry>),
     /// Nothing under this key.
     Absent,
-    /// A writer holds the place at this moment: take the slow way.
+    /// A writer holds the place at this moment: take the slow path.
     Busy,
 }
 

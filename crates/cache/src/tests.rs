@@ -14,17 +14,17 @@
 //! | dead is never served again, not on errors | `the_dead_do_not_answer_on_errors` |
 //! | `born` is the counter before the request is sent | `born_is_read_before_sending` |
 //! | retries reload `born` | `retries_reload_born` |
-//! | who joins asks for newer orders | `joining_asks_for_orders` |
-//! | with newer tag orders it waits for the head | `joining_waits_for_tags` |
+//! | who joins asks for newer purges | `joining_asks_for_orders` |
+//! | with newer tag purges it waits for the head | `joining_waits_for_tags` |
 //! | what is dead is fetched without conditions | `the_dead_are_fetched_whole` |
 //! | what a 304 is about is proved again when it came | `what_a_304_renews_is_proved_again` |
 //! | `born` of a revalidation is the counter at its start | `a_revalidation_is_born_at_its_start` |
 //! | a 304 takes the place of what it was asked about only | `a_304_takes_no_others_place` |
 //! | a 304 keeps the old tags / adds the new ones | `a_304_keeps_the_old_tags`, `a_304_adds_the_new_tags` |
-//! | markers obey orders | `markers_obey_orders` |
+//! | markers obey purges | `markers_obey_orders` |
 //! | more tags than allowed mean all | `too_many_tags_mean_all` |
-//! | orders of an answer count at its head and at its end | `answers_order_with_the_head`, `answers_order_at_the_end` |
-//! | the log is durable before the answer | `orders_are_durable_before_the_answer` |
+//! | purges of a response count at its head and at its end | `answers_order_with_the_head`, `answers_order_at_the_end` |
+//! | the log is durable before the response | `orders_are_durable_before_the_answer` |
 //! | entries of another generation are dead | `generations_count` |
 //! | sweeping removes the dead only | `sweeping_removes_the_dead_only` |
 //!

@@ -1,43 +1,43 @@
-//! Up to which order an entry has been compared with the purge orders, and what came out.
+//! Up to which purge an entry has been compared with the purges, and what came out.
 //!
 //! One number, so that a hit needs one load and one compare: the order's number shifted left by one, the lowest bit set
-//! when a soft order touched the entry; all bits set when a hard one did. It only ever rises: soft stays soft, dead
+//! when a soft purge touched the entry; all bits set when a hard one did. It only ever rises: soft stays soft, dead
 //! stays dead, and of two threads that prove at once the one that saw more wins.
 
 use std::sync::atomic::Ordering;
 
 use crate::sync::AtomicU64;
 
-/// What the orders that were looked at do to an entry; the greater wins.
+/// What the purges that were looked at do to an entry; the greater wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PurgeEffect {
     /// None touches it.
     #[default]
     Untouched,
-    /// A soft order touches it.
+    /// A soft purge touches it.
     Soft,
-    /// A hard order touches it.
+    /// A hard purge touches it.
     Hard,
 }
 
 /// The number as it was read: order number and verdict so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Proved {
-    /// All orders up to this one have been looked at.
+    /// All purges up to this one have been looked at.
     pub(crate) number: u64,
     /// What they did.
     pub(crate) verdict: PurgeEffect,
 }
 
 /// The shared number of an entry. Readers on all cores write it, without a lock: it guards nothing but itself, so
-/// relaxed order is enough; what orders a proof after a purge is the counter's acquire load.
+/// relaxed order is enough; what purges a proof after a purge is the counter's acquire load.
 #[derive(Debug)]
 pub(crate) struct ValidityCheck(AtomicU64);
 
 const DEAD: u64 = u64::MAX;
 
 impl ValidityCheck {
-    /// An entry composed when the counter was `born` has been compared with the orders up to `born`, and no other.
+    /// An entry generated when the counter was `born` has been compared with the purges up to `born`, and no other.
     pub(crate) fn born(born: u64) -> Self {
         Self(AtomicU64::new(born << 1))
     }
@@ -55,7 +55,7 @@ impl ValidityCheck {
         }
     }
 
-    /// Notes that orders up to `number` have been looked at, with `verdict` for all of them together.
+    /// Notes that purges up to `number` have been looked at, with `verdict` for all of them together.
     pub(crate) fn note(&self, number: u64, verdict: PurgeEffect) {
         let packed = match verdict {
             PurgeEffect::Untouched => number << 1,

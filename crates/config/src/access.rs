@@ -1,4 +1,4 @@
-//! Who may come in: what a site and its rules say of it.
+//! Access control of a site and of its rules.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use crate::complaint::{Complaints, shown};
 use crate::tree::SectionTable;
 
-/// What the site says.
+/// The settings of the site.
 pub(crate) fn site(own: &SectionTable, preset: Preset, complaints: &mut Complaints) -> SiteAccess {
     let is_wordpress = preset == Preset::WordPress;
     let limit = |name: &str, usual: Option<RateLimit>| match own.given(name) {
@@ -46,7 +46,7 @@ pub(crate) fn site(own: &SectionTable, preset: Preset, complaints: &mut Complain
     }
 }
 
-/// What a site or a rule says of the four things that both may speak of.
+/// The four settings that a site and a rule have in common.
 pub(crate) fn common(given: &SectionTable, complaints: &mut Complaints) -> AccessRules {
     let networks = |name: &str| match given.given::<Vec<IpNet>>(name) {
         None => AccessSetting::Nothing,
@@ -65,7 +65,7 @@ pub(crate) fn common(given: &SectionTable, complaints: &mut Complaints) -> Acces
     }
 }
 
-/// Says what a rule that closes pages of a WordPress cannot close. A limit alone hides nothing, so that it is not named.
+/// Warns of what a rule that blocks pages of WordPress cannot block. A limit alone hides nothing and gets no warning.
 pub(crate) fn reach(
     given: &SectionTable,
     rule: &Rule,
@@ -104,7 +104,7 @@ pub(crate) fn reach(
     );
 }
 
-/// A file of passwords must be there, and each of its lines be one that can be used.
+/// A password file must exist, and each of its lines must be valid.
 fn check(given: &SectionTable, file: &Path, complaints: &mut Complaints) {
     let Err((why, help)) = read(file) else { return };
     let why = format!("is `{}`, {why}", file.display());
@@ -125,7 +125,7 @@ fn read(path: &Path) -> Result<(), (String, String)> {
 
 const MAKE_ANOTHER: &str = "name a password file: `htpasswd -B -c FILE NAME` creates one";
 
-/// Tries a minute, and at once: somebody who has forgotten which of his passwords it was.
+/// Tries per minute, and at once: enough for a user who has forgotten which password it was.
 const LOGIN: (u64, u64) = (5, 15);
 
 /// Calls a minute, and at once: an application opens with some dozen.

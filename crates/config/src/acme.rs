@@ -52,7 +52,7 @@ pub(crate) fn acme(
     }
 }
 
-/// The words are those of the table's row.
+/// The values of the table's row.
 fn challenge(word: &str) -> AcmeChallenge {
     match word {
         "tls-alpn-01" => AcmeChallenge::TlsAlpn01,
@@ -99,7 +99,7 @@ fn email(given: &SectionTable, complaints: &mut Complaints) {
     }
 }
 
-/// Complains about the hosts of a site with `tls = "auto"` that nobody issues a certificate for by HTTP-01 or TLS-ALPN-01.
+/// Complains about the hosts of a site with `tls = "auto"` for which no authority issues a certificate by HTTP-01 or TLS-ALPN-01.
 pub(crate) fn hosts(given: &SectionTable, complaints: &mut Complaints) {
     let hosts: Vec<(SourceSpan, HostPattern)> = given.given("hosts").unwrap_or_default();
     for (place, host) in &hosts {

@@ -134,7 +134,7 @@ fn cache(given: &SectionTable, here: &Surroundings, complaints: &mut Complaints)
     }
 }
 
-/// What is said of a disk that is not named would be accepted in silence and do nothing.
+/// Options of the disk have no effect without `disk`.
 fn without_disk(given: &SectionTable, complaints: &mut Complaints) {
     for option in ["disk_size", "disk_size_per_site", "inactive"] {
         if given.has(option) {
@@ -158,7 +158,7 @@ fn log(given: &SectionTable, complaints: &mut Complaints) -> LogConfig {
     }
 }
 
-/// The words are those of the table's row.
+/// The values of the table's row.
 fn level(word: &str) -> LogLevel {
     match word {
         "error" => LogLevel::Error,

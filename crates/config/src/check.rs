@@ -110,7 +110,7 @@ pub(crate) fn token_at(
     complaints.add(place, option, message, help);
 }
 
-/// Without the preset nothing that the plugin says is read.
+/// Without the preset Galley ignores the plugin's headers.
 pub(crate) fn litespeed(own: &SectionTable, complaints: &mut Complaints) {
     let is_unbent = own.value::<String>("preset") == "none";
     if own.value::<bool>("litespeed") && is_unbent {
@@ -180,7 +180,7 @@ pub(crate) fn log_folders(given: &SectionTable, complaints: &mut Complaints) {
     }
 }
 
-/// A rule says by one of two options which paths it is for.
+/// A rule selects its paths by one of two options.
 pub(crate) fn paths(given: &SectionTable, complaints: &mut Complaints) {
     if given.has("pattern") && given.has("path") {
         let message = "`site.rule.path` and `site.rule.pattern` are both given, but one of them says which paths are meant";

@@ -38,7 +38,7 @@ pub struct Complaints {
     sources: Vec<SourceFile>,
 }
 
-/// What should be looked at, although everything can start.
+/// Warnings: Galley can start nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// `file:line`.
@@ -217,7 +217,7 @@ impl Complaints {
         });
     }
 
-    /// Itself in order; the sort is stable, so that two complaints about one place stay as they came.
+    /// Sorts the complaints; the sort is stable, so that two about one place keep their order.
     pub(crate) fn sorted(mut self) -> Self {
         self.list.sort_by_key(|one| {
             (

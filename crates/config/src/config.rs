@@ -25,17 +25,17 @@ use crate::upstream::{ManagedPhp, UpstreamConfig, UpstreamLimits, UpstreamTls};
 pub struct Config {
     /// `[server]`: listeners and limits towards clients.
     pub server: ServerConfig,
-    /// `[admin]`: where orders and questions of the operator arrive.
+    /// `[admin]`: the admin interface.
     pub admin: AdminConfig,
-    /// `[cache]`: what may be kept.
+    /// `[cache]`: sizes of the cache.
     pub cache: Cache,
-    /// `[log]`: what is written, and where.
+    /// `[log]`: targets and formats of logs.
     pub log: LogConfig,
-    /// `[acme]`: how certificates are got; `None`: no site wants one.
+    /// `[acme]`: automatic certificates; `None`: no site uses them.
     pub acme: Option<AcmeConfig>,
     /// The sites in file order; never empty.
     pub sites: Vec<SiteConfig>,
-    /// What should be looked at, although everything can start.
+    /// Warnings: Galley can start nevertheless.
     pub warnings: Vec<Warning>,
     /// Every file that was read, absolute, the first one first; empty for a configuration without a file.
     pub files: Vec<PathBuf>,
@@ -72,23 +72,23 @@ impl Config {
 /// `[server]`.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where sites without `listen` of their own answer; no address twice, unless its port is 0.
+    /// The listeners of sites without their own; no address twice, unless its port is 0.
     pub listen: Vec<Listen>,
-    /// Where sites with a certificate and without `listen_tls` of their own answer over TLS.
+    /// The TLS listeners of sites that have a certificate and no own `listen_tls`.
     pub listen_tls: Vec<Listen>,
-    /// The oldest version of TLS that clients may speak.
+    /// The oldest TLS version that Galley accepts from clients.
     pub tls_min_version: TlsVersion,
     /// Front threads; 0: one per core.
     pub workers: usize,
     /// Largest request body, in bytes.
     pub request_body: u64,
-    /// Where bodies on their way wait that memory has no room for; `None`: where the system keeps temporary files.
+    /// The folder for bodies in transit that do not fit in memory; `None`: the system's folder for temporary files.
     pub spool: Option<PathBuf>,
-    /// What these files may take together, in bytes.
+    /// The limit of these files together, in bytes.
     pub spool_size: u64,
-    /// What the file of one answer may take, in bytes.
+    /// The limit of one response's file, in bytes.
     pub spool_answer: u64,
-    /// What bodies on their way may take in memory together, in bytes.
+    /// The memory limit of bodies in transit together, in bytes.
     pub spool_memory: u64,
     /// Largest request head, in bytes.
     pub head_size: usize,
@@ -98,35 +98,35 @@ pub struct ServerConfig {
     pub idle_timeout: Duration,
     /// Longest silence inside a request body.
     pub body_timeout: Duration,
-    /// Longest time without progress in sending an answer.
+    /// Longest time without progress in sending a response.
     pub write_timeout: Duration,
-    /// How long requests in flight may take to end at a stop.
+    /// How long requests in progress may take when Galley stops.
     pub drain_timeout: Duration,
     /// Connections at one time; 0: from the descriptor limit.
     pub max_connections: usize,
     /// Whether hits take the fast path.
     pub lane: bool,
-    /// Whether HTTP/2 is spoken in the clear.
+    /// Whether clients may use HTTP/2 without TLS.
     pub h2c: bool,
     /// Connections of one client at one time; 0: any number.
     pub connections_per_address: usize,
-    /// For whom that and the sites' limits do not count.
+    /// Networks to which that and the sites' limits do not apply.
     pub limit_exempt: Vec<IpNet>,
-    /// The least bytes a second of a body, and of an answer that a client takes.
+    /// The minimum rate of a request body, and of a client that receives a response, in bytes per second.
     pub min_rate: u64,
-    /// Whose word about clients counts.
+    /// The trusted proxies.
     pub proxies: Proxies,
     /// The listeners whose connections begin with a header of the PROXY protocol.
     pub proxy_protocol: Vec<Listen>,
     /// The permission bits of unix sockets.
     pub socket_mode: u32,
-    /// Who Galley becomes once its sockets are bound; never `root`.
+    /// The user that Galley switches to after it has bound its sockets; never `root`.
     pub user: Option<String>,
-    /// Of which group; `None`: the user's own.
+    /// The group; `None`: the user's own.
     pub group: Option<String>,
-    /// Whether the kernel is asked to confine what answers clients.
+    /// Whether the kernel confines the threads that serve clients.
     pub sandbox: bool,
-    /// Connections that have become something else than HTTP, at one time.
+    /// The maximum number of connections that have switched to another protocol.
     pub max_upgrades: usize,
     /// How long such a connection may carry nothing.
     pub upgrade_timeout: Duration,
@@ -144,13 +144,13 @@ pub struct AdminConfig {
 /// `[cache]`.
 #[derive(Clone, Debug)]
 pub struct Cache {
-    /// Budget for everything kept in memory, in bytes.
+    /// The memory limit of the cache, in bytes.
     pub memory: u64,
-    /// Largest body that is kept, in bytes; at most `memory`, or half of the disk's budget where that is more.
+    /// Largest body that Galley stores, in bytes; at most `memory`, or half of the disk's budget where that is more.
     pub max_object: u64,
-    /// Largest file below a root that answers from memory, in bytes; 0: none does.
+    /// Largest file below a root that Galley keeps in memory, in bytes; 0: none.
     pub max_file: u64,
-    /// Where pages survive a restart; `None`: nowhere.
+    /// The disk cache; `None`: memory only.
     pub disk: Option<CacheDisk>,
 }
 
@@ -161,9 +161,9 @@ pub struct CacheDisk {
     pub path: PathBuf,
     /// Budget for all pages, in bytes.
     pub bytes: u64,
-    /// What one site may take, in bytes.
+    /// The limit of one site, in bytes.
     pub site_bytes: Option<u64>,
-    /// What was unused for so long leaves.
+    /// How long a page stays without a request.
     pub inactive: Duration,
 }
 
@@ -202,31 +202,31 @@ pub enum AcmeChallenge {
 pub struct SiteConfig {
     /// The first host, as the file writes it: how people name the site.
     pub name: String,
-    /// The hosts it answers for; never empty, and no other site with an overlapping `listen` has one of them.
+    /// Its hosts; never empty, and no other site with an overlapping `listen` has one of them.
     pub hosts: Vec<HostPattern>,
-    /// Where it answers: its own addresses, or those of [`ServerConfig::listen`] where it names none.
+    /// Its listeners, or those of [`ServerConfig::listen`] where it names none.
     pub listen: Vec<Listen>,
-    /// Where it answers over TLS; empty without a certificate.
+    /// Its TLS listeners; empty without a certificate.
     pub listen_tls: Vec<Listen>,
     /// Its certificates, which can be used; several for clients that understand different keys.
     pub certificates: Vec<CertificateFiles>,
-    /// How its `https` upstreams are spoken with.
+    /// TLS towards its `https` upstreams.
     pub upstream_tls: UpstreamTls,
     /// The folder with its files; always present with `Php`, `Managed` and `Program`.
     pub root: Option<PathBuf>,
     /// Decoded paths of files that are sent although their names are private.
     pub allow_files: Vec<NamePattern>,
-    /// Who composes its pages.
+    /// The upstream that generates its pages.
     pub upstream: UpstreamConfig,
     /// Upstreams that rules name; `Rule::upstream` is an index into it.
     pub further: Vec<UpstreamConfig>,
-    /// The page for visitors whom the upstream cannot answer: a readable file, not larger than [`MOST_OF_ERROR_PAGE`].
+    /// The page for errors of the upstream: a readable file, not larger than [`MOST_OF_ERROR_PAGE`].
     pub error_page: Option<PathBuf>,
     /// Pages like it for single errors, by status from 400 to 599.
     pub error_pages: Vec<(u16, PathBuf)>,
     /// Largest request body in bytes, where no rule says otherwise.
     pub request_body: u64,
-    /// Everything that decides about caching.
+    /// The rules for caching.
     pub rules: SiteRules,
     /// How its pages are compressed.
     pub compress: Compress,
@@ -236,7 +236,7 @@ pub struct SiteConfig {
     pub purge_allow: Vec<IpNet>,
     /// The file with the secret that purge requests from elsewhere must carry.
     pub purge_secret_file: Option<PathBuf>,
-    /// Whether `GET /purge/...` is an order.
+    /// Whether `GET /purge/...` purges.
     pub purge_get: bool,
     /// The folder that is watched for removals.
     pub purge_directory: Option<PathBuf>,
@@ -244,7 +244,7 @@ pub struct SiteConfig {
     pub multisite: bool,
     /// How often Galley runs its scheduled tasks; `Off` where it cannot.
     pub cron: Pace,
-    /// Protocols to which connections may change that lead to its HTTP upstreams, in lower case.
+    /// Protocols that connections to its HTTP upstreams may switch to, in lower case.
     pub upgrade: Vec<String>,
     /// Limits towards its upstreams.
     pub limits: UpstreamLimits,
@@ -265,7 +265,7 @@ pub enum TlsVersion {
     V13,
 }
 
-/// The longest page for errors, in bytes: it is kept in memory.
+/// The largest error page, in bytes: Galley keeps it in memory.
 pub const MOST_OF_ERROR_PAGE: u64 = 256 << 10;
 
 /// The longest file with a token, in bytes: it must fit a request head with room for everything else.

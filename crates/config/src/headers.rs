@@ -1,4 +1,4 @@
-//! Fields that a site or a rule changes about answers.
+//! Header fields of responses that a site or a rule changes.
 
 use galley_policy::headers::{self, Changes, FieldChange, FieldName, HeaderField};
 

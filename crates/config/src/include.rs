@@ -15,7 +15,7 @@ use crate::reader::ValueReader;
 use crate::tree::{Document, SectionTable};
 use crate::walk;
 
-/// Everything that `path` and its includes say.
+/// The contents of `path` and its includes.
 pub(crate) fn read_file(path: &Path) -> Document {
     let mut complaints = Complaints::default();
     match text_of(path) {
@@ -34,7 +34,7 @@ pub(crate) fn read_file(path: &Path) -> Document {
     }
 }
 
-/// Everything that `text` and its includes say.
+/// The contents of `text` and its includes.
 pub(crate) fn read_text(name: &str, text: &str) -> Document {
     start(Complaints::default(), Path::new(name), text)
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-/// Where connections of clients come in.
+/// A listener for client connections.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Listen {
     /// An address. `[::]` takes no IPv4: both are named where both are meant.
@@ -72,7 +72,7 @@ pub(crate) enum Proxy {
 /// Where the admin interface listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminListen {
-    /// An address; the token is asked for.
+    /// An address; requests need the token.
     Tcp(SocketAddr),
     /// A socket in the file system; its folder's permissions protect it. The default may lie below `/tmp`: whoever
     /// binds it makes the folder with mode 0700 and refuses one that belongs to somebody else.

@@ -43,7 +43,7 @@ impl fmt::Display for LogTarget {
 /// The form of access lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// The NCSA combined line, followed by Galley's own words.
+    /// The NCSA combined line, followed by Galley's fields.
     Combined,
     /// One JSON object a line.
     Json,

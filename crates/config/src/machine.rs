@@ -12,7 +12,7 @@ use std::time::SystemTime;
 pub(crate) struct Surroundings {
     /// Where the admin socket goes, absolute.
     pub runtime: PathBuf,
-    /// Where what is to be kept goes, absolute.
+    /// The folder for durable state, absolute.
     pub state: PathBuf,
     /// Memory this process may use, in bytes.
     pub memory: u64,
@@ -77,7 +77,7 @@ fn state(own: Option<&OsStr>, data: Option<&OsStr>, home: Option<&OsStr>, user: 
 }
 
 /// Bytes of memory for this process on the machine whose `/` is `root`: the least of what the machine has and what control
-/// groups, version 2 or 1, allow, at every level up the tree. `None`: the kernel does not tell.
+/// groups, version 2 or 1, allow, at every level up the tree. `None`: the kernel does not provide it.
 pub fn memory(root: &Path) -> Option<u64> {
     let limits = fs::read_to_string(root.join("proc/self/cgroup"))
         .map(|text| {

@@ -1,4 +1,4 @@
-//! What one row of the option table says.
+//! One row of the option table.
 //!
 //! A row is the only place that knows an option: reading, bounds, default, reference page and sample follow from it.
 //! The rows themselves are in `table`.
@@ -151,7 +151,7 @@ pub enum Fallback {
     Computed(&'static str),
     /// Nothing: the option is simply absent.
     Absent,
-    /// The file must say it.
+    /// The file must give it.
     Required,
 }
 

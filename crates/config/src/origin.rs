@@ -32,7 +32,7 @@ pub enum OptionPath {
     SiteLog(usize, &'static str),
     /// The list that names this listener for the site with this number.
     Listener {
-        /// The first site that answers there.
+        /// The first site that listens there.
         site: usize,
         /// `listen` or `listen_tls`.
         list: &'static str,
@@ -44,7 +44,7 @@ pub enum OptionPath {
 /// What is wrong, where, and the way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineFinding {
-    /// The option that says so.
+    /// The option that is wrong.
     pub at: OptionPath,
     /// The value of the option.
     pub value: String,

@@ -9,7 +9,7 @@ use crate::quantity::write_duration;
 use crate::tree::{GivenSite, SectionTable};
 use crate::upstream::UpstreamConfig;
 
-/// A site must have something to answer with, and PHP needs a root.
+/// A site must have a source of responses, and PHP needs a root.
 pub(crate) fn upstream(given: &GivenSite, upstream: &UpstreamConfig, complaints: &mut Complaints) {
     let own = &given.own;
     let (has_root, has_php) = (own.has("root"), own.has("php"));
@@ -70,7 +70,7 @@ pub(crate) fn rule(given: &SectionTable, site: &SectionTable, complaints: &mut C
     }
 }
 
-/// A worker must not be ended while its request may still begin to answer.
+/// PHP-FPM must not end a worker while its request may still begin to respond.
 fn timeout(site: &GivenSite, complaints: &mut Complaints) {
     let own = &site.own;
     let first_byte = longest(site);
@@ -88,7 +88,7 @@ fn timeout(site: &GivenSite, complaints: &mut Complaints) {
     }
 }
 
-/// How long any request of a site may take before it begins to answer.
+/// The longest `first_byte_timeout` of a site and its rules.
 pub(crate) fn longest(site: &GivenSite) -> Duration {
     let of_rules = site.rules.iter();
     of_rules

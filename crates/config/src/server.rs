@@ -100,7 +100,7 @@ fn spool(given: &SectionTable, largest: u64, complaints: &mut Complaints) {
     }
 }
 
-/// Whose word counts, from `[server]`.
+/// The trusted proxies of `[server]`.
 fn proxies(given: &SectionTable) -> Proxies {
     let all: Vec<Proxy> = given.value("trusted_proxies");
     let networks = all.iter().filter_map(|proxy| match proxy {
@@ -118,7 +118,7 @@ fn proxies(given: &SectionTable) -> Proxies {
     }
 }
 
-/// The words are those of the table's row, in octal.
+/// The values of the table's row, in octal.
 fn socket_mode(word: &str) -> u32 {
     match word {
         "0600" => 0o600,
@@ -127,7 +127,7 @@ fn socket_mode(word: &str) -> u32 {
     }
 }
 
-/// What is said of proxies must concern somebody who is trusted, and a socket that sites answer at.
+/// Options about proxies need a trusted proxy, and a listener that sites use.
 pub(crate) fn check(document: &Document, config: &Config, complaints: &mut Complaints) {
     let given = &document.server;
     let proxies = &config.server.proxies;
@@ -154,7 +154,7 @@ pub(crate) fn check(document: &Document, config: &Config, complaints: &mut Compl
     php_user(document, &config.sites, complaints);
 }
 
-/// Who gives up root needs somebody to become.
+/// Galley gives up root only for another user.
 fn privileges(document: &Document, complaints: &mut Complaints) {
     let given = &document.server;
     let Some(user) = given.given::<String>("user") else {

@@ -33,7 +33,7 @@ pub(crate) struct Around<'a> {
     pub listen_tls: &'a [Listen],
     /// The time.
     pub now: SystemTime,
-    /// The largest request body of sites that say nothing about it, in bytes.
+    /// The largest request body of sites that name none, in bytes.
     pub request_body: u64,
     /// The folder of the configuration file; `None` where there is no file.
     pub folder: Option<&'a Path>,

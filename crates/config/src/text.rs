@@ -1,4 +1,4 @@
-//! What a text in the file means: addresses, hosts, paths, names, words.
+//! The meaning of a string in the file: addresses, hosts, paths, names, words.
 //!
 //! Sees nothing but the text and the folder that relative paths start at; looks nothing up. A text that cannot be meant
 //! comes back as the reason and, where it can be told, as the text that was probably meant.

@@ -1,7 +1,7 @@
-//! What all files together say, section by section, before it is checked as a whole.
+//! The contents of all files together, section by section, before they are checked as a whole.
 //!
 //! A [`SectionTable`] is one section as given; a [`Document`] is all of them. An option whose value could not be read is kept
-//! as given without value, so that nobody complains a second time that it is missing.
+//! without a value, so that no second complaint says that it is missing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::reader::ValueReader;
 use crate::table;
 use crate::value::{ConfigValue, FromValue};
 
-/// Everything the files say.
+/// The contents of all files.
 #[derive(Debug)]
 pub(crate) struct Document {
     pub server: SectionTable,

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Who composes a page.
+/// What generates a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamConfig {
-    /// PHP-FPM that somebody else runs.
+    /// PHP-FPM that Galley does not run.
     Php(PhpAddress),
     /// PHP-FPM that Galley runs.
     Managed,
@@ -14,7 +14,7 @@ pub enum UpstreamConfig {
     Program(Program),
     /// HTTP/1.1 servers; never empty.
     Http(Vec<HttpUpstream>),
-    /// Nobody: files below the root only.
+    /// None: files below the root only.
     Files,
 }
 
@@ -43,18 +43,18 @@ pub struct HttpUpstream {
     pub host: String,
     /// Port; 80, or 443 with TLS, where the file names none.
     pub port: u16,
-    /// Whether it is spoken with over TLS.
+    /// Whether Galley connects over TLS.
     pub tls: bool,
 }
 
-/// How upstreams are spoken with over TLS.
+/// TLS towards upstreams.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UpstreamTls {
     /// The name in their certificate; `None`: that of the URL.
     pub name: Option<String>,
-    /// A file with the authorities that vouch for them; `None`: the system's.
+    /// A file with the certificate authorities that Galley trusts for them; `None`: the system's.
     pub ca: Option<PathBuf>,
-    /// Whether anybody has to.
+    /// Whether Galley verifies their certificates.
     pub verify: bool,
 }
 
@@ -73,19 +73,19 @@ impl Default for UpstreamTls {
 pub struct UpstreamLimits {
     /// Requests at one time; 0 only with [`UpstreamConfig::Managed`] and [`UpstreamConfig::Program`]: as many as workers.
     pub in_flight: usize,
-    /// Requests that may wait for a place.
+    /// Requests that may wait for a slot.
     pub queue: usize,
-    /// How long one may wait for a place.
+    /// How long one may wait for a slot.
     pub queue_timeout: Duration,
-    /// How long a page being composed may show no sign of life before it is asked for once more.
+    /// How long a fetch may make no progress before Galley sends the next request for the page to the upstream.
     pub lock_age: Duration,
-    /// Requests that may wait for one page being composed.
+    /// Requests that may wait for one fetch.
     pub waiters: usize,
-    /// How long a connection may take to stand.
+    /// How long a connection attempt may take.
     pub connect_timeout: Duration,
-    /// From the request's last byte to the answer's first.
+    /// From the last byte of the request to the first of the response.
     pub first_byte_timeout: Duration,
-    /// Longest silence inside an answer.
+    /// Longest silence inside a response.
     pub read_timeout: Duration,
     /// What part of `in_flight` may be connections to an HTTP upstream that are kept without a request, in hundredths.
     pub idle_share: usize,

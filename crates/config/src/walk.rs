@@ -116,7 +116,7 @@ fn status(
     None
 }
 
-/// A section that stands once: its options are added to what other files said.
+/// A section that exists once: its options are added to those of other files.
 fn fill(given: &mut SectionTable, reader: &mut ValueReader<'_>, value: &Spanned<DeValue<'_>>) {
     if let Some(table) = one_table(reader, given.section, value) {
         given.place = reader.place(value.span());

@@ -11,7 +11,7 @@ use memchr::memchr;
 /// and tags stays below a quarter of this.
 pub const MAX_HEAD_BYTES: usize = 64 * 1024;
 
-/// Why the output is not a CGI answer.
+/// Why the output is not a CGI response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAnswer {
     /// No empty line within [`MAX_HEAD_BYTES`].
@@ -31,7 +31,7 @@ pub struct SplitOutput {
     pub body: Bytes,
 }
 
-/// Splits the pieces of one answer, in order.
+/// Splits the pieces of one response, in order.
 #[derive(Debug, Default)]
 pub struct Splitter {
     state: ResponseState,
@@ -123,7 +123,7 @@ struct HeadScan {
 }
 
 impl HeadScan {
-    /// Looks for the empty line. `bytes` is everything from the start of the answer.
+    /// Looks for the empty line. `bytes` is everything from the start of the response.
     fn find_end(&mut self, bytes: &[u8]) -> Option<HeadEnd> {
         while let Some(length) = memchr(b'\n', bytes.get(self.searched..)?) {
             let (line, feed) = (self.line, self.searched + length);

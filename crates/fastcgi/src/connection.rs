@@ -1,6 +1,6 @@
 //! Drives an [`FastCgiExchange`] over a stream, writing and reading whatever is possible at each turn.
 //!
-//! Reading never waits for writing nor the other way round: a script that prints while it reads, or that answers without
+//! Reading never waits for writing nor the other way round: a script that prints while it reads, or that responds without
 //! reading, cannot lock up with an upload. Backpressure is the caller's pace: nothing is read or written between calls of
 //! [`FastCgiConnection::event`], so the caller goes on calling until [`FastCgiEvent::End`], or drops the connection, which aborts the
 //! request (PHP-FPM notices a closed connection; it does not look for `ABORT_REQUEST`). Timeouts are the caller's.
@@ -40,7 +40,7 @@ impl BodySource for NoBody {
 pub struct FastCgiConnection<S> {
     stream: S,
     exchange: FastCgiExchange,
-    /// Why writing ended, kept while the answer may still come.
+    /// Why writing ended, kept while the response may still come.
     write_error: Option<io::Error>,
     /// Something was received since the last `send`.
     received: bool,
@@ -70,7 +70,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastCgiConnection<S> {
         poll_fn(|cx| Poll::Ready(self.begin(request, cx))).await
     }
 
-    /// The next event of the answer, while the body is sent. Returns what is ready before it waits; see [`FastCgiEvent`] for the
+    /// The next event of the response, while the body is sent. Returns what is ready before it waits; see [`FastCgiEvent`] for the
     /// pieces. After [`FastCgiEvent::End`] or an error another call gives [`Error::OutOfTurn`].
     ///
     /// Cancel-safe: dropped while it waits, nothing is lost, and a later call goes on (with the same `body`).
@@ -160,7 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastCgiConnection<S> {
     }
 
     /// Takes from the body and writes until one of them makes us wait, or a few writes are done. A failed write is not an
-    /// error yet: a responder that refuses an upload answers and closes, and the answer is worth reading.
+    /// error yet: a responder that refuses an upload answers and closes, and the response is worth reading.
     fn write(
         &mut self,
         body: &mut impl BodySource,
@@ -228,7 +228,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastCgiConnection<S> {
         pin!(self.stream.read_buf(self.exchange.input())).poll(cx)
     }
 
-    /// The answer ended too early. If writing failed first, that is why.
+    /// The response ended too early. If writing failed first, that is why.
     fn ended(&mut self, error: Error) -> Error {
         self.exchange.spend();
         self.write_error.take().map_or(error, Error::Write)

@@ -5,14 +5,14 @@ use std::io;
 
 use crate::record::BadRecord;
 
-/// Why a request could not be sent or its answer not be received. After any of these the connection is not reusable.
+/// Why a request could not be sent or its response not be received. After any of these the connection is not reusable.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kept connection was closed, or bytes nobody asked for lay on it, before the request was begun: nothing was
     /// sent, so any method may be tried on another connection.
     #[error("the kept FastCGI connection had ended before the request")]
     Stale,
-    /// The upstream closed the connection before `END_REQUEST`: the answer is incomplete.
+    /// The upstream closed the connection before `END_REQUEST`: the response is incomplete.
     #[error("the FastCGI connection was closed in the middle of an answer")]
     Closed,
     /// The upstream broke the protocol.
@@ -21,7 +21,7 @@ pub enum Error {
     /// Reading from the upstream failed.
     #[error("cannot read from the FastCGI connection")]
     Read(#[source] io::Error),
-    /// Writing to the upstream failed and no complete answer was there to be read.
+    /// Writing to the upstream failed and no complete response was there to be read.
     #[error("cannot write to the FastCGI connection")]
     Write(#[source] io::Error),
     /// The source of the request body failed.

@@ -1,10 +1,10 @@
-//! One request and its answer after another, without I/O: bytes to write come out of it, bytes read go into it.
+//! One request and its response after another, without I/O: bytes to write come out of it, bytes read go into it.
 //!
 //! Both directions advance independently. The body is asked for only while little waits to be written, so memory stays
 //! within [`OUTPUT_BYTES`] plus one record plus the one chunk the source gave. `END_REQUEST` ends the exchange also when the
 //! body has not been sent whole (PHP may answer early); such a connection is not reusable, since the responder might take
 //! the rest for a new request. The same holds when anything follows `END_REQUEST`: bytes that no request asked for must
-//! never become the beginning of the next answer.
+//! never become the beginning of the next response.
 
 use std::borrow::Cow;
 
@@ -61,7 +61,7 @@ enum Stdin {
     Open,
     /// The ending record has been queued.
     Ended,
-    /// Writing failed; the answer may still come.
+    /// Writing failed; the response may still come.
     Abandoned,
 }
 
@@ -198,7 +198,7 @@ impl FastCgiExchange {
         }
     }
 
-    /// Nothing more can be written. The answer may still be read (a responder that refuses an upload answers and
+    /// Nothing more can be written. The response may still be read (a responder that refuses an upload answers and
     /// closes), but the connection is spent.
     pub fn abandon_output(&mut self) {
         if let ExchangePhase::Open { stdin, .. } = &mut self.phase {
@@ -282,7 +282,7 @@ pub const OUTPUT_BYTES: usize = 64 * 1024;
 /// Size of the read buffer.
 pub const INPUT_BYTES: usize = 64 * 1024;
 
-/// Size of the first one of a connection, which many answers fit into: what nobody touches need not be had.
+/// Size of the first one of a connection, which many responses fit into: what nobody touches need not be had.
 pub const FIRST_INPUT_BYTES: usize = 16 * 1024;
 
 /// Content of a full STDIN record: two make a chunk of 64 KiB, where the largest possible record would leave one byte

@@ -3,7 +3,7 @@
 //! Content is handed on as it arrives, without waiting for the end of its record and without a copy. Only STDOUT, STDERR
 //! and `END_REQUEST` of request 1 mean anything; management records (id 0, types `GET_VALUES_RESULT` and `UNKNOWN_TYPE`) are
 //! skipped, although Galley never asks for them; everything else is refused, because a record for another id may be part
-//! of somebody else's answer. How the bytes were cut never matters.
+//! of somebody else's response. How the bytes were cut never matters.
 
 use bytes::{Buf, BytesMut};
 

@@ -36,7 +36,7 @@ pub enum RecordType {
     Params,
     /// 5, to the responder: the request body.
     Stdin,
-    /// 6, from the responder: the CGI answer.
+    /// 6, from the responder: the CGI response.
     Stdout,
     /// 7, from the responder: messages for the log.
     Stderr,
@@ -44,7 +44,7 @@ pub enum RecordType {
     Data,
     /// 9, management: a query for limits.
     GetValues,
-    /// 10, management: its answer.
+    /// 10, management: its response.
     GetValuesResult,
     /// 11, management: a type was not understood.
     UnknownType,
@@ -148,7 +148,7 @@ pub enum BadRecord {
     /// Another version than 1; usually the peer does not speak FastCGI at all.
     #[error("version {0} instead of 1")]
     Version(u8),
-    /// A record for a request that was never asked: an answer may have been mixed up with another one.
+    /// A record for a request that was never asked: a response may have been mixed up with another one.
     #[error("request id {0} instead of 1")]
     Id(u16),
     /// A type that a responder may not send.

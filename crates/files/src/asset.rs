@@ -1,4 +1,4 @@
-//! An opened file with what an answer needs to know about it.
+//! An opened file with what a response needs to know about it.
 //!
 //! Where `style.css.br` lies beside `style.css` and is not older, it is sent instead to those who
 //! accept it: with the original's type, and an entity tag of its own. A sibling is taken only if it

@@ -1,8 +1,8 @@
-//! Writes the head of an answer and the frames of its chunks.
+//! Writes the head of a response and the frames of its chunks.
 //!
 //! The framing fields and Connection are written here alone, from [`Length`] and [`ConnectionField`]; the same fields from
 //! upstream are dropped. A field with a name or value that could end its line early is dropped whole, so an upstream
-//! cannot split an answer in two (RFC 9110 section 5.5, RFC 9112 section 11.1).
+//! cannot split a response in two (RFC 9110 section 5.5, RFC 9112 section 11.1).
 //!
 //! It does not know Date, Server or what a status means, and it does not see the body: that it has the length that was
 //! announced is the caller's duty.
@@ -13,7 +13,7 @@ use http::StatusCode;
 
 use crate::token::{is_token, is_value_byte};
 
-/// How the answer's body is delimited.
+/// How the response's body is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     /// Content-Length of so many bytes; for HEAD without them.
@@ -26,14 +26,14 @@ pub enum Length {
     None,
 }
 
-/// What the answer says about the connection.
+/// What the response says about the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionField {
     /// Lives on; an HTTP/1.0 client must be told.
     KeepAlive10,
     /// Lives on, which HTTP/1.1 takes for granted: nothing is written.
     KeepAlive,
-    /// Ends after this answer.
+    /// Ends after this response.
     Close,
     /// `101 Switching Protocols`: `ConnectionField: upgrade`, and the Upgrade field passes.
     Upgrade,

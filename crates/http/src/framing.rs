@@ -46,12 +46,12 @@ pub struct Framing<'b> {
     pub host: Host<'b>,
 }
 
-/// How an answer to a request is delimited and what it says about the connection.
+/// How a response to a request is delimited and what it says about the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerFraming {
     /// For [`crate::answer::write_head`].
     pub length: Length,
-    /// For [`crate::answer::write_head`]; the connection ends after the answer when it is `Close`.
+    /// For [`crate::answer::write_head`]; the connection ends after the response when it is `Close`.
     pub connection: ConnectionField,
 }
 
@@ -59,7 +59,7 @@ impl Framing<'_> {
     /// How to answer with a body of `known` bytes, or of a length that only its end will tell. HTTP/1.0 knows no chunks
     /// (RFC 9112 section 7.1): there the end of the connection is the end of the body.
     ///
-    /// An answer to HEAD asks with the length that GET would have had.
+    /// A response to HEAD asks with the length that GET would have had.
     pub fn answer(&self, known: Option<u64>) -> AnswerFraming {
         let length = match (known, self.version) {
             (Some(bytes), _) => Length::Known(bytes),
@@ -114,7 +114,7 @@ struct FramingFields<'b> {
 impl<'b> FramingFields<'b> {
     fn gather(head: &Head<'b, '_>) -> Result<Self, BadRequest> {
         let mut seen = Self {
-            // Nobody here tunnels. A client that does not wait for the answer to CONNECT (RFC 9110 section 9.3.6) has sent
+            // Nobody here tunnels. A client that does not wait for the response to CONNECT (RFC 9110 section 9.3.6) has sent
             // bytes of the tunnel by then, chosen by somebody else perhaps, and they may look like a request.
             close: head.method == "CONNECT",
             ..Self::default()

@@ -2,7 +2,7 @@
 //!
 //! Bytes in, meaning or a [`head::BadRequest`] out. The crate owns one decision above all: where one request ends and the
 //! next begins (RFC 9112). It makes that decision once, so nobody behind it reads framing fields again. It does not read
-//! sockets, keep timers, judge targets beyond their form, or know what an answer means.
+//! sockets, keep timers, judge targets beyond their form, or know what a response means.
 //!
 //! Invariants: the same bytes give the same result however they are cut into reads; every refusal ends the connection;
 //! reading a usual head allocates nothing.

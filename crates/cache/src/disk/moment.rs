@@ -100,7 +100,7 @@ impl Boot {
     }
 }
 
-/// Seconds since 1970, for orders of eviction: they need no more.
+/// Seconds since 1970, for purges of eviction: they need no more.
 pub(super) fn wall_seconds(wall: SystemTime) -> u32 {
     u32::try_from(wall_ms(wall) / 1000).unwrap_or(u32::MAX)
 }

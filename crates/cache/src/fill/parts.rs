@@ -60,7 +60,7 @@ pub enum FillError {
     /// The exchange was given up here.
     #[error("the exchange was given up")]
     Aborted,
-    /// A purge came while it was composed; ask again.
+    /// A purge came while it was generated; ask again.
     #[error("purged while it was composed")]
     Purged,
     /// It may not be shared; each reader has to ask on its own, whole.

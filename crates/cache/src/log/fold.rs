@@ -1,8 +1,8 @@
 //! Fewer records that say no less.
 //!
-//! Exactly: of one scope only the last hard order counts, and the last soft one if it came after that; an order for the
-//! whole site makes all before it superfluous that are not stronger. Coarsely, above the limit: soft orders older than
-//! [`SOFT_AGE`] become one soft order for their site, and then the oldest of a site become one hard order for it, the
+//! Exactly: of one scope only the last hard purge counts, and the last soft one if it came after that; a purge for the
+//! whole site makes all before it superfluous that are not stronger. Coarsely, above the limit: soft purges older than
+//! [`SOFT_AGE`] become one soft purge for their site, and then the oldest of a site become one hard purge for it, the
 //! floor: what was born below is dead. Both only ever purge more. A folded order keeps the number of the newest that went
 //! into it, so numbers stay unique and rising. Hard never becomes soft.
 
@@ -13,7 +13,7 @@ use galley_policy::purge::{Scope, Strength};
 
 use super::format::Logged;
 
-/// Soft orders older than this are the first to be told coarsely: what they touched has been refreshed or is not asked for.
+/// Soft purges older than this are the first to be told coarsely: what they touched has been refreshed or is not asked for.
 pub(super) const SOFT_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Folds `orders`, whose numbers rise by site. Gives at most `limit` records, or one for each site if that is more,
@@ -44,7 +44,7 @@ pub(super) fn fold(orders: Vec<Logged>, limit: usize, now: SystemTime) -> Vec<Lo
     folded
 }
 
-/// Leaves out what newer orders of the same site cover exactly. `of_site` rises by number, before and after.
+/// Leaves out what newer purges of the same site cover exactly. `of_site` rises by number, before and after.
 fn drop_superfluous(of_site: &mut Vec<Logged>) {
     let (mut hard, mut soft) = (HashSet::new(), HashSet::new());
     let mut kept: Vec<bool> = of_site
@@ -65,7 +65,7 @@ fn drop_superfluous(of_site: &mut Vec<Logged>) {
     of_site.retain(|_| kept.pop().unwrap_or(true));
 }
 
-/// Tells all soft orders up to the newest old one as one for the whole site.
+/// Tells all soft purges up to the newest old one as one for the whole site.
 fn soften_old(of_site: &mut Vec<Logged>, now: SystemTime) {
     let is_old = |logged: &Logged| {
         let age = now.duration_since(logged.at).unwrap_or_default();
@@ -77,7 +77,7 @@ fn soften_old(of_site: &mut Vec<Logged>, now: SystemTime) {
     }
 }
 
-/// Keeps the `newest` newest and tells all before them as one hard order for the whole site.
+/// Keeps the `newest` newest and tells all before them as one hard purge for the whole site.
 fn raise_floor(of_site: &mut Vec<Logged>, newest: usize) {
     let floor_at = of_site.len().saturating_sub(newest + 1);
     of_site.drain(..floor_at);

@@ -61,7 +61,7 @@ impl fmt::Debug for Generation {
     }
 }
 
-/// An order as the log keeps it.
+/// A purge as the log keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
     /// Name of the site whose counter `number` is of.
@@ -180,7 +180,7 @@ pub(super) fn mark(header: &Chain, acknowledged: u64) -> [u8; 16] {
     bytes
 }
 
-/// Adds an order, its checks still empty. One whose texts are longer than [`TEXT_BYTES`] together is written as one for
+/// Adds a purge, its checks still empty. One whose texts are longer than [`TEXT_BYTES`] together is written as one for
 /// the whole site.
 pub(super) fn push_order(out: &mut Vec<u8>, site: &str, stamp: RecordStamp, order: &Purge) {
     let mut fields = ScopeFields::of(&order.scope);

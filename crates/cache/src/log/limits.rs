@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(super) struct LogLimits {
     /// Above this, and above twice what was left the last time, the file is compacted.
     pub(super) file_bytes: u64,
-    /// How many orders are kept exactly when it is; above twice as many records it is compacted too.
+    /// How many purges are kept exactly when it is; above twice as many records it is compacted too.
     pub(super) records: usize,
     /// A file above this is not believed; compaction keeps it far below.
     pub(super) believed_bytes: usize,

@@ -1,13 +1,13 @@
-//! The durable log of purge orders: what makes a purge outlive `kill -9`, a power cut and a restart.
+//! The durable log of purges: what makes a purge outlive `kill -9`, a power cut and a restart.
 //!
-//! One log for all sites, each record with its site's name: orders of different sites share an fdatasync, and entries on
+//! One log for all sites, each record with its site's name: purges of different sites share an fdatasync, and entries on
 //! the disk have one [`Generation`] to be of. The price: damage costs all sites what is stored.
 //!
-//! An order is published in memory first, then written; it may be acknowledged when its [`DurableTicket`] is ready. A reader that
+//! A purge is published in memory first, then written; it may be acknowledged when its [`DurableTicket`] is ready. A reader that
 //! obeys it in between does no harm. [`PurgeLog::open`] gives back every acknowledged order, or a new generation, under which
-//! nothing stored before counts; never fewer. Counters begin each run `GAP` above every number in the log: orders that were
+//! nothing stored before counts; never fewer. Counters begin each run `GAP` above every number in the log: purges that were
 //! published and never reached the disk used numbers too, and what was stored under these must not look newer than the
-//! orders to come. If the log cannot be written, orders are obeyed all the same, and tickets say so.
+//! purges to come. If the log cannot be written, purges are obeyed all the same, and tickets say so.
 
 mod error;
 mod files;

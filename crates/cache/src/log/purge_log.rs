@@ -30,7 +30,7 @@ pub struct OpenedLog {
     pub generation: Generation,
     /// All counters begin here.
     pub start: u64,
-    /// The orders of earlier runs, folded; by site, the numbers rise.
+    /// The purges of earlier runs, folded; by site, the numbers rise.
     pub orders: Vec<Logged>,
     /// What was there, for the operator.
     pub found: LogContents,
@@ -46,7 +46,7 @@ impl OpenedLog {
     }
 
     /// What was born below this number is dead, whatever it is; 0: nothing is, for that reason. The number of the newest
-    /// hard order for the whole site, dropped orders included: they are folded into one.
+    /// hard purge for the whole site, dropped purges included: they are folded into one.
     pub fn floor(&self, site: &str) -> u64 {
         let is_floor = |logged: &&Logged| {
             logged.site == site
@@ -80,13 +80,13 @@ pub struct PurgeLog {
 
 impl PurgeLog {
     /// Locks `dir`, making it if need be, reads the log in it and begins a new run. Blocks for a few milliseconds, and two
-    /// fdatasyncs. A log that can be read and not be written is still replayed; tickets then say that orders are lost.
+    /// fdatasyncs. A log that can be read and not be written is still replayed; tickets then say that purges are lost.
     pub fn open(dir: &Path, now: SystemTime) -> Result<OpenedLog, OpenError> {
         let directory = Directory::lock(dir)?;
         Self::start(Box::new(directory), LogLimits::default(), now)
     }
 
-    /// Publishes an order of `site` in `epochs`, which have been replayed, and puts it into the log. It is obeyed when this
+    /// Publishes a purge of `site` in `epochs`, which have been replayed, and puts it into the log. It is in force when this
     /// returns, and may be acknowledged when the ticket is ready. Who publishes several needs to wait for the last only.
     /// `now` goes into the record. A site's name has at most 1,024 bytes. Does not wait for the disk.
     pub fn publish(
@@ -113,7 +113,7 @@ impl PurgeLog {
         self.shared.status().generation
     }
 
-    /// Whether orders reach the disk, as of the last round.
+    /// Whether purges reach the disk, as of the last round.
     pub fn durability(&self) -> Durability {
         self.shared.status().durability
     }
@@ -213,7 +213,7 @@ impl Drop for PurgeLog {
     }
 }
 
-/// An order that is obeyed.
+/// A purge that is in force.
 #[derive(Debug)]
 pub struct Published {
     /// Its number.

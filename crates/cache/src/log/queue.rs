@@ -1,7 +1,7 @@
 //! Orders on their way to the writer.
 //!
 //! Publishers add to it inside the critical section of their site's counter, so that numbers rise in the file; they only
-//! copy bytes here and never wait for the disk. Bounded: above its limit an order is noted as a hard one for its whole
+//! copy bytes here and never wait for the disk. Bounded: above its limit a purge is noted as a hard one for its whole
 //! site, one number for each site, which purges more after a restart and forgets nothing.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use super::ticket::{Durability, DurableTicket, Loss, Restart, SyncRound};
 pub(super) struct LogShared {
     /// Where the counters of this run begin.
     start: u64,
-    /// Bytes of orders that may wait.
+    /// Bytes of purges that may wait.
     limit: usize,
     queue: Mutex<LogQueue>,
     /// Something was added, or the end was asked for.
@@ -38,7 +38,7 @@ pub(super) struct LogStatus {
 #[derive(Debug)]
 struct LogQueue {
     batch: LogBatch,
-    /// Of each site that ever had an order, the highest number; never lowered.
+    /// Of each site that ever had a purge, the highest number; never lowered.
     highest: BTreeMap<Arc<str>, RecordStamp>,
     life: QueueLifecycle,
 }
@@ -112,7 +112,7 @@ impl LogShared {
         }
     }
 
-    /// Puts an order at the end. To be called in the order of a site's numbers; [`LogShared::wake`] follows.
+    /// Puts a purge at the end. To be called in the order of a site's numbers; [`LogShared::wake`] follows.
     pub(super) fn append(&self, site: &str, stamp: RecordStamp, order: &Purge) -> DurableTicket {
         let mut queue = self.lock();
         debug_assert!(
@@ -166,7 +166,7 @@ impl LogShared {
         batch.finish(writer_died(restart));
     }
 
-    /// Waits for orders, at most for `patience`, and takes all there are. `None`: the end.
+    /// Waits for purges, at most for `patience`, and takes all there are. `None`: the end.
     pub(super) fn take(&self, patience: Option<Duration>) -> Option<LogBatch> {
         let mut queue = self.lock();
         if queue.batch.is_empty() && queue.life == QueueLifecycle::Running {
@@ -192,7 +192,7 @@ impl LogShared {
         Some(mem::take(&mut queue.batch))
     }
 
-    /// Everything published so far, as one hard order for each site; and whatever is in the queue, which that covers.
+    /// Everything published so far, as one hard purge for each site; and whatever is in the queue, which that covers.
     pub(super) fn take_floors(&self) -> (LogBatch, Vec<Logged>) {
         let mut queue = self.lock();
         let floors = queue.highest.iter().map(|(site, stamp)| Logged {

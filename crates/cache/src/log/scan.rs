@@ -173,7 +173,7 @@ impl Wrong {
     }
 }
 
-/// The numbers seen. A start is above all before it, an order above the last start and the last order of its site.
+/// The numbers seen. A start is above all before it, a purge above the last start and the last purge of its site.
 #[derive(Default)]
 struct Numbers {
     start: u64,

@@ -510,7 +510,7 @@ fn compaction_keeps_the_file_small_and_says_no_less() {
     assert_eq!(epochs.prove(&page(&["u"], last.start)), Validity::Valid);
 }
 
-/// A compaction that finds no room leaves the old file, and orders go on being kept.
+/// A compaction that finds no room leaves the old file, and purges go on being kept.
 #[test]
 fn a_compaction_that_fails_changes_nothing() {
     let sim = Sim::default();

@@ -1,4 +1,4 @@
-//! Waiting for the disk: one round of orders that become durable together, and the tickets of those who wait for it.
+//! Waiting for the disk: one round of purges that become durable together, and the tickets of those who wait for it.
 //!
 //! No runtime is known here: a ticket may be waited for by a thread, or polled by any executor. A dropped ticket changes
 //! nothing for the order.
@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// What became of an order that is already obeyed.
+/// What became of a purge that is already in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// It is on the disk: it outlives a crash. Acknowledge it.
@@ -16,7 +16,7 @@ pub enum Durability {
     Lost(Loss),
 }
 
-/// Why an order is not on the disk.
+/// Why a purge is not on the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// What the system said; for the operator, not for clients.
@@ -25,7 +25,7 @@ pub struct Loss {
     pub restart: Restart,
 }
 
-/// What a restart does about orders that did not reach the disk.
+/// What a restart does about purges that did not reach the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
     /// The log was taken away, so everything stored so far counts as purged hard: no order is forgotten.

@@ -3,7 +3,7 @@
 //! One round: take all that is queued, write it at the end, fdatasync, tell the waiting, move the mark. A failed write or
 //! fdatasync is never tried again on the same file (after a failed fdatasync nobody knows what is on the disk): the file
 //! is taken away, so that a restart purges everything, and a new one is begun under a new generation as soon as that
-//! works. In place of the orders until then it says one number for each site below which everything is dead.
+//! works. In place of the purges until then it says one number for each site below which everything is dead.
 //!
 //! A whole file only ever appears by [`replace`]: a crash leaves the old one or the new one.
 
@@ -240,7 +240,7 @@ impl LogWriterThread {
     }
 }
 
-/// A writer that ends by a panic leaves orders that are obeyed and not on the disk, now and later.
+/// A writer that ends by a panic leaves purges that are obeyed and not on the disk, now and later.
 impl Drop for LogWriterThread {
     fn drop(&mut self) {
         if std::thread::panicking() {

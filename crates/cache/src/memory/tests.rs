@@ -254,7 +254,7 @@ fn age_and_validator_are_the_entrys_own() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Store a page of this size composed now, or so many orders ago.
+    /// Store a page of this size generated now, or so many purges ago.
     Put {
         key: u8,
         size: usize,

@@ -1,4 +1,4 @@
-//! The scope of an order in the form that entries are compared with, and what of an entry is compared.
+//! The scope of a purge in the form that entries are compared with, and what of an entry is compared.
 //!
 //! Paths are canonical on both sides (`galley_policy::uri`), so comparing bytes is comparing resources. A prefix means
 //! whole segments: `/shop` reaches `/shop`, `/shop/` and `/shop/cart`, not `/shopping`.
@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use galley_policy::key::{host_id, tag_id, url_id};
 use galley_policy::purge::{PurgePattern, Scope};
 
-/// What orders can touch, borrowed from an entry or from a request that wants to join a fill.
+/// What purges can touch, borrowed from an entry or from a request that wants to join a fill.
 #[derive(Clone, Copy, Debug)]
 pub struct Touch<'a> {
     /// `galley_policy::key::host_id`.
@@ -40,7 +40,7 @@ impl<'a> Touch<'a> {
     }
 }
 
-/// What an order names.
+/// What a purge names.
 #[derive(Debug)]
 pub(super) enum Mark {
     Site,
@@ -96,7 +96,7 @@ pub(super) fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     cuts.chain([path.len()]).map(|end| &path[..end])
 }
 
-/// The pattern of an order.
+/// The pattern of a purge.
 #[derive(Debug)]
 pub(super) struct CompiledPattern {
     pattern: PurgePattern,

@@ -15,34 +15,34 @@ use crate::fragments::PageFragment;
 use crate::sync::{AtomicU64, RwLock};
 use crate::validity::PurgeEffect;
 
-/// Whether orders newer than a fill touch it.
+/// Whether purges newer than a fill touch it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touched {
     /// None does: a request may join.
     No,
     /// One does: the fill is doomed for requests that begin now.
     Yes,
-    /// None does by host, URL or path, but newer orders exist and the tags are not known yet. Wait for the head and ask
-    /// again with its tags. (Any newer order counts here: the head may carry the tag `*`, which all of them touch.)
+    /// None does by host, URL or path, but newer purges exist and the tags are not known yet. Wait for the head and ask
+    /// again with its tags. (Any newer purge counts here: the head may carry the tag `*`, which all of them touch.)
     OnlyTags,
 }
 
-/// The purge orders of one site.
+/// The purges of one site.
 #[derive(Debug)]
 pub struct PurgeTable {
-    /// Number of the newest order; stored with release, last of all, by [`PurgeTable::publish_with`] inside the critical section.
+    /// Number of the newest purge; stored with release, last of all, by [`PurgeTable::publish_with`] inside the critical section.
     current: AtomicU64,
     /// Written by [`PurgeTable::publish_with`] only.
     tables: RwLock<Tables>,
 }
 
 impl PurgeTable {
-    /// No orders yet; the counter is 0.
+    /// No purges yet; the counter is 0.
     pub fn new() -> Self {
         Self::with_limits(PurgeTableLimits::default())
     }
 
-    /// With so many of the newest orders kept as they came.
+    /// With so many of the newest purges kept as they came.
     #[cfg(test)]
     pub(crate) fn with_ring(ring: usize) -> Self {
         Self::with_limits(PurgeTableLimits {
@@ -58,12 +58,12 @@ impl PurgeTable {
         }
     }
 
-    /// Number of the newest order. What a fill takes as `born`, just before it sends the first byte upstream.
+    /// Number of the newest purge. What a fill takes as `born`, just before it sends the first byte upstream.
     pub fn current(&self) -> u64 {
         self.current.load(Ordering::Acquire)
     }
 
-    /// Publishes an order. When it has returned, no [`PurgeTable::prove`] that begins later calls an older entry valid that the
+    /// Publishes a purge. When it has returned, no [`PurgeTable::prove`] that begins later calls an older entry valid that the
     /// order touches. Hands the number to `note` inside the critical section: what `note` puts in a queue is there in the
     /// order of the numbers. `note` must be short and must not come back here.
     ///
@@ -83,7 +83,7 @@ impl PurgeTable {
         self.publish_with(order, |number| number)
     }
 
-    /// Records an order of an earlier run under the number it had then; the orders of a site come in rising order, before
+    /// Records a purge of an earlier run under the number it had then; the purges of a site come in rising order, before
     /// the first request. One that no longer rises gets the next number, which purges more, never less.
     pub(crate) fn replay(&self, number: u64, order: &Purge) {
         let mark = mark::Mark::of(&order.scope);
@@ -92,7 +92,7 @@ impl PurgeTable {
         self.current.store(number, Ordering::Release);
     }
 
-    /// Lifts the counter to `number`, if it is lower, without an order: what was born before stays as it is, and the
+    /// Lifts the counter to `number`, if it is lower, without a purge: what was born before stays as it is, and the
     /// numbers between are never given out.
     pub(crate) fn lift(&self, number: u64) {
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
@@ -106,7 +106,7 @@ impl PurgeTable {
         self.prove_by(entry, OnContention::None)
     }
 
-    /// The same, but waits for a writer: never [`Validity::Unknown`]. For the slow way only.
+    /// The same, but waits for a writer: never [`Validity::Unknown`]. For the slow path only.
     ///
     /// What the fast path knows as purged may be [`Validity::Outdated`] here.
     pub fn prove_waiting(&self, entry: &Entry) -> Validity {
@@ -141,7 +141,7 @@ impl PurgeTable {
             .then(|| purged.into_iter().map(|(number, _)| number).collect())
     }
 
-    /// Whether orders newer than `born` touch a fill. Waits for a writer. Soft orders count: who begins after one does
+    /// Whether purges newer than `born` touch a fill. Waits for a writer. Soft purges count: who begins after one does
     /// not join what was begun before it.
     pub fn newer_than(&self, born: u64, touch: Touch<'_>) -> Touched {
         if self.current() <= born {
@@ -160,8 +160,8 @@ impl PurgeTable {
         }
     }
 
-    /// The newest order above `born` that touches something, for people who ask what purged it; `None` if there is none.
-    /// Proves nothing and changes nothing. Waits for a writer; tests patterns under the lock, so not for a hot way.
+    /// The newest purge above `born` that touches something, for people who ask what purged it; `None` if there is none.
+    /// Proves nothing and changes nothing. Waits for a writer; tests patterns under the lock, so not for a hot path.
     pub fn newest_touching(&self, born: u64, touch: &Touch<'_>) -> Option<Touching> {
         self.tables
             .read()
@@ -216,19 +216,19 @@ impl Default for PurgeTable {
     }
 }
 
-/// The purge orders of a site that has no log: they live as long as the process.
+/// The purges of a site that has no log: they live as long as the process.
 ///
 /// A type of its own, so that purges of a site with a log cannot be published past it.
 #[derive(Debug, Default)]
 pub struct Unlogged(PurgeTable);
 
 impl Unlogged {
-    /// No orders yet.
+    /// No purges yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Publishes an order and returns its number. When it has returned, no older entry that it touches is proved valid.
+    /// Publishes a purge and returns its number. When it has returned, no older entry that it touches is proved valid.
     pub fn publish(&self, order: &Purge) -> u64 {
         self.0.publish_with(order, |number| number)
     }

@@ -1,10 +1,10 @@
-//! The numbers of the orders, by scope, and the newest orders as they came.
+//! The numbers of the purges, by scope, and the newest purges as they came.
 //!
-//! Two ways to the same answer: the ring, when an entry was proved a few orders ago (compare it with those few), and the
+//! Two ways to the same answer: the ring, when an entry was proved a few purges ago (compare it with those few), and the
 //! tables, after a gap (look every scope of the entry up). A property test holds them together.
 //!
 //! Bounded: above the limits, old scopes are folded into a floor. Whatever was not proved since the floor counts as
-//! touched by a hard order, so nothing is ever forgotten, only remembered more coarsely. For the same reason paths are
+//! touched by a hard purge, so nothing is ever forgotten, only remembered more coarsely. For the same reason paths are
 //! kept as hashes: two that collide purge too much, never too little.
 
 use std::collections::{HashMap, VecDeque};
@@ -24,7 +24,7 @@ pub(super) struct PurgeTableLimits {
     pub(super) scopes: usize,
     /// Patterns: each may be tested against every entry, and may take 256 KiB.
     pub(super) patterns: usize,
-    /// Newest orders kept as they came.
+    /// Newest purges kept as they came.
     pub(super) ring: usize,
 }
 
@@ -42,16 +42,16 @@ impl Default for PurgeTableLimits {
 #[derive(Debug)]
 pub(super) struct Tables {
     limits: PurgeTableLimits,
-    /// Number of the newest order.
+    /// Number of the newest purge.
     last: u64,
     /// What was last proved before this order counts as purged hard.
     pub(super) floor: u64,
-    /// Of all orders: what touches the tag `*`.
+    /// Of all purges: what touches the tag `*`.
     pub(super) any: PurgeSequences,
     pub(super) site: PurgeSequences,
     pub(super) named: HashMap<Named, PurgeSequences, RandomState>,
     pub(super) patterns: Vec<(Arc<CompiledPattern>, PurgeSequences)>,
-    /// The newest orders, without a gap, the newest last.
+    /// The newest purges, without a gap, the newest last.
     ring: VecDeque<PurgeRecord>,
 }
 
@@ -69,13 +69,13 @@ impl Tables {
         }
     }
 
-    /// Takes the next number for an order and writes it everywhere.
+    /// Takes the next number for a purge and writes it everywhere.
     pub(super) fn record(&mut self, mark: Mark, strength: Strength) -> u64 {
         self.record_at(self.last + 1, mark, strength)
     }
 
     /// The same with the number it had in an earlier run, or the next one if that does not rise. A gap between numbers
-    /// does no harm: no more orders are newer than a base than the distance of the numbers says.
+    /// does no harm: no more purges are newer than a base than the distance of the numbers says.
     pub(super) fn record_at(&mut self, number: u64, mark: Mark, strength: Strength) -> u64 {
         let number = number.max(self.last + 1);
         self.last = number;
@@ -119,7 +119,7 @@ impl Tables {
         self.last
     }
 
-    /// What orders newer than `base` do to `touch`; patterns are gathered, to be tested after the lock.
+    /// What purges newer than `base` do to `touch`; patterns are gathered, to be tested after the lock.
     pub(super) fn look(&self, base: u64, touch: &Touch<'_>) -> TableLookup {
         if base < self.floor {
             return TableLookup::decided(PurgeEffect::Hard);
@@ -208,7 +208,7 @@ impl Tables {
         }
     }
 
-    /// Forgets the older half of what is above its limit, by raising the floor to the newest order among it.
+    /// Forgets the older half of what is above its limit, by raising the floor to the newest purge among it.
     fn fold(&mut self) {
         let middle = |mut newest: Vec<u64>, limit: usize| {
             if newest.len() <= limit {
@@ -306,7 +306,7 @@ pub(super) enum Named {
     Tag(u64),
 }
 
-/// Numbers of a scope's last orders. Both are kept: a soft order that follows a hard one does not soften it.
+/// Numbers of a scope's last purges. Both are kept: a soft purge that follows a hard one does not soften it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PurgeSequences {
     pub(super) hard: u64,

@@ -7,7 +7,7 @@ use galley_policy::purge::Strength;
 use super::mark::{Touch, prefixes};
 use super::tables::{Named, PurgeSequences, Tables};
 
-/// An order that touched something.
+/// A purge that touched something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Touching {
     /// Its number. Of [`OrderKind::Forgotten`] the highest that it may have had.
@@ -18,7 +18,7 @@ pub struct Touching {
     pub is_soft: bool,
 }
 
-/// What an order named.
+/// What a purge named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OrderKind {
     /// Everything of the site.

@@ -139,7 +139,7 @@ impl AtomicU64 {
     }
 }
 
-/// Runs `threads` in every order and with everything that its memory orders allow the numbers to be. Locks are real: a
+/// Runs `threads` in every order and with everything that its memory purges allow the numbers to be. Locks are real: a
 /// thread must not wait for one that another holds at a number's use.
 pub(crate) fn model(threads: impl Fn() + Send + Sync + 'static) {
     IS_MODELLED.set(true);

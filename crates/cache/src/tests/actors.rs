@@ -191,7 +191,7 @@ fn read(world: &World, least: &Least, mut reader: FillReader, how: &str) {
     }
 }
 
-/// A stale page is composed anew, unless somebody does.
+/// A stale page is generated anew, unless somebody does.
 pub(super) fn refresh(world: &World, page: usize) {
     let is_under_way = world.flights.lock().unwrap()[page].is_some();
     if !is_under_way {
@@ -452,7 +452,7 @@ fn an_order() -> Purge {
     Purge { scope, strength }
 }
 
-/// What an order came to when it was heard.
+/// What a purge came to when it was heard.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Heard {
     /// A restart obeys it.
@@ -494,7 +494,7 @@ fn acknowledge(world: &World, order: &Purge, changed: &[(usize, u64)], heard: He
     }
 }
 
-/// A request that changes two things: one before its answer's head, in which both are named, and one after it.
+/// A request that changes two things: one before its response's head, in which both are named, and one after it.
 pub(super) fn post(world: &World) {
     let orders = ["t", "u"].map(|tag| Purge {
         scope: Scope::Tag(tag.to_owned()),

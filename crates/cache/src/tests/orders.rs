@@ -1,4 +1,4 @@
-//! Memory orders of the counter and of the proofs, tried with everything that weak memory allows.
+//! Memory purges of the counter and of the proofs, tried with everything that weak memory allows.
 //!
 //! What a thread knows of the others' doings it knows by the counter alone; the tables' lock is real here, and hides
 //! nothing: where a reader meets it taken it does not wait.
@@ -27,7 +27,7 @@ fn page(born: u64) -> Entry {
     entry("a.test", "/", &["t"], born)
 }
 
-/// The counter is stored with release and loaded with acquire: who takes an order's number as `born` sees what was
+/// The counter is stored with release and loaded with acquire: who takes a purge's number as `born` sees what was
 /// changed before it. Content that is older than its `born` says would never be purged.
 #[test]
 fn what_is_born_after_an_order_sees_what_changed_before_it() {

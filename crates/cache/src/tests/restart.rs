@@ -35,7 +35,7 @@ impl Crash {
         }
     }
 
-    /// The next run: nothing that is on the disk is served against an order that was acknowledged, and orders of this run
+    /// The next run: nothing that is on the disk is served against a purge that was acknowledged, and purges of this run
     /// are newer than whatever is there.
     pub(super) fn restart(&self, world: &World) {
         let (opened, _turns) = self.directory.open(RECORDS);

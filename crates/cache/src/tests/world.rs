@@ -1,6 +1,6 @@
 //! What the actors share, and the laws that hold whatever they do.
 //!
-//! Pages show things; each thing has a version, which editors raise. A page shows its own thing, which orders by site, host,
+//! Pages show things; each thing has a version, which editors raise. A page shows its own thing, which purges by site, host,
 //! URL, prefix and pattern are about, and those behind its tags. All of it is in memory and steps aside nowhere, so that a
 //! look and what follows from it are one step.
 
@@ -47,7 +47,7 @@ pub(super) struct World {
     history: Mutex<History>,
 }
 
-/// A page being composed, as a fetch thread keeps it.
+/// A page being generated, as a fetch thread keeps it.
 pub(super) struct Flight {
     pub(super) fill: Arc<Fill>,
     /// `None` until its request is sent.
@@ -61,7 +61,7 @@ pub(super) struct History {
     pub(super) tags: [Vec<usize>; PAGES.len()],
     compositions: Vec<Composition>,
     orders: Vec<(u64, Purge)>,
-    /// Acknowledged hard orders are for what is below these.
+    /// Acknowledged hard purges are for what is below these.
     pub(super) least: Least,
     /// The same, of those that a restart has to obey too.
     pub(super) durable: Least,
@@ -130,7 +130,7 @@ impl World {
         self.history().serve(least, composition, how);
     }
 
-    /// An entry is dead only by a hard order that touches it and came after its request was about to be sent.
+    /// An entry is dead only by a hard purge that touches it and came after its request was about to be sent.
     pub(super) fn is_dead(&self, entry: &Entry) {
         let mut history = self.history();
         let composition = history.compositions[composition(entry)].clone();
@@ -204,7 +204,7 @@ impl History {
         self.broken.push(what);
     }
 
-    /// Raises the versions of what an order is about.
+    /// Raises the versions of what a purge is about.
     pub(super) fn change(&mut self, scope: &Scope) -> Vec<(usize, u64)> {
         let mut changed = Vec::new();
         for thing in 0..THINGS {
@@ -279,7 +279,7 @@ impl Composition {
     }
 }
 
-/// Whether an order by anything but a tag is about a page, written from the words.
+/// Whether a purge by anything but a tag is about a page, written from the words.
 fn reaches(scope: &Scope, page: usize) -> bool {
     let (host, path_query) = PAGES[page];
     let (path, query) = path_query.split_once('?').unwrap_or((path_query, ""));

@@ -335,7 +335,7 @@ impl FrameInterceptor {
         opening.is_new && opening.is_end && is_whole && !self.is_table_smaller
     }
 
-    /// Takes so many bytes of body for an answer, if the stream and the connection have room for all of it.
+    /// Takes so many bytes of body for a response, if the stream and the connection have room for all of it.
     pub fn take_window(&mut self, bytes: usize) -> bool {
         self.windows.take(bytes)
     }
@@ -350,7 +350,7 @@ impl FrameInterceptor {
             hpack::write_field(&mut encoded, name, value);
         }
         if block.list_bytes() > self.most {
-            // What was not kept: the library has the same limit, and an answer for whoever breaks it.
+            // What was not kept: the library has the same limit, and a response for whoever breaks it.
             hpack::write_field(&mut encoded, b"x", &vec![b'x'; self.most]);
         }
         let flags = if opening.is_end { END_STREAM } else { 0 };

@@ -1,7 +1,7 @@
 //! What a client of HTTP/2 sends, sorted: heads of requests are read here, everything else is for the library behind.
 //!
-//! A library keeps a state for each stream, which costs several times what a stored page costs. A request whose answer lies
-//! ready needs none: its stream is opened by one frame and closed by the frames of the answer. So a [`FrameInterceptor`] stands in
+//! A library keeps a state for each stream, which costs several times what a stored page costs. A request whose response lies
+//! ready needs none: its stream is opened by one frame and closed by the frames of the response. So a [`FrameInterceptor`] stands in
 //! front of the library, reads heads ([`Intercepted::Head`]), and leaves each either to its owner, who answers it, or to the library
 //! ([`FrameInterceptor::pass`]).
 //!

@@ -1,4 +1,4 @@
-//! What the client takes of bodies on its connection, shared out between the owner's answers and the library's
+//! What the client takes of bodies on its connection, shared out between the owner's responses and the library's
 //! (RFC 9113 section 6.9).
 //!
 //! The client counts one window. The library is told of a part of it; both parts together are never more than the client's

@@ -70,7 +70,7 @@ fn write_integer_of(out: &mut Vec<u8>, number: usize, bits: u32) {
     out.push(u8::try_from(rest).unwrap_or(0));
 }
 
-/// Where a name stands in the static table; 0: nowhere. Those that answers have, and those of requests' first lines.
+/// Where a name stands in the static table; 0: nowhere. Those that responses have, and those of requests' first lines.
 fn index_of(name: &[u8]) -> u8 {
     match name {
         b":authority" => 1,

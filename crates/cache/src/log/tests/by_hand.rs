@@ -14,7 +14,7 @@ use crate::sync::point;
 pub(crate) struct Directory(Sim);
 
 impl Directory {
-    /// Opens the log in it. At most `records` orders are kept exactly.
+    /// Opens the log in it. At most `records` purges are kept exactly.
     pub(crate) fn open(&self, records: usize) -> (OpenedLog, Turns) {
         let limits = LogLimits {
             records,

@@ -1,7 +1,7 @@
 //! The power goes out between any two operations; what comes back is never less than what was acknowledged.
 //!
-//! A play publishes orders and stores pages; at its end, or where the power goes out, the log is opened again on what the
-//! disk may look like then, and every stored page is compared with the orders that were acknowledged.
+//! A play publishes purges and stores pages; at its end, or where the power goes out, the log is opened again on what the
+//! disk may look like then, and every stored page is compared with the purges that were acknowledged.
 
 use galley_policy::purge::PurgePattern;
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ const SITES: [&str; 2] = ["a.test", "b.test"];
 enum Step {
     /// On the site of this place; waits for the ticket, or not.
     Publish(usize, Purge, bool),
-    /// A page of that site with this tag is composed and stored.
+    /// A page of that site with this tag is generated and stored.
     Store(usize, &'static str),
     /// The log is closed and opened again.
     Restart,
@@ -46,7 +46,7 @@ struct Play {
     published: Vec<Told>,
 }
 
-/// An order that was published; numbers of different runs may be of different generations.
+/// A purge that was published; numbers of different runs may be of different generations.
 #[derive(Clone)]
 struct Told {
     run: usize,
@@ -132,7 +132,7 @@ fn severity(standing: Validity) -> u8 {
     }
 }
 
-/// What the orders that came after a page was composed do to it.
+/// What the purges that came after a page was generated do to it.
 fn told(orders: &[Told], stored: &Stored) -> u8 {
     let epochs = PurgeTable::new();
     let later = orders.iter().filter(|told| {

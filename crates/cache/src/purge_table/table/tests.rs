@@ -1,4 +1,4 @@
-//! Each line of the protocol, one test; then random orders against a model that keeps every order for ever.
+//! Each line of the protocol, one test; then random purges against a model that keeps every order for ever.
 
 use std::sync::atomic::AtomicU64;
 
@@ -256,7 +256,7 @@ fn a_pattern_is_tested_once_per_entry_and_order() {
     }
 }
 
-/// The orders of an earlier run, with their numbers and the gaps between them, through the ring and through the tables.
+/// The purges of an earlier run, with their numbers and the gaps between them, through the ring and through the tables.
 #[test]
 fn replayed_orders_touch_what_they_touched() {
     for ring in [0, 2, 64] {
