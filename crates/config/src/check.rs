@@ -112,8 +112,8 @@ pub(crate) fn token_at(
 
 /// Without the preset Galley ignores the plugin's headers.
 pub(crate) fn litespeed(own: &SectionTable, complaints: &mut Complaints) {
-    let is_unbent = own.value::<String>("preset") == "none";
-    if own.value::<bool>("litespeed") && is_unbent {
+    let is_rfc9111 = own.value::<String>("preset") == "none";
+    if own.value::<bool>("litespeed") && is_rfc9111 {
         let why = "is given, but without the WordPress preset Galley ignores LiteSpeed Cache";
         let help = "remove it, or remove `preset = \"none\"`";
         own.complain("litespeed", why, help, complaints);

@@ -45,37 +45,37 @@ pub enum Part {
 
 /// Answers a request for a file. `whole`: the head of a 200 with all of it, as [`crate::Asset::fields`] writes it;
 /// `length`: its bytes.
-pub fn answer(whole: &HeaderMap, length: u64, facts: &RequestInfo) -> FileResponse {
-    match facts.method() {
+pub fn answer(whole: &HeaderMap, length: u64, info: &RequestInfo) -> FileResponse {
+    match info.method() {
         Method::Get | Method::Head => {}
         _ => return method_not_allowed(),
     }
     let validators = validators(whole);
-    match conditional::evaluate(facts, &validators) {
+    match conditional::evaluate(info, &validators) {
         ConditionalResult::Proceed => {}
-        ConditionalResult::NotModified => return not_modified(whole, facts),
+        ConditionalResult::NotModified => return not_modified(whole, info),
         ConditionalResult::Failed => {
             return without_body(StatusCode::PRECONDITION_FAILED, HeaderMap::new());
         }
     }
-    let ranges = match facts.range() {
+    let ranges = match info.range() {
         // RFC 9110 section 14.2: ranges are defined for GET only.
         Some(value)
-            if facts.method() == Method::Get
-                && conditional::range_applies(facts.if_range(), &validators) =>
+            if info.method() == Method::Get
+                && conditional::range_applies(info.if_range(), &validators) =>
         {
             range::parse(value, length)
         }
         Some(_) | None => Ranges::Whole,
     };
-    let mut answer = match ranges {
-        Ranges::Whole => all(whole, length, facts),
+    let mut response = match ranges {
+        Ranges::Whole => all(whole, length, info),
         Ranges::Unsatisfiable => return unsatisfiable(length),
         Ranges::One(span) => one(whole, length, span),
         Ranges::Many(spans) => many(whole, length, &spans),
     };
-    add_lifetime(&mut answer.fields, facts);
-    answer
+    add_lifetime(&mut response.fields, info);
+    response
 }
 
 /// The validators that a head tells.
@@ -88,25 +88,25 @@ pub fn validators(whole: &HeaderMap) -> Validators<'_> {
 }
 
 /// What a 304 carries too (RFC 9110 section 15.4.5): validators, `Vary`, lifetime.
-fn not_modified(whole: &HeaderMap, facts: &RequestInfo) -> FileResponse {
+fn not_modified(whole: &HeaderMap, info: &RequestInfo) -> FileResponse {
     let mut fields = HeaderMap::new();
     for name in [header::ETAG, header::LAST_MODIFIED, header::VARY] {
         if let Some(value) = whole.get(&name) {
             fields.insert(name, value.clone());
         }
     }
-    add_lifetime(&mut fields, facts);
+    add_lifetime(&mut fields, info);
     without_body(StatusCode::NOT_MODIFIED, fields)
 }
 
-fn add_lifetime(fields: &mut HeaderMap, facts: &RequestInfo) {
-    if is_immutable(facts) {
+fn add_lifetime(fields: &mut HeaderMap, info: &RequestInfo) {
+    if is_immutable(info) {
         fields.insert(header::CACHE_CONTROL, IMMUTABLE);
     }
 }
 
-fn all(whole: &HeaderMap, length: u64, facts: &RequestInfo) -> FileResponse {
-    let has_body = facts.method() == Method::Get && length > 0;
+fn all(whole: &HeaderMap, length: u64, info: &RequestInfo) -> FileResponse {
+    let has_body = info.method() == Method::Get && length > 0;
     let span = Part::Span {
         start: 0,
         end: length,
@@ -226,13 +226,13 @@ fn boundary() -> String {
 
 /// Whether the URL changes with the content: WordPress's `?ver=`, or a fingerprint in the name as
 /// bundlers write it. Then [`IMMUTABLE`] is the last of the fields that the file has a say in.
-pub fn is_immutable(facts: &RequestInfo) -> bool {
-    let query = facts.raw_query().unwrap_or_default();
+pub fn is_immutable(info: &RequestInfo) -> bool {
+    let query = info.raw_query().unwrap_or_default();
     let has_version = query
         .split(|b| *b == b'&')
         .filter_map(|pair| pair.strip_prefix(b"ver="))
         .any(|version| !version.is_empty());
-    let name = facts.decoded_path().rsplit(|b| *b == b'/').next();
+    let name = info.decoded_path().rsplit(|b| *b == b'/').next();
     has_version || name.is_some_and(is_fingerprinted)
 }
 

@@ -15,8 +15,8 @@ pub fn htaccess(text: &[u8], decoded_path: &[u8]) {
     let chain = [Arc::new(read(text))];
     for subject in [Subject::Requested, Subject::File, Subject::Script] {
         let name = path.segment(0).unwrap_or_default();
-        let said = judge(&chain, &path, name, subject);
-        assert!(judge(&chain, &path, name, subject) == said);
+        let verdict = judge(&chain, &path, name, subject);
+        assert!(judge(&chain, &path, name, subject) == verdict);
     }
 }
 

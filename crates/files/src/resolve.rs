@@ -421,11 +421,11 @@ impl<'t> PathLookup<'t> {
 
     /// What the `.htaccess` files say, before and behind the links.
     fn access_to(&self, at: &RelPath, real: Option<&[u8]>, subject: Subject) -> PublicAccess {
-        let asked = self.access(at, subject);
+        let requested = self.access(at, subject);
         match real.map(RelPath::from_relative) {
-            None => asked,
+            None => requested,
             Some(None) => PublicAccess::Denied,
-            Some(Some(real)) => asked.min(self.access(&real, subject)),
+            Some(Some(real)) => requested.min(self.access(&real, subject)),
         }
     }
 

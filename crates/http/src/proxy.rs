@@ -149,14 +149,14 @@ fn version_2(got: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
         Some(0) => {}
         Some(missing) => return Ok(ProxyHeaderStep::More(missing)),
     }
-    let said = match (command, family) {
+    let header = match (command, family) {
         (LOCAL, _) | (PROXY_COMMAND, 0x00) => ProxySource::Itself,
         (PROXY_COMMAND, 0x11) => addresses::<4>(rest)?,
         (PROXY_COMMAND, 0x21) => addresses::<16>(rest)?,
         (PROXY_COMMAND, 0x31) if rest.len() >= UNIX_ADDRESSES => ProxySource::Itself,
         _ => return Err(Malformed),
     };
-    Ok(ProxyHeaderStep::Whole(said))
+    Ok(ProxyHeaderStep::Whole(header))
 }
 
 /// Two addresses of `N` bytes, then two ports; TLVs may follow.

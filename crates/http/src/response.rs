@@ -146,8 +146,8 @@ pub fn check<'f>(
     for (name, value) in fields {
         match name.len() {
             14 if is_name(name, b"content-length") => {
-                let said = content_length(value).ok_or(BadResponse::ContentLength)?;
-                if length.replace(said).is_some() {
+                let announced = content_length(value).ok_or(BadResponse::ContentLength)?;
+                if length.replace(announced).is_some() {
                     return Err(BadResponse::ContentLength);
                 }
             }

@@ -31,10 +31,10 @@ fn ask(whole: &Whole, method: &str, target: &str, fields: &[(&str, &str)]) -> Fi
         has_body: false,
         upgrade: false,
     };
-    let mut facts = RequestInfo::default();
+    let mut info = RequestInfo::default();
     let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
-    facts.gather(&line, fields, &SiteRules::default()).unwrap();
-    answer(&whole.0, whole.1, &facts)
+    info.gather(&line, fields, &SiteRules::default()).unwrap();
+    answer(&whole.0, whole.1, &info)
 }
 
 fn text<'a>(answer: &'a FileResponse, name: &str) -> Option<&'a str> {

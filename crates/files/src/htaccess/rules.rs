@@ -2,7 +2,7 @@
 //!
 //! As in Apache, `Require` (`mod_authz_core`) and `Order`/`Allow`/`Deny` (`mod_access_compat`) are
 //! two guards that both must be passed; for each, what a deeper directory says replaces what a
-//! shallower one said, and `<Files>` sections come after all directories. Stricter than Apache in
+//! shallower one says, and `<Files>` sections come after all directories. Stricter than Apache in
 //! one point: a `<Files>` section does not open what a deeper directory has closed.
 
 use std::sync::Arc;
@@ -88,11 +88,11 @@ struct HtaccessState {
 
 impl HtaccessState {
     fn apply(&mut self, section: &HtaccessSection, depth: usize) {
-        let replace = |held: &mut (PublicAccess, usize), said: Option<PublicAccess>| {
-            let Some(said) = said else { return };
+        let replace = |held: &mut (PublicAccess, usize), given: Option<PublicAccess>| {
+            let Some(given) = given else { return };
             let may_open = !section.is_uncertain && depth >= held.1;
-            if said < held.0 || (said == held.0 && depth > held.1) || may_open {
-                *held = (said, depth);
+            if given < held.0 || (given == held.0 && depth > held.1) || may_open {
+                *held = (given, depth);
             }
         };
         replace(&mut self.require, section.require);
