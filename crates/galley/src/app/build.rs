@@ -95,8 +95,7 @@ pub(super) fn build(
     });
     let identities = Identities::of(&config.sites);
     let (planned, pools) = plan(config, php)?;
-    let room = (&memory, &spools);
-    let (fetch_threads, threads) = start_fetch_threads(pools, room, (clock, &sandbox))?;
+    let (fetch_threads, threads) = start_fetch_threads(pools, &memory, &spools, clock, &sandbox)?;
     let mut sites = Vec::with_capacity(config.sites.len());
     let mut next_log = 1;
     for (number, ((site, planned), own_php)) in
@@ -159,13 +158,15 @@ fn plan(
 /// One fetch thread for each list of pools, and its thread.
 fn start_fetch_threads(
     pools: Vec<Vec<PoolSpec>>,
-    (memory, spools): (&Arc<Memory>, &Arc<Spools>),
-    (clock, sandbox): (Clock, &Option<Sandbox>),
+    memory: &Arc<Memory>,
+    spools: &Arc<Spools>,
+    clock: Clock,
+    sandbox: &Option<Sandbox>,
 ) -> Result<(Vec<Handle>, Vec<JoinHandle<()>>), ServerStartError> {
     let (mut fetch_threads, mut threads) = (Vec::new(), Vec::new());
     for (index, pools) in pools.into_iter().enumerate() {
-        let room = (Arc::clone(memory), Arc::clone(spools));
-        let (handle, thread) = fetch::start(index, pools, room, (clock, sandbox.clone()))?;
+        let (memory, spools) = (Arc::clone(memory), Arc::clone(spools));
+        let (handle, thread) = fetch::start(index, pools, memory, spools, clock, sandbox.clone())?;
         fetch_threads.push(handle);
         threads.push(thread);
     }

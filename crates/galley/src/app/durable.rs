@@ -22,8 +22,9 @@ use crate::clock::Clock;
 use crate::compress::Compressing;
 use crate::durable::{Durable, Settings};
 use crate::fetch::acknowledged::AcknowledgedPurges;
+use crate::fetch::counters::FetchCounters;
 use crate::fetch::cron::CronRuns;
-use crate::fetch::{self, counters::FetchCounters, in_progress};
+use crate::fetch::{self, FetchLimits};
 
 /// Opens the folder that the configuration names.
 pub(super) fn open(
@@ -99,7 +100,7 @@ impl Identities {
             compressing,
             epochs: durable.orders(name),
             tally: FetchCounters::default(),
-            flights: in_progress::FetchLimits {
+            flights: FetchLimits {
                 lock_age: site.limits.lock_age,
                 waiters: site.limits.waiters,
             },

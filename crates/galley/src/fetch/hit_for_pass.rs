@@ -14,8 +14,8 @@ use galley_policy::storable::Lifetime;
 use http::StatusCode;
 use http::header::{HeaderMap, HeaderName, HeaderValue, SET_COOKIE};
 
+use super::entry_parts::scopes;
 use super::in_progress::InProgressFetch;
-use super::store::scopes;
 use super::{FetchWorker, PageOrder};
 
 /// Why an address travels whole.

@@ -24,18 +24,10 @@ use http::header::{HeaderName, HeaderValue};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::Composed;
-use super::waiters::{FetchProgress, Waiters};
+use super::order::Composed;
+use super::site::FetchLimits;
+use super::waiters::{FetchProgress, NOT_SENT, Waiters};
 use crate::upstream::QueueTurn;
-
-/// What a site allows its flights.
-#[derive(Clone, Copy, Debug)]
-pub struct FetchLimits {
-    /// How long the first flight for a page may show no sign of life.
-    pub lock_age: Duration,
-    /// Requests that may wait for or read from one flight.
-    pub waiters: usize,
-}
 
 /// A page being composed.
 pub(super) struct InProgressFetch {
@@ -445,9 +437,6 @@ pub(super) fn is_given_up(flight: &InProgressFetch, failure: FillError) -> bool 
 /// How long those who wait on other threads wait behind a head for the rest, which they then get in one piece: PHP has most often
 /// printed all of a page before its head leaves.
 const AT_ONCE: Duration = Duration::from_millis(5);
-
-/// `born` of a flight whose request is not sent.
-pub(super) const NOT_SENT: u64 = u64::MAX;
 
 #[cfg(test)]
 mod tests;

@@ -21,12 +21,14 @@ use http::header::HeaderMap;
 use tokio::sync::oneshot;
 
 use super::compress::EncodedBody;
+use super::entry_parts::scopes;
 use super::in_progress::{
-    Approach, For, HeadVerdict, InProgressFetch, NOT_SENT, Wait, WaitTerms, WaiterEvent, WaiterSlot,
+    Approach, For, HeadVerdict, InProgressFetch, Wait, WaitTerms, WaiterEvent, WaiterSlot,
 };
 use super::revalidate::{self, When};
 use super::rfc9111::variants;
-use super::store::{WINDOW, scopes};
+use super::store::WINDOW;
+use super::waiters::NOT_SENT;
 use super::{Composed, FetchWorker, PageOrder};
 
 /// A request that is to start a fetch: under which key, and the silent one whose place its own takes.

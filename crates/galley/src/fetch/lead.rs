@@ -226,7 +226,7 @@ impl FetchWorker {
         });
         let beat = || flight.beat();
         let mut recorder = Recorder::off();
-        relay(&mut incoming, (writer, passage), &mut recorder, &beat).await?;
+        relay(&mut incoming, writer, passage, &mut recorder, &beat).await?;
         Ok(None)
     }
 
@@ -305,7 +305,7 @@ async fn pour(
     });
     let beat = || flight.beat();
     let mut recorder = Recorder::off();
-    relay(&mut incoming, (writer, passage), &mut recorder, &beat).await
+    relay(&mut incoming, writer, passage, &mut recorder, &beat).await
 }
 
 /// Lets PHP end an answer that nobody gets: who leaves in the middle has it stop at its next output, before plugins have

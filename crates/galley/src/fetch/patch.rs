@@ -21,16 +21,9 @@ use galley_policy::time::write_date;
 use http::header::{self, HeaderMap, HeaderValue};
 use tokio::sync::oneshot;
 
-use super::revalidate::When;
-use super::store::strong_etag;
+use super::entry_parts::strong_etag;
+use super::order::{WantedFragment, When};
 use super::{Composed, FetchSite, FetchWorker, PageOrder, shelve};
-
-/// The fragment that an order is for.
-#[derive(Clone, Debug)]
-pub struct WantedFragment {
-    /// `galley_policy::key::fragment_id` of its definition.
-    pub id: u64,
-}
 
 impl FetchWorker {
     /// Patches `held`, and answers with the page as it is now. Nothing: it has to be fetched.

@@ -13,16 +13,8 @@ use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 
 use super::FetchWorker;
+pub use super::order::When;
 use crate::upstream::UpstreamPool;
-
-/// Why a copy is renewed in the background.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    /// It is stale.
-    Stale,
-    /// It is fresh, and will not be for long.
-    Early,
-}
 
 /// An entry as the decision reads it, at the age with which it was looked up; `None` for a list of variants.
 pub fn stored(entry: &Entry, validity: Validity, age: Duration) -> Option<StoredResponse<'_>> {

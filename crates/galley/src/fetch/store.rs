@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use galley_cache::body::StoredBody;
-use galley_cache::entry::{Entry, EntryKind, EntryParts, Scopes};
+use galley_cache::entry::{Entry, EntryKind, EntryParts};
 use galley_cache::fill::{FillError, FillHead, FillSharing, FillWriter, Finished};
 use galley_cache::key::Key;
 use galley_cache::memory::PutRefused;
@@ -14,13 +14,13 @@ use galley_policy::forward::BY_GALLEY;
 use galley_policy::fragments::{FRAGMENT_BLOCKS, InvalidFragments};
 use galley_policy::outcome::NotStored;
 use galley_policy::purge::PURGE_FIELDS;
-use galley_policy::request_info::RequestInfo;
 use galley_policy::site::Preset;
 use galley_policy::storable::{self, Lifetime, ResponseHead};
 use galley_policy::tags::{self, Tags};
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
+use super::entry_parts::{scopes, strong_etag};
 use super::hit_for_pass::Unkept;
 use super::in_progress::InProgressFetch;
 use super::patch::ReceivedFragments;
@@ -148,7 +148,7 @@ impl FetchWorker {
         flight.shows_head();
         kept.recorder = self.recorder(order, flight, &kept, incoming.length());
         let beat = || flight.beat();
-        relay(&mut incoming, (writer, passage), &mut kept.recorder, &beat).await?;
+        relay(&mut incoming, writer, passage, &mut kept.recorder, &beat).await?;
         if incoming.ended_well() {
             return Ok(Some(kept));
         }
@@ -334,36 +334,6 @@ impl FetchWorker {
             fields.append(header::VIA, BY_GALLEY);
         }
     }
-}
-
-/// What purges reach a response by.
-pub(super) fn scopes(facts: &RequestInfo, tags: Vec<u64>) -> Scopes {
-    let mut path_query = Vec::new();
-    facts.path_query(&mut path_query);
-    Scopes {
-        host: facts.host_id(),
-        url: facts.url_id(),
-        path_query: path_query.into(),
-        tags: tags.into(),
-    }
-}
-
-/// A strong validator from the body: it names these bytes in this coding (RFC 9110 §8.8.3).
-pub(super) fn strong_etag(body: &[u8]) -> HeaderValue {
-    use std::hash::Hasher;
-    let mut hasher = siphasher::sip128::SipHasher24::new();
-    hasher.write(body);
-    let sum = siphasher::sip128::Hasher128::finish128(&hasher).as_u128();
-    let mut text = [b'"'; 34];
-    let digits = text.iter_mut().skip(1).take(32);
-    for (place, digit) in (0..32).rev().zip(digits) {
-        let value = ((sum >> (4 * place)) & 0xf) as u8;
-        *digit = match value {
-            0..=9 => b'0' + value,
-            _ => b'a' + value - 10,
-        };
-    }
-    HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
 /// What one slow reader may lag behind in a fill that is a window, where no response spool sees to it.

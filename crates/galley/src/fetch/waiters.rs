@@ -9,22 +9,19 @@
 //! Whoever joins here reads the fill like those who ask the fetch thread: it is counted, and a page that is not stored is not
 //! composed again for it. An order that came since the request was sent closes this way to all who come later.
 
-use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use galley_cache::entry::Entry;
-use galley_cache::fill::{Fill, FillError, FillReader};
-use galley_cache::key::Key;
+use galley_cache::fill::{Fill, FillReader};
 use galley_cache::purge_table::Validity;
 use galley_policy::encoding::Coding;
 use galley_policy::request_info::RequestInfo;
-use galley_policy::site::Preset;
 use galley_policy::time::Tick;
 use tokio::sync::watch;
 
-use super::in_progress::NOT_SENT;
-use super::{Composed, FetchSite, Handle, PageOrder};
+use super::order::Composed;
+use super::site::FetchSite;
 
 /// A page under way, as other threads see it.
 pub(super) struct Waiters {
@@ -150,73 +147,21 @@ impl Waiters {
 }
 
 /// A page that has fallen silent.
-struct Silent {
-    reader: FillReader,
-    sent_at: Tick,
+pub(super) struct Silent {
+    pub(super) reader: FillReader,
+    pub(super) sent_at: Tick,
 }
 
 /// What came of waiting.
-enum WaitResult {
+pub(super) enum WaitResult {
     Composed(Composed),
     /// The fetch thread has to be asked. What is under way may still answer, where it only has fallen silent.
     Nothing(Option<Silent>),
 }
 
-impl Handle {
-    /// The page of `key` for a request with these facts: waits for it where somebody else has it composed and that is possible
-    /// here, else has it ordered. Cancel-safe: the fill goes on without this reader.
-    pub async fn page(
-        &self,
-        (site, facts, key): (&FetchSite, &RequestInfo, &[u8]),
-        order: impl FnOnce() -> PageOrder,
-    ) -> Result<Composed, FillError> {
-        // By RFC 9111 the fetch that is in progress for a key may be for another variant.
-        let crowd = match site.rules.preset {
-            Preset::WordPress => self.under_way.crowd(&Key::new(key)),
-            Preset::None => None,
-        };
-        let Some(waiter) = crowd.and_then(|crowd| crowd.join(site.epochs.current())) else {
-            return self.order(order(), None).await;
-        };
-        let silent = match waiter.wait(site, facts).await {
-            WaitResult::Composed(composed) => return Ok(composed),
-            WaitResult::Nothing(silent) => silent,
-        };
-        let ordered = self.order(order(), silent.as_ref().map(|silent| silent.sent_at));
-        let composed = match silent {
-            Some(silent) => either(silent.reader, ordered).await,
-            None => ordered.await,
-        };
-        composed.map(Composed::after_a_wait)
-    }
-}
-
-/// What comes first: the head of a page that has fallen silent, or what was ordered since. Where both fail, what failed last.
-async fn either(
-    mut silent: FillReader,
-    ordered: impl Future<Output = Result<Composed, FillError>>,
-) -> Result<Composed, FillError> {
-    let mut ordered = pin!(ordered);
-    tokio::select! {
-        biased;
-        composed = &mut ordered => match composed {
-            Ok(composed) => return Ok(composed),
-            Err(_) => silent.head().await.map(drop)?,
-        },
-        head = silent.head() => if head.is_err() {
-            return ordered.await;
-        },
-    }
-    Ok(Composed::Fill {
-        reader: silent,
-        coded: None,
-        collapsed: true,
-    })
-}
-
 impl Composed {
     /// The same for a request that had waited before it was ordered: who stored it meanwhile was waited for too.
-    fn after_a_wait(self) -> Self {
+    pub(super) fn after_a_wait(self) -> Self {
         match self {
             Self::Entry(entry) => Self::Awaited(entry),
             other => other,
@@ -226,7 +171,7 @@ impl Composed {
 
 impl Waiter {
     /// What the page comes to for a request with these facts. Cancel-safe.
-    async fn wait(mut self, site: &FetchSite, facts: &RequestInfo) -> WaitResult {
+    pub(super) async fn wait(mut self, site: &FetchSite, facts: &RequestInfo) -> WaitResult {
         let news = self
             .news
             .wait_for(|news| !matches!(news, FetchProgress::None));
@@ -285,6 +230,9 @@ impl Waiter {
     }
 }
 
+/// `born` of a flight whose request is not sent.
+pub(super) const NOT_SENT: u64 = u64::MAX;
+
 #[cfg(test)]
 mod tests {
     use std::future::{pending, ready};
@@ -293,6 +241,9 @@ mod tests {
     use galley_cache::fill::{self, FillHead, FillSharing, FillWriter};
     use http::{HeaderMap, StatusCode};
 
+    use galley_cache::fill::FillError;
+
+    use super::super::handle::either;
     use super::*;
 
     fn crowd(most: usize) -> (FillWriter, Arc<Waiters>) {

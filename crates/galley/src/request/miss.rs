@@ -139,8 +139,8 @@ impl Asking<'_, '_> {
             }
             page
         };
-        let page = (&*exchange.site.core, &exchange.facts, &*exchange.key);
-        pool.fetch_thread.page(page, order).await
+        let (site, facts, key) = (&exchange.site.core, &exchange.facts, &exchange.key);
+        pool.fetch_thread.page(site, facts, key, order).await
     }
 
     /// The new response whole, in the coding that this client takes where it is being coded.

@@ -17,8 +17,8 @@ use galley_policy::request_info::RequestInfo;
 use http::HeaderMap;
 
 use super::variants;
+use crate::fetch::entry_parts::scopes;
 use crate::fetch::in_progress::InProgressFetch;
-use crate::fetch::store::scopes;
 use crate::fetch::{FetchWorker, PageOrder};
 
 /// Whose request wants an equivalent: its facts, and its key with the site's number.

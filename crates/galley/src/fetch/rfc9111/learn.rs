@@ -8,38 +8,19 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use galley_cache::entry::{Entry, EntryKind, EntryParts};
-use galley_cache::key::Key;
 use galley_cache::purge_table::{Touched, Validity};
 use galley_policy::purge::Purge;
 use galley_policy::range;
-use galley_policy::request_info::RequestInfo;
 use galley_policy::storable::{self, Lifetime, ResponseHead, Storability};
 use galley_policy::tags;
 use http::header::HeaderMap;
 use http::{StatusCode, header};
 
+use super::super::order::Lesson;
 use super::revalidate::Noted;
-use crate::fetch::store::scopes;
+use crate::fetch::entry_parts::scopes;
 use crate::fetch::{Acknowledgement, FetchWorker, PassOrder, publish, shelve};
 use crate::upstream::IncomingResponse;
-
-/// What may be learnt from an exchange.
-pub struct Learn {
-    /// Where what is learnt belongs.
-    pub key: Key,
-    /// What it is.
-    pub lesson: Lesson,
-}
-
-/// Kinds of what may be learnt.
-pub enum Lesson {
-    /// The part that a `Range` asks for, of this address.
-    Part(Key),
-    /// What a `GET` with these facts would give.
-    Taught(Box<RequestInfo>),
-    /// The head of this entry.
-    Head(Arc<Entry>),
-}
 
 /// A body being copied on its way, for the store.
 pub(in crate::fetch) struct Pupil {

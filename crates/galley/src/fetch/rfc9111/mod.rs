@@ -10,6 +10,6 @@ mod parts;
 mod revalidate;
 pub mod variants;
 
-pub use learn::{Learn, Lesson};
+pub use super::order::{Learn, Lesson};
 pub(super) use learn::{Pupil, publish_own};
 pub(super) use revalidate::HeadUpdate;

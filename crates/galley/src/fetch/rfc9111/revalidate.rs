@@ -12,8 +12,8 @@ use galley_policy::storable::{self, ResponseHead, Storability};
 use galley_policy::tags::{self, MAX_TAGS, Tags};
 use http::header::{self, HeaderMap};
 
+use crate::fetch::entry_parts::scopes;
 use crate::fetch::in_progress::InProgressFetch;
-use crate::fetch::store::scopes;
 use crate::fetch::{FetchSite, FetchWorker, PageOrder, revalidate, shelve};
 use crate::upstream::IncomingResponse;
 

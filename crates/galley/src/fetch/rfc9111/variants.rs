@@ -18,8 +18,8 @@ use galley_policy::vary::{Selecting, Vary};
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
+use crate::fetch::entry_parts::scopes;
 use crate::fetch::in_progress::InProgressFetch;
-use crate::fetch::store::scopes;
 use crate::fetch::{FetchWorker, PageOrder};
 
 /// Fields as they go upstream.

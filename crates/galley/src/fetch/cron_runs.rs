@@ -1,0 +1,207 @@
+//! What became of the runs of WordPress's scheduler for one site, and when the next is due.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use galley_cache::fill::FillError;
+use galley_policy::appointments;
+use galley_policy::time::Tick;
+use http::{HeaderMap, StatusCode};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Why a run did not do what it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CronTrouble {
+    /// The root has no scheduler.
+    #[error("there is no `/wp-cron.php` below the root")]
+    Missing,
+    /// The upstream gave no answer, or not all of it.
+    #[error("{0}")]
+    Upstream(FillError),
+    /// It answered something that is no run.
+    #[error("`/wp-cron.php` was answered with status {0}")]
+    Status(StatusCode),
+    /// The configuration's host makes no request; nothing that is read from a file comes to this.
+    #[error("the site's host cannot be asked for")]
+    Host,
+}
+
+/// What became of the runs of one site. Written by the task that makes them, read by the admin thread and by requests.
+#[derive(Debug, Default)]
+pub struct CronRuns {
+    state: Mutex<CronState>,
+    /// Read for each request to the upstream.
+    is_relied_on: AtomicBool,
+    /// When WordPress has something to do, soonest first.
+    appointments: Mutex<Vec<Instant>>,
+    /// That these are others.
+    announced: Arc<Notify>,
+}
+
+/// The runs of a site up to now.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CronState {
+    /// The latest run that has ended.
+    pub last: Option<LastRun>,
+    /// When the next is due; `None` where Galley makes none, or while one is under way.
+    pub next: Option<Tick>,
+    /// Whether one is under way.
+    pub is_running: bool,
+    /// Runs that went well since the start.
+    pub runs: u64,
+    /// Runs that did not.
+    pub failures: u64,
+    /// Of these, those since the last that went well.
+    pub failures_in_a_row: u32,
+}
+
+/// A run that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct LastRun {
+    /// When it began.
+    pub began: SystemTime,
+    /// How long it took.
+    pub took: Duration,
+    /// How it went.
+    pub result: Result<(), CronTrouble>,
+}
+
+/// What a run changed about the site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CronTransition {
+    /// The first that failed.
+    Worse,
+    /// The first that went well after others failed.
+    Better,
+    /// Neither.
+    None,
+}
+
+impl CronRuns {
+    /// How things stand.
+    pub fn state(&self) -> CronState {
+        *self.lock()
+    }
+
+    /// Whether WordPress may leave its tasks to Galley: the latest run went well.
+    pub fn is_relied_on(&self) -> bool {
+        self.is_relied_on.load(Ordering::Relaxed)
+    }
+
+    /// Notes when the next run is due.
+    pub fn due(&self, next: Tick) {
+        self.lock().next = Some(next);
+    }
+
+    /// Notes the appointments that a response of the site's upstream announces. They replace those before.
+    pub(super) fn read_appointments(&self, fields: &HeaderMap) {
+        if let Some(left) = appointments::announced(fields) {
+            self.announce(&left);
+        }
+    }
+
+    /// Notes appointments, as times from now. They replace those before.
+    pub fn announce(&self, left: &[Duration]) {
+        let now = Instant::now();
+        let new: Vec<Instant> = left.iter().map(|left| now + *left).collect();
+        *self.lock_appointments() = new;
+        self.announced.notify_one();
+    }
+
+    /// The next appointment.
+    pub fn appointment(&self) -> Option<Instant> {
+        self.lock_appointments().first().copied()
+    }
+
+    /// Notes that a run has begun which keeps the appointments up to `then`.
+    pub fn kept_until(&self, then: Instant) {
+        self.lock_appointments().retain(|due| *due > then);
+    }
+
+    /// Rings when appointments were announced.
+    pub fn announced(&self) -> Arc<Notify> {
+        Arc::clone(&self.announced)
+    }
+
+    /// Notes that a run begins.
+    pub fn begins(&self) {
+        let mut state = self.lock();
+        state.is_running = true;
+        state.next = None;
+    }
+
+    /// Notes that it has ended, and says whether that is news.
+    pub fn ended(&self, last: LastRun) -> CronTransition {
+        let mut state = self.lock();
+        let failed_before = state.failures_in_a_row > 0;
+        state.is_running = false;
+        state.last = Some(last);
+        let is_well = last.result.is_ok();
+        if is_well {
+            state.runs += 1;
+            state.failures_in_a_row = 0;
+        } else {
+            state.failures += 1;
+            state.failures_in_a_row = state.failures_in_a_row.saturating_add(1);
+        }
+        drop(state);
+        self.is_relied_on.store(is_well, Ordering::Relaxed);
+        match (failed_before, is_well) {
+            (false, false) => CronTransition::Worse,
+            (true, true) => CronTransition::Better,
+            (true, false) | (false, true) => CronTransition::None,
+        }
+    }
+
+    fn lock_appointments(&self) -> MutexGuard<'_, Vec<Instant>> {
+        self.appointments
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CronState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last(result: Result<(), CronTrouble>) -> LastRun {
+        LastRun {
+            began: SystemTime::UNIX_EPOCH,
+            took: Duration::from_secs(1),
+            result,
+        }
+    }
+
+    #[test]
+    fn only_a_change_is_news_and_only_a_good_run_is_relied_on() {
+        let cron = CronRuns::default();
+        assert!(!cron.is_relied_on(), "before the first");
+        let bad = Err(CronTrouble::Upstream(FillError::Connect));
+        let turns = [Ok(()), bad, bad, Ok(()), Ok(())].map(|result| {
+            cron.begins();
+            assert!(cron.state().is_running && cron.state().next.is_none());
+            let turn = cron.ended(last(result));
+            assert_eq!(cron.is_relied_on(), result.is_ok());
+            turn
+        });
+        assert_eq!(
+            turns,
+            [
+                CronTransition::None,
+                CronTransition::Worse,
+                CronTransition::None,
+                CronTransition::Better,
+                CronTransition::None
+            ]
+        );
+        let state = cron.state();
+        assert_eq!((state.runs, state.failures), (3, 2));
+        assert_eq!(state.failures_in_a_row, 0);
+    }
+}

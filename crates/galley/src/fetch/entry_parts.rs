@@ -1,0 +1,35 @@
+//! Parts of an entry that follow from its request and its body alone.
+
+use galley_cache::entry::Scopes;
+use galley_policy::request_info::RequestInfo;
+use http::header::HeaderValue;
+
+/// What purges reach a response by.
+pub(super) fn scopes(facts: &RequestInfo, tags: Vec<u64>) -> Scopes {
+    let mut path_query = Vec::new();
+    facts.path_query(&mut path_query);
+    Scopes {
+        host: facts.host_id(),
+        url: facts.url_id(),
+        path_query: path_query.into(),
+        tags: tags.into(),
+    }
+}
+
+/// A strong validator from the body: it names these bytes in this coding (RFC 9110 §8.8.3).
+pub(super) fn strong_etag(body: &[u8]) -> HeaderValue {
+    use std::hash::Hasher;
+    let mut hasher = siphasher::sip128::SipHasher24::new();
+    hasher.write(body);
+    let sum = siphasher::sip128::Hasher128::finish128(&hasher).as_u128();
+    let mut text = [b'"'; 34];
+    let digits = text.iter_mut().skip(1).take(32);
+    for (place, digit) in (0..32).rev().zip(digits) {
+        let value = ((sum >> (4 * place)) & 0xf) as u8;
+        *digit = match value {
+            0..=9 => b'0' + value,
+            _ => b'a' + value - 10,
+        };
+    }
+    HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("\"\""))
+}

@@ -1,0 +1,42 @@
+//! What a response changes about its site: purges in force, and the copies of a stored response in other places.
+
+use std::sync::Arc;
+
+use galley_cache::entry::{Entry, EntryKind};
+use galley_cache::memory::PutRefused;
+use galley_policy::purge::Purge;
+
+use super::site::FetchSite;
+use crate::durable::Receipt;
+
+/// Sees to what was offered to the memory: has it compressed, and written to the disk; what may not be kept takes the older copy away there, too.
+pub(super) fn shelve(site: &FetchSite, entry: &Arc<Entry>, outcome: Result<(), PutRefused>) {
+    if outcome.is_ok() {
+        site.compressing.offer(entry);
+    }
+    let Some(shelved) = &site.shelved else { return };
+    match entry.kind {
+        EntryKind::TravelsWhole => shelved.forget(&entry.key, entry.born),
+        EntryKind::Page | EntryKind::Varies if outcome == Err(PutRefused::Superseded) => {}
+        EntryKind::Page | EntryKind::Varies => shelved.keep(entry),
+    }
+}
+
+/// Obeys orders for one site; what they touch is dead when this returns.
+pub(super) fn publish(site: &FetchSite, orders: &[Purge]) -> Acknowledgement {
+    let receipts = orders.iter().map(|order| site.epochs.publish(order));
+    Acknowledgement(receipts.last())
+}
+
+/// What an answer that carries orders waits for before it goes on.
+#[must_use = "an answer is the acknowledgement of the orders it carries"]
+pub(super) struct Acknowledgement(Option<Receipt>);
+
+impl Acknowledgement {
+    /// Waits until the orders are on the disk, or known not to come there; the client of an answer cannot be told which.
+    pub(super) async fn given(self, site: &FetchSite) {
+        if let Some(receipt) = self.0 {
+            receipt.told().await.log(&site.name);
+        }
+    }
+}

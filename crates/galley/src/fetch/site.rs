@@ -1,0 +1,45 @@
+//! What fetching needs to know of a site.
+
+use std::time::Duration;
+
+use galley_cache::fragment_table::FragmentTable;
+use galley_policy::site::SiteRules;
+
+use super::acknowledged::AcknowledgedPurges;
+use super::counters::FetchCounters;
+use super::cron_runs::CronRuns;
+use crate::compress::Compressing;
+use crate::durable::{Shelved, SitePurges};
+
+/// What composing needs to know of a site.
+pub struct FetchSite {
+    /// The site's name: its first host.
+    pub name: String,
+    /// Its caching rules.
+    pub rules: SiteRules,
+    /// Its purge orders.
+    pub epochs: SitePurges,
+    /// Its pages on the disk, where there is one.
+    pub shelved: Option<Shelved>,
+    /// Its pages in other codings.
+    pub compressing: Compressing,
+    /// What was composed for it.
+    pub tally: FetchCounters,
+    /// What its flights may do.
+    pub flights: FetchLimits,
+    /// The plugin's orders that have arrived.
+    pub heard: AcknowledgedPurges,
+    /// What became of its scheduled tasks.
+    pub cron: CronRuns,
+    /// The parts that its pages share.
+    pub fragments: FragmentTable,
+}
+
+/// What a site allows its flights.
+#[derive(Clone, Copy, Debug)]
+pub struct FetchLimits {
+    /// How long the first flight for a page may show no sign of life.
+    pub lock_age: Duration,
+    /// Requests that may wait for or read from one flight.
+    pub waiters: usize,
+}

@@ -1,0 +1,169 @@
+//! Starts a fetch thread, hands out what it is asked for, and ends it after the exchanges under way.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use galley_cache::fill::FillError;
+use galley_cache::memory::Memory;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::LocalSet;
+
+use super::handle::{FetchCommand, Handle};
+use super::registry::UnderWay;
+use super::worker::FetchWorker;
+use crate::body::spools::Spools;
+use crate::clock::Clock;
+use crate::sys;
+use crate::sys::sandbox::{self, Sandbox};
+use crate::upstream::{Gauge, PoolSpec, UpstreamPool};
+
+/// Starts fetch thread number `index` with its pools. It ends, after the exchanges under way, when all handles are gone.
+pub fn start(
+    index: usize,
+    pools: Vec<PoolSpec>,
+    memory: Arc<Memory>,
+    spools: Arc<Spools>,
+    clock: Clock,
+    sandbox: Option<Sandbox>,
+) -> io::Result<(Handle, JoinHandle<()>)> {
+    let (orders, incoming) = mpsc::channel(MOST_ORDERS);
+    let gauges: Arc<[Arc<Gauge>]> = pools
+        .iter()
+        .map(|spec| Arc::new(Gauge::new(spec)))
+        .collect();
+    let under_way = Arc::new(UnderWay::new());
+    let handle = Handle {
+        orders,
+        gauges: Arc::clone(&gauges),
+        under_way: Arc::clone(&under_way),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(sys::HELPERS)
+        .on_thread_start(sys::usual_priority)
+        .build()?;
+    let thread = std::thread::Builder::new()
+        .name(format!("fetch-{index}"))
+        .spawn(move || {
+            // As the front cores: below theirs it would be put off with each waiter whom it wakes.
+            sys::raise_priority(TURN);
+            // Opens what the limit asks later, when this thread may not any more.
+            let _ = sys::running_processes();
+            sandbox::enter(sandbox.as_ref());
+            let desk = Rc::new(FetchWorker {
+                pools: pools
+                    .iter()
+                    .zip(gauges.iter())
+                    .map(|(spec, gauge)| UpstreamPool::new(spec, gauge))
+                    .collect(),
+                memory,
+                spools,
+                clock,
+                under_way,
+                flights: RefCell::new(HashMap::new()),
+                failed: RefCell::new(HashMap::new()),
+                invalidations: Rc::default(),
+            });
+            // As a task among the others: what a `LocalSet` blocks on is polled at each turn.
+            let work = async { tokio::task::spawn_local(work(desk, incoming)).await };
+            if let Err(failed) = LocalSet::new().block_on(&runtime, work)
+                && failed.is_panic()
+            {
+                std::panic::resume_unwind(failed.into_panic());
+            }
+        })?;
+    Ok((handle, thread))
+}
+
+async fn work(desk: Rc<FetchWorker>, mut incoming: mpsc::Receiver<FetchCommand>) {
+    tokio::task::spawn_local(pulse());
+    let exchanges = Rc::new(Exchanges::default());
+    let invalidations = Rc::clone(&desk.invalidations);
+    while let Some(order) = incoming.recv().await {
+        let counted = Exchanges::count(&exchanges);
+        let exchange = Rc::clone(&desk).take(order);
+        tokio::task::spawn_local(async move {
+            let _counted = counted;
+            exchange.await;
+        });
+    }
+    exchanges.all_ended().await;
+    invalidations.flush().await;
+}
+
+/// Keeps a timer that is due soon, for ever. The runtime writes to its own event descriptor whenever a new timer is due before
+/// all others, and so wakes itself at once and for nothing; each exchange has some, of many seconds, which most never see.
+async fn pulse() {
+    let mut pulse = tokio::time::interval(PULSE);
+    pulse.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        pulse.tick().await;
+    }
+}
+
+/// How many orders are being carried out.
+#[derive(Default)]
+struct Exchanges {
+    count: Cell<usize>,
+    ended: Notify,
+}
+
+/// One of them.
+struct CountedRequest(Rc<Exchanges>);
+
+impl Exchanges {
+    fn count(all: &Rc<Self>) -> CountedRequest {
+        all.count.set(all.count.get() + 1);
+        CountedRequest(Rc::clone(all))
+    }
+
+    async fn all_ended(&self) {
+        while self.count.get() > 0 {
+            self.ended.notified().await;
+        }
+    }
+}
+
+impl Drop for CountedRequest {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("an exchange with the upstream ended in a panic");
+        }
+        self.0.count.set(self.0.count.get().saturating_sub(1));
+        // Kept for who does not wait yet.
+        self.0.ended.notify_one();
+    }
+}
+
+impl FetchWorker {
+    /// What asks the upstream is boxed: of those who only wait there may be thousands, each with a future as large as the
+    /// largest below.
+    async fn take(self: Rc<Self>, order: FetchCommand) {
+        match order {
+            FetchCommand::Page(order, since, reply) => self.page(order, since, reply).await,
+            FetchCommand::Pass(order, reply) => Box::pin(self.pass(*order, reply)).await,
+            FetchCommand::Refresh(order, when) => Box::pin(self.refresh(*order, when)).await,
+            FetchCommand::Patch(order, held, reply) => self.patch(*order, held, reply).await,
+            FetchCommand::Cron(order, reply) => Box::pin(self.cron(*order, reply)).await,
+        }
+    }
+
+    pub(super) fn pool(&self, index: usize) -> Result<&UpstreamPool, FillError> {
+        self.pools.get(index).ok_or(FillError::Connect)
+    }
+}
+
+/// What a fetch thread asks the kernel for each time that it gets a processor: less than PHP has, more than a front core, which
+/// it does not interrupt.
+const TURN: Duration = Duration::from_micros(200);
+
+/// Less than what exchanges may take, as people set it.
+const PULSE: Duration = Duration::from_millis(500);
+
+/// Orders that may lie in a fetch thread's inbox; beyond it the upstream is overloaded by any measure.
+const MOST_ORDERS: usize = 16_384;

@@ -1,0 +1,33 @@
+//! The state of one fetch thread.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use galley_cache::key::Key;
+use galley_cache::memory::Memory;
+use galley_policy::time::Tick;
+
+use super::in_progress::InProgressFetch;
+use super::invalidation::Invalidations;
+use super::registry::UnderWay;
+use crate::body::spools::Spools;
+use crate::clock::Clock;
+use crate::upstream::UpstreamPool;
+
+/// A fetch thread's own state; lives on its thread.
+pub(super) struct FetchWorker {
+    pub(super) pools: Vec<UpstreamPool>,
+    pub(super) memory: Arc<Memory>,
+    pub(super) spools: Arc<Spools>,
+    pub(super) clock: Clock,
+    /// What others may know of `flights`.
+    pub(super) under_way: Arc<UnderWay>,
+    /// Fetches in progress, by RFC 9111 also under the keys of variants.
+    pub(super) flights: RefCell<HashMap<Key, Rc<InProgressFetch>>>,
+    /// Pages whose refresh failed, and when: they are left alone for a moment.
+    pub(super) failed: RefCell<HashMap<Key, Tick>>,
+    /// Purges that unsafe requests cause.
+    pub(super) invalidations: Rc<Invalidations>,
+}
